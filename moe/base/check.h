@@ -1,0 +1,46 @@
+#pragma once
+// The three kinds of error, each with its exit code, and the checks that throw them.
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace moe {
+
+/// Input that can't be used (flag, file, shape): one line that names where, what was found, what was expected. Exit 2.
+class BadInput : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// A computed result that disagrees with its reference, or a plan that breaks a rule. Exit 3.
+class WrongResult : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// A rank that died, hung or disagreed with the others; names rank and task. Exit 4.
+class RankFailure : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Throws BadInput with a formatted line.
+template <class... Args>
+[[noreturn]] void bad_input(fmt::format_string<Args...> text, Args&&... args) {
+  throw BadInput(fmt::format(text, std::forward<Args>(args)...));
+}
+
+/// Throws Error with a formatted line unless `ok`. The arguments are formatted only on failure.
+template <class Error, class... Args>
+void require(bool ok, fmt::format_string<Args...> text, Args&&... args) {
+  if (!ok) [[unlikely]]
+    throw Error(fmt::format(text, std::forward<Args>(args)...));
+}
+
+/// Throws Error naming both operands unless they are equal.
+template <class Error = WrongResult, class A, class B>
+void require_equal(const A& found, const B& expected, std::string_view what) {
+  if (!(found == expected)) [[unlikely]]
+    throw Error(fmt::format("{}: found {}, expected {}", what, found, expected));
+}
+
+}  // namespace moe

@@ -1,0 +1,18 @@
+#pragma once
+// Counter-based random numbers: a value depends on (seed, stream, index) alone, never on who asked before.
+#include <cstdint>
+#include <string_view>
+
+namespace moe {
+
+/// A stream number for a name ("w1", "gate noise"), the same on every machine.
+uint64_t stream_of(std::string_view name, uint64_t layer = 0);
+
+/// 64 well-mixed bits.
+uint64_t random_bits(uint64_t seed, uint64_t stream, uint64_t index);
+/// Uniform in [0, 1).
+double random_uniform(uint64_t seed, uint64_t stream, uint64_t index);
+/// Standard normal.
+double random_normal(uint64_t seed, uint64_t stream, uint64_t index);
+
+}  // namespace moe

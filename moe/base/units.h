@@ -1,0 +1,26 @@
+#pragma once
+// Element types and units. Inside the program: seconds, bytes, FLOPs (one multiply-accumulate = 2).
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace moe {
+
+inline constexpr double kMicro = 1e-6;
+inline constexpr double kMilli = 1e-3;
+inline constexpr int64_t kMiB = int64_t{1} << 20;
+inline constexpr double kFlopsPerMac = 2.0;
+
+enum class DType { float32, float16, bfloat16, float64 };
+
+int bytes_of(DType dtype);
+std::string_view name_of(DType dtype);
+/// Throws BadInput that lists the known types; `where` names the flag or file line.
+DType dtype_from(std::string_view name, std::string_view where);
+
+/// "1.25 ms", "87.2 us", "3.1 s": for people, never for files.
+std::string human_seconds(double seconds);
+/// "24.0 MiB", "512 B".
+std::string human_bytes(double bytes);
+
+}  // namespace moe

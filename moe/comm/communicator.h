@@ -1,0 +1,47 @@
+#pragma once
+// A communicator: some ranks, one of which is us. No globals. Every operation enqueues on a stream and returns; all
+// members call the same operations in the same order. Buffers must live until the stream passed them.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "moe/base/units.h"
+#include "moe/device/stream.h"
+
+namespace moe {
+
+/// One operation's name for error messages ("backward dispatch 2/4 of layer 0") and its pacing.
+struct CommCall {
+  Stream& stream;
+  Pace pace = {};
+  std::string_view task = "";  // must outlive the operation
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;  // inside the group
+  virtual int size() const = 0;
+
+  /// Block i of `send` goes to rank i; block i of `receive` comes from rank i; each of `block_bytes`. Not in place.
+  virtual void alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) = 0;
+  /// Unequal blocks, packed: send_bytes[i] to rank i, receive_bytes[i] from rank i.
+  virtual void alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive,
+                         std::vector<int64_t> receive_bytes, CommCall call) = 0;
+  /// `receive` holds size() blocks of `block_bytes`; ours may lie in it already (send == receive + rank block_bytes).
+  virtual void allgather(const void* send, void* receive, int64_t block_bytes, CommCall call) = 0;
+  /// Sums size() blocks of `block` elements in rank order; block rank() is kept. Not in place.
+  virtual void reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) = 0;
+  /// In place; sums in rank order.
+  virtual void allreduce(void* data, int64_t elements, DType dtype, CommCall call) = 0;
+  virtual void broadcast(void* data, int64_t bytes, int root, CommCall call) = 0;
+  virtual void barrier(CommCall call) = 0;
+
+  /// New communicators of the members with equal colour, ordered by (key, rank). Blocking; all members call it.
+  virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
+  /// Ends the operations of every member, of this and all split from the same world, with RankFailure.
+  virtual void abort(const std::string& reason) = 0;
+};
+
+}  // namespace moe

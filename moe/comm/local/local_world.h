@@ -1,0 +1,30 @@
+#pragma once
+// Ranks as threads of one process: a rendezvous of pointers, then copies. The embedded default, and the emulated
+// cluster's transport: with a Pace, an operation starts when its last rank arrived and ends at_least_s later on all.
+#include <functional>
+#include <memory>
+
+#include "moe/comm/communicator.h"
+
+namespace moe {
+
+class LocalWorld {
+ public:
+  /// An operation that waits longer than `timeout_s` for a rank ends with RankFailure on all ranks.
+  explicit LocalWorld(int ranks, double timeout_s = 60);
+  ~LocalWorld();
+  int ranks() const;
+  /// The world communicator of `rank`.
+  std::unique_ptr<Communicator> communicator(int rank);
+
+  /// Runs body(rank) on one thread a rank and joins them. The first exception (other than the RankFailures it caused)
+  /// aborts the others and is rethrown; a rank that dies by an exception names itself in the others' errors.
+  void run(const std::function<void(int rank)>& body);
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace moe

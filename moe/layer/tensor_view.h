@@ -1,0 +1,48 @@
+#pragma once
+// A view of somebody's tensor: pointer, shape, type, device. Dense, row-major; owns nothing.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+#include "moe/base/check.h"
+#include "moe/base/units.h"
+
+namespace moe {
+
+enum class DeviceKind : uint8_t { cpu, cuda };
+
+class TensorView {
+ public:
+  static constexpr int kMaxRank = 6;
+  TensorView() = default;
+  TensorView(void* data, std::initializer_list<int64_t> shape, DType dtype, DeviceKind device = DeviceKind::cpu)
+      : data_(data), dtype_(dtype), device_(device) {
+    require<BadInput>(shape.size() <= kMaxRank, "tensor of rank {}, at most {} expected", shape.size(), kMaxRank);
+    for (const int64_t extent : shape) shape_[rank_++] = extent;
+  }
+  void* data() const { return data_; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  int rank() const { return rank_; }
+  int64_t size(int axis) const { return shape_[axis]; }
+  int64_t elements() const {
+    int64_t n = 1;
+    for (int i = 0; i < rank_; ++i) n *= shape_[i];
+    return n;
+  }
+  int64_t bytes() const { return elements() * bytes_of(dtype_); }
+  DType dtype() const { return dtype_; }
+  DeviceKind device() const { return device_; }
+
+ private:
+  void* data_ = nullptr;
+  std::array<int64_t, kMaxRank> shape_{};
+  int rank_ = 0;
+  DType dtype_ = DType::float32;
+  DeviceKind device_ = DeviceKind::cpu;
+};
+
+}  // namespace moe

@@ -1,0 +1,33 @@
+#pragma once
+// Parallel groups: which ranks talk to each other, and over which network.
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "moe/plan/shape.h"
+
+namespace moe {
+
+enum class GroupKind { none, ep, esp, mp, dp, edp };
+inline constexpr int kGroupKinds = 6;
+std::string_view name_of(GroupKind kind);
+
+/// none: a group of one rank, over which nothing is sent; inter: the group spans nodes.
+enum class Network { none, intra, inter };
+std::string_view name_of(Network network);
+
+/// The ranks of `rank`'s group of that kind, ascending.
+std::vector<int> members(const ParallelShape& parallel, GroupKind kind, int rank);
+
+struct Group {
+  GroupKind kind = GroupKind::none;
+  int size = 1;
+  Network network = Network::none;
+  bool operator==(const Group&) const = default;
+};
+
+/// One row a GroupKind, indexed by it. A group is inter if it spans nodes for any rank.
+using Groups = std::array<Group, kGroupKinds>;
+Groups groups_of(const ParallelShape& parallel);
+
+}  // namespace moe

@@ -1,0 +1,142 @@
+#pragma once
+// A plan: what every rank does, on which lane, after what. The simulator, the bounds, the executor and the exporters
+// all read it; nothing else says what runs.
+//
+// Structure (tasks, lanes, dependencies) depends on the schedule, the degrees and the slices alone and is shared
+// between layers; a Plan adds groups, rows and work.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "moe/plan/groups.h"
+#include "moe/plan/volumes.h"
+
+namespace moe {
+
+enum class TaskKind : uint8_t {
+  mp_allgather, attention, mp_reducescatter, gate, order,      // the dense part
+  dispatch, allgather, expert, reducescatter, combine,         // D G E S C, one task a chunk
+  i_order, gradient                                            // gradient: one slice's AllReduce over DP
+};
+inline constexpr int kTaskKinds = 12;
+std::string_view name_of(TaskKind kind);
+
+enum class Phase : uint8_t { forward, backward };
+std::string_view name_of(Phase phase);
+
+/// A lane is a FIFO queue on one resource: it runs its tasks in order, each as soon as its inputs are there.
+enum class LaneKind : uint8_t { compute, inter, intra, comm };
+std::string_view name_of(LaneKind kind);
+
+struct Lane {
+  LaneKind kind = LaneKind::compute;
+  int stage = 0;
+  bool owns_inter = false, owns_intra = false;  // the networks whose collectives run here
+  std::vector<int> queue;                       // task ids, in FIFO order
+  bool owns(Network network) const {
+    return (network == Network::inter && owns_inter) || (network == Network::intra && owns_intra);
+  }
+};
+
+/// What a task touches. Rows are chunk `chunk` of `chunks` over T_rank; whole buffers are chunk 0 of 1.
+enum class Buffer : uint8_t {
+  input, gathered_input, attention_partial, hidden, routing,           // dense part
+  ordered, dispatched, gathered, expert_out, scattered, combined,      // MoE part, by rows of T_rank
+  output, gradient
+};
+std::string_view name_of(Buffer buffer);
+
+struct Access {
+  Buffer buffer = Buffer::input;
+  Phase phase = Phase::forward;
+  int layer = 0;
+  int chunk = 0, chunks = 1;
+};
+
+struct Task {
+  int id = 0;
+  TaskKind kind = TaskKind::order;
+  Phase phase = Phase::forward;
+  int micro_batch = 0;
+  int layer = 0;
+  int chunk = 0, chunks = 1;
+  int lane = 0;
+  GroupKind group = GroupKind::none;  // whose ranks take part; none: computation
+  int work_class = 0;
+  int slice = -1;                     // of a gradient task: index into slices
+  std::vector<int> after;             // ids; what it waits for beside its lane's predecessor
+  std::vector<Access> reads, writes;
+  /// "backward dispatch 2/4 of layer 0".
+  std::string name() const;
+};
+
+/// Tasks of one class take equally long: same kind, phase, layer and chunk (or slice).
+struct WorkClass {
+  TaskKind kind = TaskKind::order;
+  Phase phase = Phase::forward;
+  int layer = 0;
+  int chunk = 0, chunks = 1;
+  int slice = -1;
+};
+
+struct Structure {
+  std::vector<Lane> lanes;
+  std::vector<Task> tasks;  // tasks[i].id == i, in issue order: after every task it waits for
+  std::vector<WorkClass> classes;
+  int slices = 0;
+};
+
+/// Gradient bytes that a plan must send, all of them exactly once.
+struct Gradient {
+  int layer = 0;
+  int64_t bytes = 0;
+  int made_by = -1;  // the task after which they exist; -1: they wait when the backward begins
+};
+
+struct GradientSlice {
+  int gradient = 0;
+  int64_t begin = 0, end = 0;  // bytes
+  int64_t bytes() const { return end - begin; }
+};
+
+enum class Op : uint8_t { none, alltoall, allgather, reducescatter, allreduce, gemm, expert, attention };
+std::string_view name_of(Op op);
+
+/// What a class moves or computes on each rank, to be priced.
+struct Work {
+  Op op = Op::none;
+  GroupKind group = GroupKind::none;
+  double bytes = 0;  // volume as FSMoE counts it, what a rank sends to itself included
+  double flops = 0;
+  int gemms = 0;
+};
+
+struct Plan {
+  std::string schedule;
+  int degree_forward = 1, degree_backward = 1;
+  Case shape;
+  Groups groups;
+  int64_t rows = 0;  // T_rank
+  std::vector<Gradient> gradients;
+  std::vector<GradientSlice> slices;
+  std::vector<Work> works;  // one a class
+  std::shared_ptr<const Structure> structure;
+
+  const std::vector<Task>& tasks() const { return structure->tasks; }
+  Rows rows_of(const Task& task) const { return chunk_rows(rows, task.chunks, task.chunk); }
+  /// Of everything that ranks must agree on before they run it.
+  uint64_t hash() const;
+};
+
+/// Work of a class: volumes of its chunk of the layer, or its slice of the gradients.
+Work work_of(const WorkClass& work_class, const Case& shape, const std::vector<GradientSlice>& slices);
+
+/// Throws WrongResult naming the task that breaks a rule:
+///   dependencies are acyclic; no lane order deadlocks (over all stages at once); a collective runs on the lane that
+///   owns its group's network, and a group of one rank has no task; every gradient byte is sent exactly once, after it
+///   was made; every row passes every stage of a layer once; nothing is read that is not ordered after its writer.
+void check_plan(const Plan& plan);
+
+}  // namespace moe

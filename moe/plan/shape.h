@@ -1,0 +1,69 @@
+#pragma once
+// What is trained (LayerShape) and how it is spread over ranks (ParallelShape). Notation: B, L, M, H, E, k, f.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "moe/base/units.h"
+
+namespace moe {
+
+enum class Ffn { gpt, mixtral };
+std::string_view name_of(Ffn ffn);
+Ffn ffn_from(std::string_view name, std::string_view where);
+/// GEMMs of one expert's forward: 2 (GPT) or 3 (Mixtral's SwiGLU).
+int gemms_of(Ffn ffn);
+
+/// How T_rank, a rank's capacity per expert, is rounded and cut into chunks.
+///   ragged  T_rank = ceil(k f B L / (N_MP E)), chunks of floor or ceil(T_rank / r) rows
+///   exact   the formula unrounded, equal chunks: planning only, what the papers' figures assume
+enum class Rounding { ragged, exact };
+std::string_view name_of(Rounding rounding);
+Rounding rounding_from(std::string_view name, std::string_view where);
+
+/// One transformer layer with MoE. B counts the samples of one MP group.
+struct LayerShape {
+  int64_t batch = 4;         // B, samples
+  int64_t seq = 1024;        // L, tokens a sample
+  int64_t model_dim = 1024;  // M
+  int64_t hidden = 4096;     // H, of one expert before sharding over ESP
+  int64_t heads = 16;
+  int64_t kv_heads = 0;                         // 0: as many as heads
+  int64_t experts = 0;                          // E; 0: one a node
+  int64_t top_k = 2;                            // k
+  std::optional<double> capacity_factor = 1.2;  // f; empty: dropless
+  Ffn ffn = Ffn::gpt;
+  DType dtype = DType::float32;
+  std::string gate = "gshard";
+  std::string order = "tutel";
+  std::string dispatcher = "alltoall";
+  bool operator==(const LayerShape&) const = default;
+};
+
+/// Sizes of the groups; P = pp dp mp = pp ep esp edp, both factorisations over the same ranks.
+/// rank = (pp N_DP + dp) N_MP + mp; inside a stage also (edp N_EP + ep) N_ESP + esp.
+struct ParallelShape {
+  int nodes = 1;
+  int ranks_per_node = 1;
+  int dp = 0, mp = 0, ep = 0, esp = 0, pp = 1, edp = 0;  // 0: by default
+  int ranks() const { return nodes * ranks_per_node; }
+  bool operator==(const ParallelShape&) const = default;
+};
+
+/// A layer on a cluster, complete: no field is 0 any more.
+struct Case {
+  LayerShape layer;
+  ParallelShape parallel;
+  Rounding rounding = Rounding::ragged;
+  bool operator==(const Case&) const = default;
+};
+
+/// Fills the defaults (MP = ESP = ranks a node, E = nodes, EP = min(nodes, E), DP and EDP from the rest) and checks
+/// that everything divides. Throws BadInput naming the field.
+Case complete(LayerShape layer, ParallelShape parallel, Rounding rounding);
+
+/// "B4 L1024 M4096 H14336 E4 k2 f1.2 mixtral".
+std::string describe(const LayerShape& layer);
+
+}  // namespace moe

@@ -1,0 +1,37 @@
+#pragma once
+// Volumes of one MoE layer per rank (FSMoE section 4.1; bytes and FLOPs, forward and backward).
+#include <cstdint>
+
+#include "moe/plan/shape.h"
+
+namespace moe {
+
+/// Rows [begin, end) of T_rank.
+struct Rows {
+  int64_t begin = 0, end = 0;
+  int64_t count() const { return end - begin; }
+  bool operator==(const Rows&) const = default;
+};
+
+/// Chunk `chunk` of `chunks` over `total` rows: floor or ceil(total / chunks) rows, the longer ones first.
+Rows chunk_rows(int64_t total, int chunks, int chunk);
+
+/// k f B L / (N_MP E), unrounded; f = 1 where the layer drops nothing (its expectation under balanced routing).
+double capacity_exact(const Case& c);
+/// T_rank: rows a rank sends to each expert, rounded up.
+int64_t capacity_rows(const Case& c);
+
+/// Everything a chunk of `rows` rows of T_rank moves and computes on one rank.
+struct MoeVolumes {
+  double alltoall_bytes = 0;   // D or C: rows E M elements
+  double gathered_bytes = 0;   // G's gathered size, S's input size: N_ESP times D's
+  double expert_flops = 0;     // forward; backward is twice that
+};
+MoeVolumes moe_volumes(const Case& c, double rows);
+
+double attention_flops(const Case& c);     // forward, per rank
+double mp_bytes(const Case& c);            // MP AllGather's gathered size, MP ReduceScatter's input size: B L M
+int64_t gradient_bytes(const Case& c);     // dense parameters / N_MP that are summed over DP: attention's projections
+int64_t attention_parameters(const Case& c);  // of the largest MP shard
+
+}  // namespace moe
