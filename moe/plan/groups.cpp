@@ -1,0 +1,61 @@
+#include "moe/plan/groups.h"
+
+#include <algorithm>
+#include <array>
+
+#include "moe/base/check.h"
+
+namespace moe {
+namespace {
+
+constexpr std::array<std::string_view, kGroupKinds> kKindNames{"none", "ep", "esp", "mp", "dp", "edp"};
+constexpr std::array<std::string_view, 3> kNetworkNames{"none", "intra", "inter"};
+
+struct Stride {
+  int size, step;
+};
+
+// Members of a group differ by multiples of `step` in their rank.
+Stride stride_of(const ParallelShape& p, GroupKind kind) {
+  switch (kind) {
+    case GroupKind::mp: return {p.mp, 1};
+    case GroupKind::dp: return {p.dp, p.mp};
+    case GroupKind::esp: return {p.esp, 1};
+    case GroupKind::ep: return {p.ep, p.esp};
+    case GroupKind::edp: return {p.edp, p.ep * p.esp};
+    case GroupKind::none: break;
+  }
+  return {1, 1};
+}
+
+}  // namespace
+
+std::string_view name_of(GroupKind kind) { return kKindNames[static_cast<size_t>(kind)]; }
+std::string_view name_of(Network network) { return kNetworkNames[static_cast<size_t>(network)]; }
+
+std::vector<int> members(const ParallelShape& p, GroupKind kind, int rank) {
+  require<BadInput>(rank >= 0 && rank < p.ranks(), "rank: found {}, expected 0 to {}", rank, p.ranks() - 1);
+  const auto [size, step] = stride_of(p, kind);
+  const int position = rank / step % size;
+  std::vector<int> ranks(static_cast<size_t>(size));
+  for (int i = 0; i < size; ++i) ranks[static_cast<size_t>(i)] = rank + (i - position) * step;
+  return ranks;
+}
+
+Groups groups_of(const ParallelShape& p) {
+  Groups groups;
+  for (int k = 1; k < kGroupKinds; ++k) {
+    const auto kind = static_cast<GroupKind>(k);
+    Group& group = groups[static_cast<size_t>(k)];
+    group = {kind, stride_of(p, kind).size, Network::none};
+    if (group.size == 1) continue;
+    group.network = Network::intra;
+    for (int rank = 0; rank < p.ranks() && group.network == Network::intra; ++rank) {
+      const auto ranks = members(p, kind, rank);
+      if (ranks.front() / p.ranks_per_node != ranks.back() / p.ranks_per_node) group.network = Network::inter;
+    }
+  }
+  return groups;
+}
+
+}  // namespace moe

@@ -1,0 +1,126 @@
+#include "moe/plan/plan.h"
+
+#include <array>
+#include <bit>
+
+#include "moe/base/check.h"
+
+namespace moe {
+namespace {
+
+constexpr std::array<std::string_view, kTaskKinds> kTaskNames{
+    "mp_allgather", "attention", "mp_reducescatter", "gate",    "order",   "dispatch",
+    "allgather",    "expert",    "reducescatter",    "combine", "i_order", "gradient"};
+constexpr std::array<std::string_view, 2> kPhaseNames{"forward", "backward"};
+constexpr std::array<std::string_view, 4> kLaneNames{"compute", "inter", "intra", "comm"};
+constexpr std::array<std::string_view, 13> kBufferNames{
+    "input",    "gathered_input", "attention_partial", "hidden",    "routing",  "ordered", "dispatched",
+    "gathered", "expert_out",     "scattered",         "combined", "output",  "gradient"};
+constexpr std::array<std::string_view, 8> kOpNames{"none",      "alltoall", "allgather", "reducescatter",
+                                                   "allreduce", "gemm",     "expert",    "attention"};
+
+class Hash {
+ public:
+  void add(uint64_t value) {
+    for (int byte = 0; byte < 8; ++byte) state_ = (state_ ^ ((value >> (8 * byte)) & 0xff)) * 0x100000001b3ULL;
+  }
+  void add(double value) { add(std::bit_cast<uint64_t>(value)); }
+  void add(std::string_view text) {
+    for (const char c : text) add(static_cast<uint64_t>(static_cast<unsigned char>(c)));
+    add(text.size());
+  }
+  uint64_t value() const { return state_; }
+
+ private:
+  uint64_t state_ = 0xcbf29ce484222325ULL;  // FNV-1a
+};
+
+void hash_shape(Hash& hash, const Case& c) {
+  const LayerShape& l = c.layer;
+  for (const int64_t v : {l.batch, l.seq, l.model_dim, l.hidden, l.heads, l.kv_heads, l.experts, l.top_k})
+    hash.add(static_cast<uint64_t>(v));
+  hash.add(l.capacity_factor.value_or(-1.0));
+  for (const std::string_view name : {name_of(l.ffn), name_of(l.dtype), std::string_view(l.gate),
+                                      std::string_view(l.order), std::string_view(l.dispatcher)})
+    hash.add(name);
+  const ParallelShape& p = c.parallel;
+  for (const int v : {p.nodes, p.ranks_per_node, p.dp, p.mp, p.ep, p.esp, p.pp, p.edp})
+    hash.add(static_cast<uint64_t>(v));
+}
+
+void hash_structure(Hash& hash, const Structure& structure) {
+  for (const Lane& lane : structure.lanes) {
+    hash.add(name_of(lane.kind));
+    for (const int id : lane.queue) hash.add(static_cast<uint64_t>(id));
+  }
+  for (const Task& task : structure.tasks) {
+    hash.add(name_of(task.kind));
+    for (const int v : {static_cast<int>(task.phase), task.micro_batch, task.layer, task.chunk, task.chunks, task.lane,
+                        static_cast<int>(task.group), task.slice})
+      hash.add(static_cast<uint64_t>(v));
+    for (const int id : task.after) hash.add(static_cast<uint64_t>(id));
+  }
+}
+
+Work chunk_work(const WorkClass& wc, const Case& c) {
+  const double rows = c.rounding == Rounding::exact
+                          ? capacity_exact(c) / wc.chunks
+                          : static_cast<double>(chunk_rows(capacity_rows(c), wc.chunks, wc.chunk).count());
+  const MoeVolumes v = moe_volumes(c, rows);
+  const int passes = wc.phase == Phase::backward ? 2 : 1;
+  switch (wc.kind) {
+    case TaskKind::dispatch:
+    case TaskKind::combine: return {Op::alltoall, GroupKind::ep, v.alltoall_bytes, 0, 0};
+    case TaskKind::allgather: return {Op::allgather, GroupKind::esp, v.gathered_bytes, 0, 0};
+    case TaskKind::reducescatter: return {Op::reducescatter, GroupKind::esp, v.gathered_bytes, 0, 0};
+    default: return {Op::expert, GroupKind::none, 0, passes * v.expert_flops, passes * gemms_of(c.layer.ffn)};
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(TaskKind kind) { return kTaskNames[static_cast<size_t>(kind)]; }
+std::string_view name_of(Phase phase) { return kPhaseNames[static_cast<size_t>(phase)]; }
+std::string_view name_of(LaneKind kind) { return kLaneNames[static_cast<size_t>(kind)]; }
+std::string_view name_of(Buffer buffer) { return kBufferNames[static_cast<size_t>(buffer)]; }
+std::string_view name_of(Op op) { return kOpNames[static_cast<size_t>(op)]; }
+
+std::string Task::name() const {
+  std::string text = fmt::format("{} {}", name_of(phase), name_of(kind));
+  if (chunks > 1) text += fmt::format(" {}/{}", chunk + 1, chunks);
+  if (slice >= 0) text += fmt::format(" slice {}", slice);
+  return text + fmt::format(" of layer {} (task {})", layer, id);
+}
+
+uint64_t Plan::hash() const {
+  Hash hash;
+  hash.add(schedule);
+  hash.add(static_cast<uint64_t>(rows));
+  hash_shape(hash, shape);
+  hash_structure(hash, *structure);
+  for (const GradientSlice& slice : slices)
+    for (const int64_t v : {int64_t{slice.gradient}, slice.begin, slice.end}) hash.add(static_cast<uint64_t>(v));
+  return hash.value();
+}
+
+Work work_of(const WorkClass& wc, const Case& c, const std::vector<GradientSlice>& slices) {
+  const int passes = wc.phase == Phase::backward ? 2 : 1;
+  switch (wc.kind) {
+    case TaskKind::mp_allgather: return {Op::allgather, GroupKind::mp, mp_bytes(c), 0, 0};
+    case TaskKind::mp_reducescatter: return {Op::reducescatter, GroupKind::mp, mp_bytes(c), 0, 0};
+    case TaskKind::attention: return {Op::attention, GroupKind::none, 0, passes * attention_flops(c), passes * 6};
+    case TaskKind::gradient:
+      return {Op::allreduce, GroupKind::dp, static_cast<double>(slices.at(static_cast<size_t>(wc.slice)).bytes()), 0,
+              0};
+    case TaskKind::gate: {
+      const double tokens = static_cast<double>(c.layer.batch * c.layer.seq) / c.parallel.mp;
+      const double flops = kFlopsPerMac * tokens * static_cast<double>(c.layer.model_dim * c.layer.experts);
+      return {Op::gemm, GroupKind::none, 0, passes * flops, passes};
+    }
+    case TaskKind::order:
+    case TaskKind::i_order: return {};
+    default: return chunk_work(wc, c);
+  }
+}
+
+}  // namespace moe

@@ -1,0 +1,91 @@
+#include "moe/plan/shape.h"
+
+#include <algorithm>
+#include <array>
+
+#include "moe/base/registry.h"
+
+namespace moe {
+namespace {
+
+struct FfnRow {
+  std::string_view name;
+  Ffn ffn;
+  int gemms;
+};
+constexpr std::array<FfnRow, 2> kFfns{{{"gpt", Ffn::gpt, 2}, {"mixtral", Ffn::mixtral, 3}}};
+
+struct RoundingRow {
+  std::string_view name;
+  Rounding rounding;
+};
+constexpr std::array<RoundingRow, 2> kRoundings{{{"ragged", Rounding::ragged}, {"exact", Rounding::exact}}};
+
+void require_divides(int64_t part, int64_t whole, std::string_view part_name, std::string_view whole_name) {
+  require<BadInput>(part >= 1 && whole % part == 0, "{} = {} does not divide {} = {}", part_name, part, whole_name,
+                    whole);
+}
+
+void require_positive(int64_t value, std::string_view name) {
+  require<BadInput>(value >= 1, "{}: found {}, expected a whole number >= 1", name, value);
+}
+
+void complete_parallel(ParallelShape& p, int64_t experts) {
+  const int ranks = p.ranks();
+  require_positive(p.pp, "pp");
+  require_divides(p.pp, ranks, "pp", "ranks");
+  const int stage = ranks / p.pp;
+  if (p.mp == 0) p.mp = std::min(p.ranks_per_node, stage);
+  if (p.esp == 0) p.esp = std::min(p.ranks_per_node, stage);
+  if (p.ep == 0) p.ep = static_cast<int>(std::min<int64_t>(p.nodes, experts));
+  require_divides(p.mp, stage, "mp", "ranks of a stage");
+  require_divides(int64_t{p.ep} * p.esp, stage, "ep x esp", "ranks of a stage");
+  if (p.dp == 0) p.dp = stage / p.mp;
+  if (p.edp == 0) p.edp = stage / (p.ep * p.esp);
+  require<BadInput>(p.dp * p.mp == stage, "dp x mp = {} x {}, expected {} ranks of a stage", p.dp, p.mp, stage);
+  require<BadInput>(p.ep * p.esp * p.edp == stage, "ep x esp x edp = {} x {} x {}, expected {} ranks of a stage", p.ep,
+                    p.esp, p.edp, stage);
+}
+
+}  // namespace
+
+std::string_view name_of(Ffn ffn) { return kFfns[static_cast<size_t>(ffn)].name; }
+Ffn ffn_from(std::string_view name, std::string_view where) { return find_named(kFfns, name, where).ffn; }
+int gemms_of(Ffn ffn) { return kFfns[static_cast<size_t>(ffn)].gemms; }
+std::string_view name_of(Rounding rounding) { return kRoundings[static_cast<size_t>(rounding)].name; }
+Rounding rounding_from(std::string_view name, std::string_view where) {
+  return find_named(kRoundings, name, where).rounding;
+}
+
+Case complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
+  require_positive(layer.batch, "batch");
+  require_positive(layer.seq, "seq");
+  require_positive(layer.model_dim, "model-dim");
+  require_positive(layer.hidden, "hidden");
+  require_positive(layer.heads, "heads");
+  require_positive(parallel.nodes, "nodes");
+  require_positive(parallel.ranks_per_node, "ranks per node");
+  if (layer.kv_heads == 0) layer.kv_heads = layer.heads;
+  if (layer.experts == 0) layer.experts = parallel.nodes;
+  require_positive(layer.experts, "experts");
+  require_divides(layer.heads, layer.model_dim, "heads", "model-dim");
+  require_divides(layer.kv_heads, layer.heads, "kv-heads", "heads");
+  require<BadInput>(layer.top_k >= 1 && layer.top_k <= layer.experts, "top-k: found {}, expected 1 to experts = {}",
+                    layer.top_k, layer.experts);
+  require<BadInput>(!layer.capacity_factor || *layer.capacity_factor > 0,
+                    "capacity-factor: found {}, expected a number > 0 or none", layer.capacity_factor.value_or(0));
+  complete_parallel(parallel, layer.experts);
+  require_divides(parallel.ep, layer.experts, "ep", "experts");
+  require_divides(parallel.esp, layer.hidden, "esp", "hidden");
+  require_divides(parallel.mp, layer.batch * layer.seq, "mp", "batch x seq");
+  require<BadInput>(layer.heads >= parallel.mp, "heads = {} over mp = {}: every rank needs a head", layer.heads,
+                    parallel.mp);
+  return {std::move(layer), parallel, rounding};
+}
+
+std::string describe(const LayerShape& l) {
+  return fmt::format("B{} L{} M{} H{} E{} k{} f{} {}", l.batch, l.seq, l.model_dim, l.hidden, l.experts, l.top_k,
+                     l.capacity_factor ? fmt::format("{}", *l.capacity_factor) : "none", name_of(l.ffn));
+}
+
+}  // namespace moe

@@ -1,0 +1,61 @@
+#include "moe/plan/volumes.h"
+
+#include <cmath>
+
+namespace moe {
+namespace {
+
+double bytes_per_element(const Case& c) { return bytes_of(c.layer.dtype); }
+
+}  // namespace
+
+Rows chunk_rows(int64_t total, int chunks, int chunk) {
+  const int64_t base = total / chunks, longer = total % chunks;
+  const int64_t begin = chunk * base + std::min<int64_t>(chunk, longer);
+  return {begin, begin + base + (chunk < longer ? 1 : 0)};
+}
+
+double capacity_exact(const Case& c) {
+  const LayerShape& l = c.layer;
+  const double pairs = static_cast<double>(l.top_k) * l.capacity_factor.value_or(1.0) *
+                       static_cast<double>(l.batch * l.seq);
+  return pairs / static_cast<double>(c.parallel.mp * l.experts);
+}
+
+int64_t capacity_rows(const Case& c) {
+  // The factor 1 - 1e-12 keeps 2.4 * 5 from becoming 13 by a rounding error of the product.
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(capacity_exact(c) * (1 - 1e-12))));
+}
+
+MoeVolumes moe_volumes(const Case& c, double rows) {
+  const double elements = rows * static_cast<double>(c.layer.experts * c.layer.model_dim);
+  MoeVolumes v;
+  v.alltoall_bytes = elements * bytes_per_element(c);
+  v.gathered_bytes = v.alltoall_bytes * c.parallel.esp;
+  v.expert_flops = kFlopsPerMac * gemms_of(c.layer.ffn) * elements * static_cast<double>(c.layer.hidden);
+  return v;
+}
+
+double attention_flops(const Case& c) {
+  const LayerShape& l = c.layer;
+  const double tokens = static_cast<double>(l.batch * l.seq), m = static_cast<double>(l.model_dim);
+  const double kv_share = static_cast<double>(l.kv_heads) / static_cast<double>(l.heads);
+  const double projections = (2 + 2 * kv_share) * tokens * m * m;
+  const double scores_and_values = 2 * tokens * static_cast<double>(l.seq) * m;
+  return kFlopsPerMac * (projections + scores_and_values) / c.parallel.mp;
+}
+
+double mp_bytes(const Case& c) {
+  return static_cast<double>(c.layer.batch * c.layer.seq * c.layer.model_dim) * bytes_per_element(c);
+}
+
+int64_t attention_parameters(const Case& c) {
+  const LayerShape& l = c.layer;
+  const int64_t head_dim = l.model_dim / l.heads, mp = c.parallel.mp;
+  const int64_t heads = (l.heads + mp - 1) / mp, kv_heads = (l.kv_heads + mp - 1) / mp;
+  return 2 * l.model_dim * head_dim * (heads + kv_heads);  // q and out by heads, k and v by key-value heads
+}
+
+int64_t gradient_bytes(const Case& c) { return attention_parameters(c) * bytes_of(c.layer.dtype); }
+
+}  // namespace moe

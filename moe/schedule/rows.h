@@ -1,0 +1,9 @@
+#pragma once
+// The schedules by file; the registry lists them.
+#include "moe/schedule/schedule.h"
+
+namespace moe {
+
+extern const Schedule kDsMoe, kTutel, kFsmoe;
+
+}  // namespace moe

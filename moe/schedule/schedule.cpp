@@ -1,0 +1,66 @@
+#include "moe/schedule/schedule.h"
+
+#include "moe/base/registry.h"
+#include "moe/schedule/layer_builder.h"
+#include "moe/schedule/rows.h"
+
+namespace moe {
+
+std::span<const Schedule> schedules() {
+  static const std::array kRows{kDsMoe, kTutel, kFsmoe};
+  return kRows;
+}
+
+const Schedule& find_schedule(std::string_view name) { return find_named(schedules(), name, "schedule"); }
+
+StructureKey structure_key(const Schedule& schedule, const Groups& groups, const Decision& decision,
+                           GradientSlots slots, Phases phases) {
+  StructureKey key{&schedule, phases, 1, 1, slots, {}};
+  if (phases != Phases::backward) key.degree_forward = decision.degree_forward;
+  if (phases != Phases::forward) key.degree_backward = decision.degree_backward;
+  for (size_t k = 0; k < groups.size(); ++k) key.networks[k] = groups[k].network;
+  return key;
+}
+
+std::shared_ptr<const Structure> build_structure(const StructureKey& key) {
+  return std::make_shared<const Structure>(LayerBuilder(key).build());
+}
+
+GradientSlots slots_of(const Schedule& schedule, const Groups& groups, const Decision& decision, int64_t bytes) {
+  if (groups[static_cast<size_t>(GroupKind::dp)].network == Network::none || bytes == 0) return {};
+  if (schedule.gradients == GradientPolicy::after) return {.after = true};
+  require<BadInput>(decision.gar_in_moe_bytes >= 0 && decision.gar_in_moe_bytes <= bytes,
+                    "gradients in the MoE part: found {} bytes, expected 0 to {}", decision.gar_in_moe_bytes, bytes);
+  return {.in_moe = decision.gar_in_moe_bytes > 0, .beside_dense = decision.gar_in_moe_bytes < bytes};
+}
+
+std::vector<GradientSlice> slices_of(const Schedule& schedule, const Decision& decision, int64_t bytes) {
+  if (schedule.gradients == GradientPolicy::after) return {{0, 0, bytes}};
+  std::vector<GradientSlice> slices;
+  const int64_t in_moe = decision.gar_in_moe_bytes;
+  if (in_moe > 0) slices.push_back({0, 0, in_moe});
+  if (in_moe < bytes) slices.push_back({0, in_moe, bytes});
+  return slices;
+}
+
+Plan build_plan(const Schedule& schedule, const Case& shape, const Decision& decision) {
+  Plan plan;
+  plan.schedule = schedule.name;
+  plan.degree_forward = decision.degree_forward;
+  plan.degree_backward = decision.degree_backward;
+  plan.shape = shape;
+  plan.groups = groups_of(shape.parallel);
+  plan.rows = capacity_rows(shape);
+  const int64_t bytes = gradient_bytes(shape);
+  const GradientSlots slots = slots_of(schedule, plan.groups, decision, bytes);
+  if (slots != GradientSlots{}) {
+    plan.gradients.push_back({1, bytes, -1});  // of the layer after this one, in the steady state
+    plan.slices = slices_of(schedule, decision, bytes);
+  }
+  plan.structure = build_structure(structure_key(schedule, plan.groups, decision, slots, Phases::both));
+  for (const WorkClass& wc : plan.structure->classes) plan.works.push_back(work_of(wc, shape, plan.slices));
+  check_plan(plan);
+  return plan;
+}
+
+}  // namespace moe
