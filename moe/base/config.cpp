@@ -1,0 +1,82 @@
+// The only unit that sees toml++.
+#include "moe/base/config.h"
+
+#define TOML_EXCEPTIONS 0
+#define TOML_ENABLE_FORMATTERS 0
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <toml++/toml.h>
+
+#include "moe/base/check.h"
+
+namespace moe {
+namespace {
+
+ConfigValue value_of(const toml::node& node);
+
+ConfigValue table_of(const toml::table& table) {
+  ConfigValue out;
+  for (const auto& [key, node] : table) {
+    ConfigValue value = value_of(node);
+    // A key's own line: a list or a table that is continued may begin elsewhere.
+    if (const auto line = key.source().begin.line; line > 0) value.line = static_cast<int>(line);
+    out.entries.emplace_back(std::string(key.str()), std::move(value));
+  }
+  return out;
+}
+
+ConfigValue value_of(const toml::node& node) {
+  ConfigValue out;
+  if (const auto* table = node.as_table()) {
+    out = table_of(*table);
+  } else if (const auto* list = node.as_array()) {
+    out.kind = ConfigKind::list;
+    for (const auto& item : *list) out.items.push_back(value_of(item));
+  } else if (const auto* text = node.as_string()) {
+    out.kind = ConfigKind::text;
+    out.text = text->get();
+  } else if (const auto* integer = node.as_integer()) {
+    out.kind = ConfigKind::integer;
+    out.integer = integer->get();
+    out.real = static_cast<double>(integer->get());
+  } else if (const auto* real = node.as_floating_point()) {
+    out.kind = ConfigKind::real;
+    out.real = real->get();
+  } else if (const auto* boolean = node.as_boolean()) {
+    out.kind = ConfigKind::boolean;
+    out.boolean = boolean->get();
+  } else {
+    out.kind = ConfigKind::date;
+  }
+  out.line = std::max(1, static_cast<int>(node.source().begin.line));
+  return out;
+}
+
+}  // namespace
+
+ConfigFile parse_toml(std::string_view text, const std::string& path) {
+  const toml::parse_result result = toml::parse(text, std::string_view(path));
+  if (!result) {
+    const auto& error = result.error();
+    std::string description(error.description());
+    for (char& c : description)
+      if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+    bad_input("{}:{}: found bad syntax ({}), expected TOML", path, std::max<int>(1, int(error.source().begin.line)),
+              description);
+  }
+  return {path, table_of(result.table())};
+}
+
+ConfigFile read_toml(const std::string& path) {
+  std::error_code ignored;
+  std::ifstream in;
+  if (!std::filesystem::is_directory(path, ignored)) in.open(path, std::ios::binary);
+  require<BadInput>(in.is_open(), "{}: found no readable file, expected a TOML file", path);
+  std::stringstream text;
+  text << in.rdbuf();
+  require<BadInput>(!in.bad(), "{}: found an error while reading, expected a TOML file", path);
+  return parse_toml(text.str(), path);
+}
+
+}  // namespace moe

@@ -1,0 +1,106 @@
+#pragma once
+// Configuration files as a neutral tree with line numbers, and a strict reader over it.
+//
+// Every error is BadInput of one line: "FILE:LINE: KEY: found ..., expected ...".
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace moe {
+
+enum class ConfigKind : uint8_t { boolean, integer, real, text, list, table, date };
+
+/// One value of a file, with the line on which it begins.
+struct ConfigValue {
+  ConfigKind kind = ConfigKind::table;
+  int line = 1;
+  bool boolean = false;
+  int64_t integer = 0;
+  double real = 0;  // of an integer too
+  std::string text;
+  std::vector<ConfigValue> items;                            // of a list
+  std::vector<std::pair<std::string, ConfigValue>> entries;  // of a table, sorted by key
+  const ConfigValue* find(std::string_view key) const;
+};
+
+/// The value as a person reads it, on one line and of bounded length: "'fast'", "-3", "a list of 2".
+std::string describe(const ConfigValue& value);
+/// `text` in quotes, on one line, cut to 60 characters; control characters and broken UTF-8 show as '?'.
+std::string shown(std::string_view text);
+
+struct ConfigFile {
+  std::string path;
+  ConfigValue root;
+};
+
+/// Parses TOML 1.0. Throws BadInput for a file that can't be read ("FILE: ...") and for bad syntax ("FILE:LINE: ...").
+ConfigFile read_toml(const std::string& path);
+/// The same of a text; `path` is for messages.
+ConfigFile parse_toml(std::string_view text, const std::string& path);
+
+/// Closed or open limits of a number; `above` excludes its value.
+struct Limits {
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+  double above = -std::numeric_limits<double>::infinity();
+};
+inline constexpr Limits kPositive{.above = 0};
+inline constexpr Limits kNonNegative{.least = 0};
+
+/// Reads one table: typed keys with limits. A key outside `known` is an error at once, so that a misspelt key is named
+/// rather than the one it leaves missing. Numbers are finite. Holds views: the file outlives it.
+class TableReader {
+ public:
+  TableReader(const ConfigFile& file, std::initializer_list<std::string_view> known);
+
+  double real(std::string_view key, Limits limits = {}) const;
+  int64_t integer(std::string_view key, Limits limits = {}) const;
+  bool boolean(std::string_view key) const;
+  /// Not empty, and no line breaks where `one_line`.
+  std::string text(std::string_view key, bool one_line = true) const;
+  /// A name that can be part of keys and file names: letters, digits and . _ : + -
+  std::string name(std::string_view key) const;
+  /// One of `choices`.
+  std::string choice(std::string_view key, std::initializer_list<std::string_view> choices) const;
+
+  std::optional<double> optional_real(std::string_view key, Limits limits = {}) const;
+  std::optional<int64_t> optional_integer(std::string_view key, Limits limits = {}) const;
+  std::optional<std::string> optional_name(std::string_view key) const;
+
+  /// The table, or one with no entries where the key is absent.
+  TableReader table(std::string_view key, std::initializer_list<std::string_view> known) const;
+  /// An array of tables; none where the key is absent.
+  std::vector<TableReader> tables(std::string_view key, std::initializer_list<std::string_view> known) const;
+  /// The items of a list with at least one item.
+  const std::vector<ConfigValue>& list(std::string_view key) const;
+
+  bool has(std::string_view key) const { return table_->find(key) != nullptr; }
+  const ConfigValue& value(std::string_view key) const;
+  /// A number of a list that belongs to `key`.
+  double real_of(const ConfigValue& item, std::string_view key, Limits limits = {}) const;
+  int64_t integer_of(const ConfigValue& item, std::string_view key, Limits limits = {}) const;
+
+  /// "FILE:LINE: KEY", for errors of other readers; the table's own line where the key is absent.
+  std::string where(std::string_view key) const;
+  /// "FILE:LINE" of the table.
+  std::string where() const;
+  /// Throws "FILE:LINE: KEY: found FOUND, expected EXPECTED".
+  [[noreturn]] void fail(std::string_view key, std::string_view found, std::string_view expected) const;
+  [[noreturn]] void fail(const ConfigValue& at, std::string_view key, std::string_view expected) const;
+
+ private:
+  TableReader(const std::string& path, std::string prefix, const ConfigValue& table,
+              std::initializer_list<std::string_view> known);
+  std::string full(std::string_view key) const;
+
+  const std::string* path_;
+  std::string prefix_;  // "comm."
+  const ConfigValue* table_;
+};
+
+}  // namespace moe

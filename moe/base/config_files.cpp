@@ -1,0 +1,58 @@
+#include "moe/base/config_files.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "moe/base/check.h"
+#include "moe/base/config.h"
+
+namespace fs = std::filesystem;
+
+namespace moe {
+namespace {
+
+bool holds_configs(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_directory(folder / "clusters", ignored);
+}
+
+}  // namespace
+
+std::string config_dir() {
+  if (const char* chosen = std::getenv("MOETUNE_CONFIG_DIR"); chosen && *chosen) {
+    require<BadInput>(holds_configs(chosen), "MOETUNE_CONFIG_DIR: found {}, expected a folder with clusters/ in it",
+                      shown(chosen));
+    return chosen;
+  }
+  if (holds_configs(MOETUNE_CONFIG_DIR)) return MOETUNE_CONFIG_DIR;
+  std::error_code error;
+  fs::path above = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (; !error && above.has_relative_path(); above = above.parent_path())
+    if (holds_configs(above / "configs")) return (above / "configs").string();
+  bad_input("configs: found no such folder at {} or above the program, expected it there or in MOETUNE_CONFIG_DIR",
+            shown(MOETUNE_CONFIG_DIR));
+}
+
+std::vector<std::string> config_names(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(fs::path(config_dir()) / folder, error))
+    if (entry.path().extension() == ".toml") names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string find_config(const std::string& folder, const std::string& name_or_path) {
+  const bool path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml");
+  if (path) return name_or_path;
+  const fs::path named = fs::path(config_dir()) / folder / (name_or_path + ".toml");
+  std::error_code error;
+  if (!name_or_path.empty() && fs::is_regular_file(named, error)) return named.string();
+  if (fs::is_regular_file(name_or_path, error)) return name_or_path;
+  std::string known;
+  for (const auto& name : config_names(folder)) known += (known.empty() ? "" : ", ") + name;
+  bad_input("{}: found {}, expected a file or one of: {}", folder, shown(name_or_path), known);
+}
+
+}  // namespace moe

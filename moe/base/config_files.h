@@ -1,0 +1,19 @@
+#pragma once
+// Where the data files are: configs/{clusters,grids,layers}/NAME.toml.
+#include <string>
+#include <vector>
+
+namespace moe {
+
+/// The folder `configs`: the environment's MOETUNE_CONFIG_DIR, else the one the program was built with, else the
+/// nearest one above the program's own file. Throws BadInput where none exists.
+std::string config_dir();
+
+/// The names in configs/FOLDER, sorted.
+std::vector<std::string> config_names(const std::string& folder);
+
+/// The path of configs/FOLDER/NAME.toml, or `name_or_path` itself where that is a file or looks like a path (has a '/'
+/// or ends in .toml). Throws BadInput that lists the known names.
+std::string find_config(const std::string& folder, const std::string& name_or_path);
+
+}  // namespace moe

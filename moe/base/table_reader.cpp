@@ -1,0 +1,200 @@
+#include <algorithm>
+#include <cmath>
+
+#include "moe/base/check.h"
+#include "moe/base/config.h"
+
+namespace moe {
+namespace {
+
+constexpr size_t kShown = 60;  // characters of a found text in a message
+
+std::string join(std::initializer_list<std::string_view> names) {
+  std::string out;
+  for (const auto name : names) out += fmt::format("{}{}", out.empty() ? "" : ", ", name);
+  return out;
+}
+
+bool within(double number, const Limits& limits) {
+  return std::isfinite(number) && number >= limits.least && number <= limits.most && number > limits.above;
+}
+
+std::string expectation(std::string_view kind, const Limits& limits) {
+  std::string out(kind);
+  if (std::isfinite(limits.above)) out += fmt::format(" > {}", limits.above);
+  if (std::isfinite(limits.least)) out += fmt::format(" >= {}", limits.least);
+  if (std::isfinite(limits.most))
+    out +=
+        fmt::format("{} <= {}", std::isfinite(limits.above) || std::isfinite(limits.least) ? " and" : "", limits.most);
+  return out;
+}
+
+bool is_name(std::string_view text) {
+  constexpr std::string_view kMarks = "._:+-";
+  return !text.empty() && std::all_of(text.begin(), text.end(), [&](unsigned char c) {
+    return (c < 0x80 && std::isalnum(c)) || kMarks.find(static_cast<char>(c)) != std::string_view::npos;
+  });
+}
+
+}  // namespace
+
+const ConfigValue* ConfigValue::find(std::string_view key) const {
+  for (const auto& [name, value] : entries)
+    if (name == key) return &value;
+  return nullptr;
+}
+
+std::string shown(std::string_view text) {
+  std::string out = "'";
+  for (const unsigned char c : text.substr(0, kShown)) out += c < 0x20 || c >= 0x7f ? '?' : static_cast<char>(c);
+  return out + (text.size() > kShown ? "...'" : "'");
+}
+
+std::string describe(const ConfigValue& value) {
+  switch (value.kind) {
+    case ConfigKind::boolean:
+      return value.boolean ? "true" : "false";
+    case ConfigKind::integer:
+      return fmt::format("{}", value.integer);
+    case ConfigKind::real:
+      return fmt::format("{}", value.real);
+    case ConfigKind::text:
+      return shown(value.text);
+    case ConfigKind::list:
+      return fmt::format("a list of {}", value.items.size());
+    case ConfigKind::table:
+      return "a table";
+    case ConfigKind::date:
+      return "a date or time";
+  }
+  return "nothing";
+}
+
+TableReader::TableReader(const ConfigFile& file, std::initializer_list<std::string_view> known)
+    : TableReader(file.path, "", file.root, known) {}
+
+TableReader::TableReader(const std::string& path, std::string prefix, const ConfigValue& table,
+                         std::initializer_list<std::string_view> known)
+    : path_(&path), prefix_(std::move(prefix)), table_(&table) {
+  for (const auto& [key, value] : table.entries)
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      bad_input("{}:{}: {}: found unknown key {}, expected one of: {}", path, value.line,
+                is_name(key) ? full(key) : prefix_ + "?", shown(key), join(known));
+}
+
+std::string TableReader::full(std::string_view key) const { return prefix_ + std::string(key); }
+
+std::string TableReader::where() const { return fmt::format("{}:{}", *path_, table_->line); }
+
+std::string TableReader::where(std::string_view key) const {
+  const ConfigValue* found = table_->find(key);
+  return fmt::format("{}:{}: {}", *path_, found ? found->line : table_->line, full(key));
+}
+
+void TableReader::fail(std::string_view key, std::string_view found, std::string_view expected) const {
+  bad_input("{}: found {}, expected {}", where(key), found, expected);
+}
+
+void TableReader::fail(const ConfigValue& at, std::string_view key, std::string_view expected) const {
+  bad_input("{}:{}: {}: found {}, expected {}", *path_, at.line, full(key), describe(at), expected);
+}
+
+const ConfigValue& TableReader::value(std::string_view key) const {
+  const ConfigValue* found = table_->find(key);
+  if (!found) fail(key, "no such key", "it in this table");
+  return *found;
+}
+
+double TableReader::real_of(const ConfigValue& item, std::string_view key, Limits limits) const {
+  const bool number = item.kind == ConfigKind::integer || item.kind == ConfigKind::real;
+  if (!number || !within(item.real, limits)) fail(item, key, expectation("a number", limits));
+  return item.real;
+}
+
+int64_t TableReader::integer_of(const ConfigValue& item, std::string_view key, Limits limits) const {
+  if (item.kind != ConfigKind::integer || !within(item.real, limits))
+    fail(item, key, expectation("a whole number", limits));
+  return item.integer;
+}
+
+double TableReader::real(std::string_view key, Limits limits) const {
+  if (!has(key)) fail(key, "no such key", expectation("a number", limits));
+  return real_of(value(key), key, limits);
+}
+
+int64_t TableReader::integer(std::string_view key, Limits limits) const {
+  if (!has(key)) fail(key, "no such key", expectation("a whole number", limits));
+  return integer_of(value(key), key, limits);
+}
+
+bool TableReader::boolean(std::string_view key) const {
+  if (!has(key)) fail(key, "no such key", "true or false");
+  if (value(key).kind != ConfigKind::boolean) fail(value(key), key, "true or false");
+  return value(key).boolean;
+}
+
+std::string TableReader::text(std::string_view key, bool one_line) const {
+  const std::string_view expected = one_line ? "a text on one line" : "a text";
+  if (!has(key)) fail(key, "no such key", expected);
+  const ConfigValue& found = value(key);
+  const bool broken = one_line && found.text.find_first_of("\n\r") != std::string::npos;
+  if (found.kind != ConfigKind::text || found.text.empty() || broken) fail(found, key, expected);
+  return found.text;
+}
+
+std::string TableReader::name(std::string_view key) const {
+  constexpr std::string_view kExpected = "a name of letters, digits and . _ : + -";
+  if (!has(key)) fail(key, "no such key", kExpected);
+  const ConfigValue& found = value(key);
+  if (found.kind != ConfigKind::text || !is_name(found.text)) fail(found, key, kExpected);
+  return found.text;
+}
+
+std::string TableReader::choice(std::string_view key, std::initializer_list<std::string_view> choices) const {
+  const std::string expected = "one of: " + join(choices);
+  if (!has(key)) fail(key, "no such key", expected);
+  const ConfigValue& found = value(key);
+  if (found.kind != ConfigKind::text || std::find(choices.begin(), choices.end(), found.text) == choices.end())
+    fail(found, key, expected);
+  return found.text;
+}
+
+std::optional<double> TableReader::optional_real(std::string_view key, Limits limits) const {
+  return has(key) ? std::optional(real(key, limits)) : std::nullopt;
+}
+std::optional<int64_t> TableReader::optional_integer(std::string_view key, Limits limits) const {
+  return has(key) ? std::optional(integer(key, limits)) : std::nullopt;
+}
+std::optional<std::string> TableReader::optional_name(std::string_view key) const {
+  return has(key) ? std::optional(name(key)) : std::nullopt;
+}
+
+TableReader TableReader::table(std::string_view key, std::initializer_list<std::string_view> known) const {
+  static const ConfigValue kEmpty;
+  if (!has(key)) return {*path_, full(key) + ".", kEmpty, known};
+  const ConfigValue& found = value(key);
+  if (found.kind != ConfigKind::table) fail(found, key, "a table");
+  return {*path_, full(key) + ".", found, known};
+}
+
+std::vector<TableReader> TableReader::tables(std::string_view key,
+                                             std::initializer_list<std::string_view> known) const {
+  std::vector<TableReader> out;
+  if (!has(key)) return out;
+  const ConfigValue& found = value(key);
+  if (found.kind != ConfigKind::list) fail(found, key, fmt::format("[[{}]] tables", full(key)));
+  for (const auto& item : found.items) {
+    if (item.kind != ConfigKind::table) fail(item, key, fmt::format("[[{}]] tables", full(key)));
+    out.push_back({*path_, full(key) + ".", item, known});
+  }
+  return out;
+}
+
+const std::vector<ConfigValue>& TableReader::list(std::string_view key) const {
+  if (!has(key)) fail(key, "no such key", "a list with at least one value");
+  const ConfigValue& found = value(key);
+  if (found.kind != ConfigKind::list || found.items.empty()) fail(found, key, "a list with at least one value");
+  return found.items;
+}
+
+}  // namespace moe
