@@ -1,0 +1,102 @@
+#include "tests/rules/source_rules.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <string>
+
+namespace moe::rules {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Data (tables, recorded numbers) may have lines of any length; what people write and read may not.
+bool is_written_by_hand(const fs::path& path) {
+  static constexpr std::array<std::string_view, 9> kEndings = {".h",  ".cpp",   ".cu", ".cuh", ".inl",
+                                                               ".md", ".cmake", ".py", ".txt"};
+  if (path.string().find("tests/data/") != std::string::npos) return false;
+  return path.filename() == "moetune" || std::ranges::find(kEndings, path.extension().string()) != kEndings.end();
+}
+
+TEST(SourceRules, HoldInTheWholeTree) {
+  const fs::path root = MOETUNE_SOURCE_DIR;
+  int checked = 0;
+  for (auto entry = fs::recursive_directory_iterator(root); entry != fs::recursive_directory_iterator(); ++entry) {
+    const std::string name = entry->path().filename();
+    if (entry->is_directory() && (name == "build" || name == "results" || (name.starts_with('.') && name != ".ci"))) {
+      entry.disable_recursion_pending();
+    }
+    if (!entry->is_regular_file() || !is_written_by_hand(entry->path())) continue;
+    std::ostringstream text;
+    text << std::ifstream(entry->path()).rdbuf();
+    for (const auto& violation : violations(fs::relative(entry->path(), root).generic_string(), text.str())) {
+      ADD_FAILURE() << violation;
+    }
+    ++checked;
+  }
+  EXPECT_GT(checked, 30) << "the tree was not read: " << root;
+}
+
+struct Case {
+  std::string path, line;
+};
+
+TEST(SourceRules, ReportEachKindOfViolation) {
+  const Case cases[] = {
+      {"moe/plan/task.h", "#include \"moe/cost/profile.h\""},
+      {"moe/base/check.h", "  #  include \"moe/record/record.h\""},
+      {"moe/export/trace.cpp", "#include \"moe/device/stream.h\""},
+      {"moe/measure/verify.cpp", "#include \"tuner/tune.h\""},
+      {"tuner/tune.cpp", "#include \"layerbench/run.h\""},
+      {"tuner/tune.cpp", "#include \"cli/flags.h\""},
+      {"layerbench/run.cpp", "#include \"tests/layer/case.h\""},
+      {"moe/plan/task.h", "#include \"task_id.h\""},
+      {"moe/plan/task.h", "#include \"moe/planning/task_id.h\""},
+      {"moe/plans/task.h", "#include <vector>"},
+      {"moe/exec/executor.cpp", "#include <torch/torch.h>"},
+      {"moe/layer/tensor_view.h", "#include <ATen/ATen.h>"},
+      {"moe/comm/local/world.cpp", "#include <c10/util/Exception.h>"},
+      {"tests/exec/executor_test.cpp", "#include \"ATen/ATen.h\""},
+      {"moe/device/cpu/stream.cpp", "#include <cuda_runtime.h>"},
+      {"moe/comm/local/world.cpp", "#include <nccl.h>"},
+      {"moe/base/utils.h", ""},
+      {"moe/base/check.h", std::string(121, 'x')},
+      {"README.md", std::string(121, 'x')},
+  };
+  for (const auto& [path, line] : cases) {
+    EXPECT_EQ(violations(path, "// first\n" + line + "\n").size(), 1u) << path << ": " << line;
+  }
+  EXPECT_EQ(violations("moe/base/check.h", "#pragma once\n#include <cuda.h>\n").at(0).substr(0, 19),
+            "moe/base/check.h:2:");
+  std::string text;
+  for (int i = 0; i < 351; ++i) text += "\n";
+  EXPECT_EQ(violations("moe/base/check.h", text).size(), 1u);
+}
+
+TEST(SourceRules, AcceptWhatIsAllowed) {
+  std::string e_acute = "\xC3\xA9", wide;
+  for (int i = 0; i < 120; ++i) wide += e_acute;
+  const Case cases[] = {
+      {"moe/cost/simulate.cpp", "#include \"moe/plan/plan.h\""},
+      {"moe/cost/simulate.cpp", "#include \"moe/cost/profile.h\""},
+      {"moe/comm/local/world.cpp", "#include \"moe/comm/communicator.h\""},
+      {"tuner/tune.cpp", "#include \"tuner/tune.h\""},
+      {"cli/main.cpp", "#include \"tuner/tune.h\""},
+      {"tests/plan/plan_test.cpp", "#include \"cli/flags.h\""},
+      {"moe/layer/cpu/gemm.cpp", "#include <ATen/ATen.h>"},
+      {"moe/comm/gloo/group.cpp", "#include <torch/csrc/distributed/c10d/Backend.hpp>"},
+      {"moe/layer/gates/cuda/top_k.cu", "#include <cuda_runtime.h>"},
+      {"moe/comm/nccl/world.cpp", "#include <nccl.h>"},
+      {"moe/plan/task.h", "// #include \"moe/cost/profile.h\""},
+      {"moe/base/check.h", wide},
+  };
+  for (const auto& [path, line] : cases) {
+    EXPECT_TRUE(violations(path, line + "\n").empty()) << path << ": " << line;
+  }
+}
+
+}  // namespace
+}  // namespace moe::rules
