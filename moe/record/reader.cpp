@@ -1,0 +1,106 @@
+#include "moe/record/reader.h"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "moe/base/check.h"
+#include "moe/base/config.h"
+#include "moe/record/record_json.h"
+
+namespace moe {
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::error_code ignored;
+  std::ifstream in;
+  if (!std::filesystem::is_directory(path, ignored)) in.open(path, std::ios::binary);
+  require<BadInput>(in.is_open(), "{}: found no readable file, expected records (JSON Lines)", path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+struct Line {
+  std::string_view text;
+  std::string where;
+  bool torn = false;
+};
+
+std::vector<Line> lines_of(std::string_view text, const std::string& path) {
+  std::vector<Line> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back({text.substr(begin, end - begin), fmt::format("{}:{}", path, lines.size() + 1), false});
+    begin = end + 1;
+  }
+  return lines;
+}
+
+/// Whether a killed writer of ours may have left this: it starts as every line of ours does.
+bool may_be_torn(std::string_view text) {
+  constexpr std::string_view kStart = "{\"kind\":\"";
+  const size_t size = std::min(text.size(), kStart.size());
+  return text.substr(0, size) == kStart.substr(0, size) && !is_complete_json(text);
+}
+
+/// Puts the lines together to runs.
+class Assembler {
+ public:
+  void add(const Line& line) {
+    RecordLine record = record_line_from(line.text, line.where);
+    if (auto* header = std::get_if<RunHeader>(&record)) {
+      runs_.emplace_back().header = std::move(*header);
+      places_.clear();
+      return;
+    }
+    if (runs_.empty() || runs_.back().ended)
+      bad_input("{}: kind: found {} outside a run, expected 'run'", line.where, shown(line.text.substr(0, 24)));
+    Run& run = runs_.back();
+    if (auto* found = std::get_if<CaseRecord>(&record)) {
+      const auto [place, added] = places_.try_emplace(found->key, run.cases.size());
+      if (added)
+        run.cases.push_back(std::move(*found));
+      else
+        run.cases[place->second] = std::move(*found);
+    } else if (std::holds_alternative<ResumeMark>(record)) {
+      ++run.resumed;
+    } else {
+      run.ended = true;
+    }
+  }
+  std::vector<Run> take() { return std::move(runs_); }
+
+ private:
+  std::vector<Run> runs_;
+  std::map<std::string, size_t> places_;  // of the last run's keys
+};
+
+bool begins_anew(std::string_view text) {
+  return text.starts_with("{\"kind\":\"run\"") || text.starts_with("{\"kind\":\"resume\"");
+}
+
+}  // namespace
+
+std::vector<Run> read_runs(const std::string& path) {
+  const std::string text = text_of(path);
+  std::vector<Line> lines = lines_of(text, path);
+  bool broken_off = true;  // whether a writer may have been killed in this line: nothing of its run follows at once
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    line->torn = broken_off && may_be_torn(line->text);
+    broken_off = line->torn || begins_anew(line->text);
+  }
+  Assembler runs;
+  for (const Line& line : lines)
+    if (!line.torn) runs.add(line);
+  return runs.take();
+}
+
+Run read_last_run(const std::string& path) {
+  std::vector<Run> runs = read_runs(path);
+  require<BadInput>(!runs.empty(), "{}: found no run, expected records with at least one", path);
+  return std::move(runs.back());
+}
+
+}  // namespace moe

@@ -1,0 +1,25 @@
+#pragma once
+// Reads records back.
+#include <string>
+#include <vector>
+
+#include "moe/record/record.h"
+
+namespace moe {
+
+struct Run {
+  RunHeader header;
+  std::vector<CaseRecord> cases;  // in file order; of a key that occurs again the last one, at its first place
+  bool ended = false;
+  int resumed = 0;  // times
+};
+
+/// The runs of a file, in order. A line that a killed writer left torn is passed over: the last one, or
+/// one that a new run or a resume mark follows. Throws BadInput "FILE:LINE: KEY: found ..., expected ..."
+/// for any other line that is no record.
+std::vector<Run> read_runs(const std::string& path);
+
+/// The last run of a file. Throws BadInput where there is none.
+Run read_last_run(const std::string& path);
+
+}  // namespace moe

@@ -1,0 +1,67 @@
+#include "moe/record/record.h"
+
+#include <algorithm>
+#include <array>
+
+#include "moe/base/check.h"
+#include "moe/base/random.h"
+
+namespace moe {
+namespace {
+
+constexpr std::array<std::string_view, 8> kStatusNames{"ok",  "wrong",       "invalid", "timeout",
+                                                       "oom", "unsupported", "error",   "skipped"};
+
+std::string describe(const Scalar* value) {
+  if (!value) return "no such value";
+  return std::visit([](const auto& v) { return fmt::format("{}", v); }, *value);
+}
+
+}  // namespace
+
+Fields::Fields(std::initializer_list<Row> rows) {
+  for (const Row& row : rows) set(row.first, row.second);
+}
+
+void Fields::set(std::string_view name, Scalar value) {
+  const auto found = std::find_if(rows_.begin(), rows_.end(), [&](const Row& row) { return row.first == name; });
+  if (found != rows_.end())
+    found->second = std::move(value);
+  else
+    rows_.emplace_back(name, std::move(value));
+}
+
+const Scalar* Fields::find(std::string_view name) const {
+  for (const Row& row : rows_)
+    if (row.first == name) return &row.second;
+  return nullptr;
+}
+
+double Fields::number(std::string_view name, std::string_view where) const {
+  const Scalar* found = find(name);
+  if (found)
+    if (const auto* real = std::get_if<double>(found)) return *real;
+  if (found)
+    if (const auto* whole = std::get_if<int64_t>(found)) return static_cast<double>(*whole);
+  bad_input("{}: {}: found {}, expected a number", where, name, describe(found));
+}
+
+int64_t Fields::whole(std::string_view name, std::string_view where) const {
+  const Scalar* found = find(name);
+  if (found)
+    if (const auto* value = std::get_if<int64_t>(found)) return *value;
+  bad_input("{}: {}: found {}, expected a whole number", where, name, describe(found));
+}
+
+const std::string& Fields::text(std::string_view name, std::string_view where) const {
+  const Scalar* found = find(name);
+  if (found)
+    if (const auto* value = std::get_if<std::string>(found)) return *value;
+  bad_input("{}: {}: found {}, expected a text", where, name, describe(found));
+}
+
+std::string_view name_of(CaseStatus status) { return kStatusNames[static_cast<size_t>(status)]; }
+
+std::string digest_of(std::string_view text) { return fmt::format("{:016x}", stream_of(text)); }
+
+}  // namespace moe

@@ -1,0 +1,99 @@
+#pragma once
+// What a measurement leaves behind: JSON Lines of three kinds, appended and never rewritten.
+//
+//   {"kind": "run", ...}     RunHeader: what was asked, by which program, on which machine
+//   {"kind": "case", ...}    CaseRecord: one measured (or refused) case
+//   {"kind": "resume", ...}  the run was broken off and goes on here
+//   {"kind": "end", ...}     the run is complete
+//
+// Names carry their unit: `bytes`, `flops`, anything ending in `_s` (seconds); shapes and counts have none.
+// A number that is not finite is written as null and read back as NaN.
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace moe {
+
+inline constexpr int kRecordSchema = 1;
+
+using Scalar = std::variant<bool, int64_t, double, std::string>;
+
+/// Named values in the order in which they were set.
+class Fields {
+ public:
+  using Row = std::pair<std::string, Scalar>;
+  Fields() = default;
+  Fields(std::initializer_list<Row> rows);
+
+  /// Adds, or replaces the value of that name.
+  void set(std::string_view name, Scalar value);
+  const Scalar* find(std::string_view name) const;
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+
+  /// Typed values; a whole number is a number too. Throws BadInput "WHERE: NAME: found ..., expected ...".
+  double number(std::string_view name, std::string_view where) const;
+  int64_t whole(std::string_view name, std::string_view where) const;
+  const std::string& text(std::string_view name, std::string_view where) const;
+
+  bool empty() const { return rows_.empty(); }
+  auto begin() const { return rows_.begin(); }
+  auto end() const { return rows_.end(); }
+  bool operator==(const Fields&) const = default;
+
+ private:
+  std::vector<Row> rows_;
+};
+
+/// ok          verified and timed
+/// wrong       the result disagrees with the reference: never a number
+/// invalid     timed, but the measurement broke its own rules (e.g. too many overruns)
+/// unsupported can't be planned, priced or run as asked;  skipped: could, was not
+enum class CaseStatus : uint8_t { ok, wrong, invalid, timeout, oom, unsupported, error, skipped };
+std::string_view name_of(CaseStatus status);
+
+/// One quantity's raw samples, seconds already divided by the dilation: values[iteration][rank].
+struct Samples {
+  std::string name;  // "forward_s"
+  std::vector<std::vector<double>> values;
+  bool operator==(const Samples&) const = default;
+};
+
+struct CaseRecord {
+  std::string key;  // unique in its run
+  CaseStatus status = CaseStatus::ok;
+  std::string reason;  // why it is not ok
+  Fields parameters;
+  std::string schedule;  // empty where none is involved, with degrees 0
+  int degree_forward = 0, degree_backward = 0;
+  std::string backend;  // local, gloo, nccl; "none": nothing ran
+  bool emulated = false;
+  double dilation = 1;
+  std::vector<Samples> samples;
+  Fields summary;     // over max over ranks: median_s, ...
+  Fields prediction;  // what the simulator said, under the same names
+  std::optional<double> bound_s;
+  std::string where;  // "FILE:LINE" where it was read; not part of the record
+};
+
+/// Everything a run is stamped with. No host name, user or path beside argv; of the environment an allow-list alone.
+struct RunHeader {
+  int schema = kRecordSchema;
+  std::string started;  // UTC, ISO 8601
+  std::vector<std::string> argv;
+  std::string config_digest;  // of all that decides the results; runs of one digest can be resumed
+  Fields git;                 // commit, dirty
+  std::string compiler;
+  Fields libraries;  // name -> version
+  Fields machine;    // cpu, cores, memory_bytes, os, architecture
+  Fields environment;
+};
+
+/// A digest of any text, for config_digest: 16 hexadecimal digits, the same on every machine.
+std::string digest_of(std::string_view text);
+
+}  // namespace moe

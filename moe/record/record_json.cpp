@@ -1,0 +1,236 @@
+// The only unit of the library that sees the JSON library.
+#include "moe/record/record_json.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "moe/base/check.h"
+#include "moe/base/config.h"
+
+namespace moe {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const Fields& fields) {
+  Json out = Json::object();
+  for (const auto& [name, scalar] : fields)
+    std::visit([&, &key = name](const auto& value) { out[key] = value; }, scalar);
+  return out;
+}
+
+Json json_of(const RunHeader& run) {
+  return {{"kind", "run"},
+          {"schema", run.schema},
+          {"started", run.started},
+          {"argv", run.argv},
+          {"config_digest", run.config_digest},
+          {"git", json_of(run.git)},
+          {"compiler", run.compiler},
+          {"libraries", json_of(run.libraries)},
+          {"machine", json_of(run.machine)},
+          {"environment", json_of(run.environment)}};
+}
+
+Json json_of(const CaseRecord& record) {
+  Json out = {{"kind", "case"}, {"key", record.key}, {"status", name_of(record.status)}};
+  if (!record.reason.empty()) out["reason"] = record.reason;
+  out["parameters"] = json_of(record.parameters);
+  if (!record.schedule.empty()) {
+    out["schedule"] = record.schedule;
+    out["degree_forward"] = record.degree_forward;
+    out["degree_backward"] = record.degree_backward;
+  }
+  out["backend"] = record.backend;
+  out["emulated"] = record.emulated;
+  out["dilation"] = record.dilation;
+  Json samples = Json::object();
+  for (const Samples& s : record.samples) samples[s.name] = s.values;
+  out["samples"] = std::move(samples);
+  out["summary"] = json_of(record.summary);
+  out["prediction"] = json_of(record.prediction);
+  if (record.bound_s) out["bound_s"] = *record.bound_s;
+  return out;
+}
+
+Json json_of(const ResumeMark& mark) { return {{"kind", "resume"}, {"started", mark.started}}; }
+Json json_of(const EndMark& mark) { return {{"kind", "end"}, {"ended", mark.ended}}; }
+
+std::string describe(const Json& value) {
+  if (value.is_string()) return shown(value.get_ref<const std::string&>());
+  if (value.is_array()) return fmt::format("a list of {}", value.size());
+  if (value.is_object()) return "an object";
+  return value.dump();
+}
+
+/// One object of a line, read key by key.
+class ObjectReader {
+ public:
+  ObjectReader(const Json& object, const std::string& where) : object_(object), where_(where) {}
+
+  std::string text(const char* key) const {
+    const Json& found = get(key, "a text");
+    if (!found.is_string()) fail(key, found, "a text");
+    return found.get<std::string>();
+  }
+  std::string optional_text(const char* key) const { return object_.contains(key) ? text(key) : std::string(); }
+
+  int64_t whole(const char* key, int64_t least, int64_t most) const {
+    const std::string expected = fmt::format("a whole number from {} to {}", least, most);
+    const Json& found = get(key, expected);
+    const bool fits = found.is_number_integer() && !(found.is_number_unsigned() && found.get<uint64_t>() > INT64_MAX);
+    if (!fits || found.get<int64_t>() < least || found.get<int64_t>() > most) fail(key, found, expected);
+    return found.get<int64_t>();
+  }
+
+  double number(const char* key) const {
+    const Json& found = get(key, "a number");
+    if (!found.is_number() && !found.is_null()) fail(key, found, "a number");
+    return number_of(found);
+  }
+
+  bool boolean(const char* key) const {
+    const Json& found = get(key, "true or false");
+    if (!found.is_boolean()) fail(key, found, "true or false");
+    return found.get<bool>();
+  }
+
+  std::vector<std::string> texts(const char* key) const {
+    const Json& found = get(key, "a list of texts");
+    if (!found.is_array()) fail(key, found, "a list of texts");
+    for (const Json& item : found)
+      if (!item.is_string()) fail(key, item, "a list of texts");
+    return found.get<std::vector<std::string>>();
+  }
+
+  Fields fields(const char* key) const {
+    const Json& found = get(key, "an object");
+    if (!found.is_object()) fail(key, found, "an object");
+    Fields out;
+    for (const auto& [name, value] : found.items()) out.set(name, scalar_of(name, value));
+    return out;
+  }
+
+  std::vector<Samples> samples(const char* key) const {
+    const Json& found = get(key, "an object of samples");
+    if (!found.is_object()) fail(key, found, "an object of samples");
+    std::vector<Samples> out;
+    for (const auto& [name, iterations] : found.items()) out.push_back({name, matrix_of(name, iterations)});
+    return out;
+  }
+
+  CaseStatus status(const char* key) const {
+    const std::string found = text(key);
+    std::string known;
+    for (auto s = CaseStatus::ok;; s = static_cast<CaseStatus>(static_cast<int>(s) + 1)) {
+      if (name_of(s) == found) return s;
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(s));
+      if (s == CaseStatus::skipped) break;
+    }
+    fail(key, object_[key], "one of: " + known);
+  }
+
+  bool has(const char* key) const { return object_.contains(key); }
+
+  [[noreturn]] void fail(std::string_view key, const Json& found, std::string_view expected) const {
+    bad_input("{}: {}: found {}, expected {}", where_, key, describe(found), expected);
+  }
+
+ private:
+  const Json& get(const char* key, std::string_view expected) const {
+    const auto found = object_.find(key);
+    if (found == object_.end()) bad_input("{}: {}: found no such key, expected {}", where_, key, expected);
+    return *found;
+  }
+
+  static double number_of(const Json& value) {
+    return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+  }
+
+  Scalar scalar_of(std::string_view name, const Json& value) const {
+    if (value.is_boolean()) return value.get<bool>();
+    if (value.is_string()) return value.get<std::string>();
+    if (value.is_number_integer() && !(value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX))
+      return value.get<int64_t>();
+    if (value.is_number() || value.is_null()) return number_of(value);
+    fail(name, value, "a number, a text, true or false");
+  }
+
+  std::vector<std::vector<double>> matrix_of(std::string_view name, const Json& iterations) const {
+    constexpr std::string_view kExpected = "a list (iterations) of lists (ranks) of numbers";
+    if (!iterations.is_array()) fail(name, iterations, kExpected);
+    std::vector<std::vector<double>> out;
+    for (const Json& ranks : iterations) {
+      if (!ranks.is_array()) fail(name, ranks, kExpected);
+      auto& row = out.emplace_back();
+      for (const Json& value : ranks) {
+        if (!value.is_number() && !value.is_null()) fail(name, value, kExpected);
+        row.push_back(number_of(value));
+      }
+    }
+    return out;
+  }
+
+  const Json& object_;
+  const std::string& where_;
+};
+
+RunHeader run_from(const ObjectReader& in) {
+  RunHeader run;
+  run.schema = static_cast<int>(in.whole("schema", 1, kRecordSchema));
+  run.started = in.text("started");
+  run.argv = in.texts("argv");
+  run.config_digest = in.text("config_digest");
+  run.git = in.fields("git");
+  run.compiler = in.text("compiler");
+  run.libraries = in.fields("libraries");
+  run.machine = in.fields("machine");
+  run.environment = in.fields("environment");
+  return run;
+}
+
+CaseRecord case_from(const ObjectReader& in, const std::string& where) {
+  CaseRecord record;
+  record.key = in.text("key");
+  record.status = in.status("status");
+  record.reason = in.optional_text("reason");
+  record.parameters = in.fields("parameters");
+  record.schedule = in.optional_text("schedule");
+  if (!record.schedule.empty()) {
+    record.degree_forward = static_cast<int>(in.whole("degree_forward", 0, INT32_MAX));
+    record.degree_backward = static_cast<int>(in.whole("degree_backward", 0, INT32_MAX));
+  }
+  record.backend = in.text("backend");
+  record.emulated = in.boolean("emulated");
+  record.dilation = in.number("dilation");
+  record.samples = in.samples("samples");
+  record.summary = in.fields("summary");
+  record.prediction = in.fields("prediction");
+  if (in.has("bound_s")) record.bound_s = in.number("bound_s");
+  record.where = where;
+  return record;
+}
+
+}  // namespace
+
+std::string to_json_line(const RecordLine& line) {
+  const Json json = std::visit([](const auto& value) { return json_of(value); }, line);
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';  // never throws for broken UTF-8
+}
+
+bool is_complete_json(std::string_view text) { return Json::accept(text); }
+
+RecordLine record_line_from(std::string_view text, const std::string& where) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) bad_input("{}: record: found {}, expected one JSON object", where, shown(text));
+  const ObjectReader in(json, where);
+  const std::string kind = in.text("kind");
+  if (kind == "run") return run_from(in);
+  if (kind == "case") return case_from(in, where);
+  if (kind == "resume") return ResumeMark{in.text("started")};
+  if (kind == "end") return EndMark{in.text("ended")};
+  in.fail("kind", json["kind"], "one of: run, case, resume, end");
+}
+
+}  // namespace moe
