@@ -1,0 +1,150 @@
+#include "moe/search/degrees.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace moe {
+namespace {
+
+// Decisions must not hang on the last bit of a sum: a later candidate wins by more than this, or not at all.
+constexpr double kTie = 1e-12;
+
+bool better(double candidate, double best) { return candidate < best * (1 - kTie); }
+
+std::vector<int> degrees(int fixed, const LayerPricer& pricer) {
+  if (fixed > 0) return {fixed};
+  std::vector<int> all(static_cast<size_t>(std::min<int64_t>(kMaxDegree, pricer.rows())));
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i) + 1;
+  return all;
+}
+
+DegreeChoice checked(const Schedule& schedule, DegreeChoice choice) {
+  require<BadInput>(choice.forward >= 0 && choice.backward >= 0, "degree: found {} and {}, expected >= 0 (0: tuned)",
+                    choice.forward, choice.backward);
+  if (schedule.degrees == DegreePolicy::one) {
+    require<BadInput>(choice.forward <= 1 && choice.backward <= 1, "schedule {} has degree 1 only, found {} and {}",
+                      schedule.name, choice.forward, choice.backward);
+    return {1, 1};
+  }
+  if (schedule.degrees == DegreePolicy::shared) {
+    if (choice.forward == 0) choice.forward = choice.backward;
+    if (choice.backward == 0) choice.backward = choice.forward;
+    require<BadInput>(choice.forward == choice.backward,
+                      "schedule {} has one degree for both phases, found {} and {}", schedule.name, choice.forward,
+                      choice.backward);
+  }
+  return choice;
+}
+
+bool in_moe_part(TaskKind kind) { return kind >= TaskKind::dispatch && kind <= TaskKind::combine; }
+
+}  // namespace
+
+const CompiledStructure& LayerSearch::compiled(const Schedule& schedule, const LayerPricer& pricer,
+                                               const Decision& decision, Phases phases) {
+  const GradientSlots slots = phases == Phases::forward
+                                  ? GradientSlots{}
+                                  : slots_of(schedule, pricer.groups(), decision, pricer.gradient_bytes());
+  return cache_.get(structure_key(schedule, pricer.groups(), decision, slots, phases));
+}
+
+double LayerSearch::replay(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision,
+                           Phases phases) {
+  const CompiledStructure& c = compiled(schedule, pricer, decision, phases);
+  pricer.price(*c.structure, slices_of(schedule, decision, pricer.gradient_bytes()), seconds_);
+  return c.replay.makespan(seconds_, ends_);
+}
+
+double LayerSearch::moe_seconds(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision,
+                                Phases phases) {
+  const CompiledStructure& c = compiled(schedule, pricer, decision, phases);
+  pricer.price(*c.structure, slices_of(schedule, decision, pricer.gradient_bytes()), seconds_);
+  c.replay.makespan(seconds_, ends_);
+  double begin = std::numeric_limits<double>::infinity(), end = 0;
+  for (const Task& task : c.structure->tasks)
+    if (in_moe_part(task.kind)) {
+      const double task_end = ends_[static_cast<size_t>(task.id)];
+      begin = std::min(begin, task_end - seconds_[static_cast<size_t>(task.work_class)]);
+      end = std::max(end, task_end);
+    }
+  return end - begin;
+}
+
+// The split's objective is max(T0, c + t_ar(x)) + max(dense, t_ar(n - x)) for x bytes in the MoE part: piecewise
+// linear, least where one of the maxima turns, or at an end, where a slice less saves its alpha.
+std::vector<int64_t> LayerSearch::split_candidates(const Schedule& schedule, const LayerPricer& pricer, int degree) {
+  const int64_t all = pricer.gradient_bytes(), grain = bytes_of(pricer.shape().layer.dtype);
+  std::vector<int64_t> candidates{0, all};
+  const auto add = [&](double bytes) {
+    const int64_t floor = static_cast<int64_t>(std::clamp(bytes, 0.0, static_cast<double>(all))) / grain * grain;
+    for (const int64_t x : {floor, floor + grain})
+      if (x > 0 && x < all) candidates.push_back(x);
+  };
+  double dense = 0;
+  for (const TaskKind kind : {TaskKind::order, TaskKind::gate, TaskKind::mp_allgather, TaskKind::attention,
+                              TaskKind::mp_reducescatter})
+    if (pricer.groups()[static_cast<size_t>(GroupKind::mp)].network != Network::none ||
+        (kind != TaskKind::mp_allgather && kind != TaskKind::mp_reducescatter))
+      dense += pricer.dense_seconds(kind, Phase::backward);
+  add(static_cast<double>(all) - pricer.gradient_bytes_in(dense));
+  const double without = moe_seconds(schedule, pricer, {1, degree, 0}, Phases::backward);
+  const double with_all = moe_seconds(schedule, pricer, {1, degree, all}, Phases::backward);
+  const double excess = with_all - without;  // what does not fit into the MoE part's idle time on that lane
+  add(pricer.gradient_bytes_in(pricer.gradient_seconds(all) - excess));
+  const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
+  if (network(GroupKind::dp) == network(GroupKind::mp))  // the dense part's collectives share the lane: also a grid
+    for (int i = 1; i < 16; ++i) add(static_cast<double>(all) * i / 16);
+  return candidates;
+}
+
+LayerSearch::Candidate LayerSearch::best_split(const Schedule& schedule, const LayerPricer& pricer, int degree) {
+  std::vector<int64_t> candidates{0};
+  if (schedule.gradients == GradientPolicy::adaptive &&
+      pricer.groups()[static_cast<size_t>(GroupKind::dp)].network != Network::none && pricer.gradient_bytes() > 0)
+    candidates = split_candidates(schedule, pricer, degree);
+  Candidate best{{}, std::numeric_limits<double>::max()};
+  for (const int64_t bytes : candidates) {
+    const Decision decision{1, degree, bytes};
+    const double seconds = replay(schedule, pricer, decision, Phases::backward);
+    if (better(seconds, best.seconds)) best = {decision, seconds};
+  }
+  return best;
+}
+
+LayerResult LayerSearch::tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice) {
+  choice = checked(schedule, choice);
+  Candidate best{{}, std::numeric_limits<double>::max()};
+  const auto backward_with = [&](int degree_forward, double forward, int degree_backward) {
+    Candidate c = best_split(schedule, pricer, degree_backward);
+    c.decision.degree_forward = degree_forward;
+    c.seconds += forward;
+    if (better(c.seconds, best.seconds)) best = c;
+  };
+  if (schedule.degrees == DegreePolicy::apart) {
+    Candidate forward{{}, std::numeric_limits<double>::max()};
+    for (const int r : degrees(choice.forward, pricer)) {
+      const double seconds = replay(schedule, pricer, {r, 1, 0}, Phases::forward);
+      if (better(seconds, forward.seconds)) forward = {{r, 1, 0}, seconds};
+    }
+    for (const int r : degrees(choice.backward, pricer))
+      backward_with(forward.decision.degree_forward, forward.seconds, r);
+  } else {
+    for (const int r : degrees(choice.forward, pricer))
+      backward_with(r, replay(schedule, pricer, {r, r, 0}, Phases::forward), r);
+  }
+  return evaluate(schedule, pricer, best.decision);
+}
+
+LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision) {
+  LayerResult result;
+  result.schedule = schedule.name;
+  result.decision = decision;
+  result.forward_s = replay(schedule, pricer, decision, Phases::forward);
+  result.backward_s = replay(schedule, pricer, decision, Phases::backward);
+  result.moe_forward_s = moe_seconds(schedule, pricer, decision, Phases::forward);
+  result.moe_backward_s = moe_seconds(schedule, pricer, decision, Phases::backward);
+  result.bound = degree_free_bound(schedule, pricer);
+  return result;
+}
+
+}  // namespace moe
