@@ -15,6 +15,12 @@ struct FfnRow {
 };
 constexpr std::array<FfnRow, 2> kFfns{{{"gpt", Ffn::gpt, 2}, {"mixtral", Ffn::mixtral, 3}}};
 
+constexpr std::array<Part, 1> kGates{{{"gshard", "noisy top-k: softmax over the k kept logits (GShard)"}}};
+constexpr std::array<Part, 1> kOrders{{{"tutel", "sparse scatter and gather of the kept rows (Tutel)"}}};
+constexpr std::array<Part, 1> kDispatchers{{{"alltoall", "one AlltoAll over the EP group"}}};
+constexpr std::array<Part, 2> kFfnParts{
+    {{"gpt", "two GEMMs with GELU"}, {"mixtral", "three GEMMs, SwiGLU (planning; not run yet)"}}};
+
 struct RoundingRow {
   std::string_view name;
   Rounding rounding;
@@ -57,12 +63,20 @@ Rounding rounding_from(std::string_view name, std::string_view where) {
   return find_named(kRoundings, name, where).rounding;
 }
 
+std::span<const Part> gate_parts() { return kGates; }
+std::span<const Part> order_parts() { return kOrders; }
+std::span<const Part> dispatcher_parts() { return kDispatchers; }
+std::span<const Part> ffn_parts() { return kFfnParts; }
+
 Case complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
   require_positive(layer.batch, "batch");
   require_positive(layer.seq, "seq");
   require_positive(layer.model_dim, "model-dim");
   require_positive(layer.hidden, "hidden");
   require_positive(layer.heads, "heads");
+  find_named(kGates, layer.gate, "gate");
+  find_named(kOrders, layer.order, "order");
+  find_named(kDispatchers, layer.dispatcher, "dispatcher");
   require_positive(parallel.nodes, "nodes");
   require_positive(parallel.ranks_per_node, "ranks per node");
   if (layer.kv_heads == 0) layer.kv_heads = layer.heads;

@@ -2,6 +2,7 @@
 // What is trained (LayerShape) and how it is spread over ranks (ParallelShape). Notation: B, L, M, H, E, k, f.
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -62,6 +63,15 @@ struct Case {
 /// Fills the defaults (MP = ESP = ranks a node, E = nodes, EP = min(nodes, E), DP and EDP from the rest) and checks
 /// that everything divides. Throws BadInput naming the field.
 Case complete(LayerShape layer, ParallelShape parallel, Rounding rounding);
+
+/// The keys of what a layer can be made of; what implements them registers under the same names.
+struct Part {
+  std::string_view name, summary;
+};
+std::span<const Part> gate_parts();
+std::span<const Part> order_parts();
+std::span<const Part> dispatcher_parts();
+std::span<const Part> ffn_parts();
 
 /// "B4 L1024 M4096 H14336 E4 k2 f1.2 mixtral".
 std::string describe(const LayerShape& layer);

@@ -1,0 +1,20 @@
+#pragma once
+// A text table for the terminal: columns as wide as their widest cell, numbers right, words left.
+#include <string>
+#include <vector>
+
+namespace moe {
+
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
+  /// As many cells as the header has.
+  void add(std::vector<std::string> row);
+  /// Lines joined by newlines, each indented by two blanks, with a rule under the header.
+  std::string text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace moe

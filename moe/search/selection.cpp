@@ -1,0 +1,76 @@
+#include "moe/search/selection.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "moe/base/registry.h"
+#include "moe/plan/layer_file.h"
+
+namespace moe {
+namespace {
+
+double positive_number(const std::string& text, std::string_view flag) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require<BadInput>(error == std::errc{} && end == text.data() + text.size() && value > 0 && value < 1e6,
+                    "{}: found '{}', expected a number > 0 or none", flag, text);
+  return value;
+}
+
+template <class To, class From>
+void override_with(To& value, const std::optional<From>& flag) {
+  if (flag) value = static_cast<To>(*flag);
+}
+
+void apply(const LayerFlags& flags, LayerShape& layer) {
+  override_with(layer.batch, flags.batch);
+  override_with(layer.seq, flags.seq);
+  if (flags.model_dim) layer.model_dim = *flags.model_dim;
+  override_with(layer.hidden, flags.hidden);
+  override_with(layer.heads, flags.heads);
+  override_with(layer.kv_heads, flags.kv_heads);
+  override_with(layer.experts, flags.experts);
+  override_with(layer.top_k, flags.top_k);
+  if (flags.capacity_factor) {
+    layer.capacity_factor.reset();
+    if (*flags.capacity_factor != "none")
+      layer.capacity_factor = positive_number(*flags.capacity_factor, "--capacity-factor");
+  }
+  if (flags.ffn) layer.ffn = ffn_from(*flags.ffn, "--ffn");
+  if (flags.dtype) layer.dtype = dtype_from(*flags.dtype, "--dtype");
+  if (flags.gate) layer.gate = find_named(gate_parts(), *flags.gate, "--gate").name;
+  if (flags.order) layer.order = find_named(order_parts(), *flags.order, "--order").name;
+  if (flags.dispatcher) layer.dispatcher = find_named(dispatcher_parts(), *flags.dispatcher, "--dispatcher").name;
+}
+
+}  // namespace
+
+std::vector<const Schedule*> chosen_schedules(const Selection& selection) {
+  std::vector<const Schedule*> chosen;
+  const bool all = selection.schedules.empty() || selection.schedules == std::vector<std::string>{"all"};
+  for (const Schedule& schedule : schedules())
+    if (all) chosen.push_back(&schedule);
+  if (!all)
+    for (const std::string& name : selection.schedules) {
+      const Schedule* schedule = &find_named(schedules(), name, "--schedule");
+      if (std::find(chosen.begin(), chosen.end(), schedule) == chosen.end()) chosen.push_back(schedule);
+    }
+  return chosen;
+}
+
+Case chosen_case(const Selection& selection, int nodes, int ranks_per_node) {
+  LayerFile file;
+  if (!selection.layer_file.empty()) file = read_layer(selection.layer_file);
+  apply(selection.layer, file.layer);
+  file.parallel.nodes = nodes;
+  file.parallel.ranks_per_node = ranks_per_node;
+  override_with(file.parallel.dp, selection.layer.dp);
+  override_with(file.parallel.mp, selection.layer.mp);
+  override_with(file.parallel.ep, selection.layer.ep);
+  override_with(file.parallel.esp, selection.layer.esp);
+  override_with(file.parallel.pp, selection.layer.pp);
+  if (selection.layer.rounding) file.rounding = rounding_from(*selection.layer.rounding, "--capacity-rounding");
+  return complete(file.layer, file.parallel, file.rounding);
+}
+
+}  // namespace moe

@@ -1,0 +1,39 @@
+#pragma once
+// What a verb works on, as it was asked for: a cluster, a layer or a grid, schedules, degrees.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "moe/cost/profile.h"
+#include "moe/search/degrees.h"
+
+namespace moe {
+
+inline constexpr std::string_view kDefaultCluster = "testbed-b";
+inline constexpr std::string_view kHostCluster = "host";
+
+/// A layer by hand; what is empty comes from the layer file, or the defaults.
+struct LayerFlags {
+  std::optional<int64_t> batch, seq, model_dim, hidden, heads, kv_heads, experts, top_k;
+  std::optional<std::string> capacity_factor;  // a number, or "none": dropless
+  std::optional<std::string> ffn, gate, order, dispatcher, dtype, rounding;
+  std::optional<int> dp, mp, ep, esp, pp;
+};
+
+struct Selection {
+  std::string cluster{kDefaultCluster};
+  std::string grid;        // empty: the one that belongs to the cluster
+  std::string layer_file;  // empty: none
+  LayerFlags layer;
+  std::vector<std::string> schedules;  // empty or "all": all
+  DegreeChoice degrees;
+  bool nearest = false;
+};
+
+/// The schedules asked for. Throws BadInput listing the known names.
+std::vector<const Schedule*> chosen_schedules(const Selection& selection);
+
+/// The one layer asked for, on a cluster of `nodes` x `ranks_per_node`. Throws BadInput naming the flag.
+Case chosen_case(const Selection& selection, int nodes, int ranks_per_node);
+
+}  // namespace moe
