@@ -1,0 +1,156 @@
+#include <tuple>
+
+#include "moe/base/check.h"
+#include "moe/base/config.h"
+#include "moe/base/config_files.h"
+#include "moe/cost/profile.h"
+
+namespace moe {
+namespace {
+
+constexpr double kMostNodes = 65536, kMostRanksPerNode = 1024;  // ranks stay an int
+
+Network network_from(const TableReader& row) {
+  return row.choice("network", {"inter", "intra"}) == "inter" ? Network::inter : Network::intra;
+}
+
+std::optional<Range> range_from(const TableReader& row, std::string_view key) {
+  if (!row.has(key)) return std::nullopt;
+  const auto& items = row.list(key);
+  if (items.size() != 2) row.fail(row.value(key), key, "[least, most]");
+  const double least = row.real_of(items[0], key, kNonNegative);
+  return Range{least, row.real_of(items[1], key, {.above = least})};
+}
+
+Points points_from(const TableReader& row) {
+  Points points;
+  if (!row.has("points")) return points;
+  constexpr std::string_view kKey = "points";
+  for (const ConfigValue& item : row.list(kKey)) {
+    if (item.kind != ConfigKind::list || item.items.size() != 2) row.fail(item, kKey, "[size, seconds] each");
+    const double after = points.empty() ? 0 : points.back()[0];
+    points.push_back({row.real_of(item.items[0], kKey, {.above = after}),  // ascending
+                      row.real_of(item.items[1], kKey, kPositive)});
+  }
+  if (points.size() < 2) row.fail(row.value(kKey), kKey, "at least two points");
+  return points;
+}
+
+std::optional<double> r_squared_from(const TableReader& row) { return row.optional_real("r_squared", {.most = 1}); }
+std::optional<double> held_out_from(const TableReader& row) {
+  return row.optional_real("held_out_error", kNonNegative);
+}
+
+CommRow comm_from(const TableReader& row, const Profile& profile) {
+  CommRow out;
+  out.op = row.choice("op", {"alltoall", "allgather", "reducescatter", "allreduce", "sendrecv", "a2a-ep-esp", "saa"});
+  out.network = network_from(row);
+  const double most =
+      out.network == Network::intra ? profile.ranks_per_node : double(profile.nodes) * profile.ranks_per_node;
+  out.ranks = static_cast<int>(row.integer("ranks", {.least = 2, .most = most}));
+  out.alpha_s = row.real("alpha_s", kNonNegative);
+  out.beta_s_per_byte = row.real("beta_s_per_byte", kPositive);
+  if (row.has("algorithm")) out.algorithm = row.choice("algorithm", {"direct", "1dh", "2dh"});
+  out.r_squared = r_squared_from(row);
+  out.held_out_error = held_out_from(row);
+  out.range_bytes = range_from(row, "range_bytes");
+  out.points = points_from(row);
+  return out;
+}
+
+ComputeRow compute_from(const TableReader& row) {
+  ComputeRow out;
+  out.op = row.choice("op", {"gemm", "expert", "copy"});
+  if (out.op == "expert") out.ffn = ffn_from(row.text("ffn"), row.where("ffn"));
+  if (out.op != "expert" && row.has("ffn")) row.fail(row.value("ffn"), "ffn", "none beside op = '" + out.op + "'");
+  if (row.has("dtype")) out.dtype = dtype_from(row.text("dtype"), row.where("dtype"));
+  out.alpha_s = row.real("alpha_s", kNonNegative);
+  const bool copy = out.op == "copy";
+  const std::string_view unit = copy ? "beta_s_per_byte" : "beta_s_per_flop";
+  const std::string_view other = copy ? "beta_s_per_flop" : "beta_s_per_byte";
+  if (row.has(other)) row.fail(row.value(other), other, fmt::format("{} for op = '{}'", unit, out.op));
+  (copy ? out.beta_s_per_byte : out.beta_s_per_flop) = row.real(unit, kPositive);
+  if (copy && row.has("range_flops")) row.fail(row.value("range_flops"), "range_flops", "none beside op = 'copy'");
+  out.r_squared = r_squared_from(row);
+  out.held_out_error = held_out_from(row);
+  out.range_flops = range_from(row, "range_flops");
+  return out;
+}
+
+ModuleRow module_from(const TableReader& row) {
+  ModuleRow out;
+  out.name = row.name("name");
+  out.phase = row.choice("phase", {"forward", "backward"}) == "forward" ? Phase::forward : Phase::backward;
+  out.seq = row.optional_integer("seq", {.least = 1});
+  out.alpha_s = row.real("alpha_s", kNonNegative);
+  out.beta_s_per_flop = row.real("beta_s_per_flop", kNonNegative);  // 0: a gate whose time was measured once
+  return out;
+}
+
+Contention contention_from(const TableReader& table) {
+  Contention out;
+  const auto factor = [&](std::string_view key, double& value) {
+    value = table.optional_real(key, {.least = 1}).value_or(1);
+  };
+  factor("intra_by_inter", out.intra_by_inter);
+  factor("inter_by_intra", out.inter_by_intra);
+  factor("compute_by_inter", out.compute_by_inter);
+  factor("compute_by_intra", out.compute_by_intra);
+  factor("inter_by_compute", out.inter_by_compute);
+  factor("intra_by_compute", out.intra_by_compute);
+  return out;
+}
+
+/// Reads all rows of `key`; two rows with the same `identity` are an error at the second one.
+template <class Row, class Read, class Identity>
+std::vector<Row> rows_of(const std::vector<TableReader>& tables, std::string_view key, Read read, Identity identity) {
+  std::vector<Row> rows;
+  for (const TableReader& table : tables) {
+    Row row = read(table);
+    for (const Row& earlier : rows)
+      if (identity(earlier) == identity(row)) table.fail(key, "a second row of the same kind", "each row once");
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+void read_rows(const TableReader& root, Profile& out) {
+  out.comm = rows_of<CommRow>(
+      root.tables("comm", {"op", "network", "ranks", "alpha_s", "beta_s_per_byte", "algorithm", "r_squared",
+                           "held_out_error", "range_bytes", "points"}),
+      "op", [&](const TableReader& table) { return comm_from(table, out); },
+      [](const CommRow& r) { return std::tie(r.op, r.network, r.ranks, r.algorithm); });
+  out.compute =
+      rows_of<ComputeRow>(root.tables("compute", {"op", "ffn", "dtype", "alpha_s", "beta_s_per_flop", "beta_s_per_byte",
+                                                  "r_squared", "held_out_error", "range_flops"}),
+                          "op", compute_from, [](const ComputeRow& r) { return std::tie(r.op, r.ffn, r.dtype); });
+  out.modules =
+      rows_of<ModuleRow>(root.tables("module", {"name", "phase", "seq", "alpha_s", "beta_s_per_flop"}), "name",
+                         module_from, [](const ModuleRow& r) { return std::tie(r.name, r.phase, r.seq); });
+}
+
+}  // namespace
+
+Profile read_profile(const std::string& path) {
+  const ConfigFile file = read_toml(path);
+  const TableReader root(
+      file, {"schema", "name", "source", "topology", "comm", "compute", "module", "overhead", "contention"});
+  root.integer("schema", {.least = 1, .most = 1});
+  Profile out;
+  out.file = path;
+  out.name = root.name("name");
+  out.source = root.text("source", false);
+  const TableReader topology = root.table("topology", {"nodes", "ranks_per_node"});
+  out.nodes = static_cast<int>(topology.integer("nodes", {.least = 1, .most = kMostNodes}));
+  out.ranks_per_node = static_cast<int>(topology.integer("ranks_per_node", {.least = 1, .most = kMostRanksPerNode}));
+  read_rows(root, out);
+  out.task_overhead_s = root.table("overhead", {"task_s"}).optional_real("task_s", kNonNegative).value_or(0);
+  out.contention =
+      contention_from(root.table("contention", {"intra_by_inter", "inter_by_intra", "compute_by_inter",
+                                                "compute_by_intra", "inter_by_compute", "intra_by_compute"}));
+  return out;
+}
+
+Profile find_profile(const std::string& name_or_path) { return read_profile(find_config("clusters", name_or_path)); }
+
+}  // namespace moe
