@@ -1,0 +1,101 @@
+#include "moe/export/chrome_trace.h"
+
+#include <cmath>
+#include <ostream>
+
+#include "moe/base/check.h"
+
+namespace moe {
+namespace {
+
+// A JSON string, quotes included. Bytes above 0x7f pass: names are UTF-8.
+std::string quoted(std::string_view text) {
+  std::string json = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') json += {'\\', c};
+    else if (static_cast<unsigned char>(c) < 0x20) json += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    else json += c;
+  }
+  return json + '"';
+}
+
+// Events of a track may touch but not overlap, so that starts and ends are rounded, never lengths.
+int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
+std::string microseconds(int64_t ns) {
+  return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", std::abs(ns) / 1000, std::abs(ns) % 1000);
+}
+
+class EventWriter {
+ public:
+  explicit EventWriter(std::ostream& out) : out_(out) {}
+
+  void group(const TraceGroup& group, int place) {
+    const std::string process = group.rank < 0 ? group.name : fmt::format("{}, rank {}", group.name, group.rank);
+    const int pid = place + 1;
+    metadata(pid, 0, "process_name", "name", quoted(process));
+    metadata(pid, 0, "process_labels", "labels", quoted(group.plan->schedule));
+    metadata(pid, 0, "process_sort_index", "sort_index", fmt::to_string(place));
+    const auto& lanes = group.plan->structure->lanes;
+    for (size_t lane = 0; lane < lanes.size(); ++lane) {
+      if (lanes[lane].queue.empty()) continue;
+      const int tid = static_cast<int>(lane) + 1;
+      metadata(pid, tid, "thread_name", "name", quoted(name_of(lanes[lane].kind)));
+      metadata(pid, tid, "thread_sort_index", "sort_index", fmt::to_string(lane));
+    }
+    for (const Task& task : group.plan->tasks()) complete(group, task, pid);
+  }
+
+ private:
+  void metadata(int pid, int tid, std::string_view what, std::string_view key, std::string_view value) {
+    event(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{"{}":{}}}}})", pid, tid, what, key, value);
+  }
+
+  void complete(const TraceGroup& group, const Task& task, int pid) {
+    const size_t id = static_cast<size_t>(task.id);
+    const int64_t start = nanoseconds(group.start_s[id]), end = nanoseconds(group.end_s[id]);
+    std::string name{name_of(task.kind)};
+    if (task.chunks > 1) name += fmt::format(" {}/{}", task.chunk + 1, task.chunks);
+    if (task.slice >= 0) name += fmt::format(" slice {}", task.slice + 1);
+    std::string args = fmt::format(R"("phase":"{}","layer":{},"chunk":{},"chunks":{},"task":{})", name_of(task.phase),
+                                   task.layer, task.chunk + 1, task.chunks, task.id);
+    const Work& work = group.plan->works[static_cast<size_t>(task.work_class)];
+    if (work.bytes > 0) args += fmt::format(R"(,"bytes":{:.0f})", work.bytes);
+    if (work.flops > 0) args += fmt::format(R"(,"flops":{:.0f})", work.flops);
+    event(R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"cat":"{}","name":"{}","args":{{{}}}}})", pid, task.lane + 1,
+          microseconds(start), microseconds(end - start), name_of(task.phase), name, args);
+  }
+
+  template <class... Args>
+  void event(fmt::format_string<Args...> text, Args&&... args) {
+    out_ << (first_ ? "\n" : ",\n") << fmt::format(text, std::forward<Args>(args)...);
+    first_ = false;
+  }
+
+  std::ostream& out_;
+  bool first_ = true;
+};
+
+void check_times(const TraceGroup& group) {
+  const auto& tasks = group.plan->tasks();
+  require<WrongResult>(group.start_s.size() == tasks.size() && group.end_s.size() == tasks.size(),
+                       "trace '{}': {} starts and {} ends of {} tasks", group.name, group.start_s.size(),
+                       group.end_s.size(), tasks.size());
+  for (size_t i = 0; i < tasks.size(); ++i)
+    require<WrongResult>(std::isfinite(group.start_s[i]) && std::isfinite(group.end_s[i]) &&
+                             group.start_s[i] <= group.end_s[i],
+                         "trace '{}': {} starts at {} s and ends at {} s", group.name, tasks[i].name(),
+                         group.start_s[i], group.end_s[i]);
+}
+
+}  // namespace
+
+void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out) {
+  for (const TraceGroup& group : groups) check_times(group);
+  out << R"({"displayTimeUnit":"ms","traceEvents":[)";
+  EventWriter writer(out);
+  for (size_t i = 0; i < groups.size(); ++i) writer.group(groups[i], static_cast<int>(i));
+  out << "\n]}\n";
+}
+
+}  // namespace moe

@@ -1,0 +1,23 @@
+#pragma once
+// Timelines as Chrome trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+#include <iosfwd>
+#include <span>
+#include <string>
+
+#include "moe/plan/plan.h"
+
+namespace moe {
+
+/// When the tasks of a plan ran: one process of the trace, with a track for each lane that has tasks.
+struct TraceGroup {
+  std::string name;     // "measured", "simulated"
+  int rank = -1;        // -1: stands for all ranks
+  const Plan* plan = nullptr;
+  std::span<const double> start_s, end_s;  // by task id
+};
+
+/// Writes one JSON object whose traceEvents are complete events in whole nanoseconds, counted from 0 of the group's
+/// clock. Throws WrongResult, before anything is written, for a task that has no times or ends before it starts.
+void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out);
+
+}  // namespace moe
