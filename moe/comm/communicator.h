@@ -1,9 +1,12 @@
 #pragma once
 // A communicator: some ranks, one of which is us. No globals. Every operation enqueues on a stream and returns; all
-// members call the same operations in the same order. Buffers must live until the stream passed them.
+// members call the same operations in the same order, from one stream each: two lanes need two communicators. Buffers
+// must live until the stream passed them. Arguments that can't be right on any rank are BadInput at the call; what only
+// the ranks together can find out is RankFailure out of the stream.
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "moe/base/units.h"
@@ -15,7 +18,7 @@ namespace moe {
 struct CommCall {
   Stream& stream;
   Pace pace = {};
-  std::string_view task = "";  // must outlive the operation
+  std::string_view task = {};  // must outlive the operation
 };
 
 class Communicator {
@@ -26,7 +29,7 @@ class Communicator {
 
   /// Block i of `send` goes to rank i; block i of `receive` comes from rank i; each of `block_bytes`. Not in place.
   virtual void alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) = 0;
-  /// Unequal blocks, packed: send_bytes[i] to rank i, receive_bytes[i] from rank i.
+  /// Unequal blocks, packed: send_bytes[i] to rank i, receive_bytes[i] from rank i. Not in place.
   virtual void alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive,
                          std::vector<int64_t> receive_bytes, CommCall call) = 0;
   /// `receive` holds size() blocks of `block_bytes`; ours may lie in it already (send == receive + rank block_bytes).
@@ -38,9 +41,10 @@ class Communicator {
   virtual void broadcast(void* data, int64_t bytes, int root, CommCall call) = 0;
   virtual void barrier(CommCall call) = 0;
 
-  /// New communicators of the members with equal colour, ordered by (key, rank). Blocking; all members call it.
+  /// New communicators of the members with equal colour, ordered by (key, rank); a negative colour gets none (null).
+  /// Blocking; all members call it. Each call makes communicators that are independent of all others.
   virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
-  /// Ends the operations of every member, of this and all split from the same world, with RankFailure.
+  /// Ends the operations of every member, of this and all split from the same world, with RankFailure; for good.
   virtual void abort(const std::string& reason) = 0;
 };
 

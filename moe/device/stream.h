@@ -7,9 +7,12 @@
 #include <memory>
 #include <string_view>
 
+#include "moe/device/failure.h"
+
 namespace moe {
 
-/// A point in a stream's work. Recording it again re-arms it; like CUDA, waiting on a never recorded event is a no-op.
+/// A point in a stream's work. Recording it again re-arms it; like CUDA, waiting on a never recorded event is a no-op,
+/// and a wait means the record that was issued last before it. Outlives the streams' passing it (synchronise first).
 class Event {
  public:
   virtual ~Event() = default;
@@ -17,7 +20,8 @@ class Event {
   virtual double seconds() const = 0;
 };
 
-/// How long a piece of work must at least take, and where to count that it took longer by itself ("overrun").
+/// How long a piece of work must at least take (0: no pace), and where to count that it took longer by itself
+/// ("overrun").
 struct Pace {
   double at_least_s = 0;
   std::atomic<int64_t>* overruns = nullptr;
@@ -27,28 +31,33 @@ class Stream {
  public:
   virtual ~Stream() = default;
   /// Queues `work`. CPU: runs it on the stream's thread. CUDA: calls it at once with the native stream to launch on.
+  /// After a failure it is destroyed uncalled.
   virtual void launch(std::function<void(void* native)> work) = 0;
   virtual void record(Event& event) = 0;
   virtual void wait(Event& event) = 0;
-  /// Ends no earlier than `since` + pace.at_least_s; counts an overrun if that moment has passed already.
+  /// Ends no earlier than `since` + pace.at_least_s; counts an overrun if that moment has passed already. `since` was
+  /// recorded on this stream, or is waited for by it.
   virtual void hold(Event& since, Pace pace) = 0;
-  /// Waits for everything queued; rethrows the first exception of its work. After a failure queued work is skipped.
+  /// Waits for everything queued; rethrows the first exception of its work or of the streams it fails with. After a
+  /// failure work and holds are skipped, waits and records are not, so that no other stream hangs.
   virtual void synchronize() = 0;
 };
 
+/// Events and streams of one device only know each other.
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::unique_ptr<Stream> make_stream(std::string_view name) = 0;
+  /// Streams made with the same `failure` fail together; without one a stream fails alone, for good.
+  virtual std::unique_ptr<Stream> make_stream(std::string_view name, std::shared_ptr<Failure> failure = nullptr) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
 };
 
-/// Streams are threads of this process.
+/// Streams are threads of this process. Destroying one runs what is still queued.
 std::unique_ptr<Device> make_cpu_device();
 
 /// Steady clock, seconds.
 double now_s();
-/// Sleeps to an absolute moment of now_s(), spinning the last stretch (a plain sleep overshoots by 35-90 us).
+/// Sleeps to an absolute moment of now_s(), spinning the last stretch: a plain sleep overshoots by about 50 us.
 void sleep_until_s(double deadline_s);
 
 }  // namespace moe

@@ -1,7 +1,6 @@
 #pragma once
 // Runs a plan on one rank: walks the tasks in issue order and enqueues each on its lane's stream, with waits only where
 // a dependency crosses lanes. Knows streams and plans; tensors, costs and communicators belong to the Binding.
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -16,29 +15,32 @@ class Binding {
  public:
   virtual ~Binding() = default;
   /// `pace` is for a collective to honour itself (its start is when its last rank arrived); computation is paced by
-  /// the executor.
+  /// the executor, and gets an empty one.
   virtual void issue(const Task& task, Stream& stream, Pace pace) = 0;
 };
 
-/// When a task began and ended on this rank, seconds from the start of the run.
+/// When a task began and ended on this rank, seconds from the start of the run. A collective begins when it could
+/// begin here, so its time holds the wait for its other ranks.
 struct TaskTime {
   double start_s = 0, end_s = 0;
 };
 
 struct RunTimes {
-  double begin_s = 0;  // now_s() when the run started
+  double begin_s = 0;           // now_s() when the run started
   std::vector<TaskTime> tasks;  // by task id
   int64_t overruns = 0;         // tasks whose work outlasted their pace
 };
 
 class Executor {
  public:
-  /// One stream a lane, two events a task, all made here: run() allocates nothing that lasts.
+  /// One stream a lane, two events a task, all made here: run() allocates nothing that lasts. Throws WrongResult naming
+  /// the task if one is not in issue order (ids ascend in every lane's queue, and after what they wait for).
   Executor(Device& device, std::shared_ptr<const Structure> structure);
   ~Executor();
 
-  /// One pass. at_least_s[i] is the pace of task i (empty: unpaced). Blocks until every lane is done; throws what the
-  /// work threw.
+  /// One pass. at_least_s[i] is the pace of task i (0 or empty: unpaced). Blocks until every lane is done; throws the
+  /// first exception of issue() or of the work, after which the rest is skipped. It can be run again then, if what the
+  /// binding uses still can.
   const RunTimes& run(Binding& binding, const std::vector<double>& at_least_s = {});
 
  private:

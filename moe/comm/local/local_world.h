@@ -1,6 +1,7 @@
 #pragma once
 // Ranks as threads of one process: a rendezvous of pointers, then copies. The embedded default, and the emulated
-// cluster's transport: with a Pace, an operation starts when its last rank arrived and ends at_least_s later on all.
+// cluster's transport: with a Pace, an operation starts when its last rank arrived and ends at_least_s later on all
+// (where the ranks' paces differ, the longest counts). A rank whose own copies ended after that counts an overrun.
 #include <functional>
 #include <memory>
 
@@ -14,11 +15,13 @@ class LocalWorld {
   explicit LocalWorld(int ranks, double timeout_s = 60);
   ~LocalWorld();
   int ranks() const;
-  /// The world communicator of `rank`.
+  /// The world communicator of `rank`. Sums are of float32 and float64. An operation that a failed stream skips aborts
+  /// the world, since the others would wait for it.
   std::unique_ptr<Communicator> communicator(int rank);
 
   /// Runs body(rank) on one thread a rank and joins them. The first exception (other than the RankFailures it caused)
-  /// aborts the others and is rethrown; a rank that dies by an exception names itself in the others' errors.
+  /// aborts the others and is rethrown; a rank that dies by an exception names itself in the others' errors. What was
+  /// aborted stays so: make another world.
   void run(const std::function<void(int rank)>& body);
 
   struct State;

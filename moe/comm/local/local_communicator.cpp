@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "moe/base/check.h"
+#include "moe/comm/local/local_state.h"
+
+namespace moe {
+namespace {
+
+struct Place {
+  std::shared_ptr<LocalWorld::State> state;
+  std::shared_ptr<LocalGroup> group;
+  int rank = 0;
+
+  int world_rank() const { return group->ranks[static_cast<size_t>(rank)]; }
+};
+
+/// One operation on its way through a stream.
+class Operation {
+ public:
+  Operation(Place place, LocalOffer offer, Pace pace)
+      : place_(std::move(place)), offer_(std::move(offer)), pace_(pace) {}
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  /// The other ranks would wait for what the stream skipped.
+  ~Operation() {
+    if (ran_) return;
+    try {
+      place_.state->abort(
+          fmt::format("rank {} skipped {}, since its earlier work failed", place_.world_rank(), describe(offer_)));
+    } catch (...) {  // out of memory for the message: the timeout remains
+    }
+  }
+
+  void run() {
+    ran_ = true;
+    offer_.began_s = now_s();
+    LocalMeeting& meeting = place_.group->operations;
+    const LocalMeeting::Turn turn = meeting.meet(place_.rank, offer_);
+    move_data(meeting.offers(), place_.rank);
+    meeting.depart(place_.rank);
+    if (turn.ends_s > 0) {
+      if (pace_.overruns && now_s() > turn.ends_s) pace_.overruns->fetch_add(1, std::memory_order_relaxed);
+      sleep_until_s(turn.ends_s);
+    }
+    meeting.leave(turn);
+  }
+
+ private:
+  const Place place_;
+  LocalOffer offer_;
+  const Pace pace_;
+  bool ran_ = false;
+};
+
+class LocalCommunicator final : public Communicator {
+ public:
+  explicit LocalCommunicator(Place place) : place_(std::move(place)) {}
+
+  int rank() const override { return place_.rank; }
+  int size() const override { return static_cast<int>(place_.group->ranks.size()); }
+
+  void alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
+    launch({.op = LocalOp::alltoall, .send = send, .receive = receive, .count = block_bytes}, call);
+  }
+
+  void alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive, std::vector<int64_t> receive_bytes,
+                 CommCall call) override {
+    for (const auto* bytes : {&send_bytes, &receive_bytes}) {
+      require<BadInput>(bytes->size() == place_.group->ranks.size(), "alltoallv '{}': {} blocks for {} ranks",
+                        call.task, bytes->size(), size());
+      for (const int64_t block : *bytes)
+        require<BadInput>(block >= 0, "alltoallv '{}': a block of {} bytes", call.task, block);
+    }
+    launch({.op = LocalOp::alltoallv,
+            .send = send,
+            .receive = receive,
+            .send_bytes = std::move(send_bytes),
+            .receive_bytes = std::move(receive_bytes)},
+           call);
+  }
+
+  void allgather(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
+    launch({.op = LocalOp::allgather, .send = send, .receive = receive, .count = block_bytes}, call);
+  }
+
+  void reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) override {
+    require_summable(LocalOp::reducescatter, dtype, call);
+    launch({.op = LocalOp::reducescatter, .send = send, .receive = receive, .count = block, .dtype = dtype}, call);
+  }
+
+  void allreduce(void* data, int64_t elements, DType dtype, CommCall call) override {
+    require_summable(LocalOp::allreduce, dtype, call);
+    launch({.op = LocalOp::allreduce, .send = data, .receive = data, .count = elements, .dtype = dtype}, call);
+  }
+
+  void broadcast(void* data, int64_t bytes, int root, CommCall call) override {
+    require<BadInput>(root >= 0 && root < size(), "broadcast '{}': root {} of {} ranks", call.task, root, size());
+    launch({.op = LocalOp::broadcast, .send = data, .receive = data, .count = bytes, .root = root}, call);
+  }
+
+  void barrier(CommCall call) override { launch({.op = LocalOp::barrier}, call); }
+
+  std::unique_ptr<Communicator> split(int colour, int key) override;
+
+  void abort(const std::string& reason) override {
+    place_.state->abort(fmt::format("rank {} aborted: {}", place_.world_rank(), reason));
+  }
+
+ private:
+  static void require_summable(LocalOp op, DType dtype, const CommCall& call) {
+    require<BadInput>(dtype == DType::float32 || dtype == DType::float64,
+                      "{} '{}': sums of {} are unsupported, expected float32 or float64", name_of(op), call.task,
+                      name_of(dtype));
+  }
+
+  void launch(LocalOffer offer, CommCall& call) {
+    require<BadInput>(offer.count >= 0, "{} '{}': a size of {}", name_of(offer.op), call.task, offer.count);
+    offer.task = call.task;
+    offer.at_least_s = call.pace.at_least_s;
+    auto operation = std::make_shared<Operation>(place_, std::move(offer), call.pace);
+    call.stream.launch([operation = std::move(operation)](void*) { operation->run(); });
+  }
+
+  const Place place_;
+};
+
+/// The members of `rank`'s colour in their new order, as ranks of the old group.
+std::vector<int> same_colour(const std::vector<const LocalOffer*>& offers, int rank) {
+  const auto offer = [&](int member) -> const LocalOffer& { return *offers[static_cast<size_t>(member)]; };
+  std::vector<int> members;
+  for (int member = 0; member < static_cast<int>(offers.size()); ++member)
+    if (offer(member).colour == offer(rank).colour) members.push_back(member);
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return offer(a).key < offer(b).key; });
+  return members;
+}
+
+std::unique_ptr<Communicator> LocalCommunicator::split(int colour, int key) {
+  const int rank = place_.rank;
+  LocalGroup& group = *place_.group;
+  const LocalOffer offer{.op = LocalOp::split, .colour = colour, .key = key};
+  LocalMeeting::Turn turn = group.splits.meet(rank, offer);
+  const std::vector<int> members = same_colour(group.splits.offers(), rank);
+  const auto leader = static_cast<size_t>(members.front());
+  if (colour >= 0 && members.front() == rank) {
+    std::vector<int> world_ranks;
+    for (const int member : members) world_ranks.push_back(group.ranks[static_cast<size_t>(member)]);
+    group.children[leader] = place_.state->make_group(std::move(world_ranks));
+  }
+  group.splits.depart(rank);
+  group.splits.leave(turn);
+
+  // Second meeting: nobody starts another split before all have taken their group.
+  std::shared_ptr<LocalGroup> ours = colour < 0 ? nullptr : group.children[leader];
+  turn = group.splits.meet(rank, offer);
+  if (members.front() == rank) group.children[leader].reset();
+  group.splits.depart(rank);
+  group.splits.leave(turn);
+  if (!ours) return nullptr;
+  const auto place = std::find(members.begin(), members.end(), rank) - members.begin();
+  return make_local_communicator(place_.state, std::move(ours), static_cast<int>(place));
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_local_communicator(std::shared_ptr<LocalWorld::State> state,
+                                                      std::shared_ptr<LocalGroup> group, int rank) {
+  return std::make_unique<LocalCommunicator>(Place{std::move(state), std::move(group), rank});
+}
+
+}  // namespace moe

@@ -1,0 +1,39 @@
+#pragma once
+// What a rank brings to an operation among ranks of one process.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "moe/base/units.h"
+
+namespace moe {
+
+enum class LocalOp { alltoall, alltoallv, allgather, reducescatter, allreduce, broadcast, barrier, split };
+std::string_view name_of(LocalOp op);
+
+struct LocalOffer {
+  LocalOp op = LocalOp::barrier;
+  std::string_view task = {};
+  const void* send = nullptr;
+  void* receive = nullptr;
+  int64_t count = 0;  // bytes or, of sums, elements: of a block, or of all for allreduce and broadcast
+  DType dtype = DType::float32;
+  int root = 0;
+  std::vector<int64_t> send_bytes = {}, receive_bytes = {};  // of alltoallv
+  int colour = 0, key = 0;                                   // of split
+  double at_least_s = 0;
+  double began_s = 0;
+};
+
+/// "'forward dispatch 1/2 of layer 0' (alltoall)", or "alltoall" where the task has no name.
+std::string describe(const LocalOffer& offer);
+
+/// Empty if the members' offers fit together, else a line that names two ranks, their tasks and the two values.
+/// `names[i]` is the world rank of member i.
+std::string disagreement(const std::vector<const LocalOffer*>& offers, const std::vector<int>& names);
+
+/// Moves what `rank` receives, by reading its peers' buffers; of an allreduce, sums its share and writes it to all.
+void move_data(const std::vector<const LocalOffer*>& offers, int rank);
+
+}  // namespace moe

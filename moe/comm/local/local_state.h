@@ -1,0 +1,41 @@
+#pragma once
+// What the communicators of one local world share.
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "moe/comm/local/local_meeting.h"
+#include "moe/comm/local/local_world.h"
+
+namespace moe {
+
+struct LocalGroup {
+  LocalGroup(std::vector<int> world_ranks, double timeout_s)
+      : ranks(std::move(world_ranks)), operations(ranks, timeout_s), splits(ranks, timeout_s), children(ranks.size()) {}
+
+  const std::vector<int> ranks;  // of the world, by rank in the group
+  LocalMeeting operations;
+  LocalMeeting splits;  // apart, since splitting blocks its caller while operations run on streams
+  std::vector<std::shared_ptr<LocalGroup>> children;  // of the split going on, by the member that made it
+};
+
+struct LocalWorld::State {
+  State(int ranks, double timeout);
+
+  /// A group that abort() reaches.
+  std::shared_ptr<LocalGroup> make_group(std::vector<int> world_ranks);
+  void abort(const std::string& why);
+
+  const double timeout_s;
+  std::mutex mutex;
+  std::vector<std::weak_ptr<LocalGroup>> groups;  // guarded by mutex
+  std::string reason;                             // why aborted; guarded by mutex
+  std::shared_ptr<LocalGroup> world;
+};
+
+/// `rank` inside `group`.
+std::unique_ptr<Communicator> make_local_communicator(std::shared_ptr<LocalWorld::State> state,
+                                                      std::shared_ptr<LocalGroup> group, int rank);
+
+}  // namespace moe

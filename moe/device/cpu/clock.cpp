@@ -1,0 +1,41 @@
+#include <cerrno>
+#include <ctime>
+#include <sys/prctl.h>
+
+#include "moe/device/stream.h"
+
+namespace moe {
+namespace {
+
+// A core that idles needs 20 to 110 us to be running again (measured, 2-core virtual machine); spinning longer than
+// most of that takes the core from other ranks' threads.
+constexpr double kSpinS = 100e-6;
+
+// Linux lets a thread's timers slip by 50 us to wake several at once.
+void be_punctual() {
+  thread_local const bool punctual = prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL) == 0;
+  static_cast<void>(punctual);
+}
+
+}  // namespace
+
+double now_s() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+void sleep_until_s(double deadline_s) {
+  const double wake_s = deadline_s - kSpinS;
+  if (now_s() < wake_s) {
+    be_punctual();
+    const auto whole = static_cast<time_t>(wake_s);
+    const timespec until{whole, static_cast<long>((wake_s - static_cast<double>(whole)) * 1e9)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
+    }
+  }
+  while (now_s() < deadline_s) {
+  }
+}
+
+}  // namespace moe

@@ -1,0 +1,108 @@
+#include "moe/device/cpu/cpu_stream.h"
+
+#include <pthread.h>
+#include <utility>
+
+namespace moe {
+
+CpuStream::CpuStream(std::string_view name, std::shared_ptr<Failure> failure)
+    : name_(name.substr(0, 15)),  // what the kernel keeps of a thread's name
+      failure_(failure ? std::move(failure) : std::make_shared<Failure>()),
+      thread_([this] { serve(); }) {}
+
+CpuStream::~CpuStream() {
+  push({.kind = Kind::stop});
+  thread_.join();
+}
+
+void CpuStream::launch(std::function<void(void*)> work) { push({.kind = Kind::launch, .work = std::move(work)}); }
+
+void CpuStream::record(Event& event) {
+  auto& recorded = static_cast<CpuEvent&>(event);
+  // Rings of two streams could overtake each other; an earlier record is in the past of this one in issue order, so
+  // waiting for it here can't close a cycle.
+  if (recorded.recorded_on_.exchange(this, std::memory_order_relaxed) != this) wait(event);
+  recorded.issued_.fetch_add(1, std::memory_order_relaxed);
+  push({.kind = Kind::record, .event = &recorded});
+}
+
+void CpuStream::wait(Event& event) {
+  auto& awaited = static_cast<CpuEvent&>(event);
+  const uint32_t ticket = awaited.issued_.load(std::memory_order_relaxed);
+  if (!awaited.reached(ticket)) push({.kind = Kind::wait, .ticket = ticket, .event = &awaited});
+}
+
+void CpuStream::hold(Event& since, Pace pace) {
+  if (pace.at_least_s > 0) push({.kind = Kind::hold, .event = &static_cast<CpuEvent&>(since), .pace = pace});
+}
+
+void CpuStream::synchronize() {
+  const uint64_t target = queued_.load(std::memory_order_acquire);
+  completed_bell_.wait_until([&] { return completed_.load(std::memory_order_acquire) >= target; });
+  failure_->rethrow();
+}
+
+void CpuStream::push(Command command) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(command));
+    queued_.fetch_add(1, std::memory_order_release);
+  }
+  queued_bell_.ring();
+}
+
+void CpuStream::serve() {
+  pthread_setname_np(pthread_self(), name_.c_str());
+  std::vector<Command> batch;
+  uint64_t taken = 0;
+  while (true) {
+    queued_bell_.wait_until([&] { return queued_.load(std::memory_order_acquire) != taken; });
+    {
+      const std::lock_guard lock(mutex_);
+      batch.swap(queue_);
+    }
+    taken += batch.size();
+    for (Command& command : batch) {
+      if (command.kind == Kind::stop) return;
+      execute(command);
+    }
+    batch.clear();
+    completed_.store(taken, std::memory_order_release);
+    completed_bell_.ring();
+  }
+}
+
+void CpuStream::execute(Command& command) {
+  CpuEvent* event = command.event;
+  switch (command.kind) {
+    case Kind::launch: {
+      // Dropped before anything later is passed: what it owns must not outlive the point that others wait for.
+      const auto work = std::exchange(command.work, nullptr);
+      if (failure_->failed()) return;
+      try {
+        work(nullptr);
+      } catch (...) {
+        failure_->set(std::current_exception());
+      }
+      return;
+    }
+    case Kind::record:
+      event->seconds_.store(now_s(), std::memory_order_relaxed);
+      event->bell_.ring();
+      return;
+    case Kind::wait:
+      event->bell_.wait_until([&] { return event->reached(command.ticket); });
+      return;
+    case Kind::hold: {
+      if (failure_->failed()) return;
+      const double deadline_s = event->seconds() + command.pace.at_least_s;
+      if (now_s() <= deadline_s) return sleep_until_s(deadline_s);
+      if (command.pace.overruns) command.pace.overruns->fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
+    case Kind::stop:
+      return;
+  }
+}
+
+}  // namespace moe

@@ -1,0 +1,66 @@
+#pragma once
+// A stream that is a thread, and its events.
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "moe/device/cpu/doorbell.h"
+#include "moe/device/stream.h"
+
+namespace moe {
+
+/// The n-th record to be issued is reached when the bell has rung n times.
+class CpuEvent final : public Event {
+ public:
+  double seconds() const override { return seconds_.load(std::memory_order_relaxed); }
+
+ private:
+  friend class CpuStream;
+  bool reached(uint32_t ticket) const noexcept { return static_cast<int32_t>(bell_.rings() - ticket) >= 0; }
+
+  Doorbell bell_;
+  std::atomic<uint32_t> issued_{0};
+  std::atomic<const Stream*> recorded_on_{nullptr};
+  std::atomic<double> seconds_{0};
+};
+
+class CpuStream final : public Stream {
+ public:
+  CpuStream(std::string_view name, std::shared_ptr<Failure> failure);
+  ~CpuStream() override;
+  CpuStream(const CpuStream&) = delete;
+  CpuStream& operator=(const CpuStream&) = delete;
+
+  void launch(std::function<void(void* native)> work) override;
+  void record(Event& event) override;
+  void wait(Event& event) override;
+  void hold(Event& since, Pace pace) override;
+  void synchronize() override;
+
+ private:
+  enum class Kind : uint8_t { launch, record, wait, hold, stop };
+  struct Command {
+    Kind kind = Kind::stop;
+    uint32_t ticket = 0;  // wait: which record of the event
+    CpuEvent* event = nullptr;
+    Pace pace = {};
+    std::function<void(void*)> work = {};
+  };
+
+  void push(Command command);
+  void serve();
+  void execute(Command& command);
+
+  const std::string name_;
+  const std::shared_ptr<Failure> failure_;
+
+  std::mutex mutex_;
+  std::vector<Command> queue_;       // guarded by mutex_; swapped with the thread's own batch
+  std::atomic<uint64_t> queued_{0};  // commands ever
+  std::atomic<uint64_t> completed_{0};
+  Doorbell queued_bell_, completed_bell_;
+  std::thread thread_;
+};
+
+}  // namespace moe

@@ -1,0 +1,92 @@
+#include "moe/exec/executor.h"
+
+#include <atomic>
+#include <utility>
+
+#include "moe/base/check.h"
+#include "moe/exec/crossings.h"
+
+namespace moe {
+
+struct Executor::Impl {
+  struct Mark {
+    std::unique_ptr<Event> start, end;
+  };
+
+  std::shared_ptr<const Structure> structure;
+  std::vector<std::vector<int>> crossings;
+  std::shared_ptr<Failure> failure = std::make_shared<Failure>();
+  std::vector<Mark> marks;  // by task; outlive the streams
+  std::vector<std::unique_ptr<Stream>> lanes;
+  std::atomic<int64_t> overruns{0};
+  RunTimes times;
+
+  Event& start(int task) { return *marks[static_cast<size_t>(task)].start; }
+  Event& end(int task) { return *marks[static_cast<size_t>(task)].end; }
+
+  void issue(const Task& task, Binding& binding, double at_least_s) {
+    Stream& lane = *lanes[static_cast<size_t>(task.lane)];
+    for (const int before : crossings[static_cast<size_t>(task.id)]) lane.wait(end(before));
+    lane.record(start(task.id));
+    const Pace pace{.at_least_s = at_least_s, .overruns = &overruns};
+    const bool collective = task.group != GroupKind::none;
+    binding.issue(task, lane, collective ? pace : Pace{});
+    if (!collective && at_least_s > 0) lane.hold(start(task.id), pace);
+    lane.record(end(task.id));
+  }
+
+  void issue_all(Binding& binding, const std::vector<double>& at_least_s) noexcept {
+    try {
+      for (const Task& task : structure->tasks) {
+        if (failure->failed()) return;
+        issue(task, binding, at_least_s.empty() ? 0.0 : at_least_s[static_cast<size_t>(task.id)]);
+      }
+    } catch (...) {
+      failure->set(std::current_exception());
+    }
+  }
+
+  void drain() noexcept {
+    for (const auto& lane : lanes) {
+      try {
+        lane->synchronize();
+      } catch (...) {
+        failure->set(std::current_exception());
+      }
+    }
+  }
+};
+
+Executor::Executor(Device& device, std::shared_ptr<const Structure> structure) : impl_(std::make_unique<Impl>()) {
+  impl_->structure = std::move(structure);
+  impl_->crossings = crossings_of(*impl_->structure);
+  impl_->marks.resize(impl_->structure->tasks.size());
+  for (auto& mark : impl_->marks) mark = {device.make_event(), device.make_event()};
+  impl_->times.tasks.resize(impl_->structure->tasks.size());
+  for (const Lane& lane : impl_->structure->lanes)
+    impl_->lanes.push_back(device.make_stream(name_of(lane.kind), impl_->failure));
+}
+
+Executor::~Executor() = default;
+
+const RunTimes& Executor::run(Binding& binding, const std::vector<double>& at_least_s) {
+  Impl& impl = *impl_;
+  const std::vector<Task>& tasks = impl.structure->tasks;
+  require<BadInput>(at_least_s.empty() || at_least_s.size() == tasks.size(), "{} paces for {} tasks", at_least_s.size(),
+                    tasks.size());
+  impl.failure->clear();
+  impl.overruns = 0;
+  RunTimes& times = impl.times;
+  times.begin_s = now_s();
+  impl.issue_all(binding, at_least_s);
+  impl.drain();
+  impl.failure->rethrow();
+  for (size_t id = 0; id < tasks.size(); ++id) {
+    const auto& mark = impl.marks[id];
+    times.tasks[id] = {mark.start->seconds() - times.begin_s, mark.end->seconds() - times.begin_s};
+  }
+  times.overruns = impl.overruns;
+  return times;
+}
+
+}  // namespace moe
