@@ -1,0 +1,170 @@
+#include "cli/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+
+#include "moe/base/check.h"
+
+namespace moe {
+namespace {
+
+template <class Number>
+Number number(const std::string& flag, const std::string& text, double least, double most) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = std::is_integral_v<Number>;
+  if (error != std::errc{} || end != text.data() + text.size() || !(static_cast<double>(value) >= least) ||
+      static_cast<double>(value) > most)
+    bad_input("{}: found '{}', expected a {} from {} to {}", flag, text, whole ? "whole number" : "number", least, most);
+  return value;
+}
+
+// Adds a number flag that reports what was found and what was expected.
+template <class Target>
+void add_number(CLI::App& verb, const std::string& flag, Target& target, const std::string& help, double least,
+                double most = 1e12) {
+  verb.add_option_function<std::string>(
+          flag,
+          [flag, &target, least, most](const std::string& text) {
+            if constexpr (requires { typename Target::value_type; })
+              target = number<typename Target::value_type>(flag, text, least, most);
+            else
+              target = number<Target>(flag, text, least, most);
+          },
+          help)
+      ->type_name("N");
+}
+
+void add_selection(CLI::App& verb, Selection& s, bool with_grid) {
+  verb.add_option("--cluster", s.cluster, "cluster NAME or profile FILE")->capture_default_str();
+  if (with_grid) verb.add_option("--grid", s.grid, "grid NAME or FILE; default: the cluster's own");
+  verb.add_option("--schedule", s.schedules, "NAME[,NAME] or all; default: all")->delimiter(',');
+  add_number(verb, "--degree-forward", s.degrees.forward, "pipeline degree forward; 0: tuned", 0, 4096);
+  add_number(verb, "--degree-backward", s.degrees.backward, "pipeline degree backward; 0: tuned", 0, 4096);
+  verb.add_flag("--nearest", s.nearest, "borrow the row of the nearest group size where a profile has none");
+}
+
+void add_layer(CLI::App& verb, Selection& s) {
+  LayerFlags& l = s.layer;
+  verb.add_option("--layer", s.layer_file, "layer FILE (configs/layers/)");
+  add_number(verb, "--batch", l.batch, "samples of one MP group (B)", 1);
+  add_number(verb, "--seq", l.seq, "tokens a sample (L)", 1);
+  add_number(verb, "--model-dim", l.model_dim, "embedding size (M)", 1);
+  add_number(verb, "--hidden", l.hidden, "expert hidden size (H)", 1);
+  add_number(verb, "--heads", l.heads, "attention heads", 1);
+  add_number(verb, "--kv-heads", l.kv_heads, "key-value heads; default: heads", 1);
+  add_number(verb, "--experts", l.experts, "experts in all (E); default: one a node", 1);
+  add_number(verb, "--top-k", l.top_k, "experts a token (k)", 1);
+  verb.add_option("--capacity-factor", l.capacity_factor, "f, or none: dropless");
+  verb.add_option("--capacity-rounding", l.rounding, "ragged | exact");
+  verb.add_option("--ffn", l.ffn, "gpt | mixtral");
+  verb.add_option("--gate", l.gate, "gate, see list");
+  verb.add_option("--order", l.order, "order, see list");
+  verb.add_option("--dispatcher", l.dispatcher, "dispatcher, see list");
+  verb.add_option("--dtype", l.dtype, "float32 | float16 | bfloat16 | float64");
+  add_number(verb, "--dp", l.dp, "data-parallel group size", 1, 1e6);
+  add_number(verb, "--mp", l.mp, "model-parallel group size; default: ranks a node", 1, 1e6);
+  add_number(verb, "--ep", l.ep, "expert-parallel group size; default: min(nodes, experts)", 1, 1e6);
+  add_number(verb, "--esp", l.esp, "expert-sharding group size; default: ranks a node", 1, 1e6);
+  add_number(verb, "--pp", l.pp, "pipeline stages", 1, 1e6);
+}
+
+template <class Options>
+void add_run(CLI::App& verb, Options& o) {
+  add_number(verb, "--timeout", o.timeout_s, "seconds a rank waits for another", 0.1, 86400);
+  verb.add_option("--out", o.out, "records FILE (JSON Lines); default: results/VERB-CLUSTER.jsonl");
+  verb.add_option_function<std::string>(
+      "--backend", [](const std::string& name) { require<BadInput>(name == "local", "--backend: unknown '{}', expected one of: local", name); },
+      "local: ranks are threads of this process");
+  verb.add_flag("--json", o.json, "one JSON document on stdout, logs on stderr");
+}
+
+CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& what, const std::string& example) {
+  CLI::App* verb = app.add_subcommand(name, what);
+  verb->footer("example:\n  ./moetune " + name + example);
+  return verb;
+}
+
+void add_planning_verbs(CLI::App& app, Command& c) {
+  CLI::App* list = add_verb(app, "list", "schedules, clusters, grids, layers, gates, orders, dispatchers, ffns", "");
+  list->add_flag("--json", c.list_json, "one JSON document");
+
+  CLI::App* simulate = add_verb(app, "simulate", "one layer, one schedule -> timeline, lane loads, bounds",
+                                " --cluster testbed-b --schedule fsmoe --batch 4 --seq 1024 --model-dim 2048 --hidden 8192");
+  add_selection(*simulate, c.simulate.selection, false);
+  add_layer(*simulate, c.simulate.selection);
+  simulate->add_option("--trace", c.simulate.trace, "write a Perfetto timeline to FILE");
+  simulate->add_flag("--json", c.simulate.json, "one JSON document on stdout");
+
+  CLI::App* fit = add_verb(app, "fit", "microbench records -> cluster profile (alpha, beta, r^2, held-out error)",
+                           " --records results/microbench-testbed-b.jsonl --out results/mine.toml");
+  fit->add_option("--records", c.fit.records, "records FILE of microbench or tune")->capture_default_str();
+  fit->add_option("--name", c.fit.name, "name of the profile; default: CLUSTER-fitted");
+  fit->add_option("--out", c.fit.out, "profile FILE; default: results/NAME.toml");
+  fit->add_flag("--json", c.fit.json, "one JSON document on stdout");
+}
+
+void add_running_verbs(CLI::App& app, Command& c) {
+  CLI::App* tune = add_verb(app, "tune",
+                            "measure a cluster, fit it, find the best schedule and degrees for every layer of a grid, "
+                            "and verify some of them by real runs",
+                            " --cluster testbed-b --grid fsmoe-b --schedule fsmoe,tutel");
+  add_selection(*tune, c.tune.selection, true);
+  tune->add_flag("!--no-verify", c.tune.verify, "plan on the profile as it stands: nothing is measured or run");
+  add_number(*tune, "--verified-layers", c.tune.verified_layers, "layers to run for real", 1, 1e6);
+  add_number(*tune, "--iterations", c.tune.iterations, "timed passes a schedule", 1, 1e6);
+  add_number(*tune, "--seed", c.tune.seed, "seed of weights, inputs and gate noise", 0, 9e18);
+  tune->add_option("--trace", c.tune.trace, "Perfetto timeline FILE of one verified layer; default: beside the records");
+  add_run(*tune, c.tune);
+
+  CLI::App* microbench = add_verb(app, "microbench", "time alltoall, allgather, reducescatter, allreduce, gemm -> records",
+                                  " --cluster testbed-b --repetitions 5");
+  microbench->add_option("--cluster", c.microbench.cluster, "cluster NAME or profile FILE to emulate, or host")
+      ->capture_default_str();
+  add_number(*microbench, "--repetitions", c.microbench.repetitions, "samples a size", 1, 1e6);
+  add_run(*microbench, c.microbench);
+
+  CLI::App* layerbench = add_verb(app, "layerbench", "run one MoE layer under schedules, for real, beside the prediction",
+                                  " --cluster testbed-b --batch 2 --seq 256 --model-dim 1024 --hidden 2048");
+  add_selection(*layerbench, c.layerbench.selection, false);
+  add_layer(*layerbench, c.layerbench.selection);
+  add_number(*layerbench, "--iterations", c.layerbench.iterations, "timed passes a schedule", 1, 1e6);
+  add_number(*layerbench, "--seed", c.layerbench.seed, "seed of weights, inputs and gate noise", 0, 9e18);
+  layerbench->add_option("--trace", c.layerbench.trace, "write a Perfetto timeline, measured above simulated, to FILE");
+  layerbench->add_flag("--check-only", c.layerbench.check_only, "verify outputs and gradients, time nothing");
+  add_run(*layerbench, c.layerbench);
+}
+
+}  // namespace
+
+std::optional<Command> parse_command_line(int argc, const char* const* argv) {
+  Command command;
+  CLI::App app("moetune: benchmark and autotuning suite for the training of Mixture-of-Experts layers", "moetune");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "moetune " MOETUNE_VERSION);
+  app.get_formatter()->column_width(28);
+  add_planning_verbs(app, command);
+  add_running_verbs(app, command);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    app.exit(help);
+    return std::nullopt;
+  } catch (const CLI::ExtrasError& error) {
+    bad_input("{}; --help lists the flags", error.what());
+  } catch (const CLI::ParseError& error) {
+    std::string text = error.what();
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    bad_input("{}; --help lists what is expected", text);
+  }
+  command.verb = app.get_subcommands().front()->get_name();
+  const std::vector<std::string> all(argv, argv + argc);
+  command.tune.argv = command.microbench.argv = command.layerbench.argv = all;
+  return command;
+}
+
+bool runs_layers(const Command& c) {
+  return c.verb == "microbench" || c.verb == "layerbench" || (c.verb == "tune" && c.tune.verify);
+}
+
+}  // namespace moe

@@ -1,0 +1,32 @@
+#pragma once
+// The command line: verbs, flags that mean the same everywhere, help with examples.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layerbench/options.h"
+#include "microbench/options.h"
+#include "tuner/fit_verb.h"
+#include "tuner/simulate.h"
+#include "tuner/tune_options.h"
+
+namespace moe {
+
+struct Command {
+  std::string verb;
+  bool list_json = false;
+  SimulateOptions simulate;
+  FitOptions fit;
+  TuneOptions tune;
+  MicrobenchOptions microbench;
+  LayerbenchOptions layerbench;
+};
+
+/// The command, or nothing after help or version was printed (exit 0). Throws BadInput naming the flag, what was found
+/// and what was expected.
+std::optional<Command> parse_command_line(int argc, const char* const* argv);
+
+/// Whether the verb runs layers, and so belongs to the executable that has LibTorch.
+bool runs_layers(const Command& command);
+
+}  // namespace moe

@@ -1,0 +1,36 @@
+// The planning verbs, in an executable that starts in milliseconds; verbs that run layers are handed to moetune-run.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "cli/errors.h"
+#include "cli/flags.h"
+#include "moe/base/check.h"
+#include "tuner/list_verb.h"
+#include "tuner/tune.h"
+
+namespace {
+
+int hand_over(char** argv) {
+  const auto self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string sibling = self.parent_path() / "moetune-run";
+  execv(sibling.c_str(), argv);
+  moe::bad_input("{}: {}; this build has the planning verbs alone, ./moetune builds the other", sibling,
+                 std::strerror(errno));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return moe::guarded([&] {
+    const auto command = moe::parse_command_line(argc, argv);
+    if (!command) return int{moe::kOk};
+    if (moe::runs_layers(*command)) return hand_over(argv);
+    if (command->verb == "list") return moe::run_list(command->list_json);
+    if (command->verb == "simulate") return moe::run_simulate(command->simulate);
+    if (command->verb == "fit") return moe::run_fit(command->fit);
+    return moe::run_planned_tune(command->tune);
+  });
+}

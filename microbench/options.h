@@ -1,0 +1,19 @@
+#pragma once
+// What `microbench` is asked for.
+#include <string>
+#include <vector>
+
+#include "moe/search/selection.h"
+
+namespace moe {
+
+struct MicrobenchOptions {
+  std::string cluster{kDefaultCluster};
+  int repetitions = 5;
+  double timeout_s = 60;
+  std::string out;  // records; empty: results/microbench-CLUSTER.jsonl
+  bool json = false;
+  std::vector<std::string> argv;
+};
+
+}  // namespace moe

@@ -1,0 +1,17 @@
+#pragma once
+// A fitted profile as a table, and as a file.
+#include <optional>
+#include <string>
+
+#include "moe/cost/fit.h"
+
+namespace moe {
+
+/// One line a row: alpha, beta, r^2, held-out error; beside `truth`, where given (the profile that paced an emulated
+/// cluster), the error of both.
+std::string fit_table(const FittedProfile& fitted, const Profile* truth);
+
+/// Writes the profile, through a temporary file, so that a reader never sees half of it.
+void save_profile(const Profile& profile, const std::string& path);
+
+}  // namespace moe

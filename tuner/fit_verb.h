@@ -1,0 +1,16 @@
+#pragma once
+// The verb `fit`: microbench records -> cluster profile.
+#include <string>
+
+namespace moe {
+
+struct FitOptions {
+  std::string records = "results/microbench-testbed-b.jsonl";
+  std::string name;  // of the profile; empty: CLUSTER-fitted
+  std::string out;   // empty: results/NAME.toml
+  bool json = false;
+};
+
+int run_fit(const FitOptions& options);
+
+}  // namespace moe

@@ -1,0 +1,64 @@
+#include "tuner/results_json.h"
+
+namespace moe {
+
+Json to_json(const LayerResult& r) {
+  return {{"schedule", r.schedule},
+          {"degree_forward", r.decision.degree_forward},
+          {"degree_backward", r.decision.degree_backward},
+          {"forward_s", r.forward_s},
+          {"backward_s", r.backward_s},
+          {"moe_forward_s", r.moe_forward_s},
+          {"moe_backward_s", r.moe_backward_s},
+          {"gar_in_moe_bytes", r.decision.gar_in_moe_bytes},
+          {"bound_s", r.bound.total_s()},
+          {"efficiency", r.bound.total_s() / r.total_s()},
+          {"bound_forward", r.bound.forward_term},
+          {"bound_backward", r.bound.backward_term}};
+}
+
+Json to_json(const Case& c) {
+  const LayerShape& l = c.layer;
+  Json json{{"batch", l.batch},     {"seq", l.seq},           {"model_dim", l.model_dim},
+            {"hidden", l.hidden},   {"heads", l.heads},       {"kv_heads", l.kv_heads},
+            {"experts", l.experts}, {"top_k", l.top_k},       {"capacity_factor", nullptr},
+            {"ffn", name_of(l.ffn)}, {"dtype", name_of(l.dtype)}, {"gate", l.gate},
+            {"order", l.order},     {"dispatcher", l.dispatcher}, {"capacity_rounding", name_of(c.rounding)}};
+  if (l.capacity_factor) json["capacity_factor"] = *l.capacity_factor;
+  const ParallelShape& p = c.parallel;
+  for (const auto& [name, size] : {std::pair{"nodes", p.nodes}, {"ranks_per_node", p.ranks_per_node}, {"dp", p.dp},
+                                   {"mp", p.mp}, {"ep", p.ep}, {"esp", p.esp}, {"edp", p.edp}, {"pp", p.pp}})
+    json[name] = size;
+  return json;
+}
+
+void add_timeline(Json& json, const Plan& plan, const Timeline& timeline) {
+  const auto& lanes = plan.structure->lanes;
+  for (size_t i = 0; i < lanes.size(); ++i)
+    json["lanes"].push_back({{"name", name_of(lanes[i].kind)}, {"busy_s", timeline.lane_busy_s[i]}});
+  for (const Task& task : plan.tasks()) {
+    const size_t id = static_cast<size_t>(task.id);
+    json["tasks"].push_back({{"name", name_of(task.kind)},
+                             {"phase", name_of(task.phase)},
+                             {"layer", task.layer},
+                             {"chunk", task.chunk},
+                             {"lane", name_of(lanes[static_cast<size_t>(task.lane)].kind)},
+                             {"start_s", timeline.start_s[id]},
+                             {"end_s", timeline.end_s[id]}});
+  }
+}
+
+Json to_json(const std::vector<SweepRow>& rows) {
+  Json layers = Json::array();
+  for (const SweepRow& row : rows) {
+    Json layer{{"layer", row.layer}, {"status", name_of(row.status)}};
+    if (!row.reason.empty()) layer["reason"] = row.reason;
+    if (!row.notes.empty()) layer["notes"] = row.notes;
+    layer["schedules"] = Json::array();
+    for (const LayerResult& result : row.results) layer["schedules"].push_back(to_json(result));
+    layers.push_back(std::move(layer));
+  }
+  return layers;
+}
+
+}  // namespace moe

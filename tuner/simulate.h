@@ -1,0 +1,17 @@
+#pragma once
+// The verb `simulate`: one layer under chosen schedules on a profile; timeline, lane loads, bounds.
+#include <string>
+
+#include "moe/search/selection.h"
+
+namespace moe {
+
+struct SimulateOptions {
+  Selection selection;
+  bool json = false;
+  std::string trace;  // file for a Perfetto timeline; empty: none
+};
+
+int run_simulate(const SimulateOptions& options);
+
+}  // namespace moe

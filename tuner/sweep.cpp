@@ -1,0 +1,114 @@
+#include "tuner/sweep.h"
+
+#include <libfccp/csv.h>
+
+#include "moe/base/config_files.h"
+
+namespace moe {
+namespace {
+
+// What decides a layer's prices; heads do not, once they are spread.
+std::string pricing_key(const Case& c) {
+  return fmt::format("{} {} {} {}", describe(c.layer), gradient_bytes(c), attention_flops(c), name_of(c.rounding));
+}
+
+SweepRow shaped(const SweepRequest& request, const GridLayer& layer) {
+  SweepRow row;
+  row.layer = layer.name;
+  try {
+    ParallelShape parallel;
+    parallel.nodes = request.profile.nodes;
+    parallel.ranks_per_node = request.profile.ranks_per_node;
+    row.shape = complete(layer.layer, parallel, request.grid.rounding);
+  } catch (const BadInput& error) {
+    row.status = CaseStatus::unsupported;
+    row.reason = error.what();
+  }
+  return row;
+}
+
+}  // namespace
+
+const LayerResult* SweepRow::find(std::string_view schedule) const {
+  for (const LayerResult& result : results)
+    if (result.schedule == schedule) return &result;
+  return nullptr;
+}
+
+std::vector<SweepRow> sweep(const SweepRequest& request) {
+  LayerSearch search;
+  std::map<std::string, SweepRow> known;
+  std::vector<SweepRow> rows;
+  rows.reserve(request.grid.layers.size());
+  for (const GridLayer& layer : request.grid.layers) {
+    SweepRow& row = rows.emplace_back(shaped(request, layer));
+    if (row.status != CaseStatus::ok) continue;
+    const auto [it, fresh] = known.try_emplace(pricing_key(row.shape));
+    if (fresh) {
+      try {
+        const LayerPricer pricer(request.profile, row.shape, request.pricing);
+        it->second.notes = pricer.notes();
+        for (const Schedule* schedule : request.schedules)
+          it->second.results.push_back(search.tune(*schedule, pricer, request.degrees));
+      } catch (const Unpriced& error) {
+        it->second.status = CaseStatus::unsupported;
+        it->second.reason = error.what();
+      }
+    }
+    row.status = it->second.status;
+    row.reason = it->second.reason;
+    row.results = it->second.results;
+    row.notes = it->second.notes;
+  }
+  return rows;
+}
+
+std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,
+                                       const std::vector<const Schedule*>& schedules) {
+  std::vector<ScheduleSummary> summaries;
+  for (const Schedule* schedule : schedules) {
+    ScheduleSummary& s = summaries.emplace_back();
+    s.schedule = schedule->name;
+    for (const SweepRow& row : rows) {
+      const LayerResult* result = row.find(schedule->name);
+      if (result == nullptr) continue;
+      ++s.layers;
+      if (const LayerResult* tutel = row.find("tutel")) s.speedup += tutel->total_s() / result->total_s();
+      s.efficiency += result->bound.total_s() / result->total_s();
+      s.apart += result->decision.degree_forward != result->decision.degree_backward;
+      ++s.degrees_forward[result->decision.degree_forward];
+      ++s.degrees_backward[result->decision.degree_backward];
+    }
+    if (s.layers > 0) s.speedup /= s.layers, s.efficiency /= s.layers;
+  }
+  return summaries;
+}
+
+std::string degree_range(const std::map<int, int>& degrees) {
+  if (degrees.empty()) return "-";
+  int all = 0, seen = 0, median = degrees.begin()->first;
+  for (const auto& [degree, count] : degrees) all += count;
+  for (const auto& [degree, count] : degrees) {
+    if (2 * seen >= all) break;
+    median = degree;
+    seen += count;
+  }
+  if (degrees.size() == 1) return fmt::format("{}", median);
+  return fmt::format("{}-{}, median {}", degrees.begin()->first, degrees.rbegin()->first, median);
+}
+
+double printed_speedup(const std::string& grid, std::string_view schedule) {
+  const std::string path = config_dir() + "/papers/fsmoe-table5.csv";
+  try {
+    io::CSVReader<3> reader(path);
+    reader.read_header(io::ignore_no_column, "grid", "schedule", "speedup");
+    std::string row_grid, row_schedule;
+    for (double speedup = 0; reader.read_row(row_grid, row_schedule, speedup);)
+      if (row_grid == grid && row_schedule == schedule) return speedup;
+  } catch (const io::error::base& error) {
+    bad_input("{}: {}", path, error.what());
+  }
+  return 0;
+}
+
+}  // namespace moe

@@ -1,0 +1,52 @@
+#pragma once
+// Tunes every layer of a grid under every schedule on one profile: the planning half of `tune`.
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "moe/plan/grid.h"
+#include "moe/record/record.h"
+#include "moe/search/degrees.h"
+
+namespace moe {
+
+struct SweepRow {
+  std::string layer;
+  Case shape;
+  CaseStatus status = CaseStatus::ok;  // unsupported: can't be shaped or priced on this cluster
+  std::string reason;
+  std::vector<LayerResult> results;  // by schedule, in the order asked for
+  std::set<std::string> notes;
+  const LayerResult* find(std::string_view schedule) const;
+};
+
+struct SweepRequest {
+  const Profile& profile;
+  const Grid& grid;
+  std::vector<const Schedule*> schedules;
+  DegreeChoice degrees;
+  PricingOptions pricing;
+};
+
+/// One row a grid layer, in grid order.
+std::vector<SweepRow> sweep(const SweepRequest& request);
+
+/// Of one schedule over the rows that have it.
+struct ScheduleSummary {
+  std::string_view schedule;
+  int layers = 0;
+  double speedup = 0;             // mean over layers of tutel's forward + backward over this one's; 0: no tutel
+  double efficiency = 0;          // mean of bound / time
+  int apart = 0;                  // layers with r_f != r_b
+  std::map<int, int> degrees_forward, degrees_backward;  // degree -> layers
+};
+std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules);
+
+/// "1 2-4 8 (median 3)": the degrees chosen, least to most.
+std::string degree_range(const std::map<int, int>& degrees);
+
+/// FSMoE Table 5's mean speedup over tutel of a schedule on a grid; 0 where none is printed.
+double printed_speedup(const std::string& grid, std::string_view schedule);
+
+}  // namespace moe

@@ -1,0 +1,123 @@
+#include "tuner/tune.h"
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+
+#include "moe/base/config_files.h"
+#include "moe/base/table.h"
+#include "tuner/results_json.h"
+
+namespace moe {
+namespace {
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
+
+CaseRecord record_of(const SweepRow& row, const LayerResult& r, const std::string& cluster) {
+  CaseRecord record;
+  record.key = fmt::format("plan/{}/{}", row.layer, r.schedule);
+  record.parameters = parameters_of(row.shape, cluster, row.layer);
+  record.schedule = r.schedule;
+  record.degree_forward = r.decision.degree_forward;
+  record.degree_backward = r.decision.degree_backward;
+  record.backend = "none";
+  record.prediction = {{"forward_s", r.forward_s},         {"backward_s", r.backward_s},
+                       {"moe_forward_s", r.moe_forward_s}, {"moe_backward_s", r.moe_backward_s},
+                       {"total_s", r.total_s()},           {"gar_in_moe_bytes", r.decision.gar_in_moe_bytes}};
+  record.bound_s = r.bound.total_s();
+  return record;
+}
+
+CaseRecord unsupported_record(const SweepRow& row, std::string_view schedule, const std::string& cluster) {
+  CaseRecord record;
+  record.key = fmt::format("plan/{}/{}", row.layer, schedule);
+  record.status = row.status;
+  record.reason = row.reason;
+  record.parameters = parameters_of(row.shape, cluster, row.layer);
+  record.schedule = schedule;
+  record.backend = "none";
+  return record;
+}
+
+}  // namespace
+
+Grid grid_of(const Selection& selection, const std::string& cluster) {
+  if (!selection.grid.empty()) return find_grid(selection.grid);
+  for (const std::string& name : config_names("grids")) {
+    Grid grid = find_grid(name);
+    if (grid.cluster == cluster) return grid;
+  }
+  bad_input("--grid: cluster {} has no grid of its own, expected --grid NAME or FILE", cluster);
+}
+
+std::string records_path(const std::string& out, const std::string& verb, const std::string& cluster) {
+  return out.empty() ? fmt::format("results/{}-{}.jsonl", verb, cluster) : out;
+}
+
+Fields parameters_of(const Case& shape, const std::string& cluster, const std::string& layer) {
+  Fields fields{{"cluster", cluster}, {"layer", layer}};
+  const Json json = to_json(shape);
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_string()) fields.set(name, value.get<std::string>());
+    else if (value.is_number_integer()) fields.set(name, value.get<int64_t>());
+    else if (value.is_number()) fields.set(name, value.get<double>());
+    else fields.set(name, std::string("none"));
+  }
+  return fields;
+}
+
+void append_rows(RecordWriter& writer, const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
+                 const std::string& cluster) {
+  for (const SweepRow& row : rows) {
+    for (const LayerResult& result : row.results) {
+      CaseRecord record = record_of(row, result, cluster);
+      if (writer.find(record.key) == nullptr) writer.append(record);
+    }
+    if (row.results.empty())
+      for (const Schedule* schedule : schedules) writer.append(unsupported_record(row, schedule->name, cluster));
+  }
+}
+
+std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
+                         const Grid& grid) {
+  const auto summaries = summarise(rows, schedules);
+  Table table({"schedule", "layers", "speedup over tutel", "paper", "of the bound", "r_f", "r_b", "r_f != r_b"});
+  for (const ScheduleSummary& s : summaries)
+    table.add({std::string(s.schedule), fmt::format("{}", s.layers), times(s.speedup),
+               times(printed_speedup(grid.name, s.schedule)), percent(s.efficiency), degree_range(s.degrees_forward),
+               degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
+  std::string text = table.text();
+  std::map<std::string, int> reasons, notes;
+  for (const SweepRow& row : rows) {
+    if (!row.reason.empty()) ++reasons[row.reason];
+    for (const std::string& note : row.notes) ++notes[note.substr(0, note.find(':'))];
+  }
+  for (const auto& [reason, count] : reasons) text += fmt::format("  unsupported, {} layers: {}\n", count, reason);
+  for (const auto& [note, count] : notes) text += fmt::format("  {} layers: {}\n", count, note);
+  return text;
+}
+
+int run_planned_tune(const TuneOptions& options) {
+  const Profile profile = find_profile(options.selection.cluster);
+  const Grid grid = grid_of(options.selection, profile.name);
+  const auto chosen = chosen_schedules(options.selection);
+  const auto start = std::chrono::steady_clock::now();
+  const auto rows = sweep({profile, grid, chosen, options.selection.degrees, {options.selection.nearest}});
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+
+  const std::string path = records_path(options.out, "plan", profile.name);
+  RecordWriter writer(path, options.argv, digest_of(fmt::format("plan {} {}", profile.name, grid.name)));
+  append_rows(writer, rows, chosen, profile.name);
+  writer.end();
+  if (options.json) {
+    fmt::print("{}\n", Json{{"cluster", profile.name}, {"grid", grid.name}, {"records", path}, {"layers", to_json(rows)}}
+                           .dump(1));
+    return 0;
+  }
+  fmt::print("{} layers of {} on {}, simulated ({}), exact degrees: {}\n\n{}\nrecords: {}\n", rows.size(), grid.name,
+             profile.name, name_of(grid.rounding), human_seconds(took.count()), sweep_report(rows, chosen, grid), path);
+  return 0;
+}
+
+}  // namespace moe
