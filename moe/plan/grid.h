@@ -1,0 +1,47 @@
+#pragma once
+// A grid: the cartesian product of candidate values, as a TOML file.
+//
+//   schema = 1                      name, source, cluster (the one it belongs to), capacity_rounding
+//   [layers]                        a list of distinct candidates each, or one value:
+//   batch = [1, 2, 4]               B
+//   heads = [8, 16]
+//   seq = [512, 1024]               L
+//   model_dim = [1024, 2048]        M
+//   hidden_scale = [2, 3.5]         H / M; or `hidden`, H itself
+//   capacity_factor = [1.2, "*"]    f; "*" drops no token and is planned as f = 1
+//   ffn = ["gpt", "mixtral"]        "simple" is FSMoE's word for gpt
+//   top_k = 1                       k
+//   experts = "nodes"               E: one a node; or a number
+//   dtype, gate, order, dispatcher  optional, one value
+//
+// Layers come in the order of that table, the last list varying fastest.
+#include <string>
+#include <vector>
+
+#include "moe/plan/shape.h"
+
+namespace moe {
+
+inline constexpr int64_t kMostGridLayers = 1'000'000;
+
+struct GridLayer {
+  /// "B1-h8-L256-M1024-H2048-f1.2-gpt"; fnone: drops nothing; "-k2" at the end where the grid has several k.
+  std::string name;
+  LayerShape shape;
+  bool drops_nothing = false;  // its capacity factor is empty
+};
+
+struct Grid {
+  std::string name, source, cluster, file;
+  Rounding rounding = Rounding::ragged;
+  std::vector<GridLayer> layers;
+};
+
+/// Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors, as are more than
+/// kMostGridLayers layers.
+Grid read_grid(const std::string& path);
+
+/// NAME of configs/grids/NAME.toml, or a path to a file. Throws BadInput listing the known names.
+Grid find_grid(const std::string& name_or_path);
+
+}  // namespace moe

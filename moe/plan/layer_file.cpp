@@ -1,0 +1,73 @@
+#include "moe/plan/layer_file.h"
+
+#include "moe/base/config_files.h"
+
+namespace moe {
+namespace {
+
+void read_sizes(const TableReader& root, LayerShape& layer) {
+  const auto size = [&](std::string_view key, int64_t& value) {
+    value = root.optional_integer(key, kSizeLimits).value_or(value);
+  };
+  size("batch", layer.batch);
+  size("seq", layer.seq);
+  size("model_dim", layer.model_dim);
+  size("hidden", layer.hidden);
+  size("heads", layer.heads);
+  size("kv_heads", layer.kv_heads);
+  size("experts", layer.experts);
+  size("top_k", layer.top_k);
+}
+
+std::optional<double> capacity_from(const TableReader& root) {
+  const ConfigValue& found = root.value("capacity_factor");
+  if (found.kind == ConfigKind::text && found.text == "none") return std::nullopt;
+  if (found.kind == ConfigKind::text) root.fail(found, "capacity_factor", "a number > 0 or 'none'");
+  return root.real_of(found, "capacity_factor", kFactorLimits);
+}
+
+void read_choices(const TableReader& root, LayerShape& layer) {
+  if (root.has("capacity_factor")) layer.capacity_factor = capacity_from(root);
+  if (root.has("ffn")) layer.ffn = ffn_from(root.text("ffn"), root.where("ffn"));
+  if (root.has("dtype")) layer.dtype = dtype_from(root.text("dtype"), root.where("dtype"));
+  layer.gate = root.optional_name("gate").value_or(layer.gate);
+  layer.order = root.optional_name("order").value_or(layer.order);
+  layer.dispatcher = root.optional_name("dispatcher").value_or(layer.dispatcher);
+}
+
+ParallelShape parallel_from(const TableReader& table) {
+  ParallelShape out;
+  const auto size = [&](std::string_view key, int& value) {
+    value = static_cast<int>(table.optional_integer(key, kSizeLimits).value_or(value));
+  };
+  size("dp", out.dp);
+  size("mp", out.mp);
+  size("ep", out.ep);
+  size("esp", out.esp);
+  size("pp", out.pp);
+  return out;
+}
+
+}  // namespace
+
+LayerFile read_layer(const std::string& path) {
+  const ConfigFile file = read_toml(path);
+  const TableReader root(
+      file, {"schema", "name", "source", "batch", "seq", "model_dim", "hidden", "heads", "kv_heads", "experts", "top_k",
+             "capacity_factor", "capacity_rounding", "ffn", "dtype", "gate", "order", "dispatcher", "parallel"});
+  root.integer("schema", {.least = 1, .most = 1});
+  LayerFile out;
+  out.file = path;
+  out.name = root.name("name");
+  if (root.has("source")) out.source = root.text("source", false);
+  read_sizes(root, out.layer);
+  read_choices(root, out.layer);
+  out.parallel = parallel_from(root.table("parallel", {"dp", "mp", "ep", "esp", "pp"}));
+  if (root.has("capacity_rounding"))
+    out.rounding = rounding_from(root.text("capacity_rounding"), root.where("capacity_rounding"));
+  return out;
+}
+
+LayerFile find_layer(const std::string& name_or_path) { return read_layer(find_config("layers", name_or_path)); }
+
+}  // namespace moe
