@@ -1,8 +1,5 @@
 #include "tuner/sweep.h"
 
-#include <libfccp/csv.h>
-
-#include "moe/base/config_files.h"
 
 namespace moe {
 namespace {
@@ -19,7 +16,7 @@ SweepRow shaped(const SweepRequest& request, const GridLayer& layer) {
     ParallelShape parallel;
     parallel.nodes = request.profile.nodes;
     parallel.ranks_per_node = request.profile.ranks_per_node;
-    row.shape = complete(layer.layer, parallel, request.grid.rounding);
+    row.shape = complete(layer.shape, parallel, request.grid.rounding);
   } catch (const BadInput& error) {
     row.status = CaseStatus::unsupported;
     row.reason = error.what();
@@ -95,20 +92,6 @@ std::string degree_range(const std::map<int, int>& degrees) {
   }
   if (degrees.size() == 1) return fmt::format("{}", median);
   return fmt::format("{}-{}, median {}", degrees.begin()->first, degrees.rbegin()->first, median);
-}
-
-double printed_speedup(const std::string& grid, std::string_view schedule) {
-  const std::string path = config_dir() + "/papers/fsmoe-table5.csv";
-  try {
-    io::CSVReader<3> reader(path);
-    reader.read_header(io::ignore_no_column, "grid", "schedule", "speedup");
-    std::string row_grid, row_schedule;
-    for (double speedup = 0; reader.read_row(row_grid, row_schedule, speedup);)
-      if (row_grid == grid && row_schedule == schedule) return speedup;
-  } catch (const io::error::base& error) {
-    bad_input("{}: {}", path, error.what());
-  }
-  return 0;
 }
 
 }  // namespace moe

@@ -46,7 +46,4 @@ std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows, const 
 /// "1 2-4 8 (median 3)": the degrees chosen, least to most.
 std::string degree_range(const std::map<int, int>& degrees);
 
-/// FSMoE Table 5's mean speedup over tutel of a schedule on a grid; 0 where none is printed.
-double printed_speedup(const std::string& grid, std::string_view schedule);
-
 }  // namespace moe

@@ -60,7 +60,7 @@ std::vector<const Schedule*> chosen_schedules(const Selection& selection) {
 
 Case chosen_case(const Selection& selection, int nodes, int ranks_per_node) {
   LayerFile file;
-  if (!selection.layer_file.empty()) file = read_layer(selection.layer_file);
+  if (!selection.layer_file.empty()) file = find_layer(selection.layer_file);
   apply(selection.layer, file.layer);
   file.parallel.nodes = nodes;
   file.parallel.ranks_per_node = ranks_per_node;
@@ -70,7 +70,7 @@ Case chosen_case(const Selection& selection, int nodes, int ranks_per_node) {
   override_with(file.parallel.esp, selection.layer.esp);
   override_with(file.parallel.pp, selection.layer.pp);
   if (selection.layer.rounding) file.rounding = rounding_from(*selection.layer.rounding, "--capacity-rounding");
-  return complete(file.layer, file.parallel, file.rounding);
+  return complete(file.layer, file.parallel, file.rounding.value_or(Rounding::ragged));
 }
 
 }  // namespace moe
