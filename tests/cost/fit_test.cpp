@@ -1,0 +1,201 @@
+#include "moe/cost/fit.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+
+#include "moe/base/check.h"
+#include "moe/base/random.h"
+#include "tests/base/scratch.h"
+
+namespace moe {
+namespace {
+
+constexpr double kAlpha = 1.75e-4, kBeta = 3.06e-10;
+
+/// FSMoE's sizes: 2^18 .. 24 x 2^18 floats; relative noise of standard deviation `noise`.
+std::vector<FitSample> samples_of(double alpha, double beta, double noise = 0, uint64_t seed = 1) {
+  std::vector<FitSample> samples;
+  for (uint64_t i = 1; i <= 24; ++i) {
+    const double size = 4.0 * static_cast<double>(i << 18);
+    const double factor = 1 + noise * random_normal(seed, stream_of("noise"), i);
+    samples.push_back({size, (alpha + beta * size) * factor});
+  }
+  return samples;
+}
+
+TEST(FitLinear, IsExactOnExactData) {
+  const LinearFit fit = fit_linear(samples_of(kAlpha, kBeta), "alltoall");
+  EXPECT_NEAR(fit.alpha_s / kAlpha, 1, 1e-10);
+  EXPECT_NEAR(fit.beta / kBeta, 1, 1e-12);
+  EXPECT_NEAR(fit.r_squared, 1, 1e-14);
+  ASSERT_TRUE(fit.held_out_error);
+  EXPECT_NEAR(*fit.held_out_error, 0, 1e-12);
+  EXPECT_EQ(fit.range[0], 4.0 * (1 << 18));
+  EXPECT_EQ(fit.range[1], 4.0 * 24 * (1 << 18));
+  EXPECT_EQ(fit.samples, 24u);
+  EXPECT_FALSE(fit.alpha_clamped);
+}
+
+TEST(FitLinear, GivesTheKnownAnswer) {
+  // y = 1, 3, 4, 4 at x = 1, 2, 3, 4: slope 1, intercept 1/2, residuals 1 of a total of 6.
+  const LinearFit fit = fit_linear({{1, 1}, {2, 3}, {3, 4}, {4, 4}}, "known");
+  EXPECT_NEAR(fit.beta, 1, 1e-12);
+  EXPECT_NEAR(fit.alpha_s, 0.5, 1e-12);
+  EXPECT_NEAR(fit.r_squared, 1 - 1.0 / 6, 1e-12);
+  // Without the fourth: slope 1.5, intercept -1/3, so through the origin: 19/14; at 4 that is 38/7 for 4.
+  ASSERT_TRUE(fit.held_out_error);
+  EXPECT_NEAR(*fit.held_out_error, (38.0 / 7 - 4) / 4, 1e-12);
+}
+
+TEST(FitLinear, FindsTheLineUnderNoise) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    const LinearFit fit = fit_linear(samples_of(kAlpha, kBeta, 0.01, seed), "noisy");
+    EXPECT_NEAR(fit.beta / kBeta, 1, 0.02) << seed;
+    EXPECT_NEAR(fit.alpha_s, kAlpha, 1e-4) << seed;
+    EXPECT_GT(fit.r_squared, 0.99) << seed;
+    EXPECT_GT(*fit.held_out_error, 0);
+    EXPECT_LT(*fit.held_out_error, 0.03) << seed;
+  }
+}
+
+TEST(FitLinear, ClampsAlphaAtZeroAndSaysSo) {
+  const LinearFit fit = fit_linear({{1, 0.5}, {2, 2}, {3, 3.5}}, "below");  // alpha would be -1
+  EXPECT_TRUE(fit.alpha_clamped);
+  EXPECT_EQ(fit.alpha_s, 0);
+  EXPECT_NEAR(fit.beta, (0.5 + 4 + 10.5) / 14, 1e-12);
+  EXPECT_LT(fit.r_squared, 1);
+}
+
+TEST(FitLinear, CountsTheStartsOfASample) {
+  std::vector<FitSample> samples;
+  for (int gemms = 1; gemms <= 3; ++gemms)
+    for (int i = 1; i <= 4; ++i)
+      samples.push_back({i * 1e10 * gemms, gemms * 9.24e-5 + i * 1e10 * gemms * 4.42e-14, static_cast<double>(gemms)});
+  const LinearFit fit = fit_linear(samples, "gemm");
+  EXPECT_NEAR(fit.alpha_s / 9.24e-5, 1, 1e-9);
+  EXPECT_NEAR(fit.beta / 4.42e-14, 1, 1e-12);
+  EXPECT_EQ(fit.range, (Range{1e10, 4e10})) << "of one GEMM";
+}
+
+TEST(FitLinear, DoesNotDependOnTheOrderOfSamples) {
+  auto samples = samples_of(kAlpha, kBeta, 0.01);
+  const LinearFit forward = fit_linear(samples, "x");
+  std::reverse(samples.begin(), samples.end());
+  const LinearFit backward = fit_linear(samples, "x");
+  EXPECT_NEAR(forward.beta / backward.beta, 1, 1e-12);
+  EXPECT_NEAR(*forward.held_out_error, *backward.held_out_error, 1e-12);
+}
+
+TEST(FitLinear, HoldsNothingOutOfFewSamples) {
+  EXPECT_FALSE(fit_linear({{1, 1}, {2, 2}, {3, 3}}, "x").held_out_error);
+  EXPECT_FALSE(fit_linear({{1, 1}, {1, 1}, {1, 1}, {2, 2}}, "x").held_out_error) << "one size would be left";
+}
+
+TEST(FitLinear, RefusesWhatIsNoLine) {
+  const auto message = [](std::vector<FitSample> samples) {
+    return message_of<BadInput>([&] { fit_linear(std::move(samples), "gemm float32"); });
+  };
+  EXPECT_EQ(message({}), "gemm float32: found 0 sizes, expected at least 2 to fit a line");
+  EXPECT_EQ(message({{5, 1}, {5, 2}}), "gemm float32: found 1 sizes, expected at least 2 to fit a line");
+  EXPECT_EQ(message({{1, 2}, {2, 1}}).find("gemm float32: found times that shrink as sizes grow"), 0u);
+  EXPECT_EQ(message({{1, 1}, {2, -1}}), "gemm float32: found size 2 in -1 s, expected both > 0");
+  EXPECT_EQ(message({{1, 1}, {2, std::nan("")}}), "gemm float32: found size 2 in nan s, expected both > 0");
+}
+
+CaseRecord measured(Fields parameters, double seconds, int line) {
+  CaseRecord record;
+  record.key = std::to_string(line);
+  record.parameters = std::move(parameters);
+  for (const auto& [name, value] : Fields{{"cluster", "tiny"}, {"nodes", 2}, {"ranks_per_node", 2}})
+    record.parameters.set(name, value);
+  record.summary = {{"median_s", seconds}};
+  record.where = "r.jsonl:" + std::to_string(line);
+  return record;
+}
+
+std::vector<CaseRecord> microbench() {
+  std::vector<CaseRecord> cases;
+  int line = 1;
+  for (int i = 1; i <= 8; ++i) {
+    const double n = i * 1048576;
+    const Fields alltoall{{"op", "alltoall"}, {"network", "inter"}, {"ranks", 2}, {"bytes", n}};
+    const Fields allgather{{"op", "allgather"}, {"network", "intra"}, {"ranks", 2}, {"bytes", int64_t{i} << 20}};
+    const Fields gemm{{"op", "gemm"}, {"dtype", "float32"}, {"flops", 1e9 * i}, {"gemms", 1}};
+    const Fields module{
+        {"op", "module"}, {"name", "attention"}, {"phase", "backward"}, {"seq", 256}, {"flops", 1e9 * i}};
+    cases.push_back(measured(alltoall, 2e-4 + 3e-10 * n, ++line));
+    cases.push_back(measured(allgather, 3e-5 + 2e-10 * n, ++line));
+    cases.push_back(measured(gemm, 9e-5 + 4e-14 * 1e9 * i, ++line));
+    cases.push_back(measured(module, 1e-3 + 8e-14 * 1e9 * i, ++line));
+  }
+  CaseRecord failed = measured({{"op", "alltoall"}}, 0, ++line);
+  failed.status = CaseStatus::timeout;
+  cases.push_back(failed);
+  return cases;
+}
+
+TEST(FitProfile, MakesARowOfEachKindOfCase) {
+  const FittedProfile fitted = fit_profile(microbench(), "mine", "measured");
+  const Profile& profile = fitted.profile;
+  EXPECT_EQ(profile.name, "mine");
+  EXPECT_EQ(profile.nodes, 2);
+  EXPECT_EQ(profile.ranks_per_node, 2);
+  ASSERT_EQ(profile.comm.size(), 2u);
+  EXPECT_EQ(profile.comm[0].op, "allgather");
+  EXPECT_EQ(profile.comm[0].network, Network::intra);
+  EXPECT_EQ(profile.comm[1].op, "alltoall");
+  EXPECT_NEAR(profile.comm[1].alpha_s, 2e-4, 1e-12);
+  EXPECT_NEAR(profile.comm[1].beta_s_per_byte, 3e-10, 1e-18);
+  EXPECT_EQ(profile.comm[1].range_bytes, (Range{1048576, 8 * 1048576}));
+  ASSERT_EQ(profile.compute.size(), 1u);
+  EXPECT_NEAR(profile.compute[0].beta_s_per_flop, 4e-14, 1e-22);
+  ASSERT_EQ(profile.modules.size(), 1u);
+  EXPECT_EQ(profile.modules[0].seq, 256);
+  EXPECT_EQ(profile.modules[0].phase, Phase::backward);
+  ASSERT_EQ(fitted.rows.size(), 4u);
+  EXPECT_EQ(fitted.rows[0].what, "allgather intra 2");
+  EXPECT_EQ(fitted.rows[2].what, "gemm float32");
+  EXPECT_EQ(fitted.rows[3].what, "attention backward 256");
+  EXPECT_NEAR(fitted.rows[0].fit.r_squared, 1, 1e-12);
+}
+
+TEST(FitProfile, WritesAFileThatReads) {
+  const Scratch scratch;
+  const FittedProfile fitted = fit_profile(microbench(), "mine", "measured");
+  std::ofstream out(scratch.path("fitted.toml"));
+  write_profile(fitted.profile, out);
+  out.close();
+  const Profile read = read_profile(scratch.path("fitted.toml"));
+  EXPECT_EQ(read.comm.at(1).alpha_s, fitted.profile.comm.at(1).alpha_s);
+  EXPECT_EQ(read.compute.at(0).r_squared, fitted.profile.compute.at(0).r_squared);
+}
+
+TEST(FitProfile, RefusesRecordsByLine) {
+  const auto message = [](Fields parameters, double seconds) {
+    return message_of<BadInput>([&] { fit_profile({measured(std::move(parameters), seconds, 7)}, "n", "s"); });
+  };
+  EXPECT_EQ(message({{"network", "inter"}}, 1), "r.jsonl:7: op: found no such value, expected a text");
+  EXPECT_EQ(message({{"op", "scan"}}, 1), "r.jsonl:7: op: found 'scan', expected a collective, gemm or module");
+  EXPECT_EQ(message({{"op", "alltoall"}, {"network", "wifi"}}, 1),
+            "r.jsonl:7: network: found 'wifi', expected inter or intra");
+  EXPECT_EQ(message({{"op", "alltoall"}, {"network", "inter"}, {"ranks", 1}}, 1),
+            "r.jsonl:7: ranks: found 1, expected at least 2");
+  EXPECT_EQ(message({{"op", "alltoall"}, {"network", "inter"}, {"ranks", 2}}, 1),
+            "r.jsonl:7: bytes: found no such value, expected a number");
+  EXPECT_EQ(message({{"op", "gemm"}, {"dtype", "half"}}, 1),
+            "r.jsonl:7: dtype: unknown 'half', expected one of: float32, float16, bfloat16, float64");
+  EXPECT_EQ(message({{"op", "gemm"}, {"dtype", "float32"}, {"flops", 8}}, 0),
+            "r.jsonl:7: found size 8, starts 1 and median_s 0, expected all > 0");
+  EXPECT_EQ(message_of<BadInput>([] { fit_profile({}, "n", "s"); }),
+            "fit: found no measured case, expected records of a microbench");
+}
+
+TEST(FitProfile, RefusesRecordsOfTwoClusters) {
+  auto cases = microbench();
+  cases[3].parameters.set("nodes", 4);
+  EXPECT_EQ(message_of<BadInput>([&] { fit_profile(cases, "n", "s"); }),
+            "r.jsonl:5: cluster: found tiny (4 x 2), expected tiny (2 x 2) as in the cases before");
+}
+
+}  // namespace
+}  // namespace moe
