@@ -12,9 +12,12 @@ namespace {
 std::string quoted(std::string_view text) {
   std::string json = "\"";
   for (const char c : text) {
-    if (c == '"' || c == '\\') json += {'\\', c};
-    else if (static_cast<unsigned char>(c) < 0x20) json += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    else json += c;
+    if (c == '"' || c == '\\')
+      json += {'\\', c};
+    else if (static_cast<unsigned char>(c) < 0x20)
+      json += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    else
+      json += c;
   }
   return json + '"';
 }
@@ -82,10 +85,10 @@ void check_times(const TraceGroup& group) {
                        "trace '{}': {} starts and {} ends of {} tasks", group.name, group.start_s.size(),
                        group.end_s.size(), tasks.size());
   for (size_t i = 0; i < tasks.size(); ++i)
-    require<WrongResult>(std::isfinite(group.start_s[i]) && std::isfinite(group.end_s[i]) &&
-                             group.start_s[i] <= group.end_s[i],
-                         "trace '{}': {} starts at {} s and ends at {} s", group.name, tasks[i].name(),
-                         group.start_s[i], group.end_s[i]);
+    require<WrongResult>(
+        std::isfinite(group.start_s[i]) && std::isfinite(group.end_s[i]) && group.start_s[i] <= group.end_s[i],
+        "trace '{}': {} starts at {} s and ends at {} s", group.name, tasks[i].name(), group.start_s[i],
+        group.end_s[i]);
 }
 
 }  // namespace

@@ -10,8 +10,8 @@ namespace moe {
 
 /// When the tasks of a plan ran: one process of the trace, with a track for each lane that has tasks.
 struct TraceGroup {
-  std::string name;     // "measured", "simulated"
-  int rank = -1;        // -1: stands for all ranks
+  std::string name;  // "measured", "simulated"
+  int rank = -1;     // -1: stands for all ranks
   const Plan* plan = nullptr;
   std::span<const double> start_s, end_s;  // by task id
 };

@@ -14,7 +14,9 @@ namespace {
 constexpr std::string_view kLetters = "MAMTODGESCIR";  // by TaskKind; both MP collectives are M
 constexpr std::array<std::string_view, 26> kMeanings = [] {
   std::array<std::string_view, 26> meanings{};
-  const auto set = [&](char letter, std::string_view meaning) { meanings[static_cast<size_t>(letter - 'A')] = meaning; };
+  const auto set = [&](char letter, std::string_view meaning) {
+    meanings[static_cast<size_t>(letter - 'A')] = meaning;
+  };
   set('M', "MP collective");
   set('A', "attention");
   set('T', "gate");

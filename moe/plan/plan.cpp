@@ -46,19 +46,37 @@ void hash_shape(Hash& hash, const Case& c) {
   const ParallelShape& p = c.parallel;
   for (const int v : {p.nodes, p.ranks_per_node, p.dp, p.mp, p.ep, p.esp, p.pp, p.edp})
     hash.add(static_cast<uint64_t>(v));
+  hash.add(name_of(c.rounding));
+}
+
+void hash_ids(Hash& hash, const std::vector<int>& ids) {
+  hash.add(ids.size());
+  for (const int id : ids) hash.add(static_cast<uint64_t>(id));
+}
+
+void hash_accesses(Hash& hash, const std::vector<Access>& accesses) {
+  hash.add(accesses.size());
+  for (const Access& a : accesses)
+    for (const int v : {static_cast<int>(a.buffer), static_cast<int>(a.phase), a.layer, a.chunk, a.chunks})
+      hash.add(static_cast<uint64_t>(v));
 }
 
 void hash_structure(Hash& hash, const Structure& structure) {
+  hash.add(structure.lanes.size());
   for (const Lane& lane : structure.lanes) {
     hash.add(name_of(lane.kind));
-    for (const int id : lane.queue) hash.add(static_cast<uint64_t>(id));
+    for (const int v : {lane.stage, int{lane.owns_inter}, int{lane.owns_intra}}) hash.add(static_cast<uint64_t>(v));
+    hash_ids(hash, lane.queue);
   }
+  hash.add(structure.tasks.size());
   for (const Task& task : structure.tasks) {
     hash.add(name_of(task.kind));
     for (const int v : {static_cast<int>(task.phase), task.micro_batch, task.layer, task.chunk, task.chunks, task.lane,
                         static_cast<int>(task.group), task.slice})
       hash.add(static_cast<uint64_t>(v));
-    for (const int id : task.after) hash.add(static_cast<uint64_t>(id));
+    hash_ids(hash, task.after);
+    hash_accesses(hash, task.reads);
+    hash_accesses(hash, task.writes);
   }
 }
 
@@ -98,6 +116,9 @@ uint64_t Plan::hash() const {
   hash.add(static_cast<uint64_t>(rows));
   hash_shape(hash, shape);
   hash_structure(hash, *structure);
+  for (const Gradient& gradient : gradients)
+    for (const int64_t v : {int64_t{gradient.layer}, gradient.bytes, int64_t{gradient.made_by}})
+      hash.add(static_cast<uint64_t>(v));
   for (const GradientSlice& slice : slices)
     for (const int64_t v : {int64_t{slice.gradient}, slice.begin, slice.end}) hash.add(static_cast<uint64_t>(v));
   return hash.value();

@@ -1,8 +1,7 @@
 #include "moe/export/chrome_trace.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
+#include <gtest/gtest.h>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
