@@ -133,11 +133,11 @@ struct Plan {
 /// Work of a class: volumes of its chunk of the layer, or its slice of the gradients.
 Work work_of(const WorkClass& work_class, const Case& shape, const std::vector<GradientSlice>& slices);
 
-/// Throws WrongResult naming the task that breaks a rule: ids and work classes are consistent; dependencies are acyclic;
-/// no lane order deadlocks (over all stages at once) or differs from the issue order; a network has one lane a stage; a
-/// collective runs on the lane that owns its group's network, and a group of one rank has no task; every gradient byte
-/// is sent exactly once, after it was made (or, where no task makes it, after the forward); every row passes every
-/// stage of a layer once; nothing but a forward's input is read that no task wrote before.
+/// Throws WrongResult naming the task that breaks a rule: ids and work classes are consistent; dependencies are
+/// acyclic; no lane order deadlocks (over all stages at once) or differs from the issue order; a network has one lane a
+/// stage; a collective runs on the lane that owns its group's network, and a group of one rank has no task; every
+/// gradient byte is sent exactly once, after it was made (or, where no task makes it, after the forward); every row
+/// passes every stage of a layer once; nothing but a forward's input is read that no task wrote before.
 void check_plan(const Plan& plan);
 
 }  // namespace moe
