@@ -1,0 +1,131 @@
+#include "moe/layer/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "moe/layer/cpu/math.h"
+#include "moe/layer/element.h"
+#include "moe/layer/tensor.h"
+
+namespace moe {
+namespace {
+
+template <class T>
+class CausalAttention : public Attention {
+ public:
+  explicit CausalAttention(const AttentionSetup& setup)
+      : tokens_(setup.rank.group_tokens()),
+        seq_(setup.rank.shape.layer.seq),
+        model_dim_(setup.rank.model_dim()),
+        head_dim_(setup.rank.head_dim),
+        heads_(setup.rank.heads.count),
+        columns_{setup.rank.heads.first * head_dim_, heads_ * head_dim_, model_dim_},
+        scale_(T(1) / std::sqrt(static_cast<T>(head_dim_))) {
+    const DType dtype = setup.rank.dtype();
+    for (Tensor* t : {&wq_, &wk_, &wv_}) *t = Tensor({model_dim_, columns_.count}, dtype);
+    wo_ = Tensor({columns_.count, model_dim_}, dtype);
+    for (Tensor* t : {&q_, &k_, &v_, &mixed_, &dq_, &dk_, &dv_, &d_mixed_})
+      *t = Tensor({tokens_, columns_.count}, dtype);
+    scores_ = Tensor({tokens_ / seq_ * heads_, seq_, seq_}, dtype);
+    d_scores_ = Tensor({seq_, seq_}, dtype);
+    for (const Parameter& p : parameters({})) fill_weight(p, model_dim_, setup.seed);
+  }
+
+  void forward(TensorView input, TensorView out) override {
+    gemm(matrix(input), matrix(wq_), matrix(q_));
+    gemm(matrix(input), matrix(wk_), matrix(k_));
+    gemm(matrix(input), matrix(wv_), matrix(v_));
+    for_each_head([&](int64_t sequence, int64_t head, TensorView scores) {
+      gemm(of(q_, sequence, head), transpose(of(k_, sequence, head)), matrix(scores));
+      softmax(scores.as<T>());
+      gemm(matrix(scores), of(v_, sequence, head), of(mixed_, sequence, head));
+    });
+    gemm(matrix(mixed_), matrix(wo_), matrix(out));
+  }
+
+  void backward(TensorView input, TensorView d_out, TensorView d_input, TensorView gradients) override {
+    const auto weights = parameters(gradients);
+    gemm(transpose(matrix(mixed_)), matrix(d_out), plane(weights[3].gradient));
+    gemm(matrix(d_out), transpose(matrix(wo_)), matrix(d_mixed_));
+    for_each_head([&](int64_t sequence, int64_t head, TensorView scores) {
+      const Matrix d_mixed = of(d_mixed_, sequence, head);
+      gemm(transpose(matrix(scores)), d_mixed, of(dv_, sequence, head));
+      gemm(d_mixed, transpose(of(v_, sequence, head)), matrix(d_scores_));
+      softmax_backward(scores.as<T>(), d_scores_.view().template as<T>());
+      gemm(matrix(d_scores_), of(k_, sequence, head), of(dq_, sequence, head));
+      gemm(transpose(matrix(d_scores_)), of(q_, sequence, head), of(dk_, sequence, head));
+    });
+    const Tensor* d[] = {&dq_, &dk_, &dv_};
+    const Tensor* w[] = {&wq_, &wk_, &wv_};
+    for (size_t i = 0; i < 3; ++i) {
+      gemm(transpose(matrix(input)), matrix(*d[i]), plane(weights[i].gradient));
+      gemm(matrix(*d[i]), transpose(matrix(*w[i])), matrix(d_input), i == 0 ? Into::overwrite : Into::add);
+    }
+  }
+
+  std::vector<Parameter> parameters(TensorView gradients) override {
+    const Share one{0, 1, 1}, all{0, model_dim_, model_dim_};
+    const int64_t size = model_dim_ * columns_.count;
+    std::vector<Parameter> result{{std::string(kWq), {one, all, columns_}, wq_, {}, SummedOver::dp},
+                                  {std::string(kWk), {one, all, columns_}, wk_, {}, SummedOver::dp},
+                                  {std::string(kWv), {one, all, columns_}, wv_, {}, SummedOver::dp},
+                                  {std::string(kWo), {one, columns_, all}, wo_, {}, SummedOver::dp}};
+    if (gradients.data() == nullptr) return result;
+    for (size_t i = 0; i < result.size(); ++i)
+      result[i].gradient =
+          gradients.part(static_cast<int64_t>(i) * size, {1, result[i].axes[1].count, result[i].axes[2].count});
+    return result;
+  }
+
+ private:
+  static Matrix plane(TensorView t) { return matrix(t.part(0, {t.size(1), t.size(2)})); }
+
+  // The rows of one sequence and the columns of one head of a (B L, local heads d) tensor.
+  Matrix of(const Tensor& t, int64_t sequence, int64_t head) const {
+    const TensorView rows = t.view().part(sequence * seq_ * columns_.count, {seq_, columns_.count});
+    return columns(rows, head * head_dim_, head_dim_);
+  }
+
+  template <class Body>
+  void for_each_head(Body body) {
+    for (int64_t sequence = 0; sequence < tokens_ / seq_; ++sequence)
+      for (int64_t head = 0; head < heads_; ++head)
+        body(sequence, head, scores_.view().part((sequence * heads_ + head) * seq_ * seq_, {seq_, seq_}));
+  }
+
+  // In place, row by row over the tokens up to its own; 0 beyond.
+  void softmax(T* row) const {
+    for (int64_t i = 0; i < seq_; ++i, row += seq_) {
+      const T top = *std::max_element(row, row + i + 1);
+      T sum = 0;
+      for (int64_t j = 0; j <= i; ++j) sum += row[j] = std::exp(scale_ * (row[j] - top));
+      for (int64_t j = 0; j <= i; ++j) row[j] /= sum;
+      std::fill(row + i + 1, row + seq_, T(0));
+    }
+  }
+
+  // In place in d: d = scale * p * (d - <p, d>).
+  void softmax_backward(const T* p, T* d) const {
+    for (int64_t i = 0; i < seq_; ++i, p += seq_, d += seq_) {
+      T mean = 0;
+      for (int64_t j = 0; j <= i; ++j) mean += p[j] * d[j];
+      for (int64_t j = 0; j < seq_; ++j) d[j] = scale_ * p[j] * (d[j] - mean);
+    }
+  }
+
+  int64_t tokens_, seq_, model_dim_, head_dim_, heads_;
+  Share columns_;  // of M: those of this rank's heads
+  T scale_;
+  Tensor wq_, wk_, wv_, wo_;
+  Tensor q_, k_, v_, mixed_, dq_, dk_, dv_, d_mixed_;  // (B L, local heads d)
+  Tensor scores_;                                      // (B local heads, L, L): after softmax
+  Tensor d_scores_;                                    // of one head
+};
+
+}  // namespace
+
+std::unique_ptr<Attention> make_attention(const AttentionSetup& setup) {
+  return make_for<Attention, CausalAttention>(setup.rank.dtype(), setup);
+}
+
+}  // namespace moe

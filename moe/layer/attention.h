@@ -1,0 +1,31 @@
+#pragma once
+// Causal multi-head attention, this MP rank's heads: softmax(q k^T / sqrt(d)) v, then W_o; no biases, no norm, no
+// residual. W_q, W_k, W_v are sharded by columns, W_o by rows, so outputs are partial sums over the MP group. Heads may
+// divide unevenly. 6 GEMMs forward, 12 backward.
+#include <memory>
+#include <vector>
+
+#include "moe/layer/parameter.h"
+
+namespace moe {
+
+class Attention {
+ public:
+  virtual ~Attention() = default;
+  /// out (B L, M), this rank's part of the sum, from input (B L, M); sequences are L consecutive tokens.
+  virtual void forward(TensorView input, TensorView out) = 0;
+  /// d_input (B L, M), this rank's part of the sum, from d_out (B L, M); the weights' gradients are written to
+  /// `gradients`, one after the other. `input` is the forward's.
+  virtual void backward(TensorView input, TensorView d_out, TensorView d_input, TensorView gradients) = 0;
+  /// Summed over DP; their gradients lie in `gradients`.
+  virtual std::vector<Parameter> parameters(TensorView gradients) = 0;
+};
+
+struct AttentionSetup {
+  const RankShape& rank;
+  LayerSeed seed;
+};
+
+std::unique_ptr<Attention> make_attention(const AttentionSetup& setup);
+
+}  // namespace moe

@@ -1,0 +1,134 @@
+#include "moe/layer/binding.h"
+
+namespace moe {
+namespace {
+
+std::byte* at(TensorView t, int64_t element) { return t.as<std::byte>() + element * bytes_of(t.dtype()); }
+
+}  // namespace
+
+LayerBinding::LayerBinding(MoeLayer& layer, const Plan& plan)
+    : layer_(layer),
+      plan_(plan),
+      forward_(layer.shape(), plan.degree_forward),
+      backward_(layer.shape(), plan.degree_backward) {
+  require<WrongResult>(plan.shape == layer.shape().shape, "the plan is for {} and another parallel shape or rounding",
+                       describe(plan.shape.layer));
+  require_equal(plan.rows, layer.shape().rows, "the plan's T_rank");
+  const int64_t dense_bytes = layer.pending_.view().bytes();
+  for (const Gradient& g : plan.gradients) require_equal(g.bytes, dense_bytes, "the plan's gradient bytes");
+  for (const Task& task : plan.tasks()) {
+    names_.push_back(task.name());
+    const bool chunked = task.kind >= TaskKind::dispatch && task.kind <= TaskKind::combine;
+    if (chunked) require_equal(task.chunks, layout(task.phase).degree(), "degree of " + task.name());
+    if (task.kind == TaskKind::expert && task.phase == Phase::backward && first_expert_ < 0) first_expert_ = task.id;
+  }
+  require<WrongResult>(first_expert_ >= 0 && plan.tasks().front().phase == Phase::forward,
+                       "the plan lacks a phase, expected forward and backward");
+}
+
+PhaseBuffers& LayerBinding::buffers(Phase phase) const {
+  return phase == Phase::forward ? layer_.buffers_.forward : layer_.buffers_.backward;
+}
+
+void LayerBinding::issue(const Task& task, Stream& stream, Pace pace) {
+  if (task.id == 0) std::swap(layer_.fresh_, layer_.pending_);  // a pass begins; every lane is idle
+  if (task.group != GroupKind::none) return exchange(task, {stream, pace, names_[static_cast<size_t>(task.id)]});
+  const Task* own = &plan_.tasks()[static_cast<size_t>(task.id)];
+  stream.launch([this, own](void*) { compute(*own); });
+}
+
+void LayerBinding::compute(const Task& task) {
+  LayerBuffers& b = layer_.buffers_;
+  PhaseBuffers& p = buffers(task.phase);
+  const Routing& routing = layer_.routing_;
+  if (task.kind == TaskKind::expert) return expert(task);
+  if (task.phase == Phase::forward) {
+    switch (task.kind) {
+      case TaskKind::attention:
+        return layer_.attention_->forward(p.dense_gathered, p.dense_partial);
+      case TaskKind::gate:
+        return layer_.gate_->forward(p.dense_out, layer_.routing_);
+      case TaskKind::order:
+        return layer_.order_->order(routing, p.dense_out, {p.ordered, forward_});
+      case TaskKind::i_order:
+        return layer_.order_->i_order(routing, {p.combined, forward_}, b.output);
+      default:
+        break;
+    }
+  } else {
+    switch (task.kind) {
+      case TaskKind::i_order:
+        return layer_.order_->i_order_backward(routing, b.d_output, {b.forward.combined, forward_},
+                                               {p.ordered, backward_}, b.d_weight);
+      case TaskKind::order:
+        return layer_.order_->order_backward(routing, {p.combined, backward_}, p.dense_in);
+      case TaskKind::gate:
+        return layer_.gate_->backward(b.forward.dense_out, routing, b.d_weight, p.dense_in);
+      case TaskKind::attention:
+        return layer_.attention_->backward(b.forward.dense_gathered, p.dense_gathered, p.dense_partial, layer_.fresh_);
+      default:
+        break;
+    }
+  }
+  throw WrongResult(task.name() + ": a computation that the layer does not know");
+}
+
+void LayerBinding::expert(const Task& task) {
+  LayerBuffers& b = layer_.buffers_;
+  PhaseBuffers& p = buffers(task.phase);
+  const RankShape& shape = layer_.shape_;
+  const Rows rows = layout(task.phase).rows(task.chunk), inside = expert_rows(shape, rows);
+  const int64_t offset = layout(task.phase).chunk_offset(task.chunk) * shape.shape.parallel.esp;
+  const int64_t elements = layout(task.phase).chunk_elements(task.chunk) * shape.shape.parallel.esp;
+  const TensorView from = p.gathered.part(offset, {elements}), to = p.expert_out.part(offset, {elements});
+  const auto of_chunk = [&](TensorView whole) {
+    return whole.part(0, {shape.experts.count, inside.count(), shape.model_dim()});
+  };
+  const TensorView in = of_chunk(b.rows_in), out = of_chunk(b.rows_out);
+  if (task.phase == Phase::forward) {
+    unpack_chunk(shape, rows, from, b.expert_input, inside.begin);
+    layer_.expert_->forward(b.expert_input, inside, out);
+  } else {
+    unpack_chunk(shape, rows, from, in, 0);
+    layer_.expert_->backward(b.expert_input, inside, in, out, task.id == first_expert_);
+  }
+  pack_chunk(shape, rows, out, 0, to);
+}
+
+void LayerBinding::exchange(const Task& task, CommCall call) {
+  PhaseBuffers& p = buffers(task.phase);
+  const WireLayout& wire = layout(task.phase);
+  Communicator& comm = layer_.comms_.of(task.group);
+  const DType dtype = layer_.shape_.dtype();
+  const int64_t bytes = bytes_of(dtype), at_wire = wire.chunk_offset(task.chunk);
+  const int64_t at_gathered = at_wire * layer_.shape_.shape.parallel.esp;
+  switch (task.kind) {
+    case TaskKind::mp_allgather:
+      return comm.allgather(p.dense_in.data(), p.dense_gathered.data(), p.dense_in.bytes(), call);
+    case TaskKind::mp_reducescatter:
+      return comm.reducescatter(p.dense_partial.data(), p.dense_out.data(), p.dense_out.elements(), dtype, call);
+    case TaskKind::dispatch:
+      return layer_.dispatcher_->exchange(at(p.ordered, at_wire), at(p.dispatched, at_wire),
+                                          wire.block_elements(task.chunk) * bytes, call);
+    case TaskKind::allgather:
+      return comm.allgather(at(p.dispatched, at_wire), at(p.gathered, at_gathered),
+                            wire.chunk_elements(task.chunk) * bytes, call);
+    case TaskKind::reducescatter:
+      return comm.reducescatter(at(p.expert_out, at_gathered), at(p.scattered, at_wire),
+                                wire.chunk_elements(task.chunk), dtype, call);
+    case TaskKind::combine:
+      return layer_.dispatcher_->exchange(at(p.scattered, at_wire), at(p.combined, at_wire),
+                                          wire.block_elements(task.chunk) * bytes, call);
+    case TaskKind::gradient: {
+      // Slices may end inside an element; cut alike on both sides, they still cover each element once.
+      const GradientSlice& slice = plan_.slices[static_cast<size_t>(task.slice)];
+      const int64_t begin = slice.begin / bytes, end = slice.end / bytes;
+      return comm.allreduce(at(layer_.pending_, begin), end - begin, dtype, call);
+    }
+    default:
+      throw WrongResult(task.name() + ": a collective that the layer does not know");
+  }
+}
+
+}  // namespace moe

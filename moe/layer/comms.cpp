@@ -1,0 +1,18 @@
+#include "moe/layer/comms.h"
+
+#include "moe/base/check.h"
+
+namespace moe {
+
+LayerComms LayerComms::split(Communicator& world, const ParallelShape& parallel) {
+  require_equal<BadInput>(world.size(), parallel.ranks(), "ranks of the communicator");
+  LayerComms comms;
+  for (int k = 0; k < kGroupKinds; ++k) {
+    const auto kind = static_cast<GroupKind>(k);
+    const int colour = kind == GroupKind::none ? 0 : members(parallel, kind, world.rank()).front();
+    comms.by_kind_[static_cast<size_t>(k)] = world.split(colour, world.rank());
+  }
+  return comms;
+}
+
+}  // namespace moe

@@ -1,0 +1,23 @@
+#pragma once
+// The communicators of one rank of a layer: one a kind of group, so collectives on different lanes never meet.
+#include <array>
+#include <memory>
+
+#include "moe/comm/communicator.h"
+#include "moe/plan/groups.h"
+
+namespace moe {
+
+class LayerComms {
+ public:
+  /// Splits `world`, whose ranks are those of `parallel`. Blocking; all ranks call it.
+  static LayerComms split(Communicator& world, const ParallelShape& parallel);
+
+  /// `none` is the whole stage, every rank of this layer.
+  Communicator& of(GroupKind kind) const { return *by_kind_[static_cast<size_t>(kind)]; }
+
+ private:
+  std::array<std::unique_ptr<Communicator>, kGroupKinds> by_kind_;
+};
+
+}  // namespace moe

@@ -1,0 +1,90 @@
+#include "moe/layer/cpu/math.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
+#include <atomic>
+#include <c10/core/InferenceMode.h>
+
+#include "moe/layer/element.h"
+
+namespace moe {
+namespace {
+
+std::atomic<int> math_threads{1};
+
+// LibTorch and its BLAS keep the number of threads per calling thread.
+void apply_math_threads() {
+  thread_local int applied = 0;
+  const int wanted = math_threads.load(std::memory_order_relaxed);
+  if (applied == wanted) return;
+  at::set_num_threads(wanted);
+  applied = wanted;
+}
+
+at::TensorOptions options_of(DType dtype) {
+  return with_element(dtype,
+                      [](auto zero) { return at::TensorOptions(c10::CppTypeToScalarType<decltype(zero)>::value); });
+}
+
+at::Tensor wrap(const Matrix& m) {
+  const auto options = options_of(m.dtype);
+  if (m.transposed) return at::from_blob(m.data, {m.cols, m.rows}, {1, m.stride}, options);
+  return at::from_blob(m.data, {m.rows, m.cols}, {m.stride, 1}, options);
+}
+
+at::Tensor wrap(TensorView t) { return at::from_blob(t.data(), {t.elements()}, options_of(t.dtype())); }
+
+}  // namespace
+
+Matrix matrix(TensorView t) { return columns(t, 0, t.size(1)); }
+
+Matrix columns(TensorView t, int64_t first, int64_t count) {
+  require_equal(t.rank(), 2, "axes of a matrix");
+  const int64_t width = t.size(1);
+  return {t.part(first, {}).data(), t.size(0), count, width, t.dtype(), false};
+}
+
+Matrix transpose(Matrix m) {
+  m.transposed = !m.transposed;
+  return m;
+}
+
+void gemm(Matrix a, Matrix b, Matrix out, Into into) {
+  if (out.rows == 0 || out.cols == 0) return;
+  const int64_t inner = a.transposed ? a.rows : a.cols;
+  if (inner == 0 && into == Into::add) return;
+  apply_math_threads();
+  const c10::InferenceMode no_autograd;
+  at::Tensor result = wrap(out);
+  if (inner == 0) {
+    result.zero_();
+  } else {
+    result.addmm_(wrap(a), wrap(b), into == Into::add ? 1 : 0);  // with 0 it does not read `result`
+  }
+}
+
+void gelu(TensorView x, TensorView out) {
+  if (x.elements() == 0) return;
+  apply_math_threads();
+  const c10::InferenceMode no_autograd;
+  at::Tensor result = wrap(out);
+  at::gelu_out(result, wrap(x));
+}
+
+void gelu_backward(TensorView x, TensorView d_out, TensorView d_x) {
+  if (x.elements() == 0) return;
+  apply_math_threads();
+  const c10::InferenceMode no_autograd;
+  at::Tensor result = wrap(d_x);
+  at::gelu_backward_out(result, wrap(d_out), wrap(x));
+}
+
+void set_math_threads(int threads) {
+  require<BadInput>(threads >= 1, "math threads: found {}, expected >= 1", threads);
+  math_threads.store(threads, std::memory_order_relaxed);
+}
+
+}  // namespace moe

@@ -1,0 +1,35 @@
+#pragma once
+// Dense math on CPU tensors of float32 or float64, by LibTorch's kernels. On one thread a caller unless asked: ranks
+// are threads of one process and must not fight for cores.
+#include "moe/layer/tensor_view.h"
+
+namespace moe {
+
+/// A row-major matrix, perhaps a block of columns of a wider one: row i begins at data + i stride elements.
+struct Matrix {
+  void* data = nullptr;
+  int64_t rows = 0, cols = 0, stride = 0;
+  DType dtype = DType::float32;
+  bool transposed = false;  // read as its transpose; rows and cols are those before
+};
+
+/// A tensor of rank 2, whole.
+Matrix matrix(TensorView tensor);
+/// Its columns [first, first + count).
+Matrix columns(TensorView tensor, int64_t first, int64_t count);
+Matrix transpose(Matrix m);
+
+enum class Into { overwrite, add };
+
+/// out = a b, or out += a b. `out` is not transposed and overlaps neither. Any extent may be 0.
+void gemm(Matrix a, Matrix b, Matrix out, Into into = Into::overwrite);
+
+/// out = x Phi(x) with the normal distribution's exact Phi (erf, no tanh approximation).
+void gelu(TensorView x, TensorView out);
+/// d_x = d_out (Phi(x) + x phi(x)); d_x may be d_out.
+void gelu_backward(TensorView x, TensorView d_out, TensorView d_x);
+
+/// Threads that each caller's math may use from now on, in the whole process.
+void set_math_threads(int threads);
+
+}  // namespace moe

@@ -1,0 +1,11 @@
+#pragma once
+// One AlltoAll over the EP group.
+#include <memory>
+
+#include "moe/layer/dispatchers/dispatcher.h"
+
+namespace moe {
+
+std::unique_ptr<Dispatcher> make_alltoall_dispatcher(Communicator& ep);
+
+}  // namespace moe

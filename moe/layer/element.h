@@ -1,0 +1,26 @@
+#pragma once
+// From a run-time element type to a C++ one: the only place that knows which types the CPU layer computes in.
+#include <memory>
+
+#include "moe/base/check.h"
+#include "moe/base/units.h"
+
+namespace moe {
+
+/// Calls `body(T{})` with the C++ type of `dtype`. Throws BadInput for types that the layer does not compute in.
+template <class Body>
+decltype(auto) with_element(DType dtype, Body&& body) {
+  if (dtype == DType::float32) return body(float{});
+  if (dtype == DType::float64) return body(double{});
+  bad_input("dtype {}: unsupported by the CPU layer, expected float32 or float64", name_of(dtype));
+}
+
+/// Makes the implementation of `Interface` for `dtype` from its template.
+template <class Interface, template <class> class Implementation, class Setup>
+std::unique_ptr<Interface> make_for(DType dtype, const Setup& setup) {
+  return with_element(dtype, [&](auto zero) -> std::unique_ptr<Interface> {
+    return std::make_unique<Implementation<decltype(zero)>>(setup);
+  });
+}
+
+}  // namespace moe

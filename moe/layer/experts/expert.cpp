@@ -1,0 +1,19 @@
+#include "moe/layer/experts/expert.h"
+
+#include <array>
+
+#include "moe/base/registry.h"
+#include "moe/layer/experts/gpt.h"
+
+namespace moe {
+namespace {
+
+constexpr std::array kExperts{ExpertRow{"gpt", make_gpt_expert}};
+
+}  // namespace
+
+std::unique_ptr<Expert> make_expert(std::string_view name, const ExpertSetup& setup) {
+  return find_named(kExperts, name, "expert").make(setup);
+}
+
+}  // namespace moe

@@ -1,0 +1,12 @@
+#pragma once
+// GShard's noisy top-k gate: weight = softmax(keep_top_k(x W_g + N(0, 1) softplus(x W_noise), k)) (FSMoE, section 3.1).
+// Over the kept logits alone; ties go to the lower expert; the noise depends on seed, layer, global token and expert.
+#include <memory>
+
+#include "moe/layer/gates/gate.h"
+
+namespace moe {
+
+std::unique_ptr<Gate> make_gshard_gate(const GateSetup& setup);
+
+}  // namespace moe

@@ -1,0 +1,25 @@
+#include "moe/layer/orders/order.h"
+
+#include <array>
+
+#include "moe/base/registry.h"
+#include "moe/layer/orders/tutel.h"
+
+namespace moe {
+namespace {
+
+constexpr std::array kOrders{OrderRow{"tutel", make_tutel_order}};
+
+}  // namespace
+
+std::unique_ptr<Order> make_order(std::string_view name, DType dtype) {
+  return find_named(kOrders, name, "order").make(dtype);
+}
+
+std::vector<std::string_view> order_names() {
+  std::vector<std::string_view> names;
+  for (const OrderRow& row : kOrders) names.push_back(row.name);
+  return names;
+}
+
+}  // namespace moe

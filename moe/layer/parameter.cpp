@@ -1,0 +1,71 @@
+#include "moe/layer/parameter.h"
+
+#include <cmath>
+
+#include "moe/base/random.h"
+#include "moe/layer/element.h"
+
+namespace moe {
+namespace {
+
+template <class T>
+void fill_rows(TensorView rows, Share tokens, uint64_t seed, uint64_t stream) {
+  T* out = rows.as<T>();
+  const auto first = static_cast<uint64_t>(tokens.first * rows.size(1));
+  for (int64_t i = 0; i < rows.elements(); ++i)
+    out[i] = static_cast<T>(random_normal(seed, stream, first + static_cast<uint64_t>(i)));
+}
+
+void fill_rows(TensorView rows, Share tokens, const LayerSeed& seed, std::string_view name) {
+  require_equal(rows.size(0), tokens.count, "tokens to fill");
+  with_element(rows.dtype(),
+               [&](auto zero) { fill_rows<decltype(zero)>(rows, tokens, seed.seed, stream_of(name, seed.layer)); });
+}
+
+template <class T>
+void add_skew(TensorView rows, const LayerSeed& seed) {
+  const uint64_t stream = stream_of("input skew", seed.layer);
+  const int64_t width = rows.size(1);
+  T* out = rows.as<T>();
+  for (int64_t j = 0; j < width; ++j) {
+    const auto common = static_cast<T>(seed.skew * random_normal(seed.seed, stream, static_cast<uint64_t>(j)));
+    for (int64_t i = 0; i < rows.size(0); ++i) out[i * width + j] += common;
+  }
+}
+
+template <class T>
+void fill_block(const Parameter& weight, double scale, uint64_t seed, uint64_t stream) {
+  const auto& [a, b, c] = weight.axes;
+  T* out = weight.value.as<T>();
+  for (int64_t i = a.first; i < a.first + a.count; ++i)
+    for (int64_t j = b.first; j < b.first + b.count; ++j)
+      for (int64_t k = c.first; k < c.first + c.count; ++k)
+        *out++ =
+            static_cast<T>(scale * random_normal(seed, stream, static_cast<uint64_t>((i * b.total + j) * c.total + k)));
+}
+
+}  // namespace
+
+void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed) {
+  const auto& [a, b, c] = weight.axes;
+  require_equal(weight.value.elements(), a.count * b.count * c.count, "elements of " + weight.name);
+  with_element(weight.value.dtype(), [&](auto zero) {
+    fill_block<decltype(zero)>(weight, 1 / std::sqrt(static_cast<double>(fan_in)), seed.seed,
+                               stream_of(weight.name, seed.layer));
+  });
+}
+
+void fill_input(TensorView rows, Share tokens, const LayerSeed& seed) {
+  fill_rows(rows, tokens, seed, "input");
+  if (seed.skew != 0) with_element(rows.dtype(), [&](auto zero) { add_skew<decltype(zero)>(rows, seed); });
+}
+
+void fill_output_gradient(TensorView rows, Share tokens, const LayerSeed& seed) {
+  fill_rows(rows, tokens, seed, "output gradient");
+}
+
+void fill_gate_noise(TensorView rows, Share tokens, const LayerSeed& seed) {
+  fill_rows(rows, tokens, seed, "gate noise");
+}
+
+}  // namespace moe

@@ -1,0 +1,49 @@
+#pragma once
+// Weights, and how they and a layer's inputs begin: from counter-based random numbers, so that any rank makes any part.
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "moe/layer/rank_shape.h"
+#include "moe/layer/tensor_view.h"
+
+namespace moe {
+
+/// Where a layer's numbers come from. `skew` > 0 adds a vector common to all tokens, `skew` times a standard normal, to
+/// the inputs; hidden states then share a direction, and the gate prefers some experts, the more the larger it is.
+struct LayerSeed {
+  uint64_t seed = 1;
+  uint64_t layer = 0;
+  double skew = 0;
+};
+
+/// The ranks whose gradients add up to the whole one.
+///   dp      by the plan's gradient tasks (the dense part's; each MP rank holds another part)
+///   stage   every rank, outside the plan (gate: each rank saw its own tokens)
+///   edp     replicas of the same experts, outside the plan
+enum class SummedOver : uint8_t { dp, stage, edp };
+
+/// This rank's part of a weight of up to three axes; `axes[i]` says which part of axis i of the whole it is.
+struct Parameter {
+  std::string name;
+  std::array<Share, 3> axes;
+  TensorView value, gradient;  // (axes[0].count, axes[1].count, axes[2].count) elements, row-major
+  SummedOver summed_over = SummedOver::stage;
+};
+
+/// Names of the weights, also those of their random streams.
+inline constexpr std::string_view kWq = "wq", kWk = "wk", kWv = "wv", kWo = "wo";   // (M, M)
+inline constexpr std::string_view kGateWeight = "gate", kGateNoise = "gate_noise";  // (M, E)
+inline constexpr std::string_view kW1 = "w1", kW2 = "w2";                           // (E, M, H) and (E, H, M)
+
+/// Fills a weight: normal with deviation 1 / sqrt(fan_in), by name and index in the whole.
+void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed);
+
+/// Fills (tokens.count, width) by global token: the layer's input, which carries the skew, and dY.
+void fill_input(TensorView rows, Share tokens, const LayerSeed& seed);
+void fill_output_gradient(TensorView rows, Share tokens, const LayerSeed& seed);
+/// Standard normal noise of the gate by global token and expert (tokens.count, E).
+void fill_gate_noise(TensorView rows, Share tokens, const LayerSeed& seed);
+
+}  // namespace moe

@@ -1,0 +1,104 @@
+#include "moe/layer/verify.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "moe/layer/element.h"
+
+namespace moe {
+namespace {
+
+double norm_of(std::span<const double> whole) {
+  double norm = 0;
+  for (const double v : whole) norm = std::max(norm, std::abs(v));
+  return norm > 0 ? norm : 1;
+}
+
+// Like std::max, but NaN wins.
+double worse(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+
+// Largest difference between a part and its place in the whole.
+template <class T>
+double difference(const T* part, const std::array<Share, 3>& axes, std::span<const double> whole) {
+  const auto& [a, b, c] = axes;
+  double worst = 0;
+  for (int64_t i = a.first; i < a.first + a.count; ++i)
+    for (int64_t j = b.first; j < b.first + b.count; ++j)
+      for (int64_t k = c.first; k < c.first + c.count; ++k)
+        worst = worse(worst, std::abs(static_cast<double>(*part++) -
+                                      whole[static_cast<size_t>((i * b.total + j) * c.total + k)]));
+  return worst;
+}
+
+class Errors {
+ public:
+  void add(const std::string& tensor, TensorView part, const std::array<Share, 3>& axes,
+           std::span<const double> whole) {
+    require_equal(static_cast<int64_t>(whole.size()), axes[0].total * axes[1].total * axes[2].total,
+                  "elements of " + tensor);
+    const double error =
+        with_element(part.dtype(), [&](auto zero) { return difference(part.as<decltype(zero)>(), axes, whole); }) /
+        norm_of(whole);
+    const auto found = std::ranges::find(all_, tensor, &TensorError::tensor);
+    if (found == all_.end())
+      all_.push_back({tensor, error});
+    else
+      found->error = worse(error, found->error);
+  }
+  std::vector<TensorError> all() && { return std::move(all_); }
+
+ private:
+  std::vector<TensorError> all_;
+};
+
+void check_choices(std::span<MoeLayer* const> ranks, const LayerReference& reference) {
+  const std::vector<int32_t> choices = choices_of(ranks);
+  require_equal(choices.size(), reference.choices.size(), "routed pairs");
+  const auto top_k = static_cast<size_t>(ranks.front()->routing().top_k);
+  for (size_t pair = 0; pair < choices.size(); ++pair)
+    require_equal(choices[pair], reference.choices[pair],
+                  fmt::format("expert {} of token {}", pair % top_k, pair / top_k));
+}
+
+}  // namespace
+
+double tolerance_of(DType dtype) { return dtype == DType::float64 ? 1e-10 : 2e-5; }
+
+std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks) {
+  std::vector<int32_t> all;
+  for (const MoeLayer* rank : ranks)
+    all.insert(all.end(), rank->routing().expert.begin(), rank->routing().expert.end());
+  return all;
+}
+
+std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const LayerReference& reference) {
+  check_choices(ranks, reference);
+  Errors errors;
+  for (MoeLayer* rank : ranks) {
+    const RankShape& s = rank->shape();
+    const std::array<Share, 3> tokens{Share{0, 1, 1}, s.tokens, {0, s.model_dim(), s.model_dim()}};
+    errors.add("output", rank->output(), tokens, reference.output);
+    errors.add("input gradient", rank->input_gradient(), tokens, reference.input_gradient);
+    for (const Parameter& p : rank->parameters())
+      errors.add("gradient of " + p.name, p.gradient, p.axes, reference.gradients.at(p.name));
+  }
+  return std::move(errors).all();
+}
+
+void verify_layer(std::span<MoeLayer* const> ranks, const LayerReference& reference, double tolerance) {
+  if (tolerance == 0) tolerance = tolerance_of(ranks.front()->shape().dtype());
+  std::string wrong;
+  for (const TensorError& e : layer_errors(ranks, reference))
+    if (!(e.error <= tolerance))
+      wrong += fmt::format("{}{} is off by {:.2e}", wrong.empty() ? "" : ", ", e.tensor, e.error);
+  require<WrongResult>(wrong.empty(), "{} of its largest value, expected at most {:.0e}: {}", wrong, tolerance,
+                       describe(ranks.front()->shape().shape.layer));
+}
+
+void verify_layer(std::span<MoeLayer* const> ranks, double tolerance) {
+  const MoeLayer& first = *ranks.front();
+  const double tie = tolerance_of(first.shape().dtype());
+  verify_layer(ranks, reference_layer(first.shape().shape, first.seed(), choices_of(ranks), tie), tolerance);
+}
+
+}  // namespace moe

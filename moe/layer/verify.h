@@ -1,0 +1,34 @@
+#pragma once
+// Proof before time: all ranks of a layer, after they ran, against the autograd reference.
+#include <span>
+#include <string>
+#include <vector>
+
+#include "moe/layer/moe_layer.h"
+#include "moe/layer/reference/reference.h"
+
+namespace moe {
+
+/// Largest absolute difference over all ranks' parts, divided by the largest absolute value of the reference's tensor
+/// (by 1 where that is all zeros). "output", "input gradient", "gradient of w1", ...
+struct TensorError {
+  std::string tensor;
+  double error = 0;
+};
+
+/// 1e-10 for float64, 2e-5 for float32.
+double tolerance_of(DType dtype);
+
+/// The experts that the ranks' gates chose in their last pass, (tokens of all ranks, top_k).
+std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks);
+
+/// `ranks`: every rank's layer in rank order, each after at least two passes and MoeLayer::finish_gradients. Throws
+/// WrongResult naming the token whose experts differ from the reference's.
+std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const LayerReference& reference);
+
+/// Throws WrongResult naming every tensor whose error is above `tolerance` (0: tolerance_of its type), NaN included.
+/// Computes the reference, which takes as long as an unparallel pass and holds all activations.
+void verify_layer(std::span<MoeLayer* const> ranks, double tolerance = 0);
+void verify_layer(std::span<MoeLayer* const> ranks, const LayerReference& reference, double tolerance = 0);
+
+}  // namespace moe

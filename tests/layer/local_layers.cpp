@@ -1,0 +1,57 @@
+#include "tests/layer/local_layers.h"
+
+#include <algorithm>
+
+#include "moe/layer/binding.h"
+
+namespace moe {
+
+LocalLayers::LocalLayers(const Case& shape, const LayerSeed& seed)
+    : world_(shape.parallel.ranks()), device_(make_cpu_device()), owned_(static_cast<size_t>(shape.parallel.ranks())) {
+  world_.run([&](int rank) {
+    const auto world = world_.communicator(rank);
+    owned_[static_cast<size_t>(rank)] =
+        std::make_unique<MoeLayer>(shape, rank, seed, LayerComms::split(*world, shape.parallel));
+  });
+  for (const auto& layer : owned_) ranks_.push_back(layer.get());
+}
+
+void LocalLayers::pass(const Plan& plan, int passes) {
+  world_.run([&](int rank) {
+    LayerBinding binding(*ranks_[static_cast<size_t>(rank)], plan);
+    Executor executor(*device_, plan.structure);
+    for (int i = 0; i < passes; ++i) executor.run(binding);
+  });
+}
+
+void LocalLayers::run(const Plan& plan, int passes) {
+  pass(plan, passes);
+  world_.run([&](int rank) {
+    const auto stream = device_->make_stream("finish");
+    ranks_[static_cast<size_t>(rank)]->finish_gradients(*stream);
+    stream->synchronize();
+  });
+}
+
+int64_t LocalLayers::dropped() const {
+  int64_t dropped = 0;
+  for (const MoeLayer* rank : ranks_) dropped += std::ranges::count(rank->routing().row, Routing::kDropped);
+  return dropped;
+}
+
+int64_t LocalLayers::idle_experts() const {
+  std::vector<int64_t> tokens(static_cast<size_t>(ranks_.front()->routing().experts));
+  for (const MoeLayer* rank : ranks_)
+    for (const int32_t expert : rank->routing().expert) ++tokens[static_cast<size_t>(expert)];
+  return std::ranges::count(tokens, 0);
+}
+
+Plan plan_for(const Case& shape, std::string_view schedule, int degree_forward, int degree_backward, double gar_share) {
+  Decision decision{degree_forward, degree_backward, 0};
+  const Schedule& row = find_schedule(schedule);
+  if (row.gradients == GradientPolicy::adaptive)
+    decision.gar_in_moe_bytes = static_cast<int64_t>(gar_share * static_cast<double>(gradient_bytes(shape)));
+  return build_plan(row, shape, decision);
+}
+
+}  // namespace moe

@@ -1,0 +1,36 @@
+#pragma once
+// All ranks of a layer as threads of this process, for tests: made once, then run under any plan of the same case.
+#include <memory>
+#include <vector>
+
+#include "moe/comm/local/local_world.h"
+#include "moe/layer/verify.h"
+#include "moe/schedule/schedule.h"
+
+namespace moe {
+
+class LocalLayers {
+ public:
+  LocalLayers(const Case& shape, const LayerSeed& seed);
+  /// `passes` passes, then finish_gradients.
+  void run(const Plan& plan, int passes = 2);
+  /// The passes alone.
+  void pass(const Plan& plan, int passes);
+
+  std::span<MoeLayer* const> ranks() const { return ranks_; }
+  /// Pairs without a row, on all ranks; and of those experts that no token chose.
+  int64_t dropped() const;
+  int64_t idle_experts() const;
+
+ private:
+  LocalWorld world_;
+  std::unique_ptr<Device> device_;
+  std::vector<std::unique_ptr<MoeLayer>> owned_;
+  std::vector<MoeLayer*> ranks_;
+};
+
+/// The plan of `schedule` at these degrees; where it puts gradients into the MoE part, `gar_share` of them.
+Plan plan_for(const Case& shape, std::string_view schedule, int degree_forward, int degree_backward,
+              double gar_share = 0.3);
+
+}  // namespace moe
