@@ -13,6 +13,19 @@ std::span<const Schedule> schedules() {
 
 const Schedule& find_schedule(std::string_view name) { return find_named(schedules(), name, "schedule"); }
 
+void check_decision(const Schedule& schedule, const Decision& d) {
+  const bool one = schedule.degrees == DegreePolicy::one, shared = schedule.degrees == DegreePolicy::shared;
+  require<BadInput>(!one || (d.degree_forward == 1 && d.degree_backward == 1),
+                    "schedule {} has degree 1 only, found {} and {}", schedule.name, d.degree_forward,
+                    d.degree_backward);
+  require<BadInput>(!shared || d.degree_forward == d.degree_backward,
+                    "schedule {} has one degree for both phases, found {} and {}", schedule.name, d.degree_forward,
+                    d.degree_backward);
+  require<BadInput>(schedule.gradients == GradientPolicy::adaptive || d.gar_in_moe_bytes == 0,
+                    "schedule {} puts no gradients into the MoE part, found {} bytes", schedule.name,
+                    d.gar_in_moe_bytes);
+}
+
 StructureKey structure_key(const Schedule& schedule, const Groups& groups, const Decision& decision,
                            GradientSlots slots, Phases phases) {
   StructureKey key{&schedule, phases, 1, 1, slots, {}};
@@ -44,6 +57,7 @@ std::vector<GradientSlice> slices_of(const Schedule& schedule, const Decision& d
 }
 
 Plan build_plan(const Schedule& schedule, const Case& shape, const Decision& decision) {
+  check_decision(schedule, decision);
   Plan plan;
   plan.schedule = schedule.name;
   plan.degree_forward = decision.degree_forward;

@@ -39,6 +39,9 @@ struct Decision {
   int64_t gar_in_moe_bytes = 0;  // adaptive gradients: put into the MoE part; the others go beside the dense part
 };
 
+/// Throws BadInput for degrees or a gradient split that the schedule does not have: DegreePolicy, GradientPolicy.
+void check_decision(const Schedule& schedule, const Decision& decision);
+
 /// Where gradient slices stand in a backward.
 struct GradientSlots {
   bool in_moe = false, beside_dense = false, after = false;

@@ -136,6 +136,7 @@ LayerResult LayerSearch::tune(const Schedule& schedule, const LayerPricer& price
 }
 
 LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision) {
+  check_decision(schedule, decision);
   LayerResult result;
   result.schedule = schedule.name;
   result.decision = decision;

@@ -1,0 +1,204 @@
+// What holds for every schedule of the registry, over parallel shapes and degrees.
+#include <algorithm>
+#include <fmt/format.h>
+#include <functional>
+#include <gtest/gtest.h>
+#include <map>
+#include <set>
+
+#include "moe/base/check.h"
+#include "moe/schedule/schedule.h"
+
+namespace moe {
+namespace {
+
+std::vector<ParallelShape> parallel_shapes() {
+  std::vector<ParallelShape> all;
+  for (const int nodes : {1, 2, 3, 4, 8})
+    for (const int ranks_per_node : {1, 2, 4})
+      for (const int mp : {1, 2, 4, 8})
+        for (const int ep : {1, 2, 3, 4, 8})
+          for (const int esp : {1, 2, 4}) {
+            const int ranks = nodes * ranks_per_node;
+            if (ranks % mp != 0 || ranks % (ep * esp) != 0 || mp > ranks) continue;
+            all.push_back({.nodes = nodes, .ranks_per_node = ranks_per_node, .mp = mp, .ep = ep, .esp = esp});
+          }
+  return all;
+}
+
+Case case_of(const ParallelShape& parallel) {
+  LayerShape layer{.batch = 2, .seq = 12, .model_dim = 16, .hidden = 32, .heads = 8, .experts = 24, .top_k = 2};
+  return complete(layer, parallel, Rounding::ragged);
+}
+
+std::vector<Decision> decisions(const Schedule& schedule, int64_t gradient_bytes) {
+  std::vector<Decision> all;
+  for (const int forward : {1, 3, 9})
+    for (const int backward : {1, 2, 3, 7}) {
+      if (schedule.degrees == DegreePolicy::one && forward * backward > 1) continue;
+      if (schedule.degrees == DegreePolicy::shared && forward != backward) continue;
+      all.push_back({forward, backward, 0});
+      if (schedule.gradients != GradientPolicy::adaptive) continue;
+      all.push_back({forward, backward, 4});
+      all.push_back({forward, backward, gradient_bytes});
+    }
+  return all;
+}
+
+void for_every_plan(const std::function<void(const Schedule&, const Plan&)>& check) {
+  int plans = 0;
+  for (const Schedule& schedule : schedules())
+    for (const ParallelShape& parallel : parallel_shapes()) {
+      const Case shape = case_of(parallel);
+      for (const Decision& d : decisions(schedule, gradient_bytes(shape))) {
+        SCOPED_TRACE(fmt::format("{} r {} {}, {} bytes in the MoE part, {} nodes x {} mp {} ep {} esp {}",
+                                 schedule.name, d.degree_forward, d.degree_backward, d.gar_in_moe_bytes, parallel.nodes,
+                                 parallel.ranks_per_node, parallel.mp, parallel.ep, parallel.esp));
+        Plan plan;
+        ASSERT_NO_THROW(plan = build_plan(schedule, shape, d));
+        check(schedule, plan);
+        if (testing::Test::HasFailure()) return;
+        ++plans;
+      }
+    }
+  EXPECT_GT(plans, 2000);
+}
+
+bool spans(const Plan& plan, GroupKind kind) { return plan.groups[static_cast<size_t>(kind)].size > 1; }
+
+TEST(Schedules, PlansPassTheirChecksOnEveryShape) {
+  for_every_plan([](const Schedule&, const Plan& plan) { ASSERT_NO_THROW(check_plan(plan)); });
+}
+
+// Counts, not trust in check_plan: each stage has r tasks a phase where its group has several ranks, else none.
+TEST(Schedules, HaveTheTasksOfTheirDegrees) {
+  for_every_plan([](const Schedule&, const Plan& plan) {
+    std::map<std::pair<Phase, TaskKind>, int> found;
+    for (const Task& task : plan.tasks()) ++found[{task.phase, task.kind}];
+    for (const Phase phase : {Phase::forward, Phase::backward}) {
+      const int r = phase == Phase::forward ? plan.degree_forward : plan.degree_backward;
+      const auto expect = [&](TaskKind kind, int count) {
+        ASSERT_EQ((found[{phase, kind}]), count) << name_of(phase) << " " << name_of(kind);
+      };
+      expect(TaskKind::dispatch, spans(plan, GroupKind::ep) ? r : 0);
+      expect(TaskKind::combine, spans(plan, GroupKind::ep) ? r : 0);
+      expect(TaskKind::allgather, spans(plan, GroupKind::esp) ? r : 0);
+      expect(TaskKind::reducescatter, spans(plan, GroupKind::esp) ? r : 0);
+      expect(TaskKind::expert, r);
+      expect(TaskKind::mp_allgather, spans(plan, GroupKind::mp) ? 1 : 0);
+      expect(TaskKind::mp_reducescatter, spans(plan, GroupKind::mp) ? 1 : 0);
+      for (const TaskKind kind : {TaskKind::attention, TaskKind::gate, TaskKind::order, TaskKind::i_order})
+        expect(kind, 1);
+      expect(TaskKind::gradient, phase == Phase::forward ? 0 : static_cast<int>(plan.slices.size()));
+    }
+  });
+}
+
+// The orders of FSMoE's figure 3: of each lane's MoE tasks, in the words D G E S C and chunk numbers.
+TEST(Schedules, KeepTheirLaneOrders) {
+  for_every_plan([](const Schedule& schedule, const Plan& plan) {
+    const Network ep = plan.groups[static_cast<size_t>(GroupKind::ep)].network;
+    const Network esp = plan.groups[static_cast<size_t>(GroupKind::esp)].network;
+    const bool one_lane =
+        ep != Network::none && (schedule.lanes == LaneLayout::one_comm ? esp != Network::none : ep == esp);
+    for (const Phase phase : {Phase::forward, Phase::backward}) {
+      const int r = phase == Phase::forward ? plan.degree_forward : plan.degree_backward;
+      std::string together, alltoalls, gathers, experts;
+      for (const Lane& lane : plan.structure->lanes)
+        for (const int id : lane.queue) {
+          const Task& task = plan.tasks()[static_cast<size_t>(id)];
+          if (task.phase != phase || task.kind < TaskKind::dispatch || task.kind > TaskKind::combine) continue;
+          const std::string word = fmt::format(
+              "{}{} ", "DGESC"[static_cast<int>(task.kind) - static_cast<int>(TaskKind::dispatch)], task.chunk + 1);
+          const bool alltoall = task.group == GroupKind::ep;
+          (task.kind == TaskKind::expert ? experts : alltoall ? alltoalls : gathers) += word;
+          if (task.kind != TaskKind::expert) together += word;
+        }
+      const auto row = [&](std::string_view letters) {
+        std::string text;
+        for (int c = 1; c <= r; ++c)
+          for (const char letter : letters) text += fmt::format("{}{} ", letter, c);
+        return text;
+      };
+      ASSERT_EQ(experts, row("E"));
+      ASSERT_EQ(alltoalls, ep == Network::none ? "" : row("D") + row("C"));
+      ASSERT_EQ(gathers, esp == Network::none ? "" : row("G") + row("S"));
+      if (one_lane) {
+        ASSERT_EQ(together, row("DG") + row("SC"));
+      }
+    }
+  });
+}
+
+TEST(Schedules, SendEveryGradientByteOnceAndWhereTheyPromise) {
+  for_every_plan([](const Schedule& schedule, const Plan& plan) {
+    const bool sent = spans(plan, GroupKind::dp);
+    ASSERT_EQ(plan.gradients.size(), sent ? 1u : 0u);
+    int64_t bytes = 0;
+    double priced = 0;
+    for (const GradientSlice& slice : plan.slices) {
+      ASSERT_GT(slice.bytes(), 0);
+      bytes += slice.bytes();
+    }
+    for (const Work& work : plan.works) priced += work.op == Op::allreduce ? work.bytes : 0;
+    ASSERT_EQ(bytes, sent ? gradient_bytes(plan.shape) : 0);
+    ASSERT_EQ(priced, static_cast<double>(bytes));
+    if (schedule.gradients != GradientPolicy::after || !sent) return;
+    ASSERT_EQ(plan.tasks().back().kind, TaskKind::gradient);
+    ASSERT_EQ(plan.tasks()[plan.tasks().size() - 2].id, plan.tasks().back().after.at(0)) << "not after everything";
+  });
+}
+
+// ds-moe: nothing runs beside anything, so that any two tasks are ordered.
+TEST(Schedules, DsMoeIsOneChain) {
+  for_every_plan([](const Schedule& schedule, const Plan& plan) {
+    if (schedule.name != "ds-moe") return;
+    for (size_t i = 1; i < plan.tasks().size(); ++i) {
+      const Task& task = plan.tasks()[i];
+      const int before = static_cast<int>(i) - 1;
+      const bool same_lane = plan.tasks()[i - 1].lane == task.lane;
+      ASSERT_TRUE(same_lane || std::ranges::find(task.after, before) != task.after.end()) << task.name();
+    }
+  });
+}
+
+TEST(Schedules, AreFoundByNameOrRefusedWithTheNames) {
+  std::set<std::string_view> names;
+  for (const Schedule& schedule : schedules()) {
+    EXPECT_EQ(&find_schedule(schedule.name), &schedule);
+    EXPECT_FALSE(schedule.summary.empty());
+    EXPECT_TRUE(names.insert(schedule.name).second) << schedule.name << " stands twice in the registry";
+  }
+  for (const char* name : {"ds-moe", "tutel", "fsmoe"}) EXPECT_TRUE(names.contains(name)) << name;
+  try {
+    find_schedule("fastmoe");
+    FAIL() << "found a schedule that does not exist";
+  } catch (const BadInput& error) {
+    for (const std::string_view name : names)
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+  }
+}
+
+TEST(Schedules, RefuseDecisionsTheyDoNotHave) {
+  const Case shape = case_of({.nodes = 2, .ranks_per_node = 2, .mp = 2, .ep = 2, .esp = 2});
+  const int64_t bytes = gradient_bytes(shape);
+  const auto refused = [&](std::string_view schedule, Decision decision) {
+    EXPECT_THROW(build_plan(find_schedule(schedule), shape, decision), BadInput)
+        << schedule << " " << decision.degree_forward << " " << decision.degree_backward << " "
+        << decision.gar_in_moe_bytes;
+  };
+  for (const Schedule& schedule : schedules()) {
+    refused(schedule.name, {0, 1, 0});
+    refused(schedule.name, {1, 0, 0});
+    refused(schedule.name, {-1, -1, 0});
+    refused(schedule.name, {1, 1, -4});
+    refused(schedule.name, {1, 1, bytes + 4});
+  }
+  refused("ds-moe", {2, 2, 0});
+  refused("ds-moe", {1, 1, 4});
+  refused("tutel", {2, 3, 0});
+  refused("tutel", {2, 2, 4});
+}
+
+}  // namespace
+}  // namespace moe
