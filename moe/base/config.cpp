@@ -3,6 +3,7 @@
 
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>

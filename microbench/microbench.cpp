@@ -1,0 +1,99 @@
+#include "microbench/microbench.h"
+
+#include <map>
+
+#include "moe/base/progress.h"
+#include "moe/base/table.h"
+#include "moe/measure/op_records.h"
+#include "moe/measure/overhead.h"
+
+#include <nlohmann/json.hpp>
+
+namespace moe {
+namespace {
+
+double number(const CaseRecord& record, const Fields& fields, std::string_view name) {
+  return fields.number(name, record.key);
+}
+
+// "alltoall inter 8": all of a key but its size.
+std::string series_of(const CaseRecord& record) { return record.key.substr(3, record.key.rfind('/') - 3); }
+
+std::string result_table(const std::vector<CaseRecord>& records) {
+  Table table({"op", "size", "median us", "spread", "GB/s or GFLOP/s", "over modelled", "status"});
+  for (const CaseRecord& record : records) {
+    const bool comm = record.parameters.has("bytes");
+    const double size = number(record, record.parameters, comm ? "bytes" : "flops");
+    const std::string shown = comm ? human_bytes(size) : fmt::format("{:.3g} GFLOP", size * 1e-9);
+    if (record.status != CaseStatus::ok) {
+      table.add({series_of(record), shown, "-", "-", "-", "-", fmt::format("{}: {}", name_of(record.status), record.reason)});
+      continue;
+    }
+    const double seconds = number(record, record.summary, "median_s");
+    const double spread = (number(record, record.summary, "most_s") - number(record, record.summary, "least_s")) / seconds;
+    table.add({series_of(record), shown, fmt::format("{:.1f}", seconds * 1e6), fmt::format("{:.1f} %", 100 * spread),
+               fmt::format("{:.3f}", size / seconds * 1e-9),
+               record.emulated ? fmt::format("{:.4f}", seconds / number(record, record.prediction, "median_s")) : "-",
+               "ok"});
+  }
+  return table.text();
+}
+
+nlohmann::ordered_json to_json(const std::vector<CaseRecord>& records) {
+  auto list = nlohmann::ordered_json::array();
+  for (const CaseRecord& record : records) {
+    nlohmann::ordered_json row{{"key", record.key}, {"status", name_of(record.status)}, {"emulated", record.emulated},
+                               {"dilation", record.dilation}};
+    for (const auto* fields : {&record.parameters, &record.summary})
+      for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { row[name] = v; }, value);
+    list.push_back(std::move(row));
+  }
+  return list;
+}
+
+CaseRecord overhead_record(const Overhead& o) {
+  CaseRecord record;
+  record.key = fmt::format("overhead/{}", o.ranks);
+  record.backend = "local";
+  record.parameters = {{"ranks", int64_t{o.ranks}}, {"tasks", int64_t{o.tasks}}};
+  record.summary = {{"task_s", o.task_s}, {"crossing_s", o.crossing_s}, {"oversleep_s", o.oversleep_s}};
+  return record;
+}
+
+}  // namespace
+
+int run_microbench(const MicrobenchOptions& options) {
+  const Profile cluster = running_cluster(options.cluster);
+  const std::string path = options.out.empty() ? "results/microbench-" + cluster.name + ".jsonl" : options.out;
+  RecordWriter writer(path, options.argv,
+                      digest_of(fmt::format("microbench {} {}", cluster.name, options.repetitions)));
+  Progress progress(fmt::format("microbench {}{}", cluster.name, is_host(cluster) ? "" : " (emulated)"), 15);
+  const auto records = measure_ops(cluster, writer, options.repetitions, options.timeout_s,
+                                   [&](double share) { progress.at(share); });
+  std::vector<Overhead> overheads;
+  for (const int ranks : {1, 4}) {
+    overheads.push_back(measure_overhead(ranks));
+    const CaseRecord record = overhead_record(overheads.back());
+    if (writer.find(record.key) == nullptr) writer.append(record);
+  }
+  writer.end();
+  progress.done();
+  bool wrong = false;
+  for (const CaseRecord& record : records) wrong = wrong || record.status == CaseStatus::wrong;
+  if (options.json) {
+    nlohmann::ordered_json json{{"cluster", cluster.name}, {"records", path}, {"ops", to_json(records)}};
+    for (const Overhead& o : overheads)
+      json["overhead"].push_back({{"ranks", o.ranks}, {"task_s", o.task_s}, {"crossing_s", o.crossing_s},
+                                  {"oversleep_s", o.oversleep_s}});
+    fmt::print("{}\n", json.dump(1));
+  } else {
+    fmt::print("{}\nexecutor, empty tasks, unpaced:\n", result_table(records));
+    for (const Overhead& o : overheads)
+      fmt::print("  {} rank{}: {:.2f} us a task, {:.1f} us a hand-over between lanes\n", o.ranks, o.ranks > 1 ? "s" : "",
+                 o.task_s * 1e6, o.crossing_s * 1e6);
+    fmt::print("  a paced wait ends {:.1f} us late\n\nrecords: {}\n", overheads.front().oversleep_s * 1e6, path);
+  }
+  return wrong ? 3 : 0;
+}
+
+}  // namespace moe

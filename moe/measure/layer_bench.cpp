@@ -1,0 +1,231 @@
+#include "moe/measure/layer_bench.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "moe/base/check.h"
+#include "moe/comm/local/local_world.h"
+#include "moe/layer/binding.h"
+#include "moe/layer/verify.h"
+#include "moe/measure/proxy.h"
+#include "moe/measure/statistics.h"
+
+namespace moe {
+namespace {
+
+constexpr double kShortestPass_s = 0.15;  // of the case's fastest schedule: hand-overs are about 1 % of it
+constexpr double kWorkMargin = 3;         // a pace is at least this many times the work under it
+constexpr int kUnpacedPasses = 3;         // to see how long the work under a pace takes
+
+// One schedule on one rank.
+struct RankRun {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<MoeLayer> layer;
+  std::unique_ptr<LayerBinding> binding;
+  std::unique_ptr<Executor> executor;
+};
+
+class LayerBench {
+ public:
+  LayerBench(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings)
+      : planned_(planned), settings_(settings) {
+    for (const PlannedRun& p : planned) {
+      MeasuredRun& run = result_.runs.emplace_back();
+      run.plan = p.plan;
+      if (settings.emulated)
+        run.plan = proxy_plan(p.plan, proxy_case(p.plan.shape, p.plan.degree_forward, p.plan.degree_backward));
+    }
+    ranks_ = result_.runs.front().plan.shape.parallel.ranks();
+    rank_runs_.resize(static_cast<size_t>(ranks_));
+    unpaced_.resize(planned.size());
+    for (size_t s = 0; s < planned.size(); ++s) {
+      unpaced_[s].assign(static_cast<size_t>(kUnpacedPasses), {});
+      for (auto& pass : unpaced_[s]) pass.resize(static_cast<size_t>(ranks_));
+    }
+  }
+
+  LayerMeasurement run() {
+    LocalWorld world(ranks_, settings_.timeout_s);
+    world.run([&](int rank) { set_up(world, rank); });
+    world.run([&](int rank) { proving_passes(world, rank); });
+    for (size_t s = 0; s < planned_.size(); ++s) verify(s);
+    if (settings_.check_only) return std::move(result_);
+    if (settings_.emulated) {
+      world.run([&](int rank) { unpaced_passes(world, rank); });
+      choose_dilation();
+    }
+    for (MeasuredRun& run : result_.runs) {
+      const std::vector<double> row(static_cast<size_t>(ranks_));
+      run.forward_s.assign(static_cast<size_t>(settings_.iterations), row);
+      run.total_s = run.forward_s;
+    }
+    overruns_.assign(planned_.size(), std::vector<int64_t>(static_cast<size_t>(ranks_)));
+    tasks_.assign(planned_.size(), std::vector<std::vector<TaskTime>>(static_cast<size_t>(settings_.iterations)));
+    world.run([&](int rank) { timed_passes(world, rank); });
+    for (size_t s = 0; s < planned_.size(); ++s) collect(s);
+    return std::move(result_);
+  }
+
+ private:
+  std::vector<RankRun>& runs_of(int rank) { return rank_runs_[static_cast<size_t>(rank)]; }
+
+  void set_up(LocalWorld& world, int rank) {
+    const auto everyone = world.communicator(rank);
+    for (const MeasuredRun& run : result_.runs) {
+      RankRun& mine = runs_of(rank).emplace_back();
+      mine.device = make_cpu_device();
+      LayerSeed seed;
+      seed.seed = settings_.seed;
+      mine.layer = std::make_unique<MoeLayer>(run.plan.shape, rank, seed,
+                                              LayerComms::split(*everyone, run.plan.shape.parallel));
+      mine.binding = std::make_unique<LayerBinding>(*mine.layer, run.plan);
+      mine.executor = std::make_unique<Executor>(*mine.device, run.plan.structure);
+      require_same_plan(*everyone, *mine.device, run.plan);
+    }
+  }
+
+  // Ranks that run different plans would hang or mix up their data.
+  void require_same_plan(Communicator& everyone, Device& device, const Plan& plan) {
+    const uint64_t mine = plan.hash();
+    std::vector<uint64_t> all(static_cast<size_t>(everyone.size()));
+    const auto stream = device.make_stream("plan hash");
+    everyone.allgather(&mine, all.data(), sizeof mine, {*stream, {}, "comparing plans"});
+    stream->synchronize();
+    for (size_t r = 0; r < all.size(); ++r)
+      require<RankFailure>(all[r] == mine, "rank {}: plan {:016x} of {} differs from rank {}'s {:016x}",
+                           everyone.rank(), mine, plan.schedule, r, all[r]);
+  }
+
+  void together(Communicator& everyone, Stream& stream) {
+    everyone.barrier({stream, {}, "start of a pass"});
+    stream.synchronize();
+  }
+
+  // Two passes: in the second the first one's dense gradients are summed.
+  void proving_passes(LocalWorld& world, int rank) {
+    const auto everyone = world.communicator(rank);
+    const auto stream = make_start_stream(rank);
+    for (RankRun& mine : runs_of(rank)) {
+      for (int pass = 0; pass < 2; ++pass) {
+        together(*everyone, *stream);
+        mine.executor->run(*mine.binding);
+      }
+      mine.layer->finish_gradients(*stream);
+      stream->synchronize();
+    }
+  }
+
+  void verify(size_t s) {
+    std::vector<MoeLayer*> layers;
+    for (auto& runs : rank_runs_) layers.push_back(runs[s].layer.get());
+    const double allowed = tolerance_of(layers.front()->shape().dtype());
+    const LayerReference reference = reference_layer(layers.front()->shape().shape, layers.front()->seed(),
+                                                     choices_of(layers), allowed);
+    verify_layer(layers, reference);
+    for (const TensorError& e : layer_errors(layers, reference))
+      if (e.error > result_.runs[s].worst_error)
+        result_.runs[s].worst_error = e.error, result_.runs[s].worst_tensor = e.tensor;
+  }
+
+  void unpaced_passes(LocalWorld& world, int rank) {
+    const auto everyone = world.communicator(rank);
+    const auto stream = make_start_stream(rank);
+    for (size_t s = 0; s < planned_.size(); ++s)
+      for (auto& pass : unpaced_[s]) {
+        RankRun& mine = runs_of(rank)[s];
+        together(*everyone, *stream);
+        pass[static_cast<size_t>(rank)] = mine.executor->run(*mine.binding).tasks;
+      }
+  }
+
+  std::unique_ptr<Stream> make_start_stream(int rank) { return runs_of(rank).front().device->make_stream("start"); }
+
+  // The time a task's own work takes: of a collective what it took on the rank that came last.
+  double work_seconds(size_t s, const Task& task) const {
+    std::vector<double> passes;
+    for (const auto& ranks : unpaced_[s]) {
+      double least = 1e300, most = 0;
+      for (const auto& rank : ranks) {
+        const TaskTime& t = rank[static_cast<size_t>(task.id)];
+        least = std::min(least, t.end_s - t.start_s);
+        most = std::max(most, t.end_s - t.start_s);
+      }
+      passes.push_back(task.group == GroupKind::none ? most : least);
+    }
+    return *std::min_element(passes.begin(), passes.end());
+  }
+
+  void choose_dilation() {
+    double fastest = 1e300;
+    for (const PlannedRun& p : planned_) fastest = std::min(fastest, p.forward_s + p.backward_s);
+    for (size_t s = 0; s < planned_.size(); ++s)
+      for (const Task& task : planned_[s].plan.tasks()) {
+        const double modelled = planned_[s].task_seconds[static_cast<size_t>(task.id)];
+        if (modelled > 0) result_.work_ratio = std::max(result_.work_ratio, work_seconds(s, task) / modelled);
+      }
+    result_.dilation = std::max(kShortestPass_s / fastest, kWorkMargin * result_.work_ratio);
+  }
+
+  void timed_passes(LocalWorld& world, int rank) {
+    const auto everyone = world.communicator(rank);
+    const auto stream = make_start_stream(rank);
+    std::vector<std::vector<double>> paces(planned_.size());
+    if (settings_.emulated)
+      for (size_t s = 0; s < planned_.size(); ++s)
+        for (const double seconds : planned_[s].task_seconds) paces[s].push_back(seconds * result_.dilation);
+    for (int iteration = -1; iteration < settings_.iterations; ++iteration)  // -1: warm-up
+      for (size_t s = 0; s < planned_.size(); ++s) {
+        RankRun& mine = runs_of(rank)[s];
+        together(*everyone, *stream);
+        const RunTimes& times = mine.executor->run(*mine.binding, paces[s]);
+        if (iteration >= 0) keep(s, rank, iteration, times);
+      }
+  }
+
+  void keep(size_t s, int rank, int iteration, const RunTimes& times) {
+    MeasuredRun& run = result_.runs[s];
+    double forward = 0, total = 0;
+    for (const Task& task : run.plan.tasks()) {
+      const double end = times.tasks[static_cast<size_t>(task.id)].end_s / result_.dilation;
+      total = std::max(total, end);
+      if (task.phase == Phase::forward) forward = std::max(forward, end);
+    }
+    const size_t i = static_cast<size_t>(iteration), r = static_cast<size_t>(rank);
+    run.forward_s[i][r] = forward;
+    run.total_s[i][r] = total;
+    overruns_[s][r] += times.overruns;
+    if (rank == 0) tasks_[s][i] = times.tasks;
+  }
+
+  void collect(size_t s) {
+    MeasuredRun& run = result_.runs[s];
+    run.overruns = std::accumulate(overruns_[s].begin(), overruns_[s].end(), int64_t{0});
+    if (settings_.emulated)
+      run.paced_tasks = static_cast<int64_t>(run.plan.tasks().size()) * ranks_ * settings_.iterations;
+    const std::vector<double> totals = max_over_ranks(run.total_s);
+    const double middle = quantile(totals, 0.5);
+    size_t nearest = 0;
+    for (size_t i = 0; i < totals.size(); ++i)
+      if (std::abs(totals[i] - middle) < std::abs(totals[nearest] - middle)) nearest = i;
+    run.median_tasks = tasks_[s][nearest];
+    for (TaskTime& t : run.median_tasks) t = {t.start_s / result_.dilation, t.end_s / result_.dilation};
+  }
+
+  const std::vector<PlannedRun>& planned_;
+  const LayerBenchSettings& settings_;
+  int ranks_ = 0;
+  LayerMeasurement result_;
+  std::vector<std::vector<RankRun>> rank_runs_;                        // [rank][schedule]
+  std::vector<std::vector<std::vector<std::vector<TaskTime>>>> unpaced_;  // [schedule][pass][rank][task]
+  std::vector<std::vector<std::vector<TaskTime>>> tasks_;              // rank 0's: [schedule][iteration][task]
+  std::vector<std::vector<int64_t>> overruns_;                         // [schedule][rank]
+};
+
+}  // namespace
+
+LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings) {
+  require<WrongResult>(!planned.empty(), "layer bench: no schedule to run");
+  return LayerBench(planned, settings).run();
+}
+
+}  // namespace moe

@@ -1,0 +1,47 @@
+#pragma once
+// Runs one layer under several schedules, for real: verifies each against the reference, then times their passes in
+// turn, so that a machine's mood falls on all of them alike.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "moe/exec/executor.h"
+#include "moe/plan/plan.h"
+
+namespace moe {
+
+/// One schedule's plan, priced.
+struct PlannedRun {
+  Plan plan;                         // nominal
+  std::vector<double> task_seconds;  // modelled, by task id
+  double forward_s = 0, backward_s = 0;  // predicted
+};
+
+struct LayerBenchSettings {
+  bool emulated = true;  // paced by the plan's modelled times over a proxy; else the plan itself, unpaced
+  int iterations = 5;
+  uint64_t seed = 1;
+  double timeout_s = 60;
+  bool check_only = false;
+};
+
+/// What one schedule's passes took; seconds are divided by the dilation.
+struct MeasuredRun {
+  Plan plan;                                        // as it ran
+  std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
+  std::vector<TaskTime> median_tasks;               // rank 0's, of the iteration whose total is the median
+  int64_t overruns = 0, paced_tasks = 0;            // over all ranks and timed iterations
+  double worst_error = 0;                           // of the verification, relative to the maximum norm
+  std::string worst_tensor;
+};
+
+struct LayerMeasurement {
+  double dilation = 1;
+  double work_ratio = 0;  // the largest ratio of unpaced work to modelled time of any task (emulated)
+  std::vector<MeasuredRun> runs;  // by schedule
+};
+
+/// Throws WrongResult if outputs or gradients disagree with the reference, RankFailure if a rank fails.
+LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings);
+
+}  // namespace moe

@@ -1,0 +1,121 @@
+#include "moe/measure/layer_records.h"
+
+#include <fstream>
+
+#include "moe/base/check.h"
+#include "moe/export/chrome_trace.h"
+#include "moe/measure/op_records.h"
+#include "moe/measure/statistics.h"
+
+namespace moe {
+namespace {
+
+struct Predicted {
+  LayerResult result;
+  PlannedRun run;
+  Timeline timeline;
+};
+
+Predicted predict(const Schedule& schedule, const LayerJob& job) {
+  LayerSearch search;
+  const LayerPricer pricer(job.predicted_by, job.shape, job.pricing);
+  Predicted p{search.tune(schedule, pricer, job.degrees), {}, {}};
+  p.run.plan = build_plan(schedule, job.shape, p.result.decision);
+  const std::vector<double> seconds = price(pricer, p.run.plan);
+  p.timeline = simulate(*p.run.plan.structure, seconds);
+  p.run.forward_s = p.result.forward_s;
+  p.run.backward_s = p.result.backward_s;
+  const std::vector<double> paced =
+      job.paced_by ? price(LayerPricer(*job.paced_by, job.shape, job.pricing), p.run.plan) : seconds;
+  for (const Task& task : p.run.plan.tasks())
+    p.run.task_seconds.push_back(paced[static_cast<size_t>(task.work_class)]);
+  return p;
+}
+
+std::vector<double> differences(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> d;
+  for (size_t i = 0; i < a.size(); ++i) d.push_back(a[i] - b[i]);
+  return d;
+}
+
+CaseRecord record_of(const LayerJob& job, const Predicted& p, const MeasuredRun& run, double dilation) {
+  CaseRecord record;
+  record.key = run_key(job.name, p.result.schedule);
+  record.schedule = p.result.schedule;
+  record.degree_forward = p.result.decision.degree_forward;
+  record.degree_backward = p.result.decision.degree_backward;
+  record.backend = "local";
+  record.emulated = job.paced_by.has_value();
+  record.dilation = dilation;
+  record.bound_s = p.result.bound.total_s();
+  record.prediction = {{"forward_s", p.result.forward_s}, {"backward_s", p.result.backward_s},
+                       {"total_s", p.result.total_s()}, {"gar_in_moe_bytes", p.result.decision.gar_in_moe_bytes}};
+  record.summary = {{"worst_error", run.worst_error}, {"worst_tensor", run.worst_tensor}};
+  if (job.settings.check_only) return record;
+  const std::vector<double> forward = max_over_ranks(run.forward_s), total = max_over_ranks(run.total_s);
+  record.samples = {{"forward_s", run.forward_s}, {"total_s", run.total_s}};
+  record.summary.set("forward_s", median(forward));
+  record.summary.set("backward_s", median(differences(total, forward)));
+  record.summary.set("total_s", median(total));
+  record.summary.set("least_total_s", quantile(total, 0));
+  record.summary.set("most_total_s", quantile(total, 1));
+  if (run.paced_tasks > 0) {
+    const double share = static_cast<double>(run.overruns) / static_cast<double>(run.paced_tasks);
+    record.summary.set("overrun_share", share);
+    if (share > kOverrunLimit) {
+      record.status = CaseStatus::invalid;
+      record.reason = fmt::format("{:.1f} % of the tasks outlasted their modelled time", 100 * share);
+    }
+  }
+  return record;
+}
+
+}  // namespace
+
+LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
+  std::vector<Predicted> predicted;
+  std::vector<PlannedRun> planned;
+  for (const Schedule* schedule : job.schedules) {
+    predicted.push_back(predict(*schedule, job));
+    planned.push_back(predicted.back().run);
+  }
+  const LayerMeasurement measurement = measure_layer(planned, job.settings);
+  LayerOutcome outcome;
+  outcome.layer = job.name;
+  for (size_t s = 0; s < predicted.size(); ++s) {
+    outcome.records.push_back(record_of(job, predicted[s], measurement.runs[s], measurement.dilation));
+    outcome.records.back().parameters = parameters;
+    outcome.plans.push_back(planned[s].plan);
+    outcome.predicted.push_back(predicted[s].timeline);
+    outcome.measured.push_back(measurement.runs[s].median_tasks);
+  }
+  return outcome;
+}
+
+std::string run_key(const std::string& layer, std::string_view schedule) {
+  return fmt::format("run/{}/{}", layer, schedule);
+}
+
+double measured_over_predicted(const CaseRecord& record) {
+  return record.summary.number("total_s", record.key) / record.prediction.number("total_s", record.key);
+}
+
+void write_layer_trace(const LayerOutcome& outcome, const std::string& path) {
+  std::vector<std::vector<double>> starts, ends;
+  std::vector<TraceGroup> groups;
+  for (const auto& tasks : outcome.measured) {
+    auto& start = starts.emplace_back();
+    auto& end = ends.emplace_back();
+    for (const TaskTime& t : tasks) start.push_back(t.start_s), end.push_back(t.end_s);
+  }
+  for (size_t s = 0; s < outcome.measured.size(); ++s) {
+    const Plan& plan = outcome.plans[s];
+    groups.push_back({plan.schedule + " measured", 0, &plan, starts[s], ends[s]});
+    groups.push_back({plan.schedule + " simulated", -1, &plan, outcome.predicted[s].start_s, outcome.predicted[s].end_s});
+  }
+  std::ofstream out(path);
+  chrome_trace(groups, out);
+  require<BadInput>(bool(out.flush()), "--trace: cannot write {}", path);
+}
+
+}  // namespace moe

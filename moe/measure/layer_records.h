@@ -1,0 +1,45 @@
+#pragma once
+// One layer under several schedules: planned, predicted, run, and turned into records. What `layerbench` and `tune` share.
+#include <string>
+#include <vector>
+
+#include "moe/cost/simulator.h"
+#include "moe/measure/layer_bench.h"
+#include "moe/record/record.h"
+#include "moe/search/degrees.h"
+
+namespace moe {
+
+struct LayerJob {
+  std::string name;
+  Case shape;
+  Profile predicted_by;            // what the plans are tuned and predicted with
+  std::optional<Profile> paced_by;  // what the emulated cluster is; none: this machine, unpaced
+  std::vector<const Schedule*> schedules;
+  DegreeChoice degrees;
+  PricingOptions pricing;
+  LayerBenchSettings settings;
+};
+
+struct LayerOutcome {
+  std::string layer;
+  std::vector<CaseRecord> records;    // by schedule
+  std::vector<Plan> plans;            // nominal; as those below empty where the records were taken from an earlier run
+  std::vector<Timeline> predicted;
+  std::vector<std::vector<TaskTime>> measured;  // rank 0, of the median iteration
+};
+
+/// Tunes (for the job's rounding), runs, compares. More overruns than kOverrunLimit make a record `invalid`. What was
+/// only checked has status ok and no samples.
+LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters);
+
+/// "run/LAYER/SCHEDULE".
+std::string run_key(const std::string& layer, std::string_view schedule);
+
+/// Measured total over predicted total of an ok record.
+double measured_over_predicted(const CaseRecord& record);
+
+/// Perfetto timeline: for each schedule the measured ranks' lanes above the simulated ones.
+void write_layer_trace(const LayerOutcome& outcome, const std::string& path);
+
+}  // namespace moe

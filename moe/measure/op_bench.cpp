@@ -1,0 +1,175 @@
+#include "moe/measure/op_bench.h"
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+
+#include "moe/comm/local/local_world.h"
+#include "moe/layer/cpu/math.h"
+#include "moe/measure/proxy.h"
+
+namespace moe {
+namespace {
+
+constexpr int kRanks = kProxyNodes * kProxyRanksPerNode;
+
+// A value that tells rank, place and nothing else.
+float value_at(int rank, int64_t i) { return static_cast<float>(rank * 1000 + i % 997); }
+
+class RankOps {
+ public:
+  RankOps(LocalWorld& world, int rank) : world_(world.communicator(rank)), device_(make_cpu_device()) {
+    stream_ = device_->make_stream("op");
+    start_ = device_->make_event();
+    end_ = device_->make_event();
+    intra_ = world_->split(rank / kProxyRanksPerNode, rank);
+    inter_ = world_->split(rank % kProxyRanksPerNode, rank);
+    rank_ = rank;
+  }
+
+  void prepare(const OpCase& c) {
+    group_ = c.network == Network::intra ? intra_.get() : inter_.get();
+    const int64_t size = group_->size();
+    elements_ = std::max<int64_t>(1, c.real_elements / size) * size;  // every block alike
+    const int64_t n = c.real_dim > 0 ? c.real_dim * c.real_dim : elements_;
+    send_.resize(static_cast<size_t>(n));
+    receive_.assign(static_cast<size_t>(n), 0);
+    for (int64_t i = 0; i < n; ++i) send_[static_cast<size_t>(i)] = value_at(rank_, i);
+    if (c.real_dim > 0) third_.assign(static_cast<size_t>(n), 1e-3F);
+  }
+
+  double run(const OpCase& c) {
+    if (c.op == "allreduce") std::copy(send_.begin(), send_.end(), receive_.begin());
+    const Pace pace{c.modelled_s * c.dilation, &overruns_};
+    world_->barrier({*stream_, {}, "start of an op"});
+    stream_->record(*start_);
+    enqueue(c, pace);
+    stream_->record(*end_);
+    stream_->synchronize();
+    return (end_->seconds() - start_->seconds()) / c.dilation;
+  }
+
+  // The first value that is not what the op says; empty if none.
+  std::string check(const OpCase& c) const {
+    if (c.real_dim > 0) return {};  // GEMM is checked where it is implemented
+    const int64_t size = group_->size(), block = elements_ / size, mine = group_->rank();
+    const int64_t n = c.op == "reducescatter" ? block : elements_;
+    for (int64_t i = 0; i < n; ++i) {
+      float expected = 0;
+      if (c.op == "alltoall") expected = value_at(world_rank(i / block, c), mine * block + i % block);
+      if (c.op == "allgather") expected = value_at(world_rank(i / block, c), i % block);
+      const int64_t at = c.op == "reducescatter" ? mine * block + i : i;
+      if (c.op == "reducescatter" || c.op == "allreduce")
+        for (int64_t r = 0; r < size; ++r) expected += value_at(world_rank(r, c), at);
+      if (receive_[static_cast<size_t>(i)] != expected)
+        return fmt::format("rank {}, element {}: found {}, expected {}", rank_, i, receive_[static_cast<size_t>(i)],
+                           expected);
+    }
+    return {};
+  }
+
+  int64_t take_overruns() { return overruns_.exchange(0); }
+
+ private:
+  int world_rank(int64_t member, const OpCase& c) const {
+    const int m = static_cast<int>(member);
+    return c.network == Network::intra ? rank_ / kProxyRanksPerNode * kProxyRanksPerNode + m
+                                       : m * kProxyRanksPerNode + rank_ % kProxyRanksPerNode;
+  }
+
+  void enqueue(const OpCase& c, Pace pace) {
+    const int64_t block = elements_ / group_->size(), block_bytes = block * static_cast<int64_t>(sizeof(float));
+    const CommCall call{*stream_, pace, c.op};
+    if (c.op == "alltoall") return group_->alltoall(send_.data(), receive_.data(), block_bytes, call);
+    if (c.op == "allgather") return group_->allgather(send_.data(), receive_.data(), block_bytes, call);
+    if (c.op == "reducescatter")
+      return group_->reducescatter(send_.data(), receive_.data(), block, DType::float32, call);
+    if (c.op == "allreduce") return group_->allreduce(receive_.data(), elements_, DType::float32, call);
+    stream_->launch([this, n = c.real_dim](void*) {
+      const auto square = [n](std::vector<float>& v) { return matrix(TensorView(v.data(), {n, n}, DType::float32)); };
+      gemm(square(send_), square(third_), square(receive_));
+    });
+    stream_->hold(*start_, pace);
+  }
+
+  std::unique_ptr<Communicator> world_, intra_, inter_;
+  Communicator* group_ = nullptr;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Event> start_, end_;
+  std::vector<float> send_, receive_, third_;
+  std::atomic<int64_t> overruns_{0};
+  int64_t elements_ = 0;
+  int rank_ = 0;
+};
+
+class OpBench {
+ public:
+  explicit OpBench(double timeout_s) : world_(kRanks, timeout_s), ranks_(kRanks) {
+    world_.run([&](int rank) { ranks_[static_cast<size_t>(rank)] = std::make_unique<RankOps>(world_, rank); });
+  }
+
+  std::vector<double> repetition(const OpCase& c) {
+    std::vector<double> seconds(kRanks);
+    world_.run([&](int rank) { seconds[static_cast<size_t>(rank)] = ranks_[static_cast<size_t>(rank)]->run(c); });
+    return seconds;
+  }
+
+  OpResult prepare(const OpCase& c) {
+    OpResult result;
+    world_.run([&](int rank) { ranks_[static_cast<size_t>(rank)]->prepare(c); });
+    repetition(c);  // the warm-up, and what is checked
+    for (const auto& rank : ranks_)
+      if (result.wrong.empty()) result.wrong = rank->check(c);
+    overruns();
+    return result;
+  }
+
+  int64_t overruns() {
+    int64_t sum = 0;
+    for (const auto& rank : ranks_) sum += rank->take_overruns();
+    return sum;
+  }
+
+ private:
+  LocalWorld world_;
+  std::vector<std::unique_ptr<RankOps>> ranks_;
+};
+
+// Google Benchmark runs and repeats; what it reports is kept per rank by the cases themselves.
+class Quiet : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>&) override {}
+};
+
+}  // namespace
+
+void bench_ops(const std::vector<OpCase>& cases, int repetitions, double timeout_s,
+               const std::function<void(const OpCase&, const OpResult&)>& done) {
+  OpBench bench(timeout_s);
+  std::exception_ptr failure;
+  benchmark::ClearRegisteredBenchmarks();
+  for (const OpCase& c : cases)
+    benchmark::RegisterBenchmark(c.key().c_str(), [&, result = OpResult{}](benchmark::State& state) mutable {
+      for (auto _ : state) {
+        try {
+          if (failure) throw WrongResult("an earlier op failed");
+          if (result.seconds.empty()) result = bench.prepare(c);
+          result.seconds.push_back(bench.repetition(c));
+          state.SetIterationTime(*std::ranges::max_element(result.seconds.back()));
+          result.overruns += bench.overruns();
+          if (static_cast<int>(result.seconds.size()) == repetitions) done(c, result);
+        } catch (...) {
+          if (!failure) failure = std::current_exception();
+          state.SkipWithError("failed");
+        }
+      }
+    })->Iterations(1)->Repetitions(repetitions)->UseManualTime();
+  Quiet quiet;
+  benchmark::RunSpecifiedBenchmarks(&quiet);
+  benchmark::ClearRegisteredBenchmarks();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace moe

@@ -1,0 +1,25 @@
+#pragma once
+// Measures a cluster's ops into records: the first part of `microbench` and of `tune`.
+#include <functional>
+#include <vector>
+
+#include "moe/measure/op_bench.h"
+#include "moe/record/writer.h"
+
+namespace moe {
+
+/// 2 nodes x 2 ranks of this machine's threads, unpaced; nothing is known of it before it is measured.
+Profile host_cluster();
+/// `host`, or a profile to emulate.
+Profile running_cluster(const std::string& name);
+bool is_host(const Profile& cluster);
+
+/// More than this share of overruns makes a measurement invalid.
+inline constexpr double kOverrunLimit = 0.01;
+
+/// Every case of the cluster, those that `writer` has already taken from there; in order. A wrong result is a record
+/// with status `wrong` and no samples. `progress` is told the share of the work done, in [0, 1].
+std::vector<CaseRecord> measure_ops(const Profile& cluster, RecordWriter& writer, int repetitions, double timeout_s,
+                                    const std::function<void(double share)>& progress);
+
+}  // namespace moe

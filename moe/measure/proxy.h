@@ -1,0 +1,17 @@
+#pragma once
+// The proxy of an emulated cluster: the nominal shape decides what takes how long, small tensors on four ranks carry
+// real data through the same tasks.
+#include "moe/plan/plan.h"
+
+namespace moe {
+
+inline constexpr int kProxyNodes = 2, kProxyRanksPerNode = 2;
+
+/// 2 nodes x 2 ranks; groups of 2 where the nominal has more than one rank; experts a rank as nominal; k' = min(k, E');
+/// M' = 64, H' = 64 H / M; rows enough that every chunk of both degrees has some.
+Case proxy_case(const Case& nominal, int degree_forward, int degree_backward);
+
+/// The nominal plan's structure over the proxy's shape; gradient slices cut at the same fractions.
+Plan proxy_plan(const Plan& nominal, const Case& proxy);
+
+}  // namespace moe
