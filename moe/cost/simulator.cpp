@@ -14,6 +14,12 @@ constexpr size_t kMaxLanes = 16;
 
 Replay::Replay(const Structure& structure) : lanes_(structure.lanes.size()) {
   require<WrongResult>(lanes_ <= kMaxLanes, "replay: {} lanes, at most {} expected", lanes_, kMaxLanes);
+  std::vector<std::vector<int>> issued(lanes_);
+  for (const Task& task : structure.tasks) issued.at(static_cast<size_t>(task.lane)).push_back(task.id);
+  for (size_t lane = 0; lane < lanes_; ++lane)  // tasks are replayed in issue order: the queues must agree with it
+    require<WrongResult>(issued[lane] == structure.lanes[lane].queue,
+                         "replay: the queue of lane {} is not its tasks in issue order",
+                         name_of(structure.lanes[lane].kind));
   rows_.reserve(structure.tasks.size() + 1);
   for (const Task& task : structure.tasks) {
     rows_.push_back({static_cast<uint32_t>(task.work_class), static_cast<uint32_t>(dependencies_.size()),
