@@ -11,7 +11,7 @@ namespace moe {
 namespace {
 
 Case small_case(int ep, int esp, int64_t experts) {
-  LayerShape layer{.batch = 2, .seq = 6, .model_dim = 4, .hidden = 8, .heads = 2, .experts = experts, .top_k = 2};
+  LayerShape layer{.batch = 2, .seq = 6, .model_dim = 4, .hidden = 8, .heads = 2, .experts = experts, .top_k = 1};
   layer.dtype = DType::float64;
   ParallelShape parallel{.nodes = ep, .ranks_per_node = esp, .mp = esp, .ep = ep, .esp = esp};
   return complete(layer, parallel, Rounding::ragged);
