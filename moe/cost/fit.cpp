@@ -1,6 +1,6 @@
 #include "moe/cost/fit.h"
 
-#include <Eigen/QR>
+#include <Eigen/LU>
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -30,7 +30,9 @@ Line least_squares(const std::vector<FitSample>& samples) {
     terms.row(i) << sample.starts, sample.size / scale;
     seconds(i) = sample.seconds;
   }
-  const Eigen::Vector2d solved = terms.colPivHouseholderQr().solve(seconds);
+  // The normal equations: two columns, scaled alike, are well conditioned.
+  const Eigen::Matrix2d normal = terms.transpose() * terms;
+  const Eigen::Vector2d solved = normal.inverse() * (terms.transpose() * seconds);
   if (solved(0) >= 0) return {solved(0), solved(1) / scale, false};
   return {0, terms.col(1).dot(seconds) / terms.col(1).squaredNorm() / scale, true};
 }

@@ -1,5 +1,6 @@
 #include "moe/plan/grid.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "moe/base/check.h"

@@ -1,5 +1,6 @@
 #include "moe/record/reader.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
