@@ -135,6 +135,16 @@ void add_running_verbs(CLI::App& app, Command& c) {
   add_run(*layerbench, c.layerbench);
 }
 
+void require_verb(const CLI::App& app, int argc, const char* const* argv) {
+  if (argc > 1 && argv[1][0] == '-') return;  // --help, --version, or CLI11's business
+  std::string known;
+  for (const CLI::App* verb : app.get_subcommands(nullptr)) {
+    if (argc > 1 && verb->get_name() == argv[1]) return;
+    known += (known.empty() ? "" : ", ") + verb->get_name();
+  }
+  bad_input("verb: found {}, expected one of: {}", argc > 1 ? fmt::format("'{}'", argv[1]) : "none", known);
+}
+
 }  // namespace
 
 std::optional<Command> parse_command_line(int argc, const char* const* argv) {
@@ -145,6 +155,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   app.get_formatter()->column_width(28);
   add_planning_verbs(app, command);
   add_running_verbs(app, command);
+  require_verb(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

@@ -6,8 +6,8 @@
 
 namespace moe {
 
-/// Up to `count` rows, spread evenly over those that can run (GPT experts, a capacity that drops), in grid order: the
-/// same for the same grid, always.
+/// Up to `count` rows of those that can run (GPT experts, a capacity that drops), in grid order: each next one repeats
+/// the fewest values of B, L, M, H / M, f and heads that the ones before have. The same for the same grid, always.
 std::vector<const SweepRow*> pick_layers(const std::vector<SweepRow>& rows, int count);
 
 }  // namespace moe

@@ -1,0 +1,184 @@
+// The command line as a user meets it: exit codes, one clear line for what can't be used, JSON and nothing else.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/program.h"
+
+namespace moe {
+namespace {
+
+using Json = nlohmann::json;
+
+class Cli : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "moetune-cli-" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  Printed run(const std::vector<std::string>& arguments) { return run_program(MOETUNE_PROGRAM, arguments, folder_); }
+  std::string file(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ + "/" + name) << text;
+    return name;
+  }
+  std::string folder_;
+};
+
+const std::vector<std::string> kGolden{
+    "simulate", "--cluster", "fsmoe-optimiser", "--schedule", "fsmoe", "--batch", "4", "--seq", "1024", "--model-dim",
+    "4096", "--hidden", "14336", "--heads", "32", "--experts", "4", "--top-k", "2", "--capacity-factor", "1.2",
+    "--capacity-rounding", "exact", "--ffn", "mixtral", "--mp", "8", "--esp", "8", "--ep", "4", "--json",
+    "--degree-forward"};
+
+// The figures of the authors' optimiser (FSMoE, 4 nodes x 8); 12 is the integer optimum.
+TEST_F(Cli, GoldenCommand) {
+  const std::vector<std::tuple<std::string, int, double>> rows{
+      {"1", 1, 86.2269e-3}, {"2", 2, 64.1200e-3}, {"4", 4, 59.7008e-3}, {"8", 8, 57.8623e-3}, {"0", 12, 57.5793e-3}};
+  for (const auto& [asked, degree, seconds] : rows) {
+    std::vector<std::string> arguments = kGolden;
+    arguments.push_back(asked);
+    const Printed printed = run(arguments);
+    ASSERT_EQ(printed.exit_code, 0) << printed.err;
+    const Json json = Json::parse(printed.out);
+    EXPECT_EQ(json["degree_forward"], degree);
+    EXPECT_NEAR(json["moe_forward_s"].get<double>(), seconds, 0.5e-7);
+  }
+}
+
+TEST_F(Cli, SimulateJsonHasThePromisedKeys) {
+  const Printed printed = run({"simulate", "--schedule", "fsmoe", "--json", "--trace", "t.json"});
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  const Json json = Json::parse(printed.out);
+  for (const char* key : {"schedule", "degree_forward", "degree_backward", "forward_s", "backward_s", "moe_forward_s",
+                          "moe_backward_s", "gar_in_moe_bytes", "bound_s", "lanes", "tasks"})
+    EXPECT_TRUE(json.contains(key)) << key;
+  const double forward = json["forward_s"], total = forward + json["backward_s"].get<double>();
+  double last = 0;
+  for (const Json& task : json["tasks"]) {
+    for (const char* key : {"name", "phase", "layer", "chunk", "lane", "start_s", "end_s"})
+      EXPECT_TRUE(task.contains(key)) << key;
+    if (task["phase"] == "backward") { EXPECT_GE(task["start_s"].get<double>(), forward * (1 - 1e-12)); }
+    last = std::max(last, task["end_s"].get<double>());
+  }
+  EXPECT_NEAR(last, total, 1e-12);
+  EXPECT_LE(json["bound_s"].get<double>(), total);
+  std::ifstream trace(folder_ + "/t.json");
+  EXPECT_FALSE(Json::parse(trace)["traceEvents"].empty());
+}
+
+TEST_F(Cli, PlannedTuneHasARowForEachLayerAndSchedule) {
+  const Printed printed = run({"tune", "--no-verify", "--json"});
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  const Json json = Json::parse(printed.out);
+  ASSERT_EQ(json["layers"].size(), 1458U);
+  for (const Json& layer : json["layers"]) ASSERT_EQ(layer["schedules"].size(), 3U);
+  std::ifstream records(folder_ + "/results/plan-testbed-b.jsonl");
+  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(records), {}, '\n'), 1458 * 3 + 2);
+}
+
+TEST_F(Cli, AGridRowThatCannotBePricedIsUnsupportedAndNoError) {
+  file("cluster.toml",
+       "schema = 1\nname = \"c\"\nsource = \"test\"\n[topology]\nnodes = 8\nranks_per_node = 4\n[[compute]]\nop = \"gemm\"\n"
+       "dtype = \"float32\"\nalpha_s = 1e-5\nbeta_s_per_flop = 1e-14\n");
+  const Printed printed = run({"tune", "--no-verify", "--cluster", "./cluster.toml", "--grid", "fsmoe-b", "--json"});
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  const Json json = Json::parse(printed.out);
+  EXPECT_EQ(json["layers"][0]["status"], "unsupported");
+  EXPECT_NE(json["layers"][0]["reason"].get<std::string>().find("no alltoall row for 8 ranks"), std::string::npos);
+}
+
+TEST_F(Cli, EveryVerbHasHelpWithAnExample) {
+  for (const std::string verb : {"list", "simulate", "fit", "tune", "microbench", "layerbench"}) {
+    const Printed printed = run({verb, "--help"});
+    EXPECT_EQ(printed.exit_code, 0);
+    EXPECT_NE(printed.out.find("example:\n  ./moetune " + verb), std::string::npos) << printed.out;
+  }
+}
+
+TEST_F(Cli, ListIsCompleteAsJson) {
+  const Printed printed = run({"list", "--json"});
+  ASSERT_EQ(printed.exit_code, 0);
+  const Json json = Json::parse(printed.out);
+  for (const char* key : {"schedules", "clusters", "grids", "layers", "gates", "orders", "dispatchers", "ffns"})
+    EXPECT_FALSE(json[key].empty()) << key;
+}
+
+struct Malformed {
+  std::vector<std::string> arguments;
+  std::vector<std::string> expected;  // parts of the one line
+};
+
+TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
+  file("empty.jsonl", "");
+  file("text.jsonl", "hello\n");
+  file("profile.toml", "schema = 1\nname = \"x\"\nsource = \"s\"\nspeed = 3\n[topology]\nnodes = 1\nranks_per_node = 1\n");
+  const std::vector<Malformed> rows{
+      {{}, {"verb: found none", "list, simulate, fit, tune"}},
+      {{"tuna"}, {"verb", "'tuna'", "list, simulate"}},
+      {{"list", "--fast"}, {"--fast"}},
+      {{"simulate", "--batch", "0"}, {"--batch", "'0'", "whole number"}},
+      {{"simulate", "--batch", "-4"}, {"--batch", "'-4'", "whole number"}},
+      {{"simulate", "--batch", "four"}, {"--batch", "'four'", "whole number"}},
+      {{"simulate", "--batch", "1.5"}, {"--batch", "'1.5'", "whole number"}},
+      {{"simulate", "--batch", "99999999999999999999"}, {"--batch", "whole number"}},
+      {{"simulate", "--batch"}, {"--batch"}},
+      {{"simulate", "--seq", ""}, {"--seq", "''"}},
+      {{"simulate", "--heads", "3"}, {"heads = 3", "model-dim"}},
+      {{"simulate", "--heads", "2"}, {"heads", "mp"}},
+      {{"simulate", "--top-k", "9"}, {"top-k", "9", "experts"}},
+      {{"simulate", "--hidden", "4095"}, {"esp", "hidden"}},
+      {{"simulate", "--mp", "5"}, {"mp", "5"}},
+      {{"simulate", "--dp", "3"}, {"dp x mp"}},
+      {{"simulate", "--ep", "3"}, {"ep x esp"}},
+      {{"simulate", "--experts", "12"}, {"ep", "experts = 12"}},
+      {{"simulate", "--kv-heads", "5"}, {"kv-heads", "heads"}},
+      {{"simulate", "--capacity-factor", "0"}, {"--capacity-factor", "'0'", "> 0"}},
+      {{"simulate", "--capacity-factor", "nan"}, {"--capacity-factor", "'nan'"}},
+      {{"simulate", "--capacity-factor", "1.2x"}, {"--capacity-factor", "'1.2x'"}},
+      {{"simulate", "--capacity-rounding", "up"}, {"--capacity-rounding", "'up'", "ragged, exact"}},
+      {{"simulate", "--ffn", "swiglu"}, {"--ffn", "'swiglu'", "gpt, mixtral"}},
+      {{"simulate", "--gate", "random"}, {"--gate", "'random'", "gshard"}},
+      {{"simulate", "--order", "sorted"}, {"--order", "'sorted'", "tutel"}},
+      {{"simulate", "--dispatcher", "3dh"}, {"--dispatcher", "'3dh'", "alltoall"}},
+      {{"simulate", "--dtype", "float8"}, {"--dtype", "'float8'", "float32"}},
+      {{"simulate", "--dtype", "float64"}, {"no gemm row for float64"}},
+      {{"simulate", "--schedule", "fsmo"}, {"--schedule", "'fsmo'", "ds-moe, tutel, fsmoe"}},
+      {{"simulate", "--schedule", "tutel", "--degree-forward", "2", "--degree-backward", "3"}, {"tutel", "2", "3"}},
+      {{"simulate", "--schedule", "ds-moe", "--degree-forward", "2"}, {"ds-moe", "degree 1", "2"}},
+      {{"simulate", "--degree-forward", "-1"}, {"--degree-forward", "'-1'"}},
+      {{"simulate", "--cluster", "testbed-c"}, {"testbed-c", "testbed-a", "testbed-b"}},
+      {{"simulate", "--cluster", "./none.toml"}, {"./none.toml"}},
+      {{"simulate", "--cluster", "./profile.toml"}, {"profile.toml:4", "speed"}},
+      {{"simulate", "--cluster", "host"}, {"host"}},
+      {{"simulate", "--layer", "./none.toml"}, {"./none.toml"}},
+      {{"simulate", "--ep", "4", "--experts", "8"}, {"no alltoall row for 4 ranks", "8 ranks", "--nearest"}},
+      {{"simulate", "--trace", "/nonexistent/t.json"}, {"--trace", "/nonexistent/t.json"}},
+      {{"tune", "--no-verify", "--grid", "fsmoe-c"}, {"fsmoe-c", "fsmoe-a", "fsmoe-b"}},
+      {{"tune", "--no-verify", "--cluster", "fsmoe-optimiser"}, {"--grid", "fsmoe-optimiser"}},
+      {{"tune", "--backend", "mpi"}, {"--backend", "'mpi'", "local"}},
+      {{"tune", "--timeout", "0"}, {"--timeout", "'0'"}},
+      {{"tune", "--iterations", "0"}, {"--iterations", "'0'"}},
+      {{"microbench", "--repetitions", "many"}, {"--repetitions", "'many'"}},
+      {{"fit", "--records", "none.jsonl"}, {"none.jsonl"}},
+      {{"fit", "--records", "empty.jsonl"}, {"empty.jsonl"}},
+      {{"fit", "--records", "text.jsonl"}, {"text.jsonl:1"}},
+  };
+  for (const Malformed& row : rows) {
+    std::string asked;
+    for (const std::string& argument : row.arguments) asked += " " + argument;
+    const Printed printed = run(row.arguments);
+    EXPECT_EQ(printed.exit_code, 2) << asked << "\n" << printed.err;
+    EXPECT_EQ(std::count(printed.err.begin(), printed.err.end(), '\n'), 1) << asked << "\n" << printed.err;
+    EXPECT_TRUE(printed.out.empty()) << asked << "\n" << printed.out;
+    for (const std::string& part : row.expected)
+      EXPECT_NE(printed.err.find(part), std::string::npos) << asked << ": expected '" << part << "' in\n" << printed.err;
+  }
+}
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,16 @@
+#pragma once
+// Runs one of our executables and takes what it printed.
+#include <string>
+#include <vector>
+
+namespace moe {
+
+struct Printed {
+  int exit_code = -1;  // 128 + the signal, if one ended it
+  std::string out, err;
+};
+
+/// `arguments` go to the program as they are, no shell in between. `folder`: where it runs.
+Printed run_program(const std::string& program, const std::vector<std::string>& arguments, const std::string& folder);
+
+}  // namespace moe

@@ -1,0 +1,119 @@
+// `tune`, killed at random moments: its records stay readable, and the next run goes on where they end.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "moe/base/random.h"
+#include "moe/record/reader.h"
+
+namespace moe {
+namespace {
+
+constexpr int kKills = 20;
+constexpr double kLongestLife_s = 1.5;
+
+const char* const kGrid = R"(schema = 1
+name = "small"
+source = "test"
+cluster = "testbed-b"
+capacity_rounding = "exact"
+[layers]
+batch = [1, 2]
+heads = 16
+seq = 256
+model_dim = 1024
+hidden_scale = 2
+capacity_factor = 1.2
+ffn = ["gpt"]
+top_k = 2
+experts = "nodes"
+)";
+
+class KilledTune : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "moetune-killed-tune";
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    std::ofstream(folder_ + "/small.toml") << kGrid;
+  }
+
+  pid_t start() {
+    const pid_t child = fork();
+    if (child == 0) {
+      if (chdir(folder_.c_str()) != 0 || !std::freopen("stdout.txt", "w", stdout) ||
+          !std::freopen("stderr.txt", "a", stderr))
+        _exit(126);
+      execl(MOETUNE_PROGRAM, MOETUNE_PROGRAM, "tune", "--grid", "./small.toml", "--verified-layers", "2", "--iterations",
+            "1", "--out", "records.jsonl", nullptr);
+      _exit(127);
+    }
+    return child;
+  }
+
+  std::vector<Run> runs() {
+    const std::string path = folder_ + "/records.jsonl";
+    return std::filesystem::exists(path) ? read_runs(path) : std::vector<Run>{};
+  }
+
+  // How often each key's line stands in the file.
+  std::map<std::string, int> lines_by_key() {
+    std::map<std::string, int> count;
+    std::ifstream in(folder_ + "/records.jsonl");
+    for (std::string line; std::getline(in, line);) {
+      const size_t at = line.find("\"key\":");
+      if (at == std::string::npos) continue;
+      const size_t from = line.find('"', at + 6) + 1;
+      ++count[line.substr(from, line.find('"', from) - from)];
+    }
+    return count;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(KilledTune, ResumesWithoutDoingAnythingTwice) {
+  size_t done = 0;
+  for (int kill_number = 0; kill_number < kKills; ++kill_number) {
+    const pid_t child = start();
+    const double life = random_uniform(7, stream_of("kill"), static_cast<uint64_t>(kill_number)) * kLongestLife_s;
+    std::this_thread::sleep_for(std::chrono::duration<double>(life));
+    kill(child, SIGKILL);
+    int status = 0;
+    waitpid(child, &status, 0);
+    const auto found = runs();
+    ASSERT_LE(found.size(), 2U);  // a second one only where the first was complete before its kill
+    if (found.empty()) continue;
+    ASSERT_GE(found.back().cases.size(), found.size() > 1 ? 0 : done);
+    done = found.back().cases.size();
+    if (found.back().ended) break;
+  }
+  const bool ended = !runs().empty() && runs().back().ended;
+  if (!ended) {
+    int status = 0;
+    waitpid(start(), &status, 0);
+    ASSERT_TRUE(WIFEXITED(status));
+    ASSERT_EQ(WEXITSTATUS(status), 0);
+  }
+  const auto found = runs();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_TRUE(found.front().ended);
+  int measured = 0;
+  for (const auto& [key, lines] : lines_by_key()) {
+    // All schedules of a layer run side by side: the layer in flight is measured again, nothing else is.
+    if (key.starts_with("run/")) EXPECT_LE(lines, 2) << key;
+    else EXPECT_EQ(lines, 1) << key;
+    measured += key.starts_with("op/");
+  }
+  EXPECT_GT(measured, 100);
+  for (const CaseRecord& record : found.front().cases) EXPECT_EQ(record.status, CaseStatus::ok) << record.key;
+}
+
+}  // namespace
+}  // namespace moe
