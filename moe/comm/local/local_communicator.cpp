@@ -40,7 +40,7 @@ class Operation {
     LocalMeeting& meeting = place_.group->operations;
     const LocalMeeting::Turn turn = meeting.meet(place_.rank, offer_);
     move_data(meeting.offers(), place_.rank);
-    meeting.depart(place_.rank);
+    meeting.depart();
     if (turn.ends_s > 0) {
       if (pace_.overruns && now_s() > turn.ends_s) pace_.overruns->fetch_add(1, std::memory_order_relaxed);
       sleep_until_s(turn.ends_s);
@@ -149,14 +149,14 @@ std::unique_ptr<Communicator> LocalCommunicator::split(int colour, int key) {
     for (const int member : members) world_ranks.push_back(group.ranks[static_cast<size_t>(member)]);
     group.children[leader] = place_.state->make_group(std::move(world_ranks));
   }
-  group.splits.depart(rank);
+  group.splits.depart();
   group.splits.leave(turn);
 
   // Second meeting: nobody starts another split before all have taken their group.
   std::shared_ptr<LocalGroup> ours = colour < 0 ? nullptr : group.children[leader];
   turn = group.splits.meet(rank, offer);
   if (members.front() == rank) group.children[leader].reset();
-  group.splits.depart(rank);
+  group.splits.depart();
   group.splits.leave(turn);
   if (!ours) return nullptr;
   const auto place = std::find(members.begin(), members.end(), rank) - members.begin();

@@ -24,26 +24,25 @@ uint64_t LocalMeeting::arrive(int member, const LocalOffer& offer) {
   {
     const std::lock_guard lock(mutex_);
     if (failed_.load(std::memory_order_relaxed)) fail(member, offer);
-    require<RankFailure>(!here_[index],
-                         "rank {} came to {} before its last operation was over: each stream needs a communicator",
-                         names_[index], describe(offer));
     meeting = opened_.load(std::memory_order_relaxed) + 1;
-    here_[index] = true;
-    offers_[index] = &offer;
-    if (++arrived_ < names_.size()) return meeting;
-    arrived_ = 0;
-    open();
+    if (here_[index]) {
+      set_failed(fmt::format("rank {} came to {} before its last operation was over: each stream needs a communicator",
+                             names_[index], describe(offer)));
+    } else {
+      here_[index] = true;
+      offers_[index] = &offer;
+      if (++arrived_ < names_.size()) return meeting;
+      arrived_ = 0;
+      open();
+    }
   }
   bell_.ring();
   return meeting;
 }
 
 void LocalMeeting::open() {
-  reason_ = disagreement(offers_, names_);
-  if (!reason_.empty()) {
-    failed_.store(true, std::memory_order_release);
-    return;
-  }
+  std::string wrong = disagreement(offers_, names_);
+  if (!wrong.empty()) return set_failed(std::move(wrong));
   double began_s = 0, at_least_s = 0;
   for (const LocalOffer* each : offers_) {
     began_s = std::max(began_s, each->began_s);
@@ -61,11 +60,15 @@ void LocalMeeting::give_up(const LocalOffer& offer, uint64_t meeting) {
     std::vector<int> missing;
     for (size_t i = 0; i < names_.size(); ++i)
       if (!here_[i]) missing.push_back(names_[i]);
-    reason_ = fmt::format("waited {} s in {} for rank{} {}", timeout_s_, describe(offer),
-                          missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
-    failed_.store(true, std::memory_order_release);
+    set_failed(fmt::format("waited {} s in {} for rank{} {}", timeout_s_, describe(offer),
+                           missing.size() == 1 ? "" : "s", fmt::join(missing, ", ")));
   }
   bell_.ring();
+}
+
+void LocalMeeting::set_failed(std::string reason) {
+  reason_ = std::move(reason);
+  failed_.store(true, std::memory_order_release);
 }
 
 void LocalMeeting::fail(int member, const LocalOffer& offer) const {
@@ -73,12 +76,12 @@ void LocalMeeting::fail(int member, const LocalOffer& offer) const {
   throw LocalAborted(fmt::format("rank {} in {}: {}", names_[static_cast<size_t>(member)], describe(offer), reason_));
 }
 
-void LocalMeeting::depart(int member) {
+void LocalMeeting::depart() {
   {
     const std::lock_guard lock(mutex_);
-    here_[static_cast<size_t>(member)] = false;
     if (++departed_ < names_.size()) return;
     departed_ = 0;
+    std::fill(here_.begin(), here_.end(), false);
     closed_.fetch_add(1, std::memory_order_release);
   }
   bell_.ring();
@@ -92,9 +95,8 @@ void LocalMeeting::abort(const std::string& reason) {
   {
     const std::lock_guard lock(mutex_);
     if (failed_.load(std::memory_order_relaxed)) return;
-    reason_ = reason;
     aborted_ = true;
-    failed_.store(true, std::memory_order_release);
+    set_failed(reason);
   }
   bell_.ring();
 }

@@ -29,8 +29,8 @@ class LocalMeeting {
   /// longer than the timeout. `offer` is read by the others until leave() returns.
   Turn meet(int member, const LocalOffer& offer);
   const std::vector<const LocalOffer*>& offers() const { return offers_; }
-  /// This member is done with the others' buffers. Nothing may throw between meet() and depart().
-  void depart(int member);
+  /// The caller is done with the others' buffers. Nothing may throw between meet() and depart().
+  void depart();
   /// Blocks until all have departed. Never fails: whoever met will depart.
   void leave(const Turn& turn);
 
@@ -40,6 +40,7 @@ class LocalMeeting {
  private:
   uint64_t arrive(int member, const LocalOffer& offer);
   void open();
+  void set_failed(std::string reason);
   void give_up(const LocalOffer& offer, uint64_t meeting);
   [[noreturn]] void fail(int member, const LocalOffer& offer) const;
 

@@ -1,0 +1,184 @@
+// Ranks as threads: the conformance suite, and what only they promise (exceptions across threads, pacing).
+#include <gtest/gtest.h>
+#include <stdexcept>
+#include <thread>
+
+#include "moe/base/check.h"
+#include "moe/comm/local/local_world.h"
+#include "tests/comm/communicator_conformance.h"
+
+namespace moe {
+namespace {
+
+void run_local(int ranks, double timeout_s, const std::function<void(Communicator&, Device&)>& body) {
+  LocalWorld world(ranks, timeout_s);
+  world.run([&](int rank) {
+    const auto device = make_cpu_device();
+    body(*world.communicator(rank), *device);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Local, CommunicatorConformance,
+                         testing::Combine(testing::Values(CommunicatorFactory{"local", run_local}),
+                                          testing::Values(1, 2, 3, 4, 8)),
+                         CommunicatorConformance::name);
+
+void nap(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+template <class Error>
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(LocalWorldTest, ARankThatDiesNamesItselfInTheOthersErrorsAndItsExceptionIsRethrown) {
+  LocalWorld world(4);
+  std::array<std::string, 4> failures;
+  const std::string rethrown = error_of<std::logic_error>([&] {
+    world.run([&](int rank) {
+      const auto device = make_cpu_device();
+      const auto lane = device->make_stream("lane");
+      const auto comm = world.communicator(rank);
+      if (rank == 2) throw std::logic_error("no memory for experts");
+      comm->barrier({.stream = *lane, .task = "backward gather"});
+      failures[static_cast<size_t>(rank)] = failure_of(*lane);
+      lane->synchronize();
+    });
+  });
+  EXPECT_EQ(rethrown, "no memory for experts");
+  for (const size_t rank : {0, 1, 3})
+    EXPECT_EQ(failures[rank],
+              fmt::format("rank {} in 'backward gather' (barrier): rank 2 died: no memory for experts", rank));
+}
+
+TEST(LocalWorldTest, AbortAloneIsRethrownAsRankFailure) {
+  LocalWorld world(3);
+  const std::string rethrown = error_of<RankFailure>([&] {
+    world.run([&](int rank) {
+      if (rank == 1) return world.communicator(rank)->abort("told to");
+      world.communicator(rank)->split(0, 0);
+    });
+  });
+  EXPECT_NE(rethrown.find("rank 1 aborted: told to"), std::string::npos) << rethrown;
+}
+
+TEST(LocalWorldTest, ASkippedOperationEndsTheOthersAtOnce) {
+  LocalWorld world(3, 600);
+  std::string waiting = "none";
+  const std::string rethrown = error_of<std::logic_error>([&] {
+    world.run([&](int rank) {
+      const auto device = make_cpu_device();
+      const auto lane = device->make_stream("lane");
+      const auto comm = world.communicator(rank);
+      if (rank == 1) lane->launch([](void*) { throw std::logic_error("broken expert"); });
+      comm->barrier({.stream = *lane, .task = "combine"});
+      if (rank == 0) waiting = failure_of(*lane);
+      lane->synchronize();
+    });
+  });
+  EXPECT_EQ(rethrown, "broken expert");
+  EXPECT_NE(waiting.find("rank 1 skipped 'combine' (barrier)"), std::string::npos) << waiting;
+}
+
+TEST(LocalWorldTest, RunsAgainAfterwards) {
+  LocalWorld world(4);
+  std::atomic<int> runs{0};
+  for (int round = 0; round < 20; ++round)
+    world.run([&](int rank) {
+      const auto device = make_cpu_device();
+      const auto lane = device->make_stream("lane");
+      world.communicator(rank)->barrier({*lane});
+      lane->synchronize();
+      ++runs;
+    });
+  EXPECT_EQ(runs, 80);
+}
+
+TEST(LocalWorldTest, TwoStreamsOnOneCommunicatorAreFoundOut) {
+  LocalWorld world(2, 600);
+  const std::string rethrown = error_of<RankFailure>([&] {
+    world.run([&](int rank) {
+      const auto device = make_cpu_device();
+      const auto one = device->make_stream("one"), two = device->make_stream("two");
+      const auto comm = world.communicator(rank);
+      if (rank == 1) {
+        nap(0.1);
+        throw RankFailure("rank 1 leaves");
+      }
+      comm->barrier({.stream = *one, .task = "first"});
+      nap(0.02);
+      comm->barrier({.stream = *two, .task = "second"});
+      two->synchronize();
+    });
+  });
+  EXPECT_NE(rethrown.find("rank 0 came to 'second' (barrier)"), std::string::npos) << rethrown;
+}
+
+TEST(LocalWorldTest, RefusesWhatItLacks) {
+  EXPECT_THROW(LocalWorld(0), BadInput);
+  LocalWorld world(2);
+  EXPECT_THROW(world.communicator(2), BadInput);
+  EXPECT_THROW(world.communicator(-1), BadInput);
+  const auto device = make_cpu_device();
+  const auto lane = device->make_stream("lane");
+  const auto comm = world.communicator(0);
+  float data = 0;
+  const std::string error =
+      error_of<BadInput>([&] { comm->allreduce(&data, 1, DType::bfloat16, {.stream = *lane, .task = "gradients"}); });
+  EXPECT_NE(error.find("'gradients'"), std::string::npos) << error;
+  EXPECT_NE(error.find("bfloat16"), std::string::npos) << error;
+}
+
+struct PacedEnds {
+  std::array<double, 4> begin{}, end{};
+  std::array<int64_t, 4> overruns{};
+};
+
+/// An allreduce on 4 ranks, rank r coming r x 10 ms late and paced by pace(r).
+PacedEnds paced_allreduce(int64_t elements, const std::function<double(int)>& pace) {
+  PacedEnds ends;
+  LocalWorld world(4);
+  world.run([&](int rank) {
+    const auto r = static_cast<size_t>(rank);
+    const auto device = make_cpu_device();
+    const auto lane = device->make_stream("lane");
+    const auto begin = device->make_event(), end = device->make_event();
+    std::vector<float> data(static_cast<size_t>(elements), 1.0f);
+    std::atomic<int64_t> overruns{0};
+    lane->launch([rank](void*) { nap(0.01 * rank); });
+    lane->record(*begin);
+    world.communicator(rank)->allreduce(data.data(), elements, DType::float32, {*lane, {pace(rank), &overruns}});
+    lane->record(*end);
+    lane->synchronize();
+    ends.begin[r] = begin->seconds();
+    ends.end[r] = end->seconds();
+    ends.overruns[r] = overruns;
+    EXPECT_EQ(data, std::vector<float>(data.size(), 4.0f));
+  });
+  return ends;
+}
+
+TEST(LocalPaceTest, EndsOnAllRanksNoEarlierThanTheLastArrivalPlusItsPace) {
+  const PacedEnds ends = paced_allreduce(100, [](int) { return 0.03; });
+  const double last = *std::max_element(ends.begin.begin(), ends.begin.end());
+  for (const double end : ends.end) EXPECT_GE(end, last + 0.03);
+  for (const int64_t overruns : ends.overruns) EXPECT_EQ(overruns, 0);
+}
+
+TEST(LocalPaceTest, TheLongestOfUnequalPacesCounts) {
+  const PacedEnds ends = paced_allreduce(1, [](int rank) { return rank == 1 ? 0.03 : 0.001; });
+  const double last = *std::max_element(ends.begin.begin(), ends.begin.end());
+  for (const double end : ends.end) EXPECT_GE(end, last + 0.03);
+}
+
+TEST(LocalPaceTest, CountsAnOverrunOnEachRankWhoseOwnWorkWasLate) {
+  for (const int64_t overruns : paced_allreduce(1 << 20, [](int) { return 1e-9; }).overruns) EXPECT_EQ(overruns, 1);
+  for (const int64_t overruns : paced_allreduce(1 << 10, [](int) { return 0.0; }).overruns) EXPECT_EQ(overruns, 0);
+}
+
+}  // namespace
+}  // namespace moe

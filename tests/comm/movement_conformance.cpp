@@ -1,0 +1,128 @@
+// Operations that move bytes.
+#include "tests/comm/communicator_conformance.h"
+
+namespace moe {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+void append(Bytes& to, const Bytes& more) { to.insert(to.end(), more.begin(), more.end()); }
+
+TEST_P(CommunicatorConformance, RanksAndSizes) {
+  std::vector<std::atomic<int>> seen(static_cast<size_t>(ranks()));
+  run([&](Communicator& world, Device&) {
+    EXPECT_EQ(world.size(), ranks());
+    ++seen.at(static_cast<size_t>(world.rank()));
+  });
+  for (const auto& count : seen) EXPECT_EQ(count, 1);
+}
+
+TEST_P(CommunicatorConformance, AlltoallRoutesEveryBlock) {
+  run([&](Communicator& world, Device& device) {
+    const auto lane = device.make_stream("lane");
+    for (const int64_t block : kSizes) {
+      const Bytes send = bytes_of_rank(world.rank(), 0, block * ranks());
+      Bytes receive(send.size()), expected;
+      world.alltoall(send.data(), receive.data(), block, {*lane});
+      lane->synchronize();
+      for (int from = 0; from < ranks(); ++from) append(expected, bytes_of_rank(from, 0, block, block * world.rank()));
+      EXPECT_TRUE(receive == expected) << "blocks of " << block << " bytes on rank " << world.rank();
+    }
+  });
+}
+
+// Some blocks are empty, no two of a rank are equal, and what i sends j isn't what j sends i.
+int64_t unequal(int from, int to, int64_t unit) { return (from * 3 + to * 5) % 7 * unit; }
+
+TEST_P(CommunicatorConformance, AlltoallvRoutesUnequalBlocks) {
+  run([&](Communicator& world, Device& device) {
+    const auto lane = device.make_stream("lane");
+    const int rank = world.rank();
+    for (const int64_t unit : {0, 1, 13, 40009}) {
+      std::vector<int64_t> send_bytes, receive_bytes;
+      Bytes send, expected;
+      for (int peer = 0; peer < ranks(); ++peer) {
+        send_bytes.push_back(unequal(rank, peer, unit));
+        receive_bytes.push_back(unequal(peer, rank, unit));
+        append(send, bytes_of_rank(rank, peer, send_bytes.back()));
+        append(expected, bytes_of_rank(peer, rank, receive_bytes.back()));
+      }
+      Bytes receive(expected.size());
+      world.alltoallv(send.data(), send_bytes, receive.data(), receive_bytes, {*lane});
+      lane->synchronize();
+      EXPECT_TRUE(receive == expected) << "unit of " << unit << " bytes on rank " << rank;
+    }
+  });
+}
+
+TEST_P(CommunicatorConformance, AllgatherCollectsAndMayHoldOursAlready) {
+  run([&](Communicator& world, Device& device) {
+    const auto lane = device.make_stream("lane");
+    for (const int64_t block : kSizes) {
+      const Bytes send = bytes_of_rank(world.rank(), 0, block);
+      Bytes expected;
+      for (int from = 0; from < ranks(); ++from) append(expected, bytes_of_rank(from, 0, block));
+      Bytes apart(expected.size()), in_place(expected.size());
+      std::byte* ours = in_place.data() + block * world.rank();
+      std::copy(send.begin(), send.end(), ours);
+      world.allgather(send.data(), apart.data(), block, {*lane});
+      world.allgather(ours, in_place.data(), block, {*lane});
+      lane->synchronize();
+      EXPECT_TRUE(apart == expected) << "blocks of " << block << " bytes on rank " << world.rank();
+      EXPECT_TRUE(in_place == expected) << "in place, " << block << " bytes on rank " << world.rank();
+    }
+  });
+}
+
+TEST_P(CommunicatorConformance, BroadcastFromEveryRoot) {
+  run([&](Communicator& world, Device& device) {
+    const auto lane = device.make_stream("lane");
+    for (int root = 0; root < ranks(); ++root) {
+      for (const int64_t bytes : kSizes) {
+        Bytes data = bytes_of_rank(world.rank(), root, bytes);
+        world.broadcast(data.data(), bytes, root, {*lane});
+        lane->synchronize();
+        EXPECT_TRUE(data == bytes_of_rank(root, root, bytes)) << bytes << " bytes from " << root;
+      }
+    }
+  });
+}
+
+TEST_P(CommunicatorConformance, BarrierSeparates) {
+  std::atomic<int> before{0};
+  run([&](Communicator& world, Device& device) {
+    const auto lane = device.make_stream("lane");
+    for (int round = 1; round <= 200; ++round) {
+      lane->launch([&](void*) { ++before; });
+      world.barrier({*lane});
+      lane->launch([&, round](void*) { EXPECT_GE(before, round * ranks()); });
+      world.barrier({*lane});
+    }
+    lane->synchronize();
+  });
+}
+
+// An operation must not end while another rank still reads our buffer: the next closure overwrites it at once.
+TEST_P(CommunicatorConformance, BuffersMayBeReusedRightAfterwards) {
+  constexpr int64_t kBlock = 997;
+  constexpr int kRounds = 200;
+  run([&](Communicator& world, Device& device) {
+    const auto lane = device.make_stream("lane");
+    Bytes send(static_cast<size_t>(kBlock * ranks())), receive(send.size());
+    int wrong = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      const auto mark = [round](int rank) { return static_cast<std::byte>(round * 8 + rank); };
+      lane->launch([&, mark](void*) { std::fill(send.begin(), send.end(), mark(world.rank())); });
+      world.alltoall(send.data(), receive.data(), kBlock, {*lane});
+      lane->launch([&, mark](void*) {
+        for (size_t i = 0; i < receive.size(); ++i)
+          if (receive[i] != mark(static_cast<int>(i / kBlock))) ++wrong;
+      });
+    }
+    lane->synchronize();
+    EXPECT_EQ(wrong, 0);
+  });
+}
+
+}  // namespace
+}  // namespace moe
