@@ -25,7 +25,8 @@ class PhaseBound {
     for (const TaskKind kind : {TaskKind::attention, TaskKind::gate, TaskKind::order, TaskKind::i_order})
       dense_ += pricer.dense_seconds(kind, phase);
     if (network(GroupKind::mp) != Network::none)
-      mp_ = pricer.dense_seconds(TaskKind::mp_allgather, phase) + pricer.dense_seconds(TaskKind::mp_reducescatter, phase);
+      mp_ =
+          pricer.dense_seconds(TaskKind::mp_allgather, phase) + pricer.dense_seconds(TaskKind::mp_reducescatter, phase);
     dense_ += mp_;
   }
 

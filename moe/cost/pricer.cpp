@@ -66,12 +66,13 @@ const CommRow* LayerPricer::comm_row(std::string_view op, const Group& group) {
     if (!nearest || std::abs(row.ranks - group.size) < std::abs(nearest->ranks - group.size)) nearest = &row;
   }
   if (nearest != nullptr && options_.nearest)
-    notes_.insert(fmt::format("nearest: {} over {} ranks priced by the row of {} ranks", op, group.size,
-                              nearest->ranks));
+    notes_.insert(
+        fmt::format("nearest: {} over {} ranks priced by the row of {} ranks", op, group.size, nearest->ranks));
   if (nearest == nullptr || options_.nearest) return nearest;
-  throw Unpriced(fmt::format("profile {}: no {} row for {} ranks on the {} network; the nearest has {} ranks "
-                             "(--nearest borrows it)",
-                             profile_.name, op, group.size, name_of(group.network), nearest->ranks));
+  throw Unpriced(
+      fmt::format("profile {}: no {} row for {} ranks on the {} network; the nearest has {} ranks "
+                  "(--nearest borrows it)",
+                  profile_.name, op, group.size, name_of(group.network), nearest->ranks));
 }
 
 LayerPricer::Curve LayerPricer::comm_curve(Op op, GroupKind kind) {
@@ -85,8 +86,10 @@ LayerPricer::Curve LayerPricer::comm_curve(Op op, GroupKind kind) {
 
 LayerPricer::Curve LayerPricer::allreduce_curve(const Group& group) {
   const CommRow *scatter = comm_row("reducescatter", group), *gather = comm_row("allgather", group);
-  require<Unpriced>(scatter && gather, "profile {}: no allreduce row for {} ranks on the {} network, and none to derive "
-                    "it from", profile_.name, group.size, name_of(group.network));
+  require<Unpriced>(scatter && gather,
+                    "profile {}: no allreduce row for {} ranks on the {} network, and none to derive "
+                    "it from",
+                    profile_.name, group.size, name_of(group.network));
   notes_.insert("derived: intra allreduce = reducescatter + allgather of the same volume");
   return {scatter->alpha_s + gather->alpha_s, scatter->beta_s_per_byte + gather->beta_s_per_byte, 0, nullptr};
 }
@@ -141,9 +144,11 @@ double LayerPricer::dense_seconds(TaskKind kind, Phase phase) const {
   return c.seconds(c.unit) + profile_.task_overhead_s;
 }
 
-double LayerPricer::gradient_bytes_in(double seconds) const {
-  const double alpha = gradient_seconds(0), beta = curve(TaskKind::gradient, Phase::backward).beta;
-  return beta > 0 ? std::max(0.0, (seconds - alpha) / beta) : 0;
+std::vector<double> LayerPricer::gradient_bends() const {
+  std::vector<double> bends;
+  if (const Points* points = curve(TaskKind::gradient, Phase::backward).points)
+    for (const auto& point : *points) bends.push_back(point[0]);
+  return bends;
 }
 
 void LayerPricer::price(const Structure& structure, const std::vector<GradientSlice>& slices,

@@ -36,8 +36,8 @@ class LayerPricer {
   double chunk_seconds(TaskKind kind, Phase phase, double rows) const;
   double gradient_seconds(int64_t bytes) const;
   double dense_seconds(TaskKind kind, Phase phase) const;
-  /// Bytes that an AllReduce over DP moves in `seconds`, its alpha paid; 0 if it can't even start.
-  double gradient_bytes_in(double seconds) const;
+  /// Bytes at which gradient_seconds bends or jumps: the points of a measured curve, ascending.
+  std::vector<double> gradient_bends() const;
 
   /// What a reader must know of the result: "derived: ...", "nearest: ...", "outside the fitted range: ...".
   const std::set<std::string>& notes() const { return notes_; }

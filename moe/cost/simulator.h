@@ -29,7 +29,7 @@ class Replay {
     uint32_t work_class, first_dependency;
     uint32_t lane;
   };
-  std::vector<Row> rows_;  // in issue order, one more as end mark
+  std::vector<Row> rows_;               // in issue order, one more as end mark
   std::vector<uint32_t> dependencies_;  // those that cross lanes
   size_t lanes_ = 0;
 };

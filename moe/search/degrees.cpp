@@ -29,9 +29,8 @@ DegreeChoice checked(const Schedule& schedule, DegreeChoice choice) {
   if (schedule.degrees == DegreePolicy::shared) {
     if (choice.forward == 0) choice.forward = choice.backward;
     if (choice.backward == 0) choice.backward = choice.forward;
-    require<BadInput>(choice.forward == choice.backward,
-                      "schedule {} has one degree for both phases, found {} and {}", schedule.name, choice.forward,
-                      choice.backward);
+    require<BadInput>(choice.forward == choice.backward, "schedule {} has one degree for both phases, found {} and {}",
+                      schedule.name, choice.forward, choice.backward);
   }
   return choice;
 }
@@ -70,38 +69,31 @@ double LayerSearch::moe_seconds(const Schedule& schedule, const LayerPricer& pri
   return end - begin;
 }
 
-// The split's objective is max(T0, c + t_ar(x)) + max(dense, t_ar(n - x)) for x bytes in the MoE part: piecewise
-// linear, least where one of the maxima turns, or at an end, where a slice less saves its alpha.
-std::vector<int64_t> LayerSearch::split_candidates(const Schedule& schedule, const LayerPricer& pricer, int degree) {
-  const int64_t all = pricer.gradient_bytes(), grain = bytes_of(pricer.shape().layer.dtype);
-  std::vector<int64_t> candidates{0, all};
-  const auto add = [&](double bytes) {
-    const int64_t floor = static_cast<int64_t>(std::clamp(bytes, 0.0, static_cast<double>(all))) / grain * grain;
-    for (const int64_t x : {floor, floor + grain})
-      if (x > 0 && x < all) candidates.push_back(x);
+// A slice that outweighs everything else lies on the longest path: what is left is that path without it.
+SplitPaths LayerSearch::split_paths(const Schedule& schedule, const LayerPricer& pricer, int degree) {
+  const Decision both{1, degree, bytes_of(pricer.shape().layer.dtype)};
+  const CompiledStructure& c = compiled(schedule, pricer, both, Phases::backward);
+  pricer.price(*c.structure, slices_of(schedule, both, pricer.gradient_bytes()), seconds_);
+  const auto with = [&](double in_moe_s, double beside_s) {
+    for (size_t i = 0; i < seconds_.size(); ++i) {
+      const int slice = c.structure->classes[i].slice;
+      if (slice >= 0) seconds_[i] = slice == 0 ? in_moe_s : beside_s;
+    }
+    return c.replay.makespan(seconds_, ends_);
   };
-  double dense = 0;
-  for (const TaskKind kind : {TaskKind::order, TaskKind::gate, TaskKind::mp_allgather, TaskKind::attention,
-                              TaskKind::mp_reducescatter})
-    if (pricer.groups()[static_cast<size_t>(GroupKind::mp)].network != Network::none ||
-        (kind != TaskKind::mp_allgather && kind != TaskKind::mp_reducescatter))
-      dense += pricer.dense_seconds(kind, Phase::backward);
-  add(static_cast<double>(all) - pricer.gradient_bytes_in(dense));
-  const double without = moe_seconds(schedule, pricer, {1, degree, 0}, Phases::backward);
-  const double with_all = moe_seconds(schedule, pricer, {1, degree, all}, Phases::backward);
-  const double excess = with_all - without;  // what does not fit into the MoE part's idle time on that lane
-  add(pricer.gradient_bytes_in(pricer.gradient_seconds(all) - excess));
-  const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
-  if (network(GroupKind::dp) == network(GroupKind::mp))  // the dense part's collectives share the lane: also a grid
-    for (int i = 1; i < 16; ++i) add(static_cast<double>(all) * i / 16);
-  return candidates;
+  const double neither = with(0, 0), heavy = 2 * neither + 1e-9;
+  return {neither, with(heavy, 0) - heavy, with(0, heavy) - heavy, with(heavy, heavy) - 2 * heavy};
 }
 
-LayerSearch::Candidate LayerSearch::best_split(const Schedule& schedule, const LayerPricer& pricer, int degree) {
+LayerSearch::Candidate LayerSearch::best_backward(const Schedule& schedule, const LayerPricer& pricer, int degree) {
   std::vector<int64_t> candidates{0};
+  const int64_t all = pricer.gradient_bytes();
   if (schedule.gradients == GradientPolicy::adaptive &&
-      pricer.groups()[static_cast<size_t>(GroupKind::dp)].network != Network::none && pricer.gradient_bytes() > 0)
-    candidates = split_candidates(schedule, pricer, degree);
+      pricer.groups()[static_cast<size_t>(GroupKind::dp)].network != Network::none && all > 0) {
+    candidates.push_back(all);
+    if (all > bytes_of(pricer.shape().layer.dtype))
+      candidates.push_back(best_split(split_paths(schedule, pricer, degree), pricer));
+  }
   Candidate best{{}, std::numeric_limits<double>::max()};
   for (const int64_t bytes : candidates) {
     const Decision decision{1, degree, bytes};
@@ -115,7 +107,7 @@ LayerResult LayerSearch::tune(const Schedule& schedule, const LayerPricer& price
   choice = checked(schedule, choice);
   Candidate best{{}, std::numeric_limits<double>::max()};
   const auto backward_with = [&](int degree_forward, double forward, int degree_backward) {
-    Candidate c = best_split(schedule, pricer, degree_backward);
+    Candidate c = best_backward(schedule, pricer, degree_backward);
     c.decision.degree_forward = degree_forward;
     c.seconds += forward;
     if (better(c.seconds, best.seconds)) best = c;

@@ -6,6 +6,7 @@
 
 #include "moe/cost/bounds.h"
 #include "moe/cost/pricer.h"
+#include "moe/search/gradient_split.h"
 #include "moe/search/structure_cache.h"
 
 namespace moe {
@@ -44,8 +45,8 @@ class LayerSearch {
   const CompiledStructure& compiled(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision,
                                     Phases phases);
   double replay(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision, Phases phases);
-  Candidate best_split(const Schedule& schedule, const LayerPricer& pricer, int degree);
-  std::vector<int64_t> split_candidates(const Schedule& schedule, const LayerPricer& pricer, int degree);
+  Candidate best_backward(const Schedule& schedule, const LayerPricer& pricer, int degree);
+  SplitPaths split_paths(const Schedule& schedule, const LayerPricer& pricer, int degree);
   double moe_seconds(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision, Phases phases);
 
   StructureCache cache_;

@@ -1,0 +1,85 @@
+#include "moe/search/gradient_split.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <set>
+
+namespace moe {
+namespace {
+
+class SplitSearch {
+ public:
+  SplitSearch(const SplitPaths& paths, const LayerPricer& pricer)
+      : paths_(paths), pricer_(pricer), all_(pricer.gradient_bytes()), grain_(bytes_of(pricer.shape().layer.dtype)) {}
+
+  int64_t best() {
+    if (all_ < 2 * grain_) return 0;
+    const std::vector<double> bends = bends_of_either_slice();
+    for (size_t i = 0; i < bends.size(); ++i) {
+      add(bends[i]);
+      if (i > 0) add_crossings(bends[i - 1], bends[i]);
+    }
+    int64_t best = 0;
+    double least = std::numeric_limits<double>::infinity();
+    for (const int64_t bytes : candidates_) {
+      const double seconds = paths_.seconds(in_moe(bytes), beside(bytes));
+      if (seconds < least * (1 - 1e-12)) best = bytes, least = seconds;
+    }
+    return best;
+  }
+
+ private:
+  double in_moe(int64_t bytes) const { return pricer_.gradient_seconds(bytes); }
+  double beside(int64_t bytes) const { return pricer_.gradient_seconds(all_ - bytes); }
+
+  std::vector<double> bends_of_either_slice() const {
+    const double all = static_cast<double>(all_), grain = static_cast<double>(grain_);
+    std::vector<double> bends{grain, all - grain};
+    for (const double bend : pricer_.gradient_bends())
+      for (const double bytes : {bend, all - bend})
+        if (bytes > grain && bytes < all - grain) bends.push_back(bytes);
+    std::ranges::sort(bends);
+    return bends;
+  }
+
+  // The element there and its neighbours: curves may jump at their ends.
+  void add(double bytes) {
+    const int64_t floor = static_cast<int64_t>(bytes) / grain_ * grain_;
+    for (const int64_t x : {floor - grain_, floor, floor + grain_})
+      if (x > 0 && x < all_) candidates_.insert(x);
+  }
+
+  // Where two of the paths with slices are equally long, between two bends.
+  void add_crossings(double begin, double end) {
+    const int64_t first = static_cast<int64_t>(begin + (end - begin) / 4);
+    const int64_t second = static_cast<int64_t>(end - (end - begin) / 4);
+    if (second - first < grain_) return;  // its ends' neighbours are all that lies between
+    const auto lengths = [&](int64_t x) {
+      return std::array{paths_.in_moe + in_moe(x), paths_.beside + beside(x), paths_.both + in_moe(x) + beside(x)};
+    };
+    const auto at_first = lengths(first), at_second = lengths(second);
+    for (const auto& [p, q] : {std::pair<size_t, size_t>{0, 1}, {0, 2}, {1, 2}}) {
+      const double before = at_first[p] - at_first[q], after = at_second[p] - at_second[q];
+      if (before == after) continue;
+      const double crossing =
+          static_cast<double>(first) + before / (before - after) * static_cast<double>(second - first);
+      add(std::clamp(crossing, begin, end));
+    }
+  }
+
+  const SplitPaths& paths_;
+  const LayerPricer& pricer_;
+  int64_t all_, grain_;
+  std::set<int64_t> candidates_;
+};
+
+}  // namespace
+
+double SplitPaths::seconds(double in_moe_s, double beside_s) const {
+  return std::max({neither, in_moe + in_moe_s, beside + beside_s, both + in_moe_s + beside_s});
+}
+
+int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer) { return SplitSearch(paths, pricer).best(); }
+
+}  // namespace moe

@@ -1,0 +1,21 @@
+#pragma once
+// How many of a layer's gradient bytes go into the MoE part of its backward; the others go beside the dense part.
+#include <cstdint>
+
+#include "moe/cost/pricer.h"
+
+namespace moe {
+
+/// A backward with a slice in each place takes as long as its longest path. Paths by the slices that lie on them, each
+/// without its slices' own seconds; a path may also be one with fewer slices.
+struct SplitPaths {
+  double neither = 0, in_moe = 0, beside = 0, both = 0;
+  double seconds(double in_moe_s, double beside_s) const;
+};
+
+/// The bytes in the MoE part for which the backward is shortest: whole elements, more than none and less than all; the
+/// fewest of equals. 0 where a layer has fewer than two elements. Exact for straight and for measured price curves:
+/// between their bends every path is linear, so that the least lies at a bend or where two paths are equally long.
+int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer);
+
+}  // namespace moe

@@ -1,0 +1,107 @@
+// The search against every degree and every split, each replayed.
+#include <algorithm>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "moe/base/random.h"
+#include "moe/search/degrees.h"
+#include "tests/search/random_layer.h"
+
+namespace moe {
+namespace {
+
+using random_layer::random_layer;
+using random_layer::RandomLayer;
+
+// Replays phases from structures built here, not by the search.
+class Everything {
+ public:
+  Everything(const Schedule& schedule, const LayerPricer& pricer) : schedule_(schedule), pricer_(pricer) {}
+
+  double seconds(const Decision& d, Phases phases) {
+    const int64_t bytes = pricer_.gradient_bytes();
+    const GradientSlots slots =
+        phases == Phases::forward ? GradientSlots{} : slots_of(schedule_, pricer_.groups(), d, bytes);
+    auto& entry = structures_[structure_key(schedule_, pricer_.groups(), d, slots, phases)];
+    if (!entry) entry.emplace(build_structure(structure_key(schedule_, pricer_.groups(), d, slots, phases)));
+    pricer_.price(*entry->structure, slices_of(schedule_, d, bytes), seconds_);
+    return entry->replay.makespan(seconds_, ends_);
+  }
+
+  double least_forward(int least, int most) {
+    double best = std::numeric_limits<double>::infinity();
+    for (int r = least; r <= most; ++r) best = std::min(best, seconds({r, r, 0}, Phases::forward));
+    return best;
+  }
+
+  // Over every split, element by element.
+  double least_backward(int r) {
+    const int64_t bytes = schedule_.gradients == GradientPolicy::adaptive ? pricer_.gradient_bytes() : 0;
+    double best = std::numeric_limits<double>::infinity();
+    for (int64_t in_moe = 0; in_moe <= bytes; in_moe += 4)
+      best = std::min(best, seconds({r, r, in_moe}, Phases::backward));
+    return best;
+  }
+
+  double least_total(int most) {
+    if (schedule_.degrees == DegreePolicy::one) return least_forward(1, 1) + least_backward(1);
+    double best = std::numeric_limits<double>::infinity(), backward = best;
+    for (int r = 1; r <= most; ++r) {
+      if (schedule_.degrees == DegreePolicy::shared)
+        best = std::min(best, least_forward(r, r) + least_backward(r));
+      else
+        backward = std::min(backward, least_backward(r));
+    }
+    return schedule_.degrees == DegreePolicy::shared ? best : least_forward(1, most) + backward;
+  }
+
+ private:
+  struct Built {
+    explicit Built(std::shared_ptr<const Structure> s) : structure(std::move(s)), replay(*structure) {}
+    std::shared_ptr<const Structure> structure;
+    Replay replay;
+  };
+  const Schedule& schedule_;
+  const LayerPricer& pricer_;
+  std::map<StructureKey, std::optional<Built>> structures_;
+  std::vector<double> seconds_, ends_;
+};
+
+void expect_least(const RandomLayer& layer, LayerSearch& search) {
+  const LayerPricer pricer(layer.profile, layer.shape);
+  const int most = static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows()));
+  for (const Schedule& schedule : schedules()) {
+    const LayerResult result = search.tune(schedule, pricer);
+    const double least = Everything(schedule, pricer).least_total(most);
+    EXPECT_LE(result.total_s(), least * (1 + 1e-9))
+        << schedule.name << ", " << layer.text << ": degrees " << result.decision.degree_forward << " "
+        << result.decision.degree_backward << ", " << result.decision.gar_in_moe_bytes << " of "
+        << pricer.gradient_bytes() << " bytes";
+    EXPECT_GE(result.total_s(), least * (1 - 1e-9)) << schedule.name << ", " << layer.text << ": a time nothing has";
+  }
+}
+
+TEST(BruteForce, TuneFindsTheLeastOfAllDegreesAndSplits) {
+  LayerSearch search;
+  std::set<std::pair<Network, Network>> layouts;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    const RandomLayer layer = random_layer(seed);
+    const Groups groups = groups_of(layer.shape.parallel);
+    layouts.emplace(groups[static_cast<size_t>(GroupKind::dp)].network,
+                    groups[static_cast<size_t>(GroupKind::mp)].network);
+    expect_least(layer, search);
+  }
+  EXPECT_GE(layouts.size(), 7u) << "networks of the gradients and of the dense part";
+}
+
+TEST(BruteForce, TuneFindsTheLeastOnMeasuredCurves) {
+  LayerSearch search;
+  for (uint64_t seed = 1; seed <= 150; ++seed) expect_least(random_layer(seed, true), search);
+}
+
+}  // namespace
+}  // namespace moe

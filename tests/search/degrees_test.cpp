@@ -1,0 +1,190 @@
+// What a search's results promise: degrees and splits as asked, times of the whole plan, no time below the bound.
+#include "moe/search/degrees.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <map>
+
+#include "moe/base/check.h"
+#include "moe/base/random.h"
+#include "tests/search/random_layer.h"
+
+namespace moe {
+namespace {
+
+using random_layer::random_layer;
+using random_layer::RandomLayer;
+
+// Any decision that the schedule has.
+Decision random_decision(const Schedule& schedule, const LayerPricer& pricer, uint64_t seed) {
+  const auto below = [&](uint64_t stream, int64_t n) {
+    return static_cast<int64_t>(random_bits(seed, stream, 0) % static_cast<uint64_t>(n));
+  };
+  Decision d;
+  if (schedule.degrees != DegreePolicy::one) d.degree_forward = d.degree_backward = 1 + static_cast<int>(below(1, 12));
+  if (schedule.degrees == DegreePolicy::apart) d.degree_backward = 1 + static_cast<int>(below(2, 12));
+  if (schedule.gradients == GradientPolicy::adaptive)
+    d.gar_in_moe_bytes = 4 * below(3, pricer.gradient_bytes() / 4 + 1);
+  return d;
+}
+
+struct PlanTimes {
+  double forward = 0, backward = 0;          // of the two phases of one plan, replayed in one go
+  double moe_forward = 0, moe_backward = 0;  // first start to last end of D G E S C
+};
+
+PlanTimes times_of(const Plan& plan, const LayerPricer& pricer) {
+  const Timeline t = simulate(*plan.structure, price(pricer, plan));
+  PlanTimes times;
+  std::map<Phase, std::pair<double, double>> moe;
+  for (const Task& task : plan.tasks()) {
+    const double start = t.start_s[static_cast<size_t>(task.id)], end = t.end_s[static_cast<size_t>(task.id)];
+    if (task.phase == Phase::forward) times.forward = std::max(times.forward, end);
+    if (task.kind < TaskKind::dispatch || task.kind > TaskKind::combine) continue;
+    const auto [entry, first] = moe.emplace(task.phase, std::pair{start, end});
+    if (!first) entry->second = {std::min(entry->second.first, start), std::max(entry->second.second, end)};
+  }
+  times.backward = t.makespan_s - times.forward;
+  times.moe_forward = moe[Phase::forward].second - moe[Phase::forward].first;
+  times.moe_backward = moe[Phase::backward].second - moe[Phase::backward].first;
+  return times;
+}
+
+TEST(LayerSearch, PhasesAloneTakeAsLongAsInTheWholePlan) {
+  LayerSearch search;
+  double worst = 0;
+  for (uint64_t seed = 1; seed <= 1500; ++seed) {
+    const RandomLayer layer = random_layer(seed);
+    const LayerPricer pricer(layer.profile, layer.shape);
+    for (const Schedule& schedule : schedules()) {
+      const Decision d = random_decision(schedule, pricer, seed);
+      const LayerResult result = search.evaluate(schedule, pricer, d);
+      const PlanTimes times = times_of(build_plan(schedule, layer.shape, d), pricer);
+      const auto same = [&](double found, double expected, std::string_view what) {
+        worst = std::max(worst, std::abs(found - expected) / result.total_s());
+        ASSERT_NEAR(found, expected, 1e-12 * result.total_s())
+            << what << " of " << schedule.name << " r " << d.degree_forward << " " << d.degree_backward << ", "
+            << d.gar_in_moe_bytes << " bytes in the MoE part, " << layer.text;
+      };
+      same(result.forward_s, times.forward, "forward");
+      same(result.backward_s, times.backward, "backward");
+      same(result.moe_forward_s, times.moe_forward, "MoE part of the forward");
+      same(result.moe_backward_s, times.moe_backward, "MoE part of the backward");
+      if (HasFailure()) return;
+    }
+  }
+  fmt::print("worst difference between phases alone and the whole plan: {:.1e} of the total\n", worst);
+}
+
+TEST(LayerSearch, NothingIsFasterThanTheDegreeFreeBound) {
+  LayerSearch search;
+  std::map<std::string, int> terms;
+  double closest = 1e9;
+  for (uint64_t seed = 1; seed <= 1500; ++seed) {
+    const RandomLayer layer = random_layer(seed);
+    const LayerPricer pricer(layer.profile, layer.shape);
+    for (const Schedule& schedule : schedules()) {
+      const Bound bound = degree_free_bound(schedule, pricer);
+      const auto check = [&](const LayerResult& r) {
+        const double slack = 1e-12 * r.total_s();
+        const std::string where =
+            fmt::format("{} r {} {}, {} of {} bytes in the MoE part, {}", schedule.name, r.decision.degree_forward,
+                        r.decision.degree_backward, r.decision.gar_in_moe_bytes, pricer.gradient_bytes(), layer.text);
+        ASSERT_GE(r.forward_s, bound.forward_s - slack) << bound.forward_term << ", " << where;
+        ASSERT_GE(r.backward_s, bound.backward_s - slack) << bound.backward_term << ", " << where;
+        closest = std::min(closest, r.total_s() / bound.total_s());
+      };
+      const LayerResult best = search.tune(schedule, pricer);
+      check(best);
+      for (uint64_t i = 0; i < 3; ++i)
+        check(search.evaluate(schedule, pricer, random_decision(schedule, pricer, 7000 * i + seed)));
+      if (HasFailure()) return;
+      ++terms[bound.backward_term];
+      EXPECT_EQ(best.bound.total_s(), bound.total_s());
+    }
+  }
+  for (const auto& [term, count] : terms) fmt::print("bound by {}: {} backwards\n", term, count);
+  EXPECT_GE(terms.size(), 5u) << "compute, communication, inter, intra and gradients each bind somewhere";
+  EXPECT_LT(closest, 1 + 1e-9) << "the bound is never reached: is it one?";
+}
+
+TEST(LayerSearch, KeepsTheDegreesThatAreAskedFor) {
+  LayerSearch search;
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    const RandomLayer layer = random_layer(seed);
+    const LayerPricer pricer(layer.profile, layer.shape);
+    for (const int forward : {0, 1, 3})
+      for (const int backward : {0, 1, 2, 3}) {
+        const LayerResult r = search.tune(find_schedule("fsmoe"), pricer, {forward, backward});
+        EXPECT_TRUE(forward == 0 || r.decision.degree_forward == forward) << layer.text;
+        EXPECT_TRUE(backward == 0 || r.decision.degree_backward == backward) << layer.text;
+        if (std::max(forward, backward) > pricer.rows()) continue;  // the search stops there
+        const LayerResult free = search.tune(find_schedule("fsmoe"), pricer);
+        EXPECT_LE(free.total_s(), r.total_s() * (1 + 1e-12) + 1e-15) << layer.text;
+      }
+    for (const DegreeChoice choice : {DegreeChoice{3, 0}, {0, 3}, {3, 3}}) {
+      const Decision d = search.tune(find_schedule("tutel"), pricer, choice).decision;
+      EXPECT_TRUE(d.degree_forward == 3 && d.degree_backward == 3) << layer.text;
+    }
+    const Decision shared = search.tune(find_schedule("tutel"), pricer).decision;
+    EXPECT_EQ(shared.degree_forward, shared.degree_backward) << layer.text;
+    const Decision one = search.tune(find_schedule("ds-moe"), pricer).decision;
+    EXPECT_TRUE(one.degree_forward == 1 && one.degree_backward == 1) << layer.text;
+  }
+}
+
+TEST(LayerSearch, TiesGoToTheSmallerDegreeAndNoDegreeExceedsTheRows) {
+  RandomLayer layer = random_layer(1);
+  layer.shape = complete({.batch = 1, .seq = 16, .model_dim = 8, .hidden = 64, .heads = 8, .experts = 4, .top_k = 1},
+                         {.nodes = 1, .ranks_per_node = 1}, Rounding::ragged);
+  LayerSearch search;
+  layer.profile.compute[0].alpha_s = 0;
+  const LayerPricer free_chunks(layer.profile, layer.shape);
+  const Decision d = search.tune(find_schedule("fsmoe"), free_chunks).decision;
+  EXPECT_EQ(d.degree_forward, 1) << "one rank alone: every degree takes equally long";
+  EXPECT_EQ(d.degree_backward, 1);
+  // Two nodes, free starts: the more chunks the better, up to the 3 rows of T_rank.
+  layer.shape = complete({.batch = 1, .seq = 8, .model_dim = 8, .hidden = 64, .heads = 8, .experts = 4, .top_k = 1},
+                         {.nodes = 2, .ranks_per_node = 1}, Rounding::ragged);
+  CommRow row;
+  row.ranks = 2;
+  row.beta_s_per_byte = 1e-6;
+  layer.profile.comm.clear();
+  for (const char* op : {"alltoall", "allreduce"}) {
+    row.op = op;
+    layer.profile.comm.push_back(row);
+  }
+  layer.profile.compute[0].beta_s_per_flop = 1e-6;  // the experts bind: only the first dispatch and last combine show
+  layer.profile.task_overhead_s = 0;
+  const LayerPricer pricer(layer.profile, layer.shape);
+  ASSERT_EQ(pricer.rows(), 3);
+  EXPECT_EQ(search.tune(find_schedule("tutel"), pricer).decision.degree_forward, 3);
+}
+
+TEST(LayerSearch, RefusesDegreesThatAScheduleDoesNotHave) {
+  const RandomLayer layer = random_layer(3);
+  const LayerPricer pricer(layer.profile, layer.shape);
+  LayerSearch search;
+  const auto refused = [&](std::string_view schedule, DegreeChoice choice) {
+    EXPECT_THROW(search.tune(find_schedule(schedule), pricer, choice), BadInput)
+        << schedule << " " << choice.forward << " " << choice.backward;
+  };
+  refused("ds-moe", {2, 0});
+  refused("ds-moe", {0, 2});
+  refused("tutel", {2, 3});
+  for (const Schedule& schedule : schedules()) {
+    refused(schedule.name, {-1, 0});
+    refused(schedule.name, {0, -1});
+  }
+  EXPECT_NO_THROW(search.tune(find_schedule("ds-moe"), pricer, {1, 1}));
+  EXPECT_NO_THROW(search.tune(find_schedule("ds-moe"), pricer, {0, 1}));
+  EXPECT_THROW(search.evaluate(find_schedule("ds-moe"), pricer, {2, 2, 0}), BadInput);
+  EXPECT_THROW(search.evaluate(find_schedule("tutel"), pricer, {2, 3, 0}), BadInput);
+  EXPECT_THROW(search.evaluate(find_schedule("tutel"), pricer, {2, 2, 4}), BadInput);
+  EXPECT_THROW(search.evaluate(find_schedule("fsmoe"), pricer, {0, 1, 0}), BadInput);
+}
+
+}  // namespace
+}  // namespace moe

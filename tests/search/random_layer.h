@@ -1,0 +1,20 @@
+#pragma once
+// Random layers, parallel shapes and profiles: all network layouts, every operation at times the bottleneck.
+#include <cstdint>
+#include <string>
+
+#include "moe/cost/pricer.h"
+
+namespace moe::random_layer {
+
+struct RandomLayer {
+  Profile profile;
+  Case shape;
+  std::string text;  // the seed and what was drawn, for failures
+};
+
+/// Depends on the seed alone. Gradients are few (at most some hundred elements), so that every split can be tried.
+/// `measured`: the collectives are priced by measured curves, which rise but are not straight.
+RandomLayer random_layer(uint64_t seed, bool measured = false);
+
+}  // namespace moe::random_layer
