@@ -15,7 +15,8 @@ Number number(const std::string& flag, const std::string& text, double least, do
   const bool whole = std::is_integral_v<Number>;
   if (error != std::errc{} || end != text.data() + text.size() || !(static_cast<double>(value) >= least) ||
       static_cast<double>(value) > most)
-    bad_input("{}: found '{}', expected a {} from {} to {}", flag, text, whole ? "whole number" : "number", least, most);
+    bad_input("{}: found '{}', expected a {} from {} to {}", flag, text, whole ? "whole number" : "number", least,
+              most);
   return value;
 }
 
@@ -74,7 +75,10 @@ void add_run(CLI::App& verb, Options& o) {
   add_number(verb, "--timeout", o.timeout_s, "seconds a rank waits for another", 0.1, 86400);
   verb.add_option("--out", o.out, "records FILE (JSON Lines); default: results/VERB-CLUSTER.jsonl");
   verb.add_option_function<std::string>(
-      "--backend", [](const std::string& name) { require<BadInput>(name == "local", "--backend: unknown '{}', expected one of: local", name); },
+      "--backend",
+      [](const std::string& name) {
+        require<BadInput>(name == "local", "--backend: unknown '{}', expected one of: local", name);
+      },
       "local: ranks are threads of this process");
   verb.add_flag("--json", o.json, "one JSON document on stdout, logs on stderr");
 }
@@ -89,8 +93,9 @@ void add_planning_verbs(CLI::App& app, Command& c) {
   CLI::App* list = add_verb(app, "list", "schedules, clusters, grids, layers, gates, orders, dispatchers, ffns", "");
   list->add_flag("--json", c.list_json, "one JSON document");
 
-  CLI::App* simulate = add_verb(app, "simulate", "one layer, one schedule -> timeline, lane loads, bounds",
-                                " --cluster testbed-b --schedule fsmoe --batch 4 --seq 1024 --model-dim 2048 --hidden 8192");
+  CLI::App* simulate =
+      add_verb(app, "simulate", "one layer, one schedule -> timeline, lane loads, bounds",
+               " --cluster testbed-b --schedule fsmoe --batch 4 --seq 1024 --model-dim 2048 --hidden 8192");
   add_selection(*simulate, c.simulate.selection, false);
   add_layer(*simulate, c.simulate.selection);
   simulate->add_option("--trace", c.simulate.trace, "write a Perfetto timeline to FILE");
@@ -114,18 +119,21 @@ void add_running_verbs(CLI::App& app, Command& c) {
   add_number(*tune, "--verified-layers", c.tune.verified_layers, "layers to run for real", 1, 1e6);
   add_number(*tune, "--iterations", c.tune.iterations, "timed passes a schedule", 1, 1e6);
   add_number(*tune, "--seed", c.tune.seed, "seed of weights, inputs and gate noise", 0, 9e18);
-  tune->add_option("--trace", c.tune.trace, "Perfetto timeline FILE of one verified layer; default: beside the records");
+  tune->add_option("--trace", c.tune.trace,
+                   "Perfetto timeline FILE of one verified layer; default: beside the records");
   add_run(*tune, c.tune);
 
-  CLI::App* microbench = add_verb(app, "microbench", "time alltoall, allgather, reducescatter, allreduce, gemm -> records",
-                                  " --cluster testbed-b --repetitions 5");
+  CLI::App* microbench =
+      add_verb(app, "microbench", "time alltoall, allgather, reducescatter, allreduce, gemm -> records",
+               " --cluster testbed-b --repetitions 5");
   microbench->add_option("--cluster", c.microbench.cluster, "cluster NAME or profile FILE to emulate, or host")
       ->capture_default_str();
   add_number(*microbench, "--repetitions", c.microbench.repetitions, "samples a size", 1, 1e6);
   add_run(*microbench, c.microbench);
 
-  CLI::App* layerbench = add_verb(app, "layerbench", "run one MoE layer under schedules, for real, beside the prediction",
-                                  " --cluster testbed-b --batch 2 --seq 256 --model-dim 1024 --hidden 2048");
+  CLI::App* layerbench =
+      add_verb(app, "layerbench", "run one MoE layer under schedules, for real, beside the prediction",
+               " --cluster testbed-b --batch 2 --seq 256 --model-dim 1024 --hidden 2048");
   add_selection(*layerbench, c.layerbench.selection, false);
   add_layer(*layerbench, c.layerbench.selection);
   add_number(*layerbench, "--iterations", c.layerbench.iterations, "timed passes a schedule", 1, 1e6);

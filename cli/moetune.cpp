@@ -1,9 +1,8 @@
 // The planning verbs, in an executable that starts in milliseconds; verbs that run layers are handed to moetune-run.
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <unistd.h>
 
 #include "cli/errors.h"
 #include "cli/flags.h"

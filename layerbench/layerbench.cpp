@@ -23,15 +23,15 @@ std::string text_of(const std::vector<CaseRecord>& records, bool check_only) {
       return (r.summary.number("most_total_s", r.key) - r.summary.number("least_total_s", r.key)) /
              r.summary.number("total_s", r.key);
     };
-    table.add({r.schedule, fmt::format("{}", r.degree_forward), fmt::format("{}", r.degree_backward),
-               ms(r.prediction, "total_s"), ms(r.summary, "total_s"), ms(r.summary, "forward_s"),
-               ms(r.summary, "backward_s"), check_only ? "-" : fmt::format("{:.2f} %", 100 * spread()),
-               check_only || !r.prediction.has("total_s")
-                   ? "-"
-                   : fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)),
-               r.summary.has("overrun_share") ? fmt::format("{:.2f} %", 100 * r.summary.number("overrun_share", r.key)) : "-",
-               fmt::format("{:.1e}", r.summary.number("worst_error", r.key)),
-               std::string(name_of(r.status)) + (r.reason.empty() ? "" : ": " + r.reason)});
+    table.add(
+        {r.schedule, fmt::format("{}", r.degree_forward), fmt::format("{}", r.degree_backward),
+         ms(r.prediction, "total_s"), ms(r.summary, "total_s"), ms(r.summary, "forward_s"), ms(r.summary, "backward_s"),
+         check_only ? "-" : fmt::format("{:.2f} %", 100 * spread()),
+         check_only || !r.prediction.has("total_s") ? "-"
+                                                    : fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)),
+         r.summary.has("overrun_share") ? fmt::format("{:.2f} %", 100 * r.summary.number("overrun_share", r.key)) : "-",
+         fmt::format("{:.1e}", r.summary.number("worst_error", r.key)),
+         std::string(name_of(r.status)) + (r.reason.empty() ? "" : ": " + r.reason)});
   }
   return table.text();
 }
@@ -39,9 +39,9 @@ std::string text_of(const std::vector<CaseRecord>& records, bool check_only) {
 nlohmann::ordered_json to_json(const std::vector<CaseRecord>& records) {
   auto list = nlohmann::ordered_json::array();
   for (const CaseRecord& r : records) {
-    nlohmann::ordered_json row{{"schedule", r.schedule}, {"status", name_of(r.status)}, {"emulated", r.emulated},
-                               {"dilation", r.dilation}, {"degree_forward", r.degree_forward},
-                               {"degree_backward", r.degree_backward}};
+    nlohmann::ordered_json row{
+        {"schedule", r.schedule}, {"status", name_of(r.status)},        {"emulated", r.emulated},
+        {"dilation", r.dilation}, {"degree_forward", r.degree_forward}, {"degree_backward", r.degree_backward}};
     for (const auto& [part, fields] : {std::pair{"measured", &r.summary}, {"predicted", &r.prediction}})
       for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { row[part][name] = v; }, value);
     list.push_back(std::move(row));
@@ -65,8 +65,8 @@ int run_layerbench(const LayerbenchOptions& options) {
   job.predicted_by = cluster;
   if (is_host(cluster)) {
     Progress progress("measuring host", 10);
-    const auto ops = measure_ops(cluster, writer, options.iterations, options.timeout_s,
-                                 [&](double share) { progress.at(share); });
+    const auto ops =
+        measure_ops(cluster, writer, options.iterations, options.timeout_s, [&](double share) { progress.at(share); });
     job.predicted_by = fit_profile(ops, "host-fitted", "fitted from " + path).profile;
     progress.done();
   } else {
@@ -79,8 +79,11 @@ int run_layerbench(const LayerbenchOptions& options) {
   writer.end();
   if (!options.trace.empty() && !options.check_only) write_layer_trace(outcome, options.trace);
   if (options.json) {
-    fmt::print("{}\n", nlohmann::ordered_json{{"cluster", cluster.name}, {"layer", job.name}, {"records", path},
-                                              {"schedules", to_json(outcome.records)}}.dump(1));
+    fmt::print(
+        "{}\n",
+        nlohmann::ordered_json{
+            {"cluster", cluster.name}, {"layer", job.name}, {"records", path}, {"schedules", to_json(outcome.records)}}
+            .dump(1));
     return 0;
   }
   fmt::print("{} on {}{}, dilation {:.2f}\n\n{}\nrecords: {}\n", job.name, cluster.name,

@@ -1,13 +1,12 @@
 #include "microbench/microbench.h"
 
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "moe/base/progress.h"
 #include "moe/base/table.h"
 #include "moe/measure/op_records.h"
 #include "moe/measure/overhead.h"
-
-#include <nlohmann/json.hpp>
 
 namespace moe {
 namespace {
@@ -26,11 +25,13 @@ std::string result_table(const std::vector<CaseRecord>& records) {
     const double size = number(record, record.parameters, comm ? "bytes" : "flops");
     const std::string shown = comm ? human_bytes(size) : fmt::format("{:.3g} GFLOP", size * 1e-9);
     if (record.status != CaseStatus::ok) {
-      table.add({series_of(record), shown, "-", "-", "-", "-", fmt::format("{}: {}", name_of(record.status), record.reason)});
+      table.add(
+          {series_of(record), shown, "-", "-", "-", "-", fmt::format("{}: {}", name_of(record.status), record.reason)});
       continue;
     }
     const double seconds = number(record, record.summary, "median_s");
-    const double spread = (number(record, record.summary, "most_s") - number(record, record.summary, "least_s")) / seconds;
+    const double spread =
+        (number(record, record.summary, "most_s") - number(record, record.summary, "least_s")) / seconds;
     table.add({series_of(record), shown, fmt::format("{:.1f}", seconds * 1e6), fmt::format("{:.1f} %", 100 * spread),
                fmt::format("{:.3f}", size / seconds * 1e-9),
                record.emulated ? fmt::format("{:.4f}", seconds / number(record, record.prediction, "median_s")) : "-",
@@ -42,7 +43,9 @@ std::string result_table(const std::vector<CaseRecord>& records) {
 nlohmann::ordered_json to_json(const std::vector<CaseRecord>& records) {
   auto list = nlohmann::ordered_json::array();
   for (const CaseRecord& record : records) {
-    nlohmann::ordered_json row{{"key", record.key}, {"status", name_of(record.status)}, {"emulated", record.emulated},
+    nlohmann::ordered_json row{{"key", record.key},
+                               {"status", name_of(record.status)},
+                               {"emulated", record.emulated},
                                {"dilation", record.dilation}};
     for (const auto* fields : {&record.parameters, &record.summary})
       for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { row[name] = v; }, value);
@@ -68,8 +71,8 @@ int run_microbench(const MicrobenchOptions& options) {
   RecordWriter writer(path, options.argv,
                       digest_of(fmt::format("microbench {} {}", cluster.name, options.repetitions)));
   Progress progress(fmt::format("microbench {}{}", cluster.name, is_host(cluster) ? "" : " (emulated)"), 15);
-  const auto records = measure_ops(cluster, writer, options.repetitions, options.timeout_s,
-                                   [&](double share) { progress.at(share); });
+  const auto records =
+      measure_ops(cluster, writer, options.repetitions, options.timeout_s, [&](double share) { progress.at(share); });
   std::vector<Overhead> overheads;
   for (const int ranks : {1, 4}) {
     overheads.push_back(measure_overhead(ranks));
@@ -83,14 +86,14 @@ int run_microbench(const MicrobenchOptions& options) {
   if (options.json) {
     nlohmann::ordered_json json{{"cluster", cluster.name}, {"records", path}, {"ops", to_json(records)}};
     for (const Overhead& o : overheads)
-      json["overhead"].push_back({{"ranks", o.ranks}, {"task_s", o.task_s}, {"crossing_s", o.crossing_s},
-                                  {"oversleep_s", o.oversleep_s}});
+      json["overhead"].push_back(
+          {{"ranks", o.ranks}, {"task_s", o.task_s}, {"crossing_s", o.crossing_s}, {"oversleep_s", o.oversleep_s}});
     fmt::print("{}\n", json.dump(1));
   } else {
     fmt::print("{}\nexecutor, empty tasks, unpaced:\n", result_table(records));
     for (const Overhead& o : overheads)
-      fmt::print("  {} rank{}: {:.2f} us a task, {:.1f} us a hand-over between lanes\n", o.ranks, o.ranks > 1 ? "s" : "",
-                 o.task_s * 1e6, o.crossing_s * 1e6);
+      fmt::print("  {} rank{}: {:.2f} us a task, {:.1f} us a hand-over between lanes\n", o.ranks,
+                 o.ranks > 1 ? "s" : "", o.task_s * 1e6, o.crossing_s * 1e6);
     fmt::print("  a paced wait ends {:.1f} us late\n\nrecords: {}\n", overheads.front().oversleep_s * 1e6, path);
   }
   return wrong ? 3 : 0;

@@ -26,7 +26,8 @@ std::optional<Truth> truth_of(const Profile& fitted, size_t i, const Profile& tr
   i -= fitted.comm.size();
   if (i < fitted.compute.size()) {
     for (const ComputeRow& t : truth.compute)
-      if (t.op == fitted.compute[i].op && t.dtype == fitted.compute[i].dtype) return Truth{t.alpha_s, t.beta_s_per_flop};
+      if (t.op == fitted.compute[i].op && t.dtype == fitted.compute[i].dtype)
+        return Truth{t.alpha_s, t.beta_s_per_flop};
     return std::nullopt;
   }
   const ModuleRow& row = fitted.modules.at(i - fitted.compute.size());
@@ -43,7 +44,8 @@ std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
   Table table(header);
   for (size_t i = 0; i < fitted.rows.size(); ++i) {
     const LinearFit& fit = fitted.rows[i].fit;
-    std::vector<std::string> cells{fitted.rows[i].what, fmt::format("{:.1f}{}", fit.alpha_s * 1e6, fit.alpha_clamped ? "*" : ""),
+    std::vector<std::string> cells{fitted.rows[i].what,
+                                   fmt::format("{:.1f}{}", fit.alpha_s * 1e6, fit.alpha_clamped ? "*" : ""),
                                    fmt::format("{:.5g}", fit.beta * 1e12), fmt::format("{:.7f}", fit.r_squared),
                                    fit.held_out_error ? fmt::format("{:.2f} %", 100 * *fit.held_out_error) : "-"};
     if (truth) {

@@ -23,8 +23,12 @@ std::optional<Profile> pacing_profile(const Run& run) {
 Json to_json(const FittedProfile& fitted) {
   Json rows = Json::array();
   for (const FittedRow& row : fitted.rows) {
-    Json json{{"op", row.what}, {"alpha_s", row.fit.alpha_s}, {"beta", row.fit.beta}, {"r_squared", row.fit.r_squared},
-              {"held_out_error", nullptr}, {"samples", row.fit.samples}};
+    Json json{{"op", row.what},
+              {"alpha_s", row.fit.alpha_s},
+              {"beta", row.fit.beta},
+              {"r_squared", row.fit.r_squared},
+              {"held_out_error", nullptr},
+              {"samples", row.fit.samples}};
     if (row.fit.held_out_error) json["held_out_error"] = *row.fit.held_out_error;
     rows.push_back(std::move(json));
   }

@@ -19,15 +19,31 @@ Json to_json(const LayerResult& r) {
 
 Json to_json(const Case& c) {
   const LayerShape& l = c.layer;
-  Json json{{"batch", l.batch},     {"seq", l.seq},           {"model_dim", l.model_dim},
-            {"hidden", l.hidden},   {"heads", l.heads},       {"kv_heads", l.kv_heads},
-            {"experts", l.experts}, {"top_k", l.top_k},       {"capacity_factor", nullptr},
-            {"ffn", name_of(l.ffn)}, {"dtype", name_of(l.dtype)}, {"gate", l.gate},
-            {"order", l.order},     {"dispatcher", l.dispatcher}, {"capacity_rounding", name_of(c.rounding)}};
+  Json json{{"batch", l.batch},
+            {"seq", l.seq},
+            {"model_dim", l.model_dim},
+            {"hidden", l.hidden},
+            {"heads", l.heads},
+            {"kv_heads", l.kv_heads},
+            {"experts", l.experts},
+            {"top_k", l.top_k},
+            {"capacity_factor", nullptr},
+            {"ffn", name_of(l.ffn)},
+            {"dtype", name_of(l.dtype)},
+            {"gate", l.gate},
+            {"order", l.order},
+            {"dispatcher", l.dispatcher},
+            {"capacity_rounding", name_of(c.rounding)}};
   if (l.capacity_factor) json["capacity_factor"] = *l.capacity_factor;
   const ParallelShape& p = c.parallel;
-  for (const auto& [name, size] : {std::pair{"nodes", p.nodes}, {"ranks_per_node", p.ranks_per_node}, {"dp", p.dp},
-                                   {"mp", p.mp}, {"ep", p.ep}, {"esp", p.esp}, {"edp", p.edp}, {"pp", p.pp}})
+  for (const auto& [name, size] : {std::pair{"nodes", p.nodes},
+                                   {"ranks_per_node", p.ranks_per_node},
+                                   {"dp", p.dp},
+                                   {"mp", p.mp},
+                                   {"ep", p.ep},
+                                   {"esp", p.esp},
+                                   {"edp", p.edp},
+                                   {"pp", p.pp}})
     json[name] = size;
   return json;
 }

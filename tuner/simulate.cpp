@@ -28,7 +28,8 @@ Simulated simulate_one(const Schedule& schedule, const LayerPricer& pricer, Degr
 void print_text(const Case& shape, const Profile& profile, const std::vector<Simulated>& all) {
   fmt::print("{} on {} ({} nodes x {}), {}\n\n", describe(shape.layer), profile.name, profile.nodes,
              profile.ranks_per_node, name_of(shape.rounding));
-  Table table({"schedule", "r_f", "r_b", "forward ms", "backward ms", "MoE f ms", "MoE b ms", "bound ms", "efficiency"});
+  Table table(
+      {"schedule", "r_f", "r_b", "forward ms", "backward ms", "MoE f ms", "MoE b ms", "bound ms", "efficiency"});
   for (const Simulated& s : all) {
     const LayerResult& r = s.result;
     table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward),
@@ -46,7 +47,8 @@ void print_text(const Case& shape, const Profile& profile, const std::vector<Sim
 void write_trace(const std::string& path, const std::vector<Simulated>& all) {
   std::vector<TraceGroup> groups;
   for (const Simulated& s : all)
-    groups.push_back({fmt::format("{} simulated", s.result.schedule), -1, &s.plan, s.timeline.start_s, s.timeline.end_s});
+    groups.push_back(
+        {fmt::format("{} simulated", s.result.schedule), -1, &s.plan, s.timeline.start_s, s.timeline.end_s});
   std::ofstream out(path);
   chrome_trace(groups, out);
   require<BadInput>(bool(out.flush()), "--trace: cannot write {}", path);

@@ -1,6 +1,5 @@
 #include "tuner/sweep.h"
 
-
 namespace moe {
 namespace {
 

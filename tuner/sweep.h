@@ -36,12 +36,13 @@ std::vector<SweepRow> sweep(const SweepRequest& request);
 struct ScheduleSummary {
   std::string_view schedule;
   int layers = 0;
-  double speedup = 0;             // mean over layers of tutel's forward + backward over this one's; 0: no tutel
-  double efficiency = 0;          // mean of bound / time
-  int apart = 0;                  // layers with r_f != r_b
+  double speedup = 0;     // mean over layers of tutel's forward + backward over this one's; 0: no tutel
+  double efficiency = 0;  // mean of bound / time
+  int apart = 0;          // layers with r_f != r_b
   std::map<int, int> degrees_forward, degrees_backward;  // degree -> layers
 };
-std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules);
+std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,
+                                       const std::vector<const Schedule*>& schedules);
 
 /// "1 2-4 8 (median 3)": the degrees chosen, least to most.
 std::string degree_range(const std::map<int, int>& degrees);

@@ -60,10 +60,14 @@ Fields parameters_of(const Case& shape, const std::string& cluster, const std::s
   Fields fields{{"cluster", cluster}, {"layer", layer}};
   const Json json = to_json(shape);
   for (const auto& [name, value] : json.items()) {
-    if (value.is_string()) fields.set(name, value.get<std::string>());
-    else if (value.is_number_integer()) fields.set(name, value.get<int64_t>());
-    else if (value.is_number()) fields.set(name, value.get<double>());
-    else fields.set(name, std::string("none"));
+    if (value.is_string())
+      fields.set(name, value.get<std::string>());
+    else if (value.is_number_integer())
+      fields.set(name, value.get<int64_t>());
+    else if (value.is_number())
+      fields.set(name, value.get<double>());
+    else
+      fields.set(name, std::string("none"));
   }
   return fields;
 }
@@ -112,8 +116,9 @@ int run_planned_tune(const TuneOptions& options) {
   append_rows(writer, rows, chosen, profile.name);
   writer.end();
   if (options.json) {
-    fmt::print("{}\n", Json{{"cluster", profile.name}, {"grid", grid.name}, {"records", path}, {"layers", to_json(rows)}}
-                           .dump(1));
+    fmt::print(
+        "{}\n",
+        Json{{"cluster", profile.name}, {"grid", grid.name}, {"records", path}, {"layers", to_json(rows)}}.dump(1));
     return 0;
   }
   fmt::print("{} layers of {} on {}, simulated ({}), exact degrees: {}\n\n{}\nrecords: {}\n", rows.size(), grid.name,

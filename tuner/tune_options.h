@@ -8,13 +8,13 @@ namespace moe {
 
 struct TuneOptions {
   Selection selection;
-  bool verify = true;   // measure, fit and verify by real runs; else plan on the profile as it stands
+  bool verify = true;  // measure, fit and verify by real runs; else plan on the profile as it stands
   int verified_layers = 6;
   int iterations = 5;
   uint64_t seed = 1;
   double timeout_s = 60;
-  std::string out;      // records; empty: results/tune-CLUSTER.jsonl
-  std::string trace;    // timeline of one verified layer; empty: beside the records
+  std::string out;    // records; empty: results/tune-CLUSTER.jsonl
+  std::string trace;  // timeline of one verified layer; empty: beside the records
   bool json = false;
   std::vector<std::string> argv;
 };

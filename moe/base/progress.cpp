@@ -1,9 +1,8 @@
 #include "moe/base/progress.h"
 
+#include <cstdio>
 #include <fmt/format.h>
 #include <unistd.h>
-
-#include <cstdio>
 
 #include "moe/base/units.h"
 

@@ -1,5 +1,6 @@
 #pragma once
-// Progress with an estimate of the time left, on stderr: one line that is rewritten on a terminal, a few lines elsewhere.
+// Progress with an estimate of the time left, on stderr: one line that is rewritten on a terminal, a few lines
+// elsewhere.
 #include <chrono>
 #include <string>
 

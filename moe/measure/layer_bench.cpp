@@ -76,8 +76,8 @@ class LayerBench {
       mine.device = make_cpu_device();
       LayerSeed seed;
       seed.seed = settings_.seed;
-      mine.layer = std::make_unique<MoeLayer>(run.plan.shape, rank, seed,
-                                              LayerComms::split(*everyone, run.plan.shape.parallel));
+      mine.layer =
+          std::make_unique<MoeLayer>(run.plan.shape, rank, seed, LayerComms::split(*everyone, run.plan.shape.parallel));
       mine.binding = std::make_unique<LayerBinding>(*mine.layer, run.plan);
       mine.executor = std::make_unique<Executor>(*mine.device, run.plan.structure);
       require_same_plan(*everyone, *mine.device, run.plan);
@@ -119,8 +119,8 @@ class LayerBench {
     std::vector<MoeLayer*> layers;
     for (auto& runs : rank_runs_) layers.push_back(runs[s].layer.get());
     const double allowed = tolerance_of(layers.front()->shape().dtype());
-    const LayerReference reference = reference_layer(layers.front()->shape().shape, layers.front()->seed(),
-                                                     choices_of(layers), allowed);
+    const LayerReference reference =
+        reference_layer(layers.front()->shape().shape, layers.front()->seed(), choices_of(layers), allowed);
     verify_layer(layers, reference);
     for (const TensorError& e : layer_errors(layers, reference))
       if (e.error > result_.runs[s].worst_error)
@@ -215,10 +215,10 @@ class LayerBench {
   const LayerBenchSettings& settings_;
   int ranks_ = 0;
   LayerMeasurement result_;
-  std::vector<std::vector<RankRun>> rank_runs_;                        // [rank][schedule]
+  std::vector<std::vector<RankRun>> rank_runs_;                           // [rank][schedule]
   std::vector<std::vector<std::vector<std::vector<TaskTime>>>> unpaced_;  // [schedule][pass][rank][task]
-  std::vector<std::vector<std::vector<TaskTime>>> tasks_;              // rank 0's: [schedule][iteration][task]
-  std::vector<std::vector<int64_t>> overruns_;                         // [schedule][rank]
+  std::vector<std::vector<std::vector<TaskTime>>> tasks_;                 // rank 0's: [schedule][iteration][task]
+  std::vector<std::vector<int64_t>> overruns_;                            // [schedule][rank]
 };
 
 }  // namespace

@@ -12,8 +12,8 @@ namespace moe {
 
 /// One schedule's plan, priced.
 struct PlannedRun {
-  Plan plan;                         // nominal
-  std::vector<double> task_seconds;  // modelled, by task id
+  Plan plan;                             // nominal
+  std::vector<double> task_seconds;      // modelled, by task id
   double forward_s = 0, backward_s = 0;  // predicted
 };
 
@@ -27,17 +27,17 @@ struct LayerBenchSettings {
 
 /// What one schedule's passes took; seconds are divided by the dilation.
 struct MeasuredRun {
-  Plan plan;                                        // as it ran
+  Plan plan;                                            // as it ran
   std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
-  std::vector<TaskTime> median_tasks;               // rank 0's, of the iteration whose total is the median
-  int64_t overruns = 0, paced_tasks = 0;            // over all ranks and timed iterations
-  double worst_error = 0;                           // of the verification, relative to the maximum norm
+  std::vector<TaskTime> median_tasks;                   // rank 0's, of the iteration whose total is the median
+  int64_t overruns = 0, paced_tasks = 0;                // over all ranks and timed iterations
+  double worst_error = 0;                               // of the verification, relative to the maximum norm
   std::string worst_tensor;
 };
 
 struct LayerMeasurement {
   double dilation = 1;
-  double work_ratio = 0;  // the largest ratio of unpaced work to modelled time of any task (emulated)
+  double work_ratio = 0;          // the largest ratio of unpaced work to modelled time of any task (emulated)
   std::vector<MeasuredRun> runs;  // by schedule
 };
 

@@ -27,8 +27,7 @@ Predicted predict(const Schedule& schedule, const LayerJob& job) {
   p.run.backward_s = p.result.backward_s;
   const std::vector<double> paced =
       job.paced_by ? price(LayerPricer(*job.paced_by, job.shape, job.pricing), p.run.plan) : seconds;
-  for (const Task& task : p.run.plan.tasks())
-    p.run.task_seconds.push_back(paced[static_cast<size_t>(task.work_class)]);
+  for (const Task& task : p.run.plan.tasks()) p.run.task_seconds.push_back(paced[static_cast<size_t>(task.work_class)]);
   return p;
 }
 
@@ -48,8 +47,10 @@ CaseRecord record_of(const LayerJob& job, const Predicted& p, const MeasuredRun&
   record.emulated = job.paced_by.has_value();
   record.dilation = dilation;
   record.bound_s = p.result.bound.total_s();
-  record.prediction = {{"forward_s", p.result.forward_s}, {"backward_s", p.result.backward_s},
-                       {"total_s", p.result.total_s()}, {"gar_in_moe_bytes", p.result.decision.gar_in_moe_bytes}};
+  record.prediction = {{"forward_s", p.result.forward_s},
+                       {"backward_s", p.result.backward_s},
+                       {"total_s", p.result.total_s()},
+                       {"gar_in_moe_bytes", p.result.decision.gar_in_moe_bytes}};
   record.summary = {{"worst_error", run.worst_error}, {"worst_tensor", run.worst_tensor}};
   if (job.settings.check_only) return record;
   const std::vector<double> forward = max_over_ranks(run.forward_s), total = max_over_ranks(run.total_s);
@@ -111,7 +112,8 @@ void write_layer_trace(const LayerOutcome& outcome, const std::string& path) {
   for (size_t s = 0; s < outcome.measured.size(); ++s) {
     const Plan& plan = outcome.plans[s];
     groups.push_back({plan.schedule + " measured", 0, &plan, starts[s], ends[s]});
-    groups.push_back({plan.schedule + " simulated", -1, &plan, outcome.predicted[s].start_s, outcome.predicted[s].end_s});
+    groups.push_back(
+        {plan.schedule + " simulated", -1, &plan, outcome.predicted[s].start_s, outcome.predicted[s].end_s});
   }
   std::ofstream out(path);
   chrome_trace(groups, out);

@@ -1,5 +1,6 @@
 #pragma once
-// One layer under several schedules: planned, predicted, run, and turned into records. What `layerbench` and `tune` share.
+// One layer under several schedules: planned, predicted, run, and turned into records. What `layerbench` and `tune`
+// share.
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace moe {
 struct LayerJob {
   std::string name;
   Case shape;
-  Profile predicted_by;            // what the plans are tuned and predicted with
+  Profile predicted_by;             // what the plans are tuned and predicted with
   std::optional<Profile> paced_by;  // what the emulated cluster is; none: this machine, unpaced
   std::vector<const Schedule*> schedules;
   DegreeChoice degrees;
@@ -23,8 +24,8 @@ struct LayerJob {
 
 struct LayerOutcome {
   std::string layer;
-  std::vector<CaseRecord> records;    // by schedule
-  std::vector<Plan> plans;            // nominal; as those below empty where the records were taken from an earlier run
+  std::vector<CaseRecord> records;  // by schedule
+  std::vector<Plan> plans;          // nominal; as those below empty where the records were taken from an earlier run
   std::vector<Timeline> predicted;
   std::vector<std::vector<TaskTime>> measured;  // rank 0, of the median iteration
 };

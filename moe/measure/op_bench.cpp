@@ -1,8 +1,7 @@
 #include "moe/measure/op_bench.h"
 
-#include <benchmark/benchmark.h>
-
 #include <algorithm>
+#include <benchmark/benchmark.h>
 
 #include "moe/comm/local/local_world.h"
 #include "moe/layer/cpu/math.h"
@@ -151,21 +150,25 @@ void bench_ops(const std::vector<OpCase>& cases, int repetitions, double timeout
   std::exception_ptr failure;
   benchmark::ClearRegisteredBenchmarks();
   for (const OpCase& c : cases)
-    benchmark::RegisterBenchmark(c.key().c_str(), [&, result = OpResult{}](benchmark::State& state) mutable {
-      for (auto _ : state) {
-        try {
-          if (failure) throw WrongResult("an earlier op failed");
-          if (result.seconds.empty()) result = bench.prepare(c);
-          result.seconds.push_back(bench.repetition(c));
-          state.SetIterationTime(*std::ranges::max_element(result.seconds.back()));
-          result.overruns += bench.overruns();
-          if (static_cast<int>(result.seconds.size()) == repetitions) done(c, result);
-        } catch (...) {
-          if (!failure) failure = std::current_exception();
-          state.SkipWithError("failed");
-        }
-      }
-    })->Iterations(1)->Repetitions(repetitions)->UseManualTime();
+    benchmark::RegisterBenchmark(c.key().c_str(),
+                                 [&, result = OpResult{}](benchmark::State& state) mutable {
+                                   for (auto _ : state) {
+                                     try {
+                                       if (failure) throw WrongResult("an earlier op failed");
+                                       if (result.seconds.empty()) result = bench.prepare(c);
+                                       result.seconds.push_back(bench.repetition(c));
+                                       state.SetIterationTime(*std::ranges::max_element(result.seconds.back()));
+                                       result.overruns += bench.overruns();
+                                       if (static_cast<int>(result.seconds.size()) == repetitions) done(c, result);
+                                     } catch (...) {
+                                       if (!failure) failure = std::current_exception();
+                                       state.SkipWithError("failed");
+                                     }
+                                   }
+                                 })
+        ->Iterations(1)
+        ->Repetitions(repetitions)
+        ->UseManualTime();
   Quiet quiet;
   benchmark::RunSpecifiedBenchmarks(&quiet);
   benchmark::ClearRegisteredBenchmarks();

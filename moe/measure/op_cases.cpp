@@ -18,8 +18,8 @@ constexpr int kHostShare = 16;
 constexpr double kFloatBytes = 4;
 
 bool is_timed(const CommRow& row) {
-  return row.algorithm == "direct" && (row.op == "alltoall" || row.op == "allgather" || row.op == "reducescatter" ||
-                                       row.op == "allreduce");
+  return row.algorithm == "direct" &&
+         (row.op == "alltoall" || row.op == "allgather" || row.op == "reducescatter" || row.op == "allreduce");
 }
 
 double gemm_flops(int64_t dim) { return kFlopsPerMac * std::pow(static_cast<double>(dim), 3); }
@@ -90,8 +90,10 @@ std::string OpCase::key() const {
 }
 
 Fields OpCase::parameters(const Profile& cluster) const {
-  Fields fields{{"cluster", cluster.name}, {"nodes", int64_t{cluster.nodes}},
-                {"ranks_per_node", int64_t{cluster.ranks_per_node}}, {"op", op}};
+  Fields fields{{"cluster", cluster.name},
+                {"nodes", int64_t{cluster.nodes}},
+                {"ranks_per_node", int64_t{cluster.ranks_per_node}},
+                {"op", op}};
   if (op == "gemm") {
     fields.set("dtype", std::string(name_of(dtype)));
     fields.set("flops", flops);

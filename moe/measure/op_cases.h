@@ -11,21 +11,21 @@ namespace moe {
 
 /// One op at one size. Nominal sizes decide the pace and the record; real ones what is moved or multiplied under it.
 struct OpCase {
-  std::string op;                        // alltoall allgather reducescatter allreduce gemm module
-  Network network = Network::none;       // of a collective's group
-  int ranks = 0;                         // of its nominal group
-  double bytes = 0;                      // volume as FSMoE counts it
+  std::string op;                   // alltoall allgather reducescatter allreduce gemm module
+  Network network = Network::none;  // of a collective's group
+  int ranks = 0;                    // of its nominal group
+  double bytes = 0;                 // volume as FSMoE counts it
   double flops = 0;
   DType dtype = DType::float32;
-  std::string module;                    // "attention"
+  std::string module;  // "attention"
   Phase phase = Phase::forward;
   std::optional<int64_t> seq;
-  double modelled_s = 0;                 // on the emulated cluster; 0: unpaced
-  double dilation = 1;                   // one an op: its smallest size lasts 2 ms
-  int64_t real_elements = 0;             // float32 elements a collective's volume really has
-  int64_t real_dim = 0;                  // of the square matrices really multiplied
-  std::string series() const;            // "alltoall inter 8": the cases that are fitted together
-  std::string key() const;               // "alltoall/inter/8/1048576"
+  double modelled_s = 0;       // on the emulated cluster; 0: unpaced
+  double dilation = 1;         // one an op: its smallest size lasts 2 ms
+  int64_t real_elements = 0;   // float32 elements a collective's volume really has
+  int64_t real_dim = 0;        // of the square matrices really multiplied
+  std::string series() const;  // "alltoall inter 8": the cases that are fitted together
+  std::string key() const;     // "alltoall/inter/8/1048576"
   Fields parameters(const Profile& cluster) const;
 };
 

@@ -23,7 +23,9 @@ CaseRecord record_of(const OpCase& c, const OpResult& result, const Profile& clu
   const std::vector<double> slowest = max_over_ranks(result.seconds);
   const double runs = static_cast<double>(slowest.size() * result.seconds.front().size());
   const double overruns = static_cast<double>(result.overruns) / runs;
-  record.summary = {{"median_s", median(slowest)}, {"least_s", quantile(slowest, 0)}, {"most_s", quantile(slowest, 1)},
+  record.summary = {{"median_s", median(slowest)},
+                    {"least_s", quantile(slowest, 0)},
+                    {"most_s", quantile(slowest, 1)},
                     {"overrun_share", overruns}};
   if (record.emulated) record.prediction = {{"median_s", c.modelled_s}};
   return record;
@@ -55,8 +57,10 @@ std::vector<CaseRecord> measure_ops(const Profile& cluster, RecordWriter& writer
   double all = 0, done = 0;
   for (const OpCase& c : is_host(cluster) ? host_cases(cluster) : emulated_cases(cluster)) {
     const CaseRecord* known = writer.find("op/" + c.key());
-    if (known != nullptr) records.push_back(*known);
-    else open.push_back(c), all += expected_seconds(c, repetitions);
+    if (known != nullptr)
+      records.push_back(*known);
+    else
+      open.push_back(c), all += expected_seconds(c, repetitions);
   }
   bench_ops(open, repetitions, timeout_s, [&](const OpCase& c, const OpResult& result) {
     records.push_back(record_of(c, result, cluster));

@@ -4,7 +4,11 @@
 
 namespace moe {
 
-const Schedule kDsMoe{"ds-moe",           "everything in sequence, r = 1 (DeepSpeed-MoE)", LaneLayout::one_comm,
-                      DegreePolicy::one, GradientPolicy::after,                           one_lane_order};
+const Schedule kDsMoe{"ds-moe",
+                      "everything in sequence, r = 1 (DeepSpeed-MoE)",
+                      LaneLayout::one_comm,
+                      DegreePolicy::one,
+                      GradientPolicy::after,
+                      one_lane_order};
 
 }  // namespace moe

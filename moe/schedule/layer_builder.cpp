@@ -9,11 +9,16 @@ namespace {
 
 Buffer buffer_of(TaskKind kind) {
   switch (kind) {
-    case TaskKind::dispatch: return Buffer::dispatched;
-    case TaskKind::allgather: return Buffer::gathered;
-    case TaskKind::expert: return Buffer::expert_out;
-    case TaskKind::reducescatter: return Buffer::scattered;
-    default: return Buffer::combined;
+    case TaskKind::dispatch:
+      return Buffer::dispatched;
+    case TaskKind::allgather:
+      return Buffer::gathered;
+    case TaskKind::expert:
+      return Buffer::expert_out;
+    case TaskKind::reducescatter:
+      return Buffer::scattered;
+    default:
+      return Buffer::combined;
   }
 }
 
@@ -80,8 +85,10 @@ void LayerBuilder::chunk_task(TaskKind kind, GroupKind group, int c) {
   task.chunks = structure_.classes.back().chunks = degree_;
   task.reads.push_back({chain.data.buffer, phase_, 0, c, degree_});
   if (kind == TaskKind::expert) {
-    if (phase_ == Phase::forward) expert_input_ = chain.data.buffer;
-    else task.reads.push_back({expert_input_, Phase::forward, 0, c, degree_});  // stored activations
+    if (phase_ == Phase::forward)
+      expert_input_ = chain.data.buffer;
+    else
+      task.reads.push_back({expert_input_, Phase::forward, 0, c, degree_});  // stored activations
   }
   chain = {id, {buffer_of(kind), phase_, 0, c, degree_}};
   task.writes.push_back(chain.data);

@@ -48,9 +48,9 @@ class LayerBuilder {
   Phase phase_ = Phase::forward;
   int degree_ = 1;
   int slice_ = 0;
-  int forward_end_ = -1;         // the forward's last task, which the backward waits for
+  int forward_end_ = -1;  // the forward's last task, which the backward waits for
   Buffer expert_input_ = Buffer::ordered, moe_output_ = Buffer::expert_out;  // as the forward left them
-  Chain dense_{-1, {}};          // the dense part is one chain
+  Chain dense_{-1, {}};                                                      // the dense part is one chain
   std::vector<Chain> chunks_;
 };
 

@@ -1,9 +1,8 @@
 // The command line as a user meets it: exit codes, one clear line for what can't be used, JSON and nothing else.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/program.h"
@@ -29,11 +28,39 @@ class Cli : public testing::Test {
   std::string folder_;
 };
 
-const std::vector<std::string> kGolden{
-    "simulate", "--cluster", "fsmoe-optimiser", "--schedule", "fsmoe", "--batch", "4", "--seq", "1024", "--model-dim",
-    "4096", "--hidden", "14336", "--heads", "32", "--experts", "4", "--top-k", "2", "--capacity-factor", "1.2",
-    "--capacity-rounding", "exact", "--ffn", "mixtral", "--mp", "8", "--esp", "8", "--ep", "4", "--json",
-    "--degree-forward"};
+const std::vector<std::string> kGolden{"simulate",
+                                       "--cluster",
+                                       "fsmoe-optimiser",
+                                       "--schedule",
+                                       "fsmoe",
+                                       "--batch",
+                                       "4",
+                                       "--seq",
+                                       "1024",
+                                       "--model-dim",
+                                       "4096",
+                                       "--hidden",
+                                       "14336",
+                                       "--heads",
+                                       "32",
+                                       "--experts",
+                                       "4",
+                                       "--top-k",
+                                       "2",
+                                       "--capacity-factor",
+                                       "1.2",
+                                       "--capacity-rounding",
+                                       "exact",
+                                       "--ffn",
+                                       "mixtral",
+                                       "--mp",
+                                       "8",
+                                       "--esp",
+                                       "8",
+                                       "--ep",
+                                       "4",
+                                       "--json",
+                                       "--degree-forward"};
 
 // The figures of the authors' optimiser (FSMoE, 4 nodes x 8); 12 is the integer optimum.
 TEST_F(Cli, GoldenCommand) {
@@ -62,7 +89,9 @@ TEST_F(Cli, SimulateJsonHasThePromisedKeys) {
   for (const Json& task : json["tasks"]) {
     for (const char* key : {"name", "phase", "layer", "chunk", "lane", "start_s", "end_s"})
       EXPECT_TRUE(task.contains(key)) << key;
-    if (task["phase"] == "backward") { EXPECT_GE(task["start_s"].get<double>(), forward * (1 - 1e-12)); }
+    if (task["phase"] == "backward") {
+      EXPECT_GE(task["start_s"].get<double>(), forward * (1 - 1e-12));
+    }
     last = std::max(last, task["end_s"].get<double>());
   }
   EXPECT_NEAR(last, total, 1e-12);
@@ -83,7 +112,8 @@ TEST_F(Cli, PlannedTuneHasARowForEachLayerAndSchedule) {
 
 TEST_F(Cli, AGridRowThatCannotBePricedIsUnsupportedAndNoError) {
   file("cluster.toml",
-       "schema = 1\nname = \"c\"\nsource = \"test\"\n[topology]\nnodes = 8\nranks_per_node = 4\n[[compute]]\nop = \"gemm\"\n"
+       "schema = 1\nname = \"c\"\nsource = \"test\"\n[topology]\nnodes = 8\nranks_per_node = 4\n[[compute]]\nop = "
+       "\"gemm\"\n"
        "dtype = \"float32\"\nalpha_s = 1e-5\nbeta_s_per_flop = 1e-14\n");
   const Printed printed = run({"tune", "--no-verify", "--cluster", "./cluster.toml", "--grid", "fsmoe-b", "--json"});
   ASSERT_EQ(printed.exit_code, 0) << printed.err;
@@ -116,7 +146,8 @@ struct Malformed {
 TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
   file("empty.jsonl", "");
   file("text.jsonl", "hello\n");
-  file("profile.toml", "schema = 1\nname = \"x\"\nsource = \"s\"\nspeed = 3\n[topology]\nnodes = 1\nranks_per_node = 1\n");
+  file("profile.toml",
+       "schema = 1\nname = \"x\"\nsource = \"s\"\nspeed = 3\n[topology]\nnodes = 1\nranks_per_node = 1\n");
   const std::vector<Malformed> rows{
       {{}, {"verb: found none", "list, simulate, fit, tune"}},
       {{"tuna"}, {"verb", "'tuna'", "list, simulate"}},
@@ -176,7 +207,8 @@ TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
     EXPECT_EQ(std::count(printed.err.begin(), printed.err.end(), '\n'), 1) << asked << "\n" << printed.err;
     EXPECT_TRUE(printed.out.empty()) << asked << "\n" << printed.out;
     for (const std::string& part : row.expected)
-      EXPECT_NE(printed.err.find(part), std::string::npos) << asked << ": expected '" << part << "' in\n" << printed.err;
+      EXPECT_NE(printed.err.find(part), std::string::npos) << asked << ": expected '" << part << "' in\n"
+                                                           << printed.err;
   }
 }
 

@@ -1,12 +1,11 @@
 #include "tests/cli/program.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace moe {
 namespace {
@@ -21,13 +20,15 @@ std::string contents(const std::filesystem::path& path) {
 }  // namespace
 
 Printed run_program(const std::string& program, const std::vector<std::string>& arguments, const std::string& folder) {
-  const std::filesystem::path out = std::filesystem::path(folder) / "stdout.txt", err = out.parent_path() / "stderr.txt";
+  const std::filesystem::path out = std::filesystem::path(folder) / "stdout.txt",
+                              err = out.parent_path() / "stderr.txt";
   std::vector<char*> argv{const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   const pid_t child = fork();
   if (child == 0) {
-    if (chdir(folder.c_str()) != 0 || !std::freopen(out.c_str(), "w", stdout) || !std::freopen(err.c_str(), "w", stderr))
+    if (chdir(folder.c_str()) != 0 || !std::freopen(out.c_str(), "w", stdout) ||
+        !std::freopen(err.c_str(), "w", stderr))
       _exit(126);
     execv(program.c_str(), argv.data());
     _exit(127);

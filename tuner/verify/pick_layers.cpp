@@ -13,9 +13,12 @@ bool can_run(const SweepRow& row) {
 
 // "batch 1", "seq 256", ...: the values along which a grid varies.
 std::vector<std::string> values_of(const LayerShape& l) {
-  return {fmt::format("batch {}", l.batch), fmt::format("seq {}", l.seq), fmt::format("dim {}", l.model_dim),
+  return {fmt::format("batch {}", l.batch),
+          fmt::format("seq {}", l.seq),
+          fmt::format("dim {}", l.model_dim),
           fmt::format("scale {:.3f}", static_cast<double>(l.hidden) / static_cast<double>(l.model_dim)),
-          fmt::format("f {}", l.capacity_factor.value_or(0)), fmt::format("heads {}", l.heads)};
+          fmt::format("f {}", l.capacity_factor.value_or(0)),
+          fmt::format("heads {}", l.heads)};
 }
 
 }  // namespace

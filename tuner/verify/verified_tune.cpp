@@ -44,8 +44,10 @@ class VerifiedTune {
     append_rows(writer_, rows_, schedules_, cluster_.name);
     verify_layers();
     writer_.end();
-    if (options_.json) print_json();
-    else print_text();
+    if (options_.json)
+      print_json();
+    else
+      print_text();
     return exit_code();
   }
 
@@ -67,8 +69,8 @@ class VerifiedTune {
 
   void measure_and_fit() {
     Progress progress(fmt::format("1/3 measuring {}{}", cluster_.name, emulated() ? " (emulated)" : ""), kGuessedOps_s);
-    const auto records = measure_ops(cluster_, writer_, kRepetitions, options_.timeout_s,
-                                     [&](double share) { progress.at(share); });
+    const auto records =
+        measure_ops(cluster_, writer_, kRepetitions, options_.timeout_s, [&](double share) { progress.at(share); });
     progress.done();
     for (const CaseRecord& record : records)
       require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
@@ -202,13 +204,14 @@ class VerifiedTune {
                  "gradients off by", "status"});
     for (const CaseRecord* r : runs()) {
       const double forward = number(*r, r->summary, "forward_s") / number(*r, r->prediction, "forward_s") - 1;
-      table.add({r->parameters.text("layer", r->key), r->schedule, fmt::format("{}", r->degree_forward),
-                 fmt::format("{}", r->degree_backward), fmt::format("{:.3f}", 1e3 * number(*r, r->prediction, "total_s")),
-                 fmt::format("{:.3f}", 1e3 * number(*r, r->summary, "total_s")),
-                 fmt::format("{:+.2f} %", 100 * (measured_over_predicted(*r) - 1)), fmt::format("{:+.2f} %", 100 * forward),
-                 r->emulated ? fmt::format("{:.2f} %", 100 * number(*r, r->summary, "overrun_share")) : "-",
-                 fmt::format("{:.1e}", number(*r, r->summary, "worst_error")),
-                 std::string(name_of(r->status)) + (r->reason.empty() ? "" : ": " + r->reason)});
+      table.add(
+          {r->parameters.text("layer", r->key), r->schedule, fmt::format("{}", r->degree_forward),
+           fmt::format("{}", r->degree_backward), fmt::format("{:.3f}", 1e3 * number(*r, r->prediction, "total_s")),
+           fmt::format("{:.3f}", 1e3 * number(*r, r->summary, "total_s")),
+           fmt::format("{:+.2f} %", 100 * (measured_over_predicted(*r) - 1)), fmt::format("{:+.2f} %", 100 * forward),
+           r->emulated ? fmt::format("{:.2f} %", 100 * number(*r, r->summary, "overrun_share")) : "-",
+           fmt::format("{:.1e}", number(*r, r->summary, "worst_error")),
+           std::string(name_of(r->status)) + (r->reason.empty() ? "" : ": " + r->reason)});
     }
     return table.text();
   }
@@ -225,12 +228,14 @@ class VerifiedTune {
     fmt::print("verified layers: predicted from the fit (ragged chunks), and measured, forward + backward\n\n{}\n",
                runs_table());
     if (!all.empty())
-      fmt::print("measured against predicted: {:.2f} % off in the median, {:.2f} % at worst; ranking as predicted in {} of "
-                 "{} pairs that differ by more than 3 %{}\n",
-                 100 * median(all), 100 * quantile(all, 1), rank.agree, rank.pairs,
-                 emulated() ? fmt::format("; overruns at most {:.2f} %", 100 * worst_overruns()) : "");
-    fmt::print("hand-overs between lanes are not in the predictions (microbench prints them)\n\nrecords  {}\nprofile  {}\n",
-               path_, profile_path_);
+      fmt::print(
+          "measured against predicted: {:.2f} % off in the median, {:.2f} % at worst; ranking as predicted in {} of "
+          "{} pairs that differ by more than 3 %{}\n",
+          100 * median(all), 100 * quantile(all, 1), rank.agree, rank.pairs,
+          emulated() ? fmt::format("; overruns at most {:.2f} %", 100 * worst_overruns()) : "");
+    fmt::print(
+        "hand-overs between lanes are not in the predictions (microbench prints them)\n\nrecords  {}\nprofile  {}\n",
+        path_, profile_path_);
     if (!trace_path_.empty()) fmt::print("timeline {} (open it in ui.perfetto.dev)\n", trace_path_);
   }
 
@@ -249,14 +254,16 @@ class VerifiedTune {
                           {"worst_error", number(*r, r->summary, "worst_error")}});
     Json summary = Json::array();
     for (const ScheduleSummary& s : summarise(rows_, schedules_))
-      summary.push_back({{"schedule", s.schedule}, {"simulated_speedup", s.speedup},
+      summary.push_back({{"schedule", s.schedule},
+                         {"simulated_speedup", s.speedup},
                          {"measured_speedup", measured_speedup(s.schedule)},
-                         {"printed_speedup", printed_speedup(grid_.name, s.schedule)}, {"degrees_apart", s.apart}});
+                         {"printed_speedup", printed_speedup(grid_.name, s.schedule)},
+                         {"degrees_apart", s.apart}});
     const auto all = errors();
     const Ranking rank = ranking();
-    Json json{{"cluster", cluster_.name}, {"grid", grid_.name},       {"emulated", emulated()}, {"records", path_},
-              {"profile", profile_path_}, {"summary", summary},       {"verified", verified},
-              {"ranking_pairs", rank.pairs}, {"ranking_agrees", rank.agree}};
+    Json json{{"cluster", cluster_.name}, {"grid", grid_.name},          {"emulated", emulated()},
+              {"records", path_},         {"profile", profile_path_},    {"summary", summary},
+              {"verified", verified},     {"ranking_pairs", rank.pairs}, {"ranking_agrees", rank.agree}};
     if (!all.empty()) json["median_error"] = median(all), json["worst_error"] = quantile(all, 1);
     json["layers"] = to_json(rows_);
     fmt::print("{}\n", json.dump(1));
