@@ -9,7 +9,7 @@
 
 #include "moe/base/random.h"
 #include "moe/search/degrees.h"
-#include "tests/search/random_layer.h"
+#include "tests/cost/random_layer.h"
 
 namespace moe {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
-#include "tests/search/random_layer.h"
+#include "tests/cost/random_layer.h"
 
 namespace moe {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/search/random_layer.h"
+#include "tests/cost/random_layer.h"
 
 #include <cmath>
 

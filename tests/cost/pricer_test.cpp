@@ -1,0 +1,275 @@
+#include "moe/cost/pricer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <gtest/gtest.h>
+
+#include "moe/base/random.h"
+#include "moe/schedule/schedule.h"
+#include "tests/cost/random_layer.h"
+
+namespace moe {
+namespace {
+
+using random_layer::random_layer;
+using random_layer::RandomLayer;
+
+// Two nodes of two ranks with every row that a layer needs; sizes are powers of ten, so that times are readable.
+Profile small_profile() {
+  Profile p;
+  p.name = "small";
+  p.nodes = p.ranks_per_node = 2;
+  const auto add = [&](std::string_view op, Network network, double alpha, double beta) {
+    CommRow row;
+    row.op = op;
+    row.network = network;
+    row.ranks = 2;
+    row.alpha_s = alpha;
+    row.beta_s_per_byte = beta;
+    p.comm.push_back(row);
+  };
+  add("alltoall", Network::inter, 1e-4, 1e-9);
+  add("allreduce", Network::inter, 2e-4, 2e-9);
+  add("allgather", Network::intra, 3e-5, 3e-10);
+  add("reducescatter", Network::intra, 4e-5, 4e-10);
+  ComputeRow gemm;
+  gemm.op = "gemm";
+  gemm.alpha_s = 5e-6;
+  gemm.beta_s_per_flop = 1e-12;
+  p.compute.push_back(gemm);
+  return p;
+}
+
+CommRow& row_of(Profile& profile, std::string_view op) {
+  return *std::ranges::find_if(profile.comm, [&](const CommRow& row) { return row.op == op; });
+}
+
+Case small_case(ParallelShape parallel = {.nodes = 2, .ranks_per_node = 2}) {
+  LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 4, .top_k = 1};
+  return complete(layer, parallel, Rounding::ragged);
+}
+
+std::string unpriced(const Profile& profile, const Case& shape, PricingOptions options = {}) {
+  try {
+    LayerPricer pricer(profile, shape, options);
+  } catch (const Unpriced& error) {
+    return error.what();
+  }
+  return "priced";
+}
+
+bool has_note(const LayerPricer& pricer, std::string_view begin) {
+  return std::ranges::any_of(pricer.notes(), [&](const std::string& note) { return note.starts_with(begin); });
+}
+
+// alpha + beta of the work that the plan states: bytes over the group's row, FLOPs and GEMMs over gemm's.
+double expected_seconds(const Profile& profile, const Plan& plan, const Work& work) {
+  double seconds = profile.task_overhead_s;
+  const Group& group = plan.groups[static_cast<size_t>(work.group)];
+  for (const CommRow& row : profile.comm)
+    if (row.op == name_of(work.op) && row.network == group.network && row.ranks == group.size)
+      return seconds + row.alpha_s + work.bytes * row.beta_s_per_byte;
+  if (work.op == Op::none) return seconds;
+  EXPECT_TRUE(work.op == Op::gemm || work.op == Op::expert || work.op == Op::attention) << name_of(work.op);
+  return seconds + work.gemms * profile.compute[0].alpha_s + work.flops * profile.compute[0].beta_s_per_flop;
+}
+
+TEST(Pricer, PricesTheWorkThatPlansState) {
+  double worst = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    const RandomLayer layer = random_layer(seed);
+    const LayerPricer pricer(layer.profile, layer.shape);
+    for (const Schedule& schedule : schedules()) {
+      const int r = schedule.degrees == DegreePolicy::one ? 1 : 1 + static_cast<int>(seed % 9);
+      const int64_t in_moe = schedule.gradients == GradientPolicy::adaptive ? 4 * static_cast<int64_t>(seed % 7) : 0;
+      const Plan plan = build_plan(schedule, layer.shape, {r, r, in_moe});
+      const std::vector<double> seconds = price(pricer, plan);
+      ASSERT_EQ(seconds.size(), plan.works.size());
+      for (const Task& task : plan.tasks()) {
+        const size_t c = static_cast<size_t>(task.work_class);
+        const double expected = expected_seconds(layer.profile, plan, plan.works[c]);
+        ASSERT_NEAR(seconds[c], expected, 1e-12 * expected)
+            << task.name() << ", " << schedule.name << ", " << layer.text;
+        worst = std::max(worst, expected);
+      }
+    }
+  }
+  EXPECT_GT(worst, 0);
+}
+
+TEST(Pricer, BackwardExpertsDoubleStartsAndWork) {
+  const Profile profile = small_profile();
+  const LayerPricer pricer(profile, small_case());
+  const auto expert = [&](Phase phase) { return pricer.chunk_seconds(TaskKind::expert, phase, 10); };
+  const double flops = 2.0 * 2 * 10 * 4 * 32 * 64;  // MACs to FLOPs, two GEMMs, rows E M H
+  EXPECT_NEAR(expert(Phase::forward), 2 * 5e-6 + flops * 1e-12, 1e-18);
+  EXPECT_NEAR(expert(Phase::backward), 2 * expert(Phase::forward), 1e-18);
+}
+
+TEST(Pricer, AnExpertRowOfItsKindReplacesGemm) {
+  Profile profile = small_profile();
+  ComputeRow expert;
+  expert.op = "expert";
+  expert.ffn = Ffn::mixtral;
+  expert.alpha_s = 7e-3;
+  profile.compute.push_back(expert);
+  const auto seconds = [&] {
+    return LayerPricer(profile, small_case()).chunk_seconds(TaskKind::expert, Phase::forward, 0);
+  };
+  EXPECT_DOUBLE_EQ(seconds(), 2 * 5e-6) << "a row of another kind";
+  profile.compute.back().ffn = Ffn::gpt;
+  EXPECT_DOUBLE_EQ(seconds(), 7e-3);
+  profile.compute.back().dtype = DType::bfloat16;
+  EXPECT_DOUBLE_EQ(seconds(), 2 * 5e-6) << "a row of another element type";
+}
+
+TEST(Pricer, AttentionRowsOfTheSequenceLengthReplaceGemm) {
+  Profile profile = small_profile();
+  const auto seconds = [&](Phase phase) {
+    return LayerPricer(profile, small_case()).dense_seconds(TaskKind::attention, phase);
+  };
+  const double flops = attention_flops(small_case());
+  EXPECT_NEAR(seconds(Phase::forward), 6 * 5e-6 + flops * 1e-12, 1e-15);
+  EXPECT_NEAR(seconds(Phase::backward), 12 * 5e-6 + 2 * flops * 1e-12, 1e-15);
+  ModuleRow row{.name = "attention", .phase = Phase::forward, .seq = 64, .alpha_s = 1e-3, .beta_s_per_flop = 1e-10};
+  profile.modules.push_back(row);
+  EXPECT_NEAR(seconds(Phase::forward), 1e-3 + flops * 1e-10, 1e-15);
+  EXPECT_NEAR(seconds(Phase::backward), 12 * 5e-6 + 2 * flops * 1e-12, 1e-15) << "no row for the backward";
+  profile.modules[0].phase = Phase::backward;
+  EXPECT_NEAR(seconds(Phase::backward), 1e-3 + 2 * flops * 1e-10, 1e-15) << "beta is of the backward's own FLOPs";
+  profile.modules[0].seq = 128;
+  EXPECT_NEAR(seconds(Phase::backward), 12 * 5e-6 + 2 * flops * 1e-12, 1e-15);
+  EXPECT_TRUE(has_note(LayerPricer(profile, small_case()), "attention priced by gemm: no row for seq 64"));
+}
+
+TEST(Pricer, MeasuredCurvesHoldInsideTheirRangeOnly) {
+  Profile profile = small_profile();
+  row_of(profile, "alltoall").points = {{1024, 1.0}, {2048, 3.0}, {8192, 4.0}};
+  row_of(profile, "allreduce").points = {{100, 1.0}, {300, 2.0}};
+  const LayerPricer pricer(profile, small_case());
+  const double row = 4 * 32 * 4;  // E M elements of float32: 512 bytes
+  const auto seconds = [&](double bytes) {
+    return pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, bytes / row);
+  };
+  EXPECT_DOUBLE_EQ(seconds(1024), 1.0);
+  EXPECT_DOUBLE_EQ(seconds(1536), 2.0);
+  EXPECT_DOUBLE_EQ(seconds(2048), 3.0);
+  EXPECT_DOUBLE_EQ(seconds(5120), 3.5);
+  EXPECT_DOUBLE_EQ(seconds(8192), 4.0);
+  EXPECT_DOUBLE_EQ(seconds(1023), 1e-4 + 1023e-9);
+  EXPECT_DOUBLE_EQ(seconds(8193), 1e-4 + 8193e-9);
+  EXPECT_DOUBLE_EQ(pricer.gradient_seconds(200), 1.5);
+  EXPECT_EQ(pricer.gradient_bends(), (std::vector<double>{100, 300}));
+}
+
+TEST(Pricer, AGroupSizeWithoutARowNamesTheNearest) {
+  Profile profile = small_profile();
+  const Case wide = small_case({.nodes = 4, .ranks_per_node = 2});
+  const std::string text = unpriced(profile, wide);
+  for (const char* part : {"small", "alltoall", "4 ranks", "inter", "nearest has 2 ranks"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in: " << text;
+  const LayerPricer borrowed(profile, wide, {.nearest = true});
+  EXPECT_TRUE(has_note(borrowed, "nearest: alltoall over 4 ranks priced by the row of 2 ranks"));
+  EXPECT_TRUE(has_note(borrowed, "nearest: allreduce over 4 ranks priced by the row of 2 ranks"));
+  EXPECT_DOUBLE_EQ(borrowed.gradient_seconds(1000), 2e-4 + 2e-6);
+  CommRow three = row_of(profile, "alltoall");
+  three.ranks = 3;
+  three.alpha_s = 9;
+  profile.comm.push_back(three);
+  EXPECT_NEAR(LayerPricer(profile, wide, {.nearest = true}).chunk_seconds(TaskKind::dispatch, Phase::forward, 0), 9,
+              1e-12)
+      << "3 is nearer to 4 than 2";
+}
+
+TEST(Pricer, RowsOfOtherNetworksAndAlgorithmsDoNotCount) {
+  Profile profile = small_profile();
+  row_of(profile, "alltoall").algorithm = "2dh";
+  EXPECT_NE(unpriced(profile, small_case()).find("no alltoall row for 2 ranks on the inter network"),
+            std::string::npos);
+  profile = small_profile();
+  row_of(profile, "allgather").network = Network::inter;
+  EXPECT_NE(unpriced(profile, small_case()).find("no allgather row for 2 ranks on the intra network"),
+            std::string::npos);
+  EXPECT_NE(unpriced(profile, small_case(), {.nearest = true}), "priced") << "another network is not near";
+}
+
+TEST(Pricer, AnIntraAllReduceIsDerivedAndSaysSo) {
+  Profile profile = small_profile();
+  const Case one_node = small_case({.nodes = 1, .ranks_per_node = 2, .mp = 1, .esp = 2});
+  const LayerPricer pricer(profile, one_node);
+  EXPECT_DOUBLE_EQ(pricer.gradient_seconds(1000), 7e-5 + 1000 * 7e-10);
+  EXPECT_TRUE(has_note(pricer, "derived: intra allreduce"));
+  const LayerPricer inter(profile, small_case());
+  EXPECT_FALSE(has_note(inter, "derived")) << "nothing is derived here";
+  std::erase_if(profile.comm, [](const CommRow& row) { return row.op == "reducescatter"; });
+  EXPECT_NE(unpriced(profile, one_node), "priced");
+}
+
+TEST(Pricer, SaysWhatLiesOutsideTheFittedRange) {
+  Profile profile = small_profile();
+  // T_rank = ceil(1.2 x 128 / (2 x 4)) = 20 rows of E M = 128 elements: 10240 bytes.
+  row_of(profile, "alltoall").range_bytes = Range{1, 10239};
+  EXPECT_TRUE(has_note(LayerPricer(profile, small_case()), "outside the fitted range: alltoall"));
+  row_of(profile, "alltoall").range_bytes = Range{1, 10240};
+  EXPECT_FALSE(has_note(LayerPricer(profile, small_case()), "outside"));
+}
+
+TEST(Pricer, RefusesWhatItCannotPrice) {
+  Profile profile = small_profile();
+  EXPECT_EQ(unpriced(profile, small_case()), "priced");
+  profile.contention.intra_by_inter = 1.1;
+  EXPECT_NE(unpriced(profile, small_case()).find("[contention]"), std::string::npos);
+  profile = small_profile();
+  profile.compute[0].dtype = DType::bfloat16;
+  EXPECT_NE(unpriced(profile, small_case()).find("no gemm row for float32"), std::string::npos);
+  profile = small_profile();
+  profile.comm.clear();
+  EXPECT_NE(unpriced(profile, small_case()).find("no alltoall row"), std::string::npos);
+  EXPECT_EQ(unpriced(profile, small_case({.nodes = 1, .ranks_per_node = 1})), "priced") << "one rank sends nothing";
+}
+
+TEST(Pricer, OverheadIsAddedToEveryTask) {
+  Profile profile = small_profile();
+  const LayerPricer without(profile, small_case());
+  Profile slow = small_profile();
+  slow.task_overhead_s = 1;
+  const LayerPricer with(slow, small_case());
+  for (const TaskKind kind : {TaskKind::dispatch, TaskKind::allgather, TaskKind::expert})
+    EXPECT_NEAR(with.chunk_seconds(kind, Phase::forward, 3) - without.chunk_seconds(kind, Phase::forward, 3), 1, 1e-12);
+  for (const TaskKind kind : {TaskKind::attention, TaskKind::gate, TaskKind::order, TaskKind::i_order,
+                              TaskKind::mp_allgather, TaskKind::mp_reducescatter})
+    EXPECT_NEAR(with.dense_seconds(kind, Phase::backward) - without.dense_seconds(kind, Phase::backward), 1, 1e-12);
+  EXPECT_NEAR(with.gradient_seconds(64) - without.gradient_seconds(64), 1, 1e-12);
+}
+
+// FSMoE's Table 2 on testbed B, float32, k f = 2.4: what the volumes and Fig. 5's coefficients make of it, in ms. The
+// paper prints 28.3, 39.6, 40.8, 32.1 (Mixtral) and 11.2, 15.5, 15.7, 7.3 (GPT2-XL).
+TEST(Pricer, Table2OfTestbedB) {
+  const Profile profile = find_profile("testbed-b");
+  struct Row {
+    const char* model;
+    LayerShape layer;
+    double alltoall, allgather, reducescatter, gradients;
+  };
+  LayerShape mixtral{.batch = 4, .seq = 1024, .model_dim = 4096, .hidden = 14336, .heads = 32, .kv_heads = 8};
+  mixtral.ffn = Ffn::mixtral;
+  const LayerShape gpt2_xl{.batch = 4, .seq = 1024, .model_dim = 1600, .hidden = 6400, .heads = 25};
+  // GPT2-XL's gradients: 25 heads over MP 4 leave 7 to the largest shard; an even quarter would take 6.2 ms.
+  for (const Row& row :
+       {Row{"Mixtral", mixtral, 25.0, 38.4, 38.2, 25.2}, {"GPT2-XL", gpt2_xl, 10.0, 15.0, 15.0, 7.0}}) {
+    const LayerPricer pricer(profile, complete(row.layer, {.nodes = 8, .ranks_per_node = 4}, Rounding::exact));
+    const double rows = capacity_exact(pricer.shape());
+    const auto chunk = [&](TaskKind kind) { return pricer.chunk_seconds(kind, Phase::forward, rows); };
+    const auto dense = [&](TaskKind kind) { return pricer.dense_seconds(kind, Phase::forward); };
+    const auto ms = [&](double seconds, double expected, const char* what) {
+      EXPECT_NEAR(seconds * 1e3, expected, 0.05 + 1e-9) << row.model << " " << what;
+    };
+    ms(chunk(TaskKind::dispatch) + chunk(TaskKind::combine), row.alltoall, "AlltoAll");
+    ms(chunk(TaskKind::allgather) + dense(TaskKind::mp_allgather), row.allgather, "AllGather");
+    ms(chunk(TaskKind::reducescatter) + dense(TaskKind::mp_reducescatter), row.reducescatter, "ReduceScatter");
+    ms(pricer.gradient_seconds(pricer.gradient_bytes()), row.gradients, "gradients");
+  }
+}
+
+}  // namespace
+}  // namespace moe
