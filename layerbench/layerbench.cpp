@@ -12,7 +12,7 @@
 namespace moe {
 namespace {
 
-std::string text_of(const std::vector<CaseRecord>& records, bool check_only) {
+std::string text_of(const std::vector<CaseRecord>& records) {
   Table table({"schedule", "r_f", "r_b", "predicted ms", "measured ms", "forward ms", "backward ms", "spread", "error",
                "overruns", "gradients off by", "status"});
   for (const CaseRecord& r : records) {
@@ -26,9 +26,8 @@ std::string text_of(const std::vector<CaseRecord>& records, bool check_only) {
     table.add(
         {r.schedule, fmt::format("{}", r.degree_forward), fmt::format("{}", r.degree_backward),
          ms(r.prediction, "total_s"), ms(r.summary, "total_s"), ms(r.summary, "forward_s"), ms(r.summary, "backward_s"),
-         check_only ? "-" : fmt::format("{:.2f} %", 100 * spread()),
-         check_only || !r.prediction.has("total_s") ? "-"
-                                                    : fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)),
+         !r.summary.has("total_s") ? "-" : fmt::format("{:.2f} %", 100 * spread()),
+         !r.summary.has("total_s") ? "-" : fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)),
          r.summary.has("overrun_share") ? fmt::format("{:.2f} %", 100 * r.summary.number("overrun_share", r.key)) : "-",
          fmt::format("{:.1e}", r.summary.number("worst_error", r.key)),
          std::string(name_of(r.status)) + (r.reason.empty() ? "" : ": " + r.reason)});
@@ -65,9 +64,9 @@ int run_layerbench(const LayerbenchOptions& options) {
   job.predicted_by = cluster;
   if (is_host(cluster)) {
     Progress progress("measuring host", 10);
-    const auto ops =
-        measure_ops(cluster, writer, options.iterations, options.timeout_s, [&](double share) { progress.at(share); });
-    job.predicted_by = fit_profile(ops, "host-fitted", "fitted from " + path).profile;
+    job.predicted_by = measure_and_fit(cluster, writer, options.iterations, options.timeout_s, [&](double share) {
+                         progress.at(share);
+                       }).profile;
     progress.done();
   } else {
     job.paced_by = cluster;
@@ -78,17 +77,18 @@ int run_layerbench(const LayerbenchOptions& options) {
     if (writer.find(record.key) == nullptr) writer.append(record);
   writer.end();
   if (!options.trace.empty() && !options.check_only) write_layer_trace(outcome, options.trace);
-  if (options.json) {
+  if (options.json)
     fmt::print(
         "{}\n",
         nlohmann::ordered_json{
             {"cluster", cluster.name}, {"layer", job.name}, {"records", path}, {"schedules", to_json(outcome.records)}}
             .dump(1));
-    return 0;
-  }
-  fmt::print("{} on {}{}, dilation {:.2f}\n\n{}\nrecords: {}\n", job.name, cluster.name,
-             is_host(cluster) ? "" : " (emulated by 2 x 2 threads)", outcome.records.front().dilation,
-             text_of(outcome.records, options.check_only), path);
+  else
+    fmt::print("{} on {}{}, dilation {:.2f}\n\n{}\nrecords: {}\n", job.name, cluster.name,
+               is_host(cluster) ? "" : " (emulated by 2 x 2 threads)", outcome.records.front().dilation,
+               text_of(outcome.records), path);
+  for (const CaseRecord& record : outcome.records)
+    require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
   return 0;
 }
 

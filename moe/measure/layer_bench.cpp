@@ -121,10 +121,14 @@ class LayerBench {
     const double allowed = tolerance_of(layers.front()->shape().dtype());
     const LayerReference reference =
         reference_layer(layers.front()->shape().shape, layers.front()->seed(), choices_of(layers), allowed);
-    verify_layer(layers, reference);
+    MeasuredRun& run = result_.runs[s];
+    try {
+      verify_layer(layers, reference);
+    } catch (const WrongResult& error) {
+      run.wrong = error.what();
+    }
     for (const TensorError& e : layer_errors(layers, reference))
-      if (e.error > result_.runs[s].worst_error)
-        result_.runs[s].worst_error = e.error, result_.runs[s].worst_tensor = e.tensor;
+      if (!(e.error <= run.worst_error)) run.worst_error = e.error, run.worst_tensor = e.tensor;
   }
 
   void unpaced_passes(LocalWorld& world, int rank) {
@@ -175,6 +179,7 @@ class LayerBench {
         for (const double seconds : planned_[s].task_seconds) paces[s].push_back(seconds * result_.dilation);
     for (int iteration = -1; iteration < settings_.iterations; ++iteration)  // -1: warm-up
       for (size_t s = 0; s < planned_.size(); ++s) {
+        if (!result_.runs[s].wrong.empty()) continue;
         RankRun& mine = runs_of(rank)[s];
         together(*everyone, *stream);
         const RunTimes& times = mine.executor->run(*mine.binding, paces[s]);
@@ -199,6 +204,7 @@ class LayerBench {
 
   void collect(size_t s) {
     MeasuredRun& run = result_.runs[s];
+    if (!run.wrong.empty()) return;
     run.overruns = std::accumulate(overruns_[s].begin(), overruns_[s].end(), int64_t{0});
     if (settings_.emulated)
       run.paced_tasks = static_cast<int64_t>(run.plan.tasks().size()) * ranks_ * settings_.iterations;

@@ -33,6 +33,7 @@ struct MeasuredRun {
   int64_t overruns = 0, paced_tasks = 0;                // over all ranks and timed iterations
   double worst_error = 0;                               // of the verification, relative to the maximum norm
   std::string worst_tensor;
+  std::string wrong;  // how outputs or gradients disagree with the reference; such a run is never timed
 };
 
 struct LayerMeasurement {
@@ -41,7 +42,7 @@ struct LayerMeasurement {
   std::vector<MeasuredRun> runs;  // by schedule
 };
 
-/// Throws WrongResult if outputs or gradients disagree with the reference, RankFailure if a rank fails.
+/// Throws RankFailure if a rank fails.
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings);
 
 }  // namespace moe

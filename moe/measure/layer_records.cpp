@@ -52,7 +52,11 @@ CaseRecord record_of(const LayerJob& job, const Predicted& p, const MeasuredRun&
                        {"total_s", p.result.total_s()},
                        {"gar_in_moe_bytes", p.result.decision.gar_in_moe_bytes}};
   record.summary = {{"worst_error", run.worst_error}, {"worst_tensor", run.worst_tensor}};
-  if (job.settings.check_only) return record;
+  if (!run.wrong.empty()) {
+    record.status = CaseStatus::wrong;
+    record.reason = run.wrong;
+  }
+  if (job.settings.check_only || !run.wrong.empty()) return record;
   const std::vector<double> forward = max_over_ranks(run.forward_s), total = max_over_ranks(run.total_s);
   record.samples = {{"forward_s", run.forward_s}, {"total_s", run.total_s}};
   record.summary.set("forward_s", median(forward));

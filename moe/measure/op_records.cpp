@@ -1,5 +1,6 @@
 #include "moe/measure/op_records.h"
 
+#include "moe/measure/overhead.h"
 #include "moe/measure/proxy.h"
 #include "moe/measure/statistics.h"
 #include "moe/search/selection.h"
@@ -69,6 +70,17 @@ std::vector<CaseRecord> measure_ops(const Profile& cluster, RecordWriter& writer
     progress(done / all);
   });
   return records;
+}
+
+FittedProfile measure_and_fit(const Profile& cluster, RecordWriter& writer, int repetitions, double timeout_s,
+                              const std::function<void(double share)>& progress) {
+  const auto records = measure_ops(cluster, writer, repetitions, timeout_s, progress);
+  for (const CaseRecord& record : records)
+    require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
+  FittedProfile fitted = fit_profile(records, cluster.name + "-fitted", "fitted from " + writer.path());
+  if (is_host(cluster))
+    fitted.profile.task_overhead_s = measure_overhead(cluster.nodes * cluster.ranks_per_node).crossing_s;
+  return fitted;
 }
 
 }  // namespace moe

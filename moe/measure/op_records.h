@@ -3,6 +3,7 @@
 #include <functional>
 #include <vector>
 
+#include "moe/cost/fit.h"
 #include "moe/measure/op_bench.h"
 #include "moe/record/writer.h"
 
@@ -21,5 +22,10 @@ inline constexpr double kOverrunLimit = 0.01;
 /// with status `wrong` and no samples. `progress` is told the share of the work done, in [0, 1].
 std::vector<CaseRecord> measure_ops(const Profile& cluster, RecordWriter& writer, int repetitions, double timeout_s,
                                     const std::function<void(double share)>& progress);
+
+/// Measures the cluster and fits it. Of the host the executor's hand-over is measured too, and becomes the profile's
+/// task overhead: on an emulated cluster it is small beside the paces, here it is most of a small task.
+FittedProfile measure_and_fit(const Profile& cluster, RecordWriter& writer, int repetitions, double timeout_s,
+                              const std::function<void(double share)>& progress);
 
 }  // namespace moe

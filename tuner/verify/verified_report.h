@@ -1,0 +1,27 @@
+#pragma once
+// What a whole `tune` found, as text and as JSON.
+#include <string>
+#include <vector>
+
+#include "moe/cost/fit.h"
+#include "moe/measure/layer_records.h"
+#include "tuner/results_json.h"
+#include "tuner/sweep.h"
+
+namespace moe {
+
+struct VerifiedResults {
+  Profile cluster;
+  bool emulated = true;
+  Grid grid;
+  std::vector<const Schedule*> schedules;
+  FittedProfile fitted;
+  std::vector<SweepRow> rows;
+  std::vector<LayerOutcome> outcomes;
+  std::string records_path, profile_path, trace_path;
+};
+
+std::string text_of(const VerifiedResults& results);
+Json json_of(const VerifiedResults& results);
+
+}  // namespace moe
