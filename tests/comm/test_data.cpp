@@ -11,9 +11,12 @@ uint64_t stream_of_buffer(int rank, int buffer) { return static_cast<uint64_t>(r
 
 std::vector<std::byte> bytes_of_rank(int rank, int buffer, int64_t bytes, int64_t first) {
   std::vector<std::byte> data(static_cast<size_t>(bytes));
-  for (int64_t i = 0; i < bytes; ++i)
-    data[static_cast<size_t>(i)] =
-        static_cast<std::byte>(random_bits(1, stream_of_buffer(rank, buffer), static_cast<uint64_t>(first + i)));
+  uint64_t word = 0;
+  for (int64_t i = 0; i < bytes; ++i) {
+    const auto at = static_cast<uint64_t>(first + i);
+    if (i == 0 || at % 8 == 0) word = random_bits(1, stream_of_buffer(rank, buffer), at / 8);
+    data[static_cast<size_t>(i)] = static_cast<std::byte>(word >> (at % 8 * 8));
+  }
   return data;
 }
 
