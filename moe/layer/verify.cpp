@@ -85,20 +85,23 @@ std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const La
   return std::move(errors).all();
 }
 
-void verify_layer(std::span<MoeLayer* const> ranks, const LayerReference& reference, double tolerance) {
+std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, const LayerReference& reference,
+                                      double tolerance) {
   if (tolerance == 0) tolerance = tolerance_of(ranks.front()->shape().dtype());
   std::string wrong;
-  for (const TensorError& e : layer_errors(ranks, reference))
+  std::vector<TensorError> errors = layer_errors(ranks, reference);
+  for (const TensorError& e : errors)
     if (!(e.error <= tolerance))
       wrong += fmt::format("{}{} is off by {:.2e}", wrong.empty() ? "" : ", ", e.tensor, e.error);
   require<WrongResult>(wrong.empty(), "{} of its largest value, expected at most {:.0e}: {}", wrong, tolerance,
                        describe(ranks.front()->shape().shape.layer));
+  return errors;
 }
 
-void verify_layer(std::span<MoeLayer* const> ranks, double tolerance) {
+std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, double tolerance) {
   const MoeLayer& first = *ranks.front();
   const double tie = tolerance_of(first.shape().dtype());
-  verify_layer(ranks, reference_layer(first.shape().shape, first.seed(), choices_of(ranks), tie), tolerance);
+  return verify_layer(ranks, reference_layer(first.shape().shape, first.seed(), choices_of(ranks), tie), tolerance);
 }
 
 }  // namespace moe

@@ -26,9 +26,11 @@ std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks);
 /// WrongResult naming the token whose experts differ from the reference's.
 std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const LayerReference& reference);
 
-/// Throws WrongResult naming every tensor whose error is above `tolerance` (0: tolerance_of its type), NaN included.
-/// Computes the reference, which takes as long as an unparallel pass and holds all activations.
-void verify_layer(std::span<MoeLayer* const> ranks, double tolerance = 0);
-void verify_layer(std::span<MoeLayer* const> ranks, const LayerReference& reference, double tolerance = 0);
+/// The errors; throws WrongResult naming every tensor whose error is above `tolerance` (0: tolerance_of its type), NaN
+/// included. Computes the reference, in float64 on one rank with all activations: slow, and large for large layers.
+std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, double tolerance = 0);
+/// The same against a reference at hand; degrees and schedules of one case share it.
+std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, const LayerReference& reference,
+                                      double tolerance = 0);
 
 }  // namespace moe
