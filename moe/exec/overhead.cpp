@@ -1,0 +1,133 @@
+#include "moe/exec/overhead.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "moe/base/check.h"
+#include "moe/comm/local/local_world.h"
+#include "moe/exec/executor.h"
+
+namespace moe {
+namespace {
+
+class EmptyWork final : public Binding {
+ public:
+  void issue(const Task&, Stream& stream, Pace) override {
+    stream.launch([](void*) {});
+  }
+};
+
+int add(Structure& structure, int lane, std::vector<int> after) {
+  Task task;
+  task.id = static_cast<int>(structure.tasks.size());
+  task.kind = TaskKind::expert;
+  task.chunk = task.id;
+  task.lane = lane;
+  task.after = std::move(after);
+  structure.lanes[static_cast<size_t>(lane)].queue.push_back(task.id);
+  structure.tasks.push_back(std::move(task));
+  return structure.tasks.back().id;
+}
+
+/// Chunks that go through inter, intra, compute, intra, inter as D, G, E, S, C do, the next overlapping the last.
+Structure chunk_pipeline(int chunks) {
+  enum { inter, intra, compute };
+  Structure structure;
+  structure.lanes = {{.kind = LaneKind::inter, .queue = {}},
+                     {.kind = LaneKind::intra, .queue = {}},
+                     {.kind = LaneKind::compute, .queue = {}}};
+  int expert_before = -1;
+  for (int chunk = 0; chunk <= chunks; ++chunk) {
+    const int expert_of_last = expert_before;
+    if (chunk < chunks) {
+      const int dispatched = add(structure, inter, {});
+      const int gathered = add(structure, intra, {dispatched});
+      expert_before = add(structure, compute, {gathered});
+    }
+    if (chunk > 0) {
+      const int scattered = add(structure, intra, {expert_of_last});
+      add(structure, inter, {scattered});
+    }
+  }
+  return structure;
+}
+
+/// One chain that changes lanes at every task.
+Structure ping_pong(int tasks) {
+  Structure structure;
+  structure.lanes = {{.kind = LaneKind::compute, .queue = {}}, {.kind = LaneKind::inter, .queue = {}}};
+  for (int id = 0; id < tasks; ++id) add(structure, id % 2, id == 0 ? std::vector<int>{} : std::vector<int>{id - 1});
+  return structure;
+}
+
+double median(std::vector<double>& samples) {
+  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+  std::nth_element(samples.begin(), middle, samples.end());
+  return *middle;
+}
+
+double last_end(const RunTimes& times) {
+  double end = 0;
+  for (const TaskTime& task : times.tasks) end = std::max(end, task.end_s);
+  return times.begin_s + end;
+}
+
+struct Span {
+  double begin_s = 0, end_s = 0;
+};
+
+/// Every rank runs `structure` `runs` times, in step; each run is handed to keep(rank, run, times).
+template <class Keep>
+void run_on_ranks(int ranks, int runs, const std::shared_ptr<const Structure>& structure, Keep&& keep) {
+  LocalWorld world(ranks);
+  world.run([&](int rank) {
+    const auto device = make_cpu_device();
+    const auto start = device->make_stream("start");
+    const auto all = world.communicator(rank);
+    EmptyWork empty;
+    Executor executor(*device, structure);
+    executor.run(empty);
+    for (int run = 0; run < runs; ++run) {
+      all->barrier({.stream = *start});
+      start->synchronize();
+      keep(static_cast<size_t>(rank), static_cast<size_t>(run), executor.run(empty));
+    }
+  });
+}
+
+double measure_task_s(int ranks, int runs) {
+  const auto structure = std::make_shared<const Structure>(chunk_pipeline(40));
+  std::vector<std::vector<Span>> spans(static_cast<size_t>(ranks), std::vector<Span>(static_cast<size_t>(runs)));
+  run_on_ranks(ranks, runs, structure, [&](size_t rank, size_t run, const RunTimes& times) {
+    spans[rank][run] = {times.begin_s, last_end(times)};
+  });
+  std::vector<double> samples;
+  for (size_t run = 0; run < static_cast<size_t>(runs); ++run) {
+    Span whole = spans[0][run];
+    for (const auto& rank : spans)
+      whole = {std::min(whole.begin_s, rank[run].begin_s), std::max(whole.end_s, rank[run].end_s)};
+    samples.push_back((whole.end_s - whole.begin_s) / static_cast<double>(structure->tasks.size()));
+  }
+  return median(samples);
+}
+
+double measure_crossing_s(int ranks, int runs) {
+  const auto structure = std::make_shared<const Structure>(ping_pong(100));
+  std::vector<std::vector<double>> gaps(static_cast<size_t>(ranks));
+  run_on_ranks(ranks, runs, structure, [&](size_t rank, size_t, const RunTimes& times) {
+    for (size_t id = 1; id < times.tasks.size(); ++id)
+      gaps[rank].push_back(times.tasks[id].start_s - times.tasks[id - 1].end_s);
+  });
+  std::vector<double> samples;
+  for (const auto& rank : gaps) samples.insert(samples.end(), rank.begin(), rank.end());
+  return median(samples);
+}
+
+}  // namespace
+
+Overhead measure_overhead(int ranks, int runs) {
+  require<BadInput>(ranks >= 1 && runs >= 1, "overhead of {} ranks in {} runs, expected at least 1", ranks, runs);
+  return {measure_task_s(ranks, runs), measure_crossing_s(ranks, runs)};
+}
+
+}  // namespace moe
