@@ -34,7 +34,7 @@ struct Parameter {
 
 /// Names of the weights, also those of their random streams.
 inline constexpr std::string_view kWq = "wq", kWk = "wk", kWv = "wv", kWo = "wo";   // (M, M)
-inline constexpr std::string_view kGateWeight = "gate", kGateNoise = "gate_noise";  // (M, E)
+inline constexpr std::string_view kGateWeight = "gate", kGateNoise = "gate_noise";  // (E, M)
 inline constexpr std::string_view kW1 = "w1", kW2 = "w2";                           // (E, M, H) and (E, H, M)
 
 /// Fills a weight: normal with deviation 1 / sqrt(fan_in), by name and index in the whole.

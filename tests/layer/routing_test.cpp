@@ -36,7 +36,7 @@ std::unique_ptr<Gate> plain_gate(const RankShape& s) {
   auto gate = make_gate("gshard", {s, {}});
   const auto weights = gate->parameters();
   set(weights[0].value, 0);
-  for (int64_t e = 0; e < s.experts.total; ++e) weights[0].value.as<double>()[e * s.experts.total + e] = 1;
+  for (int64_t e = 0; e < s.experts.total; ++e) weights[0].value.as<double>()[e * s.model_dim() + e] = 1;
   set(weights[1].value, -1e6);  // softplus(hidden . noise) = 0 for positive hidden states
   return gate;
 }

@@ -140,7 +140,7 @@ GraphInputs graph_inputs(const Case& c, const LayerSeed& seed) {
       filled_rows(tokens, l.experts, l.dtype, [&](auto rows, Share all) { fill_gate_noise(rows, all, seed); });
   for (const auto name : {kWq, kWk, kWv, kWo}) in.weights[std::string(name)] = full_weight(name, {1, m, m}, m, c, seed);
   for (const auto name : {kGateWeight, kGateNoise})
-    in.weights[std::string(name)] = full_weight(name, {1, m, l.experts}, m, c, seed);
+    in.weights[std::string(name)] = full_weight(name, {1, l.experts, m}, m, c, seed);
   in.weights[std::string(kW1)] = full_weight(kW1, {l.experts, m, l.hidden}, m, c, seed);
   in.weights[std::string(kW2)] = full_weight(kW2, {l.experts, l.hidden, m}, l.hidden, c, seed);
   return in;
@@ -149,8 +149,8 @@ GraphInputs graph_inputs(const Case& c, const LayerSeed& seed) {
 GraphOutputs run_graph(const Case& c, const GraphInputs& in, std::span<const int32_t> preferred, double tie) {
   const auto& w = in.weights;
   const Tensor hidden = attention(c.layer, in.input, w);
-  const Tensor spread = at::matmul(hidden, w.at(std::string(kGateNoise)));
-  const Tensor logits = at::matmul(hidden, w.at(std::string(kGateWeight))) +
+  const Tensor spread = at::matmul(hidden, w.at(std::string(kGateNoise)).t());
+  const Tensor logits = at::matmul(hidden, w.at(std::string(kGateWeight)).t()) +
                         in.gate_noise * at::log1p(at::exp(-at::abs(spread))) +
                         in.gate_noise * at::relu(spread);  // softplus(s) = max(s, 0) + log(1 + exp(-|s|))
   GraphOutputs out;
