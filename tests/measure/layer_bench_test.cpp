@@ -1,0 +1,81 @@
+// The bench around a layer: every schedule verified and run, paced no faster than modelled, unpaced on the host.
+#include "moe/measure/layer_bench.h"
+
+#include <gtest/gtest.h>
+
+#include "moe/cost/simulator.h"
+#include "moe/measure/layer_records.h"
+#include "moe/measure/statistics.h"
+
+namespace moe {
+namespace {
+
+LayerJob small_job(bool emulated) {
+  LayerJob job;
+  job.name = "small";
+  LayerShape layer;
+  layer.batch = 1;
+  layer.seq = emulated ? 256 : 32;
+  layer.model_dim = emulated ? 1024 : 32;
+  layer.hidden = 2 * layer.model_dim;
+  layer.heads = 8;
+  const Profile profile = find_profile("testbed-b");
+  ParallelShape parallel;
+  parallel.nodes = emulated ? profile.nodes : 2;
+  parallel.ranks_per_node = emulated ? profile.ranks_per_node : 2;
+  job.shape = complete(layer, parallel, Rounding::ragged);
+  job.predicted_by = profile;
+  if (emulated) job.paced_by = profile;
+  job.pricing.nearest = true;
+  for (const Schedule& schedule : schedules()) job.schedules.push_back(&schedule);
+  job.settings.emulated = emulated;
+  job.settings.iterations = 2;
+  return job;
+}
+
+TEST(LayerBench, EverySchedulesRunIsVerifiedAndNoFasterThanModelled) {
+  const LayerJob job = small_job(true);
+  const LayerOutcome outcome = run_layer_job(job, {});
+  ASSERT_EQ(outcome.records.size(), job.schedules.size());
+  for (const CaseRecord& record : outcome.records) {
+    EXPECT_TRUE(record.status == CaseStatus::ok || record.status == CaseStatus::invalid) << record.reason;
+    EXPECT_GT(record.summary.number("worst_error", ""), 0);
+    EXPECT_LT(record.summary.number("worst_error", ""), 2e-5);
+    EXPECT_TRUE(record.emulated);
+    EXPECT_GE(record.dilation * record.prediction.number("total_s", ""), 0.149);
+    EXPECT_GE(measured_over_predicted(record), 1 - 1e-6);
+    ASSERT_EQ(record.samples.size(), 2U);
+    EXPECT_EQ(record.samples[0].values.size(), 2U);
+    EXPECT_EQ(record.samples[0].values[0].size(), 4U);
+  }
+  for (size_t s = 0; s < outcome.plans.size(); ++s) {
+    ASSERT_EQ(outcome.measured[s].size(), outcome.plans[s].tasks().size());
+    for (const Task& task : outcome.plans[s].tasks())  // measured order keeps every dependency
+      for (const int before : task.after)
+        EXPECT_LE(outcome.measured[s][static_cast<size_t>(before)].end_s,
+                  outcome.measured[s][static_cast<size_t>(task.id)].start_s + 1e-9);
+  }
+}
+
+TEST(LayerBench, CheckOnlyTimesNothing) {
+  LayerJob job = small_job(true);
+  job.settings.check_only = true;
+  for (const CaseRecord& record : run_layer_job(job, {}).records) {
+    EXPECT_EQ(record.status, CaseStatus::ok);
+    EXPECT_TRUE(record.samples.empty());
+    EXPECT_FALSE(record.summary.has("total_s"));
+  }
+}
+
+TEST(LayerBench, TheHostRunsUnpaced) {
+  for (const CaseRecord& record : run_layer_job(small_job(false), {}).records) {
+    EXPECT_EQ(record.status, CaseStatus::ok) << record.reason;
+    EXPECT_FALSE(record.emulated);
+    EXPECT_EQ(record.dilation, 1);
+    EXPECT_FALSE(record.summary.has("overrun_share"));
+    EXPECT_GT(record.summary.number("total_s", ""), record.summary.number("forward_s", ""));
+  }
+}
+
+}  // namespace
+}  // namespace moe

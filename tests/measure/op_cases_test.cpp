@@ -1,0 +1,75 @@
+#include "moe/measure/op_cases.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+#include <map>
+#include <set>
+
+#include "moe/base/check.h"
+#include "moe/measure/op_bench.h"
+
+namespace moe {
+namespace {
+
+TEST(OpCases, AreFsmoesSizesAndLastTwoMillisecondsAtLeast) {
+  const auto cases = emulated_cases(find_profile("testbed-b"));
+  std::map<std::string, int> sizes;
+  std::map<std::string, double> shortest;
+  std::set<std::string> keys;
+  for (const OpCase& c : cases) {
+    ++sizes[c.series()];
+    EXPECT_TRUE(keys.insert(c.key()).second) << c.key();
+    const double lasts = c.modelled_s * c.dilation;
+    shortest[c.series()] = shortest.contains(c.series()) ? std::min(shortest[c.series()], lasts) : lasts;
+  }
+  EXPECT_EQ(sizes["alltoall inter 8"], 24);
+  EXPECT_EQ(sizes["allgather intra 4"], 24);
+  EXPECT_EQ(sizes["reducescatter intra 4"], 24);
+  EXPECT_EQ(sizes["allreduce inter 8"], 24);
+  EXPECT_EQ(sizes["gemm float32"], 12);
+  EXPECT_TRUE(keys.contains("alltoall/inter/8/1048576"));
+  EXPECT_TRUE(keys.contains("alltoall/inter/8/25165824"));
+  for (const auto& [series, seconds] : shortest) EXPECT_GE(seconds, 2e-3 * (1 - 1e-9)) << series;
+}
+
+TEST(OpCases, ContentionIsRefused) {
+  Profile profile = find_profile("testbed-b");
+  profile.contention.intra_by_inter = 1.2;
+  EXPECT_THROW(emulated_cases(profile), BadInput);
+}
+
+// A few small cases of each op, really run: right results, as many samples as asked, none faster than its pace.
+TEST(OpBench, ChecksAndTimesEveryOp) {
+  std::vector<OpCase> cases;
+  std::set<std::string> seen;
+  for (const OpCase& c : emulated_cases(find_profile("testbed-b")))
+    if (seen.insert(c.series()).second) cases.push_back(c);
+  std::vector<std::string> done;
+  bench_ops(cases, 3, 30, [&](const OpCase& c, const OpResult& result) {
+    done.push_back(c.key());
+    EXPECT_EQ(result.wrong, "") << c.key();
+    ASSERT_EQ(result.seconds.size(), 3U) << c.key();
+    for (const auto& ranks : result.seconds)
+      for (const double seconds : ranks) EXPECT_GE(seconds, c.modelled_s * (1 - 1e-6)) << c.key();
+  });
+  ASSERT_EQ(done.size(), cases.size());
+  for (size_t i = 0; i < cases.size(); ++i) EXPECT_EQ(done[i], cases[i].key());
+}
+
+TEST(OpBench, HostOpsAreChecked) {
+  std::vector<OpCase> cases;
+  std::set<std::string> seen;
+  Profile host;
+  host.nodes = host.ranks_per_node = 2;
+  for (const OpCase& c : host_cases(host))
+    if (seen.insert(c.series()).second) cases.push_back(c);
+  EXPECT_EQ(cases.size(), 5U);
+  bench_ops(cases, 2, 30, [&](const OpCase& c, const OpResult& result) {
+    EXPECT_EQ(result.wrong, "") << c.key();
+    for (const auto& ranks : result.seconds)
+      for (const double seconds : ranks) EXPECT_GT(seconds, 0) << c.key();
+  });
+}
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,75 @@
+// The proxy must run the nominal plan's tasks: same structure, small sizes, every chunk with rows.
+#include "moe/measure/proxy.h"
+
+#include <gtest/gtest.h>
+
+#include "moe/schedule/schedule.h"
+
+namespace moe {
+namespace {
+
+struct Nominal {
+  int nodes, ranks_per_node, mp, esp, ep;
+  int64_t experts, model_dim, hidden;
+};
+
+Case nominal_case(const Nominal& n) {
+  LayerShape layer;
+  layer.seq = 512;
+  layer.model_dim = n.model_dim;
+  layer.hidden = n.hidden;
+  layer.experts = n.experts;
+  ParallelShape parallel;
+  parallel.nodes = n.nodes;
+  parallel.ranks_per_node = n.ranks_per_node;
+  parallel.mp = n.mp;
+  parallel.esp = n.esp;
+  parallel.ep = n.ep;
+  return complete(layer, parallel, Rounding::ragged);
+}
+
+const std::vector<Nominal> kNominals{{8, 4, 4, 4, 8, 8, 1024, 4096},  {6, 8, 8, 8, 6, 6, 4096, 14336},
+                                     {8, 4, 1, 1, 8, 16, 1024, 2048}, {8, 4, 4, 1, 1, 4, 1024, 4096},
+                                     {1, 8, 8, 2, 4, 4, 2048, 4096},  {2, 4, 2, 4, 2, 6, 1024, 3072}};
+
+TEST(Proxy, HasFourRanksAndTheNominalsGroups) {
+  for (const Nominal& n : kNominals) {
+    const Case nominal = nominal_case(n), proxy = proxy_case(nominal, 3, 5);
+    EXPECT_EQ(proxy.parallel.ranks(), 4);
+    EXPECT_EQ(proxy.parallel.mp, n.mp > 1 ? 2 : 1);
+    EXPECT_EQ(proxy.parallel.ep, n.ep > 1 ? 2 : 1);
+    EXPECT_EQ(proxy.parallel.esp, n.esp > 1 ? 2 : 1);
+    EXPECT_EQ(proxy.layer.experts / proxy.parallel.ep, n.experts / n.ep) << "experts a rank";
+    EXPECT_EQ(proxy.layer.model_dim, 64);
+    EXPECT_NEAR(static_cast<double>(proxy.layer.hidden),
+                64.0 * static_cast<double>(n.hidden) / static_cast<double>(n.model_dim), 2);
+  }
+}
+
+TEST(Proxy, EveryChunkHasRows) {
+  for (const Nominal& n : kNominals)
+    for (const auto& [forward, backward] : {std::pair{1, 1}, {2, 7}, {64, 3}}) {
+      const Case proxy = proxy_case(nominal_case(n), forward, backward);
+      EXPECT_GE(capacity_rows(proxy), std::max(forward, backward));
+    }
+}
+
+TEST(Proxy, PlanKeepsTheStructureAndTheGradientsShares) {
+  for (const Nominal& n : kNominals)
+    for (const Schedule& schedule : schedules()) {
+      const Case nominal = nominal_case(n);
+      const int degree = schedule.degrees == DegreePolicy::one ? 1 : 4;
+      Decision decision{degree, degree, 0};
+      if (schedule.gradients == GradientPolicy::adaptive) decision.gar_in_moe_bytes = gradient_bytes(nominal) / 4;
+      const Plan plan = build_plan(schedule, nominal, decision);
+      const Plan small = proxy_plan(plan, proxy_case(nominal, degree, degree));  // checks itself
+      EXPECT_EQ(small.structure, plan.structure);
+      ASSERT_EQ(small.slices.size(), plan.slices.size());
+      for (size_t s = 0; s < plan.slices.size(); ++s)
+        EXPECT_NEAR(static_cast<double>(small.slices[s].bytes()) / static_cast<double>(small.gradients[0].bytes),
+                    static_cast<double>(plan.slices[s].bytes()) / static_cast<double>(plan.gradients[0].bytes), 1e-3);
+    }
+}
+
+}  // namespace
+}  // namespace moe

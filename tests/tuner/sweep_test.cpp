@@ -1,0 +1,97 @@
+#include "tuner/sweep.h"
+
+#include <gtest/gtest.h>
+
+#include "tuner/printed.h"
+#include "tuner/tune.h"
+#include "tuner/verify/pick_layers.h"
+
+namespace moe {
+namespace {
+
+class Sweep : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    profile_ = new Profile(find_profile("testbed-b"));
+    grid_ = new Grid(find_grid("fsmoe-b"));
+    for (const Schedule& schedule : schedules()) chosen_.push_back(&schedule);
+    rows_ = new std::vector<SweepRow>(sweep({*profile_, *grid_, chosen_, {}, {}}));
+  }
+  static void TearDownTestSuite() {
+    delete rows_;
+    delete grid_;
+    delete profile_;
+  }
+  static inline Profile* profile_;
+  static inline Grid* grid_;
+  static inline std::vector<const Schedule*> chosen_;
+  static inline std::vector<SweepRow>* rows_;
+};
+
+TEST_F(Sweep, ARowALayerInGridOrder) {
+  ASSERT_EQ(rows_->size(), grid_->layers.size());
+  for (size_t i = 0; i < rows_->size(); ++i) {
+    EXPECT_EQ((*rows_)[i].layer, grid_->layers[i].name);
+    EXPECT_EQ((*rows_)[i].results.size(), chosen_.size());
+  }
+}
+
+// Rows that share prices are tuned once: tuning them one by one gives the same.
+TEST_F(Sweep, SharedRowsAreWhatTuningAloneGives) {
+  LayerSearch search;
+  for (size_t i = 0; i < rows_->size(); i += 97) {
+    const SweepRow& row = (*rows_)[i];
+    const LayerPricer pricer(*profile_, row.shape);
+    for (const LayerResult& result : row.results) {
+      const LayerResult alone = search.tune(find_schedule(result.schedule), pricer);
+      EXPECT_EQ(alone.total_s(), result.total_s()) << row.layer << " " << result.schedule;
+    }
+  }
+}
+
+TEST_F(Sweep, SummaryIsTheMeanOfRatios) {
+  for (const ScheduleSummary& s : summarise(*rows_, chosen_)) {
+    double sum = 0;
+    for (const SweepRow& row : *rows_) sum += row.find("tutel")->total_s() / row.find(s.schedule)->total_s();
+    EXPECT_NEAR(s.speedup, sum / static_cast<double>(rows_->size()), 1e-12);
+    EXPECT_LE(s.efficiency, 1);
+    int layers = 0;
+    for (const auto& [degree, count] : s.degrees_forward) layers += count;
+    EXPECT_EQ(layers, s.layers);
+  }
+}
+
+TEST_F(Sweep, PickedLayersCanRunAndCoverTheGrid) {
+  const auto picked = pick_layers(*rows_, 6);
+  ASSERT_EQ(picked.size(), 6U);
+  std::set<int64_t> batches, seqs, dims;
+  std::set<double> factors;
+  for (const SweepRow* row : picked) {
+    EXPECT_EQ(row->shape.layer.ffn, Ffn::gpt);
+    ASSERT_TRUE(row->shape.layer.capacity_factor);
+    batches.insert(row->shape.layer.batch);
+    seqs.insert(row->shape.layer.seq);
+    dims.insert(row->shape.layer.model_dim);
+    factors.insert(*row->shape.layer.capacity_factor);
+  }
+  EXPECT_EQ(batches.size(), 3U);
+  EXPECT_EQ(seqs.size(), 3U);
+  EXPECT_EQ(dims.size(), 3U);
+  EXPECT_EQ(factors.size(), 2U);
+  EXPECT_EQ(pick_layers(*rows_, 1 << 20).size(), 486U);
+}
+
+TEST(Report, DegreeRanges) {
+  EXPECT_EQ(degree_range({{3, 10}}), "3");
+  EXPECT_EQ(degree_range({{1, 1}, {2, 5}, {8, 1}}), "1-8, median 2");
+  EXPECT_EQ(degree_range({}), "-");
+}
+
+TEST(Report, PrintedSpeedups) {
+  EXPECT_DOUBLE_EQ(printed_speedup("fsmoe-b", "fsmoe"), 1.22);
+  EXPECT_DOUBLE_EQ(printed_speedup("fsmoe-a", "fsmoe"), 1.18);
+  EXPECT_EQ(printed_speedup("fsmoe-b", "ds-moe"), 0);
+}
+
+}  // namespace
+}  // namespace moe
