@@ -24,6 +24,7 @@ class LayerPricer {
  public:
   /// Throws Unpriced naming op, group size and network that have no row, and the nearest that has one.
   LayerPricer(const Profile& profile, const Case& shape, PricingOptions options = {});
+  LayerPricer(Profile&&, const Case&, PricingOptions = {}) = delete;  // it would not outlive the pricer
 
   const Case& shape() const { return shape_; }
   const Groups& groups() const { return groups_; }

@@ -34,7 +34,7 @@ TEST(Capacity, IsTheFormulaRoundedUp) {
     int64_t numerator, denominator;
   };
   int compared = 0;
-  for (const Factor f : {Factor{6, 5}, {12, 5}, {1, 1}, {5, 4}, {1, 2}, {13, 10}, {7, 3}})
+  for (const Factor f : {Factor{6, 5}, {12, 5}, {11, 10}, {1, 1}, {5, 4}, {1, 2}, {13, 10}, {7, 3}})
     for (const int64_t batch : {1, 2, 3, 4})
       for (const int64_t seq : {4, 12, 60, 256, 1024})
         for (const int64_t experts : {1, 2, 4, 6, 8})

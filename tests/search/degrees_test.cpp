@@ -140,7 +140,8 @@ TEST(LayerSearch, TiesGoToTheSmallerDegreeAndNoDegreeExceedsTheRows) {
   layer.shape = complete({.batch = 1, .seq = 16, .model_dim = 8, .hidden = 64, .heads = 8, .experts = 4, .top_k = 1},
                          {.nodes = 1, .ranks_per_node = 1}, Rounding::ragged);
   LayerSearch search;
-  layer.profile.compute[0].alpha_s = 0;
+  layer.profile.compute[0].alpha_s = layer.profile.task_overhead_s = 0;
+  layer.profile.compute[0].beta_s_per_flop = 0x1p-30;  // sums are exact, so that ties are ties
   const LayerPricer free_chunks(layer.profile, layer.shape);
   const Decision d = search.tune(find_schedule("fsmoe"), free_chunks).decision;
   EXPECT_EQ(d.degree_forward, 1) << "one rank alone: every degree takes equally long";
