@@ -50,19 +50,19 @@ void LayerBinding::compute(const Task& task) {
       case TaskKind::gate:
         return layer_.gate_->forward(p.dense_out, layer_.routing_);
       case TaskKind::order:
-        return layer_.order_->order(routing, p.dense_out, {p.ordered, forward_});
+        return layer_.order_->order(routing, p.dense_out, {p.at_home, forward_});
       case TaskKind::i_order:
-        return layer_.order_->i_order(routing, {p.combined, forward_}, b.output);
+        return layer_.order_->i_order(routing, {p.at_home, forward_}, b.output);
       default:
         break;
     }
   } else {
     switch (task.kind) {
       case TaskKind::i_order:
-        return layer_.order_->i_order_backward(routing, b.d_output, {b.forward.combined, forward_},
-                                               {p.ordered, backward_}, b.d_weight);
+        return layer_.order_->i_order_backward(routing, b.d_output, {b.forward.at_home, forward_},
+                                               {p.at_home, backward_}, b.d_weight);
       case TaskKind::order:
-        return layer_.order_->order_backward(routing, {p.combined, backward_}, p.dense_in);
+        return layer_.order_->order_backward(routing, {p.at_home, backward_}, p.dense_in);
       case TaskKind::gate:
         return layer_.gate_->backward(b.forward.dense_out, routing, b.d_weight, p.dense_in);
       case TaskKind::attention:
@@ -76,24 +76,23 @@ void LayerBinding::compute(const Task& task) {
 
 void LayerBinding::expert(const Task& task) {
   LayerBuffers& b = layer_.buffers_;
-  PhaseBuffers& p = buffers(task.phase);
   const RankShape& shape = layer_.shape_;
   const Rows rows = layout(task.phase).rows(task.chunk), inside = expert_rows(shape, rows);
   const int64_t offset = layout(task.phase).chunk_offset(task.chunk) * shape.shape.parallel.esp;
   const int64_t elements = layout(task.phase).chunk_elements(task.chunk) * shape.shape.parallel.esp;
-  const TensorView from = p.gathered.part(offset, {elements}), to = p.expert_out.part(offset, {elements});
+  const TensorView gathered = buffers(task.phase).gathered.part(offset, {elements});
   const auto of_chunk = [&](TensorView whole) {
     return whole.part(0, {shape.experts.count, inside.count(), shape.model_dim()});
   };
   const TensorView in = of_chunk(b.rows_in), out = of_chunk(b.rows_out);
   if (task.phase == Phase::forward) {
-    unpack_chunk(shape, rows, from, b.expert_input, inside.begin);
+    unpack_chunk(shape, rows, gathered, b.expert_input, inside.begin);
     layer_.expert_->forward(b.expert_input, inside, out);
   } else {
-    unpack_chunk(shape, rows, from, in, 0);
+    unpack_chunk(shape, rows, gathered, in, 0);
     layer_.expert_->backward(b.expert_input, inside, in, out, task.id == first_expert_);
   }
-  pack_chunk(shape, rows, out, 0, to);
+  pack_chunk(shape, rows, out, 0, gathered);
 }
 
 void LayerBinding::exchange(const Task& task, CommCall call) {
@@ -109,16 +108,16 @@ void LayerBinding::exchange(const Task& task, CommCall call) {
     case TaskKind::mp_reducescatter:
       return comm.reducescatter(p.dense_partial.data(), p.dense_out.data(), p.dense_out.elements(), dtype, call);
     case TaskKind::dispatch:
-      return layer_.dispatcher_->exchange(at(p.ordered, at_wire), at(p.dispatched, at_wire),
+      return layer_.dispatcher_->exchange(at(p.at_home, at_wire), at(p.at_peer, at_wire),
                                           wire.block_elements(task.chunk) * bytes, call);
     case TaskKind::allgather:
-      return comm.allgather(at(p.dispatched, at_wire), at(p.gathered, at_gathered),
+      return comm.allgather(at(p.at_peer, at_wire), at(p.gathered, at_gathered),
                             wire.chunk_elements(task.chunk) * bytes, call);
     case TaskKind::reducescatter:
-      return comm.reducescatter(at(p.expert_out, at_gathered), at(p.scattered, at_wire),
-                                wire.chunk_elements(task.chunk), dtype, call);
+      return comm.reducescatter(at(p.gathered, at_gathered), at(p.at_peer, at_wire), wire.chunk_elements(task.chunk),
+                                dtype, call);
     case TaskKind::combine:
-      return layer_.dispatcher_->exchange(at(p.scattered, at_wire), at(p.combined, at_wire),
+      return layer_.dispatcher_->exchange(at(p.at_peer, at_wire), at(p.at_home, at_wire),
                                           wire.block_elements(task.chunk) * bytes, call);
     case TaskKind::gradient: {
       // Slices may end inside an element; cut alike on both sides, they still cover each element once.

@@ -24,12 +24,9 @@ PhaseBuffers LayerBuffers::make_phase(const RankShape& s) {
   b.dense_out = own({tokens, m});
   b.dense_gathered = p.mp > 1 ? own({s.group_tokens(), m}) : b.dense_in;
   b.dense_partial = p.mp > 1 ? own({s.group_tokens(), m}) : b.dense_out;
-  b.ordered = own({wire});
-  b.dispatched = p.ep > 1 ? own({wire}) : b.ordered;
-  b.gathered = p.esp > 1 ? own({wire * p.esp}) : b.dispatched;
-  b.expert_out = own({wire * p.esp});
-  b.scattered = p.esp > 1 ? own({wire}) : b.expert_out;
-  b.combined = p.ep > 1 ? own({wire}) : b.scattered;
+  b.at_home = own({wire});
+  b.at_peer = p.ep > 1 ? own({wire}) : b.at_home;
+  b.gathered = p.esp > 1 ? own({wire * p.esp}) : b.at_peer;
   return b;
 }
 

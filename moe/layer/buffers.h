@@ -10,13 +10,15 @@ namespace moe {
 
 /// One phase's data in the order in which it is made. Forward: the dense part first; backward: the MoE part first.
 struct PhaseBuffers {
-  TensorView dense_in;              // (tokens, M): x, or the gradient of the hidden state
-  TensorView dense_gathered;        // (B L, M)
-  TensorView dense_partial;         // (B L, M)
-  TensorView dense_out;             // (tokens, M): the hidden state, or the gradient of x
-  TensorView ordered, dispatched;   // T_rank E M, wire layout (wire.h)
-  TensorView gathered, expert_out;  // N_ESP times that, gathered layout
-  TensorView scattered, combined;   // T_rank E M, wire layout
+  TensorView dense_in;        // (tokens, M): x, or the gradient of the hidden state
+  TensorView dense_gathered;  // (B L, M)
+  TensorView dense_partial;   // (B L, M)
+  TensorView dense_out;       // (tokens, M): the hidden state, or the gradient of x
+  // The MoE part: rows go out through these and come back through the same, chunk by chunk. A chunk's way back begins
+  // after its way out ended on every rank that reads it, so each is free by then.
+  TensorView at_home;   // T_rank E M, wire layout (wire.h): ordered; then combined, which the backward reads
+  TensorView at_peer;   // likewise: dispatched; then scattered
+  TensorView gathered;  // N_ESP times that, gathered layout; then the experts' output
 };
 
 class LayerBuffers {
