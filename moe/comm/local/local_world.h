@@ -19,7 +19,8 @@ class LocalWorld {
   /// the world, since the others would wait for it.
   std::unique_ptr<Communicator> communicator(int rank);
 
-  /// Runs body(rank) on one thread a rank and joins them. The first exception (other than the RankFailures it caused)
+  /// Runs body(rank) on one thread a rank and joins them; each keeps, with the threads it starts, to its share of the
+  /// cores. The first exception (other than the RankFailures it caused)
   /// aborts the others and is rethrown; a rank that dies by an exception names itself in the others' errors. What was
   /// aborted stays so: make another world.
   void run(const std::function<void(int rank)>& body);
