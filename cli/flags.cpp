@@ -39,7 +39,9 @@ void add_number(CLI::App& verb, const std::string& flag, Target& target, const s
 void add_selection(CLI::App& verb, Selection& s, bool with_grid) {
   verb.add_option("--cluster", s.cluster, "cluster NAME or profile FILE")->capture_default_str();
   if (with_grid) verb.add_option("--grid", s.grid, "grid NAME or FILE; default: the cluster's own");
-  verb.add_option("--schedule", s.schedules, "NAME[,NAME] or all; default: all")->delimiter(',');
+  verb.add_option("--schedule", s.schedules,
+                  "NAME[,NAME] or all; default: all (tune runs ds-moe, tutel, fsmoe for real)")
+      ->delimiter(',');
   add_number(verb, "--degree-forward", s.degrees.forward, "pipeline degree forward; 0: tuned", 0, 4096);
   add_number(verb, "--degree-backward", s.degrees.backward, "pipeline degree backward; 0: tuned", 0, 4096);
   verb.add_flag("--nearest", s.nearest, "borrow the row of the nearest group size where a profile has none");

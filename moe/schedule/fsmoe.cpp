@@ -4,9 +4,8 @@
 #include "moe/schedule/rows.h"
 
 namespace moe {
-namespace {
 
-void moe_part(LayerBuilder& b) {
+void fsmoe_order(LayerBuilder& b) {
   if (b.one_lane()) return one_lane_order(b);
   for (int c = 0; c < b.degree(); ++c) b.dispatch(c);
   b.gradient_in_moe();
@@ -16,13 +15,11 @@ void moe_part(LayerBuilder& b) {
   for (int c = 0; c < b.degree(); ++c) b.combine(c);
 }
 
-}  // namespace
-
 const Schedule kFsmoe{"fsmoe",
                       "inter and intra lanes beside the experts, r_f and r_b apart, adaptive gradients (FSMoE)",
                       LaneLayout::by_network,
                       DegreePolicy::apart,
                       GradientPolicy::adaptive,
-                      moe_part};
+                      fsmoe_order};
 
 }  // namespace moe

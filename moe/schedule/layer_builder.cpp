@@ -137,7 +137,10 @@ void LayerBuilder::backward() {
   last().writes = {whole(Buffer::ordered)};
   dense_ = {begin, whole(Buffer::ordered)};
   moe_part();
-  if (key_.slots.beside_dense) gradient({forward_end_});
+  // On a lane of its own network the slice runs beside all of the dense part; where the MP collectives share its lane
+  // it waits for the first of them, which attention waits for too, and runs beside attention.
+  const bool after_mp = lane_of(GroupKind::mp) == lane_of(GroupKind::dp);
+  if (key_.slots.beside_dense && !after_mp) gradient({forward_end_});
   std::vector<int> tails;
   for (const Chain& chain : chunks_) tails.push_back(chain.task);
   const int order = add(TaskKind::order, GroupKind::none, tails);
@@ -146,6 +149,7 @@ void LayerBuilder::backward() {
   dense_ = {order, whole(Buffer::routing)};
   add_dense(TaskKind::gate, GroupKind::none, Buffer::hidden);
   add_dense(TaskKind::mp_allgather, GroupKind::mp, Buffer::gathered_input);
+  if (key_.slots.beside_dense && after_mp) gradient({forward_end_});
   add_dense(TaskKind::attention, GroupKind::none, Buffer::attention_partial);
   const int end = add_dense(TaskKind::mp_reducescatter, GroupKind::mp, Buffer::input);
   if (key_.slots.after) gradient({end});

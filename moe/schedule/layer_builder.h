@@ -57,4 +57,7 @@ class LayerBuilder {
 /// D1 G1 .. Dr Gr [GAR] S1 C1 .. Sr Cr: the order of one communication lane (FSMoE section 6.1's Tutel baseline).
 void one_lane_order(LayerBuilder& b);
 
+/// Inter D1..Dr [GAR] C1..Cr, intra G1..Gr S1..Sr (FSMoE section 4.2); on one lane the order above.
+void fsmoe_order(LayerBuilder& b);
+
 }  // namespace moe

@@ -4,6 +4,6 @@
 
 namespace moe {
 
-extern const Schedule kDsMoe, kTutel, kFsmoe;
+extern const Schedule kDsMoe, kTutel, kTutelImproved, kFsmoeNoIio, kFsmoeNoPartition, kFsmoe;
 
 }  // namespace moe

@@ -5,9 +5,16 @@
 #include "moe/schedule/rows.h"
 
 namespace moe {
+namespace {
+
+int64_t first_bytes(const Schedule& schedule, const Decision& d) {
+  return schedule.gradients == GradientPolicy::adaptive ? d.gar_in_moe_bytes : d.gar_beside_dense_bytes;
+}
+
+}  // namespace
 
 std::span<const Schedule> schedules() {
-  static const std::array kRows{kDsMoe, kTutel, kFsmoe};
+  static const std::array kRows{kDsMoe, kTutel, kTutelImproved, kFsmoeNoIio, kFsmoeNoPartition, kFsmoe};
   return kRows;
 }
 
@@ -24,6 +31,16 @@ void check_decision(const Schedule& schedule, const Decision& d) {
   require<BadInput>(schedule.gradients == GradientPolicy::adaptive || d.gar_in_moe_bytes == 0,
                     "schedule {} puts no gradients into the MoE part, found {} bytes", schedule.name,
                     d.gar_in_moe_bytes);
+  require<BadInput>(schedule.gradients == GradientPolicy::beside_dense || d.gar_beside_dense_bytes == 0,
+                    "schedule {} splits no gradients off beside the dense part, found {} bytes", schedule.name,
+                    d.gar_beside_dense_bytes);
+}
+
+Decision with_split(const Schedule& schedule, int degree_forward, int degree_backward, int64_t bytes) {
+  Decision decision{degree_forward, degree_backward};
+  if (schedule.gradients == GradientPolicy::adaptive) decision.gar_in_moe_bytes = bytes;
+  if (schedule.gradients == GradientPolicy::beside_dense) decision.gar_beside_dense_bytes = bytes;
+  return decision;
 }
 
 StructureKey structure_key(const Schedule& schedule, const Groups& groups, const Decision& decision,
@@ -42,17 +59,17 @@ std::shared_ptr<const Structure> build_structure(const StructureKey& key) {
 GradientSlots slots_of(const Schedule& schedule, const Groups& groups, const Decision& decision, int64_t bytes) {
   if (groups[static_cast<size_t>(GroupKind::dp)].network == Network::none || bytes == 0) return {};
   if (schedule.gradients == GradientPolicy::after) return {.after = true};
-  require<BadInput>(decision.gar_in_moe_bytes >= 0 && decision.gar_in_moe_bytes <= bytes,
-                    "gradients in the MoE part: found {} bytes, expected 0 to {}", decision.gar_in_moe_bytes, bytes);
-  return {.in_moe = decision.gar_in_moe_bytes > 0, .beside_dense = decision.gar_in_moe_bytes < bytes};
+  const int64_t first = first_bytes(schedule, decision);
+  require<BadInput>(first >= 0 && first <= bytes, "gradient split: found {} bytes, expected 0 to {}", first, bytes);
+  if (schedule.gradients == GradientPolicy::adaptive) return {.in_moe = first > 0, .beside_dense = first < bytes};
+  return {.beside_dense = first > 0, .after = first < bytes};
 }
 
 std::vector<GradientSlice> slices_of(const Schedule& schedule, const Decision& decision, int64_t bytes) {
-  if (schedule.gradients == GradientPolicy::after) return {{0, 0, bytes}};
+  const int64_t first = first_bytes(schedule, decision);
   std::vector<GradientSlice> slices;
-  const int64_t in_moe = decision.gar_in_moe_bytes;
-  if (in_moe > 0) slices.push_back({0, 0, in_moe});
-  if (in_moe < bytes) slices.push_back({0, in_moe, bytes});
+  if (first > 0) slices.push_back({0, 0, first});
+  if (first < bytes) slices.push_back({0, first, bytes});
   return slices;
 }
 

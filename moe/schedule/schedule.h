@@ -16,8 +16,11 @@ class LayerBuilder;
 enum class LaneLayout : uint8_t { one_comm, by_network };
 /// r = 1; one r for both phases; r_f and r_b apart.
 enum class DegreePolicy : uint8_t { one, shared, apart };
-/// after: all bytes once everything else is done. adaptive: some inside the MoE part, the others beside the dense part.
-enum class GradientPolicy : uint8_t { after, adaptive };
+/// Where the waiting gradients go in a backward.
+///   after         all of them once everything else is done
+///   beside_dense  some beside the dense part, the others after everything else
+///   adaptive      some inside the MoE part, the others beside the dense part
+enum class GradientPolicy : uint8_t { after, beside_dense, adaptive };
 
 struct Schedule {
   std::string_view name;
@@ -36,8 +39,12 @@ const Schedule& find_schedule(std::string_view name);
 /// What the search decides for one layer.
 struct Decision {
   int degree_forward = 1, degree_backward = 1;
-  int64_t gar_in_moe_bytes = 0;  // adaptive gradients: put into the MoE part; the others go beside the dense part
+  int64_t gar_in_moe_bytes = 0;        // adaptive gradients: put into the MoE part; the others go beside the dense part
+  int64_t gar_beside_dense_bytes = 0;  // beside_dense gradients: put there; the others go after everything else
 };
+
+/// The decision that puts `bytes` of the gradients into the first of the two places that the schedule has for them.
+Decision with_split(const Schedule& schedule, int degree_forward, int degree_backward, int64_t bytes);
 
 /// Throws BadInput for degrees or a gradient split that the schedule does not have: DegreePolicy, GradientPolicy.
 void check_decision(const Schedule& schedule, const Decision& decision);

@@ -69,34 +69,38 @@ double LayerSearch::moe_seconds(const Schedule& schedule, const LayerPricer& pri
   return end - begin;
 }
 
-// A slice that outweighs everything else lies on the longest path: what is left is that path without it.
-SplitPaths LayerSearch::split_paths(const Schedule& schedule, const LayerPricer& pricer, int degree) {
-  const Decision both{1, degree, bytes_of(pricer.shape().layer.dtype)};
+// A slice that outweighs everything else lies on the longest path: what is left is that path without it. Where even the
+// path without slices is no shorter than `to_beat`, the others are left at 0.
+SplitPaths LayerSearch::split_paths(const Schedule& schedule, const LayerPricer& pricer, int degree, double to_beat) {
+  const Decision both = with_split(schedule, schedule.degrees == DegreePolicy::shared ? degree : 1, degree,
+                                   bytes_of(pricer.shape().layer.dtype));
   const CompiledStructure& c = compiled(schedule, pricer, both, Phases::backward);
   pricer.price(*c.structure, slices_of(schedule, both, pricer.gradient_bytes()), seconds_);
-  const auto with = [&](double in_moe_s, double beside_s) {
+  const auto with = [&](double first_s, double second_s) {
     for (size_t i = 0; i < seconds_.size(); ++i) {
       const int slice = c.structure->classes[i].slice;
-      if (slice >= 0) seconds_[i] = slice == 0 ? in_moe_s : beside_s;
+      if (slice >= 0) seconds_[i] = slice == 0 ? first_s : second_s;
     }
     return c.replay.makespan(seconds_, ends_);
   };
   const double neither = with(0, 0), heavy = 2 * neither + 1e-9;
+  if (!better(neither, to_beat)) return {neither};
   return {neither, with(heavy, 0) - heavy, with(0, heavy) - heavy, with(heavy, heavy) - 2 * heavy};
 }
 
-LayerSearch::Candidate LayerSearch::best_backward(const Schedule& schedule, const LayerPricer& pricer, int degree) {
+// The least of its splits; any of them where none beats `to_beat`.
+LayerSearch::Candidate LayerSearch::best_backward(const Schedule& schedule, const LayerPricer& pricer, int degree,
+                                                  double to_beat) {
   std::vector<int64_t> candidates{0};
   const int64_t all = pricer.gradient_bytes();
-  if (schedule.gradients == GradientPolicy::adaptive &&
+  if (schedule.gradients != GradientPolicy::after &&
       pricer.groups()[static_cast<size_t>(GroupKind::dp)].network != Network::none && all > 0) {
-    candidates.push_back(all);
-    if (all > bytes_of(pricer.shape().layer.dtype))
-      candidates.push_back(best_split(split_paths(schedule, pricer, degree), pricer));
+    const SplitPaths paths = split_paths(schedule, pricer, degree, to_beat);
+    if (better(paths.neither, to_beat)) candidates = {0, all, best_split(paths, pricer)};
   }
   Candidate best{{}, std::numeric_limits<double>::max()};
   for (const int64_t bytes : candidates) {
-    const Decision decision{1, degree, bytes};
+    const Decision decision = with_split(schedule, 1, degree, bytes);
     const double seconds = replay(schedule, pricer, decision, Phases::backward);
     if (better(seconds, best.seconds)) best = {decision, seconds};
   }
@@ -107,7 +111,7 @@ LayerResult LayerSearch::tune(const Schedule& schedule, const LayerPricer& price
   choice = checked(schedule, choice);
   Candidate best{{}, std::numeric_limits<double>::max()};
   const auto backward_with = [&](int degree_forward, double forward, int degree_backward) {
-    Candidate c = best_backward(schedule, pricer, degree_backward);
+    Candidate c = best_backward(schedule, pricer, degree_backward, best.seconds - forward);
     c.decision.degree_forward = degree_forward;
     c.seconds += forward;
     if (better(c.seconds, best.seconds)) best = c;

@@ -31,7 +31,7 @@ struct LayerResult {
 class LayerSearch {
  public:
   /// Decides what `choice` leaves open so that forward plus backward is least (FSMoE section 4; the split of section
-  /// 5 for a single layer: what goes into the MoE part, the others beside the dense part). Ties go to the smaller
+  /// 5 for a single layer: how many bytes go into each of the places that the schedule has). Ties go to the smaller
   /// degree. A degree that the schedule does not have (ds-moe: only 1; tutel: one for both) is BadInput.
   LayerResult tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice = {});
   /// The times of a decision.
@@ -45,8 +45,8 @@ class LayerSearch {
   const CompiledStructure& compiled(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision,
                                     Phases phases);
   double replay(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision, Phases phases);
-  Candidate best_backward(const Schedule& schedule, const LayerPricer& pricer, int degree);
-  SplitPaths split_paths(const Schedule& schedule, const LayerPricer& pricer, int degree);
+  Candidate best_backward(const Schedule& schedule, const LayerPricer& pricer, int degree, double to_beat);
+  SplitPaths split_paths(const Schedule& schedule, const LayerPricer& pricer, int degree, double to_beat);
   double moe_seconds(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision, Phases phases);
 
   StructureCache cache_;

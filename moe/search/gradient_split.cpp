@@ -23,15 +23,15 @@ class SplitSearch {
     int64_t best = 0;
     double least = std::numeric_limits<double>::infinity();
     for (const int64_t bytes : candidates_) {
-      const double seconds = paths_.seconds(in_moe(bytes), beside(bytes));
+      const double seconds = paths_.seconds(first_seconds(bytes), second_seconds(bytes));
       if (seconds < least * (1 - 1e-12)) best = bytes, least = seconds;
     }
     return best;
   }
 
  private:
-  double in_moe(int64_t bytes) const { return pricer_.gradient_seconds(bytes); }
-  double beside(int64_t bytes) const { return pricer_.gradient_seconds(all_ - bytes); }
+  double first_seconds(int64_t bytes) const { return pricer_.gradient_seconds(bytes); }
+  double second_seconds(int64_t bytes) const { return pricer_.gradient_seconds(all_ - bytes); }
 
   std::vector<double> bends_of_either_slice() const {
     const double all = static_cast<double>(all_), grain = static_cast<double>(grain_);
@@ -56,7 +56,8 @@ class SplitSearch {
     const int64_t second = static_cast<int64_t>(end - (end - begin) / 4);
     if (second - first < grain_) return;  // its ends' neighbours are all that lies between
     const auto lengths = [&](int64_t x) {
-      return std::array{paths_.in_moe + in_moe(x), paths_.beside + beside(x), paths_.both + in_moe(x) + beside(x)};
+      return std::array{paths_.first + first_seconds(x), paths_.second + second_seconds(x),
+                        paths_.both + first_seconds(x) + second_seconds(x)};
     };
     const auto at_first = lengths(first), at_second = lengths(second);
     for (const auto& [p, q] : {std::pair<size_t, size_t>{0, 1}, {0, 2}, {1, 2}}) {
@@ -76,8 +77,8 @@ class SplitSearch {
 
 }  // namespace
 
-double SplitPaths::seconds(double in_moe_s, double beside_s) const {
-  return std::max({neither, in_moe + in_moe_s, beside + beside_s, both + in_moe_s + beside_s});
+double SplitPaths::seconds(double first_s, double second_s) const {
+  return std::max({neither, first + first_s, second + second_s, both + first_s + second_s});
 }
 
 int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer) { return SplitSearch(paths, pricer).best(); }

@@ -1,5 +1,6 @@
 #pragma once
-// How many of a layer's gradient bytes go into the MoE part of its backward; the others go beside the dense part.
+// How many of a layer's gradient bytes go into the first of the two places that a schedule has for them in a backward
+// (GradientPolicy: MoE part and beside the dense part, or beside the dense part and after everything else).
 #include <cstdint>
 
 #include "moe/cost/pricer.h"
@@ -9,12 +10,12 @@ namespace moe {
 /// A backward with a slice in each place takes as long as its longest path. Paths by the slices that lie on them, each
 /// without its slices' own seconds; a path may also be one with fewer slices.
 struct SplitPaths {
-  double neither = 0, in_moe = 0, beside = 0, both = 0;
-  double seconds(double in_moe_s, double beside_s) const;
+  double neither = 0, first = 0, second = 0, both = 0;
+  double seconds(double first_s, double second_s) const;
 };
 
-/// The bytes in the MoE part for which the backward is shortest: whole elements, more than none and less than all; the
-/// fewest of equals. 0 where a layer has fewer than two elements. Exact for straight and for measured price curves:
+/// The bytes in the first place for which the backward is shortest: whole elements, more than none and less than all;
+/// the fewest of equals. 0 where a layer has fewer than two elements. Exact for straight and for measured price curves:
 /// between their bends every path is linear, so that the least lies at a bend or where two paths are equally long.
 int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer);
 

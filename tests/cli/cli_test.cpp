@@ -105,9 +105,9 @@ TEST_F(Cli, PlannedTuneHasARowForEachLayerAndSchedule) {
   ASSERT_EQ(printed.exit_code, 0) << printed.err;
   const Json json = Json::parse(printed.out);
   ASSERT_EQ(json["layers"].size(), 1458U);
-  for (const Json& layer : json["layers"]) ASSERT_EQ(layer["schedules"].size(), 3U);
+  for (const Json& layer : json["layers"]) ASSERT_EQ(layer["schedules"].size(), 6U);
   std::ifstream records(folder_ + "/results/plan-testbed-b.jsonl");
-  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(records), {}, '\n'), 1458 * 3 + 2);
+  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(records), {}, '\n'), 1458 * 6 + 2);
 }
 
 TEST_F(Cli, AGridRowThatCannotBePricedIsUnsupportedAndNoError) {
@@ -178,7 +178,7 @@ TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"simulate", "--dispatcher", "3dh"}, {"--dispatcher", "'3dh'", "alltoall"}},
       {{"simulate", "--dtype", "float8"}, {"--dtype", "'float8'", "float32"}},
       {{"simulate", "--dtype", "float64"}, {"no gemm row for float64"}},
-      {{"simulate", "--schedule", "fsmo"}, {"--schedule", "'fsmo'", "ds-moe, tutel, fsmoe"}},
+      {{"simulate", "--schedule", "fsmo"}, {"--schedule", "'fsmo'", "ds-moe, tutel, tutel-improved"}},
       {{"simulate", "--schedule", "tutel", "--degree-forward", "2", "--degree-backward", "3"}, {"tutel", "2", "3"}},
       {{"simulate", "--schedule", "ds-moe", "--degree-forward", "2"}, {"ds-moe", "degree 1", "2"}},
       {{"simulate", "--degree-forward", "-1"}, {"--degree-forward", "'-1'"}},

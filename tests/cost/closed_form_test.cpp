@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
-#include <optional>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <map>
+#include <optional>
 
 #include "moe/base/random.h"
 #include "moe/cost/simulator.h"

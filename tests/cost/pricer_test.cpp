@@ -81,8 +81,8 @@ TEST(Pricer, PricesTheWorkThatPlansState) {
     const LayerPricer pricer(layer.profile, layer.shape);
     for (const Schedule& schedule : schedules()) {
       const int r = schedule.degrees == DegreePolicy::one ? 1 : 1 + static_cast<int>(seed % 9);
-      const int64_t in_moe = schedule.gradients == GradientPolicy::adaptive ? 4 * static_cast<int64_t>(seed % 7) : 0;
-      const Plan plan = build_plan(schedule, layer.shape, {r, r, in_moe});
+      const int64_t first = 4 * static_cast<int64_t>(seed % 7);
+      const Plan plan = build_plan(schedule, layer.shape, with_split(schedule, r, r, first));
       const std::vector<double> seconds = price(pricer, plan);
       ASSERT_EQ(seconds.size(), plan.works.size());
       for (const Task& task : plan.tasks()) {

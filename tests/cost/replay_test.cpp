@@ -127,7 +127,7 @@ TEST(Replay, IsTheClockworkOnEverySchedule) {
   uint64_t index = 0;
   for (const Schedule& schedule : schedules())
     for (int r = 1; r <= (schedule.degrees == DegreePolicy::one ? 1 : 9); ++r) {
-      const Plan plan = build_plan(schedule, shape, {r, r, schedule.gradients == GradientPolicy::after ? 0 : 4096});
+      const Plan plan = build_plan(schedule, shape, with_split(schedule, r, r, 4096));
       for (int draw = 0; draw < 50; ++draw) {
         std::vector<double> seconds;
         for (size_t c = 0; c < plan.works.size(); ++c)

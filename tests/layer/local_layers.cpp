@@ -1,8 +1,10 @@
 #include "tests/layer/local_layers.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "moe/layer/binding.h"
+#include "moe/layer/element.h"
 
 namespace moe {
 
@@ -14,6 +16,20 @@ LocalLayers::LocalLayers(const Case& shape, const LayerSeed& seed)
         std::make_unique<MoeLayer>(shape, rank, seed, LayerComms::split(*world, shape.parallel));
   });
   for (const auto& layer : owned_) ranks_.push_back(layer.get());
+}
+
+void LocalLayers::poison() {
+  const auto fill = [](TensorView t) {
+    with_element(t.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      std::fill_n(t.as<T>(), t.elements(), std::numeric_limits<T>::quiet_NaN());
+    });
+  };
+  for (MoeLayer* rank : ranks_) {
+    fill(rank->output());
+    fill(rank->input_gradient());
+    for (const Parameter& p : rank->parameters()) fill(p.gradient);
+  }
 }
 
 void LocalLayers::pass(const Plan& plan, int passes) {
@@ -47,11 +63,9 @@ int64_t LocalLayers::idle_experts() const {
 }
 
 Plan plan_for(const Case& shape, std::string_view schedule, int degree_forward, int degree_backward, double gar_share) {
-  Decision decision{degree_forward, degree_backward, 0};
   const Schedule& row = find_schedule(schedule);
-  if (row.gradients == GradientPolicy::adaptive)
-    decision.gar_in_moe_bytes = static_cast<int64_t>(gar_share * static_cast<double>(gradient_bytes(shape)));
-  return build_plan(row, shape, decision);
+  const auto first = static_cast<int64_t>(gar_share * static_cast<double>(gradient_bytes(shape)));
+  return build_plan(row, shape, with_split(row, degree_forward, degree_backward, first));
 }
 
 }  // namespace moe

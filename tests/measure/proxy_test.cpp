@@ -59,8 +59,7 @@ TEST(Proxy, PlanKeepsTheStructureAndTheGradientsShares) {
     for (const Schedule& schedule : schedules()) {
       const Case nominal = nominal_case(n);
       const int degree = schedule.degrees == DegreePolicy::one ? 1 : 4;
-      Decision decision{degree, degree, 0};
-      if (schedule.gradients == GradientPolicy::adaptive) decision.gar_in_moe_bytes = gradient_bytes(nominal) / 4;
+      const Decision decision = with_split(schedule, degree, degree, gradient_bytes(nominal) / 4);
       const Plan plan = build_plan(schedule, nominal, decision);
       const Plan small = proxy_plan(plan, proxy_case(nominal, degree, degree));  // checks itself
       EXPECT_EQ(small.structure, plan.structure);

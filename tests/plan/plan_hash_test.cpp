@@ -126,16 +126,18 @@ TEST(PlanHash, DecisionsDiffer) {
   for (const Schedule& schedule : schedules())
     for (int forward = 1; forward <= 3; ++forward)
       for (int backward = 1; backward <= 3; ++backward)
-        for (const int64_t in_moe : {0, 4, 8192}) {
+        for (const int64_t first : {0, 4, 8192}) {
           if (schedule.degrees == DegreePolicy::one && forward * backward > 1) continue;
           if (schedule.degrees == DegreePolicy::shared && forward != backward) continue;
-          if (schedule.gradients == GradientPolicy::after && in_moe > 0) continue;
-          const std::string name = fmt::format("{} {} {} {}", schedule.name, forward, backward, in_moe);
-          const auto [other, fresh] = seen.emplace(good_plan(schedule.name, {forward, backward, in_moe}).hash(), name);
+          if (schedule.gradients == GradientPolicy::after && first > 0) continue;
+          const std::string name = fmt::format("{} {} {} {}", schedule.name, forward, backward, first);
+          const Decision decision = with_split(schedule, forward, backward, first);
+          const auto [other, fresh] = seen.emplace(good_plan(schedule.name, decision).hash(), name);
           EXPECT_TRUE(fresh) << name << " hashes as " << other->second;
           ++plans;
         }
-  EXPECT_EQ(plans, 1 + 3 + 27);
+  // ds-moe, tutel, tutel-improved, fsmoe-no-iio, fsmoe-no-partition, fsmoe
+  EXPECT_EQ(plans, 1 + 3 + 9 + 27 + 9 + 27);
 }
 
 }  // namespace

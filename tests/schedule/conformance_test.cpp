@@ -38,9 +38,9 @@ std::vector<Decision> decisions(const Schedule& schedule, int64_t gradient_bytes
       if (schedule.degrees == DegreePolicy::one && forward * backward > 1) continue;
       if (schedule.degrees == DegreePolicy::shared && forward != backward) continue;
       all.push_back({forward, backward, 0});
-      if (schedule.gradients != GradientPolicy::adaptive) continue;
-      all.push_back({forward, backward, 4});
-      all.push_back({forward, backward, gradient_bytes});
+      if (schedule.gradients == GradientPolicy::after) continue;
+      all.push_back(with_split(schedule, forward, backward, 4));
+      all.push_back(with_split(schedule, forward, backward, gradient_bytes));
     }
   return all;
 }
@@ -51,9 +51,9 @@ void for_every_plan(const std::function<void(const Schedule&, const Plan&)>& che
     for (const ParallelShape& parallel : parallel_shapes()) {
       const Case shape = case_of(parallel);
       for (const Decision& d : decisions(schedule, gradient_bytes(shape))) {
-        SCOPED_TRACE(fmt::format("{} r {} {}, {} bytes in the MoE part, {} nodes x {} mp {} ep {} esp {}",
-                                 schedule.name, d.degree_forward, d.degree_backward, d.gar_in_moe_bytes, parallel.nodes,
-                                 parallel.ranks_per_node, parallel.mp, parallel.ep, parallel.esp));
+        SCOPED_TRACE(fmt::format("{} r {} {}, {} + {} bytes split, {} nodes x {} mp {} ep {} esp {}", schedule.name,
+                                 d.degree_forward, d.degree_backward, d.gar_in_moe_bytes, d.gar_beside_dense_bytes,
+                                 parallel.nodes, parallel.ranks_per_node, parallel.mp, parallel.ep, parallel.esp));
         Plan plan;
         ASSERT_NO_THROW(plan = build_plan(schedule, shape, d));
         check(schedule, plan);
@@ -169,7 +169,8 @@ TEST(Schedules, AreFoundByNameOrRefusedWithTheNames) {
     EXPECT_FALSE(schedule.summary.empty());
     EXPECT_TRUE(names.insert(schedule.name).second) << schedule.name << " stands twice in the registry";
   }
-  for (const char* name : {"ds-moe", "tutel", "fsmoe"}) EXPECT_TRUE(names.contains(name)) << name;
+  for (const char* name : {"ds-moe", "tutel", "tutel-improved", "fsmoe-no-iio", "fsmoe-no-partition", "fsmoe"})
+    EXPECT_TRUE(names.contains(name)) << name;
   try {
     find_schedule("fastmoe");
     FAIL() << "found a schedule that does not exist";
@@ -198,6 +199,11 @@ TEST(Schedules, RefuseDecisionsTheyDoNotHave) {
   refused("ds-moe", {1, 1, 4});
   refused("tutel", {2, 3, 0});
   refused("tutel", {2, 2, 4});
+  refused("tutel", {2, 2, 0, 4});
+  refused("tutel-improved", {2, 3, 0});
+  refused("tutel-improved", {2, 2, 4});
+  refused("fsmoe", {2, 2, 0, 4});
+  refused("fsmoe-no-partition", {2, 3, 4});
 }
 
 }  // namespace

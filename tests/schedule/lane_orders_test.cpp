@@ -74,7 +74,23 @@ TEST(LaneOrders, FsmoeOnOneNetwork) {
   EXPECT_EQ(orders(plan, Phase::forward),
             "compute: attention gate order E1 E2 i_order; inter:; intra: ag rs D1 G1 D2 G2 S1 C1 S2 C2");
   EXPECT_EQ(orders(plan, Phase::backward),
-            "compute: i_order E1 E2 order gate attention; inter:; intra: D1 G1 D2 G2 R S1 C1 S2 C2 R ag rs");
+            "compute: i_order E1 E2 order gate attention; inter:; intra: D1 G1 D2 G2 R S1 C1 S2 C2 ag R rs");
+}
+
+// On one lane the slice beside the dense part goes where the lane is idle: under attention.
+TEST(LaneOrders, TutelImproved) {
+  EXPECT_EQ(orders(plan_of("tutel-improved", {2, 2, 0, 1000}), Phase::backward),
+            "compute: i_order E1 E2 order gate attention; comm: D1 G1 D2 G2 S1 C1 S2 C2 ag R rs R");
+}
+
+TEST(LaneOrders, FsmoeNoIio) {
+  EXPECT_EQ(orders(plan_of("fsmoe-no-iio", {3, 2, 1000}), Phase::backward),
+            "compute: i_order E1 E2 order gate attention; comm: D1 G1 D2 G2 R S1 C1 S2 C2 ag R rs");
+}
+
+TEST(LaneOrders, FsmoeNoPartition) {
+  EXPECT_EQ(orders(plan_of("fsmoe-no-partition", {3, 2}), Phase::backward),
+            "compute: i_order E1 E2 order gate attention; inter: D1 D2 C1 C2 R; intra: G1 G2 S1 S2 ag rs");
 }
 
 TEST(LaneOrders, GroupsOfOneRankHaveNoTasks) {

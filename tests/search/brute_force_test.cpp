@@ -40,10 +40,10 @@ class Everything {
 
   // Over every split, element by element.
   double least_backward(int r) {
-    const int64_t bytes = schedule_.gradients == GradientPolicy::adaptive ? pricer_.gradient_bytes() : 0;
+    const int64_t bytes = schedule_.gradients == GradientPolicy::after ? 0 : pricer_.gradient_bytes();
     double best = std::numeric_limits<double>::infinity();
-    for (int64_t in_moe = 0; in_moe <= bytes; in_moe += 4)
-      best = std::min(best, seconds({r, r, in_moe}, Phases::backward));
+    for (int64_t first = 0; first <= bytes; first += 4)
+      best = std::min(best, seconds(with_split(schedule_, r, r, first), Phases::backward));
     return best;
   }
 

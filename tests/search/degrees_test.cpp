@@ -25,9 +25,7 @@ Decision random_decision(const Schedule& schedule, const LayerPricer& pricer, ui
   Decision d;
   if (schedule.degrees != DegreePolicy::one) d.degree_forward = d.degree_backward = 1 + static_cast<int>(below(1, 12));
   if (schedule.degrees == DegreePolicy::apart) d.degree_backward = 1 + static_cast<int>(below(2, 12));
-  if (schedule.gradients == GradientPolicy::adaptive)
-    d.gar_in_moe_bytes = 4 * below(3, pricer.gradient_bytes() / 4 + 1);
-  return d;
+  return with_split(schedule, d.degree_forward, d.degree_backward, 4 * below(3, pricer.gradient_bytes() / 4 + 1));
 }
 
 struct PlanTimes {

@@ -14,7 +14,7 @@ struct VerifiedResults {
   Profile cluster;
   bool emulated = true;
   Grid grid;
-  std::vector<const Schedule*> schedules;
+  std::vector<const Schedule*> schedules, verified;  // swept; run for real
   FittedProfile fitted;
   std::vector<SweepRow> rows;
   std::vector<LayerOutcome> outcomes;

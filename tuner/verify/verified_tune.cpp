@@ -1,5 +1,7 @@
 #include "tuner/verify/verified_tune.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "moe/base/progress.h"
@@ -13,6 +15,7 @@ namespace moe {
 namespace {
 
 constexpr int kRepetitions = 5;
+constexpr std::array<std::string_view, 3> kVerifiedByDefault{"ds-moe", "tutel", "fsmoe"};
 constexpr double kGuessedOps_s = 12, kGuessedLayer_s = 5;
 
 class VerifiedTune {
@@ -46,7 +49,11 @@ class VerifiedTune {
     found.cluster = running_cluster(options.selection.cluster);
     found.emulated = !is_host(found.cluster);
     found.grid = grid_of(options.selection, found.cluster.name);
-    found.schedules = chosen_schedules(options.selection);
+    found.schedules = found.verified = chosen_schedules(options.selection);
+    if (options.selection.schedules.empty())  // all are swept; running all would take minutes
+      std::erase_if(found.verified, [](const Schedule* s) {
+        return std::ranges::find(kVerifiedByDefault, s->name) == kVerifiedByDefault.end();
+      });
     found.records_path = records_path(options.out, "tune", found.cluster.name);
     return found;
   }
@@ -54,7 +61,7 @@ class VerifiedTune {
   std::string digest() const {
     std::string text = fmt::format("tune {} {} {} {} {}", found_.cluster.name, found_.grid.name,
                                    options_.verified_layers, options_.iterations, options_.seed);
-    for (const Schedule* schedule : found_.schedules) text += fmt::format(" {}", schedule->name);
+    for (const Schedule* schedule : found_.verified) text += fmt::format(" {}", schedule->name);
     const auto& d = options_.selection.degrees;
     return digest_of(text + fmt::format(" {} {} {}", d.forward, d.backward, options_.selection.nearest));
   }
@@ -81,7 +88,7 @@ class VerifiedTune {
     job.shape.rounding = Rounding::ragged;
     job.predicted_by = found_.fitted.profile;
     if (found_.emulated) job.paced_by = found_.cluster;
-    job.schedules = found_.schedules;
+    job.schedules = found_.verified;
     job.degrees = options_.selection.degrees;
     job.pricing = {options_.selection.nearest};
     job.settings = {found_.emulated, options_.iterations, options_.seed, options_.timeout_s, false};
@@ -92,15 +99,15 @@ class VerifiedTune {
   LayerOutcome known(const std::string& layer) const {
     LayerOutcome outcome;
     outcome.layer = layer;
-    for (const Schedule* schedule : found_.schedules)
+    for (const Schedule* schedule : found_.verified)
       if (const CaseRecord* record = writer_.find(run_key(layer, schedule->name))) outcome.records.push_back(*record);
-    if (outcome.records.size() != found_.schedules.size()) outcome.records.clear();
+    if (outcome.records.size() != found_.verified.size()) outcome.records.clear();
     return outcome;
   }
 
   void verify_layers() {
     const auto picked = pick_layers(found_.rows, options_.verified_layers);
-    Progress progress(fmt::format("2/2 running {} layers under {} schedules", picked.size(), found_.schedules.size()),
+    Progress progress(fmt::format("2/2 running {} layers under {} schedules", picked.size(), found_.verified.size()),
                       kGuessedLayer_s * static_cast<double>(picked.size()));
     for (size_t i = 0; i < picked.size(); ++i) {
       progress.at(static_cast<double>(i) / static_cast<double>(picked.size()));
