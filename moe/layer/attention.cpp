@@ -11,7 +11,7 @@ namespace moe {
 namespace {
 
 template <class T>
-class CausalAttention : public Attention {
+class CausalAttention final : public Attention {
  public:
   explicit CausalAttention(const AttentionSetup& setup)
       : tokens_(setup.rank.group_tokens()),

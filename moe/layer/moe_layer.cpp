@@ -9,7 +9,7 @@ MoeLayer::MoeLayer(const Case& shape, int rank, const LayerSeed& seed, LayerComm
       seed_(seed),
       comms_(std::move(comms)),
       buffers_(shape_),
-      routing_(shape_.tokens.count, shape.layer.top_k, shape.layer.experts, shape_.rows, shape.layer.dtype),
+      routing_({shape_.tokens.count, shape.layer.top_k, shape.layer.experts, shape_.rows}, shape.layer.dtype),
       attention_(make_attention({shape_, seed})),
       gate_(make_gate(shape.layer.gate, {shape_, seed})),
       order_(make_order(shape.layer.order, shape.layer.dtype)),

@@ -4,15 +4,12 @@
 
 namespace moe {
 
-Routing::Routing(int64_t tokens_, int64_t top_k_, int64_t experts_, int64_t rows_, DType dtype)
-    : tokens(tokens_),
-      top_k(top_k_),
-      experts(experts_),
-      rows(rows_),
-      expert(static_cast<size_t>(tokens_ * top_k_)),
-      row(static_cast<size_t>(tokens_ * top_k_), kDropped),
-      filled(static_cast<size_t>(experts_)),
-      weight({tokens_, top_k_}, dtype) {}
+Routing::Routing(const RoutingShape& shape, DType dtype)
+    : RoutingShape(shape),
+      expert(static_cast<size_t>(pairs())),
+      row(static_cast<size_t>(pairs()), kDropped),
+      filled(static_cast<size_t>(experts)),
+      weight({tokens, top_k}, dtype) {}
 
 void assign_rows(Routing& r) {
   std::fill(r.filled.begin(), r.filled.end(), 0);

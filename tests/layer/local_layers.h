@@ -12,6 +12,8 @@ namespace moe {
 class LocalLayers {
  public:
   LocalLayers(const Case& shape, const LayerSeed& seed);
+  /// Overwrites every result by NaN, so that none can be left from a run before.
+  void poison();
   /// `passes` passes, then finish_gradients.
   void run(const Plan& plan, int passes = 2);
   /// The passes alone.

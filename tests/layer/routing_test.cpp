@@ -12,7 +12,7 @@ namespace moe {
 namespace {
 
 TEST(AssignRows, TakesFirstChoicesInTokenOrderThenSecondOnesAndDropsWhatIsTooMuch) {
-  Routing r(4, 2, 3, 2, DType::float64);
+  Routing r({4, 2, 3, 2}, DType::float64);
   r.expert = {0, 1, 0, 1, 0, 2, 1, 0};  // tokens 0, 1, 2 want expert 0 first, token 3 expert 1
   assign_rows(r);
   EXPECT_EQ(r.row, (std::vector<int32_t>{0, 1, 1, -1, -1, 0, 0, -1}));
@@ -43,7 +43,7 @@ std::unique_ptr<Gate> plain_gate(const RankShape& s) {
 
 TEST(GShardGate, KeepsTheLargestLogitsAndPrefersTheLowerExpertOfEqualOnes) {
   const RankShape s = rank_of(4, 2, 4);
-  Routing r(4, 2, 4, s.rows, DType::float64);
+  Routing r({4, 2, 4, s.rows}, DType::float64);
   const Tensor hidden({4, 4}, DType::float64);
   const std::vector<double> rows{1, 2, 4, 3, 5, 5, 5, 5, 1, 3, 1, 3, 2, 1, 1, 1};
   std::copy(rows.begin(), rows.end(), hidden.view().as<double>());
@@ -62,7 +62,7 @@ TEST(GShardGate, DrawsItsNoiseByGlobalToken) {
   fill_gate_noise(part, first.tokens, seed);
   EXPECT_EQ(first.tokens.first, 6);
   for (int64_t i = 0; i < part.view().elements(); ++i)
-    EXPECT_EQ(part.view().as<double>()[i], both.view().as<double>()[6 * 4 + i]);
+    EXPECT_EQ(part.view().as<double>()[i], both.view().as<double>()[first.tokens.first * 4 + i]);
 }
 
 TEST(Registries, NameWhatTheyKnow) {
@@ -97,7 +97,7 @@ class OrderTest : public testing::TestWithParam<std::string_view> {
   }
 
   RankShape shape_ = rank_of(4, 2, 12);
-  Routing routing_{12, 2, 4, shape_.rows, DType::float64};
+  Routing routing_{{12, 2, 4, shape_.rows}, DType::float64};
   WireLayout layout_{shape_, 3}, other_{shape_, 2};
   std::unique_ptr<Order> order_;
   Tensor tokens_{{12, 4}, DType::float64}, rows_{{shape_.rows * 4 * 4}, DType::float64};

@@ -41,7 +41,7 @@ class VerifyTest : public testing::Test {
     double& value = tensor.as<double>()[element];
     const double before = value;
     value += by;
-    const std::string text = verify();
+    std::string text = verify();
     value = before;
     return text;
   }

@@ -80,10 +80,11 @@ TEST(RankShape, SharesCoverTheWholeOnce) {
   int64_t next = 0;
   for (int rank = 0; rank < 8; ++rank) {
     const RankShape s = rank_shape(c, rank);
+    const int64_t ep = rank / 2 % 2, esp = rank % 2;
     EXPECT_EQ(s.tokens, (Share{next, 3, 24}));
     next += s.tokens.count;
-    EXPECT_EQ(s.experts, (Share{2 * (rank / 2 % 2), 2, 4}));
-    EXPECT_EQ(s.hidden, (Share{4 * (rank % 2), 4, 8}));
+    EXPECT_EQ(s.experts, (Share{2 * ep, 2, 4}));
+    EXPECT_EQ(s.hidden, (Share{4 * esp, 4, 8}));
     EXPECT_EQ((s.edp * 2 + s.ep) * 2 + s.esp, rank);
     EXPECT_EQ(s.dp * 4 + s.mp, rank);
   }

@@ -3,7 +3,7 @@
 namespace moe {
 namespace {
 
-class AlltoallDispatcher : public Dispatcher {
+class AlltoallDispatcher final : public Dispatcher {
  public:
   explicit AlltoallDispatcher(Communicator& ep) : ep_(ep) {}
   void exchange(const void* send, void* receive, int64_t block_bytes, CommCall call) override {

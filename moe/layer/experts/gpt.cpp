@@ -6,7 +6,7 @@
 namespace moe {
 namespace {
 
-class GptExpert : public Expert {
+class GptExpert final : public Expert {
  public:
   explicit GptExpert(const ExpertSetup& setup)
       : experts_(setup.rank.experts), hidden_(setup.rank.hidden), model_dim_(setup.rank.model_dim()) {

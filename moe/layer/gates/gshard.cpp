@@ -22,7 +22,7 @@ T sigmoid(T x) {
 
 // W_g and W_noise lie one below the other, so that both products are one GEMM.
 template <class T>
-class GShardGate : public Gate {
+class GShardGate final : public Gate {
  public:
   explicit GShardGate(const GateSetup& setup)
       : tokens_(setup.rank.tokens),

@@ -8,7 +8,7 @@ namespace moe {
 namespace {
 
 template <class T>
-class TutelOrder : public Order {
+class TutelOrder final : public Order {
  public:
   explicit TutelOrder(DType) {}
 
