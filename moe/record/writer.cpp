@@ -18,6 +18,9 @@ namespace moe {
 RecordWriter::RecordWriter(std::string path, std::vector<std::string> argv, std::string config_digest,
                            const Fields& libraries)
     : path_(std::move(path)) {
+  // Before the lock: stamping asks git, and a child process born with the lock would keep it for a moment after a kill.
+  RunHeader header = stamp_run(std::move(argv), config_digest);
+  for (const auto& [name, version] : libraries) header.libraries.set(name, version);
   open();
   try {
     std::vector<Run> runs = read_runs(path_);
@@ -28,8 +31,6 @@ RecordWriter::RecordWriter(std::string path, std::vector<std::string> argv, std:
         if (record.status == CaseStatus::ok) done_.emplace(record.key, std::move(record));
       write_line(to_json_line(ResumeMark{utc_now()}));
     } else {
-      RunHeader header = stamp_run(std::move(argv), std::move(config_digest));
-      for (const auto& [name, version] : libraries) header.libraries.set(name, version);
       write_line(to_json_line(header));
     }
   } catch (...) {

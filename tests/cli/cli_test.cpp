@@ -1,9 +1,11 @@
 // The command line as a user meets it: exit codes, one clear line for what can't be used, JSON and nothing else.
 #include <algorithm>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "tests/cli/program.h"
 
@@ -15,7 +17,8 @@ using Json = nlohmann::json;
 class Cli : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "moetune-cli-" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = testing::TempDir() +
+              fmt::format("moetune-cli-{}-{}", getpid(), testing::UnitTest::GetInstance()->current_test_info()->name());
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }

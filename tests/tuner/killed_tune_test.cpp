@@ -1,5 +1,6 @@
 // `tune`, killed at random moments: its records stay readable, and the next run goes on where they end.
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <map>
@@ -37,11 +38,13 @@ experts = "nodes"
 class KilledTune : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "moetune-killed-tune";
+    folder_ = testing::TempDir() + fmt::format("moetune-killed-tune-{}", getpid());
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
     std::ofstream(folder_ + "/small.toml") << kGrid;
   }
+
+  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   pid_t start() {
     const pid_t child = fork();

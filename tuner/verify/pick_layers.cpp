@@ -11,32 +11,42 @@ bool can_run(const SweepRow& row) {
   return row.status == CaseStatus::ok && row.shape.layer.ffn == Ffn::gpt && row.shape.layer.capacity_factor;
 }
 
-// "batch 1", "seq 256", ...: the values along which a grid varies.
-std::vector<std::string> values_of(const LayerShape& l) {
-  return {fmt::format("batch {}", l.batch),
-          fmt::format("seq {}", l.seq),
-          fmt::format("dim {}", l.model_dim),
-          fmt::format("scale {:.3f}", static_cast<double>(l.hidden) / static_cast<double>(l.model_dim)),
-          fmt::format("f {}", l.capacity_factor.value_or(0)),
-          fmt::format("heads {}", l.heads)};
+// "batch 1", "seq 256", ..., and each two of them: what a pick should have as few times as the ones before it allow.
+std::vector<std::string> traits_of(const LayerShape& l) {
+  const double scale = static_cast<double>(l.hidden) / static_cast<double>(l.model_dim);
+  std::vector<std::string> traits{fmt::format("batch {}", l.batch),   fmt::format("seq {}", l.seq),
+                                  fmt::format("dim {}", l.model_dim), fmt::format("scale {:.3f}", scale),
+                                  fmt::format("heads {}", l.heads),   fmt::format("f {}", *l.capacity_factor)};
+  const size_t singles = traits.size();
+  for (size_t i = 0; i < singles; ++i)
+    for (size_t j = i + 1; j < singles; ++j) traits.push_back(traits[i] + ", " + traits[j]);
+  return traits;
 }
 
 }  // namespace
 
 std::vector<const SweepRow*> pick_layers(const std::vector<SweepRow>& rows, int count) {
-  std::vector<const SweepRow*> open, picked;
-  for (const SweepRow& row : rows)
-    if (can_run(row)) open.push_back(&row);
+  struct Candidate {
+    const SweepRow* row;
+    std::vector<int*> uses;  // of its traits, by the picks so far
+  };
   std::map<std::string, int> used;
+  std::vector<Candidate> open;
+  for (const SweepRow& row : rows) {
+    if (!can_run(row)) continue;
+    open.push_back({&row, {}});
+    for (const std::string& trait : traits_of(row.shape.layer)) open.back().uses.push_back(&used[trait]);
+  }
+  std::vector<const SweepRow*> picked;
   while (!open.empty() && picked.size() < static_cast<size_t>(count)) {
-    const auto repeats = [&](const SweepRow* row) {
+    const auto repeats = [](const Candidate& c) {
       int sum = 0;
-      for (const std::string& value : values_of(row->shape.layer)) sum += used[value];
+      for (const int* uses : c.uses) sum += *uses;
       return sum;
     };
     const auto next = std::ranges::min_element(open, {}, repeats);  // the first of the least
-    for (const std::string& value : values_of((*next)->shape.layer)) ++used[value];
-    picked.push_back(*next);
+    for (int* uses : next->uses) ++*uses;
+    picked.push_back(next->row);
     open.erase(next);
   }
   std::ranges::sort(picked);  // they point into `rows`: grid order

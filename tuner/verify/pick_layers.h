@@ -7,7 +7,8 @@
 namespace moe {
 
 /// Up to `count` rows of those that can run (GPT experts, a capacity that drops), in grid order: each next one repeats
-/// the fewest values of B, L, M, H / M, f and heads that the ones before have. The same for the same grid, always.
+/// the fewest values of B, L, M, H / M, f and heads, and pairs of them, that the ones before have. The same for the
+/// same grid, always.
 std::vector<const SweepRow*> pick_layers(const std::vector<SweepRow>& rows, int count);
 
 }  // namespace moe
