@@ -123,12 +123,11 @@ class LayerBench {
         reference_layer(layers.front()->shape().shape, layers.front()->seed(), choices_of(layers), allowed);
     MeasuredRun& run = result_.runs[s];
     try {
-      verify_layer(layers, reference);
+      for (const TensorError& e : verify_layer(layers, reference))
+        if (e.error > run.worst_error) run.worst_error = e.error, run.worst_tensor = e.tensor;
     } catch (const WrongResult& error) {
       run.wrong = error.what();
     }
-    for (const TensorError& e : layer_errors(layers, reference))
-      if (!(e.error <= run.worst_error)) run.worst_error = e.error, run.worst_tensor = e.tensor;
   }
 
   void unpaced_passes(LocalWorld& world, int rank) {
@@ -167,7 +166,7 @@ class LayerBench {
         const double modelled = planned_[s].task_seconds[static_cast<size_t>(task.id)];
         if (modelled > 0) result_.work_ratio = std::max(result_.work_ratio, work_seconds(s, task) / modelled);
       }
-    result_.dilation = std::max(kShortestPass_s / fastest, kWorkMargin * result_.work_ratio);
+    result_.dilation = std::max({1.0, kShortestPass_s / fastest, kWorkMargin * result_.work_ratio});
   }
 
   void timed_passes(LocalWorld& world, int rank) {

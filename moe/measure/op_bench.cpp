@@ -1,7 +1,9 @@
 #include "moe/measure/op_bench.h"
 
 #include <algorithm>
+#include <array>
 #include <benchmark/benchmark.h>
+#include <span>
 
 #include "moe/comm/local/local_world.h"
 #include "moe/layer/cpu/math.h"
@@ -26,6 +28,12 @@ class RankOps {
     rank_ = rank;
   }
 
+  // Which ranks share a collective's group with this one.
+  int group_of(const OpCase& c) const {
+    if (c.network == Network::none) return rank_;
+    return c.network == Network::intra ? rank_ / kProxyRanksPerNode : rank_ % kProxyRanksPerNode;
+  }
+
   void prepare(const OpCase& c) {
     group_ = c.network == Network::intra ? intra_.get() : inter_.get();
     const int64_t size = group_->size();
@@ -37,7 +45,7 @@ class RankOps {
     if (c.real_dim > 0) third_.assign(static_cast<size_t>(n), 1e-3F);
   }
 
-  double run(const OpCase& c) {
+  void run(const OpCase& c) {
     if (c.op == "allreduce") std::copy(send_.begin(), send_.end(), receive_.begin());
     const Pace pace{c.modelled_s * c.dilation, &overruns_};
     world_->barrier({*stream_, {}, "start of an op"});
@@ -45,8 +53,10 @@ class RankOps {
     enqueue(c, pace);
     stream_->record(*end_);
     stream_->synchronize();
-    return (end_->seconds() - start_->seconds()) / c.dilation;
   }
+
+  double start_s() const { return start_->seconds(); }
+  double end_s() const { return end_->seconds(); }
 
   // The first value that is not what the op says; empty if none.
   std::string check(const OpCase& c) const {
@@ -108,20 +118,29 @@ class OpBench {
     world_.run([&](int rank) { ranks_[static_cast<size_t>(rank)] = std::make_unique<RankOps>(world_, rank); });
   }
 
+  // A collective starts when the last rank of its group has come: barriers let ranks go one after the other.
   std::vector<double> repetition(const OpCase& c) {
-    std::vector<double> seconds(kRanks);
-    world_.run([&](int rank) { seconds[static_cast<size_t>(rank)] = ranks_[static_cast<size_t>(rank)]->run(c); });
+    world_.run([&](int rank) {
+      ranks_[static_cast<size_t>(rank)]->prepare(c);
+      ranks_[static_cast<size_t>(rank)]->run(c);
+    });
+    std::vector<double> seconds;
+    for (const auto& rank : ranks_) {
+      double start = 0;
+      for (const auto& other : ranks_)
+        if (other->group_of(c) == rank->group_of(c)) start = std::max(start, other->start_s());
+      seconds.push_back((rank->end_s() - start) / c.dilation);
+    }
     return seconds;
   }
 
-  OpResult prepare(const OpCase& c) {
-    OpResult result;
-    world_.run([&](int rank) { ranks_[static_cast<size_t>(rank)]->prepare(c); });
-    repetition(c);  // the warm-up, and what is checked
-    for (const auto& rank : ranks_)
-      if (result.wrong.empty()) result.wrong = rank->check(c);
+  // The warm-up, whose result is checked.
+  std::string check(const OpCase& c) {
+    repetition(c);
     overruns();
-    return result;
+    for (const auto& rank : ranks_)
+      if (std::string wrong = rank->check(c); !wrong.empty()) return wrong;
+    return {};
   }
 
   int64_t overruns() {
@@ -142,37 +161,70 @@ class Quiet : public benchmark::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>&) override {}
 };
 
+// The cases of one series. Their repetitions are interleaved at random, so that a moment in which the machine is busy
+// with something else costs many sizes one sample each, and not one size all of its samples.
+class Series {
+ public:
+  Series(OpBench& bench, int repetitions, const std::function<void(const OpCase&, const OpResult&)>& done)
+      : bench_(bench), repetitions_(static_cast<size_t>(repetitions)), done_(done) {}
+
+  void run(std::span<const OpCase> cases) {
+    benchmark::ClearRegisteredBenchmarks();
+    for (const OpCase& c : cases)
+      benchmark::RegisterBenchmark(c.key().c_str(),
+                                   [this, &c, result = OpResult{}](benchmark::State& state) mutable {
+                                     for (auto _ : state) sample(c, result, state);
+                                   })
+          ->Iterations(1)
+          ->Repetitions(static_cast<int>(repetitions_))
+          ->UseManualTime();
+    Quiet quiet;
+    benchmark::RunSpecifiedBenchmarks(&quiet);
+    benchmark::ClearRegisteredBenchmarks();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void sample(const OpCase& c, OpResult& result, benchmark::State& state) {
+    if (failure_) return state.SkipWithError("an earlier op failed");
+    try {
+      if (result.seconds.empty()) result.wrong = bench_.check(c);
+      result.seconds.push_back(bench_.repetition(c));
+      result.overruns += bench_.overruns();
+      state.SetIterationTime(std::max(0.0, *std::ranges::max_element(result.seconds.back())));
+      if (result.seconds.size() == repetitions_) done_(c, result);
+    } catch (...) {
+      failure_ = std::current_exception();
+      state.SkipWithError("failed");
+    }
+  }
+
+  OpBench& bench_;
+  size_t repetitions_;
+  const std::function<void(const OpCase&, const OpResult&)>& done_;
+  std::exception_ptr failure_;
+};
+
+void interleave() {
+  std::string program = "moetune", flag = "--benchmark_enable_random_interleaving=true";
+  std::array argv{program.data(), flag.data()};
+  int argc = static_cast<int>(argv.size());
+  benchmark::Initialize(&argc, argv.data());
+}
+
 }  // namespace
 
 void bench_ops(const std::vector<OpCase>& cases, int repetitions, double timeout_s,
                const std::function<void(const OpCase&, const OpResult&)>& done) {
+  interleave();
   OpBench bench(timeout_s);
-  std::exception_ptr failure;
-  benchmark::ClearRegisteredBenchmarks();
-  for (const OpCase& c : cases)
-    benchmark::RegisterBenchmark(c.key().c_str(),
-                                 [&, result = OpResult{}](benchmark::State& state) mutable {
-                                   for (auto _ : state) {
-                                     try {
-                                       if (failure) throw WrongResult("an earlier op failed");
-                                       if (result.seconds.empty()) result = bench.prepare(c);
-                                       result.seconds.push_back(bench.repetition(c));
-                                       state.SetIterationTime(*std::ranges::max_element(result.seconds.back()));
-                                       result.overruns += bench.overruns();
-                                       if (static_cast<int>(result.seconds.size()) == repetitions) done(c, result);
-                                     } catch (...) {
-                                       if (!failure) failure = std::current_exception();
-                                       state.SkipWithError("failed");
-                                     }
-                                   }
-                                 })
-        ->Iterations(1)
-        ->Repetitions(repetitions)
-        ->UseManualTime();
-  Quiet quiet;
-  benchmark::RunSpecifiedBenchmarks(&quiet);
-  benchmark::ClearRegisteredBenchmarks();
-  if (failure) std::rethrow_exception(failure);
+  Series series(bench, repetitions, done);
+  for (size_t begin = 0; begin < cases.size();) {
+    size_t end = begin + 1;
+    while (end < cases.size() && cases[end].series() == cases[begin].series()) ++end;
+    series.run(std::span(cases).subspan(begin, end - begin));
+    begin = end;
+  }
 }
 
 }  // namespace moe

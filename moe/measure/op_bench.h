@@ -16,7 +16,8 @@ struct OpResult {
   std::string wrong;                         // what the check before the timing found; empty: right
 };
 
-/// Checks and times every case, in order; `done` is called after each. Throws RankFailure if a rank fails.
+/// Checks and times every case; `done` is called when one has all its samples: in order of series (OpCase::series,
+/// which stand together in `cases`), in any order within one. Throws RankFailure if a rank fails.
 void bench_ops(const std::vector<OpCase>& cases, int repetitions, double timeout_s,
                const std::function<void(const OpCase&, const OpResult&)>& done);
 

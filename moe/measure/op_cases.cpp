@@ -139,13 +139,14 @@ std::vector<OpCase> emulated_cases(const Profile& cluster) {
 
 std::vector<OpCase> host_cases(const Profile& host) {
   std::vector<OpCase> cases;
-  for (int i = 1; i <= kCollectiveSizes; ++i) {
-    const int64_t elements = i * kCollectiveStep / kHostShare;
-    cases.push_back(collective("alltoall", Network::inter, host.nodes, elements));
-    cases.push_back(collective("allgather", Network::intra, host.ranks_per_node, elements));
-    cases.push_back(collective("reducescatter", Network::intra, host.ranks_per_node, elements));
-    cases.push_back(collective("allreduce", Network::inter, host.nodes, elements));
-  }
+  const auto add = [&](const char* op, Network network, int ranks) {
+    for (int i = 1; i <= kCollectiveSizes; ++i)
+      cases.push_back(collective(op, network, ranks, i * kCollectiveStep / kHostShare));
+  };
+  add("alltoall", Network::inter, host.nodes);
+  add("allgather", Network::intra, host.ranks_per_node);
+  add("reducescatter", Network::intra, host.ranks_per_node);
+  add("allreduce", Network::inter, host.nodes);
   for (int i = 1; i <= kGemmSizes; ++i) cases.push_back(gemm(gemm_dim(i * kGemmStep / kHostShare)));
   return cases;
 }

@@ -52,7 +52,7 @@ TEST(OpBench, ChecksAndTimesEveryOp) {
     for (const auto& ranks : result.seconds)
       for (const double seconds : ranks) EXPECT_GE(seconds, c.modelled_s * (1 - 1e-6)) << c.key();
   });
-  ASSERT_EQ(done.size(), cases.size());
+  ASSERT_EQ(done.size(), cases.size());  // one of each series: in order
   for (size_t i = 0; i < cases.size(); ++i) EXPECT_EQ(done[i], cases[i].key());
 }
 
