@@ -34,6 +34,8 @@ LayerPricer::LayerPricer(const Profile& profile, const Case& shape, PricingOptio
       exact_rows_(capacity_exact(shape)) {
   require<Unpriced>(profile.contention.none(), "profile {}: [contention] factors other than 1 are not replayed yet",
                     profile.name);
+  for (const ModuleRow& module : profile.modules)
+    if (module.name != "attention") notes_.insert(fmt::format("not priced yet: the row of module {}", module.name));
   const MoeVolumes row = moe_volumes(shape, 1);
   const double rows = shape.rounding == Rounding::exact ? exact_rows_ : static_cast<double>(rows_);
   for (const Phase phase : {Phase::forward, Phase::backward}) {

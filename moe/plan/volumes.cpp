@@ -5,6 +5,9 @@
 namespace moe {
 namespace {
 
+// Heads need not divide by N_MP: those of the rank that has most.
+int64_t most_heads(int64_t heads, const Case& c) { return (heads + c.parallel.mp - 1) / c.parallel.mp; }
+
 double bytes_per_element(const Case& c) { return bytes_of(c.layer.dtype); }
 
 }  // namespace
@@ -17,8 +20,8 @@ Rows chunk_rows(int64_t total, int chunks, int chunk) {
 
 double capacity_exact(const Case& c) {
   const LayerShape& l = c.layer;
-  const double pairs = static_cast<double>(l.top_k) * l.capacity_factor.value_or(1.0) *
-                       static_cast<double>(l.batch * l.seq);
+  const double pairs =
+      static_cast<double>(l.top_k) * l.capacity_factor.value_or(1.0) * static_cast<double>(l.batch * l.seq);
   return pairs / static_cast<double>(c.parallel.mp * l.experts);
 }
 
@@ -38,11 +41,10 @@ MoeVolumes moe_volumes(const Case& c, double rows) {
 
 double attention_flops(const Case& c) {
   const LayerShape& l = c.layer;
-  const double tokens = static_cast<double>(l.batch * l.seq), m = static_cast<double>(l.model_dim);
-  const double kv_share = static_cast<double>(l.kv_heads) / static_cast<double>(l.heads);
-  const double projections = (2 + 2 * kv_share) * tokens * m * m;
-  const double scores_and_values = 2 * tokens * static_cast<double>(l.seq) * m;
-  return kFlopsPerMac * (projections + scores_and_values) / c.parallel.mp;
+  const double tokens = static_cast<double>(l.batch * l.seq), seq = static_cast<double>(l.seq);
+  const double scores_and_values =
+      2 * tokens * seq * static_cast<double>(most_heads(l.heads, c) * (l.model_dim / l.heads));
+  return kFlopsPerMac * (tokens * static_cast<double>(attention_parameters(c)) + scores_and_values);
 }
 
 double mp_bytes(const Case& c) {
@@ -51,9 +53,9 @@ double mp_bytes(const Case& c) {
 
 int64_t attention_parameters(const Case& c) {
   const LayerShape& l = c.layer;
-  const int64_t head_dim = l.model_dim / l.heads, mp = c.parallel.mp;
-  const int64_t heads = (l.heads + mp - 1) / mp, kv_heads = (l.kv_heads + mp - 1) / mp;
-  return 2 * l.model_dim * head_dim * (heads + kv_heads);  // q and out by heads, k and v by key-value heads
+  const int64_t head_dim = l.model_dim / l.heads;
+  // q and out by heads, k and v by key-value heads
+  return 2 * l.model_dim * head_dim * (most_heads(l.heads, c) + most_heads(l.kv_heads, c));
 }
 
 int64_t gradient_bytes(const Case& c) { return attention_parameters(c) * bytes_of(c.layer.dtype); }

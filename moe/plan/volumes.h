@@ -23,15 +23,15 @@ int64_t capacity_rows(const Case& c);
 
 /// Everything a chunk of `rows` rows of T_rank moves and computes on one rank.
 struct MoeVolumes {
-  double alltoall_bytes = 0;   // D or C: rows E M elements
-  double gathered_bytes = 0;   // G's gathered size, S's input size: N_ESP times D's
-  double expert_flops = 0;     // forward; backward is twice that
+  double alltoall_bytes = 0;  // D or C: rows E M elements
+  double gathered_bytes = 0;  // G's gathered size, S's input size: N_ESP times D's
+  double expert_flops = 0;    // forward; backward is twice that
 };
 MoeVolumes moe_volumes(const Case& c, double rows);
 
-double attention_flops(const Case& c);     // forward, per rank
-double mp_bytes(const Case& c);            // MP AllGather's gathered size, MP ReduceScatter's input size: B L M
-int64_t gradient_bytes(const Case& c);     // dense parameters / N_MP that are summed over DP: attention's projections
+double attention_flops(const Case& c);  // forward, of the rank with most heads
+double mp_bytes(const Case& c);         // MP AllGather's gathered size, MP ReduceScatter's input size: B L M
+int64_t gradient_bytes(const Case& c);  // dense parameters / N_MP that are summed over DP: attention's projections
 int64_t attention_parameters(const Case& c);  // of the largest MP shard
 
 }  // namespace moe

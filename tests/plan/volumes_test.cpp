@@ -130,5 +130,14 @@ TEST(Volumes, WorkOfChunksAddsUp) {
     }
 }
 
+// GPT2-XL's 25 heads over MP 4: the rank with seven of them is the one that all wait for.
+TEST(Volumes, UnevenHeadsCountTheLargestShard) {
+  LayerShape layer{.batch = 1, .seq = 64, .model_dim = 1600, .hidden = 6400, .heads = 25, .experts = 4, .top_k = 2};
+  const Case one = complete(layer, {.nodes = 1, .ranks_per_node = 1}, Rounding::ragged);
+  const Case four = complete(layer, {.nodes = 1, .ranks_per_node = 4, .mp = 4, .esp = 4}, Rounding::ragged);
+  EXPECT_DOUBLE_EQ(attention_flops(four) / attention_flops(one), 7.0 / 25);
+  EXPECT_EQ(attention_parameters(four) * 25, attention_parameters(one) * 7);
+}
+
 }  // namespace
 }  // namespace moe
