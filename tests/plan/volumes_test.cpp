@@ -100,7 +100,7 @@ TEST(Volumes, UnevenHeadsCountTheLargestShard) {
   const Case c = complete(l, {.nodes = 8, .ranks_per_node = 4}, Rounding::ragged);
   EXPECT_EQ(attention_parameters(c), 4 * 1600 * 64 * 7);
   EXPECT_EQ(gradient_bytes(c), 4 * attention_parameters(c));
-  const Case whole = complete(l, {.nodes = 1, .ranks_per_node = 1}, Rounding::ragged);
+  const Case whole = complete(l, {.nodes = 8, .ranks_per_node = 1}, Rounding::ragged);
   EXPECT_DOUBLE_EQ(attention_flops(c) / attention_flops(whole), 7.0 / 25);  // of all 25 heads
 }
 
