@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kShortestPass_s = 0.15;  // of the case's fastest schedule: hand-overs are about 1 % of it
 constexpr double kWorkMargin = 3;         // a pace is at least this many times the work under it
-constexpr int kUnpacedPasses = 3;         // to see how long the work under a pace takes
+constexpr int kUnpacedPasses = 5;         // to see how long the work under a pace takes
 
 // One schedule on one rank.
 struct RankRun {
@@ -155,7 +155,7 @@ class LayerBench {
       }
       passes.push_back(task.group == GroupKind::none ? most : least);
     }
-    return *std::min_element(passes.begin(), passes.end());
+    return median(std::move(passes));
   }
 
   void choose_dilation() {
