@@ -14,7 +14,7 @@ namespace {
 
 std::string text_of(const std::vector<CaseRecord>& records) {
   Table table({"schedule", "r_f", "r_b", "predicted ms", "measured ms", "forward ms", "backward ms", "spread", "error",
-               "overruns", "gradients off by", "status"});
+               "overruns", "grad err", "status"});
   for (const CaseRecord& r : records) {
     const auto ms = [&](const Fields& fields, std::string_view name) {
       return fields.has(name) ? fmt::format("{:.3f}", 1e3 * fields.number(name, r.key)) : "-";

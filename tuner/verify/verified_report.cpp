@@ -88,8 +88,8 @@ std::string summary_table(const VerifiedResults& results) {
 }
 
 std::string runs_table(const VerifiedResults& results) {
-  Table table({"layer", "schedule", "r_f", "r_b", "predicted ms", "measured ms", "error", "overruns",
-               "gradients off by", "status"});
+  Table table(
+      {"layer", "schedule", "r_f", "r_b", "predicted ms", "measured ms", "error", "overruns", "grad err", "status"});
   for (const CaseRecord* r : runs_of(results)) {
     const std::string status = std::string(name_of(r->status)) + (r->reason.empty() ? "" : ": " + r->reason);
     const bool timed = was_timed(*r);
