@@ -18,14 +18,6 @@ timespec timespec_of(double seconds) {
 
 }  // namespace
 
-void Doorbell::relax() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 void Doorbell::ring() noexcept {
   uint32_t old = word_.load(std::memory_order_relaxed);
   while (!word_.compare_exchange_weak(old, (old | 1) + 1, std::memory_order_acq_rel, std::memory_order_relaxed)) {
