@@ -13,9 +13,10 @@
 namespace moe {
 namespace {
 
-constexpr double kShortestPass_s = 0.15;  // of the case's fastest schedule: hand-overs are about 1 % of it
-constexpr double kWorkMargin = 3;         // a pace is at least this many times the work under it
-constexpr int kUnpacedPasses = 5;         // to see how long the work under a pace takes
+constexpr double kShortestPass_s = 0.15;    // of the case's fastest schedule: hand-overs are about 1 % of it
+constexpr double kShortestTask_s = 0.2e-3;  // work that wakes from a long wait is cold, and slower than when unpaced
+constexpr double kWorkMargin = 3;           // a pace is at least this many times the work under it
+constexpr int kUnpacedPasses = 5;           // to see how long the work under a pace takes
 
 // One schedule on one rank.
 struct RankRun {
@@ -159,14 +160,17 @@ class LayerBench {
   }
 
   void choose_dilation() {
-    double fastest = 1e300;
+    double fastest = 1e300, shortest_task = 1e300;
     for (const PlannedRun& p : planned_) fastest = std::min(fastest, p.forward_s + p.backward_s);
     for (size_t s = 0; s < planned_.size(); ++s)
       for (const Task& task : planned_[s].plan.tasks()) {
         const double modelled = planned_[s].task_seconds[static_cast<size_t>(task.id)];
-        if (modelled > 0) result_.work_ratio = std::max(result_.work_ratio, work_seconds(s, task) / modelled);
+        if (modelled <= 0) continue;
+        shortest_task = std::min(shortest_task, modelled);
+        result_.work_ratio = std::max(result_.work_ratio, work_seconds(s, task) / modelled);
       }
-    result_.dilation = std::max({1.0, kShortestPass_s / fastest, kWorkMargin * result_.work_ratio});
+    result_.dilation =
+        std::max({kShortestPass_s / fastest, kShortestTask_s / shortest_task, kWorkMargin * result_.work_ratio});
   }
 
   void timed_passes(LocalWorld& world, int rank) {
