@@ -5,8 +5,8 @@
 
 #include "moe/base/progress.h"
 #include "moe/base/table.h"
+#include "moe/exec/overhead.h"
 #include "moe/measure/op_records.h"
-#include "moe/measure/overhead.h"
 
 namespace moe {
 namespace {
@@ -54,12 +54,12 @@ nlohmann::ordered_json to_json(const std::vector<CaseRecord>& records) {
   return list;
 }
 
-CaseRecord overhead_record(const Overhead& o) {
+CaseRecord overhead_record(int ranks, const Overhead& o) {
   CaseRecord record;
-  record.key = fmt::format("overhead/{}", o.ranks);
+  record.key = fmt::format("overhead/{}", ranks);
   record.backend = "local";
-  record.parameters = {{"ranks", int64_t{o.ranks}}, {"tasks", int64_t{o.tasks}}};
-  record.summary = {{"task_s", o.task_s}, {"crossing_s", o.crossing_s}, {"oversleep_s", o.oversleep_s}};
+  record.parameters = {{"ranks", int64_t{ranks}}};
+  record.summary = {{"task_s", o.task_s}, {"crossing_s", o.crossing_s}};
   return record;
 }
 
@@ -73,10 +73,10 @@ int run_microbench(const MicrobenchOptions& options) {
   Progress progress(fmt::format("microbench {}{}", cluster.name, is_host(cluster) ? "" : " (emulated)"), 15);
   const auto records =
       measure_ops(cluster, writer, options.repetitions, options.timeout_s, [&](double share) { progress.at(share); });
-  std::vector<Overhead> overheads;
+  std::map<int, Overhead> overheads;  // by ranks
   for (const int ranks : {1, 4}) {
-    overheads.push_back(measure_overhead(ranks));
-    const CaseRecord record = overhead_record(overheads.back());
+    overheads[ranks] = measure_overhead(ranks);
+    const CaseRecord record = overhead_record(ranks, overheads[ranks]);
     if (writer.find(record.key) == nullptr) writer.append(record);
   }
   writer.end();
@@ -85,16 +85,15 @@ int run_microbench(const MicrobenchOptions& options) {
   for (const CaseRecord& record : records) wrong = wrong || record.status == CaseStatus::wrong;
   if (options.json) {
     nlohmann::ordered_json json{{"cluster", cluster.name}, {"records", path}, {"ops", to_json(records)}};
-    for (const Overhead& o : overheads)
-      json["overhead"].push_back(
-          {{"ranks", o.ranks}, {"task_s", o.task_s}, {"crossing_s", o.crossing_s}, {"oversleep_s", o.oversleep_s}});
+    for (const auto& [ranks, o] : overheads)
+      json["overhead"].push_back({{"ranks", ranks}, {"task_s", o.task_s}, {"crossing_s", o.crossing_s}});
     fmt::print("{}\n", json.dump(1));
   } else {
     fmt::print("{}\nexecutor, empty tasks, unpaced:\n", result_table(records));
-    for (const Overhead& o : overheads)
-      fmt::print("  {} rank{}: {:.2f} us a task, {:.1f} us a hand-over between lanes\n", o.ranks,
-                 o.ranks > 1 ? "s" : "", o.task_s * 1e6, o.crossing_s * 1e6);
-    fmt::print("  a paced wait ends {:.1f} us late\n\nrecords: {}\n", overheads.front().oversleep_s * 1e6, path);
+    for (const auto& [ranks, o] : overheads)
+      fmt::print("  {} rank{}: {:.2f} us a task, {:.1f} us a hand-over between lanes\n", ranks, ranks > 1 ? "s" : "",
+                 o.task_s * 1e6, o.crossing_s * 1e6);
+    fmt::print("\nrecords: {}\n", path);
   }
   return wrong ? 3 : 0;
 }

@@ -1,6 +1,6 @@
 #include "moe/measure/op_records.h"
 
-#include "moe/measure/overhead.h"
+#include "moe/exec/overhead.h"
 #include "moe/measure/proxy.h"
 #include "moe/measure/statistics.h"
 #include "moe/search/selection.h"
