@@ -6,7 +6,7 @@
 
 #include "moe/base/config_files.h"
 #include "moe/base/table.h"
-#include "tuner/printed.h"
+#include "tuner/reproduce/printed.h"
 #include "tuner/results_json.h"
 
 namespace moe {

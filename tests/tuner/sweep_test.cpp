@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tuner/printed.h"
+#include "tuner/reproduce/printed.h"
 #include "tuner/tune.h"
 #include "tuner/verify/pick_layers.h"
 

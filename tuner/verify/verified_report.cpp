@@ -6,7 +6,7 @@
 #include "moe/base/table.h"
 #include "moe/measure/statistics.h"
 #include "tuner/fit_report.h"
-#include "tuner/printed.h"
+#include "tuner/reproduce/printed.h"
 
 namespace moe {
 namespace {
