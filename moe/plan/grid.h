@@ -13,8 +13,18 @@
 //   top_k = 1                       k
 //   experts = "nodes"               E: one a node; or a number
 //   dtype, gate, order, dispatcher  optional, one value
+//   [parallel]                      optional: layers on several shapes of ranks, whatever the cluster has
+//   ranks = [8, 16]                 P, a multiple of ranks_per_node
+//   ranks_per_node = 4              one value
+//   mp = [1, 2]                     optional, as is
+//   esp = [1, 2]                    N_ESP
+//   memory_bytes = 11811160064      optional: of one rank
+// and beside it, in [layers]:
+//   model_dim_per_esp               in the place of model_dim: M / N_ESP
+//   hidden_per_esp                  in the place of hidden: H / N_ESP
+//   experts = "esp-groups"          E = P / N_ESP, one on each position of the EP group, which spans all ranks
 //
-// Layers come in the order of that table, the last list varying fastest.
+// Layers come in the order of these tables, [parallel] first, the last list varying fastest.
 #include <string>
 #include <vector>
 
@@ -25,15 +35,18 @@ namespace moe {
 inline constexpr int64_t kMostGridLayers = 1'000'000;
 
 struct GridLayer {
-  /// "B1-h8-L256-M1024-H2048-f1.2-gpt"; fnone: drops nothing; "-k2" at the end where the grid has several k.
+  /// "B1-h8-L256-M1024-H2048-f1.2-gpt"; fnone: drops nothing; "-k2" at the end where the grid has several k;
+  /// "P8-mp2-esp4-" before it where the grid has [parallel].
   std::string name;
   LayerShape shape;
-  bool drops_nothing = false;  // its capacity factor is empty
+  bool drops_nothing = false;             // its capacity factor is empty
+  std::optional<ParallelShape> parallel;  // of a grid with [parallel]
 };
 
 struct Grid {
   std::string name, source, cluster, file;
   Rounding rounding = Rounding::ragged;
+  std::optional<double> memory_bytes;  // of one rank, where the grid says so
   std::vector<GridLayer> layers;
 };
 

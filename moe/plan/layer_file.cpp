@@ -35,7 +35,14 @@ void read_choices(const TableReader& root, LayerShape& layer) {
   layer.dispatcher = root.optional_name("dispatcher").value_or(layer.dispatcher);
 }
 
-ParallelShape parallel_from(const TableReader& table) {
+}  // namespace
+
+void read_layer_keys(const TableReader& table, LayerShape& layer) {
+  read_sizes(table, layer);
+  read_choices(table, layer);
+}
+
+ParallelShape read_parallel_keys(const TableReader& table) {
   ParallelShape out;
   const auto size = [&](std::string_view key, int& value) {
     value = static_cast<int>(table.optional_integer(key, kSizeLimits).value_or(value));
@@ -48,8 +55,6 @@ ParallelShape parallel_from(const TableReader& table) {
   return out;
 }
 
-}  // namespace
-
 LayerFile read_layer(const std::string& path) {
   const ConfigFile file = read_toml(path);
   const TableReader root(
@@ -60,9 +65,8 @@ LayerFile read_layer(const std::string& path) {
   out.file = path;
   out.name = root.name("name");
   if (root.has("source")) out.source = root.text("source", false);
-  read_sizes(root, out.layer);
-  read_choices(root, out.layer);
-  out.parallel = parallel_from(root.table("parallel", {"dp", "mp", "ep", "esp", "pp"}));
+  read_layer_keys(root, out.layer);
+  out.parallel = read_parallel_keys(root.table("parallel", {"dp", "mp", "ep", "esp", "pp"}));
   if (root.has("capacity_rounding"))
     out.rounding = rounding_from(root.text("capacity_rounding"), root.where("capacity_rounding"));
   return out;

@@ -16,6 +16,11 @@ struct LayerFile {
   std::optional<Rounding> rounding;
 };
 
+/// The keys of a layer's sizes and choices that `table` has, batch to dispatcher; the others stay as they are.
+void read_layer_keys(const TableReader& table, LayerShape& layer);
+/// dp, mp, ep, esp, pp; 0 where absent.
+ParallelShape read_parallel_keys(const TableReader& table);
+
 /// Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
 LayerFile read_layer(const std::string& path);
 

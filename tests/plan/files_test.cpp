@@ -32,7 +32,7 @@ TEST_P(FsmoeGrid, HasTable4sLayers) {
   std::set<int64_t> batch, heads, seq, model_dim, scale;
   std::set<std::optional<double>> factor;
   std::set<Ffn> ffn;
-  for (const auto& [name, shape, drops_nothing] : grid.layers) {
+  for (const auto& [name, shape, drops_nothing, parallel] : grid.layers) {
     names.insert(name);
     batch.insert(shape.batch);
     heads.insert(shape.heads);
@@ -46,6 +46,7 @@ TEST_P(FsmoeGrid, HasTable4sLayers) {
     ASSERT_EQ(shape.experts, 0) << "one a node";
     ASSERT_EQ(shape.dtype, DType::float32);
     ASSERT_EQ(drops_nothing, !shape.capacity_factor.has_value());
+    ASSERT_FALSE(parallel) << "the cluster's own";
   }
   EXPECT_EQ(names.size(), 1458u);
   EXPECT_EQ(batch, (std::set<int64_t>{1, 2, 4}));

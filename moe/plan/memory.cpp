@@ -1,0 +1,188 @@
+#include "moe/plan/memory.h"
+
+#include <algorithm>
+#include <array>
+
+#include "moe/base/registry.h"
+#include "moe/plan/volumes.h"
+
+namespace moe {
+namespace {
+
+template <class Value>
+struct NamedValue {
+  std::string_view name;
+  Value value;
+};
+constexpr std::array<NamedValue<ActivationModel>, 3> kModels{{{"printed", ActivationModel::printed},
+                                                              {"corrected", ActivationModel::corrected},
+                                                              {"counted", ActivationModel::counted}}};
+constexpr std::array<NamedValue<Recompute>, 3> kRecomputes{
+    {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
+constexpr std::array<NamedValue<PipelineOrder>, 2> kOrders{
+    {{"gpipe", PipelineOrder::gpipe}, {"1f1b", PipelineOrder::one_f_one_b}}};
+
+double width(const Case& c) { return bytes_of(c.layer.dtype); }
+
+double tokens(const Case& c) { return static_cast<double>(c.layer.batch * c.layer.seq); }
+
+int layers_of_stage(const MemoryRequest& r) {
+  const int stages = r.shape.parallel.pp;
+  return r.layers / stages + (r.layers % stages != 0 ? 1 : 0);
+}
+
+void check(const MemoryRequest& r) {
+  require<BadInput>(r.layers >= 1, "layers: found {}, expected a whole number >= 1", r.layers);
+  require<BadInput>(r.micro_batches >= 1, "micro-batches: found {}, expected a whole number >= 1", r.micro_batches);
+  require<BadInput>(r.zero >= 0 && r.zero <= kMostZeroStage, "zero: found {}, expected 0 to {}", r.zero,
+                    kMostZeroStage);
+  require<BadInput>(r.layers >= r.shape.parallel.pp, "layers = {} over pp = {}: every stage needs a layer", r.layers,
+                    r.shape.parallel.pp);
+}
+
+// Parameters on the ends of the model, on one rank.
+double embedding_parameters(const MemoryRequest& r) {
+  const int copies = r.tied_embedding || r.shape.parallel.pp > 1 ? 1 : 2;
+  return static_cast<double>(copies * r.vocabulary * r.shape.layer.model_dim) / r.shape.parallel.mp;
+}
+
+// Weights, gradients and optimizer states of `parameters` that `replicas` ranks hold alike.
+MemoryEstimate states(double parameters, int replicas, const MemoryRequest& r) {
+  const double w = width(r.shape);
+  const auto shard = [&](int stage) { return r.zero >= stage ? replicas : 1; };
+  MemoryEstimate e;
+  e.weights = parameters * w / shard(3);
+  e.gradients = parameters * w / shard(2);
+  e.optimizer = parameters * (w == 2 ? 12 : 2 * w) / shard(1);
+  return e;
+}
+
+// One layer and micro-batch by MoNTA, Table 4; `w`: bytes an element, `scores_t`: what divides the scores.
+double table4(const MemoryRequest& r, double w, double scores_t) {
+  const LayerShape& l = r.shape.layer;
+  const ParallelShape& p = r.shape.parallel;
+  const double bsh = tokens(r.shape) * static_cast<double>(l.model_dim);
+  if (r.recompute == Recompute::full) return w * bsh / p.mp;
+  double factor = (10 * w + 1) * static_cast<double>(l.top_k) / p.ep / p.esp;
+  if (r.dense_part) factor += (6 * w + 1) / p.mp;
+  if (r.dense_part && r.recompute == Recompute::none)
+    factor += (2 * w + 1) * static_cast<double>(l.heads * l.seq) / static_cast<double>(l.model_dim) / scores_t;
+  return bsh * factor;
+}
+
+// Elements that the dense part's backward reads: x; the gathered input of q, k, v; q, k, v and their result; the
+// softmax of the scores; the hidden state. Heads of the rank that has most.
+double dense_elements(const MemoryRequest& r) {
+  const LayerShape& l = r.shape.layer;
+  const int mp = r.shape.parallel.mp;
+  const auto most = [&](int64_t heads) { return static_cast<double>((heads + mp - 1) / mp); };
+  const double model_dim = static_cast<double>(l.model_dim), head_dim = model_dim / static_cast<double>(l.heads);
+  const double projected = 2 * (most(l.heads) + most(l.kv_heads)) * head_dim;
+  const double scores = r.recompute == Recompute::none ? most(l.heads) * static_cast<double>(l.seq) : 0;
+  return tokens(r.shape) * (2 * model_dim / mp + model_dim + projected + scores);
+}
+
+// Rows of M elements that a rank sends in one dispatch.
+double dispatched_rows(const MemoryRequest& r) {
+  const Case& c = r.shape;
+  const double rows = c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(capacity_rows(c));
+  return rows * static_cast<double>(c.layer.experts) * (r.replicated ? c.parallel.mp : 1);
+}
+
+// Of the MoE part: the gate's input, logits, spread and noise; the experts' input; what lies between their GEMMs (GPT:
+// before and after GELU; SwiGLU: gate, up and their product); the rows that came back, for the gate's gradient.
+double moe_elements(const MemoryRequest& r) {
+  const Case& c = r.shape;
+  const double gated = tokens(c) / (r.replicated ? 1 : c.parallel.mp);
+  const double model_dim = static_cast<double>(c.layer.model_dim), out = dispatched_rows(r);
+  const double between = gemms_of(c.layer.ffn) * static_cast<double>(c.layer.hidden) / c.parallel.esp;
+  return gated * (model_dim + 3 * static_cast<double>(c.layer.experts)) + out * c.parallel.esp * (model_dim + between) +
+         out * model_dim;
+}
+
+double counted_activations(const MemoryRequest& r) {
+  const double layer = width(r.shape) * (moe_elements(r) + (r.dense_part ? dense_elements(r) : 0));
+  const double sets = static_cast<double>(layers_of_stage(r)) * micro_batches_in_flight(r);
+  if (r.recompute != Recompute::full) return sets * layer;
+  const double input = tokens(r.shape) * static_cast<double>(r.shape.layer.model_dim) / r.shape.parallel.mp;
+  return sets * width(r.shape) * input + layer;
+}
+
+double activations(const MemoryRequest& r) {
+  const double sets = static_cast<double>(layers_of_stage(r)) * micro_batches_in_flight(r);
+  switch (r.activations) {
+    case ActivationModel::printed:
+      return r.layers * table4(r, 2, 1);
+    case ActivationModel::corrected:
+      return sets * table4(r, width(r.shape), r.shape.parallel.mp);
+    case ActivationModel::counted:
+      break;
+  }
+  return counted_activations(r);
+}
+
+double buffers(const MemoryRequest& r) {
+  const Case& c = r.shape;
+  const double model_dim = static_cast<double>(c.layer.model_dim), w = width(c);
+  const double out = dispatched_rows(r) * model_dim, gathered = out * c.parallel.esp;
+  // Parm's baseline gathers tokens over ESP before its gate, so that its AlltoAlls carry N_ESP times as much.
+  const double moved = r.replicated ? 4 * gathered + tokens(c) * model_dim * c.parallel.esp : 4 * out + 2 * gathered;
+  const RankParameters layer = rank_parameters(r);
+  return w * (moved + (r.zero == kMostZeroStage ? layer.dense + layer.experts : 0));
+}
+
+}  // namespace
+
+std::string_view name_of(ActivationModel model) { return kModels[static_cast<size_t>(model)].name; }
+ActivationModel activation_model_from(std::string_view name, std::string_view where) {
+  return find_named(kModels, name, where).value;
+}
+std::string_view name_of(Recompute recompute) { return kRecomputes[static_cast<size_t>(recompute)].name; }
+Recompute recompute_from(std::string_view name, std::string_view where) {
+  return find_named(kRecomputes, name, where).value;
+}
+std::string_view name_of(PipelineOrder order) { return kOrders[static_cast<size_t>(order)].name; }
+PipelineOrder pipeline_order_from(std::string_view name, std::string_view where) {
+  return find_named(kOrders, name, where).value;
+}
+
+RankParameters rank_parameters(const MemoryRequest& r) {
+  const LayerShape& l = r.shape.layer;
+  const ParallelShape& p = r.shape.parallel;
+  const double model_dim = static_cast<double>(l.model_dim);
+  RankParameters out;
+  out.dense = 2 * static_cast<double>(l.experts) * model_dim;  // the gate: logits and their spread (GShard)
+  if (r.dense_part) out.dense += static_cast<double>(attention_parameters(r.shape)) + 4 * model_dim;
+  out.experts =
+      static_cast<double>(l.experts) / p.ep * gemms_of(l.ffn) * model_dim * static_cast<double>(l.hidden) / p.esp;
+  return out;
+}
+
+int micro_batches_in_flight(const MemoryRequest& r) {
+  const int stages = r.shape.parallel.pp;
+  if (stages == 1) return 1;
+  return r.order == PipelineOrder::gpipe ? r.micro_batches : std::min(r.micro_batches, stages);
+}
+
+MemoryEstimate estimate_memory(const MemoryRequest& r) {
+  check(r);
+  const RankParameters layer = rank_parameters(r);
+  const int layers = layers_of_stage(r);
+  const MemoryEstimate dense = states(layers * layer.dense + embedding_parameters(r), r.shape.parallel.dp, r);
+  const MemoryEstimate experts = states(layers * layer.experts, r.shape.parallel.edp, r);
+  MemoryEstimate e;
+  e.weights = dense.weights + experts.weights;
+  e.gradients = dense.gradients + experts.gradients;
+  e.optimizer = dense.optimizer + experts.optimizer;
+  e.activations = activations(r);
+  e.buffers = buffers(r);
+  return e;
+}
+
+std::optional<std::string> misfit(const MemoryEstimate& estimate, double capacity_bytes) {
+  if (estimate.total() <= capacity_bytes) return std::nullopt;
+  return fmt::format("does not fit: needs {}, a rank has {}", human_bytes(estimate.total()),
+                     human_bytes(capacity_bytes));
+}
+
+}  // namespace moe

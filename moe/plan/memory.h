@@ -1,0 +1,91 @@
+#pragma once
+// Bytes that training a layer, or a model of like layers, takes on one rank: the rank that has most.
+//
+// Notation of the sources: b, s, h, a, k, l = samples of a micro-batch, tokens a sample, model dim, heads, experts a
+// token, layers; p, t, e, d = sizes of PP, tensor parallelism (MP in the dense part, ESP in the experts), EP, DP.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "moe/plan/shape.h"
+
+namespace moe {
+
+/// What ZeRO shards, over the replicas of a weight: DP for the dense part, EDP for the experts. (MoNTA, Table 3, prints
+/// d for both; experts have N_EDP replicas.)
+///   0 nothing   1 optimizer states   2 gradients too   3 weights too
+inline constexpr int kMostZeroStage = 3;
+
+/// How activations are counted.
+///   printed    MoNTA, Table 4, row PP+TP+EP+SP as printed: b s h l ((13 + 21 k / e) / t + 5 a s / h), all l layers on
+///              the rank, elements of two bytes.
+///   corrected  the same with three repairs. The attention scores 5 a s / h are divided by t, since heads are sharded
+///              over t (the term comes from Megatron-LM's count, which divides it). l becomes the layers of a stage
+///              times the micro-batches in flight there: with pipeline stages a rank holds l / p layers, and one set of
+///              activations for each micro-batch whose backward is yet to come. Elements have the layer's own width
+///              w: 13 = 6 w + 1, 21 = 10 w + 1, 5 = 2 w + 1 (dropout masks are a byte).
+///   counted    ours: what this layer's backward reads, tensor by tensor, from its own H, FFN, capacity and groups;
+///              no dropout. Table 4 takes H = 4 h, two GEMMs and f = 1, and its k / e holds only where the EP ranks
+///              share their tokens: where each brings its own, as in MoNTA's own runs, e times as many arrive.
+enum class ActivationModel : uint8_t { printed, corrected, counted };
+std::string_view name_of(ActivationModel model);
+ActivationModel activation_model_from(std::string_view name, std::string_view where);
+
+/// What is computed again in the backward (MoNTA, Table 4): nothing; attention scores; everything but a layer's input,
+/// in which case `counted` adds the one layer that is being computed again.
+enum class Recompute : uint8_t { none, selective, full };
+std::string_view name_of(Recompute recompute);
+Recompute recompute_from(std::string_view name, std::string_view where);
+
+/// Micro-batches whose activations the first stage holds at once, of m: gpipe all m; 1f1b min(m, p). One stage holds
+/// one whatever the order, since each micro-batch's backward follows its forward.
+enum class PipelineOrder : uint8_t { gpipe, one_f_one_b };
+std::string_view name_of(PipelineOrder order);
+PipelineOrder pipeline_order_from(std::string_view name, std::string_view where);
+
+struct MemoryRequest {
+  Case shape;             // of one layer; batch: samples of one micro-batch
+  int layers = 1;         // of the model, over all stages; the fullest stage has ceil(layers / p)
+  int micro_batches = 1;  // m
+  PipelineOrder order = PipelineOrder::gpipe;
+  int zero = 0;  // stage, 0 to kMostZeroStage
+  ActivationModel activations = ActivationModel::counted;
+  Recompute recompute = Recompute::none;
+  bool dense_part = true;       // false: the MoE layer alone, gate and experts
+  bool replicated = false;      // every MP rank dispatches all B L tokens (Parm's baseline), not its own B L / N_MP
+  int64_t vocabulary = 0;       // of the embedding and the output projection, sharded over MP; 0: neither counted
+  bool tied_embedding = false;  // the output projection is the embedding; with pipeline stages each end has a copy
+};
+
+/// Bytes on one rank.
+struct MemoryEstimate {
+  double weights = 0;      // of the layer's dtype
+  double gradients = 0;    // as wide
+  double optimizer = 0;    // Adam; 16-bit dtypes: 12 a parameter (master copy, two moments, in float32: MoNTA, Table
+                           // 3), others: two moments of their own width. So 16 a parameter in all up to float32.
+  double activations = 0;  // kept for the backward
+  double buffers = 0;      // what collectives write and read, shared by all layers
+  double total() const { return weights + gradients + optimizer + activations + buffers; }
+};
+
+/// Parameters of one layer on the rank that has most.
+struct RankParameters {
+  double dense = 0;    // attention's shard, two norms (weight and bias), the gate (every rank has it whole)
+  double experts = 0;  // E / N_EP experts, each over N_ESP
+};
+RankParameters rank_parameters(const MemoryRequest& request);
+
+/// MemoryRequest::micro_batches that the first stage holds at once.
+int micro_batches_in_flight(const MemoryRequest& request);
+
+/// Weights, gradients and optimizer by MoNTA, Table 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows); activations
+/// as `request.activations` says; buffers: AlltoAll's send and receive of dispatch and combine, the gathered rows
+/// before and after the experts, and under ZeRO 3 one layer's whole weights. Fragmentation, workspaces of libraries and
+/// what a framework itself takes are not in it. Throws BadInput for counts below 1 and an unknown ZeRO stage.
+MemoryEstimate estimate_memory(const MemoryRequest& request);
+
+/// Nothing where the estimate fits, else "does not fit: needs 31.20 GiB, a rank has 11.00 GiB".
+std::optional<std::string> misfit(const MemoryEstimate& estimate, double capacity_bytes);
+
+}  // namespace moe

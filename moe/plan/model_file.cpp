@@ -1,0 +1,101 @@
+#include "moe/plan/model_file.h"
+
+#include <algorithm>
+
+#include "moe/base/config_files.h"
+#include "moe/plan/layer_file.h"
+
+namespace moe {
+namespace {
+
+constexpr std::string_view kFitted = "-fitted";  // what `fit` adds to a cluster's name
+constexpr Limits kLayerLimits{.least = 1, .most = 100'000};
+
+std::optional<int> layers_from(const TableReader& table) {
+  if (const auto layers = table.optional_integer("layers", kLayerLimits)) return static_cast<int>(*layers);
+  return std::nullopt;
+}
+
+std::vector<std::string> clusters_from(const TableReader& table, const std::vector<ModelOverride>& earlier) {
+  constexpr std::string_view kKey = "clusters";
+  std::vector<std::string> names;
+  const auto has = [](const std::vector<std::string>& list, const std::string& name) {
+    return std::find(list.begin(), list.end(), name) != list.end();
+  };
+  const auto known = [&](const std::string& name) {
+    return has(names, name) ||
+           std::any_of(earlier.begin(), earlier.end(), [&](const ModelOverride& o) { return has(o.clusters, name); });
+  };
+  for (const ConfigValue& item : table.list(kKey)) {
+    if (item.kind != ConfigKind::text || item.text.empty()) table.fail(item, kKey, "names of clusters");
+    if (known(item.text)) table.fail(item, kKey, "each cluster once");
+    names.push_back(item.text);
+  }
+  return names;
+}
+
+std::vector<ModelOverride> overrides_from(const TableReader& root) {
+  std::vector<ModelOverride> all;
+  for (const TableReader& table : root.tables("on", {"clusters", "layers", "batch", "seq", "experts"})) {
+    ModelOverride o;
+    o.clusters = clusters_from(table, all);
+    o.layers = layers_from(table);
+    o.batch = table.optional_integer("batch", kSizeLimits);
+    o.seq = table.optional_integer("seq", kSizeLimits);
+    o.experts = table.optional_integer("experts", kSizeLimits);
+    all.push_back(std::move(o));
+  }
+  return all;
+}
+
+// What a model can't do without; the others have a layer's defaults.
+void require_shape(const TableReader& layer) {
+  for (const std::string_view key : {"seq", "model_dim", "hidden", "heads"}) layer.value(key);
+}
+
+const ModelOverride* override_for(const Model& model, const std::string& cluster) {
+  for (const ModelOverride& o : model.overrides)
+    if (std::find(o.clusters.begin(), o.clusters.end(), cluster) != o.clusters.end()) return &o;
+  return nullptr;
+}
+
+}  // namespace
+
+Model read_model(const std::string& path) {
+  const ConfigFile file = read_toml(path);
+  const TableReader root(
+      file, {"schema", "name", "source", "layers", "vocabulary", "tied_embedding", "layer", "parallel", "on"});
+  root.integer("schema", {.least = 1, .most = 1});
+  Model out;
+  out.file = path;
+  out.name = root.name("name");
+  out.source = root.text("source", false);
+  out.layers = static_cast<int>(root.integer("layers", kLayerLimits));
+  out.vocabulary = root.optional_integer("vocabulary", {.least = 1, .most = 1 << 30}).value_or(0);
+  if (root.has("tied_embedding")) out.tied_embedding = root.boolean("tied_embedding");
+  const TableReader layer =
+      root.table("layer", {"batch", "seq", "model_dim", "hidden", "heads", "kv_heads", "experts", "top_k",
+                           "capacity_factor", "ffn", "dtype", "gate", "order", "dispatcher"});
+  require_shape(layer);
+  read_layer_keys(layer, out.layer);
+  out.parallel = read_parallel_keys(root.table("parallel", {"dp", "mp", "ep", "esp", "pp"}));
+  out.overrides = overrides_from(root);
+  return out;
+}
+
+Model find_model(const std::string& name_or_path) { return read_model(find_config("models", name_or_path)); }
+
+Model on_cluster(Model model, const std::string& cluster) {
+  const ModelOverride* found = override_for(model, cluster);
+  if (found == nullptr && cluster.ends_with(kFitted))
+    found = override_for(model, cluster.substr(0, cluster.size() - kFitted.size()));
+  const ModelOverride o = found != nullptr ? *found : ModelOverride{};
+  model.overrides.clear();
+  model.layers = o.layers.value_or(model.layers);
+  model.layer.batch = o.batch.value_or(model.layer.batch);
+  model.layer.seq = o.seq.value_or(model.layer.seq);
+  model.layer.experts = o.experts.value_or(model.layer.experts);
+  return model;
+}
+
+}  // namespace moe

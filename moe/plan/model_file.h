@@ -1,0 +1,48 @@
+#pragma once
+// A model of like MoE layers, as a TOML file.
+//
+//   schema = 1                 name, source
+//   layers = 32
+//   vocabulary = 32000         optional: the memory of embedding and output projection counts only where it is given
+//   tied_embedding = false     optional: the output projection is the embedding
+//   [layer]                    the keys of a layer file (moe/plan/layer_file.h), batch to dispatcher
+//   [parallel]                 optional: dp, mp, ep, esp, pp
+//   [[on]]                     optional: what differs on some clusters, by the names of their profiles
+//   clusters = ["testbed-b"]
+//   layers = 7                 also batch, seq, experts
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "moe/plan/shape.h"
+
+namespace moe {
+
+/// What a model takes instead on the clusters named; empty: as everywhere.
+struct ModelOverride {
+  std::vector<std::string> clusters;
+  std::optional<int> layers;
+  std::optional<int64_t> batch, seq, experts;
+};
+
+struct Model {
+  std::string name, source, file;
+  LayerShape layer;        // experts 0: one a node
+  ParallelShape parallel;  // sizes of groups alone, 0: by default; nodes and ranks a node belong to the cluster
+  int layers = 1;
+  int64_t vocabulary = 0;  // 0: unknown
+  bool tied_embedding = false;
+  std::vector<ModelOverride> overrides;  // a cluster is named at most once
+};
+
+/// Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
+Model read_model(const std::string& path);
+
+/// NAME of configs/models/NAME.toml, or a path to a file. Throws BadInput listing the known names.
+Model find_model(const std::string& name_or_path);
+
+/// The model as it is on the cluster of that name: its override applied, where it has one, and none left. A profile
+/// that was fitted on a cluster ("testbed-b-fitted") is that cluster.
+Model on_cluster(Model model, const std::string& cluster);
+
+}  // namespace moe
