@@ -64,6 +64,7 @@ struct Profile {
   std::string source;
   std::string file;  // where it was read from, for messages
   int nodes = 1, ranks_per_node = 1;
+  std::optional<double> memory_bytes;  // of one rank; empty: unknown
   std::vector<CommRow> comm;
   std::vector<ComputeRow> compute;
   std::vector<ModuleRow> modules;

@@ -140,9 +140,10 @@ Profile read_profile(const std::string& path) {
   out.file = path;
   out.name = root.name("name");
   out.source = root.text("source", false);
-  const TableReader topology = root.table("topology", {"nodes", "ranks_per_node"});
+  const TableReader topology = root.table("topology", {"nodes", "ranks_per_node", "memory_bytes"});
   out.nodes = static_cast<int>(topology.integer("nodes", {.least = 1, .most = kMostNodes}));
   out.ranks_per_node = static_cast<int>(topology.integer("ranks_per_node", {.least = 1, .most = kMostRanksPerNode}));
+  out.memory_bytes = topology.optional_real("memory_bytes", kPositive);
   read_rows(root, out);
   out.task_overhead_s = root.table("overhead", {"task_s"}).optional_real("task_s", kNonNegative).value_or(0);
   out.contention =

@@ -84,6 +84,7 @@ void write(std::ostream& out, const Contention& contention) {
 void write_profile(const Profile& profile, std::ostream& out) {
   fmt::print(out, "schema = 1\nname = {}\nsource = {}\n", toml_text(profile.name), toml_text(profile.source));
   fmt::print(out, "\n[topology]\nnodes = {}\nranks_per_node = {}\n", profile.nodes, profile.ranks_per_node);
+  write_optional(out, "memory_bytes", profile.memory_bytes);
   for (const auto& row : profile.comm) write(out, row);
   for (const auto& row : profile.compute) write(out, row);
   for (const auto& row : profile.modules) write(out, row);

@@ -31,6 +31,7 @@ Profile full_profile() {
   p.source = "a \"source\" with \\ and\nlines, \ttabs and \x7f";
   p.nodes = 8;
   p.ranks_per_node = 4;
+  p.memory_bytes = 11.0 * 1024 * kMiB;
   p.comm.push_back({"alltoall",
                     Network::inter,
                     8,
@@ -98,8 +99,8 @@ void expect_same_rows(const std::vector<Row>& a, const std::vector<Row>& b) {
 }
 
 void expect_same(const Profile& a, const Profile& b) {
-  EXPECT_EQ(std::tie(a.name, a.source, a.nodes, a.ranks_per_node, a.task_overhead_s),
-            std::tie(b.name, b.source, b.nodes, b.ranks_per_node, b.task_overhead_s));
+  EXPECT_EQ(std::tie(a.name, a.source, a.nodes, a.ranks_per_node, a.memory_bytes, a.task_overhead_s),
+            std::tie(b.name, b.source, b.nodes, b.ranks_per_node, b.memory_bytes, b.task_overhead_s));
   expect_same_rows(a.comm, b.comm);
   expect_same_rows(a.compute, b.compute);
   expect_same_rows(a.modules, b.modules);
@@ -151,6 +152,7 @@ void expect_row(const CommRow& found, Network network, double alpha_ms, double b
 TEST(Presets, TestbedBIsFigure5PerByte) {
   const Profile b = find_profile("testbed-b");
   EXPECT_EQ(b.nodes, 8);
+  EXPECT_EQ(b.memory_bytes, 11.0 * 1024 * kMiB);
   EXPECT_EQ(b.ranks_per_node, 4);
   EXPECT_EQ(b.comm.size(), 4u);
   expect_row(row(b, "alltoall", 8), Network::inter, 1.75e-1, 3.06e-7, 1);
