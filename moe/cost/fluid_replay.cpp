@@ -1,0 +1,241 @@
+#include "moe/cost/fluid_replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "moe/base/check.h"
+
+namespace moe {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+using Factors = std::array<std::array<double, 3>, 3>;  // [slowed][by]: compute, inter, intra
+
+Factors factors_of(const Contention& c) {
+  const Factors factors{{{1, c.compute_by_inter, c.compute_by_intra},
+                         {c.inter_by_compute, 1, c.inter_by_intra},
+                         {c.intra_by_compute, c.intra_by_inter, 1}}};
+  for (const auto& row : factors)
+    for (const double factor : row)
+      require<BadInput>(factor >= 1 && factor < kNever, "contention: found {}, expected a factor >= 1", factor);
+  return factors;
+}
+
+// Queues are the tasks in issue order, and a task waits only for earlier ones: then no order can deadlock.
+void check_order(const Structure& structure) {
+  std::vector<std::vector<int>> issued(structure.lanes.size());
+  for (const Task& task : structure.tasks) {
+    issued.at(static_cast<size_t>(task.lane)).push_back(task.id);
+    for (const int id : task.after)
+      require<WrongResult>(id < task.id, "replay: {} is issued before task {}, which it waits for", task.name(), id);
+  }
+  for (size_t lane = 0; lane < issued.size(); ++lane)
+    require<WrongResult>(issued[lane] == structure.lanes[lane].queue,
+                         "replay: the queue of lane {} is not its tasks in issue order",
+                         name_of(structure.lanes[lane].kind));
+}
+
+}  // namespace
+
+GroupNetworks networks_of(const Groups& groups) {
+  GroupNetworks networks{};
+  for (size_t kind = 0; kind < networks.size(); ++kind) networks[kind] = groups[kind].network;
+  return networks;
+}
+
+FluidReplay::FluidReplay(const Structure& structure, const GroupNetworks& networks, const Contention& contention) {
+  const size_t lanes = structure.lanes.size();
+  require<WrongResult>(lanes <= kMaxLanes, "replay: {} lanes, at most {} expected", lanes, kMaxLanes);
+  check_order(structure);
+  place_.resize(structure.tasks.size());
+  for (const Lane& lane : structure.lanes)
+    for (size_t i = 0; i < lane.queue.size(); ++i)
+      place_[static_cast<size_t>(lane.queue[i])] = static_cast<uint32_t>(i);
+  std::map<int, std::pair<uint32_t, size_t>> stages;  // number and lanes
+  for (size_t lane = 0; lane < lanes; ++lane) {
+    const auto number = static_cast<uint32_t>(stages.size());
+    auto& stage = stages.try_emplace(structure.lanes[lane].stage, number, 0).first->second;
+    ++stage.second;
+    lanes_.push_back({0, 0, stage.first});
+    add_lane(structure, lane, networks);
+  }
+  rows_.push_back({0, 0, static_cast<uint32_t>(dependencies_.size()), none});
+  size_t most = 0;
+  for (const auto& [number, stage] : stages) most = std::max(most, stage.second);
+  compile_slowdowns(most, contention);
+}
+
+FluidReplay::Resource FluidReplay::resource_of(const Task& task, const Lane& lane, const GroupNetworks& networks) {
+  if (task.group == GroupKind::none) return lane.kind == LaneKind::compute ? compute : none;
+  switch (networks[static_cast<size_t>(task.group)]) {
+    case Network::inter:
+      return inter;
+    case Network::intra:
+      return intra;
+    case Network::none:
+      break;
+  }
+  return none;
+}
+
+void FluidReplay::add_lane(const Structure& structure, size_t lane, const GroupNetworks& networks) {
+  lanes_[lane].first = static_cast<uint32_t>(rows_.size());
+  for (const int id : structure.lanes[lane].queue) {
+    const Task& task = structure.tasks[static_cast<size_t>(id)];
+    rows_.push_back({static_cast<uint32_t>(id), static_cast<uint32_t>(task.work_class),
+                     static_cast<uint32_t>(dependencies_.size()), resource_of(task, structure.lanes[lane], networks)});
+    add_dependencies(structure, task);
+  }
+  lanes_[lane].end = static_cast<uint32_t>(rows_.size());
+}
+
+// A lane is a FIFO: of the tasks on one lane that a task waits for, the last is enough, and its own lane none at all.
+void FluidReplay::add_dependencies(const Structure& structure, const Task& task) {
+  std::array<uint32_t, kMaxLanes> count{};
+  for (const int id : task.after) {
+    const auto lane = static_cast<size_t>(structure.tasks[static_cast<size_t>(id)].lane);
+    count[lane] = std::max(count[lane], place_[static_cast<size_t>(id)] + 1);
+  }
+  for (size_t lane = 0; lane < structure.lanes.size(); ++lane)
+    if (count[lane] > 0 && static_cast<int>(lane) != task.lane)
+      dependencies_.push_back({static_cast<uint32_t>(lane), count[lane]});
+}
+
+// One row for every way in which a stage's lanes can be busy, so that a replay only looks up.
+void FluidReplay::compile_slowdowns(size_t lanes_a_stage, const Contention& contention) {
+  const Factors factors = factors_of(contention);
+  const size_t base = lanes_a_stage + 1;
+  step_ = {1, static_cast<uint32_t>(base), static_cast<uint32_t>(base * base), 0};
+  slowdowns_.resize(base * base * base);
+  for (size_t busy = 0; busy < slowdowns_.size(); ++busy) {
+    const std::array<size_t, kResources> running{busy % base, busy / base % base, busy / base / base};
+    auto& row = slowdowns_[busy];
+    row[none] = 1;
+    for (size_t slowed = 0; slowed < kResources; ++slowed) {
+      row[slowed] = slowed == compute ? 1.0 : std::max(1.0, static_cast<double>(running[slowed]));
+      for (size_t by = 0; by < kResources; ++by)
+        if (by != slowed) row[slowed] *= std::pow(factors[slowed][by], static_cast<double>(running[by]));
+    }
+  }
+}
+
+// One replay: all its state is small and lives on the stack.
+class FluidReplay::Run {
+ public:
+  Run(const FluidReplay& replay, std::span<const double> seconds, double* starts, double* ends)
+      : r_(replay), lanes_(replay.lanes_.size()), seconds_(seconds), starts_(starts), ends_(ends) {
+    for (size_t i = 0; i < lanes_; ++i) {
+      at_[i] = {r_.lanes_[i].first, 0, kNever, 0, 0, 1};
+      busy_[r_.lanes_[i].stage] = 0;
+    }
+  }
+
+  double run() {
+    double now = 0;
+    for (start_ready(now); advance(now); start_ready(now)) {
+    }
+    return now;
+  }
+
+ private:
+  struct At {
+    uint32_t row, ended;           // what runs or waits at the lane's head; tasks behind it
+    double end;                    // at the present rate; never: nothing runs
+    double since, left, slowdown;  // left: seconds alone when the rate last changed
+  };
+
+  bool ready(const At& lane) const {
+    for (uint32_t d = r_.rows_[lane.row].first_dependency; d < r_.rows_[lane.row + 1].first_dependency; ++d)
+      if (at_[r_.dependencies_[d].lane].ended < r_.dependencies_[d].count) return false;
+    return true;
+  }
+
+  // Tasks that take no time end at once, slow nobody and may let others start.
+  void start_ready(double now) {
+    for (bool again = true; again;) {
+      again = false;
+      for (size_t i = 0; i < lanes_; ++i) {
+        At& lane = at_[i];
+        if (lane.end < kNever) continue;
+        while (lane.row < r_.lanes_[i].end && ready(lane)) {
+          const Row& row = r_.rows_[lane.row];
+          if (starts_ != nullptr) starts_[row.task] = now;
+          if (const double seconds = seconds_[row.work_class]; seconds > 0) {
+            lane.since = now, lane.left = seconds, lane.slowdown = 1, lane.end = now + seconds;
+            busy_[r_.lanes_[i].stage] += r_.step_[row.resource];
+            break;
+          }
+          ends_[row.task] = now;
+          ++lane.row, ++lane.ended;
+          again = true;
+        }
+      }
+    }
+    set_rates(now);
+  }
+
+  // A rate that stays leaves its task's end as it is: nothing is rounded where nothing changes.
+  void set_rates(double now) {
+    for (size_t i = 0; i < lanes_; ++i) {
+      At& lane = at_[i];
+      if (lane.end == kNever) continue;
+      const double slowdown = r_.slowdowns_[busy_[r_.lanes_[i].stage]][r_.rows_[lane.row].resource];
+      if (slowdown == lane.slowdown) continue;
+      lane.left = std::max(0.0, lane.left - (now - lane.since) / lane.slowdown);
+      lane.since = now, lane.slowdown = slowdown;
+      lane.end = now + lane.left * slowdown;
+    }
+  }
+
+  // To the next end; false: nothing runs any more.
+  bool advance(double& now) {
+    double next = kNever;
+    for (size_t i = 0; i < lanes_; ++i) next = std::min(next, at_[i].end);
+    if (next == kNever) return false;
+    now = next;
+    for (size_t i = 0; i < lanes_; ++i) {
+      At& lane = at_[i];
+      if (lane.end != now) continue;
+      const Row& row = r_.rows_[lane.row];
+      ends_[row.task] = now;
+      busy_[r_.lanes_[i].stage] -= r_.step_[row.resource];
+      lane.end = kNever;
+      ++lane.row, ++lane.ended;
+    }
+    return true;
+  }
+
+  const FluidReplay& r_;
+  size_t lanes_;
+  std::span<const double> seconds_;
+  double *starts_, *ends_;
+  std::array<At, kMaxLanes> at_;
+  std::array<uint32_t, kMaxLanes> busy_;  // by stage: sum of the steps of what runs
+};
+
+double FluidReplay::makespan(std::span<const double> seconds, std::vector<double>& ends) const {
+  ends.resize(place_.size());
+  return Run(*this, seconds, nullptr, ends.data()).run();
+}
+
+Timeline FluidReplay::timeline(std::span<const double> seconds) const {
+  Timeline t;
+  t.start_s.resize(place_.size());
+  t.end_s.resize(place_.size());
+  t.makespan_s = Run(*this, seconds, t.start_s.data(), t.end_s.data()).run();
+  for (const LaneRows& lane : lanes_) {
+    double& busy = t.lane_busy_s.emplace_back();
+    for (uint32_t i = lane.first; i < lane.end; ++i) busy += t.end_s[rows_[i].task] - t.start_s[rows_[i].task];
+  }
+  return t;
+}
+
+Timeline fluid_timeline(const Structure& structure, const GroupNetworks& networks, const Contention& contention,
+                        std::span<const double> seconds) {
+  return FluidReplay(structure, networks, contention).timeline(seconds);
+}
+
+}  // namespace moe
