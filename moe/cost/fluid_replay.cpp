@@ -126,30 +126,42 @@ void FluidReplay::compile_slowdowns(size_t lanes_a_stage, const Contention& cont
 class FluidReplay::Run {
  public:
   Run(const FluidReplay& replay, std::span<const double> seconds, double* starts, double* ends)
-      : r_(replay), lanes_(replay.lanes_.size()), seconds_(seconds), starts_(starts), ends_(ends) {
+      : rows_(replay.rows_.data()),
+        dependencies_(replay.dependencies_.data()),
+        slowdowns_(replay.slowdowns_.data()),
+        step_(replay.step_),
+        lanes_(replay.lanes_.size()),
+        seconds_(seconds.data()),
+        starts_(starts),
+        ends_(ends) {
     for (size_t i = 0; i < lanes_; ++i) {
-      at_[i] = {r_.lanes_[i].first, 0, kNever, 0, 0, 1};
-      busy_[r_.lanes_[i].stage] = 0;
+      const LaneRows& rows = replay.lanes_[i];
+      at_[i] = {rows.first, rows.end, 0, rows.stage, none, kNever, 1};
+      busy_[rows.stage] = 0;
     }
   }
 
   double run() {
     double now = 0;
-    for (start_ready(now); advance(now); start_ready(now)) {
+    for (;;) {
+      start_ready(now);
+      const double next = set_rates(now);
+      if (next == kNever) return now;
+      now = next;
+      end_those_at(now);
     }
-    return now;
   }
 
  private:
   struct At {
-    uint32_t row, ended;           // what runs or waits at the lane's head; tasks behind it
-    double end;                    // at the present rate; never: nothing runs
-    double since, left, slowdown;  // left: seconds alone when the rate last changed
+    uint32_t row, rows_end, ended, stage;  // the row runs or waits at the lane's head; tasks behind it
+    Resource resource;                     // of what runs
+    double end, slowdown;                  // at the present rate; never: nothing runs
   };
 
-  bool ready(const At& lane) const {
-    for (uint32_t d = r_.rows_[lane.row].first_dependency; d < r_.rows_[lane.row + 1].first_dependency; ++d)
-      if (at_[r_.dependencies_[d].lane].ended < r_.dependencies_[d].count) return false;
+  bool ready(const Row* row) const {
+    for (uint32_t d = row->first_dependency; d < row[1].first_dependency; ++d)
+      if (at_[dependencies_[d].lane].ended < dependencies_[d].count) return false;
     return true;
   }
 
@@ -159,58 +171,59 @@ class FluidReplay::Run {
       again = false;
       for (size_t i = 0; i < lanes_; ++i) {
         At& lane = at_[i];
-        if (lane.end < kNever) continue;
-        while (lane.row < r_.lanes_[i].end && ready(lane)) {
-          const Row& row = r_.rows_[lane.row];
+        while (lane.end == kNever && lane.row < lane.rows_end && ready(rows_ + lane.row)) {
+          const Row& row = rows_[lane.row];
           if (starts_ != nullptr) starts_[row.task] = now;
-          if (const double seconds = seconds_[row.work_class]; seconds > 0) {
-            lane.since = now, lane.left = seconds, lane.slowdown = 1, lane.end = now + seconds;
-            busy_[r_.lanes_[i].stage] += r_.step_[row.resource];
-            break;
+          const double seconds = seconds_[row.work_class];
+          if (seconds > 0) {
+            lane.end = now + seconds;
+            lane.slowdown = 1;
+            lane.resource = row.resource;
+            busy_[lane.stage] += step_[row.resource];
+          } else {
+            ends_[row.task] = now;
+            ++lane.row, ++lane.ended;
+            again = true;
           }
-          ends_[row.task] = now;
-          ++lane.row, ++lane.ended;
-          again = true;
         }
       }
     }
-    set_rates(now);
   }
 
-  // A rate that stays leaves its task's end as it is: nothing is rounded where nothing changes.
-  void set_rates(double now) {
+  // Returns the next end; never: nothing runs any more. A rate that stays leaves its task's end as it is: nothing is
+  // rounded where nothing changes.
+  double set_rates(double now) {
+    double next = kNever;
     for (size_t i = 0; i < lanes_; ++i) {
       At& lane = at_[i];
       if (lane.end == kNever) continue;
-      const double slowdown = r_.slowdowns_[busy_[r_.lanes_[i].stage]][r_.rows_[lane.row].resource];
-      if (slowdown == lane.slowdown) continue;
-      lane.left = std::max(0.0, lane.left - (now - lane.since) / lane.slowdown);
-      lane.since = now, lane.slowdown = slowdown;
-      lane.end = now + lane.left * slowdown;
+      const double slowdown = slowdowns_[busy_[lane.stage]][lane.resource];
+      if (slowdown != lane.slowdown) {
+        lane.end = now + (lane.end - now) / lane.slowdown * slowdown;
+        lane.slowdown = slowdown;
+      }
+      next = std::min(next, lane.end);
     }
+    return next;
   }
 
-  // To the next end; false: nothing runs any more.
-  bool advance(double& now) {
-    double next = kNever;
-    for (size_t i = 0; i < lanes_; ++i) next = std::min(next, at_[i].end);
-    if (next == kNever) return false;
-    now = next;
+  void end_those_at(double now) {
     for (size_t i = 0; i < lanes_; ++i) {
       At& lane = at_[i];
       if (lane.end != now) continue;
-      const Row& row = r_.rows_[lane.row];
-      ends_[row.task] = now;
-      busy_[r_.lanes_[i].stage] -= r_.step_[row.resource];
+      ends_[rows_[lane.row].task] = now;
+      busy_[lane.stage] -= step_[lane.resource];
       lane.end = kNever;
       ++lane.row, ++lane.ended;
     }
-    return true;
   }
 
-  const FluidReplay& r_;
+  const Row* rows_;
+  const Dependency* dependencies_;
+  const std::array<double, kResources + 1>* slowdowns_;
+  std::array<uint32_t, kResources + 1> step_;
   size_t lanes_;
-  std::span<const double> seconds_;
+  const double* seconds_;
   double *starts_, *ends_;
   std::array<At, kMaxLanes> at_;
   std::array<uint32_t, kMaxLanes> busy_;  // by stage: sum of the steps of what runs
