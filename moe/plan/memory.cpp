@@ -78,7 +78,7 @@ double dense_elements(const MemoryRequest& r) {
   const auto most = [&](int64_t heads) { return static_cast<double>((heads + mp - 1) / mp); };
   const double model_dim = static_cast<double>(l.model_dim), head_dim = model_dim / static_cast<double>(l.heads);
   const double projected = 2 * (most(l.heads) + most(l.kv_heads)) * head_dim;
-  const double scores = r.recompute == Recompute::none ? most(l.heads) * static_cast<double>(l.seq) : 0;
+  const double scores = r.recompute != Recompute::selective ? most(l.heads) * static_cast<double>(l.seq) : 0;
   return tokens(r.shape) * (2 * model_dim / mp + model_dim + projected + scores);
 }
 

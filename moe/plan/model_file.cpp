@@ -36,13 +36,14 @@ std::vector<std::string> clusters_from(const TableReader& table, const std::vect
 
 std::vector<ModelOverride> overrides_from(const TableReader& root) {
   std::vector<ModelOverride> all;
-  for (const TableReader& table : root.tables("on", {"clusters", "layers", "batch", "seq", "experts"})) {
+  for (const TableReader& table : root.tables("on", {"clusters", "layers", "batch", "seq", "experts", "ep"})) {
     ModelOverride o;
     o.clusters = clusters_from(table, all);
     o.layers = layers_from(table);
     o.batch = table.optional_integer("batch", kSizeLimits);
     o.seq = table.optional_integer("seq", kSizeLimits);
     o.experts = table.optional_integer("experts", kSizeLimits);
+    if (const auto ep = table.optional_integer("ep", kSizeLimits)) o.ep = static_cast<int>(*ep);
     all.push_back(std::move(o));
   }
   return all;
@@ -92,6 +93,7 @@ Model on_cluster(Model model, const std::string& cluster) {
   const ModelOverride o = found != nullptr ? *found : ModelOverride{};
   model.overrides.clear();
   model.layers = o.layers.value_or(model.layers);
+  model.parallel.ep = o.ep.value_or(model.parallel.ep);
   model.layer.batch = o.batch.value_or(model.layer.batch);
   model.layer.seq = o.seq.value_or(model.layer.seq);
   model.layer.experts = o.experts.value_or(model.layer.experts);

@@ -9,7 +9,7 @@
 //   [parallel]                 optional: dp, mp, ep, esp, pp
 //   [[on]]                     optional: what differs on some clusters, by the names of their profiles
 //   clusters = ["testbed-b"]
-//   layers = 7                 also batch, seq, experts
+//   layers = 7                 also batch, seq, experts, ep
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +21,7 @@ namespace moe {
 /// What a model takes instead on the clusters named; empty: as everywhere.
 struct ModelOverride {
   std::vector<std::string> clusters;
-  std::optional<int> layers;
+  std::optional<int> layers, ep;
   std::optional<int64_t> batch, seq, experts;
 };
 

@@ -1,0 +1,304 @@
+// Memory of a rank: against MoNTA's printed formulas written out, against tensors listed one by one, and against what
+// the papers say did and did not fit.
+#include "moe/plan/memory.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+#include <random>
+
+#include "moe/base/check.h"
+#include "moe/plan/groups.h"
+#include "moe/plan/model_file.h"
+#include "moe/plan/volumes.h"
+#include "tests/base/scratch.h"
+
+namespace moe {
+namespace {
+
+constexpr double kGiB = 1024.0 * kMiB;
+
+/// 2 stages of 8 ranks: mp = esp = 4, dp = ep = 2.
+MemoryRequest small(DType dtype = DType::bfloat16) {
+  LayerShape layer;
+  layer.batch = 2;
+  layer.seq = 256;
+  layer.model_dim = 512;
+  layer.hidden = 2048;
+  layer.heads = 8;
+  layer.experts = 4;
+  layer.dtype = dtype;
+  ParallelShape parallel{.nodes = 4, .ranks_per_node = 4, .ep = 2, .pp = 2};
+  MemoryRequest r;
+  r.shape = complete(layer, parallel, Rounding::exact);
+  r.layers = 6;
+  return r;
+}
+
+// Table 3: 16 P1 / (p t) + 16 P2 / (p t e) and its rows, with the replicas of each part in the place of d.
+TEST(Memory, StatesAreTable3) {
+  MemoryRequest r = small();
+  ASSERT_EQ(r.shape.parallel.dp, 2);
+  ASSERT_EQ(r.shape.parallel.edp, 1);
+  const double attention = 4 * 512.0 * 512 / 4, norms = 4 * 512, gate = 2 * 4 * 512, layers = 3;
+  const double p1 = layers * (attention + norms + gate), p2 = layers * (4 / 2) * 2 * 512.0 * 2048 / 4;
+  const auto total = [&](int zero) {
+    r.zero = zero;
+    const MemoryEstimate e = estimate_memory(r);
+    return e.weights + e.gradients + e.optimizer;
+  };
+  const double d = 2;
+  EXPECT_DOUBLE_EQ(total(0), 16 * p1 + 16 * p2);
+  EXPECT_DOUBLE_EQ(total(1), (4 + 12 / d) * p1 + 16 * p2) << "one replica of each expert";
+  EXPECT_DOUBLE_EQ(total(2), (2 + 14 / d) * p1 + 16 * p2);
+  EXPECT_DOUBLE_EQ(total(3), 16 / d * p1 + 16 * p2);
+  r.shape.parallel.ep = 1;
+  r.shape.parallel.edp = 2;
+  EXPECT_DOUBLE_EQ(total(3), 8 * p1 + 8 * 2 * p2) << "twice the experts a rank, two replicas of each";
+}
+
+TEST(Memory, SixteenBytesAParameterInFloat32Too) {
+  for (const auto& [dtype, bytes] :
+       {std::pair{DType::float16, 16}, {DType::bfloat16, 16}, {DType::float32, 16}, {DType::float64, 32}}) {
+    const MemoryRequest r = small(dtype);
+    const RankParameters p = rank_parameters(r);
+    const MemoryEstimate e = estimate_memory(r);
+    EXPECT_DOUBLE_EQ(e.weights + e.gradients + e.optimizer, 3 * bytes * (p.dense + p.experts)) << name_of(dtype);
+    EXPECT_DOUBLE_EQ(e.weights, e.gradients);
+  }
+}
+
+// Table 4 with b = 2, s = 256, h = 512, a = 8, k = 2, t = 4, e = 2, l = 6.
+TEST(Memory, PrintedActivationsAreTable4) {
+  MemoryRequest r = small(DType::float32);
+  r.activations = ActivationModel::printed;
+  const double bshl = 2.0 * 256 * 512 * 6;
+  EXPECT_DOUBLE_EQ(estimate_memory(r).activations, bshl * ((13 + 21.0 * 2 / 2) / 4 + 5.0 * 8 * 256 / 512));
+  r.recompute = Recompute::selective;
+  EXPECT_DOUBLE_EQ(estimate_memory(r).activations, bshl * (13 + 21.0 * 2 / 2) / 4);
+  r.recompute = Recompute::full;
+  EXPECT_DOUBLE_EQ(estimate_memory(r).activations, 2 * bshl / 4);
+}
+
+TEST(Memory, CorrectedActivationsDivideScoresAndCountThePipeline) {
+  MemoryRequest r = small();
+  r.activations = ActivationModel::corrected;
+  const double one = 2.0 * 256 * 512 * ((13 + 21.0 * 2 / 2) / 4 + 5.0 * 8 * 256 / 512 / 4);
+  for (const auto& [order, micro_batches, in_flight] : {std::tuple{PipelineOrder::gpipe, 1, 1},
+                                                        {PipelineOrder::gpipe, 5, 5},
+                                                        {PipelineOrder::one_f_one_b, 1, 1},
+                                                        {PipelineOrder::one_f_one_b, 5, 2}}) {
+    r.order = order;
+    r.micro_batches = micro_batches;
+    EXPECT_DOUBLE_EQ(estimate_memory(r).activations, 3 * in_flight * one) << name_of(order) << ' ' << micro_batches;
+  }
+  r.micro_batches = 1;
+  r.shape.layer.dtype = DType::float32;
+  EXPECT_DOUBLE_EQ(estimate_memory(r).activations,
+                   3 * 2.0 * 256 * 512 * ((25 + 41.0 * 2 / 2) / 4 + 9.0 * 8 * 256 / 512 / 4))
+      << "masks stay a byte";
+  r.layers = 7;
+  EXPECT_DOUBLE_EQ(estimate_memory(r).activations / 4,
+                   2.0 * 256 * 512 * ((25 + 41.0 * 2 / 2) / 4 + 9.0 * 8 * 256 / 512 / 4))
+      << "the fullest stage has 4 of 7";
+}
+
+TEST(Memory, WithoutParallelismEveryModelOfTable4Agrees) {
+  LayerShape layer;
+  layer.experts = 1;
+  layer.top_k = 1;
+  MemoryRequest r;
+  r.shape = complete(layer, {}, Rounding::exact);
+  r.shape.layer.dtype = DType::float16;
+  r.layers = 3;
+  r.micro_batches = 8;  // one stage: gradient accumulation, one micro-batch at a time
+  r.activations = ActivationModel::printed;
+  const double printed = estimate_memory(r).activations;
+  r.activations = ActivationModel::corrected;
+  EXPECT_DOUBLE_EQ(estimate_memory(r).activations, printed);
+  EXPECT_DOUBLE_EQ(printed, 4.0 * 1024 * 1024 * 3 * (13 + 21 + 5.0 * 16 * 1024 / 1024)) << "equation 2";
+}
+
+/// What a rank keeps, tensor by tensor: rows and columns as the layer's documentation names them.
+double listed_activations(const MemoryRequest& r) {
+  const LayerShape& l = r.shape.layer;
+  const ParallelShape& p = r.shape.parallel;
+  const auto f = [](int64_t n) { return static_cast<double>(n); };
+  const double bl = f(l.batch * l.seq), own = bl / p.mp, m = f(l.model_dim), head = m / f(l.heads);
+  double heads = 0, kv_heads = 0;  // of rank 0, to which they are dealt first
+  for (int64_t h = 0; h < l.heads; h += p.mp) ++heads;
+  for (int64_t h = 0; h < l.kv_heads; h += p.mp) ++kv_heads;
+  double elements = 0;
+  const auto keep = [&](double rows, double columns) { elements += rows * columns; };
+  if (r.dense_part) {
+    keep(own, m);                                   // x
+    keep(bl, m);                                    // gathered
+    keep(bl, heads * head);                         // q
+    keep(bl, kv_heads * head);                      // k
+    keep(bl, kv_heads * head);                      // v
+    keep(f(l.batch) * heads * f(l.seq), f(l.seq));  // softmax
+    keep(bl, heads * head);                         // its product with v
+    keep(own, m);                                   // hidden state
+  }
+  const double gated = r.replicated ? bl : own;
+  keep(gated, m);                 // normalised: what the gate and the order read
+  keep(gated, 3 * f(l.experts));  // logits, spread, noise
+  // Every rank of the EP and ESP groups sends T_rank rows for each of this rank's experts.
+  const double t_rank = capacity_exact(r.shape) * (r.replicated ? p.mp : 1);
+  const double rows = f(l.experts) / p.ep * (p.ep * p.esp) * t_rank;
+  keep(rows, m);  // experts' input
+  keep(rows, f(l.hidden) / p.esp);
+  keep(rows, f(l.hidden) / p.esp);
+  if (l.ffn == Ffn::mixtral) keep(rows, f(l.hidden) / p.esp);
+  keep(f(l.experts) * t_rank, m);  // combined
+  return elements * bytes_of(l.dtype);
+}
+
+TEST(Memory, CountedActivationsAreTheListedTensors) {
+  const unsigned seed = std::random_device{}();
+  std::mt19937 draw(seed);
+  const auto pick = [&](std::initializer_list<int64_t> values) {
+    return *(values.begin() + std::uniform_int_distribution<size_t>(0, values.size() - 1)(draw));
+  };
+  for (int i = 0; i < 300; ++i) {
+    LayerShape layer;
+    layer.batch = pick({1, 2, 3});
+    layer.seq = pick({64, 128});
+    layer.heads = pick({5, 8, 16});
+    layer.model_dim = layer.heads * pick({16, 32});
+    layer.kv_heads = layer.heads == 5 ? 5 : pick({4, layer.heads});
+    layer.hidden = pick({256, 768});
+    layer.experts = pick({4, 8});
+    layer.ffn = pick({0, 1}) == 0 ? Ffn::gpt : Ffn::mixtral;
+    layer.dtype = pick({0, 1}) == 0 ? DType::float32 : DType::float16;
+    ParallelShape parallel{.nodes = 4, .ranks_per_node = 4};
+    parallel.mp = static_cast<int>(pick({1, 2, 4}));
+    parallel.esp = static_cast<int>(pick({1, 2, 4}));
+    parallel.ep = static_cast<int>(pick({1, 2, 4}));
+    MemoryRequest r;
+    r.shape = complete(layer, parallel, Rounding::exact);
+    r.layers = static_cast<int>(pick({1, 3}));
+    r.dense_part = pick({0, 1}) == 0;
+    r.replicated = pick({0, 1}) == 0;
+    EXPECT_NEAR(estimate_memory(r).activations / (r.layers * listed_activations(r)), 1, 1e-12)
+        << "seed " << seed << ", draw " << i << ": " << describe(layer);
+  }
+}
+
+TEST(Memory, RecomputingKeepsLess) {
+  MemoryRequest r = small();
+  r.micro_batches = 4;
+  const double none = estimate_memory(r).activations;
+  r.recompute = Recompute::selective;
+  const double selective = estimate_memory(r).activations;
+  EXPECT_DOUBLE_EQ(none - selective, 3 * 4 * 2.0 * (2 * 2 * 256 * 256))
+      << "3 layers, 4 micro-batches, 2 samples x heads";
+  r.recompute = Recompute::full;
+  const double layer = none / (3 * 4), inputs = 3 * 4 * 2.0 * (2 * 256 * 512 / 4);
+  EXPECT_DOUBLE_EQ(estimate_memory(r).activations, inputs + layer);
+}
+
+TEST(Memory, BuffersAreTheCollectivesEnds) {
+  MemoryRequest r = small();
+  const MoeVolumes v = moe_volumes(r.shape, capacity_exact(r.shape));
+  EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, 4 * v.alltoall_bytes + 2 * v.gathered_bytes);
+  r.zero = 3;
+  const RankParameters p = rank_parameters(r);
+  EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, 4 * v.alltoall_bytes + 2 * v.gathered_bytes + 2 * (p.dense + p.experts));
+  r.zero = 0;
+  r.replicated = true;  // Parm's baseline: BLM N_ESP gathered, then ETM N_ESP sent and received, twice
+  const double etm = 2 * 1.2 * 2 * 256 * 512;
+  EXPECT_NEAR(estimate_memory(r).buffers, 2 * (2.0 * 256 * 512 * 4 + 4 * etm * 4), 1e-3);
+}
+
+TEST(Memory, RaggedCapacityIsRoundedUp) {
+  MemoryRequest r = small();
+  r.shape.layer.capacity_factor = 1.3;
+  const double exact = estimate_memory(r).buffers;
+  const double rows = capacity_exact(r.shape);
+  ASSERT_NE(rows, std::ceil(rows));
+  r.shape.rounding = Rounding::ragged;
+  EXPECT_NEAR(estimate_memory(r).buffers / exact, std::ceil(rows) / rows, 1e-12);
+}
+
+TEST(Memory, EmbeddingsAreOnTheEnds) {
+  MemoryRequest r = small();
+  const double without = estimate_memory(r).weights;
+  r.vocabulary = 1000;
+  const auto added = [&] { return estimate_memory(r).weights - without; };
+  EXPECT_DOUBLE_EQ(added(), 2 * 1000.0 * 512 / 4) << "two stages: one end each";
+  r.tied_embedding = true;
+  EXPECT_DOUBLE_EQ(added(), 2 * 1000.0 * 512 / 4) << "the other end has a copy";
+  r.shape.parallel.pp = 1;
+  r.layers = 3;
+  EXPECT_DOUBLE_EQ(added(), 2 * 1000.0 * 512 / 4);
+  r.tied_embedding = false;
+  EXPECT_DOUBLE_EQ(added(), 2 * 2 * 1000.0 * 512 / 4);
+}
+
+TEST(Memory, BadCountsAreNamed) {
+  const auto message = [](auto change) {
+    MemoryRequest r = small();
+    change(r);
+    return message_of<BadInput>([&] { estimate_memory(r); });
+  };
+  EXPECT_EQ(message([](MemoryRequest& r) { r.layers = 0; }), "layers: found 0, expected a whole number >= 1");
+  EXPECT_EQ(message([](MemoryRequest& r) { r.layers = 1; }), "layers = 1 over pp = 2: every stage needs a layer");
+  EXPECT_EQ(message([](MemoryRequest& r) { r.micro_batches = 0; }),
+            "micro-batches: found 0, expected a whole number >= 1");
+  EXPECT_EQ(message([](MemoryRequest& r) { r.zero = 4; }), "zero: found 4, expected 0 to 3");
+  EXPECT_EQ(message_of<BadInput>([] { recompute_from("some", "--recompute"); }),
+            "--recompute: unknown 'some', expected one of: none, selective, full");
+}
+
+TEST(Memory, NamesSurvive) {
+  for (const auto model : {ActivationModel::printed, ActivationModel::corrected, ActivationModel::counted})
+    EXPECT_EQ(activation_model_from(name_of(model), ""), model);
+  for (const auto recompute : {Recompute::none, Recompute::selective, Recompute::full})
+    EXPECT_EQ(recompute_from(name_of(recompute), ""), recompute);
+  for (const auto order : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b})
+    EXPECT_EQ(pipeline_order_from(name_of(order), ""), order);
+}
+
+TEST(Memory, AMisfitSaysBothSizes) {
+  MemoryEstimate e;
+  e.weights = 20 * kGiB;
+  e.buffers = 11.25 * kGiB;
+  EXPECT_EQ(misfit(e, 11 * kGiB), "does not fit: needs 31.25 GiB, a rank has 11.00 GiB");
+  EXPECT_EQ(misfit(e, 31.25 * kGiB), std::nullopt);
+}
+
+struct PaperRun {
+  std::string model, cluster;
+  int nodes, ranks_per_node, layers;  // layers 0: the model file's for that cluster
+  double gib;
+  bool fits;
+};
+
+// FSMoE, section 6.4: the models it ran did fit, the whole ones that it cut did not.
+TEST(Memory, AgreesWithWhatFsmoeRan) {
+  for (const PaperRun& run : {PaperRun{"gpt2-xl", "testbed-a", 6, 8, 0, 48, true},
+                              {"gpt2-xl", "testbed-b", 8, 4, 0, 11, true},
+                              {"mixtral-7b", "testbed-a", 6, 8, 0, 48, true},
+                              {"mixtral-7b", "testbed-b", 8, 4, 0, 11, true},
+                              {"mixtral-7b", "testbed-b", 8, 4, 32, 11, false},
+                              {"mixtral-22b", "testbed-a", 6, 8, 0, 48, true},
+                              {"mixtral-22b", "testbed-a", 6, 8, 56, 48, false}}) {
+    const Model model = on_cluster(find_model(run.model), run.cluster);
+    ParallelShape parallel = model.parallel;
+    parallel.nodes = run.nodes;
+    parallel.ranks_per_node = run.ranks_per_node;
+    MemoryRequest r;
+    r.shape = complete(model.layer, parallel, Rounding::ragged);
+    r.layers = run.layers > 0 ? run.layers : model.layers;
+    r.vocabulary = model.vocabulary;
+    r.tied_embedding = model.tied_embedding;
+    const MemoryEstimate e = estimate_memory(r);
+    std::printf("%-12s %-10s %2d layers: %6.2f GiB of %.0f (states %.2f, activations %.2f, buffers %.2f)\n",
+                run.model.c_str(), run.cluster.c_str(), r.layers, e.total() / kGiB, run.gib,
+                (e.weights + e.gradients + e.optimizer) / kGiB, e.activations / kGiB, e.buffers / kGiB);
+    EXPECT_EQ(!misfit(e, run.gib * kGiB), run.fits) << run.model << " on " << run.cluster;
+  }
+}
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,157 @@
+// Model files: those that come with the program, what clusters change, and what can't be read.
+#include "moe/plan/model_file.h"
+
+#include <gtest/gtest.h>
+#include <tuple>
+
+#include "moe/base/check.h"
+#include "moe/base/config_files.h"
+#include "tests/base/scratch.h"
+
+namespace moe {
+namespace {
+
+struct Card {
+  std::string_view name;
+  int layers;
+  int64_t model_dim, hidden, heads, kv_heads;
+  Ffn ffn;
+};
+
+TEST(ModelFile, ShapesAreTheModelCards) {
+  for (const Card& card : {Card{"gpt2-xl", 48, 1600, 6400, 25, 0, Ffn::gpt},
+                           {"mixtral-7b", 32, 4096, 14336, 32, 8, Ffn::mixtral},
+                           {"mixtral-22b", 56, 6144, 16384, 48, 8, Ffn::mixtral},
+                           {"bert-base", 12, 768, 3072, 12, 0, Ffn::gpt},
+                           {"gpt-2", 12, 768, 3072, 12, 0, Ffn::gpt}}) {
+    const Model m = find_model(std::string(card.name));
+    EXPECT_EQ(m.name, card.name);
+    EXPECT_EQ(std::tie(m.layers, m.layer.model_dim, m.layer.hidden, m.layer.heads, m.layer.kv_heads, m.layer.ffn),
+              std::tie(card.layers, card.model_dim, card.hidden, card.heads, card.kv_heads, card.ffn))
+        << card.name;
+    EXPECT_EQ(m.layer.top_k, 2) << card.name;
+    EXPECT_EQ(m.layer.capacity_factor, 1.2) << card.name;
+  }
+}
+
+TEST(ModelFile, EveryFileReads) {
+  EXPECT_EQ(config_names("models").size(), 5u);
+  for (const auto& name : config_names("models")) EXPECT_EQ(find_model(name).name, name);
+  EXPECT_TRUE(message_of<BadInput>([] {
+                find_model("gpt5");
+              }).starts_with("models: found 'gpt5', expected a file or one of: bert-base, gpt-2, gpt2-xl"));
+}
+
+// FSMoE, section 6.4.
+TEST(ModelFile, ClustersChangeWhatThePaperSays) {
+  const auto on = [](const char* model, const std::string& cluster) {
+    const Model m = on_cluster(find_model(model), cluster);
+    EXPECT_TRUE(m.overrides.empty());
+    EXPECT_EQ(m.layer.experts, 0) << "one a node";
+    return std::tuple{m.layers, m.layer.batch, m.layer.seq};
+  };
+  for (const std::string a : {"testbed-a", "testbed-a-printed", "testbed-a-driver-experts", "testbed-a-fitted"}) {
+    EXPECT_EQ(on("gpt2-xl", a), std::tuple(48, 1, 1024)) << a;
+    EXPECT_EQ(on("mixtral-7b", a), std::tuple(32, 1, 1024)) << a;
+    EXPECT_EQ(on("mixtral-22b", a), std::tuple(33, 1, 1024)) << a;
+  }
+  for (const std::string b : {"testbed-b", "testbed-b-fitted"}) {
+    EXPECT_EQ(on("gpt2-xl", b), std::tuple(48, 1, 256)) << b;
+    EXPECT_EQ(on("mixtral-7b", b), std::tuple(7, 1, 256)) << b;
+  }
+  EXPECT_EQ(on("mixtral-7b", "elsewhere"), std::tuple(32, 1, 1024));
+}
+
+TEST(ModelFile, EveryModelIsAWholeCaseOnItsClusters) {
+  struct Cluster {
+    const char* name;
+    int nodes, ranks_per_node;
+  };
+  const Cluster a{"testbed-a", 6, 8}, b{"testbed-b", 8, 4}, parm_a{"parm-a", 1, 8}, parm_b{"parm-b", 8, 4};
+  for (const auto& [name, cluster, experts, ep] : {std::tuple{"gpt2-xl", a, 6, 6},
+                                                   {"gpt2-xl", b, 8, 8},
+                                                   {"mixtral-7b", a, 6, 6},
+                                                   {"mixtral-7b", b, 8, 8},
+                                                   {"mixtral-22b", a, 6, 6},
+                                                   {"bert-base", parm_a, 2, 2},
+                                                   {"bert-base", parm_b, 8, 8},
+                                                   {"gpt-2", parm_a, 2, 2},
+                                                   {"gpt-2", parm_b, 8, 8},
+                                                   {"gpt-2", b, 8, 8}}) {
+    const Model model = on_cluster(find_model(name), cluster.name);
+    ParallelShape parallel = model.parallel;
+    parallel.nodes = cluster.nodes;
+    parallel.ranks_per_node = cluster.ranks_per_node;
+    const Case whole = complete(model.layer, parallel, Rounding::ragged);
+    EXPECT_EQ(whole.layer.experts, experts) << name << " on " << cluster.name;
+    EXPECT_EQ(whole.parallel.ep, ep) << name << " on " << cluster.name;
+  }
+}
+
+constexpr std::string_view kModel = R"(schema = 1
+name = "mine"
+source = "a test"
+layers = 4
+[layer]
+seq = 64
+model_dim = 128
+hidden = 256
+heads = 4
+[parallel]
+mp = 2
+[[on]]
+clusters = ["here", "there"]
+batch = 3
+experts = 5
+ep = 1
+[[on]]
+clusters = ["here-fitted"]
+layers = 2
+)";
+
+TEST(ModelFile, OverridesTakeTheirKeysAlone) {
+  const Scratch scratch;
+  const Model model = read_model(scratch.write("m.toml", kModel));
+  EXPECT_EQ(model.parallel.mp, 2);
+  EXPECT_EQ(model.vocabulary, 0);
+  EXPECT_EQ(model.layer.batch, LayerShape{}.batch);
+  const Model there = on_cluster(model, "there-fitted"), fitted = on_cluster(model, "here-fitted");
+  EXPECT_EQ(std::tie(there.layers, there.layer.batch, there.layer.seq, there.layer.experts), std::tuple(4, 3, 64, 5));
+  EXPECT_EQ(std::tuple(model.parallel.ep, there.parallel.ep, fitted.parallel.ep), std::tuple(0, 1, 0));
+  EXPECT_EQ(std::tie(fitted.layers, fitted.layer.batch), std::tuple(2, LayerShape{}.batch)) << "its own name first";
+}
+
+TEST(ModelFile, WhatCannotBeReadIsNamed) {
+  const Scratch scratch;
+  struct Bad {
+    std::string_view from, to, message;
+  };
+  for (const Bad& bad :
+       {Bad{"schema = 1", "schema = 2", "1: schema: found 2, expected a whole number >= 1 and <= 1"},
+        {"layers = 4", "layer_count = 4", "4: layer_count: found unknown key 'layer_count', expected one of: schema"},
+        {"layers = 4\n", "", "1: layers: found no such key, expected a whole number"},
+        {"layers = 4", "layers = 0", "4: layers: found 0, expected a whole number >= 1"},
+        {"source = \"a test\"\n", "", "1: source: found no such key"},
+        {"heads = 4", "head = 4", "9: layer.head: found unknown key 'head', expected one of: batch"},
+        {"heads = 4\n", "", "5: layer.heads: found no such key"},
+        {"heads = 4", "heads = 4.5", "9: layer.heads: found 4.5, expected a whole number"},
+        {"heads = 4", "heads = 4\nffn = \"relu\"", "10: layer.ffn: unknown 'relu', expected one of: gpt, mixtral"},
+        {"mp = 2", "tp = 2", "11: parallel.tp: found unknown key 'tp', expected one of: dp, mp, ep, esp, pp"},
+        {"batch = 3", "batch = 0", "14: on.batch: found 0, expected a whole number >= 1"},
+        {"batch = 3", "heads = 3", "14: on.heads: found unknown key 'heads', expected one of: clusters, layers"},
+        {"[\"here\", \"there\"]", "[1]", "13: on.clusters: found 1, expected names of clusters"},
+        {"[\"here\", \"there\"]", "[]", "13: on.clusters: found a list of 0"},
+        {"[\"here-fitted\"]", "[\"there\"]", "18: on.clusters: found 'there', expected each cluster once"},
+        {"clusters = [\"here\", \"there\"]\n", "", "12: on.clusters: found no such key"}}) {
+    std::string text(kModel);
+    const size_t at = text.find(bad.from);
+    ASSERT_NE(at, std::string::npos) << bad.from;
+    text.replace(at, bad.from.size(), bad.to);
+    const std::string path = scratch.write("bad.toml", text);
+    const std::string message = message_of<BadInput>([&] { read_model(path); });
+    EXPECT_TRUE(message.starts_with(fmt::format("{}:{}", path, bad.message))) << message;
+  }
+}
+
+}  // namespace
+}  // namespace moe
