@@ -3,6 +3,7 @@ find_package(fmt 9 REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
+find_package(Boost 1.74 REQUIRED)  # headers alone: Boost.Math
 find_package(Threads REQUIRED)
 if(MOETUNE_TESTS)
   find_package(GTest 1.12 REQUIRED)

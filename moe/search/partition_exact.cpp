@@ -1,0 +1,205 @@
+// Dynamic programming over the bytes that wait before each layer, with the states exact and thinned out by grains.
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "moe/base/check.h"
+#include "moe/search/partition.h"
+#include "moe/search/partition_search.h"
+
+namespace moe {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kTie = 1e-12;  // of the cost: differences below are rounding
+
+struct Split {
+  LayerSlices slices;
+  double seconds = kInfinity;
+};
+
+// f(z) of one layer: the least of its seconds over both slices' sizes with z bytes together.
+class LayerCurve {
+ public:
+  // Tabulated where it may bend and at every grain, as far as that can matter.
+  LayerCurve(const PartitionProblem& problem, size_t layer, PartitionSearch& search, int64_t grain, int64_t most)
+      : of_(problem.layers[layer]), layer_(layer), element_(problem.element_bytes), grain_(grain), search_(search) {
+    std::set<int64_t> bends{0, element_};
+    for (const int64_t a : of_.moe_bends) bends.insert({a, a + element_});
+    for (const int64_t b : of_.dense_bends) bends.insert({b, b + element_});
+    for (const int64_t a : of_.moe_bends)
+      for (const int64_t b : of_.dense_bends) bends.insert({a + b, a + b + element_, a + b + 2 * element_});
+    const int64_t last = of_.bends_known ? std::min(*bends.rbegin(), most) : most;
+    std::set<int64_t> points{last, last + grain_};  // the second: how it goes on
+    for (const int64_t bytes : bends)
+      if (bytes < last) points.insert(bytes);
+    for (int64_t bytes = 0; bytes < last; bytes += grain_) points.insert(bytes);
+    for (const int64_t bytes : points) {
+      bytes_.push_back(bytes);
+      seconds_.push_back(split(bytes).seconds);
+    }
+    // What costs no more than the point before it makes that point needless: sending more leaves less to send.
+    for (size_t k = 0; k + 1 < bytes_.size(); ++k)
+      if (seconds_[k] < seconds_[k + 1] * (1 - kTie)) worthwhile_.push_back(k);
+  }
+
+  /// The points that are worth trying, ascending.
+  const std::vector<size_t>& worthwhile() const { return worthwhile_; }
+  int64_t bytes(size_t point) const { return bytes_[point]; }
+  double seconds(size_t point) const { return seconds_[point]; }
+
+  /// Straight between the points and beyond them.
+  double seconds_between(int64_t bytes) const {
+    const auto above = std::ranges::upper_bound(bytes_, bytes) - bytes_.begin();
+    const auto k = std::min(static_cast<size_t>(above), bytes_.size() - 1);
+    const double share = static_cast<double>(bytes - bytes_[k - 1]) / static_cast<double>(bytes_[k] - bytes_[k - 1]);
+    return seconds_[k - 1] + share * (seconds_[k] - seconds_[k - 1]);
+  }
+
+  /// The best way to send so many bytes: along x + y = z the seconds bend where either slice is at a bend of its own.
+  Split split(int64_t bytes) {
+    Split best;
+    const auto offer = [&](int64_t moe_bytes) {
+      if (moe_bytes < 0 || moe_bytes > bytes) return;
+      const double seconds = search_.seconds(layer_, moe_bytes, bytes - moe_bytes);
+      if (seconds < best.seconds) best = {{moe_bytes, bytes - moe_bytes}, seconds};
+    };
+    offer(0);
+    if (bytes > 0) offer(bytes);
+    for (int64_t moe_bytes = grain_; !of_.bends_known && moe_bytes < bytes; moe_bytes += grain_) offer(moe_bytes);
+    for (const int64_t bend : of_.moe_bends)
+      for (const int64_t moe_bytes : {bend, bend + element_}) offer(moe_bytes);  // bends may lie inside an element
+    for (const int64_t bend : of_.dense_bends)
+      for (const int64_t dense_bytes : {bend, bend + element_}) offer(bytes - dense_bytes);
+    return best;
+  }
+
+ private:
+  const PartitionLayer& of_;
+  size_t layer_;
+  int64_t element_, grain_;
+  PartitionSearch& search_;
+  std::vector<int64_t> bytes_;
+  std::vector<double> seconds_;
+  std::vector<size_t> worthwhile_;
+};
+
+// One way to come to a layer with so many bytes waiting.
+struct State {
+  int64_t waiting = 0, sent = 0;  // sent: by the layer before
+  double cost = kInfinity;        // of the layers before
+  uint32_t from = 0;              // index of the state before
+};
+
+class ExactSearch {
+ public:
+  ExactSearch(const PartitionProblem& problem, const ExactPartition& options, PartitionSearch& search)
+      : problem_(problem), search_(search), grain_(options.grain_bytes), per_grain_(1.0 / static_cast<double>(grain_)) {
+    const int64_t total = problem.total_bytes();
+    for (int64_t bytes = problem.element_bytes; bytes < total; bytes += grain_)
+      steepest_ = std::max(steepest_, (tail(bytes + grain_) - tail(bytes)) * per_grain_);
+    const bool tail_is_certain = !problem.layers.empty() && problem.layers.back().made_bytes > 0;
+    tail_start_s_ = tail_is_certain ? 0 : tail(problem.element_bytes);
+    cheapest_.resize(static_cast<size_t>(total / grain_) + 1);
+    promising_.resize(cheapest_.size());
+  }
+
+  std::vector<LayerSlices> best() {
+    std::vector<std::vector<State>> states{{{problem_.waiting_bytes, 0, 0, 0}}};
+    std::vector<LayerCurve*> curves;
+    for (size_t i = 0; i < problem_.layers.size(); ++i) {
+      curves.push_back(&curve(i));
+      states.push_back(after(states.back(), *curves.back(), problem_.layers[i].made_bytes));
+    }
+    const auto total = [&](const State& s) { return s.cost + tail(s.waiting); };
+    const State* at = &*std::ranges::min_element(states.back(), {}, total);
+    std::vector<LayerSlices> slices(problem_.layers.size());
+    for (size_t i = slices.size(); i-- > 0;) {
+      slices[i] = curves[i]->split(at->sent).slices;
+      at = &states[i][at->from];
+    }
+    return slices;
+  }
+
+ private:
+  double tail(int64_t bytes) const { return problem_.allreduce_seconds(bytes); }
+
+  LayerCurve& curve(size_t i) {
+    const std::string& key = problem_.layers[i].key;
+    const std::string name = key.empty() ? fmt::format("layer {}", i) : "key " + key;
+    const auto known = curves_.find(name);
+    if (known != curves_.end()) return known->second;
+    return curves_.try_emplace(name, problem_, i, search_, grain_, problem_.total_bytes()).first->second;
+  }
+
+  // What its bytes would add to the tail, at most: a state with more bytes but so much cheaper is the better one.
+  double promise(const State& s) const { return s.cost + steepest_ * static_cast<double>(s.waiting); }
+
+  void offer(const State& s) {
+    const auto grain = static_cast<size_t>(static_cast<double>(s.waiting) * per_grain_);
+    State& cheapest = cheapest_[std::min(grain, cheapest_.size() - 1)];
+    if (s.cost < cheapest.cost || (s.cost == cheapest.cost && s.waiting < cheapest.waiting)) cheapest = s;
+    State& promising = promising_[std::min(grain, promising_.size() - 1)];
+    if (promise(s) < promise(promising)) promising = s;
+  }
+
+  std::vector<State> after(const std::vector<State>& before, const LayerCurve& curve, int64_t made) {
+    std::ranges::fill(cheapest_, State{});
+    std::ranges::fill(promising_, State{});
+    for (uint32_t from = 0; from < before.size(); ++from) {
+      const State& s = before[from];
+      for (const size_t k : curve.worthwhile()) {
+        const int64_t bytes = curve.bytes(k);
+        if (bytes >= s.waiting) break;
+        offer({s.waiting - bytes + made, bytes, s.cost + curve.seconds(k), from});
+      }
+      offer({made, s.waiting, s.cost + curve.seconds_between(s.waiting), from});
+    }
+    return undominated();
+  }
+
+  // Of the grains' states, in ascending order of waiting bytes, those that no other is sure to beat.
+  std::vector<State> undominated() {
+    std::vector<State> kept;
+    double least = kInfinity;
+    const auto keep = [&](const State& s) {  // those with fewer bytes have been seen
+      if (s.cost >= least * (1 - kTie)) return;
+      least = s.cost;
+      kept.push_back(s);
+    };
+    for (size_t g = 0; g < cheapest_.size(); ++g) {  // of a grain, the promising has no more bytes than the cheapest
+      if (promising_[g].waiting < cheapest_[g].waiting) keep(promising_[g]);
+      if (cheapest_[g].cost < kInfinity) keep(cheapest_[g]);
+    }
+    std::vector<State> undominated;
+    double best = kInfinity;
+    for (size_t i = kept.size(); i-- > 0;) {  // those with more bytes have been seen
+      if (promise(kept[i]) >= (best + tail_start_s_) * (1 - kTie)) continue;
+      best = std::min(best, promise(kept[i]));
+      undominated.push_back(kept[i]);
+    }
+    return undominated;
+  }
+
+  const PartitionProblem& problem_;
+  PartitionSearch& search_;
+  int64_t grain_;
+  double per_grain_;
+  double steepest_ = 0;      // seconds that one more byte in the tail costs, at most
+  double tail_start_s_ = 0;  // to have a tail at all, where there may be none
+  std::map<std::string, LayerCurve> curves_;
+  std::vector<State> cheapest_, promising_;  // by grain of waiting bytes
+};
+
+}  // namespace
+
+Partition partition_exact(const PartitionProblem& problem, ExactPartition options) {
+  PartitionSearch search(problem);
+  require<BadInput>(options.grain_bytes > 0 && options.grain_bytes % problem.element_bytes == 0,
+                    "partition: grain: found {} bytes, expected whole elements of {} bytes", options.grain_bytes,
+                    problem.element_bytes);
+  return search.finish(ExactSearch(problem, options, search).best());
+}
+
+}  // namespace moe

@@ -1,0 +1,27 @@
+#pragma once
+// What the strategies of partition.h share: evaluations counted, time taken, the result checked.
+#include <chrono>
+
+#include "moe/search/partition.h"
+
+namespace moe {
+
+class PartitionSearch {
+ public:
+  explicit PartitionSearch(const PartitionProblem& problem) : problem_(problem) { check_problem(problem); }
+
+  double seconds(size_t layer, int64_t moe_bytes, int64_t dense_bytes) {
+    ++evaluations_;
+    return problem_.layers[layer].seconds(moe_bytes, dense_bytes);
+  }
+
+  /// The partition with these slices and the rest in the tail, checked.
+  Partition finish(std::vector<LayerSlices> slices) const;
+
+ private:
+  const PartitionProblem& problem_;
+  int64_t evaluations_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace moe
