@@ -1,11 +1,16 @@
 #include "tuner/list_verb.h"
 
+#include "moe/base/check.h"
+#include "moe/base/config.h"
 #include "moe/base/config_files.h"
 #include "moe/schedule/schedule.h"
+#include "tuner/reproduce/tables.h"
 #include "tuner/results_json.h"
 
 namespace moe {
 namespace {
+
+constexpr size_t kShownSummary = 94;  // of a line of 120, beside indent and name
 
 template <class Rows>
 Json named(const Rows& rows) {
@@ -14,25 +19,39 @@ Json named(const Rows& rows) {
   return list;
 }
 
-Json files(const std::string& folder, const std::string& summary) {
+/// What the file says of itself; a file that can't be read is still listed, with the reason.
+std::string source_of(const std::string& path) {
+  try {
+    const ConfigFile file = read_toml(path);
+    const ConfigValue* source = file.root.find("source");
+    return source != nullptr && source->kind == ConfigKind::text ? source->text : "its file names no source";
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+}
+
+Json files(const std::string& folder) {
   Json list = Json::array();
-  for (const std::string& name : config_names(folder)) list.push_back({{"name", name}, {"summary", summary}});
+  for (const std::string& name : config_names(folder))
+    list.push_back({{"name", name}, {"summary", source_of(find_config(folder, name))}});
   return list;
+}
+
+/// One line of the terminal.
+std::string cut(const std::string& text) {
+  return text.size() <= kShownSummary ? text : text.substr(0, text.find_last_of(' ', kShownSummary - 3)) + " ..";
 }
 
 }  // namespace
 
 int run_list(bool json) {
-  Json clusters = files("clusters", "configs/clusters");
+  Json clusters = files("clusters");
   clusters.push_back({{"name", "host"}, {"summary", "this machine's threads as 2 nodes x 2 ranks, unpaced"}});
-  const Json all{{"schedules", named(schedules())},
-                 {"clusters", clusters},
-                 {"grids", files("grids", "configs/grids")},
-                 {"layers", files("layers", "configs/layers")},
-                 {"gates", named(gate_parts())},
-                 {"orders", named(order_parts())},
-                 {"dispatchers", named(dispatcher_parts())},
-                 {"ffns", named(ffn_parts())}};
+  const Json all{{"schedules", named(schedules())}, {"clusters", clusters},
+                 {"grids", files("grids")},         {"layers", files("layers")},
+                 {"models", files("models")},       {"gates", named(gate_parts())},
+                 {"orders", named(order_parts())},  {"dispatchers", named(dispatcher_parts())},
+                 {"ffns", named(ffn_parts())},      {"papers", named(kPaperTables)}};
   if (json) {
     fmt::print("{}\n", all.dump(1));
     return 0;
@@ -40,7 +59,7 @@ int run_list(bool json) {
   for (const auto& [kind, rows] : all.items()) {
     fmt::print("{}\n", kind);
     for (const Json& row : rows)
-      fmt::print("  {:<20} {}\n", row["name"].get<std::string>(), row["summary"].get<std::string>());
+      fmt::print("  {:<24} {}\n", row["name"].get<std::string>(), cut(row["summary"].get<std::string>()));
   }
   return 0;
 }

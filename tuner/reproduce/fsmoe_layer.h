@@ -1,0 +1,23 @@
+#pragma once
+// The layers of FSMoE's models (sections 2 and 6.4) on its testbeds: E = nodes, MP = ESP = GPUs of a node.
+#include <string>
+#include <string_view>
+
+#include "moe/cost/profile.h"
+#include "moe/plan/volumes.h"
+
+namespace moe {
+
+/// k and f of section 6.4.
+inline constexpr int kModelTopK = 2;
+inline constexpr double kModelCapacityFactor = 1.2;
+
+/// One layer of a model, B and L as asked for, on the first `nodes` nodes of the profile's cluster, unrounded.
+/// `capacity` is k f, with k = 2.
+Case model_case(std::string_view model, const Profile& profile, int nodes, int64_t batch, int64_t seq,
+                double capacity = kModelTopK * kModelCapacityFactor);
+
+/// Table 2's: B = 4, L = 1024.
+Case table2_case(std::string_view model, const Profile& profile, double capacity);
+
+}  // namespace moe

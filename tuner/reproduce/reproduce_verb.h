@@ -1,0 +1,24 @@
+#pragma once
+// The verb `reproduce`: a paper's table or figure beside ours.
+#include <string>
+#include <vector>
+
+namespace moe {
+
+struct ReproduceOptions {
+  std::string table;   // a key of kPaperTables
+  std::string assume;  // assumption NAME or FILE; empty: what the papers print alone
+  bool audit = false;  // every combination of FSMoE's open conventions
+  bool all = false;    // every table, with and without the example assumptions, and the audit
+  std::string write;   // with `all`: Markdown FILE
+  std::string out;     // records; empty: results/reproduce-TABLE.jsonl
+  bool json = false;
+  std::vector<std::string> argv;
+};
+
+int run_reproduce(const ReproduceOptions& options);
+
+/// What `--all --write` writes: the same text on every machine.
+std::string reproduction_page();
+
+}  // namespace moe

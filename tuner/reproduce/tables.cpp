@@ -1,0 +1,37 @@
+#include "tuner/reproduce/tables.h"
+
+#include "moe/base/check.h"
+#include "moe/base/registry.h"
+#include "tuner/reproduce/study.h"
+
+namespace moe {
+namespace {
+
+struct TableRow {
+  std::string_view name;
+  Report (*reproduce)(Study&);
+};
+
+constexpr std::array<TableRow, kPaperTables.size()> kRows{
+    {{"fsmoe-table2", fsmoe_table2}, {"fsmoe-table5", fsmoe_table5}, {"fsmoe-degrees", fsmoe_degrees}}};
+
+constexpr bool same_names() {
+  for (size_t i = 0; i < kRows.size(); ++i)
+    if (kRows[i].name != kPaperTables[i].name) return false;
+  return true;
+}
+static_assert(same_names());
+
+}  // namespace
+
+Report reproduce(std::string_view key, Study& study) {
+  const TableRow& row = find_named(kRows, key, "TABLE");
+  if (study.assumed != nullptr)
+    require<BadInput>(study.assumed->is_for(key), "{}: tables: found none that is {}, expected it to be named",
+                      study.assumed->file, key);
+  Report report = row.reproduce(study);
+  if (study.assumed != nullptr) report.assumed = lines_of(*study.assumed);
+  return report;
+}
+
+}  // namespace moe

@@ -1,0 +1,18 @@
+#pragma once
+// The papers' tables and figures by key: what `reproduce` takes and `list` shows.
+#include <array>
+#include <string_view>
+
+namespace moe {
+
+struct PaperTable {
+  std::string_view name, summary;
+};
+
+inline constexpr std::array<PaperTable, 3> kPaperTables{{
+    {"fsmoe-table2", "FSMoE: time of each operation in a layer of GPT2-XL and Mixtral-7B"},
+    {"fsmoe-table5", "FSMoE: mean speedups over tutel on 1458 layers"},
+    {"fsmoe-degrees", "FSMoE: layers whose forward and backward degrees differ"},
+}};
+
+}  // namespace moe
