@@ -111,6 +111,53 @@ void add_planning_verbs(CLI::App& app, Command& c) {
   fit->add_flag("--json", c.fit.json, "one JSON document on stdout");
 }
 
+void add_shape_verbs(CLI::App& app, Command& c) {
+  MemoryOptions& m = c.memory;
+  CLI::App* memory = add_verb(app, "memory", "bytes of a layer or a model on one rank, and whether they fit",
+                              " --model mixtral-7b --cluster testbed-b --zero 1");
+  memory->add_option("--cluster", m.selection.cluster, "cluster NAME or profile FILE")->capture_default_str();
+  memory->add_option("--model", m.model, "model NAME or FILE (configs/models/)");
+  add_number(*memory, "--layers", m.layers, "layers; default: the model's, or 1", 1, 1e5);
+  add_number(*memory, "--micro-batches", m.micro_batches, "micro-batches of --batch samples each", 1, 1e6);
+  add_number(*memory, "--zero", m.zero, "ZeRO stage: 1 shards optimizer states, 2 gradients too, 3 weights too", 0,
+             kMostZeroStage);
+  memory->add_option("--recompute", m.recompute, "none | selective (attention scores) | full")->capture_default_str();
+  memory->add_option("--pipeline", m.pipeline, "gpipe | 1f1b: micro-batches in flight with --pp")
+      ->capture_default_str();
+  add_number(*memory, "--memory-gib", m.memory_gib, "memory of a rank; default: the profile's", 1e-6, 1e6);
+  memory->add_flag("--parm", m.parm, "count the layers of Parm's grid that fit its GPUs");
+  memory->add_flag("--json", m.json, "one JSON document on stdout");
+  add_layer(*memory, m.selection);
+
+  PlacementRequest& r = c.placement.request;
+  CLI::App* placement =
+      add_verb(app, "placement", "long contexts: CP beside or around EP, by MoNTA's rule; the ranks of every group",
+               " --ep 8 --cp 4 --switch-ports 32");
+  add_number(*placement, "--tp", r.tp, "tensor- and sequence-parallel group size, inside a node", 1, 1024);
+  add_number(*placement, "--ep", r.ep, "expert-parallel group size", 1, 1e6);
+  add_number(*placement, "--cp", r.cp, "context-parallel group size", 1, 1e6);
+  add_number(*placement, "--pp", r.pp, "pipeline stages", 1, 1e6);
+  add_number(*placement, "--dp", r.dp, "data-parallel group size", 1, 1e6);
+  add_number(*placement, "--ranks-per-node", r.ranks_per_node, "GPUs a node", 1, 1024);
+  add_number(*placement, "--switch-ports", r.switch_ports, "ports of the switch that joins GPUs of one TP position", 1,
+             1e6);
+  placement->add_flag("--json", c.placement.json, "one JSON document on stdout");
+}
+
+void add_reproduce(CLI::App& app, Command& c) {
+  CLI::App* verb =
+      add_verb(app, "reproduce", "a paper's table or figure beside ours, and what no print decides", " fsmoe-table5");
+  verb->add_option("TABLE", c.reproduce.table, "key of a table, see list");
+  verb->add_option("--assume", c.reproduce.assume,
+                   "assumption NAME or FILE (configs/papers/assume/) for what no paper "
+                   "prints");
+  verb->add_flag("--audit", c.reproduce.audit, "every combination of FSMoE's open conventions");
+  verb->add_flag("--all", c.reproduce.all, "every table, with and without the example assumptions, and the audit");
+  verb->add_option("--write", c.reproduce.write, "with --all: write Markdown to FILE");
+  verb->add_option("--out", c.reproduce.out, "records FILE; default: results/reproduce-TABLE.jsonl");
+  verb->add_flag("--json", c.reproduce.json, "one JSON document on stdout");
+}
+
 void add_running_verbs(CLI::App& app, Command& c) {
   CLI::App* tune = add_verb(app, "tune",
                             "measure a cluster, fit it, find the best schedule and degrees for every layer of a grid, "
@@ -165,6 +212,8 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   app.get_formatter()->column_width(28);
   add_planning_verbs(app, command);
   add_running_verbs(app, command);
+  add_shape_verbs(app, command);
+  add_reproduce(app, command);
   require_verb(app, argc, argv);
   try {
     app.parse(argc, argv);
@@ -180,7 +229,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   }
   command.verb = app.get_subcommands().front()->get_name();
   const std::vector<std::string> all(argv, argv + argc);
-  command.tune.argv = command.microbench.argv = command.layerbench.argv = all;
+  command.tune.argv = command.microbench.argv = command.layerbench.argv = command.reproduce.argv = all;
   return command;
 }
 

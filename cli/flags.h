@@ -7,6 +7,9 @@
 #include "layerbench/options.h"
 #include "microbench/options.h"
 #include "tuner/fit_verb.h"
+#include "tuner/memory_verb.h"
+#include "tuner/placement_verb.h"
+#include "tuner/reproduce/reproduce_verb.h"
 #include "tuner/simulate.h"
 #include "tuner/tune_options.h"
 
@@ -17,7 +20,10 @@ struct Command {
   bool list_json = false;
   SimulateOptions simulate;
   FitOptions fit;
+  MemoryOptions memory;
+  PlacementOptions placement;
   TuneOptions tune;
+  ReproduceOptions reproduce;
   MicrobenchOptions microbench;
   LayerbenchOptions layerbench;
 };

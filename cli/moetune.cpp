@@ -8,6 +8,9 @@
 #include "cli/flags.h"
 #include "moe/base/check.h"
 #include "tuner/list_verb.h"
+#include "tuner/memory_verb.h"
+#include "tuner/placement_verb.h"
+#include "tuner/reproduce/reproduce_verb.h"
 #include "tuner/tune.h"
 
 namespace {
@@ -30,6 +33,9 @@ int main(int argc, char** argv) {
     if (command->verb == "list") return moe::run_list(command->list_json);
     if (command->verb == "simulate") return moe::run_simulate(command->simulate);
     if (command->verb == "fit") return moe::run_fit(command->fit);
+    if (command->verb == "memory") return moe::run_memory(command->memory);
+    if (command->verb == "placement") return moe::run_placement(command->placement);
+    if (command->verb == "reproduce") return moe::run_reproduce(command->reproduce);
     return moe::run_planned_tune(command->tune);
   });
 }

@@ -1,5 +1,7 @@
 #include "tuner/list_verb.h"
 
+#include <algorithm>
+
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/config_files.h"
@@ -38,7 +40,8 @@ Json files(const std::string& folder) {
 }
 
 /// One line of the terminal.
-std::string cut(const std::string& text) {
+std::string cut(std::string text) {
+  text.resize(std::min(text.find('\n'), text.size()));
   return text.size() <= kShownSummary ? text : text.substr(0, text.find_last_of(' ', kShownSummary - 3)) + " ..";
 }
 

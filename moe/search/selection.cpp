@@ -4,7 +4,6 @@
 #include <charconv>
 
 #include "moe/base/registry.h"
-#include "moe/plan/layer_file.h"
 
 namespace moe {
 namespace {
@@ -61,6 +60,10 @@ std::vector<const Schedule*> chosen_schedules(const Selection& selection) {
 Case chosen_case(const Selection& selection, int nodes, int ranks_per_node) {
   LayerFile file;
   if (!selection.layer_file.empty()) file = find_layer(selection.layer_file);
+  return chosen_case(selection, std::move(file), nodes, ranks_per_node);
+}
+
+Case chosen_case(const Selection& selection, LayerFile file, int nodes, int ranks_per_node) {
   apply(selection.layer, file.layer);
   file.parallel.nodes = nodes;
   file.parallel.ranks_per_node = ranks_per_node;

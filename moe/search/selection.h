@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "moe/cost/profile.h"
+#include "moe/plan/layer_file.h"
 #include "moe/search/degrees.h"
 
 namespace moe {
@@ -35,5 +36,7 @@ std::vector<const Schedule*> chosen_schedules(const Selection& selection);
 
 /// The one layer asked for, on a cluster of `nodes` x `ranks_per_node`. Throws BadInput naming the flag.
 Case chosen_case(const Selection& selection, int nodes, int ranks_per_node);
+/// The same, where what no flag says comes from `base`, whatever the selection's layer file.
+Case chosen_case(const Selection& selection, LayerFile base, int nodes, int ranks_per_node);
 
 }  // namespace moe

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "moe/base/check.h"
+#include "moe/plan/grid.h"
 #include "moe/plan/groups.h"
 #include "moe/plan/model_file.h"
 #include "moe/plan/volumes.h"
@@ -297,6 +298,29 @@ TEST(Memory, AgreesWithWhatFsmoeRan) {
                 run.model.c_str(), run.cluster.c_str(), r.layers, e.total() / kGiB, run.gib,
                 (e.weights + e.gradients + e.optimizer) / kGiB, e.activations / kGiB, e.buffers / kGiB);
     EXPECT_EQ(!misfit(e, run.gib * kGiB), run.fits) << run.model << " on " << run.cluster;
+  }
+}
+
+// FSMoE, section 6.3: it ran all 1458 layers of Table 4 on both testbeds.
+TEST(Memory, EveryLayerThatFsmoeRanFits) {
+  struct Testbed {
+    const char* grid;
+    int nodes, ranks_per_node;
+    double gib;
+  };
+  for (const Testbed& t :
+       {Testbed{"fsmoe-a", 6, 8, 48}, {"fsmoe-a-k2", 6, 8, 48}, {"fsmoe-b", 8, 4, 11}, {"fsmoe-b-k2", 8, 4, 11}}) {
+    int fits = 0;
+    double most = 0;
+    for (const GridLayer& layer : find_grid(t.grid).layers) {
+      MemoryRequest r;
+      r.shape = complete(layer.shape, {.nodes = t.nodes, .ranks_per_node = t.ranks_per_node}, Rounding::exact);
+      const MemoryEstimate e = estimate_memory(r);
+      fits += !misfit(e, t.gib * kGiB);
+      most = std::max(most, e.total());
+    }
+    std::printf("%-10s %d of 1458 layers fit, the largest takes %.2f of %.0f GiB\n", t.grid, fits, most / kGiB, t.gib);
+    EXPECT_EQ(fits, 1458) << t.grid;
   }
 }
 
