@@ -5,17 +5,17 @@ namespace {
 
 // What decides a layer's prices; heads do not, once they are spread.
 std::string pricing_key(const Case& c) {
-  return fmt::format("{} {} {} {}", describe(c.layer), gradient_bytes(c), attention_flops(c), name_of(c.rounding));
+  const ParallelShape& p = c.parallel;
+  return fmt::format("{} {} {} {} {} {} {} {} {}", describe(c.layer), gradient_bytes(c), attention_flops(c),
+                     name_of(c.rounding), p.nodes, p.mp, p.ep, p.esp, p.edp);
 }
 
 SweepRow shaped(const SweepRequest& request, const GridLayer& layer) {
   SweepRow row;
   row.layer = layer.name;
   try {
-    ParallelShape parallel;
-    parallel.nodes = request.profile.nodes;
-    parallel.ranks_per_node = request.profile.ranks_per_node;
-    row.shape = complete(layer.shape, parallel, request.grid.rounding);
+    const ParallelShape whole{.nodes = request.profile.nodes, .ranks_per_node = request.profile.ranks_per_node};
+    row.shape = complete(layer.shape, layer.parallel.value_or(whole), request.grid.rounding);
   } catch (const BadInput& error) {
     row.status = CaseStatus::unsupported;
     row.reason = error.what();
