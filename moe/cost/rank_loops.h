@@ -1,0 +1,74 @@
+#pragma once
+// What a replay of many ranks does to a block of them: loops over arrays, one element a rank.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace moe::rank_loops {
+
+// How much longer than modelled a kind of task takes on each rank, jitter apart.
+class Stretch {
+ public:
+  void multiply(int rank, double factor, int ranks) {
+    factors_.resize(static_cast<size_t>(ranks), 1.0);
+    factors_[static_cast<size_t>(rank)] *= factor;
+  }
+  void count() {
+    others_.assign(factors_.size() + 1, 0);
+    for (size_t i = 0; i < factors_.size(); ++i) others_[i + 1] = others_[i] + (factors_[i] != 1);
+  }
+  // Of the ranks from `begin` on; none where the factors of [begin, end) are all 1.
+  const double* of(size_t begin, size_t end) const {
+    return factors_.empty() || others_[begin] == others_[end] ? nullptr : factors_.data() + begin;
+  }
+
+ private:
+  std::vector<double> factors_;
+  std::vector<uint32_t> others_;  // than 1, before a rank
+};
+
+struct Spacing {
+  size_t size, step;
+};
+
+// One maximum a group, in the order of the groups' first ranks. A group's members are `step` apart; as many groups lie
+// interleaved.
+template <class T>
+void group_max(const T* __restrict in, size_t count, Spacing group, T* __restrict out) {
+  const size_t span = group.size * group.step;
+  if (group.step == 1) {
+    for (size_t base = 0; base < count; base += span, ++out) {
+      T most = in[base];
+      for (size_t i = 1; i < span; ++i) most = std::max(most, in[base + i]);
+      *out = most;
+    }
+    return;
+  }
+  for (size_t base = 0; base < count; base += span, out += group.step) {
+    std::copy_n(in + base, group.step, out);
+    for (size_t i = 1; i < group.size; ++i)
+      for (size_t j = 0; j < group.step; ++j) out[j] = std::max(out[j], in[base + i * group.step + j]);
+  }
+}
+
+// Hands its group's value to every member.
+inline void spread(const double* __restrict of_group, size_t count, Spacing group, double* __restrict out) {
+  const size_t span = group.size * group.step;
+  if (group.step == 1) {
+    for (size_t base = 0; base < count; base += span, ++of_group) std::fill_n(out + base, span, *of_group);
+    return;
+  }
+  for (size_t base = 0; base < count; base += span, of_group += group.step)
+    for (size_t i = 0; i < group.size; ++i) std::copy_n(of_group, group.step, out + base + i * group.step);
+}
+
+inline void add(const double* __restrict a, const double* __restrict b, size_t count, double* __restrict out) {
+  for (size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
+}
+
+inline void add_to(double* __restrict out, const double* __restrict in, size_t count) {
+  for (size_t i = 0; i < count; ++i) out[i] += in[i];
+}
+
+}  // namespace moe::rank_loops

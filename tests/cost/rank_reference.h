@@ -1,0 +1,27 @@
+#pragma once
+// What the replay of all ranks is compared with: every rank has its own queues and its own clockwork.
+#include <cstdint>
+#include <vector>
+
+#include "moe/cost/rank_replay.h"
+
+namespace moe::ranks {
+
+struct Draw {
+  Structure structure;
+  ParallelShape parallel;
+  std::vector<double> seconds;  // one class a task
+  RankNoise noise;
+};
+
+/// Depends on the seed alone: up to 48 ranks in groups of all kinds, up to 30 tasks on lanes of up to all stages,
+/// jitter, stragglers and loads.
+Draw random_draw(uint64_t seed);
+
+struct Result {
+  std::vector<double> end_s, waiting_s;  // by rank
+  double makespan_s = 0;
+};
+Result replay(const Draw& draw, int sample);
+
+}  // namespace moe::ranks
