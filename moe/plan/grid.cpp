@@ -132,7 +132,8 @@ std::vector<int64_t> per_esp_or_whole(const TableReader& table, std::string_view
   const int64_t most = largest_esp(candidates);
   for (const int64_t value : values)
     if (value * most > static_cast<int64_t>(kSizeLimits.most))
-      table.fail(shard, fmt::format("{} x esp = {}", value, most), fmt::format("at most {}", kSizeLimits.most));
+      table.fail(shard, fmt::format("{} (of {} x esp {})", value * most, value, most),
+                 fmt::format("at most {}", kSizeLimits.most));
   return values;
 }
 
