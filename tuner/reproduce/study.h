@@ -17,6 +17,9 @@ struct Study {
 Report fsmoe_table2(Study& study);
 Report fsmoe_table5(Study& study);
 Report fsmoe_degrees(Study& study);
+Report monta_table8(Study& study);
+Report monta_fig13(Study& study);
+Report monta_fig14(Study& study);
 
 /// Every combination of FSMoE's open conventions for Table 5 and the count of layers with r_f != r_b.
 Report fsmoe_audit(Study& study);

@@ -12,8 +12,12 @@ struct TableRow {
   Report (*reproduce)(Study&);
 };
 
-constexpr std::array<TableRow, kPaperTables.size()> kRows{
-    {{"fsmoe-table2", fsmoe_table2}, {"fsmoe-table5", fsmoe_table5}, {"fsmoe-degrees", fsmoe_degrees}}};
+constexpr std::array<TableRow, kPaperTables.size()> kRows{{{"fsmoe-table2", fsmoe_table2},
+                                                           {"fsmoe-table5", fsmoe_table5},
+                                                           {"fsmoe-degrees", fsmoe_degrees},
+                                                           {"monta-table8", monta_table8},
+                                                           {"monta-fig13", monta_fig13},
+                                                           {"monta-fig14", monta_fig14}}};
 
 constexpr bool same_names() {
   for (size_t i = 0; i < kRows.size(); ++i)
