@@ -109,6 +109,10 @@ void add_planning_verbs(CLI::App& app, Command& c) {
   fit->add_option("--name", c.fit.name, "name of the profile; default: CLUSTER-fitted");
   fit->add_option("--out", c.fit.out, "profile FILE; default: results/NAME.toml");
   fit->add_flag("--json", c.fit.json, "one JSON document on stdout");
+
+  CLI::App* bench = add_verb(app, "plannerbench", "how fast and how lean tuning and replays are, beside their limits",
+                             " --json > planner.json");
+  bench->add_flag("--json", c.planner_bench.json, "Google Benchmark's JSON on stdout");
 }
 
 void add_shape_verbs(CLI::App& app, Command& c) {

@@ -9,6 +9,7 @@
 #include "tuner/fit_verb.h"
 #include "tuner/memory_verb.h"
 #include "tuner/placement_verb.h"
+#include "tuner/planner_bench.h"
 #include "tuner/reproduce/reproduce_verb.h"
 #include "tuner/simulate.h"
 #include "tuner/tune_options.h"
@@ -22,6 +23,7 @@ struct Command {
   FitOptions fit;
   MemoryOptions memory;
   PlacementOptions placement;
+  PlannerBenchOptions planner_bench;
   TuneOptions tune;
   ReproduceOptions reproduce;
   MicrobenchOptions microbench;

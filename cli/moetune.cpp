@@ -10,6 +10,7 @@
 #include "tuner/list_verb.h"
 #include "tuner/memory_verb.h"
 #include "tuner/placement_verb.h"
+#include "tuner/planner_bench.h"
 #include "tuner/reproduce/reproduce_verb.h"
 #include "tuner/tune.h"
 
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
     if (command->verb == "memory") return moe::run_memory(command->memory);
     if (command->verb == "placement") return moe::run_placement(command->placement);
     if (command->verb == "reproduce") return moe::run_reproduce(command->reproduce);
+    if (command->verb == "plannerbench") return moe::run_planner_bench(command->planner_bench);
     return moe::run_planned_tune(command->tune);
   });
 }
