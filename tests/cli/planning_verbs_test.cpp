@@ -116,6 +116,31 @@ TEST_F(PlanningVerbs, MemoryOfALayerFileOnAClusterWithoutMemory) {
   EXPECT_NE(text.out.find("c does not say how much memory a rank has"), std::string::npos) << text.out;
 }
 
+TEST_F(PlanningVerbs, AGridRowThatDoesNotFitIsUnsupportedAndNoError) {
+  const auto tune = [&](const std::string& bytes) {
+    const std::string cluster =
+        file("small.toml",
+             "schema = 1\nname = \"small\"\nsource = \"test\"\n[topology]\nnodes = 8\nranks_per_node = 4\n"
+             "memory_bytes = " +
+                 bytes + "\n");
+    return json_of(
+        {"tune", "--no-verify", "--cluster", cluster, "--grid", "fsmoe-b", "--schedule", "ds-moe"})["layers"];
+  };
+  int misfits = 0;
+  for (const Json& row : tune("1073741824")) {
+    EXPECT_EQ(row["status"], "unsupported");
+    misfits += row["reason"].get<std::string>().starts_with("does not fit: needs ");
+  }
+  const Printed text =
+      run({"tune", "--no-verify", "--cluster", "./small.toml", "--grid", "fsmoe-b", "--schedule", "ds-moe"});
+  EXPECT_NE(text.out.find(fmt::format("unsupported, {} layers: does not fit\n", misfits)), std::string::npos)
+      << text.out;
+  EXPECT_GT(misfits, 0);
+  EXPECT_LT(misfits, 1458) << "the small ones do fit, and then lack a price";
+  for (const Json& row : tune("1e15"))
+    EXPECT_EQ(row["reason"].get<std::string>().find("does not fit"), std::string::npos);
+}
+
 TEST_F(PlanningVerbs, ParmsLayersAreCountedBesideThePrintedNumber) {
   const Json json = json_of({"memory", "--parm"});
   const Json &all = json["table3"], &some = json["table4_groups"];
