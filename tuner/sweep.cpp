@@ -1,3 +1,5 @@
+#include "moe/base/check.h"
+#include "moe/plan/memory.h"
 #include "tuner/sweep.h"
 
 namespace moe {
@@ -10,12 +12,21 @@ std::string pricing_key(const Case& c) {
                      name_of(c.rounding), p.nodes, p.mp, p.ep, p.esp, p.edp);
 }
 
+void require_memory(const Case& shape, std::optional<double> capacity_bytes) {
+  MemoryRequest request;
+  request.shape = shape;
+  request.layers = shape.parallel.pp;
+  if (!capacity_bytes) return;
+  if (const auto reason = misfit(estimate_memory(request), *capacity_bytes)) throw BadInput(*reason);
+}
+
 SweepRow shaped(const SweepRequest& request, const GridLayer& layer) {
   SweepRow row;
   row.layer = layer.name;
   try {
     const ParallelShape whole{.nodes = request.profile.nodes, .ranks_per_node = request.profile.ranks_per_node};
     row.shape = complete(layer.shape, layer.parallel.value_or(whole), request.grid.rounding);
+    require_memory(row.shape, request.grid.memory_bytes ? request.grid.memory_bytes : request.profile.memory_bytes);
   } catch (const BadInput& error) {
     row.status = CaseStatus::unsupported;
     row.reason = error.what();

@@ -1,5 +1,3 @@
-#include "tuner/tune.h"
-
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -8,6 +6,7 @@
 #include "moe/base/table.h"
 #include "tuner/reproduce/printed.h"
 #include "tuner/results_json.h"
+#include "tuner/tune.h"
 
 namespace moe {
 namespace {
@@ -95,7 +94,7 @@ std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<co
   std::string text = table.text();
   std::map<std::string, int> reasons, notes;
   for (const SweepRow& row : rows) {
-    if (!row.reason.empty()) ++reasons[row.reason];
+    if (!row.reason.empty()) ++reasons[row.reason.substr(0, row.reason.find(": needs"))];  // sizes differ by layer
     for (const std::string& note : row.notes) ++notes[note.substr(0, note.find(':'))];
   }
   for (const auto& [reason, count] : reasons) text += fmt::format("  unsupported, {} layers: {}\n", count, reason);
