@@ -1,6 +1,7 @@
+#include "tuner/sweep.h"
+
 #include "moe/base/check.h"
 #include "moe/plan/memory.h"
-#include "tuner/sweep.h"
 
 namespace moe {
 namespace {
@@ -13,10 +14,10 @@ std::string pricing_key(const Case& c) {
 }
 
 void require_memory(const Case& shape, std::optional<double> capacity_bytes) {
+  if (!capacity_bytes) return;
   MemoryRequest request;
   request.shape = shape;
   request.layers = shape.parallel.pp;
-  if (!capacity_bytes) return;
   if (const auto reason = misfit(estimate_memory(request), *capacity_bytes)) throw BadInput(*reason);
 }
 
@@ -32,6 +33,21 @@ SweepRow shaped(const SweepRequest& request, const GridLayer& layer) {
     row.reason = error.what();
   }
   return row;
+}
+
+void tune_row(const SweepRequest& request, const Case& shape, LayerSearch& search, SweepRow& row) {
+  const LayerPricer pricer(request.profile, shape, request.pricing);
+  for (const Schedule* schedule : request.schedules) {
+    try {
+      row.results.push_back(search.tune(*schedule, pricer, request.degrees));
+    } catch (const Unsupported& error) {
+      row.refused[schedule->name] = error.what();
+    }
+  }
+  row.notes = pricer.notes();
+  if (!row.results.empty() || row.refused.empty()) return;
+  row.status = CaseStatus::unsupported;
+  row.reason = row.refused.begin()->second;
 }
 
 }  // namespace
@@ -51,20 +67,11 @@ std::vector<SweepRow> sweep(const SweepRequest& request) {
     SweepRow& row = rows.emplace_back(shaped(request, layer));
     if (row.status != CaseStatus::ok) continue;
     const auto [it, fresh] = known.try_emplace(pricing_key(row.shape));
-    if (fresh) {
-      try {
-        const LayerPricer pricer(request.profile, row.shape, request.pricing);
-        it->second.notes = pricer.notes();
-        for (const Schedule* schedule : request.schedules)
-          it->second.results.push_back(search.tune(*schedule, pricer, request.degrees));
-      } catch (const Unpriced& error) {
-        it->second.status = CaseStatus::unsupported;
-        it->second.reason = error.what();
-      }
-    }
+    if (fresh) tune_row(request, row.shape, search, it->second);
     row.status = it->second.status;
     row.reason = it->second.reason;
     row.results = it->second.results;
+    row.refused = it->second.refused;
     row.notes = it->second.notes;
   }
   return rows;

@@ -16,7 +16,8 @@ struct SweepRow {
   Case shape;
   CaseStatus status = CaseStatus::ok;  // unsupported: can't be shaped or priced on this cluster
   std::string reason;
-  std::vector<LayerResult> results;  // by schedule, in the order asked for
+  std::vector<LayerResult> results;  // by schedule, in the order asked for; without those that are refused
+  std::map<std::string_view, std::string> refused;  // schedules that this layer or profile does not allow, with why
   std::set<std::string> notes;
   const LayerResult* find(std::string_view schedule) const;
 };

@@ -1,3 +1,5 @@
+#include "tuner/tune.h"
+
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -6,7 +8,6 @@
 #include "moe/base/table.h"
 #include "tuner/reproduce/printed.h"
 #include "tuner/results_json.h"
-#include "tuner/tune.h"
 
 namespace moe {
 namespace {
@@ -29,11 +30,12 @@ CaseRecord record_of(const SweepRow& row, const LayerResult& r, const std::strin
   return record;
 }
 
-CaseRecord unsupported_record(const SweepRow& row, std::string_view schedule, const std::string& cluster) {
+CaseRecord unsupported_record(const SweepRow& row, std::string_view schedule, const std::string& reason,
+                              const std::string& cluster) {
   CaseRecord record;
   record.key = fmt::format("plan/{}/{}", row.layer, schedule);
-  record.status = row.status;
-  record.reason = row.reason;
+  record.status = CaseStatus::unsupported;
+  record.reason = reason;
   record.parameters = parameters_of(row.shape, cluster, row.layer);
   record.schedule = schedule;
   record.backend = "none";
@@ -78,8 +80,13 @@ void append_rows(RecordWriter& writer, const std::vector<SweepRow>& rows, const 
       CaseRecord record = record_of(row, result, cluster);
       if (writer.find(record.key) == nullptr) writer.append(record);
     }
-    if (row.results.empty())
-      for (const Schedule* schedule : schedules) writer.append(unsupported_record(row, schedule->name, cluster));
+    for (const Schedule* schedule : schedules) {
+      if (row.find(schedule->name) != nullptr) continue;
+      const auto refused = row.refused.find(schedule->name);
+      const CaseRecord record =
+          unsupported_record(row, schedule->name, refused == row.refused.end() ? row.reason : refused->second, cluster);
+      if (writer.find(record.key) == nullptr) writer.append(record);
+    }
   }
 }
 
@@ -95,6 +102,8 @@ std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<co
   std::map<std::string, int> reasons, notes;
   for (const SweepRow& row : rows) {
     if (!row.reason.empty()) ++reasons[row.reason.substr(0, row.reason.find(": needs"))];  // sizes differ by layer
+    if (row.reason.empty())
+      for (const auto& [schedule, reason] : row.refused) ++reasons[fmt::format("{}: {}", schedule, reason)];
     for (const std::string& note : row.notes) ++notes[note.substr(0, note.find(':'))];
   }
   for (const auto& [reason, count] : reasons) text += fmt::format("  unsupported, {} layers: {}\n", count, reason);

@@ -1,7 +1,6 @@
 #pragma once
-// The three kinds of error, each with its exit code, and the checks that throw them.
+// The kinds of error, each with its exit code, and the checks that throw them.
 #include <fmt/format.h>
-
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -11,6 +10,11 @@ namespace moe {
 /// Input that can't be used (flag, file, shape): one line that names where, what was found, what was expected. Exit 2.
 class BadInput : public std::runtime_error {
   using std::runtime_error::runtime_error;
+};
+
+/// Input that is fine by itself but has no meaning or no price where it is used; in a grid such a row is `unsupported`.
+class Unsupported : public BadInput {
+  using BadInput::BadInput;
 };
 
 /// A computed result that disagrees with its reference, or a plan that breaks a rule. Exit 3.

@@ -1,85 +1,133 @@
 #include "moe/cost/bounds.h"
 
 #include <algorithm>
+#include <array>
 
 namespace moe {
 namespace {
 
-struct Term {
-  double seconds;
-  std::string_view name;
-};
+bool larger(const PhaseBound::Term& a, const PhaseBound::Term& b) { return a.seconds < b.seconds; }
 
-bool larger(const Term& a, const Term& b) { return a.seconds < b.seconds; }
+Structure one_phase(const Schedule& schedule, const Groups& groups, Phase phase, int degree) {
+  const Phases phases = phase == Phase::forward ? Phases::forward : Phases::backward;
+  Decision decision;
+  decision.degree_forward = decision.degree_backward = degree;
+  return *build_structure(structure_key(schedule, groups, decision, {}, phases));
+}
 
-class PhaseBound {
- public:
-  PhaseBound(const Schedule& schedule, const LayerPricer& pricer, Phase phase)
-      : schedule_(schedule), pricer_(pricer), phase_(phase) {
-    const double rows = pricer.shape().rounding == Rounding::exact ? capacity_exact(pricer.shape())
-                                                                   : static_cast<double>(pricer.rows());
-    a2a_ = {full(TaskKind::dispatch, GroupKind::ep, rows), full(TaskKind::dispatch, GroupKind::ep, 0)};
-    gather_ = {full(TaskKind::allgather, GroupKind::esp, rows), full(TaskKind::allgather, GroupKind::esp, 0)};
-    scatter_ = {full(TaskKind::reducescatter, GroupKind::esp, rows), full(TaskKind::reducescatter, GroupKind::esp, 0)};
-    expert_ = full(TaskKind::expert, GroupKind::none, rows);
-    for (const TaskKind kind : {TaskKind::attention, TaskKind::gate, TaskKind::order, TaskKind::i_order})
-      dense_ += pricer.dense_seconds(kind, phase);
-    if (network(GroupKind::mp) != Network::none)
-      mp_ =
-          pricer.dense_seconds(TaskKind::mp_allgather, phase) + pricer.dense_seconds(TaskKind::mp_reducescatter, phase);
-    dense_ += mp_;
+std::vector<BoundShape::Link> chain_of(const Structure& structure, int degree) {
+  std::vector<BoundShape::Link> chain;
+  for (const Task& task : structure.tasks) {
+    if (!is_chunked(task.kind)) continue;
+    const auto same = std::ranges::find(chain, task.kind, &BoundShape::Link::kind);
+    if (same == chain.end()) chain.push_back({task.kind, task.lane, task.chunks == degree && degree > 1, task.chunks});
   }
+  return chain;
+}
 
-  Term moe() const {
-    const Term compute{2 * a2a_.alpha + gather_.alpha + scatter_.alpha + expert_, "compute"};
-    const double intra = gather_.all + scatter_.all, inter = 2 * a2a_.all;
-    if (schedule_.lanes == LaneLayout::one_comm || network(GroupKind::ep) == network(GroupKind::esp))
-      return std::max(compute, Term{inter + intra, "communication"}, larger);
-    return std::max({compute, Term{inter, name_of(network(GroupKind::ep))},
-                     Term{2 * a2a_.alpha + intra, name_of(network(GroupKind::esp))}},
-                    larger);
-  }
-
-  Term total() const {
-    const Term part = moe();
-    Term whole{dense_ + part.seconds, part.name};
-    if (phase_ == Phase::forward || network(GroupKind::dp) == Network::none) return whole;
-    const double gradients = pricer_.gradient_seconds(pricer_.gradient_bytes());
-    if (schedule_.gradients == GradientPolicy::after) return {whole.seconds + gradients, whole.name};
-    return std::max(whole, Term{gradients + beside_gradients(), "gradients"}, larger);
-  }
-
- private:
-  struct Load {
-    double all = 0, alpha = 0;
-  };
-  Network network(GroupKind kind) const { return pricer_.groups()[static_cast<size_t>(kind)].network; }
-  double full(TaskKind kind, GroupKind group, double rows) const {
-    if (group != GroupKind::none && network(group) == Network::none) return 0;
-    return pricer_.chunk_seconds(kind, phase_, rows);
-  }
-  // What else runs on the gradients' lane.
-  double beside_gradients() const {
-    const auto shares = [&](GroupKind kind) {
-      return schedule_.lanes == LaneLayout::one_comm || network(kind) == network(GroupKind::dp);
-    };
-    return (shares(GroupKind::ep) ? 2 * a2a_.all : 0) + (shares(GroupKind::esp) ? gather_.all + scatter_.all : 0) +
-           (shares(GroupKind::mp) ? mp_ : 0);
-  }
-
-  const Schedule& schedule_;
-  const LayerPricer& pricer_;
-  Phase phase_;
-  Load a2a_, gather_, scatter_;
-  double expert_ = 0, dense_ = 0, mp_ = 0;
-};
+double rows_of(const LayerPricer& pricer) {
+  return pricer.shape().rounding == Rounding::exact ? capacity_exact(pricer.shape())
+                                                    : static_cast<double>(pricer.rows());
+}
 
 }  // namespace
 
+BoundShape bound_shape(const Schedule& schedule, const Groups& groups, Phase phase) {
+  BoundShape shape;
+  shape.phase = phase;
+  const Structure one = one_phase(schedule, groups, phase, 1);
+  for (const Lane& lane : one.lanes) shape.lanes.push_back(lane.kind);
+  shape.one = chain_of(one, 1);
+  const bool several = schedule.degrees != DegreePolicy::one;
+  shape.several = several ? chain_of(one_phase(schedule, groups, phase, 2), 2) : shape.one;
+  for (BoundShape::Link& link : shape.one) {  // what is cut by degree is so in one chunk too
+    const auto same = std::ranges::find(shape.several, link.kind, &BoundShape::Link::kind);
+    link.by_degree = same != shape.several.end() && same->by_degree;
+  }
+  const Network network = groups[static_cast<size_t>(GroupKind::dp)].network;
+  if (phase == Phase::backward && network != Network::none)
+    for (size_t lane = one.lanes.size(); lane-- > 1;)
+      if (one.lanes[lane].owns(network) && one.lanes[lane].kind != LaneKind::gradient)
+        shape.gradient_lane = static_cast<int>(lane);
+  for (const Task& task : one.tasks) {
+    if (is_chunked(task.kind) || task.kind == TaskKind::expert_gradient) continue;
+    shape.dense.push_back(task.kind);
+    if (task.lane == shape.gradient_lane) shape.on_gradient_lane.push_back({task.kind, task.lane, false, 1});
+  }
+  return shape;
+}
+
+PhaseBound::PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer)
+    : schedule_(schedule), shape_(shape), pricer_(pricer) {
+  for (const TaskKind kind : shape.dense) dense_ += pricer.dense_seconds(kind, shape.phase, schedule.flow);
+  if (shape.gradient_lane < 0) return;
+  gradients_ = pricer.gradient_seconds(pricer.gradient_bytes());
+  for (const auto& link : shape.on_gradient_lane)
+    beside_gradients_ += pricer.dense_seconds(link.kind, shape.phase, schedule.flow);
+}
+
+PhaseBound::Load PhaseBound::load(const BoundShape::Link& link, int degree) const {
+  const double rows = rows_of(pricer_);
+  const auto seconds = [&](double part) {
+    return pricer_.chunk_seconds(link.kind, shape_.phase, part, schedule_.flow);
+  };
+  if (link.kind == TaskKind::exchange) return {seconds(rows), seconds(rows) / link.parts};
+  if (!link.by_degree) return {link.parts * seconds(rows / link.parts), seconds(rows / link.parts)};
+  if (degree == 0) return {seconds(rows), seconds(0)};
+  if (pricer_.shape().rounding == Rounding::exact) {
+    const double part = seconds(rows / degree);
+    return {degree * part, part};
+  }
+  const int64_t longer = pricer_.rows() % degree, least = pricer_.rows() / degree;
+  const double shorter_s = seconds(static_cast<double>(least));
+  const double longer_s = longer == 0 ? shorter_s : seconds(static_cast<double>(least + 1));
+  return {static_cast<double>(longer) * longer_s + static_cast<double>(degree - longer) * shorter_s,
+          std::min(shorter_s, longer_s)};
+}
+
+PhaseBound::Term PhaseBound::with_gradients(const std::vector<BoundShape::Link>& chain, int degree) const {
+  std::array<Load, 8> loads;
+  double path = 0;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    loads[i] = load(chain[i], degree);
+    path += loads[i].least;
+  }
+  Term most{0, name_of(LaneKind::compute)};
+  double on_gradient_lane = gradients_ + beside_gradients_;
+  for (size_t lane = 0; lane < shape_.lanes.size(); ++lane) {
+    // What lies before the lane's first task and behind its last is passed by one part at least.
+    double busy = 0, before = 0, behind = 0;
+    bool found = false;
+    for (size_t i = 0; i < chain.size(); ++i) {
+      if (chain[i].lane == static_cast<int>(lane)) {
+        busy += loads[i].all;
+        behind = 0;
+        found = true;
+      } else {
+        (found ? behind : before) += loads[i].least;
+      }
+    }
+    if (found) most = std::max(most, Term{before + busy + behind, name_of(shape_.lanes[lane])}, larger);
+    if (static_cast<int>(lane) == shape_.gradient_lane) on_gradient_lane += busy;
+  }
+  most.seconds = std::max(most.seconds, path) + dense_;
+  if (shape_.gradient_lane < 0) return most;
+  if (schedule_.gradients == GradientPolicy::after) return {most.seconds + gradients_, most.name};
+  return std::max(most, Term{on_gradient_lane, "gradients"}, larger);
+}
+
+PhaseBound::Term PhaseBound::degree_free() const { return with_gradients(shape_.one, 0); }
+
+PhaseBound::Term PhaseBound::at(int degree) const {
+  return with_gradients(degree == 1 ? shape_.one : shape_.several, degree);
+}
+
 Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer) {
-  const Term forward = PhaseBound(schedule, pricer, Phase::forward).total();
-  const Term backward = PhaseBound(schedule, pricer, Phase::backward).total();
-  return {forward.seconds, backward.seconds, std::string(forward.name), std::string(backward.name)};
+  const BoundShape forward = bound_shape(schedule, pricer.groups(), Phase::forward);
+  const BoundShape backward = bound_shape(schedule, pricer.groups(), Phase::backward);
+  const auto f = PhaseBound(schedule, forward, pricer).degree_free();
+  const auto b = PhaseBound(schedule, backward, pricer).degree_free();
+  return {f.seconds, b.seconds, f.name, b.name};
 }
 
 }  // namespace moe

@@ -1,6 +1,7 @@
 #pragma once
-// Lower bounds on a layer's time under a schedule, whatever its degrees and gradient split.
+// Lower bounds on a layer's time under a schedule: whatever its degrees and gradient split, and for one degree.
 #include <string>
+#include <vector>
 
 #include "moe/cost/pricer.h"
 #include "moe/schedule/schedule.h"
@@ -9,13 +10,57 @@ namespace moe {
 
 struct Bound {
   double forward_s = 0, backward_s = 0;
-  std::string forward_term, backward_term;  // which lane binds
+  std::string_view forward_term, backward_term;  // what binds: a lane, or "gradients"
   double total_s() const { return forward_s + backward_s; }
 };
 
-/// Dense part plus the MoE part's busiest lane: its load at r = 1 (each alpha paid once), before it the alphas on the
-/// way to its first task, behind it those after its last. Gradients sent after everything add their time; others must
-/// fit on their lane. Assumes t(a) + t(b) >= t(a + b), which alpha-beta rows satisfy.
+/// What a bound depends on beside prices: which kinds of tasks follow each other, and on which lanes. Layers of a grid
+/// share it.
+struct BoundShape {
+  struct Link {
+    TaskKind kind;
+    int lane;
+    bool by_degree;  // cut into as many parts as the degree says; else into `parts`
+    int parts;
+  };
+  Phase phase = Phase::forward;
+  std::vector<LaneKind> lanes;
+  std::vector<TaskKind> dense;
+  std::vector<Link> one, several;      // the MoE part's chain, of one chunk and of more
+  std::vector<Link> on_gradient_lane;  // the dense part's collectives beside which gradients must fit
+  int gradient_lane = -1;              // -1: no gradients are sent
+};
+BoundShape bound_shape(const Schedule& schedule, const Groups& groups, Phase phase);
+
+/// Dense part plus the MoE part's busiest lane: its load, before it what leads to its first task, behind it what
+/// follows its last. Gradients sent after everything add their time; others must fit on their lane. Contention only
+/// slows, so that it is left out.
+class PhaseBound {
+ public:
+  PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer);
+
+  struct Term {
+    double seconds;
+    std::string_view name;
+  };
+  /// Whatever the degree: each alpha paid once. Assumes t(a) + t(b) >= t(a + b), which alpha-beta rows satisfy.
+  Term degree_free() const;
+  /// Of chunks of this degree, as long as they are.
+  Term at(int degree) const;
+
+ private:
+  struct Load {
+    double all, least;  // of all parts, and of the shortest
+  };
+  Load load(const BoundShape::Link& link, int degree) const;  // degree 0: of any
+  Term with_gradients(const std::vector<BoundShape::Link>& chain, int degree) const;
+
+  const Schedule& schedule_;
+  const BoundShape& shape_;
+  const LayerPricer& pricer_;
+  double dense_ = 0, gradients_ = 0, beside_gradients_ = 0;
+};
+
 Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer);
 
 }  // namespace moe

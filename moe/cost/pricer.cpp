@@ -6,8 +6,6 @@
 namespace moe {
 namespace {
 
-bool is_chunked(TaskKind kind) { return kind >= TaskKind::dispatch && kind <= TaskKind::combine; }
-
 double interpolate(const Points& points, double work) {
   const auto upper = std::upper_bound(points.begin(), points.end(), work,
                                       [](double value, const auto& point) { return value < point[0]; });
@@ -32,68 +30,98 @@ LayerPricer::LayerPricer(const Profile& profile, const Case& shape, PricingOptio
       rows_(capacity_rows(shape)),
       gradient_bytes_(moe::gradient_bytes(shape)),
       exact_rows_(capacity_exact(shape)) {
-  require<Unpriced>(profile.contention.none(), "profile {}: [contention] factors other than 1 are not replayed yet",
-                    profile.name);
   for (const ModuleRow& module : profile.modules)
-    if (module.name != "attention") notes_.insert(fmt::format("not priced yet: the row of module {}", module.name));
-  const MoeVolumes row = moe_volumes(shape, 1);
-  const double rows = shape.rounding == Rounding::exact ? exact_rows_ : static_cast<double>(rows_);
-  for (const Phase phase : {Phase::forward, Phase::backward}) {
-    const auto comm = [&](TaskKind kind, Op op, GroupKind group, double unit, double whole) {
-      if (groups_[static_cast<size_t>(group)].network == Network::none) return;
-      curve(kind, phase) = comm_curve(op, group);
-      curve(kind, phase).unit = unit;
-      const CommRow* priced = comm_row(name_of(op), groups_[static_cast<size_t>(group)]);
-      if (priced != nullptr) note_range(priced->range_bytes, whole, whole, name_of(op));
-    };
-    comm(TaskKind::dispatch, Op::alltoall, GroupKind::ep, row.alltoall_bytes, rows * row.alltoall_bytes);
-    comm(TaskKind::combine, Op::alltoall, GroupKind::ep, row.alltoall_bytes, rows * row.alltoall_bytes);
-    comm(TaskKind::allgather, Op::allgather, GroupKind::esp, row.gathered_bytes, rows * row.gathered_bytes);
-    comm(TaskKind::reducescatter, Op::reducescatter, GroupKind::esp, row.gathered_bytes, rows * row.gathered_bytes);
-    comm(TaskKind::mp_allgather, Op::allgather, GroupKind::mp, mp_bytes(shape), mp_bytes(shape));
-    comm(TaskKind::mp_reducescatter, Op::reducescatter, GroupKind::mp, mp_bytes(shape), mp_bytes(shape));
-    comm(TaskKind::gradient, Op::allreduce, GroupKind::dp, 1, static_cast<double>(gradient_bytes_));
-    curve(TaskKind::expert, phase) = expert_curve(phase);
-    curve(TaskKind::attention, phase) = attention_curve(phase);
-    const Work gate = work_of({TaskKind::gate, phase, 0, 0, 1, -1}, shape, {});
-    curve(TaskKind::gate, phase) = {gate.gemms * gemm_row().alpha_s, gemm_row().beta_s_per_flop, gate.flops, nullptr};
-  }
+    if (module.name.starts_with("hook:")) notes_.insert(fmt::format("not priced: the row of module {}", module.name));
 }
 
-const CommRow* LayerPricer::comm_row(std::string_view op, const Group& group) {
+const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase phase) const {
+  Curve& known = curves_[static_cast<size_t>(flow)][static_cast<size_t>(phase)][static_cast<size_t>(kind)];
+  if (known.known) return known;
+  const Work whole = whole_work(kind, phase, shape_, flow);
+  known = find_curve(kind, phase, whole);
+  const double rows = shape_.rounding == Rounding::exact ? exact_rows_ : static_cast<double>(rows_);
+  known.unit = std::max(whole.bytes, whole.flops) / (is_chunked(kind) ? rows : 1);
+  if (kind == TaskKind::gradient) known.unit = 1;
+  known.known = true;
+  return known;
+}
+
+LayerPricer::Curve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work) const {
+  switch (kind) {
+    case TaskKind::gradient:
+      return comm_curve(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes_));
+    case TaskKind::copy:
+    case TaskKind::home_copy:
+    case TaskKind::sum:
+      return copy_curve();
+    case TaskKind::recv:
+    case TaskKind::optimizer:
+      return {};
+    default:
+      break;
+  }
+  if (work.group != GroupKind::none) return comm_curve(work.op, work.group, work.bytes);
+  return compute_curve(kind, phase, work);
+}
+
+const CommRow* LayerPricer::comm_row(std::string_view op, const Group& group) const {
+  const bool named = op == "alltoall" && shape_.layer.dispatcher != "alltoall";
+  const std::string_view algorithm = named ? std::string_view(shape_.layer.dispatcher) : "direct";
+  for (const CommRow& row : profile_.comm)
+    if (row.op == op && row.network == group.network && row.ranks == group.size && row.algorithm == algorithm)
+      return &row;
+  return nullptr;
+}
+
+const CommRow& LayerPricer::comm_row_or_nearest(std::string_view op, const Group& group) const {
+  if (const CommRow* row = comm_row(op, group)) return *row;
   const CommRow* nearest = nullptr;
-  for (const CommRow& row : profile_.comm) {
-    if (row.op != op || row.network != group.network || row.algorithm != "direct") continue;
-    if (row.ranks == group.size) return &row;
-    if (!nearest || std::abs(row.ranks - group.size) < std::abs(nearest->ranks - group.size)) nearest = &row;
-  }
-  if (nearest != nullptr && options_.nearest)
-    notes_.insert(
-        fmt::format("nearest: {} over {} ranks priced by the row of {} ranks", op, group.size, nearest->ranks));
-  if (nearest == nullptr || options_.nearest) return nearest;
-  throw Unpriced(
-      fmt::format("profile {}: no {} row for {} ranks on the {} network; the nearest has {} ranks "
-                  "(--nearest borrows it)",
-                  profile_.name, op, group.size, name_of(group.network), nearest->ranks));
+  for (const CommRow& row : profile_.comm)
+    if (row.op == op && row.network == group.network && row.algorithm == "direct" &&
+        (nearest == nullptr || std::abs(row.ranks - group.size) < std::abs(nearest->ranks - group.size)))
+      nearest = &row;
+  const bool direct = op != "alltoall" || shape_.layer.dispatcher == "alltoall";
+  const std::string what = fmt::format("{}{}", op, direct ? "" : " " + shape_.layer.dispatcher);
+  require<Unpriced>(nearest != nullptr, "profile {}: no {} row for {} ranks on the {} network", profile_.name, what,
+                    group.size, name_of(group.network));
+  require<Unpriced>(options_.nearest,
+                    "profile {}: no {} row for {} ranks on the {} network; the nearest has {} ranks "
+                    "(--nearest borrows it)",
+                    profile_.name, what, group.size, name_of(group.network), nearest->ranks);
+  notes_.insert(
+      fmt::format("nearest: {} over {} ranks priced by the row of {} ranks", what, group.size, nearest->ranks));
+  return *nearest;
 }
 
-LayerPricer::Curve LayerPricer::comm_curve(Op op, GroupKind kind) {
+LayerPricer::Curve LayerPricer::row_curve(const CommRow& row, double bytes) const {
+  if (const auto& range = row.range_bytes; range && (bytes < (*range)[0] || bytes > (*range)[1]))
+    notes_.insert(fmt::format("outside the fitted range: {} of {} (fitted {} to {})", row.op, human_bytes(bytes),
+                              human_bytes((*range)[0]), human_bytes((*range)[1])));
+  return {row.alpha_s, row.beta_s_per_byte, 0, row.points.empty() ? nullptr : &row.points};
+}
+
+LayerPricer::Curve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
   const Group& group = groups_[static_cast<size_t>(kind)];
-  const CommRow* row = comm_row(name_of(op), group);
-  if (row != nullptr) return {row->alpha_s, row->beta_s_per_byte, 0, row->points.empty() ? nullptr : &row->points};
-  if (op == Op::allreduce && group.network == Network::intra) return allreduce_curve(group);
-  throw Unpriced(fmt::format("profile {}: no {} row for {} ranks on the {} network", profile_.name, name_of(op),
-                             group.size, name_of(group.network)));
+  if (group.network == Network::none) return {};
+  if (kind == GroupKind::ep_esp) return fused_alltoall_curve(bytes);
+  if (op == Op::sendrecv) return row_curve(comm_row_or_nearest(name_of(op), {kind, 2, group.network}), bytes);
+  if (op == Op::allreduce && group.network == Network::intra && comm_row("allreduce", group) == nullptr) {
+    const CommRow *scatter = comm_row("reducescatter", group), *gather = comm_row("allgather", group);
+    if (scatter != nullptr && gather != nullptr) {
+      notes_.insert("derived: intra allreduce = reducescatter + allgather of the same volume");
+      return {scatter->alpha_s + gather->alpha_s, scatter->beta_s_per_byte + gather->beta_s_per_byte, 0, nullptr};
+    }
+  }
+  return row_curve(comm_row_or_nearest(name_of(op), group), bytes);
 }
 
-LayerPricer::Curve LayerPricer::allreduce_curve(const Group& group) {
-  const CommRow *scatter = comm_row("reducescatter", group), *gather = comm_row("allgather", group);
-  require<Unpriced>(scatter && gather,
-                    "profile {}: no allreduce row for {} ranks on the {} network, and none to derive "
-                    "it from",
-                    profile_.name, group.size, name_of(group.network));
-  notes_.insert("derived: intra allreduce = reducescatter + allgather of the same volume");
-  return {scatter->alpha_s + gather->alpha_s, scatter->beta_s_per_byte + gather->beta_s_per_byte, 0, nullptr};
+// Parm Eq. 4: as the EP AlltoAll of the same volume, where the pair was not measured.
+LayerPricer::Curve LayerPricer::fused_alltoall_curve(double bytes) const {
+  const Group &both = groups_[static_cast<size_t>(GroupKind::ep_esp)],
+              &ep = groups_[static_cast<size_t>(GroupKind::ep)];
+  if (const CommRow* row = comm_row("a2a-ep-esp", both)) return row_curve(*row, bytes);
+  notes_.insert("derived: alltoall over EP and ESP = the EP alltoall of the same volume");
+  return row_curve(comm_row_or_nearest("alltoall", ep.network == Network::none ? both : ep), bytes);
 }
 
 const ComputeRow& LayerPricer::gemm_row() const {
@@ -102,53 +130,65 @@ const ComputeRow& LayerPricer::gemm_row() const {
   throw Unpriced(fmt::format("profile {}: no gemm row for {}", profile_.name, name_of(shape_.layer.dtype)));
 }
 
-LayerPricer::Curve LayerPricer::expert_curve(Phase phase) {
-  const double passes = phase == Phase::backward ? 2 : 1;
-  const double flops = passes * moe_volumes(shape_, 1).expert_flops;
-  for (const ComputeRow& row : profile_.compute)
-    if (row.op == "expert" && row.ffn == shape_.layer.ffn && row.dtype == shape_.layer.dtype)
-      return {passes * row.alpha_s, row.beta_s_per_flop, flops, nullptr};
-  const ComputeRow& gemm = gemm_row();
-  return {passes * gemms_of(shape_.layer.ffn) * gemm.alpha_s, gemm.beta_s_per_flop, flops, nullptr};
-}
-
-LayerPricer::Curve LayerPricer::attention_curve(Phase phase) {
-  const Work work = work_of({TaskKind::attention, phase, 0, 0, 1, -1}, shape_, {});
+const ModuleRow* LayerPricer::module_row(TaskKind kind, Phase phase) const {
+  const LayerShape& layer = shape_.layer;
+  const std::string name = kind == TaskKind::attention ? "attention"
+                           : kind == TaskKind::gate    ? "gate:" + layer.gate
+                           : kind == TaskKind::expert  ? fmt::format("expert:{}", name_of(layer.ffn))
+                                                       : "order:" + layer.order;
   bool profiled = false;
   for (const ModuleRow& row : profile_.modules) {
-    if (row.name != "attention" || row.phase != phase) continue;
+    if (row.name != name || row.phase != phase) continue;
     profiled = true;
-    if (!row.seq || *row.seq == shape_.layer.seq) return {row.alpha_s, row.beta_s_per_flop, work.flops, nullptr};
+    if (!row.seq || *row.seq == layer.seq) return &row;
   }
-  if (profiled) notes_.insert(fmt::format("attention priced by gemm: no row for seq {}", shape_.layer.seq));
+  if (profiled) notes_.insert(fmt::format("{} priced by gemm: no row for seq {}", name, layer.seq));
+  return nullptr;
+}
+
+LayerPricer::Curve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& work) const {
+  if (const ModuleRow* row = module_row(kind, phase)) return {row->alpha_s, row->beta_s_per_flop, 0, nullptr};
+  if (work.op == Op::none) return {};
+  const double passes = phase == Phase::backward ? 2 : 1;
+  if (kind == TaskKind::expert)
+    for (const ComputeRow& row : profile_.compute)
+      if (row.op == "expert" && row.ffn == shape_.layer.ffn && row.dtype == shape_.layer.dtype)
+        return {passes * row.alpha_s, row.beta_s_per_flop, 0, nullptr};
   const ComputeRow& gemm = gemm_row();
-  return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop, work.flops, nullptr};
+  return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop, 0, nullptr};
 }
 
-void LayerPricer::note_range(const std::optional<Range>& range, double smallest, double largest, std::string_view op) {
-  if (!range || (smallest >= (*range)[0] && largest <= (*range)[1])) return;
-  notes_.insert(fmt::format("outside the fitted range: {} of {} (fitted {} to {})", op, human_bytes(largest),
-                            human_bytes((*range)[0]), human_bytes((*range)[1])));
+LayerPricer::Curve LayerPricer::copy_curve() const {
+  for (const ComputeRow& row : profile_.compute)
+    if (row.op == "copy") return {row.alpha_s, row.beta_s_per_byte, 0, nullptr};
+  notes_.insert("not priced: copies, for which the profile has no row");
+  return {};
 }
 
-double LayerPricer::chunk_seconds(TaskKind kind, Phase phase, double rows) const {
-  const Curve& c = curve(kind, phase);
+double LayerPricer::chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow) const {
+  const Curve& c = curve(flow, kind, phase);
   return c.seconds(rows * c.unit) + profile_.task_overhead_s;
 }
 
 double LayerPricer::gradient_seconds(int64_t bytes) const {
-  return curve(TaskKind::gradient, Phase::backward).seconds(static_cast<double>(bytes)) + profile_.task_overhead_s;
+  const Curve& c = curve(Flow::sharded, TaskKind::gradient, Phase::backward);
+  return c.seconds(static_cast<double>(bytes)) + profile_.task_overhead_s;
 }
 
-double LayerPricer::dense_seconds(TaskKind kind, Phase phase) const {
-  if (kind == TaskKind::order || kind == TaskKind::i_order) return profile_.task_overhead_s;
-  const Curve& c = curve(kind, phase);
+double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
+  const Curve& c = curve(flow, kind, phase);
   return c.seconds(c.unit) + profile_.task_overhead_s;
+}
+
+std::optional<double> LayerPricer::saa_seconds() const {
+  const CommRow* row = comm_row("saa", groups_[static_cast<size_t>(GroupKind::ep_esp)]);
+  if (row == nullptr) return std::nullopt;
+  return row->alpha_s + row->beta_s_per_byte * whole_work(TaskKind::combine, Phase::forward, shape_, Flow::fused).bytes;
 }
 
 std::vector<double> LayerPricer::gradient_bends() const {
   std::vector<double> bends;
-  if (const Points* points = curve(TaskKind::gradient, Phase::backward).points)
+  if (const Points* points = curve(Flow::sharded, TaskKind::gradient, Phase::backward).points)
     for (const auto& point : *points) bends.push_back(point[0]);
   return bends;
 }
@@ -166,22 +206,36 @@ void LayerPricer::price(const Structure& structure, const std::vector<GradientSl
     if (wc.kind == TaskKind::gradient) {
       seconds[i] = gradient_seconds(slices[static_cast<size_t>(wc.slice)].bytes());
     } else if (!is_chunked(wc.kind)) {
-      seconds[i] = dense_seconds(wc.kind, wc.phase);
+      seconds[i] = dense_seconds(wc.kind, wc.phase, structure.flow);
     } else {
       Pair& pair = known[static_cast<size_t>(wc.phase)][static_cast<size_t>(wc.kind)];
       if (pair.chunks != wc.chunks) {
-        const bool exact = shape_.rounding == Rounding::exact;
-        const double shorter = exact ? exact_rows_ / wc.chunks : static_cast<double>(rows_ / wc.chunks);
-        pair = {wc.chunks, chunk_seconds(wc.kind, wc.phase, exact ? shorter : shorter + 1),
-                chunk_seconds(wc.kind, wc.phase, shorter)};
+        pair = {wc.chunks, part_seconds(wc, structure.flow, 1), part_seconds(wc, structure.flow, 0)};
       }
       seconds[i] = wc.chunk < rows_ % wc.chunks ? pair.longer : pair.shorter;
     }
   }
 }
 
+// One of `wc.chunks` parts, of `more` rows more than the shortest. Parts that are not cut by rows are equal; SAA's
+// exchanges together cost one AlltoAll.
+double LayerPricer::part_seconds(const WorkClass& wc, Flow flow, int more) const {
+  const bool exact = shape_.rounding == Rounding::exact;
+  const double rows = exact ? exact_rows_ : static_cast<double>(rows_);
+  if (wc.kind == TaskKind::exchange) {
+    const Curve& c = curve(flow, wc.kind, wc.phase);
+    return c.seconds(rows * c.unit) / wc.chunks + profile_.task_overhead_s;
+  }
+  if (exact || flow == Flow::fused_gated) return chunk_seconds(wc.kind, wc.phase, rows / wc.chunks, flow);
+  return chunk_seconds(wc.kind, wc.phase, static_cast<double>(rows_ / wc.chunks + more), flow);
+}
+
 std::vector<double> price(const LayerPricer& pricer, const Plan& plan) {
   std::vector<double> seconds;
+  if (plan.shape != pricer.shape()) {  // with experts packed
+    LayerPricer(pricer.profile(), plan.shape, pricer.options()).price(*plan.structure, plan.slices, seconds);
+    return seconds;
+  }
   pricer.price(*plan.structure, plan.slices, seconds);
   return seconds;
 }

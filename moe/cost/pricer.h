@@ -1,6 +1,7 @@
 #pragma once
 // Prices work on a cluster profile: alpha + n beta (FSMoE section 4.1), or a measured curve inside its range.
 #include <array>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,33 +11,39 @@
 
 namespace moe {
 
-/// No row of the profile prices what a case needs; in a grid such a row becomes `unsupported`.
-class Unpriced : public BadInput {
-  using BadInput::BadInput;
+/// No row of the profile prices what a case needs.
+class Unpriced : public Unsupported {
+  using Unsupported::Unsupported;
 };
 
 struct PricingOptions {
   bool nearest = false;  // borrow the row of the nearest group size where none fits, and mark the result
 };
 
-/// Prices the tasks of one layer on one profile. Rows are looked up once, here; the profile must outlive it.
+/// Prices the tasks of one layer on one profile; the profile must outlive it. Rows are looked up once, when first
+/// needed: what needs a row that is missing throws Unpriced naming op, group size and network, and the nearest that has
+/// one.
 class LayerPricer {
  public:
-  /// Throws Unpriced naming op, group size and network that have no row, and the nearest that has one.
   LayerPricer(const Profile& profile, const Case& shape, PricingOptions options = {});
   LayerPricer(Profile&&, const Case&, PricingOptions = {}) = delete;  // it would not outlive the pricer
 
+  const Profile& profile() const { return profile_; }
   const Case& shape() const { return shape_; }
+  const PricingOptions& options() const { return options_; }
   const Groups& groups() const { return groups_; }
   int64_t rows() const { return rows_; }
   int64_t gradient_bytes() const { return gradient_bytes_; }
+  bool has(GroupKind kind) const { return groups_[static_cast<size_t>(kind)].network != Network::none; }
 
   /// Seconds of each class of `structure`, into `seconds` (resized).
   void price(const Structure& structure, const std::vector<GradientSlice>& slices, std::vector<double>& seconds) const;
-  /// Seconds of one chunk of `rows` rows; rows may be fractional.
-  double chunk_seconds(TaskKind kind, Phase phase, double rows) const;
+  /// Seconds of one chunk of `rows` rows of T_rank; rows may be fractional.
+  double chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
   double gradient_seconds(int64_t bytes) const;
-  double dense_seconds(TaskKind kind, Phase phase) const;
+  double dense_seconds(TaskKind kind, Phase phase, Flow flow = Flow::sharded) const;
+  /// Parm's overlapped AlltoAll and MP AllGather as measured (row `saa`); empty where the profile has none.
+  std::optional<double> saa_seconds() const;
   /// Bytes at which gradient_seconds bends or jumps: the points of a measured curve, ascending.
   std::vector<double> gradient_bends() const;
 
@@ -48,19 +55,21 @@ class LayerPricer {
     double alpha = 0, beta = 0;      // of one work unit: a byte or a FLOP
     double unit = 0;                 // work units a row of T_rank (chunks) or in all (dense)
     const Points* points = nullptr;  // used inside its range
+    bool known = false;
     double seconds(double work) const;
   };
-  Curve comm_curve(Op op, GroupKind group);
-  Curve allreduce_curve(const Group& group);
-  const CommRow* comm_row(std::string_view op, const Group& group);
+  const Curve& curve(Flow flow, TaskKind kind, Phase phase) const;
+  Curve find_curve(TaskKind kind, Phase phase, const Work& work) const;
+  Curve comm_curve(Op op, GroupKind kind, double bytes) const;
+  Curve fused_alltoall_curve(double bytes) const;
+  Curve row_curve(const CommRow& row, double bytes) const;
+  const CommRow* comm_row(std::string_view op, const Group& group) const;
+  const CommRow& comm_row_or_nearest(std::string_view op, const Group& group) const;
+  const ModuleRow* module_row(TaskKind kind, Phase phase) const;
+  Curve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
+  Curve copy_curve() const;
+  double part_seconds(const WorkClass& wc, Flow flow, int more) const;
   const ComputeRow& gemm_row() const;
-  Curve attention_curve(Phase phase);
-  Curve expert_curve(Phase phase);
-  void note_range(const std::optional<Range>& range, double smallest, double largest, std::string_view op);
-  Curve& curve(TaskKind kind, Phase phase) { return curves_[static_cast<size_t>(phase)][static_cast<size_t>(kind)]; }
-  const Curve& curve(TaskKind kind, Phase phase) const {
-    return curves_[static_cast<size_t>(phase)][static_cast<size_t>(kind)];
-  }
 
   const Profile& profile_;
   Case shape_;
@@ -68,8 +77,8 @@ class LayerPricer {
   Groups groups_;
   int64_t rows_ = 0, gradient_bytes_ = 0;
   double exact_rows_ = 0;
-  std::array<std::array<Curve, kTaskKinds>, 2> curves_;
-  std::set<std::string> notes_;
+  mutable std::array<std::array<std::array<Curve, kTaskKinds>, 2>, kFlows> curves_;
+  mutable std::set<std::string> notes_;
 };
 
 /// Seconds of each class of a plan.

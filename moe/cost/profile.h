@@ -57,6 +57,7 @@ struct Contention {
     return intra_by_inter == 1 && inter_by_intra == 1 && compute_by_inter == 1 && compute_by_intra == 1 &&
            inter_by_compute == 1 && intra_by_compute == 1;
   }
+  bool operator==(const Contention&) const = default;
 };
 
 struct Profile {

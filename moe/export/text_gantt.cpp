@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-constexpr std::string_view kLetters = "MAMTODGESCIR";  // by TaskKind; both MP collectives are M
+constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUFVWZ";  // by TaskKind; all MP collectives are M
 constexpr std::array<std::string_view, 26> kMeanings = [] {
   std::array<std::string_view, 26> meanings{};
   const auto set = [&](char letter, std::string_view meaning) {
@@ -28,6 +28,16 @@ constexpr std::array<std::string_view, 26> kMeanings = [] {
   set('C', "combine");
   set('I', "i-order");
   set('R', "gradient allreduce");
+  set('K', "collective of tokens");
+  set('L', "layout copy");
+  set('P', "partial sums' allreduce");
+  set('H', "allgather at home");
+  set('X', "exchange");
+  set('U', "sum");
+  set('F', "experts' gradients");
+  set('V', "send");
+  set('W', "receive");
+  set('Z', "optimizer");
   return meanings;
 }();
 static_assert(kLetters.size() == kTaskKinds);

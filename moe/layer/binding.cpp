@@ -15,12 +15,14 @@ LayerBinding::LayerBinding(MoeLayer& layer, const Plan& plan)
   require<WrongResult>(plan.shape == layer.shape().shape, "the plan is for {} and another parallel shape or rounding",
                        describe(plan.shape.layer));
   require_equal(plan.rows, layer.shape().rows, "the plan's T_rank");
+  require<Unsupported>(plan.structure->flow == Flow::sharded && plan.layers == 1,
+                       "schedule {}: the layer runs the sharded flow only, found {}", plan.schedule,
+                       name_of(plan.structure->flow));
   const int64_t dense_bytes = layer.pending_.view().bytes();
   for (const Gradient& g : plan.gradients) require_equal(g.bytes, dense_bytes, "the plan's gradient bytes");
   for (const Task& task : plan.tasks()) {
     names_.push_back(task.name());
-    const bool chunked = task.kind >= TaskKind::dispatch && task.kind <= TaskKind::combine;
-    if (chunked) require_equal(task.chunks, layout(task.phase).degree(), "degree of " + task.name());
+    if (is_chunked(task.kind)) require_equal(task.chunks, layout(task.phase).degree(), "degree of " + task.name());
     if (task.kind == TaskKind::expert && task.phase == Phase::backward && first_expert_ < 0) first_expert_ = task.id;
   }
   require<WrongResult>(first_expert_ >= 0 && plan.tasks().front().phase == Phase::forward,

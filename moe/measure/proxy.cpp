@@ -57,7 +57,8 @@ Plan proxy_plan(const Plan& nominal, const Case& proxy) {
   }
   for (Gradient& gradient : plan.gradients) gradient.bytes = bytes;
   plan.works.clear();
-  for (const WorkClass& wc : plan.structure->classes) plan.works.push_back(work_of(wc, proxy, plan.slices));
+  for (const WorkClass& wc : plan.structure->classes)
+    plan.works.push_back(work_of(wc, proxy, plan.slices, plan.structure->flow));
   check_plan(plan);
   return plan;
 }

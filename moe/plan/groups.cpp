@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-constexpr std::array<std::string_view, kGroupKinds> kKindNames{"none", "ep", "esp", "mp", "dp", "edp"};
+constexpr std::array<std::string_view, kGroupKinds> kKindNames{"none", "ep", "esp", "mp", "dp", "edp", "ep-esp", "pp"};
 constexpr std::array<std::string_view, 3> kNetworkNames{"none", "intra", "inter"};
 
 struct Stride {
@@ -18,12 +18,22 @@ struct Stride {
 // Members of a group differ by multiples of `step` in their rank.
 Stride stride_of(const ParallelShape& p, GroupKind kind) {
   switch (kind) {
-    case GroupKind::mp: return {p.mp, 1};
-    case GroupKind::dp: return {p.dp, p.mp};
-    case GroupKind::esp: return {p.esp, 1};
-    case GroupKind::ep: return {p.ep, p.esp};
-    case GroupKind::edp: return {p.edp, p.ep * p.esp};
-    case GroupKind::none: break;
+    case GroupKind::mp:
+      return {p.mp, 1};
+    case GroupKind::dp:
+      return {p.dp, p.mp};
+    case GroupKind::esp:
+      return {p.esp, 1};
+    case GroupKind::ep:
+      return {p.ep, p.esp};
+    case GroupKind::edp:
+      return {p.edp, p.ep * p.esp};
+    case GroupKind::ep_esp:
+      return {p.ep * p.esp, 1};
+    case GroupKind::pp:
+      return {p.pp, p.ranks() / p.pp};
+    case GroupKind::none:
+      break;
   }
   return {1, 1};
 }

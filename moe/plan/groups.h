@@ -8,8 +8,9 @@
 
 namespace moe {
 
-enum class GroupKind { none, ep, esp, mp, dp, edp };
-inline constexpr int kGroupKinds = 6;
+/// ep_esp: EP and ESP together; pp: the ranks of all stages at one place, of which neighbours talk.
+enum class GroupKind { none, ep, esp, mp, dp, edp, ep_esp, pp };
+inline constexpr int kGroupKinds = 8;
 std::string_view name_of(GroupKind kind);
 
 /// none: a group of one rank, over which nothing is sent; inter: the group spans nodes.

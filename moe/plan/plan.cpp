@@ -8,16 +8,40 @@
 namespace moe {
 namespace {
 
-constexpr std::array<std::string_view, kTaskKinds> kTaskNames{
-    "mp_allgather", "attention", "mp_reducescatter", "gate",    "order",   "dispatch",
-    "allgather",    "expert",    "reducescatter",    "combine", "i_order", "gradient"};
+constexpr std::array<std::string_view, kTaskKinds> kTaskNames{"mp_allgather",
+                                                              "attention",
+                                                              "mp_reducescatter",
+                                                              "gate",
+                                                              "order",
+                                                              "dispatch",
+                                                              "allgather",
+                                                              "expert",
+                                                              "reducescatter",
+                                                              "combine",
+                                                              "i_order",
+                                                              "gradient",
+                                                              "mp_allreduce",
+                                                              "tokens_allgather",
+                                                              "tokens_reducescatter",
+                                                              "copy",
+                                                              "allreduce",
+                                                              "gather",
+                                                              "home_copy",
+                                                              "exchange",
+                                                              "sum",
+                                                              "expert_gradient",
+                                                              "send",
+                                                              "recv",
+                                                              "optimizer"};
 constexpr std::array<std::string_view, 2> kPhaseNames{"forward", "backward"};
-constexpr std::array<std::string_view, 4> kLaneNames{"compute", "inter", "intra", "comm"};
-constexpr std::array<std::string_view, 13> kBufferNames{
-    "input",    "gathered_input", "attention_partial", "hidden",    "routing",  "ordered", "dispatched",
-    "gathered", "expert_out",     "scattered",         "combined", "output",  "gradient"};
-constexpr std::array<std::string_view, 8> kOpNames{"none",      "alltoall", "allgather", "reducescatter",
-                                                   "allreduce", "gemm",     "expert",    "attention"};
+constexpr std::array<std::string_view, 6> kLaneNames{"compute", "inter", "intra", "comm", "copy", "gradient"};
+constexpr std::array<std::string_view, 23> kBufferNames{
+    "input",      "gathered_input", "attention_partial", "hidden",          "routing",  "ordered",
+    "dispatched", "gathered",       "expert_out",        "scattered",       "combined", "output",
+    "gradient",   "tokens",         "token_gradients",   "gathered_output", "laid_out", "reduced",
+    "exchanged",  "summed",         "home_gathered",     "home_laid_out",   "received"};
+constexpr std::array<std::string_view, 10> kOpNames{"none", "alltoall", "allgather", "reducescatter", "allreduce",
+                                                    "gemm", "expert",   "attention", "copy",          "sendrecv"};
 
 class Hash {
  public:
@@ -57,11 +81,13 @@ void hash_ids(Hash& hash, const std::vector<int>& ids) {
 void hash_accesses(Hash& hash, const std::vector<Access>& accesses) {
   hash.add(accesses.size());
   for (const Access& a : accesses)
-    for (const int v : {static_cast<int>(a.buffer), static_cast<int>(a.phase), a.layer, a.chunk, a.chunks})
+    for (const int v :
+         {static_cast<int>(a.buffer), static_cast<int>(a.phase), a.layer, a.chunk, a.chunks, a.micro_batch})
       hash.add(static_cast<uint64_t>(v));
 }
 
 void hash_structure(Hash& hash, const Structure& structure) {
+  hash.add(static_cast<uint64_t>(structure.flow));
   hash.add(structure.lanes.size());
   for (const Lane& lane : structure.lanes) {
     hash.add(name_of(lane.kind));
@@ -80,21 +106,6 @@ void hash_structure(Hash& hash, const Structure& structure) {
   }
 }
 
-Work chunk_work(const WorkClass& wc, const Case& c) {
-  const double rows = c.rounding == Rounding::exact
-                          ? capacity_exact(c) / wc.chunks
-                          : static_cast<double>(chunk_rows(capacity_rows(c), wc.chunks, wc.chunk).count());
-  const MoeVolumes v = moe_volumes(c, rows);
-  const int passes = wc.phase == Phase::backward ? 2 : 1;
-  switch (wc.kind) {
-    case TaskKind::dispatch:
-    case TaskKind::combine: return {Op::alltoall, GroupKind::ep, v.alltoall_bytes, 0, 0};
-    case TaskKind::allgather: return {Op::allgather, GroupKind::esp, v.gathered_bytes, 0, 0};
-    case TaskKind::reducescatter: return {Op::reducescatter, GroupKind::esp, v.gathered_bytes, 0, 0};
-    default: return {Op::expert, GroupKind::none, 0, passes * v.expert_flops, passes * gemms_of(c.layer.ffn)};
-  }
-}
-
 }  // namespace
 
 std::string_view name_of(TaskKind kind) { return kTaskNames[static_cast<size_t>(kind)]; }
@@ -107,7 +118,9 @@ std::string Task::name() const {
   std::string text = fmt::format("{} {}", name_of(phase), name_of(kind));
   if (chunks > 1) text += fmt::format(" {}/{}", chunk + 1, chunks);
   if (slice >= 0) text += fmt::format(" slice {}", slice);
-  return text + fmt::format(" of layer {} (task {})", layer, id);
+  text += fmt::format(" of layer {}", layer);
+  if (micro_batch > 0) text += fmt::format(", micro-batch {}", micro_batch);
+  return text + fmt::format(" (task {})", id);
 }
 
 uint64_t Plan::hash() const {
@@ -122,26 +135,6 @@ uint64_t Plan::hash() const {
   for (const GradientSlice& slice : slices)
     for (const int64_t v : {int64_t{slice.gradient}, slice.begin, slice.end}) hash.add(static_cast<uint64_t>(v));
   return hash.value();
-}
-
-Work work_of(const WorkClass& wc, const Case& c, const std::vector<GradientSlice>& slices) {
-  const int passes = wc.phase == Phase::backward ? 2 : 1;
-  switch (wc.kind) {
-    case TaskKind::mp_allgather: return {Op::allgather, GroupKind::mp, mp_bytes(c), 0, 0};
-    case TaskKind::mp_reducescatter: return {Op::reducescatter, GroupKind::mp, mp_bytes(c), 0, 0};
-    case TaskKind::attention: return {Op::attention, GroupKind::none, 0, passes * attention_flops(c), passes * 6};
-    case TaskKind::gradient:
-      return {Op::allreduce, GroupKind::dp, static_cast<double>(slices.at(static_cast<size_t>(wc.slice)).bytes()), 0,
-              0};
-    case TaskKind::gate: {
-      const double tokens = static_cast<double>(c.layer.batch * c.layer.seq) / c.parallel.mp;
-      const double flops = kFlopsPerMac * tokens * static_cast<double>(c.layer.model_dim * c.layer.experts);
-      return {Op::gemm, GroupKind::none, 0, passes * flops, passes};
-    }
-    case TaskKind::order:
-    case TaskKind::i_order: return {};
-    default: return chunk_work(wc, c);
-  }
 }
 
 }  // namespace moe

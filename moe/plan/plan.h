@@ -6,6 +6,7 @@
 // between layers; a Plan adds groups, rows and work.
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,25 +16,52 @@
 
 namespace moe {
 
+// clang-format off
 enum class TaskKind : uint8_t {
-  mp_allgather, attention, mp_reducescatter, gate, order,      // the dense part
-  dispatch, allgather, expert, reducescatter, combine,         // D G E S C, one task a chunk
-  i_order, gradient                                            // gradient: one slice's AllReduce over DP
+  mp_allgather, attention, mp_reducescatter, gate, order,  // the dense part
+  dispatch, allgather, expert, reducescatter, combine,     // D G E S C, one task a chunk
+  i_order, gradient,                                       // gradient: one slice's AllReduce over DP
+  mp_allreduce, tokens_allgather, tokens_reducescatter,    // dense parts of flows that keep tokens on all MP ranks
+  copy, allreduce, gather, home_copy,                      // of chunks: re-layout, partial sums, MP AllGather
+  exchange, sum,                                           // SAA's phases of a combine, each followed by its gather
+  expert_gradient,                                         // AllReduce over EDP, where a schedule plans it
+  send, recv, optimizer                                    // between pipeline stages; the step after all of it
 };
-inline constexpr int kTaskKinds = 12;
+// clang-format on
+inline constexpr int kTaskKinds = 25;
 std::string_view name_of(TaskKind kind);
+
+/// Part of the MoE layer's row traffic: one task a chunk.
+constexpr bool is_chunked(TaskKind kind) {
+  return (kind >= TaskKind::dispatch && kind <= TaskKind::combine) || (kind >= TaskKind::copy && kind <= TaskKind::sum);
+}
+
+/// How rows reach the experts and return, and which dense part goes with it.
+///   sharded      FSMoE section 2: T_rank rows a rank; AlltoAll over EP, AllGather and ReduceScatter over ESP
+///   replicated   Parm's baseline: each MP rank gates all tokens of its ESP group; AlltoAll over EP, AllReduce over ESP
+///   fused        Parm S1: tokens split over MP before the gate, gathered at the end; one AlltoAll over EP and ESP
+///   fused_gated  Parm S2: split after the gate, rows gathered over MP; one AlltoAll over EP and ESP
+///   tensor       MoNTA's baseline: each MP rank sends all rows; AlltoAll over EP, AllReduce over ESP (= MP)
+///   dropped      MoNTA O1 to O3: each MP rank sends 1 / N_MP of the rows; AlltoAll over EP, AllGather over MP
+enum class Flow : uint8_t { sharded, replicated, fused, fused_gated, tensor, dropped };
+inline constexpr int kFlows = 6;
+std::string_view name_of(Flow flow);
+/// The group over which a kind of task talks; none: a computation.
+GroupKind group_of(Flow flow, TaskKind kind);
+/// What every row passes once a phase, in order. SAA's phases (exchange, sum) stand for combine.
+std::span<const TaskKind> stages_of(Flow flow);
 
 enum class Phase : uint8_t { forward, backward };
 std::string_view name_of(Phase phase);
 
 /// A lane is a FIFO queue on one resource: it runs its tasks in order, each as soon as its inputs are there.
-enum class LaneKind : uint8_t { compute, inter, intra, comm };
+enum class LaneKind : uint8_t { compute, inter, intra, comm, copy, gradient };
 std::string_view name_of(LaneKind kind);
 
 struct Lane {
   LaneKind kind = LaneKind::compute;
   int stage = 0;
-  bool owns_inter = false, owns_intra = false;  // the networks whose collectives run here
+  bool owns_inter = false, owns_intra = false;  // the networks whose collectives run here; a gradient lane shares one
   std::vector<int> queue;                       // task ids, in FIFO order
   bool owns(Network network) const {
     return (network == Network::inter && owns_inter) || (network == Network::intra && owns_intra);
@@ -41,11 +69,16 @@ struct Lane {
 };
 
 /// What a task touches. Rows are chunk `chunk` of `chunks` over T_rank; whole buffers are chunk 0 of 1.
+// clang-format off
 enum class Buffer : uint8_t {
-  input, gathered_input, attention_partial, hidden, routing,           // dense part
-  ordered, dispatched, gathered, expert_out, scattered, combined,      // MoE part, by rows of T_rank
-  output, gradient
+  input, gathered_input, attention_partial, hidden, routing,                 // dense part
+  ordered, dispatched, gathered, expert_out, scattered, combined,            // MoE part, by rows of T_rank
+  output, gradient,
+  tokens, token_gradients, gathered_output,                                  // dense part, of all tokens of a group
+  laid_out, reduced, exchanged, summed, home_gathered, home_laid_out,        // MoE part of the other flows
+  received                                                                   // from the stage before
 };
+// clang-format on
 std::string_view name_of(Buffer buffer);
 
 struct Access {
@@ -53,6 +86,7 @@ struct Access {
   Phase phase = Phase::forward;
   int layer = 0;
   int chunk = 0, chunks = 1;
+  int micro_batch = 0;
 };
 
 struct Task {
@@ -65,8 +99,8 @@ struct Task {
   int lane = 0;
   GroupKind group = GroupKind::none;  // whose ranks take part; none: computation
   int work_class = 0;
-  int slice = -1;                     // of a gradient task: index into slices
-  std::vector<int> after;             // ids; what it waits for beside its lane's predecessor
+  int slice = -1;          // of a gradient task: index into slices
+  std::vector<int> after;  // ids; what it waits for beside its lane's predecessor
   std::vector<Access> reads, writes;
   /// "backward dispatch 2/4 of layer 0".
   std::string name() const;
@@ -82,6 +116,7 @@ struct WorkClass {
 };
 
 struct Structure {
+  Flow flow = Flow::sharded;
   std::vector<Lane> lanes;
   std::vector<Task> tasks;  // tasks[i].id == i, in issue order: after every task it waits for
   std::vector<WorkClass> classes;
@@ -95,13 +130,25 @@ struct Gradient {
   int made_by = -1;  // the task after which they exist; -1: they wait when the backward begins
 };
 
+/// The gradients are one sequence of bytes: a slice may reach into those after its own.
 struct GradientSlice {
   int gradient = 0;
-  int64_t begin = 0, end = 0;  // bytes
+  int64_t begin = 0, end = 0;  // bytes from the start of `gradient`
   int64_t bytes() const { return end - begin; }
 };
 
-enum class Op : uint8_t { none, alltoall, allgather, reducescatter, allreduce, gemm, expert, attention };
+enum class Op : uint8_t {
+  none,
+  alltoall,
+  allgather,
+  reducescatter,
+  allreduce,
+  gemm,
+  expert,
+  attention,
+  copy,
+  sendrecv
+};
 std::string_view name_of(Op op);
 
 /// What a class moves or computes on each rank, to be priced.
@@ -116,6 +163,7 @@ struct Work {
 struct Plan {
   std::string schedule;
   int degree_forward = 1, degree_backward = 1;
+  int layers = 1, micro_batches = 1;
   Case shape;
   Groups groups;
   int64_t rows = 0;  // T_rank
@@ -130,14 +178,19 @@ struct Plan {
   uint64_t hash() const;
 };
 
-/// Work of a class: volumes of its chunk of the layer, or its slice of the gradients.
-Work work_of(const WorkClass& work_class, const Case& shape, const std::vector<GradientSlice>& slices);
+/// Work of a class in a flow: volumes of its chunk of the layer, or its slice of the gradients. An exchange has its
+/// share of a combine's bytes.
+Work work_of(const WorkClass& work_class, const Case& shape, const std::vector<GradientSlice>& slices,
+             Flow flow = Flow::sharded);
+/// Work of all rows, or of the whole dense part, that `chunks` chunks share.
+Work whole_work(TaskKind kind, Phase phase, const Case& shape, Flow flow);
 
 /// Throws WrongResult naming the task that breaks a rule: ids and work classes are consistent; dependencies are
 /// acyclic; no lane order deadlocks (over all stages at once) or differs from the issue order; a network has one lane a
-/// stage; a collective runs on the lane that owns its group's network, and a group of one rank has no task; every
-/// gradient byte is sent exactly once, after it was made (or, where no task makes it, after the forward); every row
-/// passes every stage of a layer once; nothing but a forward's input is read that no task wrote before.
+/// stage, beside a gradient lane that shares it; a collective runs on the lane that owns its group's network, and a
+/// group of one rank has no task; every gradient byte is sent exactly once, after it was made (or, where no task makes
+/// it, after the forward); every row passes every stage of a layer once; nothing but a forward's input is read that no
+/// task wrote before.
 void check_plan(const Plan& plan);
 
 }  // namespace moe

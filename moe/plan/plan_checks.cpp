@@ -97,7 +97,7 @@ void check_owners(const Plan& plan) {
   std::map<std::pair<int, Network>, const Lane*> owners;
   for (const Lane& lane : plan.structure->lanes)
     for (const Network network : {Network::inter, Network::intra}) {
-      if (!lane.owns(network)) continue;
+      if (!lane.owns(network) || lane.kind == LaneKind::gradient) continue;
       const auto [owner, first] = owners.emplace(std::pair{lane.stage, network}, &lane);
       require<WrongResult>(first, "plan: lanes {} and {} of stage {} both own the {} network{}",
                            name_of(owner->second->kind), name_of(lane.kind), lane.stage, name_of(network),
@@ -112,7 +112,8 @@ void check_lanes(const Plan& plan) {
     if (std::find(lane.queue.begin(), lane.queue.end(), task.id) == lane.queue.end())
       broken(task, "is not in the queue of its lane {}", name_of(lane.kind));
     if (task.group == GroupKind::none) {
-      if (lane.kind != LaneKind::compute) broken(task, "computes on the {} lane", name_of(lane.kind));
+      const bool copies = task.kind == TaskKind::copy || task.kind == TaskKind::home_copy;
+      if (lane.kind != LaneKind::compute && !copies) broken(task, "computes on the {} lane", name_of(lane.kind));
       continue;
     }
     const Group& group = plan.groups[static_cast<size_t>(task.group)];

@@ -10,42 +10,56 @@
 namespace moe {
 namespace {
 
+// The gradients as one sequence of bytes: where each begins.
+std::vector<int64_t> offsets_of(const Plan& plan) {
+  std::vector<int64_t> offsets{0};
+  for (const Gradient& gradient : plan.gradients) offsets.push_back(offsets.back() + gradient.bytes);
+  return offsets;
+}
+
 // A gradient that no task of this plan makes waits when the backward begins, not earlier.
-void check_made(const Plan& plan, const Ancestors& ancestors, const Task& task, int gradient) {
-  const int made_by = plan.gradients[static_cast<size_t>(gradient)].made_by;
+void check_made(const Plan& plan, const Ancestors& ancestors, const Task& task, size_t gradient) {
+  const int made_by = plan.gradients[gradient].made_by;
+  if (made_by >= 0) {
+    if (!ancestors.before(made_by, task.id))
+      broken(task, "sends gradients before {} made them", plan.tasks()[static_cast<size_t>(made_by)].name());
+    return;
+  }
   for (const Task& maker : plan.tasks())
-    if ((made_by < 0 ? maker.phase == Phase::forward : maker.id == made_by) && !ancestors.before(maker.id, task.id))
-      broken(task, "sends gradients before {} {}", maker.name(), made_by < 0 ? "ended the forward" : "made them");
+    if (maker.phase == Phase::forward && !ancestors.before(maker.id, task.id))
+      broken(task, "sends gradients before {} ended the forward", maker.name());
 }
 
 std::vector<int> check_senders(const Plan& plan, const Ancestors& ancestors) {
   const int slices = static_cast<int>(plan.slices.size()), gradients = static_cast<int>(plan.gradients.size());
+  const std::vector<int64_t> offsets = offsets_of(plan);
   std::vector<int> sender(plan.slices.size(), -1);
   for (const Task& task : plan.tasks()) {
     if (task.kind != TaskKind::gradient) continue;
     if (task.slice < 0 || task.slice >= slices) broken(task, "sends slice {}, the plan has {}", task.slice, slices);
     if (sender[static_cast<size_t>(task.slice)] >= 0) broken(task, "sends slice {} a second time", task.slice);
     sender[static_cast<size_t>(task.slice)] = task.id;
-    const int gradient = plan.slices[static_cast<size_t>(task.slice)].gradient;
-    if (gradient < 0 || gradient >= gradients) broken(task, "sends gradient {}, the plan has {}", gradient, gradients);
-    check_made(plan, ancestors, task, gradient);
+    const GradientSlice& slice = plan.slices[static_cast<size_t>(task.slice)];
+    if (slice.gradient < 0 || slice.gradient >= gradients)
+      broken(task, "sends gradient {}, the plan has {}", slice.gradient, gradients);
+    const size_t first = static_cast<size_t>(slice.gradient);
+    for (size_t g = first; g < plan.gradients.size() && (g == first || offsets[g] < offsets[first] + slice.end); ++g)
+      check_made(plan, ancestors, task, g);
   }
   return sender;
 }
 
 // The stages that every row passes: an exchange over one rank is none.
 bool is_stage(const Plan& plan, TaskKind kind) {
-  const auto several = [&](GroupKind group) { return plan.groups[static_cast<size_t>(group)].size > 1; };
-  if (kind == TaskKind::dispatch || kind == TaskKind::combine) return several(GroupKind::ep);
-  if (kind == TaskKind::allgather || kind == TaskKind::reducescatter) return several(GroupKind::esp);
-  return kind == TaskKind::expert;
+  const GroupKind group = group_of(plan.structure->flow, kind);
+  return group == GroupKind::none || plan.groups[static_cast<size_t>(group)].size > 1;
 }
 
 struct Write {
   Rows rows;
   int task;
 };
-using BufferKey = std::tuple<Buffer, Phase, int>;
+using BufferKey = std::tuple<Buffer, Phase, int, int>;
 
 }  // namespace
 
@@ -55,26 +69,28 @@ void check_gradients(const Plan& plan, const Ancestors& ancestors) {
                          "plan: gradients of layer {} are made by task {}, which does not exist", gradient.layer,
                          gradient.made_by);
   const std::vector<int> sender = check_senders(plan, ancestors);
-  for (size_t g = 0; g < plan.gradients.size(); ++g) {
-    std::vector<std::tuple<int64_t, int64_t, int>> sent;
-    for (size_t s = 0; s < plan.slices.size(); ++s)
-      if (plan.slices[s].gradient == static_cast<int>(g) && sender[s] >= 0)
-        sent.emplace_back(plan.slices[s].begin, plan.slices[s].end, sender[s]);
-    std::sort(sent.begin(), sent.end());
-    int64_t reached = 0;
-    for (const auto& [begin, end, id] : sent) {
-      if (begin != reached || end < begin)
-        broken(plan.tasks()[static_cast<size_t>(id)], "sends gradient bytes {} to {}, expected them from {} on", begin,
-               end, reached);
-      reached = end;
+  const std::vector<int64_t> offsets = offsets_of(plan);
+  std::vector<std::tuple<int64_t, int64_t, int>> sent;
+  for (size_t s = 0; s < plan.slices.size(); ++s)
+    if (sender[s] >= 0) {
+      const int64_t offset = offsets[static_cast<size_t>(plan.slices[s].gradient)];
+      sent.emplace_back(offset + plan.slices[s].begin, offset + plan.slices[s].end, sender[s]);
     }
-    const Gradient& gradient = plan.gradients[g];
-    if (reached == gradient.bytes) continue;
-    const int named = sent.empty() ? gradient.made_by : std::get<2>(sent.back());  // nobody sends, nobody made: none
-    const std::string task = named < 0 ? "" : plan.tasks()[static_cast<size_t>(named)].name() + ": ";
-    throw WrongResult(fmt::format("plan: {}{} of {} gradient bytes of layer {} are sent", task, reached, gradient.bytes,
-                                  gradient.layer));
+  std::sort(sent.begin(), sent.end());
+  int64_t reached = 0;
+  for (const auto& [begin, end, id] : sent) {
+    if (begin != reached || end < begin)
+      broken(plan.tasks()[static_cast<size_t>(id)], "sends gradient bytes {} to {}, expected them from {} on", begin,
+             end, reached);
+    reached = end;
   }
+  if (reached == offsets.back()) return;
+  size_t g = 0;
+  while (g + 1 < plan.gradients.size() && reached >= offsets[g + 1]) ++g;
+  const int named = sent.empty() ? plan.gradients[g].made_by : std::get<2>(sent.back());  // nobody sends or made: none
+  const std::string task = named < 0 ? "" : plan.tasks()[static_cast<size_t>(named)].name() + ": ";
+  throw WrongResult(fmt::format("plan: {}{} of {} gradient bytes of layer {} are sent", task, reached - offsets[g],
+                                plan.gradients[g].bytes, plan.gradients[g].layer));
 }
 
 void check_rows(const Plan& plan) {
@@ -84,32 +100,35 @@ void check_rows(const Plan& plan) {
   };
   std::map<std::tuple<Phase, int, int>, std::array<Passed, kTaskKinds>> layers;
   for (const Task& task : plan.tasks()) {
-    if (task.kind < TaskKind::order || task.kind > TaskKind::i_order) continue;
-    auto& stages = layers[{task.phase, task.micro_batch, task.layer}];
-    Passed& passed = stages[static_cast<size_t>(task.kind)];
+    const bool ends = task.kind == TaskKind::order || task.kind == TaskKind::i_order;
+    if (!ends && !is_chunked(task.kind)) continue;
+    const TaskKind stage = task.kind == TaskKind::exchange ? TaskKind::combine : task.kind;
+    Passed& passed = layers[{task.phase, task.micro_batch, task.layer}][static_cast<size_t>(stage)];
     passed.last = &task;
-    if (task.kind == TaskKind::order || task.kind == TaskKind::i_order) continue;
+    if (ends) continue;
     const Rows rows = plan.rows_of(task);
     if (rows.begin != passed.rows) broken(task, "handles rows from {}, expected from {}", rows.begin, passed.rows);
     passed.rows = rows.end;
   }
   for (const auto& [layer, stages] : layers)
-    for (int k = 0; k < kTaskKinds; ++k) {
-      const Passed& passed = stages[static_cast<size_t>(k)];
-      if (!is_stage(plan, static_cast<TaskKind>(k)) || passed.rows == plan.rows) continue;
+    for (const TaskKind kind : stages_of(plan.structure->flow)) {
+      const Passed& passed = stages[static_cast<size_t>(kind)];
+      if (!is_stage(plan, kind) || passed.rows == plan.rows) continue;
       const Task* named = passed.last;
       for (const Passed& other : stages) named = named != nullptr ? named : other.last;
-      broken(*named, "{} of {} rows pass this layer's {}", passed.rows, plan.rows, name_of(static_cast<TaskKind>(k)));
+      broken(*named, "{} of {} rows pass this layer's {}", passed.rows, plan.rows, name_of(kind));
     }
 }
 
 void check_accesses(const Plan& plan, const Ancestors& ancestors) {
   std::map<BufferKey, std::vector<Write>> writers;
-  std::set<std::pair<Phase, int>> inside;  // what other phases and layers wrote comes from outside, as the input does
+  std::set<std::tuple<Phase, int, int>>
+      inside;  // what other phases and layers wrote comes from outside, as the input does
   const auto rows_of = [&](const Access& a) { return chunk_rows(plan.rows, a.chunks, a.chunk); };
-  for (const Task& task : plan.tasks()) inside.emplace(task.phase, task.layer);
+  for (const Task& task : plan.tasks()) inside.emplace(task.phase, task.layer, task.micro_batch);
   for (const Task& task : plan.tasks())
-    for (const Access& a : task.writes) writers[{a.buffer, a.phase, a.layer}].push_back({rows_of(a), task.id});
+    for (const Access& a : task.writes)
+      writers[{a.buffer, a.phase, a.layer, a.micro_batch}].push_back({rows_of(a), task.id});
   for (auto& [key, writes] : writers)
     std::sort(writes.begin(), writes.end(), [](const Write& a, const Write& b) {
       return std::pair(a.rows.begin, a.task) < std::pair(b.rows.begin, b.task);
@@ -121,9 +140,9 @@ void check_accesses(const Plan& plan, const Ancestors& ancestors) {
                name_of(std::get<0>(key)), plan.tasks()[static_cast<size_t>(writes[i - 1].task)].name());
   for (const Task& task : plan.tasks())
     for (const Access& a : task.reads) {
-      if (!inside.contains({a.phase, a.layer})) continue;
+      if (!inside.contains({a.phase, a.layer, a.micro_batch})) continue;
       if (a.buffer == Buffer::input && a.phase == Phase::forward) continue;
-      const auto it = writers.find({a.buffer, a.phase, a.layer});
+      const auto it = writers.find({a.buffer, a.phase, a.layer, a.micro_batch});
       if (it == writers.end()) broken(task, "reads rows of {} that nobody writes", name_of(a.buffer));
       const Rows rows = rows_of(a);
       int64_t covered = rows.begin;

@@ -60,4 +60,9 @@ int64_t attention_parameters(const Case& c) {
 
 int64_t gradient_bytes(const Case& c) { return attention_parameters(c) * bytes_of(c.layer.dtype); }
 
+int64_t expert_gradient_bytes(const Case& c) {
+  const LayerShape& l = c.layer;
+  return l.experts / c.parallel.ep * gemms_of(l.ffn) * l.model_dim * (l.hidden / c.parallel.esp) * bytes_of(l.dtype);
+}
+
 }  // namespace moe

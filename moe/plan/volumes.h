@@ -32,6 +32,7 @@ MoeVolumes moe_volumes(const Case& c, double rows);
 double attention_flops(const Case& c);  // forward, of the rank with most heads
 double mp_bytes(const Case& c);         // MP AllGather's gathered size, MP ReduceScatter's input size: B L M
 int64_t gradient_bytes(const Case& c);  // dense parameters / N_MP that are summed over DP: attention's projections
-int64_t attention_parameters(const Case& c);  // of the largest MP shard
+int64_t expert_gradient_bytes(const Case& c);  // of a rank's experts' shards, summed over EDP
+int64_t attention_parameters(const Case& c);   // of the largest MP shard
 
 }  // namespace moe

@@ -1,6 +1,7 @@
 #include "moe/schedule/layer_builder.h"
 
 #include <array>
+#include <limits>
 
 #include "moe/base/check.h"
 
@@ -13,37 +14,68 @@ Buffer buffer_of(TaskKind kind) {
       return Buffer::dispatched;
     case TaskKind::allgather:
       return Buffer::gathered;
+    case TaskKind::copy:
+      return Buffer::laid_out;
     case TaskKind::expert:
       return Buffer::expert_out;
     case TaskKind::reducescatter:
       return Buffer::scattered;
+    case TaskKind::allreduce:
+      return Buffer::reduced;
+    case TaskKind::exchange:
+      return Buffer::exchanged;
+    case TaskKind::sum:
+      return Buffer::summed;
+    case TaskKind::gather:
+      return Buffer::home_gathered;
+    case TaskKind::home_copy:
+      return Buffer::home_laid_out;
     default:
       return Buffer::combined;
   }
 }
 
-constexpr int kCompute = 0;  // the first lane
+std::vector<Lane> lanes_of(LaneLayout layout, int stage) {
+  std::vector<Lane> lanes{{LaneKind::compute, stage, false, false, {}}};
+  if (layout == LaneLayout::one_comm || layout == LaneLayout::comm_and_gradient) {
+    lanes.push_back({LaneKind::comm, stage, true, true, {}});
+  } else {
+    lanes.push_back({LaneKind::inter, stage, true, false, {}});
+    lanes.push_back({LaneKind::intra, stage, false, true, {}});
+  }
+  if (layout == LaneLayout::by_network_copy) lanes.push_back({LaneKind::copy, stage, false, false, {}});
+  return lanes;
+}
+
+int last_of(const std::vector<int>& tasks) { return tasks.empty() ? -1 : tasks.back(); }
 
 }  // namespace
 
-LayerBuilder::LayerBuilder(const StructureKey& key) : key_(key) {
-  require<BadInput>(key.degree_forward >= 1 && key.degree_backward >= 1,
-                    "degree: found {} forward and {} backward, expected >= 1", key.degree_forward, key.degree_backward);
-  structure_.lanes.push_back({LaneKind::compute, 0, false, false, {}});
-  if (key.schedule->lanes == LaneLayout::one_comm) {
-    structure_.lanes.push_back({LaneKind::comm, 0, true, true, {}});
-  } else {
-    structure_.lanes.push_back({LaneKind::inter, 0, true, false, {}});
-    structure_.lanes.push_back({LaneKind::intra, 0, false, true, {}});
+LayerBuilder::LayerBuilder(const Schedule& schedule, const Networks& networks, int peers, int stages)
+    : schedule_(schedule), networks_(networks), peers_(peers) {
+  structure_.flow = schedule.flow;
+  for (int stage = 0; stage < stages; ++stage) {
+    std::vector<Lane> lanes = lanes_of(schedule.lanes, stage);
+    const Network gradients = networks[static_cast<size_t>(GroupKind::dp)];
+    if (schedule.lanes == LaneLayout::comm_and_gradient)
+      lanes.push_back({LaneKind::gradient, stage, gradients == Network::inter, gradients == Network::intra, {}});
+    lanes_a_stage_ = lanes.size();
+    structure_.lanes.insert(structure_.lanes.end(), lanes.begin(), lanes.end());
   }
 }
 
 int LayerBuilder::lane_of(GroupKind group) const {
-  if (group == GroupKind::none) return kCompute;
-  const Network network = key_.networks[static_cast<size_t>(group)];
-  for (size_t lane = 1; lane < structure_.lanes.size(); ++lane)
+  const size_t first = static_cast<size_t>(pass_->stage) * lanes_a_stage_;
+  if (group == GroupKind::none) return static_cast<int>(first);  // compute
+  const Network network = networks_[static_cast<size_t>(group)];
+  for (size_t lane = first + 1; lane < first + lanes_a_stage_; ++lane)
     if (structure_.lanes[lane].owns(network)) return static_cast<int>(lane);
   return -1;  // a group of one rank
+}
+
+int LayerBuilder::gradient_lane() const {
+  if (schedule_.lanes != LaneLayout::comm_and_gradient) return lane_of(GroupKind::dp);
+  return static_cast<int>((static_cast<size_t>(pass_->stage) + 1) * lanes_a_stage_ - 1);
 }
 
 bool LayerBuilder::one_lane() const {
@@ -51,115 +83,215 @@ bool LayerBuilder::one_lane() const {
   return ep >= 0 && ep == esp;
 }
 
-int LayerBuilder::add(TaskKind kind, GroupKind group, std::vector<int> after) {
+int LayerBuilder::push(TaskKind kind, const std::vector<int>& after) {
+  const GroupKind group = group_of(schedule_.flow, kind);
+  int lane = kind == TaskKind::gradient ? gradient_lane() : lane_of(group);
+  if (kind == TaskKind::copy || kind == TaskKind::home_copy) {  // on its own lane, or on that of what it lays out
+    const bool own = schedule_.lanes == LaneLayout::by_network_copy;
+    lane = own ? lane_of(GroupKind::none) + 3 : std::max(lane_of(GroupKind::mp), lane_of(GroupKind::none));
+  }
+  if (kind != TaskKind::gradient && pass_->phase == Phase::backward && lane == gradient_lane()) {
+    gradients_of_gap();
+    ++gap_;
+  }
   Task task;
   task.id = static_cast<int>(structure_.tasks.size());
   task.kind = kind;
-  task.phase = phase_;
-  task.lane = lane_of(group);
+  task.phase = pass_->phase;
+  task.micro_batch = pass_->micro_batch;
+  task.layer = pass_->layer;
+  task.lane = lane;
   task.group = group;
   task.work_class = static_cast<int>(structure_.classes.size());
   for (const int id : after)
     if (id >= 0) task.after.push_back(id);
-  structure_.lanes[static_cast<size_t>(task.lane)].queue.push_back(task.id);
-  structure_.classes.push_back({kind, phase_, 0, 0, 1, -1});
+  structure_.lanes[static_cast<size_t>(lane)].queue.push_back(task.id);
+  structure_.classes.push_back({kind, task.phase, task.layer, 0, 1, -1});
   structure_.tasks.push_back(std::move(task));
   return last().id;
 }
 
-int LayerBuilder::add_dense(TaskKind kind, GroupKind group, Buffer writes) {
-  if (lane_of(group) < 0) return dense_.task;
-  const int id = add(kind, group, {dense_.task});
+int LayerBuilder::push_dense(TaskKind kind, Buffer writes) {
+  if (lane_of(group_of(schedule_.flow, kind)) < 0) return last_of(dense_.after);
+  const int id = push(kind, dense_.after);
   last().reads.push_back(dense_.data);
-  last().writes.push_back(whole(writes));
-  dense_ = {id, whole(writes)};
+  last().writes.push_back(whole_of(writes));
+  dense_ = {{id}, whole_of(writes)};
   return id;
 }
 
-void LayerBuilder::chunk_task(TaskKind kind, GroupKind group, int c) {
-  if (lane_of(group) < 0) return;
+// Parts of another number than before: each waits for all of those.
+void LayerBuilder::regroup(int parts) {
+  if (chunks_.size() == static_cast<size_t>(parts)) return;
+  std::vector<int> after;
+  for (const Chain& chain : chunks_) after.insert(after.end(), chain.after.begin(), chain.after.end());
+  Access data = chunks_.front().data;
+  data.chunks = parts;
+  chunks_.clear();
+  for (data.chunk = 0; data.chunk < parts; ++data.chunk) chunks_.push_back({after, data});
+}
+
+void LayerBuilder::part(TaskKind kind, int c, int parts) {
+  const GroupKind group = group_of(schedule_.flow, kind);
+  if (group != GroupKind::none && lane_of(group) < 0) return;
+  regroup(parts);
   Chain& chain = chunks_[static_cast<size_t>(c)];
-  const int id = add(kind, group, {chain.task});
+  const int id = push(kind, chain.after);
   Task& task = last();
   task.chunk = structure_.classes.back().chunk = c;
-  task.chunks = structure_.classes.back().chunks = degree_;
-  task.reads.push_back({chain.data.buffer, phase_, 0, c, degree_});
+  task.chunks = structure_.classes.back().chunks = parts;
+  task.reads.push_back(chain.data);
   if (kind == TaskKind::expert) {
-    if (phase_ == Phase::forward)
-      expert_input_ = chain.data.buffer;
+    last_expert_ = id;
+    if (pass_->phase == Phase::forward)
+      found().expert_input = chain.data.buffer;
     else
-      task.reads.push_back({expert_input_, Phase::forward, 0, c, degree_});  // stored activations
+      task.reads.push_back(of(found().expert_input, Phase::forward, c, parts));  // stored activations
   }
-  chain = {id, {buffer_of(kind), phase_, 0, c, degree_}};
+  chain = {{id}, of(buffer_of(kind), pass_->phase, c, parts)};
   task.writes.push_back(chain.data);
 }
 
-void LayerBuilder::gradient(std::vector<int> after) {
-  add(TaskKind::gradient, GroupKind::dp, std::move(after));
-  last().slice = structure_.classes.back().slice = slice_++;
+void LayerBuilder::gradient(int after) {
+  const size_t place = static_cast<size_t>(slice_of_pass_++);
+  const int ready = place < pass_->ready.size() ? pass_->ready[place] : after < 0 ? found().end : -1;
+  push(TaskKind::gradient, {after, ready});
+  last().slice = structure_.classes.back().slice = structure_.slices++;
 }
 
 void LayerBuilder::gradient_in_moe() {
-  if (phase_ == Phase::backward && key_.slots.in_moe) gradient({forward_end_});
+  if (pass_->phase == Phase::backward && slots().in_moe) gradient();
 }
 
-void LayerBuilder::moe_part() {
-  chunks_.assign(static_cast<size_t>(degree_), dense_);
-  key_.schedule->moe_part(*this);
+void LayerBuilder::gradients_of_gap() {
+  const std::vector<int>& gaps = pass_->gradients.gaps;
+  for (; next_gap_ < gaps.size() && static_cast<size_t>(gaps[next_gap_]) <= gap_; ++next_gap_) gradient();
 }
 
-void LayerBuilder::forward() {
-  phase_ = Phase::forward;
-  degree_ = key_.degree_forward;
-  dense_ = {-1, whole(Buffer::input)};
-  add_dense(TaskKind::mp_allgather, GroupKind::mp, Buffer::gathered_input);
-  add_dense(TaskKind::attention, GroupKind::none, Buffer::attention_partial);
-  add_dense(TaskKind::mp_reducescatter, GroupKind::mp, Buffer::hidden);
-  const Access hidden = dense_.data;
-  add_dense(TaskKind::gate, GroupKind::none, Buffer::routing);
-  add_dense(TaskKind::order, GroupKind::none, Buffer::ordered);
-  last().reads.push_back(hidden);
-  moe_part();
+// The task that takes all chunks together.
+void LayerBuilder::join_chunks(TaskKind kind, Buffer writes) {
   std::vector<int> tails;
-  for (const Chain& chain : chunks_) tails.push_back(chain.task);
-  moe_output_ = chunks_.front().data.buffer;
-  forward_end_ = add(TaskKind::i_order, GroupKind::none, tails);
+  for (const Chain& chain : chunks_) tails.insert(tails.end(), chain.after.begin(), chain.after.end());
+  const int id = push(kind, tails);
   for (const Chain& chain : chunks_) last().reads.push_back(chain.data);
-  last().reads.push_back(whole(Buffer::routing));
-  last().writes.push_back(whole(Buffer::output));
+  last().writes.push_back(whole_of(writes));
+  dense_ = {{id}, whole_of(writes)};
 }
 
-void LayerBuilder::backward() {
-  phase_ = Phase::backward;
-  degree_ = key_.degree_backward;
-  const int begin = add(TaskKind::i_order, GroupKind::none, {forward_end_});
-  last().reads = {{moe_output_, Phase::forward, 0, 0, 1}, {Buffer::routing, Phase::forward, 0, 0, 1}};
-  last().writes = {whole(Buffer::ordered)};
-  dense_ = {begin, whole(Buffer::ordered)};
-  moe_part();
+void LayerBuilder::dense_forward() {
+  if (schedule_.flow == Flow::sharded) push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
+  push_dense(TaskKind::attention, Buffer::attention_partial);
+  if (schedule_.flow == Flow::sharded)
+    push_dense(TaskKind::mp_reducescatter, Buffer::hidden);
+  else
+    push_dense(TaskKind::mp_allreduce, Buffer::hidden);
+  if (schedule_.flow == Flow::replicated) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
+  const Access hidden = dense_.data;
+  push_dense(TaskKind::gate, Buffer::routing);
+  push_dense(TaskKind::order, Buffer::ordered);
+  last().reads.push_back(hidden);
+}
+
+int LayerBuilder::forward() {
+  dense_forward();
+  chunks_.assign(static_cast<size_t>(degree()), dense_);
+  schedule_.moe_part(*this);
+  found().moe_output = chunks_.front().data.buffer;
+  join_chunks(TaskKind::i_order, Buffer::output);
+  last().reads.push_back(whole_of(Buffer::routing));
+  if (schedule_.flow == Flow::fused) push_dense(TaskKind::mp_allgather, Buffer::gathered_output);
+  found().end = last_of(dense_.after);
+  return found().end;
+}
+
+void LayerBuilder::dense_backward() {
+  push_dense(TaskKind::gate, Buffer::hidden);
+  if (schedule_.flow == Flow::replicated) push_dense(TaskKind::tokens_reducescatter, Buffer::token_gradients);
   // On a lane of its own network the slice runs beside all of the dense part; where the MP collectives share its lane
   // it waits for the first of them, which attention waits for too, and runs beside attention.
+  if (schedule_.flow == Flow::sharded || schedule_.flow == Flow::fused)
+    push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
   const bool after_mp = lane_of(GroupKind::mp) == lane_of(GroupKind::dp);
-  if (key_.slots.beside_dense && !after_mp) gradient({forward_end_});
-  std::vector<int> tails;
-  for (const Chain& chain : chunks_) tails.push_back(chain.task);
-  const int order = add(TaskKind::order, GroupKind::none, tails);
-  for (const Chain& chain : chunks_) last().reads.push_back(chain.data);
-  last().writes = {whole(Buffer::routing)};
-  dense_ = {order, whole(Buffer::routing)};
-  add_dense(TaskKind::gate, GroupKind::none, Buffer::hidden);
-  add_dense(TaskKind::mp_allgather, GroupKind::mp, Buffer::gathered_input);
-  if (key_.slots.beside_dense && after_mp) gradient({forward_end_});
-  add_dense(TaskKind::attention, GroupKind::none, Buffer::attention_partial);
-  const int end = add_dense(TaskKind::mp_reducescatter, GroupKind::mp, Buffer::input);
-  if (key_.slots.after) gradient({end});
+  if (slots().beside_dense && after_mp) gradient();
+  push_dense(TaskKind::attention, Buffer::attention_partial);
+  if (schedule_.flow == Flow::sharded)
+    push_dense(TaskKind::mp_reducescatter, Buffer::input);
+  else
+    push_dense(TaskKind::mp_allreduce, Buffer::input);
 }
 
-Structure LayerBuilder::build() {
-  if (key_.phases != Phases::backward) forward();
-  if (key_.phases != Phases::forward) backward();
-  structure_.slices = slice_;
-  return std::move(structure_);
+int LayerBuilder::backward() {
+  std::vector<int> after = dense_.after;
+  after.push_back(found().end);
+  const int begin = push(TaskKind::i_order, after);
+  last().reads = {of(found().moe_output, Phase::forward), of(Buffer::routing, Phase::forward)};
+  if (dense_.data.phase == Phase::backward) last().reads.push_back(dense_.data);
+  last().writes = {whole_of(Buffer::ordered)};
+  dense_ = {{begin}, whole_of(Buffer::ordered)};
+  if (schedule_.flow == Flow::replicated) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
+  if (gradient_lane() != lane_of(GroupKind::dp)) gradients_of_gap();  // on their own lane from the start
+  chunks_.assign(static_cast<size_t>(degree()), dense_);
+  schedule_.moe_part(*this);
+  while (next_gap_ < pass_->gradients.gaps.size() && pass_->gradients.gaps[next_gap_] == kAfterMoe) {
+    gradient();
+    ++next_gap_;
+  }
+  if (schedule_.packs_experts && lane_of(GroupKind::edp) >= 0) push(TaskKind::expert_gradient, {last_expert_});
+  const bool after_mp = lane_of(GroupKind::mp) == lane_of(GroupKind::dp);
+  if (slots().beside_dense && !after_mp) gradient();
+  join_chunks(TaskKind::order, Buffer::routing);
+  dense_backward();
+  const int end = last_of(dense_.after);
+  gap_ = std::numeric_limits<size_t>::max();
+  gradients_of_gap();
+  if (slots().after) gradient(end);
+  return end;
+}
+
+int LayerBuilder::add(const Pass& pass) {
+  pass_ = &pass;
+  gap_ = next_gap_ = 0;
+  slice_of_pass_ = 0;
+  const bool forward_pass = pass.phase == Phase::forward;
+  const auto before = outputs_.find({pass.micro_batch, pass.layer + (forward_pass ? -1 : 1)});
+  dense_ = {{}, whole_of(Buffer::input)};
+  if (!forward_pass) dense_.data.phase = Phase::forward;  // no task of this plan made the output's gradient
+  if (before != outputs_.end() && !before->second[static_cast<size_t>(pass.phase)].after.empty())
+    dense_ = before->second[static_cast<size_t>(pass.phase)];
+  const int end = forward_pass ? forward() : backward();
+  outputs_[{pass.micro_batch, pass.layer}][static_cast<size_t>(pass.phase)] = dense_;
+  pass_ = nullptr;
+  return end;
+}
+
+void LayerBuilder::transfer(const Pass& from, int to_stage) {
+  pass_ = &from;
+  gap_ = next_gap_ = 0;
+  Chain& output = outputs_[{from.micro_batch, from.layer}][static_cast<size_t>(from.phase)];
+  if (lane_of(GroupKind::pp) >= 0) {
+    const int sent = push(TaskKind::send, output.after);
+    last().reads.push_back(output.data);
+    Pass to = from;
+    to.stage = to_stage;
+    to.gradients = {};
+    pass_ = &to;
+    const int received = push(TaskKind::recv, {sent});
+    last().writes.push_back(whole_of(Buffer::received));
+    output = {{received}, whole_of(Buffer::received)};
+  }
+  pass_ = nullptr;
+}
+
+void LayerBuilder::finish(int stage, int layer, int slices, const std::vector<int>& ready) {
+  Pass pass{.phase = Phase::backward, .stage = stage, .layer = layer, .ready = ready};
+  pass_ = &pass;
+  slice_of_pass_ = 0;
+  std::vector<int> all;
+  for (int i = 0; i < slices; ++i) gradient();
+  for (const Task& task : structure_.tasks)
+    if (structure_.lanes[static_cast<size_t>(task.lane)].stage == stage) all.push_back(task.id);
+  push(TaskKind::optimizer, all);
+  pass_ = nullptr;
 }
 
 void one_lane_order(LayerBuilder& b) {

@@ -1,56 +1,99 @@
 #pragma once
-// Builds the structure of one layer. A schedule says only what follows what on the lanes; data dependencies, lanes,
-// missing collectives (a group of one rank) and accesses are derived here.
+// Builds structures pass by pass: one layer's forward or backward of one micro-batch. A schedule says only what follows
+// what on the lanes; data dependencies, lanes, missing collectives (a group of one rank) and accesses are derived here.
+#include <array>
+#include <map>
+#include <string_view>
 #include <vector>
 
 #include "moe/schedule/schedule.h"
 
 namespace moe {
 
+/// One layer's forward or backward of one micro-batch, on one pipeline stage.
+struct Pass {
+  Phase phase = Phase::forward;
+  int stage = 0, micro_batch = 0, layer = 0;
+  int degree = 1;
+  LaneOrder order = {};              // of G and S on the intra lane, where a schedule has it searched
+  GradientPlacement gradients = {};  // of the slices that this backward sends
+  std::vector<int> ready = {};       // the task that each slice waits for; where there is none, the layer's forward
+};
+
 class LayerBuilder {
  public:
-  explicit LayerBuilder(const StructureKey& key);
+  using Networks = std::array<Network, kGroupKinds>;
+  /// `peers`: ranks of the EP group.
+  LayerBuilder(const Schedule& schedule, const Networks& networks, int peers, int stages = 1);
 
-  Phase phase() const { return phase_; }
-  int degree() const { return degree_; }
+  /// Adds a pass and returns its last task. The forward's input is the output of the layer before, where that was
+  /// built; else it comes from outside, as does the backward's.
+  int add(const Pass& pass);
+  /// What a pass made goes to the neighbouring stage: a send there, a receive here.
+  void transfer(const Pass& from, int to_stage);
+  /// The optimizer's step of a stage: after `slices` more slices of the gradients, which wait for the tasks `ready`.
+  void finish(int stage, int layer, int slices, const std::vector<int>& ready);
+  Structure take() { return std::move(structure_); }
+
+  // For schedules, while a pass is added:
+  int degree() const { return pass_->degree; }
+  const Pass& pass() const { return *pass_; }
   /// AlltoAll and AllGather/ReduceScatter share a lane, so that only a one-lane order makes sense.
   bool one_lane() const;
-
-  /// Chunk c of the MoE part. A collective over one rank adds nothing.
-  void dispatch(int c) { chunk_task(TaskKind::dispatch, GroupKind::ep, c); }
-  void allgather(int c) { chunk_task(TaskKind::allgather, GroupKind::esp, c); }
-  void expert(int c) { chunk_task(TaskKind::expert, GroupKind::none, c); }
-  void reducescatter(int c) { chunk_task(TaskKind::reducescatter, GroupKind::esp, c); }
-  void combine(int c) { chunk_task(TaskKind::combine, GroupKind::ep, c); }
+  /// Ranks of the EP group; SAA has one phase for each.
+  int peers() const { return peers_; }
+  /// Chunk c of the MoE part; a collective over one rank adds nothing.
+  void dispatch(int c) { part(TaskKind::dispatch, c, degree()); }
+  void allgather(int c) { part(TaskKind::allgather, c, degree()); }
+  void expert(int c) { part(TaskKind::expert, c, degree()); }
+  void reducescatter(int c) { part(TaskKind::reducescatter, c, degree()); }
+  void combine(int c) { part(TaskKind::combine, c, degree()); }
+  /// Part c of `parts`. Where the number of parts changes, the first waits for all parts before it.
+  void part(TaskKind kind, int c, int parts);
+  void whole(TaskKind kind) { part(kind, 0, 1); }
   /// Gradients that go into the MoE part are sent here, if there are any.
   void gradient_in_moe();
 
-  Structure build();
-
  private:
   struct Chain {  // what a chunk waits for next, and where its rows lie
-    int task;
+    std::vector<int> after;
     Access data;
   };
-  void forward();
-  void backward();
-  void moe_part();
-  int add(TaskKind kind, GroupKind group, std::vector<int> after);
-  int add_dense(TaskKind kind, GroupKind group, Buffer writes);
-  void chunk_task(TaskKind kind, GroupKind group, int c);
-  void gradient(std::vector<int> after);
+  struct Forward {  // what a backward finds
+    int end = -1;
+    Buffer expert_input = Buffer::ordered, moe_output = Buffer::expert_out;
+  };
+  int forward();
+  int backward();
+  void dense_forward();
+  void dense_backward();
+  Forward& found() { return forwards_[{pass_->micro_batch, pass_->layer}]; }
+  int push(TaskKind kind, const std::vector<int>& after);
+  void regroup(int parts);
+  void join_chunks(TaskKind kind, Buffer writes);
+  int push_dense(TaskKind kind, Buffer writes);
+  void gradient(int after = -1);
+  void gradients_of_gap();
   int lane_of(GroupKind group) const;
+  int gradient_lane() const;
   Task& last() { return structure_.tasks.back(); }
-  Access whole(Buffer buffer) const { return {buffer, phase_, 0, 0, 1}; }
+  Access whole_of(Buffer buffer) const { return of(buffer, pass_->phase); }
+  Access of(Buffer buffer, Phase phase, int c = 0, int parts = 1) const {
+    return {buffer, phase, pass_->layer, c, parts, pass_->micro_batch};
+  }
+  const GradientSlots& slots() const { return pass_->gradients.slots; }
 
-  StructureKey key_;
+  const Schedule& schedule_;
+  Networks networks_;
+  int peers_;
+  size_t lanes_a_stage_ = 0;
   Structure structure_;
-  Phase phase_ = Phase::forward;
-  int degree_ = 1;
-  int slice_ = 0;
-  int forward_end_ = -1;  // the forward's last task, which the backward waits for
-  Buffer expert_input_ = Buffer::ordered, moe_output_ = Buffer::expert_out;  // as the forward left them
-  Chain dense_{-1, {}};                                                      // the dense part is one chain
+  const Pass* pass_ = nullptr;
+  std::map<std::pair<int, int>, Forward> forwards_;              // by micro-batch and layer
+  std::map<std::pair<int, int>, std::array<Chain, 2>> outputs_;  // by micro-batch and layer: of each phase
+  int slice_of_pass_ = 0, last_expert_ = -1;
+  size_t gap_ = 0, next_gap_ = 0;  // tasks of this backward on the gradients' lane; gaps sent already
+  Chain dense_;                    // the dense part is one chain
   std::vector<Chain> chunks_;
 };
 

@@ -1,5 +1,8 @@
 #include "moe/schedule/schedule.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "moe/base/registry.h"
 #include "moe/schedule/layer_builder.h"
 #include "moe/schedule/rows.h"
@@ -11,29 +14,70 @@ int64_t first_bytes(const Schedule& schedule, const Decision& d) {
   return schedule.gradients == GradientPolicy::adaptive ? d.gar_in_moe_bytes : d.gar_beside_dense_bytes;
 }
 
+void check_degrees(const Schedule& schedule, const Decision& d) {
+  const bool one = schedule.degrees == DegreePolicy::one, apart = schedule.degrees == DegreePolicy::apart;
+  require<BadInput>(!one || (d.degree_forward == 1 && d.degree_backward == 1),
+                    "schedule {} has degree 1 only, found {} and {}", schedule.name, d.degree_forward,
+                    d.degree_backward);
+  require<BadInput>(apart || d.degree_forward == d.degree_backward,
+                    "schedule {} has one degree for both phases, found {} and {}", schedule.name, d.degree_forward,
+                    d.degree_backward);
+}
+
+void check_order(const Schedule& schedule, const LaneOrder& order, int degree) {
+  if (order.empty()) return;
+  require<BadInput>(schedule.searched_order, "schedule {} has one lane order, found {}", schedule.name, order);
+  int gathers = 0, scatters = 0;
+  for (const char task : order) {
+    require<BadInput>(task == 'G' || task == 'S', "lane order {}: found '{}', expected G or S", order, task);
+    ++(task == 'G' ? gathers : scatters);
+    require<BadInput>(scatters <= gathers, "lane order {}: found S {} before its G", order, scatters);
+  }
+  require<BadInput>(gathers == degree && scatters == degree, "lane order {}: found {} G and {} S, expected {} of each",
+                    order, gathers, scatters, degree);
+}
+
 }  // namespace
 
+bool in_pieces(const Schedule& schedule) {
+  return schedule.gradients == GradientPolicy::micro_ops || schedule.gradients == GradientPolicy::fixed ||
+         schedule.gradients == GradientPolicy::own_lane;
+}
+
 std::span<const Schedule> schedules() {
-  static const std::array kRows{kDsMoe, kTutel, kTutelImproved, kFsmoeNoIio, kFsmoeNoPartition, kFsmoe};
+  static const std::array kRows{kDsMoe,        kDsMoeReplicated,  kTutel, kTutelImproved,    kPipemoeLina,
+                                kFsmoeNoIio,   kFsmoeNoPartition, kFsmoe, kFsmoeInterleaved, kParmS1,
+                                kParmS2Aas,    kParmS2,           kParm,  kMontaBaseline,    kMontaO1,
+                                kMontaO2,      kMontaO3,          kMonta, kLinaBaseline,     kLinaFixed,
+                                kLinaPriority, kLinaPartition,    kLina,  kLinaPacked};
   return kRows;
 }
 
 const Schedule& find_schedule(std::string_view name) { return find_named(schedules(), name, "schedule"); }
 
 void check_decision(const Schedule& schedule, const Decision& d) {
-  const bool one = schedule.degrees == DegreePolicy::one, shared = schedule.degrees == DegreePolicy::shared;
-  require<BadInput>(!one || (d.degree_forward == 1 && d.degree_backward == 1),
-                    "schedule {} has degree 1 only, found {} and {}", schedule.name, d.degree_forward,
-                    d.degree_backward);
-  require<BadInput>(!shared || d.degree_forward == d.degree_backward,
-                    "schedule {} has one degree for both phases, found {} and {}", schedule.name, d.degree_forward,
-                    d.degree_backward);
+  check_degrees(schedule, d);
+  check_order(schedule, d.order_forward, d.degree_forward);
+  check_order(schedule, d.order_backward, d.degree_backward);
   require<BadInput>(schedule.gradients == GradientPolicy::adaptive || d.gar_in_moe_bytes == 0,
                     "schedule {} puts no gradients into the MoE part, found {} bytes", schedule.name,
                     d.gar_in_moe_bytes);
   require<BadInput>(schedule.gradients == GradientPolicy::beside_dense || d.gar_beside_dense_bytes == 0,
                     "schedule {} splits no gradients off beside the dense part, found {} bytes", schedule.name,
                     d.gar_beside_dense_bytes);
+  require<BadInput>(d.micro_op_bytes > 0, "micro-op: found {} bytes, expected > 0", d.micro_op_bytes);
+  require<BadInput>(schedule.gradients == GradientPolicy::micro_ops || d.gaps.empty(),
+                    "schedule {} has no micro-ops, found {} places for them", schedule.name, d.gaps.size());
+  require<BadInput>(d.packing == 1 || (schedule.packs_experts && d.packing > 1),
+                    "schedule {}: found packing {}, expected {}", schedule.name, d.packing,
+                    schedule.packs_experts ? ">= 1" : "1");
+}
+
+void check_shape(const Schedule& schedule, const Case& shape) {
+  const ParallelShape& p = shape.parallel;
+  if (schedule.flow == Flow::tensor || schedule.flow == Flow::dropped)
+    require<Unsupported>(p.mp == p.esp, "schedule {} shards experts over the MP group: found mp {} and esp {}",
+                         schedule.name, p.mp, p.esp);
 }
 
 Decision with_split(const Schedule& schedule, int degree_forward, int degree_backward, int64_t bytes) {
@@ -44,52 +88,131 @@ Decision with_split(const Schedule& schedule, int degree_forward, int degree_bac
 }
 
 StructureKey structure_key(const Schedule& schedule, const Groups& groups, const Decision& decision,
-                           GradientSlots slots, Phases phases) {
-  StructureKey key{&schedule, phases, 1, 1, slots, {}};
+                           const GradientPlacement& gradients, Phases phases) {
+  StructureKey key{&schedule, phases, 1, 1, gradients, {}, {}, {}, 1};
   if (phases != Phases::backward) key.degree_forward = decision.degree_forward;
+  if (phases != Phases::backward) key.order_forward = decision.order_forward;
   if (phases != Phases::forward) key.degree_backward = decision.degree_backward;
+  if (phases != Phases::forward) key.order_backward = decision.order_backward;
   for (size_t k = 0; k < groups.size(); ++k) key.networks[k] = groups[k].network;
+  if (schedule.flow == Flow::fused_gated) key.peers = groups[static_cast<size_t>(GroupKind::ep)].size;
   return key;
 }
 
 std::shared_ptr<const Structure> build_structure(const StructureKey& key) {
-  return std::make_shared<const Structure>(LayerBuilder(key).build());
+  require<BadInput>(key.degree_forward >= 1 && key.degree_backward >= 1,
+                    "degree: found {} forward and {} backward, expected >= 1", key.degree_forward, key.degree_backward);
+  LayerBuilder builder(*key.schedule, key.networks, key.peers);
+  if (key.phases != Phases::backward)
+    builder.add({.phase = Phase::forward, .degree = key.degree_forward, .order = key.order_forward});
+  if (key.phases != Phases::forward)
+    builder.add({.phase = Phase::backward,
+                 .degree = key.degree_backward,
+                 .order = key.order_backward,
+                 .gradients = key.gradients});
+  return std::make_shared<const Structure>(builder.take());
 }
 
-GradientSlots slots_of(const Schedule& schedule, const Groups& groups, const Decision& decision, int64_t bytes) {
+std::vector<int64_t> gradient_tensors(const Case& c) {
+  const int64_t bytes = bytes_of(c.layer.dtype), all = gradient_bytes(c);
+  const int64_t head_dim = c.layer.model_dim / c.layer.heads;
+  const int64_t heads = (c.layer.heads + c.parallel.mp - 1) / c.parallel.mp;
+  const int64_t query = c.layer.model_dim * head_dim * heads * bytes;  // q and out
+  return {query, all / 2 - query, all / 2 - query, query};
+}
+
+std::vector<int64_t> gradient_pieces(const Schedule& schedule, const Case& shape, int64_t micro_op_bytes) {
+  const int64_t grain = bytes_of(shape.layer.dtype);
+  std::vector<int64_t> pieces;
+  int64_t bucket = 0;
+  for (const int64_t tensor : gradient_tensors(shape)) {
+    if (schedule.pieces == Pieces::fused) {
+      bucket += tensor;
+      if (bucket >= kBucketBytes) pieces.push_back(std::exchange(bucket, 0));
+      continue;
+    }
+    const int64_t count = (tensor + micro_op_bytes - 1) / micro_op_bytes;  // equal-sized, as Lina cuts them
+    for (int64_t i = 0; i < count; ++i)
+      if (const Rows r = chunk_rows(tensor / grain, static_cast<int>(count), static_cast<int>(i)); r.count() > 0)
+        pieces.push_back(r.count() * grain);
+  }
+  if (bucket > 0) pieces.push_back(bucket);
+  return pieces;
+}
+
+GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, const Case& shape,
+                               const Decision& decision) {
+  const int64_t bytes = gradient_bytes(shape);
   if (groups[static_cast<size_t>(GroupKind::dp)].network == Network::none || bytes == 0) return {};
-  if (schedule.gradients == GradientPolicy::after) return {.after = true};
+  if (schedule.gradients == GradientPolicy::after) return {{.after = true}, {}};
+  if (in_pieces(schedule)) {
+    const size_t pieces = gradient_pieces(schedule, shape, decision.micro_op_bytes).size();
+    const bool micro_ops = schedule.gradients == GradientPolicy::micro_ops;
+    require<BadInput>(
+        decision.gaps.empty() || (decision.gaps.size() == pieces && std::ranges::is_sorted(decision.gaps)),
+        "gaps: found {}, expected {}, ascending", decision.gaps.size(), pieces);
+    if (!decision.gaps.empty()) return {{}, decision.gaps};
+    const int gap = micro_ops ? kAtEnd : schedule.gradients == GradientPolicy::fixed ? kAfterMoe : 0;
+    return {{}, std::vector<int>(pieces, gap)};
+  }
   const int64_t first = first_bytes(schedule, decision);
   require<BadInput>(first >= 0 && first <= bytes, "gradient split: found {} bytes, expected 0 to {}", first, bytes);
-  if (schedule.gradients == GradientPolicy::adaptive) return {.in_moe = first > 0, .beside_dense = first < bytes};
-  return {.beside_dense = first > 0, .after = first < bytes};
+  if (schedule.gradients == GradientPolicy::adaptive) return {{.in_moe = first > 0, .beside_dense = first < bytes}, {}};
+  return {{.beside_dense = first > 0, .after = first < bytes}, {}};
 }
 
-std::vector<GradientSlice> slices_of(const Schedule& schedule, const Decision& decision, int64_t bytes) {
-  const int64_t first = first_bytes(schedule, decision);
+std::vector<GradientSlice> slices_of(const Schedule& schedule, const Case& shape, const Decision& decision) {
+  const int64_t bytes = gradient_bytes(shape);
   std::vector<GradientSlice> slices;
+  if (in_pieces(schedule)) {
+    int64_t begin = 0;
+    for (const int64_t piece : gradient_pieces(schedule, shape, decision.micro_op_bytes)) {
+      slices.push_back({0, begin, begin + piece});
+      begin += piece;
+    }
+    return slices;
+  }
+  const int64_t first = first_bytes(schedule, decision);
   if (first > 0) slices.push_back({0, 0, first});
   if (first < bytes) slices.push_back({0, first, bytes});
   return slices;
 }
 
+Case decided_case(const Case& shape, const Decision& decision) {
+  if (decision.packing == 1) return shape;
+  require<Unsupported>(shape.parallel.ep % decision.packing == 0, "packing {}: an EP group of {} does not divide by it",
+                       decision.packing, shape.parallel.ep);
+  ParallelShape parallel = shape.parallel;
+  parallel.ep /= decision.packing;
+  parallel.edp = 0;
+  return complete(shape.layer, parallel, shape.rounding);
+}
+
 Plan build_plan(const Schedule& schedule, const Case& shape, const Decision& decision) {
+  if (!schedule.variants.empty()) {
+    require<BadInput>(std::ranges::count(schedule.variants, decision.variant) == 1,
+                      "schedule {} chooses among others: found no choice", schedule.name);
+    Plan plan = build_plan(*decision.variant, shape, decision);
+    plan.schedule = schedule.name;
+    return plan;
+  }
   check_decision(schedule, decision);
+  check_shape(schedule, shape);
   Plan plan;
   plan.schedule = schedule.name;
   plan.degree_forward = decision.degree_forward;
   plan.degree_backward = decision.degree_backward;
-  plan.shape = shape;
-  plan.groups = groups_of(shape.parallel);
-  plan.rows = capacity_rows(shape);
-  const int64_t bytes = gradient_bytes(shape);
-  const GradientSlots slots = slots_of(schedule, plan.groups, decision, bytes);
-  if (slots != GradientSlots{}) {
-    plan.gradients.push_back({1, bytes, -1});  // of the layer after this one, in the steady state
-    plan.slices = slices_of(schedule, decision, bytes);
+  plan.shape = decided_case(shape, decision);
+  plan.groups = groups_of(plan.shape.parallel);
+  plan.rows = capacity_rows(plan.shape);
+  const GradientPlacement placement = placement_of(schedule, plan.groups, plan.shape, decision);
+  if (placement != GradientPlacement{}) {
+    plan.gradients.push_back({1, gradient_bytes(plan.shape), -1});  // of the layer after this one, in the steady state
+    plan.slices = slices_of(schedule, plan.shape, decision);
   }
-  plan.structure = build_structure(structure_key(schedule, plan.groups, decision, slots, Phases::both));
-  for (const WorkClass& wc : plan.structure->classes) plan.works.push_back(work_of(wc, shape, plan.slices));
+  plan.structure = build_structure(structure_key(schedule, plan.groups, decision, placement, Phases::both));
+  for (const WorkClass& wc : plan.structure->classes)
+    plan.works.push_back(work_of(wc, plan.shape, plan.slices, plan.structure->flow));
   check_plan(plan);
   return plan;
 }

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <tuple>
 
@@ -11,16 +12,27 @@
 namespace moe {
 
 class LayerBuilder;
+class LayerPricer;
 
-/// Which lanes carry communication: one for all of it, or one a network.
-enum class LaneLayout : uint8_t { one_comm, by_network };
-/// r = 1; one r for both phases; r_f and r_b apart.
-enum class DegreePolicy : uint8_t { one, shared, apart };
+/// Which lanes carry communication.
+///   one_comm           one for all of it
+///   by_network         one a network
+///   by_network_copy    one a network, one for re-layout copies
+///   comm_and_gradient  one for all of it, and one for gradients that shares the inter network
+enum class LaneLayout : uint8_t { one_comm, by_network, by_network_copy, comm_and_gradient };
+/// r = 1; one r for both phases; r_f and r_b apart; one r, so that an AlltoAll's chunk has at most micro_op_bytes.
+enum class DegreePolicy : uint8_t { one, shared, apart, by_size };
 /// Where the waiting gradients go in a backward.
 ///   after         all of them once everything else is done
 ///   beside_dense  some beside the dense part, the others after everything else
 ///   adaptive      some inside the MoE part, the others beside the dense part
-enum class GradientPolicy : uint8_t { after, beside_dense, adaptive };
+///   micro_ops     pieces of fixed size, each started when its lane is idle and nothing else waits for it
+///   fixed         fused pieces between the last AlltoAll of this layer and what follows it on the lane
+///   own_lane      fused pieces from the start, on a lane of their own
+enum class GradientPolicy : uint8_t { after, beside_dense, adaptive, micro_ops, fixed, own_lane };
+/// How gradients become pieces: each tensor cut alone into micro_op_bytes, or tensors fused until they reach
+/// bucket_bytes (PyTorch DDP's buckets).
+enum class Pieces : uint8_t { cut, fused };
 
 struct Schedule {
   std::string_view name;
@@ -28,19 +40,40 @@ struct Schedule {
   LaneLayout lanes;
   DegreePolicy degrees;
   GradientPolicy gradients;
-  /// Adds D, G, E, S, C of every chunk, and where gradients may go among them, in lane order; for either phase.
+  /// Adds the MoE part of every chunk, and where gradients may go among it, in lane order; for either phase.
   void (*moe_part)(LayerBuilder&);
+  Flow flow = Flow::sharded;
+  Pieces pieces = Pieces::cut;
+  bool searched_order = false;   // the order of G and S on the intra lane is part of the decision
+  bool holds_micro_ops = false;  // none starts before a backward's first AlltoAll (Lina section 6.1)
+  bool packs_experts = false;    // the experts a device holds are part of the decision (Lina section 4.2)
+  /// A schedule that chooses among others has these and no tasks of its own.
+  std::span<const Schedule* const> variants = {};
 };
 
 std::span<const Schedule> schedules();
 /// Throws BadInput listing the known names.
 const Schedule& find_schedule(std::string_view name);
 
+/// The order of G and S on the intra lane, "GGSGSS"; empty: every G before any S.
+using LaneOrder = std::string;
+
+/// Lina's and DDP's sizes of a gradient piece.
+inline constexpr int64_t kMicroOpBytes = 30'000'000;  // Lina section 7.1
+inline constexpr int64_t kBucketBytes = 25 << 20;     // PyTorch DDP's default
+/// Gaps wherever they are: after the last task of a backward's MoE part; after the last of its lane.
+inline constexpr int kAfterMoe = 1 << 20, kAtEnd = 1 << 21;
+
 /// What the search decides for one layer.
 struct Decision {
   int degree_forward = 1, degree_backward = 1;
   int64_t gar_in_moe_bytes = 0;        // adaptive gradients: put into the MoE part; the others go beside the dense part
   int64_t gar_beside_dense_bytes = 0;  // beside_dense gradients: put there; the others go after everything else
+  int64_t micro_op_bytes = kMicroOpBytes;
+  std::vector<int> gaps = {};  // micro_ops: by piece, how many tasks of this backward go before it on its lane; empty: all
+  LaneOrder order_forward = {}, order_backward = {};
+  int packing = 1;                    // experts a device holds, in multiples of the case's own
+  const Schedule* variant = nullptr;  // of a schedule that chooses
 };
 
 /// The decision that puts `bytes` of the gradients into the first of the two places that the schedule has for them.
@@ -49,10 +82,21 @@ Decision with_split(const Schedule& schedule, int degree_forward, int degree_bac
 /// Throws BadInput for degrees or a gradient split that the schedule does not have: DegreePolicy, GradientPolicy.
 void check_decision(const Schedule& schedule, const Decision& decision);
 
+/// Throws Unsupported where the schedule's flow has no meaning on this parallel shape.
+void check_shape(const Schedule& schedule, const Case& shape);
+
+/// Its gradients are sent in pieces: micro_ops, fixed, own_lane.
+bool in_pieces(const Schedule& schedule);
+
 /// Where gradient slices stand in a backward.
 struct GradientSlots {
   bool in_moe = false, beside_dense = false, after = false;
   auto operator<=>(const GradientSlots&) const = default;
+};
+struct GradientPlacement {
+  GradientSlots slots;
+  std::vector<int> gaps;  // ascending: Decision's
+  auto operator<=>(const GradientPlacement&) const = default;
 };
 
 /// One phase alone (what the search replays) or both in sequence (what runs).
@@ -63,18 +107,30 @@ struct StructureKey {
   const Schedule* schedule = nullptr;
   Phases phases = Phases::both;
   int degree_forward = 1, degree_backward = 1;
-  GradientSlots slots;
+  GradientPlacement gradients;
+  LaneOrder order_forward, order_backward;
   std::array<Network, kGroupKinds> networks{};
+  int peers = 1;  // ranks of the EP group, where the structure depends on it
   auto operator<=>(const StructureKey&) const = default;
 };
 
 StructureKey structure_key(const Schedule& schedule, const Groups& groups, const Decision& decision,
-                           GradientSlots slots, Phases phases);
+                           const GradientPlacement& gradients, Phases phases);
 std::shared_ptr<const Structure> build_structure(const StructureKey& key);
 
-/// The slots that `schedule` uses for `bytes` of gradients, and their slices in slot order.
-GradientSlots slots_of(const Schedule& schedule, const Groups& groups, const Decision& decision, int64_t bytes);
-std::vector<GradientSlice> slices_of(const Schedule& schedule, const Decision& decision, int64_t bytes);
+/// The gradients' tensors, bytes each: what a rank sums over DP for one layer (q, k, v, out).
+std::vector<int64_t> gradient_tensors(const Case& shape);
+/// Pieces of the tensors, as the schedule makes them: bytes each.
+std::vector<int64_t> gradient_pieces(const Schedule& schedule, const Case& shape, int64_t micro_op_bytes);
+
+/// The places that `schedule` uses for the gradients, and their slices in the order of sending.
+GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, const Case& shape,
+                               const Decision& decision);
+std::vector<GradientSlice> slices_of(const Schedule& schedule, const Case& shape, const Decision& decision);
+
+/// The case that a decision trains: with `packing` times as many experts a device, and EP groups that much smaller.
+/// Throws Unsupported where that does not divide.
+Case decided_case(const Case& shape, const Decision& decision);
 
 /// The plan of one layer, forward and backward, checked.
 Plan build_plan(const Schedule& schedule, const Case& shape, const Decision& decision);

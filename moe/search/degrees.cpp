@@ -3,67 +3,112 @@
 #include <algorithm>
 #include <limits>
 
+#include "moe/search/micro_ops.h"
+
 namespace moe {
 namespace {
+
+constexpr double kNever = std::numeric_limits<double>::max();
 
 // Decisions must not hang on the last bit of a sum: a later candidate wins by more than this, or not at all.
 constexpr double kTie = 1e-12;
 
 bool better(double candidate, double best) { return candidate < best * (1 - kTie); }
 
-std::vector<int> degrees(int fixed, const LayerPricer& pricer) {
-  if (fixed > 0) return {fixed};
-  std::vector<int> all(static_cast<size_t>(std::min<int64_t>(kMaxDegree, pricer.rows())));
-  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i) + 1;
-  return all;
+struct Degrees {
+  int first, last;
+};
+
+Degrees degrees(int fixed, const LayerPricer& pricer) {
+  if (fixed > 0) return {fixed, fixed};
+  return {1, static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows()))};
 }
 
-DegreeChoice checked(const Schedule& schedule, DegreeChoice choice) {
+// As many chunks as keep an AlltoAll's within the size of a micro-op.
+int degree_by_size(const LayerPricer& pricer, int64_t micro_op_bytes) {
+  const double bytes = whole_work(TaskKind::dispatch, Phase::forward, pricer.shape(), Flow::sharded).bytes;
+  const double chunks = std::ceil(bytes / static_cast<double>(micro_op_bytes));
+  return static_cast<int>(std::clamp(chunks, 1.0, static_cast<double>(degrees(0, pricer).last)));
+}
+
+void check_choice(const Schedule& schedule, DegreeChoice& choice) {
   require<BadInput>(choice.forward >= 0 && choice.backward >= 0, "degree: found {} and {}, expected >= 0 (0: tuned)",
                     choice.forward, choice.backward);
+  require<BadInput>(choice.micro_op_bytes >= 0, "micro-op: found {} bytes, expected >= 0 (0: tuned)",
+                    choice.micro_op_bytes);
   if (schedule.degrees == DegreePolicy::one) {
     require<BadInput>(choice.forward <= 1 && choice.backward <= 1, "schedule {} has degree 1 only, found {} and {}",
                       schedule.name, choice.forward, choice.backward);
-    return {1, 1};
-  }
-  if (schedule.degrees == DegreePolicy::shared) {
+    choice.forward = choice.backward = 1;
+  } else if (schedule.degrees != DegreePolicy::apart) {
     if (choice.forward == 0) choice.forward = choice.backward;
     if (choice.backward == 0) choice.backward = choice.forward;
     require<BadInput>(choice.forward == choice.backward, "schedule {} has one degree for both phases, found {} and {}",
                       schedule.name, choice.forward, choice.backward);
   }
-  return choice;
 }
 
-bool in_moe_part(TaskKind kind) { return kind >= TaskKind::dispatch && kind <= TaskKind::combine; }
+// Under contention no path stays linear in a slice's bytes: every 1/32 of them, and at least a MiB.
+std::vector<int64_t> split_grain(int64_t all, int64_t element) {
+  const int64_t grain = std::max<int64_t>({element, 1 << 20, all / 32 / element * element});
+  std::vector<int64_t> splits;
+  for (int64_t bytes = 0; bytes < all; bytes += grain) splits.push_back(bytes);
+  splits.push_back(all);
+  return splits;
+}
+
+// MoNTA's smallest chunk: of the AlltoAll and of the AllGather.
+bool too_small(const Schedule& schedule, const LayerPricer& pricer, int degree, int64_t min_chunk_bytes) {
+  if (schedule.flow != Flow::dropped || degree == 1) return false;
+  for (const TaskKind kind : {TaskKind::dispatch, TaskKind::allgather})
+    if (whole_work(kind, Phase::forward, pricer.shape(), schedule.flow).bytes / degree <
+        static_cast<double>(min_chunk_bytes))
+      return true;
+  return false;
+}
 
 }  // namespace
 
 const CompiledStructure& LayerSearch::compiled(const Schedule& schedule, const LayerPricer& pricer,
                                                const Decision& decision, Phases phases) {
-  const GradientSlots slots = phases == Phases::forward
-                                  ? GradientSlots{}
-                                  : slots_of(schedule, pricer.groups(), decision, pricer.gradient_bytes());
-  return cache_.get(structure_key(schedule, pricer.groups(), decision, slots, phases));
+  const GradientPlacement placement = phases == Phases::forward
+                                          ? GradientPlacement{}
+                                          : placement_of(schedule, pricer.groups(), pricer.shape(), decision);
+  return cache_.get(structure_key(schedule, pricer.groups(), decision, placement, phases));
+}
+
+double LayerSearch::makespan(const CompiledStructure& c, const LayerPricer& pricer) {
+  return c.makespan(seconds_, pricer.profile().contention, ends_);
 }
 
 double LayerSearch::replay(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision,
                            Phases phases) {
   const CompiledStructure& c = compiled(schedule, pricer, decision, phases);
-  pricer.price(*c.structure, slices_of(schedule, decision, pricer.gradient_bytes()), seconds_);
-  return c.replay.makespan(seconds_, ends_);
+  std::vector<GradientSlice> slices;
+  if (c.structure->slices > 0) slices = slices_of(schedule, pricer.shape(), decision);
+  pricer.price(*c.structure, slices, seconds_);
+  return makespan(c, pricer);
+}
+
+LayerSearch::Bounds LayerSearch::bounds(const Schedule& schedule, const LayerPricer& pricer) {
+  const auto of_phase = [&](Phase phase) {
+    const StructureKey key = structure_key(schedule, pricer.groups(), {}, {}, Phases::both);
+    const auto [it, fresh] = bound_shapes_.try_emplace({key, phase});
+    if (fresh) it->second = bound_shape(schedule, pricer.groups(), phase);
+    return PhaseBound(schedule, it->second, pricer);
+  };
+  return {of_phase(Phase::forward), of_phase(Phase::backward)};
 }
 
 double LayerSearch::moe_seconds(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision,
                                 Phases phases) {
   const CompiledStructure& c = compiled(schedule, pricer, decision, phases);
-  pricer.price(*c.structure, slices_of(schedule, decision, pricer.gradient_bytes()), seconds_);
-  c.replay.makespan(seconds_, ends_);
+  replay(schedule, pricer, decision, phases);
   double begin = std::numeric_limits<double>::infinity(), end = 0;
   for (const Task& task : c.structure->tasks)
-    if (in_moe_part(task.kind)) {
+    if (is_chunked(task.kind)) {
       const double task_end = ends_[static_cast<size_t>(task.id)];
-      begin = std::min(begin, task_end - seconds_[static_cast<size_t>(task.work_class)]);
+      begin = std::min(begin, task_end - seconds_[static_cast<size_t>(task.work_class)]);  // the first is not slowed
       end = std::max(end, task_end);
     }
   return end - begin;
@@ -75,63 +120,139 @@ SplitPaths LayerSearch::split_paths(const Schedule& schedule, const LayerPricer&
   const Decision both = with_split(schedule, schedule.degrees == DegreePolicy::shared ? degree : 1, degree,
                                    bytes_of(pricer.shape().layer.dtype));
   const CompiledStructure& c = compiled(schedule, pricer, both, Phases::backward);
-  pricer.price(*c.structure, slices_of(schedule, both, pricer.gradient_bytes()), seconds_);
+  pricer.price(*c.structure, slices_of(schedule, pricer.shape(), both), seconds_);
   const auto with = [&](double first_s, double second_s) {
     for (size_t i = 0; i < seconds_.size(); ++i) {
       const int slice = c.structure->classes[i].slice;
       if (slice >= 0) seconds_[i] = slice == 0 ? first_s : second_s;
     }
-    return c.replay.makespan(seconds_, ends_);
+    return makespan(c, pricer);
   };
   const double neither = with(0, 0), heavy = 2 * neither + 1e-9;
   if (!better(neither, to_beat)) return {neither};
   return {neither, with(heavy, 0) - heavy, with(0, heavy) - heavy, with(heavy, heavy) - 2 * heavy};
 }
 
+// Micro-ops go where the replay without them leaves their lane idle.
+LayerSearch::Candidate LayerSearch::best_micro_ops(const Schedule& schedule, const LayerPricer& pricer, int degree,
+                                                   const DegreeChoice& choice) {
+  Decision decision{degree, degree};
+  decision.micro_op_bytes = choice.micro_op_bytes;
+  if (!pricer.has(GroupKind::dp)) return {decision, replay(schedule, pricer, decision, Phases::backward)};
+  const StructureKey key = structure_key(schedule, pricer.groups(), decision, {}, Phases::backward);
+  const CompiledStructure& c = cache_.get(key);
+  pricer.price(*c.structure, {}, seconds_);
+  std::vector<double> pieces;
+  for (const int64_t bytes : gradient_pieces(schedule, pricer.shape(), decision.micro_op_bytes))
+    pieces.push_back(pricer.gradient_seconds(bytes));
+  const Network network = pricer.groups()[static_cast<size_t>(GroupKind::dp)].network;
+  int lane = 1;
+  while (!c.structure->lanes[static_cast<size_t>(lane)].owns(network)) ++lane;
+  const MicroOps frozen = freeze_micro_ops(*c.structure, seconds_, pieces, lane, schedule.holds_micro_ops);
+  decision.gaps = frozen.gaps;
+  if (pricer.profile().contention.none()) return {decision, frozen.seconds};
+  return {decision, replay(schedule, pricer, decision, Phases::backward)};
+}
+
 // The least of its splits; any of them where none beats `to_beat`.
 LayerSearch::Candidate LayerSearch::best_backward(const Schedule& schedule, const LayerPricer& pricer, int degree,
-                                                  double to_beat) {
+                                                  double to_beat, const DegreeChoice& choice) {
+  if (schedule.gradients == GradientPolicy::micro_ops) return best_micro_ops(schedule, pricer, degree, choice);
   std::vector<int64_t> candidates{0};
   const int64_t all = pricer.gradient_bytes();
-  if (schedule.gradients != GradientPolicy::after &&
-      pricer.groups()[static_cast<size_t>(GroupKind::dp)].network != Network::none && all > 0) {
+  const bool split =
+      schedule.gradients == GradientPolicy::adaptive || schedule.gradients == GradientPolicy::beside_dense;
+  if (split && pricer.has(GroupKind::dp) && all > 0 && !pricer.profile().contention.none()) {
+    candidates = split_grain(all, bytes_of(pricer.shape().layer.dtype));
+  } else if (split && pricer.has(GroupKind::dp) && all > 0) {
     const SplitPaths paths = split_paths(schedule, pricer, degree, to_beat);
     if (better(paths.neither, to_beat)) candidates = {0, all, best_split(paths, pricer)};
   }
-  Candidate best{{}, std::numeric_limits<double>::max()};
+  Candidate best{{}, kNever};
   for (const int64_t bytes : candidates) {
-    const Decision decision = with_split(schedule, 1, degree, bytes);
+    const Decision decision = with_split(schedule, schedule.degrees == DegreePolicy::apart ? 1 : degree, degree, bytes);
     const double seconds = replay(schedule, pricer, decision, Phases::backward);
     if (better(seconds, best.seconds)) best = {decision, seconds};
   }
   return best;
 }
 
-LayerResult LayerSearch::tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice) {
-  choice = checked(schedule, choice);
-  Candidate best{{}, std::numeric_limits<double>::max()};
-  const auto backward_with = [&](int degree_forward, double forward, int degree_backward) {
-    Candidate c = best_backward(schedule, pricer, degree_backward, best.seconds - forward);
-    c.decision.degree_forward = degree_forward;
+LayerSearch::Candidate LayerSearch::best_forward(const Schedule& schedule, const LayerPricer& pricer,
+                                                 const DegreeChoice& choice) {
+  const PhaseBound bound = bounds(schedule, pricer).forward;
+  Candidate best{{}, kNever};
+  const Degrees tried = degrees(choice.forward, pricer);
+  for (int r = tried.first; r <= tried.last; ++r) {
+    if (r > tried.first && !better(bound.at(r).seconds, best.seconds)) continue;
+    const double seconds = replay(schedule, pricer, {r, 1}, Phases::forward);
+    if (better(seconds, best.seconds)) best = {{r, 1}, seconds};
+  }
+  return best;
+}
+
+// r_f and r_b apart: each phase by itself.
+LayerSearch::Candidate LayerSearch::search(const Schedule& schedule, const LayerPricer& pricer,
+                                           const DegreeChoice& choice) {
+  const Candidate forward = best_forward(schedule, pricer, choice);
+  const PhaseBound bound = bounds(schedule, pricer).backward;
+  Candidate best{{}, kNever};
+  const Degrees tried = degrees(choice.backward, pricer);
+  for (int r = tried.first; r <= tried.last; ++r) {
+    if (r > tried.first && !better(bound.at(r).seconds, best.seconds)) continue;
+    const Candidate c = best_backward(schedule, pricer, r, best.seconds, choice);
+    if (better(c.seconds, best.seconds)) best = c;
+  }
+  best.decision.degree_forward = forward.decision.degree_forward;
+  best.seconds += forward.seconds;
+  return best;
+}
+
+LayerSearch::Candidate LayerSearch::search_together(const Schedule& schedule, const LayerPricer& pricer,
+                                                    const DegreeChoice& choice) {
+  const Bounds bound = bounds(schedule, pricer);
+  Candidate best{{}, kNever};
+  Degrees tried = degrees(choice.forward, pricer);
+  if (schedule.degrees == DegreePolicy::by_size && choice.forward == 0)
+    tried.first = tried.last = degree_by_size(pricer, choice.micro_op_bytes);
+  for (int r = tried.first; r <= tried.last; ++r) {
+    if (r > tried.first && (!better(bound.forward.at(r).seconds + bound.backward.at(r).seconds, best.seconds) ||
+                            too_small(schedule, pricer, r, choice.min_chunk_bytes)))
+      continue;
+    const double forward = replay(schedule, pricer, {r, r}, Phases::forward);
+    Candidate c = best_backward(schedule, pricer, r, best.seconds - forward, choice);
     c.seconds += forward;
     if (better(c.seconds, best.seconds)) best = c;
-  };
-  if (schedule.degrees == DegreePolicy::apart) {
-    Candidate forward{{}, std::numeric_limits<double>::max()};
-    for (const int r : degrees(choice.forward, pricer)) {
-      const double seconds = replay(schedule, pricer, {r, 1, 0}, Phases::forward);
-      if (better(seconds, forward.seconds)) forward = {{r, 1, 0}, seconds};
-    }
-    for (const int r : degrees(choice.backward, pricer))
-      backward_with(forward.decision.degree_forward, forward.seconds, r);
-  } else {
-    for (const int r : degrees(choice.forward, pricer))
-      backward_with(r, replay(schedule, pricer, {r, r, 0}, Phases::forward), r);
+  }
+  return best;
+}
+
+LayerResult LayerSearch::tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice) {
+  check_choice(schedule, choice);
+  if (!schedule.variants.empty()) return tune_variants(schedule, pricer, choice);
+  check_shape(schedule, pricer.shape());
+  if (schedule.packs_experts) return tune_packed(schedule, pricer, choice);
+  return tune_one(schedule, pricer, choice);
+}
+
+LayerResult LayerSearch::tune_one(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice) {
+  const bool micro_ops = schedule.gradients == GradientPolicy::micro_ops && schedule.pieces == Pieces::cut;
+  std::vector<int64_t> sizes{choice.micro_op_bytes};
+  if (choice.micro_op_bytes == 0) sizes = {kMicroOpBytes};
+  if (choice.micro_op_bytes == 0 && micro_ops)
+    for (const int64_t megabytes : {1, 2, 5, 10, 20, 50, 100}) sizes.push_back(megabytes * 1'000'000);
+  Candidate best{{}, kNever};
+  for (const int64_t size : sizes) {
+    DegreeChoice sized = choice;
+    sized.micro_op_bytes = size;
+    const Candidate c = schedule.degrees == DegreePolicy::apart ? search(schedule, pricer, sized)
+                                                                : search_together(schedule, pricer, sized);
+    if (better(c.seconds, best.seconds)) best = c;
   }
   return evaluate(schedule, pricer, best.decision);
 }
 
 LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision) {
+  if (!schedule.variants.empty() || decision.packing > 1) return evaluate_chosen(schedule, pricer, decision);
   check_decision(schedule, decision);
   LayerResult result;
   result.schedule = schedule.name;
@@ -140,7 +261,11 @@ LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& p
   result.backward_s = replay(schedule, pricer, decision, Phases::backward);
   result.moe_forward_s = moe_seconds(schedule, pricer, decision, Phases::forward);
   result.moe_backward_s = moe_seconds(schedule, pricer, decision, Phases::backward);
-  result.bound = degree_free_bound(schedule, pricer);
+  const Bounds bound = bounds(schedule, pricer);
+  const auto f = bound.forward.degree_free(), b = bound.backward.degree_free();
+  result.bound = {f.seconds, b.seconds, f.name, b.name};
+  const auto f_at = bound.forward.at(decision.degree_forward), b_at = bound.backward.at(decision.degree_backward);
+  result.degree_bound = {f_at.seconds, b_at.seconds, f_at.name, b_at.name};
   return result;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// Exact degrees and gradient split of one layer: every integer r is replayed, so nothing is missed.
-#include <set>
+// Exact degrees and gradient split of one layer: every integer r that a lower bound does not rule out is replayed.
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@ namespace moe {
 inline constexpr int kMaxDegree = 64;
 
 struct DegreeChoice {
-  int forward = 0, backward = 0;  // 0: tuned
+  int forward = 0, backward = 0;           // 0: tuned
+  int64_t micro_op_bytes = kMicroOpBytes;  // of schedules with micro-ops; 0: tuned
+  int64_t min_chunk_bytes = 0;             // MoNTA's I_minimal: no smaller AlltoAll or AllGather chunk is tried
 };
 
 /// One layer under one schedule.
@@ -24,7 +27,8 @@ struct LayerResult {
   Decision decision;
   double forward_s = 0, backward_s = 0;
   double moe_forward_s = 0, moe_backward_s = 0;  // start of the first dispatch to the end of the last combine
-  Bound bound;
+  Bound bound;                                   // whatever the degrees
+  Bound degree_bound;                            // of the degrees chosen
   double total_s() const { return forward_s + backward_s; }
 };
 
@@ -32,7 +36,8 @@ class LayerSearch {
  public:
   /// Decides what `choice` leaves open so that forward plus backward is least (FSMoE section 4; the split of section
   /// 5 for a single layer: how many bytes go into each of the places that the schedule has). Ties go to the smaller
-  /// degree. A degree that the schedule does not have (ds-moe: only 1; tutel: one for both) is BadInput.
+  /// degree. A degree that the schedule does not have (ds-moe: only 1; tutel: one for both) is BadInput; a schedule
+  /// that this case or profile does not allow is Unsupported.
   LayerResult tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice = {});
   /// The times of a decision.
   LayerResult evaluate(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision);
@@ -42,14 +47,29 @@ class LayerSearch {
     Decision decision;
     double seconds;
   };
+  struct Bounds {
+    PhaseBound forward, backward;
+  };
   const CompiledStructure& compiled(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision,
                                     Phases phases);
   double replay(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision, Phases phases);
-  Candidate best_backward(const Schedule& schedule, const LayerPricer& pricer, int degree, double to_beat);
+  double makespan(const CompiledStructure& c, const LayerPricer& pricer);
+  Bounds bounds(const Schedule& schedule, const LayerPricer& pricer);
+  Candidate best_forward(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice);
+  Candidate best_backward(const Schedule& schedule, const LayerPricer& pricer, int degree, double to_beat,
+                          const DegreeChoice& choice);
+  Candidate best_micro_ops(const Schedule& schedule, const LayerPricer& pricer, int degree, const DegreeChoice& choice);
+  Candidate search(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice);
+  Candidate search_together(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice);
   SplitPaths split_paths(const Schedule& schedule, const LayerPricer& pricer, int degree, double to_beat);
   double moe_seconds(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision, Phases phases);
+  LayerResult tune_variants(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice);
+  LayerResult tune_packed(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice);
+  LayerResult evaluate_chosen(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision);
+  LayerResult tune_one(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice);
 
   StructureCache cache_;
+  std::map<std::pair<StructureKey, Phase>, BoundShape> bound_shapes_;
   std::vector<double> seconds_, ends_;  // scratch
 };
 

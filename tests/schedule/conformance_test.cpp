@@ -31,26 +31,44 @@ Case case_of(const ParallelShape& parallel) {
   return complete(layer, parallel, Rounding::ragged);
 }
 
-std::vector<Decision> decisions(const Schedule& schedule, int64_t gradient_bytes) {
+std::vector<Decision> decisions(const Schedule& schedule, const Case& shape) {
   std::vector<Decision> all;
   for (const int forward : {1, 3, 9})
     for (const int backward : {1, 2, 3, 7}) {
       if (schedule.degrees == DegreePolicy::one && forward * backward > 1) continue;
-      if (schedule.degrees == DegreePolicy::shared && forward != backward) continue;
+      const bool apart = schedule.degrees == DegreePolicy::apart;
+      if (!apart && schedule.degrees != DegreePolicy::one && forward != backward) continue;
       all.push_back({forward, backward, 0});
-      if (schedule.gradients == GradientPolicy::after) continue;
+      if (schedule.gradients == GradientPolicy::micro_ops) {  // at the end, and spread from the start
+        all.back().micro_op_bytes = 512;
+        all.push_back(all.back());
+        const size_t pieces = gradient_pieces(schedule, shape, 512).size();
+        for (size_t i = 0; i < pieces; ++i) all.back().gaps.push_back(static_cast<int>(i / 2));
+      }
+      if (schedule.gradients != GradientPolicy::adaptive && schedule.gradients != GradientPolicy::beside_dense)
+        continue;
       all.push_back(with_split(schedule, forward, backward, 4));
-      all.push_back(with_split(schedule, forward, backward, gradient_bytes));
+      all.push_back(with_split(schedule, forward, backward, gradient_bytes(shape)));
     }
   return all;
+}
+
+bool allows(const Schedule& schedule, const ParallelShape& parallel) {
+  const bool one_group = schedule.flow == Flow::tensor || schedule.flow == Flow::dropped;
+  return !one_group || parallel.mp == parallel.esp;
 }
 
 void for_every_plan(const std::function<void(const Schedule&, const Plan&)>& check) {
   int plans = 0;
   for (const Schedule& schedule : schedules())
     for (const ParallelShape& parallel : parallel_shapes()) {
+      if (!schedule.variants.empty()) continue;  // it has the plans of those
       const Case shape = case_of(parallel);
-      for (const Decision& d : decisions(schedule, gradient_bytes(shape))) {
+      if (!allows(schedule, parallel)) {
+        ASSERT_THROW(build_plan(schedule, shape, {}), Unsupported) << schedule.name;
+        continue;
+      }
+      for (const Decision& d : decisions(schedule, shape)) {
         SCOPED_TRACE(fmt::format("{} r {} {}, {} + {} bytes split, {} nodes x {} mp {} ep {} esp {}", schedule.name,
                                  d.degree_forward, d.degree_backward, d.gar_in_moe_bytes, d.gar_beside_dense_bytes,
                                  parallel.nodes, parallel.ranks_per_node, parallel.mp, parallel.ep, parallel.esp));
@@ -64,6 +82,9 @@ void for_every_plan(const std::function<void(const Schedule&, const Plan&)>& che
   EXPECT_GT(plans, 2000);
 }
 
+// FSMoE's own flow with every stage cut by degree, whose tasks and orders are counted below.
+bool in_chunks(const Schedule& schedule) { return schedule.flow == Flow::sharded && schedule.name != "lina-partition"; }
+
 bool spans(const Plan& plan, GroupKind kind) { return plan.groups[static_cast<size_t>(kind)].size > 1; }
 
 TEST(Schedules, PlansPassTheirChecksOnEveryShape) {
@@ -72,7 +93,8 @@ TEST(Schedules, PlansPassTheirChecksOnEveryShape) {
 
 // Counts, not trust in check_plan: each stage has r tasks a phase where its group has several ranks, else none.
 TEST(Schedules, HaveTheTasksOfTheirDegrees) {
-  for_every_plan([](const Schedule&, const Plan& plan) {
+  for_every_plan([](const Schedule& schedule, const Plan& plan) {
+    if (!in_chunks(schedule)) return;
     std::map<std::pair<Phase, TaskKind>, int> found;
     for (const Task& task : plan.tasks()) ++found[{task.phase, task.kind}];
     for (const Phase phase : {Phase::forward, Phase::backward}) {
@@ -97,10 +119,13 @@ TEST(Schedules, HaveTheTasksOfTheirDegrees) {
 // The orders of FSMoE's figure 3: of each lane's MoE tasks, in the words D G E S C and chunk numbers.
 TEST(Schedules, KeepTheirLaneOrders) {
   for_every_plan([](const Schedule& schedule, const Plan& plan) {
+    if (!in_chunks(schedule)) return;
     const Network ep = plan.groups[static_cast<size_t>(GroupKind::ep)].network;
     const Network esp = plan.groups[static_cast<size_t>(GroupKind::esp)].network;
-    const bool one_lane =
-        ep != Network::none && (schedule.lanes == LaneLayout::one_comm ? esp != Network::none : ep == esp);
+    const bool one_lane = ep != Network::none &&
+                          (schedule.lanes == LaneLayout::one_comm || schedule.lanes == LaneLayout::comm_and_gradient
+                               ? esp != Network::none
+                               : ep == esp);
     for (const Phase phase : {Phase::forward, Phase::backward}) {
       const int r = phase == Phase::forward ? plan.degree_forward : plan.degree_backward;
       std::string together, alltoalls, gathers, experts;
@@ -166,10 +191,34 @@ TEST(Schedules, AreFoundByNameOrRefusedWithTheNames) {
   std::set<std::string_view> names;
   for (const Schedule& schedule : schedules()) {
     EXPECT_EQ(&find_schedule(schedule.name), &schedule);
+    EXPECT_EQ(schedule.moe_part == nullptr, !schedule.variants.empty()) << schedule.name;
     EXPECT_FALSE(schedule.summary.empty());
     EXPECT_TRUE(names.insert(schedule.name).second) << schedule.name << " stands twice in the registry";
   }
-  for (const char* name : {"ds-moe", "tutel", "tutel-improved", "fsmoe-no-iio", "fsmoe-no-partition", "fsmoe"})
+  for (const char* name : {"ds-moe",
+                           "ds-moe-replicated",
+                           "tutel",
+                           "tutel-improved",
+                           "pipemoe+lina",
+                           "fsmoe-no-iio",
+                           "fsmoe-no-partition",
+                           "fsmoe",
+                           "fsmoe-interleaved",
+                           "parm-s1",
+                           "parm-s2-aas",
+                           "parm-s2",
+                           "parm",
+                           "monta-baseline",
+                           "monta-o1",
+                           "monta-o2",
+                           "monta-o3",
+                           "monta",
+                           "lina-baseline",
+                           "lina-fixed",
+                           "lina-priority",
+                           "lina-partition",
+                           "lina",
+                           "lina-packed"})
     EXPECT_TRUE(names.contains(name)) << name;
   try {
     find_schedule("fastmoe");

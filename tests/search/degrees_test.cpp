@@ -78,7 +78,7 @@ TEST(LayerSearch, PhasesAloneTakeAsLongAsInTheWholePlan) {
 
 TEST(LayerSearch, NothingIsFasterThanTheDegreeFreeBound) {
   LayerSearch search;
-  std::map<std::string, int> terms;
+  std::map<std::string_view, int> terms;
   double closest = 1e9;
   for (uint64_t seed = 1; seed <= 1500; ++seed) {
     const RandomLayer layer = random_layer(seed);

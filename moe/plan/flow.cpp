@@ -1,0 +1,184 @@
+// What a flow's tasks are: their groups, the stages of a row, and the work of each.
+#include <array>
+
+#include "moe/base/check.h"
+#include "moe/plan/plan.h"
+
+namespace moe {
+namespace {
+
+constexpr std::array<std::string_view, kFlows> kFlowNames{"sharded",     "replicated", "fused",
+                                                          "fused-gated", "tensor",     "dropped"};
+
+// Copies of a rank's own T_rank rows that a task of the flow moves or computes.
+double copies(Flow flow, TaskKind kind, const ParallelShape& p) {
+  const double mp = p.mp, esp = p.esp;
+  switch (flow) {
+    case Flow::sharded:
+      return kind == TaskKind::allgather || kind == TaskKind::reducescatter ? esp : 1;
+    case Flow::replicated:
+      return kind == TaskKind::expert ? mp : mp * esp;
+    case Flow::fused:
+    case Flow::fused_gated:
+      return kind == TaskKind::expert ? 1 : kind == TaskKind::gather ? mp : esp;
+    case Flow::tensor:
+      return kind == TaskKind::expert ? 1 : mp;
+    case Flow::dropped:
+      break;
+  }
+  return kind == TaskKind::dispatch || kind == TaskKind::combine || kind == TaskKind::expert ? 1 : mp;
+}
+
+double gated_tokens(const Case& c, Flow flow) {
+  const double tokens = static_cast<double>(c.layer.batch * c.layer.seq);
+  if (flow == Flow::sharded || flow == Flow::fused) return tokens / c.parallel.mp;
+  return flow == Flow::replicated ? tokens * c.parallel.esp : tokens;
+}
+
+Op op_of(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::dispatch:
+    case TaskKind::combine:
+    case TaskKind::exchange:
+      return Op::alltoall;
+    case TaskKind::mp_allgather:
+    case TaskKind::tokens_allgather:
+    case TaskKind::allgather:
+    case TaskKind::gather:
+      return Op::allgather;
+    case TaskKind::mp_reducescatter:
+    case TaskKind::tokens_reducescatter:
+    case TaskKind::reducescatter:
+      return Op::reducescatter;
+    case TaskKind::mp_allreduce:
+    case TaskKind::allreduce:
+    case TaskKind::gradient:
+      return Op::allreduce;
+    case TaskKind::copy:
+    case TaskKind::home_copy:
+    case TaskKind::sum:
+      return Op::copy;
+    case TaskKind::send:
+      return Op::sendrecv;
+    case TaskKind::expert:
+      return Op::expert;
+    case TaskKind::attention:
+      return Op::attention;
+    case TaskKind::gate:
+      return Op::gemm;
+    default:
+      return Op::none;
+  }
+}
+
+double rows_of(const WorkClass& wc, const Case& c, Flow flow) {
+  if (c.rounding == Rounding::exact) return capacity_exact(c) / wc.chunks;
+  const int64_t rows = capacity_rows(c);
+  if (flow == Flow::fused_gated) return static_cast<double>(rows) / wc.chunks;  // SAA's phases: by peers, not by rows
+  return static_cast<double>(chunk_rows(rows, wc.chunks, wc.chunk).count());
+}
+
+Work chunk_work(TaskKind kind, Phase phase, double rows, const Case& c, Flow flow) {
+  const MoeVolumes v = moe_volumes(c, rows * copies(flow, kind, c.parallel));
+  const int passes = phase == Phase::backward ? 2 : 1;
+  if (kind == TaskKind::expert)
+    return {Op::expert, GroupKind::none, 0, passes * v.expert_flops, passes * gemms_of(c.layer.ffn)};
+  return {op_of(kind), group_of(flow, kind), v.alltoall_bytes, 0, 0};
+}
+
+Work dense_work(TaskKind kind, Phase phase, const Case& c, Flow flow) {
+  const int passes = phase == Phase::backward ? 2 : 1;
+  const Op op = op_of(kind);
+  const GroupKind group = group_of(flow, kind);
+  switch (kind) {
+    case TaskKind::mp_allgather:
+    case TaskKind::mp_reducescatter:
+    case TaskKind::mp_allreduce:
+      return {op, group, mp_bytes(c), 0, 0};
+    case TaskKind::tokens_allgather:
+    case TaskKind::tokens_reducescatter:
+      return {op, group, mp_bytes(c) * c.parallel.esp, 0, 0};
+    case TaskKind::attention:
+      return {op, group, 0, passes * attention_flops(c), passes * 6};
+    case TaskKind::gate: {
+      const double dim = static_cast<double>(c.layer.model_dim * c.layer.experts);
+      return {op, group, 0, passes * kFlopsPerMac * gated_tokens(c, flow) * dim, passes};
+    }
+    case TaskKind::expert_gradient:
+      return {op, group, static_cast<double>(expert_gradient_bytes(c)), 0, 0};
+    case TaskKind::send:  // the receiver waits for it
+      return {op, group, mp_bytes(c) / (flow == Flow::sharded ? c.parallel.mp : 1), 0, 0};
+    default:
+      return {Op::none, group, 0, 0, 0};
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Flow flow) { return kFlowNames[static_cast<size_t>(flow)]; }
+
+GroupKind group_of(Flow flow, TaskKind kind) {
+  switch (kind) {
+    case TaskKind::dispatch:
+    case TaskKind::combine:
+    case TaskKind::exchange:
+      return flow == Flow::fused || flow == Flow::fused_gated ? GroupKind::ep_esp : GroupKind::ep;
+    case TaskKind::allgather:
+      return flow == Flow::dropped ? GroupKind::mp : GroupKind::esp;
+    case TaskKind::reducescatter:
+    case TaskKind::allreduce:
+    case TaskKind::tokens_allgather:
+    case TaskKind::tokens_reducescatter:
+      return GroupKind::esp;
+    case TaskKind::mp_allgather:
+    case TaskKind::mp_reducescatter:
+    case TaskKind::mp_allreduce:
+    case TaskKind::gather:
+      return GroupKind::mp;
+    case TaskKind::gradient:
+      return GroupKind::dp;
+    case TaskKind::send:
+    case TaskKind::recv:
+      return GroupKind::pp;
+    default:
+      return GroupKind::none;
+  }
+}
+
+std::span<const TaskKind> stages_of(Flow flow) {
+  using enum TaskKind;
+  static constexpr std::array kSharded{dispatch, allgather, expert, reducescatter, combine};
+  static constexpr std::array kReplicated{dispatch, expert, allreduce, combine};
+  static constexpr std::array kFused{dispatch, expert, combine};
+  static constexpr std::array kFusedGated{dispatch, expert, combine, gather};
+  static constexpr std::array kDropped{dispatch, allgather, expert, reducescatter, combine, gather};
+  switch (flow) {
+    case Flow::sharded:
+      return kSharded;
+    case Flow::replicated:
+    case Flow::tensor:
+      return kReplicated;
+    case Flow::fused:
+      return kFused;
+    case Flow::fused_gated:
+      return kFusedGated;
+    case Flow::dropped:
+      break;
+  }
+  return kDropped;
+}
+
+Work whole_work(TaskKind kind, Phase phase, const Case& c, Flow flow) {
+  if (!is_chunked(kind)) return dense_work(kind, phase, c, flow);
+  const double rows = c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(capacity_rows(c));
+  return chunk_work(kind, phase, rows, c, flow);
+}
+
+Work work_of(const WorkClass& wc, const Case& c, const std::vector<GradientSlice>& slices, Flow flow) {
+  if (wc.kind == TaskKind::gradient)
+    return {Op::allreduce, GroupKind::dp, static_cast<double>(slices.at(static_cast<size_t>(wc.slice)).bytes()), 0, 0};
+  if (!is_chunked(wc.kind)) return dense_work(wc.kind, wc.phase, c, flow);
+  return chunk_work(wc.kind, wc.phase, rows_of(wc, c, flow), c, flow);
+}
+
+}  // namespace moe

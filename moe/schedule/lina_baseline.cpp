@@ -1,0 +1,17 @@
+// Lina's baseline (section 3.1): AllReduce in DDP buckets on a communicator of its own, without coordination, so that
+// it shares the network with the AlltoAlls.
+#include "moe/schedule/layer_builder.h"
+#include "moe/schedule/rows.h"
+
+namespace moe {
+
+const Schedule kLinaBaseline{
+    .name = "lina-baseline",
+    .summary = "gradients in DDP buckets on a lane that shares the network with AlltoAll (Lina's baseline)",
+    .lanes = LaneLayout::comm_and_gradient,
+    .degrees = DegreePolicy::one,
+    .gradients = GradientPolicy::own_lane,
+    .moe_part = one_lane_order,
+    .pieces = Pieces::fused};
+
+}  // namespace moe

@@ -1,0 +1,85 @@
+// Schedules that choose: among others (parm, monta), or how many experts a device holds (lina-packed).
+#include <algorithm>
+
+#include "moe/search/degrees.h"
+
+namespace moe {
+namespace {
+
+// Parm's t_D1 <= t_D2 (Parm Eqs. 6 and 7): AlltoAlls of E T M N_ESP / N_MP, the MP AllGather of B L M in D1, and in D2
+// the second AlltoAll with the MP AllGather under it, `overlap_s`, as measured (row saa) or replayed.
+bool first_is_faster(const LayerPricer& pricer, double alltoall_s, double overlap_s) {
+  const double gather_s =
+      pricer.has(GroupKind::mp) ? pricer.dense_seconds(TaskKind::mp_allgather, Phase::forward, Flow::fused) : 0;
+  return alltoall_s + gather_s <= overlap_s;
+}
+
+}  // namespace
+
+LayerResult LayerSearch::tune_variants(const Schedule& schedule, const LayerPricer& pricer,
+                                       const DegreeChoice& choice) {
+  std::vector<LayerResult> results;
+  std::string reasons;
+  for (const Schedule* variant : schedule.variants) {
+    const bool one = variant->degrees == DegreePolicy::one;
+    if (one && std::max(choice.forward, choice.backward) > 1) continue;  // another degree was asked for
+    LayerResult result = tune(*variant, pricer, choice);
+    result.schedule = schedule.name;
+    result.decision.variant = variant;
+    results.push_back(result);
+  }
+  if (schedule.flow != Flow::fused) return *std::ranges::min_element(results, {}, &LayerResult::total_s);
+  const double rows =
+      pricer.shape().rounding == Rounding::exact ? capacity_exact(pricer.shape()) : static_cast<double>(pricer.rows());
+  const double alltoall =
+      pricer.has(GroupKind::ep_esp) ? pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, rows, Flow::fused) : 0;
+  const double expert = pricer.chunk_seconds(TaskKind::expert, Phase::forward, rows, Flow::fused_gated);
+  const double overlap = pricer.saa_seconds().value_or(results.at(1).moe_forward_s - alltoall - expert);
+  return results[first_is_faster(pricer, alltoall, overlap) ? 0 : 1];
+}
+
+// p doubles while the expert's micro-op is shorter than the AlltoAll's (Lina section 4.2), as long as groups divide and
+// the profile has rows for them.
+LayerResult LayerSearch::tune_packed(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice) {
+  LayerResult best = tune_one(schedule, pricer, choice);
+  for (int packing = 1; pricer.shape().parallel.ep % (2 * packing) == 0;) {
+    Decision decision;
+    decision.packing = packing;
+    const LayerPricer packed(pricer.profile(), decided_case(pricer.shape(), decision), pricer.options());
+    if (!packed.has(GroupKind::ep)) break;
+    const double rows = static_cast<double>(packed.rows()) / best.decision.degree_forward;
+    if (packed.chunk_seconds(TaskKind::expert, Phase::forward, rows) >=
+        packed.chunk_seconds(TaskKind::dispatch, Phase::forward, rows))
+      break;
+    decision.packing = packing *= 2;
+    try {
+      const LayerPricer next(pricer.profile(), decided_case(pricer.shape(), decision), pricer.options());
+      best = tune_one(schedule, next, choice);
+    } catch (const Unpriced&) {
+      break;  // without a row for the smaller groups Lina could not have measured them either
+    }
+    best.decision.packing = packing;
+  }
+  return best;
+}
+
+LayerResult LayerSearch::evaluate_chosen(const Schedule& schedule, const LayerPricer& pricer,
+                                         const Decision& decision) {
+  LayerResult result;
+  if (decision.packing > 1) {
+    check_decision(schedule, decision);
+    const LayerPricer packed(pricer.profile(), decided_case(pricer.shape(), decision), pricer.options());
+    Decision inside = decision;
+    inside.packing = 1;
+    result = evaluate(schedule, packed, inside);
+  } else {
+    require<BadInput>(std::ranges::count(schedule.variants, decision.variant) == 1,
+                      "schedule {} chooses among others: found no choice", schedule.name);
+    result = evaluate(*decision.variant, pricer, decision);
+  }
+  result.schedule = schedule.name;
+  result.decision = decision;
+  return result;
+}
+
+}  // namespace moe
