@@ -154,9 +154,10 @@ class FluidReplay::Run {
 
  private:
   struct At {
-    uint32_t row, rows_end, ended, stage;  // the row runs or waits at the lane's head; tasks behind it
-    Resource resource;                     // of what runs
-    double end, slowdown;                  // at the present rate; never: nothing runs
+    uint32_t row, rows_end;  // what runs or waits at the lane's head; past its last
+    uint32_t ended, stage;   // tasks behind it
+    Resource resource;       // of what runs, as the next two
+    double end, slowdown;    // at the present rate; end is never where nothing runs
   };
 
   bool ready(const Row* row) const {

@@ -3,6 +3,7 @@
 // soon as its inputs are there. A computation is each rank's own. A collective starts when the last rank of its group
 // is ready and ends for all of them together, after the seconds of the slowest. A transfer between pipeline stages is
 // its sender's and its receiver's own: `after` says who waits for whom, rank by rank at the same place of its stage.
+// Lanes do not slow each other down here: that is FluidReplay, in which ranks are alike.
 #include <cstdint>
 #include <span>
 #include <vector>
