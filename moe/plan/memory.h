@@ -82,7 +82,8 @@ int micro_batches_in_flight(const MemoryRequest& request);
 /// Weights, gradients and optimizer by MoNTA, Table 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows); activations
 /// as `request.activations` says; buffers: AlltoAll's send and receive of dispatch and combine, the gathered rows
 /// before and after the experts, and under ZeRO 3 one layer's whole weights. Fragmentation, workspaces of libraries and
-/// what a framework itself takes are not in it. Throws BadInput for counts below 1 and an unknown ZeRO stage.
+/// what a framework itself takes are not in it; a dropless layer is counted under balanced routing. Throws BadInput for
+/// counts below 1 and an unknown ZeRO stage.
 MemoryEstimate estimate_memory(const MemoryRequest& request);
 
 /// Nothing where the estimate fits, else "does not fit: needs 31.20 GiB, a rank has 11.00 GiB".
