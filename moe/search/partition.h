@@ -23,7 +23,7 @@ struct PartitionLayer {
   /// a jump the last bytes before it and the first after it (0 and one element are known). Beyond the last it is
   /// straight.
   std::vector<int64_t> moe_bends, dense_bends;
-  bool bends_known = true;                      // false: nothing is assumed, and every grain is tried; much slower
+  bool bends_known = false;                     // false: nothing is assumed, every grain of either slice is tried
   double moe_window_s = 0, dense_window_s = 0;  // for step 1: t_olp, what either part hides of an AllReduce
   std::string key;                              // layers of equal key have equal `seconds` and bends; empty: like none
 };

@@ -53,6 +53,7 @@ PartitionLayer problem_layer(const Model& m, const Layer& layer, int64_t made_by
   add_bend(m, layer.dense_s, element, dense);
   p.moe_bends.assign(moe.begin(), moe.end());
   p.dense_bends.assign(dense.begin(), dense.end());
+  p.bends_known = true;
   const auto& best = *std::ranges::min_element(layer.degrees, {}, &Degree::alone_s);
   p.moe_window_s = best.alone_s - best.beside_s;
   p.dense_window_s = layer.dense_s;
