@@ -62,6 +62,7 @@ PhaseBound::PhaseBound(const Schedule& schedule, const BoundShape& shape, const 
   for (const TaskKind kind : shape.dense) dense_ += pricer.dense_seconds(kind, shape.phase, schedule.flow);
   if (shape.gradient_lane < 0) return;
   gradients_ = pricer.gradient_seconds(pricer.gradient_bytes());
+  gradients_bend_ = !pricer.gradient_bends().empty();
   for (const auto& link : shape.on_gradient_lane)
     beside_gradients_ += pricer.dense_seconds(link.kind, shape.phase, schedule.flow);
 }
@@ -113,6 +114,7 @@ PhaseBound::Term PhaseBound::with_gradients(const std::vector<BoundShape::Link>&
   most.seconds = std::max(most.seconds, path) + dense_;
   if (shape_.gradient_lane < 0) return most;
   if (schedule_.gradients == GradientPolicy::after) return {most.seconds + gradients_, most.name};
+  if (degree > 0 && gradients_bend_) return most;  // slices of a measured curve may cost less than the whole
   return std::max(most, Term{on_gradient_lane, "gradients"}, larger);
 }
 

@@ -59,6 +59,7 @@ class PhaseBound {
   const BoundShape& shape_;
   const LayerPricer& pricer_;
   double dense_ = 0, gradients_ = 0, beside_gradients_ = 0;
+  bool gradients_bend_ = false;
 };
 
 Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer);

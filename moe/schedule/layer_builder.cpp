@@ -200,6 +200,7 @@ int LayerBuilder::forward() {
   join_chunks(TaskKind::i_order, Buffer::output);
   last().reads.push_back(whole_of(Buffer::routing));
   if (schedule_.flow == Flow::fused) push_dense(TaskKind::mp_allgather, Buffer::gathered_output);
+  found().output = dense_.data.buffer;
   found().end = last_of(dense_.after);
   return found().end;
 }
@@ -225,7 +226,8 @@ int LayerBuilder::backward() {
   after.push_back(found().end);
   const int begin = push(TaskKind::i_order, after);
   last().reads = {of(found().moe_output, Phase::forward), of(Buffer::routing, Phase::forward)};
-  if (dense_.data.phase == Phase::backward) last().reads.push_back(dense_.data);
+  const bool gradient_made = dense_.data.phase == Phase::backward;  // else the loss makes it of the output
+  last().reads.push_back(gradient_made ? dense_.data : of(found().output, Phase::forward));
   last().writes = {whole_of(Buffer::ordered)};
   dense_ = {{begin}, whole_of(Buffer::ordered)};
   if (schedule_.flow == Flow::replicated) push_dense(TaskKind::tokens_allgather, Buffer::tokens);

@@ -61,7 +61,7 @@ class LayerBuilder {
   };
   struct Forward {  // what a backward finds
     int end = -1;
-    Buffer expert_input = Buffer::ordered, moe_output = Buffer::expert_out;
+    Buffer expert_input = Buffer::ordered, moe_output = Buffer::expert_out, output = Buffer::output;
   };
   int forward();
   int backward();

@@ -105,12 +105,17 @@ double LayerSearch::moe_seconds(const Schedule& schedule, const LayerPricer& pri
   const CompiledStructure& c = compiled(schedule, pricer, decision, phases);
   replay(schedule, pricer, decision, phases);
   double begin = std::numeric_limits<double>::infinity(), end = 0;
-  for (const Task& task : c.structure->tasks)
+  std::vector<double> lane_end(c.structure->lanes.size());
+  for (const Task& task : c.structure->tasks) {
+    double& before = lane_end[static_cast<size_t>(task.lane)];
     if (is_chunked(task.kind)) {
-      const double task_end = ends_[static_cast<size_t>(task.id)];
-      begin = std::min(begin, task_end - seconds_[static_cast<size_t>(task.work_class)]);  // the first is not slowed
-      end = std::max(end, task_end);
+      double start = before;
+      for (const int id : task.after) start = std::max(start, ends_[static_cast<size_t>(id)]);
+      begin = std::min(begin, start);
+      end = std::max(end, ends_[static_cast<size_t>(task.id)]);
     }
+    before = ends_[static_cast<size_t>(task.id)];
+  }
   return end - begin;
 }
 

@@ -8,6 +8,7 @@
 #include "moe/cost/bounds.h"
 #include "moe/schedule/schedule.h"
 #include "tests/cost/random_layer.h"
+#include "tests/schedule/any_decision.h"
 
 namespace moe {
 namespace {
@@ -65,14 +66,29 @@ bool has_note(const LayerPricer& pricer, std::string_view begin) {
   return std::ranges::any_of(pricer.notes(), [&](const std::string& note) { return note.starts_with(begin); });
 }
 
+bool has_row(const Profile& profile, std::string_view op, const Group& group) {
+  return std::ranges::any_of(profile.comm, [&](const CommRow& row) {
+    return row.op == op && row.network == group.network && row.ranks == group.size;
+  });
+}
+
 // alpha + beta of the work that the plan states: bytes over the group's row, FLOPs and GEMMs over gemm's.
 double expected_seconds(const Profile& profile, const Plan& plan, const Work& work) {
   double seconds = profile.task_overhead_s;
   const Group& group = plan.groups[static_cast<size_t>(work.group)];
+  const bool fused = work.group == GroupKind::ep_esp;  // as the EP AlltoAll, where it has one
+  const Group& priced = fused && plan.groups[1].size > 1 ? plan.groups[1] : group;
+  if (work.op == Op::allreduce && group.network == Network::intra && !has_row(profile, "allreduce", group)) {
+    for (const CommRow& row : profile.comm)
+      if ((row.op == "reducescatter" || row.op == "allgather") && row.network == group.network &&
+          row.ranks == group.size)
+        seconds += row.alpha_s + work.bytes * row.beta_s_per_byte;
+    return seconds;
+  }
   for (const CommRow& row : profile.comm)
-    if (row.op == name_of(work.op) && row.network == group.network && row.ranks == group.size)
+    if (row.op == name_of(work.op) && row.network == priced.network && row.ranks == priced.size)
       return seconds + row.alpha_s + work.bytes * row.beta_s_per_byte;
-  if (work.op == Op::none) return seconds;
+  if (work.op == Op::none || work.op == Op::copy) return seconds;
   EXPECT_TRUE(work.op == Op::gemm || work.op == Op::expert || work.op == Op::attention) << name_of(work.op);
   return seconds + work.gemms * profile.compute[0].alpha_s + work.flops * profile.compute[0].beta_s_per_flop;
 }
@@ -83,14 +99,19 @@ TEST(Pricer, PricesTheWorkThatPlansState) {
     const RandomLayer layer = random_layer(seed);
     const LayerPricer pricer(layer.profile, layer.shape);
     for (const Schedule& schedule : schedules()) {
-      const int r = schedule.degrees == DegreePolicy::one ? 1 : 1 + static_cast<int>(seed % 9);
-      const int64_t first = 4 * static_cast<int64_t>(seed % 7);
-      const Plan plan = build_plan(schedule, layer.shape, with_split(schedule, r, r, first));
+      if (!any_decision::fits(schedule, layer.shape)) continue;
+      const Plan plan = build_plan(schedule, layer.shape, any_decision::any_decision(schedule, layer.shape, seed));
       const std::vector<double> seconds = price(pricer, plan);
       ASSERT_EQ(seconds.size(), plan.works.size());
       for (const Task& task : plan.tasks()) {
         const size_t c = static_cast<size_t>(task.work_class);
-        const double expected = expected_seconds(layer.profile, plan, plan.works[c]);
+        double expected = expected_seconds(layer.profile, plan, plan.works[c]);
+        if (task.kind == TaskKind::exchange)  // a phase costs its share of one AlltoAll, alpha included
+          expected = layer.profile.task_overhead_s +
+                     (expected_seconds(layer.profile, plan,
+                                       whole_work(task.kind, task.phase, plan.shape, plan.structure->flow)) -
+                      layer.profile.task_overhead_s) /
+                         task.chunks;
         ASSERT_NEAR(seconds[c], expected, 1e-12 * expected)
             << task.name() << ", " << schedule.name << ", " << layer.text;
         worst = std::max(worst, expected);
@@ -224,7 +245,7 @@ TEST(Pricer, RefusesWhatItCannotPrice) {
   EXPECT_NE(unpriced(profile, small_case()).find("no gemm row for float32"), std::string::npos);
   profile = small_profile();
   profile.comm.clear();
-  EXPECT_NE(unpriced(profile, small_case()).find("no alltoall row"), std::string::npos);
+  EXPECT_NE(unpriced(profile, small_case()).find("no allgather row"), std::string::npos);
   EXPECT_EQ(unpriced(profile, small_case({.nodes = 1, .ranks_per_node = 1})), "priced") << "one rank sends nothing";
 }
 

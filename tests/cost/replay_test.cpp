@@ -9,6 +9,7 @@
 #include "moe/base/random.h"
 #include "moe/cost/simulator.h"
 #include "moe/schedule/schedule.h"
+#include "tests/schedule/any_decision.h"
 
 namespace moe {
 namespace {
@@ -126,14 +127,16 @@ TEST(Replay, IsTheClockworkOnEverySchedule) {
   const Case shape = complete({}, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
   uint64_t index = 0;
   for (const Schedule& schedule : schedules())
-    for (int r = 1; r <= (schedule.degrees == DegreePolicy::one ? 1 : 9); ++r) {
-      const Plan plan = build_plan(schedule, shape, with_split(schedule, r, r, 4096));
+    for (uint64_t seed = 1; seed <= 9; ++seed) {
+      if (!any_decision::fits(schedule, shape)) continue;
+      const Decision d = any_decision::any_decision(schedule, shape, seed);
+      const Plan plan = build_plan(schedule, shape, d);
       for (int draw = 0; draw < 50; ++draw) {
         std::vector<double> seconds;
         for (size_t c = 0; c < plan.works.size(); ++c)
           seconds.push_back(static_cast<double>(random_bits(3, 0, index++) % 100));
         expect_same(simulate(*plan.structure, seconds), Clockwork(*plan.structure, seconds).run(),
-                    std::string(schedule.name) + " r " + std::to_string(r));
+                    fmt::format("{} r {} {}, seed {}", schedule.name, d.degree_forward, d.degree_backward, seed));
         if (testing::Test::HasFailure()) return;
       }
     }

@@ -6,6 +6,7 @@
 #include "moe/cost/simulator.h"
 #include "moe/measure/layer_records.h"
 #include "moe/measure/statistics.h"
+#include "tests/schedule/any_decision.h"
 
 namespace moe {
 namespace {
@@ -27,7 +28,7 @@ LayerJob small_job(bool emulated) {
   job.predicted_by = profile;
   if (emulated) job.paced_by = profile;
   job.pricing.nearest = true;
-  for (const Schedule& schedule : schedules()) job.schedules.push_back(&schedule);
+  job.schedules = any_decision::run_by_the_layer();
   job.settings.emulated = emulated;
   job.settings.iterations = 2;
   return job;

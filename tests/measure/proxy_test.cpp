@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "moe/schedule/schedule.h"
+#include "tests/schedule/any_decision.h"
 
 namespace moe {
 namespace {
@@ -56,7 +57,8 @@ TEST(Proxy, EveryChunkHasRows) {
 
 TEST(Proxy, PlanKeepsTheStructureAndTheGradientsShares) {
   for (const Nominal& n : kNominals)
-    for (const Schedule& schedule : schedules()) {
+    for (const Schedule* row : any_decision::run_by_the_layer()) {
+      const Schedule& schedule = *row;
       const Case nominal = nominal_case(n);
       const int degree = schedule.degrees == DegreePolicy::one ? 1 : 4;
       const Decision decision = with_split(schedule, degree, degree, gradient_bytes(nominal) / 4);

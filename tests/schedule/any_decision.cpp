@@ -1,0 +1,59 @@
+#include "tests/schedule/any_decision.h"
+
+#include <algorithm>
+
+#include "moe/base/random.h"
+
+namespace moe::any_decision {
+namespace {
+
+// Any order in which no S stands before its G.
+LaneOrder any_order(int degree, uint64_t seed) {
+  LaneOrder order;
+  for (int gathers = 0, scatters = 0; scatters < degree;) {
+    const bool gather = scatters == gathers || (gathers < degree && random_bits(seed, 9, order.size()) % 2 == 0);
+    order += gather ? 'G' : 'S';
+    ++(gather ? gathers : scatters);
+  }
+  return order;
+}
+
+}  // namespace
+
+bool fits(const Schedule& schedule, const Case& shape) {
+  const bool one_group = schedule.flow == Flow::tensor || schedule.flow == Flow::dropped;
+  return schedule.variants.empty() && (!one_group || shape.parallel.mp == shape.parallel.esp);
+}
+
+std::vector<const Schedule*> run_by_the_layer() {
+  std::vector<const Schedule*> run;
+  for (const Schedule& schedule : schedules())
+    if (schedule.flow == Flow::sharded && schedule.name != "lina-partition" && schedule.name != "lina-packed" &&
+        schedule.lanes != LaneLayout::comm_and_gradient)
+      run.push_back(&schedule);
+  return run;
+}
+
+Decision any_decision(const Schedule& schedule, const Case& shape, uint64_t seed, int most) {
+  const auto below = [&](uint64_t stream, int64_t n) {
+    return static_cast<int64_t>(random_bits(seed, stream, 0) % static_cast<uint64_t>(n));
+  };
+  int forward = 1, backward = 1;
+  if (schedule.degrees != DegreePolicy::one) forward = backward = 1 + static_cast<int>(below(1, most));
+  if (schedule.degrees == DegreePolicy::apart) backward = 1 + static_cast<int>(below(2, most));
+  const int64_t elements = gradient_bytes(shape) / bytes_of(shape.layer.dtype);
+  Decision d = with_split(schedule, forward, backward, bytes_of(shape.layer.dtype) * below(3, elements + 1));
+  if (schedule.gradients == GradientPolicy::micro_ops) {
+    d.micro_op_bytes = std::max<int64_t>(8, gradient_bytes(shape) / (1 + below(4, 9)));
+    const size_t pieces = gradient_pieces(schedule, shape, d.micro_op_bytes).size();
+    for (size_t i = 0; i < pieces; ++i) d.gaps.push_back(static_cast<int>(random_bits(seed, 5, i) % 20));
+    std::ranges::sort(d.gaps);
+  }
+  if (schedule.searched_order && below(6, 4) > 0) {
+    d.order_forward = any_order(forward, seed);
+    d.order_backward = any_order(backward, seed + 1);
+  }
+  return d;
+}
+
+}  // namespace moe::any_decision

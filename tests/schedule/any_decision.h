@@ -1,0 +1,16 @@
+#pragma once
+// Schedules and decisions for tests that take them all.
+#include <vector>
+
+#include "moe/schedule/schedule.h"
+
+namespace moe::any_decision {
+
+/// Has plans of its own, and its flow a meaning on this shape.
+bool fits(const Schedule& schedule, const Case& shape);
+/// Schedules whose plans the layer binds: FSMoE's own flow, every stage cut by degree, one lane a network.
+std::vector<const Schedule*> run_by_the_layer();
+/// Any decision that the schedule has: degrees up to `most`, split, gaps, sizes and lane order.
+Decision any_decision(const Schedule& schedule, const Case& shape, uint64_t seed, int most = 12);
+
+}  // namespace moe::any_decision
