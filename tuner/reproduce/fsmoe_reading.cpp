@@ -41,6 +41,7 @@ double expert_beta_of_table2(Testbed testbed, std::string_view model, const Prof
 }  // namespace
 
 std::string_view name_of(Testbed testbed) { return testbed == Testbed::a ? "testbed-a" : "testbed-b"; }
+std::string_view printed_grid(Testbed testbed) { return testbed == Testbed::a ? "fsmoe-a" : "fsmoe-b"; }
 std::string_view name_of(BetaOrder order) { return order == BetaOrder::driver ? "driver" : "printed"; }
 std::string_view name_of(BetaUnit unit) { return unit == BetaUnit::byte ? "byte" : "element"; }
 std::string_view name_of(GemmBeta gemm) {
@@ -136,7 +137,7 @@ Profile profile_of(const Reading& r) {
 }
 
 Grid grid_of(const Reading& r) {
-  std::string name = r.testbed == Testbed::a ? "fsmoe-a" : "fsmoe-b";
+  std::string name(printed_grid(r.testbed));
   if (r.capacity == Capacity::k_times_f) name += "-k2";
   return find_grid(name);
 }

@@ -11,7 +11,8 @@
 namespace moe {
 
 enum class Testbed : uint8_t { a, b };
-std::string_view name_of(Testbed testbed);  // of its cluster: "testbed-a"
+std::string_view name_of(Testbed testbed);       // of its cluster: "testbed-a"
+std::string_view printed_grid(Testbed testbed);  // under which Table 5's numbers stand: "fsmoe-a"
 
 /// Whose order the betas of testbed A's AlltoAll, AllGather and ReduceScatter have: the authors' driver's, or Fig. 5's.
 enum class BetaOrder : uint8_t { driver, printed };

@@ -1,4 +1,6 @@
 // FSMoE Table 2: time of each operation in one layer of GPT2-XL and of Mixtral-7B, from volumes and coefficients alone.
+#include "tuner/reproduce/fsmoe_table2.h"
+
 #include <array>
 #include <cmath>
 #include <map>
@@ -6,7 +8,6 @@
 #include "moe/base/check.h"
 #include "moe/cost/pricer.h"
 #include "tuner/reproduce/fsmoe_layer.h"
-#include "tuner/reproduce/fsmoe_reading.h"
 #include "tuner/reproduce/printed.h"
 #include "tuner/reproduce/study.h"
 
@@ -153,6 +154,18 @@ std::string gradient_finding(const std::vector<PrintedOp>& printed) {
 }
 
 }  // namespace
+
+double table2_error(const Reading& reading) {
+  const Profile profile = profile_of(reading);
+  double sum = 0;
+  int count = 0;
+  for (const PrintedOp& row : printed_fsmoe_table2()) {
+    if (row.testbed != name_of(reading.testbed) || row.op == "routing" || row.op == "order" || row.ms == 0) continue;
+    const double off = seconds_at(profile, row, kModelTopK * kModelCapacityFactor) / (row.ms * kMilli) - 1;
+    sum += off * off, ++count;
+  }
+  return std::sqrt(sum / count);
+}
 
 Report fsmoe_table2(Study&) {
   const auto printed = printed_fsmoe_table2();
