@@ -149,9 +149,9 @@ TEST(Algorithm1Replay, CaseTimesAgainstTheReplay) {
       worst_loss = std::max(worst_loss, loss);
     }
     fmt::print(
-        "t_s within {:>3.0f} % of t_g: case time is not the replay in {:.2f} % of draws, worst {:.1f} %; "
-        "algorithm 1's degree is not the best integer in {:.1f} %, worst loss {:.2f} %\n",
-        100 * spread, 100.0 * off / kDraws, 100 * worst, 100.0 * other_degree / (kDraws / 5), 100 * worst_loss);
+        "t_s within {:>3.0f} % of t_g: case time is not the replay in {} of {} draws, worst {:.1f} %; algorithm "
+        "1's degree is not the best integer in {} of {}, worst loss {:.2f} %\n",
+        100 * spread, off, kDraws, 100 * worst, other_degree, kDraws / 5, 100 * worst_loss);
     if (spread == 0) {
       EXPECT_EQ(off, 0) << "worst " << worst;
     } else {

@@ -44,6 +44,18 @@ void add_bend(const Model& m, double seconds, int64_t element, std::set<int64_t>
   if (bytes > 0) bends.insert(static_cast<int64_t>(bytes) / element * element);
 }
 
+}  // namespace
+
+double Layer::moe_seconds(double gar_s) const {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Degree& d : degrees) least = std::min(least, std::max(d.alone_s, gar_s > 0 ? d.beside_s + gar_s : 0));
+  return least;
+}
+
+double Model::allreduce_seconds(int64_t bytes) const {
+  return bytes == 0 ? 0 : alpha_s + beta_s * static_cast<double>(bytes);
+}
+
 PartitionLayer problem_layer(const Model& m, const Layer& layer, int64_t made_bytes, int64_t element) {
   PartitionLayer p;
   p.made_bytes = made_bytes;
@@ -61,18 +73,6 @@ PartitionLayer problem_layer(const Model& m, const Layer& layer, int64_t made_by
     return layer.moe_seconds(m.allreduce_seconds(x)) + std::max(layer.dense_s, m.allreduce_seconds(y));
   };
   return p;
-}
-
-}  // namespace
-
-double Layer::moe_seconds(double gar_s) const {
-  double least = std::numeric_limits<double>::infinity();
-  for (const Degree& d : degrees) least = std::min(least, std::max(d.alone_s, gar_s > 0 ? d.beside_s + gar_s : 0));
-  return least;
-}
-
-double Model::allreduce_seconds(int64_t bytes) const {
-  return bytes == 0 ? 0 : alpha_s + beta_s * static_cast<double>(bytes);
 }
 
 std::shared_ptr<const Model> random_model(uint64_t seed, const Sizes& sizes) {

@@ -30,6 +30,9 @@ struct Model {
   double allreduce_seconds(int64_t bytes) const;
 };
 
+/// The layer with its bends and windows; `model` must outlive it.
+PartitionLayer problem_layer(const Model& model, const Layer& layer, int64_t made_bytes, int64_t element_bytes);
+
 struct Sizes {
   int layers = 4;
   int64_t made_bytes = 100 << 20;  // of a layer, at most; in whole elements
