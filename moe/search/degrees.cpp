@@ -74,7 +74,11 @@ const CompiledStructure& LayerSearch::compiled(const Schedule& schedule, const L
   const GradientPlacement placement = phases == Phases::forward
                                           ? GradientPlacement{}
                                           : placement_of(schedule, pricer.groups(), pricer.shape(), decision);
-  return cache_.get(structure_key(schedule, pricer.groups(), decision, placement, phases));
+  const StructureKey key = structure_key(schedule, pricer.groups(), decision, placement, phases);
+  if (key.order_forward.empty() && key.order_backward.empty()) return cache_.get(key);
+  if (!ordered_ || ordered_key_ != key) ordered_ = std::make_unique<CompiledStructure>(key);
+  ordered_key_ = key;
+  return *ordered_;
 }
 
 double LayerSearch::makespan(const CompiledStructure& c, const LayerPricer& pricer) {
@@ -120,12 +124,9 @@ double LayerSearch::moe_seconds(const Schedule& schedule, const LayerPricer& pri
 }
 
 // A slice that outweighs everything else lies on the longest path: what is left is that path without it. Where even the
-// path without slices is no shorter than `to_beat`, the others are left at 0.
-SplitPaths LayerSearch::split_paths(const Schedule& schedule, const LayerPricer& pricer, int degree, double to_beat) {
-  const Decision both = with_split(schedule, schedule.degrees == DegreePolicy::shared ? degree : 1, degree,
-                                   bytes_of(pricer.shape().layer.dtype));
-  const CompiledStructure& c = compiled(schedule, pricer, both, Phases::backward);
-  pricer.price(*c.structure, slices_of(schedule, pricer.shape(), both), seconds_);
+// path without slices is no shorter than `to_beat`, the others are left at 0. `seconds_` holds the other classes'
+// prices.
+SplitPaths LayerSearch::split_paths(const LayerPricer& pricer, const CompiledStructure& c, double to_beat) {
   const auto with = [&](double first_s, double second_s) {
     for (size_t i = 0; i < seconds_.size(); ++i) {
       const int slice = c.structure->classes[i].slice;
@@ -136,6 +137,31 @@ SplitPaths LayerSearch::split_paths(const Schedule& schedule, const LayerPricer&
   const double neither = with(0, 0), heavy = 2 * neither + 1e-9;
   if (!better(neither, to_beat)) return {neither};
   return {neither, with(heavy, 0) - heavy, with(0, heavy) - heavy, with(heavy, heavy) - 2 * heavy};
+}
+
+// The least over splits of a backward with everything else decided; any of them where none beats `to_beat`.
+LayerSearch::Candidate LayerSearch::best_split_of(const Schedule& schedule, const LayerPricer& pricer,
+                                                  Decision decision, double to_beat) {
+  int64_t& first =
+      schedule.gradients == GradientPolicy::adaptive ? decision.gar_in_moe_bytes : decision.gar_beside_dense_bytes;
+  const int64_t all = pricer.gradient_bytes(), element = bytes_of(pricer.shape().layer.dtype);
+  std::vector<int64_t> candidates{0};
+  if (!pricer.profile().contention.none()) {
+    candidates = split_grain(all, element);
+  } else {
+    first = element;
+    const CompiledStructure& c = compiled(schedule, pricer, decision, Phases::backward);
+    pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), seconds_);
+    const SplitPaths paths = split_paths(pricer, c, to_beat);
+    if (better(paths.neither, to_beat)) candidates = {0, all, best_split(paths, pricer)};
+  }
+  Candidate best{{}, kNever};
+  for (const int64_t bytes : candidates) {
+    first = bytes;
+    const double seconds = replay(schedule, pricer, decision, Phases::backward);
+    if (better(seconds, best.seconds)) best = {decision, seconds};
+  }
+  return best;
 }
 
 // Micro-ops go where the replay without them leaves their lane idle.
@@ -163,23 +189,12 @@ LayerSearch::Candidate LayerSearch::best_micro_ops(const Schedule& schedule, con
 LayerSearch::Candidate LayerSearch::best_backward(const Schedule& schedule, const LayerPricer& pricer, int degree,
                                                   double to_beat, const DegreeChoice& choice) {
   if (schedule.gradients == GradientPolicy::micro_ops) return best_micro_ops(schedule, pricer, degree, choice);
-  std::vector<int64_t> candidates{0};
-  const int64_t all = pricer.gradient_bytes();
   const bool split =
       schedule.gradients == GradientPolicy::adaptive || schedule.gradients == GradientPolicy::beside_dense;
-  if (split && pricer.has(GroupKind::dp) && all > 0 && !pricer.profile().contention.none()) {
-    candidates = split_grain(all, bytes_of(pricer.shape().layer.dtype));
-  } else if (split && pricer.has(GroupKind::dp) && all > 0) {
-    const SplitPaths paths = split_paths(schedule, pricer, degree, to_beat);
-    if (better(paths.neither, to_beat)) candidates = {0, all, best_split(paths, pricer)};
-  }
-  Candidate best{{}, kNever};
-  for (const int64_t bytes : candidates) {
-    const Decision decision = with_split(schedule, schedule.degrees == DegreePolicy::apart ? 1 : degree, degree, bytes);
-    const double seconds = replay(schedule, pricer, decision, Phases::backward);
-    if (better(seconds, best.seconds)) best = {decision, seconds};
-  }
-  return best;
+  const Decision decision{schedule.degrees == DegreePolicy::apart ? 1 : degree, degree};
+  if (split && pricer.has(GroupKind::dp) && pricer.gradient_bytes() > 0)
+    return best_split_of(schedule, pricer, decision, to_beat);
+  return {decision, replay(schedule, pricer, decision, Phases::backward)};
 }
 
 LayerSearch::Candidate LayerSearch::best_forward(const Schedule& schedule, const LayerPricer& pricer,
@@ -208,6 +223,7 @@ LayerSearch::Candidate LayerSearch::search(const Schedule& schedule, const Layer
     if (better(c.seconds, best.seconds)) best = c;
   }
   best.decision.degree_forward = forward.decision.degree_forward;
+  best.decision.order_forward = forward.decision.order_forward;
   best.seconds += forward.seconds;
   return best;
 }
@@ -253,7 +269,13 @@ LayerResult LayerSearch::tune_one(const Schedule& schedule, const LayerPricer& p
                                                                 : search_together(schedule, pricer, sized);
     if (better(c.seconds, best.seconds)) best = c;
   }
-  return evaluate(schedule, pricer, best.decision);
+  LayerResult result = evaluate(schedule, pricer, best.decision);
+  if (!schedule.searched_order) return result;
+  improve_orders(schedule, pricer, choice, result);
+  const bool exact = result.exact_order;
+  result = evaluate(schedule, pricer, result.decision);
+  result.exact_order = exact;
+  return result;
 }
 
 LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision) {

@@ -29,6 +29,7 @@ struct LayerResult {
   double moe_forward_s = 0, moe_backward_s = 0;  // start of the first dispatch to the end of the last combine
   Bound bound;                                   // whatever the degrees
   Bound degree_bound;                            // of the degrees chosen
+  bool exact_order = true;                       // of G and S, where it is searched: false if a state limit was met
   double total_s() const { return forward_s + backward_s; }
 };
 
@@ -61,14 +62,20 @@ class LayerSearch {
   Candidate best_micro_ops(const Schedule& schedule, const LayerPricer& pricer, int degree, const DegreeChoice& choice);
   Candidate search(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice);
   Candidate search_together(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice);
-  SplitPaths split_paths(const Schedule& schedule, const LayerPricer& pricer, int degree, double to_beat);
+  SplitPaths split_paths(const LayerPricer& pricer, const CompiledStructure& c, double to_beat);
+  Candidate best_split_of(const Schedule& schedule, const LayerPricer& pricer, Decision decision, double to_beat);
   double moe_seconds(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision, Phases phases);
   LayerResult tune_variants(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice);
   LayerResult tune_packed(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice);
   LayerResult evaluate_chosen(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision);
+  void improve_orders(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice,
+                      LayerResult& best);
+  void improve_backward(const Schedule& schedule, const LayerPricer& pricer, int degree, LayerResult& best);
   LayerResult tune_one(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice);
 
   StructureCache cache_;
+  StructureKey ordered_key_;  // a searched lane order is asked for once or twice: only the last is kept
+  std::unique_ptr<CompiledStructure> ordered_;
   std::map<std::pair<StructureKey, Phase>, BoundShape> bound_shapes_;
   std::vector<double> seconds_, ends_;  // scratch
 };

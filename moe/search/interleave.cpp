@@ -1,0 +1,92 @@
+// Lane orders of schedules that have them searched (fsmoe-interleaved): from the best that FSMoE's order gives, to the
+// best order of every degree that the bounds leave open.
+#include <algorithm>
+
+#include "moe/search/degrees.h"
+#include "moe/search/lane_order.h"
+
+namespace moe {
+namespace {
+
+ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, double gradients) {
+  ChunkTimes times;
+  times.gradients = gradients;
+  const bool exact = pricer.shape().rounding == Rounding::exact;
+  const auto of = [&](TaskKind kind, GroupKind group) {
+    std::vector<double> chunks(static_cast<size_t>(degree));
+    if (group != GroupKind::none && !pricer.has(group)) return chunks;
+    const double shorter =
+        exact ? capacity_exact(pricer.shape()) / degree : static_cast<double>(pricer.rows() / degree);
+    const double shorter_s = pricer.chunk_seconds(kind, phase, shorter);
+    const double longer_s = exact ? shorter_s : pricer.chunk_seconds(kind, phase, shorter + 1);
+    for (size_t c = 0; c < chunks.size(); ++c)
+      chunks[c] = static_cast<int64_t>(c) < pricer.rows() % degree ? longer_s : shorter_s;
+    return chunks;
+  };
+  times.dispatch = of(TaskKind::dispatch, GroupKind::ep);
+  times.allgather = of(TaskKind::allgather, GroupKind::esp);
+  times.expert = of(TaskKind::expert, GroupKind::none);
+  times.reducescatter = of(TaskKind::reducescatter, GroupKind::esp);
+  times.combine = of(TaskKind::combine, GroupKind::ep);
+  return times;
+}
+
+bool has_two_lanes(const LayerPricer& pricer) {
+  const Groups& groups = pricer.groups();
+  const Network ep = groups[static_cast<size_t>(GroupKind::ep)].network;
+  const Network esp = groups[static_cast<size_t>(GroupKind::esp)].network;
+  return esp != Network::none && ep != Network::none && ep != esp;
+}
+
+bool better(double candidate, double best) { return candidate < best * (1 - 1e-12); }
+
+}  // namespace
+
+// Of the forward, whose dense part no order changes; of the backward for the gradients that FSMoE's order puts into the
+// MoE part and for none, each with its best split, until neither changes.
+void LayerSearch::improve_orders(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice,
+                                 LayerResult& best) {
+  if (!has_two_lanes(pricer) || !pricer.profile().contention.none()) return;
+  const Bounds bound = bounds(schedule, pricer);
+  const int most = static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows()));
+  const auto tried = [&](int fixed, int r) { return fixed == 0 || fixed == r; };
+  const double dense = best.forward_s - best.moe_forward_s;
+  for (int r = 2; r <= most; ++r) {
+    if (!tried(choice.forward, r) || !better(bound.forward.at(r).seconds, best.forward_s)) continue;
+    const OrderChoice order = best_lane_order(chunk_times(pricer, Phase::forward, r, 0));
+    best.exact_order &= order.exact;
+    if (!better(dense + order.seconds, best.forward_s)) continue;
+    best.forward_s = dense + order.seconds;
+    best.decision.degree_forward = r;
+    best.decision.order_forward = order.order;
+  }
+  for (int r = 2; r <= most; ++r)
+    if (tried(choice.backward, r) && better(bound.backward.at(r).seconds, best.backward_s))
+      improve_backward(schedule, pricer, r, best);
+}
+
+void LayerSearch::improve_backward(const Schedule& schedule, const LayerPricer& pricer, int degree, LayerResult& best) {
+  const bool split = pricer.has(GroupKind::dp) && pricer.gradient_bytes() > 0;
+  std::vector<int64_t> in_moe{0};
+  if (split && best.decision.gar_in_moe_bytes > 0) in_moe.push_back(best.decision.gar_in_moe_bytes);
+  for (size_t i = 0; i < in_moe.size() && i < 4; ++i) {
+    const double gradients = in_moe[i] > 0 ? pricer.gradient_seconds(in_moe[i]) : 0;
+    const OrderChoice order = best_lane_order(chunk_times(pricer, Phase::backward, degree, gradients));
+    best.exact_order &= order.exact;
+    Decision decision = best.decision;
+    decision.degree_backward = degree;
+    decision.order_backward = order.order;
+    Candidate found{decision, 0};
+    if (split)
+      found = best_split_of(schedule, pricer, decision, best.backward_s);
+    else
+      found.seconds = replay(schedule, pricer, decision, Phases::backward);
+    if (!better(found.seconds, best.backward_s)) continue;
+    best.backward_s = found.seconds;
+    best.decision = found.decision;
+    if (split && std::ranges::find(in_moe, found.decision.gar_in_moe_bytes) == in_moe.end())
+      in_moe.push_back(found.decision.gar_in_moe_bytes);
+  }
+}
+
+}  // namespace moe

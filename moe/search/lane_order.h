@@ -1,0 +1,30 @@
+#pragma once
+// The order of AllGathers and ReduceScatters on the intra lane. FSMoE queues G1..Gr S1..Sr (section 4.2); a
+// ReduceScatter that runs between two AllGathers can take the last chunks' wait off the end.
+#include <vector>
+
+#include "moe/schedule/schedule.h"
+
+namespace moe {
+
+/// Seconds of the MoE part's chunks; inter runs D1..Dr, the gradients, C1..Cr, compute E1..Er.
+struct ChunkTimes {
+  std::vector<double> dispatch, allgather, expert, reducescatter, combine;
+  double gradients = 0;
+  size_t degree() const { return expert.size(); }
+};
+
+/// From the start of D1 to the end of the last task, gradients included. An empty order is FSMoE's.
+double order_seconds(const ChunkTimes& times, const LaneOrder& order);
+
+struct OrderChoice {
+  LaneOrder order;
+  double seconds = 0;
+  bool exact = true;  // false: the state limit was met, and this is the best of the lead orders and the greedy one
+};
+
+/// The order that takes least. Exact by a Pareto search over (G done, S done): of two partial orders of the same tasks
+/// one is dropped where every time that later tasks can feel is no earlier.
+OrderChoice best_lane_order(const ChunkTimes& times);
+
+}  // namespace moe
