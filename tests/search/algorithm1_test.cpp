@@ -9,6 +9,7 @@
 #include <set>
 
 #include "moe/base/check.h"
+#include "moe/base/random.h"
 #include "tests/search/algorithm1_draws.h"
 
 namespace moe {
@@ -92,14 +93,27 @@ TEST(Algorithm1, CasesAreTheLongestPathWhereGatherAndScatterTakeEquallyLong) {
   for (size_t k = 0; k < cases.size(); ++k) EXPECT_GT(cases[k], 500) << "case " << k + 1;
 }
 
+// Costs of small whole numbers: ties, differences that vanish everywhere, times that do not depend on r.
+PhaseCosts degenerate_costs(uint64_t i) {
+  uint64_t stream = 0;
+  const auto number = [&] { return static_cast<double>(random_bits(kSeed, stream++, i) % 4); };
+  const auto line = [&] {
+    const double alpha = number();
+    return Line{alpha, 4 * number()};
+  };
+  PhaseCosts costs{line(), line(), line(), line(), 0};
+  costs.gar_s = i % 2 == 0 ? 0 : 3 * number();
+  return costs;
+}
+
 // No case that a fine grid would find is missed, none is invented, and no point of the grid is better.
 TEST(Algorithm1, MinimaAreThoseOfAFineGrid) {
   constexpr double kStep = 1.0 / 128;
   std::array<int, 4> found{};
   int in_pieces = 0;
   double worst = 0;
-  for (uint64_t i = 0; i < 1500; ++i) {
-    const PhaseCosts c = random_costs(kSeed + 1, i, i % 3 != 0);
+  for (uint64_t i = 0; i < 2000; ++i) {
+    const PhaseCosts c = i < 1500 ? random_costs(kSeed + 1, i, i % 3 != 0) : degenerate_costs(i);
     const auto minima = case_minima(c, kMost);
     std::array<double, 4> least;
     least.fill(std::numeric_limits<double>::infinity());
@@ -129,7 +143,7 @@ TEST(Algorithm1, MinimaAreThoseOfAFineGrid) {
     }
   }
   fmt::print(
-      "1500 draws: minima of cases 1 to 4: {}, {}, {}, {}; {} of them over several ranges of r; a grid of 1/128 "
+      "2000 draws: minima of cases 1 to 4: {}, {}, {}, {}; {} of them over several ranges of r; a grid of 1/128 "
       "is worse by at most {:.2f} %\n",
       found[0], found[1], found[2], found[3], in_pieces, 100 * worst);
   for (const int count : found) EXPECT_GT(count, 100);
