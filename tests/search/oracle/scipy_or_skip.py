@@ -11,6 +11,6 @@ try:
 except ImportError as error:
     if os.path.exists(DEBIAN) and os.path.realpath(sys.executable) != os.path.realpath(DEBIAN):
         sys.stdout.flush()
-        os.execv(DEBIAN, [DEBIAN] + sys.argv)
+        os.execv(DEBIAN, [DEBIAN, "-B"] + sys.argv)
     print(f"skipped: {error} (apt-get install python3-scipy)")
     sys.exit(SKIPPED)
