@@ -101,6 +101,9 @@ void add_planning_verbs(CLI::App& app, Command& c) {
   add_selection(*simulate, c.simulate.selection, false);
   add_layer(*simulate, c.simulate.selection);
   simulate->add_option("--trace", c.simulate.trace, "write a Perfetto timeline to FILE");
+  simulate->add_option("--out", c.simulate.out, "write records, timelines included, to FILE (JSON Lines)");
+  simulate->add_flag("--sweep-degrees", c.simulate.sweep_degrees,
+                     "with --out: a record of each degree from 1 to 64 too");
   simulate->add_flag("--json", c.simulate.json, "one JSON document on stdout");
 
   CLI::App* fit = add_verb(app, "fit", "microbench records -> cluster profile (alpha, beta, r^2, held-out error)",
@@ -233,7 +236,8 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   }
   command.verb = app.get_subcommands().front()->get_name();
   const std::vector<std::string> all(argv, argv + argc);
-  command.tune.argv = command.microbench.argv = command.layerbench.argv = command.reproduce.argv = all;
+  command.simulate.argv = command.tune.argv = command.microbench.argv = command.layerbench.argv =
+      command.reproduce.argv = all;
   return command;
 }
 

@@ -1,12 +1,17 @@
 #include "tuner/simulate.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 
 #include "moe/base/table.h"
 #include "moe/export/chrome_trace.h"
 #include "moe/export/text_gantt.h"
+#include "moe/record/writer.h"
 #include "tuner/results_json.h"
+#include "tuner/timeline_records.h"
+#include "tuner/tune.h"
 
 namespace moe {
 namespace {
@@ -54,9 +59,32 @@ void write_trace(const std::string& path, const std::vector<Simulated>& all) {
   require<BadInput>(bool(out.flush()), "--trace: cannot write {}", path);
 }
 
+void write_records(const SimulateOptions& options, const LayerPricer& pricer, const std::vector<Simulated>& all) {
+  const Case& shape = pricer.shape();
+  const std::string& cluster = pricer.profile().name;
+  const Fields parameters = parameters_of(shape, cluster, describe(shape.layer));
+  std::vector<CaseRecord> records;
+  for (const Simulated& s : all) records.push_back(timeline_record(s.result, s.plan, s.timeline, parameters));
+  for (const Simulated& s : all)
+    if (options.sweep_degrees)
+      std::ranges::move(degree_records(find_schedule(s.result.schedule), pricer, parameters),
+                        std::back_inserter(records));
+  std::string asked = fmt::format("simulate {}", options.sweep_degrees);
+  for (const auto& [name, value] : parameters)
+    asked += std::visit([&, &of = name](const auto& v) { return fmt::format(" {}={}", of, v); }, value);
+  for (const CaseRecord& record : records)
+    asked += fmt::format(" {} {} {}", record.key, record.degree_forward, record.degree_backward);
+  RecordWriter writer(options.out, options.argv, digest_of(asked));
+  for (const CaseRecord& record : records)
+    if (writer.find(record.key) == nullptr) writer.append(record);
+  writer.end();
+}
+
 }  // namespace
 
 int run_simulate(const SimulateOptions& options) {
+  require<BadInput>(!options.sweep_degrees || !options.out.empty(),
+                    "--sweep-degrees: found no --out, expected --out FILE with it");
   const Profile profile = find_profile(options.selection.cluster);
   const Case shape = chosen_case(options.selection, profile.nodes, profile.ranks_per_node);
   const LayerPricer pricer(profile, shape, {options.selection.nearest});
@@ -65,6 +93,7 @@ int run_simulate(const SimulateOptions& options) {
     all.push_back(simulate_one(*schedule, pricer, options.selection.degrees));
   for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
   if (!options.trace.empty()) write_trace(options.trace, all);
+  if (!options.out.empty()) write_records(options, pricer, all);
   if (!options.json) {
     print_text(shape, profile, all);
     return 0;

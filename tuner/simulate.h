@@ -1,6 +1,7 @@
 #pragma once
 // The verb `simulate`: one layer under chosen schedules on a profile; timeline, lane loads, bounds.
 #include <string>
+#include <vector>
 
 #include "moe/search/selection.h"
 
@@ -9,7 +10,10 @@ namespace moe {
 struct SimulateOptions {
   Selection selection;
   bool json = false;
-  std::string trace;  // file for a Perfetto timeline; empty: none
+  std::string trace;           // file for a Perfetto timeline; empty: none
+  std::string out;             // records; empty: none
+  bool sweep_degrees = false;  // one record a degree too; needs `out`
+  std::vector<std::string> argv;
 };
 
 int run_simulate(const SimulateOptions& options);

@@ -1,5 +1,6 @@
 #include "moe/export/chrome_trace.h"
 
+#include <algorithm>
 #include <cmath>
 #include <ostream>
 
@@ -29,6 +30,18 @@ std::string microseconds(int64_t ns) {
   return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", std::abs(ns) / 1000, std::abs(ns) % 1000);
 }
 
+// The tasks of other lanes that a task waits for, the last of each lane.
+std::vector<int> awaited(const Structure& structure, const Task& task) {
+  std::vector<int> last(structure.lanes.size(), -1);
+  for (const int id : task.after) {
+    int& known = last[static_cast<size_t>(structure.tasks[static_cast<size_t>(id)].lane)];
+    known = std::max(known, id);
+  }
+  last[static_cast<size_t>(task.lane)] = -1;
+  std::erase(last, -1);
+  return last;
+}
+
 class EventWriter {
  public:
   explicit EventWriter(std::ostream& out) : out_(out) {}
@@ -47,6 +60,9 @@ class EventWriter {
       metadata(pid, tid, "thread_sort_index", "sort_index", fmt::to_string(lane));
     }
     for (const Task& task : group.plan->tasks()) complete(group, task, pid);
+    // Behind the slices: an arrow is bound to the slice that is open when its event is read.
+    for (const Task& task : group.plan->tasks())
+      for (const int from : awaited(*group.plan->structure, task)) arrow(group, from, task.id, pid);
   }
 
  private:
@@ -69,6 +85,19 @@ class EventWriter {
           microseconds(start), microseconds(end - start), name_of(task.phase), name, args);
   }
 
+  void arrow(const TraceGroup& group, int from, int to, int pid) {
+    const size_t source = static_cast<size_t>(from), target = static_cast<size_t>(to);
+    const int64_t begin = nanoseconds(group.start_s[source]), left = nanoseconds(group.end_s[source]) - 1;
+    const int64_t reached = nanoseconds(group.start_s[target]), end = nanoseconds(group.end_s[target]);
+    if (left < begin || end <= reached || reached < left) return;
+    const auto tid = [&](size_t task) { return group.plan->tasks()[task].lane + 1; };
+    ++arrows_;
+    event(R"({{"ph":"s","pid":{},"tid":{},"ts":{},"id":{},"cat":"dependency","name":"after"}})", pid, tid(source),
+          microseconds(left), arrows_);
+    event(R"({{"ph":"f","bp":"e","pid":{},"tid":{},"ts":{},"id":{},"cat":"dependency","name":"after"}})", pid,
+          tid(target), microseconds(reached), arrows_);
+  }
+
   template <class... Args>
   void event(fmt::format_string<Args...> text, Args&&... args) {
     out_ << (first_ ? "\n" : ",\n") << fmt::format(text, std::forward<Args>(args)...);
@@ -77,6 +106,7 @@ class EventWriter {
 
   std::ostream& out_;
   bool first_ = true;
+  int64_t arrows_ = 0;  // ids are unique in the file
 };
 
 void check_times(const TraceGroup& group) {

@@ -63,6 +63,16 @@ struct Samples {
   bool operator==(const Samples&) const = default;
 };
 
+/// When one task of a plan ran; names are the plan's.
+struct TaskTimes {
+  std::string name;               // "backward dispatch 2/4 of layer 0"
+  std::string kind, phase, lane;  // "dispatch", "backward", "inter"
+  int layer = 0;
+  int chunk = 0, chunks = 1;      // chunk counts from 0
+  double start_s = 0, end_s = 0;  // from the start of the plan's first task
+  bool operator==(const TaskTimes&) const = default;
+};
+
 struct CaseRecord {
   std::string key;  // unique in its run
   CaseStatus status = CaseStatus::ok;
@@ -77,7 +87,8 @@ struct CaseRecord {
   Fields summary;     // over max over ranks: median_s, ...
   Fields prediction;  // what the simulator said, under the same names
   std::optional<double> bound_s;
-  std::string where;  // "FILE:LINE" where it was read; not part of the record
+  std::vector<TaskTimes> timeline;  // predicted, in issue order; empty: none is kept
+  std::string where;                // "FILE:LINE" where it was read; not part of the record
 };
 
 /// Everything a run is stamped with. No host name, user or path beside argv; of the environment an allow-list alone.

@@ -33,6 +33,12 @@ Json json_of(const RunHeader& run) {
           {"environment", json_of(run.environment)}};
 }
 
+Json json_of(const TaskTimes& task) {
+  return {{"name", task.name},     {"kind", task.kind},       {"phase", task.phase},
+          {"lane", task.lane},     {"layer", task.layer},     {"chunk", task.chunk},
+          {"chunks", task.chunks}, {"start_s", task.start_s}, {"end_s", task.end_s}};
+}
+
 Json json_of(const CaseRecord& record) {
   Json out = {{"kind", "case"}, {"key", record.key}, {"status", name_of(record.status)}};
   if (!record.reason.empty()) out["reason"] = record.reason;
@@ -51,6 +57,7 @@ Json json_of(const CaseRecord& record) {
   out["summary"] = json_of(record.summary);
   out["prediction"] = json_of(record.prediction);
   if (record.bound_s) out["bound_s"] = *record.bound_s;
+  for (const TaskTimes& task : record.timeline) out["timeline"].push_back(json_of(task));
   return out;
 }
 
@@ -120,6 +127,18 @@ class ObjectReader {
     return out;
   }
 
+  std::vector<TaskTimes> timeline(const char* key) const {
+    const Json& found = get(key, "a list of tasks");
+    if (!found.is_array()) fail(key, found, "a list of tasks");
+    std::vector<TaskTimes> out;
+    for (const Json& item : found) {
+      const std::string where = fmt::format("{}: {}[{}]", where_, key, out.size());
+      if (!item.is_object()) bad_input("{}: found {}, expected an object", where, describe(item));
+      out.push_back(ObjectReader(item, where).task());
+    }
+    return out;
+  }
+
   CaseStatus status(const char* key) const {
     const std::string found = text(key);
     std::string known;
@@ -142,6 +161,21 @@ class ObjectReader {
     const auto found = object_.find(key);
     if (found == object_.end()) bad_input("{}: {}: found no such key, expected {}", where_, key, expected);
     return *found;
+  }
+
+  TaskTimes task() const {
+    TaskTimes t;
+    t.name = text("name");
+    t.kind = text("kind");
+    t.phase = text("phase");
+    t.lane = text("lane");
+    t.layer = static_cast<int>(whole("layer", 0, INT32_MAX));
+    t.chunks = static_cast<int>(whole("chunks", 1, INT32_MAX));
+    t.chunk = static_cast<int>(whole("chunk", 0, t.chunks - 1));
+    t.start_s = number("start_s");
+    t.end_s = number("end_s");
+    if (!(t.start_s <= t.end_s)) fail("end_s", object_["end_s"], fmt::format("a number from start_s = {}", t.start_s));
+    return t;
   }
 
   static double number_of(const Json& value) {
@@ -208,6 +242,7 @@ CaseRecord case_from(const ObjectReader& in, const std::string& where) {
   record.summary = in.fields("summary");
   record.prediction = in.fields("prediction");
   if (in.has("bound_s")) record.bound_s = in.number("bound_s");
+  if (in.has("timeline")) record.timeline = in.timeline("timeline");
   record.where = where;
   return record;
 }

@@ -51,6 +51,23 @@ TEST(Record, NumbersThatAreNotFiniteReadBackAsNaN) {
   EXPECT_TRUE(std::isnan(again(record).summary.number("median_s", "")));
 }
 
+TEST(Record, ATimelineIsReadStrictly) {
+  const std::string line = to_json_line(sample_case(1));
+  const auto message = [&](const std::string& from, const std::string& to) {
+    std::string changed = line;
+    changed.replace(changed.find(from), from.size(), to);
+    return message_of<BadInput>([&] { record_line_from(changed, "f:1"); });
+  };
+  EXPECT_EQ(message("\"lane\":\"inter\"", "\"lane\":7"), "f:1: timeline[1]: lane: found 7, expected a text");
+  EXPECT_EQ(message("\"chunk\":1", "\"chunk\":4"),
+            "f:1: timeline[1]: chunk: found 4, expected a whole number from 0 to 3");
+  EXPECT_EQ(message("\"end_s\":0.1", "\"end_s\":-1"),
+            "f:1: timeline[0]: end_s: found -1, expected a number from start_s = 0");
+  EXPECT_EQ(message("\"end_s\":0.1", "\"end_s\":null"),
+            "f:1: timeline[0]: end_s: found null, expected a number from start_s = 0");
+  EXPECT_EQ(message("\"timeline\":[", "\"timeline\":[3,"), "f:1: timeline[0]: found 3, expected an object");
+}
+
 TEST(Record, UnknownKeysArePassedOver) {
   std::string line = to_json_line(sample_case(1));
   line.insert(1, R"("future": {"a": [1]}, )");
