@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-constexpr size_t kMaxLanes = 16;
+constexpr size_t kMaxLanes = 64;
 
 }  // namespace
 
@@ -36,7 +36,8 @@ Replay::Replay(const Structure& structure) : lanes_(structure.lanes.size()) {
 double Replay::makespan(std::span<const double> seconds, std::vector<double>& ends) const {
   const size_t n = rows_.size() - 1;
   ends.resize(n);
-  std::array<double, kMaxLanes> lane_end{};
+  std::array<double, kMaxLanes> lane_end;  // NOLINT: the lanes that there are begin at 0, no others are read
+  std::fill_n(lane_end.begin(), lanes_, 0.0);
   for (size_t i = 0; i < n; ++i) {
     const Row& row = rows_[i];
     double start = lane_end[row.lane];

@@ -284,12 +284,12 @@ void LayerBuilder::transfer(const Pass& from, int to_stage) {
   pass_ = nullptr;
 }
 
-void LayerBuilder::finish(int stage, int layer, int slices, const std::vector<int>& ready) {
+void LayerBuilder::finish(int stage, int layer, const std::vector<int>& ready) {
   Pass pass{.phase = Phase::backward, .stage = stage, .layer = layer, .ready = ready};
   pass_ = &pass;
   slice_of_pass_ = 0;
   std::vector<int> all;
-  for (int i = 0; i < slices; ++i) gradient();
+  for (size_t i = 0; i < ready.size(); ++i) gradient();
   for (const Task& task : structure_.tasks)
     if (structure_.lanes[static_cast<size_t>(task.lane)].stage == stage) all.push_back(task.id);
   push(TaskKind::optimizer, all);

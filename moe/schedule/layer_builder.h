@@ -31,8 +31,9 @@ class LayerBuilder {
   int add(const Pass& pass);
   /// What a pass made goes to the neighbouring stage: a send there, a receive here.
   void transfer(const Pass& from, int to_stage);
-  /// The optimizer's step of a stage: after `slices` more slices of the gradients, which wait for the tasks `ready`.
-  void finish(int stage, int layer, int slices, const std::vector<int>& ready);
+  /// The optimizer's step of a stage, after everything that it does and the slices that are left, one for each of
+  /// `ready`, the tasks that they wait for.
+  void finish(int stage, int layer, const std::vector<int>& ready);
   Structure take() { return std::move(structure_); }
 
   // For schedules, while a pass is added:

@@ -70,7 +70,8 @@ struct Decision {
   int64_t gar_in_moe_bytes = 0;        // adaptive gradients: put into the MoE part; the others go beside the dense part
   int64_t gar_beside_dense_bytes = 0;  // beside_dense gradients: put there; the others go after everything else
   int64_t micro_op_bytes = kMicroOpBytes;
-  std::vector<int> gaps = {};  // micro_ops: by piece, how many tasks of this backward go before it on its lane; empty: all
+  std::vector<int> gaps =
+      {};  // micro_ops: by piece, how many tasks of this backward go before it on its lane; empty: all
   LaneOrder order_forward = {}, order_backward = {};
   int packing = 1;                    // experts a device holds, in multiples of the case's own
   const Schedule* variant = nullptr;  // of a schedule that chooses

@@ -139,6 +139,17 @@ SplitPaths LayerSearch::split_paths(const LayerPricer& pricer, const CompiledStr
   return {neither, with(heavy, 0) - heavy, with(0, heavy) - heavy, with(heavy, heavy) - 2 * heavy};
 }
 
+// A schedule that splits between the dense part and the end has its first place beside the dense part.
+SplitPaths LayerSearch::backward_paths(const Schedule& schedule, const LayerPricer& pricer, int degree) {
+  const bool apart = schedule.degrees == DegreePolicy::apart;
+  const Decision decision = with_split(schedule, apart ? 1 : degree, degree, bytes_of(pricer.shape().layer.dtype));
+  const CompiledStructure& c = compiled(schedule, pricer, decision, Phases::backward);
+  pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), seconds_);
+  const SplitPaths paths = split_paths(pricer, c, kNever);
+  if (schedule.gradients == GradientPolicy::adaptive) return paths;
+  return {paths.neither, paths.neither, paths.first, paths.first};  // nothing goes into the MoE part
+}
+
 // The least over splits of a backward with everything else decided; any of them where none beats `to_beat`.
 LayerSearch::Candidate LayerSearch::best_split_of(const Schedule& schedule, const LayerPricer& pricer,
                                                   Decision decision, double to_beat) {

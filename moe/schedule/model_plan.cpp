@@ -1,0 +1,205 @@
+#include "moe/schedule/model_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "moe/base/check.h"
+#include "moe/schedule/layer_builder.h"
+
+namespace moe {
+namespace {
+
+struct Step {
+  Phase phase;
+  int micro_batch;
+};
+
+// What a stage does, in its order. 1F1B: as many forwards ahead as stages follow, then one backward and one forward in
+// turn.
+std::vector<Step> steps_of(const ModelShape& model, int stage) {
+  const int m = model.micro_batches, stages = model.shape.parallel.pp;
+  const int ahead = model.order == PipelineOrder::gpipe ? m : std::min(m, stages - stage);
+  std::vector<Step> steps;
+  for (int i = 0; i < ahead; ++i) steps.push_back({Phase::forward, i});
+  for (int i = 0; i < m; ++i) {
+    steps.push_back({Phase::backward, i});
+    if (ahead + i < m) steps.push_back({Phase::forward, ahead + i});
+  }
+  return steps;
+}
+
+// Sends one stage's gradients in the order in which they are made.
+class Sender {
+ public:
+  Sender(Plan& plan, size_t first_gradient) : plan_(plan), first_(first_gradient) {}
+
+  void made(int layer, int64_t bytes, int task) {
+    plan_.gradients.push_back({layer, bytes, task});
+    ends_.push_back((ends_.empty() ? 0 : ends_.back()) + bytes);
+  }
+  int64_t waiting() const { return (ends_.empty() ? 0 : ends_.back()) - sent_; }
+
+  /// The next bytes as a slice; returns the task that made the last of them.
+  int send(int64_t bytes) {
+    const auto holding = [&](int64_t byte) {
+      return static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), byte) - ends_.begin());
+    };
+    const size_t from = holding(sent_), to = holding(sent_ + bytes - 1);
+    const int64_t offset = from == 0 ? 0 : ends_[from - 1];
+    plan_.slices.push_back({static_cast<int>(first_ + from), sent_ - offset, sent_ + bytes - offset});
+    sent_ += bytes;
+    return plan_.gradients[first_ + to].made_by;
+  }
+
+ private:
+  Plan& plan_;
+  size_t first_;
+  std::vector<int64_t> ends_;
+  int64_t sent_ = 0;
+};
+
+class ModelBuilder {
+ public:
+  ModelBuilder(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision)
+      : schedule_(schedule), model_(model), decision_(decision), stages_(model.shape.parallel.pp) {
+    plan_.schedule = schedule.name;
+    plan_.shape = model.shape;
+    plan_.groups = groups_of(model.shape.parallel);
+    plan_.rows = capacity_rows(model.shape);
+    plan_.layers = model.layers;
+    plan_.micro_batches = model.micro_batches;
+    plan_.degree_forward = decision.degree_forward;
+    plan_.degree_backward = decision.backwards.front().degree;
+  }
+
+  Plan build() {
+    LayerBuilder::Networks networks{};
+    for (size_t k = 0; k < networks.size(); ++k) networks[k] = plan_.groups[k].network;
+    const int peers = plan_.groups[static_cast<size_t>(GroupKind::ep)].size;
+    LayerBuilder builder(schedule_, networks, peers, stages_);
+    // The stages' last backwards send; they are built last to first, each stage's as a block of gradients.
+    std::vector<std::vector<Step>> steps;
+    for (int stage = 0; stage < stages_; ++stage) steps.push_back(steps_of(model_, stage));
+    std::vector<size_t> done(steps.size());
+    std::vector<std::array<int, 2>> ended(steps.size(), {0, 0});  // forwards, backwards
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int stage = 0; stage < stages_; ++stage) {
+        const size_t s = static_cast<size_t>(stage);
+        if (done[s] == steps[s].size() || !ready(steps[s][done[s]], stage, ended)) continue;
+        run(builder, steps[s][done[s]], stage);
+        ++ended[s][static_cast<size_t>(steps[s][done[s]++].phase)];
+        moved = true;
+      }
+    }
+    plan_.structure = std::make_shared<const Structure>(builder.take());
+    for (const WorkClass& wc : plan_.structure->classes)
+      plan_.works.push_back(work_of(wc, plan_.shape, plan_.slices, plan_.structure->flow));
+    check_plan(plan_);
+    return std::move(plan_);
+  }
+
+ private:
+  bool ready(const Step& step, int stage, const std::vector<std::array<int, 2>>& ended) const {
+    const size_t s = static_cast<size_t>(stage);
+    if (step.phase == Phase::forward) return stage == 0 || ended[s - 1][0] > step.micro_batch;
+    return stage + 1 == stages_ || ended[s + 1][1] > step.micro_batch;
+  }
+
+  void run(LayerBuilder& builder, const Step& step, int stage) {
+    const auto [first, last] = layers_of_stage(model_, stage);
+    Pass pass{.phase = step.phase, .stage = stage, .micro_batch = step.micro_batch};
+    if (step.phase == Phase::forward) {
+      pass.degree = decision_.degree_forward;
+      pass.order = decision_.order_forward;
+      for (pass.layer = first; pass.layer < last; ++pass.layer) builder.add(pass);
+      pass.layer = last - 1;
+      if (stage + 1 < stages_) builder.transfer(pass, stage + 1);
+      return;
+    }
+    const bool sends =
+        step.micro_batch + 1 == model_.micro_batches && plan_.groups[static_cast<size_t>(GroupKind::dp)].size > 1;
+    Sender sender(plan_, plan_.gradients.size());
+    for (pass.layer = last - 1; pass.layer >= first; --pass.layer) {
+      const BackwardDecision& decided = decision_.backwards[static_cast<size_t>(last - 1 - pass.layer)];
+      pass.degree = decided.degree;
+      pass.gradients = {};
+      pass.ready.clear();
+      if (sends) place(decided, sender, pass);
+      const int end = builder.add(pass);
+      if (sends) sender.made(pass.layer, gradient_bytes(plan_.shape), end);
+    }
+    pass.layer = first;
+    pass.gradients = {};
+    if (stage > 0) builder.transfer(pass, stage - 1);
+    if (step.micro_batch + 1 == model_.micro_batches) finish(builder, stage, first, sender);
+  }
+
+  void place(const BackwardDecision& decided, Sender& sender, Pass& pass) {
+    const auto slice = [&](int64_t bytes, bool& slot) {
+      require<BadInput>(bytes >= 0 && bytes <= sender.waiting(), "layer {}: found {} gradient bytes to send, {} wait",
+                        pass.layer, bytes, sender.waiting());
+      slot = bytes > 0;
+      if (slot) pass.ready.push_back(sender.send(bytes));
+    };
+    slice(decided.gar_in_moe_bytes, pass.gradients.slots.in_moe);
+    slice(decided.gar_beside_dense_bytes, pass.gradients.slots.beside_dense);
+    if (!in_pieces(schedule_)) return;
+    // Pieces of the layers before wait; those that have a place here go, in order.
+    pass.gradients.gaps = decided.gaps;
+    if (schedule_.gradients != GradientPolicy::micro_ops)
+      pass.gradients.gaps.assign(waiting_pieces_.size(), schedule_.gradients == GradientPolicy::fixed ? kAfterMoe : 0);
+    require<BadInput>(pass.gradients.gaps.size() <= waiting_pieces_.size(),
+                      "layer {}: found {} pieces to send, {} wait", pass.layer, pass.gradients.gaps.size(),
+                      waiting_pieces_.size());
+    for (size_t i = 0; i < pass.gradients.gaps.size(); ++i) pass.ready.push_back(sender.send(waiting_pieces_[i]));
+    waiting_pieces_.erase(waiting_pieces_.begin(),
+                          waiting_pieces_.begin() + static_cast<std::ptrdiff_t>(pass.gradients.gaps.size()));
+    const auto own = gradient_pieces(schedule_, plan_.shape, decision_.micro_op_bytes);
+    waiting_pieces_.insert(waiting_pieces_.end(), own.begin(), own.end());
+  }
+
+  void finish(LayerBuilder& builder, int stage, int layer, Sender& sender) {
+    std::vector<int> ready;
+    for (const int64_t piece : waiting_pieces_) ready.push_back(sender.send(piece));
+    waiting_pieces_.clear();
+    if (sender.waiting() > 0) ready.push_back(sender.send(sender.waiting()));
+    builder.finish(stage, layer, ready);
+  }
+
+  const Schedule& schedule_;
+  const ModelShape& model_;
+  const ModelDecision& decision_;
+  int stages_;
+  Plan plan_;
+  std::vector<int64_t> waiting_pieces_;  // of the stage whose gradients are being sent
+};
+
+}  // namespace
+
+std::pair<int, int> layers_of_stage(const ModelShape& model, int stage) {
+  const int stages = model.shape.parallel.pp;
+  require<BadInput>(model.layers >= stages, "layers: found {}, expected at least one for each of {} stages",
+                    model.layers, stages);
+  const auto at = [&](int s) { return static_cast<int>(chunk_rows(model.layers, stages, s).begin); };
+  return {at(stage), stage + 1 == stages ? model.layers : at(stage + 1)};
+}
+
+Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision) {
+  require<BadInput>(model.micro_batches >= 1, "micro-batches: found {}, expected >= 1", model.micro_batches);
+  require<BadInput>(schedule.variants.empty(), "schedule {} chooses among others: it has no plans of its own",
+                    schedule.name);
+  const auto [first, last] = layers_of_stage(model, 0);
+  require_equal<BadInput>(static_cast<int>(decision.backwards.size()), last - first, "backward decisions of a stage");
+  check_shape(schedule, model.shape);
+  for (const BackwardDecision& b : decision.backwards) {
+    Decision d = with_split(schedule, decision.degree_forward, b.degree, 0);
+    d.gar_in_moe_bytes = schedule.gradients == GradientPolicy::adaptive ? 0 : b.gar_in_moe_bytes;
+    check_decision(schedule, d);
+    require<BadInput>(schedule.gradients == GradientPolicy::micro_ops || b.gaps.empty(),
+                      "schedule {} has no micro-ops, found {} places for them", schedule.name, b.gaps.size());
+  }
+  return ModelBuilder(schedule, model, decision).build();
+}
+
+}  // namespace moe

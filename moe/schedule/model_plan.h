@@ -1,0 +1,41 @@
+#pragma once
+// Plans of a whole model: forward and backward over like generalised layers, pipeline stages, micro-batches, the
+// optimizer's step at the end. A generalised layer is an MoE layer with the dense part before it (FSMoE section 5).
+#include <vector>
+
+#include "moe/plan/memory.h"
+#include "moe/schedule/schedule.h"
+
+namespace moe {
+
+/// shape.parallel.pp stages share the layers: the first ones have one more where they don't divide.
+struct ModelShape {
+  Case shape;  // of one layer; batch: samples of one micro-batch
+  int layers = 1;
+  int micro_batches = 1;
+  PipelineOrder order = PipelineOrder::gpipe;
+};
+/// Layers of a stage: [first, last). Throws BadInput for fewer layers than stages, or none.
+std::pair<int, int> layers_of_stage(const ModelShape& model, int stage);
+
+/// Of one layer in a stage's backward, of the last micro-batch: earlier ones send no gradients.
+struct BackwardDecision {
+  int degree = 1;
+  int64_t gar_in_moe_bytes = 0, gar_beside_dense_bytes = 0;  // of what waits when this backward begins
+  std::vector<int> gaps;                                     // of the pieces that this backward sends
+};
+
+/// Every stage does alike.
+struct ModelDecision {
+  int degree_forward = 1;
+  LaneOrder order_forward;
+  int64_t micro_op_bytes = kMicroOpBytes;
+  std::vector<BackwardDecision> backwards;  // by place in a stage's backward, its last layer first
+};
+
+/// The plan, checked. Gradients go in the order in which they are made, every stage's own; what no backward takes is
+/// sent in one slice at the end. Pieces (micro_ops, fixed, own_lane) follow the schedule's policy: of `gaps` pieces the
+/// first that wait. Throws BadInput for a decision that the schedule does not have.
+Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision);
+
+}  // namespace moe

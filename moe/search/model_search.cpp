@@ -1,0 +1,200 @@
+#include "moe/search/model_search.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "moe/cost/fluid_replay.h"
+
+namespace moe {
+namespace {
+
+Partition exact(const PartitionProblem& problem) { return partition_exact(problem); }
+Partition paper(const PartitionProblem& problem) { return partition_paper(problem); }
+
+bool splits(const Schedule& schedule) {
+  return schedule.gradients == GradientPolicy::adaptive || schedule.gradients == GradientPolicy::beside_dense;
+}
+
+// Degrees of which no other is better with and without slices.
+bool worse(const SplitPaths& a, const SplitPaths& b) {
+  return a.neither >= b.neither && a.first >= b.first && a.second >= b.second && a.both >= b.both;
+}
+
+struct DegreePaths {
+  std::vector<SplitPaths> paths;
+  std::vector<int> degrees;
+  void add(int degree, const SplitPaths& found) {
+    for (const SplitPaths& other : paths)
+      if (worse(found, other)) return;
+    for (size_t i = paths.size(); i-- > 0;)
+      if (worse(paths[i], found)) {
+        paths.erase(paths.begin() + static_cast<std::ptrdiff_t>(i));
+        degrees.erase(degrees.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+    paths.push_back(found);
+    degrees.push_back(degree);
+  }
+};
+
+// Where pieces of gradients go on each stage's lane, as priority lets them: before which task of which layer's
+// backward.
+class PieceFreezer {
+ public:
+  PieceFreezer(const Plan& plan, const std::vector<double>& seconds, const Schedule& schedule)
+      : plan_(plan), seconds_(seconds), schedule_(schedule) {}
+
+  // By stage, then place in its backward. `plan` has all pieces at the end.
+  std::vector<std::vector<std::vector<int>>> run() {
+    const Structure& structure = *plan_.structure;
+    std::vector<double> ends(structure.tasks.size()), lane_end(structure.lanes.size());
+    for (const Task& task : structure.tasks) collect(task);
+    for (const Task& task : structure.tasks) {
+      double ready = 0;
+      for (const int id : task.after) ready = std::max(ready, ends[static_cast<size_t>(id)]);
+      double& end = lane_end[static_cast<size_t>(task.lane)];
+      if (task.kind != TaskKind::gradient) before(task, ready, end, ends);
+      if (task.kind == TaskKind::gradient && sent_.contains(task.id)) {
+        ends[static_cast<size_t>(task.id)] = sent_[task.id];
+        continue;
+      }
+      end = ends[static_cast<size_t>(task.id)] = std::max(ready, end) + seconds_[static_cast<size_t>(task.work_class)];
+    }
+    return gaps_;
+  }
+
+ private:
+  struct Lane {
+    std::vector<const Task*> pieces;
+    size_t next = 0;
+    int layer = -1, passed = 0, first_layer = -1;
+  };
+
+  void collect(const Task& task) {
+    if (task.kind == TaskKind::gradient) lanes_[task.lane].pieces.push_back(&task);
+  }
+
+  // Starts pieces while their lane is idle before `task` is ready.
+  void before(const Task& task, double ready, double& end, const std::vector<double>& ends) {
+    const auto found = lanes_.find(task.lane);
+    const bool last = task.micro_batch + 1 == plan_.micro_batches && task.phase == Phase::backward;
+    if (found == lanes_.end() || !last || task.kind == TaskKind::send || task.kind == TaskKind::recv) return;
+    Lane& lane = found->second;
+    if (lane.first_layer < 0) lane.first_layer = task.layer;
+    if (lane.layer != task.layer) lane.layer = task.layer, lane.passed = 0;
+    const size_t stage = static_cast<size_t>(plan_.structure->lanes[static_cast<size_t>(task.lane)].stage);
+    const size_t place = static_cast<size_t>(lane.first_layer - task.layer);
+    if (gaps_.size() <= stage) gaps_.resize(stage + 1);
+    if (gaps_[stage].size() <= place) gaps_[stage].resize(place + 1);
+    while (lane.next < lane.pieces.size() && (lane.passed > 0 || !schedule_.holds_micro_ops)) {
+      const Task& piece = *lane.pieces[lane.next];
+      const int made_by =
+          plan_.gradients[static_cast<size_t>(plan_.slices[static_cast<size_t>(piece.slice)].gradient)].made_by;
+      // A piece reaches only back to layers whose backward has ended; its maker's time is known by then.
+      const double start = std::max(end, ends[static_cast<size_t>(made_by)]);
+      if (made_by >= task.id || start >= ready) break;
+      end = start + seconds_[static_cast<size_t>(piece.work_class)];
+      sent_[piece.id] = end;
+      gaps_[stage][place].push_back(lane.passed);
+      ++lane.next;
+    }
+    ++lane.passed;
+  }
+
+  const Plan& plan_;
+  const std::vector<double>& seconds_;
+  const Schedule& schedule_;
+  std::map<int, Lane> lanes_;
+  std::map<int, double> sent_;
+  std::vector<std::vector<std::vector<int>>> gaps_;
+};
+
+// Of one layer without gradients, whatever its degree.
+double layer_bound(const Schedule& schedule, const LayerPricer& pricer) {
+  double seconds = 0;
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    BoundShape shape = bound_shape(schedule, pricer.groups(), phase);
+    shape.gradient_lane = -1;
+    seconds += PhaseBound(schedule, shape, pricer).degree_free().seconds;
+  }
+  return seconds;
+}
+
+Timeline replay(const Plan& plan, const LayerPricer& pricer, const std::vector<double>& seconds) {
+  const auto shares = [](const Lane& lane) { return lane.kind == LaneKind::gradient; };
+  const Contention& contention = pricer.profile().contention;
+  if (contention.none() && std::ranges::none_of(plan.structure->lanes, shares))
+    return simulate(*plan.structure, seconds);
+  return fluid_timeline(*plan.structure, networks_of(plan.groups), contention, seconds);
+}
+
+}  // namespace
+
+std::span<const PartitionStrategy> partition_strategies() {
+  static constexpr std::array kRows{
+      PartitionStrategy{"exact", "dynamic programming over the bytes that wait", exact},
+      PartitionStrategy{"paper", "FSMoE's two steps, the second by differential evolution", paper},
+      PartitionStrategy{"step1", "FSMoE's first step alone: what each window hides", partition_step1},
+      PartitionStrategy{"none", "all gradients after the backward", partition_none}};
+  return kRows;
+}
+
+ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
+                              const PartitionStrategy& strategy, DegreeChoice choice) {
+  const LayerResult layer = layers_.tune(schedule, pricer, choice);
+  const Schedule& planned = layer.decision.variant ? *layer.decision.variant : schedule;
+  ModelResult result;
+  result.schedule = schedule.name;
+  result.variant = layer.decision.variant;
+  ModelShape decided = model;
+  decided.shape = decided_case(model.shape, layer.decision);
+  const LayerPricer decided_pricer(pricer.profile(), decided.shape, pricer.options());
+  const auto [first, last] = layers_of_stage(decided, 0);
+  ModelDecision& decision = result.decision;
+  decision.degree_forward = layer.decision.degree_forward;
+  decision.order_forward = layer.decision.order_forward;
+  decision.micro_op_bytes = layer.decision.micro_op_bytes;
+  decision.backwards.assign(static_cast<size_t>(last - first), {layer.decision.degree_backward, 0, 0, {}});
+  if (splits(planned) && decided_pricer.has(GroupKind::dp)) split(planned, decided_pricer, strategy, choice, result);
+  result.plan = build_model_plan(planned, decided, decision);
+  std::vector<double> seconds = price(decided_pricer, result.plan);
+  if (planned.gradients == GradientPolicy::micro_ops && decided_pricer.has(GroupKind::dp)) {
+    const auto gaps = PieceFreezer(result.plan, seconds, planned).run();
+    for (size_t i = 0; !gaps.empty() && i < gaps.front().size(); ++i) decision.backwards[i].gaps = gaps.front()[i];
+    result.plan = build_model_plan(planned, decided, decision);
+    seconds = price(decided_pricer, result.plan);
+  }
+  result.plan.schedule = schedule.name;
+  result.timeline = replay(result.plan, decided_pricer, seconds);
+  for (const Task& task : result.plan.tasks())
+    if (task.phase == Phase::forward)
+      result.last_forward_s = std::max(result.last_forward_s, result.timeline.end_s[static_cast<size_t>(task.id)]);
+  result.bound_s = (last - first) * model.micro_batches * layer_bound(planned, decided_pricer);
+  if (planned.gradients == GradientPolicy::after && decided_pricer.has(GroupKind::dp))
+    result.bound_s += decided_pricer.gradient_seconds((last - first) * decided_pricer.gradient_bytes());
+  return result;
+}
+
+// One r_b a layer and a split of what waits there; a schedule with one degree for both phases keeps it.
+void ModelSearch::split(const Schedule& schedule, const LayerPricer& pricer, const PartitionStrategy& strategy,
+                        const DegreeChoice& choice, ModelResult& result) {
+  DegreePaths tried;
+  const bool apart = schedule.degrees == DegreePolicy::apart;
+  const int fixed = apart ? choice.backward : result.decision.degree_forward;
+  const int most = static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows()));
+  for (int r = fixed > 0 ? fixed : 1; r <= (fixed > 0 ? fixed : most); ++r)
+    tried.add(r, layers_.backward_paths(schedule, pricer, r));
+  const int layers = static_cast<int>(result.decision.backwards.size());
+  result.partition = strategy.solve(partition_problem(schedule, pricer, layers, tried.paths));
+  const auto seconds = [&](int64_t bytes) { return bytes > 0 ? pricer.gradient_seconds(bytes) : 0.0; };
+  for (size_t i = 0; i < result.decision.backwards.size(); ++i) {
+    const LayerSlices& slices = result.partition.layers[i];
+    const auto time_of = [&](const SplitPaths& paths) {
+      return paths.seconds(seconds(slices.moe_bytes), seconds(slices.dense_bytes));
+    };
+    const auto best = std::ranges::min_element(tried.paths, {}, time_of) - tried.paths.begin();
+    result.decision.backwards[i] = {tried.degrees[static_cast<size_t>(best)], slices.moe_bytes, slices.dense_bytes, {}};
+  }
+}
+
+}  // namespace moe
