@@ -1,0 +1,27 @@
+#pragma once
+// Cases over many parallel shapes, and layers whose profiles also price what other flows than FSMoE's have.
+#include <string>
+#include <vector>
+
+#include "moe/schedule/schedule.h"
+#include "tests/cost/random_layer.h"
+
+namespace moe::conformance {
+
+/// Every shape of 1 to 4 nodes of 1, 2 or 4 ranks with MP, EP and ESP of up to 4 that divide, alike or not; layers
+/// alternate between the roundings, FFNs and numbers of key-value heads. T_rank does not divide by most degrees.
+std::vector<Case> cases();
+std::string text_of(const Case& shape);
+/// text_of, schedule, degrees and split: for failures.
+std::string text_of(const Schedule& schedule, const Case& shape, const Decision& decision);
+
+/// random_layer with a row for copies and, in three of four, times for order and i-order.
+random_layer::RandomLayer full_layer(uint64_t seed, bool measured = false);
+
+/// Depends on the seed alone: 2 cases of the list above a schedule would take too long everywhere, this samples them.
+template <class Check>
+void for_sampled(const std::vector<Case>& all, size_t step, size_t first, Check&& check) {
+  for (size_t i = first % step; i < all.size(); i += step) check(all[i], i);
+}
+
+}  // namespace moe::conformance
