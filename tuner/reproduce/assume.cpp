@@ -140,6 +140,8 @@ Profile with_assumed(Profile profile, const Assumptions* assumed) {
   if (assumed == nullptr) return profile;
   for (const AssumedRow& row : assumed->rows)
     if (row.cluster == profile.name) std::visit(Put{profile}, row.row);
+  if (const auto factor = assumed->value(kAssumedContention))
+    profile.contention.intra_by_inter = profile.contention.inter_by_intra = *factor;
   return profile;
 }
 

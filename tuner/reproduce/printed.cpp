@@ -75,6 +75,11 @@ std::vector<PrintedParmModel> printed_parm_table5() {
                     &R::deepspeed_moe_ms, &R::parm_ms);
 }
 
+std::vector<PrintedStatistic> printed_parm_fig7() {
+  using R = PrintedStatistic;
+  return rows_of<R>("parm-fig7", {"what", "value"}, &R::what, &R::value);
+}
+
 std::vector<PrintedCoefficient> printed_parm_coefficients() {
   using R = PrintedCoefficient;
   return rows_of<R>("parm-coefficients", {"testbed", "op", "alpha_s", "beta_s_per_element"}, &R::testbed, &R::op,

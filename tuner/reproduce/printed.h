@@ -49,6 +49,12 @@ struct PrintedParmModel {  // parm-table5
 };
 std::vector<PrintedParmModel> printed_parm_table5();
 
+struct PrintedStatistic {  // parm-fig7
+  std::string what;
+  double value = 0;
+};
+std::vector<PrintedStatistic> printed_parm_fig7();
+
 struct PrintedCoefficient {  // parm-coefficients: of float32 elements
   std::string testbed, op;
   double alpha_s = 0, beta_s_per_element = 0;

@@ -17,6 +17,10 @@ struct Study {
 Report fsmoe_table2(Study& study);
 Report fsmoe_table5(Study& study);
 Report fsmoe_degrees(Study& study);
+Report fsmoe_fig6(Study& study);
+Report fsmoe_fig7(Study& study);
+Report parm_table4(Study& study);
+Report parm_table5(Study& study);
 Report monta_table8(Study& study);
 Report monta_fig13(Study& study);
 Report monta_fig14(Study& study);

@@ -15,6 +15,10 @@ struct TableRow {
 constexpr std::array<TableRow, kPaperTables.size()> kRows{{{"fsmoe-table2", fsmoe_table2},
                                                            {"fsmoe-table5", fsmoe_table5},
                                                            {"fsmoe-degrees", fsmoe_degrees},
+                                                           {"fsmoe-fig6", fsmoe_fig6},
+                                                           {"fsmoe-fig7", fsmoe_fig7},
+                                                           {"parm-table4", parm_table4},
+                                                           {"parm-table5", parm_table5},
                                                            {"monta-table8", monta_table8},
                                                            {"monta-fig13", monta_fig13},
                                                            {"monta-fig14", monta_fig14}}};

@@ -1,0 +1,77 @@
+#include "tuner/reproduce/priced.h"
+
+#include <algorithm>
+#include <array>
+
+#include "moe/base/check.h"
+#include "moe/cost/simulator.h"
+
+namespace moe {
+namespace {
+
+struct Derivation {
+  std::string_view op, note, name;  // as in an assumption file; as the pricer notes it; as a reader knows it
+};
+constexpr std::array<Derivation, 2> kDerivations{
+    {{"allreduce", "derived: intra allreduce", "AllReduce inside a node"},
+     {"a2a-ep-esp", "derived: alltoall over EP and ESP", "AlltoAll over EP and ESP"}}};
+
+bool all_allowed(const std::set<std::string>& notes, const Assumptions* assumed, std::set<std::string>& missing) {
+  bool allowed = true;
+  for (const std::string& note : notes)
+    for (const Derivation& d : kDerivations) {
+      if (!note.starts_with(d.note) || (assumed != nullptr && assumed->derives(d.op))) continue;
+      missing.emplace(d.name);
+      allowed = false;
+    }
+  return allowed;
+}
+
+// Every row that lacks, by borrowing the nearest of each.
+void name_missing(LayerSearch& search, std::string_view schedule, const Profile& profile, const Case& shape,
+                  const Unpriced& error, std::set<std::string>& missing) {
+  constexpr std::string_view kNearest = "nearest: ", kPriced = " priced by";
+  std::set<std::string> names;
+  try {
+    const LayerPricer pricer(profile, shape, {.nearest = true});
+    search.tune(find_schedule(schedule), pricer);
+    for (const std::string& note : pricer.notes())
+      if (note.starts_with(kNearest))
+        names.insert(
+            fmt::format("{}, {}", profile.name, note.substr(kNearest.size(), note.find(kPriced) - kNearest.size())));
+  } catch (const Unpriced&) {
+  }
+  if (names.empty()) names.insert(error.what());
+  missing.merge(names);
+}
+
+}  // namespace
+
+std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const Profile& profile,
+                                            const Case& shape, const Assumptions* assumed,
+                                            std::set<std::string>& missing) {
+  try {
+    const LayerPricer pricer(profile, shape);
+    LayerResult result = search.tune(find_schedule(schedule), pricer);
+    if (!all_allowed(pricer.notes(), assumed, missing)) return std::nullopt;
+    return result;
+  } catch (const Unpriced& error) {
+    name_missing(search, schedule, profile, shape, error, missing);
+  }
+  return std::nullopt;
+}
+
+double seconds_without(const std::vector<TaskKind>& kinds, std::string_view schedule, const Profile& profile,
+                       const Case& shape, const LayerResult& tuned) {
+  Decision decision = tuned.decision;
+  const Schedule& chosen = decision.variant != nullptr ? *decision.variant : find_schedule(schedule);
+  decision.variant = nullptr;
+  const LayerPricer pricer(profile, shape);
+  const Plan plan = build_plan(chosen, shape, decision);
+  std::vector<double> seconds = price(pricer, plan);
+  for (size_t i = 0; i < seconds.size(); ++i)
+    if (std::ranges::find(kinds, plan.structure->classes[i].kind) != kinds.end()) seconds[i] = 0;
+  return simulate(*plan.structure, seconds).makespan_s;
+}
+
+}  // namespace moe

@@ -1,0 +1,24 @@
+#pragma once
+// Layers tuned on what a paper prints and, where asked for, on what is assumed: never on more.
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "tuner/reproduce/assume.h"
+#include "tuner/sweep.h"
+
+namespace moe {
+
+/// One layer under one schedule, or nothing where the profile lacks a row that it needs, or has it derived without the
+/// assumptions allowing that; `missing` then gains the names of what lacks.
+std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const Profile& profile,
+                                            const Case& shape, const Assumptions* assumed,
+                                            std::set<std::string>& missing);
+
+/// Seconds of the tuned layer, forward and backward, as if tasks of these kinds took no time: what a paper leaves out
+/// of its own.
+double seconds_without(const std::vector<TaskKind>& kinds, std::string_view schedule, const Profile& profile,
+                       const Case& shape, const LayerResult& tuned);
+
+}  // namespace moe
