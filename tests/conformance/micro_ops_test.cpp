@@ -1,0 +1,271 @@
+// Gradient pieces by priority (Lina sections 4.2 and 6.1): the frozen order against an event-driven simulator that
+// decides at every event, and against what priority promises, on the timeline of the replay.
+#include "moe/search/micro_ops.h"
+
+#include <gtest/gtest.h>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "moe/base/random.h"
+#include "moe/cost/simulator.h"
+#include "moe/search/degrees.h"
+#include "tests/conformance/cases.h"
+
+namespace moe {
+namespace {
+
+using conformance::full_layer;
+using random_layer::RandomLayer;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// What Lina's scheduler knows at run time: queues, what has ended, and the pieces that wait.
+class PrioritySimulator {
+ public:
+  PrioritySimulator(const Structure& backward, std::vector<double> seconds, std::vector<double> pieces, size_t lane,
+                    bool hold)
+      : backward_(backward), seconds_(std::move(seconds)), pieces_(std::move(pieces)), lane_(lane), hold_(hold) {
+    starts.assign(backward.tasks.size(), kNever);
+    ended_.resize(backward.tasks.size());
+    lanes_.resize(backward.lanes.size());
+    while (true) {
+      while (start_tasks()) {
+      }
+      start_piece();
+      if (!advance()) break;
+    }
+  }
+  std::vector<double> starts, piece_starts;  // by task of the structure without pieces; by piece
+  double end = 0;
+
+ private:
+  struct LaneState {
+    size_t next = 0;   // in the queue
+    int running = -1;  // a task, or -2: a piece
+    double until = 0;
+  };
+  const Task* head(size_t lane) const {
+    const auto& queue = backward_.lanes[lane].queue;
+    return lanes_[lane].next < queue.size() ? &backward_.tasks[size_t(queue[lanes_[lane].next])] : nullptr;
+  }
+  bool ready(const Task& task) const {
+    for (const int id : task.after)
+      if (!ended_[size_t(id)]) return false;
+    return true;
+  }
+  // True where one was started: a task that takes no time may let others start at once.
+  bool start_tasks() {
+    bool started = false;
+    for (size_t lane = 0; lane < lanes_.size(); ++lane) {
+      LaneState& state = lanes_[lane];
+      const Task* task = head(lane);
+      if (state.running != -1 || task == nullptr || !ready(*task)) continue;
+      started = true;
+      starts[size_t(task->id)] = now_;
+      state.running = task->id;
+      state.until = now_ + seconds_[size_t(task->work_class)];
+      ++state.next;
+      if (state.until == now_) finish(state);
+    }
+    return started;
+  }
+  void start_piece() {
+    LaneState& state = lanes_[lane_];
+    if (state.running != -1 || piece_starts.size() == pieces_.size()) return;
+    if (hold_ && state.next == 0 && head(lane_) != nullptr) return;  // the first AlltoAll is imminent
+    state.running = -2;
+    state.until = now_ + pieces_[piece_starts.size()];
+    piece_starts.push_back(now_);
+  }
+  void finish(LaneState& state) {
+    if (state.running >= 0) ended_[size_t(state.running)] = true;
+    state.running = -1;
+  }
+  bool advance() {
+    double next = kNever;
+    for (const LaneState& state : lanes_)
+      if (state.running != -1) next = std::min(next, state.until);
+    if (next == kNever) return false;
+    end = now_ = next;
+    for (LaneState& state : lanes_)
+      if (state.running != -1 && state.until == now_) finish(state);
+    return true;
+  }
+
+  const Structure& backward_;
+  std::vector<double> seconds_, pieces_;
+  size_t lane_;
+  bool hold_;
+  std::vector<LaneState> lanes_;
+  std::vector<bool> ended_;
+  double now_ = 0;
+};
+
+// A tuned backward with its pieces, replayed as any structure is, and the same without them.
+struct Tuned {
+  Tuned(LayerSearch& search, const Schedule& s, const RandomLayer& layer, const LayerPricer& pricer, int64_t bytes)
+      : schedule(s) {
+    result = search.tune(schedule, pricer, {.micro_op_bytes = bytes});
+    Decision bare = result.decision;
+    bare.packing = 1;
+    const Groups groups = groups_of(layer.shape.parallel);
+    const GradientPlacement placement = placement_of(schedule, groups, layer.shape, bare);
+    with = build_structure(structure_key(schedule, groups, bare, placement, Phases::backward));
+    without = build_structure(structure_key(schedule, groups, bare, {}, Phases::backward));
+    slices = slices_of(schedule, layer.shape, bare);
+    std::vector<double> seconds;
+    pricer.price(*with, slices, seconds);
+    timeline = simulate(*with, seconds);
+    pricer.price(*without, {}, bare_seconds);
+    for (const GradientSlice& slice : slices) pieces.push_back(pricer.gradient_seconds(slice.bytes()));
+    lane = without->lanes.size() - 1;
+  }
+  double start(const Task& task) const { return timeline.start_s[size_t(task.id)]; }
+  double end(const Task& task) const { return timeline.end_s[size_t(task.id)]; }
+  double ready(const Task& task) const {
+    double at = 0;
+    for (const int id : task.after) at = std::max(at, timeline.end_s[size_t(id)]);
+    return at;
+  }
+
+  const Schedule& schedule;
+  LayerResult result;
+  std::shared_ptr<const Structure> with, without;
+  std::vector<GradientSlice> slices;
+  Timeline timeline;
+  std::vector<double> bare_seconds, pieces;
+  size_t lane;
+};
+
+template <class Check>
+void for_every_tuned(uint64_t seeds, Check&& check) {
+  LayerSearch search;
+  std::map<std::string_view, int> checked;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    const RandomLayer layer = full_layer(seed);
+    const LayerPricer pricer(layer.profile, layer.shape);
+    if (!pricer.has(GroupKind::dp) || !pricer.has(GroupKind::ep)) continue;
+    const int64_t bytes = 4 * (1 + static_cast<int64_t>(random_bits(seed, 41, 0) % 40));
+    for (const Schedule& schedule : schedules()) {
+      if (schedule.gradients != GradientPolicy::micro_ops) continue;
+      const Tuned tuned(search, schedule, layer, pricer, bytes);
+      if (tuned.result.decision.packing > 1) continue;  // of another case
+      SCOPED_TRACE(fmt::format("{}, micro-ops of {} bytes, {}", schedule.name, bytes, layer.text));
+      check(tuned);
+      if (testing::Test::HasFailure()) return;
+      ++checked[schedule.name];
+    }
+  }
+  EXPECT_EQ(checked.size(), 5u);
+  for (const auto& [name, count] : checked) EXPECT_GT(count, 50) << name;
+}
+
+// Lina's scheduler (section 6.1) launches none once the combine's backward computes; FSMoE's Pipemoe+Lina knows no such
+// rule.
+bool holds(const Schedule& schedule) { return schedule.name.starts_with("lina"); }
+
+TEST(MicroOps, FrozenOrderIsThePrioritySimulation) {
+  int between = 0, held = 0;
+  for_every_tuned(600, [&](const Tuned& tuned) {
+    const PrioritySimulator simulated(*tuned.without, tuned.bare_seconds, tuned.pieces, tuned.lane,
+                                      holds(tuned.schedule));
+    std::vector<double> ends, piece_ends;
+    for (const Task& task : tuned.with->tasks)
+      (task.kind == TaskKind::gradient ? piece_ends : ends).push_back(tuned.timeline.end_s[size_t(task.id)]);
+    ASSERT_EQ(piece_ends.size(), simulated.piece_starts.size());
+    const double slack = 1e-12 * simulated.end;
+    for (size_t i = 0; i < piece_ends.size(); ++i)
+      ASSERT_NEAR(piece_ends[i], simulated.piece_starts[i] + tuned.pieces[i], slack) << "piece " << i;
+    for (size_t i = 0; i < ends.size(); ++i)
+      ASSERT_NEAR(ends[i], simulated.starts[i] + tuned.bare_seconds[size_t(tuned.without->tasks[i].work_class)],
+                  slack)
+          << tuned.without->tasks[i].name();
+    ASSERT_NEAR(tuned.timeline.makespan_s, simulated.end, slack);
+    ASSERT_NEAR(tuned.result.backward_s, simulated.end, slack);
+    between += tuned.result.decision.gaps.front() < static_cast<int>(tuned.without->lanes[tuned.lane].queue.size());
+    held += holds(tuned.schedule) && tuned.result.decision.gaps.front() == 1;
+  });
+  EXPECT_GT(between, 500) << "most pieces go between other tasks";
+  EXPECT_GT(held, 20);
+}
+
+TEST(MicroOps, NoneStartsWhileAnAlltoAllWaitsOrRuns) {
+  for_every_tuned(600, [](const Tuned& tuned) {
+    for (const Task& piece : tuned.with->tasks) {
+      if (piece.kind != TaskKind::gradient) continue;
+      for (const Task& task : tuned.with->tasks) {
+        if (task.group != GroupKind::ep) continue;
+        const bool over = tuned.end(task) <= tuned.start(piece) * (1 + 1e-12);
+        const bool still_to_come = tuned.ready(task) > tuned.start(piece) * (1 - 1e-12);
+        ASSERT_TRUE(over || still_to_come) << "slice " << piece.slice << " at " << tuned.start(piece) << ", "
+                                           << task.name() << " waits since " << tuned.ready(task);
+      }
+    }
+  });
+}
+
+// Save for what is held: while a piece waits, the lane is never idle.
+TEST(MicroOps, LaneIsNeverIdleWhileAPieceWaits) {
+  for_every_tuned(600, [](const Tuned& tuned) {
+    const auto& queue = tuned.with->lanes[tuned.lane].queue;
+    size_t waiting = tuned.slices.size();
+    double busy_until = 0;
+    for (size_t i = 0; i < queue.size() && waiting > 0; ++i) {
+      const Task& task = tuned.with->tasks[size_t(queue[i])];
+      const bool held = i == 0 && holds(tuned.schedule);
+      if (!held) {
+        ASSERT_LE(tuned.start(task), busy_until + 1e-12 * tuned.timeline.makespan_s)
+            << "idle before " << task.name() << " with " << waiting << " pieces waiting";
+      }
+      busy_until = tuned.end(task);
+      waiting -= task.kind == TaskKind::gradient;
+    }
+    ASSERT_EQ(waiting, 0u);
+  });
+}
+
+// Each tensor alone, in as few equal parts as have at most so many bytes (Lina section 4.2).
+TEST(MicroOps, PiecesCutEachTensorAlone) {
+  LayerShape layer{.batch = 2, .seq = 64, .model_dim = 96, .hidden = 64, .heads = 8, .kv_heads = 4, .experts = 4};
+  for (const int mp : {1, 2, 4})
+    for (const int64_t size : {4, 100, 1000, 4096, 9215, 9216, 9217, 40'000, 30'000'000}) {
+      const Case shape = complete(layer, {.nodes = 4, .ranks_per_node = 4, .mp = mp}, Rounding::ragged);
+      const int64_t query = 4 * 96 * 96 / mp, key = query / 2;  // bytes of q and out, of k and v
+      for (const char* name : {"pipemoe+lina", "lina-partition", "lina", "lina-packed"}) {
+        std::vector<int64_t> found = gradient_pieces(find_schedule(name), shape, size);
+        for (const int64_t tensor : {query, key, key, query}) {
+          const int64_t count = (tensor + size - 1) / size;
+          int64_t sum = 0, least = tensor, most = 0;
+          ASSERT_GE(found.size(), static_cast<size_t>(std::min(count, tensor / 4))) << name << " " << size;
+          const int64_t pieces = std::min(count, tensor / 4);
+          for (int64_t i = 0; i < pieces; ++i) {
+            sum += found[size_t(i)];
+            least = std::min(least, found[size_t(i)]);
+            most = std::max(most, found[size_t(i)]);
+          }
+          found.erase(found.begin(), found.begin() + pieces);
+          ASSERT_EQ(sum, tensor) << name << " in pieces of " << size << ", mp " << mp;
+          ASSERT_LE(most - least, 4) << name << " in pieces of " << size << ", mp " << mp;
+          ASSERT_LE(most, size / 4 * 4 + (size % 4 == 0 ? 0 : 4)) << name;
+        }
+        ASSERT_TRUE(found.empty()) << name;
+      }
+    }
+}
+
+// Whole tensors until they reach 25 MiB: q of 36 MiB alone, k, v and out of 18, 18 and 36 MiB as 36 and 36.
+TEST(MicroOps, BucketsFuseWholeTensors) {
+  LayerShape layer{.batch = 1, .seq = 64, .model_dim = 3072, .hidden = 64, .heads = 8, .kv_heads = 4, .experts = 4};
+  const Case shape = complete(layer, {.nodes = 4, .ranks_per_node = 1, .mp = 1}, Rounding::ragged);
+  for (const char* name : {"lina-baseline", "lina-fixed", "lina-priority"})
+    EXPECT_EQ(gradient_pieces(find_schedule(name), shape, 1000), (std::vector<int64_t>{36 << 20, 36 << 20, 36 << 20}))
+        << name;
+  layer.model_dim = 1024;  // 4, 2, 2 and 4 MiB: one bucket
+  EXPECT_EQ(gradient_pieces(find_schedule("lina-fixed"),
+                            complete(layer, {.nodes = 4, .ranks_per_node = 1, .mp = 1}, Rounding::ragged), 1000),
+            (std::vector<int64_t>{12 << 20}));
+}
+
+}  // namespace
+}  // namespace moe
