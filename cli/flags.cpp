@@ -44,6 +44,9 @@ void add_selection(CLI::App& verb, Selection& s, bool with_grid) {
       ->delimiter(',');
   add_number(verb, "--degree-forward", s.degrees.forward, "pipeline degree forward; 0: tuned", 0, 4096);
   add_number(verb, "--degree-backward", s.degrees.backward, "pipeline degree backward; 0: tuned", 0, 4096);
+  add_number(verb, "--micro-op-bytes", s.degrees.micro_op_bytes,
+             "size of a gradient piece of schedules that cut them; default 30 MB, 0: tuned", 0, 1e12);
+  add_number(verb, "--min-chunk-bytes", s.degrees.min_chunk_bytes, "monta: no smaller chunk is tried", 0, 1e12);
   verb.add_flag("--nearest", s.nearest, "borrow the row of the nearest group size where a profile has none");
 }
 
@@ -72,6 +75,13 @@ void add_layer(CLI::App& verb, Selection& s) {
   add_number(verb, "--pp", l.pp, "pipeline stages", 1, 1e6);
 }
 
+void add_model(CLI::App& verb, ModelFlags& m) {
+  verb.add_option("--model", m.model, "model NAME or FILE (configs/models/)");
+  add_number(verb, "--layers", m.layers, "layers; default: the model's, or 1", 1, 1e5);
+  add_number(verb, "--micro-batches", m.micro_batches, "micro-batches of --batch samples each", 1, 1e6);
+  verb.add_option("--pipeline", m.pipeline, "gpipe | 1f1b: order of micro-batches with --pp")->capture_default_str();
+}
+
 template <class Options>
 void add_run(CLI::App& verb, Options& o) {
   add_number(verb, "--timeout", o.timeout_s, "seconds a rank waits for another", 0.1, 86400);
@@ -96,10 +106,15 @@ void add_planning_verbs(CLI::App& app, Command& c) {
   list->add_flag("--json", c.list_json, "one JSON document");
 
   CLI::App* simulate =
-      add_verb(app, "simulate", "one layer, one schedule -> timeline, lane loads, bounds",
+      add_verb(app, "simulate", "one layer or model, one schedule -> timeline, lane loads, bounds, memory",
                " --cluster testbed-b --schedule fsmoe --batch 4 --seq 1024 --model-dim 2048 --hidden 8192");
   add_selection(*simulate, c.simulate.selection, false);
   add_layer(*simulate, c.simulate.selection);
+  add_model(*simulate, c.simulate.model);
+  simulate
+      ->add_option("--partition", c.simulate.partition,
+                   "exact | paper | step1 | none: how a model's gradients are spread over its layers")
+      ->capture_default_str();
   simulate->add_option("--trace", c.simulate.trace, "write a Perfetto timeline to FILE");
   simulate->add_option("--out", c.simulate.out, "write records, timelines included, to FILE (JSON Lines)");
   simulate->add_flag("--sweep-degrees", c.simulate.sweep_degrees,
@@ -123,14 +138,10 @@ void add_shape_verbs(CLI::App& app, Command& c) {
   CLI::App* memory = add_verb(app, "memory", "bytes of a layer or a model on one rank, and whether they fit",
                               " --model mixtral-7b --cluster testbed-b --zero 1");
   memory->add_option("--cluster", m.selection.cluster, "cluster NAME or profile FILE")->capture_default_str();
-  memory->add_option("--model", m.model, "model NAME or FILE (configs/models/)");
-  add_number(*memory, "--layers", m.layers, "layers; default: the model's, or 1", 1, 1e5);
-  add_number(*memory, "--micro-batches", m.micro_batches, "micro-batches of --batch samples each", 1, 1e6);
+  add_model(*memory, m.model);
   add_number(*memory, "--zero", m.zero, "ZeRO stage: 1 shards optimizer states, 2 gradients too, 3 weights too", 0,
              kMostZeroStage);
   memory->add_option("--recompute", m.recompute, "none | selective (attention scores) | full")->capture_default_str();
-  memory->add_option("--pipeline", m.pipeline, "gpipe | 1f1b: micro-batches in flight with --pp")
-      ->capture_default_str();
   add_number(*memory, "--memory-gib", m.memory_gib, "memory of a rank; default: the profile's", 1e-6, 1e6);
   memory->add_flag("--parm", m.parm, "count the layers of Parm's grid that fit its GPUs");
   memory->add_flag("--json", m.json, "one JSON document on stdout");

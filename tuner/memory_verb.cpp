@@ -1,7 +1,6 @@
 #include "tuner/memory_verb.h"
 
 #include "moe/base/check.h"
-#include "moe/plan/model_file.h"
 #include "tuner/memory_report.h"
 
 namespace moe {
@@ -9,40 +8,21 @@ namespace {
 
 constexpr double kGiB = 1024.0 * kMiB;
 
-/// The layer that flags go over, and what is the model's alone.
-LayerFile base_of(const MemoryOptions& o, const Profile& profile, MemoryRequest& request) {
-  LayerFile base;
-  if (!o.model.empty()) {
-    require<BadInput>(o.selection.layer_file.empty(), "--model: found --layer too, expected one of them");
-    const Model model = on_cluster(find_model(o.model), profile.name);
-    base.name = model.name;
-    base.layer = model.layer;
-    base.parallel = model.parallel;
-    request.layers = model.layers;
-    request.vocabulary = model.vocabulary;
-    request.tied_embedding = model.tied_embedding;
-  } else if (!o.selection.layer_file.empty()) {
-    base = find_layer(o.selection.layer_file);
-  }
-  // With stages, EP spans the nodes of one, not all.
-  const int stages = o.selection.layer.pp.value_or(base.parallel.pp);
-  if (stages > 1 && base.parallel.ep == 0 && profile.nodes % stages == 0) base.parallel.ep = profile.nodes / stages;
-  return base;
-}
-
 MemoryReport report_of(const MemoryOptions& o) {
   const Profile profile = find_profile(o.selection.cluster);
   MemoryReport report;
   report.cluster = profile.name;
+  const ChosenModel chosen = chosen_model(o.model, o.selection, profile);
+  report.name = chosen.name;
   MemoryRequest& r = report.request;
-  LayerFile base = base_of(o, profile, r);
-  if (!o.model.empty()) report.name = base.name;
-  r.shape = chosen_case(o.selection, std::move(base), profile.nodes, profile.ranks_per_node);
-  r.layers = o.layers.value_or(r.layers);
-  r.micro_batches = o.micro_batches;
+  r.shape = chosen.model.shape;
+  r.layers = chosen.model.layers;
+  r.vocabulary = chosen.vocabulary;
+  r.tied_embedding = chosen.tied_embedding;
+  r.micro_batches = chosen.model.micro_batches;
+  r.order = chosen.model.order;
   r.zero = o.zero;
   r.recompute = recompute_from(o.recompute, "--recompute");
-  r.order = pipeline_order_from(o.pipeline, "--pipeline");
   report.capacity_bytes = profile.memory_bytes;
   if (o.memory_gib) report.capacity_bytes = *o.memory_gib * kGiB;
   return report;
@@ -77,8 +57,8 @@ struct ParmReport {
 };
 
 ParmReport parm_report(const MemoryOptions& o) {
-  const bool alone = o.model.empty() && o.selection.layer_file.empty() && !o.layers && o.micro_batches == 1 &&
-                     o.zero == 0 && o.recompute == "none" && !o.memory_gib;
+  const bool alone = o.model.model.empty() && o.selection.layer_file.empty() && !o.model.layers &&
+                     o.model.micro_batches == 1 && o.zero == 0 && o.recompute == "none" && !o.memory_gib;
   require<BadInput>(alone, "--parm: found flags of a layer or a model too, expected --top-k and --experts at most");
   const std::vector<Grid> grids{find_grid("parm-a"), find_grid("parm-b")};
   ParmAssumptions assumed{o.selection.layer.top_k, o.selection.layer.experts};

@@ -4,18 +4,15 @@
 #include <string>
 
 #include "moe/plan/memory.h"
-#include "moe/search/selection.h"
+#include "tuner/chosen_model.h"
 
 namespace moe {
 
 struct MemoryOptions {
-  Selection selection;               // cluster and layer; its flags go over the model's layer
-  std::string model;                 // NAME or FILE; empty: the layer
-  std::optional<int> layers;         // empty: the model's, or 1
-  int micro_batches = 1;             // of selection's batch each
+  Selection selection;  // cluster and layer; its flags go over the model's layer
+  ModelFlags model;
   int zero = 0;                      // stage
   std::string recompute = "none";    // none | selective | full
-  std::string pipeline = "gpipe";    // gpipe | 1f1b
   std::optional<double> memory_gib;  // of a rank; empty: the profile's
   bool parm = false;                 // count Parm's layers that fit
   bool json = false;

@@ -6,10 +6,13 @@
 #include <iterator>
 
 #include "moe/base/table.h"
+#include "moe/cost/fluid_replay.h"
 #include "moe/export/chrome_trace.h"
 #include "moe/export/text_gantt.h"
+#include "moe/plan/memory.h"
 #include "moe/record/writer.h"
 #include "tuner/results_json.h"
+#include "tuner/simulate_model.h"
 #include "tuner/timeline_records.h"
 #include "tuner/tune.h"
 
@@ -26,27 +29,38 @@ Simulated simulate_one(const Schedule& schedule, const LayerPricer& pricer, Degr
   LayerSearch search;
   Simulated s{search.tune(schedule, pricer, degrees), {}, {}};
   s.plan = build_plan(schedule, pricer.shape(), s.result.decision);
-  s.timeline = simulate(*s.plan.structure, price(pricer, s.plan));
+  s.timeline = timeline_of(s.plan, price(pricer, s.plan), pricer.profile().contention);
   return s;
 }
 
 void print_text(const Case& shape, const Profile& profile, const std::vector<Simulated>& all) {
   fmt::print("{} on {} ({} nodes x {}), {}\n\n", describe(shape.layer), profile.name, profile.nodes,
              profile.ranks_per_node, name_of(shape.rounding));
-  Table table(
-      {"schedule", "r_f", "r_b", "forward ms", "backward ms", "MoE f ms", "MoE b ms", "bound ms", "efficiency"});
+  Table table({"schedule", "r_f", "r_b", "forward ms", "backward ms", "MoE f ms", "MoE b ms", "bound ms",
+               "bound at r ms", "efficiency"});
   for (const Simulated& s : all) {
     const LayerResult& r = s.result;
     table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward),
                fmt::format("{}", r.decision.degree_backward), fmt::format("{:.4f}", r.forward_s * 1e3),
                fmt::format("{:.4f}", r.backward_s * 1e3), fmt::format("{:.4f}", r.moe_forward_s * 1e3),
                fmt::format("{:.4f}", r.moe_backward_s * 1e3), fmt::format("{:.4f}", r.bound.total_s() * 1e3),
+               fmt::format("{:.4f}", r.degree_bound.total_s() * 1e3),
                fmt::format("{:.1f} %", 100 * r.bound.total_s() / r.total_s())});
   }
   fmt::print("{}", table.text());
+  if (profile.memory_bytes) {
+    MemoryRequest request;
+    request.shape = shape;
+    request.layers = shape.parallel.pp;
+    const MemoryEstimate memory = estimate_memory(request);
+    fmt::print("memory of a rank: {}, {}\n", human_bytes(memory.total()),
+               misfit(memory, *profile.memory_bytes).value_or("fits"));
+  }
   for (const Simulated& s : all)
-    fmt::print("\n{} (binding lane: {} forward, {} backward)\n{}", s.result.schedule, s.result.bound.forward_term,
-               s.result.bound.backward_term, text_gantt(*s.plan.structure, s.timeline, 100));
+    fmt::print("\n{}{} (binding lane: {} forward, {} backward)\n{}", s.result.schedule,
+               s.result.decision.variant ? fmt::format(" = {}", s.result.decision.variant->name) : "",
+               s.result.bound.forward_term, s.result.bound.backward_term,
+               text_gantt(*s.plan.structure, s.timeline, 100));
 }
 
 void write_trace(const std::string& path, const std::vector<Simulated>& all) {
@@ -83,14 +97,23 @@ void write_records(const SimulateOptions& options, const LayerPricer& pricer, co
 }  // namespace
 
 int run_simulate(const SimulateOptions& options) {
+  if (!options.model.model.empty() || options.model.layers || options.model.micro_batches > 1)
+    return run_simulate_model(options);
   require<BadInput>(!options.sweep_degrees || !options.out.empty(),
                     "--sweep-degrees: found no --out, expected --out FILE with it");
   const Profile profile = find_profile(options.selection.cluster);
   const Case shape = chosen_case(options.selection, profile.nodes, profile.ranks_per_node);
   const LayerPricer pricer(profile, shape, {options.selection.nearest});
   std::vector<Simulated> all;
-  for (const Schedule* schedule : chosen_schedules(options.selection))
-    all.push_back(simulate_one(*schedule, pricer, options.selection.degrees));
+  const auto schedules = chosen_schedules(options.selection);
+  for (const Schedule* schedule : schedules) {
+    try {
+      all.push_back(simulate_one(*schedule, pricer, options.selection.degrees));
+    } catch (const Unsupported& error) {
+      if (schedules.size() == 1) throw;
+      fmt::print(stderr, "moetune: {}: {}\n", schedule->name, error.what());
+    }
+  }
   for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
   if (!options.trace.empty()) write_trace(options.trace, all);
   if (!options.out.empty()) write_records(options, pricer, all);

@@ -252,4 +252,11 @@ Timeline fluid_timeline(const Structure& structure, const GroupNetworks& network
   return FluidReplay(structure, networks, contention).timeline(seconds);
 }
 
+Timeline timeline_of(const Plan& plan, std::span<const double> seconds, const Contention& contention) {
+  const auto shares = [](const Lane& lane) { return lane.kind == LaneKind::gradient; };
+  if (contention.none() && std::ranges::none_of(plan.structure->lanes, shares))
+    return simulate(*plan.structure, seconds);
+  return fluid_timeline(*plan.structure, networks_of(plan.groups), contention, seconds);
+}
+
 }  // namespace moe

@@ -70,4 +70,7 @@ class FluidReplay {
 Timeline fluid_timeline(const Structure& structure, const GroupNetworks& networks, const Contention& contention,
                         std::span<const double> seconds);
 
+/// The replay that a plan needs: Replay's, or under contention and for lanes that share a network this one's.
+Timeline timeline_of(const Plan& plan, std::span<const double> seconds, const Contention& contention);
+
 }  // namespace moe

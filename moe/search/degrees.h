@@ -40,6 +40,9 @@ class LayerSearch {
   /// degree. A degree that the schedule does not have (ds-moe: only 1; tutel: one for both) is BadInput; a schedule
   /// that this case or profile does not allow is Unsupported.
   LayerResult tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice = {});
+  double backward_seconds(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision) {
+    return replay(schedule, pricer, decision, Phases::backward);
+  }
   /// A backward of this degree by the slices that lie on its paths, of a schedule with two places for gradients
   /// (adaptive, beside_dense: the first place is MoE part, `second` beside the dense part, in either).
   SplitPaths backward_paths(const Schedule& schedule, const LayerPricer& pricer, int degree);

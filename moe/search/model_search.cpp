@@ -120,14 +120,6 @@ double layer_bound(const Schedule& schedule, const LayerPricer& pricer) {
   return seconds;
 }
 
-Timeline replay(const Plan& plan, const LayerPricer& pricer, const std::vector<double>& seconds) {
-  const auto shares = [](const Lane& lane) { return lane.kind == LaneKind::gradient; };
-  const Contention& contention = pricer.profile().contention;
-  if (contention.none() && std::ranges::none_of(plan.structure->lanes, shares))
-    return simulate(*plan.structure, seconds);
-  return fluid_timeline(*plan.structure, networks_of(plan.groups), contention, seconds);
-}
-
 }  // namespace
 
 std::span<const PartitionStrategy> partition_strategies() {
@@ -165,10 +157,12 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
     seconds = price(decided_pricer, result.plan);
   }
   result.plan.schedule = schedule.name;
-  result.timeline = replay(result.plan, decided_pricer, seconds);
-  for (const Task& task : result.plan.tasks())
+  result.timeline = timeline_of(result.plan, seconds, pricer.profile().contention);
+  for (const Task& task : result.plan.tasks()) {
     if (task.phase == Phase::forward)
       result.last_forward_s = std::max(result.last_forward_s, result.timeline.end_s[static_cast<size_t>(task.id)]);
+    if (task.kind == TaskKind::attention) result.last_backward = task.id;
+  }
   result.bound_s = (last - first) * model.micro_batches * layer_bound(planned, decided_pricer);
   if (planned.gradients == GradientPolicy::after && decided_pricer.has(GroupKind::dp))
     result.bound_s += decided_pricer.gradient_seconds((last - first) * decided_pricer.gradient_bytes());

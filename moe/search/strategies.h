@@ -1,0 +1,25 @@
+#pragma once
+// FSMoE's own ways to decide a layer's degrees and split, beside the exact search: each is replayed like any decision,
+// so that what it loses can be reported.
+#include <span>
+#include <string_view>
+
+#include "moe/search/degrees.h"
+
+namespace moe {
+
+struct LayerStrategy {
+  std::string_view name, summary;
+  /// Of schedules with r_f and r_b apart and adaptive gradients.
+  LayerResult (*tune)(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer);
+};
+
+/// exact        every integer degree replayed, every split
+/// algorithm1   degrees by FSMoE's Algorithm 1, rounded to the better neighbour; the split by its two steps (section 5)
+/// snapped      as algorithm1, degrees rounded to 1, 2, 4 or 8 as the authors' published optimiser does
+/// evolution    every integer degree, the split by differential evolution instead of exactly
+std::span<const LayerStrategy> layer_strategies();
+/// Throws BadInput listing the known names.
+const LayerStrategy& find_strategy(std::string_view name);
+
+}  // namespace moe

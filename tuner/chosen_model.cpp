@@ -1,0 +1,33 @@
+#include "tuner/chosen_model.h"
+
+#include "moe/base/check.h"
+#include "moe/plan/model_file.h"
+
+namespace moe {
+
+ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, const Profile& profile) {
+  ChosenModel chosen;
+  LayerFile base;
+  if (!flags.model.empty()) {
+    require<BadInput>(selection.layer_file.empty(), "--model: found --layer too, expected one of them");
+    const Model model = on_cluster(find_model(flags.model), profile.name);
+    base.name = chosen.name = model.name;
+    base.layer = model.layer;
+    base.parallel = model.parallel;
+    chosen.model.layers = model.layers;
+    chosen.vocabulary = model.vocabulary;
+    chosen.tied_embedding = model.tied_embedding;
+  } else if (!selection.layer_file.empty()) {
+    base = find_layer(selection.layer_file);
+  }
+  // With stages, EP spans the nodes of one, not all.
+  const int stages = selection.layer.pp.value_or(base.parallel.pp);
+  if (stages > 1 && base.parallel.ep == 0 && profile.nodes % stages == 0) base.parallel.ep = profile.nodes / stages;
+  chosen.model.shape = chosen_case(selection, std::move(base), profile.nodes, profile.ranks_per_node);
+  chosen.model.layers = flags.layers.value_or(chosen.model.layers);
+  chosen.model.micro_batches = flags.micro_batches;
+  chosen.model.order = pipeline_order_from(flags.pipeline, "--pipeline");
+  return chosen;
+}
+
+}  // namespace moe
