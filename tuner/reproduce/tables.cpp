@@ -14,6 +14,7 @@ struct TableRow {
 
 constexpr std::array<TableRow, kPaperTables.size()> kRows{{{"fsmoe-table2", fsmoe_table2},
                                                            {"fsmoe-table5", fsmoe_table5},
+                                                           {"fsmoe-table6", fsmoe_table6},
                                                            {"fsmoe-degrees", fsmoe_degrees},
                                                            {"fsmoe-fig6", fsmoe_fig6},
                                                            {"fsmoe-fig7", fsmoe_fig7},
@@ -21,7 +22,8 @@ constexpr std::array<TableRow, kPaperTables.size()> kRows{{{"fsmoe-table2", fsmo
                                                            {"parm-table5", parm_table5},
                                                            {"monta-table8", monta_table8},
                                                            {"monta-fig13", monta_fig13},
-                                                           {"monta-fig14", monta_fig14}}};
+                                                           {"monta-fig14", monta_fig14},
+                                                           {"lina-training", lina_training}}};
 
 constexpr bool same_names() {
   for (size_t i = 0; i < kRows.size(); ++i)
