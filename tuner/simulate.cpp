@@ -96,6 +96,18 @@ void write_records(const SimulateOptions& options, const LayerPricer& pricer, co
 
 }  // namespace
 
+void Refused::add(const Schedule& schedule, const Unsupported& error) {
+  std::string& names = by_reason_[error.what()];
+  names += (names.empty() ? "" : ", ") + std::string(schedule.name);
+}
+
+void Refused::report(bool nothing_left) const {
+  if (nothing_left && by_reason_.size() == 1) throw Unsupported(by_reason_.begin()->first);
+  if (nothing_left && !by_reason_.empty())
+    throw Unsupported(fmt::format("{}: {}", by_reason_.begin()->second, by_reason_.begin()->first));
+  for (const auto& [reason, names] : by_reason_) fmt::print(stderr, "moetune: {}: {}\n", names, reason);
+}
+
 int run_simulate(const SimulateOptions& options) {
   if (!options.model.model.empty() || options.model.layers || options.model.micro_batches > 1)
     return run_simulate_model(options);
@@ -105,15 +117,15 @@ int run_simulate(const SimulateOptions& options) {
   const Case shape = chosen_case(options.selection, profile.nodes, profile.ranks_per_node);
   const LayerPricer pricer(profile, shape, {options.selection.nearest});
   std::vector<Simulated> all;
-  const auto schedules = chosen_schedules(options.selection);
-  for (const Schedule* schedule : schedules) {
+  Refused refused;
+  for (const Schedule* schedule : chosen_schedules(options.selection)) {
     try {
       all.push_back(simulate_one(*schedule, pricer, options.selection.degrees));
     } catch (const Unsupported& error) {
-      if (schedules.size() == 1) throw;
-      fmt::print(stderr, "moetune: {}: {}\n", schedule->name, error.what());
+      refused.add(*schedule, error);
     }
   }
+  refused.report(all.empty());
   for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
   if (!options.trace.empty()) write_trace(options.trace, all);
   if (!options.out.empty()) write_records(options, pricer, all);

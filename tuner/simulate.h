@@ -1,8 +1,10 @@
 #pragma once
 // The verb `simulate`: one layer, or a model, under chosen schedules on a profile; timeline, lane loads, bounds.
+#include <map>
 #include <string>
 #include <vector>
 
+#include "moe/base/check.h"
 #include "tuner/chosen_model.h"
 
 namespace moe {
@@ -16,6 +18,17 @@ struct SimulateOptions {
   std::string out;             // records; empty: none
   bool sweep_degrees = false;  // one record a degree too; needs `out`
   std::vector<std::string> argv;
+};
+
+/// Schedules that a case or a profile does not allow, by reason.
+class Refused {
+ public:
+  void add(const Schedule& schedule, const Unsupported& error);
+  /// One line a reason on stderr. Throws Unsupported with the first where nothing else is left to show.
+  void report(bool nothing_left) const;
+
+ private:
+  std::map<std::string, std::string> by_reason_;
 };
 
 int run_simulate(const SimulateOptions& options);

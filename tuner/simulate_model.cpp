@@ -95,18 +95,18 @@ int run_simulate_model(const SimulateOptions& options) {
   const ChosenModel chosen = chosen_model(options.model, options.selection, profile);
   const PartitionStrategy& strategy = find_named(partition_strategies(), options.partition, "--partition");
   const LayerPricer pricer(profile, chosen.model.shape, {options.selection.nearest});
-  const auto schedules = chosen_schedules(options.selection);
   ModelSearch search;
   std::vector<Simulated> all;
-  for (const Schedule* schedule : schedules) {
+  Refused refused;
+  for (const Schedule* schedule : chosen_schedules(options.selection)) {
     try {
       all.push_back({search.tune(*schedule, pricer, chosen.model, strategy, options.selection.degrees),
                      memory_of(chosen, *schedule)});
     } catch (const Unsupported& error) {
-      if (schedules.size() == 1) throw;
-      fmt::print(stderr, "moetune: {}: {}\n", schedule->name, error.what());
+      refused.add(*schedule, error);
     }
   }
+  refused.report(all.empty());
   for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
   if (!options.trace.empty()) {
     std::vector<TraceGroup> groups;

@@ -8,6 +8,7 @@
 #include "moe/base/table.h"
 #include "tuner/reproduce/printed.h"
 #include "tuner/results_json.h"
+#include "tuner/strategy_report.h"
 
 namespace moe {
 namespace {
@@ -116,21 +117,27 @@ int run_planned_tune(const TuneOptions& options) {
   const Grid grid = grid_of(options.selection, profile.name);
   const auto chosen = chosen_schedules(options.selection);
   const auto start = std::chrono::steady_clock::now();
-  const auto rows = sweep({profile, grid, chosen, options.selection.degrees, {options.selection.nearest}});
+  const SweepRequest request{profile, grid, chosen, options.selection.degrees, {options.selection.nearest}};
+  const auto rows = sweep(request);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
 
   const std::string path = records_path(options.out, "plan", profile.name);
   RecordWriter writer(path, options.argv, digest_of(fmt::format("plan {} {}", profile.name, grid.name)));
   append_rows(writer, rows, chosen, profile.name);
   writer.end();
+  const auto strategies = compare_strategies(request, rows, options.strategy_layers);
   if (options.json) {
-    fmt::print(
-        "{}\n",
-        Json{{"cluster", profile.name}, {"grid", grid.name}, {"records", path}, {"layers", to_json(rows)}}.dump(1));
+    fmt::print("{}\n", Json{{"cluster", profile.name},
+                            {"grid", grid.name},
+                            {"records", path},
+                            {"layers", to_json(rows)},
+                            {"strategies", to_json(strategies)}}
+                           .dump(1));
     return 0;
   }
-  fmt::print("{} layers of {} on {}, simulated ({}), exact degrees: {}\n\n{}\nrecords: {}\n", rows.size(), grid.name,
-             profile.name, name_of(grid.rounding), human_seconds(took.count()), sweep_report(rows, chosen, grid), path);
+  fmt::print("{} layers of {} on {}, simulated ({}), exact degrees: {}\n\n{}\n{}\nrecords: {}\n", rows.size(),
+             grid.name, profile.name, name_of(grid.rounding), human_seconds(took.count()),
+             sweep_report(rows, chosen, grid), strategies.empty() ? "" : strategy_table(strategies), path);
   return 0;
 }
 

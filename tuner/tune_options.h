@@ -10,6 +10,7 @@ struct TuneOptions {
   Selection selection;
   bool verify = true;  // measure, fit and verify by real runs; else plan on the profile as it stands
   int verified_layers = 6;
+  int strategy_layers = 12;  // planned: on which the papers' strategies are compared with the exact search
   int iterations = 5;
   uint64_t seed = 1;
   double timeout_s = 60;

@@ -51,20 +51,32 @@ BoundShape bound_shape(const Schedule& schedule, const Groups& groups, Phase pha
         shape.gradient_lane = static_cast<int>(lane);
   for (const Task& task : one.tasks) {
     if (is_chunked(task.kind) || task.kind == TaskKind::expert_gradient) continue;
-    shape.dense.push_back(task.kind);
-    if (task.lane == shape.gradient_lane) shape.on_gradient_lane.push_back({task.kind, task.lane, false, 1});
+    shape.dense.push_back({task.kind, task.lane, false, 1});
   }
   return shape;
 }
 
 PhaseBound::PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer)
     : schedule_(schedule), shape_(shape), pricer_(pricer) {
-  for (const TaskKind kind : shape.dense) dense_ += pricer.dense_seconds(kind, shape.phase, schedule.flow);
+  for (const auto& link : shape.dense) dense_ += pricer.dense_seconds(link.kind, shape.phase, schedule.flow);
   if (shape.gradient_lane < 0) return;
   gradients_ = pricer.gradient_seconds(pricer.gradient_bytes());
   gradients_bend_ = !pricer.gradient_bends().empty();
-  for (const auto& link : shape.on_gradient_lane)
-    beside_gradients_ += pricer.dense_seconds(link.kind, shape.phase, schedule.flow);
+  beside_gradients_ = dense_on(shape.gradient_lane);
+}
+
+double PhaseBound::dense_on(int lane) const {
+  double seconds = 0;
+  for (const auto& link : shape_.dense)
+    if (link.lane == lane) seconds += pricer_.dense_seconds(link.kind, shape_.phase, schedule_.flow);
+  return seconds;
+}
+
+double PhaseBound::busy(int lane) const {
+  double seconds = dense_on(lane);
+  for (const auto& link : shape_.one)
+    if (link.lane == lane) seconds += load(link, 0).all;
+  return seconds;
 }
 
 PhaseBound::Load PhaseBound::load(const BoundShape::Link& link, int degree) const {

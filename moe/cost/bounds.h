@@ -25,10 +25,9 @@ struct BoundShape {
   };
   Phase phase = Phase::forward;
   std::vector<LaneKind> lanes;
-  std::vector<TaskKind> dense;
-  std::vector<Link> one, several;      // the MoE part's chain, of one chunk and of more
-  std::vector<Link> on_gradient_lane;  // the dense part's collectives beside which gradients must fit
-  int gradient_lane = -1;              // -1: no gradients are sent
+  std::vector<Link> dense;
+  std::vector<Link> one, several;  // the MoE part's chain, of one chunk and of more
+  int gradient_lane = -1;          // -1: no gradients are sent
 };
 BoundShape bound_shape(const Schedule& schedule, const Groups& groups, Phase phase);
 
@@ -47,12 +46,15 @@ class PhaseBound {
   Term degree_free() const;
   /// Of chunks of this degree, as long as they are.
   Term at(int degree) const;
+  /// What else runs on a lane, whatever the degree.
+  double busy(int lane) const;
 
  private:
   struct Load {
     double all, least;  // of all parts, and of the shortest
   };
   Load load(const BoundShape::Link& link, int degree) const;  // degree 0: of any
+  double dense_on(int lane) const;
   Term with_gradients(const std::vector<BoundShape::Link>& chain, int degree) const;
 
   const Schedule& schedule_;

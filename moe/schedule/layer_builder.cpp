@@ -90,7 +90,8 @@ int LayerBuilder::push(TaskKind kind, const std::vector<int>& after) {
     const bool own = schedule_.lanes == LaneLayout::by_network_copy;
     lane = own ? lane_of(GroupKind::none) + 3 : std::max(lane_of(GroupKind::mp), lane_of(GroupKind::none));
   }
-  if (kind != TaskKind::gradient && pass_->phase == Phase::backward && lane == gradient_lane()) {
+  const bool between_stages = kind == TaskKind::send || kind == TaskKind::recv;
+  if (kind != TaskKind::gradient && !between_stages && pass_->phase == Phase::backward && lane == gradient_lane()) {
     gradients_of_gap();
     ++gap_;
   }
@@ -260,28 +261,30 @@ int LayerBuilder::add(const Pass& pass) {
   if (!forward_pass) dense_.data.phase = Phase::forward;  // no task of this plan made the output's gradient
   if (before != outputs_.end() && !before->second[static_cast<size_t>(pass.phase)].after.empty())
     dense_ = before->second[static_cast<size_t>(pass.phase)];
+  const auto sent = sent_.find({pass.phase, pass.micro_batch, pass.layer + (forward_pass ? -1 : 1)});
+  if (sent != sent_.end()) receive(sent->second);
   const int end = forward_pass ? forward() : backward();
   outputs_[{pass.micro_batch, pass.layer}][static_cast<size_t>(pass.phase)] = dense_;
   pass_ = nullptr;
   return end;
 }
 
-void LayerBuilder::transfer(const Pass& from, int to_stage) {
+void LayerBuilder::transfer(const Pass& from) {
   pass_ = &from;
-  gap_ = next_gap_ = 0;
-  Chain& output = outputs_[{from.micro_batch, from.layer}][static_cast<size_t>(from.phase)];
   if (lane_of(GroupKind::pp) >= 0) {
+    const Chain& output = outputs_[{from.micro_batch, from.layer}][static_cast<size_t>(from.phase)];
     const int sent = push(TaskKind::send, output.after);
     last().reads.push_back(output.data);
-    Pass to = from;
-    to.stage = to_stage;
-    to.gradients = {};
-    pass_ = &to;
-    const int received = push(TaskKind::recv, {sent});
-    last().writes.push_back(whole_of(Buffer::received));
-    output = {{received}, whole_of(Buffer::received)};
+    sent_[{from.phase, from.micro_batch, from.layer}] = sent;
   }
   pass_ = nullptr;
+}
+
+// Queued where it is needed, so that nothing that could run before waits behind it.
+void LayerBuilder::receive(int sent) {
+  const int received = push(TaskKind::recv, {sent});
+  last().writes.push_back(whole_of(Buffer::received));
+  dense_ = {{received}, whole_of(Buffer::received)};
 }
 
 void LayerBuilder::finish(int stage, int layer, const std::vector<int>& ready) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "moe/schedule/schedule.h"
@@ -29,8 +30,8 @@ class LayerBuilder {
   /// Adds a pass and returns its last task. The forward's input is the output of the layer before, where that was
   /// built; else it comes from outside, as does the backward's.
   int add(const Pass& pass);
-  /// What a pass made goes to the neighbouring stage: a send there, a receive here.
-  void transfer(const Pass& from, int to_stage);
+  /// What a pass made is sent to the neighbouring stage, whose next pass of that micro-batch receives it first.
+  void transfer(const Pass& from);
   /// The optimizer's step of a stage, after everything that it does and the slices that are left, one for each of
   /// `ready`, the tasks that they wait for.
   void finish(int stage, int layer, const std::vector<int>& ready);
@@ -74,6 +75,7 @@ class LayerBuilder {
   void join_chunks(TaskKind kind, Buffer writes);
   int push_dense(TaskKind kind, Buffer writes);
   void gradient(int after = -1);
+  void receive(int sent);
   void gradients_of_gap();
   int lane_of(GroupKind group) const;
   int gradient_lane() const;
@@ -92,6 +94,7 @@ class LayerBuilder {
   const Pass* pass_ = nullptr;
   std::map<std::pair<int, int>, Forward> forwards_;              // by micro-batch and layer
   std::map<std::pair<int, int>, std::array<Chain, 2>> outputs_;  // by micro-batch and layer: of each phase
+  std::map<std::tuple<Phase, int, int>, int> sent_;              // by phase, micro-batch and layer: the send
   int slice_of_pass_ = 0, last_expert_ = -1;
   size_t gap_ = 0, next_gap_ = 0;  // tasks of this backward on the gradients' lane; gaps sent already
   Chain dense_;                    // the dense part is one chain

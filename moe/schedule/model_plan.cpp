@@ -114,7 +114,7 @@ class ModelBuilder {
       pass.order = decision_.order_forward;
       for (pass.layer = first; pass.layer < last; ++pass.layer) builder.add(pass);
       pass.layer = last - 1;
-      if (stage + 1 < stages_) builder.transfer(pass, stage + 1);
+      if (stage + 1 < stages_) builder.transfer(pass);
       return;
     }
     const bool sends =
@@ -131,7 +131,7 @@ class ModelBuilder {
     }
     pass.layer = first;
     pass.gradients = {};
-    if (stage > 0) builder.transfer(pass, stage - 1);
+    if (stage > 0) builder.transfer(pass);
     if (step.micro_batch + 1 == model_.micro_batches) finish(builder, stage, first, sender);
   }
 

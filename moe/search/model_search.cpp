@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
 
 #include "moe/cost/fluid_replay.h"
 
@@ -109,15 +110,19 @@ class PieceFreezer {
   std::vector<std::vector<std::vector<int>>> gaps_;
 };
 
-// Of one layer without gradients, whatever its degree.
-double layer_bound(const Schedule& schedule, const LayerPricer& pricer) {
-  double seconds = 0;
-  for (const Phase phase : {Phase::forward, Phase::backward}) {
-    BoundShape shape = bound_shape(schedule, pricer.groups(), phase);
-    shape.gradient_lane = -1;
-    seconds += PhaseBound(schedule, shape, pricer).degree_free().seconds;
-  }
-  return seconds;
+// Of one stage: its layers without gradients, whatever their degrees; gradients after them, or all that their lane
+// does.
+double stage_bound(const Schedule& schedule, const LayerPricer& pricer, int layers, int micro_batches) {
+  BoundShape forward = bound_shape(schedule, pricer.groups(), Phase::forward);
+  BoundShape backward = bound_shape(schedule, pricer.groups(), Phase::backward);
+  const int lane = std::exchange(backward.gradient_lane, -1);
+  const PhaseBound f(schedule, forward, pricer), b(schedule, backward, pricer);
+  const double each = layers * micro_batches;
+  const double seconds = each * (f.degree_free().seconds + b.degree_free().seconds);
+  if (lane < 0) return seconds;
+  const double gradients = pricer.gradient_seconds(layers * pricer.gradient_bytes());
+  if (schedule.gradients == GradientPolicy::after) return seconds + gradients;
+  return std::max(seconds, gradients + each * (f.busy(lane) + b.busy(lane)));
 }
 
 }  // namespace
@@ -163,9 +168,7 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
       result.last_forward_s = std::max(result.last_forward_s, result.timeline.end_s[static_cast<size_t>(task.id)]);
     if (task.kind == TaskKind::attention) result.last_backward = task.id;
   }
-  result.bound_s = (last - first) * model.micro_batches * layer_bound(planned, decided_pricer);
-  if (planned.gradients == GradientPolicy::after && decided_pricer.has(GroupKind::dp))
-    result.bound_s += decided_pricer.gradient_seconds((last - first) * decided_pricer.gradient_bytes());
+  result.bound_s = stage_bound(planned, decided_pricer, last - first, model.micro_batches);
   return result;
 }
 

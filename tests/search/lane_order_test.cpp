@@ -123,7 +123,9 @@ TEST(LaneOrder, InterleavedIsNeverSlowerThanFsmoeOnItsGrids) {
         "{:.2f} % in all; order exact in {} of {} layers\n",
         testbed, 100 * moe / layers, 100 * most, 100 * forward / layers, 100 * total / layers, exact, layers);
     EXPECT_GE(total, 0);
-    if (*testbed == 'a') EXPECT_GT(moe, 0.02 * layers) << "FSMoE's Case 3 is there";
+    if (*testbed == 'a') {
+      EXPECT_GT(moe, 0.02 * layers) << "FSMoE's Case 3 is there";
+    }
   }
 }
 
