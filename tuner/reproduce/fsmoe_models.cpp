@@ -12,6 +12,8 @@ Case layer_case(const Model& model, const Profile& profile, const ModelRun& run)
   ParallelShape parallel = model.parallel;
   parallel.nodes = run.nodes > 0 ? run.nodes : profile.nodes;
   parallel.ranks_per_node = profile.ranks_per_node;
+  parallel.pp = run.stages;
+  parallel.ep = parallel.nodes / run.stages;  // every stage spreads all experts over its own nodes
   return complete(layer, parallel, Rounding::exact);
 }
 
@@ -24,12 +26,11 @@ StepSeconds step_seconds(const ModelRun& run, const std::vector<std::string>& sc
   const Profile profile = with_assumed(find_profile(run.cluster), assumed);
   const Model model = on_cluster(find_model(run.model), run.cluster);
   const Case shape = layer_case(model, profile, run);
-  LayerSearch search;
+  const ModelShape whole{shape, model.layers, run.micro_batches, PipelineOrder::gpipe};
+  ModelSearch search;
   StepSeconds steps;
-  for (const std::string& schedule : schedules) {
-    const auto layer = tuned_from_print(search, schedule, profile, shape, assumed, missing);
-    steps[schedule] = layer ? std::optional(model.layers * layer->total_s()) : std::nullopt;
-  }
+  for (const std::string& schedule : schedules)
+    steps[schedule] = step_from_print(search, schedule, profile, whole, assumed, missing);
   return steps;
 }
 
@@ -49,8 +50,8 @@ std::vector<std::string> model_conventions() {
       "Models of section 6.4: B = 1, k = 2, f = 1.2, E = nodes, MP = ESP = GPUs of a node, unrounded capacity. L = "
       "1024 "
       "on testbed A and 256 on B, Mixtral-7B with 7 layers on B and Mixtral-22B with 33 on A, where not varied.",
-      "A step is as many like layers in the steady state, each with one layer's gradients; embedding, output and "
-      "optimizer are left out.",
+      "A step is the replay of the whole model's plan: gradients may be sent once they are made, those of the first "
+      "layers in the tail; embedding, output and optimizer are left out.",
       "testbed-a (driver's order, per element; attention by gemm), testbed-b (as printed, per byte; attention by the "
       "driver's fit); gemm's beta per FLOP; order and gate beyond its GEMM cost nothing.",
       "ds-moe: FSMoE's layer, everything in sequence. ds-moe-replicated: tokens replicated over MP and partial sums "

@@ -15,10 +15,12 @@ struct ModelRun {
   std::string cluster, model;  // NAMEs of configs/clusters and configs/models
   int nodes = 0;               // of the cluster; 0: all
   int64_t seq = 0;             // 0: the model's own on that cluster
-  std::string name() const;    // "mixtral-7b on testbed-a"
+  int stages = 1, micro_batches = 1;
+  auto operator<=>(const ModelRun&) const = default;
+  std::string name() const;  // "mixtral-7b on testbed-a"
 };
 
-/// Seconds of a training step by schedule: layers times one layer in the steady state, nothing for what no row prices.
+/// Seconds of a training step by schedule, nothing for what no row prices.
 using StepSeconds = std::map<std::string, std::optional<double>>;
 StepSeconds step_seconds(const ModelRun& run, const std::vector<std::string>& schedules, const Assumptions* assumed,
                          std::set<std::string>& missing);

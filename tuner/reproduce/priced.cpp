@@ -4,6 +4,7 @@
 #include <array>
 
 #include "moe/base/check.h"
+#include "moe/base/registry.h"
 #include "moe/cost/simulator.h"
 
 namespace moe {
@@ -28,13 +29,14 @@ bool all_allowed(const std::set<std::string>& notes, const Assumptions* assumed,
 }
 
 // Every row that lacks, by borrowing the nearest of each.
-void name_missing(LayerSearch& search, std::string_view schedule, const Profile& profile, const Case& shape,
-                  const Unpriced& error, std::set<std::string>& missing) {
+template <class Tune>
+void name_missing(const Profile& profile, const Case& shape, const Tune& tune, const Unpriced& error,
+                  std::set<std::string>& missing) {
   constexpr std::string_view kNearest = "nearest: ", kPriced = " priced by";
   std::set<std::string> names;
   try {
     const LayerPricer pricer(profile, shape, {.nearest = true});
-    search.tune(find_schedule(schedule), pricer);
+    tune(pricer);
     for (const std::string& note : pricer.notes())
       if (note.starts_with(kNearest))
         names.insert(
@@ -45,20 +47,38 @@ void name_missing(LayerSearch& search, std::string_view schedule, const Profile&
   missing.merge(names);
 }
 
+// What `tune` makes of a pricer of its own, so that nothing but its own needs are noted.
+template <class Tune>
+auto from_print(const Profile& profile, const Case& shape, const Assumptions* assumed, std::set<std::string>& missing,
+                const Tune& tune) -> std::optional<decltype(tune(std::declval<const LayerPricer&>()))> {
+  try {
+    const LayerPricer pricer(profile, shape);
+    auto result = tune(pricer);
+    if (!all_allowed(pricer.notes(), assumed, missing)) return std::nullopt;
+    return result;
+  } catch (const Unpriced& error) {
+    name_missing(profile, shape, tune, error, missing);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const Profile& profile,
                                             const Case& shape, const Assumptions* assumed,
                                             std::set<std::string>& missing) {
-  try {
-    const LayerPricer pricer(profile, shape);
-    LayerResult result = search.tune(find_schedule(schedule), pricer);
-    if (!all_allowed(pricer.notes(), assumed, missing)) return std::nullopt;
-    return result;
-  } catch (const Unpriced& error) {
-    name_missing(search, schedule, profile, shape, error, missing);
-  }
-  return std::nullopt;
+  const Schedule& chosen = find_schedule(schedule);
+  return from_print(profile, shape, assumed, missing,
+                    [&](const LayerPricer& pricer) { return search.tune(chosen, pricer); });
+}
+
+std::optional<double> step_from_print(ModelSearch& search, std::string_view schedule, const Profile& profile,
+                                      const ModelShape& model, const Assumptions* assumed,
+                                      std::set<std::string>& missing) {
+  const Schedule& chosen = find_schedule(schedule);
+  const PartitionStrategy& strategy = find_named(partition_strategies(), "exact", "strategy");
+  return from_print(profile, model.shape, assumed, missing,
+                    [&](const LayerPricer& pricer) { return search.tune(chosen, pricer, model, strategy).total_s(); });
 }
 
 double seconds_without(const std::vector<TaskKind>& kinds, std::string_view schedule, const Profile& profile,

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "moe/search/model_search.h"
 #include "tuner/reproduce/assume.h"
 #include "tuner/sweep.h"
 
@@ -15,6 +16,12 @@ namespace moe {
 std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const Profile& profile,
                                             const Case& shape, const Assumptions* assumed,
                                             std::set<std::string>& missing);
+
+/// Seconds of a training step of a whole model, by the replay of its plan, with the gradients spread exactly; nothing
+/// under the same terms.
+std::optional<double> step_from_print(ModelSearch& search, std::string_view schedule, const Profile& profile,
+                                      const ModelShape& model, const Assumptions* assumed,
+                                      std::set<std::string>& missing);
 
 /// Seconds of the tuned layer, forward and backward, as if tasks of these kinds took no time: what a paper leaves out
 /// of its own.

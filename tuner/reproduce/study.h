@@ -19,6 +19,7 @@ Report fsmoe_table5(Study& study);
 Report fsmoe_degrees(Study& study);
 Report fsmoe_fig6(Study& study);
 Report fsmoe_fig7(Study& study);
+Report fsmoe_fig8(Study& study);
 Report fsmoe_table6(Study& study);
 Report parm_table4(Study& study);
 Report parm_table5(Study& study);

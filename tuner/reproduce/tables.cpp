@@ -18,6 +18,7 @@ constexpr std::array<TableRow, kPaperTables.size()> kRows{{{"fsmoe-table2", fsmo
                                                            {"fsmoe-degrees", fsmoe_degrees},
                                                            {"fsmoe-fig6", fsmoe_fig6},
                                                            {"fsmoe-fig7", fsmoe_fig7},
+                                                           {"fsmoe-fig8", fsmoe_fig8},
                                                            {"parm-table4", parm_table4},
                                                            {"parm-table5", parm_table5},
                                                            {"monta-table8", monta_table8},
