@@ -29,7 +29,7 @@ std::string text_of(const std::vector<CaseRecord>& records) {
          !r.summary.has("total_s") ? "-" : fmt::format("{:.2f} %", 100 * spread()),
          !r.summary.has("total_s") ? "-" : fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)),
          r.summary.has("overrun_share") ? fmt::format("{:.2f} %", 100 * r.summary.number("overrun_share", r.key)) : "-",
-         fmt::format("{:.1e}", r.summary.number("worst_error", r.key)),
+         r.summary.has("worst_error") ? fmt::format("{:.1e}", r.summary.number("worst_error", r.key)) : "-",
          std::string(name_of(r.status)) + (r.reason.empty() ? "" : ": " + r.reason)});
   }
   return table.text();

@@ -7,6 +7,21 @@ std::byte* at(TensorView t, int64_t element) { return t.as<std::byte>() + elemen
 
 }  // namespace
 
+void require_runnable(const Plan& plan) {
+  require<Unsupported>(plan.structure->flow == Flow::sharded && plan.layers == 1,
+                       "schedule {}: a layer runs the sharded flow, found {} and {} layers", plan.schedule,
+                       name_of(plan.structure->flow), plan.layers);
+  for (const Task& task : plan.tasks()) {
+    const int degree = task.phase == Phase::forward ? plan.degree_forward : plan.degree_backward;
+    require<Unsupported>(!is_chunked(task.kind) || task.chunks == degree,
+                         "schedule {}: a layer cuts every stage alike, found {} and degree {}", plan.schedule,
+                         task.name(), degree);
+    require<Unsupported>(task.kind != TaskKind::expert_gradient,
+                         "schedule {}: a layer sums its experts' gradients after the pass, found {}", plan.schedule,
+                         task.name());
+  }
+}
+
 LayerBinding::LayerBinding(MoeLayer& layer, const Plan& plan)
     : layer_(layer),
       plan_(plan),
@@ -15,14 +30,11 @@ LayerBinding::LayerBinding(MoeLayer& layer, const Plan& plan)
   require<WrongResult>(plan.shape == layer.shape().shape, "the plan is for {} and another parallel shape or rounding",
                        describe(plan.shape.layer));
   require_equal(plan.rows, layer.shape().rows, "the plan's T_rank");
-  require<Unsupported>(plan.structure->flow == Flow::sharded && plan.layers == 1,
-                       "schedule {}: the layer runs the sharded flow only, found {}", plan.schedule,
-                       name_of(plan.structure->flow));
+  require_runnable(plan);
   const int64_t dense_bytes = layer.pending_.view().bytes();
   for (const Gradient& g : plan.gradients) require_equal(g.bytes, dense_bytes, "the plan's gradient bytes");
   for (const Task& task : plan.tasks()) {
     names_.push_back(task.name());
-    if (is_chunked(task.kind)) require_equal(task.chunks, layout(task.phase).degree(), "degree of " + task.name());
     if (task.kind == TaskKind::expert && task.phase == Phase::backward && first_expert_ < 0) first_expert_ = task.id;
   }
   require<WrongResult>(first_expert_ >= 0 && plan.tasks().front().phase == Phase::forward,

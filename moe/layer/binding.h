@@ -13,6 +13,10 @@
 
 namespace moe {
 
+/// Throws Unsupported naming what of a plan the layer can't run yet: another flow than FSMoE's, several layers, a stage
+/// that is not cut as its phase's degree says, the experts' gradients as a task.
+void require_runnable(const Plan& plan);
+
 class LayerBinding : public Binding {
  public:
   /// `layer` must outlive it; the plan's structure is shared. Throws WrongResult naming what differs unless the plan is

@@ -3,7 +3,9 @@
 #include <fstream>
 
 #include "moe/base/check.h"
+#include "moe/cost/fluid_replay.h"
 #include "moe/export/chrome_trace.h"
+#include "moe/layer/binding.h"
 #include "moe/measure/op_records.h"
 #include "moe/measure/statistics.h"
 
@@ -16,13 +18,35 @@ struct Predicted {
   Timeline timeline;
 };
 
+// Pacing gives every task the seconds that it takes alone.
+void require_paced(const Plan& plan, const Profile& profile) {
+  require<Unsupported>(profile.contention.none(), "profile {}: [contention] is not emulated, only replayed",
+                       profile.name);
+  for (const Lane& lane : plan.structure->lanes)
+    require<Unsupported>(lane.kind != LaneKind::gradient,
+                         "schedule {}: a network that two lanes share is not emulated, only replayed", plan.schedule);
+}
+
+CaseRecord unsupported_record(const LayerJob& job, const Schedule& schedule, const std::string& reason) {
+  CaseRecord record;
+  record.key = run_key(job.name, schedule.name);
+  record.schedule = schedule.name;
+  record.backend = "local";
+  record.emulated = job.paced_by.has_value();
+  record.status = CaseStatus::unsupported;
+  record.reason = reason;
+  return record;
+}
+
 Predicted predict(const Schedule& schedule, const LayerJob& job) {
   LayerSearch search;
   const LayerPricer pricer(job.predicted_by, job.shape, job.pricing);
   Predicted p{search.tune(schedule, pricer, job.degrees), {}, {}};
   p.run.plan = build_plan(schedule, job.shape, p.result.decision);
+  require_runnable(p.run.plan);
+  if (job.paced_by) require_paced(p.run.plan, *job.paced_by);
   const std::vector<double> seconds = price(pricer, p.run.plan);
-  p.timeline = simulate(*p.run.plan.structure, seconds);
+  p.timeline = timeline_of(p.run.plan, seconds, job.predicted_by.contention);
   p.run.forward_s = p.result.forward_s;
   p.run.backward_s = p.result.backward_s;
   const std::vector<double> paced =
@@ -80,13 +104,20 @@ CaseRecord record_of(const LayerJob& job, const Predicted& p, const MeasuredRun&
 LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
   std::vector<Predicted> predicted;
   std::vector<PlannedRun> planned;
-  for (const Schedule* schedule : job.schedules) {
-    predicted.push_back(predict(*schedule, job));
-    planned.push_back(predicted.back().run);
-  }
-  const LayerMeasurement measurement = measure_layer(planned, job.settings);
   LayerOutcome outcome;
   outcome.layer = job.name;
+  std::vector<CaseRecord> unsupported;
+  for (const Schedule* schedule : job.schedules) {
+    try {
+      predicted.push_back(predict(*schedule, job));
+      planned.push_back(predicted.back().run);
+    } catch (const Unsupported& error) {
+      unsupported.push_back(unsupported_record(job, *schedule, error.what()));
+      unsupported.back().parameters = parameters;
+    }
+  }
+  LayerMeasurement measurement;
+  if (!planned.empty()) measurement = measure_layer(planned, job.settings);
   for (size_t s = 0; s < predicted.size(); ++s) {
     outcome.records.push_back(record_of(job, predicted[s], measurement.runs[s], measurement.dilation));
     outcome.records.back().parameters = parameters;
@@ -94,6 +125,7 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
     outcome.predicted.push_back(predicted[s].timeline);
     outcome.measured.push_back(measurement.runs[s].median_tasks);
   }
+  outcome.records.insert(outcome.records.end(), unsupported.begin(), unsupported.end());
   return outcome;
 }
 

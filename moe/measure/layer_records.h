@@ -24,8 +24,8 @@ struct LayerJob {
 
 struct LayerOutcome {
   std::string layer;
-  std::vector<CaseRecord> records;  // by schedule
-  std::vector<Plan> plans;          // nominal; as those below empty where the records were taken from an earlier run
+  std::vector<CaseRecord> records;  // of the schedules that ran, in their order, then of those that can't
+  std::vector<Plan> plans;          // nominal; as those below of the first records, or empty: taken from an earlier run
   std::vector<Timeline> predicted;
   std::vector<std::vector<TaskTime>> measured;  // rank 0, of the median iteration
 };

@@ -94,7 +94,8 @@ std::string runs_table(const VerifiedResults& results) {
     const std::string status = std::string(name_of(r->status)) + (r->reason.empty() ? "" : ": " + r->reason);
     const bool timed = was_timed(*r);
     table.add({r->parameters.text("layer", r->key), r->schedule, fmt::format("{}", r->degree_forward),
-               fmt::format("{}", r->degree_backward), fmt::format("{:.3f}", 1e3 * predicted(*r)),
+               fmt::format("{}", r->degree_backward),
+               r->prediction.has("total_s") ? fmt::format("{:.3f}", 1e3 * predicted(*r)) : "-",
                timed ? fmt::format("{:.3f}", 1e3 * measured(*r)) : "-",
                timed ? fmt::format("{:+.2f} %", 100 * (measured_over_predicted(*r) - 1)) : "-",
                r->summary.has("overrun_share")
