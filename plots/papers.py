@@ -1,0 +1,184 @@
+"""A paper's numbers beside ours: the figures that `moetune reproduce TABLE` records, or what is printed alone."""
+import style
+from records import BadInput, Records, read_printed
+
+SCALES = {"time_s": ("ms", 1e3), "speedup": ("x", 1), "share": ("", 1), "efficiency": ("", 1)}
+BEYOND = 1.8  # times the largest printed value
+NO_LABELS = ("table", "comparison", "convention", "summary_from")
+
+
+class Figure:
+    """One number: labels by name, the paper's value and ours (None: not printed, not computed)."""
+
+    def __init__(self, comparison, labels, convention, quantity, paper, ours):
+        self.comparison, self.labels, self.convention = comparison, labels, convention
+        self.quantity, self.paper, self.ours = quantity, paper, ours
+
+
+def _figure_of(case):
+    known = dict(case["summary"]) | dict(case["prediction"])
+    if len(known) > 1:
+        raise BadInput(f"{case.where}: found values {', '.join(known)}, expected one quantity")
+    quantity = next(iter(known), "")
+    labels = {name: str(value) for name, value in case["parameters"].items() if name not in NO_LABELS}
+    paper = case.number("summary", quantity) if case["summary"] else None
+    ours = case.number("prediction", quantity) if case["prediction"] else None
+    return Figure(case.text("comparison"), labels, case.text("convention"), quantity, paper, ours)
+
+
+class Pages:
+    """The figures of one table, whence they come, and what a caption must say of what is missing."""
+
+    def __init__(self, figures, source, computed, assumed=False):
+        self.figures, self.source, self.computed, self.assumed = figures, source, computed, assumed
+
+    def missing(self):
+        if not self.computed:
+            return "Printed numbers alone: no records were given, so nothing of ours is beside them."
+        open_rows = [figure for figure in self.figures if figure.ours is None]
+        if not open_rows:
+            return "Ours rest on assumed coefficients (--assume)." if self.assumed else ""
+        return (f"Not computable from print: {len(open_rows)} of {len(self.figures)} values of ours, as they rest on "
+                "coefficients that no paper prints (`moetune reproduce` names them).")
+
+
+def recorded(path, table):
+    records = Records(path)
+    cases = records.of("reproduce/", f"moetune reproduce {table}")
+    figures = [_figure_of(case) for case in cases if case.text("table") == table]
+    if not figures:
+        found = sorted({case.text("table") for case in cases})
+        raise BadInput(f"{path}: table: found {', '.join(found)}, expected {table}")
+    return Pages(figures, records.source(), True, "--assume" in records.command)
+
+
+def printed(name, keep, labels, value, quantity="speedup"):
+    """Of configs/papers/NAME.csv the rows that `keep` takes, with these columns as labels."""
+    rows, comment = read_printed(name)
+    figures = [Figure("", {label: row[label] for label in labels}, "", quantity, float(row[value]), None)
+               for row in rows if keep(row)]
+    return Pages(figures, f"configs/papers/{name}.csv: {comment.split('. ')[0].rstrip('.')}", False)
+
+
+def arguments(description, example, table):
+    parser = style.arguments(description, example)
+    parser.add_argument("records", nargs="?",
+                        help=f"FILE of `moetune reproduce {table} --out FILE`; default: what is printed alone")
+    return parser
+
+
+def unit_of(figures):
+    quantity = next((figure.quantity for figure in figures if figure.quantity), "speedup")
+    return SCALES.get(quantity, (quantity, 1))
+
+
+def conventions_of(figures):
+    return list(dict.fromkeys(figure.convention for figure in figures))
+
+
+def ours_label(convention):
+    return f"ours: {convention}" if convention else "ours"
+
+
+def limit_of(figures, scale):
+    """Where an axis ends: one convention that is many times off must not squeeze all others."""
+    values = [v * scale for f in figures for v in (f.paper, f.ours) if v is not None] or [1]
+    printed = [f.paper * scale for f in figures if f.paper is not None]
+    return max(v for v in values if not printed or v <= BEYOND * max(printed))
+
+
+def draw_rows(axes, figures, name_of, computed):
+    """Horizontal bars: a row for each set of labels, the paper's value above ours under each convention. A bar that
+    goes beyond the axis ends in an arrow."""
+    unit, scale = unit_of(figures)
+    rows, conventions = {}, conventions_of(figures)
+    for figure in figures:
+        rows.setdefault(name_of(figure), []).append(figure)
+    height = 0.8 / max(1 + (len(of_row) if computed else 0) for of_row in rows.values())
+    longest = limit_of(figures, scale)
+
+    def bar(y, value, colour, label):
+        axes.barh(y, min(value, longest), height=height * 0.92, color=colour,
+                  label=label if label not in known else None)
+        known.add(label)
+        shown = (f"{value:.2f}x" if unit == "x" else f"{value:.3f}") + ("" if value <= longest else " \u2192")
+        axes.text(min(value, longest) + 0.01 * longest, y, shown, va="center", fontsize=7,
+                  bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})
+    known = set()
+    for place, of_row in enumerate(rows.values()):
+        top = place - height * (len(of_row) if computed else 0) / 2
+        paper = next((figure.paper for figure in of_row if figure.paper is not None), None)
+        if paper is not None:
+            bar(top, paper * scale, style.PAPER, "paper")
+        for below, figure in enumerate(of_row if computed else [], 1):
+            i, y = conventions.index(figure.convention), top + below * height
+            if figure.ours is None:
+                axes.text(0.01 * longest, y, "not computable from print", va="center", fontsize=6.5, style="italic",
+                          color=style.BAD)
+            else:
+                bar(y, figure.ours * scale, style.OURS[i], ours_label(figure.convention))
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(0, 1.12 * longest)
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+
+
+def draw_lines(axes, figures, x_of, series_of=lambda figure: "", computed=True):
+    """Values over numbers: for each series the paper's, hollow and grey, and ours under each convention."""
+    unit, scale = unit_of(figures)
+    series = list(dict.fromkeys(series_of(figure) for figure in figures))
+    conventions, limit, beyond, drawn = conventions_of(figures), limit_of(figures, scale), [], []
+    of_series = {name: sorted((f for f in figures if series_of(f) == name), key=x_of) for name in series}
+    printed = {name: {x_of(f): f.paper * scale for f in of_series[name] if f.paper is not None} for name in series}
+    one = all(points == printed[series[0]] for points in printed.values())  # stands for several readings of it
+    for k, name in enumerate(series):
+        marker = style.MARKERS[k % len(style.MARKERS)]
+        if printed[name] not in drawn:
+            drawn.append(printed[name])
+            axes.plot(list(printed[name]), list(printed[name].values()), marker=marker, color=style.PAPER, markersize=8,
+                      linewidth=1, linestyle=":", markerfacecolor="none", markeredgewidth=1.4,
+                      label="paper" if one else f"paper: {name}")
+        for convention in conventions if computed else []:
+            ours = [(x_of(f), f.ours * scale) for f in of_series[name]
+                    if f.convention == convention and f.ours is not None]
+            if not ours:
+                continue
+            label = ours_label(", ".join(filter(None, [name, convention])))
+            least, most = min(y for _, y in ours), max(y for _, y in ours)
+            if least > limit:
+                beyond.append(f"{label}: {least:.1f} to {most:.1f}{unit}, beyond the axis")
+                continue
+            colour = style.OURS[(k * len(conventions) + conventions.index(convention)) % len(style.OURS)]
+            axes.plot(*zip(*ours), marker=marker, color=colour, markersize=4, linewidth=1.3, label=label)
+    if computed and all(figure.ours is None for figure in figures):
+        axes.text(0.03, 0.04, "ours: not computable from print", transform=axes.transAxes, fontsize=7.5,
+                  style="italic", color=style.BAD)
+    axes.margins(x=0.08)
+    axes.set_ylim(0, 1.45 * limit)
+    for i, text in enumerate(beyond):
+        axes.text(0.98, 0.04 + 0.06 * i, text, transform=axes.transAxes, fontsize=7, ha="right")
+    axes.legend(loc="upper left", fontsize=7)
+
+
+def legend_above(axes):
+    """Over the right end of the axes, where no bar can be."""
+    handles = axes.get_legend_handles_labels()[0]
+    axes.legend(loc="lower right", bbox_to_anchor=(1.01, 0.995), ncols=max(1, len(handles)), fontsize=7.5,
+                columnspacing=1.2, handlelength=1.2)
+
+
+def over_baselines(pages):
+    """FSMoE's figures: a convention is the schedule taken for DeepSpeed-MoE."""
+    for figure in pages.figures:
+        if figure.convention:
+            figure.convention = "ds-moe as " + figure.convention if figure.labels.get("over") == "ds-moe" else ""
+    return pages
+
+
+def number_in(text):
+    """The number that a label begins with: 8 of "8K"."""
+    digits = "".join(c for c in text if c.isdigit() or c == ".")
+    if not digits:
+        raise BadInput(f"label {text!r}: found no number, expected one")
+    return float(digits)

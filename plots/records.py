@@ -1,0 +1,158 @@
+"""Reads what moetune writes: records (JSON Lines), cluster profiles (TOML), and the papers' printed numbers (CSV)."""
+import csv
+import json
+import math
+import os
+import tomllib
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+KINDS = ("run", "case", "resume", "end")
+STATUSES = ("ok", "wrong", "invalid", "timeout", "oom", "unsupported", "error", "skipped")
+
+
+class BadInput(Exception):
+    """One line: "FILE:LINE: KEY: found ..., expected ..."."""
+
+
+def _text_of(path, expected):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError as error:
+        raise BadInput(f"{path}: found no readable file ({error.strerror}), expected {expected}") from None
+
+
+def _line_of(text, where):
+    try:
+        line = json.loads(text)
+    except json.JSONDecodeError:
+        line = None
+    if not isinstance(line, dict):
+        raise BadInput(f"{where}: record: found {text[:24]!r}, expected one JSON object")
+    if line.get("kind") not in KINDS:
+        raise BadInput(f"{where}: kind: found {line.get('kind')!r}, expected one of: {', '.join(KINDS)}")
+    return line
+
+
+def _is_torn(text):
+    """Whether a killed writer may have left this: it starts as every line does, and stops short."""
+    start = '{"kind":"'
+    if not text.startswith(start[:len(text)]):
+        return False
+    try:
+        json.loads(text)
+    except json.JSONDecodeError:
+        return True
+    return False
+
+
+class Case(dict):
+    """One case of a run; `where` is FILE:LINE. Values are looked up with one clear line where one is missing."""
+
+    def __init__(self, line, where):
+        super().__init__(line)
+        self.where = where
+        for key, kind in (("key", str), ("status", str), ("parameters", dict), ("summary", dict), ("prediction", dict)):
+            if not isinstance(self.get(key), kind):
+                raise BadInput(f"{where}: {key}: found {self.get(key)!r}, expected {kind.__name__}")
+        if self["status"] not in STATUSES:
+            raise BadInput(f"{where}: status: found {self['status']!r}, expected one of: {', '.join(STATUSES)}")
+
+    def number(self, part, name):
+        """A finite number of `summary`, `prediction` or `parameters`."""
+        found = self[part].get(name)
+        if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found):
+            raise BadInput(f"{self.where}: {part}.{name}: found {found!r}, expected a number")
+        return float(found)
+
+    def text(self, name):
+        found = self["parameters"].get(name)
+        if not isinstance(found, str):
+            raise BadInput(f"{self.where}: parameters.{name}: found {found!r}, expected a text")
+        return found
+
+
+class Records:
+    """The last run of a file: its cases in file order, of a key that occurs again the last; and what was run."""
+
+    def __init__(self, path):
+        self.path = path
+        self.cases, argv = _last_run(path)
+        words = [os.path.basename(argv[0])] + argv[1:] if argv else []
+        self.command = " ".join(words)
+
+    def of(self, start, writer):
+        """The cases whose keys begin with `start`, which `writer` writes."""
+        found = [case for case in self.cases if case["key"].startswith(start)]
+        if not found:
+            raise BadInput(f"{self.path}: key: found no {start}..., expected records of `{writer}`")
+        return found
+
+    def source(self):
+        return f"{self.path} ({self.command})" if self.command else self.path
+
+
+def _last_run(path):
+    """Lines that a killed writer left torn are passed over: the last of the file, or one before a new run or a resume
+    mark."""
+    lines = _text_of(path, "records (JSON Lines)").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    cases, argv, begun, ended = {}, [], False, False
+    for number, text in enumerate(lines, 1):
+        following = lines[number] if number < len(lines) else '{"kind":"run"'
+        if following.startswith(('{"kind":"run"', '{"kind":"resume"')) and _is_torn(text):
+            continue
+        where = f"{path}:{number}"
+        line = _line_of(text, where)
+        if line["kind"] == "run":
+            cases, argv, begun, ended = {}, [str(word) for word in line.get("argv", [])], True, False
+        elif not begun or ended:
+            raise BadInput(f"{where}: kind: found {line['kind']!r} outside a run, expected 'run'")
+        elif line["kind"] == "case":
+            case = Case(line, where)
+            cases[case["key"]] = case
+        elif line["kind"] == "end":
+            ended = True
+    if not begun:
+        raise BadInput(f"{path}: found no run, expected records with at least one")
+    return list(cases.values()), argv
+
+
+def read_profile(name_or_path):
+    """A cluster profile: a FILE, or the NAME of configs/clusters/NAME.toml."""
+    named = os.path.join(ROOT, "configs", "clusters", name_or_path + ".toml")
+    path = named if os.path.exists(named) and not os.path.exists(name_or_path) else name_or_path
+    try:
+        profile = tomllib.loads(_text_of(path, "a cluster profile (TOML)"))
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{path}: found no TOML ({error}), expected a cluster profile") from None
+    if "topology" not in profile:
+        raise BadInput(f"{path}: topology: found no such table, expected a cluster profile")
+    return profile
+
+
+def read_printed(name):
+    """Rows of configs/papers/NAME.csv, as texts by column; and the file's opening comment, which names its source."""
+    path = os.path.join(ROOT, "configs", "papers", name + ".csv")
+    lines = _text_of(path, "printed numbers (CSV)").splitlines()
+    comment = " ".join(line.lstrip("# ") for line in lines if line.startswith("#"))
+    return list(csv.DictReader(line for line in lines if not line.startswith("#"))), comment
+
+
+def one_value(cases, name, path):
+    """The value of a parameter that all cases must share."""
+    values = sorted({str(case["parameters"].get(name)) for case in cases})
+    if len(values) != 1:
+        raise BadInput(f"{path}: {name}: found {len(values)} values ({', '.join(values[:3])}), expected one")
+    return values[0]
+
+
+def chosen(cases, names, path):
+    """The cases of the schedules named (comma-separated; None: all), in that order."""
+    known = list(dict.fromkeys(case["schedule"] for case in cases if case.get("schedule")))
+    wanted = names.split(",") if names else known
+    for name in wanted:
+        if name not in known:
+            raise BadInput(f"--schedule: found {name!r}, expected some of: {', '.join(known)} (in {path})")
+    return [case for name in wanted for case in cases if case.get("schedule") == name]

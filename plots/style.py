@@ -1,0 +1,100 @@
+"""How every picture looks, how it is written, and how a script begins and ends."""
+import argparse
+import os
+import sys
+import textwrap
+
+from records import BadInput
+
+DEBIAN = "/usr/bin/python3"
+try:
+    import matplotlib
+except ImportError:
+    if os.path.exists(DEBIAN) and os.path.realpath(sys.executable) != os.path.realpath(DEBIAN):
+        os.execv(DEBIAN, [DEBIAN, "-B"] + sys.argv)  # Debian's Python has apt's packages
+    print("plots: found no matplotlib, expected it installed: pip install matplotlib", file=sys.stderr)
+    sys.exit(2)
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+PAPER, BAD = "#8c8c8c", "#b03030"
+OURS = ("#1f6fb4", "#e08214", "#2d8a57", "#8a4fa3", "#c03b5b", "#7a6a53", "#17a2b8", "#b8a000")
+MARKERS = "osD^vPX*"
+
+# By what a task uses: blue AlltoAll, green collectives in a node, orange experts, grey the dense part, red gradients.
+KIND_COLOURS = {
+    "attention": "#6b6b6b", "gate": "#a0a0a0", "order": "#c8c8c8", "i-order": "#c8c8c8",
+    "mp-allgather": "#b5bda0", "mp-reducescatter": "#98a37c", "mp-allreduce": "#7f8b63",
+    "tokens-allgather": "#c9cfa6", "tokens-reducescatter": "#aeb58a",
+    "dispatch": "#2f6db5", "combine": "#7db3e3", "exchange": "#5a90cc", "sum": "#b6d4ee",
+    "allgather": "#1f8a55", "reducescatter": "#86cfa3", "allreduce": "#4fae7c", "gather": "#35a57b",
+    "expert": "#ef8a1d", "gradient": "#c9302c", "expert-gradient": "#e58b88",
+    "copy": "#8a5fb0", "home-copy": "#b795d1", "send": "#222222", "recv": "#555555", "optimizer": "#e3c21a"}
+
+matplotlib.rcParams.update({
+    "figure.dpi": 100, "savefig.dpi": 130, "font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold",
+    "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+    "grid.color": "#e4e4e4", "axes.axisbelow": True, "legend.frameon": False, "legend.fontsize": 8,
+    "svg.hashsalt": "moetune", "font.family": "DejaVu Sans"})
+
+
+def colour_of(kind):
+    """Of a task's kind, whichever way it is written; kinds of later versions share one colour."""
+    return KIND_COLOURS.get(kind.replace("_", "-").replace(" ", "-"), "#d4a5c9")
+
+
+class Arguments(argparse.ArgumentParser):
+    """Usage errors are one line, as everywhere in moetune."""
+
+    def error(self, message):
+        raise BadInput(f"{message}; --help lists what is expected")
+
+
+def arguments(description, example):
+    parser = Arguments(description=description, epilog="example: python3 plots/" + example)
+    parser.add_argument("--out", metavar="FILE", help="picture, .png or .svg; default: beside the records")
+    return parser
+
+
+def path_of(options, name):
+    """Where a picture goes: where it was told to, else beside its records, else into results/."""
+    path = options.out
+    if path is None:
+        records = getattr(options, "records", None)
+        path = f"{os.path.splitext(records)[0]}.{name}.png" if isinstance(records, str) else f"results/{name}.png"
+    if os.path.splitext(path)[1] not in (".png", ".svg"):
+        raise BadInput(f"--out: found {path!r}, expected a name that ends in .png or .svg")
+    return path
+
+
+def save(figure, options, name, title, caption, source):
+    """Writes the picture; below it what it shows and what is missing, and where its numbers come from."""
+    path = path_of(options, name)
+    width = int(figure.get_size_inches()[0] * 18.5)
+    lines = [line for text in (caption, f"Source: {source}.") for line in textwrap.wrap(text, width)]
+    inches = 0.16 * len(lines) + 0.12
+    height = figure.get_size_inches()[1]
+    figure.set_size_inches(figure.get_size_inches()[0], height + inches)
+    share = inches / (height + inches)
+    figure.suptitle(title, x=0.008, ha="left", fontsize=12, fontweight="bold")
+    figure.set_layout_engine("constrained", rect=(0, share, 1, 1 - share))
+    figure.text(0.008, share * 0.94, "\n".join(lines), ha="left", va="top", fontsize=7.5, color="#444444",
+                linespacing=1.25)
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else {"Software": None})
+    except OSError as error:
+        raise BadInput(f"--out: found {path!r}, which cannot be written ({error.strerror}), "
+                       "expected a writable name") from None
+    plt.close(figure)
+    print(path)
+
+
+def run(main):
+    """Runs a script's main; bad input is one line on stderr and exit code 2."""
+    try:
+        main()
+    except BadInput as error:
+        plt.close("all")
+        print("plots: " + str(error).replace("\n", " "), file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,240 @@
+"""Every script of plots/ draws a picture of small records, says what is missing, and refuses bad input in one line."""
+import contextlib
+import html
+import importlib
+import io
+import json
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import matplotlib_or_skip  # noqa: F401
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PLOTS, DATA = os.path.join(HERE, "..", "..", "plots"), os.path.join(HERE, "data")
+sys.path.insert(0, PLOTS)
+FIT = ["microbench.jsonl", "--profile", "fitted.toml"]
+
+# Script, arguments, and texts that its picture must have.
+PICTURES = [
+    ("timelines", ["layer.jsonl"], ["ds-moe", "fsmoe", "inter", "intra", "compute", "dispatch", "gradient",
+                                    "time since the start of the forward, ms", "Source:"]),
+    ("timelines", ["layer.jsonl", "--schedule", "tutel"], ["tutel", "comm"]),
+    ("degrees", ["layer.jsonl"], ["degree r (chunks)", "time of the backward, ms", "Source:"]),
+    ("speedup_distribution", ["plan.jsonl"], ["fsmoe", "ds-moe", "speedup over tutel", "mean", "Source:"]),
+    ("speedup_distribution", ["plan.jsonl", "--baseline", "ds-moe"], ["speedup over ds-moe"]),
+    ("fit", FIT, ["time, ms", "volume, MiB", "work, GFLOP", "alltoall inter 8", "gemm float32", "Source:"]),
+    ("fsmoe_fig5", [], ["testbed-a: collectives", "No markers on testbed-a and testbed-b", "Source:"]),
+    ("fsmoe_fig5", ["--records", "microbench.jsonl"], ["Markers on testbed-b: emulated", "No markers on testbed-a"]),
+    ("fsmoe_fig6", [], ["paper", "Printed numbers alone", "Source:"]),
+    ("fsmoe_fig6", ["fsmoe-fig6.jsonl"], ["paper", "fsmoe over tutel, mean", "Source:"]),
+    ("fsmoe_fig7", [], ["over tutel, by P", "Printed numbers alone", "Source:"]),
+    ("fsmoe_fig7", ["fsmoe-fig7.jsonl"], ["over tutel, by P", "Source:"]),
+    ("fsmoe_fig8", [], ["fsmoe over ds-moe", "Printed numbers alone", "Source:"]),
+    ("parm_fig6", [], ["Parm testbed-a", "gathered volume, MiB", "no coefficient", "Source:"]),
+    ("parm_fig6", FIT, ["testbed-b: allgather intra 4", "another cluster"]),
+    ("parm_fig7", [], ["paper: mean 4.91x", "Printed numbers alone", "Source:"]),
+    ("parm_fig7", ["parm.jsonl"], ["paper: mean 4.91x", "ours: 4 layers", "Source:"]),
+    ("monta_fig13", [], ["paper: alltoall", "Printed numbers alone", "Source:"]),
+    ("monta_fig13", ["monta-fig13.jsonl"], ["paper: alltoall", "ours: allgather", "Source:"]),
+    ("monta_fig14", [], ["chosen in the paper", "Printed numbers alone", "Source:"]),
+    ("monta_fig14", ["monta-fig14.jsonl"], ["ours: o1", "paper: o3", "chosen in the paper", "Source:"]),
+    ("lina_fig15", ["lina-training.jsonl"], ["paper", "step, 16 experts", "Not computable from print", "Source:"]),
+    ("lina_fig15", [], ["mean speedup over DeepSpeed-MoE, x", "Printed numbers alone", "Source:"]),
+]
+NEEDS_RECORDS = {"timelines", "degrees", "speedup_distribution", "fit"}
+
+
+def text_of(path):
+    with open(path) as file:
+        return file.read()
+
+
+def json_lines(path):
+    return [json.loads(line) for line in text_of(path).splitlines()]
+
+
+def run(script, arguments):
+    """The script's exit code and what it printed, in this process: starting matplotlib anew takes a second each."""
+    out, err, code, argv = io.StringIO(), io.StringIO(), 0, sys.argv
+    sys.argv = [script + ".py"] + arguments
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            runpy.run_path(os.path.join(PLOTS, script + ".py"), run_name="__main__")
+    except SystemExit as stop:
+        code = stop.code or 0
+    finally:
+        sys.argv = argv
+    return code, out.getvalue(), err.getvalue()
+
+
+class InScratch(unittest.TestCase):
+    def setUp(self):
+        self.before, self.folder = os.getcwd(), tempfile.mkdtemp()
+        for name in os.listdir(DATA):
+            shutil.copy(os.path.join(DATA, name), self.folder)
+        os.chdir(self.folder)
+
+    def tearDown(self):
+        os.chdir(self.before)
+        shutil.rmtree(self.folder)
+
+    def expect_refusal(self, script, arguments, *parts):
+        code, out, err = run(script, arguments)
+        self.assertEqual((code, out), (2, ""), (script, arguments, err))
+        self.assertEqual(err.count("\n"), 1, err)
+        for part in parts:
+            self.assertIn(part, err)
+
+
+class Pictures(InScratch):
+    def test_all_scripts_are_drawn_here(self):
+        scripts = {name[:-3] for name in os.listdir(PLOTS)
+                   if name.endswith(".py") and 'if __name__ ==' in text_of(os.path.join(PLOTS, name))}
+        self.assertEqual(scripts, {script for script, _, _ in PICTURES})
+
+    def test_each_has_its_texts(self):
+        for script, arguments, texts in PICTURES:
+            with self.subTest(script=script, arguments=arguments):
+                code, out, err = run(script, arguments + ["--out", "sub/a.svg"])
+                self.assertEqual((code, out, err), (0, "sub/a.svg\n", ""))
+                lines = [line.strip() for line in text_of("sub/a.svg").splitlines()]  # texts are shapes, with a comment
+                drawn = " ".join(html.unescape(line[5:-4]) for line in lines if line.startswith("<!-- "))
+                for text in texts:
+                    self.assertIn(text, drawn)
+                self.assertNotIn("nan", drawn.split())
+                os.remove("sub/a.svg")
+
+    def test_each_is_a_picture(self):
+        from matplotlib import image
+        for script, arguments in {script: arguments for script, arguments, _ in PICTURES}.items():
+            with self.subTest(script=script):
+                code, out, _ = run(script, arguments)
+                self.assertEqual(code, 0)
+                pixels = image.imread(out.strip())  # where it goes without --out
+                self.assertGreater(min(pixels.shape[:2]), 300)
+                self.assertGreater(len({tuple(pixel) for pixel in pixels[::3, ::3].reshape(-1, 4)}), 8, "blank")
+
+    def test_is_a_program(self):
+        for arguments, code in ((["--out", "a.png"], 0), (["--what"], 2)):
+            found = subprocess.run([sys.executable, "-B", os.path.join(PLOTS, "parm_fig6.py")] + arguments,
+                                   capture_output=True, text=True)
+            self.assertEqual(found.returncode, code, found.stderr)
+        self.assertEqual(found.stderr.count("\n"), 1, found.stderr)
+
+
+class Numbers(InScratch):
+    def load(self, script):
+        return importlib.import_module(script)
+
+    def test_timelines_have_every_task(self):
+        cases = [case for case in json_lines("layer.jsonl") if case.get("timeline")]
+        self.assertEqual(len(cases), 3)
+        records = self.load("records")
+        figure = self.load("timelines").draw([records.Case(case, "f:1") for case in cases])
+        bars = [patch for patch in figure.axes[0].patches if patch.get_height() > 0.5]
+        tasks = [task for case in cases for task in case["timeline"]]
+        self.assertEqual(sorted((round(bar.get_x(), 9), round(bar.get_width(), 9)) for bar in bars),
+                         sorted((round(1e3 * t["start_s"], 9), round(1e3 * (t["end_s"] - t["start_s"]), 9))
+                                for t in tasks))
+
+    def test_ratios_over_a_baseline(self):
+        records, script = self.load("records"), self.load("speedup_distribution")
+        cases = records.Records("plan.jsonl").cases
+        ratios, layers = script.ratios_of(cases, "tutel", "plan.jsonl")
+        lines = json_lines("plan.jsonl")[1:-1]
+        self.assertEqual(layers, len({line["parameters"]["layer"] for line in lines}))
+        for name in ("ds-moe", "fsmoe"):
+            expected = []
+            for mine in lines:
+                for base in lines:
+                    same = mine["parameters"]["layer"] == base["parameters"]["layer"]
+                    if same and (mine["schedule"], base["schedule"]) == (name, "tutel"):
+                        expected.append(base["prediction"]["total_s"] / mine["prediction"]["total_s"])
+            self.assertEqual(ratios[name], sorted(expected))
+
+    def test_bars_are_as_long_as_their_numbers(self):
+        papers, plt = self.load("papers"), self.load("style").plt
+        pages = papers.recorded("monta-fig14.jsonl", "monta-fig14")
+        figures = [figure for figure in pages.figures if "what" in figure.labels]
+        _, axes = plt.subplots()
+        papers.draw_rows(axes, figures, lambda figure: figure.labels["what"], True)
+        expected = [value for line in json_lines("monta-fig14.jsonl") if "what" in line.get("parameters", {})
+                    for value in (line["summary"]["share"], line["prediction"]["share"])]
+        self.assertEqual([bar.get_width() for bar in axes.patches], expected)
+
+
+class BadInput(InScratch):
+    def write(self, text, name="bad.jsonl"):
+        with open(name, "w") as file:
+            file.write(text)
+        return name
+
+    def records_of(self, script):
+        arguments = next(a for s, a, _ in PICTURES if s == script and a and a[0] != "--schedule")
+        return (["--records"], arguments[2:]) if arguments[0] == "--records" else ([], arguments[1:])
+
+    def with_records(self):
+        return [script for script in dict.fromkeys(s for s, _, _ in PICTURES) if any(
+            s == script and a for s, a, _ in PICTURES)]
+
+    def test_records_that_are_none(self):
+        run_line = text_of("layer.jsonl").splitlines(keepends=True)[0]
+        broken = {
+            "missing.jsonl": "missing.jsonl: found no readable file",
+            ".": ".: found no readable file",
+            self.write("", "empty.jsonl"): "empty.jsonl: found no run",
+            self.write("[1]\n", "list.jsonl"): "list.jsonl:1: record: found '[1]'",
+            self.write('{"kind":"case"}\n', "case.jsonl"): "case.jsonl:1: kind: found 'case' outside a run",
+            self.write(run_line + '{"kind":"ca\n{"kind":"end"}\n', "torn.jsonl"): "torn.jsonl:2: record:",
+            self.write(run_line + '{"kind":"case","key":3}\n', "key.jsonl"): "key.jsonl:2: key: found 3",
+            self.write(run_line + '{"kind":"end"}\n', "none.jsonl"): "none.jsonl: ",
+        }
+        for script in self.with_records():
+            before, after = self.records_of(script)
+            for path, said in broken.items():
+                with self.subTest(script=script, path=path):
+                    self.expect_refusal(script, before + [path] + after, said, "expected")
+
+    def test_records_of_another_verb(self):
+        for script in self.with_records():
+            before, after = self.records_of(script)
+            other = "plan.jsonl" if script not in ("speedup_distribution", "parm_fig7") else "layer.jsonl"
+            with self.subTest(script=script):
+                self.expect_refusal(script, before + [other] + after, other, "expected records of `moetune")
+        self.expect_refusal("monta_fig13", ["monta-fig14.jsonl"], "table: found monta-fig14, expected monta-fig13")
+
+    def test_a_torn_last_line_is_skipped(self):
+        lines = text_of("layer.jsonl").splitlines(keepends=True)
+        self.write("".join(lines[:-1]) + '{"kind":"case","key":"simulate/x","par', "torn.jsonl")
+        self.assertEqual(run("timelines", ["torn.jsonl", "--out", "a.png"])[0], 0)
+
+    def test_numbers_that_are_none(self):
+        text = text_of("plan.jsonl")
+        self.write(text.replace('"total_s":', '"total_s":null,"t":', 1))
+        self.expect_refusal("speedup_distribution", ["bad.jsonl"], "bad.jsonl:2: prediction.total_s: found None")
+        self.write(text_of("layer.jsonl").replace('"start_s":0.0', '"start":0.0', 1))
+        self.expect_refusal("timelines", ["bad.jsonl"], "bad.jsonl:2: timeline: found")
+
+    def test_flags(self):
+        self.expect_refusal("timelines", ["layer.jsonl", "--schedule", "no"], "--schedule: found 'no', expected some")
+        self.expect_refusal("speedup_distribution", ["plan.jsonl", "--baseline", "no"], "--baseline: found 'no'")
+        self.expect_refusal("fit", ["microbench.jsonl", "--profile", "layer.jsonl"], "layer.jsonl: found no TOML")
+        self.expect_refusal("fit", ["microbench.jsonl", "--profile", "no.toml"], "no.toml: found no readable file")
+        self.write('schema = 1\n[topology]\nnodes = 1\n', "other.toml")
+        self.expect_refusal("fit", ["microbench.jsonl", "--profile", "other.toml"], "found no row for alltoall inter 8")
+        for script, arguments, _ in PICTURES:
+            with self.subTest(script=script):
+                self.expect_refusal(script, arguments + ["--out", "a.gif"], "--out: found 'a.gif'", ".png or .svg")
+                self.expect_refusal(script, arguments + ["--out", "/proc/no/a.png"], "--out: found '/proc/no/a.png'")
+                self.expect_refusal(script, arguments + ["--what"], "--what")
+        for script in NEEDS_RECORDS:
+            self.expect_refusal(script, [], "required")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
