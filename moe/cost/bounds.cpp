@@ -45,10 +45,9 @@ BoundShape bound_shape(const Schedule& schedule, const Groups& groups, Phase pha
     link.by_degree = same != shape.several.end() && same->by_degree;
   }
   const Network network = groups[static_cast<size_t>(GroupKind::dp)].network;
-  if (phase == Phase::backward && network != Network::none)
-    for (size_t lane = one.lanes.size(); lane-- > 1;)
-      if (one.lanes[lane].owns(network) && one.lanes[lane].kind != LaneKind::gradient)
-        shape.gradient_lane = static_cast<int>(lane);
+  if (phase == Phase::backward && network != Network::none)  // a lane of their own stands last: all else runs beside it
+    for (size_t lane = one.lanes.size(); shape.gradient_lane < 0 && lane-- > 1;)
+      if (one.lanes[lane].owns(network)) shape.gradient_lane = static_cast<int>(lane);
   for (const Task& task : one.tasks) {
     if (is_chunked(task.kind) || task.kind == TaskKind::expert_gradient) continue;
     shape.dense.push_back({task.kind, task.lane, false, 1});
