@@ -115,6 +115,12 @@ void add_planning_verbs(CLI::App& app, Command& c) {
       ->add_option("--partition", c.simulate.partition,
                    "exact | paper | step1 | none: how a model's gradients are spread over its layers")
       ->capture_default_str();
+  NoiseFlags& noise = c.simulate.noise;
+  add_number(*simulate, "--jitter", noise.jitter, "replay all ranks too: variation of every task (0.1: 10 %)", 0, 10);
+  simulate->add_option("--straggler", noise.stragglers, "RANK:FACTOR[,...]: slow ranks")->delimiter(',');
+  add_number(*simulate, "--zipf", noise.zipf, "uneven routing of a dropless layer: Zipf's exponent", 0, 10);
+  add_number(*simulate, "--samples", noise.samples, "sampled replays", 1, 1e6);
+  add_number(*simulate, "--seed", noise.seed, "seed of the samples", 0, 9e18);
   simulate->add_option("--trace", c.simulate.trace, "write a Perfetto timeline to FILE");
   simulate->add_option("--out", c.simulate.out, "write records, timelines included, to FILE (JSON Lines)");
   simulate->add_flag("--sweep-degrees", c.simulate.sweep_degrees,

@@ -9,7 +9,7 @@ namespace moe {
 
 using Json = nlohmann::ordered_json;
 
-/// schedule, degrees, seconds of both phases and of their MoE parts, gar_in_moe_bytes, bound_s.
+/// schedule, degrees, seconds of both phases and of their MoE parts, gar_in_moe_bytes, bounds; what else was decided.
 Json to_json(const LayerResult& result);
 /// The layer's shape and groups.
 Json to_json(const Case& shape);

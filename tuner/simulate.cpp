@@ -94,6 +94,20 @@ void write_records(const SimulateOptions& options, const LayerPricer& pricer, co
   writer.end();
 }
 
+std::vector<NoiseRow> with_noise(const NoiseFlags& flags, const LayerPricer& pricer,
+                                 const std::vector<Simulated>& all) {
+  std::vector<NoiseRow> rows;
+  if (!flags.any()) return rows;
+  require<BadInput>(pricer.profile().contention.none(), "profile {}: contention is replayed for ranks alike only",
+                    pricer.profile().name);
+  for (const Simulated& s : all) {
+    const RankReplay ranks(*s.plan.structure, s.plan.shape.parallel);
+    rows.push_back({std::string(s.result.schedule), s.timeline.makespan_s,
+                    ranks.replay(price(pricer, s.plan), noise_of(flags, s.plan.shape), flags.samples)});
+  }
+  return rows;
+}
+
 }  // namespace
 
 void Refused::add(const Schedule& schedule, const Unsupported& error) {
@@ -109,10 +123,10 @@ void Refused::report(bool nothing_left) const {
 }
 
 int run_simulate(const SimulateOptions& options) {
-  if (!options.model.model.empty() || options.model.layers || options.model.micro_batches > 1)
-    return run_simulate_model(options);
   require<BadInput>(!options.sweep_degrees || !options.out.empty(),
                     "--sweep-degrees: found no --out, expected --out FILE with it");
+  if (!options.model.model.empty() || options.model.layers || options.model.micro_batches > 1)
+    return run_simulate_model(options);
   const Profile profile = find_profile(options.selection.cluster);
   const Case shape = chosen_case(options.selection, profile.nodes, profile.ranks_per_node);
   const LayerPricer pricer(profile, shape, {options.selection.nearest});
@@ -126,11 +140,14 @@ int run_simulate(const SimulateOptions& options) {
     }
   }
   refused.report(all.empty());
-  for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
+  const auto noisy = with_noise(options.noise, pricer, all);
   if (!options.trace.empty()) write_trace(options.trace, all);
   if (!options.out.empty()) write_records(options, pricer, all);
+  for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
   if (!options.json) {
     print_text(shape, profile, all);
+    if (!noisy.empty())
+      fmt::print("\n{} ranks, {} samples\n{}", shape.parallel.ranks(), options.noise.samples, noise_table(noisy));
     return 0;
   }
   // One schedule: its object is the document; several: a list of them.
@@ -141,6 +158,7 @@ int run_simulate(const SimulateOptions& options) {
     json["layer"] = to_json(shape);
     json["notes"] = pricer.notes();
     add_timeline(json, s.plan, s.timeline);
+    if (!noisy.empty()) json["noise"] = to_json(noisy[documents.size()]);
     documents.push_back(std::move(json));
   }
   const Json document = all.size() == 1 ? documents.front() : Json{{"schedules", documents}};

@@ -6,6 +6,7 @@
 
 #include "moe/base/check.h"
 #include "tuner/chosen_model.h"
+#include "tuner/noise_report.h"
 
 namespace moe {
 
@@ -13,6 +14,7 @@ struct SimulateOptions {
   Selection selection;
   ModelFlags model;                 // with a model or several layers: a whole model
   std::string partition = "exact";  // of its gradients
+  NoiseFlags noise;                 // replays on all ranks beside the even one
   bool json = false;
   std::string trace;           // file for a Perfetto timeline; empty: none
   std::string out;             // records; empty: none

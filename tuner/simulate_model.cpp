@@ -107,7 +107,6 @@ int run_simulate_model(const SimulateOptions& options) {
     }
   }
   refused.report(all.empty());
-  for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
   if (!options.trace.empty()) {
     std::vector<TraceGroup> groups;
     for (const Simulated& s : all)
@@ -117,6 +116,7 @@ int run_simulate_model(const SimulateOptions& options) {
     chrome_trace(groups, out);
     require<BadInput>(bool(out.flush()), "--trace: cannot write {}", options.trace);
   }
+  for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
   if (!options.json) {
     print_text(chosen, profile, all);
     return 0;

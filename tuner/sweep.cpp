@@ -13,12 +13,11 @@ std::string pricing_key(const Case& c) {
                      name_of(c.rounding), p.nodes, p.mp, p.ep, p.esp, p.edp);
 }
 
-void require_memory(const Case& shape, std::optional<double> capacity_bytes) {
-  if (!capacity_bytes) return;
+MemoryEstimate memory_of(const Case& shape) {
   MemoryRequest request;
   request.shape = shape;
   request.layers = shape.parallel.pp;
-  if (const auto reason = misfit(estimate_memory(request), *capacity_bytes)) throw BadInput(*reason);
+  return estimate_memory(request);
 }
 
 SweepRow shaped(const SweepRequest& request, const GridLayer& layer) {
@@ -27,7 +26,10 @@ SweepRow shaped(const SweepRequest& request, const GridLayer& layer) {
   try {
     const ParallelShape whole{.nodes = request.profile.nodes, .ranks_per_node = request.profile.ranks_per_node};
     row.shape = complete(layer.shape, layer.parallel.value_or(whole), request.grid.rounding);
-    require_memory(row.shape, request.grid.memory_bytes ? request.grid.memory_bytes : request.profile.memory_bytes);
+    const MemoryEstimate memory = memory_of(row.shape);
+    row.memory_bytes = memory.total();
+    const auto capacity = request.grid.memory_bytes ? request.grid.memory_bytes : request.profile.memory_bytes;
+    if (const auto reason = capacity ? misfit(memory, *capacity) : std::nullopt) throw BadInput(*reason);
   } catch (const BadInput& error) {
     row.status = CaseStatus::unsupported;
     row.reason = error.what();

@@ -27,6 +27,8 @@ CaseRecord record_of(const SweepRow& row, const LayerResult& r, const std::strin
   record.prediction = {{"forward_s", r.forward_s},         {"backward_s", r.backward_s},
                        {"moe_forward_s", r.moe_forward_s}, {"moe_backward_s", r.moe_backward_s},
                        {"total_s", r.total_s()},           {"gar_in_moe_bytes", r.decision.gar_in_moe_bytes}};
+  record.prediction.set("degree_bound_s", r.degree_bound.total_s());
+  record.prediction.set("memory_bytes", row.memory_bytes);
   record.bound_s = r.bound.total_s();
   return record;
 }

@@ -108,9 +108,9 @@ TEST_F(Cli, PlannedTuneHasARowForEachLayerAndSchedule) {
   ASSERT_EQ(printed.exit_code, 0) << printed.err;
   const Json json = Json::parse(printed.out);
   ASSERT_EQ(json["layers"].size(), 1458U);
-  for (const Json& layer : json["layers"]) ASSERT_EQ(layer["schedules"].size(), 6U);
+  for (const Json& layer : json["layers"]) ASSERT_EQ(layer["schedules"].size(), 24U);
   std::ifstream records(folder_ + "/results/plan-testbed-b.jsonl");
-  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(records), {}, '\n'), 1458 * 6 + 2);
+  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(records), {}, '\n'), 1458 * 24 + 2);
 }
 
 TEST_F(Cli, AGridRowThatCannotBePricedIsUnsupportedAndNoError) {
@@ -122,7 +122,7 @@ TEST_F(Cli, AGridRowThatCannotBePricedIsUnsupportedAndNoError) {
   ASSERT_EQ(printed.exit_code, 0) << printed.err;
   const Json json = Json::parse(printed.out);
   EXPECT_EQ(json["layers"][0]["status"], "unsupported");
-  EXPECT_NE(json["layers"][0]["reason"].get<std::string>().find("no alltoall row for 8 ranks"), std::string::npos);
+  EXPECT_NE(json["layers"][0]["reason"].get<std::string>().find("no allgather row for 4 ranks"), std::string::npos);
 }
 
 TEST_F(Cli, EveryVerbHasHelpWithAnExample) {
@@ -152,7 +152,7 @@ TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
   file("profile.toml",
        "schema = 1\nname = \"x\"\nsource = \"s\"\nspeed = 3\n[topology]\nnodes = 1\nranks_per_node = 1\n");
   const std::vector<Malformed> rows{
-      {{}, {"verb: found none", "list, simulate, fit, tune"}},
+      {{}, {"verb: found none", "list, simulate, fit, plannerbench, tune"}},
       {{"tuna"}, {"verb", "'tuna'", "list, simulate"}},
       {{"list", "--fast"}, {"--fast"}},
       {{"simulate", "--batch", "0"}, {"--batch", "'0'", "whole number"}},
@@ -181,7 +181,7 @@ TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"simulate", "--dispatcher", "3dh"}, {"--dispatcher", "'3dh'", "alltoall"}},
       {{"simulate", "--dtype", "float8"}, {"--dtype", "'float8'", "float32"}},
       {{"simulate", "--dtype", "float64"}, {"no gemm row for float64"}},
-      {{"simulate", "--schedule", "fsmo"}, {"--schedule", "'fsmo'", "ds-moe, tutel, tutel-improved"}},
+      {{"simulate", "--schedule", "fsmo"}, {"--schedule", "'fsmo'", "ds-moe, ds-moe-replicated, tutel, tutel-improved"}},
       {{"simulate", "--schedule", "tutel", "--degree-forward", "2", "--degree-backward", "3"}, {"tutel", "2", "3"}},
       {{"simulate", "--schedule", "ds-moe", "--degree-forward", "2"}, {"ds-moe", "degree 1", "2"}},
       {{"simulate", "--degree-forward", "-1"}, {"--degree-forward", "'-1'"}},
