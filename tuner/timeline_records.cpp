@@ -54,8 +54,8 @@ std::vector<CaseRecord> degree_records(const Schedule& schedule, const LayerPric
   LayerSearch search;
   for (int r = 1; r <= most_degree(schedule, pricer); ++r) {
     const LayerResult result = search.tune(schedule, pricer, {r, r});
-    CaseRecord& record =
-        records.emplace_back(record_of(fmt::format("degrees/{}/{}", schedule.name, r), result, parameters));
+    const std::string key = fmt::format("degrees/{}/{}", schedule.name, r);
+    CaseRecord& record = records.emplace_back(record_of(key, result, parameters));
     record.prediction.set("degree_bound_forward_s", result.degree_bound.forward_s);
     record.prediction.set("degree_bound_backward_s", result.degree_bound.backward_s);
     record.prediction.set("free_bound_forward_s", result.bound.forward_s);

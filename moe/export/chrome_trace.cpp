@@ -42,6 +42,11 @@ std::vector<int> awaited(const Structure& structure, const Task& task) {
   return last;
 }
 
+std::string lane_name(const Lane& lane, bool several_stages) {
+  const std::string_view kind = name_of(lane.kind);
+  return several_stages ? fmt::format("stage {} {}", lane.stage + 1, kind) : std::string(kind);
+}
+
 class EventWriter {
  public:
   explicit EventWriter(std::ostream& out) : out_(out) {}
@@ -56,7 +61,7 @@ class EventWriter {
     for (size_t lane = 0; lane < lanes.size(); ++lane) {
       if (lanes[lane].queue.empty()) continue;
       const int tid = static_cast<int>(lane) + 1;
-      metadata(pid, tid, "thread_name", "name", quoted(name_of(lanes[lane].kind)));
+      metadata(pid, tid, "thread_name", "name", quoted(lane_name(lanes[lane], lanes.back().stage > 0)));
       metadata(pid, tid, "thread_sort_index", "sort_index", fmt::to_string(lane));
     }
     for (const Task& task : group.plan->tasks()) complete(group, task, pid);
@@ -76,8 +81,11 @@ class EventWriter {
     std::string name{name_of(task.kind)};
     if (task.chunks > 1) name += fmt::format(" {}/{}", task.chunk + 1, task.chunks);
     if (task.slice >= 0) name += fmt::format(" slice {}", task.slice + 1);
+    if (group.plan->layers > 1) name += fmt::format(" L{}", task.layer + 1);
+    if (group.plan->micro_batches > 1) name += fmt::format(" M{}", task.micro_batch + 1);
     std::string args = fmt::format(R"("phase":"{}","layer":{},"chunk":{},"chunks":{},"task":{})", name_of(task.phase),
                                    task.layer, task.chunk + 1, task.chunks, task.id);
+    if (group.plan->micro_batches > 1) args += fmt::format(R"(,"micro_batch":{})", task.micro_batch + 1);
     const Work& work = group.plan->works[static_cast<size_t>(task.work_class)];
     if (work.bytes > 0) args += fmt::format(R"(,"bytes":{:.0f})", work.bytes);
     if (work.flops > 0) args += fmt::format(R"(,"flops":{:.0f})", work.flops);

@@ -19,7 +19,8 @@ struct TraceGroup {
 /// Writes one JSON object whose traceEvents are complete events in whole nanoseconds, counted from 0 of the group's
 /// clock, and an arrow (flow events s and f) for each dependency that crosses lanes: from the last nanosecond of the
 /// task waited for to the start of the one that waits. Of several tasks of one lane only the last has an arrow, as it
-/// follows the others anyway; a task of no length has none. Throws WrongResult, before anything is written, for a task
+/// follows the others anyway; a task of no length has none. Slices of a plan of several layers and micro-batches say
+/// which (L2 M1, from 1), its tracks which stage. Throws WrongResult, before anything is written, for a task
 /// that has no times or ends before it starts.
 void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out);
 

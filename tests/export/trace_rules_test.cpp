@@ -11,6 +11,7 @@
 #include "moe/base/random.h"
 #include "moe/cost/simulator.h"
 #include "moe/export/chrome_trace.h"
+#include "moe/schedule/model_plan.h"
 #include "tests/cost/random_layer.h"
 #include "tests/schedule/any_decision.h"
 
@@ -42,6 +43,7 @@ struct Trace {
     EXPECT_FALSE(name.empty()) << e;
     if (ph == "M") {
       EXPECT_TRUE(metadata[track].insert(name).second) << "twice: " << e;
+      if (name == "thread_name") names[track] = e.at("args").at("name");
     } else if (ph == "X") {
       EXPECT_GE(e.at("ts").get<double>(), 0) << e;
       EXPECT_GE(e.at("dur").get<double>(), 0) << e;
@@ -66,6 +68,7 @@ struct Trace {
 
   std::map<Track, std::vector<Slice>> tracks;
   std::map<Track, std::set<std::string>> metadata;
+  std::map<Track, std::string> names;
   std::map<int64_t, std::pair<Track, int64_t>> left, reached;  // arrows by id
 };
 
@@ -139,15 +142,16 @@ void expect_busy_lanes(const Trace& trace, const std::vector<Drawn>& drawn) {
   EXPECT_EQ(trace.tracks.size(), tracks) << "tracks of lanes without tasks";
 }
 
-void expect_rules(const std::vector<Drawn>& drawn) {
+Trace expect_rules(const std::vector<Drawn>& drawn) {
   std::vector<TraceGroup> groups;
   for (const Drawn& d : drawn) groups.push_back({d.plan.schedule, -1, &d.plan, d.timeline.start_s, d.timeline.end_s});
   std::ostringstream out;
   chrome_trace(groups, out);
-  const Trace trace(out.str());
+  Trace trace(out.str());
   expect_tracks_follow_the_rules(trace);
   expect_arrows(trace, drawn);
   expect_busy_lanes(trace, drawn);
+  return trace;
 }
 
 // Times of classes need not be those of a profile: any non-negative ones make a timeline.
@@ -202,6 +206,32 @@ TEST(TraceRules, HoldForEverySchedule) {
   RecordProperty("schedules", static_cast<int>(covered.schedules.size()));
   std::printf("%zu schedules, %zu task kinds, %zu lanes over %d layers\n", covered.schedules.size(),
               covered.kinds.size(), covered.lanes.size(), static_cast<int>(kLayers));
+}
+
+// Two stages of four ranks each, every schedule that has plans of its own.
+TEST(TraceRules, HoldForModelsOfSeveralStagesAndMicroBatches) {
+  const LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 4, .top_k = 1};
+  const ParallelShape parallel{.nodes = 4, .ranks_per_node = 2, .mp = 2, .ep = 2, .esp = 2, .pp = 2};
+  for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b}) {
+    const ModelShape model{complete(layer, parallel, Rounding::ragged), 5, 3, order};
+    std::vector<Drawn> drawn;
+    for (const Schedule& schedule : schedules()) {
+      if (!any_decision::fits(schedule, model.shape)) continue;
+      ModelDecision decision;
+      decision.degree_forward = schedule.degrees == DegreePolicy::one ? 1 : 3;
+      decision.backwards.assign(3, {.degree = decision.degree_forward, .gaps = {}});
+      Drawn d{build_model_plan(schedule, model, decision), {}};
+      d.timeline = any_times(d.plan, drawn.size());
+      drawn.push_back(std::move(d));
+    }
+    EXPECT_GT(drawn.size(), 15u);
+    const Trace trace = expect_rules(drawn);
+    for (size_t lane = 0; lane < drawn[0].plan.structure->lanes.size(); ++lane) {
+      const Lane& expected = drawn[0].plan.structure->lanes[lane];
+      EXPECT_EQ(trace.names.at({1, static_cast<int>(lane) + 1}),
+                fmt::format("stage {} {}", expected.stage + 1, name_of(expected.kind)));
+    }
+  }
 }
 
 // Priced layers, as `simulate --trace` writes them.
