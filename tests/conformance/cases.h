@@ -18,10 +18,4 @@ std::string text_of(const Schedule& schedule, const Case& shape, const Decision&
 /// random_layer with a row for copies and, in three of four, times for order and i-order.
 random_layer::RandomLayer full_layer(uint64_t seed, bool measured = false);
 
-/// Depends on the seed alone: 2 cases of the list above a schedule would take too long everywhere, this samples them.
-template <class Check>
-void for_sampled(const std::vector<Case>& all, size_t step, size_t first, Check&& check) {
-  for (size_t i = first % step; i < all.size(); i += step) check(all[i], i);
-}
-
 }  // namespace moe::conformance

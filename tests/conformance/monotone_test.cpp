@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
+#include <limits>
 #include <map>
 
 #include "moe/base/random.h"
@@ -124,6 +125,31 @@ TEST(Relations, WhatCanDoMoreIsNeverSlower) {
   }
   for (const auto& [pair, count] : faster)
     fmt::print("{} beats {} on {} of 500 layers\n", pair.first, pair.second, count);
+}
+
+// What the bounds rule out without a replay is no better: as good as the best of all degrees, each asked for alone.
+TEST(Relations, FreeDegreesAreTheBestOfAll) {
+  LayerSearch search;
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    RandomLayer layer = full_layer(seed);
+    if (seed % 3 == 0) layer.profile.contention.inter_by_compute = layer.profile.contention.compute_by_intra = 1.4;
+    const LayerPricer pricer(layer.profile, layer.shape);
+    const int most = static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows()));
+    for (const Schedule& schedule : schedules()) {
+      if (!fits(schedule, layer.shape)) continue;
+      if (schedule.degrees != DegreePolicy::shared && schedule.degrees != DegreePolicy::apart) continue;
+      DegreeChoice choice;
+      choice.micro_op_bytes = 1 + gradient_bytes(layer.shape) / 7;
+      const double free = search.tune(schedule, pricer, choice).total_s();
+      double best = std::numeric_limits<double>::infinity();
+      for (choice.forward = choice.backward = 1; choice.forward <= most; choice.backward = ++choice.forward)
+        best = std::min(best, search.tune(schedule, pricer, choice).total_s());
+      ASSERT_LE(free, best * (1 + 1e-9)) << schedule.name << ", " << layer.text;
+      if (schedule.degrees == DegreePolicy::shared) {
+        ASSERT_GE(free, best * (1 - 1e-9)) << schedule.name << ", " << layer.text;
+      }
+    }
+  }
 }
 
 // Two lanes leave out orders that one lane has, so that they are never slower; where there is no AlltoAll, the order of
