@@ -85,13 +85,18 @@ TextTable drawn(const Comparison& c) {
   return table;
 }
 
-std::string report_text(const Report& report, ReportStyle style) {
-  const bool markdown = style == ReportStyle::markdown;
-  std::string text = fmt::format("{}{}: {}\n{}", markdown ? "## " : "", report.key, report.title, markdown ? "\n" : "");
-  text += wrapped(report.source, "") + "\n";
+std::string tables_text(const Report& report, ReportStyle style) {
+  std::string text;
   for (const Comparison& c : report.comparisons)
     if (c.drawn && !c.figures.empty()) text += table_text(drawn(c), style);
   for (const TextTable& table : report.tables) text += table_text(table, style);
+  return text;
+}
+
+std::string report_text(const Report& report, ReportStyle style) {
+  const bool markdown = style == ReportStyle::markdown;
+  std::string text = fmt::format("{}{}: {}\n{}", markdown ? "## " : "", report.key, report.title, markdown ? "\n" : "");
+  text += wrapped(report.source, "") + "\n" + tables_text(report, style);
   text += list_text("assumed", report.assumed, style);
   text += list_text("shows", report.shows, style);
   text += list_text("unexplained", report.unexplained, style);

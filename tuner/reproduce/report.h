@@ -58,6 +58,9 @@ enum class ReportStyle { terminal, markdown };
 /// Lines of at most 118 columns but for tables, which are as wide as their cells.
 std::string report_text(const Report& report, ReportStyle style);
 
+/// Its comparisons and tables alone.
+std::string tables_text(const Report& report, ReportStyle style);
+
 /// "-1.3 %": ours against the paper's; "-" where either is missing or the paper's is 0.
 std::string difference(std::optional<double> ours, std::optional<double> paper);
 

@@ -18,7 +18,4 @@ struct ReproduceOptions {
 
 int run_reproduce(const ReproduceOptions& options);
 
-/// What `--all --write` writes: the same text on every machine.
-std::string reproduction_page();
-
 }  // namespace moe

@@ -1,0 +1,104 @@
+#include "tuner/reproduce/page.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "moe/base/check.h"
+#include "moe/base/config_files.h"
+#include "tuner/reproduce/study.h"
+#include "tuner/reproduce/tables.h"
+
+namespace moe {
+namespace {
+
+constexpr std::string_view kAssuming = ", assuming ";
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+// Of one comparison, by convention: how far each number that has both is off.
+std::map<std::string, std::vector<double>> differences_of(const Comparison& c) {
+  std::map<std::string, std::vector<double>> off;
+  for (const Figure& f : c.figures)
+    if (f.ours && f.paper && *f.paper != 0) off[f.convention].push_back(std::abs(*f.ours / *f.paper - 1));
+  return off;
+}
+
+std::vector<std::string> summary_row(const Report& report, const Comparison& c) {
+  std::set<std::vector<std::string>> printed, computed;
+  for (const Figure& f : c.figures) {
+    if (!f.paper) continue;
+    printed.insert(f.labels);
+    if (f.ours) computed.insert(f.labels);
+  }
+  std::string closest = "-";
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [convention, off] : differences_of(c))
+    if (const double m = median(off); m < least) least = m, closest = convention.empty() ? "the only one" : convention;
+  return {report.key, fmt::format("{}", printed.size()), fmt::format("{}", computed.size()), closest,
+          std::isfinite(least) ? fmt::format("{:.1f} %", 100 * least) : "-"};
+}
+
+}  // namespace
+
+std::vector<Report> all_reports() {
+  std::vector<Assumptions> examples;
+  for (const std::string& name : config_names("papers/assume")) examples.push_back(find_assumptions(name));
+  Study study;
+  std::vector<Report> reports;
+  for (const PaperTable& table : kPaperTables) {
+    study.assumed = nullptr;
+    reports.push_back(reproduce(table.name, study));
+    for (const Assumptions& example : examples) {
+      if (!example.is_for(table.name)) continue;
+      study.assumed = &example;
+      reports.push_back(reproduce(table.name, study));
+      reports.back().key += fmt::format("{}{}", kAssuming, example.name);
+    }
+  }
+  study.assumed = nullptr;
+  reports.push_back(fsmoe_audit(study));
+  return reports;
+}
+
+TextTable summary_of(const std::vector<Report>& reports) {
+  TextTable table{"", {"table", "printed", "computed", "closest convention", "median difference"}, {}};
+  for (const Report& report : reports)
+    for (const Comparison& c : report.comparisons)
+      if (c.drawn && !c.figures.empty()) table.rows.push_back(summary_row(report, c));
+  return table;
+}
+
+std::string page_of(const std::vector<Report>& reports) {
+  std::string text = "# What the papers print, beside what moetune computes\n\n";
+  text += wrapped(
+      "Written by `./moetune reproduce --all --write docs/reproduction.md`; a test holds it to what the command "
+      "computes. The papers' numbers are those of configs/papers/. Ours are replays of plans on coefficients that the "
+      "papers print, read as each section says; nothing is tuned to make a number fit, and the one knob that is fitted "
+      "says so. What rests on a coefficient that no paper prints is left open ('-'), or computed from an example of "
+      "configs/papers/assume/, whose rows are listed under 'assumed'.",
+      "");
+  text += '\n';
+  text += wrapped(
+      "In short, one row a comparison: how many numbers the paper prints, how many of them we compute, and by how much "
+      "the convention that comes closest is off in the median.",
+      "");
+  text += '\n';
+  Report summary;
+  summary.tables = {summary_of(reports)};
+  text += tables_text(summary, ReportStyle::markdown);
+  for (Report report : reports) {
+    if (report.key.find(kAssuming) != std::string::npos) report.conventions = {"as without assumptions, above"};
+    text += report_text(report, ReportStyle::markdown);
+  }
+  while (text.ends_with("\n\n")) text.pop_back();
+  return text;
+}
+
+}  // namespace moe
