@@ -35,11 +35,12 @@ class Pages:
     def missing(self):
         if not self.computed:
             return "Printed numbers alone: no records were given, so nothing of ours is beside them."
-        open_rows = [figure for figure in self.figures if figure.ours is None]
-        if not open_rows:
-            return "Ours rest on assumed coefficients (--assume)." if self.assumed else ""
-        return (f"Not computable from print: {len(open_rows)} of {len(self.figures)} values of ours, as they rest on "
-                "coefficients that no paper prints (`moetune reproduce` names them).")
+        said = ["Ours rest on assumed coefficients (--assume)."] if self.assumed else []
+        without = sum(figure.ours is None for figure in self.figures)
+        if without:
+            said.append(f"Not computable from print: {without} of {len(self.figures)} values of ours, as they rest on "
+                        "what no paper prints (`moetune reproduce` names it).")
+        return " ".join(said)
 
 
 def recorded(path, table):

@@ -2,13 +2,14 @@
 """Parm Fig. 7: speedups of Parm over DeepSpeed-MoE on 32 GPUs with N_MP = N_ESP = 4, layer by layer."""
 import statistics
 
+import papers
 import style
 from records import BadInput, Records, one_value, read_printed
 from style import plt
 
 BASELINE, PARM = "ds-moe-replicated", "parm"
 RANKS, MP, ESP = 32, 4, 4
-OVER = 4.0
+OVER, TABLE = 4.0, "parm-table4"
 
 
 def printed():
@@ -46,19 +47,31 @@ def draw_ours(axes, ratios, printed_share):
               transform=axes.transAxes, va="top", fontsize=9)
 
 
+def draw_reproduced(axes, path):
+    """The statistics alone, as `moetune reproduce` has them; gives what the caption says of them."""
+    pages = papers.recorded(path, TABLE)
+    ours = {figure.labels["what"]: figure.ours for figure in pages.figures if "what" in figure.labels}
+    if ours.get("mean") is None:
+        return f"Ours: not computable from print. {pages.missing()}", pages.source
+    axes.axvline(ours["mean"], color=style.OURS[0], linewidth=1.5, label=f"ours: mean {ours['mean']:.2f}x")
+    axes.text(0.02, 0.86, f"above {OVER:g}x: {100 * ours['share-over-4']:.0f} % of layers (ours)",
+              transform=axes.transAxes, color=style.OURS[0])
+    return f"Ours: mean over the grid's layers. {pages.missing()}", pages.source
+
+
 def main():
     parser = style.arguments(__doc__, "parm_fig7.py results/plan-testbed-b.jsonl")
     parser.add_argument("records", nargs="?",
-                        help="FILE of `moetune tune --no-verify --grid parm-b --schedule ds-moe-replicated,parm`; "
-                             "default: what is printed alone")
+                        help="FILE of `moetune tune --no-verify --grid parm-b --schedule ds-moe-replicated,parm`, or of "
+                             "`moetune reproduce parm-table4`; default: what is printed alone")
     options = parser.parse_args()
     figure, axes = plt.subplots(figsize=(8, 4.2))
     mean, share, comment = printed()
     axes.axvline(mean, color=style.PAPER, linewidth=2, linestyle="--", label=f"paper: mean {mean}x")
     caption = "Of the paper's histogram its text prints the mean and the share of cases above 4x. "
     source = "configs/papers/parm-fig7.csv: " + comment.split(":")[0]
-    if options.records:
-        records = Records(options.records)
+    records = Records(options.records) if options.records else None
+    if records and not any(case["key"].startswith("reproduce/") for case in records.cases):
         cases = records.of("plan/", "moetune tune --no-verify")
         draw_ours(axes, ratios_of(cases, options.records), share)
         axes.set_ylabel("share of layers, %")
@@ -70,7 +83,10 @@ def main():
         axes.text(0.02, 0.93, f"above {OVER:g}x: {100 * share:.0f} % of cases (paper)", transform=axes.transAxes)
         axes.set_yticks([])
         axes.set_xlim(0, 8)
-        caption += "Printed numbers alone: no records were given, so nothing of ours is beside them."
+        said = "Printed numbers alone: no records were given, so nothing of ours is beside them.", None
+        if records:
+            said = draw_reproduced(axes, options.records)
+        caption, source = caption + said[0], "; ".join(filter(None, (source, said[1])))
     axes.set_xlabel("speedup of Parm over DeepSpeed-MoE, x")
     axes.legend(loc="upper right")
     style.save(figure, options, "parm_fig7", "Parm Fig. 7: speedups on 32 GPUs, N_MP = N_ESP = 4", caption, source)

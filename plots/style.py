@@ -70,7 +70,7 @@ def path_of(options, name):
 def save(figure, options, name, title, caption, source):
     """Writes the picture; below it what it shows and what is missing, and where its numbers come from."""
     path = path_of(options, name)
-    width = int(figure.get_size_inches()[0] * 18.5)
+    width = int(figure.get_size_inches()[0] * 17.5)
     lines = [line for text in (caption, f"Source: {source}.") for line in textwrap.wrap(text, width)]
     inches = 0.16 * len(lines) + 0.12
     height = figure.get_size_inches()[1]

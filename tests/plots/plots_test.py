@@ -27,7 +27,8 @@ PICTURES = [
     ("degrees", ["layer.jsonl"], ["degree r (chunks)", "time of the backward, ms", "Source:"]),
     ("speedup_distribution", ["plan.jsonl"], ["fsmoe", "ds-moe", "speedup over tutel", "mean", "Source:"]),
     ("speedup_distribution", ["plan.jsonl", "--baseline", "ds-moe"], ["speedup over ds-moe"]),
-    ("fit", FIT, ["time, ms", "volume, MiB", "work, GFLOP", "alltoall inter 8", "gemm float32", "Source:"]),
+    ("fit", FIT, ["time, ms", "volume, MiB", "work, GFLOP", "alltoall inter 8", "gemm float32",
+                    "attention backward 256", "Source:"]),
     ("fsmoe_fig5", [], ["testbed-a: collectives", "No markers on testbed-a and testbed-b", "Source:"]),
     ("fsmoe_fig5", ["--records", "microbench.jsonl"], ["Markers on testbed-b: emulated", "No markers on testbed-a"]),
     ("fsmoe_fig6", [], ["paper", "Printed numbers alone", "Source:"]),
@@ -39,6 +40,7 @@ PICTURES = [
     ("parm_fig6", FIT, ["testbed-b: allgather intra 4", "another cluster"]),
     ("parm_fig7", [], ["paper: mean 4.91x", "Printed numbers alone", "Source:"]),
     ("parm_fig7", ["parm.jsonl"], ["paper: mean 4.91x", "ours: 4 layers", "Source:"]),
+    ("parm_fig7", ["parm-table4.jsonl"], ["paper: mean 4.91x", "ours: mean", "assumed coefficients", "Source:"]),
     ("monta_fig13", [], ["paper: alltoall", "Printed numbers alone", "Source:"]),
     ("monta_fig13", ["monta-fig13.jsonl"], ["paper: alltoall", "ours: allgather", "Source:"]),
     ("monta_fig14", [], ["chosen in the paper", "Printed numbers alone", "Source:"]),
@@ -175,7 +177,7 @@ class BadInput(InScratch):
         return name
 
     def records_of(self, script):
-        arguments = next(a for s, a, _ in PICTURES if s == script and a and a[0] != "--schedule")
+        arguments = next(a for s, a, _ in PICTURES if s == script and a)
         return (["--records"], arguments[2:]) if arguments[0] == "--records" else ([], arguments[1:])
 
     def with_records(self):
