@@ -194,7 +194,11 @@ Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const M
   check_shape(schedule, model.shape);
   for (const BackwardDecision& b : decision.backwards) {
     Decision d = with_split(schedule, decision.degree_forward, b.degree, 0);
-    d.gar_in_moe_bytes = schedule.gradients == GradientPolicy::adaptive ? 0 : b.gar_in_moe_bytes;
+    d.order_forward = decision.order_forward;
+    if (schedule.gradients != GradientPolicy::adaptive) {  // which has both places
+      d.gar_in_moe_bytes = b.gar_in_moe_bytes;
+      d.gar_beside_dense_bytes = b.gar_beside_dense_bytes;
+    }
     check_decision(schedule, d);
     require<BadInput>(schedule.gradients == GradientPolicy::micro_ops || b.gaps.empty(),
                       "schedule {} has no micro-ops, found {} places for them", schedule.name, b.gaps.size());
