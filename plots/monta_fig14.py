@@ -52,8 +52,9 @@ def main():
         right.set_title("8K: from a step's shares")
         right.set_xlabel("share")
         papers.legend_above(right)
+    lengths = len({f.labels["tokens"] for f in times})
     caption = ("O1: one piece; O2 and O3: 4 chunks. Of the figure the text prints two ratios and the choices. "
-               + pages.missing())
+               + (f"The records have ours at {lengths} lengths. " if pages.computed else "") + pages.missing())
     style.save(figure, options, "monta_fig14", "MoNTA Fig. 14: the AlltoAll by sequence length", caption, pages.source)
 
 

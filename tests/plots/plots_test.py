@@ -36,6 +36,7 @@ PICTURES = [
     ("fsmoe_fig7", [], ["over tutel, by P", "Printed numbers alone", "Source:"]),
     ("fsmoe_fig7", ["fsmoe-fig7.jsonl"], ["over tutel, by P", "Source:"]),
     ("fsmoe_fig8", [], ["fsmoe over ds-moe", "Printed numbers alone", "Source:"]),
+    ("fsmoe_fig8", ["fsmoe-fig8.jsonl"], ["fsmoe over tutel", "Not computable from print", "Source:"]),
     ("parm_fig6", [], ["Parm testbed-a", "gathered volume, MiB", "no coefficient", "Source:"]),
     ("parm_fig6", FIT, ["testbed-b: allgather intra 4", "another cluster"]),
     ("parm_fig7", [], ["paper: mean 4.91x", "Printed numbers alone", "Source:"]),

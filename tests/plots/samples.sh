@@ -12,7 +12,7 @@ rm -f ./*.jsonl fitted.toml
     --out layer.jsonl --sweep-degrees
   moetune tune --no-verify --grid ../grid.toml --schedule ds-moe,tutel,fsmoe --out plan.jsonl
   moetune tune --no-verify --grid ../grid_parm.toml --schedule ds-moe-replicated,parm --out parm.jsonl
-  for table in monta-fig13 monta-fig14 fsmoe-fig6 fsmoe-fig7 lina-training; do
+  for table in monta-fig13 monta-fig14 fsmoe-fig6 fsmoe-fig7 fsmoe-fig8 lina-training; do
     moetune reproduce "$table" --out "$table.jsonl"
   done
   moetune reproduce parm-table4 --assume parm-fsmoe --out parm-table4.jsonl

@@ -100,7 +100,7 @@ class Samples(unittest.TestCase):
     def test_are_what_the_program_writes(self):
         with tempfile.TemporaryDirectory() as folder:
             for name in ("layer", "plan", "parm", "monta-fig13", "monta-fig14", "fsmoe-fig6", "fsmoe-fig7",
-                         "lina-training"):
+                         "fsmoe-fig8", "lina-training"):
                 with open(os.path.join(HERE, "data", name + ".jsonl")) as file:
                     sample = [json.loads(line) for line in file]
                 arguments = [a.replace("../", HERE + "/") for a in sample[0]["argv"][1:]]
