@@ -62,8 +62,8 @@ def draw_reproduced(axes, path):
 def main():
     parser = style.arguments(__doc__, "parm_fig7.py results/plan-testbed-b.jsonl")
     parser.add_argument("records", nargs="?",
-                        help="FILE of `moetune tune --no-verify --grid parm-b --schedule ds-moe-replicated,parm`, or of "
-                             "`moetune reproduce parm-table4`; default: what is printed alone")
+                        help="FILE of `moetune tune --no-verify --grid parm-b --schedule ds-moe-replicated,parm`, or "
+                             "of `moetune reproduce parm-table4`; default: what is printed alone")
     options = parser.parse_args()
     figure, axes = plt.subplots(figsize=(8, 4.2))
     mean, share, comment = printed()
