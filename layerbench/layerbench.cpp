@@ -23,9 +23,10 @@ std::string text_of(const std::vector<CaseRecord>& records) {
       return (r.summary.number("most_total_s", r.key) - r.summary.number("least_total_s", r.key)) /
              r.summary.number("total_s", r.key);
     };
+    const auto degree = [](int r) { return r > 0 ? fmt::format("{}", r) : "-"; };
     table.add(
-        {r.schedule, fmt::format("{}", r.degree_forward), fmt::format("{}", r.degree_backward),
-         ms(r.prediction, "total_s"), ms(r.summary, "total_s"), ms(r.summary, "forward_s"), ms(r.summary, "backward_s"),
+        {r.schedule, degree(r.degree_forward), degree(r.degree_backward), ms(r.prediction, "total_s"),
+         ms(r.summary, "total_s"), ms(r.summary, "forward_s"), ms(r.summary, "backward_s"),
          !r.summary.has("total_s") ? "-" : fmt::format("{:.2f} %", 100 * spread()),
          !r.summary.has("total_s") ? "-" : fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)),
          r.summary.has("overrun_share") ? fmt::format("{:.2f} %", 100 * r.summary.number("overrun_share", r.key)) : "-",

@@ -8,17 +8,15 @@ std::byte* at(TensorView t, int64_t element) { return t.as<std::byte>() + elemen
 }  // namespace
 
 void require_runnable(const Plan& plan) {
-  require<Unsupported>(plan.structure->flow == Flow::sharded && plan.layers == 1,
-                       "schedule {}: a layer runs the sharded flow, found {} and {} layers", plan.schedule,
-                       name_of(plan.structure->flow), plan.layers);
+  require<Unsupported>(plan.structure->flow == Flow::sharded, "a layer runs the sharded flow, found {}",
+                       name_of(plan.structure->flow));
+  require<Unsupported>(plan.layers == 1, "a layer runs plans of one layer, found {}", plan.layers);
   for (const Task& task : plan.tasks()) {
     const int degree = task.phase == Phase::forward ? plan.degree_forward : plan.degree_backward;
     require<Unsupported>(!is_chunked(task.kind) || task.chunks == degree,
-                         "schedule {}: a layer cuts every stage alike, found {} and degree {}", plan.schedule,
-                         task.name(), degree);
+                         "a layer cuts every stage alike, found {} and degree {}", task.name(), degree);
     require<Unsupported>(task.kind != TaskKind::expert_gradient,
-                         "schedule {}: a layer sums its experts' gradients after the pass, found {}", plan.schedule,
-                         task.name());
+                         "a layer sums its experts' gradients after the pass, found {}", task.name());
   }
 }
 

@@ -24,7 +24,7 @@ void require_paced(const Plan& plan, const Profile& profile) {
                        profile.name);
   for (const Lane& lane : plan.structure->lanes)
     require<Unsupported>(lane.kind != LaneKind::gradient,
-                         "schedule {}: a network that two lanes share is not emulated, only replayed", plan.schedule);
+                         "a network that two lanes share is not emulated, only replayed");
 }
 
 CaseRecord unsupported_record(const LayerJob& job, const Schedule& schedule, const std::string& reason) {
