@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
-#include <numeric>
 
 #include "moe/base/random.h"
 #include "moe/cost/fluid_replay.h"
