@@ -23,7 +23,7 @@ std::string text_of(const std::vector<CaseRecord>& records) {
       return (r.summary.number("most_total_s", r.key) - r.summary.number("least_total_s", r.key)) /
              r.summary.number("total_s", r.key);
     };
-    const auto degree = [](int r) { return r > 0 ? fmt::format("{}", r) : "-"; };
+    const auto degree = [](int of) { return of > 0 ? fmt::format("{}", of) : "-"; };
     table.add(
         {r.schedule, degree(r.degree_forward), degree(r.degree_backward), ms(r.prediction, "total_s"),
          ms(r.summary, "total_s"), ms(r.summary, "forward_s"), ms(r.summary, "backward_s"),
