@@ -78,6 +78,7 @@ FittedProfile measure_and_fit(const Profile& cluster, RecordWriter& writer, int 
   for (const CaseRecord& record : records)
     require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
   FittedProfile fitted = fit_profile(records, cluster.name + "-fitted", "fitted from " + writer.path());
+  fitted.profile.memory_bytes = cluster.memory_bytes;
   if (is_host(cluster))
     fitted.profile.task_overhead_s = measure_overhead(cluster.nodes * cluster.ranks_per_node).crossing_s;
   return fitted;
