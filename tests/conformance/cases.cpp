@@ -1,5 +1,6 @@
 #include "tests/conformance/cases.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "moe/base/random.h"
@@ -48,6 +49,19 @@ random_layer::RandomLayer full_layer(uint64_t seed, bool measured) {
   copy.alpha_s = seconds(0, 1e-7, 3);
   copy.beta_s_per_byte = seconds(1, 1e-5, 4) / bytes;
   layer.profile.compute.push_back(copy);
+  const Group edp = groups_of(layer.shape.parallel)[static_cast<size_t>(GroupKind::edp)];
+  const bool known = std::ranges::any_of(layer.profile.comm, [&](const CommRow& row) {
+    return row.op == "allreduce" && row.network == edp.network && row.ranks == edp.size;
+  });
+  if (edp.size > 1 && !known) {
+    CommRow row;
+    row.op = "allreduce";
+    row.network = edp.network;
+    row.ranks = edp.size;
+    row.alpha_s = seconds(4, 1e-6, 3);
+    row.beta_s_per_byte = seconds(5, 1e-5, 4) / static_cast<double>(expert_gradient_bytes(layer.shape));
+    layer.profile.comm.push_back(row);
+  }
   if (seed % 4 == 0) return layer;
   for (const Phase phase : {Phase::forward, Phase::backward}) {
     ModuleRow order;

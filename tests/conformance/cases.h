@@ -15,7 +15,7 @@ std::string text_of(const Case& shape);
 /// text_of, schedule, degrees and split: for failures.
 std::string text_of(const Schedule& schedule, const Case& shape, const Decision& decision);
 
-/// random_layer with a row for copies and, in three of four, times for order and i-order.
+/// random_layer with rows for copies and for AllReduce over EDP and, in three of four, times for order and i-order.
 random_layer::RandomLayer full_layer(uint64_t seed, bool measured = false);
 
 }  // namespace moe::conformance

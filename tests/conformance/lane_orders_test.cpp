@@ -98,6 +98,8 @@ class Expected {
     add("i_order");
     if (schedule_.flow == Flow::replicated) add("tokens_allgather", GroupKind::esp);  // the split's transpose
     moe_part();
+    if (schedule_.packs_experts && plan_.groups[size_t(GroupKind::edp)].size > 1)
+      add("expert_gradient", moe::group_of(schedule_.flow, TaskKind::expert_gradient));
     if (schedule_.gradients == GradientPolicy::fixed)
       for (size_t i = 0; i < plan_.slices.size(); ++i) gradient();
     add("order");
@@ -176,7 +178,7 @@ std::string found_on(const Plan& plan, const Lane& lane, Phase phase) {
   std::vector<std::string> words;
   for (const int id : lane.queue) {
     const Task& task = plan.tasks()[static_cast<size_t>(id)];
-    if (task.phase == phase && task.kind != TaskKind::expert_gradient) words.push_back(word_of(task));
+    if (task.phase == phase) words.push_back(word_of(task));
   }
   return joined(words);
 }

@@ -165,7 +165,8 @@ TEST(Schedules, SendEveryGradientByteOnceAndWhereTheyPromise) {
       ASSERT_GT(slice.bytes(), 0);
       bytes += slice.bytes();
     }
-    for (const Work& work : plan.works) priced += work.op == Op::allreduce ? work.bytes : 0;
+    for (const Task& task : plan.tasks())
+      if (task.kind == TaskKind::gradient) priced += plan.works[static_cast<size_t>(task.work_class)].bytes;
     ASSERT_EQ(bytes, sent ? gradient_bytes(plan.shape) : 0);
     ASSERT_EQ(priced, static_cast<double>(bytes));
     if (schedule.gradients != GradientPolicy::after || !sent) return;
