@@ -117,7 +117,7 @@ Comparison alltoall_alone(const std::vector<PrintedLina>& printed) {
     if (models == 0 || alltoall == 0) continue;
     share /= models;
     const std::vector<std::string> labels{fmt::format("{}", row.experts)};
-    c.figures.push_back({labels, "as printed of it", row.speedup, 1 / (1 - share + share / alltoall)});
+    c.figures.push_back({labels, "AlltoAll as printed", row.speedup, 1 / (1 - share + share / alltoall)});
     c.figures.push_back({labels, "no AlltoAll at all", row.speedup, 1 / (1 - share)});
   }
   return c;

@@ -14,8 +14,6 @@
 namespace moe {
 namespace {
 
-constexpr std::string_view kAssuming = ", assuming ";
-
 double median(std::vector<double> values) {
   std::ranges::sort(values);
   const size_t half = values.size() / 2;
@@ -41,7 +39,7 @@ std::vector<std::string> summary_row(const Report& report, const Comparison& c) 
   double least = std::numeric_limits<double>::infinity();
   for (const auto& [convention, off] : differences_of(c))
     if (const double m = median(off); m < least) least = m, closest = convention.empty() ? "the only one" : convention;
-  return {report.key, fmt::format("{}", printed.size()), fmt::format("{}", computed.size()), closest,
+  return {name_of(report), fmt::format("{}", printed.size()), fmt::format("{}", computed.size()), closest,
           std::isfinite(least) ? fmt::format("{:.1f} %", 100 * least) : "-"};
 }
 
@@ -59,7 +57,6 @@ std::vector<Report> all_reports() {
       if (!example.is_for(table.name)) continue;
       study.assumed = &example;
       reports.push_back(reproduce(table.name, study));
-      reports.back().key += fmt::format("{}{}", kAssuming, example.name);
     }
   }
   study.assumed = nullptr;
@@ -94,7 +91,7 @@ std::string page_of(const std::vector<Report>& reports) {
   summary.tables = {summary_of(reports)};
   text += tables_text(summary, ReportStyle::markdown);
   for (Report report : reports) {
-    if (report.key.find(kAssuming) != std::string::npos) report.conventions = {"as without assumptions, above"};
+    if (!report.assuming.empty()) report.conventions = {"as without assumptions, above"};
     text += report_text(report, ReportStyle::markdown);
   }
   while (text.ends_with("\n\n")) text.pop_back();

@@ -93,9 +93,14 @@ std::string tables_text(const Report& report, ReportStyle style) {
   return text;
 }
 
+std::string name_of(const Report& report) {
+  return report.assuming.empty() ? report.key : fmt::format("{}, assuming {}", report.key, report.assuming);
+}
+
 std::string report_text(const Report& report, ReportStyle style) {
   const bool markdown = style == ReportStyle::markdown;
-  std::string text = fmt::format("{}{}: {}\n{}", markdown ? "## " : "", report.key, report.title, markdown ? "\n" : "");
+  std::string text =
+      fmt::format("{}{}: {}\n{}", markdown ? "## " : "", name_of(report), report.title, markdown ? "\n" : "");
   text += wrapped(report.source, "") + "\n" + tables_text(report, style);
   text += list_text("assumed", report.assumed, style);
   text += list_text("shows", report.shows, style);

@@ -44,6 +44,7 @@ struct TextTable {
 
 struct Report {
   std::string key, title, source;
+  std::string assuming = {};  // name of the assumptions that it rests on; empty: on print alone
   std::vector<Comparison> comparisons = {};
   std::vector<TextTable> tables = {};
   std::vector<std::string> conventions = {};     // every choice that our numbers rest on
@@ -52,6 +53,9 @@ struct Report {
   std::vector<std::string> unexplained = {};     // differences without one
   std::vector<std::string> not_computable = {};  // "what: NAMES of what no paper prints"
 };
+
+/// "fsmoe-fig6", or "fsmoe-fig6, assuming fsmoe-models".
+std::string name_of(const Report& report);
 
 enum class ReportStyle { terminal, markdown };
 

@@ -9,7 +9,7 @@ Json number(std::optional<double> value) { return value ? Json(*value) : Json(nu
 
 CaseRecord record_of(const Report& report, const Comparison& c, const Figure& f) {
   CaseRecord record;
-  record.key = fmt::format("reproduce/{}/{}", report.key, c.caption);
+  record.key = fmt::format("reproduce/{}/{}", name_of(report), c.caption);
   record.parameters = {{"table", report.key}, {"comparison", c.caption}};
   for (size_t i = 0; i < f.labels.size(); ++i) {
     record.parameters.set(c.label_names[i], f.labels[i]);
@@ -17,6 +17,7 @@ CaseRecord record_of(const Report& report, const Comparison& c, const Figure& f)
   }
   record.key += "/" + f.convention;
   record.parameters.set("convention", f.convention);
+  record.parameters.set("assuming", report.assuming);
   record.parameters.set("summary_from", std::string("paper"));
   record.backend = "none";
   if (f.paper) record.summary.set(c.quantity.name, *f.paper);
@@ -46,6 +47,7 @@ Json to_json(const Report& report) {
   return {{"table", report.key},
           {"title", report.title},
           {"source", report.source},
+          {"assuming", report.assuming},
           {"figures", figures},
           {"assumed", report.assumed},
           {"shows", report.shows},

@@ -41,7 +41,10 @@ Report reproduce(std::string_view key, Study& study) {
     require<BadInput>(study.assumed->is_for(key), "{}: tables: found none that is {}, expected it to be named",
                       study.assumed->file, key);
   Report report = row.reproduce(study);
-  if (study.assumed != nullptr) report.assumed = lines_of(*study.assumed);
+  if (study.assumed != nullptr) {
+    report.assuming = study.assumed->name;
+    report.assumed = lines_of(*study.assumed);
+  }
   return report;
 }
 
