@@ -61,6 +61,10 @@ TEST(Assume, ContentionIsAValue) {
   EXPECT_EQ(profile.contention.intra_by_inter, 1.5);
   EXPECT_EQ(profile.contention.inter_by_intra, 1.5);
   EXPECT_EQ(profile.contention.compute_by_inter, 1);
+  const Assumptions one = read_assumptions(
+      scratch.write("b.toml", file("[[value]]\nname = \"contention:testbed-b\"\nvalue = 1.25\nlabel = \"l\"\n")));
+  EXPECT_EQ(with_assumed(find_profile("testbed-b"), &one).contention.intra_by_inter, 1.25);
+  EXPECT_TRUE(with_assumed(find_profile("testbed-a"), &one).contention.none());
 }
 
 TEST(Assume, WhatCannotBeReadIsOneLineWithItsPlace) {

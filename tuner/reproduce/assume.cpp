@@ -136,11 +136,16 @@ Assumptions find_assumptions(const std::string& name_or_path) {
   return read_assumptions(find_config("papers/assume", name_or_path));
 }
 
+std::optional<double> assumed_contention(const Assumptions& assumed, std::string_view cluster) {
+  const auto own = assumed.value(fmt::format("contention:{}", cluster));
+  return own ? own : assumed.value("contention");
+}
+
 Profile with_assumed(Profile profile, const Assumptions* assumed) {
   if (assumed == nullptr) return profile;
   for (const AssumedRow& row : assumed->rows)
     if (row.cluster == profile.name) std::visit(Put{profile}, row.row);
-  if (const auto factor = assumed->value(kAssumedContention))
+  if (const auto factor = assumed_contention(*assumed, profile.name))
     profile.contention.intra_by_inter = profile.contention.inter_by_intra = *factor;
   return profile;
 }

@@ -51,8 +51,9 @@ Assumptions read_assumptions(const std::string& path);
 /// NAME of configs/papers/assume/NAME.toml, or a path to a file. Throws BadInput listing the known names.
 Assumptions find_assumptions(const std::string& name_or_path);
 
-/// A value that every profile takes: the slowdown of either network while the other is busy.
-inline constexpr std::string_view kAssumedContention = "contention";
+/// The value "contention", or "contention:CLUSTER" for one alone: the slowdown of either network while the other is
+/// busy.
+std::optional<double> assumed_contention(const Assumptions& assumed, std::string_view cluster);
 
 /// The profile with the rows that are assumed for its cluster; a row of the same kind is replaced. Without
 /// assumptions (null) the profile itself.
