@@ -53,6 +53,7 @@ Op op_of(TaskKind kind) {
     case TaskKind::mp_allreduce:
     case TaskKind::allreduce:
     case TaskKind::gradient:
+    case TaskKind::expert_gradient:
       return Op::allreduce;
     case TaskKind::copy:
     case TaskKind::home_copy:
@@ -137,6 +138,8 @@ GroupKind group_of(Flow flow, TaskKind kind) {
       return GroupKind::mp;
     case TaskKind::gradient:
       return GroupKind::dp;
+    case TaskKind::expert_gradient:
+      return GroupKind::edp;
     case TaskKind::send:
     case TaskKind::recv:
       return GroupKind::pp;
@@ -145,10 +148,10 @@ GroupKind group_of(Flow flow, TaskKind kind) {
   }
 }
 
-std::span<const TaskKind> stages_of(Flow flow) {
+std::span<const TaskKind> stages_of(Flow flow, Phase phase) {
   using enum TaskKind;
   static constexpr std::array kSharded{dispatch, allgather, expert, reducescatter, combine};
-  static constexpr std::array kReplicated{dispatch, expert, allreduce, combine};
+  static constexpr std::array kReduced{dispatch, expert, allreduce, combine};
   static constexpr std::array kFused{dispatch, expert, combine};
   static constexpr std::array kFusedGated{dispatch, expert, combine, gather};
   static constexpr std::array kDropped{dispatch, allgather, expert, reducescatter, combine, gather};
@@ -156,8 +159,9 @@ std::span<const TaskKind> stages_of(Flow flow) {
     case Flow::sharded:
       return kSharded;
     case Flow::replicated:
+      return phase == Phase::forward ? std::span<const TaskKind>(kReduced) : kFused;
     case Flow::tensor:
-      return kReplicated;
+      return kReduced;
     case Flow::fused:
       return kFused;
     case Flow::fused_gated:

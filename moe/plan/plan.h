@@ -48,11 +48,11 @@ inline constexpr int kFlows = 6;
 std::string_view name_of(Flow flow);
 /// The group over which a kind of task talks; none: a computation.
 GroupKind group_of(Flow flow, TaskKind kind);
-/// What every row passes once a phase, in order. SAA's phases (exchange, sum) stand for combine.
-std::span<const TaskKind> stages_of(Flow flow);
 
 enum class Phase : uint8_t { forward, backward };
 std::string_view name_of(Phase phase);
+/// What every row passes once a phase, in order. SAA's phases (exchange, sum) stand for combine.
+std::span<const TaskKind> stages_of(Flow flow, Phase phase);
 
 /// A lane is a FIFO queue on one resource: it runs its tasks in order, each as soon as its inputs are there.
 enum class LaneKind : uint8_t { compute, inter, intra, comm, copy, gradient };

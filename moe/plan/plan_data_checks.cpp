@@ -111,7 +111,7 @@ void check_rows(const Plan& plan) {
     passed.rows = rows.end;
   }
   for (const auto& [layer, stages] : layers)
-    for (const TaskKind kind : stages_of(plan.structure->flow)) {
+    for (const TaskKind kind : stages_of(plan.structure->flow, std::get<Phase>(layer))) {
       const Passed& passed = stages[static_cast<size_t>(kind)];
       if (!is_stage(plan, kind) || passed.rows == plan.rows) continue;
       const Task* named = passed.last;

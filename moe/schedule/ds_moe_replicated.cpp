@@ -9,7 +9,7 @@ namespace {
 void replicated_part(LayerBuilder& b) {
   b.whole(TaskKind::dispatch);
   b.whole(TaskKind::expert);
-  b.whole(TaskKind::allreduce);
+  if (b.pass().phase == Phase::forward) b.whole(TaskKind::allreduce);  // its transpose sends nothing
   b.whole(TaskKind::combine);
 }
 

@@ -37,7 +37,7 @@ Buffer buffer_of(TaskKind kind) {
 
 std::vector<Lane> lanes_of(LaneLayout layout, int stage) {
   std::vector<Lane> lanes{{LaneKind::compute, stage, false, false, {}}};
-  if (layout == LaneLayout::one_comm || layout == LaneLayout::comm_and_gradient) {
+  if (layout == LaneLayout::one_comm) {
     lanes.push_back({LaneKind::comm, stage, true, true, {}});
   } else {
     lanes.push_back({LaneKind::inter, stage, true, false, {}});
@@ -57,7 +57,7 @@ LayerBuilder::LayerBuilder(const Schedule& schedule, const Networks& networks, i
   for (int stage = 0; stage < stages; ++stage) {
     std::vector<Lane> lanes = lanes_of(schedule.lanes, stage);
     const Network gradients = networks[static_cast<size_t>(GroupKind::dp)];
-    if (schedule.lanes == LaneLayout::comm_and_gradient)
+    if (schedule.lanes == LaneLayout::by_network_gradient)
       lanes.push_back({LaneKind::gradient, stage, gradients == Network::inter, gradients == Network::intra, {}});
     lanes_a_stage_ = lanes.size();
     structure_.lanes.insert(structure_.lanes.end(), lanes.begin(), lanes.end());
@@ -74,13 +74,14 @@ int LayerBuilder::lane_of(GroupKind group) const {
 }
 
 int LayerBuilder::gradient_lane() const {
-  if (schedule_.lanes != LaneLayout::comm_and_gradient) return lane_of(GroupKind::dp);
+  if (schedule_.lanes != LaneLayout::by_network_gradient) return lane_of(GroupKind::dp);
   return static_cast<int>((static_cast<size_t>(pass_->stage) + 1) * lanes_a_stage_ - 1);
 }
 
 bool LayerBuilder::one_lane() const {
   const int ep = lane_of(GroupKind::ep), esp = lane_of(GroupKind::esp);
-  return ep >= 0 && ep == esp;
+  if (ep < 0) return esp >= 0 && esp == lane_of(GroupKind::dp);  // gradients share what there is
+  return ep == esp;
 }
 
 int LayerBuilder::push(TaskKind kind, const std::vector<int>& after) {

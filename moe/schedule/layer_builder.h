@@ -40,8 +40,11 @@ class LayerBuilder {
   // For schedules, while a pass is added:
   int degree() const { return pass_->degree; }
   const Pass& pass() const { return *pass_; }
-  /// AlltoAll and AllGather/ReduceScatter share a lane, so that only a one-lane order makes sense.
+  /// AlltoAll (where there is none, gradients) and AllGather/ReduceScatter share a lane, so that only a one-lane order
+  /// makes sense.
   bool one_lane() const;
+  /// The group has more than one rank.
+  bool spans(GroupKind group) const { return lane_of(group) >= 0; }
   /// Ranks of the EP group; SAA has one phase for each.
   int peers() const { return peers_; }
   /// Chunk c of the MoE part; a collective over one rank adds nothing.

@@ -6,7 +6,7 @@ namespace moe {
 
 const Schedule kLina{.name = "lina",
                      .summary = "as lina-partition, AlltoAll micro-ops pipelined with the experts (Lina)",
-                     .lanes = LaneLayout::one_comm,
+                     .lanes = LaneLayout::by_network,
                      .degrees = DegreePolicy::by_size,
                      .gradients = GradientPolicy::micro_ops,
                      .moe_part = one_lane_order,

@@ -8,7 +8,7 @@ namespace moe {
 const Schedule kLinaBaseline{
     .name = "lina-baseline",
     .summary = "gradients in DDP buckets on a lane that shares the network with AlltoAll (Lina's baseline)",
-    .lanes = LaneLayout::comm_and_gradient,
+    .lanes = LaneLayout::by_network_gradient,
     .degrees = DegreePolicy::one,
     .gradients = GradientPolicy::own_lane,
     .moe_part = one_lane_order,

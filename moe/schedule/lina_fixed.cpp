@@ -7,7 +7,7 @@ namespace moe {
 
 const Schedule kLinaFixed{.name = "lina-fixed",
                           .summary = "fused gradients between the AlltoAll pairs of two MoE layers (Lina, fixed)",
-                          .lanes = LaneLayout::one_comm,
+                          .lanes = LaneLayout::by_network,
                           .degrees = DegreePolicy::one,
                           .gradients = GradientPolicy::fixed,
                           .moe_part = one_lane_order,

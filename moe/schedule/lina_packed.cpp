@@ -7,7 +7,7 @@ namespace moe {
 
 const Schedule kLinaPacked{.name = "lina-packed",
                            .summary = "as lina, several experts a device (Lina with expert packing)",
-                           .lanes = LaneLayout::one_comm,
+                           .lanes = LaneLayout::by_network,
                            .degrees = DegreePolicy::by_size,
                            .gradients = GradientPolicy::micro_ops,
                            .moe_part = one_lane_order,

@@ -23,10 +23,9 @@ void partition_part(LayerBuilder& b) {
 const Schedule kLinaPartition{
     .name = "lina-partition",
     .summary = "as lina-priority, gradients and AlltoAll cut into micro-ops (Lina, priority and partition)",
-    .lanes = LaneLayout::one_comm,
+    .lanes = LaneLayout::by_network,
     .degrees = DegreePolicy::by_size,
     .gradients = GradientPolicy::micro_ops,
-    .moe_part = partition_part,
-    .holds_micro_ops = true};
+    .moe_part = partition_part};
 
 }  // namespace moe

@@ -6,12 +6,10 @@ namespace moe {
 
 const Schedule kLinaPriority{.name = "lina-priority",
                              .summary = "fused gradients where no AlltoAll waits or runs (Lina, priority)",
-                             .lanes = LaneLayout::one_comm,
+                             .lanes = LaneLayout::by_network,
                              .degrees = DegreePolicy::one,
                              .gradients = GradientPolicy::micro_ops,
                              .moe_part = one_lane_order,
-
-                             .pieces = Pieces::fused,
-                             .holds_micro_ops = true};
+                             .pieces = Pieces::fused};
 
 }  // namespace moe

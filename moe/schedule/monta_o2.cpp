@@ -10,7 +10,7 @@ void monta_chunks(LayerBuilder& b) {
     for (int c = 0; c < b.degree(); ++c) {
       b.part(exchange, c, b.degree());
       b.part(gather, c, b.degree());
-      if (b.degree() > 1) b.part(copy, c, b.degree());  // only chunks interleave the layout
+      if (b.degree() > 1 && b.spans(GroupKind::mp)) b.part(copy, c, b.degree());  // chunks interleave the layout
     }
   };
   chain(TaskKind::dispatch, TaskKind::allgather, TaskKind::copy);

@@ -10,6 +10,7 @@ void parm_s1_part(LayerBuilder& b) {
   b.whole(TaskKind::dispatch);
   b.whole(TaskKind::expert);
   b.whole(TaskKind::combine);
+  if (b.spans(GroupKind::esp)) b.whole(TaskKind::sum);
 }
 
 }  // namespace

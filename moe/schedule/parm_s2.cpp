@@ -11,7 +11,7 @@ void parm_s2_part(LayerBuilder& b) {
   b.whole(TaskKind::expert);
   for (int peer = 0; peer < b.peers(); ++peer) {
     b.part(TaskKind::exchange, peer, b.peers());
-    b.part(TaskKind::sum, peer, b.peers());
+    if (b.spans(GroupKind::esp)) b.part(TaskKind::sum, peer, b.peers());
     b.part(TaskKind::gather, peer, b.peers());
   }
 }

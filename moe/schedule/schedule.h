@@ -18,8 +18,8 @@ class LayerPricer;
 ///   one_comm           one for all of it
 ///   by_network         one a network
 ///   by_network_copy    one a network, one for re-layout copies
-///   comm_and_gradient  one for all of it, and one for gradients that shares the inter network
-enum class LaneLayout : uint8_t { one_comm, by_network, by_network_copy, comm_and_gradient };
+///   by_network_gradient  one a network, one for gradients that shares theirs
+enum class LaneLayout : uint8_t { one_comm, by_network, by_network_copy, by_network_gradient };
 /// r = 1; one r for both phases; r_f and r_b apart; one r, so that an AlltoAll's chunk has at most micro_op_bytes.
 enum class DegreePolicy : uint8_t { one, shared, apart, by_size };
 /// Where the waiting gradients go in a backward.

@@ -190,7 +190,8 @@ LayerSearch::Candidate LayerSearch::best_micro_ops(const Schedule& schedule, con
   const Network network = pricer.groups()[static_cast<size_t>(GroupKind::dp)].network;
   int lane = 1;
   while (!c.structure->lanes[static_cast<size_t>(lane)].owns(network)) ++lane;
-  const MicroOps frozen = freeze_micro_ops(*c.structure, seconds_, pieces, lane, schedule.holds_micro_ops);
+  const MicroOps frozen =
+      freeze_micro_ops(*c.structure, seconds_, pieces, lane, schedule.holds_micro_ops && pricer.has(GroupKind::ep));
   decision.gaps = frozen.gaps;
   if (pricer.profile().contention.none()) return {decision, frozen.seconds};
   return {decision, replay(schedule, pricer, decision, Phases::backward)};

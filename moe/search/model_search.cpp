@@ -43,7 +43,9 @@ struct DegreePaths {
 class PieceFreezer {
  public:
   PieceFreezer(const Plan& plan, const std::vector<double>& seconds, const Schedule& schedule)
-      : plan_(plan), seconds_(seconds), schedule_(schedule) {}
+      : plan_(plan),
+        seconds_(seconds),
+        holds_(schedule.holds_micro_ops && plan.groups[static_cast<size_t>(GroupKind::ep)].size > 1) {}
 
   // By stage, then place in its backward. `plan` has all pieces at the end.
   std::vector<std::vector<std::vector<int>>> run() {
@@ -87,7 +89,7 @@ class PieceFreezer {
     const size_t place = static_cast<size_t>(lane.first_layer - task.layer);
     if (gaps_.size() <= stage) gaps_.resize(stage + 1);
     if (gaps_[stage].size() <= place) gaps_[stage].resize(place + 1);
-    while (lane.next < lane.pieces.size() && (lane.passed > 0 || !schedule_.holds_micro_ops)) {
+    while (lane.next < lane.pieces.size() && (lane.passed > 0 || !holds_)) {
       const Task& piece = *lane.pieces[lane.next];
       const int made_by =
           plan_.gradients[static_cast<size_t>(plan_.slices[static_cast<size_t>(piece.slice)].gradient)].made_by;
@@ -104,7 +106,7 @@ class PieceFreezer {
 
   const Plan& plan_;
   const std::vector<double>& seconds_;
-  const Schedule& schedule_;
+  bool holds_;
   std::map<int, Lane> lanes_;
   std::map<int, double> sent_;
   std::vector<std::vector<std::vector<int>>> gaps_;

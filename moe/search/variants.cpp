@@ -11,7 +11,7 @@ namespace {
 bool first_is_faster(const LayerPricer& pricer, double alltoall_s, double overlap_s) {
   const double gather_s =
       pricer.has(GroupKind::mp) ? pricer.dense_seconds(TaskKind::mp_allgather, Phase::forward, Flow::fused) : 0;
-  return alltoall_s + gather_s <= overlap_s;
+  return alltoall_s + gather_s <= overlap_s * (1 + 1e-9);  // a tie must not hang on the last bit of a sum
 }
 
 }  // namespace

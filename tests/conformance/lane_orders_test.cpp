@@ -113,17 +113,20 @@ class Expected {
   }
 
   void moe_part() {
-    const bool one_lane = network_of(GroupKind::ep) == network_of(GroupKind::esp);
-    if (name_ == "ds-moe-replicated" || name_ == "monta-baseline") return chunks("D E A C", 1);
-    if (name_ == "parm-s1") return chunks("D E C", 1);
-    if (name_ == "parm-s2-aas") return chunks("D E C H", 1);
+    const Network ep = network_of(GroupKind::ep), esp = network_of(GroupKind::esp);
+    const bool one_lane = ep == Network::none ? esp == network_of(GroupKind::dp) : ep == esp;
+    const bool sums = esp != Network::none, copies = r_ > 1 && network_of(GroupKind::mp) != Network::none;
+    if (name_ == "ds-moe-replicated") return chunks(phase_ == Phase::forward ? "D E A C" : "D E C", 1);
+    if (name_ == "monta-baseline") return chunks("D E A C", 1);
+    if (name_ == "parm-s1") return chunks(sums ? "D E C +" : "D E C", 1);
+    if (name_ == "parm-s2-aas") return chunks(sums ? "D E C + H" : "D E C H", 1);
     if (name_ == "parm-s2") {
       chunks("D E", 1);
-      chunks("X + H", plan_.groups[size_t(GroupKind::ep)].size);
+      chunks(sums ? "X + H" : "X H", plan_.groups[size_t(GroupKind::ep)].size);
     } else if (schedule_.flow == Flow::dropped) {
-      chunks(r_ == 1 ? "D G" : "D G copy", r_);
+      chunks(copies ? "D G copy" : "D G", r_);
       chunks("E S", 1);
-      chunks(r_ == 1 ? "C H" : "C H home", r_);
+      chunks(copies ? "C H home" : "C H", r_);
     } else if (name_ == "fsmoe-interleaved" && !order_.empty() && !one_lane) {
       chunks("D", r_);
       if (decision_.gar_in_moe_bytes > 0) gradient();
@@ -224,21 +227,20 @@ TEST(LaneOrdersOfAll, ByHand) {
   EXPECT_EQ(lanes("parm-s2", {}, Phase::backward),
             (Texts{"i_order E1 +1 +2 order gate attention", "D1 X1 X2 R", "H1 H2 mp_allreduce"}));
   EXPECT_EQ(lanes("parm-s1", {}, Phase::forward),
-            (Texts{"attention gate order E1 i_order", "D1 C1", "mp_allreduce ag"}));
+            (Texts{"attention gate order E1 +1 i_order", "D1 C1", "mp_allreduce ag"}));
   EXPECT_EQ(lanes("monta-o2", {2, 2}, Phase::forward), (Texts{"attention gate order E1 i_order", "D1 D2 C1 C2",
                                                               "mp_allreduce G1 copy1 G2 copy2 S1 H1 home1 H2 home2"}));
   EXPECT_EQ(lanes("monta-o3", {2, 2}, Phase::forward),
             (Texts{"attention gate order E1 i_order", "D1 D2 C1 C2", "mp_allreduce G1 G2 S1 H1 H2",
                    "copy1 copy2 home1 home2"}));
   EXPECT_EQ(lanes("lina-baseline", {}, Phase::backward),
-            (Texts{"i_order E1 order gate attention", "D1 G1 S1 C1 ag rs", "R"}));
+            (Texts{"i_order E1 order gate attention", "D1 C1", "G1 S1 ag rs", "R"}));
   EXPECT_EQ(lanes("lina-fixed", {}, Phase::backward),
-            (Texts{"i_order E1 order gate attention", "D1 G1 S1 C1 R ag rs"}));
+            (Texts{"i_order E1 order gate attention", "D1 C1 R", "G1 S1 ag rs"}));
   EXPECT_EQ(lanes("lina-partition", {2, 2}, Phase::forward),
-            (Texts{"attention gate order E1 i_order", "ag rs D1 G1 D2 G2 S1 C1 S2 C2"}));
-  EXPECT_EQ(
-      lanes("ds-moe-replicated", {}, Phase::backward),
-      (Texts{"i_order E1 order gate attention", "tokens_allgather D1 A1 C1 tokens_reducescatter mp_allreduce R"}));
+            (Texts{"attention gate order E1 i_order", "D1 D2 C1 C2", "ag rs G1 G2 S1 S2"}));
+  EXPECT_EQ(lanes("ds-moe-replicated", {}, Phase::backward),
+            (Texts{"i_order E1 order gate attention", "tokens_allgather D1 C1 tokens_reducescatter mp_allreduce R"}));
 }
 
 }  // namespace

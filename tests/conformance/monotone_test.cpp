@@ -40,7 +40,7 @@ std::string make_cheaper(Profile& profile, uint64_t seed) {
 }
 
 // Lanes that share a network share its bandwidth: not one order, whatever the prices.
-bool has_one_order(const Schedule& schedule) { return schedule.lanes != LaneLayout::comm_and_gradient; }
+bool has_one_order(const Schedule& schedule) { return schedule.lanes != LaneLayout::by_network_gradient; }
 
 TEST(Monotone, NothingCheaperSlowsAPlan) {
   LayerSearch search;

@@ -86,7 +86,8 @@ void add_comm(Draws& draws, RandomLayer& layer, bool measured) {
   add("reducescatter", GroupKind::mp, mp_bytes(layer.shape));
   add("allreduce", GroupKind::dp, static_cast<double>(gradient_bytes(layer.shape)));
   // What other flows than FSMoE's need; inside a node an AllReduce is derived.
-  for (const GroupKind kind : {GroupKind::mp, GroupKind::esp, GroupKind::edp})
+  add("allreduce", GroupKind::edp, mp_bytes(layer.shape));
+  for (const GroupKind kind : {GroupKind::mp, GroupKind::esp})
     if (groups[static_cast<size_t>(kind)].network == Network::inter) add("allreduce", kind, mp_bytes(layer.shape));
   if (groups[static_cast<size_t>(GroupKind::ep)].size == 1) add("alltoall", GroupKind::ep_esp, volumes.gathered_bytes);
 }

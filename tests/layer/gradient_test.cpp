@@ -69,50 +69,51 @@ void prove_all(const Case& shape, const LayerSeed& seed, bool every) {
       EXPECT_EQ(now, rows);
       if (testing::Test::HasFailure()) return;
     }
-    met.dropped += layers.dropped();
-    met.idle_experts += layers.idle_experts();
   }
+  met.dropped += layers.dropped();
+  met.idle_experts += layers.idle_experts();
+}
 
-  // 1 to 8 ranks, EP x ESP in 1x1, 2x1, 1x2, 2x2, 4x2 with replicas for the rest, every MP that divides the ranks;
-  // each with its number.
-  std::vector<std::pair<int, Spread>> spreads() {
-    std::vector<std::pair<int, Spread>> all;
-    for (const int ranks : {1, 2, 4, 8})
-      for (const auto& [ep, esp] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 2}})
-        for (int mp = 1; mp <= ranks && ranks % (ep * esp) == 0; mp *= 2)
-          all.emplace_back(static_cast<int>(all.size()), Spread{ranks, mp, ep, esp});
-    return all;
+// 1 to 8 ranks, EP x ESP in 1x1, 2x1, 1x2, 2x2, 4x2 with replicas for the rest, every MP that divides the ranks;
+// each with its number.
+std::vector<std::pair<int, Spread>> spreads() {
+  std::vector<std::pair<int, Spread>> all;
+  for (const int ranks : {1, 2, 4, 8})
+    for (const auto& [ep, esp] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 2}})
+      for (int mp = 1; mp <= ranks && ranks % (ep * esp) == 0; mp *= 2)
+        all.emplace_back(static_cast<int>(all.size()), Spread{ranks, mp, ep, esp});
+  return all;
+}
+
+class GradientTest : public testing::TestWithParam<std::pair<int, Spread>> {
+ protected:
+  static void TearDownTestSuite() {
+    std::cout << fmt::format(
+        "{} plans, worst error {:.2e} of the largest value; {} pairs dropped, {} experts idle, {} "
+        "plans with T_rank < r\n",
+        met.plans, met.worst, met.dropped, met.idle_experts, met.short_of_rows);
+    EXPECT_GT(met.dropped, 0);
+    EXPECT_GT(met.idle_experts, 0);
+    EXPECT_GT(met.short_of_rows, 0);
   }
+};
 
-  class GradientTest : public testing::TestWithParam<std::pair<int, Spread>> {
-   protected:
-    static void TearDownTestSuite() {
-      std::cout << fmt::format(
-          "{} plans, worst error {:.2e} of the largest value; {} pairs dropped, {} experts idle, {} "
-          "plans with T_rank < r\n",
-          met.plans, met.worst, met.dropped, met.idle_experts, met.short_of_rows);
-      EXPECT_GT(met.dropped, 0);
-      EXPECT_GT(met.idle_experts, 0);
-      EXPECT_GT(met.short_of_rows, 0);
-    }
-  };
-
-  TEST_P(GradientTest, EverySchedulesAndDegreesGradientsAreAutograds) {
-    // Every other one is skewed: few experts get all tokens, most of which are dropped.
-    // All pairs of degrees run for one MP of each spread.
-    const auto& [index, s] = GetParam();
-    const bool every = s.mp == std::max(1, s.ranks / 2);
-    if (index % 2 == 0) {
-      prove_all(case_of(s, 4, 1.2, DType::float64), {.seed = 11, .layer = 2}, every);
-    } else {
-      prove_all(case_of(s, 2, 0.8, DType::float64), {.seed = 12, .skew = 4}, every);
-    }
+TEST_P(GradientTest, EverySchedulesAndDegreesGradientsAreAutograds) {
+  // Every other one is skewed: few experts get all tokens, most of which are dropped.
+  // All pairs of degrees run for one MP of each spread.
+  const auto& [index, s] = GetParam();
+  const bool every = s.mp == std::max(1, s.ranks / 2);
+  if (index % 2 == 0) {
+    prove_all(case_of(s, 4, 1.2, DType::float64), {.seed = 11, .layer = 2}, every);
+  } else {
+    prove_all(case_of(s, 2, 0.8, DType::float64), {.seed = 12, .skew = 4}, every);
   }
+}
 
-  INSTANTIATE_TEST_SUITE_P(Spreads, GradientTest, testing::ValuesIn(spreads()), [](const auto& row) {
-    const Spread& s = row.param.second;
-    return fmt::format("{}ranks_mp{}_ep{}_esp{}", s.ranks, s.mp, s.ep, s.esp);
-  });
+INSTANTIATE_TEST_SUITE_P(Spreads, GradientTest, testing::ValuesIn(spreads()), [](const auto& row) {
+  const Spread& s = row.param.second;
+  return fmt::format("{}ranks_mp{}_ep{}_esp{}", s.ranks, s.mp, s.ep, s.esp);
+});
 
 }  // namespace
 }  // namespace moe

@@ -29,7 +29,7 @@ std::vector<const Schedule*> run_by_the_layer() {
   std::vector<const Schedule*> run;
   for (const Schedule& schedule : schedules())
     if (schedule.flow == Flow::sharded && schedule.name != "lina-partition" && schedule.name != "lina-packed" &&
-        schedule.lanes != LaneLayout::comm_and_gradient)
+        schedule.lanes != LaneLayout::by_network_gradient)
       run.push_back(&schedule);
   return run;
 }

@@ -122,10 +122,8 @@ TEST(Schedules, KeepTheirLaneOrders) {
     if (!in_chunks(schedule)) return;
     const Network ep = plan.groups[static_cast<size_t>(GroupKind::ep)].network;
     const Network esp = plan.groups[static_cast<size_t>(GroupKind::esp)].network;
-    const bool one_lane = ep != Network::none &&
-                          (schedule.lanes == LaneLayout::one_comm || schedule.lanes == LaneLayout::comm_and_gradient
-                               ? esp != Network::none
-                               : ep == esp);
+    const bool one_lane =
+        ep != Network::none && (schedule.lanes == LaneLayout::one_comm ? esp != Network::none : ep == esp);
     for (const Phase phase : {Phase::forward, Phase::backward}) {
       const int r = phase == Phase::forward ? plan.degree_forward : plan.degree_backward;
       std::string together, alltoalls, gathers, experts;
