@@ -116,9 +116,11 @@ std::string capacity_finding(const std::vector<PrintedOp>& printed) {
     fits[testbed] = fitted_capacity(find_profile(testbed), rows);
   }
   return fmt::format(
-      "k f, which the paper does not print for this table, fits {:.2f} on testbed A and {:.2f} on testbed B: section "
-      "6.4's k = 2, f = 1.2 on B, and less than it on A. 1.2 fits neither. Both testbeds' units of beta follow from "
-      "this table: with the other unit every collective would be off by a factor of 4.",
+      "k f, which the paper does not print for this table, fits {:.2f} on testbed A and {:.2f} on testbed B. Section "
+      "6.4's "
+      "k = 2, f = 1.2 is 2.4, k = 2 alone is 2; 1.2 fits neither testbed. The units of beta follow from this table: "
+      "with "
+      "the other one every collective would be off by a factor of about 4.",
       fits["testbed-a"], fits["testbed-b"]);
 }
 
