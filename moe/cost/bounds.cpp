@@ -97,21 +97,17 @@ PhaseBound::Load PhaseBound::load(const BoundShape::Link& link, int degree) cons
           std::min(shorter_s, longer_s)};
 }
 
-PhaseBound::Term PhaseBound::with_gradients(const std::vector<BoundShape::Link>& chain, int degree) const {
-  std::array<Load, 8> loads;
+// Links [first, last) of a chain, all of them cut into parts: the busiest lane, before its first task and behind its
+// last what one part at least has to pass.
+PhaseBound::Term PhaseBound::segment(std::span<const BoundShape::Link> links, std::span<const Load> loads) const {
   double path = 0;
-  for (size_t i = 0; i < chain.size(); ++i) {
-    loads[i] = load(chain[i], degree);
-    path += loads[i].least;
-  }
-  Term most{0, name_of(LaneKind::compute)};
-  double on_gradient_lane = gradients_ + beside_gradients_;
+  for (const Load& load : loads) path += load.least;
+  Term most{path, name_of(LaneKind::compute)};
   for (size_t lane = 0; lane < shape_.lanes.size(); ++lane) {
-    // What lies before the lane's first task and behind its last is passed by one part at least.
     double busy = 0, before = 0, behind = 0;
     bool found = false;
-    for (size_t i = 0; i < chain.size(); ++i) {
-      if (chain[i].lane == static_cast<int>(lane)) {
+    for (size_t i = 0; i < links.size(); ++i) {
+      if (links[i].lane == static_cast<int>(lane)) {
         busy += loads[i].all;
         behind = 0;
         found = true;
@@ -120,9 +116,38 @@ PhaseBound::Term PhaseBound::with_gradients(const std::vector<BoundShape::Link>&
       }
     }
     if (found) most = std::max(most, Term{before + busy + behind, name_of(shape_.lanes[lane])}, larger);
-    if (static_cast<int>(lane) == shape_.gradient_lane) on_gradient_lane += busy;
   }
-  most.seconds = std::max(most.seconds, path) + dense_;
+  return most;
+}
+
+// A task that takes all rows at once stands between those before it and those behind.
+PhaseBound::Term PhaseBound::moe_part(std::span<const BoundShape::Link> chain, std::span<const Load> loads) const {
+  Term longest{0, name_of(LaneKind::compute)};
+  double seconds = 0;
+  const auto add = [&](const Term& term) {
+    seconds += term.seconds;
+    longest = std::max(longest, term, larger);
+  };
+  size_t first = 0;
+  for (size_t i = 0; i <= chain.size(); ++i) {
+    const bool whole = i < chain.size() && !chain[i].by_degree && chain[i].parts == 1;
+    if (i < chain.size() && !whole) continue;
+    if (i > first) add(segment(chain.subspan(first, i - first), loads.subspan(first, i - first)));
+    if (whole) add({loads[i].all, name_of(shape_.lanes[static_cast<size_t>(chain[i].lane)])});
+    first = i + 1;
+  }
+  return {seconds, longest.name};
+}
+
+PhaseBound::Term PhaseBound::with_gradients(const std::vector<BoundShape::Link>& chain, int degree) const {
+  std::array<Load, 8> loads;
+  double on_gradient_lane = gradients_ + beside_gradients_;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    loads[i] = load(chain[i], degree);
+    if (chain[i].lane == shape_.gradient_lane) on_gradient_lane += loads[i].all;
+  }
+  Term most = moe_part(chain, std::span(loads).first(chain.size()));
+  most.seconds += dense_;
   if (shape_.gradient_lane < 0) return most;
   if (schedule_.gradients == GradientPolicy::after) return {most.seconds + gradients_, most.name};
   if (degree > 0 && gradients_bend_) return most;  // slices of a measured curve may cost less than the whole

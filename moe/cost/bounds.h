@@ -1,5 +1,6 @@
 #pragma once
 // Lower bounds on a layer's time under a schedule: whatever its degrees and gradient split, and for one degree.
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,9 @@ struct BoundShape {
 };
 BoundShape bound_shape(const Schedule& schedule, const Groups& groups, Phase phase);
 
-/// Dense part plus the MoE part's busiest lane: its load, before it what leads to its first task, behind it what
-/// follows its last. Gradients sent after everything add their time; others must fit on their lane. Contention only
-/// slows, so that it is left out.
+/// Dense part plus the MoE part's busiest lane (between tasks that take all rows at once, of each stretch): its load,
+/// before it what leads to its first task, behind it what follows its last. Gradients sent after everything add their
+/// time; others must fit on their lane. Contention only slows, so that it is left out.
 class PhaseBound {
  public:
   PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer);
@@ -55,6 +56,8 @@ class PhaseBound {
   };
   Load load(const BoundShape::Link& link, int degree) const;  // degree 0: of any
   double dense_on(int lane) const;
+  Term segment(std::span<const BoundShape::Link> links, std::span<const Load> loads) const;
+  Term moe_part(std::span<const BoundShape::Link> chain, std::span<const Load> loads) const;
   Term with_gradients(const std::vector<BoundShape::Link>& chain, int degree) const;
 
   const Schedule& schedule_;
