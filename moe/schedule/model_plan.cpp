@@ -122,7 +122,7 @@ class ModelBuilder {
     Sender sender(plan_, plan_.gradients.size());
     for (pass.layer = last - 1; pass.layer >= first; --pass.layer) {
       const BackwardDecision& decided = decision_.backwards[static_cast<size_t>(last - 1 - pass.layer)];
-      pass.degree = decided.degree;
+      pass.degree = step.micro_batch + 1 == model_.micro_batches ? decided.degree : decision_.degree_backward;
       pass.gradients = {};
       pass.ready.clear();
       if (sends) place(decided, sender, pass);
@@ -192,6 +192,7 @@ Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const M
   const auto [first, last] = layers_of_stage(model, 0);
   require_equal<BadInput>(static_cast<int>(decision.backwards.size()), last - first, "backward decisions of a stage");
   check_shape(schedule, model.shape);
+  check_decision(schedule, {decision.degree_forward, decision.degree_backward});
   for (const BackwardDecision& b : decision.backwards) {
     Decision d = with_split(schedule, decision.degree_forward, b.degree, 0);
     d.order_forward = decision.order_forward;

@@ -18,7 +18,7 @@ struct ModelShape {
 /// Layers of a stage: [first, last). Throws BadInput for fewer layers than stages, or none.
 std::pair<int, int> layers_of_stage(const ModelShape& model, int stage);
 
-/// Of one layer in a stage's backward, of the last micro-batch: earlier ones send no gradients.
+/// Of one layer in a stage's backward of the last micro-batch, which alone sends gradients.
 struct BackwardDecision {
   int degree = 1;
   int64_t gar_in_moe_bytes = 0, gar_beside_dense_bytes = 0;  // of what waits when this backward begins
@@ -28,6 +28,7 @@ struct BackwardDecision {
 /// Every stage does alike.
 struct ModelDecision {
   int degree_forward = 1;
+  int degree_backward = 1;  // of the micro-batches before the last
   LaneOrder order_forward;
   int64_t micro_op_bytes = kMicroOpBytes;
   std::vector<BackwardDecision> backwards;  // by place in a stage's backward, its last layer first

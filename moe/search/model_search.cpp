@@ -151,6 +151,7 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
   const auto [first, last] = layers_of_stage(decided, 0);
   ModelDecision& decision = result.decision;
   decision.degree_forward = layer.decision.degree_forward;
+  decision.degree_backward = layer.decision.degree_backward;
   decision.order_forward = layer.decision.order_forward;
   decision.micro_op_bytes = layer.decision.micro_op_bytes;
   decision.backwards.assign(static_cast<size_t>(last - first), {layer.decision.degree_backward, 0, 0, {}});
@@ -183,6 +184,8 @@ void ModelSearch::split(const Schedule& schedule, const LayerPricer& pricer, con
   const int most = static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows()));
   for (int r = fixed > 0 ? fixed : 1; r <= (fixed > 0 ? fixed : most); ++r)
     tried.add(r, layers_.backward_paths(schedule, pricer, r));
+  const auto alone = std::ranges::min_element(tried.paths, {}, &SplitPaths::neither) - tried.paths.begin();
+  result.decision.degree_backward = tried.degrees[static_cast<size_t>(alone)];
   const int layers = static_cast<int>(result.decision.backwards.size());
   result.partition = strategy.solve(partition_problem(schedule, pricer, layers, tried.paths));
   const auto seconds = [&](int64_t bytes) { return bytes > 0 ? pricer.gradient_seconds(bytes) : 0.0; };

@@ -36,6 +36,7 @@ ModelDecision any_decision(const Schedule& schedule, const ModelShape& model, Dr
   ModelDecision decision;
   const bool apart = schedule.degrees == DegreePolicy::apart, one = schedule.degrees == DegreePolicy::one;
   decision.degree_forward = one ? 1 : 1 + static_cast<int>(draws.below(3));
+  decision.degree_backward = apart ? 1 + static_cast<int>(draws.below(3)) : decision.degree_forward;
   const int64_t each = gradient_bytes(model.shape);
   decision.micro_op_bytes = std::max<int64_t>(8, each / (1 + draws.below(5)));
   const size_t pieces = gradient_pieces(schedule, model.shape, decision.micro_op_bytes).size();

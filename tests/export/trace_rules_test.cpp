@@ -218,7 +218,7 @@ TEST(TraceRules, HoldForModelsOfSeveralStagesAndMicroBatches) {
     for (const Schedule& schedule : schedules()) {
       if (!any_decision::fits(schedule, model.shape)) continue;
       ModelDecision decision;
-      decision.degree_forward = schedule.degrees == DegreePolicy::one ? 1 : 3;
+      decision.degree_forward = decision.degree_backward = schedule.degrees == DegreePolicy::one ? 1 : 3;
       decision.backwards.assign(3, {.degree = decision.degree_forward, .gaps = {}});
       Drawn d{build_model_plan(schedule, model, decision), {}};
       d.timeline = any_times(d.plan, drawn.size());
