@@ -170,7 +170,7 @@ TEST(Replay, RefusesWhatItWouldMisread) {
   };
   refused([](Structure& s) { s.tasks[1].after = {2}; });
   refused([](Structure& s) { s.tasks[1].after = {1}; });
-  refused([](Structure& s) { s.lanes.resize(17); });
+  refused([](Structure& s) { s.lanes.resize(65); });
   refused([](Structure& s) {  // issue order and lane order differ
     for (Task& task : s.tasks) task.lane = 0;
     for (Lane& lane : s.lanes) lane.queue.clear();
