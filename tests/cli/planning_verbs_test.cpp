@@ -1,10 +1,12 @@
 // The verbs that plan without a schedule, as a user meets them: memory, placement, and what list says of files.
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <unistd.h>
 
 #include "tests/cli/program.h"
@@ -37,6 +39,25 @@ class PlanningVerbs : public testing::Test {
   }
   std::string folder_;
 };
+
+// What the program knows the script must hand on: it says which of its two builds a verb needs.
+TEST_F(PlanningVerbs, TheScriptKnowsEveryVerb) {
+  const std::string known = run({}).err;  // "... expected one of: list, simulate, ..."
+  std::string verbs = known.substr(known.find("one of: ") + 8);
+  std::ifstream in(MOETUNE_SOURCE_DIR "/moetune");
+  const std::string script(std::istreambuf_iterator<char>(in), {});
+  std::istringstream names(verbs);
+  int count = 0;
+  for (std::string name; std::getline(names, name, ',');) {
+    std::erase_if(name, [](char c) { return std::isspace(static_cast<unsigned char>(c)); });
+    EXPECT_NE(script.find("\n  " + name + " "), std::string::npos) << name << " is not in the script's usage";
+    const std::string lists = script.substr(0, script.find("usage()"));
+    EXPECT_TRUE(lists.find("(" + name) != std::string::npos || lists.find(" " + name) != std::string::npos)
+        << name << " is not in the script's lists of verbs";
+    ++count;
+  }
+  EXPECT_GE(count, 10);
+}
 
 TEST_F(PlanningVerbs, HaveHelpWithAnExampleThatRuns) {
   for (const std::vector<std::string>& example :
