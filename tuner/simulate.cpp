@@ -49,10 +49,7 @@ void print_text(const Case& shape, const Profile& profile, const std::vector<Sim
   }
   fmt::print("{}", table.text());
   if (profile.memory_bytes) {
-    MemoryRequest request;
-    request.shape = shape;
-    request.layers = shape.parallel.pp;
-    const MemoryEstimate memory = estimate_memory(request);
+    const MemoryEstimate memory = layer_memory(shape);
     fmt::print("memory of a rank: {}, {}\n", human_bytes(memory.total()),
                misfit(memory, *profile.memory_bytes).value_or("fits"));
   }

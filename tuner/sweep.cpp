@@ -13,20 +13,13 @@ std::string pricing_key(const Case& c) {
                      name_of(c.rounding), p.nodes, p.mp, p.ep, p.esp, p.edp);
 }
 
-MemoryEstimate memory_of(const Case& shape) {
-  MemoryRequest request;
-  request.shape = shape;
-  request.layers = shape.parallel.pp;
-  return estimate_memory(request);
-}
-
 SweepRow shaped(const SweepRequest& request, const GridLayer& layer) {
   SweepRow row;
   row.layer = layer.name;
   try {
     const ParallelShape whole{.nodes = request.profile.nodes, .ranks_per_node = request.profile.ranks_per_node};
     row.shape = complete(layer.shape, layer.parallel.value_or(whole), request.grid.rounding);
-    const MemoryEstimate memory = memory_of(row.shape);
+    const MemoryEstimate memory = layer_memory(row.shape);
     row.memory_bytes = memory.total();
     const auto capacity = request.grid.memory_bytes ? request.grid.memory_bytes : request.profile.memory_bytes;
     if (const auto reason = capacity ? misfit(memory, *capacity) : std::nullopt) throw BadInput(*reason);

@@ -41,6 +41,8 @@ class LayerPricer {
   /// Seconds of one chunk of `rows` rows of T_rank; rows may be fractional.
   double chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
   double gradient_seconds(int64_t bytes) const;
+  /// Of a slice, which is no task where it has no bytes.
+  double slice_seconds(int64_t bytes) const { return bytes > 0 ? gradient_seconds(bytes) : 0; }
   double dense_seconds(TaskKind kind, Phase phase, Flow flow = Flow::sharded) const;
   /// Parm's overlapped AlltoAll and MP AllGather as measured (row `saa`); empty where the profile has none.
   std::optional<double> saa_seconds() const;

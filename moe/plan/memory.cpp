@@ -179,6 +179,13 @@ MemoryEstimate estimate_memory(const MemoryRequest& r) {
   return e;
 }
 
+MemoryEstimate layer_memory(const Case& shape) {
+  MemoryRequest request;
+  request.shape = shape;
+  request.layers = shape.parallel.pp;
+  return estimate_memory(request);
+}
+
 std::optional<std::string> misfit(const MemoryEstimate& estimate, double capacity_bytes) {
   if (estimate.total() <= capacity_bytes) return std::nullopt;
   return fmt::format("does not fit: needs {}, a rank has {}", human_bytes(estimate.total()),

@@ -86,6 +86,9 @@ int micro_batches_in_flight(const MemoryRequest& request);
 /// counts below 1 and an unknown ZeRO stage.
 MemoryEstimate estimate_memory(const MemoryRequest& request);
 
+/// Of one layer on each pipeline stage, one micro-batch, nothing sharded by ZeRO: what stands beside a layer's plan.
+MemoryEstimate layer_memory(const Case& shape);
+
 /// Nothing where the estimate fits, else "does not fit: needs 31.20 GiB, a rank has 11.00 GiB".
 std::optional<std::string> misfit(const MemoryEstimate& estimate, double capacity_bytes);
 

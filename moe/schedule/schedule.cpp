@@ -39,6 +39,10 @@ void check_order(const Schedule& schedule, const LaneOrder& order, int degree) {
 
 }  // namespace
 
+bool splits_gradients(const Schedule& schedule) {
+  return schedule.gradients == GradientPolicy::adaptive || schedule.gradients == GradientPolicy::beside_dense;
+}
+
 bool in_pieces(const Schedule& schedule) {
   return schedule.gradients == GradientPolicy::micro_ops || schedule.gradients == GradientPolicy::fixed ||
          schedule.gradients == GradientPolicy::own_lane;

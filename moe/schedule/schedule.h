@@ -86,6 +86,8 @@ void check_decision(const Schedule& schedule, const Decision& decision);
 /// Throws Unsupported where the schedule's flow has no meaning on this parallel shape.
 void check_shape(const Schedule& schedule, const Case& shape);
 
+/// Its gradients are split between two places: adaptive, beside_dense.
+bool splits_gradients(const Schedule& schedule);
 /// Its gradients are sent in pieces: micro_ops, fixed, own_lane.
 bool in_pieces(const Schedule& schedule);
 

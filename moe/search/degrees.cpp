@@ -10,25 +10,20 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::max();
 
-// Decisions must not hang on the last bit of a sum: a later candidate wins by more than this, or not at all.
-constexpr double kTie = 1e-12;
-
-bool better(double candidate, double best) { return candidate < best * (1 - kTie); }
-
 struct Degrees {
   int first, last;
 };
 
 Degrees degrees(int fixed, const LayerPricer& pricer) {
   if (fixed > 0) return {fixed, fixed};
-  return {1, static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows()))};
+  return {1, largest_degree(pricer)};
 }
 
 // As many chunks as keep an AlltoAll's within the size of a micro-op.
 int degree_by_size(const LayerPricer& pricer, int64_t micro_op_bytes) {
   const double bytes = whole_work(TaskKind::dispatch, Phase::forward, pricer.shape(), Flow::sharded).bytes;
   const double chunks = std::ceil(bytes / static_cast<double>(micro_op_bytes));
-  return static_cast<int>(std::clamp(chunks, 1.0, static_cast<double>(degrees(0, pricer).last)));
+  return static_cast<int>(std::clamp(chunks, 1.0, static_cast<double>(largest_degree(pricer))));
 }
 
 void check_choice(const Schedule& schedule, DegreeChoice& choice) {
@@ -68,6 +63,8 @@ bool too_small(const Schedule& schedule, const LayerPricer& pricer, int degree, 
 }
 
 }  // namespace
+
+int largest_degree(const LayerPricer& pricer) { return static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows())); }
 
 const CompiledStructure& LayerSearch::compiled(const Schedule& schedule, const LayerPricer& pricer,
                                                const Decision& decision, Phases phases) {
@@ -201,10 +198,8 @@ LayerSearch::Candidate LayerSearch::best_micro_ops(const Schedule& schedule, con
 LayerSearch::Candidate LayerSearch::best_backward(const Schedule& schedule, const LayerPricer& pricer, int degree,
                                                   double to_beat, const DegreeChoice& choice) {
   if (schedule.gradients == GradientPolicy::micro_ops) return best_micro_ops(schedule, pricer, degree, choice);
-  const bool split =
-      schedule.gradients == GradientPolicy::adaptive || schedule.gradients == GradientPolicy::beside_dense;
   const Decision decision{schedule.degrees == DegreePolicy::apart ? 1 : degree, degree};
-  if (split && pricer.has(GroupKind::dp) && pricer.gradient_bytes() > 0)
+  if (splits_gradients(schedule) && pricer.has(GroupKind::dp) && pricer.gradient_bytes() > 0)
     return best_split_of(schedule, pricer, decision, to_beat);
   return {decision, replay(schedule, pricer, decision, Phases::backward)};
 }

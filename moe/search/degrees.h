@@ -14,6 +14,10 @@ namespace moe {
 
 /// The largest degree that is tried; never more than T_rank.
 inline constexpr int kMaxDegree = 64;
+int largest_degree(const LayerPricer& pricer);
+
+/// Decisions must not hang on the last bit of a sum: a later candidate wins by more than that, or not at all.
+inline bool better(double candidate_s, double best_s) { return candidate_s < best_s * (1 - 1e-12); }
 
 struct DegreeChoice {
   int forward = 0, backward = 0;           // 0: tuned

@@ -38,8 +38,6 @@ bool has_two_lanes(const LayerPricer& pricer) {
   return esp != Network::none && ep != Network::none && ep != esp;
 }
 
-bool better(double candidate, double best) { return candidate < best * (1 - 1e-12); }
-
 }  // namespace
 
 // Of the forward, whose dense part no order changes; of the backward for the gradients that FSMoE's order puts into the
@@ -48,7 +46,7 @@ void LayerSearch::improve_orders(const Schedule& schedule, const LayerPricer& pr
                                  LayerResult& best) {
   if (!has_two_lanes(pricer) || !pricer.profile().contention.none()) return;
   const Bounds bound = bounds(schedule, pricer);
-  const int most = static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows()));
+  const int most = largest_degree(pricer);
   const auto tried = [&](int fixed, int r) { return fixed == 0 || fixed == r; };
   const double dense = best.forward_s - best.moe_forward_s;
   for (int r = 2; r <= most; ++r) {

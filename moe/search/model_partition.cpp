@@ -8,8 +8,6 @@
 namespace moe {
 namespace {
 
-double allreduce(const LayerPricer& pricer, int64_t bytes) { return bytes > 0 ? pricer.gradient_seconds(bytes) : 0; }
-
 // MoE part and dense part follow each other, so that a path through both slices is as long as those through one.
 bool separable(const SplitPaths& p) { return std::abs(p.first + p.second - p.neither - p.both) <= 1e-9 * p.neither; }
 
@@ -42,7 +40,7 @@ PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& 
   layer.seconds = [&pricer, &by_degree, in_moe](int64_t moe_bytes, int64_t dense_bytes) {
     double least = std::numeric_limits<double>::infinity();
     if (!in_moe && moe_bytes > 0) return least;
-    const double moe_s = allreduce(pricer, moe_bytes), dense_s = allreduce(pricer, dense_bytes);
+    const double moe_s = pricer.slice_seconds(moe_bytes), dense_s = pricer.slice_seconds(dense_bytes);
     for (const SplitPaths& paths : by_degree) least = std::min(least, paths.seconds(moe_s, dense_s));
     return least;
   };
@@ -60,7 +58,7 @@ PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& 
   layer.dense_window_s = best->neither - best->second;
   PartitionProblem problem;
   problem.layers.assign(static_cast<size_t>(layers), layer);
-  problem.allreduce_seconds = [&pricer](int64_t bytes) { return allreduce(pricer, bytes); };
+  problem.allreduce_seconds = [&pricer](int64_t bytes) { return pricer.slice_seconds(bytes); };
   problem.element_bytes = bytes_of(pricer.shape().layer.dtype);
   return problem;
 }

@@ -13,10 +13,6 @@ namespace {
 Partition exact(const PartitionProblem& problem) { return partition_exact(problem); }
 Partition paper(const PartitionProblem& problem) { return partition_paper(problem); }
 
-bool splits(const Schedule& schedule) {
-  return schedule.gradients == GradientPolicy::adaptive || schedule.gradients == GradientPolicy::beside_dense;
-}
-
 // Degrees of which no other is better with and without slices.
 bool worse(const SplitPaths& a, const SplitPaths& b) {
   return a.neither >= b.neither && a.first >= b.first && a.second >= b.second && a.both >= b.both;
@@ -155,7 +151,8 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
   decision.order_forward = layer.decision.order_forward;
   decision.micro_op_bytes = layer.decision.micro_op_bytes;
   decision.backwards.assign(static_cast<size_t>(last - first), {layer.decision.degree_backward, 0, 0, {}});
-  if (splits(planned) && decided_pricer.has(GroupKind::dp)) split(planned, decided_pricer, strategy, choice, result);
+  if (splits_gradients(planned) && decided_pricer.has(GroupKind::dp))
+    split(planned, decided_pricer, strategy, choice, result);
   result.plan = build_model_plan(planned, decided, decision);
   std::vector<double> seconds = price(decided_pricer, result.plan);
   if (planned.gradients == GradientPolicy::micro_ops && decided_pricer.has(GroupKind::dp)) {
@@ -181,18 +178,17 @@ void ModelSearch::split(const Schedule& schedule, const LayerPricer& pricer, con
   DegreePaths tried;
   const bool apart = schedule.degrees == DegreePolicy::apart;
   const int fixed = apart ? choice.backward : result.decision.degree_forward;
-  const int most = static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows()));
+  const int most = largest_degree(pricer);
   for (int r = fixed > 0 ? fixed : 1; r <= (fixed > 0 ? fixed : most); ++r)
     tried.add(r, layers_.backward_paths(schedule, pricer, r));
   const auto alone = std::ranges::min_element(tried.paths, {}, &SplitPaths::neither) - tried.paths.begin();
   result.decision.degree_backward = tried.degrees[static_cast<size_t>(alone)];
   const int layers = static_cast<int>(result.decision.backwards.size());
   result.partition = strategy.solve(partition_problem(schedule, pricer, layers, tried.paths));
-  const auto seconds = [&](int64_t bytes) { return bytes > 0 ? pricer.gradient_seconds(bytes) : 0.0; };
   for (size_t i = 0; i < result.decision.backwards.size(); ++i) {
     const LayerSlices& slices = result.partition.layers[i];
     const auto time_of = [&](const SplitPaths& paths) {
-      return paths.seconds(seconds(slices.moe_bytes), seconds(slices.dense_bytes));
+      return paths.seconds(pricer.slice_seconds(slices.moe_bytes), pricer.slice_seconds(slices.dense_bytes));
     };
     const auto best = std::ranges::min_element(tried.paths, {}, time_of) - tried.paths.begin();
     result.decision.backwards[i] = {tried.degrees[static_cast<size_t>(best)], slices.moe_bytes, slices.dense_bytes, {}};

@@ -14,17 +14,13 @@ LayerResult exact(LayerSearch& search, const Schedule& schedule, const LayerPric
   return search.tune(schedule, pricer);
 }
 
-int most_degree(const LayerPricer& pricer) { return static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows())); }
-
-double allreduce(const LayerPricer& pricer, int64_t bytes) { return bytes > 0 ? pricer.gradient_seconds(bytes) : 0; }
-
 // Section 5 for one layer in the steady state: what waits when its backward begins goes beside its dense part as far as
 // that hides it, then into its MoE part as far as that does, and step 2 puts more into the MoE part while that is
 // cheaper than sending it on its own.
 int64_t bytes_in_moe(const LayerPricer& pricer, DegreeRounding rounding) {
   const int64_t all = pricer.gradient_bytes();
   if (!pricer.has(GroupKind::dp) || all == 0) return 0;
-  const int most = most_degree(pricer);
+  const int most = largest_degree(pricer);
   const PhaseCosts costs = phase_costs(pricer, Phase::backward, 0);
   const Algorithm1Result alone = algorithm1(costs, most, rounding);
   double dense = 0;
@@ -36,25 +32,25 @@ int64_t bytes_in_moe(const LayerPricer& pricer, DegreeRounding rounding) {
   layer.dense_window_s = dense;
   layer.seconds = [&, dense](int64_t moe_bytes, int64_t dense_bytes) {
     PhaseCosts with = costs;
-    with.gar_s = allreduce(pricer, moe_bytes);
-    return algorithm1(with, most, rounding).seconds + std::max(dense, allreduce(pricer, dense_bytes));
+    with.gar_s = pricer.slice_seconds(moe_bytes);
+    return algorithm1(with, most, rounding).seconds + std::max(dense, pricer.slice_seconds(dense_bytes));
   };
   PartitionProblem problem;
   problem.layers = {layer};
   problem.waiting_bytes = all;
-  problem.allreduce_seconds = [&](int64_t bytes) { return allreduce(pricer, bytes); };
+  problem.allreduce_seconds = [&](int64_t bytes) { return pricer.slice_seconds(bytes); };
   problem.element_bytes = bytes_of(pricer.shape().layer.dtype);
   return partition_paper(problem).layers.front().moe_bytes;
 }
 
 LayerResult by_algorithm1(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer,
                           DegreeRounding rounding) {
-  const int most = most_degree(pricer);
+  const int most = largest_degree(pricer);
   const bool adaptive = schedule.gradients == GradientPolicy::adaptive;
   const int64_t bytes = adaptive ? bytes_in_moe(pricer, rounding) : 0;
   const int forward = algorithm1(phase_costs(pricer, Phase::forward, 0), most, rounding).degree;
   const int backward =
-      algorithm1(phase_costs(pricer, Phase::backward, allreduce(pricer, bytes)), most, rounding).degree;
+      algorithm1(phase_costs(pricer, Phase::backward, pricer.slice_seconds(bytes)), most, rounding).degree;
   return search.evaluate(schedule, pricer, with_split(schedule, forward, backward, bytes));
 }
 
@@ -69,7 +65,7 @@ LayerResult snapped(LayerSearch& search, const Schedule& schedule, const LayerPr
 // Degree and share of the gradients together, as one point of the unit square.
 LayerResult evolution(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer) {
   LayerResult best = search.tune(schedule, pricer, {0, 1});
-  const int most = most_degree(pricer);
+  const int most = largest_degree(pricer);
   const int64_t element = bytes_of(pricer.shape().layer.dtype);
   const double elements = static_cast<double>(pricer.gradient_bytes() / element);
   const bool adaptive = schedule.gradients == GradientPolicy::adaptive && pricer.has(GroupKind::dp);
