@@ -189,10 +189,17 @@ void add_running_verbs(CLI::App& app, Command& c) {
                             " --cluster testbed-b --grid fsmoe-b --schedule fsmoe,tutel");
   add_selection(*tune, c.tune.selection, true);
   tune->add_flag("!--no-verify", c.tune.verify, "plan on the profile as it stands: nothing is measured or run");
-  add_number(*tune, "--verified-layers", c.tune.verified_layers, "layers to run for real", 1, 1e6);
+  tune->add_option_function<std::string>(
+          "--measure",
+          [&c](const std::string& text) {
+            c.tune.measured_layers.reset();
+            if (text != "all") c.tune.measured_layers = number<int>("--measure", text, 1, 1e6);
+          },
+          "layers to run for real, or all: ends in the grid's mean speedups, measured; default: 6")
+      ->type_name("N|all");
   add_number(*tune, "--strategy-layers", c.tune.strategy_layers,
              "with --no-verify: layers on which FSMoE's own strategies are compared with the exact search", 0, 1e6);
-  add_number(*tune, "--iterations", c.tune.iterations, "timed passes a schedule", 1, 1e6);
+  add_number(*tune, "--iterations", c.tune.iterations, "timed passes a schedule; default: 5, of all layers 3", 1, 1e6);
   add_number(*tune, "--seed", c.tune.seed, "seed of weights, inputs and gate noise", 0, 9e18);
   tune->add_option("--trace", c.tune.trace,
                    "Perfetto timeline FILE of one verified layer; default: beside the records");

@@ -51,7 +51,7 @@ Grid grid_of(const Selection& selection, const std::string& cluster) {
   if (!selection.grid.empty()) return find_grid(selection.grid);
   for (const std::string& name : config_names("grids")) {
     Grid grid = find_grid(name);
-    if (grid.cluster == cluster) return grid;
+    if (grid.cluster == cluster && grid.sample_of.empty()) return grid;
   }
   bad_input("--grid: cluster {} has no grid of its own, expected --grid NAME or FILE", cluster);
 }

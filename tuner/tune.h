@@ -7,7 +7,7 @@
 
 namespace moe {
 
-/// The grid asked for, or the first of configs/grids that names this cluster as its own.
+/// The grid asked for, or the first whole one of configs/grids that names this cluster as its own.
 Grid grid_of(const Selection& selection, const std::string& cluster);
 
 /// results/VERB-CLUSTER.jsonl, where the user named no file.

@@ -1,5 +1,6 @@
 #pragma once
 // What `tune` is asked for.
+#include <optional>
 #include <string>
 
 #include "moe/search/selection.h"
@@ -9,9 +10,9 @@ namespace moe {
 struct TuneOptions {
   Selection selection;
   bool verify = true;  // measure, fit and verify by real runs; else plan on the profile as it stands
-  int verified_layers = 6;
-  int strategy_layers = 12;  // planned: on which the papers' strategies are compared with the exact search
-  int iterations = 5;
+  std::optional<int> measured_layers = 6;  // to run for real; none: every layer of the grid
+  int strategy_layers = 12;       // planned: on which the papers' strategies are compared with the exact search
+  std::optional<int> iterations;  // none: 5, of every layer 3
   uint64_t seed = 1;
   double timeout_s = 60;
   std::string out;    // records; empty: results/tune-CLUSTER.jsonl

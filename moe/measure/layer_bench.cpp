@@ -160,17 +160,12 @@ class LayerBench {
   }
 
   void choose_dilation() {
-    double fastest = 1e300, shortest_task = 1e300;
-    for (const PlannedRun& p : planned_) fastest = std::min(fastest, p.forward_s + p.backward_s);
     for (size_t s = 0; s < planned_.size(); ++s)
       for (const Task& task : planned_[s].plan.tasks()) {
         const double modelled = planned_[s].task_seconds[static_cast<size_t>(task.id)];
-        if (modelled <= 0) continue;
-        shortest_task = std::min(shortest_task, modelled);
-        result_.work_ratio = std::max(result_.work_ratio, work_seconds(s, task) / modelled);
+        if (modelled > 0) result_.work_ratio = std::max(result_.work_ratio, work_seconds(s, task) / modelled);
       }
-    result_.dilation =
-        std::max({kShortestPass_s / fastest, kShortestTask_s / shortest_task, kWorkMargin * result_.work_ratio});
+    result_.dilation = std::max(least_dilation(planned_), kWorkMargin * result_.work_ratio);
   }
 
   void timed_passes(LocalWorld& world, int rank) {
@@ -231,6 +226,16 @@ class LayerBench {
 };
 
 }  // namespace
+
+double least_dilation(const std::vector<PlannedRun>& planned) {
+  double fastest = 1e300, shortest_task = 1e300;
+  for (const PlannedRun& p : planned) {
+    fastest = std::min(fastest, p.forward_s + p.backward_s);
+    for (const double seconds : p.task_seconds)
+      if (seconds > 0) shortest_task = std::min(shortest_task, seconds);
+  }
+  return std::max(kShortestPass_s / fastest, kShortestTask_s / shortest_task);
+}
 
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings) {
   require<WrongResult>(!planned.empty(), "layer bench: no schedule to run");

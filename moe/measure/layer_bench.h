@@ -42,6 +42,9 @@ struct LayerMeasurement {
   std::vector<MeasuredRun> runs;  // by schedule
 };
 
+/// The least dilation whose passes and tasks are long enough to be paced well, whatever the work under them takes.
+double least_dilation(const std::vector<PlannedRun>& planned);
+
 /// Throws RankFailure if a rank fails.
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings);
 

@@ -6,7 +6,9 @@
 #include "moe/cost/fluid_replay.h"
 #include "moe/export/chrome_trace.h"
 #include "moe/layer/binding.h"
+#include "moe/layer/rank_shape.h"
 #include "moe/measure/op_records.h"
+#include "moe/measure/proxy.h"
 #include "moe/measure/statistics.h"
 
 namespace moe {
@@ -27,13 +29,16 @@ void require_paced(const Plan& plan, const Profile& profile) {
                          "a network that two lanes share is not emulated, only replayed");
 }
 
-CaseRecord unsupported_record(const LayerJob& job, const Schedule& schedule, const std::string& reason) {
+constexpr double kSetUp_s = 0.15;  // of a layer: its ranks, references and unpaced passes
+
+CaseRecord record_without_run(const LayerJob& job, const Schedule& schedule, CaseStatus status,
+                              const std::string& reason) {
   CaseRecord record;
   record.key = run_key(job.name, schedule.name);
   record.schedule = schedule.name;
   record.backend = "local";
   record.emulated = job.paced_by.has_value();
-  record.status = CaseStatus::unsupported;
+  record.status = status;
   record.reason = reason;
   return record;
 }
@@ -112,7 +117,7 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
       predicted.push_back(predict(*schedule, job));
       planned.push_back(predicted.back().run);
     } catch (const Unsupported& error) {
-      unsupported.push_back(unsupported_record(job, *schedule, error.what()));
+      unsupported.push_back(record_without_run(job, *schedule, CaseStatus::unsupported, error.what()));
       unsupported.back().parameters = parameters;
     }
   }
@@ -127,6 +132,34 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
   }
   outcome.records.insert(outcome.records.end(), unsupported.begin(), unsupported.end());
   return outcome;
+}
+
+LayerOutcome failed_layer_job(const LayerJob& job, const Fields& parameters, CaseStatus status,
+                              const std::string& reason) {
+  LayerOutcome outcome;
+  outcome.layer = job.name;
+  for (const Schedule* schedule : job.schedules) {
+    outcome.records.push_back(record_without_run(job, *schedule, status, reason));
+    outcome.records.back().parameters = parameters;
+  }
+  return outcome;
+}
+
+double estimated_seconds(const LayerJob& job) {
+  std::vector<PlannedRun> planned;
+  double pass_s = 0;
+  for (const Schedule* schedule : job.schedules) {
+    try {
+      PlannedRun run = predict(*schedule, job).run;
+      rank_shape(proxy_case(job.shape, run.plan.degree_forward, run.plan.degree_backward), 0);
+      pass_s += run.forward_s + run.backward_s;
+      planned.push_back(std::move(run));
+    } catch (const Unsupported&) {
+    } catch (const BadInput&) {  // no rank can hold such a layer
+    }
+  }
+  if (planned.empty()) return 0;
+  return kSetUp_s + (1 + job.settings.iterations) * pass_s * least_dilation(planned);
 }
 
 std::string run_key(const std::string& layer, std::string_view schedule) {

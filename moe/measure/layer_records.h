@@ -34,6 +34,13 @@ struct LayerOutcome {
 /// only checked has status ok and no samples.
 LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters);
 
+/// What a job that threw leaves: a record of every schedule with this status and reason.
+LayerOutcome failed_layer_job(const LayerJob& job, const Fields& parameters, CaseStatus status,
+                              const std::string& reason);
+
+/// About how long run_layer_job will take on an emulated cluster.
+double estimated_seconds(const LayerJob& job);
+
 /// "run/LAYER/SCHEDULE".
 std::string run_key(const std::string& layer, std::string_view schedule);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
@@ -214,14 +216,11 @@ GridLayer layer_at(const Candidates& c, int64_t index) {
   return layer;
 }
 
-}  // namespace
-
-Grid read_grid(const std::string& path) {
-  const ConfigFile file = read_toml(path);
+Grid read_whole(const ConfigFile& file) {
   const TableReader root(file, {"schema", "name", "source", "cluster", "capacity_rounding", "layers", "parallel"});
   root.integer("schema", {.least = 1, .most = 1});
   Grid grid;
-  grid.file = path;
+  grid.file = file.path;
   grid.name = root.name("name");
   grid.source = root.text("source", false);
   grid.cluster = root.name("cluster");
@@ -242,6 +241,33 @@ Grid read_grid(const std::string& path) {
   for (int64_t i = 0; i < count; ++i)
     grid.layers.push_back(named(layer_at(candidates, i), candidates.top_k.size() > 1));
   return grid;
+}
+
+Grid read_sample(const ConfigFile& file) {
+  const TableReader root(file, {"schema", "name", "of", "only"});
+  root.integer("schema", {.least = 1, .most = 1});
+  const ConfigFile whole = read_toml(find_config("grids", root.name("of")));
+  if (whole.root.find("of") != nullptr)
+    root.fail("of", fmt::format("{}, itself a sample", root.name("of")), "a grid with layers of its own");
+  Grid grid = read_whole(whole);
+  grid.sample_of = std::exchange(grid.name, root.name("name"));
+  grid.file = file.path;
+  std::set<std::string> names;
+  for (const ConfigValue& item : root.list("only")) {
+    const bool known = item.kind == ConfigKind::text &&
+                       std::ranges::find(grid.layers, item.text, &GridLayer::name) != grid.layers.end();
+    if (!known) root.fail(item, "only", fmt::format("the name of a layer of {}", grid.sample_of));
+    if (!names.insert(item.text).second) root.fail(item, "only", "each layer once");
+  }
+  std::erase_if(grid.layers, [&](const GridLayer& layer) { return !names.contains(layer.name); });
+  return grid;
+}
+
+}  // namespace
+
+Grid read_grid(const std::string& path) {
+  const ConfigFile file = read_toml(path);
+  return file.root.find("of") != nullptr ? read_sample(file) : read_whole(file);
 }
 
 Grid find_grid(const std::string& name_or_path) { return read_grid(find_config("grids", name_or_path)); }

@@ -24,6 +24,11 @@
 //   hidden_per_esp                  in the place of hidden: H / N_ESP
 //   experts = "esp-groups"          E = P / N_ESP, one on each position of the EP group, which spans all ranks
 //
+// A sample of another grid's layers is a file of four keys:
+//   schema, name
+//   of = "fsmoe-a"                  the grid: its source, cluster and rounding hold here too
+//   only = ["B1-h8-...", ...]       names of its layers, each once
+//
 // Layers come in the order of these tables, [parallel] first, the last list varying fastest.
 #include <string>
 #include <vector>
@@ -45,6 +50,7 @@ struct GridLayer {
 
 struct Grid {
   std::string name, source, cluster, file;
+  std::string sample_of;  // the grid whose layers these are; empty: this is a whole one
   Rounding rounding = Rounding::ragged;
   std::optional<double> memory_bytes;  // of one rank, where the grid says so
   std::vector<GridLayer> layers;

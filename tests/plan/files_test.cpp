@@ -1,6 +1,7 @@
 // Layer and grid files, and the grids that come with the program.
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <map>
 #include <set>
 
 #include "moe/base/check.h"
@@ -69,6 +70,50 @@ TEST_P(FsmoeGrid, FitsItsCluster) {
     ASSERT_EQ(whole.parallel.esp, expected.ranks_per_node);
     ASSERT_EQ(whole.parallel.ep, expected.nodes);
     ASSERT_EQ(whole.layer.experts, expected.nodes);
+  }
+}
+
+TEST(GridSample, HasLayersOfItsGridAndEveryCandidateEquallyOften) {
+  for (const std::string bed : {"a", "b"}) {
+    const Grid grid = find_grid("fsmoe-30-" + bed), whole = find_grid("fsmoe-" + bed);
+    EXPECT_EQ(grid.name, "fsmoe-30-" + bed);
+    EXPECT_EQ(grid.sample_of, whole.name);
+    EXPECT_EQ(grid.cluster, whole.cluster);
+    EXPECT_EQ(grid.rounding, whole.rounding);
+    ASSERT_EQ(grid.layers.size(), 30U);
+    std::map<std::string, int> uses;
+    for (const GridLayer& layer : grid.layers) {
+      const LayerShape& l = layer.shape;
+      for (const std::string& value :
+           {fmt::format("B{}", l.batch), fmt::format("h{}", l.heads), fmt::format("L{}", l.seq),
+            fmt::format("M{}", l.model_dim), fmt::format("scale {}", l.hidden / l.model_dim),
+            fmt::format("f{}", l.capacity_factor.value_or(0))})
+        ++uses[value];
+      EXPECT_NE(std::ranges::find(whole.layers, layer.name, &GridLayer::name), whole.layers.end());
+    }
+    EXPECT_EQ(uses.size(), 18U);
+    for (const auto& [value, count] : uses) EXPECT_EQ(count, 10) << value;
+  }
+}
+
+TEST(GridSample, RefusesWhatItsGridDoesNotHave) {
+  const Scratch scratch;
+  const auto sample = [&](const std::string& rest) {
+    return scratch.write("sample.toml", "schema = 1\nname = \"sample\"\n" + rest);
+  };
+  const std::string layer = "\"B1-h8-L256-M1024-H2048-f1.2-gpt\"", of = "of = \"fsmoe-b\"\n";
+  EXPECT_EQ(read_grid(sample(of + "only = [" + layer + "]")).layers.size(), 1U);
+  struct Case {
+    std::string rest, expected;
+  };
+  for (const auto& [rest, expected] :
+       {Case{of + "only = [\"B3\"]", "sample.toml:4: only: found 'B3', expected the name of a layer of fsmoe-b"},
+        Case{of + "only = [1]", "only: found 1"}, Case{of + "only = [" + layer + ", " + layer + "]", "each layer once"},
+        Case{of + "only = []", "only"}, Case{of, "only"}, Case{of + "cluster = \"testbed-b\"\n", "cluster"},
+        Case{"of = \"fsmoe-30-b\"\nonly = [" + layer + "]", "itself a sample"},
+        Case{"of = \"no-such\"\nonly = [" + layer + "]", "no-such"}}) {
+    const std::string found = message_of<BadInput>([&] { read_grid(sample(rest)); });
+    EXPECT_NE(found.find(expected), std::string::npos) << found;
   }
 }
 

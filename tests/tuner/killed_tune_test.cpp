@@ -52,8 +52,8 @@ class KilledTune : public testing::Test {
       if (chdir(folder_.c_str()) != 0 || !std::freopen("stdout.txt", "w", stdout) ||
           !std::freopen("stderr.txt", "a", stderr))
         _exit(126);
-      execl(MOETUNE_PROGRAM, MOETUNE_PROGRAM, "tune", "--grid", "./small.toml", "--verified-layers", "2",
-            "--iterations", "1", "--out", "records.jsonl", nullptr);
+      execl(MOETUNE_PROGRAM, MOETUNE_PROGRAM, "tune", "--grid", "./small.toml", "--measure", "all", "--iterations", "1",
+            "--out", "records.jsonl", nullptr);
       _exit(127);
     }
     return child;

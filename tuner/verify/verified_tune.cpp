@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "moe/base/progress.h"
+#include "moe/base/units.h"
 #include "moe/measure/op_records.h"
 #include "tuner/fit_report.h"
 #include "tuner/tune.h"
@@ -16,7 +17,11 @@ namespace {
 
 constexpr int kRepetitions = 5;
 constexpr std::array<std::string_view, 3> kVerifiedByDefault{"ds-moe", "tutel", "fsmoe"};
-constexpr double kGuessedOps_s = 12, kGuessedLayer_s = 5;
+constexpr std::array<std::string_view, 4> kWholeGridByDefault{"tutel", "tutel-improved", "fsmoe-no-iio", "fsmoe"};
+constexpr int kIterations = 5, kWholeGridIterations = 3;
+constexpr int kAttempts = 3;  // at a layer whose tasks outlast their modelled time: something else used the cores
+constexpr double kGuessedOps_s = 15, kGuessedLayer_s = 4;
+constexpr size_t kEstimateAll = 200, kEstimateEvery = 17;  // layers; a prime passes over no candidate of a grid
 
 class VerifiedTune {
  public:
@@ -27,14 +32,11 @@ class VerifiedTune {
     if (writer_.resumed())
       fmt::print(stderr, "moetune: {}: the last run was broken off; {} cases are done\n", found_.records_path,
                  writer_.done());
+    if (found_.whole_grid) tell_time();
     measure_and_fit();
-    found_.rows = sweep({found_.fitted.profile,
-                         found_.grid,
-                         found_.schedules,
-                         options_.selection.degrees,
-                         {options_.selection.nearest}});
-    append_rows(writer_, found_.rows, found_.schedules, found_.cluster.name);
-    verify_layers();
+    found_.rows = swept_by(found_.fitted.profile);
+    if (!found_.whole_grid) append_rows(writer_, found_.rows, found_.schedules, found_.cluster.name);
+    run_layers();
     writer_.end();
     fmt::print("{}\n", options_.json ? json_of(found_).dump(1) : text_of(found_));
     for (const LayerOutcome& outcome : found_.outcomes)
@@ -49,21 +51,28 @@ class VerifiedTune {
     found.cluster = running_cluster(options.selection.cluster);
     found.emulated = !is_host(found.cluster);
     found.grid = grid_of(options.selection, found.cluster.name);
+    found.whole_grid = !options.measured_layers;
     found.schedules = found.verified = chosen_schedules(options.selection);
-    if (options.selection.schedules.empty())  // all are swept; running all would take minutes
-      std::erase_if(found.verified, [](const Schedule* s) {
-        return std::ranges::find(kVerifiedByDefault, s->name) == kVerifiedByDefault.end();
-      });
+    const auto keep = [&](const auto& names) {
+      std::erase_if(found.verified,
+                    [&](const Schedule* s) { return std::ranges::find(names, s->name) == names.end(); });
+    };
+    if (options.selection.schedules.empty() && found.whole_grid) keep(kWholeGridByDefault);
+    if (options.selection.schedules.empty() && !found.whole_grid) keep(kVerifiedByDefault);
     found.records_path = records_path(options.out, "tune", found.cluster.name);
     return found;
   }
 
   std::string digest() const {
     std::string text = fmt::format("tune {} {} {} {} {}", found_.cluster.name, found_.grid.name,
-                                   options_.verified_layers, options_.iterations, options_.seed);
+                                   options_.measured_layers.value_or(0), iterations(), options_.seed);
     for (const Schedule* schedule : found_.verified) text += fmt::format(" {}", schedule->name);
     const auto& d = options_.selection.degrees;
     return digest_of(text + fmt::format(" {} {} {}", d.forward, d.backward, options_.selection.nearest));
+  }
+
+  int iterations() const {
+    return options_.iterations.value_or(found_.whole_grid ? kWholeGridIterations : kIterations);
   }
 
   std::string beside_records(const std::string& ending) const {
@@ -81,17 +90,17 @@ class VerifiedTune {
     save_profile(found_.fitted.profile, found_.profile_path);
   }
 
-  LayerJob job_of(const SweepRow& row) const {
+  LayerJob job_of(const SweepRow& row, const Profile& predicted_by) const {
     LayerJob job;
     job.name = row.layer;
     job.shape = row.shape;
     job.shape.rounding = Rounding::ragged;
-    job.predicted_by = found_.fitted.profile;
+    job.predicted_by = predicted_by;
     if (found_.emulated) job.paced_by = found_.cluster;
     job.schedules = found_.verified;
     job.degrees = options_.selection.degrees;
     job.pricing = {options_.selection.nearest};
-    job.settings = {found_.emulated, options_.iterations, options_.seed, options_.timeout_s, false};
+    job.settings = {found_.emulated, iterations(), options_.seed, options_.timeout_s, false};
     return job;
   }
 
@@ -105,21 +114,64 @@ class VerifiedTune {
     return outcome;
   }
 
-  void verify_layers() {
-    const auto picked = pick_layers(found_.rows, options_.verified_layers);
-    Progress progress(fmt::format("2/2 running {} layers under {} schedules", picked.size(), found_.verified.size()),
-                      kGuessedLayer_s * static_cast<double>(picked.size()));
-    for (size_t i = 0; i < picked.size(); ++i) {
-      progress.at(static_cast<double>(i) / static_cast<double>(picked.size()));
-      LayerOutcome outcome = known(picked[i]->layer);
+  std::vector<SweepRow> swept_by(const Profile& profile) const {
+    const auto& selection = options_.selection;
+    return sweep({profile, found_.grid, found_.schedules, selection.degrees, {selection.nearest}});
+  }
+
+  // Said before anything long. Of a machine's own, unpaced threads nothing is known yet.
+  void tell_time() const {
+    if (!found_.emulated) return;
+    std::vector<const SweepRow*> open;
+    const std::vector<SweepRow> rows = swept_by(found_.cluster);
+    for (const SweepRow& row : rows)
+      if (row.status == CaseStatus::ok && known(row.layer).records.empty()) open.push_back(&row);
+    double seconds = 0;
+    size_t estimated = 0;
+    for (size_t i = 0; i<open.size(); i += open.size()> kEstimateAll ? kEstimateEvery : 1, ++estimated)
+      seconds += estimated_seconds(job_of(*open[i], found_.cluster));
+    if (estimated > 0) seconds *= static_cast<double>(open.size()) / static_cast<double>(estimated);
+    fmt::print(stderr, "moetune: {} layers to run, {} schedules, {} passes each and one to warm up: about {}\n",
+               open.size(), found_.verified.size(), iterations(), human_seconds(kGuessedOps_s + seconds));
+  }
+
+  // Tasks that outlast their modelled time say that something else used the cores: then once more.
+  LayerOutcome run_layer(const SweepRow& row) const {
+    const LayerJob job = job_of(row, found_.fitted.profile);
+    const Fields parameters = parameters_of(job.shape, found_.cluster.name, job.name);
+    if (row.status != CaseStatus::ok) return failed_layer_job(job, parameters, row.status, row.reason);
+    try {
+      LayerOutcome outcome;
+      for (int attempt = 0; attempt < kAttempts; ++attempt) {
+        outcome = run_layer_job(job, parameters);
+        if (std::ranges::none_of(outcome.records, [](auto& r) { return r.status == CaseStatus::invalid; })) break;
+      }
+      return outcome;
+    } catch (const BadInput& error) {  // in a grid, a row with a reason
+      return failed_layer_job(job, parameters, CaseStatus::unsupported, error.what());
+    } catch (const RankFailure& error) {
+      return failed_layer_job(job, parameters, CaseStatus::error, error.what());
+    }
+  }
+
+  void run_layers() {
+    std::vector<const SweepRow*> chosen;
+    if (found_.whole_grid)
+      for (const SweepRow& row : found_.rows) chosen.push_back(&row);
+    else
+      chosen = pick_layers(found_.rows, *options_.measured_layers);
+    Progress progress(fmt::format("2/2 running {} layers under {} schedules", chosen.size(), found_.verified.size()),
+                      kGuessedLayer_s * static_cast<double>(chosen.size()));
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      progress.at(static_cast<double>(i) / static_cast<double>(chosen.size()));
+      LayerOutcome outcome = known(chosen[i]->layer);
       if (outcome.records.empty()) {
-        const LayerJob job = job_of(*picked[i]);
-        outcome = run_layer_job(job, parameters_of(job.shape, found_.cluster.name, job.name));
+        outcome = run_layer(*chosen[i]);
         for (const CaseRecord& record : outcome.records)
           if (writer_.find(record.key) == nullptr) writer_.append(record);
-        if (found_.trace_path.empty()) write_trace(outcome);
+        if (found_.trace_path.empty() && !outcome.plans.empty()) write_trace(outcome);
       }
-      found_.outcomes.push_back(std::move(outcome));
+      found_.outcomes.push_back({outcome.layer, std::move(outcome.records), {}, {}, {}});
     }
     progress.done();
   }

@@ -1,0 +1,65 @@
+// Speedups, ranking and errors of measured layers, on times made up so that each figure is known.
+#include "tuner/verify/agreement.h"
+
+#include <gtest/gtest.h>
+
+#include "tuner/verify/grid_report.h"
+
+namespace moe {
+namespace {
+
+CaseRecord run(const std::string& schedule, double predicted_s, double measured_s, int degree_backward = 1) {
+  CaseRecord record;
+  record.key = schedule;
+  record.schedule = schedule;
+  record.degree_forward = 1;
+  record.degree_backward = degree_backward;
+  record.prediction.set("total_s", predicted_s);
+  record.summary.set("total_s", measured_s);
+  return record;
+}
+
+CaseRecord failed(CaseRecord record, CaseStatus status, const std::string& reason) {
+  record.status = status;
+  record.reason = reason;
+  return record;
+}
+
+TEST(Agreement, SpeedupIsTheMeanOfRatiosOverLayersThatHaveBoth) {
+  const std::vector<LayerOutcome> outcomes{
+      {"first", {run("tutel", 4, 6), run("fsmoe", 2, 2, 3)}, {}, {}, {}},
+      {"second", {run("tutel", 3, 3), run("fsmoe", 3, 3)}, {}, {}, {}},
+      {"third", {failed(run("tutel", 9, 99), CaseStatus::invalid, "slow"), run("fsmoe", 1, 1, 5)}, {}, {}, {}}};
+  const MeasuredSchedule fsmoe = measured_schedule(outcomes, "fsmoe");
+  EXPECT_EQ(fsmoe.layers, 2);
+  EXPECT_DOUBLE_EQ(fsmoe.measured, 2);
+  EXPECT_DOUBLE_EQ(fsmoe.predicted, 1.5);
+  EXPECT_EQ(fsmoe.apart, 1);
+  EXPECT_DOUBLE_EQ(measured_schedule(outcomes, "tutel").measured, 1);
+  EXPECT_EQ(measured_schedule(outcomes, "lina").layers, 0);
+  EXPECT_EQ(runs_without_time(outcomes), (std::map<std::string, int>{{"invalid: slow", 1}}));
+}
+
+TEST(Agreement, TauCountsClearPairsAlone) {
+  // b over a is as predicted, c over a and c over b are not; d is too close to a, and 2 % from no other by less.
+  const std::vector<LayerOutcome> outcomes{
+      {"one", {run("a", 1, 1), run("b", 2, 2), run("c", 3, 0.5), run("d", 1.015, 0.9)}, {}, {}, {}}};
+  const Ranking r = ranking(outcomes);
+  EXPECT_EQ(r.pairs, 5);  // a b, a c, b c, b d, c d
+  EXPECT_EQ(r.agree, 2);  // a b, b d
+  EXPECT_DOUBLE_EQ(r.tau(), (2.0 - 3.0) / 5);
+  EXPECT_EQ(Ranking{}.tau(), 0);
+}
+
+TEST(Agreement, ErrorsAreOfTimedRuns) {
+  CaseRecord without_time = run("b", 1, 1);
+  without_time.summary = {};
+  const std::vector<LayerOutcome> outcomes{
+      {"one", {run("a", 2, 2.2), failed(without_time, CaseStatus::unsupported, "no")}, {}, {}, {}}};
+  const Agreement a = agreement(outcomes);
+  EXPECT_EQ(a.runs, 1);
+  EXPECT_NEAR(a.worst_error, 0.1, 1e-12);
+}
+
+}  // namespace
+}  // namespace moe

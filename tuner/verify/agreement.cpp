@@ -1,0 +1,73 @@
+#include "tuner/verify/agreement.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "moe/measure/statistics.h"
+
+namespace moe {
+namespace {
+
+double predicted(const CaseRecord& record) { return record.prediction.number("total_s", record.key); }
+double measured(const CaseRecord& record) { return record.summary.number("total_s", record.key); }
+
+const CaseRecord* run_well(const LayerOutcome& outcome, std::string_view schedule) {
+  for (const CaseRecord& record : outcome.records)
+    if (record.schedule == schedule && record.status == CaseStatus::ok && was_timed(record)) return &record;
+  return nullptr;
+}
+
+}  // namespace
+
+bool was_timed(const CaseRecord& record) { return record.summary.has("total_s"); }
+
+std::vector<const CaseRecord*> runs_of(const std::vector<LayerOutcome>& outcomes) {
+  std::vector<const CaseRecord*> all;
+  for (const LayerOutcome& outcome : outcomes)
+    for (const CaseRecord& record : outcome.records) all.push_back(&record);
+  return all;
+}
+
+MeasuredSchedule measured_schedule(const std::vector<LayerOutcome>& outcomes, std::string_view schedule) {
+  MeasuredSchedule m;
+  for (const LayerOutcome& outcome : outcomes) {
+    const CaseRecord *tutel = run_well(outcome, "tutel"), *own = run_well(outcome, schedule);
+    if (tutel == nullptr || own == nullptr) continue;
+    ++m.layers;
+    m.measured += measured(*tutel) / measured(*own);
+    m.predicted += predicted(*tutel) / predicted(*own);
+    m.apart += own->degree_forward != own->degree_backward;
+  }
+  if (m.layers > 0) m.measured /= m.layers, m.predicted /= m.layers;
+  return m;
+}
+
+Ranking ranking(const std::vector<LayerOutcome>& outcomes) {
+  Ranking r;
+  for (const LayerOutcome& outcome : outcomes)
+    for (const CaseRecord& a : outcome.records)
+      for (const CaseRecord& b : outcome.records) {
+        if (&a >= &b || !was_timed(a) || !was_timed(b)) continue;
+        const double ratio = predicted(a) / predicted(b);
+        if (std::abs(std::log(ratio)) <= std::log1p(kClearDifference)) continue;
+        ++r.pairs;
+        r.agree += (ratio < 1) == (measured(a) < measured(b));
+      }
+  return r;
+}
+
+Agreement agreement(const std::vector<LayerOutcome>& outcomes) {
+  Agreement a;
+  std::vector<double> errors, overruns;
+  for (const CaseRecord* record : runs_of(outcomes)) {
+    if (!was_timed(*record)) continue;
+    errors.push_back(std::abs(measured_over_predicted(*record) - 1));
+    if (record->summary.has("overrun_share")) overruns.push_back(record->summary.number("overrun_share", record->key));
+  }
+  a.runs = static_cast<int>(errors.size());
+  if (!errors.empty()) a.median_error = median(errors), a.worst_error = quantile(errors, 1);
+  if (!overruns.empty()) a.median_overruns = median(overruns), a.worst_overruns = quantile(overruns, 1);
+  return a;
+}
+
+}  // namespace moe

@@ -1,0 +1,38 @@
+#pragma once
+// How the measured times of a grid's layers compare with the predicted ones, and the schedules with each other.
+#include <string_view>
+#include <vector>
+
+#include "moe/measure/layer_records.h"
+
+namespace moe {
+
+inline constexpr double kClearDifference = 0.02;  // predictions closer than this don't fix a ranking
+
+std::vector<const CaseRecord*> runs_of(const std::vector<LayerOutcome>& outcomes);
+/// Whether the record has a measured time: one that is `invalid` may have.
+bool was_timed(const CaseRecord& record);
+
+/// Of one schedule over the layers on which both it and tutel ran well.
+struct MeasuredSchedule {
+  int layers = 0;
+  double measured = 0, predicted = 0;  // mean over them of tutel's forward + backward over its own; 0: no layer
+  int apart = 0;                       // of them ran with r_f != r_b
+};
+MeasuredSchedule measured_schedule(const std::vector<LayerOutcome>& outcomes, std::string_view schedule);
+
+/// Pairs of schedules of one layer, over all layers, whose predictions differ by more than kClearDifference.
+struct Ranking {
+  int pairs = 0, agree = 0;
+  double tau() const { return pairs > 0 ? (2.0 * agree - pairs) / pairs : 0; }  // Kendall's
+};
+Ranking ranking(const std::vector<LayerOutcome>& outcomes);
+
+struct Agreement {
+  double median_error = 0, worst_error = 0;        // |measured / predicted - 1|
+  double median_overruns = 0, worst_overruns = 0;  // of a run: share of its tasks
+  int runs = 0;
+};
+Agreement agreement(const std::vector<LayerOutcome>& outcomes);
+
+}  // namespace moe

@@ -1,0 +1,52 @@
+#include "tuner/verify/grid_report.h"
+
+#include "moe/base/table.h"
+#include "tuner/reproduce/printed.h"
+#include "tuner/verify/agreement.h"
+
+namespace moe {
+namespace {
+
+constexpr int kPrintedApart = 912;  // of 1458 layers on testbed B: FSMoE (ASPLOS'25), section 2.3
+constexpr std::string_view kPrintedApartGrid = "fsmoe-b", kPrintedApartSchedule = "fsmoe";
+constexpr size_t kLongestReason = 120;
+
+std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
+
+std::string speedup_table(const VerifiedResults& results) {
+  Table table({"schedule", "layers", "measured", "simulated", "apart", "paper", "r_f != r_b", "paper's"});
+  for (const Schedule* schedule : results.verified) {
+    const MeasuredSchedule m = measured_schedule(results.outcomes, schedule->name);
+    const bool counted = results.grid.name == kPrintedApartGrid && schedule->name == kPrintedApartSchedule;
+    table.add({std::string(schedule->name), fmt::format("{}", m.layers), times(m.measured), times(m.predicted),
+               m.layers > 0 ? fmt::format("{:+.2f} %", 100 * (m.measured / m.predicted - 1)) : "-",
+               times(printed_speedup(whole_grid_of(results.grid), schedule->name)), fmt::format("{}", m.apart),
+               counted ? fmt::format("{}", kPrintedApart) : "-"});
+  }
+  return table.text();
+}
+
+}  // namespace
+
+const std::string& whole_grid_of(const Grid& grid) { return grid.sample_of.empty() ? grid.name : grid.sample_of; }
+
+std::map<std::string, int> runs_without_time(const std::vector<LayerOutcome>& outcomes) {
+  std::map<std::string, int> reasons;
+  for (const CaseRecord* record : runs_of(outcomes))
+    if (record->status != CaseStatus::ok)
+      ++reasons[fmt::format("{}: {}", name_of(record->status), record->reason.substr(0, kLongestReason))];
+  return reasons;
+}
+
+std::string grid_text(const VerifiedResults& results) {
+  std::string text = fmt::format(
+      "{} layers of {}: mean speedup over tutel of forward + backward, and layers run with r_f != r_b\n"
+      "(simulated: the same plans of the same layers, by the fit; degrees are the tuner's, ran as such)\n\n{}\n",
+      results.outcomes.size(), results.grid.name, speedup_table(results));
+  const auto missing = runs_without_time(results.outcomes);
+  if (missing.empty()) text += "every run of every layer is in these means\n";
+  for (const auto& [reason, runs] : missing) text += fmt::format("not in these means, {} runs: {}\n", runs, reason);
+  return text;
+}
+
+}  // namespace moe
