@@ -196,7 +196,11 @@ void add_running_verbs(CLI::App& app, Command& c) {
             if (text != "all") c.tune.measured_layers = number<int>("--measure", text, 1, 1e6);
           },
           "layers to run for real, or all: ends in the grid's mean speedups, measured; default: 6")
-      ->type_name("N|all");
+      ->type_name("N|all")
+      ->excludes("--no-verify");
+  tune->add_flag("--measure-degrees", c.tune.measure_degrees,
+                 "with --measure all: run fsmoe at degrees 1, 2, 4, 8 too and count the layers whose best forward and "
+                 "backward degrees differ by measurement; twice the time");
   add_number(*tune, "--strategy-layers", c.tune.strategy_layers,
              "with --no-verify: layers on which FSMoE's own strategies are compared with the exact search", 0, 1e6);
   add_number(*tune, "--iterations", c.tune.iterations, "timed passes a schedule; default: 5, of all layers 3", 1, 1e6);

@@ -1,5 +1,6 @@
 #include "moe/measure/layer_records.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include "moe/base/check.h"
@@ -43,10 +44,10 @@ CaseRecord record_without_run(const LayerJob& job, const Schedule& schedule, Cas
   return record;
 }
 
-Predicted predict(const Schedule& schedule, const LayerJob& job) {
+Predicted predict(const Schedule& schedule, const LayerJob& job, const DegreeChoice& degrees) {
   LayerSearch search;
   const LayerPricer pricer(job.predicted_by, job.shape, job.pricing);
-  Predicted p{search.tune(schedule, pricer, job.degrees), {}, {}};
+  Predicted p{search.tune(schedule, pricer, degrees), {}, {}};
   p.run.plan = build_plan(schedule, job.shape, p.result.decision);
   require_runnable(p.run.plan);
   if (job.paced_by) require_paced(p.run.plan, *job.paced_by);
@@ -58,6 +59,12 @@ Predicted predict(const Schedule& schedule, const LayerJob& job) {
       job.paced_by ? price(LayerPricer(*job.paced_by, job.shape, job.pricing), p.run.plan) : seconds;
   for (const Task& task : p.run.plan.tasks()) p.run.task_seconds.push_back(paced[static_cast<size_t>(task.work_class)]);
   return p;
+}
+
+Predicted predict_tried(const LayerJob& job, int degree) {
+  DegreeChoice degrees = job.degrees;
+  degrees.forward = degrees.backward = degree;
+  return predict(*job.tried, job, degrees);
 }
 
 std::vector<double> differences(const std::vector<double>& a, const std::vector<double>& b) {
@@ -108,24 +115,32 @@ CaseRecord record_of(const LayerJob& job, const Predicted& p, const MeasuredRun&
 
 LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
   std::vector<Predicted> predicted;
-  std::vector<PlannedRun> planned;
   LayerOutcome outcome;
   outcome.layer = job.name;
   std::vector<CaseRecord> unsupported;
   for (const Schedule* schedule : job.schedules) {
     try {
-      predicted.push_back(predict(*schedule, job));
-      planned.push_back(predicted.back().run);
+      predicted.push_back(predict(*schedule, job, job.degrees));
     } catch (const Unsupported& error) {
       unsupported.push_back(record_without_run(job, *schedule, CaseStatus::unsupported, error.what()));
       unsupported.back().parameters = parameters;
     }
   }
+  const size_t own = predicted.size();
+  for (const int degree : runnable_degrees(job)) predicted.push_back(predict_tried(job, degree));
+  std::vector<PlannedRun> planned;
+  for (const Predicted& p : predicted) planned.push_back(p.run);
   LayerMeasurement measurement;
   if (!planned.empty()) measurement = measure_layer(planned, job.settings);
   for (size_t s = 0; s < predicted.size(); ++s) {
-    outcome.records.push_back(record_of(job, predicted[s], measurement.runs[s], measurement.dilation));
-    outcome.records.back().parameters = parameters;
+    CaseRecord record = record_of(job, predicted[s], measurement.runs[s], measurement.dilation);
+    record.parameters = parameters;
+    if (s >= own) {
+      record.key = run_key(job.name, record.schedule, record.degree_forward);
+      outcome.tried.push_back(std::move(record));
+      continue;
+    }
+    outcome.records.push_back(std::move(record));
     outcome.plans.push_back(planned[s].plan);
     outcome.predicted.push_back(predicted[s].timeline);
     outcome.measured.push_back(measurement.runs[s].median_tasks);
@@ -145,25 +160,34 @@ LayerOutcome failed_layer_job(const LayerJob& job, const Fields& parameters, Cas
   return outcome;
 }
 
+std::vector<int> runnable_degrees(const LayerJob& job) {
+  std::vector<int> degrees;
+  const int most = job.tried ? largest_degree(LayerPricer(job.predicted_by, job.shape, job.pricing)) : 0;
+  std::ranges::copy_if(job.tried_degrees, std::back_inserter(degrees), [&](int r) { return r <= most; });
+  return degrees;
+}
+
 double estimated_seconds(const LayerJob& job) {
   std::vector<PlannedRun> planned;
   double pass_s = 0;
-  for (const Schedule* schedule : job.schedules) {
+  const auto add = [&](const auto& predicted) {
     try {
-      PlannedRun run = predict(*schedule, job).run;
+      PlannedRun run = predicted().run;
       rank_shape(proxy_case(job.shape, run.plan.degree_forward, run.plan.degree_backward), 0);
       pass_s += run.forward_s + run.backward_s;
       planned.push_back(std::move(run));
     } catch (const Unsupported&) {
     } catch (const BadInput&) {  // no rank can hold such a layer
     }
-  }
+  };
+  for (const Schedule* schedule : job.schedules) add([&] { return predict(*schedule, job, job.degrees); });
+  for (const int degree : runnable_degrees(job)) add([&] { return predict_tried(job, degree); });
   if (planned.empty()) return 0;
   return kSetUp_s + (1 + job.settings.iterations) * pass_s * least_dilation(planned);
 }
 
-std::string run_key(const std::string& layer, std::string_view schedule) {
-  return fmt::format("run/{}/{}", layer, schedule);
+std::string run_key(const std::string& layer, std::string_view schedule, int tried_degree) {
+  return fmt::format("run/{}/{}{}", layer, schedule, tried_degree > 0 ? fmt::format("/r{}", tried_degree) : "");
 }
 
 double measured_over_predicted(const CaseRecord& record) {

@@ -18,6 +18,8 @@ struct LayerJob {
   std::optional<Profile> paced_by;  // what the emulated cluster is; none: this machine, unpaced
   std::vector<const Schedule*> schedules;
   DegreeChoice degrees;
+  const Schedule* tried = nullptr;  // runs at each of these degrees too, forward and backward alike, but those above
+  std::vector<int> tried_degrees;   // largest_degree
   PricingOptions pricing;
   LayerBenchSettings settings;
 };
@@ -25,6 +27,7 @@ struct LayerJob {
 struct LayerOutcome {
   std::string layer;
   std::vector<CaseRecord> records;  // of the schedules that ran, in their order, then of those that can't
+  std::vector<CaseRecord> tried;    // of the job's tried degrees
   std::vector<Plan> plans;          // nominal; as those below of the first records, or empty: taken from an earlier run
   std::vector<Timeline> predicted;
   std::vector<std::vector<TaskTime>> measured;  // rank 0, of the median iteration
@@ -38,11 +41,14 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters);
 LayerOutcome failed_layer_job(const LayerJob& job, const Fields& parameters, CaseStatus status,
                               const std::string& reason);
 
+/// The tried degrees that the layer has rows for.
+std::vector<int> runnable_degrees(const LayerJob& job);
+
 /// About how long run_layer_job will take on an emulated cluster.
 double estimated_seconds(const LayerJob& job);
 
-/// "run/LAYER/SCHEDULE".
-std::string run_key(const std::string& layer, std::string_view schedule);
+/// "run/LAYER/SCHEDULE", of a tried degree "run/LAYER/SCHEDULE/r4".
+std::string run_key(const std::string& layer, std::string_view schedule, int tried_degree = 0);
 
 /// Measured total over predicted total of an ok record.
 double measured_over_predicted(const CaseRecord& record);

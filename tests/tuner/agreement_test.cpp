@@ -27,9 +27,9 @@ CaseRecord failed(CaseRecord record, CaseStatus status, const std::string& reaso
 
 TEST(Agreement, SpeedupIsTheMeanOfRatiosOverLayersThatHaveBoth) {
   const std::vector<LayerOutcome> outcomes{
-      {"first", {run("tutel", 4, 6), run("fsmoe", 2, 2, 3)}, {}, {}, {}},
-      {"second", {run("tutel", 3, 3), run("fsmoe", 3, 3)}, {}, {}, {}},
-      {"third", {failed(run("tutel", 9, 99), CaseStatus::invalid, "slow"), run("fsmoe", 1, 1, 5)}, {}, {}, {}}};
+      {"first", {run("tutel", 4, 6), run("fsmoe", 2, 2, 3)}, {}, {}, {}, {}},
+      {"second", {run("tutel", 3, 3), run("fsmoe", 3, 3)}, {}, {}, {}, {}},
+      {"third", {failed(run("tutel", 9, 99), CaseStatus::invalid, "slow"), run("fsmoe", 1, 1, 5)}, {}, {}, {}, {}}};
   const MeasuredSchedule fsmoe = measured_schedule(outcomes, "fsmoe");
   EXPECT_EQ(fsmoe.layers, 2);
   EXPECT_DOUBLE_EQ(fsmoe.measured, 2);
@@ -37,13 +37,14 @@ TEST(Agreement, SpeedupIsTheMeanOfRatiosOverLayersThatHaveBoth) {
   EXPECT_EQ(fsmoe.apart, 1);
   EXPECT_DOUBLE_EQ(measured_schedule(outcomes, "tutel").measured, 1);
   EXPECT_EQ(measured_schedule(outcomes, "lina").layers, 0);
-  EXPECT_EQ(runs_without_time(outcomes), (std::map<std::string, int>{{"invalid: slow", 1}}));
+  EXPECT_EQ(runs_without_time(outcomes),
+            (std::map<std::string, int>{{"invalid: too many of its tasks outlasted their modelled time", 1}}));
 }
 
 TEST(Agreement, TauCountsClearPairsAlone) {
   // b over a is as predicted, c over a and c over b are not; d is too close to a, and 2 % from no other by less.
   const std::vector<LayerOutcome> outcomes{
-      {"one", {run("a", 1, 1), run("b", 2, 2), run("c", 3, 0.5), run("d", 1.015, 0.9)}, {}, {}, {}}};
+      {"one", {run("a", 1, 1), run("b", 2, 2), run("c", 3, 0.5), run("d", 1.015, 0.9)}, {}, {}, {}, {}}};
   const Ranking r = ranking(outcomes);
   EXPECT_EQ(r.pairs, 5);  // a b, a c, b c, b d, c d
   EXPECT_EQ(r.agree, 2);  // a b, b d
@@ -51,11 +52,34 @@ TEST(Agreement, TauCountsClearPairsAlone) {
   EXPECT_EQ(Ranking{}.tau(), 0);
 }
 
+// Forward seconds by degree, then backward seconds.
+CaseRecord tried(int degree, double forward_s, double backward_s) {
+  CaseRecord record;
+  record.degree_forward = record.degree_backward = degree;
+  record.summary = {{"forward_s", forward_s}, {"backward_s", backward_s}};
+  record.prediction = {{"forward_s", 1.0}, {"backward_s", 1.0 + degree}};
+  return record;
+}
+
+TEST(Agreement, BestDegreesAreThoseOfTheShortestPhases) {
+  const std::vector<LayerOutcome> outcomes{
+      {"apart", {}, {tried(1, 4, 3), tried(2, 2, 5)}, {}, {}, {}},       // best 2 and 1: 5, equal 7
+      {"hardly", {}, {tried(1, 2, 3), tried(2, 1.999, 5)}, {}, {}, {}},  // best 2 and 1: 4.999, equal 5
+      {"equal", {}, {tried(1, 2, 3), tried(2, 3, 5)}, {}, {}, {}},       // best 1 and 1
+      {"broken", {}, {failed(tried(1, 2, 3), CaseStatus::invalid, ""), tried(2, 1, 5)}, {}, {}, {}},
+      {"untried", {run("tutel", 1, 1)}, {}, {}, {}, {}}};
+  const BestDegrees measured = best_degrees(outcomes, Times::measured);
+  EXPECT_EQ(measured.layers, 3);
+  EXPECT_EQ(measured.apart, 2);
+  EXPECT_EQ(measured.apart_by_1_percent, 1);
+  EXPECT_EQ(best_degrees(outcomes, Times::predicted).apart, 0);
+}
+
 TEST(Agreement, ErrorsAreOfTimedRuns) {
   CaseRecord without_time = run("b", 1, 1);
   without_time.summary = {};
   const std::vector<LayerOutcome> outcomes{
-      {"one", {run("a", 2, 2.2), failed(without_time, CaseStatus::unsupported, "no")}, {}, {}, {}}};
+      {"one", {run("a", 2, 2.2), failed(without_time, CaseStatus::unsupported, "no")}, {}, {}, {}, {}}};
   const Agreement a = agreement(outcomes);
   EXPECT_EQ(a.runs, 1);
   EXPECT_NEAR(a.worst_error, 0.1, 1e-12);

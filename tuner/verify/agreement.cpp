@@ -24,7 +24,8 @@ bool was_timed(const CaseRecord& record) { return record.summary.has("total_s");
 std::vector<const CaseRecord*> runs_of(const std::vector<LayerOutcome>& outcomes) {
   std::vector<const CaseRecord*> all;
   for (const LayerOutcome& outcome : outcomes)
-    for (const CaseRecord& record : outcome.records) all.push_back(&record);
+    for (const auto* records : {&outcome.records, &outcome.tried})
+      for (const CaseRecord& record : *records) all.push_back(&record);
   return all;
 }
 
@@ -40,6 +41,27 @@ MeasuredSchedule measured_schedule(const std::vector<LayerOutcome>& outcomes, st
   }
   if (m.layers > 0) m.measured /= m.layers, m.predicted /= m.layers;
   return m;
+}
+
+BestDegrees best_degrees(const std::vector<LayerOutcome>& outcomes, Times times) {
+  BestDegrees best;
+  for (const LayerOutcome& outcome : outcomes) {
+    const auto& tried = outcome.tried;
+    if (tried.empty() || !std::ranges::all_of(tried, [](auto& r) { return r.status == CaseStatus::ok; })) continue;
+    const auto seconds = [&](const CaseRecord& r, std::string_view phase) {
+      return (times == Times::measured ? r.summary : r.prediction).number(phase, r.key);
+    };
+    const auto forward = [&](const CaseRecord& r) { return seconds(r, "forward_s"); };
+    const auto backward = [&](const CaseRecord& r) { return seconds(r, "backward_s"); };
+    const auto both = [&](const CaseRecord& r) { return forward(r) + backward(r); };
+    const CaseRecord& f = *std::ranges::min_element(tried, {}, forward);
+    const CaseRecord& b = *std::ranges::min_element(tried, {}, backward);
+    const double equal_s = both(*std::ranges::min_element(tried, {}, both));
+    ++best.layers;
+    best.apart += f.degree_forward != b.degree_backward;
+    best.apart_by_1_percent += equal_s > 1.01 * (forward(f) + backward(b));
+  }
+  return best;
 }
 
 Ranking ranking(const std::vector<LayerOutcome>& outcomes) {

@@ -9,6 +9,7 @@ namespace moe {
 
 inline constexpr double kClearDifference = 0.02;  // predictions closer than this don't fix a ranking
 
+/// Of tried degrees too.
 std::vector<const CaseRecord*> runs_of(const std::vector<LayerOutcome>& outcomes);
 /// Whether the record has a measured time: one that is `invalid` may have.
 bool was_timed(const CaseRecord& record);
@@ -20,6 +21,16 @@ struct MeasuredSchedule {
   int apart = 0;                       // of them ran with r_f != r_b
 };
 MeasuredSchedule measured_schedule(const std::vector<LayerOutcome>& outcomes, std::string_view schedule);
+
+/// Layers by the degrees that are best of those tried: forward and backward are timed apart, so a layer's best pair is
+/// the best of each.
+struct BestDegrees {
+  int layers = 0;              // on which every tried degree ran well
+  int apart = 0;               // best r_f != best r_b
+  int apart_by_1_percent = 0;  // and the best equal degrees take more than 1 % longer, forward + backward
+};
+enum class Times : uint8_t { measured, predicted };
+BestDegrees best_degrees(const std::vector<LayerOutcome>& outcomes, Times times);
 
 /// Pairs of schedules of one layer, over all layers, whose predictions differ by more than kClearDifference.
 struct Ranking {

@@ -26,6 +26,19 @@ std::string speedup_table(const VerifiedResults& results) {
   return table.text();
 }
 
+std::string degrees_text(const VerifiedResults& results) {
+  const BestDegrees measured = best_degrees(results.outcomes, Times::measured);
+  const BestDegrees predicted = best_degrees(results.outcomes, Times::predicted);
+  if (measured.layers == 0) return {};
+  const auto share = [](int count, int of) { return fmt::format("{} ({:.0f} %)", count, 100.0 * count / of); };
+  Table table({"fsmoe, best of r = 1 2 4 8", "layers", "r_f != r_b", "by more than 1 %"});
+  for (const auto& [name, best] : {std::pair{"by measured times", measured}, {"by simulated times", predicted}})
+    table.add({name, fmt::format("{}", best.layers), share(best.apart, best.layers),
+               share(best.apart_by_1_percent, best.layers)});
+  table.add({"paper", "1458", share(kPrintedApart, 1458), "-"});
+  return table.text() + "\n";
+}
+
 }  // namespace
 
 const std::string& whole_grid_of(const Grid& grid) { return grid.sample_of.empty() ? grid.name : grid.sample_of; }
@@ -33,7 +46,9 @@ const std::string& whole_grid_of(const Grid& grid) { return grid.sample_of.empty
 std::map<std::string, int> runs_without_time(const std::vector<LayerOutcome>& outcomes) {
   std::map<std::string, int> reasons;
   for (const CaseRecord* record : runs_of(outcomes))
-    if (record->status != CaseStatus::ok)
+    if (record->status == CaseStatus::invalid)
+      ++reasons["invalid: too many of its tasks outlasted their modelled time"];
+    else if (record->status != CaseStatus::ok)
       ++reasons[fmt::format("{}: {}", name_of(record->status), record->reason.substr(0, kLongestReason))];
   return reasons;
 }
@@ -43,6 +58,7 @@ std::string grid_text(const VerifiedResults& results) {
       "{} layers of {}: mean speedup over tutel of forward + backward, and layers run with r_f != r_b\n"
       "(simulated: the same plans of the same layers, by the fit; degrees are the tuner's, ran as such)\n\n{}\n",
       results.outcomes.size(), results.grid.name, speedup_table(results));
+  text += degrees_text(results);
   const auto missing = runs_without_time(results.outcomes);
   if (missing.empty()) text += "every run of every layer is in these means\n";
   for (const auto& [reason, runs] : missing) text += fmt::format("not in these means, {} runs: {}\n", runs, reason);

@@ -110,6 +110,10 @@ Json json_of(const VerifiedResults& results) {
                        {"printed_speedup", printed_speedup(whole_grid_of(results.grid), s.schedule)},
                        {"degrees_apart", s.apart}});
   }
+  const auto best = [&](Times times) {
+    const BestDegrees b = best_degrees(results.outcomes, times);
+    return Json{{"layers", b.layers}, {"apart", b.apart}, {"apart_by_1_percent", b.apart_by_1_percent}};
+  };
   const Agreement a = agreement(results.outcomes);
   const Ranking r = ranking(results.outcomes);
   return {{"cluster", results.cluster.name},
@@ -125,6 +129,7 @@ Json json_of(const VerifiedResults& results) {
           {"ranking_pairs", r.pairs},
           {"ranking_agrees", r.agree},
           {"kendall_tau", r.tau()},
+          {"best_degrees", {{"measured", best(Times::measured)}, {"predicted", best(Times::predicted)}}},
           {"without_time", runs_without_time(results.outcomes)},
           {"summary", summary},
           {"verified", verified},

@@ -4,11 +4,13 @@
 #include <array>
 #include <cstdio>
 
+#include "moe/base/check.h"
 #include "moe/base/progress.h"
 #include "moe/base/units.h"
 #include "moe/measure/op_records.h"
 #include "tuner/fit_report.h"
 #include "tuner/tune.h"
+#include "tuner/verify/agreement.h"
 #include "tuner/verify/pick_layers.h"
 #include "tuner/verify/verified_report.h"
 
@@ -18,6 +20,7 @@ namespace {
 constexpr int kRepetitions = 5;
 constexpr std::array<std::string_view, 3> kVerifiedByDefault{"ds-moe", "tutel", "fsmoe"};
 constexpr std::array<std::string_view, 4> kWholeGridByDefault{"tutel", "tutel-improved", "fsmoe-no-iio", "fsmoe"};
+constexpr std::array kTriedDegrees{1, 2, 4, 8};  // to which FSMoE's published optimiser rounds
 constexpr int kIterations = 5, kWholeGridIterations = 3;
 constexpr int kAttempts = 3;  // at a layer whose tasks outlast their modelled time: something else used the cores
 constexpr double kGuessedOps_s = 15, kGuessedLayer_s = 4;
@@ -39,9 +42,8 @@ class VerifiedTune {
     run_layers();
     writer_.end();
     fmt::print("{}\n", options_.json ? json_of(found_).dump(1) : text_of(found_));
-    for (const LayerOutcome& outcome : found_.outcomes)
-      for (const CaseRecord& record : outcome.records)
-        require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
+    for (const CaseRecord* record : runs_of(found_.outcomes))
+      require<WrongResult>(record->status != CaseStatus::wrong, "{}: {}", record->key, record->reason);
     return 0;
   }
 
@@ -52,6 +54,8 @@ class VerifiedTune {
     found.emulated = !is_host(found.cluster);
     found.grid = grid_of(options.selection, found.cluster.name);
     found.whole_grid = !options.measured_layers;
+    require<BadInput>(found.whole_grid || !options.measure_degrees,
+                      "--measure-degrees: expected --measure all with it");
     found.schedules = found.verified = chosen_schedules(options.selection);
     const auto keep = [&](const auto& names) {
       std::erase_if(found.verified,
@@ -66,6 +70,7 @@ class VerifiedTune {
   std::string digest() const {
     std::string text = fmt::format("tune {} {} {} {} {}", found_.cluster.name, found_.grid.name,
                                    options_.measured_layers.value_or(0), iterations(), options_.seed);
+    if (options_.measure_degrees) text += " degrees";
     for (const Schedule* schedule : found_.verified) text += fmt::format(" {}", schedule->name);
     const auto& d = options_.selection.degrees;
     return digest_of(text + fmt::format(" {} {} {}", d.forward, d.backward, options_.selection.nearest));
@@ -99,18 +104,30 @@ class VerifiedTune {
     if (found_.emulated) job.paced_by = found_.cluster;
     job.schedules = found_.verified;
     job.degrees = options_.selection.degrees;
+    if (options_.measure_degrees) {
+      job.tried = &find_schedule("fsmoe");
+      job.tried_degrees.assign(kTriedDegrees.begin(), kTriedDegrees.end());
+    }
     job.pricing = {options_.selection.nearest};
     job.settings = {found_.emulated, iterations(), options_.seed, options_.timeout_s, false};
     return job;
   }
 
-  // What an earlier, broken-off run measured of this layer; nothing unless it has every schedule.
-  LayerOutcome known(const std::string& layer) const {
+  // What an earlier, broken-off run measured of this layer; nothing unless it has every run.
+  LayerOutcome known(const LayerJob& job) const {
     LayerOutcome outcome;
-    outcome.layer = layer;
-    for (const Schedule* schedule : found_.verified)
-      if (const CaseRecord* record = writer_.find(run_key(layer, schedule->name))) outcome.records.push_back(*record);
-    if (outcome.records.size() != found_.verified.size()) outcome.records.clear();
+    outcome.layer = job.name;
+    bool whole = true;
+    const auto take = [&](const std::string& key, std::vector<CaseRecord>& into) {
+      const CaseRecord* record = writer_.find(key);
+      if (record == nullptr)
+        whole = false;
+      else
+        into.push_back(*record);
+    };
+    for (const Schedule* schedule : job.schedules) take(run_key(job.name, schedule->name), outcome.records);
+    for (const int degree : runnable_degrees(job)) take(run_key(job.name, job.tried->name, degree), outcome.tried);
+    if (!whole) outcome.records.clear(), outcome.tried.clear();
     return outcome;
   }
 
@@ -125,10 +142,11 @@ class VerifiedTune {
     std::vector<const SweepRow*> open;
     const std::vector<SweepRow> rows = swept_by(found_.cluster);
     for (const SweepRow& row : rows)
-      if (row.status == CaseStatus::ok && known(row.layer).records.empty()) open.push_back(&row);
+      if (row.status == CaseStatus::ok && known(job_of(row, found_.cluster)).records.empty()) open.push_back(&row);
     double seconds = 0;
     size_t estimated = 0;
-    for (size_t i = 0; i<open.size(); i += open.size()> kEstimateAll ? kEstimateEvery : 1, ++estimated)
+    const size_t step = open.size() > kEstimateAll ? kEstimateEvery : 1;
+    for (size_t i = 0; i < open.size(); i += step, ++estimated)
       seconds += estimated_seconds(job_of(*open[i], found_.cluster));
     if (estimated > 0) seconds *= static_cast<double>(open.size()) / static_cast<double>(estimated);
     fmt::print(stderr, "moetune: {} layers to run, {} schedules, {} passes each and one to warm up: about {}\n",
@@ -136,15 +154,15 @@ class VerifiedTune {
   }
 
   // Tasks that outlast their modelled time say that something else used the cores: then once more.
-  LayerOutcome run_layer(const SweepRow& row) const {
-    const LayerJob job = job_of(row, found_.fitted.profile);
+  LayerOutcome run_layer(const SweepRow& row, const LayerJob& job) const {
     const Fields parameters = parameters_of(job.shape, found_.cluster.name, job.name);
     if (row.status != CaseStatus::ok) return failed_layer_job(job, parameters, row.status, row.reason);
     try {
       LayerOutcome outcome;
       for (int attempt = 0; attempt < kAttempts; ++attempt) {
         outcome = run_layer_job(job, parameters);
-        if (std::ranges::none_of(outcome.records, [](auto& r) { return r.status == CaseStatus::invalid; })) break;
+        const auto invalid = [](const CaseRecord& r) { return r.status == CaseStatus::invalid; };
+        if (std::ranges::none_of(outcome.records, invalid) && std::ranges::none_of(outcome.tried, invalid)) break;
       }
       return outcome;
     } catch (const BadInput& error) {  // in a grid, a row with a reason
@@ -164,14 +182,17 @@ class VerifiedTune {
                       kGuessedLayer_s * static_cast<double>(chosen.size()));
     for (size_t i = 0; i < chosen.size(); ++i) {
       progress.at(static_cast<double>(i) / static_cast<double>(chosen.size()));
-      LayerOutcome outcome = known(chosen[i]->layer);
+      const LayerJob job = job_of(*chosen[i], found_.fitted.profile);
+      LayerOutcome outcome;
+      if (chosen[i]->status == CaseStatus::ok) outcome = known(job);
       if (outcome.records.empty()) {
-        outcome = run_layer(*chosen[i]);
-        for (const CaseRecord& record : outcome.records)
-          if (writer_.find(record.key) == nullptr) writer_.append(record);
+        outcome = run_layer(*chosen[i], job);
+        for (const auto* records : {&outcome.records, &outcome.tried})
+          for (const CaseRecord& record : *records)
+            if (writer_.find(record.key) == nullptr) writer_.append(record);
         if (found_.trace_path.empty() && !outcome.plans.empty()) write_trace(outcome);
       }
-      found_.outcomes.push_back({outcome.layer, std::move(outcome.records), {}, {}, {}});
+      found_.outcomes.push_back({outcome.layer, std::move(outcome.records), std::move(outcome.tried), {}, {}, {}});
     }
     progress.done();
   }
