@@ -34,8 +34,13 @@ class Communicator {
                          std::vector<int64_t> receive_bytes, CommCall call) = 0;
   /// `receive` holds size() blocks of `block_bytes`; ours may lie in it already (send == receive + rank block_bytes).
   virtual void allgather(const void* send, void* receive, int64_t block_bytes, CommCall call) = 0;
+  /// Unequal blocks, packed: block_bytes[i] from rank i, the same on every rank; ours may lie in `receive` already.
+  virtual void allgatherv(const void* send, void* receive, std::vector<int64_t> block_bytes, CommCall call) = 0;
   /// Sums size() blocks of `block` elements in rank order; block rank() is kept. Not in place.
   virtual void reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) = 0;
+  /// Unequal blocks of blocks[i] elements, packed, the same on every rank. Not in place.
+  virtual void reducescatterv(const void* send, void* receive, std::vector<int64_t> blocks, DType dtype,
+                              CommCall call) = 0;
   /// In place; sums in rank order.
   virtual void allreduce(void* data, int64_t elements, DType dtype, CommCall call) = 0;
   virtual void broadcast(void* data, int64_t bytes, int root, CommCall call) = 0;

@@ -60,6 +60,38 @@ TEST_P(CommunicatorConformance, DisagreementNamesBothRanksTasksAndValuesOnAllRan
   });
 }
 
+TEST_P(CommunicatorConformance, RanksThatDisagreeOnUnequalBlocksAreNamedWithTheBlock) {
+  if (ranks() < 2) GTEST_SKIP() << "one rank can't disagree";
+  const std::string last = "rank " + std::to_string(ranks() - 1);
+  run([&](Communicator& world, Device& device) {
+    std::array<double, 64> send{}, receive{};
+    const auto blocks = [&](bool odd_one) {
+      std::vector<int64_t> all(static_cast<size_t>(ranks()), 3);
+      all[1] = odd_one ? 5 : 4;
+      return all;
+    };
+    const std::vector<std::string> named{"rank 0", last, "'task A'", "'task B'", "block 1 of 4 ", "against 5"};
+    Disagreement::expect(
+        world, device,
+        [&](Communicator& group, bool odd_one, CommCall call) {
+          group.allgatherv(send.data(), receive.data(), blocks(odd_one), call);
+        },
+        named);
+    Disagreement::expect(
+        world, device,
+        [&](Communicator& group, bool odd_one, CommCall call) {
+          group.reducescatterv(send.data(), receive.data(), blocks(odd_one), DType::float64, call);
+        },
+        named);
+    Disagreement::expect(world, device,
+                         [&](Communicator& group, bool odd_one, CommCall call) {
+                           group.reducescatterv(send.data(), receive.data(), blocks(false),
+                                                odd_one ? DType::float64 : DType::float32, call);
+                         },
+                         {"rank 0", last, "float32", "float64"});
+  });
+}
+
 TEST_P(CommunicatorConformance, AMissingRankIsNamedAfterTheTimeout) {
   if (ranks() < 2) GTEST_SKIP() << "nobody to miss";
   const int missing = ranks() - 1;
@@ -108,6 +140,10 @@ TEST_P(CommunicatorConformance, WrongArgumentsAreRefusedAtTheCall) {
     EXPECT_THROW(world.alltoall(&byte, &byte, -1, {*lane}), BadInput);
     EXPECT_THROW(world.alltoallv(&byte, longer, &byte, fitting, {*lane}), BadInput);
     EXPECT_THROW(world.alltoallv(&byte, fitting, &byte, negative, {*lane}), BadInput);
+    for (const auto& blocks : {longer, negative}) {
+      EXPECT_THROW(world.allgatherv(&byte, &byte, blocks, {*lane}), BadInput);
+      EXPECT_THROW(world.reducescatterv(&byte, &byte, blocks, DType::float32, {*lane}), BadInput);
+    }
     EXPECT_THROW(world.broadcast(&byte, 1, ranks(), {*lane}), BadInput);
     EXPECT_THROW(world.broadcast(&byte, 1, -1, {*lane}), BadInput);
     lane->synchronize();

@@ -131,6 +131,7 @@ TEST(LocalWorldTest, RefusesWhatItLacks) {
       error_of<BadInput>([&] { comm->allreduce(&data, 1, DType::bfloat16, {.stream = *lane, .task = "gradients"}); });
   EXPECT_NE(error.find("'gradients'"), std::string::npos) << error;
   EXPECT_NE(error.find("bfloat16"), std::string::npos) << error;
+  EXPECT_THROW(comm->reducescatterv(&data, &data, {1, 0}, DType::bfloat16, {*lane}), BadInput);
 }
 
 struct PacedEnds {

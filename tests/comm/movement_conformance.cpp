@@ -1,4 +1,6 @@
 // Operations that move bytes.
+#include <numeric>
+
 #include "tests/comm/communicator_conformance.h"
 
 namespace moe {
@@ -70,6 +72,30 @@ TEST_P(CommunicatorConformance, AllgatherCollectsAndMayHoldOursAlready) {
       lane->synchronize();
       EXPECT_TRUE(apart == expected) << "blocks of " << block << " bytes on rank " << world.rank();
       EXPECT_TRUE(in_place == expected) << "in place, " << block << " bytes on rank " << world.rank();
+    }
+  });
+}
+
+TEST_P(CommunicatorConformance, AllgathervCollectsUnequalBlocksAndMayHoldOursAlready) {
+  run([&](Communicator& world, Device& device) {
+    const auto lane = device.make_stream("lane");
+    const int rank = world.rank();
+    for (const int64_t unit : {0, 1, 13, 40009}) {
+      std::vector<int64_t> blocks;
+      Bytes expected;
+      for (int from = 0; from < ranks(); ++from) {
+        blocks.push_back(unequal(from, 1, unit));
+        append(expected, bytes_of_rank(from, 0, blocks.back()));
+      }
+      const Bytes send = bytes_of_rank(rank, 0, blocks[static_cast<size_t>(rank)]);
+      Bytes apart(expected.size()), in_place(expected.size());
+      std::byte* ours = in_place.data() + std::accumulate(blocks.begin(), blocks.begin() + rank, int64_t{0});
+      std::copy(send.begin(), send.end(), ours);
+      world.allgatherv(send.data(), apart.data(), blocks, {*lane});
+      world.allgatherv(ours, in_place.data(), blocks, {*lane});
+      lane->synchronize();
+      EXPECT_TRUE(apart == expected) << "unit of " << unit << " bytes on rank " << rank;
+      EXPECT_TRUE(in_place == expected) << "in place, unit of " << unit << " bytes on rank " << rank;
     }
   });
 }

@@ -68,12 +68,7 @@ class LocalCommunicator final : public Communicator {
 
   void alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive, std::vector<int64_t> receive_bytes,
                  CommCall call) override {
-    for (const auto* bytes : {&send_bytes, &receive_bytes}) {
-      require<BadInput>(bytes->size() == place_.group->ranks.size(), "alltoallv '{}': {} blocks for {} ranks",
-                        call.task, bytes->size(), size());
-      for (const int64_t block : *bytes)
-        require<BadInput>(block >= 0, "alltoallv '{}': a block of {} bytes", call.task, block);
-    }
+    for (const auto* bytes : {&send_bytes, &receive_bytes}) require_blocks(LocalOp::alltoallv, *bytes, call);
     launch({.op = LocalOp::alltoallv,
             .send = send,
             .receive = receive,
@@ -84,6 +79,20 @@ class LocalCommunicator final : public Communicator {
 
   void allgather(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
     launch({.op = LocalOp::allgather, .send = send, .receive = receive, .count = block_bytes}, call);
+  }
+
+  void allgatherv(const void* send, void* receive, std::vector<int64_t> block_bytes, CommCall call) override {
+    require_blocks(LocalOp::allgatherv, block_bytes, call);
+    launch({.op = LocalOp::allgatherv, .send = send, .receive = receive, .blocks = std::move(block_bytes)}, call);
+  }
+
+  void reducescatterv(const void* send, void* receive, std::vector<int64_t> blocks, DType dtype,
+                      CommCall call) override {
+    require_blocks(LocalOp::reducescatterv, blocks, call);
+    require_summable(LocalOp::reducescatterv, dtype, call);
+    launch(
+        {.op = LocalOp::reducescatterv, .send = send, .receive = receive, .dtype = dtype, .blocks = std::move(blocks)},
+        call);
   }
 
   void reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) override {
@@ -110,6 +119,13 @@ class LocalCommunicator final : public Communicator {
   }
 
  private:
+  void require_blocks(LocalOp op, const std::vector<int64_t>& blocks, const CommCall& call) const {
+    require<BadInput>(blocks.size() == place_.group->ranks.size(), "{} '{}': {} blocks for {} ranks", name_of(op),
+                      call.task, blocks.size(), size());
+    for (const int64_t block : blocks)
+      require<BadInput>(block >= 0, "{} '{}': a block of size {}", name_of(op), call.task, block);
+  }
+
   static void require_summable(LocalOp op, DType dtype, const CommCall& call) {
     require<BadInput>(dtype == DType::float32 || dtype == DType::float64,
                       "{} '{}': sums of {} are unsupported, expected float32 or float64", name_of(op), call.task,

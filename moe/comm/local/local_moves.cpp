@@ -50,6 +50,13 @@ void allgather(const Offers& offers, int rank) {
   }
 }
 
+void allgatherv(const Offers& offers, int rank) {
+  const LocalOffer& ours = *offers[static_cast<size_t>(rank)];
+  int64_t at = 0;
+  for (size_t from = 0; from < offers.size(); at += ours.blocks[from++])
+    copy(received(ours, at), sent(*offers[from], 0), ours.blocks[from]);
+}
+
 // A piece of the sum that stays in the nearest cache while the ranks' data pass by.
 constexpr int64_t kPiece = 1024;
 
@@ -69,12 +76,23 @@ void sum(const Offers& offers, int64_t begin, int64_t end, Store&& store) {
 }
 
 template <class T>
+void sum_block(const Offers& offers, int rank, int64_t begin, int64_t elements) {
+  T* to = static_cast<T*>(offers[static_cast<size_t>(rank)]->receive);
+  sum<T>(offers, begin, begin + elements,
+         [&](const T* piece, int64_t at, int64_t count) { std::copy_n(piece, count, to + (at - begin)); });
+}
+
+template <class T>
 void reducescatter(const Offers& offers, int rank) {
-  const LocalOffer& ours = *offers[static_cast<size_t>(rank)];
-  const int64_t begin = rank * ours.count;
-  sum<T>(offers, begin, begin + ours.count, [&](const T* piece, int64_t at, int64_t count) {
-    std::copy_n(piece, count, static_cast<T*>(ours.receive) + (at - begin));
-  });
+  const int64_t block = offers[static_cast<size_t>(rank)]->count;
+  sum_block<T>(offers, rank, rank * block, block);
+}
+
+template <class T>
+void reducescatterv(const Offers& offers, int rank) {
+  const auto& blocks = offers[static_cast<size_t>(rank)]->blocks;
+  const int64_t before = std::accumulate(blocks.begin(), blocks.begin() + rank, int64_t{0});
+  sum_block<T>(offers, rank, before, blocks[static_cast<size_t>(rank)]);
 }
 
 template <class T>
@@ -99,6 +117,10 @@ void move_data(const Offers& offers, int rank) {
       return alltoallv(offers, rank);
     case LocalOp::allgather:
       return allgather(offers, rank);
+    case LocalOp::allgatherv:
+      return allgatherv(offers, rank);
+    case LocalOp::reducescatterv:
+      return wide ? reducescatterv<double>(offers, rank) : reducescatterv<float>(offers, rank);
     case LocalOp::reducescatter:
       return wide ? reducescatter<double>(offers, rank) : reducescatter<float>(offers, rank);
     case LocalOp::allreduce:

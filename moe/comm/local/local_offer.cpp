@@ -6,10 +6,13 @@
 namespace moe {
 namespace {
 
-constexpr std::array<std::string_view, 8> kNames{"alltoall",  "alltoallv", "allgather", "reducescatter",
-                                                 "allreduce", "broadcast", "barrier",   "split"};
+constexpr std::array<std::string_view, 10> kNames{"alltoall",      "alltoallv",      "allgather", "allgatherv",
+                                                  "reducescatter", "reducescatterv", "allreduce", "broadcast",
+                                                  "barrier",       "split"};
 
-bool sums(LocalOp op) { return op == LocalOp::reducescatter || op == LocalOp::allreduce; }
+bool sums(LocalOp op) {
+  return op == LocalOp::reducescatter || op == LocalOp::reducescatterv || op == LocalOp::allreduce;
+}
 
 /// What both bring of the first field that must be equal and isn't.
 struct Difference {
@@ -24,6 +27,9 @@ Difference difference(const LocalOffer& ours, const LocalOffer& theirs) {
     const std::string_view unit = sums(ours.op) ? "elements" : "bytes";
     return {fmt::format("{} {}", ours.count, unit), fmt::format("{} {}", theirs.count, unit)};
   }
+  for (size_t i = 0; i < ours.blocks.size(); ++i)
+    if (ours.blocks[i] != theirs.blocks[i])
+      return {fmt::format("a block {} of {}", i, ours.blocks[i]), fmt::format("{}", theirs.blocks[i])};
   if (ours.root != theirs.root) return {fmt::format("root {}", ours.root), fmt::format("root {}", theirs.root)};
   return {};
 }

@@ -9,7 +9,18 @@
 
 namespace moe {
 
-enum class LocalOp { alltoall, alltoallv, allgather, reducescatter, allreduce, broadcast, barrier, split };
+enum class LocalOp {
+  alltoall,
+  alltoallv,
+  allgather,
+  allgatherv,
+  reducescatter,
+  reducescatterv,
+  allreduce,
+  broadcast,
+  barrier,
+  split
+};
 std::string_view name_of(LocalOp op);
 
 struct LocalOffer {
@@ -21,6 +32,7 @@ struct LocalOffer {
   DType dtype = DType::float32;
   int root = 0;
   std::vector<int64_t> send_bytes = {}, receive_bytes = {};  // of alltoallv
+  std::vector<int64_t> blocks = {};                          // of allgatherv, bytes; of reducescatterv, elements
   int colour = 0, key = 0;                                   // of split
   double at_least_s = 0;
   double began_s = 0;
