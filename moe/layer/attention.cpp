@@ -14,7 +14,7 @@ template <class T>
 class CausalAttention final : public Attention {
  public:
   explicit CausalAttention(const AttentionSetup& setup)
-      : tokens_(setup.rank.group_tokens()),
+      : tokens_(setup.rank.mp_tokens()),
         seq_(setup.rank.shape.layer.seq),
         model_dim_(setup.rank.model_dim()),
         head_dim_(setup.rank.head_dim),

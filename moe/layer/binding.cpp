@@ -1,5 +1,9 @@
 #include "moe/layer/binding.h"
 
+#include <algorithm>
+
+#include "moe/layer/cpu/math.h"
+
 namespace moe {
 namespace {
 
@@ -8,138 +12,224 @@ std::byte* at(TensorView t, int64_t element) { return t.as<std::byte>() + elemen
 }  // namespace
 
 void require_runnable(const Plan& plan) {
-  require<Unsupported>(plan.structure->flow == Flow::sharded, "a layer runs the sharded flow, found {}",
-                       name_of(plan.structure->flow));
   require<Unsupported>(plan.layers == 1, "a layer runs plans of one layer, found {}", plan.layers);
-  for (const Task& task : plan.tasks()) {
-    const int degree = task.phase == Phase::forward ? plan.degree_forward : plan.degree_backward;
-    require<Unsupported>(!is_chunked(task.kind) || task.chunks == degree,
-                         "a layer cuts every stage alike, found {} and degree {}", task.name(), degree);
-    require<Unsupported>(task.kind != TaskKind::expert_gradient,
-                         "a layer sums its experts' gradients after the pass, found {}", task.name());
-  }
+  for (const Phase phase : {Phase::forward, Phase::backward}) cuts_of(plan, phase);
 }
 
 LayerBinding::LayerBinding(MoeLayer& layer, const Plan& plan)
     : layer_(layer),
       plan_(plan),
-      forward_(layer.shape(), plan.degree_forward),
-      backward_(layer.shape(), plan.degree_backward) {
+      parts_{{{cuts_of(plan, Phase::forward), {layer.shape(), cuts_of(plan, Phase::forward)}, {}},
+              {cuts_of(plan, Phase::backward), {layer.shape(), cuts_of(plan, Phase::backward)}, {}}}} {
   require<WrongResult>(plan.shape == layer.shape().shape, "the plan is for {} and another parallel shape or rounding",
                        describe(plan.shape.layer));
+  require<WrongResult>(plan.structure->flow == layer.shape().flow, "the plan's flow is {}, the layer's {}",
+                       name_of(plan.structure->flow), name_of(layer.shape().flow));
   require_equal(plan.rows, layer.shape().rows, "the plan's T_rank");
   require_runnable(plan);
   const int64_t dense_bytes = layer.pending_.view().bytes();
   for (const Gradient& g : plan.gradients) require_equal(g.bytes, dense_bytes, "the plan's gradient bytes");
   for (const Task& task : plan.tasks()) {
     names_.push_back(task.name());
-    if (task.kind == TaskKind::expert && task.phase == Phase::backward && first_expert_ < 0) first_expert_ = task.id;
+    PhasePart& p = part(task.phase);
+    p.copies |= task.kind == TaskKind::copy;
+    if (task.kind == TaskKind::expert && p.first_expert < 0) p.first_expert = task.id;
   }
-  require<WrongResult>(first_expert_ >= 0 && plan.tasks().front().phase == Phase::forward,
+  require<WrongResult>(part(Phase::forward).first_expert >= 0 && part(Phase::backward).first_expert >= 0,
                        "the plan lacks a phase, expected forward and backward");
+  for (PhasePart& p : parts_) {
+    p.rows = ExpertRows(p.layouts.gathered);
+    p.at.resize(static_cast<size_t>(rank().experts.count));
+    p.packed = p.at;
+  }
 }
 
 PhaseBuffers& LayerBinding::buffers(Phase phase) const {
   return phase == Phase::forward ? layer_.buffers_.forward : layer_.buffers_.backward;
 }
 
+// Every lane is idle.
+void LayerBinding::begin_pass() {
+  std::swap(layer_.fresh_, layer_.pending_);
+  layer_.experts_summed_ =
+      std::ranges::any_of(plan_.tasks(), [](const Task& t) { return t.kind == TaskKind::expert_gradient; });
+  for (const Phase phase : {Phase::forward, Phase::backward}) layer_.buffers_.fit(rank(), phase, part(phase).layouts);
+  layer_.expert_->reserve(part(Phase::forward).rows.total());
+}
+
 void LayerBinding::issue(const Task& task, Stream& stream, Pace pace) {
-  if (task.id == 0) std::swap(layer_.fresh_, layer_.pending_);  // a pass begins; every lane is idle
+  if (task.id == 0) begin_pass();
   if (task.group != GroupKind::none) return exchange(task, {stream, pace, names_[static_cast<size_t>(task.id)]});
   const Task* own = &plan_.tasks()[static_cast<size_t>(task.id)];
   stream.launch([this, own](void*) { compute(*own); });
 }
 
 void LayerBinding::compute(const Task& task) {
-  LayerBuffers& b = layer_.buffers_;
-  PhaseBuffers& p = buffers(task.phase);
-  const Routing& routing = layer_.routing_;
-  if (task.kind == TaskKind::expert) return expert(task);
-  if (task.phase == Phase::forward) {
-    switch (task.kind) {
-      case TaskKind::attention:
-        return layer_.attention_->forward(p.dense_gathered, p.dense_partial);
-      case TaskKind::gate:
-        return layer_.gate_->forward(p.dense_out, layer_.routing_);
-      case TaskKind::order:
-        return layer_.order_->order(routing, p.dense_out, {p.at_home, forward_});
-      case TaskKind::i_order:
-        return layer_.order_->i_order(routing, {p.at_home, forward_}, b.output);
-      default:
-        break;
-    }
-  } else {
-    switch (task.kind) {
-      case TaskKind::i_order:
-        return layer_.order_->i_order_backward(routing, b.d_output, {b.forward.at_home, forward_},
-                                               {p.at_home, backward_}, b.d_weight);
-      case TaskKind::order:
-        return layer_.order_->order_backward(routing, {p.at_home, backward_}, p.dense_in);
-      case TaskKind::gate:
-        return layer_.gate_->backward(b.forward.dense_out, routing, b.d_weight, p.dense_in);
-      case TaskKind::attention:
-        return layer_.attention_->backward(b.forward.dense_gathered, p.dense_gathered, p.dense_partial, layer_.fresh_);
-      default:
-        break;
-    }
+  switch (task.kind) {
+    case TaskKind::attention:
+      return attention(task.phase);
+    case TaskKind::gate:
+      return gate(task.phase);
+    case TaskKind::order:
+      return order(task.phase);
+    case TaskKind::i_order:
+      return i_order(task.phase);
+    case TaskKind::copy:
+      return copy(task);
+    case TaskKind::expert:
+      return expert(task);
+    case TaskKind::sum:
+      return sum(task);
+    case TaskKind::home_copy:
+      return lay_out(task);
+    default:
+      throw WrongResult(task.name() + ": a computation that the layer does not know");
   }
-  throw WrongResult(task.name() + ": a computation that the layer does not know");
+}
+
+// The dense part --------------------------------------------------------------------------------------------------
+
+// The residual goes into this rank's part of the sum over MP, for its own tokens: so each token's is added once.
+void LayerBinding::attention(Phase phase) {
+  LayerBuffers& b = layer_.buffers_;
+  const bool forward = phase == Phase::forward;
+  const TensorView in = b.forward.mp_input, read = layer_.norm1_ ? b.normed_input : in;
+  const TensorView from = forward ? in : b.backward.mp_partial,
+                   to = forward ? b.forward.mp_partial : b.backward.mp_input;
+  if (forward) {
+    if (layer_.norm1_) layer_.norm1_->forward(in, read);
+    layer_.attention_->forward(read, to);
+  } else {
+    layer_.attention_->backward(read, from, to, layer_.fresh_);
+    if (layer_.norm1_) layer_.norm1_->backward(in, to);
+  }
+  const int64_t m = rank().model_dim(), own = rank().tokens.count;
+  if (rank().shape.layer.residual) add(from.part(own_row() * m, {own, m}), to.part(own_row() * m, {own, m}));
+}
+
+void LayerBinding::gate(Phase phase) {
+  LayerBuffers& b = layer_.buffers_;
+  if (phase == Phase::forward) {
+    if (layer_.norm2_) layer_.norm2_->forward(b.forward.gate_input, b.normed);
+    return layer_.gate_->forward(b.normed, layer_.routing_);
+  }
+  const double share = 1.0 / rank().gate_copies();
+  if (rank().gate_copies() > 1) {  // all of them do this for the same tokens
+    scale(layer_.d_weight_, share);
+    if (layer_.routing_.mixes()) scale(layer_.d_fill_, share);
+  }
+  const TensorView d = b.backward.gate_input;
+  layer_.gate_->backward({b.normed, layer_.routing_, layer_.d_weight_, layer_.d_fill_, d, share});
+  if (layer_.norm2_) layer_.norm2_->backward(b.forward.gate_input, d);
+  if (!rank().shape.layer.residual) return;
+  const TensorView all = b.backward.moe_output;
+  const int64_t m = rank().model_dim(), counted = all.size(0) / rank().gate_copies();
+  const int64_t first = rank().gate_copies() > 1 ? rank().esp * counted : 0;
+  add(all.part(first * m, {counted, m}), d.part(first * m, {counted, m}));
+}
+
+void LayerBinding::order(Phase phase) {
+  LayerBuffers& b = layer_.buffers_;
+  if (phase == Phase::forward)
+    return layer_.order_->order(layer_.routing_, b.normed, {b.forward.home, part(phase).layouts.home});
+  layer_.order_->order_backward(layer_.routing_, b.normed, home_rows(phase), b.backward.gate_input, layer_.d_fill_);
+}
+
+void LayerBinding::i_order(Phase phase) {
+  LayerBuffers& b = layer_.buffers_;
+  if (phase == Phase::backward)
+    return layer_.order_->i_order_backward(layer_.routing_, b.backward.moe_output, home_rows(Phase::forward),
+                                           {b.backward.home, part(phase).layouts.home}, layer_.d_weight_);
+  layer_.order_->i_order(layer_.routing_, home_rows(phase), b.forward.moe_output);
+  if (rank().shape.layer.residual) add(b.forward.gate_input, b.forward.moe_output);
+}
+
+RowsView LayerBinding::home_rows(Phase phase) {
+  const PhaseBuffers& b = buffers(phase);
+  const PhaseLayouts& l = part(phase).layouts;
+  if (part(phase).cuts.lays_out) return {b.laid_out, l.laid_out};
+  return l.gathers_home() ? RowsView{b.wide, l.wide} : RowsView{b.home, l.home_back};
+}
+
+void LayerBinding::exchange_dense(const Task& task, CommCall call) {
+  const PhaseBuffers& b = buffers(task.phase);
+  const bool forward = task.phase == Phase::forward;
+  Communicator& comm = layer_.comms_.of(task.group);
+  const int64_t own = rank().tokens.count * rank().model_dim(), held = b.input.elements();
+  const DType dtype = rank().dtype();
+  switch (task.kind) {
+    case TaskKind::mp_allgather: {
+      if (rank().flow == Flow::fused) {  // in place
+        const TensorView whole = forward ? b.output : b.hidden;
+        return comm.allgather(at(whole, rank().mp * own), whole.data(), own * bytes_of(dtype), call);
+      }
+      const TensorView from = forward ? b.input : b.hidden, to = forward ? b.mp_input : b.mp_partial;
+      return comm.allgather(from.data(), to.data(), from.bytes(), call);
+    }
+    case TaskKind::mp_reducescatter: {
+      const TensorView from = forward ? b.mp_partial : b.mp_input, to = forward ? b.hidden : b.input;
+      return comm.reducescatter(from.data(), to.data(), own, dtype, call);
+    }
+    case TaskKind::mp_allreduce: {
+      const TensorView whole = forward ? b.mp_partial : b.mp_input;
+      return comm.allreduce(whole.data(), whole.elements(), dtype, call);
+    }
+    case TaskKind::tokens_allgather: {
+      const TensorView from = forward ? b.hidden : b.output, to = forward ? b.gate_input : b.moe_output;
+      return comm.allgather(from.data(), to.data(), held * bytes_of(dtype), call);
+    }
+    default:  // tokens_reducescatter
+      return comm.reducescatter(b.gate_input.data(), b.hidden.data(), held, dtype, call);
+  }
+}
+
+// The MoE part ----------------------------------------------------------------------------------------------------
+
+void LayerBinding::copy(const Task& task) {
+  PhasePart& p = part(task.phase);
+  const LayerBuffers& b = layer_.buffers_;
+  const Rows rows = p.layouts.gathered.chunk(task.chunk);
+  p.rows.of_chunk(p.layouts.gathered, rows, p.at);
+  unpack_rows(p.layouts.gathered, rows, buffers(task.phase).gathered,
+              task.phase == Phase::forward ? b.expert_input : b.rows_in, p.at);
 }
 
 void LayerBinding::expert(const Task& task) {
-  LayerBuffers& b = layer_.buffers_;
-  const RankShape& shape = layer_.shape_;
-  const Rows rows = layout(task.phase).rows(task.chunk), inside = expert_rows(shape, rows);
-  const int64_t offset = layout(task.phase).chunk_offset(task.chunk) * shape.shape.parallel.esp;
-  const int64_t elements = layout(task.phase).chunk_elements(task.chunk) * shape.shape.parallel.esp;
-  const TensorView gathered = buffers(task.phase).gathered.part(offset, {elements});
-  const auto of_chunk = [&](TensorView whole) {
-    return whole.part(0, {shape.experts.count, inside.count(), shape.model_dim()});
-  };
-  const TensorView in = of_chunk(b.rows_in), out = of_chunk(b.rows_out);
-  if (task.phase == Phase::forward) {
-    unpack_chunk(shape, rows, gathered, b.expert_input, inside.begin);
-    layer_.expert_->forward(b.expert_input, inside, out);
-  } else {
-    unpack_chunk(shape, rows, gathered, in, 0);
-    layer_.expert_->backward(b.expert_input, inside, in, out, task.id == first_expert_);
+  PhasePart& p = part(task.phase);
+  const LayerBuffers& b = layer_.buffers_;
+  const PhaseBuffers& wire = buffers(task.phase);
+  const Rows rows = chunk_rows(rank().rows, task.chunks, task.chunk);
+  p.rows.of_chunk(p.layouts.gathered, rows, p.at);
+  int64_t packed = 0;
+  for (size_t e = 0; e < p.at.size(); ++e) {
+    p.packed[e] = {packed, packed + p.at[e].count()};
+    packed = p.packed[e].end;
   }
-  pack_chunk(shape, rows, out, 0, gathered);
+  const TensorView in = b.rows_in.part(0, {packed, rank().model_dim()}),
+                   out = b.rows_out.part(0, {packed, rank().model_dim()});
+  if (task.phase == Phase::forward) {
+    if (!p.copies) unpack_rows(p.layouts.gathered, rows, wire.gathered, b.expert_input, p.at);
+    layer_.expert_->forward(b.expert_input, p.at, out);
+  } else {
+    if (!p.copies) unpack_rows(p.layouts.gathered, rows, wire.gathered, in, p.packed);
+    layer_.expert_->backward(b.expert_input, p.at, in, out, task.id == p.first_expert);
+  }
+  pack_rows(p.layouts.gathered_back, rows, out, p.packed, wire.gathered);
 }
 
-void LayerBinding::exchange(const Task& task, CommCall call) {
-  PhaseBuffers& p = buffers(task.phase);
-  const WireLayout& wire = layout(task.phase);
-  Communicator& comm = layer_.comms_.of(task.group);
-  const DType dtype = layer_.shape_.dtype();
-  const int64_t bytes = bytes_of(dtype), at_wire = wire.chunk_offset(task.chunk);
-  const int64_t at_gathered = at_wire * layer_.shape_.shape.parallel.esp;
-  switch (task.kind) {
-    case TaskKind::mp_allgather:
-      return comm.allgather(p.dense_in.data(), p.dense_gathered.data(), p.dense_in.bytes(), call);
-    case TaskKind::mp_reducescatter:
-      return comm.reducescatter(p.dense_partial.data(), p.dense_out.data(), p.dense_out.elements(), dtype, call);
-    case TaskKind::dispatch:
-      return layer_.dispatcher_->exchange(at(p.at_home, at_wire), at(p.at_peer, at_wire),
-                                          wire.block_elements(task.chunk) * bytes, call);
-    case TaskKind::allgather:
-      return comm.allgather(at(p.at_peer, at_wire), at(p.gathered, at_gathered),
-                            wire.chunk_elements(task.chunk) * bytes, call);
-    case TaskKind::reducescatter:
-      return comm.reducescatter(at(p.gathered, at_gathered), at(p.at_peer, at_wire), wire.chunk_elements(task.chunk),
-                                dtype, call);
-    case TaskKind::combine:
-      return layer_.dispatcher_->exchange(at(p.at_peer, at_wire), at(p.at_home, at_wire),
-                                          wire.block_elements(task.chunk) * bytes, call);
-    case TaskKind::gradient: {
-      // Slices may end inside an element; cut alike on both sides, they still cover each element once.
-      const GradientSlice& slice = plan_.slices[static_cast<size_t>(task.slice)];
-      const int64_t begin = slice.begin / bytes, end = slice.end / bytes;
-      return comm.allreduce(at(layer_.pending_, begin), end - begin, dtype, call);
+void LayerBinding::lay_out(const Task& task) {
+  const PhaseBuffers& b = buffers(task.phase);
+  const PhaseLayouts& l = part(task.phase).layouts;
+  const Rows rows = l.wide.chunk(task.chunk);
+  const int64_t m = rank().model_dim();
+  for (int group = 0; group < l.wide.streams(); ++group)
+    for (int64_t e = 0; e < l.wide.experts(); ++e) {
+      const Rows of = l.wide.rows_of(group, e, rows);
+      if (of.count() == 0) continue;
+      const int64_t size = of.count() * m;
+      assign(b.wide.part(l.wide.offset(group, e, of.begin), {size}),
+             b.laid_out.part(l.laid_out.offset(group, e, of.begin), {size}));
     }
-    default:
-      throw WrongResult(task.name() + ": a collective that the layer does not know");
-  }
 }
 
 }  // namespace moe

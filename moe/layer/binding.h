@@ -1,10 +1,11 @@
 #pragma once
 // Gives a plan's tasks their meaning on one rank of a layer. Everything that depends on the plan (layouts of both
-// degrees, names, gradient slices) is made in the constructor; issue() only enqueues.
+// phases, names, gradient slices) is made in the constructor; issue() only enqueues.
 //
 // Steady state (a layer stands for one of many alike): the gradient tasks of a pass sum, over DP, the dense gradients
 // that the pass before made, in place. So after two passes over the same input the layer's gradients are whole but for
 // MoeLayer::finish_gradients. Before the first pass they are zeros.
+#include <array>
 #include <string>
 #include <vector>
 
@@ -13,30 +14,76 @@
 
 namespace moe {
 
-/// Throws Unsupported naming what of a plan the layer can't run yet: another flow than FSMoE's, several layers, a stage
-/// that is not cut as its phase's degree says, the experts' gradients as a task.
+/// Throws Unsupported naming what of a plan the layer can't run: several layers, chunks that mix (cuts_of).
 void require_runnable(const Plan& plan);
 
 class LayerBinding : public Binding {
  public:
   /// `layer` must outlive it; the plan's structure is shared. Throws WrongResult naming what differs unless the plan is
-  /// of the layer's case, whole (forward and backward), and of one layer.
+  /// of the layer's case and flow, whole (forward and backward), and of one layer.
   LayerBinding(MoeLayer& layer, const Plan& plan);
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
 
  private:
+  struct PhasePart {
+    Cuts cuts;
+    PhaseLayouts layouts;
+    ExpertRows rows;
+    bool copies = false;                     // a task of its own brings rows to the expert's place
+    int first_expert = -1;                   // the first expert task
+    std::vector<Rows> at = {}, packed = {};  // of a chunk: where the experts compute; in the chunk's own buffers
+  };
+
+  /// One side of a collective: packed blocks, by rank of the group.
+  struct Side {
+    std::byte* data = nullptr;
+    std::vector<int64_t> bytes;
+    bool only_some = false;  // ranks have a block
+  };
+  /// The copies of a piece of home for each ESP rank: of `size` elements, `step` apart from `first` on.
+  struct Fan {
+    int64_t home = 0, first = 0, step = 0, size = 0;
+  };
+
+  void begin_pass();
   void compute(const Task& task);
+  void attention(Phase phase);
+  void gate(Phase phase);
+  void order(Phase phase);
+  void i_order(Phase phase);
+  void copy(const Task& task);
   void expert(const Task& task);
+  void sum(const Task& task);
+  void lay_out(const Task& task);
   void exchange(const Task& task, CommCall call);
-  const WireLayout& layout(Phase phase) const { return phase == Phase::forward ? forward_ : backward_; }
+  void exchange_dense(const Task& task, CommCall call);
+  void to_experts(const Task& task, CommCall call);
+  void from_experts(const Task& task, CommCall call);
+  void exchange_phase(const Task& task, CommCall call);
+  void gather_home(const Task& task, CommCall call);
+  void reduce(const Task& task, CommCall call);
+
+  static Side side(RowsView rows, int chunk, int first, int count);
+  static Side side(RowsView rows, int chunk) { return side(rows, chunk, 0, rows.layout.pieces()); }
+  Side fanned_side(const PhaseBuffers& buffers, const RowLayout& home, int chunk) const;
+  Fan fan_of(const RowLayout& home, int chunk, int peer, bool by_peer) const;
+  void dump(const PhaseBuffers& buffers, const RowLayout& home, int chunk) const;
+  void swap(GroupKind group, Side send, Side receive, CommCall call);
+  void gather(GroupKind group, const std::byte* own, Side receive, CommCall call);
+  bool through_peer() const { return rank().flow == Flow::sharded || rank().flow == Flow::dropped; }
+
+  PhasePart& part(Phase phase) { return parts_[static_cast<size_t>(phase)]; }
   PhaseBuffers& buffers(Phase phase) const;
+  RowsView home_rows(Phase phase);  // what i_order reads, forward, and order's backward
+  const RankShape& rank() const { return layer_.shape_; }
+  int64_t own_row() const { return rank().tokens.first - rank().mp_group().first; }
 
   MoeLayer& layer_;
   Plan plan_;
-  WireLayout forward_, backward_;
+  std::array<PhasePart, 2> parts_;
+  bool equal_ = true;               // blocks of all ranks
   std::vector<std::string> names_;  // of the tasks: communicators keep views of them
-  int first_expert_ = -1;           // the backward's first expert task, which overwrites the weights' gradients
 };
 
 }  // namespace moe

@@ -1,42 +1,50 @@
 #pragma once
-// What flows through a layer, allocated once. Where a group has one rank its collective is no task and moves nothing:
-// what it would write is the same memory as what it would read.
-#include <deque>
-
-#include "moe/layer/rank_shape.h"
+// What flows through a layer. Where a group has one rank its collective is no task and moves nothing: what it would
+// write is the same memory as what it would read.
+#include "moe/layer/layouts.h"
 #include "moe/layer/tensor.h"
 
 namespace moe {
 
-/// One phase's data in the order in which it is made. Forward: the dense part first; backward: the MoE part first.
+/// One phase's data. Forward in the order of its making; backward, names stand for their gradients, made from the last
+/// to the first.
 struct PhaseBuffers {
-  TensorView dense_in;        // (tokens, M): x, or the gradient of the hidden state
-  TensorView dense_gathered;  // (B L, M)
-  TensorView dense_partial;   // (B L, M)
-  TensorView dense_out;       // (tokens, M): the hidden state, or the gradient of x
-  // The MoE part: rows go out through these and come back through the same, chunk by chunk. A chunk's way back begins
-  // after its way out ended on every rank that reads it, so each is free by then.
-  TensorView at_home;   // T_rank E M, wire layout (wire.h): ordered; then combined, which the backward reads
-  TensorView at_peer;   // likewise: dispatched; then scattered
-  TensorView gathered;  // N_ESP times that, gathered layout; then the experts' output
+  TensorView input;       // (held tokens, M): x
+  TensorView mp_input;    // (B L, M)
+  TensorView mp_partial;  // (B L, M): attention's part of the sum over MP, residual included; backward: of the input
+  TensorView hidden;      // (held tokens, M)
+  TensorView gate_input;  // (gated tokens, M)
+  TensorView moe_output;  // (gated tokens, M)
+  TensorView output;      // (held tokens, M): y
+  // The MoE part, see layouts.h: rows go out through these and come back through the same, chunk by chunk. A chunk's
+  // way back begins after its way out ended on every rank that reads it, so each is free by then.
+  TensorView home, fanned, peer, gathered, wide, laid_out;  // fanned: a copy of home for (from) each ESP rank
 };
 
 class LayerBuffers {
  public:
   explicit LayerBuffers(const RankShape& shape);
+  /// Makes room for what these layouts hold, and points the phase's views at it. Allocates only if it must grow.
+  void fit(const RankShape& shape, Phase phase, const PhaseLayouts& layouts);
 
   PhaseBuffers forward, backward;
-  TensorView output, d_output;   // (tokens, M): y and dY
-  TensorView d_weight;           // (tokens, top_k)
-  TensorView expert_input;       // (El, T_rank N_EP N_ESP, M), expert layout: kept for the backward
+  TensorView normed_input;       // (B L, M): what attention reads, kept for the backward
+  TensorView normed;             // (gated tokens, M): what the gate and the order read, likewise
+  TensorView expert_input;       // (rows, M): where the experts compute (ExpertRows), kept for the backward
   TensorView rows_in, rows_out;  // as large: what one chunk's expert task reads and writes
 
  private:
+  struct PhaseOwners {
+    Tensor home, fanned, peer, gathered, wide, laid_out;
+  };
   TensorView own(std::initializer_list<int64_t> shape);
-  PhaseBuffers make_phase(const RankShape& shape);
+  void make_dense(const RankShape& shape, PhaseBuffers& b);
+  TensorView grow(Tensor& tensor, int64_t elements) const;
 
   DType dtype_;
-  std::deque<Tensor> owned_;
+  std::vector<Tensor> owned_;
+  std::array<PhaseOwners, 2> phases_;
+  Tensor expert_input_, rows_in_, rows_out_;
 };
 
 }  // namespace moe

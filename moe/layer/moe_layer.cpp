@@ -1,30 +1,53 @@
 #include "moe/layer/moe_layer.h"
 
+#include "moe/layer/cpu/math.h"
 #include "moe/plan/volumes.h"
 
 namespace moe {
+namespace {
 
-MoeLayer::MoeLayer(const Case& shape, int rank, const LayerSeed& seed, LayerComms comms)
-    : shape_(rank_shape(shape, rank)),
+std::unique_ptr<Dispatcher> dispatcher_of(const RankShape& rank, const LayerComms& comms) {
+  const LayerShape& layer = rank.shape.layer;
+  const int64_t most = rank.rows * layer.experts * layer.model_dim * bytes_of(layer.dtype);
+  return make_dispatcher(layer.dispatcher, {comms.of(GroupKind::ep), rank.shape.parallel.ranks_per_node, rank.rank,
+                                            layer.capacity_factor.has_value(), most * rank.groups()});
+}
+
+}  // namespace
+
+MoeLayer::MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comms)
+    : shape_(rank),
       seed_(seed),
       comms_(std::move(comms)),
       buffers_(shape_),
-      routing_({shape_.tokens.count, shape.layer.top_k, shape.layer.experts, shape_.rows}, shape.layer.dtype),
+      routing_(make_routing(shape_)),
       attention_(make_attention({shape_, seed})),
-      gate_(make_gate(shape.layer.gate, {shape_, seed})),
-      order_(make_order(shape.layer.order, shape.layer.dtype)),
-      dispatcher_(make_dispatcher(shape.layer.dispatcher, comms_.of(GroupKind::ep))),
-      expert_(make_expert(name_of(shape.layer.ffn), {shape_, seed})) {
-  const int64_t dense = gradient_bytes(shape) / bytes_of(shape.layer.dtype);
-  fresh_ = Tensor({dense}, shape.layer.dtype);
-  pending_ = Tensor({dense}, shape.layer.dtype);
-  fill_input(input(), shape_.tokens, seed_);
-  fill_output_gradient(output_gradient(), shape_.tokens, seed_);
+      norm1_(make_norm(shape_, kNormGain1, seed)),
+      norm2_(make_norm(shape_, kNormGain2, seed)),
+      gate_(find_gate(rank.shape.layer.gate).make({shape_, seed})),
+      order_(make_order(rank.shape.layer.order, rank.dtype())),
+      dispatcher_(dispatcher_of(shape_, comms_)),
+      expert_(make_expert(name_of(rank.shape.layer.ffn), {shape_, seed})) {
+  const int64_t dense = gradient_bytes(rank.shape) / bytes_of(rank.dtype());
+  fresh_ = Tensor({dense}, rank.dtype());
+  pending_ = Tensor({dense}, rank.dtype());
+  d_weight_ = Tensor({routing_.tokens, routing_.choices}, rank.dtype());
+  if (routing_.mixes()) d_fill_ = Tensor({routing_.tokens, routing_.choices}, rank.dtype());
+  fill_input(input(), shape_.held, seed_);
+  fill_output_gradient(output_gradient(), shape_.held, seed_);
+}
+
+std::span<const int32_t> MoeLayer::own_choices() const {
+  const int64_t pairs = routing_.group_tokens * routing_.choices;
+  return std::span(routing_.expert).subspan(static_cast<size_t>(shape_.own_group * pairs), static_cast<size_t>(pairs));
 }
 
 std::vector<Parameter> MoeLayer::parameters() {
   std::vector<Parameter> all = attention_->parameters(pending_);
-  for (auto&& some : {gate_->parameters(), expert_->parameters()}) all.insert(all.end(), some.begin(), some.end());
+  if (norm1_) all.push_back(norm1_->gain(1));
+  if (norm2_) all.push_back(norm2_->gain(shape_.stage_copies()));
+  for (Parameter& p : gate_->parameters()) all.push_back(std::move(p)), all.back().copies = shape_.stage_copies();
+  for (Parameter& p : expert_->parameters()) all.push_back(std::move(p)), all.back().copies = shape_.expert_copies();
   return all;
 }
 
@@ -33,9 +56,10 @@ void MoeLayer::finish_gradients(Stream& stream) {
     if (p.summed_over == SummedOver::dp) continue;
     const bool stage = p.summed_over == SummedOver::stage;
     Communicator& comm = comms_.of(stage ? GroupKind::none : GroupKind::edp);
-    const std::string_view name = stage ? "gate's gradients over the stage" : "experts' gradients over EDP";
-    if (comm.size() > 1)
+    const std::string_view name = stage ? "gradients of gate and norms over the stage" : "experts' gradients over EDP";
+    if (comm.size() > 1 && (stage || !experts_summed_))
       comm.allreduce(p.gradient.data(), p.gradient.elements(), p.gradient.dtype(), {stream, {}, name});
+    if (p.copies > 1) stream.launch([gradient = p.gradient, by = p.copies](void*) { scale(gradient, 1.0 / by); });
   }
 }
 

@@ -1,10 +1,14 @@
 #pragma once
-// One rank of one transformer layer with MoE: attention (MP), gate, order, dispatch, experts (EP x ESP), combine,
-// i-order (FSMoE, section 3), forward and hand-written backward. Parameters, inputs and every buffer are made here;
-// what runs when is a plan's business (binding.h).
+// One rank of one transformer layer with MoE, forward and hand-written backward:
 //
-// No norm and no residual: y = moe(attention(x)). Loss = sum over all ranks' tokens of <y, dY>; gradients are its
-// derivatives, each summed (not averaged) over the ranks that `Parameter::summed_over` names.
+//   h = x + attention(norm(x))      sharded over MP
+//   y = h + moe(norm(h))            gate, order, dispatch, experts (EP x ESP), combine, i-order (FSMoE, section 3)
+//
+// Norms and residuals are as the layer's shape says. Parameters, inputs and every buffer are made here; what runs when
+// is a plan's business (binding.h), and the plan's flow decides which tokens and rows this rank holds.
+//
+// Loss = sum over all distinct tokens of <y, dY>, and the gate's auxiliary losses; gradients are its derivatives, each
+// summed (not averaged) over the ranks that `Parameter::summed_over` names.
 #include <memory>
 #include <vector>
 
@@ -14,30 +18,36 @@
 #include "moe/layer/dispatchers/dispatcher.h"
 #include "moe/layer/experts/expert.h"
 #include "moe/layer/gates/gate.h"
+#include "moe/layer/norm.h"
 #include "moe/layer/orders/order.h"
 
 namespace moe {
 
 class MoeLayer {
  public:
-  /// Throws BadInput naming the field if this layer can't be run (rank_shape.h) or names an unknown part.
-  MoeLayer(const Case& shape, int rank, const LayerSeed& seed, LayerComms comms);
+  /// Throws BadInput naming the field if this layer can't be run (rank_shape.h) or names an unknown part. Blocking: all
+  /// ranks make theirs.
+  MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comms);
 
   const RankShape& shape() const { return shape_; }
   const LayerSeed& seed() const { return seed_; }
 
-  TensorView input() const { return buffers_.forward.dense_in; }             // (B L / N_MP, M)
-  TensorView output() const { return buffers_.output; }                      // likewise
-  TensorView output_gradient() const { return buffers_.d_output; }           // dY: as the loss gives it
-  TensorView input_gradient() const { return buffers_.backward.dense_out; }  // dX
+  TensorView input() const { return buffers_.forward.input; }              // (held tokens, M)
+  TensorView output() const { return buffers_.forward.output; }            // likewise
+  TensorView output_gradient() const { return buffers_.backward.output; }  // dY: as the loss gives it
+  TensorView input_gradient() const { return buffers_.backward.input; }    // dX
   const Routing& routing() const { return routing_; }
+  /// Of this rank's own tokens, (tokens, choices).
+  std::span<const int32_t> own_choices() const;
+  double auxiliary_loss() const { return gate_->auxiliary_loss(); }
 
   /// This rank's part of every weight and gradient. Steady state (see LayerBinding): the dense part's gradients are
   /// those of the pass before the last, which the last pass summed over DP; the others are the last pass's own.
   std::vector<Parameter> parameters();
 
-  /// Enqueues the sums that no plan carries: the gate's gradients over the stage, the experts' over EDP. All ranks call
-  /// it, once after a pass; the gradients are whole when `stream` has passed it.
+  /// Enqueues the sums that no plan carries: the gate's and the norms' gradients over the stage, the experts' over EDP
+  /// unless the plan did that. All ranks call it, once after a pass; the gradients are whole when `stream` has passed
+  /// it.
   void finish_gradients(Stream& stream);
 
  private:
@@ -48,12 +58,15 @@ class MoeLayer {
   LayerComms comms_;
   LayerBuffers buffers_;
   Routing routing_;
+  Tensor d_weight_, d_fill_;  // (gated tokens, choices)
   std::unique_ptr<Attention> attention_;
+  std::unique_ptr<RowNorm> norm1_, norm2_;  // before attention, before the gate; null: none
   std::unique_ptr<Gate> gate_;
   std::unique_ptr<Order> order_;
   std::unique_ptr<Dispatcher> dispatcher_;
   std::unique_ptr<Expert> expert_;
-  Tensor fresh_, pending_;  // the dense part's gradients: being made by this backward; made by the one before
+  Tensor fresh_, pending_;       // the dense part's gradients: being made by this backward; made by the one before
+  bool experts_summed_ = false;  // by the last pass's plan
 };
 
 }  // namespace moe

@@ -30,12 +30,14 @@ struct Parameter {
   std::array<Share, 3> axes;
   TensorView value, gradient;  // (axes[0].count, axes[1].count, axes[2].count) elements, row-major
   SummedOver summed_over = SummedOver::stage;
+  int copies = 1;  // how often that sum counts each token
 };
 
 /// Names of the weights, also those of their random streams.
 inline constexpr std::string_view kWq = "wq", kWk = "wk", kWv = "wv", kWo = "wo";   // (M, M)
 inline constexpr std::string_view kGateWeight = "gate", kGateNoise = "gate_noise";  // (E, M)
 inline constexpr std::string_view kW1 = "w1", kW2 = "w2";                           // (E, M, H) and (E, H, M)
+inline constexpr std::string_view kNormGain1 = "norm1", kNormGain2 = "norm2";       // (M)
 
 /// Fills a weight: normal with deviation 1 / sqrt(fan_in), by name and index in the whole.
 void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed);

@@ -8,16 +8,20 @@ Routing::Routing(const RoutingShape& shape, DType dtype)
     : RoutingShape(shape),
       expert(static_cast<size_t>(pairs())),
       row(static_cast<size_t>(pairs()), kDropped),
-      filled(static_cast<size_t>(experts)),
-      weight({tokens, top_k}, dtype) {}
+      filled(static_cast<size_t>(groups() * experts)),
+      weight({tokens, choices}, dtype) {}
 
 void assign_rows(Routing& r) {
   std::fill(r.filled.begin(), r.filled.end(), 0);
-  for (int64_t choice = 0; choice < r.top_k; ++choice) {
-    for (auto pair = static_cast<size_t>(choice); pair < r.expert.size(); pair += static_cast<size_t>(r.top_k)) {
-      int64_t& filled = r.filled[static_cast<size_t>(r.expert[pair])];
-      r.row[pair] = filled < r.rows ? static_cast<int32_t>(filled++) : Routing::kDropped;
-    }
+  const auto pairs = static_cast<size_t>(r.group_tokens * r.choices), step = static_cast<size_t>(r.choices);
+  for (int64_t group = 0; group < r.groups(); ++group) {
+    int64_t* filled = r.filled.data() + group * r.experts;
+    const size_t first = static_cast<size_t>(group) * pairs;
+    for (size_t choice = 0; choice < step; ++choice)
+      for (size_t pair = first + choice; pair < first + pairs; pair += step) {
+        int64_t& used = filled[r.expert[pair]];
+        r.row[pair] = used < r.rows ? static_cast<int32_t>(used++) : Routing::kDropped;
+      }
   }
 }
 

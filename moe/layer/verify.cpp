@@ -54,7 +54,7 @@ class Errors {
 void check_choices(std::span<MoeLayer* const> ranks, const LayerReference& reference) {
   const std::vector<int32_t> choices = choices_of(ranks);
   require_equal(choices.size(), reference.choices.size(), "routed pairs");
-  const auto top_k = static_cast<size_t>(ranks.front()->routing().top_k);
+  const auto top_k = static_cast<size_t>(ranks.front()->routing().choices);
   for (size_t pair = 0; pair < choices.size(); ++pair)
     require_equal(choices[pair], reference.choices[pair],
                   fmt::format("expert {} of token {}", pair % top_k, pair / top_k));
@@ -66,8 +66,10 @@ double tolerance_of(DType dtype) { return dtype == DType::float64 ? 1e-10 : 2e-5
 
 std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks) {
   std::vector<int32_t> all;
-  for (const MoeLayer* rank : ranks)
-    all.insert(all.end(), rank->routing().expert.begin(), rank->routing().expert.end());
+  for (const MoeLayer* rank : ranks) {
+    const auto own = rank->own_choices();
+    all.insert(all.end(), own.begin(), own.end());
+  }
   return all;
 }
 
@@ -76,7 +78,7 @@ std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const La
   Errors errors;
   for (MoeLayer* rank : ranks) {
     const RankShape& s = rank->shape();
-    const std::array<Share, 3> tokens{Share{0, 1, 1}, s.tokens, {0, s.model_dim(), s.model_dim()}};
+    const std::array<Share, 3> tokens{Share{0, 1, 1}, s.held, {0, s.model_dim(), s.model_dim()}};
     errors.add("output", rank->output(), tokens, reference.output);
     errors.add("input gradient", rank->input_gradient(), tokens, reference.input_gradient);
     for (const Parameter& p : rank->parameters())
@@ -101,7 +103,9 @@ std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, const La
 std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, double tolerance) {
   const MoeLayer& first = *ranks.front();
   const double tie = tolerance_of(first.shape().dtype());
-  return verify_layer(ranks, reference_layer(first.shape().shape, first.seed(), choices_of(ranks), tie), tolerance);
+  const std::vector<int32_t> choices = choices_of(ranks);
+  return verify_layer(ranks, reference_layer(first.shape().shape, first.seed(), {choices, tie, first.routing().preset}),
+                      tolerance);
 }
 
 }  // namespace moe

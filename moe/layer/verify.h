@@ -19,7 +19,7 @@ struct TensorError {
 /// 1e-10 for float64, 2e-5 for float32.
 double tolerance_of(DType dtype);
 
-/// The experts that the ranks' gates chose in their last pass, (tokens of all ranks, top_k).
+/// The experts that the ranks' gates chose for their own tokens in the last pass, (tokens of all ranks, choices).
 std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks);
 
 /// `ranks`: every rank's layer in rank order, each after at least two passes and MoeLayer::finish_gradients. Throws

@@ -77,8 +77,8 @@ class LayerBench {
       mine.device = make_cpu_device();
       LayerSeed seed;
       seed.seed = settings_.seed;
-      mine.layer =
-          std::make_unique<MoeLayer>(run.plan.shape, rank, seed, LayerComms::split(*everyone, run.plan.shape.parallel));
+      mine.layer = std::make_unique<MoeLayer>(rank_shape(run.plan.shape, rank, run.plan.structure->flow), seed,
+                                              LayerComms::split(*everyone, run.plan.shape.parallel));
       mine.binding = std::make_unique<LayerBinding>(*mine.layer, run.plan);
       mine.executor = std::make_unique<Executor>(*mine.device, run.plan.structure);
       require_same_plan(*everyone, *mine.device, run.plan);
@@ -121,7 +121,7 @@ class LayerBench {
     for (auto& runs : rank_runs_) layers.push_back(runs[s].layer.get());
     const double allowed = tolerance_of(layers.front()->shape().dtype());
     const LayerReference reference =
-        reference_layer(layers.front()->shape().shape, layers.front()->seed(), choices_of(layers), allowed);
+        reference_layer(layers.front()->shape().shape, layers.front()->seed(), {choices_of(layers), allowed});
     MeasuredRun& run = result_.runs[s];
     try {
       for (const TensorError& e : verify_layer(layers, reference))

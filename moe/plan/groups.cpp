@@ -23,9 +23,9 @@ Stride stride_of(const ParallelShape& p, GroupKind kind) {
     case GroupKind::dp:
       return {p.dp, p.mp};
     case GroupKind::esp:
-      return {p.esp, 1};
+      return {p.esp, p.ep_inside ? p.ep : 1};
     case GroupKind::ep:
-      return {p.ep, p.esp};
+      return {p.ep, p.ep_inside ? 1 : p.esp};
     case GroupKind::edp:
       return {p.edp, p.ep * p.esp};
     case GroupKind::ep_esp:
@@ -43,10 +43,15 @@ Stride stride_of(const ParallelShape& p, GroupKind kind) {
 std::string_view name_of(GroupKind kind) { return kKindNames[static_cast<size_t>(kind)]; }
 std::string_view name_of(Network network) { return kNetworkNames[static_cast<size_t>(network)]; }
 
+int place_in(const ParallelShape& p, GroupKind kind, int rank) {
+  const auto [size, step] = stride_of(p, kind);
+  return rank / step % size;
+}
+
 std::vector<int> members(const ParallelShape& p, GroupKind kind, int rank) {
   require<BadInput>(rank >= 0 && rank < p.ranks(), "rank: found {}, expected 0 to {}", rank, p.ranks() - 1);
   const auto [size, step] = stride_of(p, kind);
-  const int position = rank / step % size;
+  const int position = place_in(p, kind, rank);
   std::vector<int> ranks(static_cast<size_t>(size));
   for (int i = 0; i < size; ++i) ranks[static_cast<size_t>(i)] = rank + (i - position) * step;
   return ranks;

@@ -17,6 +17,8 @@ std::string_view name_of(GroupKind kind);
 enum class Network { none, intra, inter };
 std::string_view name_of(Network network);
 
+/// The position of `rank` in its group of that kind.
+int place_in(const ParallelShape& parallel, GroupKind kind, int rank);
 /// The ranks of `rank`'s group of that kind, ascending.
 std::vector<int> members(const ParallelShape& parallel, GroupKind kind, int rank);
 

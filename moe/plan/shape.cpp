@@ -15,6 +15,15 @@ struct FfnRow {
 };
 constexpr std::array<FfnRow, 2> kFfns{{{"gpt", Ffn::gpt, 2}, {"mixtral", Ffn::mixtral, 3}}};
 
+struct NormRow {
+  std::string_view name;
+  Norm norm;
+};
+constexpr std::array<NormRow, 4> kNorms{{{"by-ffn", Norm::by_ffn},
+                                         {"none", Norm::none},
+                                         {"layernorm", Norm::layernorm},
+                                         {"rmsnorm", Norm::rmsnorm}}};
+
 constexpr std::array<Part, 1> kGates{{{"gshard", "noisy top-k: softmax over the k kept logits (GShard)"}}};
 constexpr std::array<Part, 1> kOrders{{{"tutel", "sparse scatter and gather of the kept rows (Tutel)"}}};
 constexpr std::array<Part, 1> kDispatchers{{{"alltoall", "one AlltoAll over the EP group"}}};
@@ -58,6 +67,8 @@ void complete_parallel(ParallelShape& p, int64_t experts) {
 std::string_view name_of(Ffn ffn) { return kFfns[static_cast<size_t>(ffn)].name; }
 Ffn ffn_from(std::string_view name, std::string_view where) { return find_named(kFfns, name, where).ffn; }
 int gemms_of(Ffn ffn) { return kFfns[static_cast<size_t>(ffn)].gemms; }
+std::string_view name_of(Norm norm) { return kNorms[static_cast<size_t>(norm)].name; }
+Norm norm_from(std::string_view name, std::string_view where) { return find_named(kNorms, name, where).norm; }
 std::string_view name_of(Rounding rounding) { return kRoundings[static_cast<size_t>(rounding)].name; }
 Rounding rounding_from(std::string_view name, std::string_view where) {
   return find_named(kRoundings, name, where).rounding;
@@ -81,6 +92,9 @@ Case complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
   require_positive(parallel.ranks_per_node, "ranks per node");
   if (layer.kv_heads == 0) layer.kv_heads = layer.heads;
   if (layer.experts == 0) layer.experts = parallel.nodes;
+  if (layer.norm == Norm::by_ffn) layer.norm = layer.ffn == Ffn::gpt ? Norm::layernorm : Norm::rmsnorm;
+  require<BadInput>(layer.aux_loss >= 0 && layer.z_loss >= 0, "aux-loss {}, z-loss {}: expected numbers >= 0",
+                    layer.aux_loss, layer.z_loss);
   require_positive(layer.experts, "experts");
   require_divides(layer.heads, layer.model_dim, "heads", "model-dim");
   require_divides(layer.kv_heads, layer.heads, "kv-heads", "heads");

@@ -16,6 +16,11 @@ Ffn ffn_from(std::string_view name, std::string_view where);
 /// GEMMs of one expert's forward: 2 (GPT) or 3 (Mixtral's SwiGLU).
 int gemms_of(Ffn ffn);
 
+/// by_ffn: layernorm for GPT's feed-forward, rmsnorm for Mixtral's. Each has a gain of M, no bias.
+enum class Norm { by_ffn, none, layernorm, rmsnorm };
+std::string_view name_of(Norm norm);
+Norm norm_from(std::string_view name, std::string_view where);
+
 /// How T_rank, a rank's capacity per expert, is rounded and cut into chunks.
 ///   ragged  T_rank = ceil(k f B L / (N_MP E)), chunks of floor or ceil(T_rank / r) rows
 ///   exact   the formula unrounded, equal chunks: planning only, what the papers' figures assume
@@ -35,6 +40,10 @@ struct LayerShape {
   int64_t top_k = 2;                            // k
   std::optional<double> capacity_factor = 1.2;  // f; empty: dropless
   Ffn ffn = Ffn::gpt;
+  Norm norm = Norm::by_ffn;  // before attention and before the gate
+  bool residual = true;      // around attention and around the MoE part
+  double aux_loss = 0;       // coefficient of the gate's load-balancing loss, where its original has one
+  double z_loss = 0;         // of the mean squared log-sum-exp of its logits
   DType dtype = DType::float32;
   std::string gate = "gshard";
   std::string order = "tutel";
@@ -43,11 +52,13 @@ struct LayerShape {
 };
 
 /// Sizes of the groups; P = pp dp mp = pp ep esp edp, both factorisations over the same ranks.
-/// rank = (pp N_DP + dp) N_MP + mp; inside a stage also (edp N_EP + ep) N_ESP + esp.
+/// rank = (pp N_DP + dp) N_MP + mp; inside a stage also (edp N_EP + ep) N_ESP + esp or, with EP inside the node,
+/// (edp N_ESP + esp) N_EP + ep (Parm section IV-B's placements).
 struct ParallelShape {
   int nodes = 1;
   int ranks_per_node = 1;
   int dp = 0, mp = 0, ep = 0, esp = 0, pp = 1, edp = 0;  // 0: by default
+  bool ep_inside = false;
   int ranks() const { return nodes * ranks_per_node; }
   bool operator==(const ParallelShape&) const = default;
 };

@@ -224,15 +224,13 @@ void LayerBuilder::dense_backward() {
 }
 
 int LayerBuilder::backward() {
-  std::vector<int> after = dense_.after;
-  after.push_back(found().end);
-  const int begin = push(TaskKind::i_order, after);
-  last().reads = {of(found().moe_output, Phase::forward), of(Buffer::routing, Phase::forward)};
-  const bool gradient_made = dense_.data.phase == Phase::backward;  // else the loss makes it of the output
-  last().reads.push_back(gradient_made ? dense_.data : of(found().output, Phase::forward));
+  if (dense_.data.phase == Phase::forward) dense_.data = of(found().output, Phase::forward);  // the loss makes its gradient
+  dense_.after.push_back(found().end);
+  if (schedule_.flow == Flow::replicated) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
+  const int begin = push(TaskKind::i_order, dense_.after);
+  last().reads = {of(found().moe_output, Phase::forward), of(Buffer::routing, Phase::forward), dense_.data};
   last().writes = {whole_of(Buffer::ordered)};
   dense_ = {{begin}, whole_of(Buffer::ordered)};
-  if (schedule_.flow == Flow::replicated) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
   if (gradient_lane() != lane_of(GroupKind::dp)) gradients_of_gap();  // on their own lane from the start
   chunks_.assign(static_cast<size_t>(degree()), dense_);
   schedule_.moe_part(*this);

@@ -82,6 +82,9 @@ void check_shape(const Schedule& schedule, const Case& shape) {
   if (schedule.flow == Flow::tensor || schedule.flow == Flow::dropped)
     require<Unsupported>(p.mp == p.esp, "schedule {} shards experts over the MP group: found mp {} and esp {}",
                          schedule.name, p.mp, p.esp);
+  if (schedule.flow == Flow::tensor || schedule.flow == Flow::dropped)
+    require<Unsupported>(!p.ep_inside || p.ep == 1 || p.esp == 1,
+                         "schedule {} shards experts over the MP group: found EP inside the node", schedule.name);
 }
 
 Decision with_split(const Schedule& schedule, int degree_forward, int degree_backward, int64_t bytes) {

@@ -3,6 +3,8 @@
 // drops tokens, leaves experts idle and has T_rank smaller than r.
 #include <gtest/gtest.h>
 #include <iostream>
+#include <map>
+#include <memory>
 
 #include "tests/layer/local_layers.h"
 #include "tests/schedule/any_decision.h"
@@ -51,27 +53,38 @@ std::vector<std::pair<int, int>> degrees_of(const Schedule& schedule, bool every
   return all;
 }
 
+// The rows of the tokens that each rank has for its own.
+std::vector<std::vector<int32_t>> own_rows(const LocalLayers& layers) {
+  std::vector<std::vector<int32_t>> all;
+  for (const MoeLayer* rank : layers.ranks()) {
+    const Routing& r = rank->routing();
+    const auto pairs = r.group_tokens * r.choices, first = rank->shape().own_group * pairs;
+    all.emplace_back(r.row.begin() + first, r.row.begin() + first + pairs);
+  }
+  return all;
+}
+
 void prove_all(const Case& shape, const LayerSeed& seed, bool every) {
-  LocalLayers layers(shape, seed);
+  std::map<Flow, std::unique_ptr<LocalLayers>> by_flow;
   const LayerReference reference = reference_layer(shape, seed);
   std::vector<std::vector<int32_t>> rows;
-  for (const Schedule* row : any_decision::run_by_the_layer()) {
+  for (const Schedule* row : any_decision::fitting(shape)) {
     const Schedule& schedule = *row;
+    auto& layers = by_flow[schedule.flow];
+    if (!layers) layers = std::make_unique<LocalLayers>(shape, seed, schedule.flow);
     for (uint64_t draw = 1; draw <= 2; ++draw)  // lane orders and places of gradient pieces
       if (schedule.searched_order || in_pieces(schedule))
-        prove(layers, reference, build_plan(schedule, shape, any_decision::any_decision(schedule, shape, draw, 5)));
+        prove(*layers, reference, build_plan(schedule, shape, any_decision::any_decision(schedule, shape, draw, 5)));
     for (const auto& [forward, backward] : degrees_of(schedule, every)) {
-      prove(layers, reference, plan_for(shape, schedule.name, forward, backward, 0.17 * forward + 0.03 * backward));
-      // Tokens drop at T_rank whatever the degree: no row may move.
-      std::vector<std::vector<int32_t>> now;
-      for (const MoeLayer* rank : layers.ranks()) now.push_back(rank->routing().row);
-      if (rows.empty()) rows = now;
-      EXPECT_EQ(now, rows);
+      prove(*layers, reference, plan_for(shape, schedule.name, forward, backward, 0.17 * forward + 0.03 * backward));
+      // Tokens drop at T_rank whatever the degree and the flow: no row may move.
+      if (rows.empty()) rows = own_rows(*layers);
+      EXPECT_EQ(own_rows(*layers), rows);
       if (testing::Test::HasFailure()) return;
     }
   }
-  met.dropped += layers.dropped();
-  met.idle_experts += layers.idle_experts();
+  met.dropped += by_flow[Flow::sharded]->dropped();
+  met.idle_experts += by_flow[Flow::sharded]->idle_experts();
 }
 
 // 1 to 8 ranks, EP x ESP in 1x1, 2x1, 1x2, 2x2, 4x2 with replicas for the rest, every MP that divides the ranks;

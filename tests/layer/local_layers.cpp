@@ -8,12 +8,12 @@
 
 namespace moe {
 
-LocalLayers::LocalLayers(const Case& shape, const LayerSeed& seed)
+LocalLayers::LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow)
     : world_(shape.parallel.ranks()), device_(make_cpu_device()), owned_(static_cast<size_t>(shape.parallel.ranks())) {
   world_.run([&](int rank) {
     const auto world = world_.communicator(rank);
     owned_[static_cast<size_t>(rank)] =
-        std::make_unique<MoeLayer>(shape, rank, seed, LayerComms::split(*world, shape.parallel));
+        std::make_unique<MoeLayer>(rank_shape(shape, rank, flow), seed, LayerComms::split(*world, shape.parallel));
   });
   for (const auto& layer : owned_) ranks_.push_back(layer.get());
 }

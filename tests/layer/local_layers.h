@@ -11,7 +11,7 @@ namespace moe {
 
 class LocalLayers {
  public:
-  LocalLayers(const Case& shape, const LayerSeed& seed);
+  LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow = Flow::sharded);
   /// Overwrites every result by NaN, so that none can be left from a run before.
   void poison();
   /// `passes` passes, then finish_gradients.

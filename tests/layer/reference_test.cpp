@@ -25,7 +25,7 @@ double difference_error(const Case& c, const GraphInputs& inputs, const at::Tens
     const double before = values[i];
     const auto loss = [&](double value) {
       values[i] = value;
-      return run_graph(c, inputs, {}, 0).loss.item<double>();
+      return run_graph(c, inputs, {}).loss.item<double>();
     };
     const double slope = (loss(before + kStep) - loss(before - kStep)) / (2 * kStep);
     values[i] = before;
@@ -52,12 +52,12 @@ TEST(Reference, FollowsAnotherChoiceOnlyWhereItIsAsGood) {
   const std::vector<int32_t> own = reference_layer(c, seed).choices;
   std::vector<int32_t> other = own;
   std::swap(other[0], other[1]);
-  EXPECT_EQ(reference_layer(c, seed, other, 1e-9).choices, own) << "a clear preference";
-  EXPECT_EQ(reference_layer(c, seed, other, 10).choices, other) << "everything ties";
+  EXPECT_EQ(reference_layer(c, seed, {other, 1e-9}).choices, own) << "a clear preference";
+  EXPECT_EQ(reference_layer(c, seed, {other, 10}).choices, other) << "everything ties";
   other[0] = other[1];
-  EXPECT_EQ(reference_layer(c, seed, other, 10).choices, own) << "one expert twice";
+  EXPECT_EQ(reference_layer(c, seed, {other, 10}).choices, own) << "one expert twice";
   other[0] = 4;
-  EXPECT_EQ(reference_layer(c, seed, other, 10).choices, own) << "no such expert";
+  EXPECT_EQ(reference_layer(c, seed, {other, 10}).choices, own) << "no such expert";
 }
 
 TEST(Reference, RoundsItsInputsToTheElementType) {

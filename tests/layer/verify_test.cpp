@@ -116,11 +116,12 @@ TEST_F(VerifyTest, RefusesPlansOfOtherLayers) {
 
 TEST(VerifyFloat32, HoldsOnceASchedule) {
   const Case shape = case_of(DType::float32, 48, 32);
-  LocalLayers layers(shape, {.seed = 4, .skew = 0.3});
+  const LayerSeed seed{.seed = 4, .skew = 0.3};
   double worst = 0;
-  for (const Schedule* row : any_decision::run_by_the_layer()) {
+  for (const Schedule* row : any_decision::fitting(shape)) {
     const Schedule& schedule = *row;
     SCOPED_TRACE(schedule.name);
+    LocalLayers layers(shape, seed, schedule.flow);
     const bool one = schedule.degrees == DegreePolicy::one;
     layers.run(plan_for(shape, schedule.name, one ? 1 : 3, one ? 1 : schedule.degrees == DegreePolicy::apart ? 2 : 3));
     EXPECT_EQ(complaint([&] { verify_layer(layers.ranks()); }), "none");

@@ -28,7 +28,7 @@ LayerJob small_job(bool emulated) {
   job.predicted_by = profile;
   if (emulated) job.paced_by = profile;
   job.pricing.nearest = true;
-  job.schedules = any_decision::run_by_the_layer();
+  job.schedules = any_decision::fitting(job.shape);
   job.settings.emulated = emulated;
   job.settings.iterations = 2;
   return job;

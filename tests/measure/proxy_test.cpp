@@ -57,7 +57,7 @@ TEST(Proxy, EveryChunkHasRows) {
 
 TEST(Proxy, PlanKeepsTheStructureAndTheGradientsShares) {
   for (const Nominal& n : kNominals)
-    for (const Schedule* row : any_decision::run_by_the_layer()) {
+    for (const Schedule* row : any_decision::fitting(nominal_case(n))) {
       const Schedule& schedule = *row;
       const Case nominal = nominal_case(n);
       const int degree = schedule.degrees == DegreePolicy::one ? 1 : 4;

@@ -22,16 +22,16 @@ LaneOrder any_order(int degree, uint64_t seed) {
 
 bool fits(const Schedule& schedule, const Case& shape) {
   const bool one_group = schedule.flow == Flow::tensor || schedule.flow == Flow::dropped;
-  return schedule.variants.empty() && (!one_group || shape.parallel.mp == shape.parallel.esp);
+  const bool same_ranks = shape.parallel.mp == shape.parallel.esp &&
+                          (!shape.parallel.ep_inside || shape.parallel.ep == 1 || shape.parallel.esp == 1);
+  return schedule.variants.empty() && (!one_group || same_ranks);
 }
 
-std::vector<const Schedule*> run_by_the_layer() {
-  std::vector<const Schedule*> run;
+std::vector<const Schedule*> fitting(const Case& shape) {
+  std::vector<const Schedule*> all;
   for (const Schedule& schedule : schedules())
-    if (schedule.flow == Flow::sharded && schedule.name != "lina-partition" && schedule.name != "lina-packed" &&
-        schedule.lanes != LaneLayout::by_network_gradient)
-      run.push_back(&schedule);
-  return run;
+    if (fits(schedule, shape)) all.push_back(&schedule);
+  return all;
 }
 
 Decision any_decision(const Schedule& schedule, const Case& shape, uint64_t seed, int most) {

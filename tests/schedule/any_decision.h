@@ -8,8 +8,8 @@ namespace moe::any_decision {
 
 /// Has plans of its own, and its flow a meaning on this shape.
 bool fits(const Schedule& schedule, const Case& shape);
-/// Schedules whose plans the layer binds: FSMoE's own flow, every stage cut by degree, one lane a network.
-std::vector<const Schedule*> run_by_the_layer();
+/// The schedules that fit.
+std::vector<const Schedule*> fitting(const Case& shape);
 /// Any decision that the schedule has: degrees up to `most`, split, gaps, sizes and lane order.
 Decision any_decision(const Schedule& schedule, const Case& shape, uint64_t seed, int most = 12);
 

@@ -7,6 +7,7 @@
 #include <ATen/ops/gelu_backward.h>
 #include <atomic>
 #include <c10/core/InferenceMode.h>
+#include <cstring>
 
 #include "moe/layer/element.h"
 
@@ -80,6 +81,28 @@ void gelu_backward(TensorView x, TensorView d_out, TensorView d_x) {
   const c10::InferenceMode no_autograd;
   at::Tensor result = wrap(d_x);
   at::gelu_backward_out(result, wrap(d_out), wrap(x));
+}
+
+void assign(TensorView from, TensorView to) {
+  require_equal(from.bytes(), to.bytes(), "bytes to assign");
+  if (from.bytes() > 0) std::memcpy(to.data(), from.data(), static_cast<size_t>(from.bytes()));
+}
+
+void add(TensorView from, TensorView to) {
+  require_equal(from.elements(), to.elements(), "elements to add");
+  with_element(from.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* in = from.as<T>();
+    T* out = to.as<T>();
+    for (int64_t i = 0; i < from.elements(); ++i) out[i] += in[i];
+  });
+}
+
+void scale(TensorView t, double by) {
+  with_element(t.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0; i < t.elements(); ++i) t.as<T>()[i] *= static_cast<T>(by);
+  });
 }
 
 void set_math_threads(int threads) {

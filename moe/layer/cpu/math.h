@@ -29,6 +29,12 @@ void gelu(TensorView x, TensorView out);
 /// d_x = d_out (Phi(x) + x phi(x)); d_x may be d_out.
 void gelu_backward(TensorView x, TensorView d_out, TensorView d_x);
 
+/// to = from; to += from. Of equal size, not overlapping.
+void assign(TensorView from, TensorView to);
+void add(TensorView from, TensorView to);
+/// t *= by.
+void scale(TensorView t, double by);
+
 /// Threads that each caller's math may use from now on, in the whole process.
 void set_math_threads(int threads);
 

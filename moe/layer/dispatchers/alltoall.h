@@ -6,6 +6,6 @@
 
 namespace moe {
 
-std::unique_ptr<Dispatcher> make_alltoall_dispatcher(Communicator& ep);
+std::unique_ptr<Dispatcher> make_alltoall_dispatcher(const DispatcherSetup& setup);
 
 }  // namespace moe

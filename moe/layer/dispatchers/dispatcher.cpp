@@ -12,8 +12,8 @@ constexpr std::array kDispatchers{DispatcherRow{"alltoall", make_alltoall_dispat
 
 }  // namespace
 
-std::unique_ptr<Dispatcher> make_dispatcher(std::string_view name, Communicator& ep) {
-  return find_named(kDispatchers, name, "dispatcher").make(ep);
+std::unique_ptr<Dispatcher> make_dispatcher(std::string_view name, const DispatcherSetup& setup) {
+  return find_named(kDispatchers, name, "dispatcher").make(setup);
 }
 
 std::vector<std::string_view> dispatcher_names() {

@@ -2,6 +2,7 @@
 // A dispatcher sends rows to the ranks that hold their experts, and back. A new one: derive, and add a row to
 // dispatcher.cpp.
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -9,21 +10,38 @@
 
 namespace moe {
 
+/// Blocks lie one after the other; in bytes, by EP peer.
+struct Blocks {
+  const void* send = nullptr;
+  std::span<const int64_t> send_bytes;
+  void* receive = nullptr;
+  std::span<const int64_t> receive_bytes;
+};
+
 class Dispatcher {
  public:
   virtual ~Dispatcher() = default;
-  /// Block i of `send` goes to EP peer i, block i of `receive` comes from it; each of `block_bytes`, possibly 0.
-  /// Enqueues on the call's stream. Combine, and both backwards, are the same exchange.
-  virtual void exchange(const void* send, void* receive, int64_t block_bytes, CommCall call) = 0;
+  /// Block i of `send` goes to EP peer i, block i of `receive` comes from it. Enqueues on the call's stream; the spans
+  /// need not outlive the call. Combine, and both backwards, are the same exchange.
+  virtual void exchange(const Blocks& blocks, CommCall call) = 0;
+};
+
+struct DispatcherSetup {
+  Communicator& ep;  // of the EP group
+  int ranks_per_node = 1;
+  int rank = 0;            // of the stage; on node rank / ranks_per_node
+  bool equal = true;       // all blocks of all ranks are of one size: false where no token is dropped
+  int64_t most_bytes = 0;  // of what one exchange sends or receives, where blocks are equal
 };
 
 struct DispatcherRow {
   std::string_view name;
-  std::unique_ptr<Dispatcher> (*make)(Communicator& ep);
+  /// Blocking; all ranks of the EP group call it. Throws Unsupported for unequal blocks where they have no meaning.
+  std::unique_ptr<Dispatcher> (*make)(const DispatcherSetup&);
 };
 
-/// `ep` must outlive it. Throws BadInput listing the known names.
-std::unique_ptr<Dispatcher> make_dispatcher(std::string_view name, Communicator& ep);
+/// Throws BadInput listing the known names.
+std::unique_ptr<Dispatcher> make_dispatcher(std::string_view name, const DispatcherSetup& setup);
 /// "alltoall", ...
 std::vector<std::string_view> dispatcher_names();
 

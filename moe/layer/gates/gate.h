@@ -9,16 +9,30 @@
 
 namespace moe {
 
+/// What reaches a gate on the way back. `hidden` and `routing` are the last forward's.
+struct GateBackward {
+  TensorView hidden;  // (tokens, M)
+  const Routing& routing;
+  TensorView d_weight;  // (tokens, choices); 0 for dropped pairs
+  TensorView d_fill;    // likewise, of gates that mix tokens
+  TensorView d_hidden;  // (tokens, M): to be added to
+  double share = 1;     // of the auxiliary losses' gradients: 1 / the ranks that add up theirs for the same tokens
+};
+
 class Gate {
  public:
   virtual ~Gate() = default;
-  /// Routes hidden (tokens, M): sets expert, row, filled and weight.
+  /// Routes hidden (tokens, M): sets expert (unless preset), row, filled and weight, and leaves this rank's own tokens'
+  /// part in statistics().
   virtual void forward(TensorView hidden, Routing& routing) = 0;
-  /// From d_weight (tokens, top_k), which is 0 for dropped pairs: overwrites the parameters' gradients with this rank's
-  /// part and adds to d_hidden (tokens, M). `hidden` and `routing` are the last forward's.
-  virtual void backward(TensorView hidden, const Routing& routing, TensorView d_weight, TensorView d_hidden) = 0;
+  /// Overwrites the parameters' gradients with this rank's part and adds to d_hidden. statistics() are summed by then.
+  virtual void backward(const GateBackward& pass) = 0;
   /// Replicated on all ranks, summed over the stage.
   virtual std::vector<Parameter> parameters() = 0;
+  /// float64 sums over all tokens of the stage that the auxiliary losses need; no data: none.
+  virtual TensorView statistics() { return {}; }
+  /// From the summed statistics: the losses, coefficients applied.
+  virtual double auxiliary_loss() const { return 0; }
 };
 
 struct GateSetup {
@@ -26,13 +40,19 @@ struct GateSetup {
   LayerSeed seed;
 };
 
+/// Pairs a token: top_k, one an expert, or one a row.
+enum class Choices : uint8_t { top_k, experts, rows };
+
 struct GateRow {
   std::string_view name;
   std::unique_ptr<Gate> (*make)(const GateSetup&);
+  Choices choices = Choices::top_k;
 };
 
 /// Throws BadInput listing the known names.
-std::unique_ptr<Gate> make_gate(std::string_view name, const GateSetup& setup);
+const GateRow& find_gate(std::string_view name);
+/// The routing that this rank's gate fills; sized once.
+Routing make_routing(const RankShape& rank);
 /// "gshard", ...
 std::vector<std::string_view> gate_names();
 

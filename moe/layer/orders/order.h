@@ -5,29 +5,32 @@
 #include <vector>
 
 #include "moe/layer/routing.h"
-#include "moe/layer/wire.h"
+#include "moe/layer/rows.h"
 
 namespace moe {
 
-/// All experts' rows of one rank, T_rank E M elements, and how they lie.
-struct WireView {
+/// Rows of this rank's groups of tokens (the layout's streams) and all experts, and how they lie. A layout may hold
+/// some groups only: what it lacks is another rank's to send.
+struct RowsView {
   TensorView data;
-  const WireLayout& layout;
+  const RowLayout& layout;
 };
 
 class Order {
  public:
   virtual ~Order() = default;
-  /// rows[expert, row] = tokens[token] for every pair that was not dropped, 0 in empty rows.
-  virtual void order(const Routing& routing, TensorView tokens, WireView rows) = 0;
-  /// output[token] = sum over its choices of weight * rows[expert, row].
-  virtual void i_order(const Routing& routing, WireView rows, TensorView output) = 0;
-  /// Transpose of i_order: d_rows = weight * d_output, 0 in empty rows; d_weight = <d_output, rows>, 0 where dropped.
-  /// `rows` are what i_order read.
-  virtual void i_order_backward(const Routing& routing, TensorView d_output, WireView rows, WireView d_rows,
+  /// rows[expert, row] = sum of fill * tokens[token] over the pairs of that row; 0 in empty rows.
+  virtual void order(const Routing& routing, TensorView tokens, RowsView rows) = 0;
+  /// output[token] = sum over its pairs of weight * rows[expert, row]. `rows` hold every group.
+  virtual void i_order(const Routing& routing, RowsView rows, TensorView output) = 0;
+  /// Transpose of i_order: d_rows = sum of weight * d_output, 0 in empty rows; d_weight = <d_output, rows>, 0 where
+  /// dropped. `rows` are what i_order read, of every group.
+  virtual void i_order_backward(const Routing& routing, TensorView d_output, RowsView rows, RowsView d_rows,
                                 TensorView d_weight) = 0;
-  /// Transpose of order: d_tokens[token] = sum over its choices of d_rows[expert, row].
-  virtual void order_backward(const Routing& routing, WireView d_rows, TensorView d_tokens) = 0;
+  /// Transpose of order: d_tokens[token] = sum over its pairs of fill * d_rows[expert, row], of every group. Where the
+  /// gate mixes tokens: d_fill = <d_rows, tokens>, 0 where dropped.
+  virtual void order_backward(const Routing& routing, TensorView tokens, RowsView d_rows, TensorView d_tokens,
+                              TensorView d_fill) = 0;
 };
 
 struct OrderRow {

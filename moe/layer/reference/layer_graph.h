@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "moe/layer/parameter.h"
+#include "moe/layer/reference/graph_parts.h"
+#include "moe/layer/reference/reference.h"
 
 namespace moe {
 
@@ -17,18 +18,18 @@ struct GraphInputs {
   at::Tensor input;            // (tokens of all DP groups, M)
   at::Tensor output_gradient;  // likewise
   at::Tensor gate_noise;       // (tokens, E)
-  std::map<std::string, at::Tensor> weights;
+  GraphWeights weights;
 };
 GraphInputs graph_inputs(const Case& shape, const LayerSeed& seed);
 
 struct GraphOutputs {
   at::Tensor output;             // (tokens, M)
-  at::Tensor loss;               // sum of output * output_gradient
-  std::vector<int32_t> choices;  // (tokens, top_k): experts, from the most to the least preferred
+  at::Tensor loss;               // sum of output * output_gradient, and the auxiliary losses
+  double auxiliary = 0;          // the latter alone
+  std::vector<int32_t> choices;  // (tokens, choices): experts, from the most to the least preferred
 };
 
-/// Tokens are routed and capped in groups of B L / N_MP, as the ranks do. `preferred` (empty, or (tokens, top_k)) are
-/// choices to follow where each is as good as the layer's own but for `tie` times the largest logit.
-GraphOutputs run_graph(const Case& shape, const GraphInputs& inputs, std::span<const int32_t> preferred, double tie);
+/// Tokens are routed and capped in groups of B L / N_MP, as the ranks do.
+GraphOutputs run_graph(const Case& shape, const GraphInputs& inputs, const LayerChoices& choices);
 
 }  // namespace moe

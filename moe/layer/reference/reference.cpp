@@ -18,18 +18,18 @@ std::vector<double> gradient_of(const at::Tensor& leaf) {
 
 }  // namespace
 
-LayerReference reference_layer(const Case& shape, const LayerSeed& seed, std::span<const int32_t> preferred,
-                               double tie) {
+LayerReference reference_layer(const Case& shape, const LayerSeed& seed, const LayerChoices& choices) {
   const GraphInputs inputs = graph_inputs(shape, seed);
   inputs.input.set_requires_grad(true);
   for (const auto& [name, weight] : inputs.weights) weight.set_requires_grad(true);
-  GraphOutputs outputs = run_graph(shape, inputs, preferred, tie);
+  GraphOutputs outputs = run_graph(shape, inputs, choices);
   outputs.loss.backward();
   LayerReference reference;
   reference.output = values_of(outputs.output);
   reference.input_gradient = gradient_of(inputs.input);
   for (const auto& [name, weight] : inputs.weights) reference.gradients[name] = gradient_of(weight);
   reference.choices = std::move(outputs.choices);
+  reference.auxiliary = outputs.auxiliary;
   return reference;
 }
 

@@ -14,13 +14,19 @@ namespace moe {
 struct LayerReference {
   std::vector<double> output, input_gradient;            // (tokens of all DP groups, M)
   std::map<std::string, std::vector<double>> gradients;  // by weight (parameter.h)
-  std::vector<int32_t> choices;                          // (tokens, top_k): experts
+  std::vector<int32_t> choices;                          // (tokens, choices): experts
+  double auxiliary = 0;                                  // the gate's auxiliary losses
 };
 
-/// Forward and backward of the whole layer. A near-tie of two experts may be decided either way by rounding:
-/// `preferred` (empty, or the layer's own choices, (tokens, top_k)) is followed where its logits are as good but for
-/// `tie` times the largest one.
-LayerReference reference_layer(const Case& shape, const LayerSeed& seed, std::span<const int32_t> preferred = {},
-                               double tie = 0);
+/// The layer's own choices, (tokens, choices). A near-tie of two experts may be decided either way by rounding: they
+/// are followed where their scores are as good but for `tie` times the largest one; `preset` ones whatever they are.
+struct LayerChoices {
+  std::span<const int32_t> preferred = {};
+  double tie = 0;
+  bool preset = false;
+};
+
+/// Forward and backward of the whole layer.
+LayerReference reference_layer(const Case& shape, const LayerSeed& seed, const LayerChoices& choices = {});
 
 }  // namespace moe

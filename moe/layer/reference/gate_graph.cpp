@@ -1,0 +1,83 @@
+#include "moe/layer/reference/gate_graph.h"
+
+#include <ATen/ATen.h>
+#include <algorithm>
+#include <array>
+
+#include "moe/base/registry.h"
+#include "moe/plan/volumes.h"
+
+namespace moe {
+namespace {
+
+const GateGraphRow& find_graph(const Case& shape) {
+  static constexpr std::array kGraphs{&kGShardGraph};
+  for (const GateGraphRow* row : kGraphs)
+    if (row->name == shape.layer.gate) return *row;
+  throw WrongResult(fmt::format("gate {} has no reference", shape.layer.gate));
+}
+
+// The top_k experts of one token, the best first; of equal logits the lower expert.
+std::vector<int32_t> choose(const double* logits, int64_t experts, int64_t top_k) {
+  std::vector<int32_t> order(static_cast<size_t>(experts));
+  for (size_t e = 0; e < order.size(); ++e) order[e] = static_cast<int32_t>(e);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+  order.resize(static_cast<size_t>(top_k));
+  return order;
+}
+
+bool as_good(std::span<const int32_t> other, std::span<const int32_t> own, const double* logits, int64_t experts,
+             double margin) {
+  for (size_t c = 0; c < own.size(); ++c) {
+    if (other[c] < 0 || other[c] >= experts || std::count(other.begin(), other.end(), other[c]) != 1) return false;
+    if (logits[other[c]] < logits[own[c]] - margin) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<GraphWeight> gate_weights(const Case& shape) { return find_graph(shape).weights(shape); }
+GateGraph gate_graph(const GateGraphInputs& inputs) { return find_graph(inputs.shape).graph(inputs); }
+
+std::vector<int32_t> top_k_choices(const GateGraphInputs& in, const at::Tensor& scores) {
+  if (in.preset) return {in.preferred.begin(), in.preferred.end()};
+  const at::Tensor values = scores.detach().contiguous();
+  const int64_t experts = values.size(1), top_k = in.shape.layer.top_k;
+  const double margin = in.tie * values.abs().max().item<double>();
+  std::vector<int32_t> all;
+  for (int64_t t = 0; t < values.size(0); ++t) {
+    const double* row = values.const_data_ptr<double>() + t * experts;
+    std::vector<int32_t> own = choose(row, experts, top_k);
+    if (!in.preferred.empty()) {
+      const auto other = in.preferred.subspan(static_cast<size_t>(t * top_k), static_cast<size_t>(top_k));
+      if (as_good(other, own, row, experts, margin)) own.assign(other.begin(), other.end());
+    }
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
+std::vector<int32_t> rows_of_choices(const Case& c, const std::vector<int32_t>& choices) {
+  const int64_t group = c.layer.batch * c.layer.seq / c.parallel.mp, k = c.layer.top_k;
+  const int64_t tokens = static_cast<int64_t>(choices.size()) / k;
+  const int64_t capacity = c.layer.capacity_factor ? capacity_rows(c) : group;
+  std::vector<int32_t> rows(choices.size());
+  for (int64_t first = 0; first < tokens; first += group) {
+    std::map<int32_t, int64_t> used;
+    for (int64_t choice = 0; choice < k; ++choice)
+      for (int64_t t = first; t < first + group; ++t) {
+        const auto pair = static_cast<size_t>(t * k + choice);
+        const int64_t row = used[choices[pair]]++;
+        rows[pair] = row < capacity ? static_cast<int32_t>(row) : -1;
+      }
+  }
+  return rows;
+}
+
+at::Tensor indices(const std::vector<int32_t>& values) {
+  const std::vector<int64_t> wide(values.begin(), values.end());
+  return at::tensor(wide, at::kLong);
+}
+
+}  // namespace moe

@@ -1,0 +1,65 @@
+#pragma once
+// The differentiable parts of layer_graph.h, one function each, by LibTorch's operations; and the weights that each
+// reads. Includes LibTorch.
+#include <ATen/core/Tensor.h>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "moe/layer/parameter.h"
+
+namespace moe {
+
+using GraphWeights = std::map<std::string, at::Tensor>;  // by name (parameter.h)
+
+/// As fill_weight makes it, plus `offset`; axes of extent 1 in front are dropped.
+struct GraphWeight {
+  std::string_view name;
+  std::vector<int64_t> extents;
+  int64_t fan_in = 1;
+  double offset = 0;
+};
+
+std::vector<GraphWeight> attention_weights(const LayerShape& layer);
+/// (tokens, M) from (tokens, M).
+at::Tensor attention_graph(const LayerShape& layer, const at::Tensor& x, const GraphWeights& weights);
+
+std::vector<GraphWeight> norm_weights(const LayerShape& layer);
+at::Tensor norm_graph(const LayerShape& layer, const at::Tensor& x, const GraphWeights& weights, std::string_view gain);
+
+std::vector<GraphWeight> expert_weights(const LayerShape& layer);
+/// Expert e of rows (any, M).
+at::Tensor expert_graph(const LayerShape& layer, const at::Tensor& rows, const GraphWeights& weights, int64_t e);
+
+struct GateGraphInputs {
+  const Case& shape;
+  at::Tensor hidden;  // (tokens, M), in groups of B L / N_MP
+  at::Tensor noise;   // (tokens, E)
+  const GraphWeights& weights;
+  std::span<const int32_t> preferred;  // (tokens, choices), or empty: followed where as good but for `tie`
+  double tie = 0;                      // times the largest score
+  bool preset = false;                 // preferred is followed whatever it is
+};
+
+/// As Routing: pair p belongs to token p / choices.
+struct GateGraph {
+  int64_t choices = 0;
+  std::vector<int32_t> expert, row;  // of each pair; row in its group, -1: dropped
+  at::Tensor weight;                 // (tokens, choices)
+  at::Tensor fill;                   // likewise, or undefined: 1
+  at::Tensor auxiliary;              // the auxiliary losses, coefficients applied; undefined: none
+};
+
+std::vector<GraphWeight> gate_weights(const Case& shape);
+GateGraph gate_graph(const GateGraphInputs& inputs);
+
+/// For gates of the top-k kind: the best top_k experts of each token by score (tokens, E), the best first, of equal
+/// ones the lower; or the preferred ones.
+std::vector<int32_t> top_k_choices(const GateGraphInputs& inputs, const at::Tensor& scores);
+/// The row of each pair: in every group of tokens, first choices in token order, then second ones; -1 beyond capacity.
+std::vector<int32_t> rows_of_choices(const Case& shape, const std::vector<int32_t>& choices);
+/// An index tensor (n).
+at::Tensor indices(const std::vector<int32_t>& values);
+
+}  // namespace moe
