@@ -32,7 +32,7 @@ std::optional<Truth> truth_of(const Profile& fitted, size_t i, const Profile& tr
   }
   const ModuleRow& row = fitted.modules.at(i - fitted.compute.size());
   for (const ModuleRow& t : truth.modules)
-    if (t.name == row.name && t.phase == row.phase && t.seq == row.seq) return Truth{t.alpha_s, t.beta_s_per_flop};
+    if (t.name == row.name && t.phase == row.phase && t.seq == row.seq) return Truth{t.alpha_s, t.beta()};
   return std::nullopt;
 }
 

@@ -48,7 +48,8 @@ struct FittedProfile {
 ///     a [[comm]] op:  .network ("inter" | "intra"), .ranks (of the group), .bytes (volume as FSMoE counts it:
 ///                     of an allgather the gathered size), .algorithm (optional, "direct")
 ///     gemm:           .dtype, .flops (of all its GEMMs), .gemms (optional, 1)
-///     module:         .name, .phase ("forward" | "backward"), .flops (of that phase), .seq (optional)
+///     module:         .name, .phase ("forward" | "backward"), .flops or .bytes (of that phase: modules.h),
+///                     .seq (optional)
 ///   summary.median_s                              median over iterations of the maximum over ranks
 /// Throws BadInput naming the record's file and line and the value.
 FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::string& name, const std::string& source);

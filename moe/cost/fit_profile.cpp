@@ -4,6 +4,7 @@
 
 #include "moe/base/check.h"
 #include "moe/cost/fit.h"
+#include "moe/cost/modules.h"
 
 namespace moe {
 namespace {
@@ -64,7 +65,9 @@ RowKey key_of(const CaseRecord& record) {
 FitSample sample_of(const CaseRecord& record, const RowKey& key) {
   const Fields& parameters = record.parameters;
   FitSample sample;
-  sample.size = parameters.number(key.table == RowKey::Table::comm ? "bytes" : "flops", record.where);
+  const bool bytes =
+      key.table == RowKey::Table::comm || (key.table == RowKey::Table::module && is_priced_by_byte(key.op));
+  sample.size = parameters.number(bytes ? "bytes" : "flops", record.where);
   sample.seconds = record.summary.number("median_s", record.where);
   if (key.table == RowKey::Table::compute && parameters.has("gemms"))
     sample.starts = parameters.number("gemms", record.where);
@@ -107,7 +110,10 @@ void add_row(Profile& profile, const RowKey& key, const LinearFit& fit) {
                                  .range_flops = fit.range});
       break;
     case RowKey::Table::module:
-      profile.modules.push_back({key.op, key.phase, key.seq, fit.alpha_s, fit.beta});
+      profile.modules.push_back(
+          {key.op, key.phase, key.seq, fit.alpha_s, 0, 0, fit.r_squared, fit.held_out_error, fit.range});
+      (is_priced_by_byte(key.op) ? profile.modules.back().beta_s_per_byte : profile.modules.back().beta_s_per_flop) =
+          fit.beta;
       break;
   }
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "moe/cost/modules.h"
+
 namespace moe {
 namespace {
 
@@ -31,7 +33,7 @@ LayerPricer::LayerPricer(const Profile& profile, const Case& shape, PricingOptio
       gradient_bytes_(moe::gradient_bytes(shape)),
       exact_rows_(capacity_exact(shape)) {
   for (const ModuleRow& module : profile.modules)
-    if (module.name.starts_with("hook:")) notes_.insert(fmt::format("not priced: the row of module {}", module.name));
+    if (!module_of(module.name)) notes_.insert(fmt::format("not priced: the row of module {}", module.name));
 }
 
 const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase phase) const {
@@ -130,24 +132,28 @@ const ComputeRow& LayerPricer::gemm_row() const {
   throw Unpriced(fmt::format("profile {}: no gemm row for {}", profile_.name, name_of(shape_.layer.dtype)));
 }
 
-const ModuleRow* LayerPricer::module_row(TaskKind kind, Phase phase) const {
-  const LayerShape& layer = shape_.layer;
-  const std::string name = kind == TaskKind::attention ? "attention"
-                           : kind == TaskKind::gate    ? "gate:" + layer.gate
-                           : kind == TaskKind::expert  ? fmt::format("expert:{}", name_of(layer.ffn))
-                                                       : "order:" + layer.order;
+const ModuleRow* LayerPricer::module_row(const std::string& name, Phase phase) const {
   bool profiled = false;
   for (const ModuleRow& row : profile_.modules) {
     if (row.name != name || row.phase != phase) continue;
     profiled = true;
-    if (!row.seq || *row.seq == layer.seq) return &row;
+    if (!row.seq || *row.seq == shape_.layer.seq) return &row;
   }
-  if (profiled) notes_.insert(fmt::format("{} priced by gemm: no row for seq {}", name, layer.seq));
+  if (profiled) notes_.insert(fmt::format("{} priced by gemm: no row for seq {}", name, shape_.layer.seq));
   return nullptr;
 }
 
 LayerPricer::Curve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& work) const {
-  if (const ModuleRow* row = module_row(kind, phase)) return {row->alpha_s, row->beta_s_per_flop, 0, nullptr};
+  const ModuleRow* module = module_row(module_name(kind, shape_.layer), phase);
+  if (module == nullptr && kind == TaskKind::i_order)
+    module = module_row(module_name(TaskKind::order, shape_.layer), phase);
+  if (module != nullptr) {
+    const double size = std::max(work.bytes, work.flops);
+    if (const auto& range = module->range; range && (size < (*range)[0] || size > (*range)[1]))
+      notes_.insert(fmt::format("outside the fitted range: {} {} of {:.3g} (fitted {:.3g} to {:.3g})", module->name,
+                                name_of(phase), size, (*range)[0], (*range)[1]));
+    return {module->alpha_s, module->beta(), 0, nullptr};
+  }
   if (work.op == Op::none) return {};
   const double passes = phase == Phase::backward ? 2 : 1;
   if (kind == TaskKind::expert)

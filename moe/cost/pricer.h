@@ -67,7 +67,7 @@ class LayerPricer {
   Curve row_curve(const CommRow& row, double bytes) const;
   const CommRow* comm_row(std::string_view op, const Group& group) const;
   const CommRow& comm_row_or_nearest(std::string_view op, const Group& group) const;
-  const ModuleRow* module_row(TaskKind kind, Phase phase) const;
+  const ModuleRow* module_row(const std::string& name, Phase phase) const;
   Curve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
   Curve copy_curve() const;
   double part_seconds(const WorkClass& wc, Flow flow, int more) const;

@@ -40,13 +40,17 @@ struct ComputeRow {
 };
 
 /// [[module]]: a profiled sub-module, used instead of gemm where present (FSMoE section 3.2). beta applies to the
-/// FLOPs of its own phase.
+/// FLOPs or bytes of its own phase (modules.h); the other one is 0.
 struct ModuleRow {
-  std::string name;  // attention, gate:NAME, order:NAME, expert:NAME, hook:NAME or a user's own
+  std::string name;  // modules.h
   Phase phase = Phase::forward;
   std::optional<int64_t> seq;
   double alpha_s = 0;
   double beta_s_per_flop = 0;
+  double beta_s_per_byte = 0;
+  std::optional<double> r_squared = {}, held_out_error = {};
+  std::optional<Range> range = {};  // of its FLOPs or bytes
+  double beta() const { return beta_s_per_flop + beta_s_per_byte; }
 };
 
 /// Slowdown of a lane while another is busy, >= 1; 1: none.

@@ -3,6 +3,7 @@
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/config_files.h"
+#include "moe/cost/modules.h"
 #include "moe/cost/profile.h"
 
 namespace moe {
@@ -83,7 +84,18 @@ ModuleRow module_from(const TableReader& row) {
   out.phase = row.choice("phase", {"forward", "backward"}) == "forward" ? Phase::forward : Phase::backward;
   out.seq = row.optional_integer("seq", {.least = 1});
   out.alpha_s = row.real("alpha_s", kNonNegative);
-  out.beta_s_per_flop = row.real("beta_s_per_flop", kNonNegative);  // 0: a gate whose time was measured once
+  const bool by_byte = is_priced_by_byte(out.name);
+  const std::string_view unit = by_byte ? "beta_s_per_byte" : "beta_s_per_flop";
+  const std::string_view other = by_byte ? "beta_s_per_flop" : "beta_s_per_byte";
+  if (row.has(other)) row.fail(row.value(other), other, fmt::format("{} for name = '{}'", unit, out.name));
+  (by_byte ? out.beta_s_per_byte : out.beta_s_per_flop) = row.real(unit, kNonNegative);  // 0: a time measured once
+  const std::string_view range = by_byte ? "range_bytes" : "range_flops";
+  const std::string_view other_range = by_byte ? "range_flops" : "range_bytes";
+  if (row.has(other_range))
+    row.fail(row.value(other_range), other_range, fmt::format("{} for name = '{}'", range, out.name));
+  out.r_squared = r_squared_from(row);
+  out.held_out_error = held_out_from(row);
+  out.range = range_from(row, range);
   return out;
 }
 
@@ -125,8 +137,9 @@ void read_rows(const TableReader& root, Profile& out) {
                                                   "r_squared", "held_out_error", "range_flops"}),
                           "op", compute_from, [](const ComputeRow& r) { return std::tie(r.op, r.ffn, r.dtype); });
   out.modules =
-      rows_of<ModuleRow>(root.tables("module", {"name", "phase", "seq", "alpha_s", "beta_s_per_flop"}), "name",
-                         module_from, [](const ModuleRow& r) { return std::tie(r.name, r.phase, r.seq); });
+      rows_of<ModuleRow>(root.tables("module", {"name", "phase", "seq", "alpha_s", "beta_s_per_flop", "beta_s_per_byte",
+                                                "r_squared", "held_out_error", "range_flops", "range_bytes"}),
+                         "name", module_from, [](const ModuleRow& r) { return std::tie(r.name, r.phase, r.seq); });
 }
 
 }  // namespace

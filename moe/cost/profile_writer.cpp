@@ -1,6 +1,7 @@
 #include <fmt/ostream.h>
 #include <ostream>
 
+#include "moe/cost/modules.h"
 #include "moe/cost/profile.h"
 
 namespace moe {
@@ -63,7 +64,11 @@ void write(std::ostream& out, const ModuleRow& row) {
   fmt::print(out, "\n[[module]]\nname = {}\nphase = \"{}\"\n", toml_text(row.name), name_of(row.phase));
   if (row.seq) fmt::print(out, "seq = {}\n", *row.seq);
   write_number(out, "alpha_s", row.alpha_s);
-  write_number(out, "beta_s_per_flop", row.beta_s_per_flop);
+  const bool by_byte = is_priced_by_byte(row.name);
+  write_number(out, by_byte ? "beta_s_per_byte" : "beta_s_per_flop", row.beta());
+  write_optional(out, "r_squared", row.r_squared);
+  write_optional(out, "held_out_error", row.held_out_error);
+  write_range(out, by_byte ? "range_bytes" : "range_flops", row.range);
 }
 
 void write(std::ostream& out, const Contention& contention) {

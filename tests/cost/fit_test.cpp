@@ -123,6 +123,8 @@ std::vector<CaseRecord> microbench() {
     const Fields gemm{{"op", "gemm"}, {"dtype", "float32"}, {"flops", 1e9 * i}, {"gemms", 1}};
     const Fields module{
         {"op", "module"}, {"name", "attention"}, {"phase", "backward"}, {"seq", 256}, {"flops", 1e9 * i}};
+    const Fields order{{"op", "module"}, {"name", "order:tutel"}, {"phase", "forward"}, {"bytes", n}};
+    cases.push_back(measured(order, 2e-5 + 5e-10 * n, ++line));
     cases.push_back(measured(alltoall, 2e-4 + 3e-10 * n, ++line));
     cases.push_back(measured(allgather, 3e-5 + 2e-10 * n, ++line));
     cases.push_back(measured(gemm, 9e-5 + 4e-14 * 1e9 * i, ++line));
@@ -149,10 +151,17 @@ TEST(FitProfile, MakesARowOfEachKindOfCase) {
   EXPECT_EQ(profile.comm[1].range_bytes, (Range{1048576, 8 * 1048576}));
   ASSERT_EQ(profile.compute.size(), 1u);
   EXPECT_NEAR(profile.compute[0].beta_s_per_flop, 4e-14, 1e-22);
-  ASSERT_EQ(profile.modules.size(), 1u);
+  ASSERT_EQ(profile.modules.size(), 2u);
   EXPECT_EQ(profile.modules[0].seq, 256);
   EXPECT_EQ(profile.modules[0].phase, Phase::backward);
-  ASSERT_EQ(fitted.rows.size(), 4u);
+  EXPECT_NEAR(profile.modules[0].beta_s_per_flop, 8e-14, 1e-22);
+  EXPECT_EQ(profile.modules[0].beta_s_per_byte, 0);
+  EXPECT_NEAR(profile.modules[1].beta_s_per_byte, 5e-10, 1e-18);
+  EXPECT_EQ(profile.modules[1].beta_s_per_flop, 0);
+  EXPECT_EQ(profile.modules[1].range, (Range{1048576, 8 * 1048576}));
+  EXPECT_NEAR(profile.modules[1].r_squared.value(), 1, 1e-12);
+  EXPECT_TRUE(profile.modules[1].held_out_error.has_value());
+  ASSERT_EQ(fitted.rows.size(), 5u);
   EXPECT_EQ(fitted.rows[0].what, "allgather intra 2");
   EXPECT_EQ(fitted.rows[2].what, "gemm float32");
   EXPECT_EQ(fitted.rows[3].what, "attention backward 256");

@@ -6,6 +6,7 @@
 
 #include "moe/base/random.h"
 #include "moe/cost/bounds.h"
+#include "moe/cost/modules.h"
 #include "moe/schedule/schedule.h"
 #include "tests/cost/random_layer.h"
 #include "tests/schedule/any_decision.h"
@@ -164,6 +165,46 @@ TEST(Pricer, AttentionRowsOfTheSequenceLengthReplaceGemm) {
   profile.modules[0].seq = 128;
   EXPECT_NEAR(seconds(Phase::backward), 12 * 5e-6 + 2 * flops * 1e-12, 1e-15);
   EXPECT_TRUE(has_note(LayerPricer(profile, small_case()), "attention priced by gemm: no row for seq 64"));
+}
+
+TEST(Pricer, ModuleRowsOfTheLayersPartsReplaceGemm) {
+  Profile profile = small_profile();
+  const Case shape = small_case();
+  const auto seconds = [&](TaskKind kind, Phase phase) {
+    const LayerPricer pricer(profile, shape);
+    return is_chunked(kind) ? pricer.chunk_seconds(kind, phase, 1) : pricer.dense_seconds(kind, phase);
+  };
+  const auto size = [&](TaskKind kind, Phase phase) { return module_size({kind, ""}, phase, shape); };
+  EXPECT_EQ(seconds(TaskKind::order, Phase::forward), 0) << "no row";
+  const double home = moe_volumes(shape, static_cast<double>(capacity_rows(shape))).alltoall_bytes;
+  EXPECT_EQ(size(TaskKind::order, Phase::forward), home);
+  EXPECT_EQ(size(TaskKind::i_order, Phase::backward), home);
+  EXPECT_EQ(module_size({TaskKind::order, ""}, Phase::forward, shape, Flow::tensor), shape.parallel.mp * home);
+  EXPECT_EQ(module_size({TaskKind::order, ""}, Phase::forward, shape, Flow::dropped), home);
+  EXPECT_EQ(module_size({TaskKind::i_order, ""}, Phase::forward, shape, Flow::dropped), shape.parallel.mp * home);
+
+  const auto add = [&](std::string name, double alpha, double per_flop, double per_byte) {
+    profile.modules.push_back({std::move(name), Phase::forward, {}, alpha, per_flop, per_byte});
+  };
+  add("gate:other", 1, 1, 0), add("order:other", 1, 0, 1), add("expert:mixtral", 1, 1, 0);
+  EXPECT_LT(seconds(TaskKind::gate, Phase::forward), 1) << "a row of another gate";
+  add("gate:gshard", 2e-3, 1e-10, 0), add("order:tutel", 3e-3, 0, 1e-9), add("expert:gpt", 4e-3, 1e-11, 0);
+  EXPECT_NEAR(seconds(TaskKind::gate, Phase::forward), 2e-3 + 1e-10 * size(TaskKind::gate, Phase::forward), 1e-15);
+  EXPECT_NEAR(seconds(TaskKind::order, Phase::forward), 3e-3 + 1e-9 * home, 1e-15);
+  EXPECT_NEAR(seconds(TaskKind::i_order, Phase::forward), 3e-3 + 1e-9 * home, 1e-15) << "by the order's row";
+  const double rows = static_cast<double>(capacity_rows(shape));
+  EXPECT_NEAR(seconds(TaskKind::expert, Phase::forward), 4e-3 + 1e-11 * size(TaskKind::expert, Phase::forward) / rows,
+              1e-15);
+  EXPECT_EQ(seconds(TaskKind::order, Phase::backward), 0) << "no row of that phase";
+  add("i-order:tutel", 5e-3, 0, 1e-9);
+  EXPECT_NEAR(seconds(TaskKind::i_order, Phase::forward), 5e-3 + 1e-9 * home, 1e-15);
+  EXPECT_TRUE(LayerPricer(profile, shape).notes().empty());
+  profile.modules.back().range = Range{1e9, 2e9};
+  const LayerPricer outside(profile, shape);
+  outside.dense_seconds(TaskKind::i_order, Phase::forward);
+  EXPECT_TRUE(has_note(outside, "outside the fitted range: i-order:tutel forward"));
+  add("mine", 1, 1, 0);
+  EXPECT_TRUE(has_note(LayerPricer(profile, shape), "not priced: the row of module mine"));
 }
 
 TEST(Pricer, MeasuredCurvesHoldInsideTheirRangeOnly) {

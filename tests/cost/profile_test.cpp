@@ -67,6 +67,8 @@ Profile full_profile() {
                        .range_flops = {}});
   p.modules.push_back({"attention", Phase::backward, 256, awkward(10), awkward(11)});
   p.modules.push_back({"gate:gshard", Phase::forward, {}, awkward(12), 0});
+  p.modules.push_back(
+      {"order:tutel", Phase::forward, {}, awkward(15), 0, awkward(16), 0.5, awkward(17), Range{awkward(18), 1e9}});
   p.task_overhead_s = awkward(13);
   p.contention.intra_by_inter = 1 + awkward(14);
   p.contention.compute_by_intra = 1.5;
@@ -88,8 +90,9 @@ void expect_same(const ComputeRow& a, const ComputeRow& b) {
 }
 
 void expect_same(const ModuleRow& a, const ModuleRow& b) {
-  EXPECT_EQ(std::tie(a.name, a.phase, a.seq, a.alpha_s, a.beta_s_per_flop),
-            std::tie(b.name, b.phase, b.seq, b.alpha_s, b.beta_s_per_flop));
+  EXPECT_EQ(std::tie(a.name, a.phase, a.seq, a.alpha_s, a.beta_s_per_flop, a.beta_s_per_byte),
+            std::tie(b.name, b.phase, b.seq, b.alpha_s, b.beta_s_per_flop, b.beta_s_per_byte));
+  EXPECT_EQ(std::tie(a.r_squared, a.held_out_error, a.range), std::tie(b.r_squared, b.held_out_error, b.range));
 }
 
 template <class Row>
