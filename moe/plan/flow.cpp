@@ -35,6 +35,14 @@ double gated_tokens(const Case& c, Flow flow) {
   return flow == Flow::replicated ? tokens * c.parallel.esp : tokens;
 }
 
+// Whole groups of rows that order (i-order) writes or reads: where the split comes after the gate, only the way home
+// has those of all MP ranks.
+double ordered_groups(TaskKind kind, Phase phase, const Case& c, Flow flow) {
+  const bool out = (kind == TaskKind::order) == (phase == Phase::forward);
+  if (out && (flow == Flow::fused_gated || flow == Flow::dropped)) return 1;
+  return gated_tokens(c, flow) * c.parallel.mp / static_cast<double>(c.layer.batch * c.layer.seq);
+}
+
 Op op_of(TaskKind kind) {
   switch (kind) {
     case TaskKind::dispatch:
@@ -72,6 +80,10 @@ Op op_of(TaskKind kind) {
   }
 }
 
+double all_rows(const Case& c) {
+  return c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(capacity_rows(c));
+}
+
 double rows_of(const WorkClass& wc, const Case& c, Flow flow) {
   if (c.rounding == Rounding::exact) return capacity_exact(c) / wc.chunks;
   const int64_t rows = capacity_rows(c);
@@ -105,6 +117,9 @@ Work dense_work(TaskKind kind, Phase phase, const Case& c, Flow flow) {
       const double dim = static_cast<double>(c.layer.model_dim * c.layer.experts);
       return {op, group, 0, passes * kFlopsPerMac * gated_tokens(c, flow) * dim, passes};
     }
+    case TaskKind::order:
+    case TaskKind::i_order:
+      return {op, group, moe_volumes(c, all_rows(c) * ordered_groups(kind, phase, c, flow)).alltoall_bytes, 0, 0};
     case TaskKind::expert_gradient:
       return {op, group, static_cast<double>(expert_gradient_bytes(c)), 0, 0};
     case TaskKind::send:  // the receiver waits for it
@@ -174,8 +189,7 @@ std::span<const TaskKind> stages_of(Flow flow, Phase phase) {
 
 Work whole_work(TaskKind kind, Phase phase, const Case& c, Flow flow) {
   if (!is_chunked(kind)) return dense_work(kind, phase, c, flow);
-  const double rows = c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(capacity_rows(c));
-  return chunk_work(kind, phase, rows, c, flow);
+  return chunk_work(kind, phase, all_rows(c), c, flow);
 }
 
 Work work_of(const WorkClass& wc, const Case& c, const std::vector<GradientSlice>& slices, Flow flow) {
