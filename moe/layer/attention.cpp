@@ -19,13 +19,16 @@ class CausalAttention final : public Attention {
         model_dim_(setup.rank.model_dim()),
         head_dim_(setup.rank.head_dim),
         heads_(setup.rank.heads.count),
-        columns_{setup.rank.heads.first * head_dim_, heads_ * head_dim_, model_dim_},
+        queries_(setup.rank.shape.layer.heads / setup.rank.shape.layer.kv_heads),
+        columns_(of_heads(setup.rank.heads, head_dim_)),
+        kv_columns_(of_heads(setup.rank.heads, head_dim_, queries_)),
         scale_(T(1) / std::sqrt(static_cast<T>(head_dim_))) {
     const DType dtype = setup.rank.dtype();
-    for (Tensor* t : {&wq_, &wk_, &wv_}) *t = Tensor({model_dim_, columns_.count}, dtype);
+    wq_ = Tensor({model_dim_, columns_.count}, dtype);
+    for (Tensor* t : {&wk_, &wv_}) *t = Tensor({model_dim_, kv_columns_.count}, dtype);
     wo_ = Tensor({columns_.count, model_dim_}, dtype);
-    for (Tensor* t : {&q_, &k_, &v_, &mixed_, &dq_, &dk_, &dv_, &d_mixed_})
-      *t = Tensor({tokens_, columns_.count}, dtype);
+    for (Tensor* t : {&q_, &mixed_, &dq_, &d_mixed_}) *t = Tensor({tokens_, columns_.count}, dtype);
+    for (Tensor* t : {&k_, &v_, &dk_, &dv_}) *t = Tensor({tokens_, kv_columns_.count}, dtype);
     scores_ = Tensor({tokens_ / seq_ * heads_, seq_, seq_}, dtype);
     d_scores_ = Tensor({seq_, seq_}, dtype);
     for (const Parameter& p : parameters({})) fill_weight(p, model_dim_, setup.seed);
@@ -36,9 +39,10 @@ class CausalAttention final : public Attention {
     gemm(matrix(input), matrix(wk_), matrix(k_));
     gemm(matrix(input), matrix(wv_), matrix(v_));
     for_each_head([&](int64_t sequence, int64_t head, TensorView scores) {
-      gemm(of(q_, sequence, head), transpose(of(k_, sequence, head)), matrix(scores));
+      const int64_t kv = head / queries_;
+      gemm(of(q_, sequence, head), transpose(of(k_, sequence, kv)), matrix(scores));
       softmax(scores.as<T>());
-      gemm(matrix(scores), of(v_, sequence, head), of(mixed_, sequence, head));
+      gemm(matrix(scores), of(v_, sequence, kv), of(mixed_, sequence, head));
     });
     gemm(matrix(mixed_), matrix(wo_), matrix(out));
   }
@@ -48,12 +52,14 @@ class CausalAttention final : public Attention {
     gemm(transpose(matrix(mixed_)), matrix(d_out), plane(weights[3].gradient));
     gemm(matrix(d_out), transpose(matrix(wo_)), matrix(d_mixed_));
     for_each_head([&](int64_t sequence, int64_t head, TensorView scores) {
+      const int64_t kv = head / queries_;
+      const Into into = head % queries_ == 0 ? Into::overwrite : Into::add;
       const Matrix d_mixed = of(d_mixed_, sequence, head);
-      gemm(transpose(matrix(scores)), d_mixed, of(dv_, sequence, head));
-      gemm(d_mixed, transpose(of(v_, sequence, head)), matrix(d_scores_));
+      gemm(transpose(matrix(scores)), d_mixed, of(dv_, sequence, kv), into);
+      gemm(d_mixed, transpose(of(v_, sequence, kv)), matrix(d_scores_));
       softmax_backward(scores.as<T>(), d_scores_.view().template as<T>());
-      gemm(matrix(d_scores_), of(k_, sequence, head), of(dq_, sequence, head));
-      gemm(transpose(matrix(d_scores_)), of(q_, sequence, head), of(dk_, sequence, head));
+      gemm(matrix(d_scores_), of(k_, sequence, kv), of(dq_, sequence, head));
+      gemm(transpose(matrix(d_scores_)), of(q_, sequence, head), of(dk_, sequence, kv), into);
     });
     const Tensor* d[] = {&dq_, &dk_, &dv_};
     const Tensor* w[] = {&wq_, &wk_, &wv_};
@@ -65,25 +71,31 @@ class CausalAttention final : public Attention {
 
   std::vector<Parameter> parameters(TensorView gradients) override {
     const Share one{0, 1, 1}, all{0, model_dim_, model_dim_};
-    const int64_t size = model_dim_ * columns_.count;
     std::vector<Parameter> result{{std::string(kWq), {one, all, columns_}, wq_, {}, SummedOver::dp},
-                                  {std::string(kWk), {one, all, columns_}, wk_, {}, SummedOver::dp},
-                                  {std::string(kWv), {one, all, columns_}, wv_, {}, SummedOver::dp},
+                                  {std::string(kWk), {one, all, kv_columns_}, wk_, {}, SummedOver::dp},
+                                  {std::string(kWv), {one, all, kv_columns_}, wv_, {}, SummedOver::dp},
                                   {std::string(kWo), {one, columns_, all}, wo_, {}, SummedOver::dp}};
     if (gradients.data() == nullptr) return result;
-    for (size_t i = 0; i < result.size(); ++i)
-      result[i].gradient =
-          gradients.part(static_cast<int64_t>(i) * size, {1, result[i].axes[1].count, result[i].axes[2].count});
+    int64_t first = 0;
+    for (Parameter& p : result) {
+      p.gradient = gradients.part(first, {1, p.axes[1].count, p.axes[2].count});
+      first += p.gradient.elements();
+    }
     return result;
   }
 
  private:
   static Matrix plane(TensorView t) { return matrix(t.part(0, {t.size(1), t.size(2)})); }
 
+  // The columns of these heads, or of the key-value heads that as many `queries` read each.
+  static Share of_heads(Share heads, int64_t head_dim, int64_t queries = 1) {
+    return {heads.first / queries * head_dim, heads.count / queries * head_dim, heads.total / queries * head_dim};
+  }
+
   // The rows of one sequence and the columns of one head of a (B L, local heads d) tensor.
   Matrix of(const Tensor& t, int64_t sequence, int64_t head) const {
-    const TensorView rows = t.view().part(sequence * seq_ * columns_.count, {seq_, columns_.count});
-    return columns(rows, head * head_dim_, head_dim_);
+    const int64_t width = t.view().size(1);
+    return columns(t.view().part(sequence * seq_ * width, {seq_, width}), head * head_dim_, head_dim_);
   }
 
   template <class Body>
@@ -114,12 +126,14 @@ class CausalAttention final : public Attention {
   }
 
   int64_t tokens_, seq_, model_dim_, head_dim_, heads_;
-  Share columns_;  // of M: those of this rank's heads
+  int64_t queries_;             // heads that read one key-value head
+  Share columns_, kv_columns_;  // of this rank's heads, of M; of its key-value heads
   T scale_;
   Tensor wq_, wk_, wv_, wo_;
-  Tensor q_, k_, v_, mixed_, dq_, dk_, dv_, d_mixed_;  // (B L, local heads d)
-  Tensor scores_;                                      // (B local heads, L, L): after softmax
-  Tensor d_scores_;                                    // of one head
+  Tensor q_, mixed_, dq_, d_mixed_;  // (B L, local heads d)
+  Tensor k_, v_, dk_, dv_;           // (B L, local key-value heads d)
+  Tensor scores_;                    // (B local heads, L, L): after softmax
+  Tensor d_scores_;                  // of one head
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "moe/layer/cpu/row_kernels.h"
 #include "moe/layer/element.h"
 #include "moe/layer/tensor.h"
 
@@ -35,16 +36,11 @@ class Normalizer final : public RowNorm {
     std::fill_n(dg, width_, T(0));
     for (int64_t i = 0; i < x.size(0); ++i, in += width_, row += width_) {
       const auto [mean, scale] = moments(in);
-      T along = 0, sum = 0;
-      for (int64_t j = 0; j < width_; ++j) {
-        const T h = (in[j] - mean) * scale, u = g[j] * row[j];
-        dg[j] += row[j] * h;
-        along += u * h;
-        sum += u;
-      }
-      along /= static_cast<T>(width_);
-      sum = centred_ ? sum / static_cast<T>(width_) : T(0);
-      for (int64_t j = 0; j < width_; ++j) row[j] = scale * (g[j] * row[j] - (in[j] - mean) * scale * along - sum);
+      const auto h = [&, mean = mean, scale = scale](int64_t j) { return (in[j] - mean) * scale; };
+      const T along = mean_of([&](int64_t j) { return g[j] * row[j] * h(j); });
+      const T common = centred_ ? mean_of([&](int64_t j) { return g[j] * row[j]; }) : T(0);
+      for (int64_t j = 0; j < width_; ++j) dg[j] += row[j] * h(j);
+      for (int64_t j = 0; j < width_; ++j) row[j] = scale * (g[j] * row[j] - h(j) * along - common);
     }
   }
 
@@ -58,15 +54,15 @@ class Normalizer final : public RowNorm {
     T mean, scale;
   };
   static T* values(const Tensor& t) { return t.view().template as<T>(); }
+  template <class Term>
+  T mean_of(Term term) const {
+    return sum_of<T>(width_, term) / static_cast<T>(width_);
+  }
 
   Moments moments(const T* x) const {
-    T mean = 0, squares = 0;
-    if (centred_) {
-      for (int64_t j = 0; j < width_; ++j) mean += x[j];
-      mean /= static_cast<T>(width_);
-    }
-    for (int64_t j = 0; j < width_; ++j) squares += (x[j] - mean) * (x[j] - mean);
-    return {mean, T(1) / std::sqrt(squares / static_cast<T>(width_) + static_cast<T>(kEpsilon))};
+    const T mean = centred_ ? mean_of([&](int64_t j) { return x[j]; }) : T(0);
+    const T variance = mean_of([&](int64_t j) { return (x[j] - mean) * (x[j] - mean); });
+    return {mean, T(1) / std::sqrt(variance + static_cast<T>(kEpsilon))};
   }
 
   std::string name_;

@@ -13,9 +13,8 @@ void check_supported(const Case& c) {
   const LayerShape& l = c.layer;
   require<BadInput>(c.parallel.pp == 1, "pp = {}: pipeline stages are unsupported yet by the layer, expected 1",
                     c.parallel.pp);
-  require<BadInput>(l.kv_heads == l.heads, "kv-heads = {}: unsupported yet by the layer, expected heads = {}",
-                    l.kv_heads, l.heads);
-  require<BadInput>(l.ffn == Ffn::gpt, "ffn {}: unsupported yet by the layer, expected gpt", name_of(l.ffn));
+  require<BadInput>(l.kv_heads >= c.parallel.mp, "kv-heads = {} over mp = {}: every rank needs a key-value head",
+                    l.kv_heads, c.parallel.mp);
   require<BadInput>(l.capacity_factor.has_value(),
                     "capacity-factor none: dropless routing is unsupported yet by the layer, expected a number");
   require<BadInput>(c.rounding == Rounding::ragged, "capacity-rounding {}: for planning only, expected ragged",

@@ -25,7 +25,8 @@ Case proxy_case(const Case& nominal, int degree_forward, int degree_backward) {
   parallel.esp = two_if_more(p.esp);
   LayerShape layer = nominal.layer;
   layer.model_dim = kModelDim;
-  layer.heads = layer.kv_heads = kHeads;
+  layer.heads = kHeads;
+  layer.kv_heads = nominal.layer.kv_heads < nominal.layer.heads ? kHeads / 2 : kHeads;
   const double scale = static_cast<double>(nominal.layer.hidden) / static_cast<double>(nominal.layer.model_dim);
   layer.hidden = std::max<int64_t>(parallel.esp, std::llround(kModelDim * scale) / parallel.esp * parallel.esp);
   layer.experts = nominal.layer.experts / p.ep * parallel.ep;

@@ -75,10 +75,10 @@ double table4(const MemoryRequest& r, double w, double scores_t) {
 double dense_elements(const MemoryRequest& r) {
   const LayerShape& l = r.shape.layer;
   const int mp = r.shape.parallel.mp;
-  const auto most = [&](int64_t heads) { return static_cast<double>((heads + mp - 1) / mp); };
+  const Heads most = most_heads(r.shape);
   const double model_dim = static_cast<double>(l.model_dim), head_dim = model_dim / static_cast<double>(l.heads);
-  const double projected = 2 * (most(l.heads) + most(l.kv_heads)) * head_dim;
-  const double scores = r.recompute != Recompute::selective ? most(l.heads) * static_cast<double>(l.seq) : 0;
+  const double projected = static_cast<double>(2 * (most.query + most.key_value)) * head_dim;
+  const double scores = r.recompute != Recompute::selective ? static_cast<double>(most.query * l.seq) : 0;
   return tokens(r.shape) * (2 * model_dim / mp + model_dim + projected + scores);
 }
 

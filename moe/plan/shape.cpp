@@ -25,10 +25,12 @@ constexpr std::array<NormRow, 4> kNorms{{{"by-ffn", Norm::by_ffn},
                                          {"rmsnorm", Norm::rmsnorm}}};
 
 constexpr std::array<Part, 1> kGates{{{"gshard", "noisy top-k: softmax over the k kept logits (GShard)"}}};
-constexpr std::array<Part, 1> kOrders{{{"tutel", "sparse scatter and gather of the kept rows (Tutel)"}}};
+constexpr std::array<Part, 2> kOrders{
+    {{"gshard", "einsum with one-hot masks, dense GEMMs (GShard)"},
+     {"tutel", "sparse scatter and gather of the kept rows (Tutel)"}}};
 constexpr std::array<Part, 1> kDispatchers{{{"alltoall", "one AlltoAll over the EP group"}}};
 constexpr std::array<Part, 2> kFfnParts{
-    {{"gpt", "two GEMMs with GELU"}, {"mixtral", "three GEMMs, SwiGLU (planning; not run yet)"}}};
+    {{"gpt", "two GEMMs with GELU"}, {"mixtral", "three GEMMs, SwiGLU"}}};
 
 struct RoundingRow {
   std::string_view name;

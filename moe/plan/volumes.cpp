@@ -5,9 +5,6 @@
 namespace moe {
 namespace {
 
-// Heads need not divide by N_MP: those of the rank that has most.
-int64_t most_heads(int64_t heads, const Case& c) { return (heads + c.parallel.mp - 1) / c.parallel.mp; }
-
 double bytes_per_element(const Case& c) { return bytes_of(c.layer.dtype); }
 
 }  // namespace
@@ -39,11 +36,18 @@ MoeVolumes moe_volumes(const Case& c, double rows) {
   return v;
 }
 
+Heads most_heads(const Case& c) {
+  const auto share = [&](int64_t heads) { return (heads + c.parallel.mp - 1) / c.parallel.mp; };
+  const LayerShape& l = c.layer;
+  const int64_t kv = share(l.kv_heads);
+  return {l.kv_heads < c.parallel.mp ? share(l.heads) : kv * (l.heads / l.kv_heads), kv};
+}
+
 double attention_flops(const Case& c) {
   const LayerShape& l = c.layer;
   const double tokens = static_cast<double>(l.batch * l.seq), seq = static_cast<double>(l.seq);
   const double scores_and_values =
-      2 * tokens * seq * static_cast<double>(most_heads(l.heads, c) * (l.model_dim / l.heads));
+      2 * tokens * seq * static_cast<double>(most_heads(c).query * (l.model_dim / l.heads));
   return kFlopsPerMac * (tokens * static_cast<double>(attention_parameters(c)) + scores_and_values);
 }
 
@@ -55,7 +59,8 @@ int64_t attention_parameters(const Case& c) {
   const LayerShape& l = c.layer;
   const int64_t head_dim = l.model_dim / l.heads;
   // q and out by heads, k and v by key-value heads
-  return 2 * l.model_dim * head_dim * (most_heads(l.heads, c) + most_heads(l.kv_heads, c));
+  const Heads most = most_heads(c);
+  return 2 * l.model_dim * head_dim * (most.query + most.key_value);
 }
 
 int64_t gradient_bytes(const Case& c) { return attention_parameters(c) * bytes_of(c.layer.dtype); }

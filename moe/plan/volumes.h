@@ -29,6 +29,13 @@ struct MoeVolumes {
 };
 MoeVolumes moe_volumes(const Case& c, double rows);
 
+/// Of the MP rank that has most: whole key-value heads, each with the heads that read it; where there are fewer of them
+/// than ranks, ranks share one.
+struct Heads {
+  int64_t query = 0, key_value = 0;
+};
+Heads most_heads(const Case& c);
+
 double attention_flops(const Case& c);  // forward, of the rank with most heads
 double mp_bytes(const Case& c);         // MP AllGather's gathered size, MP ReduceScatter's input size: B L M
 int64_t gradient_bytes(const Case& c);  // dense parameters / N_MP that are summed over DP: attention's projections

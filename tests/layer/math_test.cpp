@@ -1,6 +1,7 @@
 // gemm and gelu against loops, over transposes, blocks of columns, empty extents and both element types.
 #include "moe/layer/cpu/math.h"
 
+#include <atomic>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <thread>
@@ -110,8 +111,43 @@ TEST_P(GemmTest, GeluIsExactAndItsGradientToo) {
   });
 }
 
+TEST_P(GemmTest, SwigluIsItsFormulaAndItsGradientToo) {
+  with_element(GetParam(), [&](auto zero) {
+    using T = decltype(zero);
+    const Tensor a = random_tensor<T>({100}, GetParam(), 8), b = random_tensor<T>({100}, GetParam(), 9);
+    const Tensor d = random_tensor<T>({100}, GetParam(), 10), y({100}, GetParam()), db({100}, GetParam());
+    a.view().as<T>()[3] = T(-1000);  // exp overflows
+    const std::vector<T> dy(d.view().as<T>(), d.view().as<T>() + 100);
+    swiglu(a, b, y);
+    swiglu_backward(a, b, d, d, db);
+    const double tolerance = sizeof(T) == 4 ? 1e-5 : 1e-14;
+    for (size_t i = 0; i < 100; ++i) {
+      const double u = a.view().as<T>()[i], v = b.view().as<T>()[i], s = 1 / (1 + std::exp(-u));
+      EXPECT_NEAR(y.view().as<T>()[i], u * s * v, tolerance);
+      EXPECT_NEAR(d.view().as<T>()[i], dy[i] * v * (s + u * s * (1 - s)), tolerance);
+      EXPECT_NEAR(db.view().as<T>()[i], dy[i] * u * s, tolerance);
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, GemmTest, testing::Values(DType::float32, DType::float64),
                          [](const auto& row) { return std::string(name_of(row.param)); });
+
+TEST(ParallelFor, GivesEveryPartToOneThread) {
+  for (const int threads : {1, 3, 8})
+    for (const int64_t count : {0, 1, 2, 7, 1000}) {
+      set_math_threads(threads);
+      std::vector<std::atomic<int>> met(static_cast<size_t>(count));
+      std::atomic<int> calls = 0;
+      parallel_for(count, 1 << 20, [&](int64_t begin, int64_t end) {
+        ++calls;
+        for (int64_t i = begin; i < end; ++i) ++met[static_cast<size_t>(i)];
+      });
+      set_math_threads(1);
+      for (const auto& times : met) EXPECT_EQ(times, 1);
+      EXPECT_EQ(calls, std::clamp<int64_t>(count, 1, threads));
+    }
+}
 
 TEST(MathThreads, RefusesNone) { EXPECT_THROW(set_math_threads(0), BadInput); }
 

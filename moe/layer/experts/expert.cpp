@@ -4,11 +4,12 @@
 
 #include "moe/base/registry.h"
 #include "moe/layer/experts/gpt.h"
+#include "moe/layer/experts/mixtral.h"
 
 namespace moe {
 namespace {
 
-constexpr std::array kExperts{ExpertRow{"gpt", make_gpt_expert}};
+constexpr std::array kExperts{ExpertRow{"gpt", make_gpt_expert}, ExpertRow{"mixtral", make_mixtral_expert}};
 
 }  // namespace
 

@@ -3,12 +3,13 @@
 #include <array>
 
 #include "moe/base/registry.h"
+#include "moe/layer/orders/gshard.h"
 #include "moe/layer/orders/tutel.h"
 
 namespace moe {
 namespace {
 
-constexpr std::array kOrders{OrderRow{"tutel", make_tutel_order}};
+constexpr std::array kOrders{OrderRow{"gshard", make_gshard_order}, OrderRow{"tutel", make_tutel_order}};
 
 }  // namespace
 

@@ -2,31 +2,35 @@
 
 #include <algorithm>
 
+#include "moe/layer/cpu/math.h"
+#include "moe/layer/cpu/row_kernels.h"
 #include "moe/layer/element.h"
 
 namespace moe {
 namespace {
 
+// Threads share out the tokens, each with all its pairs; where many tokens meet in a row, the columns.
 template <class T>
 class TutelOrder final : public Order {
  public:
   explicit TutelOrder(DType) {}
 
   void order(const Routing& routing, TensorView tokens, RowsView rows) override {
+    if (routing.mixes()) return mix(routing, values(routing.fill), tokens, rows);
     const int64_t width = tokens.size(1);
-    if (routing.mixes()) return mix(routing, tokens, rows);
-    for_each_kept(routing, rows.layout, [&](int64_t token, int64_t, int64_t at) {
-      std::copy_n(tokens.as<T>() + token * width, width, rows.data.as<T>() + at);
-    });
     clear_rows(routing, rows, width, false);
+    for_each_token(routing, width, [&](int64_t token) {
+      for_each_kept(routing, rows.layout, token, [&](int64_t, int64_t at) {
+        std::copy_n(tokens.as<T>() + token * width, width, rows.data.as<T>() + at);
+      });
+    });
   }
 
   void i_order(const Routing& routing, RowsView rows, TensorView output) override {
-    const int64_t width = output.size(1);
     const T* weight = values(routing.weight);
-    std::fill_n(output.as<T>(), output.elements(), T(0));
-    for_each_kept(routing, rows.layout, [&](int64_t token, int64_t pair, int64_t at) {
-      add_scaled(rows.data.as<T>() + at, weight[pair], output.as<T>() + token * width, width);
+    for_each_token(routing, output.size(1), [&](int64_t token) {
+      gather(
+          routing, token, [&](int64_t pair) { return weight[pair]; }, rows, output);
     });
   }
 
@@ -34,63 +38,84 @@ class TutelOrder final : public Order {
                         TensorView d_weight) override {
     const int64_t width = d_output.size(1);
     const T* weight = values(routing.weight);
-    std::fill_n(d_weight.as<T>(), d_weight.elements(), T(0));
-    for_each_kept(routing, rows.layout, [&](int64_t token, int64_t pair, int64_t at) {
-      d_weight.as<T>()[pair] = dot(d_output.as<T>() + token * width, rows.data.as<T>() + at, width);
-    });
     clear_rows(routing, d_rows, width, routing.mixes());
-    for_each_kept(routing, d_rows.layout, [&](int64_t token, int64_t pair, int64_t at) {
-      const T *dy = d_output.as<T>() + token * width, w = weight[pair];
-      T* d_row = d_rows.data.as<T>() + at;
-      if (routing.mixes()) return add_scaled(dy, w, d_row, width);
-      for (int64_t j = 0; j < width; ++j) d_row[j] = w * dy[j];
+    for_each_token(routing, width, [&](int64_t token) {
+      dot_with_rows(routing, token, d_output, rows, d_weight);
+      if (routing.mixes()) return;
+      const T* dy = d_output.as<T>() + token * width;
+      for_each_kept(routing, d_rows.layout, token,
+                    [&](int64_t pair, int64_t at) { scale_row(dy, weight[pair], d_rows.data.as<T>() + at, width); });
     });
+    if (routing.mixes()) mix(routing, weight, d_output, d_rows);
   }
 
   void order_backward(const Routing& routing, TensorView tokens, RowsView d_rows, TensorView d_tokens,
                       TensorView d_fill) override {
     const int64_t width = d_tokens.size(1);
     const T* fill = routing.mixes() ? values(routing.fill) : nullptr;
-    std::fill_n(d_tokens.as<T>(), d_tokens.elements(), T(0));
-    if (fill != nullptr) std::fill_n(d_fill.as<T>(), d_fill.elements(), T(0));
-    for_each_kept(routing, d_rows.layout, [&](int64_t token, int64_t pair, int64_t at) {
-      const T* row = d_rows.data.as<T>() + at;
-      add_scaled(row, fill == nullptr ? T(1) : fill[pair], d_tokens.as<T>() + token * width, width);
-      if (fill != nullptr) d_fill.as<T>()[pair] = dot(tokens.as<T>() + token * width, row, width);
+    for_each_token(routing, width, [&](int64_t token) {
+      gather(
+          routing, token, [&](int64_t pair) { return fill == nullptr ? T(1) : fill[pair]; }, d_rows, d_tokens);
+      if (fill != nullptr) dot_with_rows(routing, token, tokens, d_rows, d_fill);
     });
   }
 
  private:
   static T* values(const Tensor& t) { return t.view().template as<T>(); }
-  static void add_scaled(const T* from, T by, T* to, int64_t width) {
-    for (int64_t j = 0; j < width; ++j) to[j] += by * from[j];
-  }
-  static T dot(const T* a, const T* b, int64_t width) {
-    T sum = 0;
-    for (int64_t j = 0; j < width; ++j) sum += a[j] * b[j];
-    return sum;
+
+  template <class Body>
+  static void for_each_token(const Routing& routing, int64_t width, Body body) {
+    parallel_for(routing.tokens, routing.choices * width * int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
+      for (int64_t token = begin; token < end; ++token) body(token);
+    });
   }
 
-  // Calls body(token, pair, offset of its row) for every pair that was not dropped, of the groups that `layout` holds.
+  // Calls body(pair, offset of its row) for a token's pairs that were not dropped, if `layout` holds its group.
   template <class Body>
-  static void for_each_kept(const Routing& routing, const RowLayout& layout, Body body) {
-    for (int64_t token = 0; token < routing.tokens; ++token) {
-      const int group = static_cast<int>(routing.group_of(token));
-      if (!layout.holds(group)) continue;
-      for (int64_t pair = token * routing.choices; pair < (token + 1) * routing.choices; ++pair) {
-        const auto p = static_cast<size_t>(pair);
-        if (routing.row[p] != Routing::kDropped)
-          body(token, pair, layout.offset(group, routing.expert[p], routing.row[p]));
-      }
+  static void for_each_kept(const Routing& routing, const RowLayout& layout, int64_t token, Body body) {
+    const int group = static_cast<int>(routing.group_of(token));
+    if (!layout.holds(group)) return;
+    for (int64_t pair = token * routing.choices; pair < (token + 1) * routing.choices; ++pair) {
+      const auto p = static_cast<size_t>(pair);
+      if (routing.row[p] != Routing::kDropped) body(pair, layout.offset(group, routing.expert[p], routing.row[p]));
     }
   }
 
-  static void mix(const Routing& routing, TensorView tokens, RowsView rows) {
+  // out[token] = sum over its pairs of by(pair) * rows.
+  template <class By>
+  static void gather(const Routing& routing, int64_t token, By by, RowsView rows, TensorView out) {
+    const int64_t width = out.size(1);
+    T* to = out.as<T>() + token * width;
+    bool first = true;
+    for_each_kept(routing, rows.layout, token, [&](int64_t pair, int64_t at) {
+      const T* row = rows.data.as<T>() + at;
+      if (first)
+        scale_row(row, by(pair), to, width);
+      else
+        add_scaled(row, by(pair), to, width);
+      first = false;
+    });
+    if (first) std::fill_n(to, width, T(0));
+  }
+
+  // out[pair] = <tokens[token], its row> for all pairs of a token; 0 where dropped.
+  static void dot_with_rows(const Routing& routing, int64_t token, TensorView tokens, RowsView rows, TensorView out) {
     const int64_t width = tokens.size(1);
-    const T* fill = values(routing.fill);
+    std::fill_n(out.as<T>() + token * routing.choices, routing.choices, T(0));
+    for_each_kept(routing, rows.layout, token, [&](int64_t pair, int64_t at) {
+      out.as<T>()[pair] = dot(tokens.as<T>() + token * width, rows.data.as<T>() + at, width);
+    });
+  }
+
+  // rows = sum over the tokens that meet in each of by[pair] * token.
+  static void mix(const Routing& routing, const T* by, TensorView tokens, RowsView rows) {
+    const int64_t width = tokens.size(1);
     clear_rows(routing, rows, width, true);
-    for_each_kept(routing, rows.layout, [&](int64_t token, int64_t pair, int64_t at) {
-      add_scaled(tokens.as<T>() + token * width, fill[pair], rows.data.as<T>() + at, width);
+    parallel_for(width, routing.pairs() * int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
+      for (int64_t token = 0; token < routing.tokens; ++token)
+        for_each_kept(routing, rows.layout, token, [&](int64_t pair, int64_t at) {
+          add_scaled(tokens.as<T>() + token * width + begin, by[pair], rows.data.as<T>() + at + begin, end - begin);
+        });
     });
   }
 

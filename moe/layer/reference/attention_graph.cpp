@@ -6,15 +6,16 @@
 namespace moe {
 
 std::vector<GraphWeight> attention_weights(const LayerShape& l) {
-  const std::vector<int64_t> square{l.model_dim, l.model_dim};
-  return {
-      {kWq, square, l.model_dim}, {kWk, square, l.model_dim}, {kWv, square, l.model_dim}, {kWo, square, l.model_dim}};
+  const int64_t m = l.model_dim, kv = m / l.heads * l.kv_heads;
+  return {{kWq, {m, m}, m}, {kWk, {m, kv}, m}, {kWv, {m, kv}, m}, {kWo, {m, m}, m}};
 }
 
 at::Tensor attention_graph(const LayerShape& l, const at::Tensor& x, const GraphWeights& w) {
   const int64_t d = l.model_dim / l.heads, sequences = x.size(0) / l.seq;
   const auto split = [&](std::string_view name) {  // (sequences, heads, L, d)
-    return at::matmul(x, w.at(std::string(name))).view({sequences, l.seq, l.heads, d}).transpose(1, 2);
+    const at::Tensor t = at::matmul(x, w.at(std::string(name)));
+    const int64_t heads = t.size(1) / d;
+    return t.view({sequences, l.seq, heads, d}).transpose(1, 2).repeat_interleave(l.heads / heads, 1);
   };
   const at::Tensor scores = at::matmul(split(kWq), split(kWk).transpose(2, 3)) / std::sqrt(static_cast<double>(d));
   const at::Tensor later = at::ones({l.seq, l.seq}, at::kBool).triu(1);

@@ -6,12 +6,17 @@
 namespace moe {
 
 std::vector<GraphWeight> expert_weights(const LayerShape& l) {
-  return {{kW1, {l.experts, l.model_dim, l.hidden}, l.model_dim}, {kW2, {l.experts, l.hidden, l.model_dim}, l.hidden}};
+  std::vector<GraphWeight> weights{{kW1, {l.experts, l.model_dim, l.hidden}, l.model_dim},
+                                   {kW2, {l.experts, l.hidden, l.model_dim}, l.hidden}};
+  if (l.ffn == Ffn::mixtral) weights.push_back({kW3, {l.experts, l.model_dim, l.hidden}, l.model_dim});
+  return weights;
 }
 
-at::Tensor expert_graph(const LayerShape&, const at::Tensor& rows, const GraphWeights& w, int64_t e) {
+at::Tensor expert_graph(const LayerShape& l, const at::Tensor& rows, const GraphWeights& w, int64_t e) {
   const at::Tensor a = at::matmul(rows, w.at(std::string(kW1))[e]);
-  return at::matmul(0.5 * a * (1 + at::erf(a / std::sqrt(2.0))), w.at(std::string(kW2))[e]);
+  const at::Tensor hidden = l.ffn == Ffn::gpt ? 0.5 * a * (1 + at::erf(a / std::sqrt(2.0)))
+                                              : a / (1 + at::exp(-a)) * at::matmul(rows, w.at(std::string(kW3))[e]);
+  return at::matmul(hidden, w.at(std::string(kW2))[e]);
 }
 
 }  // namespace moe

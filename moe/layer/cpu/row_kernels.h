@@ -1,0 +1,42 @@
+#pragma once
+// Loops over single rows that compilers vectorise. Rows do not overlap.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace moe {
+
+/// to = by * from.
+template <class T>
+void scale_row(const T* __restrict from, T by, T* __restrict to, int64_t width) {
+  for (int64_t j = 0; j < width; ++j) to[j] = by * from[j];
+}
+
+/// to += by * from.
+template <class T>
+void add_scaled(const T* __restrict from, T by, T* __restrict to, int64_t width) {
+  for (int64_t j = 0; j < width; ++j) to[j] += by * from[j];
+}
+
+/// Sum of term(j) for j below width, in independent partial sums: floating-point addition may not be reordered
+/// otherwise.
+template <class T, class Term>
+T sum_of(int64_t width, Term term) {
+  constexpr int64_t kLanes = 64 / sizeof(T);
+  std::array<T, kLanes> lanes{};
+  int64_t j = 0;
+  for (; j + kLanes <= width; j += kLanes)
+    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[static_cast<size_t>(lane)] += term(j + lane);
+  T sum = 0;
+  for (; j < width; ++j) sum += term(j);
+  for (const T lane : lanes) sum += lane;
+  return sum;
+}
+
+template <class T>
+T dot(const T* __restrict a, const T* __restrict b, int64_t width) {
+  return sum_of<T>(width, [&](int64_t j) { return a[j] * b[j]; });
+}
+
+}  // namespace moe

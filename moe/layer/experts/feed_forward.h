@@ -1,0 +1,21 @@
+#pragma once
+// What experts without biases share: act(x W, ...) W2, an element-wise activation between GEMMs. The weights before it
+// (E, M, H) are sharded over ESP by columns, W2 (E, H, M) by rows. One GEMM a weight forward, two backward.
+#include <span>
+#include <string_view>
+
+#include "moe/layer/experts/expert.h"
+
+namespace moe {
+
+struct Activation {
+  std::span<const std::string_view> inputs;  // names of the weights before it
+  /// after = act(before[0], ...), all (rows, H / N_ESP).
+  void (*forward)(std::span<const TensorView> before, TensorView after);
+  /// d_before[0] holds d_after, and then its own.
+  void (*backward)(std::span<const TensorView> before, std::span<const TensorView> d_before);
+};
+
+std::unique_ptr<Expert> make_feed_forward(const ExpertSetup& setup, const Activation& activation);
+
+}  // namespace moe

@@ -1,0 +1,12 @@
+#pragma once
+// Mixtral's feed-forward, SwiGLU (Shazeer 2020): (silu(x W1) * (x W3)) W2, without biases. W1, W3 (M, H) are sharded by
+// columns, W2 (H, M) by rows. Three GEMMs forward, six backward.
+#include <memory>
+
+#include "moe/layer/experts/expert.h"
+
+namespace moe {
+
+std::unique_ptr<Expert> make_mixtral_expert(const ExpertSetup& setup);
+
+}  // namespace moe

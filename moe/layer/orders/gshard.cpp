@@ -1,0 +1,155 @@
+#include "moe/layer/orders/gshard.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "moe/layer/cpu/math.h"
+#include "moe/layer/element.h"
+
+namespace moe {
+namespace {
+
+// What a group of tokens has of an expert, and the pairs that it has there.
+struct Cell {
+  int group = 0;
+  int64_t expert = 0;
+  int64_t rows = 0;
+  std::span<const int32_t> pairs;
+};
+
+template <class T>
+class GShardOrder final : public Order {
+ public:
+  explicit GShardOrder(DType) {}
+
+  void order(const Routing& routing, TensorView tokens, RowsView rows) override {
+    for_each_cell(routing, rows.layout, [&](const Cell& cell) {
+      const TensorView mask = spread(routing, routing.fill, cell);
+      for_each_run(rows, cell, tokens.size(1), [&](Matrix run, int64_t first) {
+        gemm(transpose(columns(mask, first, run.rows)), of_group(routing, tokens, cell), run);
+      });
+    });
+  }
+
+  void i_order(const Routing& routing, RowsView rows, TensorView output) override {
+    add_rows(routing, routing.weight, rows, output);
+  }
+
+  void i_order_backward(const Routing& routing, TensorView d_output, RowsView rows, RowsView d_rows,
+                        TensorView d_weight) override {
+    for_each_cell(routing, d_rows.layout, [&](const Cell& cell) {
+      const TensorView mask = spread(routing, routing.weight, cell);
+      for_each_run(d_rows, cell, d_output.size(1), [&](Matrix run, int64_t first) {
+        gemm(transpose(columns(mask, first, run.rows)), of_group(routing, d_output, cell), run);
+      });
+    });
+    multiply(routing, d_output, rows, d_weight);
+  }
+
+  void order_backward(const Routing& routing, TensorView tokens, RowsView d_rows, TensorView d_tokens,
+                      TensorView d_fill) override {
+    add_rows(routing, routing.fill, d_rows, d_tokens);
+    if (routing.mixes()) multiply(routing, tokens, d_rows, d_fill);
+  }
+
+ private:
+  template <class Body>
+  void for_each_cell(const Routing& routing, const RowLayout& layout, Body body) {
+    for (int group = 0; group < routing.groups(); ++group) {
+      if (!layout.holds(group)) continue;
+      sort_pairs(routing, group);
+      for (int64_t e = 0; e < routing.experts; ++e) {
+        const auto i = static_cast<size_t>(e);
+        body(Cell{group, e, layout.count(group, e), std::span(pairs_).subspan(ends_[i], ends_[i + 1] - ends_[i])});
+      }
+    }
+  }
+
+  // Calls body(rows that lie one after the other, the first one's place in the cell).
+  template <class Body>
+  static void for_each_run(RowsView rows, const Cell& cell, int64_t width, Body body) {
+    for (int chunk = 0; chunk < rows.layout.degree(); ++chunk) {
+      const Rows run = rows.layout.rows_of(cell.group, cell.expert, rows.layout.chunk(chunk));
+      if (run.count() == 0) continue;
+      body(matrix(rows.data.part(rows.layout.offset(cell.group, cell.expert, run.begin), {run.count(), width})),
+           run.begin);
+    }
+  }
+
+  static Matrix of_group(const Routing& routing, TensorView tokens, const Cell& cell) {
+    const int64_t width = tokens.size(1);
+    return matrix(tokens.part(cell.group * routing.group_tokens * width, {routing.group_tokens, width}));
+  }
+
+  // out = sum over the experts of mask * rows.
+  void add_rows(const Routing& routing, const Tensor& values, RowsView rows, TensorView out) {
+    std::fill_n(out.as<T>(), out.elements(), T(0));
+    for_each_cell(routing, rows.layout, [&](const Cell& cell) {
+      const TensorView mask = spread(routing, values, cell);
+      for_each_run(rows, cell, out.size(1), [&](Matrix run, int64_t first) {
+        gemm(columns(mask, first, run.rows), run, of_group(routing, out, cell), Into::add);
+      });
+    });
+  }
+
+  // out[pair] = <its token, its row>, 0 where dropped: all products of a cell, of which the mask reads its own.
+  void multiply(const Routing& routing, TensorView tokens, RowsView rows, TensorView out) {
+    std::fill_n(out.as<T>(), out.elements(), T(0));
+    for_each_cell(routing, rows.layout, [&](const Cell& cell) {
+      const TensorView products = dense(routing, cell);
+      for_each_run(rows, cell, tokens.size(1), [&](Matrix run, int64_t first) {
+        gemm(of_group(routing, tokens, cell), transpose(run), columns(products, first, run.rows));
+      });
+      for (const int32_t pair : cell.pairs) out.as<T>()[pair] = products.as<T>()[place(routing, cell, pair)];
+    });
+  }
+
+  // The mask: each pair's value, 1 where there are none, at its token and row.
+  TensorView spread(const Routing& routing, const Tensor& values, const Cell& cell) {
+    const TensorView mask = dense(routing, cell);
+    const T* value = values.view().template as<T>();
+    std::fill_n(mask.as<T>(), mask.elements(), T(0));
+    for (const int32_t pair : cell.pairs)
+      mask.as<T>()[place(routing, cell, pair)] += value == nullptr ? T(1) : value[pair];
+    return mask;
+  }
+
+  // (tokens of a group, rows of an expert).
+  TensorView dense(const Routing& routing, const Cell& cell) {
+    if (dense_.view().rank() == 0 || dense_.view().elements() < routing.group_tokens * cell.rows)
+      dense_ = Tensor({routing.group_tokens * cell.rows}, routing.weight.view().dtype());
+    return dense_.view().part(0, {routing.group_tokens, cell.rows});
+  }
+
+  static int64_t place(const Routing& routing, const Cell& cell, int32_t pair) {
+    return (pair / routing.choices - cell.group * routing.group_tokens) * cell.rows +
+           routing.row[static_cast<size_t>(pair)];
+  }
+
+  // A group's pairs that were not dropped, expert after expert.
+  void sort_pairs(const Routing& routing, int group) {
+    const int64_t first = group * routing.group_tokens * routing.choices;
+    const int64_t last = first + routing.group_tokens * routing.choices;
+    const auto for_each_kept = [&](auto body) {
+      for (int64_t p = first; p < last; ++p)
+        if (const auto i = static_cast<size_t>(p); routing.row[i] != Routing::kDropped)
+          body(static_cast<int32_t>(p), static_cast<size_t>(routing.expert[i]));
+    };
+    ends_.assign(static_cast<size_t>(routing.experts) + 1, 0);
+    for_each_kept([&](int32_t, size_t expert) { ++ends_[expert + 1]; });
+    std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
+    pairs_.resize(ends_.back());
+    std::vector<size_t> next(ends_.begin(), ends_.end() - 1);
+    for_each_kept([&](int32_t pair, size_t expert) { pairs_[next[expert]++] = pair; });
+  }
+
+  Tensor dense_;
+  std::vector<int32_t> pairs_;
+  std::vector<size_t> ends_;  // of each expert's pairs, after a 0
+};
+
+}  // namespace
+
+std::unique_ptr<Order> make_gshard_order(DType dtype) { return make_for<Order, GShardOrder>(dtype, dtype); }
+
+}  // namespace moe

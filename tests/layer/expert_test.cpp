@@ -1,0 +1,147 @@
+// Experts alone against their reference graph, sharded over ESP, by chunks of different degree forward and backward.
+#include "moe/layer/experts/expert.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "moe/layer/reference/layer_graph.h"
+#include "tests/layer/graph_checks.h"
+
+namespace moe {
+namespace {
+
+constexpr int64_t kWidth = 10;
+const std::vector<int64_t> kRows{7, 0, 13, 1};  // of each expert
+
+struct Chunks {
+  int forward, backward;
+};
+
+// Chunk `chunk` of the rows of the local experts, from where they begin.
+std::vector<Rows> chunk_of(Share experts, int chunks, int chunk) {
+  std::vector<Rows> all;
+  int64_t first = 0;
+  for (int64_t e = experts.first; e < experts.first + experts.count; ++e) {
+    const int64_t rows = kRows[static_cast<size_t>(e)];
+    const Rows part = chunk_rows(rows, chunks, chunk);
+    all.push_back({first + part.begin, first + part.end});
+    first += rows;
+  }
+  return all;
+}
+
+// Copies the rows of a chunk, packed, from (in) or to their places.
+void move_rows(TensorView packed, std::span<const Rows> rows, TensorView placed, bool in) {
+  double* at = packed.as<double>();
+  for (const Rows& part : rows) {
+    double* place = placed.as<double>() + part.begin * kWidth;
+    std::copy_n(in ? place : at, part.count() * kWidth, in ? at : place);
+    at += part.count() * kWidth;
+  }
+}
+
+int64_t count_of(std::span<const Rows> rows) {
+  int64_t sum = 0;
+  for (const Rows& part : rows) sum += part.count();
+  return sum;
+}
+
+struct Passed {
+  Tensor output, d_input;
+};
+
+Passed pass(Expert& expert, Share experts, const Tensor& x, const Tensor& d, Chunks chunks) {
+  const int64_t all = x.view().size(0);
+  Passed passed{Tensor({all, kWidth}, DType::float64), Tensor({all, kWidth}, DType::float64)};
+  for (int chunk = 0; chunk < chunks.forward; ++chunk) {
+    const auto rows = chunk_of(experts, chunks.forward, chunk);
+    const Tensor out = random_tensor({count_of(rows), kWidth}, 77);
+    expert.forward(x, rows, out);
+    move_rows(out, rows, passed.output, false);
+  }
+  for (int chunk = 0; chunk < chunks.backward; ++chunk) {
+    const auto rows = chunk_of(experts, chunks.backward, chunk);
+    const Tensor dy({count_of(rows), kWidth}, DType::float64), dx = random_tensor({count_of(rows), kWidth}, 78);
+    move_rows(dy, rows, d, true);
+    expert.backward(x, rows, dy, dx, chunk == 0);
+    move_rows(dx, rows, passed.d_input, false);
+  }
+  return passed;
+}
+
+class ExpertTest : public testing::TestWithParam<Ffn> {
+ protected:
+  ExpertTest() {
+    LayerShape layer{.batch = 1, .seq = 12, .model_dim = kWidth, .hidden = 12, .heads = 2, .experts = 4, .top_k = 2};
+    layer.ffn = GetParam();
+    layer.dtype = DType::float64;
+    shape_ = complete(layer, {.nodes = 2, .ranks_per_node = 3, .mp = 1, .ep = 2, .esp = 3}, Rounding::ragged);
+    weights_ = graph_inputs(shape_, seed_).weights;
+    for (const GraphWeight& w : expert_weights(layer)) weights_.at(std::string(w.name)).set_requires_grad(true);
+  }
+  at::Tensor graph(const std::vector<at::Tensor>& x) const {
+    std::vector<at::Tensor> out;
+    for (size_t e = 0; e < x.size(); ++e)
+      out.push_back(expert_graph(shape_.layer, x[e], weights_, static_cast<int64_t>(e)));
+    return at::cat(out);
+  }
+
+  Case shape_;
+  LayerSeed seed_{.seed = 6, .layer = 2};
+  GraphWeights weights_;
+};
+
+TEST_P(ExpertTest, ShardsAddUpToItsGraphWhateverTheChunks) {
+  const Tensor x = random_tensor({21, kWidth}, 1), d = random_tensor({21, kWidth}, 2);
+  const at::Tensor in = graph_leaf(x), dy = graph_leaf(d).detach();
+  const auto parts = in.split_with_sizes(kRows, 0);
+  const at::Tensor expected = graph(parts);
+  (expected * dy).sum().backward();
+  for (const auto& chunks : {Chunks{1, 1}, {3, 2}, {2, 5}, {16, 1}})
+    for (const int64_t ep : {0, 1}) {
+      const int64_t first = ep == 0 ? 0 : 7, count = ep == 0 ? 7 : 14;
+      const Tensor mine({count, kWidth}, DType::float64), dmine({count, kWidth}, DType::float64);
+      std::copy_n(x.view().as<double>() + first * kWidth, count * kWidth, mine.view().as<double>());
+      std::copy_n(d.view().as<double>() + first * kWidth, count * kWidth, dmine.view().as<double>());
+      at::Tensor output = at::zeros({count, kWidth}, at::kDouble), d_input = at::zeros_like(output);
+      for (int rank = static_cast<int>(3 * ep); rank < 3 * ep + 3; ++rank) {
+        const RankShape shard = rank_shape(shape_, rank);
+        const auto expert = make_expert(name_of(GetParam()), {shard, seed_});
+        expert->reserve(count);
+        fill_random(expert->gradients(), 4);  // overwritten
+        const Passed passed = pass(*expert, shard.experts, mine, dmine, chunks);
+        output += graph_leaf(passed.output).detach();
+        d_input += graph_leaf(passed.d_input).detach();
+        EXPECT_LT(gradient_error(expert->parameters(), weights_), 1e-13);
+      }
+      EXPECT_LT((output - expected.narrow(0, first, count)).abs().max().item<double>(), 1e-12);
+      EXPECT_LT((d_input - in.grad().narrow(0, first, count)).abs().max().item<double>(), 1e-12);
+    }
+}
+
+TEST_P(ExpertTest, ItsGraphsGradientsAreCentralDifferences) {
+  const at::Tensor in = graph_leaf(random_tensor({21, kWidth}, 1)), dy = graph_leaf(random_tensor({21, kWidth}, 2));
+  const auto loss = [&] { return (graph(in.split_with_sizes(kRows, 0)) * dy.detach()).sum(); };
+  loss().backward();
+  EXPECT_LT(difference_error(in, loss), 1e-7);
+  for (const GraphWeight& w : expert_weights(shape_.layer))
+    EXPECT_LT(difference_error(weights_.at(std::string(w.name)), loss), 1e-7) << w.name;
+}
+
+TEST_P(ExpertTest, GradientsAreOneVectorOfThePlannedSize) {
+  const RankShape shard = rank_shape(shape_, 4);
+  const auto expert = make_expert(name_of(GetParam()), {shard, seed_});
+  EXPECT_EQ(expert->gradients().bytes(), expert_gradient_bytes(shape_));
+  const auto* next = expert->gradients().as<std::byte>();
+  for (const Parameter& p : expert->parameters()) {
+    EXPECT_EQ(p.gradient.as<std::byte>(), next) << p.name;
+    next += p.gradient.bytes();
+  }
+  EXPECT_EQ(static_cast<int>(expert->parameters().size()), gemms_of(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ExpertTest, testing::Values(Ffn::gpt, Ffn::mixtral),
+                         [](const auto& row) { return std::string(name_of(row.param)); });
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,25 @@
+#pragma once
+// A part of the layer beside its reference graph: values, gradients by autograd, and those by central differences.
+#include <ATen/core/Tensor.h>
+#include <functional>
+#include <map>
+#include <span>
+
+#include "moe/layer/parameter.h"
+#include "tests/layer/random_tensor.h"
+
+namespace moe {
+
+/// A copy of float64 elements, of which autograd makes the gradient.
+at::Tensor graph_leaf(TensorView t);
+/// Largest error of float64 elements, relative to the largest expected one.
+double error_of(TensorView found, const at::Tensor& expected);
+/// What a rank has of a whole weight.
+at::Tensor part_of(const at::Tensor& whole, const Parameter& part);
+/// Largest error of some elements of leaf.grad() against central differences of `loss`, relative to its largest.
+double difference_error(const at::Tensor& leaf, const std::function<at::Tensor()>& loss);
+
+/// Holds a rank's gradients against those of the whole weights; returns the largest error.
+double gradient_error(std::span<const Parameter> parts, const std::map<std::string, at::Tensor>& weights);
+
+}  // namespace moe
