@@ -36,6 +36,7 @@ struct Parameter {
 /// Names of the weights, also those of their random streams.
 inline constexpr std::string_view kWq = "wq", kWk = "wk", kWv = "wv", kWo = "wo";   // (M, M); wk, wv: (M, kv heads d)
 inline constexpr std::string_view kGateWeight = "gate", kGateNoise = "gate_noise";  // (E, M)
+inline constexpr std::string_view kGateProjection = "gate_projection", kGateTemperature = "gate_temperature";
 inline constexpr std::string_view kW1 = "w1", kW3 = "w3", kW2 = "w2";               // (E, M, H) twice, (E, H, M)
 inline constexpr std::string_view kNormGain1 = "norm1", kNormGain2 = "norm2";       // (M)
 

@@ -24,7 +24,13 @@ constexpr std::array<NormRow, 4> kNorms{{{"by-ffn", Norm::by_ffn},
                                          {"layernorm", Norm::layernorm},
                                          {"rmsnorm", Norm::rmsnorm}}};
 
-constexpr std::array<Part, 1> kGates{{{"gshard", "noisy top-k: softmax over the k kept logits (GShard)"}}};
+constexpr std::array<Part, 6> kGates{
+    {{"gshard", "noisy top-k: softmax over the k kept logits (GShard)"},
+     {"switch", "top-k of a softmax over all logits (Switch Transformer)"},
+     {"sigmoid", "top-k, each weighed by its logit's sigmoid (BASE, StableMoE)"},
+     {"xmoe", "top-k of cosines in a low rank, with a learned temperature (X-MoE)"},
+     {"softmoe", "every row of every expert a convex mix of all tokens (SoftMoE)"},
+     {"expert-choice", "each expert takes its best tokens (Expert Choice)"}}};
 constexpr std::array<Part, 2> kOrders{
     {{"gshard", "einsum with one-hot masks, dense GEMMs (GShard)"},
      {"tutel", "sparse scatter and gather of the kept rows (Tutel)"}}};

@@ -3,12 +3,29 @@
 #include <array>
 
 #include "moe/base/registry.h"
+#include "moe/layer/gates/expert_choice.h"
 #include "moe/layer/gates/gshard.h"
+#include "moe/layer/gates/sigmoid.h"
+#include "moe/layer/gates/softmoe.h"
+#include "moe/layer/gates/switch.h"
+#include "moe/layer/gates/xmoe.h"
 
 namespace moe {
 namespace {
 
-constexpr std::array kGates{GateRow{"gshard", make_gshard_gate}};
+constexpr std::array kGates{GateRow{"gshard", make_gshard_gate, Losses::balance_and_z},
+                            GateRow{"switch", make_switch_gate, Losses::balance_and_z},
+                            GateRow{"sigmoid", make_sigmoid_gate},
+                            GateRow{"xmoe", make_xmoe_gate, Losses::balance_and_z},
+                            GateRow{"softmoe", make_softmoe_gate, Losses::none, Choices::rows},
+                            GateRow{"expert-choice", make_expert_choice_gate, Losses::z, Choices::experts}};
+
+void check_losses(const GateRow& gate, const LayerShape& layer) {
+  require<Unsupported>(layer.aux_loss == 0 || gate.losses == Losses::balance_and_z,
+                       "gate {}: has no load-balancing loss, found aux-loss {}, expected 0", gate.name, layer.aux_loss);
+  require<Unsupported>(layer.z_loss == 0 || gate.losses != Losses::none,
+                       "gate {}: has no z loss, found z-loss {}, expected 0", gate.name, layer.z_loss);
+}
 
 }  // namespace
 
@@ -17,6 +34,7 @@ const GateRow& find_gate(std::string_view name) { return find_named(kGates, name
 Routing make_routing(const RankShape& rank) {
   const LayerShape& layer = rank.shape.layer;
   const GateRow& gate = find_gate(layer.gate);
+  check_losses(gate, layer);
   const bool top_k = gate.choices == Choices::top_k;
   require<BadInput>(top_k || layer.capacity_factor,
                     "gate {}: every expert takes its rows, so capacity-factor none has "

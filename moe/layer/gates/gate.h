@@ -43,15 +43,20 @@ struct GateSetup {
 /// Pairs a token: top_k, one an expert, or one a row.
 enum class Choices : uint8_t { top_k, experts, rows };
 
+/// The auxiliary losses that a gate has (softmax_scores.h).
+enum class Losses : uint8_t { none, z, balance_and_z };
+
 struct GateRow {
   std::string_view name;
   std::unique_ptr<Gate> (*make)(const GateSetup&);
+  Losses losses = Losses::none;
   Choices choices = Choices::top_k;
 };
 
 /// Throws BadInput listing the known names.
 const GateRow& find_gate(std::string_view name);
-/// The routing that this rank's gate fills; sized once.
+/// The routing that this rank's gate fills; sized once. Throws BadInput if the gate can't be had with the layer's
+/// capacity factor, Unsupported if it lacks a loss that has a coefficient.
 Routing make_routing(const RankShape& rank);
 /// "gshard", ...
 std::vector<std::string_view> gate_names();

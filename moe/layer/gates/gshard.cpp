@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
-#include "moe/layer/cpu/math.h"
 #include "moe/layer/element.h"
+#include "moe/layer/gates/projection.h"
+#include "moe/layer/gates/softmax_scores.h"
+#include "moe/layer/gates/top_k.h"
 
 namespace moe {
 namespace {
@@ -20,49 +21,52 @@ T sigmoid(T x) {
   return T(1) / (T(1) + std::exp(-x));
 }
 
-// W_g and W_noise lie one below the other, so that both products are one GEMM.
+// W_g and W_noise lie one below the other, so that both products are one GEMM: logits, to which the noise is added in
+// place, then spread = x W_noise.
 template <class T>
 class GShardGate final : public Gate {
  public:
   explicit GShardGate(const GateSetup& setup)
       : tokens_(setup.rank.gated_tokens()),
+        experts_(setup.rank.experts.total),
         gated_(setup.rank.gated),
         seed_(setup.seed),
-        model_dim_(setup.rank.model_dim()),
-        experts_(setup.rank.experts.total) {
-    const DType dtype = setup.rank.dtype();
-    for (Tensor* t : {&weights_, &d_weights_}) *t = Tensor({2 * experts_, model_dim_}, dtype);
-    for (Tensor* t : {&products_, &d_products_}) *t = Tensor({tokens_, 2 * experts_}, dtype);
-    noise_ = Tensor({tokens_, experts_}, dtype);
-    for (const Parameter& p : parameters()) fill_weight(p, model_dim_, seed_);
+        products_(setup.rank, 2 * experts_),
+        scores_(setup.rank),
+        noise_({tokens_, experts_}, setup.rank.dtype()) {
+    for (const Parameter& p : parameters()) fill_weight(p, setup.rank.model_dim(), seed_);
   }
 
   void forward(TensorView hidden, Routing& routing) override {
-    gemm(matrix(hidden), transpose(matrix(weights_)), matrix(products_));
+    products_.forward(hidden);
     fill_noise();
-    T* logits = values(products_);
+    T* logits = products_.products().as<T>();
     const T* noise = values(noise_);
-    for (int64_t t = 0; t < tokens_; ++t, logits += 2 * experts_, noise += experts_) {
+    for (int64_t t = 0; t < tokens_; ++t, logits += 2 * experts_, noise += experts_)
       for (int64_t e = 0; e < experts_; ++e) logits[e] += noise[e] * softplus(logits[experts_ + e]);
-      choose(logits, t, routing);
-    }
-    assign_rows(routing);
+    logits = products_.products().as<T>();
+    choose_top_k(logits, 2 * experts_, routing);
+    weigh(logits, routing);
+    if (!scores_.losses()) return;
+    scores_.forward(logits, 2 * experts_);
+    scores_.count(routing);
   }
 
   void backward(const GateBackward& pass) override {
-    products_backward(pass.routing, pass.d_weight.as<T>());
-    gemm(transpose(matrix(d_products_)), matrix(pass.hidden), matrix(d_weights_));
-    gemm(matrix(d_products_), matrix(weights_), matrix(pass.d_hidden), Into::add);
+    T* d = products_.d_products().as<T>();
+    logits_backward(pass.routing, pass.d_weight.as<T>(), d);
+    scores_.add_losses(pass.share, d, 2 * experts_);
+    const T *spread = products_.products().as<T>() + experts_, *noise = values(noise_);
+    for (int64_t t = 0; t < tokens_; ++t, d += 2 * experts_, spread += 2 * experts_, noise += experts_)
+      for (int64_t e = 0; e < experts_; ++e) d[experts_ + e] = d[e] == 0 ? T(0) : d[e] * noise[e] * sigmoid(spread[e]);
+    products_.backward(pass.hidden, pass.d_hidden);
   }
 
   std::vector<Parameter> parameters() override {
-    const std::array<Share, 3> axes{Share{0, 1, 1}, {0, experts_, experts_}, {0, model_dim_, model_dim_}};
-    const auto half = [&](const Tensor& t, int64_t i) {
-      return t.view().part(i * experts_ * model_dim_, {1, experts_, model_dim_});
-    };
-    return {{std::string(kGateWeight), axes, half(weights_, 0), half(d_weights_, 0), SummedOver::stage},
-            {std::string(kGateNoise), axes, half(weights_, 1), half(d_weights_, 1), SummedOver::stage}};
+    return {products_.weight(kGateWeight, 0, experts_), products_.weight(kGateNoise, experts_, experts_)};
   }
+  TensorView statistics() override { return scores_.statistics(); }
+  double auxiliary_loss() const override { return scores_.loss(); }
 
  private:
   static T* values(const Tensor& t) { return t.view().template as<T>(); }
@@ -75,47 +79,40 @@ class GShardGate final : public Gate {
     }
   }
 
-  // The k largest logits of token t, largest first, and their softmax.
-  void choose(const T* logits, int64_t t, Routing& routing) const {
+  // The softmax of the chosen logits.
+  void weigh(const T* logits, Routing& routing) const {
     const int64_t k = routing.choices;
-    int32_t* expert = routing.expert.data() + t * k;
-    T* weight = values(routing.weight) + t * k;
-    T sum = 0;
-    for (int64_t c = 0; c < k; ++c) {
-      int64_t best = -1;
-      for (int64_t e = 0; e < experts_; ++e)
-        if (std::find(expert, expert + c, e) == expert + c && (best < 0 || logits[e] > logits[best])) best = e;
-      expert[c] = static_cast<int32_t>(best);
-      sum += weight[c] = std::exp(logits[best] - logits[expert[0]]);
-    }
-    for (int64_t c = 0; c < k; ++c) weight[c] /= sum;
-  }
-
-  // 0 but for the chosen experts: softmax's transpose, then through noise * softplus(spread).
-  void products_backward(const Routing& routing, const T* dw) {
-    const T *weight = values(routing.weight), *spread = values(products_) + experts_, *noise = values(noise_);
-    T* d = values(d_products_);
-    std::fill_n(d, tokens_ * 2 * experts_, T(0));
     const int32_t* expert = routing.expert.data();
-    for (int64_t t = 0; t < tokens_; ++t) {
-      T mean = 0;
-      for (int64_t c = 0; c < routing.choices; ++c) mean += weight[c] * dw[c];
-      for (int64_t c = 0; c < routing.choices; ++c) {
-        d[expert[c]] = weight[c] * (dw[c] - mean);
-        d[experts_ + expert[c]] = d[expert[c]] * noise[expert[c]] * sigmoid(spread[expert[c]]);
-      }
-      weight += routing.choices, dw += routing.choices, expert += routing.choices;
-      d += 2 * experts_, spread += 2 * experts_, noise += experts_;
+    T* weight = values(routing.weight);
+    for (int64_t t = 0; t < tokens_; ++t, logits += 2 * experts_, expert += k, weight += k) {
+      for (int64_t c = 0; c < k; ++c) weight[c] = logits[expert[c]];
+      const T most = *std::max_element(weight, weight + k);
+      T sum = 0;
+      for (int64_t c = 0; c < k; ++c) sum += weight[c] = std::exp(weight[c] - most);
+      for (int64_t c = 0; c < k; ++c) weight[c] /= sum;
     }
   }
 
-  int64_t tokens_;
+  // 0 but for the chosen experts: weigh's transpose.
+  void logits_backward(const Routing& routing, const T* dw, T* d) const {
+    const int64_t k = routing.choices;
+    const T* weight = values(routing.weight);
+    const int32_t* expert = routing.expert.data();
+    for (int64_t t = 0; t < tokens_; ++t, d += 2 * experts_) {
+      std::fill_n(d, experts_, T(0));
+      T mean = 0;
+      for (int64_t c = 0; c < k; ++c) mean += weight[c] * dw[c];
+      for (int64_t c = 0; c < k; ++c) d[expert[c]] = weight[c] * (dw[c] - mean);
+      weight += k, dw += k, expert += k;
+    }
+  }
+
+  int64_t tokens_, experts_;
   std::vector<Share> gated_;
   LayerSeed seed_;
-  int64_t model_dim_, experts_;
-  Tensor weights_, d_weights_;    // (2 E, M): W_g, then W_noise, both transposed
-  Tensor products_, d_products_;  // (tokens, 2 E): logits, noise added, then spread = x W_noise
-  Tensor noise_;                  // (tokens, E)
+  GateProjection products_;
+  SoftmaxScores<T> scores_;  // only where there are losses
+  Tensor noise_;             // (tokens, E)
 };
 
 }  // namespace

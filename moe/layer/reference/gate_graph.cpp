@@ -11,7 +11,8 @@ namespace moe {
 namespace {
 
 const GateGraphRow& find_graph(const Case& shape) {
-  static constexpr std::array kGraphs{&kGShardGraph};
+  static constexpr std::array kGraphs{&kGShardGraph, &kSwitchGraph,  &kSigmoidGraph,
+                                      &kXMoeGraph,   &kSoftMoeGraph, &kExpertChoiceGraph};
   for (const GateGraphRow* row : kGraphs)
     if (row->name == shape.layer.gate) return *row;
   throw WrongResult(fmt::format("gate {} has no reference", shape.layer.gate));
@@ -59,7 +60,7 @@ std::vector<int32_t> top_k_choices(const GateGraphInputs& in, const at::Tensor& 
 }
 
 std::vector<int32_t> rows_of_choices(const Case& c, const std::vector<int32_t>& choices) {
-  const int64_t group = c.layer.batch * c.layer.seq / c.parallel.mp, k = c.layer.top_k;
+  const int64_t group = tokens_of_group(c), k = c.layer.top_k;
   const int64_t tokens = static_cast<int64_t>(choices.size()) / k;
   const int64_t capacity = c.layer.capacity_factor ? capacity_rows(c) : group;
   std::vector<int32_t> rows(choices.size());
@@ -73,6 +74,40 @@ std::vector<int32_t> rows_of_choices(const Case& c, const std::vector<int32_t>& 
       }
   }
   return rows;
+}
+
+int64_t tokens_of_group(const Case& c) { return c.layer.batch * c.layer.seq / c.parallel.mp; }
+
+GateGraph top_k_gate(const GateGraphInputs& in, const at::Tensor& logits) {
+  GateGraph out;
+  out.choices = in.shape.layer.top_k;
+  out.expert = top_k_choices(in, logits);
+  out.row = rows_of_choices(in.shape, out.expert);
+  return out;
+}
+
+at::Tensor chosen(const GateGraph& gate, const at::Tensor& values) {
+  return values.gather(1, indices(gate.expert).view({values.size(0), gate.choices}));
+}
+
+GateGraph probability_gate(const GateGraphInputs& in, const at::Tensor& logits) {
+  GateGraph out = top_k_gate(in, logits);
+  out.weight = chosen(out, at::softmax(logits, 1));
+  out.auxiliary = auxiliary_losses(in, out, logits);
+  return out;
+}
+
+at::Tensor z_loss(const GateGraphInputs& in, const at::Tensor& logits) {
+  return in.shape.layer.z_loss * at::logsumexp(logits, {1}).square().mean();
+}
+
+at::Tensor auxiliary_losses(const GateGraphInputs& in, const GateGraph& gate, const at::Tensor& logits) {
+  const LayerShape& l = in.shape.layer;
+  if (l.aux_loss == 0 && l.z_loss == 0) return {};
+  const at::Tensor first = indices(gate.expert).view({logits.size(0), gate.choices}).select(1, 0);
+  const at::Tensor shares = at::one_hot(first, l.experts).to(at::kDouble).mean(0);
+  const at::Tensor balance = static_cast<double>(l.experts) * (shares * at::softmax(logits, 1).mean(0)).sum();
+  return l.aux_loss * balance + z_loss(in, logits);
 }
 
 at::Tensor indices(const std::vector<int32_t>& values) {

@@ -15,11 +15,9 @@ GateGraph graph(const GateGraphInputs& in) {
   const at::Tensor logits = at::matmul(in.hidden, in.weights.at(std::string(kGateWeight)).t()) +
                             in.noise * at::log1p(at::exp(-at::abs(spread))) +
                             in.noise * at::relu(spread);  // softplus(s) = max(s, 0) + log(1 + exp(-|s|))
-  GateGraph out;
-  out.choices = in.shape.layer.top_k;
-  out.expert = top_k_choices(in, logits);
-  out.row = rows_of_choices(in.shape, out.expert);
-  out.weight = at::softmax(logits.gather(1, indices(out.expert).view({logits.size(0), out.choices})), 1);
+  GateGraph out = top_k_gate(in, logits);
+  out.weight = at::softmax(chosen(out, logits), 1);
+  out.auxiliary = auxiliary_losses(in, out, logits);
   return out;
 }
 

@@ -1,0 +1,13 @@
+#pragma once
+// Expert Choice: of every group of tokens each expert takes the T_rank with its highest scores, of equal ones the lower
+// token; score = weight = softmax over the experts of x W_g (Zhou et al. 2022, section 3.2, its k = T_rank). All tokens
+// of a smaller group. Pair (t, e) has expert e where e takes t, else none. Has the z loss (softmax_scores.h).
+#include <memory>
+
+#include "moe/layer/gates/gate.h"
+
+namespace moe {
+
+std::unique_ptr<Gate> make_expert_choice_gate(const GateSetup& setup);
+
+}  // namespace moe

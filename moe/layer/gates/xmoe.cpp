@@ -1,0 +1,130 @@
+#include "moe/layer/gates/xmoe.h"
+
+#include <cmath>
+
+#include "moe/layer/cpu/math.h"
+#include "moe/layer/element.h"
+#include "moe/layer/gates/projection.h"
+#include "moe/layer/gates/softmax_scores.h"
+#include "moe/layer/gates/top_k.h"
+
+namespace moe {
+namespace {
+
+// Rows of unit length, and what they were multiplied by to become so.
+template <class T>
+class UnitRows {
+ public:
+  UnitRows(int64_t rows, int64_t width, DType dtype)
+      : width_(width), scale_(static_cast<size_t>(rows)), units_({rows, width}, dtype) {}
+
+  TensorView units() const { return units_; }
+
+  void forward(const T* in) {
+    T* unit = units_.view().template as<T>();
+    for (T& scale : scale_) {
+      T squares = 0;
+      for (int64_t j = 0; j < width_; ++j) squares += in[j] * in[j];
+      scale = T(1) / std::max(std::sqrt(squares), static_cast<T>(1e-12));
+      for (int64_t j = 0; j < width_; ++j) unit[j] = scale * in[j];
+      in += width_, unit += width_;
+    }
+  }
+
+  // From the units' gradients to those of the rows, in place.
+  void backward(T* d) const {
+    const T* unit = units_.view().template as<T>();
+    for (const T scale : scale_) {
+      T along = 0;
+      for (int64_t j = 0; j < width_; ++j) along += unit[j] * d[j];
+      for (int64_t j = 0; j < width_; ++j) d[j] = scale * (d[j] - along * unit[j]);
+      d += width_, unit += width_;
+    }
+  }
+
+ private:
+  int64_t width_;
+  std::vector<T> scale_;
+  Tensor units_;
+};
+
+template <class T>
+class XMoeGate final : public Gate {
+ public:
+  explicit XMoeGate(const GateSetup& setup)
+      : tokens_(setup.rank.gated_tokens()),
+        experts_(setup.rank.experts.total),
+        width_(xmoe_rank(experts_, setup.rank.model_dim())),
+        projection_(setup.rank, width_),
+        tokens_units_(tokens_, width_, setup.rank.dtype()),
+        expert_units_(experts_, width_, setup.rank.dtype()),
+        scores_(setup.rank) {
+    const DType dtype = setup.rank.dtype();
+    for (Tensor* t : {&embeddings_, &d_embeddings_}) *t = Tensor({1, experts_, width_}, dtype);
+    for (Tensor* t : {&temperature_, &d_temperature_}) *t = Tensor({1, 1, 1}, dtype);
+    for (Tensor* t : {&logits_, &d_logits_}) *t = Tensor({tokens_, experts_}, dtype);
+    const std::vector<Parameter> all = parameters();
+    fill_weight(all[0], setup.rank.model_dim(), setup.seed);
+    fill_weight(all[1], width_, setup.seed);
+    fill_weight(all[2], 10000, setup.seed);
+    *values(temperature_) += static_cast<T>(0.3);
+  }
+
+  void forward(TensorView hidden, Routing& routing) override {
+    projection_.forward(hidden);
+    tokens_units_.forward(projection_.products().as<T>());
+    expert_units_.forward(values(embeddings_));
+    gemm(matrix(tokens_units_.units()), transpose(matrix(expert_units_.units())), matrix(logits_));
+    scale(logits_, 1 / static_cast<double>(*values(temperature_)));
+    scores_.forward(values(logits_), experts_);
+    choose_top_k(values(logits_), experts_, routing);
+    scores_.weigh(routing);
+    scores_.count(routing);
+  }
+
+  void backward(const GateBackward& pass) override {
+    T* d = values(d_logits_);
+    scores_.backward(pass.routing, pass.d_weight.as<T>(), d, experts_);
+    scores_.add_losses(pass.share, d, experts_);
+    const T temperature = *values(temperature_);
+    T along = 0;
+    for (int64_t i = 0; i < tokens_ * experts_; ++i) along += d[i] * values(logits_)[i];
+    *values(d_temperature_) = -along / temperature;
+    scale(d_logits_, 1 / static_cast<double>(temperature));
+    const TensorView d_projected = projection_.d_products(),
+                     d_experts = d_embeddings_.view().part(0, {experts_, width_});
+    gemm(matrix(d_logits_), matrix(expert_units_.units()), matrix(d_projected));
+    gemm(transpose(matrix(d_logits_)), matrix(tokens_units_.units()), matrix(d_experts));
+    tokens_units_.backward(d_projected.as<T>());
+    expert_units_.backward(d_experts.as<T>());
+    projection_.backward(pass.hidden, pass.d_hidden);
+  }
+
+  std::vector<Parameter> parameters() override {
+    const Share one{0, 1, 1};
+    return {projection_.weight(kGateProjection),
+            {std::string(kGateWeight), {one, {0, experts_, experts_}, {0, width_, width_}}, embeddings_, d_embeddings_},
+            {std::string(kGateTemperature), {one, one, one}, temperature_, d_temperature_}};
+  }
+  TensorView statistics() override { return scores_.statistics(); }
+  double auxiliary_loss() const override { return scores_.loss(); }
+
+ private:
+  static T* values(const Tensor& t) { return t.view().template as<T>(); }
+
+  int64_t tokens_, experts_, width_;
+  GateProjection projection_;
+  UnitRows<T> tokens_units_, expert_units_;
+  SoftmaxScores<T> scores_;
+  Tensor embeddings_, d_embeddings_;    // (1, E, width)
+  Tensor temperature_, d_temperature_;  // (1, 1, 1)
+  Tensor logits_, d_logits_;            // (tokens, E)
+};
+
+}  // namespace
+
+std::unique_ptr<Gate> make_xmoe_gate(const GateSetup& setup) {
+  return make_for<Gate, XMoeGate>(setup.rank.dtype(), setup);
+}
+
+}  // namespace moe

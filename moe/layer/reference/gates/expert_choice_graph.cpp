@@ -1,0 +1,62 @@
+#include <ATen/ATen.h>
+#include <algorithm>
+#include <numeric>
+
+#include "moe/layer/reference/gate_graph.h"
+#include "moe/plan/volumes.h"
+
+namespace moe {
+namespace {
+
+std::vector<GraphWeight> weights(const Case& c) {
+  return {{kGateWeight, {c.layer.experts, c.layer.model_dim}, c.layer.model_dim}};
+}
+
+// The tokens of the group from `first` on that expert e takes; the preferred ones where they are as good.
+std::vector<int64_t> taken(const GateGraphInputs& in, const at::Tensor& scores, int64_t first, int64_t e) {
+  const int64_t group = tokens_of_group(in.shape), experts = scores.size(1);
+  const auto rows = static_cast<size_t>(std::min(group, capacity_rows(in.shape)));
+  const double* data = scores.const_data_ptr<double>();
+  const auto score = [&](int64_t token) { return data[token * experts + e]; };
+  std::vector<int64_t> own(static_cast<size_t>(group));
+  std::iota(own.begin(), own.end(), first);
+  const auto better = [&](int64_t a, int64_t b) { return score(a) > score(b); };
+  std::stable_sort(own.begin(), own.end(), better);
+  own.resize(rows);
+  if (in.preferred.empty()) return own;
+  std::vector<int64_t> other;
+  for (int64_t token = first; token < first + group; ++token)
+    if (in.preferred[static_cast<size_t>(token * experts + e)] == e) other.push_back(token);
+  std::stable_sort(other.begin(), other.end(), better);
+  const double margin = in.tie * scores.max().item<double>();
+  const auto nearly = [&](int64_t a, int64_t b) { return score(a) >= score(b) - margin; };
+  const bool as_good = std::equal(other.begin(), other.end(), own.begin(), own.end(), nearly);
+  return as_good ? other : own;
+}
+
+GateGraph graph(const GateGraphInputs& in) {
+  const at::Tensor logits = at::matmul(in.hidden, in.weights.at(std::string(kGateWeight)).t());
+  GateGraph out;
+  out.choices = logits.size(1);
+  out.weight = at::softmax(logits, 1);
+  out.expert.assign(static_cast<size_t>(logits.numel()), -1);
+  out.row = out.expert;
+  const at::Tensor scores = out.weight.detach().contiguous();
+  for (int64_t first = 0; first < logits.size(0); first += tokens_of_group(in.shape))
+    for (int64_t e = 0; e < out.choices; ++e) {
+      int32_t row = 0;
+      for (const int64_t token : taken(in, scores, first, e)) {
+        const auto pair = static_cast<size_t>(token * out.choices + e);
+        out.expert[pair] = static_cast<int32_t>(e);
+        out.row[pair] = row++;
+      }
+    }
+  if (in.shape.layer.z_loss > 0) out.auxiliary = z_loss(in, logits);
+  return out;
+}
+
+}  // namespace
+
+const GateGraphRow kExpertChoiceGraph{"expert-choice", weights, graph};
+
+}  // namespace moe

@@ -1,0 +1,23 @@
+#include <ATen/ATen.h>
+
+#include "moe/layer/reference/gate_graph.h"
+
+namespace moe {
+namespace {
+
+std::vector<GraphWeight> weights(const Case& c) {
+  return {{kGateWeight, {c.layer.experts, c.layer.model_dim}, c.layer.model_dim}};
+}
+
+GateGraph graph(const GateGraphInputs& in) {
+  const at::Tensor logits = at::matmul(in.hidden, in.weights.at(std::string(kGateWeight)).t());
+  GateGraph out = top_k_gate(in, logits);
+  out.weight = at::sigmoid(chosen(out, logits));
+  return out;
+}
+
+}  // namespace
+
+const GateGraphRow kSigmoidGraph{"sigmoid", weights, graph};
+
+}  // namespace moe

@@ -1,0 +1,32 @@
+#include <ATen/ATen.h>
+
+#include "moe/layer/reference/gate_graph.h"
+#include "moe/plan/volumes.h"
+
+namespace moe {
+namespace {
+
+std::vector<GraphWeight> weights(const Case& c) {
+  return {{kGateWeight, {c.layer.experts * capacity_rows(c), c.layer.model_dim}, c.layer.model_dim}};
+}
+
+GateGraph graph(const GateGraphInputs& in) {
+  const at::Tensor logits = at::matmul(in.hidden, in.weights.at(std::string(kGateWeight)).t());
+  GateGraph out;
+  out.choices = logits.size(1);
+  out.weight = at::softmax(logits, 1);
+  std::vector<at::Tensor> groups;
+  for (const at::Tensor& group : logits.split(tokens_of_group(in.shape))) groups.push_back(at::softmax(group, 0));
+  out.fill = at::cat(groups);
+  const auto rows = static_cast<int32_t>(capacity_rows(in.shape));
+  for (int64_t token = 0; token < logits.size(0); ++token)
+    for (int32_t e = 0; e < in.shape.layer.experts; ++e)
+      for (int32_t row = 0; row < rows; ++row) out.expert.push_back(e), out.row.push_back(row);
+  return out;
+}
+
+}  // namespace
+
+const GateGraphRow kSoftMoeGraph{"softmoe", weights, graph};
+
+}  // namespace moe

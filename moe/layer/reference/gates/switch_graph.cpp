@@ -1,0 +1,20 @@
+#include <ATen/ATen.h>
+
+#include "moe/layer/reference/gate_graph.h"
+
+namespace moe {
+namespace {
+
+std::vector<GraphWeight> weights(const Case& c) {
+  return {{kGateWeight, {c.layer.experts, c.layer.model_dim}, c.layer.model_dim}};
+}
+
+GateGraph graph(const GateGraphInputs& in) {
+  return probability_gate(in, at::matmul(in.hidden, in.weights.at(std::string(kGateWeight)).t()));
+}
+
+}  // namespace
+
+const GateGraphRow kSwitchGraph{"switch", weights, graph};
+
+}  // namespace moe
