@@ -67,6 +67,7 @@ void add_layer(CLI::App& verb, Selection& s) {
   verb.add_option("--gate", l.gate, "gate, see list");
   verb.add_option("--order", l.order, "order, see list");
   verb.add_option("--dispatcher", l.dispatcher, "dispatcher, see list");
+  verb.add_option("--hook", l.hook, "hook, see list");
   verb.add_option("--dtype", l.dtype, "float32 | float16 | bfloat16 | float64");
   add_number(verb, "--dp", l.dp, "data-parallel group size", 1, 1e6);
   add_number(verb, "--mp", l.mp, "model-parallel group size; default: ranks a node", 1, 1e6);
@@ -102,7 +103,8 @@ CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& wh
 }
 
 void add_planning_verbs(CLI::App& app, Command& c) {
-  CLI::App* list = add_verb(app, "list", "schedules, clusters, grids, layers, gates, orders, dispatchers, ffns", "");
+  CLI::App* list =
+      add_verb(app, "list", "schedules, clusters, grids, layers, gates, orders, dispatchers, hooks, ffns", "");
   list->add_flag("--json", c.list_json, "one JSON document");
 
   CLI::App* simulate =
@@ -215,6 +217,10 @@ void add_running_verbs(CLI::App& app, Command& c) {
   microbench->add_option("--cluster", c.microbench.cluster, "cluster NAME or profile FILE to emulate, or host")
       ->capture_default_str();
   add_number(*microbench, "--repetitions", c.microbench.repetitions, "samples a size", 1, 1e6);
+  microbench->add_flag("--modules{all}", c.microbench.modules,
+                       "with --cluster host: time attention, gates, orders and experts too; all, or =NAME[,NAME]");
+  microbench->add_flag("--kernels", c.microbench.kernels,
+                       "time the layer's own kernels beside memcpy and plain GEMMs instead; writes no records");
   add_run(*microbench, c.microbench);
 
   CLI::App* layerbench =
@@ -224,6 +230,11 @@ void add_running_verbs(CLI::App& app, Command& c) {
   add_layer(*layerbench, c.layerbench.selection);
   add_number(*layerbench, "--iterations", c.layerbench.iterations, "timed passes a schedule", 1, 1e6);
   add_number(*layerbench, "--seed", c.layerbench.seed, "seed of weights, inputs and gate noise", 0, 9e18);
+  layerbench
+      ->add_option("--workload", c.layerbench.workload,
+                   "which experts tokens want: gate | balanced | zipf:S | hot[:EXPERT] | trace:FILE (CSV: token, layer, "
+                   "experts)")
+      ->capture_default_str();
   layerbench->add_option("--trace", c.layerbench.trace, "write a Perfetto timeline, measured above simulated, to FILE");
   layerbench->add_flag("--check-only", c.layerbench.check_only, "verify outputs and gradients, time nothing");
   add_run(*layerbench, c.layerbench);

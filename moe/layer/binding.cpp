@@ -37,6 +37,12 @@ LayerBinding::LayerBinding(MoeLayer& layer, const Plan& plan)
   }
   require<WrongResult>(part(Phase::forward).first_expert >= 0 && part(Phase::backward).first_expert >= 0,
                        "the plan lacks a phase, expected forward and backward");
+  equal_ = plan.shape.layer.capacity_factor || pads_to_largest_load(plan.shape);
+  const auto groups_held = static_cast<size_t>(rank().held_groups());
+  const auto experts = static_cast<size_t>(rank().experts.total);
+  of_ranks_.resize(static_cast<size_t>(rank().shape.parallel.ranks()) * groups_held * experts);
+  counts_.members.resize(static_cast<size_t>(layer.comms_.of(GroupKind::ep_esp).size()) * groups_held * experts);
+  counts_.gated.resize(static_cast<size_t>(rank().groups()) * experts);
   for (PhasePart& p : parts_) {
     p.rows = ExpertRows(p.layouts.gathered);
     p.at.resize(static_cast<size_t>(rank().experts.count));
@@ -53,8 +59,7 @@ void LayerBinding::begin_pass() {
   std::swap(layer_.fresh_, layer_.pending_);
   layer_.experts_summed_ =
       std::ranges::any_of(plan_.tasks(), [](const Task& t) { return t.kind == TaskKind::expert_gradient; });
-  for (const Phase phase : {Phase::forward, Phase::backward}) layer_.buffers_.fit(rank(), phase, part(phase).layouts);
-  layer_.expert_->reserve(part(Phase::forward).rows.total());
+  fit();
 }
 
 void LayerBinding::issue(const Task& task, Stream& stream, Pace pace) {
@@ -62,6 +67,7 @@ void LayerBinding::issue(const Task& task, Stream& stream, Pace pace) {
   if (task.group != GroupKind::none) return exchange(task, {stream, pace, names_[static_cast<size_t>(task.id)]});
   const Task* own = &plan_.tasks()[static_cast<size_t>(task.id)];
   stream.launch([this, own](void*) { compute(*own); });
+  if (task.kind == TaskKind::gate && task.phase == Phase::forward) agree(stream);
 }
 
 void LayerBinding::compute(const Task& task) {
@@ -110,22 +116,23 @@ void LayerBinding::attention(Phase phase) {
 void LayerBinding::gate(Phase phase) {
   LayerBuffers& b = layer_.buffers_;
   if (phase == Phase::forward) {
+    begin_moe(phase);
     if (layer_.norm2_) layer_.norm2_->forward(b.forward.gate_input, b.normed);
     return layer_.gate_->forward(b.normed, layer_.routing_);
   }
   const double share = 1.0 / rank().gate_copies();
-  if (rank().gate_copies() > 1) {  // all of them do this for the same tokens
-    scale(layer_.d_weight_, share);
-    if (layer_.routing_.mixes()) scale(layer_.d_fill_, share);
-  }
+  // Where several ranks gate a token each has all of d_weight; d_fill is of its own shard of the experts, a part already.
+  if (rank().gate_copies() > 1) scale(layer_.d_weight_, share);
   const TensorView d = b.backward.gate_input;
   layer_.gate_->backward({b.normed, layer_.routing_, layer_.d_weight_, layer_.d_fill_, d, share});
   if (layer_.norm2_) layer_.norm2_->backward(b.forward.gate_input, d);
-  if (!rank().shape.layer.residual) return;
-  const TensorView all = b.backward.moe_output;
-  const int64_t m = rank().model_dim(), counted = all.size(0) / rank().gate_copies();
-  const int64_t first = rank().gate_copies() > 1 ? rank().esp * counted : 0;
-  add(all.part(first * m, {counted, m}), d.part(first * m, {counted, m}));
+  if (rank().shape.layer.residual) {
+    const TensorView all = moe_gradient();
+    const int64_t m = rank().model_dim(), counted = all.size(0) / rank().gate_copies();
+    const int64_t first = rank().gate_copies() > 1 ? rank().esp * counted : 0;
+    add(all.part(first * m, {counted, m}), d.part(first * m, {counted, m}));
+  }
+  end_moe(phase);
 }
 
 void LayerBinding::order(Phase phase) {
@@ -137,11 +144,14 @@ void LayerBinding::order(Phase phase) {
 
 void LayerBinding::i_order(Phase phase) {
   LayerBuffers& b = layer_.buffers_;
-  if (phase == Phase::backward)
-    return layer_.order_->i_order_backward(layer_.routing_, b.backward.moe_output, home_rows(Phase::forward),
+  if (phase == Phase::backward) {
+    begin_moe(phase);
+    return layer_.order_->i_order_backward(layer_.routing_, moe_gradient(), home_rows(Phase::forward),
                                            {b.backward.home, part(phase).layouts.home}, layer_.d_weight_);
+  }
   layer_.order_->i_order(layer_.routing_, home_rows(phase), b.forward.moe_output);
   if (rank().shape.layer.residual) add(b.forward.gate_input, b.forward.moe_output);
+  end_moe(phase);
 }
 
 RowsView LayerBinding::home_rows(Phase phase) {

@@ -47,6 +47,8 @@ class LayerBinding : public Binding {
   };
 
   void begin_pass();
+  void agree(Stream& stream);
+  void fit();
   void compute(const Task& task);
   void attention(Phase phase);
   void gate(Phase phase);
@@ -69,7 +71,12 @@ class LayerBinding : public Binding {
   Side fanned_side(const PhaseBuffers& buffers, const RowLayout& home, int chunk) const;
   Fan fan_of(const RowLayout& home, int chunk, int peer, bool by_peer) const;
   void dump(const PhaseBuffers& buffers, const RowLayout& home, int chunk) const;
+  void swap(const Task& task, Side send, Side receive, CommCall call);
   void swap(GroupKind group, Side send, Side receive, CommCall call);
+  Side on_wire(const Side& rows, TensorView wire) const;
+  void begin_moe(Phase phase);
+  void end_moe(Phase phase);
+  TensorView moe_gradient() const;  // of the MoE part's output
   void gather(GroupKind group, const std::byte* own, Side receive, CommCall call);
   bool through_peer() const { return rank().flow == Flow::sharded || rank().flow == Flow::dropped; }
 
@@ -82,7 +89,9 @@ class LayerBinding : public Binding {
   MoeLayer& layer_;
   Plan plan_;
   std::array<PhasePart, 2> parts_;
-  bool equal_ = true;               // blocks of all ranks
+  bool equal_ = true;              // blocks of all ranks
+  std::vector<int64_t> of_ranks_;  // [rank][held group][E]: counts of rows where none is dropped
+  RowCounts counts_;
   std::vector<std::string> names_;  // of the tasks: communicators keep views of them
 };
 

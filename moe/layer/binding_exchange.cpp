@@ -111,10 +111,10 @@ void LayerBinding::to_experts(const Task& task, CommCall call) {
   const int chunk = task.chunk;
   if (task.group == GroupKind::ep_esp) {
     call.stream.launch([this, &b, &l, chunk](void*) { dump(b, l.home, chunk); });
-    return swap(task.group, fanned_side(b, l.home, chunk), side({b.gathered, l.gathered}, chunk), call);
+    return swap(task, fanned_side(b, l.home, chunk), side({b.gathered, l.gathered}, chunk), call);
   }
   const RowsView there = through_peer() ? RowsView{b.peer, l.peer} : RowsView{b.gathered, l.gathered};
-  swap(task.group, side({b.home, l.home}, chunk), side(there, chunk), call);
+  swap(task, side({b.home, l.home}, chunk), side(there, chunk), call);
 }
 
 void LayerBinding::from_experts(const Task& task, CommCall call) {
@@ -122,9 +122,9 @@ void LayerBinding::from_experts(const Task& task, CommCall call) {
   const PhaseLayouts& l = part(task.phase).layouts;
   const int chunk = task.chunk;
   if (task.group == GroupKind::ep_esp)
-    return swap(task.group, side({b.gathered, l.gathered_back}, chunk), fanned_side(b, l.home_back, chunk), call);
+    return swap(task, side({b.gathered, l.gathered_back}, chunk), fanned_side(b, l.home_back, chunk), call);
   const RowsView there = through_peer() ? RowsView{b.peer, l.peer_back} : RowsView{b.gathered, l.gathered_back};
-  swap(task.group, side(there, chunk), side({b.home, l.home_back}, chunk), call);
+  swap(task, side(there, chunk), side({b.home, l.home_back}, chunk), call);
 }
 
 // One phase of SAA: rows go to the ranks of one EP peer and come from those of another.
@@ -146,7 +146,7 @@ void LayerBinding::exchange_phase(const Task& task, CommCall call) {
     receive.bytes.push_back(comes ? fan.size * bytes_of(rank().dtype()) : 0);
     if (comes && place_in(p, GroupKind::esp, member) == 0) receive.data = at(b.fanned, fan.first);
   }
-  swap(task.group, std::move(send), std::move(receive), call);
+  swap(task, std::move(send), std::move(receive), call);
 }
 
 void LayerBinding::gather_home(const Task& task, CommCall call) {

@@ -4,7 +4,7 @@
 
 namespace moe {
 
-LayerBuffers::LayerBuffers(const RankShape& s) : dtype_(s.dtype()) {
+LayerBuffers::LayerBuffers(const RankShape& s) : dtype_(s.dtype()), wire_(wire_type(s.shape.layer)) {
   owned_.reserve(32);
   make_dense(s, forward);
   make_dense(s, backward);
@@ -37,8 +37,8 @@ void LayerBuffers::make_dense(const RankShape& s, PhaseBuffers& b) {
   }
 }
 
-TensorView LayerBuffers::grow(Tensor& tensor, int64_t elements) const {
-  if (tensor.view().elements() < elements) tensor = Tensor({elements}, dtype_);
+TensorView LayerBuffers::grow(Tensor& tensor, int64_t elements, DType dtype) {
+  if (tensor.view().elements() < elements) tensor = Tensor({elements}, dtype);
   return tensor;
 }
 
@@ -61,6 +61,11 @@ void LayerBuffers::fit(const RankShape& s, Phase phase, const PhaseLayouts& l) {
   expert_input = grow(expert_input_, rows * m).part(0, {rows, m});
   rows_in = grow(rows_in_, rows * m).part(0, {rows, m});
   rows_out = grow(rows_out_, rows * m).part(0, {rows, m});
+  if (wire_ == dtype_) return;
+  int64_t most = 0;
+  for (const TensorView& side : {b.home, b.fanned, b.peer, b.gathered}) most = std::max(most, side.elements());
+  wire_out = grow(wire_out_, most, wire_);
+  wire_in = grow(wire_in_, most, wire_);
 }
 
 }  // namespace moe

@@ -32,6 +32,7 @@ class LayerBuffers {
   TensorView normed;             // (gated tokens, M): what the gate and the order read, likewise
   TensorView expert_input;       // (rows, M): where the experts compute (ExpertRows), kept for the backward
   TensorView rows_in, rows_out;  // as large: what one chunk's expert task reads and writes
+  TensorView wire_out, wire_in;  // (elements) of the wire's type, where it isn't the layer's: one exchange's both sides
 
  private:
   struct PhaseOwners {
@@ -39,12 +40,13 @@ class LayerBuffers {
   };
   TensorView own(std::initializer_list<int64_t> shape);
   void make_dense(const RankShape& shape, PhaseBuffers& b);
-  TensorView grow(Tensor& tensor, int64_t elements) const;
+  TensorView grow(Tensor& tensor, int64_t elements) const { return grow(tensor, elements, dtype_); }
+  static TensorView grow(Tensor& tensor, int64_t elements, DType dtype);
 
-  DType dtype_;
+  DType dtype_, wire_;
   std::vector<Tensor> owned_;
   std::array<PhaseOwners, 2> phases_;
-  Tensor expert_input_, rows_in_, rows_out_;
+  Tensor expert_input_, rows_in_, rows_out_, wire_out_, wire_in_;
 };
 
 }  // namespace moe

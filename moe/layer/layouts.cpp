@@ -149,7 +149,7 @@ PhaseLayouts::PhaseLayouts(const RankShape& rank, const Cuts& cuts) {
 
 void PhaseLayouts::set_counts(const RankShape& rank, const RowCounts& counts) {
   const int64_t all = rank.experts.total, local = rank.experts.count;
-  const int held = static_cast<int>(rank.held.count / rank.tokens.count);
+  const int held = rank.held_groups();
   for (int source = 0; source < gathered.streams(); ++source) {
     const Origin origin = origin_of(rank, source);
     const auto from = counts.members.begin() + (origin.member * held + origin.group) * all + rank.experts.first;

@@ -8,9 +8,11 @@ namespace {
 
 std::unique_ptr<Dispatcher> dispatcher_of(const RankShape& rank, const LayerComms& comms) {
   const LayerShape& layer = rank.shape.layer;
-  const int64_t most = rank.rows * layer.experts * layer.model_dim * bytes_of(layer.dtype);
+  const bool padded = pads_to_largest_load(rank.shape);
+  const int64_t rows = (padded ? rank.tokens.count : rank.rows) * rank.groups();
   return make_dispatcher(layer.dispatcher, {comms.of(GroupKind::ep), rank.shape.parallel.ranks_per_node, rank.rank,
-                                            layer.capacity_factor.has_value(), most * rank.groups()});
+                                            padded || layer.capacity_factor.has_value(),
+                                            rows * layer.experts * layer.model_dim * bytes_of(layer.dtype)});
 }
 
 }  // namespace
@@ -33,8 +35,14 @@ MoeLayer::MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comm
   pending_ = Tensor({dense}, rank.dtype());
   d_weight_ = Tensor({routing_.tokens, routing_.choices}, rank.dtype());
   if (routing_.mixes()) d_fill_ = Tensor({routing_.tokens, routing_.choices}, rank.dtype());
+  set_hook(make_hook(rank.shape.layer.hook));
   fill_input(input(), shape_.held, seed_);
   fill_output_gradient(output_gradient(), shape_.held, seed_);
+}
+
+void MoeLayer::set_hook(std::unique_ptr<Hook> hook) {
+  hook_ = std::move(hook);
+  if (hook_) hooked_ = Tensor({shape_.gated_tokens(), shape_.model_dim()}, shape_.dtype());
 }
 
 std::span<const int32_t> MoeLayer::own_choices() const {
@@ -61,6 +69,15 @@ void MoeLayer::finish_gradients(Stream& stream) {
       comm.allreduce(p.gradient.data(), p.gradient.elements(), p.gradient.dtype(), {stream, {}, name});
     if (p.copies > 1) stream.launch([gradient = p.gradient, by = p.copies](void*) { scale(gradient, 1.0 / by); });
   }
+}
+
+void MoeLayer::finish_step(Stream& stream) {
+  std::swap(fresh_, pending_);
+  Communicator& dp = comms_.of(GroupKind::dp);
+  const TensorView made = pending_;
+  if (dp.size() > 1)
+    dp.allreduce(made.data(), made.elements(), made.dtype(), {stream, {}, "this pass's dense gradients over DP"});
+  finish_gradients(stream);
 }
 
 }  // namespace moe

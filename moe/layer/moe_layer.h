@@ -18,8 +18,10 @@
 #include "moe/layer/dispatchers/dispatcher.h"
 #include "moe/layer/experts/expert.h"
 #include "moe/layer/gates/gate.h"
+#include "moe/layer/hooks/hook.h"
 #include "moe/layer/norm.h"
 #include "moe/layer/orders/order.h"
+#include "moe/layer/workload.h"
 
 namespace moe {
 
@@ -37,6 +39,8 @@ class MoeLayer {
   TensorView output_gradient() const { return buffers_.backward.output; }  // dY: as the loss gives it
   TensorView input_gradient() const { return buffers_.backward.input; }    // dX
   const Routing& routing() const { return routing_; }
+  /// From now on the gate only weighs the workload's choices.
+  void preset(const Workload& workload) { workload.fill(shape_, seed_, routing_); }
   /// Of this rank's own tokens, (tokens, choices).
   std::span<const int32_t> own_choices() const;
   double auxiliary_loss() const { return gate_->auxiliary_loss(); }
@@ -45,10 +49,18 @@ class MoeLayer {
   /// those of the pass before the last, which the last pass summed over DP; the others are the last pass's own.
   std::vector<Parameter> parameters();
 
+  /// Calls `hook` from now on instead of the shape's own; it sends the same element type. Null: none.
+  void set_hook(std::unique_ptr<Hook> hook);
+  /// By how much one exchange may change an element, of its size.
+  double exchange_error() const { return hook_ ? hook_->relative_error() : 0; }
+
   /// Enqueues the sums that no plan carries: the gate's and the norms' gradients over the stage, the experts' over EDP
   /// unless the plan did that. All ranks call it, once after a pass; the gradients are whole when `stream` has passed
   /// it.
   void finish_gradients(Stream& stream);
+  /// Instead, for a pass that stands for itself: the dense gradients that it made are summed over DP too, and are what
+  /// parameters() shows.
+  void finish_step(Stream& stream);
 
  private:
   friend class LayerBinding;
@@ -64,6 +76,8 @@ class MoeLayer {
   std::unique_ptr<Gate> gate_;
   std::unique_ptr<Order> order_;
   std::unique_ptr<Dispatcher> dispatcher_;
+  std::unique_ptr<Hook> hook_;  // null: none
+  Tensor hooked_;               // (gated tokens, M): the output's gradient as the hook gives it
   std::unique_ptr<Expert> expert_;
   Tensor fresh_, pending_;       // the dense part's gradients: being made by this backward; made by the one before
   bool experts_summed_ = false;  // by the last pass's plan

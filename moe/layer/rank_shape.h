@@ -39,6 +39,9 @@ struct RankShape {
   Share mp_group() const { return share_of(mp_tokens() * shape.parallel.dp, shape.parallel.dp, dp); }
   int64_t gated_tokens() const;
   int groups() const { return static_cast<int>(gated_tokens() / tokens.count); }
+  /// Of the gated groups, those of this rank's own tokens or of its MP group's: how many, and the first.
+  int held_groups() const { return flow == Flow::replicated ? shape.parallel.mp : groups(); }
+  int first_held_group() const { return flow == Flow::replicated ? esp * shape.parallel.mp : 0; }
   /// The ranks that gate a token and add up the gradients that they make of it (those of its hidden state).
   int gate_copies() const { return flow == Flow::replicated ? shape.parallel.esp : 1; }
   /// How often a sum over the stage counts each token: in the gate's and the second norm's gradients; in the experts'.

@@ -26,8 +26,9 @@ std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks);
 /// WrongResult naming the token whose experts differ from the reference's.
 std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const LayerReference& reference);
 
-/// The errors; throws WrongResult naming every tensor whose error is above `tolerance` (0: tolerance_of its type), NaN
-/// included. Computes the reference, in float64 on one rank with all activations: slow, and large for large layers.
+/// The errors; throws WrongResult naming every tensor whose error is above `tolerance` (0: tolerance_of its type, and
+/// what its hook's four exchanges may change), NaN included. Computes the reference, in float64 on one rank with all
+/// activations: slow, and large for large layers.
 std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, double tolerance = 0);
 /// The same against a reference at hand; degrees and schedules of one case share it.
 std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, const LayerReference& reference,

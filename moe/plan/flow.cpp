@@ -96,7 +96,9 @@ Work chunk_work(TaskKind kind, Phase phase, double rows, const Case& c, Flow flo
   const int passes = phase == Phase::backward ? 2 : 1;
   if (kind == TaskKind::expert)
     return {Op::expert, GroupKind::none, 0, passes * v.expert_flops, passes * gemms_of(c.layer.ffn)};
-  return {op_of(kind), group_of(flow, kind), v.alltoall_bytes, 0, 0};
+  const Op op = op_of(kind);
+  const double wire = op == Op::alltoall ? bytes_of(wire_type(c.layer)) : bytes_of(c.layer.dtype);
+  return {op, group_of(flow, kind), v.alltoall_bytes * (wire / bytes_of(c.layer.dtype)), 0, 0};
 }
 
 Work dense_work(TaskKind kind, Phase phase, const Case& c, Flow flow) {

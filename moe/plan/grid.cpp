@@ -20,7 +20,7 @@ struct Candidates {
   std::vector<std::optional<double>> capacity_factor;  // empty: "*"
   std::vector<Ffn> ffn;
   std::vector<int64_t> top_k;
-  LayerShape fixed;                     // experts, dtype, gate, order, dispatcher
+  LayerShape fixed;                     // experts, dtype, gate, order, dispatcher, hook
   std::vector<int64_t> ranks, mp, esp;  // of [parallel]; ranks empty: none
   int64_t ranks_per_node = 1;
   bool model_dim_per_esp = false, hidden_per_esp = false, experts_by_esp_groups = false;
@@ -92,6 +92,7 @@ LayerShape fixed_of(const TableReader& table) {
   fixed.gate = table.optional_name("gate").value_or(fixed.gate);
   fixed.order = table.optional_name("order").value_or(fixed.order);
   fixed.dispatcher = table.optional_name("dispatcher").value_or(fixed.dispatcher);
+  fixed.hook = table.optional_name("hook").value_or(fixed.hook);
   return fixed;
 }
 
@@ -227,7 +228,7 @@ Grid read_whole(const ConfigFile& file) {
   grid.rounding = rounding_from(root.text("capacity_rounding"), root.where("capacity_rounding"));
   const TableReader table = root.table(
       "layers", {"batch", "heads", "seq", "model_dim", "model_dim_per_esp", "hidden", "hidden_per_esp", "hidden_scale",
-                 "capacity_factor", "ffn", "top_k", "experts", "dtype", "gate", "order", "dispatcher"});
+                 "capacity_factor", "ffn", "top_k", "experts", "dtype", "gate", "order", "dispatcher", "hook"});
   Candidates shapes;
   if (root.has("parallel")) {
     const TableReader parallel = root.table("parallel", {"ranks", "ranks_per_node", "mp", "esp", "memory_bytes"});

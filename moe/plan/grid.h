@@ -12,7 +12,7 @@
 //   ffn = ["gpt", "mixtral"]        "simple" is FSMoE's word for gpt
 //   top_k = 1                       k
 //   experts = "nodes"               E: one a node; or a number
-//   dtype, gate, order, dispatcher  optional, one value
+//   dtype, gate, order, dispatcher, hook  optional, one value
 //   [parallel]                      optional: layers on several shapes of ranks, whatever the cluster has
 //   ranks = [8, 16]                 P, a multiple of ranks_per_node
 //   ranks_per_node = 4              one value

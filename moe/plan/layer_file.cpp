@@ -33,6 +33,7 @@ void read_choices(const TableReader& root, LayerShape& layer) {
   layer.gate = root.optional_name("gate").value_or(layer.gate);
   layer.order = root.optional_name("order").value_or(layer.order);
   layer.dispatcher = root.optional_name("dispatcher").value_or(layer.dispatcher);
+  layer.hook = root.optional_name("hook").value_or(layer.hook);
 }
 
 }  // namespace
@@ -57,9 +58,26 @@ ParallelShape read_parallel_keys(const TableReader& table) {
 
 LayerFile read_layer(const std::string& path) {
   const ConfigFile file = read_toml(path);
-  const TableReader root(
-      file, {"schema", "name", "source", "batch", "seq", "model_dim", "hidden", "heads", "kv_heads", "experts", "top_k",
-             "capacity_factor", "capacity_rounding", "ffn", "dtype", "gate", "order", "dispatcher", "parallel"});
+  const TableReader root(file, {"schema",
+                                "name",
+                                "source",
+                                "batch",
+                                "seq",
+                                "model_dim",
+                                "hidden",
+                                "heads",
+                                "kv_heads",
+                                "experts",
+                                "top_k",
+                                "capacity_factor",
+                                "capacity_rounding",
+                                "ffn",
+                                "dtype",
+                                "gate",
+                                "order",
+                                "dispatcher",
+                                "hook",
+                                "parallel"});
   root.integer("schema", {.least = 1, .most = 1});
   LayerFile out;
   out.file = path;

@@ -16,7 +16,7 @@ struct LayerFile {
   std::optional<Rounding> rounding;
 };
 
-/// The keys of a layer's sizes and choices that `table` has, batch to dispatcher; the others stay as they are.
+/// The keys of a layer's sizes and choices that `table` has, batch to hook; the others stay as they are.
 void read_layer_keys(const TableReader& table, LayerShape& layer);
 /// dp, mp, ep, esp, pp; 0 where absent.
 ParallelShape read_parallel_keys(const TableReader& table);

@@ -76,7 +76,7 @@ Model read_model(const std::string& path) {
   if (root.has("tied_embedding")) out.tied_embedding = root.boolean("tied_embedding");
   const TableReader layer =
       root.table("layer", {"batch", "seq", "model_dim", "hidden", "heads", "kv_heads", "experts", "top_k",
-                           "capacity_factor", "ffn", "dtype", "gate", "order", "dispatcher"});
+                           "capacity_factor", "ffn", "dtype", "gate", "order", "dispatcher", "hook"});
   require_shape(layer);
   read_layer_keys(layer, out.layer);
   out.parallel = read_parallel_keys(root.table("parallel", {"dp", "mp", "ep", "esp", "pp"}));

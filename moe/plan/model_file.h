@@ -5,7 +5,7 @@
 //   layers = 32
 //   vocabulary = 32000         optional: the memory of embedding and output projection counts only where it is given
 //   tied_embedding = false     optional: the output projection is the embedding
-//   [layer]                    the keys of a layer file (moe/plan/layer_file.h), batch to dispatcher
+//   [layer]                    the keys of a layer file (moe/plan/layer_file.h), batch to hook
 //   [parallel]                 optional: dp, mp, ep, esp, pp
 //   [[on]]                     optional: what differs on some clusters, by the names of their profiles
 //   clusters = ["testbed-b"]

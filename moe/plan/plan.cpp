@@ -64,8 +64,9 @@ void hash_shape(Hash& hash, const Case& c) {
   for (const int64_t v : {l.batch, l.seq, l.model_dim, l.hidden, l.heads, l.kv_heads, l.experts, l.top_k})
     hash.add(static_cast<uint64_t>(v));
   for (const double v : {l.capacity_factor.value_or(-1.0), l.aux_loss, l.z_loss}) hash.add(v);
-  for (const std::string_view name : {name_of(l.ffn), name_of(l.norm), name_of(l.dtype), std::string_view(l.gate),
-                                      std::string_view(l.order), std::string_view(l.dispatcher)})
+  for (const std::string_view name :
+       {name_of(l.ffn), name_of(l.norm), name_of(l.dtype), std::string_view(l.gate), std::string_view(l.order),
+        std::string_view(l.dispatcher), std::string_view(l.hook)})
     hash.add(name);
   const ParallelShape& p = c.parallel;
   for (const int v : {p.nodes, p.ranks_per_node, p.dp, p.mp, p.ep, p.esp, p.pp, p.edp})

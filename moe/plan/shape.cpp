@@ -34,15 +34,26 @@ constexpr std::array<Part, 6> kGates{
 constexpr std::array<Part, 2> kOrders{
     {{"gshard", "einsum with one-hot masks, dense GEMMs (GShard)"},
      {"tutel", "sparse scatter and gather of the kept rows (Tutel)"}}};
-constexpr std::array<Part, 1> kDispatchers{{{"alltoall", "one AlltoAll over the EP group"}}};
+constexpr std::array<Part, 3> kDispatchers{
+    {{"alltoall", "one AlltoAll over the EP group"},
+     {"1dh", "gather in the node, AlltoAll of the nodes' leaders, scatter (Hetu)"},
+     {"2dh", "AlltoAll in the node, then between nodes (Tutel, DeepSpeed-MoE)"}}};
 constexpr std::array<Part, 2> kFfnParts{
     {{"gpt", "two GEMMs with GELU"}, {"mixtral", "three GEMMs, SwiGLU"}}};
+
+constexpr std::array<Part, 2> kHooks{
+    {{"none", "dispatch and combine send rows as they are"},
+     {"bf16", "rows are rounded to bfloat16 around dispatch and combine"}}};
 
 struct RoundingRow {
   std::string_view name;
   Rounding rounding;
 };
-constexpr std::array<RoundingRow, 2> kRoundings{{{"ragged", Rounding::ragged}, {"exact", Rounding::exact}}};
+constexpr std::array<RoundingRow, 5> kRoundings{{{"ragged", Rounding::ragged},
+                                                 {"exact", Rounding::exact},
+                                                 {"tutel", Rounding::tutel},
+                                                 {"deepspeed", Rounding::deepspeed},
+                                                 {"megatron", Rounding::megatron}}};
 
 void require_divides(int64_t part, int64_t whole, std::string_view part_name, std::string_view whole_name) {
   require<BadInput>(part >= 1 && whole % part == 0, "{} = {} does not divide {} = {}", part_name, part, whole_name,
@@ -85,7 +96,12 @@ Rounding rounding_from(std::string_view name, std::string_view where) {
 std::span<const Part> gate_parts() { return kGates; }
 std::span<const Part> order_parts() { return kOrders; }
 std::span<const Part> dispatcher_parts() { return kDispatchers; }
+std::span<const Part> hook_parts() { return kHooks; }
 std::span<const Part> ffn_parts() { return kFfnParts; }
+
+DType wire_type(const LayerShape& layer) {
+  return layer.hook == "bf16" && bytes_of(layer.dtype) > bytes_of(DType::bfloat16) ? DType::bfloat16 : layer.dtype;
+}
 
 Case complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
   require_positive(layer.batch, "batch");
@@ -96,6 +112,7 @@ Case complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
   find_named(kGates, layer.gate, "gate");
   find_named(kOrders, layer.order, "order");
   find_named(kDispatchers, layer.dispatcher, "dispatcher");
+  find_named(kHooks, layer.hook, "hook");
   require_positive(parallel.nodes, "nodes");
   require_positive(parallel.ranks_per_node, "ranks per node");
   if (layer.kv_heads == 0) layer.kv_heads = layer.heads;

@@ -21,10 +21,13 @@ enum class Norm { by_ffn, none, layernorm, rmsnorm };
 std::string_view name_of(Norm norm);
 Norm norm_from(std::string_view name, std::string_view where);
 
-/// How T_rank, a rank's capacity per expert, is rounded and cut into chunks.
-///   ragged  T_rank = ceil(k f B L / (N_MP E)), chunks of floor or ceil(T_rank / r) rows
-///   exact   the formula unrounded, equal chunks: planning only, what the papers' figures assume
-enum class Rounding { ragged, exact };
+/// T_rank, a rank's capacity per expert, of N = B L / N_MP tokens; chunks have floor or ceil(T_rank / r) rows.
+///   ragged     ceil(k f N / E)
+///   exact      k f N / E unrounded, equal chunks: planning only, what the papers' figures assume
+///   tutel      k floor(f ceil(N / E)); where none is dropped, all rows padded to the largest load of any rank and expert
+///   deepspeed  ceil(k f N / E), at least 4; likewise padded
+///   megatron   ceil(k f N / E); where none is dropped, unequal AlltoAll, as with ragged
+enum class Rounding { ragged, exact, tutel, deepspeed, megatron };
 std::string_view name_of(Rounding rounding);
 Rounding rounding_from(std::string_view name, std::string_view where);
 
@@ -48,6 +51,7 @@ struct LayerShape {
   std::string gate = "gshard";
   std::string order = "tutel";
   std::string dispatcher = "alltoall";
+  std::string hook = "none";
   bool operator==(const LayerShape&) const = default;
 };
 
@@ -82,7 +86,10 @@ struct Part {
 std::span<const Part> gate_parts();
 std::span<const Part> order_parts();
 std::span<const Part> dispatcher_parts();
+std::span<const Part> hook_parts();
 std::span<const Part> ffn_parts();
+/// Of what dispatch and combine send: the layer's own, unless its hook sends another.
+DType wire_type(const LayerShape& layer);
 
 /// "B4 L1024 M4096 H14336 E4 k2 f1.2 mixtral".
 std::string describe(const LayerShape& layer);

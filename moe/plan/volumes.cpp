@@ -24,7 +24,18 @@ double capacity_exact(const Case& c) {
 
 int64_t capacity_rows(const Case& c) {
   // The factor 1 - 1e-12 keeps 2.4 * 5 from becoming 13 by a rounding error of the product.
-  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(capacity_exact(c) * (1 - 1e-12))));
+  constexpr double kBelow = 1 - 1e-12;
+  const LayerShape& l = c.layer;
+  const auto up = static_cast<int64_t>(std::ceil(capacity_exact(c) * kBelow));
+  if (c.rounding == Rounding::deepspeed) return std::max<int64_t>(4, up);
+  if (c.rounding != Rounding::tutel) return std::max<int64_t>(1, up);
+  const int64_t tokens = l.batch * l.seq / c.parallel.mp, an_expert = (tokens + l.experts - 1) / l.experts;
+  const double one = std::floor(l.capacity_factor.value_or(1.0) * static_cast<double>(an_expert) / kBelow);
+  return std::max<int64_t>(1, l.top_k * static_cast<int64_t>(one));
+}
+
+bool pads_to_largest_load(const Case& c) {
+  return !c.layer.capacity_factor && (c.rounding == Rounding::tutel || c.rounding == Rounding::deepspeed);
 }
 
 MoeVolumes moe_volumes(const Case& c, double rows) {

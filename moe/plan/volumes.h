@@ -18,8 +18,10 @@ Rows chunk_rows(int64_t total, int chunks, int chunk);
 
 /// k f B L / (N_MP E), unrounded; f = 1 where the layer drops nothing (its expectation under balanced routing).
 double capacity_exact(const Case& c);
-/// T_rank: rows a rank sends to each expert, rounded up.
+/// T_rank: rows a rank sends to each expert, rounded as the case says (exact: up).
 int64_t capacity_rows(const Case& c);
+/// Nothing is dropped, and every expert gets as many rows as the one that is chosen most.
+bool pads_to_largest_load(const Case& c);
 
 /// Everything a chunk of `rows` rows of T_rank moves and computes on one rank.
 struct MoeVolumes {

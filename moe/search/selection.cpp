@@ -40,6 +40,7 @@ void apply(const LayerFlags& flags, LayerShape& layer) {
   if (flags.gate) layer.gate = find_named(gate_parts(), *flags.gate, "--gate").name;
   if (flags.order) layer.order = find_named(order_parts(), *flags.order, "--order").name;
   if (flags.dispatcher) layer.dispatcher = find_named(dispatcher_parts(), *flags.dispatcher, "--dispatcher").name;
+  if (flags.hook) layer.hook = find_named(hook_parts(), *flags.hook, "--hook").name;
 }
 
 }  // namespace

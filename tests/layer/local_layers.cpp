@@ -58,7 +58,8 @@ int64_t LocalLayers::dropped() const {
 int64_t LocalLayers::idle_experts() const {
   std::vector<int64_t> tokens(static_cast<size_t>(ranks_.front()->routing().experts));
   for (const MoeLayer* rank : ranks_)
-    for (const int32_t expert : rank->routing().expert) ++tokens[static_cast<size_t>(expert)];
+    for (const int32_t expert : rank->routing().expert)
+      if (expert >= 0) ++tokens.at(static_cast<size_t>(expert));  // Expert Choice has pairs without one
   return std::ranges::count(tokens, 0);
 }
 

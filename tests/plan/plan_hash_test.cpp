@@ -53,6 +53,7 @@ std::vector<std::pair<std::string, Change>> shape_changes() {
       {"gate", layer(&LayerShape::gate, std::string("switch"))},
       {"order", layer(&LayerShape::order, std::string("gshard"))},
       {"dispatcher", layer(&LayerShape::dispatcher, std::string("2dh"))},
+      {"hook", layer(&LayerShape::hook, std::string("bf16"))},
       {"rounding", [](Plan& p, Structure&) { p.shape.rounding = Rounding::exact; }},
       {"nodes", parallel(&ParallelShape::nodes)},
       {"ranks_per_node", parallel(&ParallelShape::ranks_per_node)},

@@ -3,12 +3,15 @@
 #include <array>
 
 #include "moe/base/registry.h"
+#include "moe/layer/dispatchers/1dh.h"
+#include "moe/layer/dispatchers/2dh.h"
 #include "moe/layer/dispatchers/alltoall.h"
 
 namespace moe {
 namespace {
 
-constexpr std::array kDispatchers{DispatcherRow{"alltoall", make_alltoall_dispatcher}};
+constexpr std::array kDispatchers{DispatcherRow{"alltoall", make_alltoall_dispatcher},
+                                  DispatcherRow{"1dh", make_1dh_dispatcher}, DispatcherRow{"2dh", make_2dh_dispatcher}};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 #include "moe/layer/gates/xmoe.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "moe/layer/cpu/math.h"
@@ -54,7 +55,7 @@ class XMoeGate final : public Gate {
   explicit XMoeGate(const GateSetup& setup)
       : tokens_(setup.rank.gated_tokens()),
         experts_(setup.rank.experts.total),
-        width_(xmoe_rank(experts_, setup.rank.model_dim())),
+        width_(std::min(setup.rank.model_dim(), std::max<int64_t>(16, experts_ / 2))),
         projection_(setup.rank, width_),
         tokens_units_(tokens_, width_, setup.rank.dtype()),
         expert_units_(experts_, width_, setup.rank.dtype()),

@@ -3,16 +3,11 @@
 // over all logits (Chi et al. 2022, section 3.2). The low rank is its E / 2, but at least 16 (its own with 32 experts)
 // and at most M; the temperature begins about 0.3, the paper's. Norms below 1e-12 count as that.
 // Has the balance and the z loss (softmax_scores.h).
-#include <algorithm>
 #include <memory>
 
 #include "moe/layer/gates/gate.h"
 
 namespace moe {
-
-inline int64_t xmoe_rank(int64_t experts, int64_t model_dim) {
-  return std::min(model_dim, std::max<int64_t>(16, experts / 2));
-}
 
 std::unique_ptr<Gate> make_xmoe_gate(const GateSetup& setup);
 

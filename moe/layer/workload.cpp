@@ -1,0 +1,123 @@
+#include "moe/layer/workload.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "moe/base/random.h"
+#include "moe/layer/gates/gate.h"
+
+namespace moe {
+namespace {
+
+// What is drawn for a layer.
+struct Draws {
+  const LayerSeed& seed;
+  uint64_t bits(std::string_view of, int64_t index) const {
+    return random_bits(seed.seed, stream_of(of, seed.layer), static_cast<uint64_t>(index));
+  }
+  // Exponential: the smallest of several, each divided by its weight, is one of them with chances as their weights.
+  double exponential(int64_t index) const {
+    return -std::log1p(
+        -random_uniform(seed.seed, stream_of("workload choices", seed.layer), static_cast<uint64_t>(index)));
+  }
+  // 0 to n - 1 in an order of its own for each `first` = n, 2 n, ...
+  std::vector<int64_t> shuffled(int64_t n, std::string_view of, int64_t first) const {
+    std::vector<int64_t> order(static_cast<size_t>(n));
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::sort(order, {}, [&](int64_t i) { return bits(of, first + i); });
+    return order;
+  }
+};
+
+// Of a group's tokens, in an order of their own, each takes the k experts from its place on; those of the last, broken
+// round go on where the one before stopped.
+void balance(const Routing& r, const Draws& draws, int64_t first_token, int32_t* experts) {
+  const auto tokens = draws.shuffled(r.group_tokens, "workload tokens", first_token);
+  const auto names = draws.shuffled(r.experts, "workload experts", first_token / r.group_tokens * r.experts);
+  const int64_t whole = r.group_tokens / r.experts * r.experts;
+  for (int64_t i = 0; i < r.group_tokens; ++i)
+    for (int64_t c = 0; c < r.choices; ++c) {
+      const int64_t place = (i < whole ? i : (i - whole) * r.choices) + c;
+      experts[tokens[static_cast<size_t>(i)] * r.choices + c] =
+          static_cast<int32_t>(names[static_cast<size_t>(place % r.experts)]);
+    }
+}
+
+void draw(const std::vector<double>& weights, const Draws& draws, int64_t token, std::span<int32_t> experts) {
+  std::vector<std::pair<double, int32_t>> keys;
+  const auto all = static_cast<int64_t>(weights.size());
+  for (int64_t e = 0; e < all; ++e)
+    keys.emplace_back(draws.exponential(token * all + e) / weights[static_cast<size_t>(e)], static_cast<int32_t>(e));
+  std::partial_sort(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(experts.size()), keys.end());
+  for (size_t c = 0; c < experts.size(); ++c) experts[c] = keys[c].second;
+}
+
+template <class Number>
+bool parse(std::string_view text, Number& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() && value >= 0;
+}
+
+}  // namespace
+
+Workload::Workload(std::string_view spec, std::string_view where) : where_(where) {
+  const size_t colon = std::min(spec.find(':'), spec.size());
+  const std::string_view name = spec.substr(0, colon);
+  text_ = spec.substr(std::min(colon + 1, spec.size()));
+  const bool bare = colon == spec.size();
+  bool good = true;
+  if (name == "gate" || name == "balanced") {
+    kind_ = name == "gate" ? Kind::gate : Kind::balanced;
+    good = bare;
+  } else if (name == "zipf") {
+    kind_ = Kind::zipf;
+    good = parse(text_, exponent_) && exponent_ <= 10;
+  } else if (name == "hot") {
+    kind_ = Kind::hot;
+    good = bare || parse(text_, hot_);
+  } else {
+    kind_ = Kind::trace;
+    good = name == "trace" && !text_.empty();
+  }
+  require<BadInput>(good, "{}: found '{}', expected gate, balanced, zipf:S, hot, hot:EXPERT or trace:FILE", where,
+                    spec);
+}
+
+std::vector<double> Workload::weights(const RankShape& rank) const {
+  std::vector<double> weights(static_cast<size_t>(rank.experts.total), 1);
+  if (kind_ == Kind::hot) {
+    require<BadInput>(hot_ < rank.experts.total, "{}: found expert {}, expected 0 to {}", where_, hot_,
+                      rank.experts.total - 1);
+    weights[static_cast<size_t>(hot_)] = std::numeric_limits<double>::infinity();
+  }
+  for (size_t e = 0; e < weights.size(); ++e) weights[e] *= std::pow(static_cast<double>(e + 1), -exponent_);
+  return weights;
+}
+
+void Workload::fill(const RankShape& rank, const LayerSeed& seed, Routing& r) const {
+  r.preset = kind_ != Kind::gate;
+  if (!r.preset) return;
+  const std::string& gate = rank.shape.layer.gate;
+  require<Unsupported>(find_gate(gate).choices == Choices::top_k,
+                       "{}: gate {} does not choose each token's top k, so its choices can't be given", where_, gate);
+  const Draws draws{seed};
+  const std::vector<double> weights = this->weights(rank);
+  const std::vector<int32_t> recorded =
+      kind_ == Kind::trace ? read_trace(text_, rank, seed.layer) : std::vector<int32_t>();
+  int32_t* out = r.expert.data();
+  for (const Share& run : rank.gated)
+    for (int64_t token = run.first; token < run.first + run.count; ++token, out += r.choices) {
+      if (kind_ == Kind::trace) {
+        std::copy_n(recorded.begin() + token * r.choices, r.choices, out);
+      } else if (kind_ != Kind::balanced) {
+        draw(weights, draws, token, {out, static_cast<size_t>(r.choices)});
+      } else if (token % r.group_tokens == 0) {
+        balance(r, draws, token, out);
+      }
+    }
+}
+
+}  // namespace moe

@@ -1,0 +1,190 @@
+#include "tests/layer/layer_space.h"
+
+#include <algorithm>
+#include <set>
+
+#include "moe/base/check.h"
+#include "moe/base/random.h"
+#include "moe/layer/dispatchers/dispatcher.h"
+#include "moe/layer/gates/gate.h"
+#include "moe/layer/orders/order.h"
+#include "tests/schedule/any_decision.h"
+
+namespace moe::layer_space {
+namespace {
+
+struct Spread {
+  int nodes, ranks_per_node, mp, ep, esp;
+  bool ep_inside;
+};
+
+struct Capacity {
+  std::optional<double> factor;
+  Rounding rounding;
+};
+
+// Every shape of 1, 2, 4 and 8 ranks whose groups divide them, with either placement where it makes a difference.
+const std::vector<Spread>& spreads() {
+  static const std::vector<Spread> all = [] {
+    std::vector<Spread> list;
+    for (const auto& [nodes, a_node] : {std::pair{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1}, {1, 4}, {2, 4}, {4, 2}})
+      for (const int mp : {1, 2, 4})
+        for (const auto& [ep, esp] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {4, 2}, {2, 4}})
+          for (const bool ep_inside : {false, true}) {
+            const int ranks = nodes * a_node;
+            if (ranks % mp != 0 || ranks % (ep * esp) != 0 || (ep_inside && (ep == 1 || esp == 1))) continue;
+            list.push_back({nodes, a_node, mp, ep, esp, ep_inside});
+          }
+    return list;
+  }();
+  return all;
+}
+
+const std::vector<Capacity> kCapacities{{0.7, Rounding::ragged},        {1.3, Rounding::ragged},
+                                        {2.4, Rounding::megatron},      {1.2, Rounding::tutel},
+                                        {1.1, Rounding::deepspeed},     {std::nullopt, Rounding::ragged},
+                                        {std::nullopt, Rounding::tutel}};
+constexpr std::pair<double, double> kLosses[]{{0, 0}, {0.3, 0}, {0.2, 0.1}};
+constexpr std::pair<int, int> kHeads[]{{8, 8}, {8, 4}, {10, 5}};
+
+template <class Row>
+std::vector<std::string> names_of(const Row& rows) {
+  return {rows.begin(), rows.end()};
+}
+
+std::vector<Axis> make_axes() {
+  std::vector<Axis> all{{"gate", names_of(gate_names())},
+                        {"order", names_of(order_names())},
+                        {"dispatcher", names_of(dispatcher_names())},
+                        {"ffn", {"gpt", "mixtral"}}};
+  all.push_back({"schedule", {}});
+  for (const Schedule& s : schedules())
+    if (s.variants.empty()) all.back().values.emplace_back(s.name);
+  all.push_back({"spread", {}});
+  for (const Spread& s : spreads())
+    all.back().values.push_back(fmt::format("{}x{} mp {} ep {} esp {}{}", s.nodes, s.ranks_per_node, s.mp, s.ep, s.esp,
+                                            s.ep_inside ? " ep inside" : ""));
+  all.push_back({"capacity", {}});
+  for (const Capacity& c : kCapacities)
+    all.back().values.push_back(
+        fmt::format("{} {}", c.factor ? fmt::format("{}", *c.factor) : "none", name_of(c.rounding)));
+  all.push_back({"norm", {"none", "layernorm", "rmsnorm", "none, no residual"}});
+  all.push_back({"losses", {"none", "auxiliary", "auxiliary and z"}});
+  all.push_back({"degrees", {"1 1", "2 3", "3 2", "5 4", "9 9"}});
+  all.push_back({"heads", {"8", "8 of 4", "10 of 5"}});
+  all.push_back({"routing", {"even", "skewed"}});
+  return all;
+}
+
+Decision decision_of(const Schedule& schedule, const Case& shape, int degrees, uint64_t seed) {
+  static constexpr std::pair<int, int> kDegrees[]{{1, 1}, {2, 3}, {3, 2}, {5, 4}, {9, 9}};
+  auto [forward, backward] = kDegrees[static_cast<size_t>(degrees)];
+  if (schedule.degrees == DegreePolicy::one) forward = backward = 1;
+  if (schedule.degrees != DegreePolicy::apart) backward = forward;
+  Decision d = any_decision::any_decision(schedule, shape, seed, 5);
+  if (d.order_forward.empty()) d.degree_forward = forward, d.degree_backward = backward;
+  if (schedule.packs_experts && shape.parallel.ep % 2 == 0) d.packing = 1 + static_cast<int>(seed % 2);
+  return d;
+}
+
+using Pair = std::array<int, 4>;  // axis, value, axis, value
+
+template <class Body>
+void for_each_pair(const Point& point, Body body) {
+  for (size_t a = 0; a < point.size(); ++a)
+    for (size_t b = a + 1; b < point.size(); ++b)
+      body(Pair{static_cast<int>(a), point[a], static_cast<int>(b), point[b]});
+}
+
+}  // namespace
+
+const std::vector<Axis>& axes() {
+  static const std::vector<Axis> all = make_axes();
+  return all;
+}
+
+std::string text_of(const Point& point) {
+  std::string text;
+  for (size_t a = 0; a < point.size(); ++a)
+    text += fmt::format("{}{} {}", a > 0 ? ", " : "", axes()[a].name, axes()[a].values[static_cast<size_t>(point[a])]);
+  return text;
+}
+
+Case shape_of(const Point& point) {
+  const auto name = [&](size_t axis) { return axes()[axis].values[static_cast<size_t>(point[axis])]; };
+  const Spread& s = spreads()[static_cast<size_t>(point[5])];
+  const auto [heads, kv] = kHeads[point[10]];
+  LayerShape layer{.batch = 2, .seq = 8, .model_dim = 2 * heads, .hidden = 12, .heads = heads, .kv_heads = kv};
+  layer.experts = 8;
+  layer.dtype = DType::float64;
+  layer.gate = name(0), layer.order = name(1), layer.dispatcher = name(2);
+  layer.ffn = ffn_from(name(3), "ffn");
+  const Capacity& capacity = kCapacities[static_cast<size_t>(point[6])];
+  layer.capacity_factor = capacity.factor;
+  layer.residual = point[7] != 3;
+  layer.norm = point[7] == 3 ? Norm::none : norm_from(name(7), "norm");
+  std::tie(layer.aux_loss, layer.z_loss) = kLosses[point[8]];
+  ParallelShape parallel{.nodes = s.nodes, .ranks_per_node = s.ranks_per_node, .mp = s.mp, .ep = s.ep, .esp = s.esp};
+  parallel.ep_inside = s.ep_inside;
+  const Case shape = complete(layer, parallel, capacity.rounding);
+  check_shape(find_schedule(name(4)), shape);
+  make_routing(rank_shape(shape, 0));
+  return shape;
+}
+
+LayerCase make_case(const Point& point, uint64_t seed) {
+  const Case asked = shape_of(point);
+  const Schedule& schedule = find_schedule(axes()[4].values[static_cast<size_t>(point[4])]);
+  LayerCase c;
+  c.plan = build_plan(schedule, asked, decision_of(schedule, asked, point[9], seed));
+  c.shape = c.plan.shape;
+  c.seed = {.seed = seed, .layer = seed % 3, .skew = point[11] == 0 ? 0.0 : 3.0};
+  return c;
+}
+
+std::vector<Point> covering(size_t least, uint64_t seed, const std::function<bool(const Point&)>& possible) {
+  constexpr int kCandidates = 24, kVainDraws = 400;
+  std::set<Pair> open;
+  const size_t count = axes().size();
+  const auto values = [](size_t axis) { return static_cast<int>(axes()[axis].values.size()); };
+  for (size_t a = 0; a < count; ++a)
+    for (size_t b = a + 1; b < count; ++b)
+      for (int v = 0; v < values(a); ++v)
+        for (int w = 0; w < values(b); ++w) open.insert({static_cast<int>(a), v, static_cast<int>(b), w});
+  uint64_t draws = 0;
+  const auto draw = [&](const Pair* wanted) {
+    Point point;
+    for (size_t a = 0; a < count; ++a)
+      point.push_back(static_cast<int>(random_bits(seed, 1, draws++) % static_cast<uint64_t>(values(a))));
+    if (wanted != nullptr) {
+      point[static_cast<size_t>((*wanted)[0])] = (*wanted)[1];
+      point[static_cast<size_t>((*wanted)[2])] = (*wanted)[3];
+    }
+    return point;
+  };
+  std::vector<Point> points;
+  while (!open.empty() || points.size() < least) {
+    const Pair wanted = open.empty() ? Pair{} : *open.begin();
+    Point best;
+    int64_t most = -1, tried = 0;
+    for (int vain = 0; tried < kCandidates && vain < kVainDraws; ++vain) {
+      const Point point = draw(open.empty() ? nullptr : &wanted);
+      if (!possible(point)) continue;
+      ++tried;
+      int64_t covers = 0;
+      for_each_pair(point, [&](const Pair& pair) { covers += static_cast<int64_t>(open.count(pair)); });
+      if (covers > most) most = covers, best = point;
+      if (open.empty()) break;
+    }
+    if (tried == 0) {
+      require<WrongResult>(!open.empty(), "layer space: no possible point");
+      open.erase(wanted);  // nothing has both
+      continue;
+    }
+    for_each_pair(best, [&](const Pair& pair) { open.erase(pair); });
+    points.push_back(std::move(best));
+  }
+  return points;
+}
+
+}  // namespace moe::layer_space

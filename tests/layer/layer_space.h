@@ -1,0 +1,39 @@
+#pragma once
+// Everything a layer can be made of, as one space of choices: what the conformance suite draws from.
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "moe/layer/parameter.h"
+#include "moe/schedule/schedule.h"
+
+namespace moe::layer_space {
+
+/// A point of the space: for each axis which of its values.
+using Point = std::vector<int>;
+
+struct Axis {
+  std::string name;
+  std::vector<std::string> values;
+};
+
+/// gate, order, dispatcher, ffn, schedule, parallel shape, capacity, norm, losses, degrees, attention, routing.
+const std::vector<Axis>& axes();
+std::string text_of(const Point& point);
+
+struct LayerCase {
+  Case shape;
+  Plan plan;
+  LayerSeed seed;
+};
+/// Throws BadInput or Unsupported where the parts don't go together.
+Case shape_of(const Point& point);
+/// The same, and any decision of the schedule.
+LayerCase make_case(const Point& point, uint64_t seed);
+
+/// Points that cover every pair of values of two axes at least once, but for the pairs that no point with `possible`
+/// has, and at least `least` points in all; the same ones for the same seed.
+std::vector<Point> covering(size_t least, uint64_t seed, const std::function<bool(const Point&)>& possible);
+
+}  // namespace moe::layer_space
