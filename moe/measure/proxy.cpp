@@ -18,6 +18,7 @@ Case proxy_case(const Case& nominal, int degree_forward, int degree_backward) {
   const ParallelShape& p = nominal.parallel;
   require<BadInput>(p.pp == 1, "pp: found {}, expected 1: pipeline stages can't be run yet", p.pp);
   ParallelShape parallel;
+  parallel.ep_inside = p.ep_inside;
   parallel.nodes = kProxyNodes;
   parallel.ranks_per_node = kProxyRanksPerNode;
   parallel.mp = two_if_more(p.mp);
@@ -31,13 +32,15 @@ Case proxy_case(const Case& nominal, int degree_forward, int degree_backward) {
   layer.hidden = std::max<int64_t>(parallel.esp, std::llround(kModelDim * scale) / parallel.esp * parallel.esp);
   layer.experts = nominal.layer.experts / p.ep * parallel.ep;
   layer.top_k = std::min(nominal.layer.top_k, layer.experts);
-  layer.capacity_factor = nominal.layer.capacity_factor.value_or(1.0);
   const double rows = static_cast<double>(std::max<int64_t>({degree_forward, degree_backward, kFewestRows}));
   const double tokens = rows * parallel.mp * static_cast<double>(layer.experts) /
-                        (static_cast<double>(layer.top_k) * *layer.capacity_factor);
+                        (static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1.0));
   layer.seq = kTokensASample;
   layer.batch = static_cast<int64_t>(std::ceil(tokens / kTokensASample));
-  return complete(layer, parallel, Rounding::ragged);
+  const Rounding rounding = nominal.rounding == Rounding::exact ? Rounding::ragged : nominal.rounding;
+  Case proxy = complete(layer, parallel, rounding);
+  while (static_cast<double>(capacity_rows(proxy)) < rows) ++proxy.layer.batch;  // Tutel's rounds down
+  return proxy;
 }
 
 Plan proxy_plan(const Plan& nominal, const Case& proxy) {

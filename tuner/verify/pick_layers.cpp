@@ -7,16 +7,14 @@
 namespace moe {
 namespace {
 
-bool can_run(const SweepRow& row) {
-  return row.status == CaseStatus::ok && row.shape.layer.ffn == Ffn::gpt && row.shape.layer.capacity_factor;
-}
-
 // "batch 1", "seq 256", ..., and each two of them: what a pick should have as few times as the ones before it allow.
 std::vector<std::string> traits_of(const LayerShape& l) {
   const double scale = static_cast<double>(l.hidden) / static_cast<double>(l.model_dim);
-  std::vector<std::string> traits{fmt::format("batch {}", l.batch),   fmt::format("seq {}", l.seq),
-                                  fmt::format("dim {}", l.model_dim), fmt::format("scale {:.3f}", scale),
-                                  fmt::format("heads {}", l.heads),   fmt::format("f {}", *l.capacity_factor)};
+  std::vector<std::string> traits{
+      fmt::format("batch {}", l.batch),     fmt::format("seq {}", l.seq),
+      fmt::format("dim {}", l.model_dim),   fmt::format("scale {:.3f}", scale),
+      fmt::format("heads {}", l.heads),     fmt::format("f {}", l.capacity_factor.value_or(0)),
+      fmt::format("ffn {}", name_of(l.ffn))};
   const size_t singles = traits.size();
   for (size_t i = 0; i < singles; ++i)
     for (size_t j = i + 1; j < singles; ++j) traits.push_back(traits[i] + ", " + traits[j]);
@@ -33,7 +31,7 @@ std::vector<const SweepRow*> pick_layers(const std::vector<SweepRow>& rows, int 
   std::map<std::string, int> used;
   std::vector<Candidate> open;
   for (const SweepRow& row : rows) {
-    if (!can_run(row)) continue;
+    if (row.status != CaseStatus::ok) continue;
     open.push_back({&row, {}});
     for (const std::string& trait : traits_of(row.shape.layer)) open.back().uses.push_back(&used[trait]);
   }
