@@ -54,7 +54,8 @@ int run_list(bool json) {
                  {"grids", files("grids")},         {"layers", files("layers")},
                  {"models", files("models")},       {"gates", named(gate_parts())},
                  {"orders", named(order_parts())},  {"dispatchers", named(dispatcher_parts())},
-                 {"ffns", named(ffn_parts())},      {"papers", named(kPaperTables)}};
+                 {"hooks", named(hook_parts())},    {"ffns", named(ffn_parts())},
+                 {"papers", named(kPaperTables)}};
   if (json) {
     fmt::print("{}\n", all.dump(1));
     return 0;

@@ -44,6 +44,7 @@ Json to_json(const Case& c) {
             {"gate", l.gate},
             {"order", l.order},
             {"dispatcher", l.dispatcher},
+            {"hook", l.hook},
             {"capacity_rounding", name_of(c.rounding)}};
   if (l.capacity_factor) json["capacity_factor"] = *l.capacity_factor;
   const ParallelShape& p = c.parallel;

@@ -137,7 +137,8 @@ TEST_F(Cli, ListIsCompleteAsJson) {
   const Printed printed = run({"list", "--json"});
   ASSERT_EQ(printed.exit_code, 0);
   const Json json = Json::parse(printed.out);
-  for (const char* key : {"schedules", "clusters", "grids", "layers", "gates", "orders", "dispatchers", "ffns"})
+  for (const char* key :
+       {"schedules", "clusters", "grids", "layers", "gates", "orders", "dispatchers", "hooks", "ffns"})
     EXPECT_FALSE(json[key].empty()) << key;
 }
 
@@ -179,6 +180,7 @@ TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"simulate", "--gate", "random"}, {"--gate", "'random'", "gshard"}},
       {{"simulate", "--order", "sorted"}, {"--order", "'sorted'", "tutel"}},
       {{"simulate", "--dispatcher", "3dh"}, {"--dispatcher", "'3dh'", "alltoall"}},
+      {{"simulate", "--hook", "fp8"}, {"--hook", "'fp8'", "none, bf16"}},
       {{"simulate", "--dtype", "float8"}, {"--dtype", "'float8'", "float32"}},
       {{"simulate", "--dtype", "float64"}, {"no gemm row for float64"}},
       {{"simulate", "--schedule", "fsmo"},
