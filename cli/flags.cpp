@@ -221,6 +221,8 @@ void add_running_verbs(CLI::App& app, Command& c) {
                        "with --cluster host: time attention, gates, orders and experts too; all, or =NAME[,NAME]");
   microbench->add_flag("--kernels", c.microbench.kernels,
                        "time the layer's own kernels beside memcpy and plain GEMMs instead; writes no records");
+  microbench->add_flag("--kernels", c.microbench.kernels,
+                       "time the layer's own kernels beside memcpy and plain GEMMs instead; writes no records");
   add_run(*microbench, c.microbench);
 
   CLI::App* layerbench =

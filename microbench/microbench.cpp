@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "microbench/kernel_bench.h"
 #include "moe/base/progress.h"
 #include "moe/base/table.h"
 #include "moe/exec/overhead.h"
@@ -66,6 +67,7 @@ CaseRecord overhead_record(int ranks, const Overhead& o) {
 }  // namespace
 
 int run_microbench(const MicrobenchOptions& options) {
+  if (options.kernels) return run_kernel_bench({options.repetitions, options.json});
   const Profile cluster = running_cluster(options.cluster);
   const std::string path = options.out.empty() ? "results/microbench-" + cluster.name + ".jsonl" : options.out;
   RecordWriter writer(path, options.argv,

@@ -12,6 +12,7 @@ struct MicrobenchOptions {
   int repetitions = 5;
   double timeout_s = 60;
   std::string out;  // records; empty: results/microbench-CLUSTER.jsonl
+  bool kernels = false;  // the layer's own kernels beside their bounds, and nothing else
   bool json = false;
   std::vector<std::string> argv;
 };

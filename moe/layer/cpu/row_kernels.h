@@ -39,4 +39,17 @@ T dot(const T* __restrict a, const T* __restrict b, int64_t width) {
   return sum_of<T>(width, [&](int64_t j) { return a[j] * b[j]; });
 }
 
+/// to = by * from; returns <from, with>. Block by block, so that the second reading is from the first cache.
+template <class T>
+T scale_and_dot(const T* __restrict from, T by, const T* __restrict with, T* __restrict to, int64_t width) {
+  constexpr int64_t kBlock = 256;
+  T sum = 0;
+  for (int64_t j = 0; j < width; j += kBlock) {
+    const int64_t block = std::min(kBlock, width - j);
+    sum += dot(from + j, with + j, block);
+    scale_row(from + j, by, to + j, block);
+  }
+  return sum;
+}
+
 }  // namespace moe

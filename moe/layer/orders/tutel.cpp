@@ -40,11 +40,16 @@ class TutelOrder final : public Order {
     const T* weight = values(routing.weight);
     clear_rows(routing, d_rows, width, routing.mixes());
     for_each_token(routing, width, [&](int64_t token) {
-      dot_with_rows(routing, token, d_output, rows, d_weight);
-      if (routing.mixes()) return;
-      const T* dy = d_output.as<T>() + token * width;
-      for_each_kept(routing, d_rows.layout, token,
-                    [&](int64_t pair, int64_t at) { scale_row(dy, weight[pair], d_rows.data.as<T>() + at, width); });
+      const int group = static_cast<int>(routing.group_of(token));
+      if (routing.mixes() || !d_rows.layout.holds(group))
+        return dot_with_rows(routing, token, d_output, rows, d_weight);
+      std::fill_n(d_weight.as<T>() + token * routing.choices, routing.choices, T(0));
+      for_each_kept(routing, rows.layout, token, [&](int64_t pair, int64_t at) {
+        const auto p = static_cast<size_t>(pair);
+        T* to = d_rows.data.as<T>() + d_rows.layout.offset(group, routing.expert[p], routing.row[p]);
+        d_weight.as<T>()[pair] =
+            scale_and_dot(d_output.as<T>() + token * width, weight[pair], rows.data.as<T>() + at, to, width);
+      });
     });
     if (routing.mixes()) mix(routing, weight, d_output, d_rows);
   }
