@@ -221,8 +221,6 @@ void add_running_verbs(CLI::App& app, Command& c) {
                        "with --cluster host: time attention, gates, orders and experts too; all, or =NAME[,NAME]");
   microbench->add_flag("--kernels", c.microbench.kernels,
                        "time the layer's own kernels beside memcpy and plain GEMMs instead; writes no records");
-  microbench->add_flag("--kernels", c.microbench.kernels,
-                       "time the layer's own kernels beside memcpy and plain GEMMs instead; writes no records");
   add_run(*microbench, c.microbench);
 
   CLI::App* layerbench =
@@ -233,9 +231,10 @@ void add_running_verbs(CLI::App& app, Command& c) {
   add_number(*layerbench, "--iterations", c.layerbench.iterations, "timed passes a schedule", 1, 1e6);
   add_number(*layerbench, "--seed", c.layerbench.seed, "seed of weights, inputs and gate noise", 0, 9e18);
   layerbench
-      ->add_option("--workload", c.layerbench.workload,
-                   "which experts tokens want: gate | balanced | zipf:S | hot[:EXPERT] | trace:FILE (CSV: token, layer, "
-                   "experts)")
+      ->add_option(
+          "--workload", c.layerbench.workload,
+          "which experts tokens want: gate | balanced | zipf:S | hot[:EXPERT] | trace:FILE (CSV: token, layer, "
+          "experts)")
       ->capture_default_str();
   layerbench->add_option("--trace", c.layerbench.trace, "write a Perfetto timeline, measured above simulated, to FILE");
   layerbench->add_flag("--check-only", c.layerbench.check_only, "verify outputs and gradients, time nothing");

@@ -59,9 +59,11 @@ int run_layerbench(const LayerbenchOptions& options) {
   job.schedules = chosen_schedules(options.selection);
   job.degrees = options.selection.degrees;
   job.pricing = {options.selection.nearest};
-  job.settings = {!is_host(cluster), options.iterations, options.seed, options.timeout_s, options.check_only};
+  job.settings = {!is_host(cluster), options.iterations, options.seed,
+                  options.timeout_s, options.check_only, Workload(options.workload)};
   const std::string path = options.out.empty() ? "results/layerbench-" + cluster.name + ".jsonl" : options.out;
-  RecordWriter writer(path, options.argv, digest_of(fmt::format("layerbench {} {}", cluster.name, job.name)));
+  RecordWriter writer(path, options.argv,
+                      digest_of(fmt::format("layerbench {} {} {}", cluster.name, job.name, options.workload)));
   job.predicted_by = cluster;
   if (is_host(cluster)) {
     Progress progress("measuring host", 10);
@@ -72,7 +74,7 @@ int run_layerbench(const LayerbenchOptions& options) {
   } else {
     job.paced_by = cluster;
   }
-  Fields parameters{{"cluster", cluster.name}, {"layer", job.name}};
+  Fields parameters{{"cluster", cluster.name}, {"layer", job.name}, {"workload", options.workload}};
   const LayerOutcome outcome = run_layer_job(job, parameters);
   for (const CaseRecord& record : outcome.records)
     if (writer.find(record.key) == nullptr) writer.append(record);

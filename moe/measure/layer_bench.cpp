@@ -79,6 +79,7 @@ class LayerBench {
       seed.seed = settings_.seed;
       mine.layer = std::make_unique<MoeLayer>(rank_shape(run.plan.shape, rank, run.plan.structure->flow), seed,
                                               LayerComms::split(*everyone, run.plan.shape.parallel));
+      mine.layer->preset(settings_.workload);
       mine.binding = std::make_unique<LayerBinding>(*mine.layer, run.plan);
       mine.executor = std::make_unique<Executor>(*mine.device, run.plan.structure);
       require_same_plan(*everyone, *mine.device, run.plan);
@@ -119,9 +120,10 @@ class LayerBench {
   void verify(size_t s) {
     std::vector<MoeLayer*> layers;
     for (auto& runs : rank_runs_) layers.push_back(runs[s].layer.get());
-    const double allowed = tolerance_of(layers.front()->shape().dtype());
+    const MoeLayer& first = *layers.front();
+    const double allowed = tolerance_of(first.shape().dtype());
     const LayerReference reference =
-        reference_layer(layers.front()->shape().shape, layers.front()->seed(), {choices_of(layers), allowed});
+        reference_layer(first.shape().shape, first.seed(), {choices_of(layers), allowed, first.routing().preset});
     MeasuredRun& run = result_.runs[s];
     try {
       for (const TensorError& e : verify_layer(layers, reference))

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "moe/exec/executor.h"
+#include "moe/layer/workload.h"
 #include "moe/plan/plan.h"
 
 namespace moe {
@@ -23,6 +24,7 @@ struct LayerBenchSettings {
   uint64_t seed = 1;
   double timeout_s = 60;
   bool check_only = false;
+  Workload workload = {};
 };
 
 /// What one schedule's passes took; seconds are divided by the dilation.
