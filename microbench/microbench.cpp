@@ -1,12 +1,15 @@
 #include "microbench/microbench.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "microbench/kernel_bench.h"
 #include "moe/base/progress.h"
 #include "moe/base/table.h"
 #include "moe/exec/overhead.h"
+#include "moe/measure/module_run.h"
 #include "moe/measure/op_records.h"
 
 namespace moe {
@@ -14,6 +17,23 @@ namespace {
 
 double number(const CaseRecord& record, const Fields& fields, std::string_view name) {
   return fields.number(name, record.key);
+}
+
+// Names separated by commas, or all; each is one of the registries'.
+std::vector<std::string> modules_of(const std::string& asked, const Profile& cluster) {
+  require<BadInput>(is_host(cluster) || asked.empty(),
+                    "--modules: cluster {} is emulated and times the [[module]] rows of its profile, expected host",
+                    cluster.name);
+  const auto known = registered_modules();
+  if (asked == "all") return known;
+  std::vector<std::string> names;
+  std::istringstream list(asked);
+  for (std::string name; std::getline(list, name, ',');) {
+    require<BadInput>(std::ranges::find(known, name) != known.end(), "--modules: unknown '{}', expected one of: {}",
+                      name, fmt::join(known, ", "));
+    names.push_back(std::move(name));
+  }
+  return names;
 }
 
 // "alltoall inter 8": all of a key but its size.
@@ -69,12 +89,13 @@ CaseRecord overhead_record(int ranks, const Overhead& o) {
 int run_microbench(const MicrobenchOptions& options) {
   if (options.kernels) return run_kernel_bench({options.repetitions, options.json});
   const Profile cluster = running_cluster(options.cluster);
+  const auto modules = modules_of(options.modules, cluster);
   const std::string path = options.out.empty() ? "results/microbench-" + cluster.name + ".jsonl" : options.out;
   RecordWriter writer(path, options.argv,
-                      digest_of(fmt::format("microbench {} {}", cluster.name, options.repetitions)));
+                      digest_of(fmt::format("microbench {} {}{}", cluster.name, options.repetitions, options.modules)));
   Progress progress(fmt::format("microbench {}{}", cluster.name, is_host(cluster) ? "" : " (emulated)"), 15);
-  const auto records =
-      measure_ops(cluster, writer, options.repetitions, options.timeout_s, [&](double share) { progress.at(share); });
+  const auto records = measure_ops(cluster, writer, {options.repetitions, options.timeout_s, modules},
+                                   [&](double share) { progress.at(share); });
   std::map<int, Overhead> overheads;  // by ranks
   for (const int ranks : {1, 4}) {
     overheads[ranks] = measure_overhead(ranks);

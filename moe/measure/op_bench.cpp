@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <benchmark/benchmark.h>
+#include <map>
 #include <span>
 
 #include "moe/comm/local/local_world.h"
 #include "moe/layer/cpu/math.h"
+#include "moe/measure/module_run.h"
 #include "moe/measure/proxy.h"
 
 namespace moe {
@@ -35,6 +37,7 @@ class RankOps {
   }
 
   void prepare(const OpCase& c) {
+    if (c.shape) return prepare_module(c);
     group_ = c.network == Network::intra ? intra_.get() : inter_.get();
     const int64_t size = group_->size();
     elements_ = std::max<int64_t>(1, c.real_elements / size) * size;  // every block alike
@@ -61,6 +64,10 @@ class RankOps {
   // The first value that is not what the op says; empty if none.
   std::string check(const OpCase& c) const {
     if (c.real_dim > 0) return {};  // GEMM is checked where it is implemented
+    if (c.shape) {
+      const std::string wrong = repeated_run_error(*module_, c.phase);
+      return wrong.empty() ? gradient_error(c.module) : wrong;
+    }
     const int64_t size = group_->size(), block = elements_ / size, mine = group_->rank();
     const int64_t n = c.op == "reducescatter" ? block : elements_;
     for (int64_t i = 0; i < n; ++i) {
@@ -86,7 +93,18 @@ class RankOps {
                                        : m * kProxyRanksPerNode + rank_ % kProxyRanksPerNode;
   }
 
+  // Modules of a series are made once each.
+  void prepare_module(const OpCase& c) {
+    if (series_ != c.series()) modules_.clear();
+    series_ = c.series();
+    auto& module = modules_[c.key()];
+    if (module == nullptr) module = make_module_run(c.module, *c.shape);
+    module_ = module.get();
+    module_->prepare(c.phase);
+  }
+
   void enqueue(const OpCase& c, Pace pace) {
+    if (c.shape) return stream_->launch([this, phase = c.phase](void*) { module_->run(phase); });
     const int64_t block = elements_ / group_->size(), block_bytes = block * static_cast<int64_t>(sizeof(float));
     const CommCall call{*stream_, pace, c.op};
     if (c.op == "alltoall") return group_->alltoall(send_.data(), receive_.data(), block_bytes, call);
@@ -107,6 +125,9 @@ class RankOps {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Event> start_, end_;
   std::vector<float> send_, receive_, third_;
+  std::string series_;
+  std::map<std::string, std::unique_ptr<ModuleRun>> modules_;  // by key
+  ModuleRun* module_ = nullptr;
   std::atomic<int64_t> overruns_{0};
   int64_t elements_ = 0;
   int rank_ = 0;

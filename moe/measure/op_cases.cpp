@@ -1,10 +1,13 @@
 #include "moe/measure/op_cases.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <set>
 
 #include "moe/base/check.h"
 #include "moe/base/units.h"
+#include "moe/cost/modules.h"
 
 namespace moe {
 namespace {
@@ -16,6 +19,7 @@ constexpr int64_t kProxyGemmDim = 48;
 constexpr double kShortestSample_s = 2e-3;
 constexpr int kHostShare = 16;
 constexpr double kFloatBytes = 4;
+constexpr std::array<int64_t, 8> kModuleBatches{1, 2, 3, 4, 6, 8, 12, 16};
 
 bool is_timed(const CommRow& row) {
   return row.algorithm == "direct" &&
@@ -43,25 +47,35 @@ OpCase gemm(int64_t dim) {
   return c;
 }
 
-// Attention of testbed shapes: B {1, 2, 4} x M {1024, 2048, 4096} at the row's sequence length.
-std::vector<OpCase> attention_cases(const ModuleRow& row, const Profile& cluster) {
+OpCase module_case(const std::string& name, Phase phase, const Case& shape) {
+  OpCase c;
+  c.op = "module";
+  c.module = name;
+  c.phase = phase;
+  (is_priced_by_byte(name) ? c.bytes : c.flops) = module_size(module_of(name).value(), phase, shape);
+  return c;
+}
+
+// Of testbed shapes: B {1, 2, 4} x M {1024, 2048, 4096}, at the row's sequence length; each size once.
+std::vector<OpCase> paced_module_cases(const ModuleRow& row, const Profile& cluster) {
   std::vector<OpCase> cases;
+  std::set<double> sizes;
   for (const int64_t batch : {1, 2, 4})
     for (const int64_t dim : {1024, 2048, 4096}) {
       Case shape;
       shape.layer.batch = batch;
       shape.layer.seq = row.seq.value_or(1024);
       shape.layer.model_dim = dim;
+      shape.layer.hidden = 4 * dim;
       shape.layer.heads = shape.layer.kv_heads = 16;
+      shape.layer.experts = cluster.nodes;
       shape.parallel.mp = cluster.ranks_per_node;
-      OpCase& c = cases.emplace_back();
-      c.op = "module";
-      c.module = row.name;
-      c.phase = row.phase;
+      shape.layer = with_module(shape.layer, module_of(row.name).value());
+      OpCase c = module_case(row.name, row.phase, shape);
       c.seq = row.seq;
-      c.flops = attention_flops(shape) * (row.phase == Phase::backward ? 2 : 1);
       c.real_dim = kProxyGemmDim;
-      c.modelled_s = row.alpha_s + c.flops * row.beta_s_per_flop;
+      c.modelled_s = row.alpha_s + c.size() * row.beta();
+      if (sizes.insert(c.size()).second) cases.push_back(std::move(c));
     }
   return cases;
 }
@@ -84,7 +98,7 @@ std::string OpCase::series() const {
 }
 
 std::string OpCase::key() const {
-  std::string text = fmt::format("{} {:.0f}", series(), bytes > 0 ? bytes : flops);
+  std::string text = fmt::format("{} {:.0f}", series(), size());
   std::replace(text.begin(), text.end(), ' ', '/');
   return text;
 }
@@ -101,8 +115,9 @@ Fields OpCase::parameters(const Profile& cluster) const {
   } else if (op == "module") {
     fields.set("name", module);
     fields.set("phase", std::string(name_of(phase)));
-    fields.set("flops", flops);
+    fields.set(bytes > 0 ? "bytes" : "flops", size());
     if (seq) fields.set("seq", *seq);
+    if (shape) fields.set("layer", describe(shape->layer));
   } else {
     fields.set("network", std::string(name_of(network)));
     fields.set("ranks", int64_t{ranks});
@@ -132,7 +147,8 @@ std::vector<OpCase> emulated_cases(const Profile& cluster) {
       cases.push_back(std::move(c));
     }
   for (const ModuleRow& row : cluster.modules)
-    if (row.name == "attention") std::ranges::move(attention_cases(row, cluster), std::back_inserter(cases));
+    if (module_of(row.name) && row.beta() > 0)
+      std::ranges::move(paced_module_cases(row, cluster), std::back_inserter(cases));
   dilate(cases);
   return cases;
 }
@@ -148,6 +164,29 @@ std::vector<OpCase> host_cases(const Profile& host) {
   add("reducescatter", Network::intra, host.ranks_per_node);
   add("allreduce", Network::inter, host.nodes);
   for (int i = 1; i <= kGemmSizes; ++i) cases.push_back(gemm(gemm_dim(i * kGemmStep / kHostShare)));
+  return cases;
+}
+
+std::vector<OpCase> module_cases(std::span<const std::string> modules, const Profile& host) {
+  std::vector<OpCase> cases;
+  for (const std::string& name : modules) {
+    const bool attention = name == "attention";
+    for (const int64_t seq : attention ? std::vector<int64_t>{64, 128, 256} : std::vector<int64_t>{64})
+      for (const Phase phase : {Phase::forward, Phase::backward})
+        for (size_t i = 0; i < kModuleBatches.size(); ++i) {
+          LayerShape layer;
+          layer.batch = kModuleBatches[i];
+          layer.seq = seq;
+          layer.model_dim = i % 2 == 0 ? 64 : 128;
+          layer.hidden = 4 * layer.model_dim;
+          layer.heads = 8;
+          layer.experts = host.nodes;
+          const Case shape = complete(with_module(layer, module_of(name).value()), {}, Rounding::ragged);
+          OpCase& c = cases.emplace_back(module_case(name, phase, shape));
+          if (attention) c.seq = seq;
+          c.shape = shape;
+        }
+  }
   return cases;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
-// What microbench times: collectives and GEMM at FSMoE's sizes (section 6.2), attention where a profile has it.
+// What microbench times: collectives and GEMM at FSMoE's sizes (section 6.2), modules where a profile has them
+// or where they are asked for.
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,23 +19,28 @@ struct OpCase {
   double bytes = 0;                 // volume as FSMoE counts it
   double flops = 0;
   DType dtype = DType::float32;
-  std::string module;  // "attention"
+  std::string module;         // "gate:gshard"
+  std::optional<Case> shape;  // of the module that really runs; none: a GEMM under its pace
   Phase phase = Phase::forward;
   std::optional<int64_t> seq;
-  double modelled_s = 0;       // on the emulated cluster; 0: unpaced
-  double dilation = 1;         // one an op: its smallest size lasts 2 ms
-  int64_t real_elements = 0;   // float32 elements a collective's volume really has
-  int64_t real_dim = 0;        // of the square matrices really multiplied
+  double modelled_s = 0;      // on the emulated cluster; 0: unpaced
+  double dilation = 1;        // one an op: its smallest size lasts 2 ms
+  int64_t real_elements = 0;  // float32 elements a collective's volume really has
+  int64_t real_dim = 0;       // of the square matrices really multiplied
+  double size() const { return bytes > 0 ? bytes : flops; }
   std::string series() const;  // "alltoall inter 8": the cases that are fitted together
   std::string key() const;     // "alltoall/inter/8/1048576"
   Fields parameters(const Profile& cluster) const;
 };
 
 /// The rows of `cluster` at FSMoE's sizes: collectives 2^18 .. 24 2^18 float elements in steps of 2^18, GEMM 2^19 ..
-/// 12 2^19 elements of square matrices; attention over the candidates of FSMoE's Table 4. Each paced by its row.
+/// 12 2^19 elements of square matrices; modules over the candidates of FSMoE's Table 4. Each paced by its row.
 std::vector<OpCase> emulated_cases(const Profile& cluster);
 
 /// The same ops on this machine, unpaced, at sizes that threads can carry: a sixteenth of FSMoE's elements.
 std::vector<OpCase> host_cases(const Profile& host);
+/// Modules of the registries by name, forward and backward, on this machine: B {1 .. 16} L 64 tokens of M 64 and 128 in
+/// turn; attention at L 64, 128, 256, each apart.
+std::vector<OpCase> module_cases(std::span<const std::string> modules, const Profile& host);
 
 }  // namespace moe

@@ -8,6 +8,13 @@
 namespace moe {
 namespace {
 
+double expected_seconds(const OpCase& c, int repetitions) {
+  const double unpaced_guess = 1e-3 + c.bytes * 1e-9 + c.flops * 4e-11;
+  return (repetitions + 1) * (c.modelled_s > 0 ? c.modelled_s * c.dilation : unpaced_guess);
+}
+
+}  // namespace
+
 CaseRecord record_of(const OpCase& c, const OpResult& result, const Profile& cluster) {
   CaseRecord record;
   record.key = "op/" + c.key();
@@ -31,14 +38,6 @@ CaseRecord record_of(const OpCase& c, const OpResult& result, const Profile& clu
   if (record.emulated) record.prediction = {{"median_s", c.modelled_s}};
   return record;
 }
-
-double expected_seconds(const OpCase& c, int repetitions) {
-  const double unpaced_guess = 1e-3 + c.bytes * 1e-9 + c.flops * 4e-11;
-  return (repetitions + 1) * (c.modelled_s > 0 ? c.modelled_s * c.dilation : unpaced_guess);
-}
-
-}  // namespace
-
 Profile host_cluster() {
   Profile host;
   host.name = kHostCluster;
@@ -51,19 +50,22 @@ Profile host_cluster() {
 Profile running_cluster(const std::string& name) { return name == kHostCluster ? host_cluster() : find_profile(name); }
 bool is_host(const Profile& cluster) { return cluster.name == kHostCluster; }
 
-std::vector<CaseRecord> measure_ops(const Profile& cluster, RecordWriter& writer, int repetitions, double timeout_s,
+std::vector<CaseRecord> measure_ops(const Profile& cluster, RecordWriter& writer, const OpSettings& settings,
                                     const std::function<void(double share)>& progress) {
   std::vector<CaseRecord> records;
   std::vector<OpCase> open;
   double all = 0, done = 0;
-  for (const OpCase& c : is_host(cluster) ? host_cases(cluster) : emulated_cases(cluster)) {
+  const int repetitions = settings.repetitions;
+  auto cases = is_host(cluster) ? host_cases(cluster) : emulated_cases(cluster);
+  std::ranges::move(module_cases(settings.modules, cluster), std::back_inserter(cases));
+  for (const OpCase& c : cases) {
     const CaseRecord* known = writer.find("op/" + c.key());
     if (known != nullptr)
       records.push_back(*known);
     else
       open.push_back(c), all += expected_seconds(c, repetitions);
   }
-  bench_ops(open, repetitions, timeout_s, [&](const OpCase& c, const OpResult& result) {
+  bench_ops(open, repetitions, settings.timeout_s, [&](const OpCase& c, const OpResult& result) {
     records.push_back(record_of(c, result, cluster));
     writer.append(records.back());
     done += expected_seconds(c, repetitions);
@@ -74,7 +76,7 @@ std::vector<CaseRecord> measure_ops(const Profile& cluster, RecordWriter& writer
 
 FittedProfile measure_and_fit(const Profile& cluster, RecordWriter& writer, int repetitions, double timeout_s,
                               const std::function<void(double share)>& progress) {
-  const auto records = measure_ops(cluster, writer, repetitions, timeout_s, progress);
+  const auto records = measure_ops(cluster, writer, {repetitions, timeout_s}, progress);
   for (const CaseRecord& record : records)
     require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
   FittedProfile fitted = fit_profile(records, cluster.name + "-fitted", "fitted from " + writer.path());

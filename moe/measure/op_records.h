@@ -15,12 +15,22 @@ Profile host_cluster();
 Profile running_cluster(const std::string& name);
 bool is_host(const Profile& cluster);
 
+struct OpSettings {
+  int repetitions = 5;
+  double timeout_s = 60;
+  std::vector<std::string> modules = {};  // of the registries, on the host
+};
+
 /// More than this share of overruns makes a measurement invalid.
 inline constexpr double kOverrunLimit = 0.01;
 
-/// Every case of the cluster, those that `writer` has already taken from there; in order. A wrong result is a record
-/// with status `wrong` and no samples. `progress` is told the share of the work done, in [0, 1].
-std::vector<CaseRecord> measure_ops(const Profile& cluster, RecordWriter& writer, int repetitions, double timeout_s,
+/// What a case leaves: wrong results without samples.
+CaseRecord record_of(const OpCase& c, const OpResult& result, const Profile& cluster);
+
+/// Every case of the cluster and of `modules` (module_cases), those that `writer` has already taken from there; in
+/// order. A wrong result is a record with status `wrong` and no samples. `progress` is told the share of the work done,
+/// in [0, 1].
+std::vector<CaseRecord> measure_ops(const Profile& cluster, RecordWriter& writer, const OpSettings& settings,
                                     const std::function<void(double share)>& progress);
 
 /// Measures the cluster and fits it. Of the host the executor's hand-over is measured too, and becomes the profile's

@@ -1,0 +1,54 @@
+#pragma once
+// A single sub-module of a layer on one rank, as a microbenchmark runs it: any that the registries know.
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "moe/cost/modules.h"
+#include "moe/layer/experts/expert.h"
+#include "moe/layer/gates/gate.h"
+#include "moe/layer/orders/order.h"
+
+namespace moe {
+
+class ModuleRun {
+ public:
+  virtual ~ModuleRun() = default;
+  /// The forward, or the backward after one. What is timed.
+  virtual void run(Phase phase) = 0;
+  /// Whatever run() needs and a layer would have done before it. Not timed.
+  void prepare(Phase phase);
+
+  /// Where the forward reads, and the backward writes or adds.
+  TensorView input() const { return input_; }
+  TensorView input_gradient() const { return d_input_; }
+  /// What the forward writes, and the gradients that the backward reads: pairs of equal size.
+  virtual std::vector<std::pair<TensorView, TensorView>> outputs() const { return {{output_, d_output_}}; }
+
+ protected:
+  Tensor input_, output_, d_output_, d_input_;
+};
+
+/// "attention", "gate:gshard", "order:tutel", "i-order:tutel", "expert:gpt", ...: all that a layer can be made of.
+std::vector<std::string> registered_modules();
+
+/// The module of a rank of `shape`, alone: of one rank, so that it talks to no other. Throws BadInput for unknown
+/// names, and for shapes that no layer can have.
+std::unique_ptr<ModuleRun> make_module_run(std::string_view name, const Case& shape);
+/// Of a part that no registry knows yet. The gate's choices are of the kind of the layer's own.
+std::unique_ptr<ModuleRun> make_gate_run(const GateRow& gate, const Case& shape);
+std::unique_ptr<ModuleRun> make_order_run(const OrderRow& order, bool way_back, const Case& shape);
+std::unique_ptr<ModuleRun> make_expert_run(const ExpertRow& expert, const Case& shape);
+
+/// What is wrong with the last run of the phase; empty: it is finite, not all zeros, and running it again gives the
+/// same numbers.
+std::string repeated_run_error(ModuleRun& module, Phase phase);
+/// What is wrong with the gradient of a module of float64; empty: <input gradient, v> is the slope of <output, output
+/// gradient> along v. The input is changed.
+std::string slope_error(ModuleRun& module);
+/// The same on a small layer.
+std::string gradient_error(std::string_view name);
+Case small_module_case();
+
+}  // namespace moe
