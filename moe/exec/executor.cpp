@@ -35,10 +35,11 @@ struct Executor::Impl {
     lane.record(end(task.id));
   }
 
-  void issue_all(Binding& binding, const std::vector<double>& at_least_s) noexcept {
+  void issue_all(Binding& binding, const std::vector<double>& at_least_s, std::optional<Phase> only) noexcept {
     try {
       for (const Task& task : structure->tasks) {
         if (failure->failed()) return;
+        if (only && task.phase != *only) continue;
         issue(task, binding, at_least_s.empty() ? 0.0 : at_least_s[static_cast<size_t>(task.id)]);
       }
     } catch (...) {
@@ -69,7 +70,7 @@ Executor::Executor(Device& device, std::shared_ptr<const Structure> structure) :
 
 Executor::~Executor() = default;
 
-const RunTimes& Executor::run(Binding& binding, const std::vector<double>& at_least_s) {
+const RunTimes& Executor::run(Binding& binding, const std::vector<double>& at_least_s, std::optional<Phase> only) {
   Impl& impl = *impl_;
   const std::vector<Task>& tasks = impl.structure->tasks;
   require<BadInput>(at_least_s.empty() || at_least_s.size() == tasks.size(), "{} paces for {} tasks", at_least_s.size(),
@@ -78,10 +79,11 @@ const RunTimes& Executor::run(Binding& binding, const std::vector<double>& at_le
   impl.overruns = 0;
   RunTimes& times = impl.times;
   times.begin_s = now_s();
-  impl.issue_all(binding, at_least_s);
+  impl.issue_all(binding, at_least_s, only);
   impl.drain();
   impl.failure->rethrow();
   for (size_t id = 0; id < tasks.size(); ++id) {
+    if (only && tasks[id].phase != *only) continue;
     const auto& mark = impl.marks[id];
     times.tasks[id] = {mark.start->seconds() - times.begin_s, mark.end->seconds() - times.begin_s};
   }

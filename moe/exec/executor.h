@@ -3,6 +3,7 @@
 // a dependency crosses lanes. Knows streams and plans; tensors, costs and communicators belong to the Binding.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "moe/device/stream.h"
@@ -40,8 +41,10 @@ class Executor {
 
   /// One pass. at_least_s[i] is the pace of task i (0 or empty: unpaced). Blocks until every lane is done; throws the
   /// first exception of issue() or of the work, after which the rest is skipped. It can be run again then, if what the
-  /// binding uses still can.
-  const RunTimes& run(Binding& binding, const std::vector<double>& at_least_s = {});
+  /// binding uses still can. `only`: the tasks of one phase; what they wait for of the other was run before, and keeps
+  /// its times.
+  const RunTimes& run(Binding& binding, const std::vector<double>& at_least_s = {},
+                      std::optional<Phase> only = std::nullopt);
 
  private:
   struct Impl;

@@ -13,15 +13,17 @@ constexpr int kMaxLines = 350;
 constexpr int kMaxColumns = 120;
 
 // Lowest first: a folder may include itself and what stands before it.
-constexpr std::array<std::string_view, 12> kLibrary = {"base",   "record", "plan", "schedule", "cost",  "search",
-                                                       "export", "device", "comm", "exec",     "layer", "measure"};
+constexpr std::array<std::string_view, 13> kLibrary = {"base",   "record", "plan",   "schedule", "cost",
+                                                       "search", "export", "device", "comm",     "exec",
+                                                       "layer",  "torch",  "measure"};
 // Above the library; they never include each other.
 constexpr std::array<std::string_view, 4> kPrograms = {"microbench", "layerbench", "modelbench", "tuner"};
 
 constexpr std::array<std::string_view, 3> kTorchHeaders = {"torch/", "ATen/", "c10/"};
-constexpr std::array<std::string_view, 8> kTorchFolders = {
+constexpr std::array<std::string_view, 11> kTorchFolders = {
     "moe/comm/gloo/",   "moe/comm/store/",   "moe/layer/cpu/", "moe/layer/reference/",
-    "tests/comm/gloo/", "tests/comm/store/", "tests/layer/",   "modelbench/reference/"};
+    "tests/comm/gloo/", "tests/comm/store/", "tests/layer/",   "modelbench/reference/",
+    "moe/torch/",       "tests/torch/",      "examples/"};
 constexpr std::array<std::string_view, 6> kCudaHeaders = {"cuda", "cublas", "nccl", "cub/", "thrust/", "nvtx3/"};
 constexpr std::array<std::string_view, 2> kCudaFolders = {"/cuda/", "/nccl/"};
 constexpr std::array<std::string_view, 5> kEmptyNames = {"utils", "common", "helpers", "new_", "_v2"};
@@ -53,7 +55,7 @@ int height(std::string_view path) {
   }
   if (std::ranges::find(kPrograms, top) != kPrograms.end()) return kLibrary.size();
   if (top == "cli") return kLibrary.size() + 1;
-  return top == "tests" ? static_cast<int>(kLibrary.size()) + 2 : -1;
+  return top == "tests" || top == "examples" ? static_cast<int>(kLibrary.size()) + 2 : -1;
 }
 
 std::string own_include_error(std::string_view path, std::string_view included) {

@@ -1,0 +1,144 @@
+// Ranks that are torch modules: gradients are the reference's, and training lowers a loss.
+#include "moe/torch/moe_layer_module.h"
+
+#include <gtest/gtest.h>
+#include <mutex>
+#include <torch/nn/functional/loss.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
+
+#include "moe/base/check.h"
+#include "moe/comm/local/local_world.h"
+#include "moe/layer/verify.h"
+#include "moe/schedule/schedule.h"
+
+namespace moe {
+namespace {
+
+Case case_of(ParallelShape parallel, DType dtype) {
+  LayerShape layer{.batch = 2, .seq = 8, .model_dim = 16, .hidden = 24, .heads = 4, .experts = 4};
+  layer.dtype = dtype;
+  return complete(layer, parallel, Rounding::ragged);
+}
+
+Plan plan_of(const Case& shape, std::string_view schedule, int degree) {
+  const Schedule& row = find_schedule(schedule);
+  return build_plan(row, shape, with_split(row, degree, degree, gradient_bytes(shape) / 3));
+}
+
+torch::Tensor tensor_of(TensorView t) {
+  return torch::from_blob(t.data(), {t.size(0), t.size(1)},
+                          t.dtype() == DType::float64 ? torch::kFloat64 : torch::kFloat32);
+}
+
+// Every rank's module, made and used on its own thread.
+void on_ranks(const Case& shape, const Plan& plan, const std::function<void(int, MoeLayerModule&)>& body) {
+  LocalWorld world(shape.parallel.ranks());
+  world.run([&](int rank) {
+    const auto comm = world.communicator(rank);
+    const auto layer = std::make_shared<MoeLayer>(rank_shape(shape, rank, plan.structure->flow), LayerSeed{},
+                                                  LayerComms::split(*comm, shape.parallel));
+    MoeLayerModule module(layer, plan);
+    body(rank, module);
+    comm->barrier({*make_cpu_device()->make_stream("end")});
+  });
+}
+
+struct Spread {
+  ParallelShape parallel;
+  std::string schedule;
+};
+
+class MoeLayerModuleTest : public testing::TestWithParam<Spread> {};
+
+INSTANTIATE_TEST_SUITE_P(Ranks, MoeLayerModuleTest,
+                         testing::Values(Spread{{}, "ds-moe"}, Spread{{.nodes = 2, .ranks_per_node = 2}, "fsmoe"},
+                                         Spread{{.nodes = 2, .ranks_per_node = 2}, "tutel"},
+                                         Spread{{.nodes = 2, .ranks_per_node = 2, .mp = 1, .ep = 2, .esp = 1},
+                                                "fsmoe"}));
+
+TEST_P(MoeLayerModuleTest, GradientsAreTheReferences) {
+  const Case shape = case_of(GetParam().parallel, DType::float64);
+  const Plan plan = plan_of(shape, GetParam().schedule, GetParam().schedule == "ds-moe" ? 1 : 2);
+  const auto ranks = static_cast<size_t>(shape.parallel.ranks());
+  std::vector<std::shared_ptr<MoeLayer>> layers(ranks);
+  LocalWorld world(static_cast<int>(ranks));
+  world.run([&](int rank) {
+    const auto comm = world.communicator(rank);
+    auto& layer = layers[static_cast<size_t>(rank)];
+    layer = std::make_shared<MoeLayer>(rank_shape(shape, rank), LayerSeed{}, LayerComms::split(*comm, shape.parallel));
+    MoeLayerModule module(layer, plan);
+    const auto dy = tensor_of(layer->output_gradient()).clone();
+    auto x = tensor_of(layer->input()).clone().set_requires_grad(true);
+    for (int pass = 0; pass < 2; ++pass) {  // the second adds the same
+      const auto y = module.forward(x);
+      (y * dy).sum().backward();
+    }
+    EXPECT_TRUE(torch::equal(x.grad(), 2 * tensor_of(layer->input_gradient())));
+    for (const Parameter& p : layer->parameters()) {
+      const auto grad = module.named_parameters()[p.name].grad();
+      ASSERT_TRUE(grad.defined()) << p.name;
+      const auto own = torch::from_blob(p.gradient.data(), grad.sizes(), torch::kFloat64);
+      EXPECT_TRUE(torch::allclose(grad, 2 * own, 1e-14, 1e-14)) << p.name;
+    }
+  });
+  std::vector<MoeLayer*> all;
+  for (const auto& layer : layers) all.push_back(layer.get());
+  verify_layer(all);
+}
+
+TEST_P(MoeLayerModuleTest, TwentyStepsLowerTheLoss) {
+  const Case shape = case_of(GetParam().parallel, DType::float32);
+  const Plan plan = plan_of(shape, GetParam().schedule, 1);
+  std::mutex mutex;
+  std::vector<double> first(1), last(1);
+  on_ranks(shape, plan, [&](int, MoeLayerModule& module) {
+    const auto x = tensor_of(module.layer().input()).clone();
+    const auto target = tensor_of(module.layer().output_gradient()).clone();
+    torch::optim::Adam adam(module.parameters(), torch::optim::AdamOptions(1e-2));
+    double begin = 0, loss_now = 0;
+    for (int step = 0; step < 20; ++step) {
+      adam.zero_grad();
+      const auto loss = torch::nn::functional::mse_loss(module.forward(x), target);
+      loss.backward();
+      adam.step();
+      loss_now = loss.item<double>();
+      if (step == 0) begin = loss_now;
+    }
+    const std::lock_guard lock(mutex);
+    first[0] += begin, last[0] += loss_now;
+  });
+  EXPECT_LT(last[0], 0.6 * first[0]);
+  std::cout << "loss " << first[0] << " -> " << last[0] << "\n";
+}
+
+TEST(MoeLayerModule, ABackwardFollowsItsOwnForward) {
+  const Case shape = case_of({}, DType::float32);
+  on_ranks(shape, plan_of(shape, "ds-moe", 1), [&](int, MoeLayerModule& module) {
+    const auto x = tensor_of(module.layer().input()).clone();
+    const auto older = module.forward(x).sum();
+    const auto newer = module.forward(x).sum();
+    EXPECT_THROW(older.backward(), WrongResult);
+    newer.backward();
+    EXPECT_THROW(module.forward(x.slice(0, 1)), BadInput);
+    const torch::NoGradGuard no_grad;
+    EXPECT_FALSE(module.forward(x).requires_grad());
+  });
+}
+
+TEST(MoeLayerModule, WeightsThatGotOtherMemoryAreTakenOver) {
+  const Case shape = case_of({}, DType::float32);
+  on_ranks(shape, plan_of(shape, "ds-moe", 1), [&](int, MoeLayerModule& module) {
+    const torch::NoGradGuard no_grad;
+    const auto x = tensor_of(module.layer().input()).clone();
+    const auto before = module.forward(x);
+    for (auto& p : module.parameters()) p.set_data(p.clone());
+    EXPECT_TRUE(torch::equal(module.forward(x), before));
+    for (auto& p : module.parameters()) p.set_data(torch::zeros_like(p));
+    EXPECT_FALSE(torch::equal(module.forward(x), before));
+    EXPECT_TRUE(torch::equal(module.forward(x), x)) << "residuals alone";
+  });
+}
+
+}  // namespace
+}  // namespace moe
