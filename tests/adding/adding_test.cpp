@@ -1,0 +1,76 @@
+// The parts of docs/adding.md do what the page says that they do.
+#include <gtest/gtest.h>
+
+#include "moe/comm/local/local_world.h"
+#include "moe/measure/module_run.h"
+#include "tests/adding/parts.h"
+#include "tests/layer/local_layers.h"
+
+namespace moe {
+namespace {
+
+Case case_of(DType dtype) {
+  Case shape = small_module_case();
+  shape.layer.dtype = dtype;
+  return shape;
+}
+
+TEST(Adding, AGate) {
+  const auto run = make_gate_run({.name = "relu", .make = make_relu_gate}, case_of(DType::float64));
+  EXPECT_EQ(slope_error(*run), "");
+}
+
+TEST(Adding, AnOrder) {
+  const OrderRow row{"rowwise", make_rowwise_order};
+  for (const bool way_back : {false, true}) {
+    EXPECT_EQ(slope_error(*make_order_run(row, way_back, case_of(DType::float64))), "");
+    const auto mine = make_order_run(row, way_back, case_of(DType::float32));
+    const auto known = make_module_run(way_back ? "i-order:tutel" : "order:tutel", case_of(DType::float32));
+    for (const Phase phase : {Phase::forward, Phase::backward}) {
+      for (ModuleRun* run : {mine.get(), known.get()}) run->prepare(phase), run->run(phase);
+      const bool forward = phase == Phase::forward;
+      const TensorView a = forward ? mine->outputs()[0].first : mine->input_gradient();
+      const TensorView b = forward ? known->outputs()[0].first : known->input_gradient();
+      for (int64_t i = 0; i < a.elements(); ++i) EXPECT_NEAR(a.as<float>()[i], b.as<float>()[i], 1e-5F) << i;
+    }
+  }
+}
+
+TEST(Adding, AnExpert) {
+  EXPECT_EQ(slope_error(*make_expert_run({"relu", make_relu_expert}, case_of(DType::float64))), "");
+}
+
+TEST(Adding, ADispatcher) {
+  constexpr int kRanks = 3, kBlock = 4;  // floats
+  LocalWorld world(kRanks);
+  const auto device = make_cpu_device();
+  world.run([&](int rank) {
+    const auto ep = world.communicator(rank);
+    const std::vector<int64_t> bytes(kRanks, kBlock * 4);
+    const auto dispatcher = make_gathered_dispatcher({.ep = *ep, .most_bytes = kRanks * kBlock * 4});
+    std::vector<float> send(kRanks * kBlock), receive(kRanks * kBlock);
+    for (size_t i = 0; i < send.size(); ++i) send[i] = static_cast<float>(100 * rank) + static_cast<float>(i);
+    const auto stream = device->make_stream("test");
+    dispatcher->exchange({send.data(), bytes, receive.data(), bytes}, {*stream, {}, "exchange"});
+    stream->synchronize();
+    for (int from = 0; from < kRanks; ++from)
+      for (int i = 0; i < kBlock; ++i)
+        EXPECT_EQ(receive[static_cast<size_t>(from * kBlock + i)], static_cast<float>(100 * from + rank * kBlock + i));
+  });
+}
+
+TEST(Adding, AScheduleRunsAndIsVerified) {
+  LayerShape layer{.batch = 2, .seq = 8, .model_dim = 16, .hidden = 8, .heads = 4, .experts = 4};
+  layer.dtype = DType::float64;
+  const Case shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
+  LocalLayers layers(shape, {});
+  for (const int degree : {1, 2, 4}) {
+    const int64_t half = gradient_bytes(shape) / 2;
+    const Plan plan = build_plan(kLagged, shape, with_split(kLagged, degree, 4 / degree, half));
+    layers.run(plan);
+    verify_layer(layers.ranks());
+  }
+}
+
+}  // namespace
+}  // namespace moe
