@@ -1,0 +1,37 @@
+"""Installs a build's package, builds examples/train_layer against it as somebody else's project, and runs it."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def run(*command, cwd):
+    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def main(cmake, build):
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        run(cmake, "--install", build, "--prefix", folder / "installed", "--component", "Unspecified", cwd=folder)
+        for part in ("include/moe/plan/plan.h", "share/moetune/configs/clusters/testbed-b.toml"):
+            assert (folder / "installed" / part).is_file(), part
+        run(cmake, "-S", ROOT / "examples" / "train_layer", "-B", folder / "build", "-DCMAKE_BUILD_TYPE=Release",
+            f"-DCMAKE_PREFIX_PATH={folder / 'installed'}", cwd=folder)
+        compiled = (folder / "build" / "CMakeCache.txt").read_text()
+        assert str(folder / "installed") in re.search(r"moetune_DIR:\w+=(.*)", compiled).group(1)
+        run(cmake, "--build", folder / "build", cwd=folder)
+        printed = run(folder / "build" / "train_layer", cwd=folder)
+        print(printed, end="")
+        losses = [float(loss) for loss in re.findall(r"loss (\S+)", printed)]
+        assert len(losses) == 5 and losses[-1] < 0.7 * losses[0], losses
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
