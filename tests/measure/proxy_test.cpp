@@ -47,6 +47,14 @@ TEST(Proxy, HasFourRanksAndTheNominalsGroups) {
   }
 }
 
+TEST(Proxy, KeepsGroupedQueries) {
+  Case nominal = nominal_case(kNominals.front());
+  EXPECT_EQ(proxy_case(nominal, 1, 1).layer.kv_heads, 4);
+  nominal.layer.kv_heads = nominal.layer.heads / 4;
+  EXPECT_EQ(proxy_case(nominal, 1, 1).layer.heads, 4);
+  EXPECT_EQ(proxy_case(nominal, 1, 1).layer.kv_heads, 2);
+}
+
 TEST(Proxy, EveryChunkHasRows) {
   for (const Nominal& n : kNominals)
     for (const auto& [forward, backward] : {std::pair{1, 1}, {2, 7}, {64, 3}}) {
