@@ -24,7 +24,7 @@ struct LayerBenchSettings {
   uint64_t seed = 1;
   double timeout_s = 60;
   bool check_only = false;
-  Workload workload = {};
+  Workload workload = Workload();
 };
 
 /// What one schedule's passes took; seconds are divided by the dilation.
