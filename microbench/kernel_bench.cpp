@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kTokens = 2048, kMixedTokens = 512, kExperts = 8, kTopK = 2;
 constexpr int64_t kModelDim = 1024, kHidden = 4096, kExpertRows = 512;
 constexpr double kTurn = 0.03;  // seconds of samples a turn
-constexpr double kSlow = 0.25;  // seconds: two turns are enough
+constexpr double kSlow = 0.5;   // seconds: two turns are enough
 
 struct Figure {
   std::string kernel, of;
