@@ -14,8 +14,8 @@ struct KindRow {
   bool by_byte = false;
 };
 constexpr std::array kKinds{KindRow{"attention", TaskKind::attention}, KindRow{"gate", TaskKind::gate},
-                            KindRow{"order", TaskKind::order, true}, KindRow{"i-order", TaskKind::i_order, true},
-                            KindRow{"expert", TaskKind::expert}};
+                            KindRow{"order", TaskKind::order, true},   KindRow{"i-order", TaskKind::i_order, true},
+                            KindRow{"expert", TaskKind::expert},       KindRow{"hook", TaskKind::dispatch, true}};
 
 const KindRow* row_of(std::string_view name) {
   for (const KindRow& row : kKinds)
@@ -44,6 +44,10 @@ std::string module_name(TaskKind kind, const LayerShape& layer) {
       return "i-order:" + layer.order;
     case TaskKind::expert:
       return fmt::format("expert:{}", name_of(layer.ffn));
+    case TaskKind::dispatch:
+    case TaskKind::combine:
+    case TaskKind::exchange:
+      return "hook:" + layer.hook;
     default:
       return "attention";
   }
@@ -58,6 +62,7 @@ LayerShape with_module(LayerShape layer, const Module& module) {
   if (module.kind == TaskKind::gate) layer.gate = module.part;
   if (module.kind == TaskKind::order || module.kind == TaskKind::i_order) layer.order = module.part;
   if (module.kind == TaskKind::expert) layer.ffn = ffn_from(module.part, "expert");
+  if (module.kind == TaskKind::dispatch) layer.hook = module.part;
   return layer;
 }
 

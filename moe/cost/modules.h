@@ -13,10 +13,10 @@ struct Module {
   std::string_view part;  // its name in the registry, "gshard"; of attention: empty
 };
 
-/// Of "attention", "gate:NAME", "order:NAME", "i-order:NAME", "expert:NAME"; empty for any other name.
+/// Of "attention", "gate:NAME", "order:NAME", "i-order:NAME", "expert:NAME", "hook:NAME"; empty for any other name.
 std::optional<Module> module_of(std::string_view name);
-/// The module that a computation of this layer is. An order's way back has a row of its own or, without one, the
-/// order's.
+/// The module that a computation of this layer is, or that is called around an exchange (a hook, twice: on the bytes
+/// that are sent). An order's way back has a row of its own or, without one, the order's.
 std::string module_name(TaskKind kind, const LayerShape& layer);
 
 /// What has no FLOPs is priced by the bytes of the rows that it reads or writes (Work::bytes).

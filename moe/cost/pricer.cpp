@@ -20,8 +20,10 @@ double interpolate(const Points& points, double work) {
 }  // namespace
 
 double LayerPricer::Curve::seconds(double work) const {
-  if (points != nullptr && work >= points->front()[0] && work <= points->back()[0]) return interpolate(*points, work);
-  return alpha + work * beta;
+  const double hook = hook_alpha + work * hook_beta;
+  if (points != nullptr && work >= points->front()[0] && work <= points->back()[0])
+    return hook + interpolate(*points, work);
+  return hook + alpha + work * beta;
 }
 
 LayerPricer::LayerPricer(const Profile& profile, const Case& shape, PricingOptions options)
@@ -62,8 +64,17 @@ LayerPricer::Curve LayerPricer::find_curve(TaskKind kind, Phase phase, const Wor
     default:
       break;
   }
-  if (work.group != GroupKind::none) return comm_curve(work.op, work.group, work.bytes);
-  return compute_curve(kind, phase, work);
+  if (work.group == GroupKind::none) return compute_curve(kind, phase, work);
+  Curve c = comm_curve(work.op, work.group, work.bytes);
+  if (work.op == Op::alltoall && has(work.group)) add_hook(c, kind, phase);
+  return c;
+}
+
+void LayerPricer::add_hook(Curve& exchange, TaskKind kind, Phase phase) const {
+  const ModuleRow* row = module_row(module_name(kind, shape_.layer), phase);
+  if (row == nullptr) return;
+  exchange.hook_alpha = row->alpha_s;
+  exchange.hook_beta = row->beta_s_per_byte;
 }
 
 const CommRow* LayerPricer::comm_row(std::string_view op, const Group& group) const {

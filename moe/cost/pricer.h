@@ -58,6 +58,7 @@ class LayerPricer {
     double unit = 0;                 // work units a row of T_rank (chunks) or in all (dense)
     const Points* points = nullptr;  // used inside its range
     bool known = false;
+    double hook_alpha = 0, hook_beta = 0;  // of what is called around an exchange
     double seconds(double work) const;
   };
   const Curve& curve(Flow flow, TaskKind kind, Phase phase) const;
@@ -67,6 +68,7 @@ class LayerPricer {
   Curve row_curve(const CommRow& row, double bytes) const;
   const CommRow* comm_row(std::string_view op, const Group& group) const;
   const CommRow& comm_row_or_nearest(std::string_view op, const Group& group) const;
+  void add_hook(Curve& exchange, TaskKind kind, Phase phase) const;
   const ModuleRow* module_row(const std::string& name, Phase phase) const;
   Curve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
   Curve copy_curve() const;

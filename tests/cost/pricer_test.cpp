@@ -207,6 +207,24 @@ TEST(Pricer, ModuleRowsOfTheLayersPartsReplaceGemm) {
   EXPECT_TRUE(has_note(LayerPricer(profile, shape), "not priced: the row of module mine"));
 }
 
+TEST(Pricer, AHooksRowAddsToEveryExchange) {
+  Profile profile = small_profile();
+  Case shape = small_case();
+  shape.layer.hook = "bf16";
+  const auto seconds = [&](TaskKind kind) {
+    return LayerPricer(profile, shape).chunk_seconds(kind, Phase::forward, 3);
+  };
+  const double dispatch = seconds(TaskKind::dispatch), gather = seconds(TaskKind::allgather);
+  profile.modules.push_back({"hook:bf16", Phase::forward, {}, 1e-3, 0, 1e-9});
+  const double rows = static_cast<double>(capacity_rows(shape));
+  const double added = 1e-3 + 1e-9 * 3 / rows * whole_work(TaskKind::dispatch, Phase::forward, shape, {}).bytes;
+  EXPECT_NEAR(seconds(TaskKind::dispatch), dispatch + added, 1e-15);
+  EXPECT_NEAR(seconds(TaskKind::combine), dispatch + added, 1e-15);
+  EXPECT_EQ(seconds(TaskKind::allgather), gather);
+  shape.layer.hook = "none";
+  EXPECT_LT(seconds(TaskKind::dispatch), 1e-3);
+}
+
 TEST(Pricer, MeasuredCurvesHoldInsideTheirRangeOnly) {
   Profile profile = small_profile();
   row_of(profile, "alltoall").points = {{1024, 1.0}, {2048, 3.0}, {8192, 4.0}};
