@@ -32,16 +32,17 @@ void LocalLayers::poison() {
   }
 }
 
-void LocalLayers::pass(const Plan& plan, int passes) {
+void LocalLayers::pass(const Plan& plan, int passes, const Wrap& wrap) {
   world_.run([&](int rank) {
     LayerBinding binding(*ranks_[static_cast<size_t>(rank)], plan);
     Executor executor(*device_, plan.structure);
-    for (int i = 0; i < passes; ++i) executor.run(binding);
+    const std::unique_ptr<Binding> wrapped = wrap ? wrap(binding, rank) : nullptr;
+    for (int i = 0; i < passes; ++i) executor.run(wrapped ? *wrapped : binding);
   });
 }
 
-void LocalLayers::run(const Plan& plan, int passes) {
-  pass(plan, passes);
+void LocalLayers::run(const Plan& plan, int passes, const Wrap& wrap) {
+  pass(plan, passes, wrap);
   world_.run([&](int rank) {
     const auto stream = device_->make_stream("finish");
     ranks_[static_cast<size_t>(rank)]->finish_gradients(*stream);

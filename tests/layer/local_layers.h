@@ -1,9 +1,11 @@
 #pragma once
 // All ranks of a layer as threads of this process, for tests: made once, then run under any plan of the same case.
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "moe/comm/local/local_world.h"
+#include "moe/exec/executor.h"
 #include "moe/layer/verify.h"
 #include "moe/schedule/schedule.h"
 
@@ -14,10 +16,12 @@ class LocalLayers {
   LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow = Flow::sharded);
   /// Overwrites every result by NaN, so that none can be left from a run before.
   void poison();
+  /// What runs in the layer's binding's place on a rank.
+  using Wrap = std::function<std::unique_ptr<Binding>(Binding&, int rank)>;
   /// `passes` passes, then finish_gradients.
-  void run(const Plan& plan, int passes = 2);
+  void run(const Plan& plan, int passes = 2, const Wrap& wrap = {});
   /// The passes alone.
-  void pass(const Plan& plan, int passes);
+  void pass(const Plan& plan, int passes, const Wrap& wrap = {});
 
   std::span<MoeLayer* const> ranks() const { return ranks_; }
   /// Pairs without a row, on all ranks; and of those experts that no token chose.

@@ -6,9 +6,8 @@
 
 namespace moe {
 
-/// Up to `count` rows of those that can run (GPT experts, a capacity that drops), in grid order: each next one repeats
-/// the fewest values of B, L, M, H / M, f and heads, and pairs of them, that the ones before have. The same for the
-/// same grid, always.
+/// Up to `count` rows of those that were planned, in grid order: each next one repeats the fewest values of B, L, M,
+/// H / M, f, heads and ffn, and pairs of them, that the ones before have. The same for the same grid, always.
 std::vector<const SweepRow*> pick_layers(const std::vector<SweepRow>& rows, int count);
 
 }  // namespace moe
