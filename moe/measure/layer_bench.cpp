@@ -7,6 +7,8 @@
 #include "moe/comm/local/local_world.h"
 #include "moe/layer/binding.h"
 #include "moe/layer/verify.h"
+#include "moe/measure/layer_dump.h"
+#include "moe/measure/overlap.h"
 #include "moe/measure/proxy.h"
 #include "moe/measure/statistics.h"
 
@@ -17,6 +19,9 @@ constexpr double kShortestPass_s = 0.15;    // of the case's fastest schedule: h
 constexpr double kShortestTask_s = 0.2e-3;  // work that wakes from a long wait is cold, and slower than when unpaced
 constexpr double kWorkMargin = 3;           // a pace is at least this many times the work under it
 constexpr int kUnpacedPasses = 5;           // to see how long the work under a pace takes
+
+using Ranks = std::vector<std::vector<TaskTime>>;  // [rank][task]
+using Passes = std::vector<Ranks>;
 
 // One schedule on one rank.
 struct RankRun {
@@ -39,16 +44,19 @@ class LayerBench {
     ranks_ = result_.runs.front().plan.shape.parallel.ranks();
     rank_runs_.resize(static_cast<size_t>(ranks_));
     unpaced_.resize(planned.size());
-    for (size_t s = 0; s < planned.size(); ++s) {
-      unpaced_[s].assign(static_cast<size_t>(kUnpacedPasses), {});
-      for (auto& pass : unpaced_[s]) pass.resize(static_cast<size_t>(ranks_));
-    }
+    for (Passes& passes : unpaced_)
+      passes.assign(static_cast<size_t>(kUnpacedPasses), Ranks(static_cast<size_t>(ranks_)));
   }
 
   LayerMeasurement run() {
     LocalWorld world(ranks_, settings_.timeout_s);
-    world.run([&](int rank) { set_up(world, rank); });
-    world.run([&](int rank) { proving_passes(world, rank); });
+    for (size_t s = 0; s < planned_.size(); ++s) {
+      const int64_t before = tensor_memory.live_bytes;
+      tensor_memory.peak_bytes = before;
+      world.run([&](int rank) { set_up(world, rank, s); });
+      world.run([&](int rank) { proving_passes(world, rank, s); });
+      result_.runs[s].peak_bytes = static_cast<double>(tensor_memory.peak_bytes - before) / ranks_;
+    }
     for (size_t s = 0; s < planned_.size(); ++s) verify(s);
     if (settings_.check_only) return std::move(result_);
     if (settings_.emulated) {
@@ -58,11 +66,14 @@ class LayerBench {
     for (MeasuredRun& run : result_.runs) {
       const std::vector<double> row(static_cast<size_t>(ranks_));
       run.forward_s.assign(static_cast<size_t>(settings_.iterations), row);
-      run.total_s = run.forward_s;
+      run.total_s = run.exposed_s = run.overlap = run.forward_s;
     }
     overruns_.assign(planned_.size(), std::vector<int64_t>(static_cast<size_t>(ranks_)));
-    tasks_.assign(planned_.size(), std::vector<std::vector<TaskTime>>(static_cast<size_t>(settings_.iterations)));
+    tasks_.assign(planned_.size(),
+                  Passes(static_cast<size_t>(settings_.iterations), Ranks(static_cast<size_t>(ranks_))));
+    const int64_t made = tensor_memory.made;
     world.run([&](int rank) { timed_passes(world, rank); });
+    result_.tensors_made = tensor_memory.made - made;
     for (size_t s = 0; s < planned_.size(); ++s) collect(s);
     return std::move(result_);
   }
@@ -70,20 +81,19 @@ class LayerBench {
  private:
   std::vector<RankRun>& runs_of(int rank) { return rank_runs_[static_cast<size_t>(rank)]; }
 
-  void set_up(LocalWorld& world, int rank) {
+  void set_up(LocalWorld& world, int rank, size_t s) {
     const auto everyone = world.communicator(rank);
-    for (const MeasuredRun& run : result_.runs) {
-      RankRun& mine = runs_of(rank).emplace_back();
-      mine.device = make_cpu_device();
-      LayerSeed seed;
-      seed.seed = settings_.seed;
-      mine.layer = std::make_unique<MoeLayer>(rank_shape(run.plan.shape, rank, run.plan.structure->flow), seed,
-                                              LayerComms::split(*everyone, run.plan.shape.parallel));
-      mine.layer->preset(settings_.workload);
-      mine.binding = std::make_unique<LayerBinding>(*mine.layer, run.plan);
-      mine.executor = std::make_unique<Executor>(*mine.device, run.plan.structure);
-      require_same_plan(*everyone, *mine.device, run.plan);
-    }
+    const Plan& plan = result_.runs[s].plan;
+    RankRun& mine = runs_of(rank).emplace_back();
+    mine.device = make_cpu_device();
+    LayerSeed seed;
+    seed.seed = settings_.seed;
+    mine.layer = std::make_unique<MoeLayer>(rank_shape(plan.shape, rank, plan.structure->flow), seed,
+                                            LayerComms::split(*everyone, plan.shape.parallel));
+    mine.layer->preset(settings_.workload);
+    mine.binding = std::make_unique<LayerBinding>(*mine.layer, plan);
+    mine.executor = std::make_unique<Executor>(*mine.device, plan.structure);
+    require_same_plan(*everyone, *mine.device, plan);
   }
 
   // Ranks that run different plans would hang or mix up their data.
@@ -104,27 +114,28 @@ class LayerBench {
   }
 
   // Two passes: in the second the first one's dense gradients are summed.
-  void proving_passes(LocalWorld& world, int rank) {
+  void proving_passes(LocalWorld& world, int rank, size_t s) {
     const auto everyone = world.communicator(rank);
     const auto stream = make_start_stream(rank);
-    for (RankRun& mine : runs_of(rank)) {
-      for (int pass = 0; pass < 2; ++pass) {
-        together(*everyone, *stream);
-        mine.executor->run(*mine.binding);
-      }
-      mine.layer->finish_gradients(*stream);
-      stream->synchronize();
+    RankRun& mine = runs_of(rank)[s];
+    for (int pass = 0; pass < 2; ++pass) {
+      together(*everyone, *stream);
+      mine.executor->run(*mine.binding);
     }
+    mine.layer->finish_gradients(*stream);
+    stream->synchronize();
   }
 
   void verify(size_t s) {
     std::vector<MoeLayer*> layers;
     for (auto& runs : rank_runs_) layers.push_back(runs[s].layer.get());
+    MeasuredRun& run = result_.runs[s];
+    run.load = load_of(layers);
+    if (!settings_.dump.empty()) dump_layer(settings_.dump + "/" + run.plan.schedule, layers, run.plan);
     const MoeLayer& first = *layers.front();
     const double allowed = tolerance_of(first.shape().dtype());
     const LayerReference reference =
         reference_layer(first.shape().shape, first.seed(), {choices_of(layers), allowed, first.routing().preset});
-    MeasuredRun& run = result_.runs[s];
     try {
       for (const TensorError& e : verify_layer(layers, reference))
         if (e.error > run.worst_error) run.worst_error = e.error, run.worst_tensor = e.tensor;
@@ -146,26 +157,18 @@ class LayerBench {
 
   std::unique_ptr<Stream> make_start_stream(int rank) { return runs_of(rank).front().device->make_stream("start"); }
 
-  // The time a task's own work takes: of a collective what it took on the rank that came last.
-  double work_seconds(size_t s, const Task& task) const {
-    std::vector<double> passes;
-    for (const auto& ranks : unpaced_[s]) {
-      double least = 1e300, most = 0;
-      for (const auto& rank : ranks) {
-        const TaskTime& t = rank[static_cast<size_t>(task.id)];
-        least = std::min(least, t.end_s - t.start_s);
-        most = std::max(most, t.end_s - t.start_s);
-      }
-      passes.push_back(task.group == GroupKind::none ? most : least);
-    }
-    return median(std::move(passes));
+  static double median_seconds(const Passes& passes, const Task& task) {
+    std::vector<double> seconds;
+    for (const Ranks& ranks : passes) seconds.push_back(own_seconds(task, ranks));
+    return median(std::move(seconds));
   }
 
   void choose_dilation() {
     for (size_t s = 0; s < planned_.size(); ++s)
       for (const Task& task : planned_[s].plan.tasks()) {
         const double modelled = planned_[s].task_seconds[static_cast<size_t>(task.id)];
-        if (modelled > 0) result_.work_ratio = std::max(result_.work_ratio, work_seconds(s, task) / modelled);
+        if (modelled > 0)
+          result_.work_ratio = std::max(result_.work_ratio, median_seconds(unpaced_[s], task) / modelled);
       }
     result_.dilation = std::max(least_dilation(planned_), kWorkMargin * result_.work_ratio);
   }
@@ -198,8 +201,11 @@ class LayerBench {
     const size_t i = static_cast<size_t>(iteration), r = static_cast<size_t>(rank);
     run.forward_s[i][r] = forward;
     run.total_s[i][r] = total;
+    const Overlap overlap = overlap_of(run.plan, times.tasks);
+    run.exposed_s[i][r] = overlap.exposed_s / result_.dilation;
+    run.overlap[i][r] = overlap.efficiency;
     overruns_[s][r] += times.overruns;
-    if (rank == 0) tasks_[s][i] = times.tasks;
+    tasks_[s][i][r] = times.tasks;
   }
 
   void collect(size_t s) {
@@ -213,7 +219,8 @@ class LayerBench {
     size_t nearest = 0;
     for (size_t i = 0; i < totals.size(); ++i)
       if (std::abs(totals[i] - middle) < std::abs(totals[nearest] - middle)) nearest = i;
-    run.median_tasks = tasks_[s][nearest];
+    for (const Task& task : run.plan.tasks()) run.task_s.push_back(median_seconds(tasks_[s], task) / result_.dilation);
+    run.median_tasks = tasks_[s][nearest].front();
     for (TaskTime& t : run.median_tasks) t = {t.start_s / result_.dilation, t.end_s / result_.dilation};
   }
 
@@ -221,10 +228,9 @@ class LayerBench {
   const LayerBenchSettings& settings_;
   int ranks_ = 0;
   LayerMeasurement result_;
-  std::vector<std::vector<RankRun>> rank_runs_;                           // [rank][schedule]
-  std::vector<std::vector<std::vector<std::vector<TaskTime>>>> unpaced_;  // [schedule][pass][rank][task]
-  std::vector<std::vector<std::vector<TaskTime>>> tasks_;                 // rank 0's: [schedule][iteration][task]
-  std::vector<std::vector<int64_t>> overruns_;                            // [schedule][rank]
+  std::vector<std::vector<RankRun>> rank_runs_;  // [rank][schedule]
+  std::vector<Passes> unpaced_, tasks_;          // by schedule: before the paced passes; of the timed ones
+  std::vector<std::vector<int64_t>> overruns_;   // [schedule][rank]
 };
 
 }  // namespace

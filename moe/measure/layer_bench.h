@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "moe/exec/executor.h"
+#include "moe/layer/load.h"
 #include "moe/layer/workload.h"
 #include "moe/plan/plan.h"
 
@@ -25,14 +26,19 @@ struct LayerBenchSettings {
   double timeout_s = 60;
   bool check_only = false;
   Workload workload = Workload();
+  std::string dump = {};  // every schedule's layer is written into DUMP/SCHEDULE (layer_dump.h); empty: none
 };
 
 /// What one schedule's passes took; seconds are divided by the dilation.
 struct MeasuredRun {
   Plan plan;                                            // as it ran
   std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
+  std::vector<std::vector<double>> exposed_s, overlap;  // likewise (overlap.h: exposed_s, efficiency)
+  std::vector<double> task_s;                           // by task id: own_seconds (overlap.h), median over iterations
   std::vector<TaskTime> median_tasks;                   // rank 0's, of the iteration whose total is the median
   int64_t overruns = 0, paced_tasks = 0;                // over all ranks and timed iterations
+  RoutingLoad load;                                     // of the last pass before the verification
+  double peak_bytes = 0;                                // of the layer's Tensors, a rank: the mean over ranks
   double worst_error = 0;                               // of the verification, relative to the maximum norm
   std::string worst_tensor;
   std::string wrong;  // how outputs or gradients disagree with the reference; such a run is never timed
@@ -41,6 +47,7 @@ struct MeasuredRun {
 struct LayerMeasurement {
   double dilation = 1;
   double work_ratio = 0;          // the largest ratio of unpaced work to modelled time of any task (emulated)
+  int64_t tensors_made = 0;       // allocations of Tensors in all timed passes
   std::vector<MeasuredRun> runs;  // by schedule
 };
 

@@ -11,6 +11,7 @@
 #include "moe/measure/op_records.h"
 #include "moe/measure/proxy.h"
 #include "moe/measure/statistics.h"
+#include "moe/plan/memory.h"
 
 namespace moe {
 namespace {
@@ -73,26 +74,53 @@ std::vector<double> differences(const std::vector<double>& a, const std::vector<
   return d;
 }
 
-CaseRecord record_of(const LayerJob& job, const Predicted& p, const MeasuredRun& run, double dilation) {
-  CaseRecord record;
-  record.key = run_key(job.name, p.result.schedule);
-  record.schedule = p.result.schedule;
-  record.degree_forward = p.result.decision.degree_forward;
-  record.degree_backward = p.result.decision.degree_backward;
-  record.backend = "local";
-  record.emulated = job.paced_by.has_value();
-  record.dilation = dilation;
-  record.bound_s = p.result.bound.total_s();
-  record.prediction = {{"forward_s", p.result.forward_s},
-                       {"backward_s", p.result.backward_s},
-                       {"total_s", p.result.total_s()},
-                       {"gar_in_moe_bytes", p.result.decision.gar_in_moe_bytes}};
-  record.summary = {{"worst_error", run.worst_error}, {"worst_tensor", run.worst_tensor}};
-  if (!run.wrong.empty()) {
-    record.status = CaseStatus::wrong;
-    record.reason = run.wrong;
+std::vector<double> predicted_task_seconds(const Predicted& p) {
+  return differences(p.timeline.end_s, p.timeline.start_s);
+}
+
+double estimated_bytes(const Plan& plan) {
+  MemoryRequest request;
+  request.shape = plan.shape;
+  request.replicated = plan.structure->flow == Flow::replicated;
+  const MemoryEstimate estimate = estimate_memory(request);
+  return estimate.total() - estimate.optimizer;
+}
+
+Fields prediction_of(const Predicted& p, const Plan& as_run) {
+  std::vector<TaskTime> times;
+  for (size_t i = 0; i < p.timeline.start_s.size(); ++i) times.push_back({p.timeline.start_s[i], p.timeline.end_s[i]});
+  const Overlap overlap = overlap_of(p.run.plan, times);
+  return {{"forward_s", p.result.forward_s},      {"backward_s", p.result.backward_s},
+          {"total_s", p.result.total_s()},        {"gar_in_moe_bytes", p.result.decision.gar_in_moe_bytes},
+          {"exposed_s", overlap.exposed_s},       {"overlap_efficiency", overlap.efficiency},
+          {"peak_bytes", estimated_bytes(as_run)}};
+}
+
+Fields checked_summary(const MeasuredRun& run) {
+  return {{"worst_error", run.worst_error},  {"worst_tensor", run.worst_tensor}, {"drop_rate", run.load.drop_rate},
+          {"most_load", run.load.most_load}, {"mean_load", run.load.mean_load},  {"imbalance", run.load.imbalance},
+          {"padding", run.load.padding},     {"peak_bytes", run.peak_bytes}};
+}
+
+void add_tasks(const std::vector<TaskComparison>& tasks, Fields& summary) {
+  const TaskComparison* worst = nullptr;
+  for (const TaskComparison& t : tasks) {
+    if (t.median_ratio == 0) continue;
+    summary.set(fmt::format("ratio_{}_{}", name_of(t.phase), name_of(t.kind)), t.median_ratio);
+    if (worst == nullptr || farther_from_1(t.worst_ratio, worst->worst_ratio)) worst = &t;
   }
-  if (job.settings.check_only || !run.wrong.empty()) return record;
+  if (worst == nullptr) return;
+  summary.set("worst_task", worst->worst_task);
+  summary.set("worst_task_ratio", worst->worst_ratio);
+}
+
+std::vector<double> min_over_ranks(const std::vector<std::vector<double>>& values) {
+  std::vector<double> least;
+  for (const auto& ranks : values) least.push_back(*std::ranges::min_element(ranks));
+  return least;
+}
+
+void add_times(const MeasuredRun& run, CaseRecord& record) {
   const std::vector<double> forward = max_over_ranks(run.forward_s), total = max_over_ranks(run.total_s);
   record.samples = {{"forward_s", run.forward_s}, {"total_s", run.total_s}};
   record.summary.set("forward_s", median(forward));
@@ -100,14 +128,35 @@ CaseRecord record_of(const LayerJob& job, const Predicted& p, const MeasuredRun&
   record.summary.set("total_s", median(total));
   record.summary.set("least_total_s", quantile(total, 0));
   record.summary.set("most_total_s", quantile(total, 1));
-  if (run.paced_tasks > 0) {
-    const double share = static_cast<double>(run.overruns) / static_cast<double>(run.paced_tasks);
-    record.summary.set("overrun_share", share);
-    if (share > kOverrunLimit) {
-      record.status = CaseStatus::invalid;
-      record.reason = fmt::format("{:.1f} % of the tasks outlasted their modelled time", 100 * share);
-    }
+  record.summary.set("exposed_s", median(max_over_ranks(run.exposed_s)));
+  record.summary.set("overlap_efficiency", median(min_over_ranks(run.overlap)));
+  if (run.paced_tasks == 0) return;
+  const double share = static_cast<double>(run.overruns) / static_cast<double>(run.paced_tasks);
+  record.summary.set("overrun_share", share);
+  if (share <= kOverrunLimit) return;
+  record.status = CaseStatus::invalid;
+  record.reason = fmt::format("{:.1f} % of the tasks outlasted their modelled time", 100 * share);
+}
+
+CaseRecord record_of(const LayerJob& job, const Predicted& p, const MeasuredRun& run, const LayerMeasurement& all) {
+  CaseRecord record;
+  record.key = run_key(job.name, p.result.schedule);
+  record.schedule = p.result.schedule;
+  record.degree_forward = p.result.decision.degree_forward;
+  record.degree_backward = p.result.decision.degree_backward;
+  record.backend = "local";
+  record.emulated = job.paced_by.has_value();
+  record.dilation = all.dilation;
+  record.bound_s = p.result.bound.total_s();
+  record.prediction = prediction_of(p, run.plan);
+  record.summary = checked_summary(run);
+  if (!run.wrong.empty()) {
+    record.status = CaseStatus::wrong;
+    record.reason = run.wrong;
   }
+  if (job.settings.check_only || !run.wrong.empty()) return record;
+  add_times(run, record);
+  record.summary.set("tensors_made", all.tensors_made);
   return record;
 }
 
@@ -133,8 +182,12 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
   LayerMeasurement measurement;
   if (!planned.empty()) measurement = measure_layer(planned, job.settings);
   for (size_t s = 0; s < predicted.size(); ++s) {
-    CaseRecord record = record_of(job, predicted[s], measurement.runs[s], measurement.dilation);
+    const MeasuredRun& run = measurement.runs[s];
+    CaseRecord record = record_of(job, predicted[s], run, measurement);
     record.parameters = parameters;
+    std::vector<TaskComparison> tasks;
+    if (!run.task_s.empty()) tasks = compare_tasks(run.plan, run.task_s, predicted_task_seconds(predicted[s]));
+    add_tasks(tasks, record.summary);
     if (s >= own) {
       record.key = run_key(job.name, record.schedule, record.degree_forward);
       outcome.tried.push_back(std::move(record));
@@ -143,7 +196,8 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
     outcome.records.push_back(std::move(record));
     outcome.plans.push_back(planned[s].plan);
     outcome.predicted.push_back(predicted[s].timeline);
-    outcome.measured.push_back(measurement.runs[s].median_tasks);
+    outcome.measured.push_back(run.median_tasks);
+    outcome.tasks.push_back(std::move(tasks));
   }
   outcome.records.insert(outcome.records.end(), unsupported.begin(), unsupported.end());
   return outcome;

@@ -6,6 +6,7 @@
 
 #include "moe/cost/simulator.h"
 #include "moe/measure/layer_bench.h"
+#include "moe/measure/overlap.h"
 #include "moe/record/record.h"
 #include "moe/search/degrees.h"
 
@@ -30,11 +31,18 @@ struct LayerOutcome {
   std::vector<CaseRecord> tried;    // of the job's tried degrees
   std::vector<Plan> plans;          // nominal; as those below of the first records, or empty: taken from an earlier run
   std::vector<Timeline> predicted;
-  std::vector<std::vector<TaskTime>> measured;  // rank 0, of the median iteration
+  std::vector<std::vector<TaskTime>> measured;          // rank 0, of the median iteration
+  std::vector<std::vector<TaskComparison>> tasks = {};  // none of what was only checked
 };
 
 /// Tunes (for the job's rounding), runs, compares. More overruns than kOverrunLimit make a record `invalid`. What was
-/// only checked has status ok and no samples.
+/// only checked has status ok and no samples. A record's fields beside those of their names:
+///   summary      exposed_s, overlap_efficiency (overlap.h): medians over iterations of the worst rank;
+///                ratio_PHASE_KIND: the tasks' median of measured over predicted; worst_task, worst_task_ratio;
+///                drop_rate, most_load, mean_load, imbalance, padding (load.h); peak_bytes: of the Tensors of a rank's
+///                layer; tensors_made: in the timed passes of all schedules
+///   prediction   exposed_s, overlap_efficiency of the replay; peak_bytes by estimate_memory, without optimizer states
+/// Loads and bytes are of the layer that ran: of an emulated cluster the proxy.
 LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters);
 
 /// What a job that threw leaves: a record of every schedule with this status and reason.

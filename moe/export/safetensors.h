@@ -1,0 +1,24 @@
+#pragma once
+// Tensors as a safetensors file: eight bytes, the header's length (little-endian); the header, JSON, padded with blanks
+// to a multiple of 8; then every tensor's elements, row-major, little-endian, one after the other.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moe {
+
+struct SafeTensor {
+  std::string name;            // of letters, digits, blanks and _ - . alone
+  std::string_view type;       // "F64", "F32", "I64", "I32"
+  std::vector<int64_t> shape;  // empty: a scalar
+  std::span<const std::byte> data;
+};
+
+/// Overwrites `path`. Throws BadInput naming it if it can't be written; WrongResult naming the tensor whose bytes are
+/// not those of its shape, or whose name is another's or has other characters.
+void write_safetensors(const std::string& path, std::span<const SafeTensor> tensors);
+
+}  // namespace moe

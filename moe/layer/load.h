@@ -1,0 +1,21 @@
+#pragma once
+// How evenly a layer's tokens fall on its experts, and how full the rows are that are sent to them.
+#include <span>
+
+#include "moe/layer/moe_layer.h"
+
+namespace moe {
+
+/// Of the last pass, over all ranks' own tokens.
+struct RoutingLoad {
+  int64_t pairs = 0, dropped = 0;       // that the gate chose; of them, without a row
+  double drop_rate = 0;                 // dropped / pairs
+  double most_load = 0, mean_load = 0;  // tokens that want an expert, dropped ones included
+  double imbalance = 0;                 // most_load / mean_load
+  double padding = 0;                   // empty rows / rows sent to the experts; none where the sizes are the loads
+};
+
+/// `ranks`: every rank's layer in rank order.
+RoutingLoad load_of(std::span<MoeLayer* const> ranks);
+
+}  // namespace moe

@@ -1,0 +1,153 @@
+#include "moe/measure/layer_dump.h"
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "moe/export/safetensors.h"
+#include "moe/layer/element.h"
+#include "moe/layer/verify.h"
+#include "moe/record/stamp.h"
+
+namespace moe {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// One rank's file in the making.
+class RankDump {
+ public:
+  explicit RankDump(MoeLayer& layer) : layer_(layer), rank_(layer.shape()) {
+    const Share width{0, rank_.model_dim(), rank_.model_dim()};
+    add("input", layer.input(), {rank_.held, width});
+    add("output", layer.output(), {rank_.held, width});
+    add("output_gradient", layer.output_gradient(), {rank_.held, width});
+    add("input_gradient", layer.input_gradient(), {rank_.held, width});
+    bool noisy = false;
+    for (const Parameter& p : layer.parameters()) {
+      const std::vector<Share> axes(p.axes.begin(), p.axes.end());
+      add(p.name, p.value, axes);
+      add(p.name + ".gradient", p.gradient, axes);
+      noisy |= p.name == kGateNoise;
+    }
+    add_routing();
+    if (!noisy) return;
+    noise_ = Tensor({rank_.tokens.count, rank_.experts.total}, rank_.dtype());
+    fill_gate_noise(noise_, rank_.tokens, layer.seed());
+    add("gate_noise", noise_, {rank_.tokens, {0, rank_.experts.total, rank_.experts.total}});
+  }
+
+  Json write(const std::string& folder) const {
+    const std::string file = fmt::format("rank-{}.safetensors", rank_.rank);
+    write_safetensors(folder + "/" + file, tensors_);
+    return {{"rank", rank_.rank}, {"file", file},     {"dp", rank_.dp},   {"mp", rank_.mp},
+            {"ep", rank_.ep},     {"esp", rank_.esp}, {"edp", rank_.edp}, {"tensors", axes_}};
+  }
+
+ private:
+  void add(const std::string& name, const void* data, std::string_view type, const std::vector<Share>& axes) {
+    size_t bytes = type.ends_with("32") ? 4 : 8;
+    std::vector<int64_t> shape;
+    for (const Share& axis : axes) {
+      bytes *= static_cast<size_t>(axis.count);
+      shape.push_back(axis.count);
+      axes_[name].push_back({axis.first, axis.count, axis.total});
+    }
+    tensors_.push_back({name, type, std::move(shape), {static_cast<const std::byte*>(data), bytes}});
+  }
+  void add(const std::string& name, TensorView view, const std::vector<Share>& axes) {
+    add(name, view.data(), view.dtype() == DType::float64 ? "F64" : "F32", axes);
+  }
+
+  void add_routing() {
+    const Routing& r = layer_.routing();
+    const std::vector<Share> axes{rank_.tokens, {0, r.choices, r.choices}};
+    const int64_t first = rank_.own_group * r.group_tokens * r.choices;
+    add("routing.expert", r.expert.data() + first, "I32", axes);
+    add("routing.row", r.row.data() + first, "I32", axes);
+    const auto own = [&](const Tensor& t) { return t.view().part(first, {r.group_tokens, r.choices}); };
+    add("routing.weight", own(r.weight), axes);
+    if (r.mixes()) add("routing.fill", own(r.fill), axes);
+  }
+
+  MoeLayer& layer_;
+  const RankShape& rank_;
+  Tensor noise_;
+  std::vector<SafeTensor> tensors_;
+  Json axes_ = Json::object();
+};
+
+Json json_of(const LayerShape& l) {
+  return {{"batch", l.batch},
+          {"seq", l.seq},
+          {"model_dim", l.model_dim},
+          {"hidden", l.hidden},
+          {"heads", l.heads},
+          {"kv_heads", l.kv_heads},
+          {"experts", l.experts},
+          {"top_k", l.top_k},
+          {"capacity_factor", l.capacity_factor ? Json(*l.capacity_factor) : Json()},
+          {"ffn", name_of(l.ffn)},
+          {"norm", l.norm != Norm::by_ffn ? name_of(l.norm)
+                   : l.ffn == Ffn::gpt    ? "layernorm"
+                                          : "rmsnorm"},
+          {"residual", l.residual},
+          {"aux_loss", l.aux_loss},
+          {"z_loss", l.z_loss},
+          {"dtype", name_of(l.dtype)},
+          {"gate", l.gate},
+          {"order", l.order},
+          {"dispatcher", l.dispatcher},
+          {"hook", l.hook}};
+}
+
+Json json_of(const ParallelShape& p) {
+  return {{"nodes", p.nodes}, {"ranks_per_node", p.ranks_per_node},
+          {"dp", p.dp},       {"mp", p.mp},
+          {"ep", p.ep},       {"esp", p.esp},
+          {"edp", p.edp},     {"ep_inside", p.ep_inside}};
+}
+
+Json software() {
+  const RunHeader stamp = stamp_run({}, {});
+  Json all{{"moetune", MOETUNE_VERSION}, {"compiler", stamp.compiler}};
+  for (const Fields* fields : {&stamp.git, &stamp.libraries})
+    for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { all[name] = v; }, value);
+  return all;
+}
+
+Json manifest_of(MoeLayer& layer, const Plan& plan) {
+  const Routing& routing = layer.routing();
+  return {{"schema", 1},
+          {"layer", json_of(plan.shape.layer)},
+          {"parallel", json_of(plan.shape.parallel)},
+          {"flow", name_of(plan.structure->flow)},
+          {"schedule", plan.schedule},
+          {"degree_forward", plan.degree_forward},
+          {"degree_backward", plan.degree_backward},
+          {"capacity_rounding", name_of(plan.shape.rounding)},
+          {"seed", layer.seed().seed},
+          {"layer_index", layer.seed().layer},
+          {"group_tokens", routing.group_tokens},
+          {"capacity_rows", routing.rows},
+          {"preset", routing.preset},
+          {"tolerance", tolerance_of(layer.shape().dtype()) + 4 * layer.exchange_error()},
+          {"software", software()},
+          {"ranks", Json::array()}};
+}
+
+}  // namespace
+
+void dump_layer(const std::string& folder, std::span<MoeLayer* const> ranks, const Plan& plan) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  require<BadInput>(!error, "--dump: cannot make {}: {}", folder, error.message());
+  Json manifest = manifest_of(*ranks.front(), plan);
+  for (MoeLayer* rank : ranks) manifest["ranks"].push_back(RankDump(*rank).write(folder));
+  const std::string path = folder + "/manifest.json";
+  std::ofstream out(path);
+  out << manifest.dump(1) << '\n';
+  require<BadInput>(bool(out.flush()), "{}: cannot be written", path);
+}
+
+}  // namespace moe

@@ -1,0 +1,28 @@
+#pragma once
+// A layer that ran, as files that other software can check.
+//
+//   FOLDER/rank-R.safetensors   every rank's part of: input, output, output_gradient (dY), input_gradient (dX), each
+//                               weight by its name and its gradient as NAME.gradient; of the rank's own tokens
+//                               routing.expert and routing.row (-1: dropped; rows count from 0 in the rank's tokens,
+//                               expert by expert), routing.weight, routing.fill (of gates that mix tokens) and
+//                               gate_noise (of gates that add it)
+//   FOLDER/manifest.json        layer: its shape; parallel: sizes of the groups; flow, schedule, degrees, seed; tokens
+//   a
+//                               group (those of one rank: capacity counts by them) and rows an expert and group
+//                               (capacity_rows); the largest error allowed, relative to a tensor's largest value;
+//                               software; ranks: of each its file, its places in the groups, and which part of the
+//                               whole each of its tensors is: for every axis [first, count, total]
+//
+// Tokens are those of all DP groups, in order. Weights as (in, out): y = x W; experts' have the expert as first axis.
+#include <span>
+#include <string>
+
+#include "moe/layer/moe_layer.h"
+
+namespace moe {
+
+/// `ranks`: every rank's layer in rank order, each after at least two passes of `plan` and finish_gradients. Makes the
+/// folder. Throws BadInput naming the file that can't be written.
+void dump_layer(const std::string& folder, std::span<MoeLayer* const> ranks, const Plan& plan);
+
+}  // namespace moe

@@ -1,0 +1,45 @@
+#pragma once
+// How much of a pass's communication computation hides, and how each kind of task compares with its prediction.
+#include <span>
+#include <string>
+#include <vector>
+
+#include "moe/exec/executor.h"
+#include "moe/plan/plan.h"
+
+namespace moe {
+
+/// Of one rank's pass, forward and backward. A task's time on a communication lane holds its wait for other ranks.
+struct Overlap {
+  /// Time in which some communication lane runs a task and the compute lane runs none.
+  double exposed_s = 0;
+  /// (sum of the lanes' busy times - makespan) / (that sum - the busiest lane's): 0, lanes run one after the other; 1,
+  /// the busiest lane never waits. Gaps between tasks count against it, at worst to 0. Without a meaning, and 1, where
+  /// one lane alone is busy.
+  double efficiency = 1;
+};
+/// `times`: by task id.
+Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times);
+
+/// What a task's own work took in one pass, by its times on every rank: a collective's on the rank that came to it last
+/// (the others' hold the wait for it), a computation's on the slowest rank.
+double own_seconds(const Task& task, std::span<const std::vector<TaskTime>> ranks);
+
+/// The tasks of one kind and phase.
+struct TaskComparison {
+  TaskKind kind = TaskKind::order;
+  Phase phase = Phase::forward;
+  int tasks = 0;
+  double measured_s = 0, predicted_s = 0;  // sums over them
+  double median_ratio = 0;                 // of measured over predicted; 0: their prediction is 0
+  double worst_ratio = 0;                  // the one farthest from 1, up or down
+  std::string worst_task;
+};
+/// Of two ratios, whether a is the farther one from 1: 0.5 is as far as 2. Any is farther than 0.
+bool farther_from_1(double a, double b);
+
+/// `measured`, `predicted`: seconds by task id. In the order in which kinds first appear.
+std::vector<TaskComparison> compare_tasks(const Plan& plan, std::span<const double> measured,
+                                          std::span<const double> predicted);
+
+}  // namespace moe
