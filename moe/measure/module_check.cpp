@@ -81,6 +81,9 @@ std::string slope_error(ModuleRun& module) {
   return fmt::format("found a slope of {} by its gradient, expected {}", slope, expected);
 }
 
-std::string gradient_error(std::string_view name) { return slope_error(*make_module_run(name, small_module_case())); }
+std::string gradient_error(std::string_view name) {
+  if (name.starts_with("hook:")) return {};  // may round: no slope; layers with it are verified as a whole
+  return slope_error(*make_module_run(name, small_module_case()));
+}
 
 }  // namespace moe

@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "moe/layer/attention.h"
+#include "moe/layer/cpu/math.h"
+#include "moe/layer/hooks/hook.h"
 #include "moe/layer/layouts.h"
 
 namespace moe {
@@ -131,6 +133,31 @@ class ExpertRun final : public WithRank {
   std::unique_ptr<Expert> expert_;
 };
 
+// Around one dispatch; a combine's pair is its like.
+class HookRun final : public WithRank {
+ public:
+  explicit HookRun(const Case& shape)
+      : WithRank(shape), hook_(make_hook(shape.layer.hook)), own_type_(wire_type(shape.layer) == rank_.dtype()) {
+    require<BadInput>(hook_ != nullptr, "modules: hook:{} does nothing that could be timed", shape.layer.hook);
+    const int64_t rows = rank_.rows * rank_.experts.total;
+    make_buffers(rows, rows);
+    if (!own_type_) wire_ = Tensor({rows, rank_.model_dim()}, wire_type(shape.layer));
+  }
+  void run(Phase phase) override {
+    const bool forward = phase == Phase::forward;
+    const TensorView from = forward ? input_ : d_output_, to = forward ? output_ : d_input_;
+    if (own_type_) assign(from, to);
+    const TensorView wire = own_type_ ? to : wire_.view();
+    hook_->before_dispatch(phase, own_type_ ? to : from, wire);
+    hook_->after_dispatch(phase, wire, to);
+  }
+
+ private:
+  std::unique_ptr<Hook> hook_;
+  bool own_type_;
+  Tensor wire_;
+};
+
 }  // namespace
 
 void ModuleRun::prepare(Phase phase) {
@@ -146,15 +173,17 @@ std::vector<std::string> registered_modules() {
     names.push_back(fmt::format("order:{}", order));
     names.push_back(fmt::format("i-order:{}", order));
   }
+  for (const std::string_view hook : hook_names())
+    if (make_hook(hook) != nullptr) names.push_back(fmt::format("hook:{}", hook));
   for (const Part& ffn : ffn_parts()) names.push_back(fmt::format("expert:{}", ffn.name));
   return names;
 }
 
 std::unique_ptr<ModuleRun> make_module_run(std::string_view name, const Case& shape) {
   const auto module = module_of(name);
-  require<BadInput>(module.has_value(),
-                    "modules: found '{}', expected attention, gate:NAME, order:NAME, i-order:NAME or expert:NAME",
-                    name);
+  require<BadInput>(
+      module.has_value(),
+      "modules: found '{}', expected attention, gate:NAME, order:NAME, i-order:NAME, expert:NAME or hook:NAME", name);
   Case alone = shape;
   alone.layer = with_module(shape.layer, *module);
   switch (module->kind) {
@@ -164,6 +193,8 @@ std::unique_ptr<ModuleRun> make_module_run(std::string_view name, const Case& sh
     case TaskKind::i_order:
       return std::make_unique<OrderRun>(alone, make_order(alone.layer.order, alone.layer.dtype),
                                         module->kind == TaskKind::i_order);
+    case TaskKind::dispatch:
+      return std::make_unique<HookRun>(alone);
     case TaskKind::expert:
       return std::make_unique<ExpertRun>(
           alone, [&](const ExpertSetup& setup) { return make_expert(name_of(alone.layer.ffn), setup); });

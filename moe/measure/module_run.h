@@ -30,7 +30,8 @@ class ModuleRun {
   Tensor input_, output_, d_output_, d_input_;
 };
 
-/// "attention", "gate:gshard", "order:tutel", "i-order:tutel", "expert:gpt", ...: all that a layer can be made of.
+/// "attention", "gate:gshard", "order:tutel", "i-order:tutel", "expert:gpt", "hook:bf16", ...: all that a layer can be
+/// made of.
 std::vector<std::string> registered_modules();
 
 /// The module of a rank of `shape`, alone: of one rank, so that it talks to no other. Throws BadInput for unknown
@@ -47,7 +48,7 @@ std::string repeated_run_error(ModuleRun& module, Phase phase);
 /// What is wrong with the gradient of a module of float64; empty: <input gradient, v> is the slope of <output, output
 /// gradient> along v. The input is changed.
 std::string slope_error(ModuleRun& module);
-/// The same on a small layer.
+/// The same on a small layer; of hooks nothing.
 std::string gradient_error(std::string_view name);
 Case small_module_case();
 

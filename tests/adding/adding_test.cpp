@@ -59,10 +59,22 @@ TEST(Adding, ADispatcher) {
   });
 }
 
-TEST(Adding, AScheduleRunsAndIsVerified) {
+Case four_ranks() {
   LayerShape layer{.batch = 2, .seq = 8, .model_dim = 16, .hidden = 8, .heads = 4, .experts = 4};
   layer.dtype = DType::float64;
-  const Case shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
+  return complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
+}
+
+TEST(Adding, AHook) {
+  const Case shape = four_ranks();
+  LocalLayers layers(shape, {});
+  for (MoeLayer* rank : layers.ranks()) rank->set_hook(make_scaled_hook());
+  layers.run(plan_for(shape, "fsmoe", 2, 2));
+  verify_layer(layers.ranks());
+}
+
+TEST(Adding, AScheduleRunsAndIsVerified) {
+  const Case shape = four_ranks();
   LocalLayers layers(shape, {});
   for (const int degree : {1, 2, 4}) {
     const int64_t half = gradient_bytes(shape) / 2;

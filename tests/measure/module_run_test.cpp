@@ -19,12 +19,26 @@ TEST(ModuleRun, EveryRegisteredModulesGradientIsTheSlopeOfItsForward) {
   for (const std::string& name : names) EXPECT_EQ(gradient_error(name), "") << name;
 }
 
+TEST(ModuleRun, EveryRegisteredModuleRepeatsItself) {
+  Case shape = small_module_case();
+  shape.layer.dtype = DType::float32;
+  for (const std::string& name : registered_modules()) {
+    const auto module = make_module_run(name, shape);
+    for (const Phase phase : {Phase::forward, Phase::backward}) {
+      module->prepare(phase);
+      module->run(phase);
+      EXPECT_EQ(repeated_run_error(*module, phase), "") << name << " " << name_of(phase);
+    }
+  }
+}
+
 TEST(ModuleRun, UnknownModulesAreRefused) {
   const Case shape = small_module_case();
   for (const char* name : {"gates:gshard", "gate", "gate:", "attention:flash", "norm"})
     EXPECT_THROW(make_module_run(name, shape), BadInput) << name;
   EXPECT_THROW(make_module_run("gate:none", shape), BadInput);
   EXPECT_THROW(make_module_run("expert:none", shape), BadInput);
+  EXPECT_THROW(make_module_run("hook:none", shape), BadInput);
 }
 
 // Twice its input; backward is told by what.
