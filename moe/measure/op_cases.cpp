@@ -19,7 +19,7 @@ constexpr int64_t kProxyGemmDim = 48;
 constexpr double kShortestSample_s = 2e-3;
 constexpr int kHostShare = 16;
 constexpr double kFloatBytes = 4;
-constexpr std::array<int64_t, 8> kModuleBatches{1, 2, 3, 4, 6, 8, 12, 16};
+constexpr std::array<int64_t, 8> kModuleBatches{1, 2, 3, 4, 5, 8, 10, 16};  // no two sizes alike
 
 bool is_timed(const CommRow& row) {
   return row.algorithm == "direct" &&
@@ -179,7 +179,7 @@ std::vector<OpCase> module_cases(std::span<const std::string> modules, const Pro
           layer.seq = seq;
           layer.model_dim = i % 2 == 0 ? 64 : 128;
           layer.hidden = 4 * layer.model_dim;
-          layer.heads = 8;
+          layer.heads = layer.model_dim / 16;
           layer.experts = host.nodes;
           const Case shape = complete(with_module(layer, module_of(name).value()), {}, Rounding::ragged);
           OpCase& c = cases.emplace_back(module_case(name, phase, shape));

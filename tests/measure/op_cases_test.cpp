@@ -6,6 +6,7 @@
 #include <set>
 
 #include "moe/base/check.h"
+#include "moe/measure/module_run.h"
 #include "moe/measure/op_bench.h"
 
 namespace moe {
@@ -30,6 +31,20 @@ TEST(OpCases, AreFsmoesSizesAndLastTwoMillisecondsAtLeast) {
   EXPECT_TRUE(keys.contains("alltoall/inter/8/1048576"));
   EXPECT_TRUE(keys.contains("alltoall/inter/8/25165824"));
   for (const auto& [series, seconds] : shortest) EXPECT_GE(seconds, 2e-3 * (1 - 1e-9)) << series;
+}
+
+TEST(OpCases, ModulesHaveEightSizesAPhase) {
+  Profile host;
+  host.nodes = host.ranks_per_node = 2;
+  const auto modules = registered_modules();
+  std::map<std::string, int> sizes;
+  std::set<std::string> keys;
+  for (const OpCase& c : module_cases(modules, host)) {
+    ++sizes[c.series()];
+    EXPECT_TRUE(keys.insert(c.key()).second) << c.key();
+  }
+  EXPECT_EQ(sizes.size(), 2 * (modules.size() + 2)) << "attention at three sequence lengths";
+  for (const auto& [series, count] : sizes) EXPECT_EQ(count, 8) << series;
 }
 
 TEST(OpCases, ContentionIsRefused) {
