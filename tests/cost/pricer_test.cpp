@@ -177,7 +177,6 @@ TEST(Pricer, ModuleRowsOfTheLayersPartsReplaceGemm) {
   const auto size = [&](TaskKind kind, Phase phase) { return module_size({kind, ""}, phase, shape); };
   EXPECT_EQ(seconds(TaskKind::order, Phase::forward), 0) << "no row";
   const double home = moe_volumes(shape, static_cast<double>(capacity_rows(shape))).alltoall_bytes;
-  EXPECT_EQ(size(TaskKind::order, Phase::forward), home);
   EXPECT_EQ(size(TaskKind::i_order, Phase::backward), home);
   EXPECT_EQ(module_size({TaskKind::order, ""}, Phase::forward, shape, Flow::tensor), shape.parallel.mp * home);
   EXPECT_EQ(module_size({TaskKind::order, ""}, Phase::forward, shape, Flow::dropped), home);
@@ -198,13 +197,10 @@ TEST(Pricer, ModuleRowsOfTheLayersPartsReplaceGemm) {
   EXPECT_EQ(seconds(TaskKind::order, Phase::backward), 0) << "no row of that phase";
   add("i-order:tutel", 5e-3, 0, 1e-9);
   EXPECT_NEAR(seconds(TaskKind::i_order, Phase::forward), 5e-3 + 1e-9 * home, 1e-15);
-  EXPECT_TRUE(LayerPricer(profile, shape).notes().empty());
   profile.modules.back().range = Range{1e9, 2e9};
   const LayerPricer outside(profile, shape);
   outside.dense_seconds(TaskKind::i_order, Phase::forward);
   EXPECT_TRUE(has_note(outside, "outside the fitted range: i-order:tutel forward"));
-  add("mine", 1, 1, 0);
-  EXPECT_TRUE(has_note(LayerPricer(profile, shape), "not priced: the row of module mine"));
 }
 
 TEST(Pricer, AHooksRowAddsToEveryExchange) {
@@ -221,8 +217,6 @@ TEST(Pricer, AHooksRowAddsToEveryExchange) {
   EXPECT_NEAR(seconds(TaskKind::dispatch), dispatch + added, 1e-15);
   EXPECT_NEAR(seconds(TaskKind::combine), dispatch + added, 1e-15);
   EXPECT_EQ(seconds(TaskKind::allgather), gather);
-  shape.layer.hook = "none";
-  EXPECT_LT(seconds(TaskKind::dispatch), 1e-3);
 }
 
 TEST(Pricer, MeasuredCurvesHoldInsideTheirRangeOnly) {
