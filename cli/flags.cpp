@@ -62,18 +62,23 @@ void add_layer(CLI::App& verb, Selection& s) {
   add_number(verb, "--experts", l.experts, "experts in all (E); default: one a node", 1);
   add_number(verb, "--top-k", l.top_k, "experts a token (k)", 1);
   verb.add_option("--capacity-factor", l.capacity_factor, "f, or none: dropless");
-  verb.add_option("--capacity-rounding", l.rounding, "ragged | exact");
+  verb.add_option("--capacity-rounding", l.rounding, "ragged | exact | tutel | deepspeed | megatron");
   verb.add_option("--ffn", l.ffn, "gpt | mixtral");
   verb.add_option("--gate", l.gate, "gate, see list");
   verb.add_option("--order", l.order, "order, see list");
   verb.add_option("--dispatcher", l.dispatcher, "dispatcher, see list");
   verb.add_option("--hook", l.hook, "hook, see list");
+  verb.add_option("--norm", l.norm, "layernorm | rmsnorm | none; default: layernorm with gpt, rmsnorm with mixtral");
+  verb.add_flag("--no-residual", l.no_residual, "nothing is added around attention and the MoE part");
+  add_number(verb, "--aux-loss", l.aux_loss, "coefficient of the gate's load-balancing loss; default 0", 0, 1e3);
+  add_number(verb, "--z-loss", l.z_loss, "coefficient of the gate's z loss; default 0", 0, 1e3);
   verb.add_option("--dtype", l.dtype, "float32 | float16 | bfloat16 | float64");
   add_number(verb, "--dp", l.dp, "data-parallel group size", 1, 1e6);
   add_number(verb, "--mp", l.mp, "model-parallel group size; default: ranks a node", 1, 1e6);
   add_number(verb, "--ep", l.ep, "expert-parallel group size; default: min(nodes, experts)", 1, 1e6);
   add_number(verb, "--esp", l.esp, "expert-sharding group size; default: ranks a node", 1, 1e6);
   add_number(verb, "--pp", l.pp, "pipeline stages", 1, 1e6);
+  verb.add_option("--placement", l.placement, "esp-inside | ep-inside: which ranks of an expert group are neighbours");
 }
 
 void add_model(CLI::App& verb, ModelFlags& m) {

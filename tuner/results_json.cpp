@@ -45,6 +45,10 @@ Json to_json(const Case& c) {
             {"order", l.order},
             {"dispatcher", l.dispatcher},
             {"hook", l.hook},
+            {"norm", name_of(l.norm)},
+            {"residual", l.residual},
+            {"aux_loss", l.aux_loss},
+            {"z_loss", l.z_loss},
             {"capacity_rounding", name_of(c.rounding)}};
   if (l.capacity_factor) json["capacity_factor"] = *l.capacity_factor;
   const ParallelShape& p = c.parallel;

@@ -34,6 +34,10 @@ void read_choices(const TableReader& root, LayerShape& layer) {
   layer.order = root.optional_name("order").value_or(layer.order);
   layer.dispatcher = root.optional_name("dispatcher").value_or(layer.dispatcher);
   layer.hook = root.optional_name("hook").value_or(layer.hook);
+  if (root.has("norm")) layer.norm = norm_from(root.text("norm"), root.where("norm"));
+  if (root.has("residual")) layer.residual = root.boolean("residual");
+  layer.aux_loss = root.optional_real("aux_loss", kNonNegative).value_or(layer.aux_loss);
+  layer.z_loss = root.optional_real("z_loss", kNonNegative).value_or(layer.z_loss);
 }
 
 }  // namespace
@@ -53,6 +57,7 @@ ParallelShape read_parallel_keys(const TableReader& table) {
   size("ep", out.ep);
   size("esp", out.esp);
   size("pp", out.pp);
+  if (table.has("placement")) out.ep_inside = ep_inside_from(table.text("placement"), table.where("placement"));
   return out;
 }
 
@@ -77,6 +82,10 @@ LayerFile read_layer(const std::string& path) {
                                 "order",
                                 "dispatcher",
                                 "hook",
+                                "norm",
+                                "residual",
+                                "aux_loss",
+                                "z_loss",
                                 "parallel"});
   root.integer("schema", {.least = 1, .most = 1});
   LayerFile out;
@@ -84,7 +93,7 @@ LayerFile read_layer(const std::string& path) {
   out.name = root.name("name");
   if (root.has("source")) out.source = root.text("source", false);
   read_layer_keys(root, out.layer);
-  out.parallel = read_parallel_keys(root.table("parallel", {"dp", "mp", "ep", "esp", "pp"}));
+  out.parallel = read_parallel_keys(root.table("parallel", {"dp", "mp", "ep", "esp", "pp", "placement"}));
   if (root.has("capacity_rounding"))
     out.rounding = rounding_from(root.text("capacity_rounding"), root.where("capacity_rounding"));
   return out;

@@ -19,31 +19,31 @@ struct NormRow {
   std::string_view name;
   Norm norm;
 };
-constexpr std::array<NormRow, 4> kNorms{{{"by-ffn", Norm::by_ffn},
-                                         {"none", Norm::none},
-                                         {"layernorm", Norm::layernorm},
-                                         {"rmsnorm", Norm::rmsnorm}}};
+constexpr std::array<NormRow, 4> kNorms{
+    {{"by-ffn", Norm::by_ffn}, {"none", Norm::none}, {"layernorm", Norm::layernorm}, {"rmsnorm", Norm::rmsnorm}}};
 
-constexpr std::array<Part, 6> kGates{
-    {{"gshard", "noisy top-k: softmax over the k kept logits (GShard)"},
-     {"switch", "top-k of a softmax over all logits (Switch Transformer)"},
-     {"sigmoid", "top-k, each weighed by its logit's sigmoid (BASE, StableMoE)"},
-     {"xmoe", "top-k of cosines in a low rank, with a learned temperature (X-MoE)"},
-     {"softmoe", "every row of every expert a convex mix of all tokens (SoftMoE)"},
-     {"expert-choice", "each expert takes its best tokens (Expert Choice)"}}};
-constexpr std::array<Part, 2> kOrders{
-    {{"gshard", "einsum with one-hot masks, dense GEMMs (GShard)"},
-     {"tutel", "sparse scatter and gather of the kept rows (Tutel)"}}};
+constexpr std::array<Part, 6> kGates{{{"gshard", "noisy top-k: softmax over the k kept logits (GShard)"},
+                                      {"switch", "top-k of a softmax over all logits (Switch Transformer)"},
+                                      {"sigmoid", "top-k, each weighed by its logit's sigmoid (BASE, StableMoE)"},
+                                      {"xmoe", "top-k of cosines in a low rank, with a learned temperature (X-MoE)"},
+                                      {"softmoe", "every row of every expert a convex mix of all tokens (SoftMoE)"},
+                                      {"expert-choice", "each expert takes its best tokens (Expert Choice)"}}};
+constexpr std::array<Part, 2> kOrders{{{"gshard", "einsum with one-hot masks, dense GEMMs (GShard)"},
+                                       {"tutel", "sparse scatter and gather of the kept rows (Tutel)"}}};
 constexpr std::array<Part, 3> kDispatchers{
     {{"alltoall", "one AlltoAll over the EP group"},
      {"1dh", "gather in the node, AlltoAll of the nodes' leaders, scatter (Hetu)"},
      {"2dh", "AlltoAll in the node, then between nodes (Tutel, DeepSpeed-MoE)"}}};
-constexpr std::array<Part, 2> kFfnParts{
-    {{"gpt", "two GEMMs with GELU"}, {"mixtral", "three GEMMs, SwiGLU"}}};
+constexpr std::array<Part, 2> kFfnParts{{{"gpt", "two GEMMs with GELU"}, {"mixtral", "three GEMMs, SwiGLU"}}};
 
-constexpr std::array<Part, 2> kHooks{
-    {{"none", "dispatch and combine send rows as they are"},
-     {"bf16", "rows are rounded to bfloat16 around dispatch and combine"}}};
+constexpr std::array<Part, 2> kHooks{{{"none", "dispatch and combine send rows as they are"},
+                                      {"bf16", "rows are rounded to bfloat16 around dispatch and combine"}}};
+
+struct PlacementRow {
+  std::string_view name;
+  bool ep_inside;
+};
+constexpr std::array<PlacementRow, 2> kPlacements{{{"esp-inside", false}, {"ep-inside", true}}};
 
 struct RoundingRow {
   std::string_view name;
@@ -91,6 +91,11 @@ Norm norm_from(std::string_view name, std::string_view where) { return find_name
 std::string_view name_of(Rounding rounding) { return kRoundings[static_cast<size_t>(rounding)].name; }
 Rounding rounding_from(std::string_view name, std::string_view where) {
   return find_named(kRoundings, name, where).rounding;
+}
+
+std::string_view placement_name(const ParallelShape& p) { return kPlacements[p.ep_inside ? 1 : 0].name; }
+bool ep_inside_from(std::string_view name, std::string_view where) {
+  return find_named(kPlacements, name, where).ep_inside;
 }
 
 std::span<const Part> gate_parts() { return kGates; }

@@ -40,6 +40,10 @@ void apply(const LayerFlags& flags, LayerShape& layer) {
   if (flags.gate) layer.gate = find_named(gate_parts(), *flags.gate, "--gate").name;
   if (flags.order) layer.order = find_named(order_parts(), *flags.order, "--order").name;
   if (flags.dispatcher) layer.dispatcher = find_named(dispatcher_parts(), *flags.dispatcher, "--dispatcher").name;
+  if (flags.norm) layer.norm = norm_from(*flags.norm, "--norm");
+  override_with(layer.aux_loss, flags.aux_loss);
+  override_with(layer.z_loss, flags.z_loss);
+  if (flags.no_residual) layer.residual = false;
   if (flags.hook) layer.hook = find_named(hook_parts(), *flags.hook, "--hook").name;
 }
 
@@ -73,6 +77,7 @@ Case chosen_case(const Selection& selection, LayerFile file, int nodes, int rank
   override_with(file.parallel.ep, selection.layer.ep);
   override_with(file.parallel.esp, selection.layer.esp);
   override_with(file.parallel.pp, selection.layer.pp);
+  if (selection.layer.placement) file.parallel.ep_inside = ep_inside_from(*selection.layer.placement, "--placement");
   if (selection.layer.rounding) file.rounding = rounding_from(*selection.layer.rounding, "--capacity-rounding");
   return complete(file.layer, file.parallel, file.rounding.value_or(Rounding::ragged));
 }

@@ -17,7 +17,9 @@ inline constexpr std::string_view kHostCluster = "host";
 struct LayerFlags {
   std::optional<int64_t> batch, seq, model_dim, hidden, heads, kv_heads, experts, top_k;
   std::optional<std::string> capacity_factor;  // a number, or "none": dropless
-  std::optional<std::string> ffn, gate, order, dispatcher, hook, dtype, rounding;
+  std::optional<std::string> ffn, gate, order, dispatcher, hook, norm, dtype, rounding, placement;
+  std::optional<double> aux_loss, z_loss;
+  bool no_residual = false;
   std::optional<int> dp, mp, ep, esp, pp;
 };
 
