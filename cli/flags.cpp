@@ -228,10 +228,13 @@ void add_running_verbs(CLI::App& app, Command& c) {
                        "time the layer's own kernels beside memcpy and plain GEMMs instead; writes no records");
   add_run(*microbench, c.microbench);
 
-  CLI::App* layerbench =
-      add_verb(app, "layerbench", "run one MoE layer under schedules, for real, beside the prediction",
-               " --cluster testbed-b --batch 2 --seq 256 --model-dim 1024 --hidden 2048");
+  CLI::App* layerbench = add_verb(app, "layerbench", "run MoE layers under schedules, for real, beside the prediction",
+                                  " --cluster testbed-b --batch 2 --seq 256 --model-dim 1024 --hidden 2048");
   add_selection(*layerbench, c.layerbench.selection, false);
+  layerbench->add_option("--grid", c.layerbench.selection.grid,
+                         "layers of a grid, NAME or FILE, in the place of one layer");
+  add_number(*layerbench, "--grid-layers", c.layerbench.layers,
+             "with --grid: so many of its layers, spread over it; 0: all; default: 6", 0, 1e6);
   add_layer(*layerbench, c.layerbench.selection);
   add_number(*layerbench, "--iterations", c.layerbench.iterations, "timed passes a schedule", 1, 1e6);
   add_number(*layerbench, "--seed", c.layerbench.seed, "seed of weights, inputs and gate noise", 0, 9e18);
@@ -242,6 +245,9 @@ void add_running_verbs(CLI::App& app, Command& c) {
           "experts)")
       ->capture_default_str();
   layerbench->add_option("--trace", c.layerbench.trace, "write a Perfetto timeline, measured above simulated, to FILE");
+  layerbench->add_flag("--tasks", c.layerbench.tasks, "print each kind of task's time beside its prediction");
+  layerbench->add_option("--dump", c.layerbench.dump,
+                         "write every rank's tensors and gradients as safetensors into FOLDER/SCHEDULE");
   layerbench->add_flag("--check-only", c.layerbench.check_only, "verify outputs and gradients, time nothing");
   add_run(*layerbench, c.layerbench);
 }

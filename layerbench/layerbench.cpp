@@ -1,97 +1,184 @@
 #include "layerbench/layerbench.h"
 
-#include <nlohmann/json.hpp>
-
+#include "layerbench/report.h"
 #include "moe/base/progress.h"
-#include "moe/base/table.h"
 #include "moe/cost/fit.h"
-#include "moe/measure/layer_records.h"
 #include "moe/measure/op_records.h"
+#include "moe/plan/grid.h"
 #include "moe/record/writer.h"
+#include "moe/search/pick_layers.h"
 
 namespace moe {
 namespace {
 
-std::string text_of(const std::vector<CaseRecord>& records) {
-  Table table({"schedule", "r_f", "r_b", "predicted ms", "measured ms", "forward ms", "backward ms", "spread", "error",
-               "overruns", "grad err", "status"});
-  for (const CaseRecord& r : records) {
-    const auto ms = [&](const Fields& fields, std::string_view name) {
-      return fields.has(name) ? fmt::format("{:.3f}", 1e3 * fields.number(name, r.key)) : "-";
-    };
-    const auto spread = [&] {
-      return (r.summary.number("most_total_s", r.key) - r.summary.number("least_total_s", r.key)) /
-             r.summary.number("total_s", r.key);
-    };
-    const auto degree = [](int of) { return of > 0 ? fmt::format("{}", of) : "-"; };
-    table.add(
-        {r.schedule, degree(r.degree_forward), degree(r.degree_backward), ms(r.prediction, "total_s"),
-         ms(r.summary, "total_s"), ms(r.summary, "forward_s"), ms(r.summary, "backward_s"),
-         !r.summary.has("total_s") ? "-" : fmt::format("{:.2f} %", 100 * spread()),
-         !r.summary.has("total_s") ? "-" : fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)),
-         r.summary.has("overrun_share") ? fmt::format("{:.2f} %", 100 * r.summary.number("overrun_share", r.key)) : "-",
-         r.summary.has("worst_error") ? fmt::format("{:.1e}", r.summary.number("worst_error", r.key)) : "-",
-         std::string(name_of(r.status)) + (r.reason.empty() ? "" : ": " + r.reason)});
+constexpr double kGuessedLayer_s = 4;
+
+struct BenchedLayer {
+  std::string name;
+  Case shape;
+  std::string refused;  // why it can't be shaped on this cluster; of a grid's layers alone
+};
+
+// Grids that papers plan with the unrounded capacity are run with the ragged one.
+BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const Selection& selection, const Profile& cluster) {
+  LayerFile base;
+  base.layer = layer.shape;
+  base.parallel = layer.parallel.value_or(ParallelShape{});
+  base.rounding = grid.rounding == Rounding::exact ? Rounding::ragged : grid.rounding;
+  const bool own = layer.parallel.has_value();
+  BenchedLayer benched{layer.name, {}, {}};
+  try {
+    benched.shape = chosen_case(selection, base, own ? layer.parallel->nodes : cluster.nodes,
+                                own ? layer.parallel->ranks_per_node : cluster.ranks_per_node);
+  } catch (const BadInput& error) {
+    benched.refused = error.what();
   }
-  return table.text();
+  return benched;
 }
 
-nlohmann::ordered_json to_json(const std::vector<CaseRecord>& records) {
-  auto list = nlohmann::ordered_json::array();
-  for (const CaseRecord& r : records) {
-    nlohmann::ordered_json row{
-        {"schedule", r.schedule}, {"status", name_of(r.status)},        {"emulated", r.emulated},
-        {"dilation", r.dilation}, {"degree_forward", r.degree_forward}, {"degree_backward", r.degree_backward}};
-    for (const auto& [part, fields] : {std::pair{"measured", &r.summary}, {"predicted", &r.prediction}})
-      for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { row[part][name] = v; }, value);
-    list.push_back(std::move(row));
+std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const Profile& cluster) {
+  const Selection& selection = options.selection;
+  if (selection.grid.empty()) {
+    const Case shape = chosen_case(selection, cluster.nodes, cluster.ranks_per_node);
+    return {{describe(shape.layer), shape, {}}};
   }
-  return list;
+  require<BadInput>(selection.layer_file.empty(), "--layer: found '{}' beside --grid, expected one of them",
+                    selection.layer_file);
+  const Grid grid = find_grid(selection.grid);
+  std::vector<LayerShape> shapes;
+  for (const GridLayer& layer : grid.layers) shapes.push_back(layer.shape);
+  std::vector<BenchedLayer> layers;
+  for (const size_t i : pick_layers(shapes, options.layers > 0 ? options.layers : static_cast<int>(shapes.size())))
+    layers.push_back(of_grid(grid.layers[i], grid, selection, cluster));
+  return layers;
 }
+
+class Layerbench {
+ public:
+  explicit Layerbench(const LayerbenchOptions& options)
+      : options_(options),
+        cluster_(running_cluster(options.selection.cluster)),
+        schedules_(chosen_schedules(options.selection)),
+        layers_(benched_layers(options, cluster_)),
+        writer_(options.out.empty() ? "results/layerbench-" + cluster_.name + ".jsonl" : options.out, options.argv,
+                digest()) {}
+
+  LayerbenchResults run() {
+    LayerbenchResults results{cluster_.name,
+                              options_.selection.grid,
+                              writer_.path(),
+                              !is_host(cluster_),
+                              options_.check_only,
+                              options_.tasks,
+                              {}};
+    predicted_by_ = is_host(cluster_) ? measured_host() : cluster_;
+    const bool several = layers_.size() > 1;
+    std::optional<Progress> progress;
+    if (several) progress.emplace(fmt::format("running {} layers", layers_.size()), kGuessedLayer_s * layers());
+    for (const BenchedLayer& layer : layers_) {
+      if (several) progress->at(static_cast<double>(results.outcomes.size()) / layers());
+      results.outcomes.push_back(outcome_of(layer));
+    }
+    if (several) progress->done();
+    writer_.end();
+    return results;
+  }
+
+ private:
+  double layers() const { return static_cast<double>(layers_.size()); }
+  bool of_grid() const { return !options_.selection.grid.empty(); }
+
+  std::string digest() const {
+    const DegreeChoice& d = options_.selection.degrees;
+    std::string text = fmt::format("layerbench {} {} {} {} {} {} {}", cluster_.name, options_.workload,
+                                   options_.iterations, options_.seed, options_.check_only, d.forward, d.backward);
+    for (const BenchedLayer& layer : layers_)
+      text += fmt::format(" {} {} {} {}", layer.name, describe(layer.shape.layer), layer.shape.layer.gate,
+                          name_of(layer.shape.layer.dtype));
+    return digest_of(text);
+  }
+
+  Profile measured_host() {
+    Progress progress("measuring host", 10);
+    Profile host = measure_and_fit(cluster_, writer_, options_.iterations, options_.timeout_s, [&](double share) {
+                     progress.at(share);
+                   }).profile;
+    progress.done();
+    return host;
+  }
+
+  LayerJob job_of(const BenchedLayer& layer) const {
+    LayerJob job;
+    job.name = layer.name;
+    job.shape = layer.shape;
+    job.predicted_by = predicted_by_;
+    if (!is_host(cluster_)) job.paced_by = cluster_;
+    job.schedules = schedules_;
+    job.degrees = options_.selection.degrees;
+    job.pricing = {options_.selection.nearest};
+    job.settings = {!is_host(cluster_), options_.iterations, options_.seed,
+                    options_.timeout_s, options_.check_only, Workload(options_.workload)};
+    if (!options_.dump.empty()) job.settings.dump = of_grid() ? options_.dump + "/" + layer.name : options_.dump;
+    return job;
+  }
+
+  // What a run that was broken off measured already: of a grid's layer all or nothing.
+  std::optional<LayerOutcome> known(const LayerJob& job) const {
+    LayerOutcome outcome;
+    outcome.layer = job.name;
+    for (const Schedule* schedule : job.schedules) {
+      const CaseRecord* record = writer_.find(run_key(job.name, schedule->name));
+      if (record == nullptr) return std::nullopt;
+      outcome.records.push_back(*record);
+    }
+    return outcome;
+  }
+
+  LayerOutcome outcome_of(const BenchedLayer& layer) {
+    const LayerJob job = job_of(layer);
+    const bool files = !options_.dump.empty() || !options_.trace.empty();
+    if (of_grid() && !files)
+      if (auto outcome = known(job)) return *outcome;
+    LayerOutcome outcome = run(layer, job);
+    for (const CaseRecord& record : outcome.records)
+      if (writer_.find(record.key) == nullptr) writer_.append(record);
+    if (!options_.trace.empty() && !options_.check_only && !traced_ && !outcome.measured.empty()) {
+      write_layer_trace(outcome, options_.trace);
+      traced_ = true;
+    }
+    return outcome;
+  }
+
+  // Alone, a layer that can't be run is an error; in a grid, a row with a reason.
+  LayerOutcome run(const BenchedLayer& layer, const LayerJob& job) const {
+    const Fields parameters{{"cluster", cluster_.name}, {"layer", job.name}, {"workload", options_.workload}};
+    if (!of_grid()) return run_layer_job(job, parameters);
+    if (!layer.refused.empty()) return failed_layer_job(job, parameters, CaseStatus::unsupported, layer.refused);
+    try {
+      return run_layer_job(job, parameters);
+    } catch (const BadInput& error) {
+      return failed_layer_job(job, parameters, CaseStatus::unsupported, error.what());
+    } catch (const RankFailure& error) {
+      return failed_layer_job(job, parameters, CaseStatus::error, error.what());
+    }
+  }
+
+  const LayerbenchOptions& options_;
+  Profile cluster_, predicted_by_;
+  std::vector<const Schedule*> schedules_;
+  std::vector<BenchedLayer> layers_;
+  RecordWriter writer_;
+  bool traced_ = false;
+};
 
 }  // namespace
 
 int run_layerbench(const LayerbenchOptions& options) {
-  const Profile cluster = running_cluster(options.selection.cluster);
-  LayerJob job;
-  job.shape = chosen_case(options.selection, cluster.nodes, cluster.ranks_per_node);
-  job.name = describe(job.shape.layer);
-  job.schedules = chosen_schedules(options.selection);
-  job.degrees = options.selection.degrees;
-  job.pricing = {options.selection.nearest};
-  job.settings = {!is_host(cluster), options.iterations, options.seed,
-                  options.timeout_s, options.check_only, Workload(options.workload)};
-  const std::string path = options.out.empty() ? "results/layerbench-" + cluster.name + ".jsonl" : options.out;
-  RecordWriter writer(path, options.argv,
-                      digest_of(fmt::format("layerbench {} {} {}", cluster.name, job.name, options.workload)));
-  job.predicted_by = cluster;
-  if (is_host(cluster)) {
-    Progress progress("measuring host", 10);
-    job.predicted_by = measure_and_fit(cluster, writer, options.iterations, options.timeout_s, [&](double share) {
-                         progress.at(share);
-                       }).profile;
-    progress.done();
-  } else {
-    job.paced_by = cluster;
-  }
-  Fields parameters{{"cluster", cluster.name}, {"layer", job.name}, {"workload", options.workload}};
-  const LayerOutcome outcome = run_layer_job(job, parameters);
-  for (const CaseRecord& record : outcome.records)
-    if (writer.find(record.key) == nullptr) writer.append(record);
-  writer.end();
-  if (!options.trace.empty() && !options.check_only) write_layer_trace(outcome, options.trace);
-  if (options.json)
-    fmt::print(
-        "{}\n",
-        nlohmann::ordered_json{
-            {"cluster", cluster.name}, {"layer", job.name}, {"records", path}, {"schedules", to_json(outcome.records)}}
-            .dump(1));
-  else
-    fmt::print("{} on {}{}, dilation {:.2f}\n\n{}\nrecords: {}\n", job.name, cluster.name,
-               is_host(cluster) ? "" : " (emulated by 2 x 2 threads)", outcome.records.front().dilation,
-               text_of(outcome.records), path);
-  for (const CaseRecord& record : outcome.records)
-    require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
+  LayerbenchResults results = Layerbench(options).run();
+  fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
+  for (const LayerOutcome& outcome : results.outcomes)
+    for (const CaseRecord& record : outcome.records)
+      require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
   return 0;
 }
 

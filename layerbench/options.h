@@ -8,13 +8,16 @@
 namespace moe {
 
 struct LayerbenchOptions {
-  Selection selection;
+  Selection selection;  // with a grid: its layers, changed as the layer's flags say
+  int layers = 6;       // of a grid: at most so many of them (pick_layers); 0: all
   int iterations = 5;
   uint64_t seed = 1;
   double timeout_s = 60;
   std::string out;  // records; empty: results/layerbench-CLUSTER.jsonl
   std::string workload = "gate";
-  std::string trace;  // timeline, measured above simulated; empty: none
+  std::string trace;   // timeline of the first layer, measured above simulated; empty: none
+  std::string dump;    // folder of tensors (layer_dump.h): DUMP/SCHEDULE, of a grid DUMP/LAYER/SCHEDULE; empty: none
+  bool tasks = false;  // print how each kind of task compares with its prediction
   bool check_only = false;
   bool json = false;
   std::vector<std::string> argv;

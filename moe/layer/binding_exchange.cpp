@@ -80,7 +80,7 @@ void LayerBinding::exchange(const Task& task, CommCall call) {
     case TaskKind::combine:
       return from_experts(task, call);
     case TaskKind::exchange:
-      return exchange_phase(task, call);
+      return part(task.phase).cuts.phases ? exchange_phase(task, call) : from_experts(task, call);
     case TaskKind::allgather:
       return gather(task.group, at(b.peer, l.peer.chunk_offset(task.chunk)), side({b.gathered, l.gathered}, task.chunk),
                     call);

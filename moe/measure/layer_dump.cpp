@@ -25,7 +25,9 @@ class RankDump {
     add("input_gradient", layer.input_gradient(), {rank_.held, width});
     bool noisy = false;
     for (const Parameter& p : layer.parameters()) {
-      const std::vector<Share> axes(p.axes.begin(), p.axes.end());
+      auto first = p.axes.begin();  // ones in front are of weights with fewer axes
+      while (p.summed_over != SummedOver::edp && first + 1 < p.axes.end() && first->total == 1) ++first;
+      const std::vector<Share> axes(first, p.axes.end());
       add(p.name, p.value, axes);
       add(p.name + ".gradient", p.gradient, axes);
       noisy |= p.name == kGateNoise;
@@ -34,7 +36,7 @@ class RankDump {
     if (!noisy) return;
     noise_ = Tensor({rank_.tokens.count, rank_.experts.total}, rank_.dtype());
     fill_gate_noise(noise_, rank_.tokens, layer.seed());
-    add("gate_noise", noise_, {rank_.tokens, {0, rank_.experts.total, rank_.experts.total}});
+    add("noise", noise_, {rank_.tokens, {0, rank_.experts.total, rank_.experts.total}});
   }
 
   Json write(const std::string& folder) const {

@@ -5,15 +5,15 @@
 //                               weight by its name and its gradient as NAME.gradient; of the rank's own tokens
 //                               routing.expert and routing.row (-1: dropped; rows count from 0 in the rank's tokens,
 //                               expert by expert), routing.weight, routing.fill (of gates that mix tokens) and
-//                               gate_noise (of gates that add it)
-//   FOLDER/manifest.json        layer: its shape; parallel: sizes of the groups; flow, schedule, degrees, seed; tokens
-//   a
-//                               group (those of one rank: capacity counts by them) and rows an expert and group
-//                               (capacity_rows); the largest error allowed, relative to a tensor's largest value;
+//                               noise (of gates that add it)
+//   FOLDER/manifest.json        layer: its shape; parallel: sizes of the groups; flow, schedule, degrees, seed;
+//                               group_tokens: capacity counts by them, a rank's own; capacity_rows: of an expert and
+//                               group; tolerance: the largest error allowed, relative to a tensor's largest value;
 //                               software; ranks: of each its file, its places in the groups, and which part of the
-//                               whole each of its tensors is: for every axis [first, count, total]
+//                               whole its tensors are: for every axis [first, count, total]
 //
-// Tokens are those of all DP groups, in order. Weights as (in, out): y = x W; experts' have the expert as first axis.
+// Tokens are those of all DP groups, in order. Weights are (in, out): y = x W, experts' with the expert as first axis;
+// but the gate's are (out, in).
 #include <span>
 #include <string>
 

@@ -4,7 +4,6 @@
 
 #include "tuner/reproduce/printed.h"
 #include "tuner/tune.h"
-#include "tuner/verify/pick_layers.h"
 
 namespace moe {
 namespace {
@@ -59,26 +58,6 @@ TEST_F(Sweep, SummaryIsTheMeanOfRatios) {
     for (const auto& [degree, count] : s.degrees_forward) layers += count;
     EXPECT_EQ(layers, s.layers);
   }
-}
-
-TEST_F(Sweep, PickedLayersCanRunAndCoverTheGrid) {
-  const auto picked = pick_layers(*rows_, 6);
-  ASSERT_EQ(picked.size(), 6U);
-  std::set<int64_t> batches, seqs, dims;
-  std::set<double> factors;
-  for (const SweepRow* row : picked) {
-    EXPECT_EQ(row->shape.layer.ffn, Ffn::gpt);
-    ASSERT_TRUE(row->shape.layer.capacity_factor);
-    batches.insert(row->shape.layer.batch);
-    seqs.insert(row->shape.layer.seq);
-    dims.insert(row->shape.layer.model_dim);
-    factors.insert(*row->shape.layer.capacity_factor);
-  }
-  EXPECT_EQ(batches.size(), 3U);
-  EXPECT_EQ(seqs.size(), 3U);
-  EXPECT_EQ(dims.size(), 3U);
-  EXPECT_EQ(factors.size(), 2U);
-  EXPECT_EQ(pick_layers(*rows_, 1 << 20).size(), 486U);
 }
 
 TEST(Report, DegreeRanges) {

@@ -8,10 +8,10 @@
 #include "moe/base/progress.h"
 #include "moe/base/units.h"
 #include "moe/measure/op_records.h"
+#include "moe/search/pick_layers.h"
 #include "tuner/fit_report.h"
 #include "tuner/tune.h"
 #include "tuner/verify/agreement.h"
-#include "tuner/verify/pick_layers.h"
 #include "tuner/verify/verified_report.h"
 
 namespace moe {
@@ -172,12 +172,19 @@ class VerifiedTune {
     }
   }
 
+  // All, or some of those that were planned.
+  std::vector<const SweepRow*> chosen_rows() const {
+    std::vector<const SweepRow*> rows, picked;
+    std::vector<LayerShape> layers;
+    for (const SweepRow& row : found_.rows)
+      if (found_.whole_grid || row.status == CaseStatus::ok) rows.push_back(&row), layers.push_back(row.shape.layer);
+    if (found_.whole_grid) return rows;
+    for (const size_t layer : pick_layers(layers, *options_.measured_layers)) picked.push_back(rows[layer]);
+    return picked;
+  }
+
   void run_layers() {
-    std::vector<const SweepRow*> chosen;
-    if (found_.whole_grid)
-      for (const SweepRow& row : found_.rows) chosen.push_back(&row);
-    else
-      chosen = pick_layers(found_.rows, *options_.measured_layers);
+    const std::vector<const SweepRow*> chosen = chosen_rows();
     Progress progress(fmt::format("2/2 running {} layers under {} schedules", chosen.size(), found_.verified.size()),
                       kGuessedLayer_s * static_cast<double>(chosen.size()));
     for (size_t i = 0; i < chosen.size(); ++i) {

@@ -1,8 +1,10 @@
-#include "tuner/verify/pick_layers.h"
+#include "moe/search/pick_layers.h"
 
 #include <algorithm>
 #include <map>
 #include <string>
+
+#include "moe/base/check.h"
 
 namespace moe {
 namespace {
@@ -23,19 +25,18 @@ std::vector<std::string> traits_of(const LayerShape& l) {
 
 }  // namespace
 
-std::vector<const SweepRow*> pick_layers(const std::vector<SweepRow>& rows, int count) {
+std::vector<size_t> pick_layers(std::span<const LayerShape> layers, int count) {
   struct Candidate {
-    const SweepRow* row;
+    size_t layer;
     std::vector<int*> uses;  // of its traits, by the picks so far
   };
   std::map<std::string, int> used;
   std::vector<Candidate> open;
-  for (const SweepRow& row : rows) {
-    if (row.status != CaseStatus::ok) continue;
-    open.push_back({&row, {}});
-    for (const std::string& trait : traits_of(row.shape.layer)) open.back().uses.push_back(&used[trait]);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    open.push_back({i, {}});
+    for (const std::string& trait : traits_of(layers[i])) open.back().uses.push_back(&used[trait]);
   }
-  std::vector<const SweepRow*> picked;
+  std::vector<size_t> picked;
   while (!open.empty() && picked.size() < static_cast<size_t>(count)) {
     const auto repeats = [](const Candidate& c) {
       int sum = 0;
@@ -44,10 +45,10 @@ std::vector<const SweepRow*> pick_layers(const std::vector<SweepRow>& rows, int 
     };
     const auto next = std::ranges::min_element(open, {}, repeats);  // the first of the least
     for (int* uses : next->uses) ++*uses;
-    picked.push_back(next->row);
+    picked.push_back(next->layer);
     open.erase(next);
   }
-  std::ranges::sort(picked);  // they point into `rows`: grid order
+  std::ranges::sort(picked);
   return picked;
 }
 

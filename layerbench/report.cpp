@@ -1,0 +1,188 @@
+#include "layerbench/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "moe/base/table.h"
+#include "moe/base/units.h"
+#include "moe/measure/statistics.h"
+
+namespace moe {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double summary(const CaseRecord& r, std::string_view name) { return r.summary.number(name, r.key); }
+double prediction(const CaseRecord& r, std::string_view name) { return r.prediction.number(name, r.key); }
+bool timed(const CaseRecord& r) { return r.summary.has("total_s"); }
+bool checked(const CaseRecord& r) { return r.summary.has("worst_error"); }
+std::string ms(double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); }
+std::string percent(double share, int digits = 1) { return fmt::format("{:.{}f} %", 100 * share, digits); }
+std::string degrees(const CaseRecord& r) { return fmt::format("{}/{}", r.degree_forward, r.degree_backward); }
+
+std::string times_of(const std::vector<CaseRecord>& records) {
+  Table table({"schedule", "r_f/r_b", "model ms", "ms", "forward", "backward", "error", "spread", "exposed ms",
+               "overlap", "status"});
+  for (const CaseRecord& r : records) {
+    if (!timed(r)) continue;
+    const double total = summary(r, "total_s");
+    table.add({r.schedule, degrees(r), ms(prediction(r, "total_s")), ms(total), ms(summary(r, "forward_s")),
+               ms(summary(r, "backward_s")), fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)),
+               percent((summary(r, "most_total_s") - summary(r, "least_total_s")) / total), ms(summary(r, "exposed_s")),
+               percent(summary(r, "overlap_efficiency"), 0), std::string(name_of(r.status))});
+  }
+  return "Time (medians over the passes of the slowest rank)\n\n" + table.text() + '\n';
+}
+
+std::string checks_of(const std::vector<CaseRecord>& records) {
+  Table table(
+      {"schedule", "r_f/r_b", "dropped", "most load", "empty rows", "peak", "estimate", "off by", "in", "status"});
+  for (const CaseRecord& r : records)
+    if (checked(r))
+      table.add({r.schedule, degrees(r), percent(summary(r, "drop_rate")),
+                 fmt::format("{:.2f} x mean", summary(r, "imbalance")), percent(summary(r, "padding")),
+                 human_bytes(summary(r, "peak_bytes")), human_bytes(prediction(r, "peak_bytes")),
+                 fmt::format("{:.1e}", summary(r, "worst_error")), r.summary.text("worst_tensor", r.key),
+                 std::string(name_of(r.status))});
+  return "Routing, memory of a rank, largest error against the reference\n\n" + table.text() + '\n';
+}
+
+std::string tasks_of(const LayerOutcome& outcome) {
+  std::string text;
+  for (size_t s = 0; s < outcome.tasks.size(); ++s) {
+    Table table({"tasks", "number", "model ms", "ms", "median", "worst", "which"});
+    for (const TaskComparison& t : outcome.tasks[s]) {
+      const auto ratio = [](double r) { return r > 0 ? fmt::format("{:.3f}", r) : "-"; };
+      table.add({fmt::format("{} {}", name_of(t.phase), name_of(t.kind)), fmt::format("{}", t.tasks), ms(t.predicted_s),
+                 ms(t.measured_s), ratio(t.median_ratio), ratio(t.worst_ratio), t.worst_task});
+    }
+    if (!outcome.tasks[s].empty())
+      text += fmt::format("Tasks of {}, measured over predicted\n\n{}\n", outcome.plans[s].schedule, table.text());
+  }
+  return text;
+}
+
+std::string text_of(const LayerOutcome& outcome, const LayerbenchResults& results) {
+  const double dilation = outcome.records.empty() ? 1 : outcome.records.front().dilation;
+  std::string text =
+      fmt::format("{} on {}{}\n\n", outcome.layer, results.cluster,
+                  !results.emulated    ? ""
+                  : results.check_only ? " (emulated by 2 x 2 threads)"
+                                       : fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation));
+  if (std::ranges::any_of(outcome.records, timed)) text += times_of(outcome.records);
+  if (std::ranges::any_of(outcome.records, checked)) text += checks_of(outcome.records);
+  if (results.tasks) text += tasks_of(outcome);
+  const size_t before = text.size();
+  for (const CaseRecord& r : outcome.records)
+    if (!r.reason.empty()) text += fmt::format("  {}: {}: {}\n", r.schedule, name_of(r.status), r.reason);
+  return text.size() > before ? text + '\n' : text;
+}
+
+std::string summary_text(const LayerbenchResults& results) {
+  Table table({"schedule", "ok", "others", "over tutel", "predicted", "error", "worst", "exposed", "overlap"});
+  for (const GridSummary& s : summarise(results.outcomes)) {
+    const auto if_any = [](int n, const std::string& text) { return n > 0 ? text : "-"; };
+    const bool times = s.ok > 0 && !results.check_only;
+    table.add({s.schedule, fmt::format("{}", s.ok), fmt::format("{}", s.others),
+               if_any(s.compared, fmt::format("{:.3f}", s.measured_speedup)),
+               if_any(s.compared, fmt::format("{:.3f}", s.predicted_speedup)),
+               if_any(times, percent(s.median_error, 2)), if_any(times, percent(s.worst_error, 2)),
+               if_any(times, percent(s.exposed_share)), if_any(times, percent(s.overlap, 0))});
+  }
+  return fmt::format("{}: {} layers\n\n{}\n", results.grid, results.outcomes.size(), table.text());
+}
+
+Json json_of(const LayerOutcome& outcome) {
+  auto list = Json::array();
+  for (size_t s = 0; s < outcome.records.size(); ++s) {
+    const CaseRecord& r = outcome.records[s];
+    Json row{{"schedule", r.schedule}, {"status", name_of(r.status)},        {"emulated", r.emulated},
+             {"dilation", r.dilation}, {"degree_forward", r.degree_forward}, {"degree_backward", r.degree_backward}};
+    if (!r.reason.empty()) row["reason"] = r.reason;
+    for (const auto& [part, fields] : {std::pair{"measured", &r.summary}, {"predicted", &r.prediction}})
+      for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { row[part][name] = v; }, value);
+    if (s < outcome.tasks.size())
+      for (const TaskComparison& t : outcome.tasks[s])
+        row["tasks"].push_back({{"kind", name_of(t.kind)},
+                                {"phase", name_of(t.phase)},
+                                {"tasks", t.tasks},
+                                {"measured_s", t.measured_s},
+                                {"predicted_s", t.predicted_s},
+                                {"median_ratio", t.median_ratio},
+                                {"worst_ratio", t.worst_ratio},
+                                {"worst_task", t.worst_task}});
+    list.push_back(std::move(row));
+  }
+  return {{"layer", outcome.layer}, {"schedules", std::move(list)}};
+}
+
+}  // namespace
+
+std::vector<GridSummary> summarise(const std::vector<LayerOutcome>& outcomes) {
+  std::vector<GridSummary> rows;
+  std::vector<std::vector<double>> errors;
+  for (const LayerOutcome& outcome : outcomes) {
+    const auto tutel = std::ranges::find(outcome.records, "tutel", &CaseRecord::schedule);
+    for (const CaseRecord& r : outcome.records) {
+      auto row = std::ranges::find(rows, r.schedule, &GridSummary::schedule);
+      if (row == rows.end()) {
+        row = rows.insert(rows.end(), GridSummary());
+        row->schedule = r.schedule;
+        errors.emplace_back();
+      }
+      ++(r.status == CaseStatus::ok ? row->ok : row->others);
+      if (r.status != CaseStatus::ok || !timed(r)) continue;
+      errors[static_cast<size_t>(row - rows.begin())].push_back(std::abs(measured_over_predicted(r) - 1));
+      row->exposed_share += summary(r, "exposed_s") / summary(r, "total_s");
+      row->overlap += summary(r, "overlap_efficiency");
+      if (tutel == outcome.records.end() || tutel->status != CaseStatus::ok) continue;
+      ++row->compared;
+      row->measured_speedup += summary(*tutel, "total_s") / summary(r, "total_s");
+      row->predicted_speedup += prediction(*tutel, "total_s") / prediction(r, "total_s");
+    }
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    GridSummary& row = rows[i];
+    if (row.compared > 0) row.measured_speedup /= row.compared, row.predicted_speedup /= row.compared;
+    if (errors[i].empty()) continue;
+    row.median_error = median(errors[i]);
+    row.worst_error = *std::ranges::max_element(errors[i]);
+    row.exposed_share /= static_cast<double>(errors[i].size());
+    row.overlap /= static_cast<double>(errors[i].size());
+  }
+  return rows;
+}
+
+std::string text_of(const LayerbenchResults& results) {
+  std::string text;
+  for (const LayerOutcome& outcome : results.outcomes) text += text_of(outcome, results);
+  if (!results.grid.empty()) text += summary_text(results);
+  return text + "records: " + results.records_path;
+}
+
+std::string json_of(const LayerbenchResults& results) {
+  Json all{{"cluster", results.cluster}, {"records", results.records_path}};
+  if (results.grid.empty()) {
+    all.update(json_of(results.outcomes.front()));
+    return all.dump(1);
+  }
+  all["grid"] = results.grid;
+  all["layers"] = Json::array();
+  for (const LayerOutcome& outcome : results.outcomes) all["layers"].push_back(json_of(outcome));
+  all["summary"] = Json::array();
+  for (const GridSummary& s : summarise(results.outcomes))
+    all["summary"].push_back({{"schedule", s.schedule},
+                              {"ok", s.ok},
+                              {"others", s.others},
+                              {"compared", s.compared},
+                              {"measured_speedup", s.measured_speedup},
+                              {"predicted_speedup", s.predicted_speedup},
+                              {"median_error", s.median_error},
+                              {"worst_error", s.worst_error},
+                              {"exposed_share", s.exposed_share},
+                              {"overlap", s.overlap}});
+  return all.dump(1);
+}
+
+}  // namespace moe

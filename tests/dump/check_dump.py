@@ -1,0 +1,333 @@
+"""usage: check_dump.py FOLDER...
+
+Recomputes layers that `layerbench --dump` wrote, forward and gradients, by numpy alone and in float64, from the inputs,
+weights, noise and dY of all ranks' files put together; and compares output, dX, routing and every weight's gradient
+with what the ranks wrote, at the manifest's tolerance. Gates: gshard, switch, sigmoid. Skipped without numpy."""
+import json
+import math
+import os
+import sys
+
+SKIPPED = 77  # as CTest is told
+DEBIAN = "/usr/bin/python3"
+
+try:
+    import numpy as np
+except ImportError as missing:
+    if os.path.exists(DEBIAN) and os.path.realpath(sys.executable) != os.path.realpath(DEBIAN):
+        sys.stdout.flush()
+        os.execv(DEBIAN, [DEBIAN, "-B"] + sys.argv)
+    print(f"skipped: {missing} (apt-get install python3-numpy)")
+    sys.exit(SKIPPED)
+
+try:
+    from safetensors.numpy import load_file
+except ImportError:  # the format is small enough to be read without
+
+    def load_file(path):
+        types = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4"}
+        with open(path, "rb") as file:
+            data = file.read()
+        size = int.from_bytes(data[:8], "little")
+        tensors = {}
+        for name, entry in json.loads(data[8:8 + size]).items():
+            begin, end = entry["data_offsets"]
+            tensors[name] = np.frombuffer(data[8 + size + begin:8 + size + end],
+                                          types[entry["dtype"]]).reshape(entry["shape"])
+        return tensors
+
+
+def whole_tensors(folder, manifest):
+    """Each tensor put together from its parts; what several ranks have must agree."""
+    whole, seen = {}, {}
+    for rank in manifest["ranks"]:
+        parts = load_file(os.path.join(folder, rank["file"]))
+        assert set(parts) == set(rank["tensors"]), f"{rank['file']}: other tensors than the manifest's"
+        for name, axes in rank["tensors"].items():
+            place = tuple(slice(first, first + count) for first, count, _ in axes)
+            if name not in whole:
+                whole[name] = np.zeros([total for _, _, total in axes], parts[name].dtype)
+                seen[name] = np.zeros(whole[name].shape, bool)
+            both = seen[name][place]
+            scale = np.abs(parts[name]).max(initial=0) or 1
+            worst = np.abs(parts[name] - whole[name][place])[both].max(initial=0) / scale
+            assert worst <= manifest["tolerance"], f"{name}: ranks differ by {worst:.1e}"
+            whole[name][place] = parts[name]
+            seen[name][place] = True
+    for name, where in seen.items():
+        assert where.all(), f"{name}: no rank has all of it"
+    return {name: t if t.dtype.kind == "i" else t.astype(np.float64) for name, t in whole.items()}
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def softmax_backward(p, dp):
+    return p * (dp - (p * dp).sum(-1, keepdims=True))
+
+
+class Norm:
+    """gain (x - mean) / sqrt(variance + 1e-5); the mean stays in RMSNorm."""
+
+    def __init__(self, kind, gain):
+        self.kind, self.gain = kind, gain
+
+    def forward(self, x):
+        if self.kind == "none":
+            return x
+        centred = x - x.mean(-1, keepdims=True) if self.kind == "layernorm" else x
+        self.scale = 1 / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+        self.normal = centred * self.scale
+        return self.gain * self.normal
+
+    def backward(self, dy):
+        if self.kind == "none":
+            return dy, None
+        d = self.gain * dy
+        dx = d - self.normal * (d * self.normal).mean(-1, keepdims=True)
+        if self.kind == "layernorm":
+            dx -= d.mean(-1, keepdims=True)
+        return dx * self.scale, (dy * self.normal).sum(0)
+
+
+class Attention:
+    """Causal, with key-value heads that several query heads share."""
+
+    def __init__(self, layer, w):
+        self.w, self.seq, self.heads = w, layer["seq"], layer["heads"]
+        self.kv, self.d = layer["kv_heads"], layer["model_dim"] // layer["heads"]
+
+    def split(self, x):  # (tokens, heads d) -> (sequences, heads, L, d)
+        return x.reshape(-1, self.seq, x.shape[1] // self.d, self.d).transpose(0, 2, 1, 3)
+
+    def join(self, x):
+        return x.transpose(0, 2, 1, 3).reshape(-1, x.shape[1] * self.d)
+
+    def shared(self, x):  # a key-value head for each query head
+        return np.repeat(x, self.heads // self.kv, axis=1)
+
+    def unshared(self, dx):
+        return dx.reshape(dx.shape[0], self.kv, -1, self.seq, self.d).sum(2)
+
+    def forward(self, x):
+        self.x = x
+        self.q, k, v = (self.split(x @ self.w[name]) for name in ("wq", "wk", "wv"))
+        self.k, self.v = self.shared(k), self.shared(v)
+        scores = self.q @ self.k.transpose(0, 1, 3, 2) / math.sqrt(self.d)
+        scores[..., np.triu(np.ones((self.seq, self.seq), bool), 1)] = -np.inf
+        self.p = softmax(scores)
+        self.mixed = self.join(self.p @ self.v)
+        return self.mixed @ self.w["wo"]
+
+    def backward(self, dy):
+        gradients = {"wo": self.mixed.T @ dy}
+        dmixed = self.split(dy @ self.w["wo"].T)
+        dscores = softmax_backward(self.p, dmixed @ self.v.transpose(0, 1, 3, 2)) / math.sqrt(self.d)
+        parts = {"wq": dscores @ self.k, "wk": self.unshared(dscores.transpose(0, 1, 3, 2) @ self.q),
+                 "wv": self.unshared(self.p.transpose(0, 1, 3, 2) @ dmixed)}
+        dx = 0
+        for name, part in parts.items():
+            flat = self.join(part)
+            gradients[name] = self.x.T @ flat
+            dx = dx + flat @ self.w[name].T
+        return dx, gradients
+
+
+class Gate:
+    def __init__(self, manifest, tensors):
+        self.layer, self.m, self.t = manifest["layer"], manifest, tensors
+        self.name, self.experts = self.layer["gate"], self.layer["experts"]
+        assert self.name in ("gshard", "switch", "sigmoid"), f"gate {self.name} is not recomputed here"
+        assert self.name == "sigmoid" or self.layer["top_k"] <= self.experts
+
+    def forward(self, x):
+        self.x = x
+        self.logits = x @ self.t["gate"].T
+        if self.name == "gshard":
+            self.spread = x @ self.t["gate_noise"].T
+            self.logits = self.logits + self.t["noise"] * np.logaddexp(0, self.spread)
+        self.choices = self.checked_choices()
+        chosen = np.take_along_axis(self.logits, self.choices, 1)
+        self.p = softmax(self.logits)
+        self.weight = {"gshard": lambda: softmax(chosen), "sigmoid": lambda: sigmoid(chosen),
+                       "switch": lambda: np.take_along_axis(self.p, self.choices, 1)}[self.name]()
+        return self.choices, self.checked_rows(), self.weight
+
+    def checked_choices(self):
+        """The dumped ones, if no expert that was passed over is clearly better."""
+        choices = self.t["routing.expert"].astype(np.int64)
+        assert all(len(set(c)) == len(c) for c in choices.tolist()), "routing: an expert twice for one token"
+        if self.m["preset"]:
+            return choices
+        best = -np.sort(-self.logits, axis=1)[:, :choices.shape[1]]
+        worst = (best - np.take_along_axis(self.logits, choices, 1)).max() / np.abs(self.logits).max()
+        assert worst <= self.m["tolerance"], f"routing: a chosen expert is {worst:.1e} worse than the best"
+        return choices
+
+    def checked_rows(self):
+        """In every group of tokens first choices in token order, then second ones, ...; -1 beyond the capacity."""
+        group, rows = self.m["group_tokens"], np.full(self.choices.shape, -1)
+        for first in range(0, len(rows), group):
+            used = [0] * self.experts
+            for choice in range(rows.shape[1]):
+                for token in range(first, first + group):
+                    expert = self.choices[token, choice]
+                    if used[expert] < self.m["capacity_rows"]:
+                        rows[token, choice] = used[expert]
+                    used[expert] += 1
+        assert (rows == self.t["routing.row"]).all(), "routing: rows differ"
+        return rows
+
+    def backward(self, dweight):
+        if self.name == "gshard":
+            dlogits = self.scattered(softmax_backward(self.weight, dweight))
+        elif self.name == "sigmoid":
+            dlogits = self.scattered(dweight * self.weight * (1 - self.weight))
+        else:
+            dlogits = softmax_backward(self.p, self.scattered(dweight))
+        dlogits += self.losses_backward()
+        gradients = {"gate": dlogits.T @ self.x}
+        dx = dlogits @ self.t["gate"]
+        if self.name == "gshard":
+            dspread = dlogits * self.t["noise"] * sigmoid(self.spread)
+            gradients["gate_noise"] = dspread.T @ self.x
+            dx += dspread @ self.t["gate_noise"]
+        return dx, gradients
+
+    def scattered(self, dchosen):
+        d = np.zeros_like(self.logits)
+        np.put_along_axis(d, self.choices, dchosen, 1)
+        return d
+
+    def losses_backward(self):
+        """Of aux_loss E sum_e (share of first choices of e) (mean probability of e) + z_loss mean(log-sum-exp^2)."""
+        tokens = len(self.logits)
+        shares = np.bincount(self.choices[:, 0], minlength=self.experts) / tokens
+        balance = self.layer["aux_loss"] * self.experts / tokens
+        most = self.logits.max(1, keepdims=True)
+        log_sum = most + np.log(np.exp(self.logits - most).sum(1, keepdims=True))
+        return (softmax_backward(self.p, np.broadcast_to(balance * shares, self.p.shape)) +
+                self.layer["z_loss"] * 2 * log_sum / tokens * self.p)
+
+
+erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+class Expert:
+    def __init__(self, ffn, w, e):
+        self.ffn = ffn
+        self.w = {name: w[name][e] for name in ("w1", "w2", "w3") if name in w}
+
+    def forward(self, x):
+        self.x = x
+        self.a = x @ self.w["w1"]
+        if self.ffn == "gpt":  # x Phi(x)
+            self.phi = 0.5 * (1 + erf(self.a / math.sqrt(2)))
+            self.hidden = self.a * self.phi
+        else:  # silu(a) b
+            self.b = x @ self.w["w3"]
+            self.s = sigmoid(self.a)
+            self.hidden = self.a * self.s * self.b
+        return self.hidden @ self.w["w2"]
+
+    def backward(self, dy):
+        gradients = {"w2": self.hidden.T @ dy}
+        d = dy @ self.w["w2"].T
+        if self.ffn == "gpt":
+            da = d * (self.phi + self.a * np.exp(-self.a**2 / 2) / math.sqrt(2 * math.pi))
+            dx = da @ self.w["w1"].T
+        else:
+            da = d * self.b * self.s * (1 + self.a * (1 - self.s))
+            db = d * self.a * self.s
+            gradients["w3"] = self.x.T @ db
+            dx = da @ self.w["w1"].T + db @ self.w["w3"].T
+        gradients["w1"] = self.x.T @ da
+        return dx, gradients
+
+
+class Experts:
+    """Of a token the sum over its kept pairs of weight * expert(token)."""
+
+    def __init__(self, layer, w):
+        self.w = w
+        self.parts = [Expert(layer["ffn"], w, e) for e in range(layer["experts"])]
+
+    def forward(self, x, choices, rows, weight):
+        self.weight, self.pairs, self.out = weight, [], []
+        y = np.zeros_like(x)
+        for e, expert in enumerate(self.parts):
+            token, choice = np.nonzero((choices == e) & (rows >= 0))
+            self.pairs.append((token, choice))
+            self.out.append(expert.forward(x[token]))
+            np.add.at(y, token, weight[token, choice, None] * self.out[-1])
+        return y
+
+    def backward(self, dy):
+        dx, dweight = np.zeros_like(dy), np.zeros_like(self.weight)
+        gradients = {name: np.zeros_like(self.w[name]) for name in ("w1", "w2", "w3") if name in self.w}
+        for e, ((token, choice), expert) in enumerate(zip(self.pairs, self.parts)):
+            dweight[token, choice] = (dy[token] * self.out[e]).sum(1)
+            d, own = expert.backward(self.weight[token, choice, None] * dy[token])
+            np.add.at(dx, token, d)
+            for name, gradient in own.items():
+                gradients[name][e] = gradient
+        return dx, dweight, gradients
+
+
+def recomputed(manifest, t):
+    """What the layer should have written, by the names of the dump."""
+    layer, residual = manifest["layer"], manifest["layer"]["residual"]
+    norms = [Norm(layer["norm"], t.get(name)) for name in ("norm1", "norm2")]
+    attention, gate, experts = Attention(layer, t), Gate(manifest, t), Experts(layer, t)
+    hidden = attention.forward(norms[0].forward(t["input"])) + residual * t["input"]
+    normed = norms[1].forward(hidden)
+    routed = gate.forward(normed)
+    found = {"output": experts.forward(normed, *routed) + residual * hidden, "routing.weight": routed[2]}
+
+    dy = t["output_gradient"]
+    dnormed, dweight, gradients = experts.backward(dy)
+    dgate, of_gate = gate.backward(dweight)
+    dhidden, gradients["norm2"] = norms[1].backward(dnormed + dgate)
+    dhidden += residual * dy
+    dattended, of_attention = attention.backward(dhidden)
+    dx, gradients["norm1"] = norms[0].backward(dattended)
+    found["input_gradient"] = dx + residual * dhidden
+    for name, gradient in {**gradients, **of_gate, **of_attention}.items():
+        if gradient is not None:
+            found[name + ".gradient"] = gradient
+    return found
+
+
+def check(folder):
+    with open(os.path.join(folder, "manifest.json")) as file:
+        manifest = json.load(file)
+    tensors = whole_tensors(folder, manifest)
+    found = recomputed(manifest, {name: t for name, t in tensors.items() if not name.endswith("gradient")} |
+                       {"output_gradient": tensors["output_gradient"]})
+    gradients = {name for name in tensors if name.endswith("gradient")} - {"output_gradient"}
+    assert gradients <= set(found), f"not recomputed: {gradients - set(found)}"
+    worst, where = 0, ""
+    for name, expected in found.items():
+        written = tensors[name].reshape(expected.shape)
+        error = np.abs(written - expected).max() / (np.abs(expected).max() or 1)
+        assert error <= manifest["tolerance"], f"{folder}: {name} is off by {error:.2e} of its largest value"
+        if error >= worst:
+            worst, where = error, name
+    rows = tensors["routing.row"]
+    print(f"{manifest['schedule']} {manifest['degree_forward']}/{manifest['degree_backward']} {manifest['flow']} "
+          f"{manifest['layer']['gate']} {manifest['layer']['ffn']} {manifest['layer']['dtype']}: {len(found)} tensors "
+          f"of {len(manifest['ranks'])} ranks, {(rows < 0).sum()} of {rows.size} pairs dropped, off by at most "
+          f"{worst:.1e} ({where})")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    for argument in sys.argv[1:]:
+        check(argument)

@@ -1,0 +1,94 @@
+"""usage: dump_test.py PROGRAM
+
+`layerbench --dump`: check_dump.py agrees with layers of several schedules, gates, experts and element types, and sees
+a gradient that was changed; what can't be written is one line."""
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = os.path.abspath(sys.argv[1])
+import check_dump  # noqa: E402 (may start this script anew under another Python, with these arguments)
+
+sys.argv.pop(1)
+CLUSTER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "configs", "clusters", "testbed-b.toml")
+SMALL = ["--nearest", "--batch", "1", "--seq", "64", "--model-dim", "512", "--heads", "8"]
+LAYERS = {
+    "drops": ["--schedule", "fsmoe,ds-moe", "--dtype", "float64", "--capacity-factor", "0.7"],
+    "grouped": ["--schedule", "parm-s2", "--dtype", "float64", "--gate", "switch", "--ffn", "mixtral", "--kv-heads",
+                "4", "--capacity-factor", "0.9"],
+    "single": ["--schedule", "monta-o2,tutel", "--degree-forward", "3", "--ffn", "mixtral"],
+    "dropless": ["--schedule", "monta-o2", "--dtype", "float64", "--gate", "sigmoid", "--capacity-factor", "none"],
+}
+
+
+def layerbench(folder, *arguments):
+    """On testbed-b, as if its float32 rows were of the dtype asked for."""
+    cluster = os.path.join(folder, "cluster.toml")
+    with open(CLUSTER) as rows, open(cluster, "w") as file:
+        text = rows.read()
+        file.write(text.replace('"float32"', '"float64"') if "float64" in arguments else text)
+    return subprocess.run([PROGRAM, "layerbench", "--cluster", cluster, *SMALL, "--check-only", "--out",
+                           os.path.join(folder, "r.jsonl"), *arguments], capture_output=True, text=True)
+
+
+def checked(folder):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        check_dump.check(folder)
+    return printed.getvalue()
+
+
+class Dumps(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+
+    def dump(self, name):
+        found = layerbench(self.folder, *LAYERS[name], "--dump", os.path.join(self.folder, name))
+        self.assertEqual(found.returncode, 0, found.stdout + found.stderr)
+        schedules = LAYERS[name][1].split(",")
+        self.assertEqual(sorted(os.listdir(os.path.join(self.folder, name))), sorted(schedules))
+        return [os.path.join(self.folder, name, schedule) for schedule in schedules]
+
+    def test_numpy_agrees(self):
+        for name in LAYERS:
+            for folder in self.dump(name):
+                with self.subTest(folder):
+                    printed = checked(folder)
+                    print(printed, end="", file=sys.stderr)
+                    if "--capacity-factor" in LAYERS[name] and name != "dropless":
+                        self.assertNotIn(" 0 of", printed)  # some pairs are dropped
+                    if name == "dropless":
+                        self.assertIn(" 0 of", printed)
+
+    def test_a_changed_gradient_shows(self):
+        folder = self.dump("drops")[0]
+        file = os.path.join(folder, "rank-3.safetensors")
+        with open(file, "rb") as source:
+            data = bytearray(source.read())
+        header = int.from_bytes(data[:8], "little")
+        entry = check_dump.json.loads(data[8:8 + header])["w2.gradient"]
+        at = 8 + header + entry["data_offsets"][0]
+        data[at:at + 8] = check_dump.np.float64(1e-3).tobytes()
+        with open(file, "wb") as target:
+            target.write(data)
+        with self.assertRaisesRegex(AssertionError, "w2"):
+            checked(folder)
+
+    def test_a_folder_that_cannot_be_made(self):
+        file = os.path.join(self.folder, "file")
+        open(file, "w").close()
+        found = layerbench(self.folder, *LAYERS["drops"], "--dump", file)
+        self.assertEqual((found.returncode, found.stdout), (2, ""), found.stderr)
+        line = found.stderr.strip().splitlines()[-1]
+        self.assertIn("--dump", line)
+        self.assertIn(file, line)
+
+
+if __name__ == "__main__":
+    unittest.main()
