@@ -1,7 +1,6 @@
 #include "moe/cost/fluid_replay.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 
@@ -11,18 +10,6 @@ namespace moe {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-
-using Factors = std::array<std::array<double, 3>, 3>;  // [slowed][by]: compute, inter, intra
-
-Factors factors_of(const Contention& c) {
-  const Factors factors{{{1, c.compute_by_inter, c.compute_by_intra},
-                         {c.inter_by_compute, 1, c.inter_by_intra},
-                         {c.intra_by_compute, c.intra_by_inter, 1}}};
-  for (const auto& row : factors)
-    for (const double factor : row)
-      require<BadInput>(factor >= 1 && factor < kNever, "contention: found {}, expected a factor >= 1", factor);
-  return factors;
-}
 
 // Queues are the tasks in issue order, and a task waits only for earlier ones: then no order can deadlock.
 void check_order(const Structure& structure) {
@@ -40,12 +27,6 @@ void check_order(const Structure& structure) {
 
 }  // namespace
 
-GroupNetworks networks_of(const Groups& groups) {
-  GroupNetworks networks{};
-  for (size_t kind = 0; kind < networks.size(); ++kind) networks[kind] = groups[kind].network;
-  return networks;
-}
-
 FluidReplay::FluidReplay(const Structure& structure, const GroupNetworks& networks, const Contention& contention) {
   const size_t lanes = structure.lanes.size();
   require<WrongResult>(lanes <= kMaxLanes, "replay: {} lanes, at most {} expected", lanes, kMaxLanes);
@@ -62,23 +43,10 @@ FluidReplay::FluidReplay(const Structure& structure, const GroupNetworks& networ
     lanes_.push_back({0, 0, stage.first});
     add_lane(structure, lane, networks);
   }
-  rows_.push_back({0, 0, static_cast<uint32_t>(dependencies_.size()), none});
+  rows_.push_back({0, 0, static_cast<uint32_t>(dependencies_.size()), Resource::none});
   size_t most = 0;
   for (const auto& [number, stage] : stages) most = std::max(most, stage.second);
   compile_slowdowns(most, contention);
-}
-
-FluidReplay::Resource FluidReplay::resource_of(const Task& task, const Lane& lane, const GroupNetworks& networks) {
-  if (task.group == GroupKind::none) return lane.kind == LaneKind::compute ? compute : none;
-  switch (networks[static_cast<size_t>(task.group)]) {
-    case Network::inter:
-      return inter;
-    case Network::intra:
-      return intra;
-    case Network::none:
-      break;
-  }
-  return none;
 }
 
 void FluidReplay::add_lane(const Structure& structure, size_t lane, const GroupNetworks& networks) {
@@ -106,19 +74,15 @@ void FluidReplay::add_dependencies(const Structure& structure, const Task& task)
 
 // One row for every way in which a stage's lanes can be busy, so that a replay only looks up.
 void FluidReplay::compile_slowdowns(size_t lanes_a_stage, const Contention& contention) {
-  const Factors factors = factors_of(contention);
+  const Slowdown slowdown(contention);
   const size_t base = lanes_a_stage + 1;
   step_ = {1, static_cast<uint32_t>(base), static_cast<uint32_t>(base * base), 0};
   slowdowns_.resize(base * base * base);
   for (size_t busy = 0; busy < slowdowns_.size(); ++busy) {
-    const std::array<size_t, kResources> running{busy % base, busy / base % base, busy / base / base};
-    auto& row = slowdowns_[busy];
-    row[none] = 1;
-    for (size_t slowed = 0; slowed < kResources; ++slowed) {
-      row[slowed] = slowed == compute ? 1.0 : std::max(1.0, static_cast<double>(running[slowed]));
-      for (size_t by = 0; by < kResources; ++by)
-        if (by != slowed) row[slowed] *= std::pow(factors[slowed][by], static_cast<double>(running[by]));
-    }
+    const std::array<int, kSlowed> running{static_cast<int>(busy % base), static_cast<int>(busy / base % base),
+                                           static_cast<int>(busy / base / base)};
+    for (size_t slowed = 0; slowed <= kSlowed; ++slowed)
+      slowdowns_[busy][slowed] = slowdown(running, static_cast<int>(slowed));
   }
 }
 
@@ -136,7 +100,7 @@ class FluidReplay::Run {
         ends_(ends) {
     for (size_t i = 0; i < lanes_; ++i) {
       const LaneRows& rows = replay.lanes_[i];
-      at_[i] = {rows.first, rows.end, 0, rows.stage, none, kNever, 1};
+      at_[i] = {rows.first, rows.end, 0, rows.stage, Resource::none, kNever, 1};
       busy_[rows.stage] = 0;
     }
   }
@@ -180,7 +144,7 @@ class FluidReplay::Run {
             lane.end = now + seconds;
             lane.slowdown = 1;
             lane.resource = row.resource;
-            busy_[lane.stage] += step_[row.resource];
+            busy_[lane.stage] += step_[static_cast<size_t>(row.resource)];
           } else {
             ends_[row.task] = now;
             ++lane.row, ++lane.ended;
@@ -198,7 +162,7 @@ class FluidReplay::Run {
     for (size_t i = 0; i < lanes_; ++i) {
       At& lane = at_[i];
       if (lane.end == kNever) continue;
-      const double slowdown = slowdowns_[busy_[lane.stage]][lane.resource];
+      const double slowdown = slowdowns_[busy_[lane.stage]][static_cast<size_t>(lane.resource)];
       if (slowdown != lane.slowdown) {
         lane.end = now + (lane.end - now) / lane.slowdown * slowdown;
         lane.slowdown = slowdown;
@@ -213,7 +177,7 @@ class FluidReplay::Run {
       At& lane = at_[i];
       if (lane.end != now) continue;
       ends_[rows_[lane.row].task] = now;
-      busy_[lane.stage] -= step_[lane.resource];
+      busy_[lane.stage] -= step_[static_cast<size_t>(lane.resource)];
       lane.end = kNever;
       ++lane.row, ++lane.ended;
     }
@@ -221,8 +185,8 @@ class FluidReplay::Run {
 
   const Row* rows_;
   const Dependency* dependencies_;
-  const std::array<double, kResources + 1>* slowdowns_;
-  std::array<uint32_t, kResources + 1> step_;
+  const std::array<double, kSlowed + 1>* slowdowns_;
+  std::array<uint32_t, kSlowed + 1> step_;
   size_t lanes_;
   const double* seconds_;
   double *starts_, *ends_;
@@ -253,9 +217,7 @@ Timeline fluid_timeline(const Structure& structure, const GroupNetworks& network
 }
 
 Timeline timeline_of(const Plan& plan, std::span<const double> seconds, const Contention& contention) {
-  const auto shares = [](const Lane& lane) { return lane.kind == LaneKind::gradient; };
-  if (contention.none() && std::ranges::none_of(plan.structure->lanes, shares))
-    return simulate(*plan.structure, seconds);
+  if (!slows_itself(plan, contention)) return simulate(*plan.structure, seconds);
   return fluid_timeline(*plan.structure, networks_of(plan.groups), contention, seconds);
 }
 

@@ -1,25 +1,16 @@
 #pragma once
 // Exact replay of a structure whose lanes slow each other down while they run. Between two events (a task starts or
-// ends) every running task has a constant rate, so that time jumps from event to event.
-//
-// A running task's remaining time, alpha included, passes at 1 / product of the factors of the other lanes of its stage
-// that run a task just then, one factor a lane; queued tasks do not count. Which factor is decided by what a task uses,
-// not by its lane: a collective uses its group's network, so that a `comm` lane is inter or intra by turns; a task
-// without a group uses `compute` on the compute lane, and nothing that slows or is slowed elsewhere (`copy`). Where n
-// lanes of a stage run a task on the same network at once, each has 1/n of it, on top of the factors.
+// ends) every running task has a constant rate, so that time jumps from event to event. Tasks of a stage slow each
+// other (slowdown.h): its ranks are alike.
 #include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "moe/cost/profile.h"
 #include "moe/cost/simulator.h"
+#include "moe/cost/slowdown.h"
 
 namespace moe {
-
-/// By GroupKind.
-using GroupNetworks = std::array<Network, kGroupKinds>;
-GroupNetworks networks_of(const Groups& groups);
 
 /// A structure compiled for replay under one contention. With all factors 1 and no shared network its times are those
 /// of Replay, bit for bit. A replay costs some tens of nanoseconds a task and allocates nothing once `ends` is large
@@ -39,9 +30,6 @@ class FluidReplay {
 
  private:
   class Run;
-  // What a task uses; the last is neither slowed nor slows.
-  enum Resource : uint8_t { compute, inter, intra, none };
-  static constexpr size_t kResources = 3;
   struct Row {
     uint32_t task, work_class, first_dependency;
     Resource resource;
@@ -52,7 +40,6 @@ class FluidReplay {
   struct LaneRows {
     uint32_t first, end, stage;
   };
-  static Resource resource_of(const Task& task, const Lane& lane, const GroupNetworks& networks);
   void add_lane(const Structure& structure, size_t lane, const GroupNetworks& networks);
   void add_dependencies(const Structure& structure, const Task& task);
   void compile_slowdowns(size_t lanes_a_stage, const Contention& contention);
@@ -61,9 +48,9 @@ class FluidReplay {
   std::vector<Dependency> dependencies_;  // at most one a lane
   std::vector<LaneRows> lanes_;
   std::vector<uint32_t> place_;  // of a task in its lane's queue
-  std::array<uint32_t, kResources + 1> step_{};
+  std::array<uint32_t, kSlowed + 1> step_{};
   // By sum of the steps of a stage's running tasks: the slowdown of each resource.
-  std::vector<std::array<double, kResources + 1>> slowdowns_;
+  std::vector<std::array<double, kSlowed + 1>> slowdowns_;
 };
 
 /// Convenience: the timeline of a structure with seconds by class.

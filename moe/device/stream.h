@@ -11,6 +11,8 @@
 
 namespace moe {
 
+class Pacer;
+
 /// A point in a stream's work. Recording it again re-arms it; like CUDA, waiting on a never recorded event is a no-op,
 /// and a wait means the record that was issued last before it. Outlives the streams' passing it (synchronise first).
 class Event {
@@ -25,6 +27,10 @@ class Event {
 struct Pace {
   double at_least_s = 0;
   std::atomic<int64_t>* overruns = nullptr;
+  /// Where tasks slow each other down (pacer.h); at_least_s is then what the work takes alone, and the use is its own.
+  /// Not for hold().
+  Pacer* pacer = nullptr;
+  int rank = 0, resource = 0;
 };
 
 class Stream {

@@ -24,23 +24,47 @@ struct Executor::Impl {
   Event& start(int task) { return *marks[static_cast<size_t>(task)].start; }
   Event& end(int task) { return *marks[static_cast<size_t>(task)].end; }
 
-  void issue(const Task& task, Binding& binding, double at_least_s) {
+  void issue(const Task& task, Binding& binding, Pace pace) {
     Stream& lane = *lanes[static_cast<size_t>(task.lane)];
     for (const int before : crossings[static_cast<size_t>(task.id)]) lane.wait(end(before));
     lane.record(start(task.id));
-    const Pace pace{.at_least_s = at_least_s, .overruns = &overruns};
-    const bool collective = task.group != GroupKind::none;
-    binding.issue(task, lane, collective ? pace : Pace{});
-    if (!collective && at_least_s > 0) lane.hold(start(task.id), pace);
+    if (task.group != GroupKind::none) {
+      binding.issue(task, lane, pace);
+    } else if (pace.pacer && pace.at_least_s > 0) {
+      issue_contended(task, binding, pace);
+    } else {
+      binding.issue(task, lane, {});
+      if (pace.at_least_s > 0) lane.hold(start(task.id), pace);
+    }
     lane.record(end(task.id));
   }
 
-  void issue_all(Binding& binding, const std::vector<double>& at_least_s, std::optional<Phase> only) noexcept {
+  void issue_contended(const Task& task, Binding& binding, Pace pace) {
+    Stream& lane = *lanes[static_cast<size_t>(task.lane)];
+    const auto running = std::make_shared<std::shared_ptr<Pacer::Task>>();
+    lane.launch([running, pace](void*) {
+      *running = pace.pacer->start({{pace.rank, pace.resource}}, pace.at_least_s);
+    });
+    binding.issue(task, lane, {});
+    lane.launch([running, pace](void*) {
+      if (!pace.pacer->finish(**running)) pace.overruns->fetch_add(1, std::memory_order_relaxed);
+    });
+  }
+
+  void issue_all(Binding& binding, const std::vector<double>& at_least_s, std::optional<Phase> only,
+                 const Contended& contended) noexcept {
     try {
       for (const Task& task : structure->tasks) {
         if (failure->failed()) return;
         if (only && task.phase != *only) continue;
-        issue(task, binding, at_least_s.empty() ? 0.0 : at_least_s[static_cast<size_t>(task.id)]);
+        const auto id = static_cast<size_t>(task.id);
+        Pace pace{.at_least_s = at_least_s.empty() ? 0.0 : at_least_s[id], .overruns = &overruns};
+        if (contended.pacer) {
+          pace.pacer = contended.pacer;
+          pace.rank = contended.rank;
+          pace.resource = contended.resources[id];
+        }
+        issue(task, binding, pace);
       }
     } catch (...) {
       failure->set(std::current_exception());
@@ -70,16 +94,19 @@ Executor::Executor(Device& device, std::shared_ptr<const Structure> structure) :
 
 Executor::~Executor() = default;
 
-const RunTimes& Executor::run(Binding& binding, const std::vector<double>& at_least_s, std::optional<Phase> only) {
+const RunTimes& Executor::run(Binding& binding, const std::vector<double>& at_least_s, std::optional<Phase> only,
+                              const Contended& contended) {
   Impl& impl = *impl_;
   const std::vector<Task>& tasks = impl.structure->tasks;
   require<BadInput>(at_least_s.empty() || at_least_s.size() == tasks.size(), "{} paces for {} tasks", at_least_s.size(),
                     tasks.size());
+  require<BadInput>(!contended.pacer || contended.resources.size() == tasks.size(),
+                    "resources of {} tasks for {} tasks", contended.resources.size(), tasks.size());
   impl.failure->clear();
   impl.overruns = 0;
   RunTimes& times = impl.times;
   times.begin_s = now_s();
-  impl.issue_all(binding, at_least_s, only);
+  impl.issue_all(binding, at_least_s, only, contended);
   impl.drain();
   impl.failure->rethrow();
   for (size_t id = 0; id < tasks.size(); ++id) {

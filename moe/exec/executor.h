@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "moe/device/pacer.h"
 #include "moe/device/stream.h"
 #include "moe/plan/plan.h"
 
@@ -18,6 +19,13 @@ class Binding {
   /// `pace` is for a collective to honour itself (its start is when its last rank arrived); computation is paced by
   /// the executor, and gets an empty one.
   virtual void issue(const Task& task, Stream& stream, Pace pace) = 0;
+};
+
+/// Paced tasks that slow each other down, on this rank and others.
+struct Contended {
+  Pacer* pacer = nullptr;  // none: they don't
+  int rank = 0;
+  std::vector<int> resources = {};  // by task, what it uses
 };
 
 /// When a task began and ended on this rank, seconds from the start of the run. A collective begins when it could
@@ -42,9 +50,9 @@ class Executor {
   /// One pass. at_least_s[i] is the pace of task i (0 or empty: unpaced). Blocks until every lane is done; throws the
   /// first exception of issue() or of the work, after which the rest is skipped. It can be run again then, if what the
   /// binding uses still can. `only`: the tasks of one phase; what they wait for of the other was run before, and keeps
-  /// its times.
+  /// its times. With a pacer, a pace is what its task takes alone.
   const RunTimes& run(Binding& binding, const std::vector<double>& at_least_s = {},
-                      std::optional<Phase> only = std::nullopt);
+                      std::optional<Phase> only = std::nullopt, const Contended& contended = {});
 
  private:
   struct Impl;

@@ -5,6 +5,7 @@
 
 #include "moe/base/check.h"
 #include "moe/comm/local/local_world.h"
+#include "moe/cost/slowdown.h"
 #include "moe/layer/binding.h"
 #include "moe/layer/verify.h"
 #include "moe/measure/layer_dump.h"
@@ -71,6 +72,8 @@ class LayerBench {
     overruns_.assign(planned_.size(), std::vector<int64_t>(static_cast<size_t>(ranks_)));
     tasks_.assign(planned_.size(),
                   Passes(static_cast<size_t>(settings_.iterations), Ranks(static_cast<size_t>(ranks_))));
+    for (const PlannedRun& p : planned_)
+      pacers_.push_back(p.slowdown ? std::make_unique<Pacer>(ranks_, kResources, p.slowdown) : nullptr);
     const int64_t made = tensor_memory.made;
     world.run([&](int rank) { timed_passes(world, rank); });
     result_.tensors_made = tensor_memory.made - made;
@@ -185,7 +188,8 @@ class LayerBench {
         if (!result_.runs[s].wrong.empty()) continue;
         RankRun& mine = runs_of(rank)[s];
         together(*everyone, *stream);
-        const RunTimes& times = mine.executor->run(*mine.binding, paces[s]);
+        const RunTimes& times =
+            mine.executor->run(*mine.binding, paces[s], std::nullopt, {pacers_[s].get(), rank, planned_[s].resources});
         if (iteration >= 0) keep(s, rank, iteration, times);
       }
   }
@@ -228,6 +232,7 @@ class LayerBench {
   const LayerBenchSettings& settings_;
   int ranks_ = 0;
   LayerMeasurement result_;
+  std::vector<std::unique_ptr<Pacer>> pacers_;   // by schedule; none: its tasks don't slow each other
   std::vector<std::vector<RankRun>> rank_runs_;  // [rank][schedule]
   std::vector<Passes> unpaced_, tasks_;          // by schedule: before the paced passes; of the timed ones
   std::vector<std::vector<int64_t>> overruns_;   // [schedule][rank]

@@ -22,15 +22,6 @@ struct Predicted {
   Timeline timeline;
 };
 
-// Pacing gives every task the seconds that it takes alone.
-void require_paced(const Plan& plan, const Profile& profile) {
-  require<Unsupported>(profile.contention.none(), "profile {}: [contention] is not emulated, only replayed",
-                       profile.name);
-  for (const Lane& lane : plan.structure->lanes)
-    require<Unsupported>(lane.kind != LaneKind::gradient,
-                         "a network that two lanes share is not emulated, only replayed");
-}
-
 constexpr double kSetUp_s = 0.15;  // of a layer: its ranks, references and unpaced passes
 
 CaseRecord record_without_run(const LayerJob& job, const Schedule& schedule, CaseStatus status,
@@ -51,7 +42,6 @@ Predicted predict(const Schedule& schedule, const LayerJob& job, const DegreeCho
   Predicted p{search.tune(schedule, pricer, degrees), {}, {}};
   p.run.plan = build_plan(schedule, job.shape, p.result.decision);
   require_runnable(p.run.plan);
-  if (job.paced_by) require_paced(p.run.plan, *job.paced_by);
   const std::vector<double> seconds = price(pricer, p.run.plan);
   p.timeline = timeline_of(p.run.plan, seconds, job.predicted_by.contention);
   p.run.forward_s = p.result.forward_s;
@@ -59,6 +49,10 @@ Predicted predict(const Schedule& schedule, const LayerJob& job, const DegreeCho
   const std::vector<double> paced =
       job.paced_by ? price(LayerPricer(*job.paced_by, job.shape, job.pricing), p.run.plan) : seconds;
   for (const Task& task : p.run.plan.tasks()) p.run.task_seconds.push_back(paced[static_cast<size_t>(task.work_class)]);
+  if (job.paced_by && slows_itself(p.run.plan, job.paced_by->contention)) {
+    p.run.slowdown = Slowdown(job.paced_by->contention);
+    p.run.resources = resources_of(p.run.plan);
+  }
   return p;
 }
 

@@ -5,6 +5,7 @@
 
 #include "moe/base/check.h"
 #include "moe/comm/local/local_world.h"
+#include "moe/device/pacer.h"
 #include "tests/comm/communicator_conformance.h"
 
 namespace moe {
@@ -179,6 +180,28 @@ TEST(LocalPaceTest, TheLongestOfUnequalPacesCounts) {
 TEST(LocalPaceTest, CountsAnOverrunOnEachRankWhoseOwnWorkWasLate) {
   for (const int64_t overruns : paced_allreduce(1 << 20, [](int) { return 1e-9; }).overruns) EXPECT_EQ(overruns, 1);
   for (const int64_t overruns : paced_allreduce(1 << 10, [](int) { return 0.0; }).overruns) EXPECT_EQ(overruns, 0);
+}
+
+// The pass of time is the pacer's, at the slowest rank's rate, on a rank that is not slowed itself too.
+TEST(LocalPaceTest, WithAPacerEndsWhenThatSays) {
+  const auto slowdown = [](std::span<const int> running, int resource) {
+    return resource == 0 && running[1] > 0 ? 3.0 : 1.0;
+  };
+  Pacer pacer(2, 2, slowdown);
+  const auto other = pacer.start({{1, 1}}, 3600);
+  LocalWorld world(2);
+  world.run([&](int rank) {
+    const auto device = make_cpu_device();
+    const auto lane = device->make_stream("lane");
+    std::atomic<int64_t> overruns{0};
+    const Pace pace{.at_least_s = 0.05, .overruns = &overruns, .pacer = &pacer, .rank = rank};
+    const double begin = now_s();
+    const auto comm = world.communicator(rank);
+    for (int i = 0; i < 2; ++i) comm->barrier({*lane, pace, "slowed"});
+    lane->synchronize();
+    EXPECT_GE(now_s() - begin, 2 * 0.15);
+    EXPECT_EQ(overruns, 0);
+  });
 }
 
 }  // namespace

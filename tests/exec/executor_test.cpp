@@ -190,6 +190,36 @@ TEST_F(ExecutorTest, OverrunsAreThoseOfTheRun) {
   EXPECT_EQ(executor.run(slow).overruns, 0);
 }
 
+// Two lanes share a resource: together they get no more of it than there is, and work that outlasts its pace is found
+// out all the same.
+TEST_F(ExecutorTest, WithAPacerTasksOfALaneSlowThoseOfAnother) {
+  Pacer pacer(1, 1, [](std::span<const int> running, int) { return static_cast<double>(std::max(1, running[0])); });
+  LaneBuilder lanes(2);
+  for (int id = 0; id < 4; ++id) lanes.add(id % 2);
+  const Contended contended{&pacer, 0, std::vector<int>(4, 0)};
+  Nothing nothing;
+  Executor executor(*device_, lanes.build());
+  const RunTimes& times = executor.run(nothing, std::vector<double>(4, 0.05), std::nullopt, contended);
+  EXPECT_EQ(times.overruns, 0);
+  for (const TaskTime& time : times.tasks) EXPECT_GE(time.end_s - time.start_s, 0.05);
+  EXPECT_GE(std::max(times.tasks[2].end_s, times.tasks[3].end_s), 0.2 - 1e-9);
+  Recording slow(4, [](const Task& task) { nap(task.id < 2 ? 0.02 : 0); });
+  EXPECT_EQ(executor.run(slow, {0.002, 0.002, 1, 1}, std::nullopt, contended).overruns, 2);
+  EXPECT_THROW(executor.run(nothing, std::vector<double>(4, 1), std::nullopt, {&pacer, 0, {}}), BadInput);
+}
+
+TEST_F(ExecutorTest, AFailedRunLeavesNothingInThePacer) {
+  Pacer pacer(1, 1, [](std::span<const int> running, int) { return running[0] > 1 ? 1e9 : 1.0; });
+  LaneBuilder lanes(1);
+  lanes.add(0);
+  Recording failing(1, [](const Task&) { throw std::runtime_error("fails"); });
+  Nothing nothing;
+  Executor executor(*device_, lanes.build());
+  const Contended contended{&pacer, 0, {0}};
+  EXPECT_THROW(executor.run(failing, {0.001}, std::nullopt, contended), std::runtime_error);
+  EXPECT_LT(executor.run(nothing, {0.001}, std::nullopt, contended).tasks[0].end_s, 300);
+}
+
 TEST_F(ExecutorTest, RefusesPacesOfAnotherPlanAndTasksOutOfOrder) {
   Nothing nothing;
   Executor executor(*device_, random_structure(3, 2, 10).build());

@@ -19,8 +19,7 @@ struct Place {
 /// One operation on its way through a stream.
 class Operation {
  public:
-  Operation(Place place, LocalOffer offer, Pace pace)
-      : place_(std::move(place)), offer_(std::move(offer)), pace_(pace) {}
+  Operation(Place place, LocalOffer offer) : place_(std::move(place)), offer_(std::move(offer)) {}
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
@@ -41,17 +40,22 @@ class Operation {
     const LocalMeeting::Turn turn = meeting.meet(place_.rank, offer_);
     move_data(meeting.offers(), place_.rank);
     meeting.depart();
-    if (turn.ends_s > 0) {
-      if (pace_.overruns && now_s() > turn.ends_s) pace_.overruns->fetch_add(1, std::memory_order_relaxed);
-      sleep_until_s(turn.ends_s);
-    }
+    const bool in_time = hold(turn);
+    if (!in_time && offer_.pace.overruns) offer_.pace.overruns->fetch_add(1, std::memory_order_relaxed);
     meeting.leave(turn);
   }
 
  private:
+  /// Waits for the end of its pace; returns whether that was still to come.
+  bool hold(const LocalMeeting::Turn& turn) const {
+    if (turn.running) return offer_.pace.pacer->finish(*turn.running);
+    const bool in_time = turn.ends_s == 0 || now_s() <= turn.ends_s;
+    sleep_until_s(turn.ends_s);
+    return in_time;
+  }
+
   const Place place_;
   LocalOffer offer_;
-  const Pace pace_;
   bool ran_ = false;
 };
 
@@ -135,8 +139,8 @@ class LocalCommunicator final : public Communicator {
   void launch(LocalOffer offer, CommCall& call) {
     require<BadInput>(offer.count >= 0, "{} '{}': a size of {}", name_of(offer.op), call.task, offer.count);
     offer.task = call.task;
-    offer.at_least_s = call.pace.at_least_s;
-    auto operation = std::make_shared<Operation>(place_, std::move(offer), call.pace);
+    offer.pace = call.pace;
+    auto operation = std::make_shared<Operation>(place_, std::move(offer));
     call.stream.launch([operation = std::move(operation)](void*) { operation->run(); });
   }
 

@@ -15,7 +15,7 @@ LocalMeeting::Turn LocalMeeting::meet(int member, const LocalOffer& offer) {
   const auto over = [&] { return opened() || failed_.load(std::memory_order_acquire); };
   if (!bell_.wait_until(over, now_s() + timeout_s_)) give_up(offer, meeting);
   if (!opened()) fail(member, offer);
-  return {meeting, ends_s_};
+  return turn_;
 }
 
 uint64_t LocalMeeting::arrive(int member, const LocalOffer& offer) {
@@ -44,11 +44,17 @@ void LocalMeeting::open() {
   std::string wrong = disagreement(offers_, names_);
   if (!wrong.empty()) return set_failed(std::move(wrong));
   double began_s = 0, at_least_s = 0;
+  std::vector<Pacer::Use> uses;
   for (const LocalOffer* each : offers_) {
     began_s = std::max(began_s, each->began_s);
-    at_least_s = std::max(at_least_s, each->at_least_s);
+    at_least_s = std::max(at_least_s, each->pace.at_least_s);
+    uses.push_back({each->pace.rank, each->pace.resource});
   }
-  ends_s_ = at_least_s > 0 ? began_s + at_least_s : 0;
+  turn_ = {.meeting = opened_.load(std::memory_order_relaxed) + 1};
+  if (Pacer* pacer = offers_.front()->pace.pacer; pacer && at_least_s > 0)
+    turn_.running = pacer->start(std::move(uses), at_least_s);
+  else if (at_least_s > 0)
+    turn_.ends_s = began_s + at_least_s;
   opened_.fetch_add(1, std::memory_order_release);
 }
 
@@ -82,6 +88,7 @@ void LocalMeeting::depart() {
     if (++departed_ < names_.size()) return;
     departed_ = 0;
     std::fill(here_.begin(), here_.end(), false);
+    turn_.running.reset();
     closed_.fetch_add(1, std::memory_order_release);
   }
   bell_.ring();

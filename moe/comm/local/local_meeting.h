@@ -8,6 +8,7 @@
 #include "moe/base/check.h"
 #include "moe/comm/local/local_offer.h"
 #include "moe/device/cpu/doorbell.h"
+#include "moe/device/pacer.h"
 
 namespace moe {
 
@@ -23,7 +24,8 @@ class LocalMeeting {
 
   struct Turn {
     uint64_t meeting = 0;
-    double ends_s = 0;  // no earlier than; 0: whenever it is done
+    double ends_s = 0;                               // no earlier than; 0: whenever it is done
+    std::shared_ptr<Pacer::Task> running = nullptr;  // where others slow it down, what says when it ends
   };
   /// Blocks until all members are here. Throws RankFailure on all of them if the offers disagree or one is missing for
   /// longer than the timeout. `offer` is read by the others until leave() returns.
@@ -51,7 +53,7 @@ class LocalMeeting {
   std::vector<bool> here_;                 // guarded by mutex_
   std::vector<const LocalOffer*> offers_;  // written under mutex_, constant while a meeting is open
   size_t arrived_ = 0, departed_ = 0;      // guarded by mutex_
-  double ends_s_ = 0;                      // of the open meeting
+  Turn turn_;                              // of the open meeting
   std::string reason_;                     // why it failed, and
   bool aborted_ = false;                   // whether from outside: constant once failed_ is set
   std::atomic<bool> failed_{false};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "moe/base/units.h"
+#include "moe/device/stream.h"
 
 namespace moe {
 
@@ -34,7 +35,7 @@ struct LocalOffer {
   std::vector<int64_t> send_bytes = {}, receive_bytes = {};  // of alltoallv
   std::vector<int64_t> blocks = {};                          // of allgatherv, bytes; of reducescatterv, elements
   int colour = 0, key = 0;                                   // of split
-  double at_least_s = 0;
+  Pace pace = {};
   double began_s = 0;
 };
 

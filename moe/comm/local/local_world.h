@@ -1,7 +1,8 @@
 #pragma once
 // Ranks as threads of one process: a rendezvous of pointers, then copies. The embedded default, and the emulated
 // cluster's transport: with a Pace, an operation starts when its last rank arrived and ends at_least_s later on all
-// (where the ranks' paces differ, the longest counts). A rank whose own copies ended after that counts an overrun.
+// (where the ranks' paces differ, the longest counts); with a pacer, on all or none of them, it ends when that says. A
+// rank whose own copies ended after that counts an overrun.
 #include <functional>
 #include <memory>
 

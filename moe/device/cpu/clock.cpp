@@ -1,3 +1,5 @@
+#include "moe/device/cpu/clock.h"
+
 #include <cerrno>
 #include <ctime>
 #include <sys/prctl.h>
@@ -5,19 +7,11 @@
 #include "moe/device/stream.h"
 
 namespace moe {
-namespace {
 
-// A core that idles needs 20 to 110 us to be running again (measured, 2-core virtual machine);
-// spinning for longer takes it from other lanes without gain.
-constexpr double kSpinS = 100e-6;
-
-// Linux lets a thread's timers slip by 50 us to wake several at once.
 void be_punctual() {
   thread_local bool punctual = false;
   if (!punctual) punctual = prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL) == 0;
 }
-
-}  // namespace
 
 double now_s() {
   timespec time;

@@ -1,0 +1,44 @@
+#pragma once
+// Paces tasks that slow each other down while they run: between two of their starts and ends each has a constant rate.
+// Starts and ends are read from the clock as they happen. Knows nothing of costs: how much tasks slow each other, it is
+// told.
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+namespace moe {
+
+/// Of a set of ranks that share a clock. Threads may call it at once; it outlives its tasks.
+class Pacer {
+ public:
+  /// What a task uses of a rank.
+  struct Use {
+    int rank = 0, resource = 0;
+  };
+  /// How many times as long a task that uses `resource` takes while running[r] tasks of its rank, itself included, use
+  /// resource r. It then gets through so much less of what is left of it. At least 1.
+  using Slowdown = std::function<double(std::span<const int> running, int resource)>;
+  class Task;  // runs until it is finished or destroyed
+
+  Pacer(int ranks, int resources, Slowdown slowdown);
+
+  /// A task that takes `alone_s` undisturbed starts to run now, on all ranks of `uses`, at the slowest's rate.
+  std::shared_ptr<Task> start(std::vector<Use> uses, double alone_s);
+  /// Blocks until the task's time has passed; the first of its threads to see that ends it. Returns false if it had
+  /// passed already.
+  bool finish(Task& task);
+
+ private:
+  void count(const Task& task, int change);
+  void set_rates(double now);
+  bool end(Task& task, bool even_early);
+
+  const Slowdown slowdown_;
+  std::mutex mutex_;
+  std::vector<std::vector<int>> running_;  // [rank][resource]; guarded by mutex_, as the next
+  std::vector<Task*> tasks_;
+};
+
+}  // namespace moe
