@@ -128,8 +128,8 @@ Fields OpCase::parameters(const Profile& cluster) const {
 }
 
 std::vector<OpCase> emulated_cases(const Profile& cluster) {
-  require<BadInput>(cluster.contention.none(), "cluster {}: found [contention] factors, which pacing does not have yet",
-                    cluster.name);
+  require<BadInput>(cluster.contention.none(),
+                    "cluster {}: found [contention] factors, expected none: ops are timed one at a time", cluster.name);
   std::vector<OpCase> cases;
   for (const CommRow& row : cluster.comm)
     for (int i = 1; is_timed(row) && i <= kCollectiveSizes; ++i) {
