@@ -25,6 +25,8 @@ Json named(const Rows& rows) {
 std::string source_of(const std::string& path) {
   try {
     const ConfigFile file = read_toml(path);
+    const ConfigValue* whole = file.root.find("of");  // a sample of a grid
+    if (whole != nullptr && whole->kind == ConfigKind::text) return "a sample of " + whole->text;
     const ConfigValue* source = file.root.find("source");
     return source != nullptr && source->kind == ConfigKind::text ? source->text : "its file names no source";
   } catch (const BadInput& error) {

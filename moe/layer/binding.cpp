@@ -121,7 +121,7 @@ void LayerBinding::gate(Phase phase) {
     return layer_.gate_->forward(b.normed, layer_.routing_);
   }
   const double share = 1.0 / rank().gate_copies();
-  // Where several ranks gate a token each has all of d_weight; d_fill is of its own shard of the experts, a part already.
+  // Where several ranks gate a token each has all of d_weight, but of d_fill its own shard of the experts' part.
   if (rank().gate_copies() > 1) scale(layer_.d_weight_, share);
   const TensorView d = b.backward.gate_input;
   layer_.gate_->backward({b.normed, layer_.routing_, layer_.d_weight_, layer_.d_fill_, d, share});

@@ -224,7 +224,8 @@ void LayerBuilder::dense_backward() {
 }
 
 int LayerBuilder::backward() {
-  if (dense_.data.phase == Phase::forward) dense_.data = of(found().output, Phase::forward);  // the loss makes its gradient
+  // Where no task made the output's gradient, the loss does.
+  if (dense_.data.phase == Phase::forward) dense_.data = of(found().output, Phase::forward);
   dense_.after.push_back(found().end);
   if (schedule_.flow == Flow::replicated) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
   const int begin = push(TaskKind::i_order, dense_.after);

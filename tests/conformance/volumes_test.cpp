@@ -70,6 +70,15 @@ Expected dense(const Symbols& s, const Case& c, Flow flow, const Task& task) {
                                                                         : s.tokens;
       return {Op::gemm, GroupKind::none, 0, passes * gated * s.m * s.e};
     }
+    case TaskKind::order:
+    case TaskKind::i_order: {  // E T_rank M of each group of tokens; on the way out of flows that split after it, its
+                               // own
+      const bool out = (task.kind == TaskKind::order) == (task.phase == Phase::forward);
+      const std::map<Flow, double> groups{{Flow::sharded, 1},   {Flow::replicated, s.mp * s.esp},
+                                          {Flow::fused, 1},     {Flow::fused_gated, out ? 1 : s.mp},
+                                          {Flow::tensor, s.mp}, {Flow::dropped, out ? 1 : s.mp}};
+      return {Op::none, GroupKind::none, groups.at(flow) * s.e * s.rows * s.m};
+    }
     default:
       return {};
   }
