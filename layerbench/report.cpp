@@ -22,8 +22,8 @@ std::string percent(double share, int digits = 1) { return fmt::format("{:.{}f} 
 std::string degrees(const CaseRecord& r) { return fmt::format("{}/{}", r.degree_forward, r.degree_backward); }
 
 std::string times_of(const std::vector<CaseRecord>& records) {
-  Table table({"schedule", "r_f/r_b", "model ms", "ms", "forward", "backward", "error", "spread", "exposed ms",
-               "overlap", "status"});
+  Table table(
+      {"schedule", "r", "model ms", "ms", "forward", "backward", "error", "spread", "exposed ms", "overlap", "status"});
   for (const CaseRecord& r : records) {
     if (!timed(r)) continue;
     const double total = summary(r, "total_s");
@@ -32,20 +32,21 @@ std::string times_of(const std::vector<CaseRecord>& records) {
                percent((summary(r, "most_total_s") - summary(r, "least_total_s")) / total), ms(summary(r, "exposed_s")),
                percent(summary(r, "overlap_efficiency"), 0), std::string(name_of(r.status))});
   }
-  return "Time (medians over the passes of the slowest rank)\n\n" + table.text() + '\n';
+  return "Time (medians over the passes of the slowest rank; r: degrees forward/backward)\n\n" + table.text() + '\n';
 }
 
 std::string checks_of(const std::vector<CaseRecord>& records) {
-  Table table(
-      {"schedule", "r_f/r_b", "dropped", "most load", "empty rows", "peak", "estimate", "off by", "in", "status"});
+  Table table({"schedule", "r", "dropped", "most/mean", "empty", "peak", "estimate", "off by", "in", "status"});
   for (const CaseRecord& r : records)
     if (checked(r))
       table.add({r.schedule, degrees(r), percent(summary(r, "drop_rate")),
-                 fmt::format("{:.2f} x mean", summary(r, "imbalance")), percent(summary(r, "padding")),
+                 fmt::format("{:.2f}", summary(r, "imbalance")), percent(summary(r, "padding")),
                  human_bytes(summary(r, "peak_bytes")), human_bytes(prediction(r, "peak_bytes")),
                  fmt::format("{:.1e}", summary(r, "worst_error")), r.summary.text("worst_tensor", r.key),
                  std::string(name_of(r.status))});
-  return "Routing, memory of a rank, largest error against the reference\n\n" + table.text() + '\n';
+  return "Routing (most/mean: load of an expert; empty: of the rows sent), memory of a rank, largest error against the "
+         "reference\n\n" +
+         table.text() + '\n';
 }
 
 std::string tasks_of(const LayerOutcome& outcome) {
@@ -55,7 +56,8 @@ std::string tasks_of(const LayerOutcome& outcome) {
     for (const TaskComparison& t : outcome.tasks[s]) {
       const auto ratio = [](double r) { return r > 0 ? fmt::format("{:.3f}", r) : "-"; };
       table.add({fmt::format("{} {}", name_of(t.phase), name_of(t.kind)), fmt::format("{}", t.tasks), ms(t.predicted_s),
-                 ms(t.measured_s), ratio(t.median_ratio), ratio(t.worst_ratio), t.worst_task});
+                 ms(t.measured_s), ratio(t.median_ratio), ratio(t.worst_ratio),
+                 t.worst_task.substr(0, t.worst_task.find(" of layer"))});
     }
     if (!outcome.tasks[s].empty())
       text += fmt::format("Tasks of {}, measured over predicted\n\n{}\n", outcome.plans[s].schedule, table.text());

@@ -1,0 +1,89 @@
+"""usage: layerbench_test.py PROGRAM
+
+The verb `layerbench`: one layer, a grid's sample, layers and schedules that can't be run."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+LAYER = ["--seq", "256", "--model-dim", "1024", "--batch", "1"]
+
+
+class Layerbench(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+
+    def layerbench(self, *arguments):
+        found = subprocess.run([PROGRAM, "layerbench", "--out", "r.jsonl", *arguments], cwd=self.folder,
+                               capture_output=True, text=True)
+        self.assertEqual(found.returncode, 0, found.stdout + found.stderr)
+        return found.stdout
+
+    def records(self):
+        with open(os.path.join(self.folder, "r.jsonl")) as file:
+            return [json.loads(line) for line in file]
+
+    def test_a_layer(self):
+        printed = json.loads(self.layerbench(*LAYER, "--schedule", "tutel,fsmoe", "--iterations", "2", "--json"))
+        self.assertEqual([row["schedule"] for row in printed["schedules"]], ["tutel", "fsmoe"])
+        cases = {line["schedule"]: line for line in self.records() if line["kind"] == "case"}
+        for row in printed["schedules"]:
+            measured, predicted = row["measured"], row["predicted"]
+            self.assertEqual(measured, cases[row["schedule"]]["summary"])
+            self.assertEqual(measured["tensors_made"], 0)
+            self.assertLess(measured["worst_error"], 2e-5)
+            for name in ("exposed_s", "overlap_efficiency", "peak_bytes", "total_s"):
+                self.assertGreaterEqual(measured[name], 0)
+                self.assertGreaterEqual(predicted[name], 0)
+            self.assertLessEqual(measured["exposed_s"], measured["total_s"])
+            for name in ("drop_rate", "padding", "overlap_efficiency"):
+                self.assertLessEqual(measured[name], 1)
+            self.assertGreaterEqual(measured["imbalance"], 1)
+            spent = sum(task["predicted_s"] for task in row["tasks"])
+            self.assertGreater(spent, 0)
+            kinds = {(task["phase"], task["kind"]) for task in row["tasks"]}
+            self.assertIn(("backward", "combine"), kinds)
+            for phase, kind in kinds:
+                ratio = f"ratio_{phase}_{kind}"
+                task = next(t for t in row["tasks"] if (t["phase"], t["kind"]) == (phase, kind))
+                self.assertEqual(measured.get(ratio, 0), task["median_ratio"])
+
+    def test_the_text_is_narrow(self):
+        text = self.layerbench(*LAYER, "--schedule", "all", "--iterations", "1", "--tasks")
+        for line in text.splitlines():
+            self.assertTrue(len(line) <= 120 or ": " in line, line)  # reasons may be longer
+        for words in ("exposed ms", "overlap", "dropped", "empty", "estimate", "Tasks of fsmoe"):
+            self.assertIn(words, text)
+
+    def test_a_grid(self):
+        self.layerbench("--grid", "fsmoe-30-b", "--grid-layers", "3", "--check-only", "--schedule", "tutel,fsmoe")
+        lines = self.records()
+        layers = [line["parameters"]["layer"] for line in lines if line["kind"] == "case"]
+        self.assertEqual(len(layers), 6)
+        self.assertEqual(len(set(layers)), 3)
+        flagged = json.loads(self.layerbench("--grid", "fsmoe-30-b", "--grid-layers", "2", "--check-only", "--gate",
+                                             "switch", "--schedule", "tutel", "--json"))
+        self.assertEqual(flagged["summary"][0]["ok"], 2)
+        self.assertEqual(len(flagged["layers"]), 2)
+
+    def test_what_cannot_run_is_a_row(self):
+        """12 heads don't divide a model dim of 512."""
+        with open(os.path.join(self.folder, "g.toml"), "w") as file:
+            file.write('schema = 1\nname = "g"\nsource = "a test"\ncluster = "testbed-b"\n'
+                       'capacity_rounding = "ragged"\n[layers]\nbatch = 1\nseq = 256\nmodel_dim = 512\n'
+                       'hidden_scale = 2\nheads = [8, 12]\ncapacity_factor = 1.2\nffn = "gpt"\ntop_k = 1\n'
+                       'experts = "nodes"\n')
+        printed = json.loads(self.layerbench("--grid", "g.toml", "--check-only", "--schedule", "tutel", "--json"))
+        states = {layer["layer"]: layer["schedules"][0] for layer in printed["layers"]}
+        self.assertEqual(sorted(row["status"] for row in states.values()), ["ok", "unsupported"])
+        refused = next(row for row in states.values() if row["status"] == "unsupported")
+        self.assertIn("heads", refused["reason"])
+
+
+if __name__ == "__main__":
+    unittest.main()
