@@ -1,5 +1,7 @@
 #include "layerbench/layerbench.h"
 
+#include <filesystem>
+
 #include "layerbench/report.h"
 #include "moe/base/progress.h"
 #include "moe/cost/fit.h"
@@ -88,13 +90,10 @@ class Layerbench {
   double layers() const { return static_cast<double>(layers_.size()); }
   bool of_grid() const { return !options_.selection.grid.empty(); }
 
+  // Of the same flags and the same layers, whatever files they came from.
   std::string digest() const {
-    const DegreeChoice& d = options_.selection.degrees;
-    std::string text = fmt::format("layerbench {} {} {} {} {} {} {}", cluster_.name, options_.workload,
-                                   options_.iterations, options_.seed, options_.check_only, d.forward, d.backward);
-    for (const BenchedLayer& layer : layers_)
-      text += fmt::format(" {} {} {} {}", layer.name, describe(layer.shape.layer), layer.shape.layer.gate,
-                          name_of(layer.shape.layer.dtype));
+    std::string text = fmt::format("layerbench {}", fmt::join(options_.argv, " "));
+    for (const BenchedLayer& layer : layers_) text += fmt::format(" {} {}", layer.name, describe(layer.shape.layer));
     return digest_of(text);
   }
 
@@ -174,6 +173,9 @@ class Layerbench {
 }  // namespace
 
 int run_layerbench(const LayerbenchOptions& options) {
+  std::error_code error;
+  if (!options.dump.empty()) std::filesystem::create_directories(options.dump, error);
+  require<BadInput>(!error, "--dump: cannot make {}: {}", options.dump, error.message());
   LayerbenchResults results = Layerbench(options).run();
   fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
   for (const LayerOutcome& outcome : results.outcomes)
