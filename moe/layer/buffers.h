@@ -31,7 +31,7 @@ class LayerBuffers {
   TensorView normed_input;       // (B L, M): what attention reads, kept for the backward
   TensorView normed;             // (gated tokens, M): what the gate and the order read, likewise
   TensorView expert_input;       // (rows, M): where the experts compute (ExpertRows), kept for the backward
-  TensorView rows_in, rows_out;  // as large: what one chunk's expert task reads and writes
+  TensorView rows_in, rows_out;  // as large: what an expert task reads and writes; a chunk, or all
   TensorView wire_out, wire_in;  // (elements) of the wire's type, where it isn't the layer's: one exchange's both sides
 
  private:

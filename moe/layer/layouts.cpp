@@ -121,6 +121,8 @@ Cuts cuts_of(const Plan& plan, Phase phase) {
   cuts.reduce = cut_of(plan, phase, {reducescatter, allreduce});
   if (cuts.back == 0) cuts.back = cuts.reduce == 0 ? cuts.expert : cuts.reduce;
   if (cuts.reduce == 0) cuts.reduce = cuts.back;
+  require<Unsupported>(cuts.expert == 1 || cut_of(plan, phase, {copy}) == 0,
+                       "{}: re-layout copies before {} expert tasks, a layer runs one", name_of(phase), cuts.expert);
   const bool alike = cuts.out == cuts.expert && cuts.expert == cuts.back && cuts.reduce == cuts.back;
   require<Unsupported>(cuts.expert == 1 || alike,
                        "{}: {} chunks go to {} expert tasks and {} come home: a layer runs one expert task, or as many "

@@ -1,9 +1,8 @@
 #pragma once
 // How one phase's rows lie at each station of their way, for the flow and the numbers of chunks of a plan.
 //
-//   home      what this rank sends to the experts and gets back: its own group's rows (all groups' in the replicated
-//   and
-//             tensor flows), a piece an EP peer
+//   home      what this rank sends to the experts and gets back: its own group's rows, or (replicated, tensor) all
+//             groups', a piece an EP peer
 //   peer      at the expert's rank, before the AllGather over ESP and after the ReduceScatter: a piece an EP peer
 //   gathered  where the experts read and write, streams are sources: a piece a rank that sends
 //   wide      home, gathered over MP: every group's rows, in the flows that gather there; as they arrive

@@ -10,7 +10,7 @@
 namespace moe {
 
 /// Largest absolute difference over all ranks' parts, divided by the largest absolute value of the reference's tensor
-/// (by 1 where that is all zeros). "output", "input gradient", "gradient of w1", ...
+/// (by 1 where that is all zeros, by no less than 1e-4 of the largest gradient). "output", "input gradient", "gradient of w1", ...
 struct TensorError {
   std::string tensor;
   double error = 0;
@@ -18,6 +18,9 @@ struct TensorError {
 
 /// 1e-10 for float64, 2e-5 for float32.
 double tolerance_of(DType dtype);
+/// The same, and with a hook 32 times its error: it rounds in two exchanges forward and two back, which differences of
+/// nearly equal numbers (a softmax's gradient) amplify. No bound, but far below what a wrong layer is off by.
+double tolerance_of(const MoeLayer& layer);
 
 /// The experts that the ranks' gates chose for their own tokens in the last pass, (tokens of all ranks, choices).
 std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks);

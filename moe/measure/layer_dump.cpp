@@ -133,7 +133,7 @@ Json manifest_of(MoeLayer& layer, const Plan& plan) {
           {"group_tokens", routing.group_tokens},
           {"capacity_rows", routing.rows},
           {"preset", routing.preset},
-          {"tolerance", tolerance_of(layer.shape().dtype()) + 4 * layer.exchange_error()},
+          {"tolerance", tolerance_of(layer)},
           {"software", software()},
           {"ranks", Json::array()}};
 }

@@ -24,9 +24,9 @@ Norm norm_from(std::string_view name, std::string_view where);
 /// T_rank, a rank's capacity per expert, of N = B L / N_MP tokens; chunks have floor or ceil(T_rank / r) rows.
 ///   ragged     ceil(k f N / E)
 ///   exact      k f N / E unrounded, equal chunks: planning only, what the papers' figures assume
-///   tutel      k floor(f ceil(N / E)); where none is dropped, all rows padded to the largest load of any rank and
-///   expert deepspeed  ceil(k f N / E), at least 4; likewise padded megatron   ceil(k f N / E); where none is dropped,
-///   unequal AlltoAll, as with ragged
+///   tutel      k floor(f ceil(N / E)); where none is dropped, padded to the largest load of any expert
+///   deepspeed  ceil(k f N / E), at least 4; likewise padded
+///   megatron   ceil(k f N / E); where none is dropped, unequal AlltoAll, as with ragged
 enum class Rounding { ragged, exact, tutel, deepspeed, megatron };
 std::string_view name_of(Rounding rounding);
 Rounding rounding_from(std::string_view name, std::string_view where);

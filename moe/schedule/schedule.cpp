@@ -79,6 +79,10 @@ void check_decision(const Schedule& schedule, const Decision& d) {
 
 void check_shape(const Schedule& schedule, const Case& shape) {
   const ParallelShape& p = shape.parallel;
+  if (schedule.flow == Flow::fused || schedule.flow == Flow::fused_gated)
+    require<Unsupported>(shape.layer.dispatcher == "alltoall",
+                         "schedule {} exchanges over EP and ESP at once: found dispatcher {}, expected alltoall",
+                         schedule.name, shape.layer.dispatcher);
   if (schedule.flow == Flow::tensor || schedule.flow == Flow::dropped)
     require<Unsupported>(p.mp == p.esp, "schedule {} shards experts over the MP group: found mp {} and esp {}",
                          schedule.name, p.mp, p.esp);

@@ -59,7 +59,7 @@ TEST(LayerConformance, EveryPairOfPartsAgreesWithTheReference) {
   Met met;
   const auto points = layer_space::covering(kLeast, kSeed, [&](const auto& point) { return possible(point, met); });
   int failures = 0;
-  const size_t step = sample == 0 ? 1 : points.size() / sample;
+  const size_t step = sample == 0 ? 1 : std::max<size_t>(1, points.size() / sample);
   for (size_t i = 0; i < points.size() && (sample == 0 || static_cast<size_t>(met.ran) < sample); i += step) {
     SCOPED_TRACE(layer_space::text_of(points[i]));
     try {

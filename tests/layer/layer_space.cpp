@@ -23,13 +23,27 @@ struct Capacity {
   Rounding rounding;
 };
 
-// Every shape of 1, 2, 4 and 8 ranks whose groups divide them, with either placement where it makes a difference.
+// Shapes of 1 to 8 ranks whose groups divide them, with either placement where it makes a difference.
 const std::vector<Spread>& spreads() {
   static const std::vector<Spread> all = [] {
     std::vector<Spread> list;
-    for (const auto& [nodes, a_node] : {std::pair{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1}, {1, 4}, {2, 4}, {4, 2}})
-      for (const int mp : {1, 2, 4})
-        for (const auto& [ep, esp] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {4, 2}, {2, 4}})
+    for (const auto& [nodes, a_node] :
+         {std::pair{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1}, {1, 4}, {2, 4}, {4, 2}, {3, 1}, {3, 2}})
+      for (const int mp : {1, 2, 3, 4, 8})
+        for (const auto& [ep, esp] : {std::pair{1, 1},
+                                      {2, 1},
+                                      {1, 2},
+                                      {2, 2},
+                                      {4, 1},
+                                      {1, 4},
+                                      {4, 2},
+                                      {2, 4},
+                                      {8, 1},
+                                      {1, 8},
+                                      {3, 1},
+                                      {1, 3},
+                                      {3, 2},
+                                      {2, 3}})
           for (const bool ep_inside : {false, true}) {
             const int ranks = nodes * a_node;
             if (ranks % mp != 0 || ranks % (ep * esp) != 0 || (ep_inside && (ep == 1 || esp == 1))) continue;
@@ -45,6 +59,7 @@ const std::vector<Capacity> kCapacities{{0.7, Rounding::ragged},        {1.3, Ro
                                         {1.1, Rounding::deepspeed},     {std::nullopt, Rounding::ragged},
                                         {std::nullopt, Rounding::tutel}};
 constexpr std::pair<double, double> kLosses[]{{0, 0}, {0.3, 0}, {0.2, 0.1}};
+constexpr int64_t kTopK[]{1, 2, 5};
 constexpr std::pair<int, int> kHeads[]{{8, 8}, {8, 4}, {10, 5}};
 
 template <class Row>
@@ -73,6 +88,7 @@ std::vector<Axis> make_axes() {
   all.push_back({"degrees", {"1 1", "2 3", "3 2", "5 4", "9 9"}});
   all.push_back({"heads", {"8", "8 of 4", "10 of 5"}});
   all.push_back({"routing", {"even", "skewed"}});
+  all.push_back({"top-k", {"1", "2", "5"}});
   return all;
 }
 
@@ -114,8 +130,9 @@ Case shape_of(const Point& point) {
   const auto name = [&](size_t axis) { return axes()[axis].values[static_cast<size_t>(point[axis])]; };
   const Spread& s = spreads()[static_cast<size_t>(point[5])];
   const auto [heads, kv] = kHeads[point[10]];
-  LayerShape layer{.batch = 2, .seq = 8, .model_dim = 2 * heads, .hidden = 12, .heads = heads, .kv_heads = kv};
-  layer.experts = 8;
+  LayerShape layer{.batch = 2, .seq = 24, .model_dim = 2 * heads, .hidden = 24, .heads = heads, .kv_heads = kv};
+  layer.experts = s.ep == 3 ? 6 : 8;
+  layer.top_k = kTopK[point[12]];
   layer.dtype = DType::float64;
   layer.gate = name(0), layer.order = name(1), layer.dispatcher = name(2);
   layer.ffn = ffn_from(name(3), "ffn");

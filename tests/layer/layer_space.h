@@ -18,7 +18,7 @@ struct Axis {
   std::vector<std::string> values;
 };
 
-/// gate, order, dispatcher, ffn, schedule, parallel shape, capacity, norm, losses, degrees, attention, routing.
+/// gate, order, dispatcher, ffn, schedule, parallel shape, capacity, norm, losses, degrees, attention, routing, top-k.
 const std::vector<Axis>& axes();
 std::string text_of(const Point& point);
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "moe/schedule/schedule.h"
+#include "tests/layer/local_layers.h"
 #include "tests/schedule/any_decision.h"
 
 namespace moe {
@@ -78,6 +79,25 @@ TEST(Proxy, PlanKeepsTheStructureAndTheGradientsShares) {
         EXPECT_NEAR(static_cast<double>(small.slices[s].bytes()) / static_cast<double>(small.gradients[0].bytes),
                     static_cast<double>(plan.slices[s].bytes()) / static_cast<double>(plan.gradients[0].bytes), 1e-3);
     }
+}
+
+// A proxy has fewer EP peers than was planned; what depends on their number must still be right.
+TEST(Proxy, EverySchedulesProxyAgreesWithTheReference) {
+  for (const int nodes : {3, 6, 8}) {
+    LayerShape layer{.batch = 2, .seq = 64, .model_dim = 1024, .hidden = 2048, .heads = 8, .experts = nodes};
+    layer.dtype = DType::float64;
+    const Case nominal = complete(layer, {.nodes = nodes, .ranks_per_node = 4}, Rounding::ragged);
+    for (const Schedule* schedule : any_decision::fitting(nominal)) {
+      SCOPED_TRACE(fmt::format("{} on {} nodes", schedule->name, nodes));
+      const int degree = schedule->degrees == DegreePolicy::one ? 1 : 3;
+      const Plan plan =
+          build_plan(*schedule, nominal, with_split(*schedule, degree, degree, gradient_bytes(nominal) / 4));
+      const Plan small = proxy_plan(plan, proxy_case(plan.shape, degree, degree));
+      LocalLayers layers(small.shape, {.seed = 3}, small.structure->flow);
+      layers.run(small);
+      EXPECT_NO_THROW(verify_layer(layers.ranks()));
+    }
+  }
 }
 
 }  // namespace

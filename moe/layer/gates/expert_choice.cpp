@@ -1,6 +1,7 @@
 #include "moe/layer/gates/expert_choice.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "moe/layer/element.h"
@@ -48,7 +49,10 @@ class ExpertChoiceGate final : public Gate {
   // The taken tokens' rows are in token order.
   void choose(int64_t group, int64_t expert, Routing& routing) {
     const int64_t first = group * routing.group_tokens, taken = std::min(routing.rows, routing.group_tokens);
-    const auto score = [&](int64_t token) { return scores_.probabilities(token)[expert]; };
+    const auto score = [&](int64_t token) {  // NaN last: an order must be one whatever comes in
+      const T p = scores_.probabilities(token)[expert];
+      return std::isnan(p) ? T(-1) : p;
+    };
     std::iota(order_.begin(), order_.end(), first);
     const auto end = order_.begin() + taken;
     std::nth_element(order_.begin(), end, order_.end(),

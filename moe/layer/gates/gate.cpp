@@ -1,6 +1,7 @@
 #include "moe/layer/gates/gate.h"
 
 #include <array>
+#include <limits>
 
 #include "moe/base/registry.h"
 #include "moe/layer/gates/expert_choice.h"
@@ -43,6 +44,9 @@ Routing make_routing(const RankShape& rank) {
   RoutingShape shape{.tokens = rank.gated_tokens(), .group_tokens = rank.tokens.count, .experts = layer.experts};
   shape.rows = layer.capacity_factor ? rank.rows : shape.group_tokens;
   shape.choices = top_k ? layer.top_k : layer.experts * (gate.choices == Choices::rows ? shape.rows : 1);
+  require<BadInput>(shape.pairs() < std::numeric_limits<int32_t>::max(),
+                    "gate {}: {} tokens with {} choices each are too many pairs, expected fewer than 2^31", layer.gate,
+                    shape.tokens, shape.choices);
   Routing routing(shape, layer.dtype);
   if (gate.choices == Choices::rows) routing.fill = Tensor({shape.tokens, shape.choices}, layer.dtype);
   return routing;

@@ -111,7 +111,7 @@ class GShardGate final : public Gate {
   std::vector<Share> gated_;
   LayerSeed seed_;
   GateProjection products_;
-  SoftmaxScores<T> scores_;  // only where there are losses
+  SoftmaxScores<T> scores_;  // of the auxiliary losses
   Tensor noise_;             // (tokens, E)
 };
 
