@@ -17,10 +17,9 @@ class MoeLayerModule : public torch::nn::Module {
   MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan);
 
   /// y from x, both (held tokens, M) of the layer's element type. All ranks call it, and the backward of what it
-  /// returns; one forward's activations are kept, so a backward must follow its own forward. A weight's gradient is the
-  /// derivative of the loss over all distinct tokens, and of the gate's auxiliary losses, whole on every rank that holds
-  /// the weight. In flows that keep tokens on all MP ranks these must have the same loss, which counts
-  /// once.
+  /// returns; one forward's activations are kept, so a backward must follow its own forward. A weight's gradient is
+  /// the derivative of the loss over all distinct tokens, and of the gate's auxiliary losses, whole on every rank that
+  /// holds the weight. In flows that keep tokens on all MP ranks these must have the same loss, which counts once.
   torch::Tensor forward(const torch::Tensor& x);
 
   MoeLayer& layer() { return *layer_; }

@@ -107,8 +107,10 @@ TEST_F(VerifyTest, RefusesPlansOfOtherLayers) {
   MoeLayer& rank = *layers_.ranks().front();
   EXPECT_COMPLAINT(complaint([&] { LayerBinding(rank, plan_for(other, "tutel", 1, 1)); }), "the plan is for");
   Plan plan = plan_for(shape_, "tutel", 2, 2);
-  plan.degree_backward = 3;
+  plan.layers = 2;
   EXPECT_THROW(LayerBinding(rank, plan), Unsupported);
+  EXPECT_COMPLAINT(complaint([&] { LayerBinding(rank, plan_for(shape_, "parm-s1", 1, 1)); }),
+                   "the plan's flow is fused");
   plan = plan_for(shape_, "tutel", 2, 2);
   plan.gradients.front().bytes += 8;
   EXPECT_COMPLAINT(complaint([&] { LayerBinding(rank, plan); }), "gradient bytes");
