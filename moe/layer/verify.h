@@ -10,8 +10,7 @@
 namespace moe {
 
 /// Largest absolute difference over all ranks' parts, divided by the largest absolute value of the reference's tensor
-/// (by 1 where that is all zeros, by no less than 1e-4 of the largest gradient). "output", "input gradient", "gradient of
-/// w1", ...
+/// (by 1 where that is all zeros, by no less than 1e-4 of the largest gradient).
 struct TensorError {
   std::string tensor;
   double error = 0;
