@@ -6,8 +6,8 @@
 // that the pass before made, in place. So after two passes over the same input the layer's gradients are whole but for
 // MoeLayer::finish_gradients. Before the first pass they are zeros.
 //
-// What no plan carries: after a forward's gate, on its lane, all ranks add up the auxiliary losses' statistics and, where
-// no token is dropped, tell each other their rows. So a gate's time then has a meeting of all ranks in it, unpriced.
+// What no plan carries: after a forward's gate, on its lane, all ranks add up the auxiliary losses' statistics and,
+// where no token is dropped, tell each other their rows. A gate's time then has a meeting of all ranks in it, unpriced.
 #include <array>
 #include <string>
 #include <vector>
