@@ -1,5 +1,7 @@
 #include "tuner/results_json.h"
 
+#include "moe/export/layer_json.h"
+
 namespace moe {
 
 Json to_json(const LayerResult& r) {
@@ -29,28 +31,8 @@ Json to_json(const LayerResult& r) {
 }
 
 Json to_json(const Case& c) {
-  const LayerShape& l = c.layer;
-  Json json{{"batch", l.batch},
-            {"seq", l.seq},
-            {"model_dim", l.model_dim},
-            {"hidden", l.hidden},
-            {"heads", l.heads},
-            {"kv_heads", l.kv_heads},
-            {"experts", l.experts},
-            {"top_k", l.top_k},
-            {"capacity_factor", nullptr},
-            {"ffn", name_of(l.ffn)},
-            {"dtype", name_of(l.dtype)},
-            {"gate", l.gate},
-            {"order", l.order},
-            {"dispatcher", l.dispatcher},
-            {"hook", l.hook},
-            {"norm", name_of(l.norm)},
-            {"residual", l.residual},
-            {"aux_loss", l.aux_loss},
-            {"z_loss", l.z_loss},
-            {"capacity_rounding", name_of(c.rounding)}};
-  if (l.capacity_factor) json["capacity_factor"] = *l.capacity_factor;
+  Json json = layer_json(c.layer);
+  json["capacity_rounding"] = name_of(c.rounding);
   const ParallelShape& p = c.parallel;
   for (const auto& [name, size] : {std::pair{"nodes", p.nodes},
                                    {"ranks_per_node", p.ranks_per_node},

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "moe/export/layer_json.h"
 #include "moe/export/safetensors.h"
 #include "moe/layer/element.h"
 #include "moe/layer/verify.h"
@@ -79,30 +80,6 @@ class RankDump {
   Json axes_ = Json::object();
 };
 
-Json json_of(const LayerShape& l) {
-  return {{"batch", l.batch},
-          {"seq", l.seq},
-          {"model_dim", l.model_dim},
-          {"hidden", l.hidden},
-          {"heads", l.heads},
-          {"kv_heads", l.kv_heads},
-          {"experts", l.experts},
-          {"top_k", l.top_k},
-          {"capacity_factor", l.capacity_factor ? Json(*l.capacity_factor) : Json()},
-          {"ffn", name_of(l.ffn)},
-          {"norm", l.norm != Norm::by_ffn ? name_of(l.norm)
-                   : l.ffn == Ffn::gpt    ? "layernorm"
-                                          : "rmsnorm"},
-          {"residual", l.residual},
-          {"aux_loss", l.aux_loss},
-          {"z_loss", l.z_loss},
-          {"dtype", name_of(l.dtype)},
-          {"gate", l.gate},
-          {"order", l.order},
-          {"dispatcher", l.dispatcher},
-          {"hook", l.hook}};
-}
-
 Json json_of(const ParallelShape& p) {
   return {{"nodes", p.nodes}, {"ranks_per_node", p.ranks_per_node},
           {"dp", p.dp},       {"mp", p.mp},
@@ -121,7 +98,7 @@ Json software() {
 Json manifest_of(MoeLayer& layer, const Plan& plan) {
   const Routing& routing = layer.routing();
   return {{"schema", 1},
-          {"layer", json_of(plan.shape.layer)},
+          {"layer", layer_json(plan.shape.layer)},
           {"parallel", json_of(plan.shape.parallel)},
           {"flow", name_of(plan.structure->flow)},
           {"schedule", plan.schedule},

@@ -1,0 +1,29 @@
+#include "moe/export/layer_json.h"
+
+namespace moe {
+
+nlohmann::ordered_json layer_json(const LayerShape& l) {
+  nlohmann::ordered_json json{{"batch", l.batch},
+                              {"seq", l.seq},
+                              {"model_dim", l.model_dim},
+                              {"hidden", l.hidden},
+                              {"heads", l.heads},
+                              {"kv_heads", l.kv_heads},
+                              {"experts", l.experts},
+                              {"top_k", l.top_k},
+                              {"capacity_factor", nullptr},
+                              {"ffn", name_of(l.ffn)},
+                              {"dtype", name_of(l.dtype)},
+                              {"gate", l.gate},
+                              {"order", l.order},
+                              {"dispatcher", l.dispatcher},
+                              {"hook", l.hook},
+                              {"norm", name_of(l.norm)},
+                              {"residual", l.residual},
+                              {"aux_loss", l.aux_loss},
+                              {"z_loss", l.z_loss}};
+  if (l.capacity_factor) json["capacity_factor"] = *l.capacity_factor;
+  return json;
+}
+
+}  // namespace moe
