@@ -8,17 +8,11 @@ import math
 import os
 import sys
 
-SKIPPED = 77  # as CTest is told
-DEBIAN = "/usr/bin/python3"
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import modules_or_skip  # noqa: E402
 
-try:
-    import numpy as np
-except ImportError as missing:
-    if os.path.exists(DEBIAN) and os.path.realpath(sys.executable) != os.path.realpath(DEBIAN):
-        sys.stdout.flush()
-        os.execv(DEBIAN, [DEBIAN, "-B"] + sys.argv)
-    print(f"skipped: {missing} (apt-get install python3-numpy)")
-    sys.exit(SKIPPED)
+modules_or_skip.need("python3-numpy", "numpy")
+import numpy as np  # noqa: E402
 
 try:
     from safetensors.numpy import load_file

@@ -12,9 +12,11 @@ import sys
 import tempfile
 import unittest
 
-import matplotlib_or_skip  # noqa: F401
-
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
+import modules_or_skip  # noqa: E402
+
+modules_or_skip.need("python3-matplotlib", "matplotlib")
 PLOTS, DATA = os.path.join(HERE, "..", "..", "plots"), os.path.join(HERE, "data")
 sys.path.insert(0, PLOTS)
 FIT = ["microbench.jsonl", "--profile", "fitted.toml"]

@@ -6,10 +6,14 @@ Ours must not be worse than SciPy's by more than 1e-6 of it, must be where the c
 finds a degree. Written from the paper's formulas, nothing of the C++ is used.
 """
 import json
+import os
 import subprocess
 import sys
 
-import scipy_or_skip  # noqa: F401
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+import modules_or_skip  # noqa: E402
+
+modules_or_skip.need("python3-scipy", "numpy", "scipy.optimize")
 from scipy.optimize import minimize
 
 STARTS = (1.0, 4.0, 30.0)

@@ -7,10 +7,14 @@ sends more than is there; the rest is the exposed tail. Ours must not be slower 
 exact partition not slower than either by more than a grain's time. Nothing of the C++ is used.
 """
 import json
+import os
 import subprocess
 import sys
 
-import scipy_or_skip  # noqa: F401
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+import modules_or_skip  # noqa: E402
+
+modules_or_skip.need("python3-scipy", "numpy", "scipy.optimize")
 import numpy as np
 from scipy.optimize import LinearConstraint, differential_evolution
 
