@@ -5,28 +5,28 @@
 #include "moe/layer/cpu/math.h"
 
 namespace moe {
-namespace {
-
-std::byte* at(TensorView t, int64_t element) { return t.as<std::byte>() + element * bytes_of(t.dtype()); }
-
-}  // namespace
-
 void require_runnable(const Plan& plan) {
   require<Unsupported>(plan.layers == 1, "a layer runs plans of one layer, found {}", plan.layers);
   for (const Phase phase : {Phase::forward, Phase::backward}) cuts_of(plan, phase);
 }
 
+LayerBinding::PhasePart::PhasePart(const RankShape& rank, const Cuts& phase_cuts)
+    : cuts(phase_cuts),
+      layouts(rank, cuts),
+      rows(layouts.gathered),
+      at(static_cast<size_t>(rank.experts.count)),
+      packed(at) {}
+
 LayerBinding::LayerBinding(MoeLayer& layer, const Plan& plan)
     : layer_(layer),
       plan_(plan),
-      parts_{{{cuts_of(plan, Phase::forward), {layer.shape(), cuts_of(plan, Phase::forward)}, {}},
-              {cuts_of(plan, Phase::backward), {layer.shape(), cuts_of(plan, Phase::backward)}, {}}}} {
+      parts_{{{layer.shape(), cuts_of(plan, Phase::forward)}, {layer.shape(), cuts_of(plan, Phase::backward)}}} {
   require<WrongResult>(plan.shape == layer.shape().shape, "the plan is for {} and another parallel shape or rounding",
                        describe(plan.shape.layer));
   require<WrongResult>(plan.structure->flow == layer.shape().flow, "the plan's flow is {}, the layer's {}",
                        name_of(plan.structure->flow), name_of(layer.shape().flow));
   require_equal(plan.rows, layer.shape().rows, "the plan's T_rank");
-  require_runnable(plan);
+  require<Unsupported>(plan.layers == 1, "a layer runs plans of one layer, found {}", plan.layers);
   const int64_t dense_bytes = layer.pending_.view().bytes();
   for (const Gradient& g : plan.gradients) require_equal(g.bytes, dense_bytes, "the plan's gradient bytes");
   for (const Task& task : plan.tasks()) {
@@ -43,11 +43,6 @@ LayerBinding::LayerBinding(MoeLayer& layer, const Plan& plan)
   of_ranks_.resize(static_cast<size_t>(rank().shape.parallel.ranks()) * groups_held * experts);
   counts_.members.resize(static_cast<size_t>(layer.comms_.of(GroupKind::ep_esp).size()) * groups_held * experts);
   counts_.gated.resize(static_cast<size_t>(rank().groups()) * experts);
-  for (PhasePart& p : parts_) {
-    p.rows = ExpertRows(p.layouts.gathered);
-    p.at.resize(static_cast<size_t>(rank().experts.count));
-    p.packed = p.at;
-  }
 }
 
 PhaseBuffers& LayerBinding::buffers(Phase phase) const {
@@ -171,7 +166,7 @@ void LayerBinding::exchange_dense(const Task& task, CommCall call) {
     case TaskKind::mp_allgather: {
       if (rank().flow == Flow::fused) {  // in place
         const TensorView whole = forward ? b.output : b.hidden;
-        return comm.allgather(at(whole, rank().mp * own), whole.data(), own * bytes_of(dtype), call);
+        return comm.allgather(whole.at(rank().mp * own), whole.data(), own * bytes_of(dtype), call);
       }
       const TensorView from = forward ? b.input : b.hidden, to = forward ? b.mp_input : b.mp_partial;
       return comm.allgather(from.data(), to.data(), from.bytes(), call);

@@ -30,12 +30,13 @@ class LayerBinding : public Binding {
 
  private:
   struct PhasePart {
+    PhasePart(const RankShape& rank, const Cuts& cuts);
     Cuts cuts;
     PhaseLayouts layouts;
     ExpertRows rows;
-    bool copies = false;                     // a task of its own brings rows to the expert's place
-    int first_expert = -1;                   // the first expert task
-    std::vector<Rows> at = {}, packed = {};  // of a chunk: where the experts compute; in the chunk's own buffers
+    bool copies = false;           // a task of its own brings rows to the expert's place
+    int first_expert = -1;         // the first expert task
+    std::vector<Rows> at, packed;  // of a chunk: where the experts compute; in the chunk's own buffers
   };
 
   /// One side of a collective: packed blocks, by rank of the group.
@@ -81,7 +82,6 @@ class LayerBinding : public Binding {
   void end_moe(Phase phase);
   TensorView moe_gradient() const;  // of the MoE part's output
   void gather(GroupKind group, const std::byte* own, Side receive, CommCall call);
-  bool through_peer() const { return rank().flow == Flow::sharded || rank().flow == Flow::dropped; }
 
   PhasePart& part(Phase phase) { return parts_[static_cast<size_t>(phase)]; }
   PhaseBuffers& buffers(Phase phase) const;

@@ -3,14 +3,8 @@
 #include "moe/layer/cpu/math.h"
 
 namespace moe {
-namespace {
-
-std::byte* at(TensorView t, int64_t element) { return t.as<std::byte>() + element * bytes_of(t.dtype()); }
-
-}  // namespace
-
 LayerBinding::Side LayerBinding::side(RowsView rows, int chunk, int first, int count) {
-  Side side{at(rows.data, rows.layout.piece_offset(chunk, first)), {}};
+  Side side{rows.data.at(rows.layout.piece_offset(chunk, first)), {}};
   for (int piece = first; piece < first + count; ++piece)
     side.bytes.push_back(rows.layout.piece_elements(chunk, piece) * bytes_of(rows.data.dtype()));
   return side;
@@ -18,7 +12,7 @@ LayerBinding::Side LayerBinding::side(RowsView rows, int chunk, int first, int c
 
 LayerBinding::Side LayerBinding::fanned_side(const PhaseBuffers& b, const RowLayout& home, int chunk) const {
   const ParallelShape& p = rank().shape.parallel;
-  Side side{at(b.fanned, p.esp * home.chunk_offset(chunk)), {}};
+  Side side{b.fanned.at(p.esp * home.chunk_offset(chunk)), {}};
   for (const int member : members(p, GroupKind::ep_esp, rank().rank))
     side.bytes.push_back(home.piece_elements(chunk, place_in(p, GroupKind::ep, member)) * bytes_of(rank().dtype()));
   return side;
@@ -60,7 +54,7 @@ void LayerBinding::sum(const Task& task) {
   const PhaseBuffers& b = buffers(task.phase);
   const PhasePart& p = part(task.phase);
   for (int peer = 0; peer < rank().shape.parallel.ep; ++peer) {
-    if (p.cuts.phases && phase_of_peer(rank(), rank().ep, peer) != task.chunk) continue;
+    if (p.cuts.phases && phase_of_peer(rank().shape.parallel, rank().ep, peer) != task.chunk) continue;
     const Fan fan = fan_of(p.layouts.home_back, p.cuts.phases ? 0 : task.chunk, peer, p.cuts.phases);
     const TensorView to = b.home.part(fan.home, {fan.size});
     assign(b.fanned.part(fan.first, {fan.size}), to);
@@ -82,7 +76,7 @@ void LayerBinding::exchange(const Task& task, CommCall call) {
     case TaskKind::exchange:
       return part(task.phase).cuts.phases ? exchange_phase(task, call) : from_experts(task, call);
     case TaskKind::allgather:
-      return gather(task.group, at(b.peer, l.peer.chunk_offset(task.chunk)), side({b.gathered, l.gathered}, task.chunk),
+      return gather(task.group, b.peer.at(l.peer.chunk_offset(task.chunk)), side({b.gathered, l.gathered}, task.chunk),
                     call);
     case TaskKind::gather:
       return gather_home(task, call);
@@ -94,7 +88,7 @@ void LayerBinding::exchange(const Task& task, CommCall call) {
       // Slices may end inside an element; cut alike on both sides, they still cover each element once.
       const GradientSlice& slice = plan_.slices[static_cast<size_t>(task.slice)];
       const int64_t begin = slice.begin / bytes_of(dtype), end = slice.end / bytes_of(dtype);
-      return comm.allreduce(at(layer_.pending_, begin), end - begin, dtype, call);
+      return comm.allreduce(layer_.pending_.view().at(begin), end - begin, dtype, call);
     }
     case TaskKind::expert_gradient: {
       const TensorView all = layer_.expert_->gradients();
@@ -113,7 +107,7 @@ void LayerBinding::to_experts(const Task& task, CommCall call) {
     call.stream.launch([this, &b, &l, chunk](void*) { dump(b, l.home, chunk); });
     return swap(task, fanned_side(b, l.home, chunk), side({b.gathered, l.gathered}, chunk), call);
   }
-  const RowsView there = through_peer() ? RowsView{b.peer, l.peer} : RowsView{b.gathered, l.gathered};
+  const RowsView there = rank().through_peer() ? RowsView{b.peer, l.peer} : RowsView{b.gathered, l.gathered};
   swap(task, side({b.home, l.home}, chunk), side(there, chunk), call);
 }
 
@@ -123,7 +117,7 @@ void LayerBinding::from_experts(const Task& task, CommCall call) {
   const int chunk = task.chunk;
   if (task.group == GroupKind::ep_esp)
     return swap(task, side({b.gathered, l.gathered_back}, chunk), fanned_side(b, l.home_back, chunk), call);
-  const RowsView there = through_peer() ? RowsView{b.peer, l.peer_back} : RowsView{b.gathered, l.gathered_back};
+  const RowsView there = rank().through_peer() ? RowsView{b.peer, l.peer_back} : RowsView{b.gathered, l.gathered_back};
   swap(task, side(there, chunk), side({b.home, l.home_back}, chunk), call);
 }
 
@@ -139,12 +133,12 @@ void LayerBinding::exchange_phase(const Task& task, CommCall call) {
   size_t next = 0;
   for (const int member : members(p, GroupKind::ep_esp, rank().rank)) {
     const int peer = place_in(p, GroupKind::ep, member);
-    const bool goes = phase_of_peer(rank(), peer, rank().ep) == task.chunk;
-    const bool comes = phase_of_peer(rank(), rank().ep, peer) == task.chunk;
+    const bool goes = phase_of_peer(rank().shape.parallel, peer, rank().ep) == task.chunk;
+    const bool comes = phase_of_peer(rank().shape.parallel, rank().ep, peer) == task.chunk;
     const Fan fan = fan_of(l.home_back, 0, peer, true);
     send.bytes.push_back(goes ? sent[next++] : 0);
     receive.bytes.push_back(comes ? fan.size * bytes_of(rank().dtype()) : 0);
-    if (comes && place_in(p, GroupKind::esp, member) == 0) receive.data = at(b.fanned, fan.first);
+    if (comes && place_in(p, GroupKind::esp, member) == 0) receive.data = b.fanned.at(fan.first);
   }
   swap(task, std::move(send), std::move(receive), call);
 }
@@ -154,11 +148,11 @@ void LayerBinding::gather_home(const Task& task, CommCall call) {
   const PhaseLayouts& l = part(task.phase).layouts;
   const int mp = rank().shape.parallel.mp;
   if (!part(task.phase).cuts.phases)
-    return gather(task.group, at(b.home, l.home_back.chunk_offset(task.chunk)), side({b.wide, l.wide}, task.chunk),
+    return gather(task.group, b.home.at(l.home_back.chunk_offset(task.chunk)), side({b.wide, l.wide}, task.chunk),
                   call);
   int peer = 0;
-  while (phase_of_peer(rank(), rank().ep, peer) != task.chunk) ++peer;
-  gather(task.group, at(b.home, l.home_back.piece_offset(0, peer)), side({b.wide, l.wide}, 0, task.chunk * mp, mp),
+  while (phase_of_peer(rank().shape.parallel, rank().ep, peer) != task.chunk) ++peer;
+  gather(task.group, b.home.at(l.home_back.piece_offset(0, peer)), side({b.wide, l.wide}, 0, task.chunk * mp, mp),
          call);
 }
 
@@ -173,8 +167,8 @@ void LayerBinding::reduce(const Task& task, CommCall call) {
       blocks.back() += l.gathered_back.piece_elements(chunk, piece);
   }
   Communicator& comm = layer_.comms_.of(task.group);
-  const void* send = at(b.gathered, l.gathered_back.piece_offset(task.chunk, 0));
-  void* receive = at(b.peer, l.peer_back.chunk_offset(task.chunk));
+  const void* send = b.gathered.at(l.gathered_back.piece_offset(task.chunk, 0));
+  void* receive = b.peer.at(l.peer_back.chunk_offset(task.chunk));
   if (equal_) return comm.reducescatter(send, receive, blocks.front(), rank().dtype(), call);
   comm.reducescatterv(send, receive, std::move(blocks), rank().dtype(), call);
 }

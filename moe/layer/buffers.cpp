@@ -47,7 +47,7 @@ void LayerBuffers::fit(const RankShape& s, Phase phase, const PhaseLayouts& l) {
   PhaseOwners& own = phases_[static_cast<size_t>(phase)];
   const ParallelShape& p = s.shape.parallel;
   const bool fused = s.flow == Flow::fused || s.flow == Flow::fused_gated;
-  const bool by_peer = s.flow == Flow::sharded || s.flow == Flow::dropped;
+  const bool by_peer = s.through_peer();
   b.home = grow(own.home, std::max(l.home.elements(), l.home_back.elements()));
   b.fanned = fused && p.esp > 1 ? grow(own.fanned, p.esp * l.home.elements()) : b.home;
   const auto peers = [&] { return grow(own.peer, std::max(l.peer.elements(), l.peer_back.elements())); };

@@ -7,8 +7,6 @@
 namespace moe {
 namespace {
 
-bool all_groups_at_home(Flow flow) { return flow == Flow::replicated || flow == Flow::tensor; }
-
 int member_of(const ParallelShape& p, int ep, int esp) { return p.ep_inside ? esp * p.ep + ep : ep * p.esp + esp; }
 
 // The way of every flow: what it takes to list the cells of a layout.
@@ -28,7 +26,7 @@ struct Stations {
   RowLayout home(int degree) {
     for (int peer = 0; peer < ep; ++peer)
       for (int group = 0; group < rank.groups(); ++group)
-        if (all_groups_at_home(rank.flow) || group == rank.own_group) add(group, peer * local, peer);
+        if (rank.sends_all_groups() || group == rank.own_group) add(group, peer * local, peer);
     return layout(rank.groups(), all, degree);
   }
   RowLayout peer(int degree) {
@@ -36,7 +34,7 @@ struct Stations {
     return layout(ep, local, degree);
   }
   // Of a source: a rank of the EP (and ESP) group, or one of its groups of tokens.
-  int sources() const { return all_groups_at_home(rank.flow) ? ep * rank.groups() : ep * esp; }
+  int sources() const { return rank.sends_all_groups() ? ep * rank.groups() : ep * esp; }
   RowLayout gathered(int degree, bool chunks_inside = false, bool phases = false) {
     const int streams = sources();
     if (phases) {  // what goes to one EP peer lies together
@@ -46,8 +44,8 @@ struct Stations {
       return layout(streams, local, degree);
     }
     int a_piece = 1;  // fused: a rank each
-    if (rank.flow == Flow::sharded || rank.flow == Flow::dropped) a_piece = ep;
-    if (all_groups_at_home(rank.flow)) a_piece = rank.groups();
+    if (rank.through_peer()) a_piece = ep;
+    if (rank.sends_all_groups()) a_piece = rank.groups();
     for (int source = 0; source < streams; ++source) add(source, 0, source / a_piece);
     return layout(streams, local, degree, chunks_inside);
   }
@@ -57,7 +55,8 @@ struct Stations {
       for (int group = 0; group < mp; ++group)
         for (int peer = 0; peer < ep; ++peer) {
           const int at = place_in(rank.shape.parallel, GroupKind::ep, peers[static_cast<size_t>(group)]);
-          if (!phases || phase_of_peer(rank, at, peer) == phase) add(group, peer * local, phase * mp + group);
+          if (!phases || phase_of_peer(rank.shape.parallel, at, peer) == phase)
+            add(group, peer * local, phase * mp + group);
         }
     return layout(mp, all, degree);
   }
@@ -71,7 +70,7 @@ struct Origin {
 Origin origin_of(const RankShape& rank, int source) {
   const ParallelShape& p = rank.shape.parallel;
   const auto own_group = [&](int member) {
-    if (rank.flow == Flow::sharded || rank.flow == Flow::fused) return 0;
+    if (rank.gates_own_tokens()) return 0;
     const int first = rank.rank - member_of(p, rank.ep, rank.esp);
     return place_in(p, GroupKind::mp, first + member);
   };
@@ -160,7 +159,7 @@ void PhaseLayouts::set_counts(const RankShape& rank, const RowCounts& counts) {
   for (RowLayout* layout : {&home, &home_back, &wide, &laid_out})
     if (layout->streams() > 0) layout->set_counts(counts.gated);
   for (RowLayout* layout : {&gathered, &gathered_back}) layout->set_counts(of_sources_);
-  if (rank.flow != Flow::sharded && rank.flow != Flow::dropped) return;
+  if (!rank.through_peer()) return;
   // What goes through `peer` is what this ESP rank gathers from its own EP peers.
   std::copy_n(of_sources_.begin() + rank.esp * rank.shape.parallel.ep * local, of_peers_.size(), of_peers_.begin());
   for (RowLayout* layout : {&peer, &peer_back}) layout->set_counts(of_peers_);

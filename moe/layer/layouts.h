@@ -46,11 +46,10 @@ struct PhaseLayouts {
   std::vector<int64_t> of_peers_;
 };
 
-/// The phase of SAA's exchanges in which `rank`'s group gets the rows of EP peer `peer` home: each rank serves another
-/// peer at a time.
-inline int phase_of_peer(const RankShape& rank, int ep, int peer) {
-  const int peers = rank.shape.parallel.ep;
-  return (ep - peer + peers) % peers;
+/// The phase of SAA's exchanges in which a rank of EP position `ep` gets the rows of peer `peer` home: in each phase a
+/// peer serves another.
+inline int phase_of_peer(const ParallelShape& parallel, int ep, int peer) {
+  return (ep - peer + parallel.ep) % parallel.ep;
 }
 
 }  // namespace moe

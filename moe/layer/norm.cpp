@@ -17,11 +17,11 @@ class Normalizer final : public RowNorm {
       : name_(name), width_(shape.model_dim()), centred_(shape.shape.layer.norm == Norm::layernorm) {
     for (Tensor* t : {&gain_, &d_gain_}) *t = Tensor({1, 1, width_}, shape.dtype());
     fill_weight(gain(1), 4, seed);  // about 1, each another
-    std::for_each_n(values(gain_), width_, [](T& g) { g += 1; });
+    std::for_each_n(gain_.as<T>(), width_, [](T& g) { g += 1; });
   }
 
   void forward(TensorView x, TensorView out) override {
-    const T *in = x.as<T>(), *g = values(gain_);
+    const T *in = x.as<T>(), *g = gain_.as<T>();
     T* y = out.as<T>();
     for (int64_t i = 0; i < x.size(0); ++i, in += width_, y += width_) {
       const auto [mean, scale] = moments(in);
@@ -31,8 +31,8 @@ class Normalizer final : public RowNorm {
 
   // With h = (x - mean) scale and u = gain d_out: d_x = scale (u - h mean(u h) - mean(u)), the last term of LayerNorm.
   void backward(TensorView x, TensorView d) override {
-    const T *in = x.as<T>(), *g = values(gain_);
-    T *dg = values(d_gain_), *row = d.as<T>();
+    const T *in = x.as<T>(), *g = gain_.as<T>();
+    T *dg = d_gain_.as<T>(), *row = d.as<T>();
     std::fill_n(dg, width_, T(0));
     for (int64_t i = 0; i < x.size(0); ++i, in += width_, row += width_) {
       const auto [mean, scale] = moments(in);
@@ -53,7 +53,6 @@ class Normalizer final : public RowNorm {
   struct Moments {
     T mean, scale;
   };
-  static T* values(const Tensor& t) { return t.view().template as<T>(); }
   template <class Term>
   T mean_of(Term term) const {
     return sum_of<T>(width_, term) / static_cast<T>(width_);

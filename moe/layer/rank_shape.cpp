@@ -50,7 +50,7 @@ RankShape rank_shape(const Case& c, int rank, Flow flow) {
   s.tokens = share_of(s.mp_tokens() * p.dp, p.ranks(), rank);
   const auto of_mp_group = [&](int of) { return share_of(s.mp_tokens() * p.dp, p.dp, of / p.mp); };
   s.held = flow == Flow::sharded ? s.tokens : of_mp_group(rank);
-  s.gated = {flow == Flow::sharded || flow == Flow::fused ? s.tokens : of_mp_group(rank)};
+  s.gated = {s.gates_own_tokens() ? s.tokens : of_mp_group(rank)};
   if (flow == Flow::replicated) {
     s.gated.clear();
     for (const int of : members(p, GroupKind::esp, rank)) s.gated.push_back(of_mp_group(of));

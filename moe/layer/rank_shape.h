@@ -42,10 +42,15 @@ struct RankShape {
   /// Of the gated groups, those of this rank's own tokens or of its MP group's: how many, and the first.
   int held_groups() const { return flow == Flow::replicated ? shape.parallel.mp : groups(); }
   int first_held_group() const { return flow == Flow::replicated ? esp * shape.parallel.mp : 0; }
+  /// Only its own tokens are gated here; the rows of all gated groups are sent from here, not its own group's alone;
+  /// rows pass `peer` (layouts.h) on their way.
+  bool gates_own_tokens() const { return flow == Flow::sharded || flow == Flow::fused; }
+  bool sends_all_groups() const { return flow == Flow::replicated || flow == Flow::tensor; }
+  bool through_peer() const { return flow == Flow::sharded || flow == Flow::dropped; }
   /// The ranks that gate a token and add up the gradients that they make of it (those of its hidden state).
   int gate_copies() const { return flow == Flow::replicated ? shape.parallel.esp : 1; }
   /// How often a sum over the stage counts each token: in the gate's and the second norm's gradients; in the experts'.
-  int stage_copies() const { return flow == Flow::sharded || flow == Flow::fused ? 1 : shape.parallel.mp; }
+  int stage_copies() const { return gates_own_tokens() ? 1 : shape.parallel.mp; }
   int expert_copies() const { return flow == Flow::replicated ? shape.parallel.mp : 1; }
 };
 

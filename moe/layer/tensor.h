@@ -34,6 +34,10 @@ class Tensor {
   }
   TensorView view() const { return view_; }
   operator TensorView() const { return view_; }
+  template <class T>
+  T* as() const {
+    return view_.as<T>();
+  }
 
  private:
   static constexpr std::align_val_t kAlignment{64};

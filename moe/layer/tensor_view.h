@@ -34,9 +34,11 @@ class TensorView {
     return n;
   }
   int64_t bytes() const { return elements() * bytes_of(dtype_); }
+  /// Where element `first` lies.
+  std::byte* at(int64_t first) const { return static_cast<std::byte*>(data_) + first * bytes_of(dtype_); }
   /// The dense part that begins `first` elements in and has its own shape.
   TensorView part(int64_t first, std::initializer_list<int64_t> shape) const {
-    return {static_cast<std::byte*>(data_) + first * bytes_of(dtype_), shape, dtype_, device_};
+    return {at(first), shape, dtype_, device_};
   }
   /// The whole as a vector.
   TensorView flat() const { return part(0, {elements()}); }

@@ -41,7 +41,7 @@ class GShardGate final : public Gate {
     products_.forward(hidden);
     fill_noise();
     T* logits = products_.products().as<T>();
-    const T* noise = values(noise_);
+    const T* noise = noise_.as<T>();
     for (int64_t t = 0; t < tokens_; ++t, logits += 2 * experts_, noise += experts_)
       for (int64_t e = 0; e < experts_; ++e) logits[e] += noise[e] * softplus(logits[experts_ + e]);
     logits = products_.products().as<T>();
@@ -56,7 +56,7 @@ class GShardGate final : public Gate {
     T* d = products_.d_products().as<T>();
     logits_backward(pass.routing, pass.d_weight.as<T>(), d);
     scores_.add_losses(pass.share, d, 2 * experts_);
-    const T *spread = products_.products().as<T>() + experts_, *noise = values(noise_);
+    const T *spread = products_.products().as<T>() + experts_, *noise = noise_.as<T>();
     for (int64_t t = 0; t < tokens_; ++t, d += 2 * experts_, spread += 2 * experts_, noise += experts_)
       for (int64_t e = 0; e < experts_; ++e) d[experts_ + e] = d[e] == 0 ? T(0) : d[e] * noise[e] * sigmoid(spread[e]);
     products_.backward(pass.hidden, pass.d_hidden);
@@ -69,8 +69,6 @@ class GShardGate final : public Gate {
   double auxiliary_loss() const override { return scores_.loss(); }
 
  private:
-  static T* values(const Tensor& t) { return t.view().template as<T>(); }
-
   void fill_noise() const {
     int64_t at = 0;
     for (const Share& run : gated_) {
@@ -83,7 +81,7 @@ class GShardGate final : public Gate {
   void weigh(const T* logits, Routing& routing) const {
     const int64_t k = routing.choices;
     const int32_t* expert = routing.expert.data();
-    T* weight = values(routing.weight);
+    T* weight = routing.weight.as<T>();
     for (int64_t t = 0; t < tokens_; ++t, logits += 2 * experts_, expert += k, weight += k) {
       for (int64_t c = 0; c < k; ++c) weight[c] = logits[expert[c]];
       const T most = *std::max_element(weight, weight + k);
@@ -96,7 +94,7 @@ class GShardGate final : public Gate {
   // 0 but for the chosen experts: weigh's transpose.
   void logits_backward(const Routing& routing, const T* dw, T* d) const {
     const int64_t k = routing.choices;
-    const T* weight = values(routing.weight);
+    const T* weight = routing.weight.as<T>();
     const int32_t* expert = routing.expert.data();
     for (int64_t t = 0; t < tokens_; ++t, d += 2 * experts_) {
       std::fill_n(d, experts_, T(0));

@@ -21,7 +21,7 @@ SoftmaxScores<T>::SoftmaxScores(const RankShape& rank)
 
 template <class T>
 void SoftmaxScores<T>::forward(const T* logits, int64_t stride) {
-  T* p = values(probabilities_);
+  T* p = probabilities_.as<T>();
   for (T& log_sum : log_sums_) {
     const T most = *std::max_element(logits, logits + experts_);
     T sum = 0;
@@ -34,7 +34,7 @@ void SoftmaxScores<T>::forward(const T* logits, int64_t stride) {
 
 template <class T>
 void SoftmaxScores<T>::weigh(Routing& routing) const {
-  T* weight = values(routing.weight);
+  T* weight = routing.weight.as<T>();
   for (size_t pair = 0; pair < routing.expert.size(); ++pair) {
     const int32_t expert = routing.expert[pair];
     weight[pair] = expert < 0 ? T(0) : probabilities(static_cast<int64_t>(pair) / routing.choices)[expert];

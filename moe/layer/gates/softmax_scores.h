@@ -21,7 +21,7 @@ class SoftmaxScores {
 
   /// Of `logits`, rows `stride` apart.
   void forward(const T* logits, int64_t stride);
-  const T* probabilities(int64_t token) const { return values(probabilities_) + token * experts_; }
+  const T* probabilities(int64_t token) const { return probabilities_.as<T>() + token * experts_; }
   /// Sets each pair's weight to its expert's probability; 0 for pairs without an expert.
   void weigh(Routing& routing) const;
   /// Statistics of this rank's own tokens.
@@ -38,7 +38,6 @@ class SoftmaxScores {
   double loss() const;
 
  private:
-  static T* values(const Tensor& t) { return t.view().template as<T>(); }
   double* sums() const { return statistics_.view().as<double>(); }
 
   int64_t tokens_, experts_, group_tokens_;

@@ -23,10 +23,10 @@ class SoftMoeGate final : public Gate {
   void forward(TensorView hidden, Routing& routing) override {
     logits_.forward(hidden);
     const T* logits = logits_.products().as<T>();
-    for (int64_t t = 0; t < routing.tokens; ++t) softmax(logits + t * rows_, values(routing.weight) + t * rows_);
+    for (int64_t t = 0; t < routing.tokens; ++t) softmax(logits + t * rows_, routing.weight.as<T>() + t * rows_);
     const int64_t group = routing.group_tokens * rows_;
     for (int64_t g = 0; g < routing.groups(); ++g)
-      softmax_of_columns(logits + g * group, values(routing.fill) + g * group, routing.group_tokens);
+      softmax_of_columns(logits + g * group, routing.fill.as<T>() + g * group, routing.group_tokens);
     for (size_t pair = 0; pair < routing.expert.size(); ++pair) {
       const auto slot = static_cast<int64_t>(pair) % rows_;
       routing.expert[pair] = static_cast<int32_t>(slot / routing.rows);
@@ -38,7 +38,7 @@ class SoftMoeGate final : public Gate {
   void backward(const GateBackward& pass) override {
     const Routing& r = pass.routing;
     T* d = logits_.d_products().as<T>();
-    const T *weight = values(r.weight), *dw = pass.d_weight.as<T>();
+    const T *weight = r.weight.as<T>(), *dw = pass.d_weight.as<T>();
     for (int64_t t = 0; t < r.tokens; ++t) {
       const int64_t at = t * rows_;
       T mean = 0;
@@ -52,8 +52,6 @@ class SoftMoeGate final : public Gate {
   std::vector<Parameter> parameters() override { return {logits_.weight(kGateWeight)}; }
 
  private:
-  static T* values(const Tensor& t) { return t.view().template as<T>(); }
-
   void softmax(const T* logits, T* out) const {
     const T most = *std::max_element(logits, logits + rows_);
     T sum = 0;
@@ -75,7 +73,7 @@ class SoftMoeGate final : public Gate {
 
   // The gradients that come through `fill`, of the group of tokens from `first` on.
   void add_columns(const GateBackward& pass, int64_t first, T* d) {
-    const T *fill = values(pass.routing.fill), *df = pass.d_fill.as<T>();
+    const T *fill = pass.routing.fill.as<T>(), *df = pass.d_fill.as<T>();
     const auto each = [&](auto body) {
       for (int64_t t = first; t < first + pass.routing.group_tokens; ++t)
         for (int64_t s = 0; s < rows_; ++s) body(t * rows_ + s, static_cast<size_t>(s));

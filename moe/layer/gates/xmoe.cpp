@@ -68,29 +68,29 @@ class XMoeGate final : public Gate {
     fill_weight(all[0], setup.rank.model_dim(), setup.seed);
     fill_weight(all[1], width_, setup.seed);
     fill_weight(all[2], 10000, setup.seed);
-    *values(temperature_) += static_cast<T>(0.3);
+    *temperature_.as<T>() += static_cast<T>(0.3);
   }
 
   void forward(TensorView hidden, Routing& routing) override {
     projection_.forward(hidden);
     tokens_units_.forward(projection_.products().as<T>());
-    expert_units_.forward(values(embeddings_));
+    expert_units_.forward(embeddings_.as<T>());
     gemm(matrix(tokens_units_.units()), transpose(matrix(expert_units_.units())), matrix(logits_));
-    scale(logits_, 1 / static_cast<double>(*values(temperature_)));
-    scores_.forward(values(logits_), experts_);
-    choose_top_k(values(logits_), experts_, routing);
+    scale(logits_, 1 / static_cast<double>(*temperature_.as<T>()));
+    scores_.forward(logits_.as<T>(), experts_);
+    choose_top_k(logits_.as<T>(), experts_, routing);
     scores_.weigh(routing);
     scores_.count(routing);
   }
 
   void backward(const GateBackward& pass) override {
-    T* d = values(d_logits_);
+    T* d = d_logits_.as<T>();
     scores_.backward(pass.routing, pass.d_weight.as<T>(), d, experts_);
     scores_.add_losses(pass.share, d, experts_);
-    const T temperature = *values(temperature_);
+    const T temperature = *temperature_.as<T>();
     T along = 0;
-    for (int64_t i = 0; i < tokens_ * experts_; ++i) along += d[i] * values(logits_)[i];
-    *values(d_temperature_) = -along / temperature;
+    for (int64_t i = 0; i < tokens_ * experts_; ++i) along += d[i] * logits_.as<T>()[i];
+    *d_temperature_.as<T>() = -along / temperature;
     scale(d_logits_, 1 / static_cast<double>(temperature));
     const TensorView d_projected = projection_.d_products(),
                      d_experts = d_embeddings_.view().part(0, {experts_, width_});
@@ -111,8 +111,6 @@ class XMoeGate final : public Gate {
   double auxiliary_loss() const override { return scores_.loss(); }
 
  private:
-  static T* values(const Tensor& t) { return t.view().template as<T>(); }
-
   int64_t tokens_, experts_, width_;
   GateProjection projection_;
   UnitRows<T> tokens_units_, expert_units_;

@@ -16,7 +16,7 @@ class TutelOrder final : public Order {
   explicit TutelOrder(DType) {}
 
   void order(const Routing& routing, TensorView tokens, RowsView rows) override {
-    if (routing.mixes()) return mix(routing, values(routing.fill), tokens, rows);
+    if (routing.mixes()) return mix(routing, routing.fill.as<T>(), tokens, rows);
     const int64_t width = tokens.size(1);
     clear_rows(routing, rows, width, false);
     for_each_token(routing, width, [&](int64_t token) {
@@ -27,7 +27,7 @@ class TutelOrder final : public Order {
   }
 
   void i_order(const Routing& routing, RowsView rows, TensorView output) override {
-    const T* weight = values(routing.weight);
+    const T* weight = routing.weight.as<T>();
     for_each_token(routing, output.size(1), [&](int64_t token) {
       gather(
           routing, token, [&](int64_t pair) { return weight[pair]; }, rows, output);
@@ -37,7 +37,7 @@ class TutelOrder final : public Order {
   void i_order_backward(const Routing& routing, TensorView d_output, RowsView rows, RowsView d_rows,
                         TensorView d_weight) override {
     const int64_t width = d_output.size(1);
-    const T* weight = values(routing.weight);
+    const T* weight = routing.weight.as<T>();
     clear_rows(routing, d_rows, width, routing.mixes());
     for_each_token(routing, width, [&](int64_t token) {
       const int group = static_cast<int>(routing.group_of(token));
@@ -57,7 +57,7 @@ class TutelOrder final : public Order {
   void order_backward(const Routing& routing, TensorView tokens, RowsView d_rows, TensorView d_tokens,
                       TensorView d_fill) override {
     const int64_t width = d_tokens.size(1);
-    const T* fill = routing.mixes() ? values(routing.fill) : nullptr;
+    const T* fill = routing.mixes() ? routing.fill.as<T>() : nullptr;
     for_each_token(routing, width, [&](int64_t token) {
       gather(
           routing, token, [&](int64_t pair) { return fill == nullptr ? T(1) : fill[pair]; }, d_rows, d_tokens);
@@ -66,8 +66,6 @@ class TutelOrder final : public Order {
   }
 
  private:
-  static T* values(const Tensor& t) { return t.view().template as<T>(); }
-
   template <class Body>
   static void for_each_token(const Routing& routing, int64_t width, Body body) {
     parallel_for(routing.tokens, routing.choices * width * int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
