@@ -28,6 +28,7 @@ struct LocalWorld::State {
   void abort(const std::string& why);
 
   const double timeout_s;
+  const WorldTopology topology;
   std::mutex mutex;
   std::vector<std::weak_ptr<LocalGroup>> groups;  // guarded by mutex
   std::string reason;                             // why aborted; guarded by mutex

@@ -59,7 +59,8 @@ void run_rank(int rank, const std::function<void(int)>& body, LocalWorld::State&
 
 }  // namespace
 
-LocalWorld::State::State(int ranks, double timeout) : timeout_s(timeout), world(make_group(all_of(ranks))) {}
+LocalWorld::State::State(int ranks, double timeout)
+    : timeout_s(timeout), topology({1, ranks, {}, {}}), world(make_group(all_of(ranks))) {}
 
 std::shared_ptr<LocalGroup> LocalWorld::State::make_group(std::vector<int> world_ranks) {
   auto group = std::make_shared<LocalGroup>(std::move(world_ranks), timeout_s);
@@ -93,6 +94,8 @@ LocalWorld::LocalWorld(int ranks, double timeout_s) {
 LocalWorld::~LocalWorld() = default;
 
 int LocalWorld::ranks() const { return static_cast<int>(state_->world->ranks.size()); }
+std::vector<int> LocalWorld::here() const { return state_->world->ranks; }
+const WorldTopology& LocalWorld::topology() const { return state_->topology; }
 
 std::unique_ptr<Communicator> LocalWorld::communicator(int rank) {
   require<BadInput>(rank >= 0 && rank < ranks(), "rank {} of a world of {}", rank, ranks());

@@ -6,25 +6,27 @@
 #include <functional>
 #include <memory>
 
-#include "moe/comm/communicator.h"
+#include "moe/comm/world.h"
 
 namespace moe {
 
-class LocalWorld {
+class LocalWorld final : public World {
  public:
   /// An operation that waits longer than `timeout_s` for a rank ends with RankFailure on all ranks.
   explicit LocalWorld(int ranks, double timeout_s = 60);
-  ~LocalWorld();
-  int ranks() const;
+  ~LocalWorld() override;
+  std::string_view backend() const override { return "local"; }
+  int ranks() const override;
+  std::vector<int> here() const override;
+  /// One node.
+  const WorldTopology& topology() const override;
   /// The world communicator of `rank`. Sums are of float32 and float64. An operation that a failed stream skips aborts
   /// the world, since the others would wait for it.
-  std::unique_ptr<Communicator> communicator(int rank);
+  std::unique_ptr<Communicator> communicator(int rank) override;
 
-  /// Runs body(rank) on one thread a rank and joins them; each keeps, with the threads it starts, to its share of the
-  /// cores. The first exception (other than the RankFailures it caused)
-  /// aborts the others and is rethrown; a rank that dies by an exception names itself in the others' errors. What was
-  /// aborted stays so: make another world.
-  void run(const std::function<void(int rank)>& body);
+  /// Each rank keeps, with the threads it starts, to its share of the cores. A rank that dies by an exception names
+  /// itself in the others' errors. What was aborted stays so: make another world.
+  void run(const std::function<void(int rank)>& body) override;
 
   struct State;
 

@@ -1,0 +1,46 @@
+#pragma once
+// The ranks of a run: threads of this process, or one a process, on one machine or many.
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "moe/comm/communicator.h"
+
+namespace moe {
+
+/// Which ranks share a machine. Nodes hold equally many, and those of one are neighbours: rank = node x ranks_per_node
+/// + place.
+struct WorldTopology {
+  int nodes = 1, ranks_per_node = 1;
+  std::string interface;               // over which nodes (or processes of one) talk: "lo", "eth0"; empty: none
+  std::vector<std::string> addresses;  // by rank, on that interface; empty: none
+};
+
+class World {
+ public:
+  virtual ~World() = default;
+  /// "local", "gloo", "nccl".
+  virtual std::string_view backend() const = 0;
+  virtual int ranks() const = 0;
+  /// The ranks that this process runs, ascending.
+  virtual std::vector<int> here() const = 0;
+  virtual const WorldTopology& topology() const = 0;
+
+  /// The world communicator of one of them. Independent handles of one group: two streams need two split()s.
+  virtual std::unique_ptr<Communicator> communicator(int rank) = 0;
+  /// Runs body(rank) on one thread for each rank that is here, and joins them. The first exception (other than the
+  /// RankFailures that it caused) ends the other ranks, wherever they are, and is rethrown.
+  virtual void run(const std::function<void(int rank)>& body) = 0;
+};
+
+/// Every rank's text, by rank, on all of them; `mine` are those of here(). Blocking; every process calls it, outside of
+/// run().
+std::vector<std::string> gather(World& world, std::vector<std::string> mine);
+/// The same of numbers, equally many from each rank or not.
+std::vector<std::vector<double>> gather(World& world, const std::vector<std::vector<double>>& mine);
+/// Rank 0's text, everywhere.
+std::string broadcast(World& world, std::string text);
+
+}  // namespace moe
