@@ -45,6 +45,10 @@ class Communicator {
   virtual void allreduce(void* data, int64_t elements, DType dtype, CommCall call) = 0;
   virtual void broadcast(void* data, int64_t bytes, int root, CommCall call) = 0;
   virtual void barrier(CommCall call) = 0;
+  /// To and from one other rank. A send may end no earlier than its receive begins: two ranks that both send first wait
+  /// for each other.
+  virtual void send(const void* data, int64_t bytes, int peer, CommCall call) = 0;
+  virtual void receive(void* data, int64_t bytes, int peer, CommCall call) = 0;
 
   /// New communicators of the members with equal colour, ordered by (key, rank); a negative colour gets none (null).
   /// Blocking; all members call it. Each call makes communicators that are independent of all others.

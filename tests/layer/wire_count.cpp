@@ -43,6 +43,12 @@ class Counted final : public Communicator {
     inner_->broadcast(data, bytes, root, call);
   }
   void barrier(CommCall call) override { inner_->barrier(call); }
+  void send(const void* data, int64_t bytes, int peer, CommCall call) override {
+    inner_->send(data, bytes, peer, call);
+  }
+  void receive(void* data, int64_t bytes, int peer, CommCall call) override {
+    inner_->receive(data, bytes, peer, call);
+  }
   void abort(const std::string& reason) override { inner_->abort(reason); }
 
   std::unique_ptr<Communicator> split(int colour, int key) override {

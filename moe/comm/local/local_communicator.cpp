@@ -19,7 +19,9 @@ struct Place {
 /// One operation on its way through a stream.
 class Operation {
  public:
-  Operation(Place place, LocalOffer offer) : place_(std::move(place)), offer_(std::move(offer)) {}
+  /// `member` of what `meeting` is of: all of the group, or two.
+  Operation(Place place, LocalMeeting& meeting, int member, LocalOffer offer)
+      : place_(std::move(place)), meeting_(meeting), member_(member), offer_(std::move(offer)) {}
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
@@ -36,13 +38,12 @@ class Operation {
   void run() {
     ran_ = true;
     offer_.began_s = now_s();
-    LocalMeeting& meeting = place_.group->operations;
-    const LocalMeeting::Turn turn = meeting.meet(place_.rank, offer_);
-    move_data(meeting.offers(), place_.rank);
-    meeting.depart();
+    const LocalMeeting::Turn turn = meeting_.meet(member_, offer_);
+    move_data(meeting_.offers(), member_);
+    meeting_.depart();
     const bool in_time = hold(turn);
     if (!in_time && offer_.pace.overruns) offer_.pace.overruns->fetch_add(1, std::memory_order_relaxed);
-    meeting.leave(turn);
+    meeting_.leave(turn);
   }
 
  private:
@@ -55,6 +56,8 @@ class Operation {
   }
 
   const Place place_;
+  LocalMeeting& meeting_;  // the group's
+  const int member_;
   LocalOffer offer_;
   bool ran_ = false;
 };
@@ -116,6 +119,18 @@ class LocalCommunicator final : public Communicator {
 
   void barrier(CommCall call) override { launch({.op = LocalOp::barrier}, call); }
 
+  void send(const void* data, int64_t bytes, int peer, CommCall call) override {
+    require_peer(LocalOp::send, peer, call);
+    LocalMeeting& meeting = place_.group->pair(place_.rank, peer);
+    launch({.op = LocalOp::send, .send = data, .count = bytes}, call, meeting, 0);
+  }
+
+  void receive(void* data, int64_t bytes, int peer, CommCall call) override {
+    require_peer(LocalOp::receive, peer, call);
+    LocalMeeting& meeting = place_.group->pair(peer, place_.rank);
+    launch({.op = LocalOp::receive, .receive = data, .count = bytes}, call, meeting, 1);
+  }
+
   std::unique_ptr<Communicator> split(int colour, int key) override;
 
   void abort(const std::string& reason) override {
@@ -136,11 +151,20 @@ class LocalCommunicator final : public Communicator {
                       name_of(dtype));
   }
 
+  void require_peer(LocalOp op, int peer, const CommCall& call) const {
+    require<BadInput>(peer >= 0 && peer < size() && peer != rank(), "{} '{}': peer {} of rank {} of {}", name_of(op),
+                      call.task, peer, rank(), size());
+  }
+
   void launch(LocalOffer offer, CommCall& call) {
+    launch(std::move(offer), call, place_.group->operations, place_.rank);
+  }
+
+  void launch(LocalOffer offer, CommCall& call, LocalMeeting& meeting, int member) {
     require<BadInput>(offer.count >= 0, "{} '{}': a size of {}", name_of(offer.op), call.task, offer.count);
     offer.task = call.task;
     offer.pace = call.pace;
-    auto operation = std::make_shared<Operation>(place_, std::move(offer));
+    auto operation = std::make_shared<Operation>(place_, meeting, member, std::move(offer));
     call.stream.launch([operation = std::move(operation)](void*) { operation->run(); });
   }
 

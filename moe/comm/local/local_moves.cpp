@@ -1,12 +1,12 @@
 // What each operation does once all ranks' pointers are known. A rank writes only where no other rank writes or reads
 // during the operation, so the ranks need no order among themselves.
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstring>
 #include <numeric>
 
 #include "moe/comm/local/local_offer.h"
+#include "moe/comm/sum.h"
 
 namespace moe {
 namespace {
@@ -57,22 +57,11 @@ void allgatherv(const Offers& offers, int rank) {
     copy(received(ours, at), sent(*offers[from], 0), ours.blocks[from]);
 }
 
-// A piece of the sum that stays in the nearest cache while the ranks' data pass by.
-constexpr int64_t kPiece = 1024;
-
 /// Sums elements [begin, end) of all ranks' `send` in rank order and hands each piece to store(piece, begin, count).
 template <class T, class Store>
 void sum(const Offers& offers, int64_t begin, int64_t end, Store&& store) {
-  std::array<T, kPiece> piece;
-  for (int64_t at = begin; at < end; at += kPiece) {
-    const int64_t count = std::min(kPiece, end - at);
-    std::copy_n(static_cast<const T*>(offers[0]->send) + at, count, piece.begin());
-    for (size_t peer = 1; peer < offers.size(); ++peer) {
-      const T* more = static_cast<const T*>(offers[peer]->send) + at;
-      for (int64_t i = 0; i < count; ++i) piece[static_cast<size_t>(i)] += more[i];
-    }
-    store(piece.data(), at, count);
-  }
+  const auto sent_by = [&](int rank) { return static_cast<const T*>(offers[static_cast<size_t>(rank)]->send); };
+  sum_in_order<T>(static_cast<int>(offers.size()), sent_by, begin, end, store);
 }
 
 template <class T>
@@ -127,6 +116,9 @@ void move_data(const Offers& offers, int rank) {
       return wide ? allreduce<double>(offers, rank) : allreduce<float>(offers, rank);
     case LocalOp::broadcast:
       return copy(received(ours, 0), sent(*offers[static_cast<size_t>(ours.root)], 0), ours.count);
+    case LocalOp::receive:
+      return copy(received(ours, 0), sent(*offers.front(), 0), ours.count);
+    case LocalOp::send:
     case LocalOp::barrier:
     case LocalOp::split:
       return;

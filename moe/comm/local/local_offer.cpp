@@ -6,9 +6,9 @@
 namespace moe {
 namespace {
 
-constexpr std::array<std::string_view, 10> kNames{"alltoall",      "alltoallv",      "allgather", "allgatherv",
+constexpr std::array<std::string_view, 12> kNames{"alltoall",      "alltoallv",      "allgather", "allgatherv",
                                                   "reducescatter", "reducescatterv", "allreduce", "broadcast",
-                                                  "barrier",       "split"};
+                                                  "barrier",       "send",           "receive",   "split"};
 
 bool sums(LocalOp op) {
   return op == LocalOp::reducescatter || op == LocalOp::reducescatterv || op == LocalOp::allreduce;
@@ -20,7 +20,8 @@ struct Difference {
 };
 
 Difference difference(const LocalOffer& ours, const LocalOffer& theirs) {
-  if (ours.op != theirs.op) return {std::string(name_of(ours.op)), std::string(name_of(theirs.op))};
+  const bool pair = ours.op == LocalOp::send && theirs.op == LocalOp::receive;
+  if (ours.op != theirs.op && !pair) return {std::string(name_of(ours.op)), std::string(name_of(theirs.op))};
   if (sums(ours.op) && ours.dtype != theirs.dtype)
     return {std::string(name_of(ours.dtype)), std::string(name_of(theirs.dtype))};
   if (ours.count != theirs.count) {

@@ -20,6 +20,8 @@ enum class LocalOp {
   allreduce,
   broadcast,
   barrier,
+  send,
+  receive,
   split
 };
 std::string_view name_of(LocalOp op);
@@ -43,7 +45,7 @@ struct LocalOffer {
 std::string describe(const LocalOffer& offer);
 
 /// Empty if the members' offers fit together, else a line that names two ranks, their tasks and the two values.
-/// `names[i]` is the world rank of member i.
+/// `names[i]` is the world rank of member i. A send meets a receive: of these, the sender is member 0.
 std::string disagreement(const std::vector<const LocalOffer*>& offers, const std::vector<int>& names);
 
 /// Moves what `rank` receives, by reading its peers' buffers; of an allreduce, sums its share and writes it to all.

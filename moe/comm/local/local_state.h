@@ -1,8 +1,10 @@
 #pragma once
 // What the communicators of one local world share.
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "moe/comm/local/local_meeting.h"
@@ -12,12 +14,26 @@ namespace moe {
 
 struct LocalGroup {
   LocalGroup(std::vector<int> world_ranks, double timeout_s)
-      : ranks(std::move(world_ranks)), operations(ranks, timeout_s), splits(ranks, timeout_s), children(ranks.size()) {}
+      : ranks(std::move(world_ranks)),
+        timeout(timeout_s),
+        operations(ranks, timeout),
+        splits(ranks, timeout),
+        children(ranks.size()) {}
+
+  /// Where what `from` sends meets what `to` receives; `from` is its member 0.
+  LocalMeeting& pair(int from, int to);
+  void abort(const std::string& reason);
 
   const std::vector<int> ranks;  // of the world, by rank in the group
+  const double timeout;
   LocalMeeting operations;
   LocalMeeting splits;  // apart, since splitting blocks its caller while operations run on streams
   std::vector<std::shared_ptr<LocalGroup>> children;  // of the split going on, by the member that made it
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<int, int>, LocalMeeting> pairs_;  // made when they are first used; guarded by mutex_, as the next
+  std::string reason_;                                 // why aborted
 };
 
 struct LocalWorld::State {

@@ -59,6 +59,22 @@ void run_rank(int rank, const std::function<void(int)>& body, LocalWorld::State&
 
 }  // namespace
 
+LocalMeeting& LocalGroup::pair(int from, int to) {
+  const std::lock_guard lock(mutex_);
+  const std::vector<int> names{ranks[static_cast<size_t>(from)], ranks[static_cast<size_t>(to)]};
+  const auto [found, made] = pairs_.try_emplace({from, to}, names, timeout);
+  if (made && !reason_.empty()) found->second.abort(reason_);
+  return found->second;
+}
+
+void LocalGroup::abort(const std::string& reason) {
+  operations.abort(reason);
+  splits.abort(reason);
+  const std::lock_guard lock(mutex_);
+  reason_ = reason;
+  for (auto& [ends, meeting] : pairs_) meeting.abort(reason);
+}
+
 LocalWorld::State::State(int ranks, double timeout)
     : timeout_s(timeout), topology({1, ranks, {}, {}}), world(make_group(all_of(ranks))) {}
 
@@ -67,10 +83,7 @@ std::shared_ptr<LocalGroup> LocalWorld::State::make_group(std::vector<int> world
   const std::lock_guard lock(mutex);
   std::erase_if(groups, [](const auto& known) { return known.expired(); });
   groups.push_back(group);
-  if (!reason.empty()) {
-    group->operations.abort(reason);
-    group->splits.abort(reason);
-  }
+  if (!reason.empty()) group->abort(reason);
   return group;
 }
 
@@ -78,12 +91,8 @@ void LocalWorld::State::abort(const std::string& why) {
   const std::lock_guard lock(mutex);
   if (!reason.empty()) return;
   reason = why;
-  for (const auto& known : groups) {
-    const auto group = known.lock();
-    if (!group) continue;
-    group->operations.abort(reason);
-    group->splits.abort(reason);
-  }
+  for (const auto& known : groups)
+    if (const auto group = known.lock()) group->abort(reason);
 }
 
 LocalWorld::LocalWorld(int ranks, double timeout_s) {
