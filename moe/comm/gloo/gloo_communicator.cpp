@@ -1,0 +1,217 @@
+#include <algorithm>
+#include <utility>
+
+#include "moe/base/check.h"
+#include "moe/comm/gloo/gloo_state.h"
+
+namespace moe {
+namespace {
+
+using Blocks = std::vector<int64_t>;
+
+/// One operation on its way through a stream.
+template <class Work>
+class Operation {
+ public:
+  Operation(std::shared_ptr<GlooWorld::State> state, std::shared_ptr<GlooGroup> group, std::string_view op,
+            std::string_view task, Work work)
+      : state_(std::move(state)), group_(std::move(group)), op_(op), task_(task), work_(std::move(work)) {}
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  /// The other ranks would wait for what the stream skipped. Its own failure, if we hear of it soon, says more.
+  ~Operation() {
+    if (ran_ || state_->failed()) return;
+    try {
+      state_->suspect(fmt::format("rank {} skipped {}, since its earlier work failed", state_->rank, name()),
+                      std::min(1.0, state_->timeout_s / 5));
+    } catch (...) {  // out of memory for the message: the timeout remains
+    }
+  }
+
+  void run() {
+    ran_ = true;
+    state_->run(*group_, op_, task_, [this] { work_(*group_); });
+  }
+
+ private:
+  std::string name() const { return name_operation(op_, task_); }
+  const std::shared_ptr<GlooWorld::State> state_;
+  const std::shared_ptr<GlooGroup> group_;
+  const std::string_view op_, task_;
+  const Work work_;
+  bool ran_ = false;
+};
+
+class GlooCommunicator final : public Communicator {
+ public:
+  GlooCommunicator(std::shared_ptr<GlooWorld::State> state, std::shared_ptr<GlooGroup> group)
+      : state_(std::move(state)), group_(std::move(group)) {}
+
+  int rank() const override { return group_->rank; }
+  int size() const override { return group_->size(); }
+
+  void alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
+    require_size("alltoall", block_bytes, call);
+    launch("alltoall", call,
+           [=, blocks = equal(block_bytes)](GlooGroup& group) { group.alltoall(send, blocks, receive, blocks); });
+  }
+
+  void alltoallv(const void* send, Blocks send_bytes, void* receive, Blocks receive_bytes, CommCall call) override {
+    for (const auto* bytes : {&send_bytes, &receive_bytes}) require_blocks("alltoallv", *bytes, call);
+    launch("alltoallv", call, [=, to = std::move(send_bytes), from = std::move(receive_bytes)](GlooGroup& group) {
+      group.alltoall(send, to, receive, from);
+    });
+  }
+
+  void allgather(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
+    require_size("allgather", block_bytes, call);
+    launch("allgather", call,
+           [=, blocks = equal(block_bytes)](GlooGroup& group) { group.allgather(send, receive, blocks); });
+  }
+
+  void allgatherv(const void* send, void* receive, Blocks block_bytes, CommCall call) override {
+    require_blocks("allgatherv", block_bytes, call);
+    launch("allgatherv", call,
+           [=, blocks = std::move(block_bytes)](GlooGroup& group) { group.allgather(send, receive, blocks); });
+  }
+
+  void reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) override {
+    require_size("reducescatter", block, call);
+    require_summable("reducescatter", dtype, call);
+    launch("reducescatter", call,
+           [=, blocks = equal(block)](GlooGroup& group) { group.reducescatter(send, receive, blocks, dtype); });
+  }
+
+  void reducescatterv(const void* send, void* receive, Blocks blocks, DType dtype, CommCall call) override {
+    require_blocks("reducescatterv", blocks, call);
+    require_summable("reducescatterv", dtype, call);
+    launch("reducescatterv", call,
+           [=, blocks = std::move(blocks)](GlooGroup& group) { group.reducescatter(send, receive, blocks, dtype); });
+  }
+
+  void allreduce(void* data, int64_t elements, DType dtype, CommCall call) override {
+    require_size("allreduce", elements, call);
+    require_summable("allreduce", dtype, call);
+    launch("allreduce", call, [=](GlooGroup& group) { group.allreduce(data, elements, dtype); });
+  }
+
+  void broadcast(void* data, int64_t bytes, int root, CommCall call) override {
+    require_size("broadcast", bytes, call);
+    require<BadInput>(root >= 0 && root < size(), "broadcast '{}': root {} of {} ranks", call.task, root, size());
+    launch("broadcast", call, [=](GlooGroup& group) { group.broadcast(data, bytes, root); });
+  }
+
+  void barrier(CommCall call) override {
+    launch("barrier", call, [](GlooGroup& group) { group.barrier(); });
+  }
+
+  void send(const void* data, int64_t bytes, int peer, CommCall call) override {
+    require_size("send", bytes, call);
+    require_peer("send", peer, call);
+    launch("send", call, [=](GlooGroup& group) { group.send(data, bytes, peer); });
+  }
+
+  void receive(void* data, int64_t bytes, int peer, CommCall call) override {
+    require_size("receive", bytes, call);
+    require_peer("receive", peer, call);
+    launch("receive", call, [=](GlooGroup& group) { group.receive(data, bytes, peer); });
+  }
+
+  std::unique_ptr<Communicator> split(int colour, int key) override;
+  void abort(const std::string& reason) override {
+    state_->fail(fmt::format("rank {} aborted: {}", state_->rank, reason));
+  }
+
+ private:
+  Blocks equal(int64_t block) const { return Blocks(static_cast<size_t>(size()), block); }
+
+  static void require_size(std::string_view op, int64_t size, const CommCall& call) {
+    require<BadInput>(size >= 0, "{} '{}': a size of {}", op, call.task, size);
+  }
+
+  void require_blocks(std::string_view op, const Blocks& blocks, const CommCall& call) const {
+    require<BadInput>(blocks.size() == group_->ranks.size(), "{} '{}': {} blocks for {} ranks", op, call.task,
+                      blocks.size(), size());
+    for (const int64_t block : blocks)
+      require<BadInput>(block >= 0, "{} '{}': a block of size {}", op, call.task, block);
+  }
+
+  static void require_summable(std::string_view op, DType dtype, const CommCall& call) {
+    require<BadInput>(dtype == DType::float32 || dtype == DType::float64,
+                      "{} '{}': sums of {} are unsupported, expected float32 or float64", op, call.task,
+                      name_of(dtype));
+  }
+
+  void require_peer(std::string_view op, int peer, const CommCall& call) const {
+    require<BadInput>(peer >= 0 && peer < size() && peer != rank(), "{} '{}': peer {} of rank {} of {}", op, call.task,
+                      peer, rank(), size());
+  }
+
+  template <class Work>
+  void launch(std::string_view op, CommCall& call, Work work) {
+    require<BadInput>(call.pace.at_least_s <= 0, "{} '{}': a pace of {} s: only the emulated cluster is paced", op,
+                      call.task, call.pace.at_least_s);
+    auto operation = std::make_shared<Operation<Work>>(state_, group_, op, call.task, std::move(work));
+    call.stream.launch([operation = std::move(operation)](void*) { operation->run(); });
+  }
+
+  const std::shared_ptr<GlooWorld::State> state_;
+  const std::shared_ptr<GlooGroup> group_;
+};
+
+struct Choice {
+  int colour = 0, key = 0;
+};
+
+/// What each member of the group chose, by its rank.
+std::vector<Choice> exchange_choices(GlooWorld::State& state, const GlooGroup& group, const std::string& name,
+                                     Choice ours) {
+  if (group.size() == 1) return {ours};
+  const auto fail = [&] { throw RankFailure(fmt::format("rank {} in split: {}", state.rank, state.verdict())); };
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < group.size(); ++rank) keys.push_back(fmt::format("split/{}/{}", name, rank));
+  try {
+    state.store->set(keys[static_cast<size_t>(group.rank)],
+                     pack({std::to_string(ours.colour), std::to_string(ours.key)}));
+    const auto missing = state.store->wait(keys, state.timeout_s, [&] { return state.failed(); });
+    if (missing) {
+      const int rank = group.ranks[*missing];
+      state.suspect(fmt::format("rank {} has not answered for {:.1f} s", rank, state.timeout_s), 0);
+      fail();
+    }
+    std::vector<Choice> choices;
+    for (const std::string& packed : state.store->get(keys)) {
+      const auto texts = unpack(packed);
+      choices.push_back({std::stoi(texts.at(0)), std::stoi(texts.at(1))});
+    }
+    return choices;
+  } catch (const StoreLost& error) {
+    state.suspect(error.what(), 0);
+    fail();
+  }
+  return {};
+}
+
+std::unique_ptr<Communicator> GlooCommunicator::split(int colour, int key) {
+  if (state_->failed()) throw RankFailure(fmt::format("rank {} in split: {}", state_->rank, state_->verdict()));
+  const std::string name = fmt::format("{}/{}", group_->name, group_->splits++);
+  const auto choices = exchange_choices(*state_, *group_, name, {colour, key});
+  if (colour < 0) return nullptr;
+  std::vector<int> members;
+  for (int rank = 0; rank < size(); ++rank)
+    if (choices[static_cast<size_t>(rank)].colour == colour) members.push_back(rank);
+  std::ranges::stable_sort(members, {}, [&](int rank) { return choices[static_cast<size_t>(rank)].key; });
+  std::vector<int> world_ranks;
+  for (const int rank : members) world_ranks.push_back(group_->ranks[static_cast<size_t>(rank)]);
+  return make_gloo_communicator(state_, state_->make_group(fmt::format("{}:{}", name, colour), world_ranks));
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_gloo_communicator(std::shared_ptr<GlooWorld::State> state,
+                                                     std::shared_ptr<GlooGroup> group) {
+  return std::make_unique<GlooCommunicator>(std::move(state), std::move(group));
+}
+
+}  // namespace moe

@@ -1,0 +1,166 @@
+#include "moe/comm/gloo/gloo_group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+#include <numeric>
+#include <utility>
+
+#include "moe/comm/sum.h"
+
+namespace moe {
+namespace {
+
+const std::byte* at(const void* data, int64_t offset) { return static_cast<const std::byte*>(data) + offset; }
+std::byte* at(void* data, int64_t offset) { return static_cast<std::byte*>(data) + offset; }
+
+// memcpy forbids null pointers even for no bytes.
+void copy(void* to, const void* from, int64_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+int64_t before(const std::vector<int64_t>& blocks, int rank) {
+  return std::accumulate(blocks.begin(), blocks.begin() + rank, int64_t{0});
+}
+
+}  // namespace
+
+std::string name_operation(std::string_view op, std::string_view task) {
+  return task.empty() ? std::string(op) : fmt::format("'{}' ({})", task, op);
+}
+
+GlooGroup::GlooGroup(std::string its_name, std::vector<int> world_ranks, int our_rank, std::unique_ptr<Mesh> mesh)
+    : name(std::move(its_name)), ranks(std::move(world_ranks)), rank(our_rank), mesh_(std::move(mesh)) {}
+
+void GlooGroup::add(bool send, int peer, const void* data, int64_t bytes) {
+  if (bytes > 0) messages_.push_back({peer, send, const_cast<void*>(data), bytes});  // only read where it is sent
+}
+
+void GlooGroup::exchange(GlooOp op) {
+  Mesh::Result result;
+  if (mesh_) result = mesh_->exchange(messages_, static_cast<int>(op));
+  messages_.clear();
+  if (result.end == Mesh::End::done) return;
+  throw BrokenExchange{result.end, result.peer < 0 ? -1 : ranks[static_cast<size_t>(result.peer)]};
+}
+
+// At each distance all ranks send to different ones, so that no rank is everybody's target at once.
+void GlooGroup::alltoall(const void* send, const std::vector<int64_t>& send_bytes, void* receive,
+                         const std::vector<int64_t>& receive_bytes) {
+  const auto own = static_cast<size_t>(rank);
+  copy(at(receive, before(receive_bytes, rank)), at(send, before(send_bytes, rank)), send_bytes[own]);
+  for (int distance = 1; distance < size(); ++distance) {
+    const int from = (rank + size() - distance) % size(), to = (rank + distance) % size();
+    add(false, from, at(receive, before(receive_bytes, from)), receive_bytes[static_cast<size_t>(from)]);
+    add(true, to, at(send, before(send_bytes, to)), send_bytes[static_cast<size_t>(to)]);
+  }
+  exchange(GlooOp::alltoall);
+}
+
+void GlooGroup::post_allgather(const std::byte* ours, std::byte* all, const std::vector<int64_t>& block_bytes) {
+  for (int distance = 1; distance < size(); ++distance) {
+    const int from = (rank + size() - distance) % size(), to = (rank + distance) % size();
+    add(false, from, all + before(block_bytes, from), block_bytes[static_cast<size_t>(from)]);
+    add(true, to, ours, block_bytes[static_cast<size_t>(rank)]);
+  }
+}
+
+void GlooGroup::allgather(const void* send, void* receive, const std::vector<int64_t>& block_bytes) {
+  std::byte* own = at(receive, before(block_bytes, rank));
+  copy(own, send, block_bytes[static_cast<size_t>(rank)]);
+  post_allgather(own, at(receive, 0), block_bytes);
+  exchange(GlooOp::allgather);
+}
+
+/// Receives the others' data for our block beside each other, then sums all in rank order. `receive` may be our block
+/// of `send`.
+template <class T>
+void GlooGroup::sum_blocks(const T* send, T* receive, const std::vector<int64_t>& blocks, GlooOp op) {
+  const int64_t ours = blocks[static_cast<size_t>(rank)], bytes = ours * int64_t{sizeof(T)};
+  if (const int64_t needed = bytes * (size() - 1); scratch_bytes_ < needed) {
+    scratch_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(needed));
+    scratch_bytes_ = needed;
+  }
+  const T* others = reinterpret_cast<const T*>(scratch_.get());
+  const T* own = send + before(blocks, rank);
+  const auto array = [&](int from) { return from == rank ? own : others + (from < rank ? from : from - 1) * ours; };
+  for (int distance = 1; distance < size(); ++distance) {
+    const int from = (rank + size() - distance) % size(), to = (rank + distance) % size();
+    add(false, from, array(from), bytes);
+    add(true, to, send + before(blocks, to), blocks[static_cast<size_t>(to)] * int64_t{sizeof(T)});
+  }
+  exchange(op);
+  sum_in_order<T>(size(), array, 0, ours,
+                  [&](const T* piece, int64_t first, int64_t count) { std::copy_n(piece, count, receive + first); });
+}
+
+void GlooGroup::reducescatter(const void* send, void* receive, const std::vector<int64_t>& blocks, DType dtype) {
+  if (dtype == DType::float64)
+    sum_blocks(static_cast<const double*>(send), static_cast<double*>(receive), blocks, GlooOp::reducescatter);
+  else
+    sum_blocks(static_cast<const float*>(send), static_cast<float*>(receive), blocks, GlooOp::reducescatter);
+}
+
+void GlooGroup::allreduce(void* data, int64_t elements, DType dtype) {
+  std::vector<int64_t> blocks;
+  for (int of = 0; of < size(); ++of) blocks.push_back(elements * (of + 1) / size() - elements * of / size());
+  const int64_t first = before(blocks, rank);
+  if (dtype == DType::float64)
+    sum_blocks(static_cast<double*>(data), static_cast<double*>(data) + first, blocks, GlooOp::allreduce);
+  else
+    sum_blocks(static_cast<float*>(data), static_cast<float*>(data) + first, blocks, GlooOp::allreduce);
+  const int64_t element_bytes = dtype == DType::float64 ? sizeof(double) : sizeof(float);
+  for (int64_t& block : blocks) block *= element_bytes;
+  post_allgather(at(data, before(blocks, rank)), at(data, 0), blocks);
+  exchange(GlooOp::allreduce);
+}
+
+void GlooGroup::broadcast(void* data, int64_t bytes, int root) {
+  if (rank != root) add(false, root, data, bytes);
+  for (int distance = 1; rank == root && distance < size(); ++distance)
+    add(true, (rank + distance) % size(), data, bytes);
+  exchange(GlooOp::broadcast);
+}
+
+/// After the round of distance d each rank knows of the 2 d before it.
+void GlooGroup::barrier() {
+  std::byte told{}, heard{};
+  for (int distance = 1; distance < size(); distance *= 2) {
+    add(false, (rank + size() - distance) % size(), &heard, 1);
+    add(true, (rank + distance) % size(), &told, 1);
+    exchange(GlooOp::barrier);
+  }
+}
+
+void GlooGroup::send(const void* data, int64_t bytes, int peer) {
+  add(true, peer, data, bytes);
+  exchange(GlooOp::pair);
+}
+
+void GlooGroup::receive(void* data, int64_t bytes, int peer) {
+  add(false, peer, data, bytes);
+  exchange(GlooOp::pair);
+}
+
+Progress GlooGroup::progress() const {
+  Progress progress = mesh_ ? mesh_->progress() : Progress();
+  if (progress.peer >= 0) progress.peer = ranks[static_cast<size_t>(progress.peer)];
+  return progress;
+}
+
+void GlooGroup::abort() {
+  if (mesh_) mesh_->abort();
+}
+
+std::string GlooGroup::doing() const {
+  const std::lock_guard lock(mutex_);
+  return op_.empty() ? std::string() : name_operation(op_, task_);
+}
+
+void GlooGroup::set_doing(std::string_view op, std::string_view task) {
+  const std::lock_guard lock(mutex_);
+  op_ = op;
+  task_ = task;
+}
+
+}  // namespace moe

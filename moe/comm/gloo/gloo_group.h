@@ -1,0 +1,74 @@
+#pragma once
+// The members of one communicator, and what its operations do on a stream's thread: pairwise exchanges, and sums in
+// rank order as every other backend's.
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "moe/base/units.h"
+#include "moe/comm/gloo/mesh.h"
+
+namespace moe {
+
+/// Tells operations apart in messages, whose sizes alone don't.
+enum class GlooOp { alltoall, allgather, reducescatter, allreduce, broadcast, barrier, pair };
+
+/// An exchange that didn't come to its end.
+struct BrokenExchange {
+  Mesh::End end = Mesh::End::aborted;
+  int peer = -1;  // of the world
+};
+
+class GlooGroup {
+ public:
+  /// `mesh` is null where we are alone.
+  GlooGroup(std::string name, std::vector<int> world_ranks, int rank, std::unique_ptr<Mesh> mesh);
+
+  const std::string name;        // no other group has it
+  const std::vector<int> ranks;  // of the world, by rank in the group
+  const int rank;
+  int splits = 0;  // so far; the issuing thread's
+
+  int size() const { return static_cast<int>(ranks.size()); }
+
+  /// Throw BrokenExchange. Blocks are packed; nulls are fine where nothing is moved.
+  void alltoall(const void* send, const std::vector<int64_t>& send_bytes, void* receive,
+                const std::vector<int64_t>& receive_bytes);
+  void allgather(const void* send, void* receive, const std::vector<int64_t>& block_bytes);
+  void reducescatter(const void* send, void* receive, const std::vector<int64_t>& blocks, DType dtype);
+  void allreduce(void* data, int64_t elements, DType dtype);
+  void broadcast(void* data, int64_t bytes, int root);
+  void barrier();
+  void send(const void* data, int64_t bytes, int peer);
+  void receive(void* data, int64_t bytes, int peer);
+
+  /// What an operation of ours waits for, if there is one: its peer is a rank of the world.
+  Progress progress() const;
+  void abort();
+
+  /// The operation that runs now, "'forward dispatch 1/2 of layer 0' (alltoall)"; empty: none.
+  std::string doing() const;
+  void set_doing(std::string_view op, std::string_view task);
+
+ private:
+  void exchange(GlooOp op);
+  void add(bool send, int peer, const void* data, int64_t bytes);
+  void post_allgather(const std::byte* ours, std::byte* all, const std::vector<int64_t>& block_bytes);
+  template <class T>
+  void sum_blocks(const T* send, T* receive, const std::vector<int64_t>& blocks, GlooOp op);
+
+  const std::unique_ptr<Mesh> mesh_;
+  std::vector<Message> messages_;  // of the running operation, kept for the next
+  std::unique_ptr<std::byte[]> scratch_;
+  int64_t scratch_bytes_ = 0;
+  mutable std::mutex mutex_;
+  std::string_view op_, task_;  // guarded by mutex_
+};
+
+/// "'forward dispatch 1/2 of layer 0' (alltoall)", or "alltoall" where the task has no name.
+std::string name_operation(std::string_view op, std::string_view task);
+
+}  // namespace moe

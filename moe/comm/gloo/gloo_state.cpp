@@ -1,0 +1,106 @@
+#include "moe/comm/gloo/gloo_state.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace moe {
+
+std::shared_ptr<GlooGroup> GlooWorld::State::make_group(const std::string& name, const std::vector<int>& world_ranks) {
+  const auto place = static_cast<int>(std::ranges::find(world_ranks, rank) - world_ranks.begin());
+  std::unique_ptr<Mesh> mesh;
+  if (world_ranks.size() > 1) {
+    const Mesh::Member member{place, static_cast<int>(world_ranks.size()),
+                              topology.addresses[static_cast<size_t>(rank)]};
+    try {
+      mesh = std::make_unique<Mesh>(store->address(), store->prefix() + "mesh/" + name, member, timeout_s);
+    } catch (const std::exception& error) {
+      const std::string_view what = error.what();
+      // One of the others died, most likely, and the watch will find out which.
+      suspect(fmt::format("rank {} can't connect to the others ({})", rank, what.substr(0, what.find('\n'))),
+              1.5 * timeout_s);
+      throw RankFailure(fmt::format("rank {} in split: {}", rank, verdict()));
+    }
+  }
+  auto group = std::make_shared<GlooGroup>(name, world_ranks, place, std::move(mesh));
+  {
+    const std::lock_guard lock(mutex);
+    std::erase_if(groups, [](const auto& known) { return known.expired(); });
+    groups.push_back(group);
+    if (aborted) group->abort();
+  }
+  // A member that is done with the group before another is connected would break that one's.
+  run(*group, "split", {}, [&] { group->barrier(); });
+  return group;
+}
+
+void GlooWorld::State::run(GlooGroup& group, std::string_view op, std::string_view task,
+                           const std::function<void()>& work) {
+  const auto fail_in_it = [&] {
+    throw RankFailure(fmt::format("rank {} in {}: {}", rank, name_operation(op, task), verdict()));
+  };
+  if (failed()) fail_in_it();
+  group.set_doing(op, task);
+  try {
+    work();
+  } catch (const BrokenExchange& broken) {
+    if (broken.end == Mesh::End::closed) suspect(fmt::format("rank {} closed its connections", broken.peer), 0);
+    fail_in_it();
+  }
+  group.set_doing({}, {});
+}
+
+std::vector<std::shared_ptr<GlooGroup>> GlooWorld::State::living() {
+  const std::lock_guard lock(mutex);
+  std::vector<std::shared_ptr<GlooGroup>> found;
+  for (const auto& known : groups)
+    if (auto group = known.lock()) found.push_back(std::move(group));
+  return found;
+}
+
+void GlooWorld::State::abort() {
+  {
+    const std::lock_guard lock(mutex);
+    aborted = true;
+  }
+  for (const auto& group : living()) group->abort();
+}
+
+std::vector<Watch::Wait> GlooWorld::State::waits() {
+  std::vector<Watch::Wait> found;
+  for (const auto& group : living())
+    if (const Progress progress = group->progress(); progress.peer >= 0)
+      found.push_back({group.get(), progress.count, progress.peer});
+  return found;
+}
+
+std::string GlooWorld::State::line(const std::string& why) {
+  for (const auto& group : living())
+    if (const std::string doing = group->doing(); !doing.empty())
+      return fmt::format("rank {} in {}: {}", rank, doing, why);
+  return fmt::format("rank {} outside of operations: {}", rank, why);
+}
+
+bool GlooWorld::State::failed() {
+  if (watch) return watch->failed();
+  const std::lock_guard lock(mutex);
+  return reason.has_value();
+}
+
+std::string GlooWorld::State::verdict() {
+  if (watch) return watch->verdict();
+  const std::lock_guard lock(mutex);
+  return reason.value_or("");
+}
+
+void GlooWorld::State::fail(const std::string& why) {
+  suspect(why, 0);
+  verdict();
+}
+
+void GlooWorld::State::suspect(const std::string& why, double patience_s) {
+  if (watch) return watch->suspect(why, patience_s);
+  const std::lock_guard lock(mutex);
+  if (!reason) reason = why;
+}
+
+}  // namespace moe

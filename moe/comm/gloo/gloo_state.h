@@ -1,0 +1,58 @@
+#pragma once
+// What the communicators of one process share.
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "moe/comm/gloo/gloo_group.h"
+#include "moe/comm/gloo/gloo_world.h"
+#include "moe/comm/gloo/watch.h"
+#include "moe/comm/store/store.h"
+
+namespace moe {
+
+struct GlooWorld::State {
+  int rank = 0;
+  double timeout_s = 0;
+  WorldTopology topology;
+  int here_of_machine = 0, ranks_of_machine = 1;
+
+  // One rank alone has none of these.
+  std::unique_ptr<StoreServer> server;
+  std::shared_ptr<Store> store;
+  std::unique_ptr<Watch> watch;
+
+  std::shared_ptr<GlooGroup> world;
+  std::mutex mutex;
+  std::vector<std::weak_ptr<GlooGroup>> groups;  // guarded by mutex, as the next
+  bool aborted = false;
+  std::optional<std::string> reason;  // of one rank alone; else the watch knows
+
+  /// A group that abort() reaches. Blocks until its members are connected; throws RankFailure.
+  std::shared_ptr<GlooGroup> make_group(const std::string& name, const std::vector<int>& world_ranks);
+  void abort();
+  std::vector<Watch::Wait> waits();
+  /// "rank 1 in 'forward gate of layer 0' (alltoall): " + reason, of an operation that runs.
+  std::string line(const std::string& why);
+
+  bool failed();
+  std::string verdict();
+  /// Ends the run on all ranks; returns once they can know.
+  void fail(const std::string& why);
+  /// If nobody says why the run failed for `patience_s`, this is why.
+  void suspect(const std::string& why, double patience_s);
+  /// Runs an operation of `group`; throws RankFailure with its line if it breaks.
+  void run(GlooGroup& group, std::string_view op, std::string_view task, const std::function<void()>& work);
+
+ private:
+  std::vector<std::shared_ptr<GlooGroup>> living();
+};
+
+std::unique_ptr<Communicator> make_gloo_communicator(std::shared_ptr<GlooWorld::State> state,
+                                                     std::shared_ptr<GlooGroup> group);
+
+}  // namespace moe

@@ -1,0 +1,142 @@
+#include "moe/comm/gloo/gloo_world.h"
+
+#include <c10/util/Logging.h>
+#include <exception>
+#include <numeric>
+#include <pthread.h>
+#include <thread>
+#include <unistd.h>
+
+#include "moe/comm/gloo/gloo_state.h"
+#include "moe/comm/gloo/greeting.h"
+#include "moe/comm/store/port_file.h"
+#include "moe/device/cpu/cores.h"
+
+C10_DECLARE_int(caffe2_log_level);
+
+namespace moe {
+namespace {
+
+using State = GlooWorld::State;
+
+/// The store that the launch speaks of; served by us if we are rank 0 and nobody else does.
+std::shared_ptr<Store> open_store(const Launch& launch, double timeout_s, State& state,
+                                  std::unique_ptr<PortFile>& port_file) {
+  StoreAddress address{launch.host, launch.port};
+  if (!launch.port_file.empty()) address = {"127.0.0.1", 0};
+  if (launch.rank == 0 && !launch.served) {
+    state.server = std::make_unique<StoreServer>(address);
+    address = state.server->address();
+    if (!launch.port_file.empty()) port_file = std::make_unique<PortFile>(launch.port_file, address.port);
+  } else if (!launch.port_file.empty()) {
+    address.port = wait_for_port(launch.port_file, timeout_s);
+  }
+  const std::string server = launch.served ? "the launcher's store" : "rank 0";
+  return std::make_shared<Store>(address, launch.run, server, timeout_s);
+}
+
+/// Fills `state` in up to its watch. All ranks leave it together, or all end.
+void join_run(const Launch& launch, const GlooJob& job, State& state) {
+  Store& store = *state.store;
+  const auto greetings = greet(store, launch, own_greeting(launch, job), state.timeout_s);
+  const Ranking ranking = rank_nodes(greetings, launch.ranks_per_node);
+  state.rank = ranking.world_rank[static_cast<size_t>(launch.rank)];
+  state.topology.nodes = ranking.nodes;
+  state.topology.ranks_per_node = ranking.ranks_per_node;
+  const std::string& machine = greetings[static_cast<size_t>(launch.rank)].machine;
+  state.ranks_of_machine = 0;
+  for (size_t rank = 0; rank < greetings.size(); ++rank) {
+    if (greetings[rank].machine != machine) continue;
+    if (static_cast<int>(rank) < launch.rank) ++state.here_of_machine;
+    ++state.ranks_of_machine;
+  }
+  Watch::announce(store, state.rank);
+  exchange_addresses(store, launch, ranking, state.topology, state.timeout_s);
+}
+
+/// After a failed start, the others may still have to read why.
+void part(Store& store, const Launch& launch) {
+  store.set(fmt::format("parted/{}", launch.rank), "");
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < launch.ranks; ++rank) keys.push_back(fmt::format("parted/{}", rank));
+  if (launch.rank == 0) store.wait(keys, Watch::kGrace_s, [] { return false; });
+}
+
+void start(const Launch& launch, const GlooJob& job, const std::shared_ptr<State>& state) {
+  std::unique_ptr<PortFile> port_file;  // needed only until all are here
+  state->store = open_store(launch, state->timeout_s, *state, port_file);
+  try {
+    join_run(launch, job, *state);
+  } catch (const std::exception& error) {
+    try {
+      refuse(*state->store, launch, error.what());
+      part(*state->store, launch);
+    } catch (const StoreLost&) {  // nobody is there to be told
+    }
+    throw;
+  }
+  State* const shared = state.get();  // which outlives its watch
+  state->watch = std::make_unique<Watch>(
+      state->store, Watch::Rank{.rank = state->rank,
+                                .ranks = launch.ranks,
+                                .timeout_s = state->timeout_s,
+                                .waits = [shared] { return shared->waits(); },
+                                .abort = [shared] { shared->abort(); },
+                                .line = [shared](const std::string& reason) { return shared->line(reason); }});
+}
+
+bool bound_by_launcher() { return static_cast<long>(usable_cores().size()) < sysconf(_SC_NPROCESSORS_ONLN); }
+
+}  // namespace
+
+GlooWorld::GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s)
+    : state_(std::make_shared<State>()), exceptions_(std::uncaught_exceptions()) {
+  FLAGS_caffe2_log_level = c10::GLOG_FATAL;  // a failed run has one line on stderr, and it is ours
+  state_->timeout_s = timeout_s;
+  state_->topology.addresses.resize(1);
+  if (launch.ranks > 1) start(launch, job, state_);
+  std::vector<int> all(static_cast<size_t>(launch.ranks));
+  std::iota(all.begin(), all.end(), 0);
+  state_->world = state_->make_group("world", all);
+}
+
+GlooWorld::~GlooWorld() {
+  if (std::uncaught_exceptions() > exceptions_ && !state_->failed())
+    state_->fail(fmt::format("rank {} failed", state_->rank));
+  state_->world.reset();
+  state_->watch.reset();
+  state_->store.reset();
+  state_->server.reset();
+}
+
+int GlooWorld::ranks() const { return state_->world->size(); }
+std::vector<int> GlooWorld::here() const { return {state_->rank}; }
+const WorldTopology& GlooWorld::topology() const { return state_->topology; }
+
+std::unique_ptr<Communicator> GlooWorld::communicator(int rank) {
+  require_equal<BadInput>(rank, state_->rank, "the rank of a communicator, of which this process has one");
+  return make_gloo_communicator(state_, state_->world);
+}
+
+void GlooWorld::run(const std::function<void(int rank)>& body) {
+  std::exception_ptr error;
+  const auto fail = [&](const std::string& why) {
+    error = std::current_exception();
+    if (!state_->failed()) state_->fail(fmt::format("rank {} failed{}", state_->rank, why));
+  };
+  std::thread thread([&] {
+    pthread_setname_np(pthread_self(), fmt::format("rank {}", state_->rank).c_str());
+    if (!bound_by_launcher()) keep_to_share(state_->here_of_machine, state_->ranks_of_machine);
+    try {
+      body(state_->rank);
+    } catch (const std::exception& thrown) {
+      fail(fmt::format(": {}", thrown.what()));
+    } catch (...) {
+      fail("");
+    }
+  });
+  thread.join();
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace moe

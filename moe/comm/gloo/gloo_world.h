@@ -1,0 +1,47 @@
+#pragma once
+// One process a rank, on one machine or many, over LibTorch's Gloo. Ranks are numbered so that those of a node are
+// neighbours; a rank that dies, is stopped or hangs ends the run on all of them.
+#include <functional>
+#include <memory>
+
+#include "moe/comm/launch.h"
+#include "moe/comm/world.h"
+
+namespace moe {
+
+/// What all ranks must be equal in: a difference ends the run on all with RankFailure naming the rank and both values.
+struct GlooJob {
+  std::string version;  // of the program
+  std::string text;     // verb and flags
+};
+
+class GlooWorld final : public World {
+ public:
+  /// Blocks until all ranks are here. A rank that stays away for `timeout_s`, then or later, ends the run with
+  /// RankFailure on all ranks. Throws BadInput if nodes hold unequally many ranks, the store's address can't be used,
+  /// or GLOO_SOCKET_IFNAME names no interface.
+  GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s = 60);
+  /// Rank 0 waits for the others, if all is well.
+  ~GlooWorld() override;
+  std::string_view backend() const override { return "gloo"; }
+  int ranks() const override;
+  std::vector<int> here() const override;
+  const WorldTopology& topology() const override;
+
+  /// Sums are of float32 and float64, operations unpaced: a Pace is BadInput. Every communicator that split() makes has
+  /// connections of its own, so lanes run side by side. A rank that fails publishes why before its connections close;
+  /// all others' operations then end with RankFailure: "rank 1 in 'combine 2/2' (alltoall): rank 3 failed: ...".
+  std::unique_ptr<Communicator> communicator(int rank) override;
+
+  /// A process that hasn't left its body and destroyed the world a few seconds after a failure prints the line and ends
+  /// with code 4: no thread may keep a failed run alive.
+  void run(const std::function<void(int rank)>& body) override;
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+  int exceptions_ = 0;  // in flight when it was made
+};
+
+}  // namespace moe

@@ -1,0 +1,154 @@
+#include "moe/comm/gloo/greeting.h"
+
+#include <algorithm>
+#include <climits>
+#include <fmt/ranges.h>
+#include <fstream>
+#include <unistd.h>
+
+#include "moe/comm/store/socket.h"
+
+namespace moe {
+namespace {
+
+constexpr const char* kRefusal = "refusal";
+
+std::string first_line(const char* path) {
+  std::string line;
+  std::getline(std::ifstream(path), line);
+  return line;
+}
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+// Two machines may have one name, and containers of one machine one boot; in different network namespaces they can't
+// reach each other by loopback.
+std::string machine_name() {
+  char network[64] = "";
+  if (readlink("/proc/self/ns/net", network, sizeof network - 1) < 0) network[0] = '\0';
+  return fmt::format("{} {} {}", host_name(), first_line("/proc/sys/kernel/random/boot_id"), network);
+}
+
+std::string pack_greeting(const Greeting& greeting) {
+  return pack({greeting.version, greeting.job, greeting.ranks_per_node, greeting.host, greeting.machine});
+}
+
+Greeting unpack_greeting(const std::string& packed) {
+  const auto texts = unpack(packed);
+  require_equal<RankFailure>(texts.size(), size_t{5}, "a rank's greeting: texts");
+  return {texts[0], texts[1], texts[2], texts[3], texts[4]};
+}
+
+void require_same_job(const std::vector<Greeting>& greetings) {
+  const Greeting& first = greetings.front();
+  for (size_t rank = 1; rank < greetings.size(); ++rank) {
+    const Greeting& other = greetings[rank];
+    const auto same = [&](const std::string& theirs, const std::string& zeros, std::string_view what) {
+      require<RankFailure>(theirs == zeros, "rank {} on {} has {} '{}', rank 0 '{}'", rank, other.host, what, theirs,
+                           zeros);
+    };
+    same(other.version, first.version, "version");
+    same(other.job, first.job, "job");
+    same(other.ranks_per_node, first.ranks_per_node, "--ranks-per-node");
+  }
+}
+
+Interface choose_interface(const StoreAddress& store, bool one_machine) {
+  const auto all = interfaces();
+  const auto find = [&](const auto& fits) {
+    const auto found = std::ranges::find_if(all, fits);
+    return found == all.end() ? Interface{} : *found;
+  };
+  if (const std::string named = environment_variable("GLOO_SOCKET_IFNAME").value_or(""); !named.empty()) {
+    std::vector<std::string> names;
+    for (const Interface& each : all)
+      if (std::ranges::find(names, each.name) == names.end()) names.push_back(each.name);
+    const Interface found = find([&](const Interface& each) { return each.name == named; });
+    require<BadInput>(!found.name.empty(), "GLOO_SOCKET_IFNAME: found '{}', expected one of {} on {}", named,
+                      fmt::join(names, " "), host_name());
+    return found;
+  }
+  if (one_machine) return find([](const Interface& each) { return each.loopback; });
+  const std::string address = address_towards(store);
+  return find([&](const Interface& each) { return each.address == address; });
+}
+
+}  // namespace
+
+Greeting own_greeting(const Launch& launch, const GlooJob& job) {
+  return {job.version, job.text, std::to_string(launch.ranks_per_node), host_name(), machine_name()};
+}
+
+std::vector<std::string> gather_keys(Store& store, const std::string& name, int ranks, double timeout_s) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < ranks; ++rank) keys.push_back(fmt::format("{}/{}", name, rank));
+  const auto refused = [&] { return store.check({kRefusal}); };
+  const auto missing = store.wait(keys, timeout_s, refused);
+  if (missing && refused()) throw RankFailure(store.get(kRefusal));
+  require<RankFailure>(!missing, "rank {} has not joined the run for {:.1f} s", missing.value_or(0), timeout_s);
+  return store.get(keys);
+}
+
+void refuse(Store& store, const Launch& launch, const std::string& why) {
+  store.set_first(kRefusal, fmt::format("rank {} failed: {}", launch.rank, why));
+}
+
+std::vector<Greeting> greet(Store& store, const Launch& launch, const Greeting& ours, double timeout_s) {
+  store.set(fmt::format("greeting/{}", launch.rank), pack_greeting(ours));
+  std::vector<Greeting> all;
+  for (const auto& packed : gather_keys(store, "greeting", launch.ranks, timeout_s))
+    all.push_back(unpack_greeting(packed));
+  require_same_job(all);
+  return all;
+}
+
+Ranking rank_nodes(const std::vector<Greeting>& greetings, int ranks_per_node) {
+  const int ranks = static_cast<int>(greetings.size());
+  std::vector<std::vector<int>> machines;  // the launcher's ranks on each
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto& name = greetings[static_cast<size_t>(rank)].machine;
+    const auto known = std::ranges::find_if(
+        machines, [&](const auto& on) { return greetings[static_cast<size_t>(on.front())].machine == name; });
+    if (known == machines.end())
+      machines.push_back({rank});
+    else
+      known->push_back(rank);
+  }
+
+  Ranking ranking{.world_rank = std::vector<int>(greetings.size()), .one_machine = machines.size() == 1};
+  ranking.ranks_per_node = ranks_per_node > 0 ? ranks_per_node : static_cast<int>(machines.front().size());
+  int next = 0;
+  std::vector<std::string> held;
+  for (const auto& machine : machines) {
+    held.push_back(fmt::format("{} holds {}", greetings[static_cast<size_t>(machine.front())].host, machine.size()));
+    for (const int rank : machine) ranking.world_rank[static_cast<size_t>(rank)] = next++;
+  }
+  for (const auto& machine : machines) {
+    const bool fits = ranks_per_node > 0 ? machine.size() % static_cast<size_t>(ranks_per_node) == 0
+                                         : machine.size() == machines.front().size();
+    require<BadInput>(
+        fits, "{}: expected {} on each node", fmt::join(held, ", "),
+        ranks_per_node > 0 ? fmt::format("a multiple of --ranks-per-node {}", ranks_per_node) : "equally many ranks");
+  }
+  ranking.nodes = ranks / ranking.ranks_per_node;
+  return ranking;
+}
+
+void exchange_addresses(Store& store, const Launch& launch, const Ranking& ranking, WorldTopology& topology,
+                        double timeout_s) {
+  const Interface ours = choose_interface(store.address(), ranking.one_machine);
+  require<BadInput>(!ours.name.empty(), "no interface of {} leads to the store at {}:{}; expected GLOO_SOCKET_IFNAME",
+                    host_name(), store.address().host, store.address().port);
+  topology.interface = ours.name;
+  store.set(fmt::format("address/{}", launch.rank), ours.address);
+  const auto addresses = gather_keys(store, "address", launch.ranks, timeout_s);
+  topology.addresses.resize(addresses.size());
+  for (size_t rank = 0; rank < addresses.size(); ++rank)
+    topology.addresses[static_cast<size_t>(ranking.world_rank[rank])] = addresses[rank];
+}
+
+}  // namespace moe

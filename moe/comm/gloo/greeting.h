@@ -1,0 +1,43 @@
+#pragma once
+// How the processes of a run get to know each other: who they are, whether they run the same job, which share a node
+// and how to reach them.
+#include <string>
+#include <vector>
+
+#include "moe/comm/gloo/gloo_world.h"
+#include "moe/comm/store/store.h"
+
+namespace moe {
+
+/// What a process tells all others; `machine` is equal where two can reach each other by loopback.
+struct Greeting {
+  std::string version, job, ranks_per_node, host, machine;
+};
+Greeting own_greeting(const Launch& launch, const GlooJob& job);
+
+/// Everybody's, by the launcher's ranks. Throws RankFailure naming who stayed away or differs from rank 0.
+std::vector<Greeting> greet(Store& store, const Launch& launch, const Greeting& ours, double timeout_s);
+
+/// The world's ranks: those of a node are neighbours, nodes in the order in which the launcher's ranks name them.
+struct Ranking {
+  std::vector<int> world_rank;  // by the launcher's rank
+  int nodes = 1, ranks_per_node = 1;
+  bool one_machine = true;
+};
+/// `ranks_per_node` 0: as they are on machines; throws BadInput naming these if they hold unequally many.
+Ranking rank_nodes(const std::vector<Greeting>& greetings, int ranks_per_node);
+
+/// Tells all the name and address of the interface over which we talk (GLOO_SOCKET_IFNAME, else loopback on one
+/// machine, else the one towards the store) and fills those of `topology` in. Throws BadInput if there is no such
+/// interface.
+void exchange_addresses(Store& store, const Launch& launch, const Ranking& ranking, WorldTopology& topology,
+                        double timeout_s);
+
+/// Waits for one key a rank, "NAME/<launcher's rank>", and returns them all. Throws RankFailure naming who is missing
+/// or why a rank has already failed.
+std::vector<std::string> gather_keys(Store& store, const std::string& name, int ranks, double timeout_s);
+
+/// Tells the others why we can't start: they end with it.
+void refuse(Store& store, const Launch& launch, const std::string& why);
+
+}  // namespace moe

@@ -1,0 +1,221 @@
+#include "moe/comm/gloo/watch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sstream>
+#include <unistd.h>
+#include <utility>
+
+namespace moe {
+namespace {
+
+constexpr const char* kFailure = "failure";  // why the run failed: the first who knows sets it
+constexpr const char* kLeft = "left";
+constexpr int kFailedCode = 4;
+constexpr double kLeavingInterval_s = 0.02;
+
+std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
+
+/// What a rank says of itself: how often it has said something, and whom it has been waiting for; -1: nobody.
+struct Beat {
+  uint64_t count = 0;
+  int waits_for = -1;
+};
+
+Beat parse(const std::string& text) {
+  Beat beat;
+  std::istringstream(text) >> beat.count >> beat.waits_for;
+  return beat;
+}
+
+}  // namespace
+
+void Watch::announce(Store& store, int rank) { store.set(beat_key(rank), "0 -1"); }
+
+Watch::Watch(std::shared_ptr<Store> store, Rank self)
+    : store_(std::move(store)), self_(std::move(self)), interval_s_(std::min(0.5, self_.timeout_s / 10)) {
+  for (int rank = 0; rank < (self_.rank == 0 ? self_.ranks : 1); ++rank)
+    if (rank != self_.rank) others_.push_back({rank, Silence(self_.timeout_s)});
+  thread_ = std::thread([this] { serve(); });
+}
+
+Watch::~Watch() {
+  {
+    const std::lock_guard lock(mutex_);
+    leaving_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Watch::fail(const std::string& reason) {
+  suspect(reason, 0);
+  verdict();
+}
+
+void Watch::suspect(std::string reason, double patience_s) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (reason_) return;
+    const double due_s = now_s() + patience_s;
+    if (!suspicion_ || due_s < suspicion_->due_s) suspicion_ = {std::move(reason), due_s};
+  }
+  changed_.notify_all();
+}
+
+bool Watch::failed() const {
+  const std::lock_guard lock(mutex_);
+  return reason_.has_value();
+}
+
+std::string Watch::verdict() const {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return reason_.has_value(); });
+  return *reason_;
+}
+
+void Watch::serve() {
+  pthread_setname_np(pthread_self(), "watch");
+  while (!done(now_s())) {
+    try {
+      tick();
+    } catch (const std::exception& error) {  // the store is lost, and with it whoever serves it
+      end(error.what());
+    }
+    pause();
+  }
+  try {
+    store_->set(beat_key(self_.rank), kLeft);
+  } catch (const StoreLost&) {  // nobody is there to be told
+  }
+}
+
+/// Whether we may leave. Rank 0 leaves last, so that the others can hear why.
+bool Watch::done(double now) {
+  const std::lock_guard lock(mutex_);
+  if (leaving_ && self_.rank != 0) return true;
+  const bool all_left = std::ranges::all_of(others_, &Heard::left);
+  if (!reason_) return leaving_ && all_left;
+  if (leaving_ && (all_left || now > ended_s_ + kGrace_s)) return true;
+  if (now > ended_s_ + kGrace_s) end_process(*reason_);
+  return false;
+}
+
+void Watch::tick() {
+  beat();
+  if (failed()) {
+    if (self_.rank == 0) listen();
+    return;
+  }
+  if (store_->check({kFailure})) return end(store_->get(kFailure));
+  std::optional<std::string> reason;
+  {
+    const std::lock_guard lock(mutex_);
+    if (suspicion_ && now_s() >= suspicion_->due_s) reason = suspicion_->reason;
+  }
+  if (reason) return conclude(*reason);
+  listen();
+  for (const Heard& other : others_)
+    if (!other.left && other.silence.too_long())
+      return conclude(fmt::format("rank {} has not answered for {:.1f} s", other.rank, self_.timeout_s));
+  if (const auto stall = overdue()) conclude(*stall);
+}
+
+// Only a wait that has lasted is told: who hears it draws conclusions from it.
+void Watch::beat() {
+  int waits_for = -1;
+  for (const Stall& stall : stalls_)
+    if (stall.silence.seconds() > 2 * interval_s_) waits_for = stall.peer;
+  store_->set(beat_key(self_.rank), fmt::format("{} {}", ++beats_, waits_for));
+}
+
+std::vector<std::string> Watch::beats(const std::vector<int>& ranks) {
+  std::vector<std::string> keys;
+  for (const int rank : ranks) keys.push_back(beat_key(rank));
+  return store_->get(keys);
+}
+
+void Watch::listen() {
+  std::vector<int> ranks;
+  for (const Heard& other : others_) ranks.push_back(other.rank);
+  const auto heard = beats(ranks);
+  for (size_t i = 0; i < heard.size(); ++i) {
+    others_[i].left = heard[i] == kLeft;
+    others_[i].silence.note(parse(heard[i]).count);
+  }
+}
+
+/// What to say of an operation of ours that has waited for too long.
+std::optional<std::string> Watch::overdue() {
+  const std::vector<Wait> waits = self_.waits();
+  std::erase_if(stalls_, [&](const Stall& stall) {
+    return std::ranges::none_of(waits, [&](const Wait& wait) { return wait.group == stall.group; });
+  });
+  for (const Wait& wait : waits) {
+    auto stall = std::ranges::find(stalls_, wait.group, &Stall::group);
+    if (stall == stalls_.end()) stall = stalls_.insert(stall, {wait.group, wait.peer, Silence(self_.timeout_s)});
+    stall->peer = wait.peer;
+    stall->silence.note(wait.progress);
+    if (stall->silence.too_long()) return blame(wait.peer);
+  }
+  return std::nullopt;
+}
+
+/// The peer that doesn't answer may itself wait for another, and that one for a third: follows them to whoever waits
+/// for nobody, or is no longer alive.
+std::string Watch::blame(int peer) {
+  std::vector<int> all(static_cast<size_t>(self_.ranks));
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+  const auto before = beats(all);
+  beat();
+  std::this_thread::sleep_for(std::chrono::duration<double>(2 * interval_s_));
+  const auto after = beats(all);
+  std::vector<bool> passed(all.size(), false);
+  passed[static_cast<size_t>(self_.rank)] = true;
+  for (int at = self_.rank;;) {
+    const auto index = static_cast<size_t>(peer);
+    if (passed[index])
+      return fmt::format("rank {} and rank {} wait for each other in different operations or sizes", at, peer);
+    if (after[index] == kLeft) return fmt::format("rank {} has left the run", peer);
+    const Beat beat = parse(after[index]);
+    const bool alive = beat.count != parse(before[index]).count;
+    if (!alive || beat.waits_for < 0)
+      return fmt::format("rank {} has not answered for {:.1f} s", peer, self_.timeout_s);
+    passed[index] = true;
+    at = std::exchange(peer, beat.waits_for);
+  }
+}
+
+/// Tells all, unless another has told first: then it is as that one says.
+void Watch::conclude(const std::string& reason) { end(store_->set_first(kFailure, reason)); }
+
+void Watch::end(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (reason_) return;
+    reason_ = reason;
+    ended_s_ = now_s();
+    if (leaving_) end_process(reason);
+  }
+  changed_.notify_all();
+  self_.abort();
+}
+
+void Watch::end_process(const std::string& reason) {
+  fmt::print(stderr, "moetune: {}\n", self_.line(reason));
+  _exit(kFailedCode);
+}
+
+/// Until the next beat is due, or somebody wants something.
+void Watch::pause() {
+  std::unique_lock lock(mutex_);
+  const bool was_leaving = leaving_;
+  const auto due = [&] { return suspicion_ && !reason_ && now_s() >= suspicion_->due_s; };
+  const std::chrono::duration<double> until(leaving_ ? kLeavingInterval_s : interval_s_);
+  changed_.wait_for(lock, until, [&] { return leaving_ != was_leaving || due(); });
+}
+
+}  // namespace moe

@@ -1,0 +1,101 @@
+#pragma once
+// Sees to it that a run whose rank died, was stopped or hangs ends on all ranks: each tells the others through the
+// store that it is alive, and the first who knows of a failure tells it. Rank 0 listens to all, the others to rank 0.
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "moe/comm/store/silence.h"
+#include "moe/comm/store/store.h"
+
+namespace moe {
+
+class Watch {
+ public:
+  /// What an operation of ours waits for.
+  struct Wait {
+    const void* group = nullptr;  // tells operations that run at once apart
+    uint64_t progress = 0;
+    int peer = -1;  // of the world
+  };
+  struct Rank {
+    int rank = 0, ranks = 2;
+    double timeout_s = 60;
+    std::function<std::vector<Wait>()> waits;
+    std::function<void()> abort;  // ends all operations
+    /// The line that ends this rank, given what happened.
+    std::function<std::string(const std::string& reason)> line;
+  };
+
+  /// All ranks have called announce() before any makes its watch.
+  static void announce(Store& store, int rank);
+  Watch(std::shared_ptr<Store> store, Rank self);
+  /// We leave the run. Rank 0 stays until all have left or the run fails: it listens, and may serve the store. After a
+  /// failure, returns within kGrace_s; a failure that only now comes up ends the process.
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  /// The run failed: tells all. Returns once they can read it, or the store is lost.
+  void fail(const std::string& reason);
+  /// The run failed, it seems: if nobody says why for `patience_s`, this is why. Doesn't block.
+  void suspect(std::string reason, double patience_s);
+  bool failed() const;
+  /// Blocks until the run failed, and returns why: the same on all ranks.
+  std::string verdict() const;
+
+  /// After a failure a process whose own code hasn't destroyed its watch by then prints its line and ends with code 4.
+  static constexpr double kGrace_s = 3;
+
+ private:
+  struct Suspicion {
+    std::string reason;
+    double due_s = 0;
+  };
+  void serve();
+  bool done(double now);
+  void tick();
+  void beat();
+  void listen();
+  std::optional<std::string> overdue();
+  std::string blame(int peer);
+  std::vector<std::string> beats(const std::vector<int>& ranks);
+  void conclude(const std::string& reason);
+  void end(const std::string& reason);
+  [[noreturn]] void end_process(const std::string& reason);
+  void pause();
+
+  const std::shared_ptr<Store> store_;
+  const Rank self_;
+  const double interval_s_;
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::optional<Suspicion> suspicion_;  // guarded by mutex_, as the next
+  std::optional<std::string> reason_;   // why the run failed
+  double ended_s_ = 0;
+  bool leaving_ = false;
+
+  // The thread's own.
+  struct Heard {
+    int rank = 0;
+    Silence silence;
+    bool left = false;
+  };
+  struct Stall {
+    const void* group = nullptr;
+    int peer = -1;
+    Silence silence;
+  };
+  std::vector<Heard> others_;
+  std::vector<Stall> stalls_;
+  uint64_t beats_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace moe

@@ -1,0 +1,24 @@
+#pragma once
+// How ranks of one host find the store's port without being told: rank 0 writes it into a file that only this user can
+// read. The file names its maker, so that what a killed run left behind neither hinders nor fools the next.
+#include <string>
+
+namespace moe {
+
+/// Rank 0's side: the file exists as long as this.
+class PortFile {
+ public:
+  /// Throws BadInput if another run that is alive holds it, or it can't be made.
+  PortFile(std::string path, int port);
+  ~PortFile();
+  PortFile(const PortFile&) = delete;
+  PortFile& operator=(const PortFile&) = delete;
+
+ private:
+  const std::string path_;
+};
+
+/// The others' side: waits for a file made by a living process of this user. Throws RankFailure after `timeout_s`.
+int wait_for_port(const std::string& path, double timeout_s);
+
+}  // namespace moe

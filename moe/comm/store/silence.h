@@ -1,0 +1,36 @@
+#pragma once
+// How long nothing was heard of someone, counted only while we listened: a pause of the whole machine, or of us alone,
+// is not the other's silence.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+#include "moe/device/stream.h"
+
+namespace moe {
+
+class Silence {
+ public:
+  explicit Silence(double timeout_s) : timeout_s_(timeout_s), noted_s_(now_s()) {}
+
+  /// How long to wait before the next note.
+  std::chrono::duration<double> step() const { return std::chrono::duration<double>(timeout_s_ / kSteps); }
+
+  /// What is heard now; silence is to hear the same again.
+  void note(uint64_t heard) {
+    const double now = now_s();
+    silent_s_ = heard == heard_ ? silent_s_ + std::min(now - noted_s_, 2 * timeout_s_ / kSteps) : 0;
+    heard_ = heard;
+    noted_s_ = now;
+  }
+  double seconds() const { return silent_s_; }
+  bool too_long() const { return silent_s_ >= timeout_s_; }
+
+ private:
+  static constexpr int kSteps = 10;
+
+  double timeout_s_, noted_s_, silent_s_ = 0;
+  uint64_t heard_ = 0;
+};
+
+}  // namespace moe

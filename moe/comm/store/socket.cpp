@@ -1,0 +1,130 @@
+#include "moe/comm/store/socket.h"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <ifaddrs.h>
+#include <memory>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+
+#include "moe/device/stream.h"
+
+namespace moe {
+namespace {
+
+struct Resolved {
+  sockaddr_storage address{};
+  socklen_t size = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&address); }
+};
+
+Resolved resolve(const StoreAddress& address) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
+  require<BadInput>(error == 0, "store address {}:{}: {}", address.host, address.port, gai_strerror(error));
+  Resolved first;
+  std::memcpy(&first.address, found->ai_addr, found->ai_addrlen);
+  first.size = found->ai_addrlen;
+  freeaddrinfo(found);
+  return first;
+}
+
+std::string text_of(const sockaddr* address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address->sa_family == AF_INET)
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof text);
+  else if (address->sa_family == AF_INET6)
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr, text, sizeof text);
+  return text;
+}
+
+Resolved own_address(int socket) {
+  Resolved own;
+  own.size = sizeof own.address;
+  getsockname(socket, own.get(), &own.size);
+  return own;
+}
+
+bool accepts(const Resolved& address, double deadline_s) {
+  const FileDescriptor socket(::socket(address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (connect(socket.get(), address.get(), address.size) == 0) return true;
+  if (errno != EINPROGRESS) return false;
+  pollfd ready{.fd = socket.get(), .events = POLLOUT, .revents = 0};
+  if (poll(&ready, 1, static_cast<int>(std::max(0.0, deadline_s - now_s()) * 1e3)) != 1) return false;
+  int error = 0;
+  socklen_t size = sizeof error;
+  return getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+}
+
+}  // namespace
+
+FileDescriptor::~FileDescriptor() {
+  if (number_ >= 0) close(number_);
+}
+
+Listener listen_on(const StoreAddress& address) {
+  const auto check = [&](bool ok) {
+    require<BadInput>(ok, "store address {}:{}: rank 0 can't listen there: {}", address.host, address.port,
+                      std::strerror(errno));
+  };
+  const Resolved resolved = resolve(address);
+  Listener listener{FileDescriptor(::socket(resolved.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0))};
+  check(listener.socket.get() >= 0);
+  const int on = 1;  // what an earlier run left in TIME_WAIT
+  setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  check(bind(listener.socket.get(), resolved.get(), resolved.size) == 0);
+  check(listen(listener.socket.get(), 1024) == 0);
+  const Resolved own = own_address(listener.socket.get());
+  listener.port = ntohs(own.address.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in*>(own.get())->sin_port
+                                                         : reinterpret_cast<const sockaddr_in6*>(own.get())->sin6_port);
+  return listener;
+}
+
+bool wait_for_listener(const StoreAddress& address, double deadline_s) {
+  const Resolved resolved = resolve(address);
+  for (auto pause = std::chrono::milliseconds(1); !accepts(resolved, deadline_s);) {
+    if (now_s() > deadline_s) return false;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::milliseconds(100));
+  }
+  return true;
+}
+
+std::vector<Interface> interfaces() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
+  std::vector<Interface> found;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* each = list; each; each = each->ifa_next) {
+      if (!each->ifa_addr || each->ifa_addr->sa_family != family || !(each->ifa_flags & IFF_UP)) continue;
+      if (family == AF_INET6 &&
+          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(each->ifa_addr)->sin6_addr))
+        continue;
+      found.push_back({each->ifa_name, text_of(each->ifa_addr), (each->ifa_flags & IFF_LOOPBACK) != 0});
+    }
+  }
+  return found;
+}
+
+// Connecting a datagram socket sends nothing: it only asks for the route.
+std::string address_towards(const StoreAddress& address) {
+  const Resolved resolved = resolve(address);
+  const FileDescriptor socket(::socket(resolved.address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (connect(socket.get(), resolved.get(), resolved.size) != 0) return {};
+  return text_of(own_address(socket.get()).get());
+}
+
+}  // namespace moe

@@ -1,0 +1,48 @@
+#pragma once
+// The few things that the store and the ranks need to know of sockets.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "moe/comm/store/store.h"
+
+namespace moe {
+
+/// Owns a file descriptor.
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int number = -1) : number_(number) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : number_(other.release()) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~FileDescriptor();
+  int get() const { return number_; }
+  int release() { return std::exchange(number_, -1); }
+
+ private:
+  int number_;
+};
+
+struct Listener {
+  FileDescriptor socket;
+  int port = 0;
+};
+
+/// Listens on that address alone; port 0: any free one. Throws BadInput naming it and why.
+Listener listen_on(const StoreAddress& address);
+/// Whether something accepts connections there before now_s() is `deadline_s`.
+bool wait_for_listener(const StoreAddress& address, double deadline_s);
+
+/// A network interface that is up and has an address.
+struct Interface {
+  std::string name, address;
+  bool loopback = false;
+};
+/// IPv4 addresses before IPv6 ones; link-local IPv6 ones are left out.
+std::vector<Interface> interfaces();
+/// Our address on the way to `address`; empty: there is no way.
+std::string address_towards(const StoreAddress& address);
+
+}  // namespace moe

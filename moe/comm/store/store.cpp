@@ -1,0 +1,164 @@
+#include "moe/comm/store/store.h"
+
+#include <algorithm>
+#include <charconv>
+#include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "moe/comm/store/bounded_calls.h"
+#include "moe/comm/store/socket.h"
+#include "moe/device/stream.h"
+
+namespace moe {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+constexpr std::chrono::milliseconds kLongestPause(16);  // between two looks
+
+Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+std::string text_of(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
+
+c10d::TCPStoreOptions options_of(const StoreAddress& address, double timeout_s) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(address.port);
+  options.waitWorkers = false;
+  options.timeout = std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1e3));
+  return options;
+}
+
+}  // namespace
+
+struct StoreServer::Impl {
+  c10::intrusive_ptr<c10d::TCPStore> store;
+};
+
+StoreServer::StoreServer(const StoreAddress& address) : impl_(std::make_unique<Impl>()) {
+  Listener listener = listen_on(address);
+  address_ = {address.host, listener.port};
+  c10d::TCPStoreOptions options = options_of(address_, 60);
+  options.isServer = true;
+  options.masterListenFd = listener.socket.release();
+  impl_->store = c10::make_intrusive<c10d::TCPStore>(address_.host, options);
+}
+
+StoreServer::~StoreServer() = default;
+
+struct Store::Impl {
+  c10::intrusive_ptr<c10d::TCPStore> store;
+  BoundedCalls calls;
+};
+
+// What the call uses is its own: it may be left behind.
+template <class Call>
+auto Store::bounded(Call&& call) {
+  using Result = decltype(call(*impl_->store));
+  const auto result = std::make_shared<std::optional<Result>>();
+  try {
+    const auto run = [call, result, store = impl_->store] { *result = call(*store); };
+    require<StoreLost>(impl_->calls.run(run, timeout_s_), "{} has not answered for {:.1f} s", server_, timeout_s_);
+  } catch (const StoreLost&) {
+    throw;
+  } catch (const std::exception&) {
+    throw StoreLost(fmt::format("{} closed its connections", server_));
+  }
+  return std::move(**result);
+}
+
+Store::Store(const StoreAddress& address, std::string prefix, std::string server, double timeout_s)
+    : address_(address),
+      prefix_(std::move(prefix)),
+      server_(std::move(server)),
+      timeout_s_(timeout_s),
+      impl_(std::make_unique<Impl>()) {
+  const double deadline_s = now_s() + timeout_s;
+  // Asked in our own way first: c10d would write a warning for every attempt.
+  require<StoreLost>(wait_for_listener(address, deadline_s), "{} has not opened its store at {}:{} for {:.1f} s",
+                     server_, address.host, address.port, timeout_s);
+  const auto made = std::make_shared<c10::intrusive_ptr<c10d::TCPStore>>();
+  bool in_time = false;
+  try {
+    const auto connect = [made, address, timeout_s] {
+      *made = c10::make_intrusive<c10d::TCPStore>(address.host, options_of(address, timeout_s));
+    };
+    in_time = impl_->calls.run(connect, timeout_s);
+  } catch (const std::exception& error) {
+    const std::string_view what = error.what();
+    throw StoreLost(fmt::format("{}: no store at {}:{} ({})", server_, address.host, address.port,
+                                what.substr(0, what.find('\n'))));
+  }
+  require<StoreLost>(in_time, "{} has not answered for {:.1f} s at {}:{}", server_, timeout_s, address.host,
+                     address.port);
+  impl_->store = std::move(*made);
+}
+
+Store::~Store() = default;
+
+void Store::set(const std::string& key, const std::string& value) {
+  bounded([key = prefix_ + key, value](c10d::TCPStore& store) {
+    store.set(key, bytes_of(value));
+    return true;
+  });
+}
+
+std::string Store::set_first(const std::string& key, const std::string& value) {
+  return bounded([key = prefix_ + key, value](c10d::TCPStore& store) {
+    return text_of(store.compareSet(key, Bytes(), bytes_of(value)));
+  });
+}
+
+int64_t Store::add(const std::string& key, int64_t amount) {
+  return bounded([key = prefix_ + key, amount](c10d::TCPStore& store) { return store.add(key, amount); });
+}
+
+bool Store::check(const std::vector<std::string>& keys) {
+  std::vector<std::string> full;
+  for (const auto& key : keys) full.push_back(prefix_ + key);
+  return bounded([full](c10d::TCPStore& store) { return store.check(full); });
+}
+
+std::vector<std::string> Store::get(const std::vector<std::string>& keys) {
+  std::vector<std::string> full;
+  for (const auto& key : keys) full.push_back(prefix_ + key);
+  return bounded([full](c10d::TCPStore& store) {
+    std::vector<std::string> texts;
+    for (const Bytes& value : store.multiGet(full)) texts.push_back(text_of(value));
+    return texts;
+  });
+}
+
+std::optional<size_t> Store::wait(const std::vector<std::string>& keys, double timeout_s,
+                                  const std::function<bool()>& stop) {
+  const double deadline_s = now_s() + timeout_s;
+  for (auto pause = std::chrono::milliseconds(1); !check(keys); pause = std::min(pause * 2, kLongestPause)) {
+    if (now_s() < deadline_s && !stop()) {
+      std::this_thread::sleep_for(pause);
+      continue;
+    }
+    for (size_t i = 0; i < keys.size(); ++i)
+      if (!check({keys[i]})) return i;
+  }
+  return std::nullopt;
+}
+
+std::string pack(const std::vector<std::string>& texts) {
+  std::string packed;
+  for (const std::string& text : texts) packed += fmt::format("{}:{}", text.size(), text);
+  return packed;
+}
+
+std::vector<std::string> unpack(const std::string& packed) {
+  std::vector<std::string> texts;
+  const char *at = packed.data(), *const end = at + packed.size();
+  while (at < end) {
+    size_t size = 0;
+    const auto [colon, error] = std::from_chars(at, end, size);
+    const bool whole = error == std::errc() && colon < end && *colon == ':' && size < static_cast<size_t>(end - colon);
+    require<RankFailure>(whole, "texts from another rank: found '{}', expected SIZE:TEXT...", packed);
+    texts.emplace_back(colon + 1, size);
+    at = colon + 1 + size;
+  }
+  return texts;
+}
+
+}  // namespace moe

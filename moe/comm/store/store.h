@@ -1,0 +1,76 @@
+#pragma once
+// A store of texts by key that all processes of a run share, over TCP. Every call is bounded by a time-out.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "moe/base/check.h"
+
+namespace moe {
+
+struct StoreAddress {
+  std::string host;
+  int port = 0;
+};
+
+/// The store itself failed, which is the death or silence of the process that serves it.
+class StoreLost : public RankFailure {
+  using RankFailure::RankFailure;
+};
+
+/// Serves a store from this process until it is destroyed, on its address alone. Port 0: any free one.
+class StoreServer {
+ public:
+  /// Throws BadInput if the address isn't ours or its port is taken.
+  explicit StoreServer(const StoreAddress& address);
+  ~StoreServer();
+  const StoreAddress& address() const { return address_; }
+
+ private:
+  struct Impl;
+  StoreAddress address_;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A connection to a store. Threads may use it at once. All keys are below `prefix`. What isn't answered within
+/// `timeout_s` is StoreLost ("... has not answered for 5.0 s"), as is a closed connection ("... closed its
+/// connections").
+class Store {
+ public:
+  /// Waits until the server is there. `server`: what to call it in errors, "rank 0".
+  Store(const StoreAddress& address, std::string prefix, std::string server, double timeout_s);
+  ~Store();
+  const StoreAddress& address() const { return address_; }
+  const std::string& prefix() const { return prefix_; }
+
+  void set(const std::string& key, const std::string& value);
+  /// Sets it unless it is set; returns what it is then.
+  std::string set_first(const std::string& key, const std::string& value);
+  int64_t add(const std::string& key, int64_t amount);
+  /// Whether all of them are set.
+  bool check(const std::vector<std::string>& keys);
+  /// Of keys that are set, in their order.
+  std::vector<std::string> get(const std::vector<std::string>& keys);
+  /// Waits until all of them are set. Returns the first that isn't after `timeout_s`, or when `stop()`.
+  std::optional<size_t> wait(const std::vector<std::string>& keys, double timeout_s, const std::function<bool()>& stop);
+  std::string get(const std::string& key) { return get(std::vector{key}).front(); }
+
+ private:
+  struct Impl;
+  template <class Call>
+  auto bounded(Call&& call);
+
+  const StoreAddress address_;
+  const std::string prefix_, server_;
+  const double timeout_s_;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Several texts as one, and back.
+std::string pack(const std::vector<std::string>& texts);
+std::vector<std::string> unpack(const std::string& packed);
+
+}  // namespace moe
