@@ -12,7 +12,7 @@ std::shared_ptr<GlooGroup> GlooWorld::State::make_group(const std::string& name,
     const Mesh::Member member{place, static_cast<int>(world_ranks.size()),
                               topology.addresses[static_cast<size_t>(rank)]};
     try {
-      mesh = std::make_unique<Mesh>(store->address(), store->prefix() + "mesh/" + name, member, timeout_s);
+      mesh = std::make_unique<Mesh>(Rendezvous{store, "mesh/" + name, timeout_s, [this] { return failed(); }}, member);
     } catch (const std::exception& error) {
       const std::string_view what = error.what();
       // One of the others died, most likely, and the watch will find out which.

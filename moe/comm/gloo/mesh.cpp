@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
 
 namespace moe {
@@ -22,6 +20,42 @@ constexpr auto kForever = std::chrono::hours(24 * 365);
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
+
+/// Our store, as Gloo wants it while it connects: other threads may use ours at once, and no wait outlives the run.
+class Keys final : public c10d::Store {
+ public:
+  explicit Keys(Rendezvous rendezvous) : rendezvous_(std::move(rendezvous)) {}
+
+  c10::intrusive_ptr<c10d::Store> clone() override { return c10::make_intrusive<Keys>(rendezvous_); }
+  void set(const std::string& key, const std::vector<uint8_t>& value) override {
+    ours().set(full(key), {value.begin(), value.end()});
+  }
+  std::vector<uint8_t> get(const std::string& key) override {
+    wait({key}, milliseconds(rendezvous_.timeout_s));
+    const std::string value = ours().get(full(key));
+    return {value.begin(), value.end()};
+  }
+  int64_t add(const std::string& key, int64_t value) override { return ours().add(full(key), value); }
+  bool check(const std::vector<std::string>& keys) override { return ours().check(full(keys)); }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, milliseconds(rendezvous_.timeout_s)); }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
+    const auto missing = ours().wait(full(keys), static_cast<double>(timeout.count()) / 1e3, rendezvous_.stop);
+    require<RankFailure>(!missing, "a rank has not told its address for {} ms", timeout.count());
+  }
+  bool deleteKey(const std::string&) override { return false; }
+  int64_t getNumKeys() override { return 0; }
+
+ private:
+  moe::Store& ours() const { return *rendezvous_.store; }
+  std::string full(const std::string& key) const { return rendezvous_.name + "/" + key; }
+  std::vector<std::string> full(const std::vector<std::string>& keys) const {
+    std::vector<std::string> all;
+    for (const auto& key : keys) all.push_back(full(key));
+    return all;
+  }
+
+  const Rendezvous rendezvous_;
+};
 
 // Messages of another operation or size never match, so ranks that disagree wait instead of reading wrong bytes.
 int tag_of(int kind, int64_t bytes) {
@@ -43,20 +77,12 @@ struct Mesh::Impl {
   Result wait();
 };
 
-Mesh::Mesh(const StoreAddress& store, const std::string& name, const Member& member, double timeout_s)
-    : impl_(std::make_unique<Impl>()) {
-  c10d::TCPStoreOptions store_options;
-  store_options.port = static_cast<uint16_t>(store.port);
-  store_options.waitWorkers = false;
-  store_options.timeout = milliseconds(timeout_s);
-  // A connection of its own: two threads may make meshes at once, and a wait would block the other's.
-  auto keys =
-      c10::make_intrusive<c10d::PrefixStore>(name, c10::make_intrusive<c10d::TCPStore>(store.host, store_options));
-  auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(timeout_s));
+Mesh::Mesh(const Rendezvous& rendezvous, const Member& member) : impl_(std::make_unique<Impl>()) {
+  auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(rendezvous.timeout_s));
   options->threads = 0;  // they serve Gloo's collectives; sends and receives are the device's
   options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(member.address));
-  impl_->group =
-      c10::make_intrusive<c10d::ProcessGroupGloo>(std::move(keys), member.rank, member.size, std::move(options));
+  impl_->group = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<Keys>(rendezvous), member.rank,
+                                                             member.size, std::move(options));
 }
 
 Mesh::~Mesh() = default;

@@ -2,6 +2,7 @@
 // Connections among the members of one group, which are theirs alone: whatever other groups move, in whatever order,
 // can't be taken for theirs. Over Gloo's TCP transport, as LibTorch brings it.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,6 +24,14 @@ struct Progress {
   int peer = -1;       // whose piece it waits for; -1: none
 };
 
+/// Where the members of a mesh find each other.
+struct Rendezvous {
+  std::shared_ptr<Store> store;
+  std::string name;  // the same for all members; no other mesh in the store has it
+  double timeout_s = 60;
+  std::function<bool()> stop;  // whether to give up
+};
+
 class Mesh {
  public:
   struct Member {
@@ -30,8 +39,8 @@ class Mesh {
     std::string address;  // of our interface
   };
 
-  /// All members make it with the same `name`, which no other mesh in the store has. Blocks until all are connected.
-  Mesh(const StoreAddress& store, const std::string& name, const Member& member, double timeout_s);
+  /// Blocks until all members are connected.
+  Mesh(const Rendezvous& rendezvous, const Member& member);
   ~Mesh();
 
   enum class End { done, closed, aborted };
