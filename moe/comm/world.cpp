@@ -29,6 +29,8 @@ std::vector<std::string> gather_from(Communicator& all, const std::string& mine)
 
 }  // namespace
 
+bool leads(const World& world) { return world.here().front() == 0; }
+
 std::vector<std::string> gather(World& world, std::vector<std::string> mine) {
   const std::vector<int> here = world.here();
   require_equal(mine.size(), here.size(), "texts of the ranks of this process");
@@ -52,9 +54,8 @@ std::vector<std::vector<double>> gather(World& world, const std::vector<std::vec
 }
 
 std::string broadcast(World& world, std::string text) {
-  const bool first = world.here().front() == 0;
   std::vector<std::string> mine(world.here().size());
-  if (first) mine.front() = std::move(text);
+  if (leads(world)) mine.front() = std::move(text);
   return gather(world, std::move(mine)).front();
 }
 

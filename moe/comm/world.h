@@ -35,6 +35,9 @@ class World {
   virtual void run(const std::function<void(int rank)>& body) = 0;
 };
 
+/// Whether rank 0 is here: the process that writes and prints.
+bool leads(const World& world);
+
 /// Every rank's text, by rank, on all of them; `mine` are those of here(). Blocking; every process calls it, outside of
 /// run().
 std::vector<std::string> gather(World& world, std::vector<std::string> mine);

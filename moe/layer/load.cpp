@@ -9,39 +9,57 @@ namespace {
 
 double over(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
+// Of one rank, or summed over ranks; the numbers of load_on are these, then `wanted`.
+enum Count : size_t { pairs, dropped, filled, most_filled, kCounts };
+
 }  // namespace
 
-RoutingLoad load_of(std::span<MoeLayer* const> ranks) {
-  const RankShape& first = ranks.front()->shape();
-  std::vector<int64_t> wanted(static_cast<size_t>(first.experts.total));
-  RoutingLoad load;
-  int64_t filled = 0, most_filled = 0;
-  for (const MoeLayer* rank : ranks) {
-    const Routing& r = rank->routing();
-    const int64_t pairs = r.group_tokens * r.choices, group = rank->shape().own_group;
-    for (int64_t p = group * pairs; p < (group + 1) * pairs; ++p) {
-      const int32_t expert = r.expert[static_cast<size_t>(p)];
-      if (expert < 0) continue;  // Expert Choice: not taken
-      ++wanted[static_cast<size_t>(expert)], ++load.pairs;
-      load.dropped += r.row[static_cast<size_t>(p)] == Routing::kDropped;
-    }
-    for (int64_t e = group * r.experts; e < (group + 1) * r.experts; ++e) {
-      filled += r.filled[static_cast<size_t>(e)];
-      most_filled = std::max(most_filled, r.filled[static_cast<size_t>(e)]);
-    }
+std::vector<double> load_on(const MoeLayer& rank) {
+  const Routing& r = rank.routing();
+  const int64_t own_pairs = r.group_tokens * r.choices, group = rank.shape().own_group;
+  std::vector<double> load(kCounts + static_cast<size_t>(r.experts));
+  for (int64_t p = group * own_pairs; p < (group + 1) * own_pairs; ++p) {
+    const int32_t expert = r.expert[static_cast<size_t>(p)];
+    if (expert < 0) continue;  // Expert Choice: not taken
+    ++load[kCounts + static_cast<size_t>(expert)], ++load[pairs];
+    load[dropped] += r.row[static_cast<size_t>(p)] == Routing::kDropped;
   }
-  int64_t sent = filled;  // unequal blocks
-  const auto blocks = static_cast<int64_t>(ranks.size()) * first.experts.total;
-  if (first.shape.layer.capacity_factor)
-    sent = blocks * first.rows;
-  else if (pads_to_largest_load(first.shape))
-    sent = blocks * most_filled;
-  load.drop_rate = over(static_cast<double>(load.dropped), static_cast<double>(load.pairs));
-  load.most_load = static_cast<double>(*std::ranges::max_element(wanted));
-  load.mean_load = static_cast<double>(load.pairs) / static_cast<double>(wanted.size());
-  load.imbalance = over(load.most_load, load.mean_load);
-  load.padding = over(static_cast<double>(sent - filled), static_cast<double>(sent));
+  for (int64_t e = group * r.experts; e < (group + 1) * r.experts; ++e) {
+    const auto rows = static_cast<double>(r.filled[static_cast<size_t>(e)]);
+    load[filled] += rows;
+    load[most_filled] = std::max(load[most_filled], rows);
+  }
   return load;
+}
+
+RoutingLoad load_of(const RankShape& any, std::span<const std::vector<double>> ranks) {
+  std::vector<double> sum(kCounts + static_cast<size_t>(any.experts.total));
+  double most = 0;
+  for (const std::vector<double>& rank : ranks) {
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += rank.at(i);
+    most = std::max(most, rank[most_filled]);
+  }
+  double sent = sum[filled];  // unequal blocks
+  const auto blocks = static_cast<double>(ranks.size()) * static_cast<double>(any.experts.total);
+  if (any.shape.layer.capacity_factor)
+    sent = blocks * static_cast<double>(any.rows);
+  else if (pads_to_largest_load(any.shape))
+    sent = blocks * most;
+  RoutingLoad load;
+  load.pairs = static_cast<int64_t>(sum[pairs]);
+  load.dropped = static_cast<int64_t>(sum[dropped]);
+  load.drop_rate = over(sum[dropped], sum[pairs]);
+  load.most_load = *std::max_element(sum.begin() + kCounts, sum.end());
+  load.mean_load = sum[pairs] / static_cast<double>(any.experts.total);
+  load.imbalance = over(load.most_load, load.mean_load);
+  load.padding = over(sent - sum[filled], sent);
+  return load;
+}
+
+RoutingLoad load_of(std::span<MoeLayer* const> ranks) {
+  std::vector<std::vector<double>> loads;
+  for (const MoeLayer* rank : ranks) loads.push_back(load_on(*rank));
+  return load_of(ranks.front()->shape(), loads);
 }
 
 }  // namespace moe

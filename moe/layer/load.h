@@ -1,6 +1,7 @@
 #pragma once
 // How evenly a layer's tokens fall on its experts, and how full the rows are that are sent to them.
 #include <span>
+#include <vector>
 
 #include "moe/layer/moe_layer.h"
 
@@ -15,7 +16,11 @@ struct RoutingLoad {
   double padding = 0;                   // empty rows / rows sent to the experts; none where the sizes are the loads
 };
 
-/// `ranks`: every rank's layer in rank order.
+/// One rank's part of it: numbers that another process can be sent.
+std::vector<double> load_on(const MoeLayer& rank);
+/// From every rank's part; `any` is one of the ranks.
+RoutingLoad load_of(const RankShape& any, std::span<const std::vector<double>> ranks);
+/// `ranks`: every rank's layer.
 RoutingLoad load_of(std::span<MoeLayer* const> ranks);
 
 }  // namespace moe

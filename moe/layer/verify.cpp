@@ -63,13 +63,15 @@ class Errors {
   std::vector<TensorError> all_;
 };
 
-void check_choices(std::span<MoeLayer* const> ranks, const LayerReference& reference) {
-  const std::vector<int32_t> choices = choices_of(ranks);
-  require_equal(choices.size(), reference.choices.size(), "routed pairs");
-  const auto top_k = static_cast<size_t>(ranks.front()->routing().choices);
+void check_choices(const MoeLayer& rank, const LayerReference& reference) {
+  const std::span<const int32_t> choices = rank.own_choices();
+  const Share& tokens = rank.shape().tokens;
+  const auto top_k = static_cast<size_t>(rank.routing().choices);
+  require_equal(static_cast<size_t>(tokens.total) * top_k, reference.choices.size(), "routed pairs");
+  const size_t first = static_cast<size_t>(tokens.first) * top_k;
   for (size_t pair = 0; pair < choices.size(); ++pair)
-    require_equal(choices[pair], reference.choices[pair],
-                  fmt::format("expert {} of token {}", pair % top_k, pair / top_k));
+    require_equal(choices[pair], reference.choices[first + pair],
+                  fmt::format("expert {} of token {}", pair % top_k, (first + pair) / top_k));
 }
 
 }  // namespace
@@ -88,7 +90,7 @@ std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks) {
 }
 
 std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const LayerReference& reference) {
-  check_choices(ranks, reference);
+  for (const MoeLayer* rank : ranks) check_choices(*rank, reference);
   Errors errors(least_norm(reference));
   for (MoeLayer* rank : ranks) {
     const RankShape& s = rank->shape();

@@ -25,13 +25,13 @@ double tolerance_of(const MoeLayer& layer);
 /// The experts that the ranks' gates chose for their own tokens in the last pass, (tokens of all ranks, choices).
 std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks);
 
-/// `ranks`: every rank's layer in rank order, each after at least two passes and MoeLayer::finish_gradients. Throws
+/// `ranks`: layers of one, some or all ranks, each after at least two passes and MoeLayer::finish_gradients. Throws
 /// WrongResult naming the token whose experts differ from the reference's.
 std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const LayerReference& reference);
 
 /// The errors; throws WrongResult naming every tensor whose error is above `tolerance` (0: tolerance_of its type, and
 /// what its hook's four exchanges may change), NaN included. Computes the reference, in float64 on one rank with all
-/// activations: slow, and large for large layers.
+/// activations: slow, and large for large layers. `ranks`: of every rank, in rank order.
 std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, double tolerance = 0);
 /// The same against a reference at hand; degrees and schedules of one case share it.
 std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, const LayerReference& reference,

@@ -1,7 +1,8 @@
 #include "moe/measure/layer_bench.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cstring>
+#include <span>
 
 #include "moe/base/check.h"
 #include "moe/comm/local/local_world.h"
@@ -23,6 +24,7 @@ constexpr int kUnpacedPasses = 5;           // to see how long the work under a 
 
 using Ranks = std::vector<std::vector<TaskTime>>;  // [rank][task]
 using Passes = std::vector<Ranks>;
+using Timed = std::vector<std::vector<double>>;  // [rank]
 
 // One schedule on one rank.
 struct RankRun {
@@ -43,49 +45,46 @@ class LayerBench {
         run.plan = proxy_plan(p.plan, proxy_case(p.plan.shape, p.plan.degree_forward, p.plan.degree_backward));
     }
     ranks_ = result_.runs.front().plan.shape.parallel.ranks();
-    rank_runs_.resize(static_cast<size_t>(ranks_));
-    unpaced_.resize(planned.size());
-    for (Passes& passes : unpaced_)
-      passes.assign(static_cast<size_t>(kUnpacedPasses), Ranks(static_cast<size_t>(ranks_)));
+    if (!settings.processes) threads_.emplace(ranks_, settings.timeout_s);
+    require_equal<BadInput>(world().ranks(), ranks_, "ranks of the run, and of the layer's parallel shape");
+    here_ = world().here();
+    rank_runs_.resize(here_.size());
   }
 
   LayerMeasurement run() {
-    LocalWorld world(ranks_, settings_.timeout_s);
     for (size_t s = 0; s < planned_.size(); ++s) {
       const int64_t before = tensor_memory.live_bytes;
       tensor_memory.peak_bytes = before;
-      world.run([&](int rank) { set_up(world, rank, s); });
-      world.run([&](int rank) { proving_passes(world, rank, s); });
-      result_.runs[s].peak_bytes = static_cast<double>(tensor_memory.peak_bytes - before) / ranks_;
+      world().run([&](int rank) { set_up(rank, s); });
+      world().run([&](int rank) { proving_passes(rank, s); });
+      result_.runs[s].peak_bytes =
+          static_cast<double>(tensor_memory.peak_bytes - before) / static_cast<double>(here_.size());
     }
     for (size_t s = 0; s < planned_.size(); ++s) verify(s);
     if (settings_.check_only) return std::move(result_);
     if (settings_.emulated) {
-      world.run([&](int rank) { unpaced_passes(world, rank); });
+      unpaced_.assign(planned_.size(), Passes(kUnpacedPasses, Ranks(here_.size())));
+      world().run([&](int rank) { unpaced_passes(rank); });
       choose_dilation();
     }
-    for (MeasuredRun& run : result_.runs) {
-      const std::vector<double> row(static_cast<size_t>(ranks_));
-      run.forward_s.assign(static_cast<size_t>(settings_.iterations), row);
-      run.total_s = run.exposed_s = run.overlap = run.forward_s;
-    }
-    overruns_.assign(planned_.size(), std::vector<int64_t>(static_cast<size_t>(ranks_)));
-    tasks_.assign(planned_.size(),
-                  Passes(static_cast<size_t>(settings_.iterations), Ranks(static_cast<size_t>(ranks_))));
+    timed_.assign(planned_.size(), Timed(here_.size()));
     for (const PlannedRun& p : planned_)
       pacers_.push_back(p.slowdown ? std::make_unique<Pacer>(ranks_, kResources, p.slowdown) : nullptr);
     const int64_t made = tensor_memory.made;
-    world.run([&](int rank) { timed_passes(world, rank); });
+    world().run([&](int rank) { timed_passes(rank); });
     result_.tensors_made = tensor_memory.made - made;
     for (size_t s = 0; s < planned_.size(); ++s) collect(s);
     return std::move(result_);
   }
 
  private:
-  std::vector<RankRun>& runs_of(int rank) { return rank_runs_[static_cast<size_t>(rank)]; }
+  World& world() { return settings_.processes ? *settings_.processes : *threads_; }
+  // Of a rank, among those that are here.
+  size_t place(int rank) const { return static_cast<size_t>(rank - here_.front()); }
+  std::vector<RankRun>& runs_of(int rank) { return rank_runs_[place(rank)]; }
 
-  void set_up(LocalWorld& world, int rank, size_t s) {
-    const auto everyone = world.communicator(rank);
+  void set_up(int rank, size_t s) {
+    const auto everyone = world().communicator(rank);
     const Plan& plan = result_.runs[s].plan;
     RankRun& mine = runs_of(rank).emplace_back();
     mine.device = make_cpu_device();
@@ -117,8 +116,8 @@ class LayerBench {
   }
 
   // Two passes: in the second the first one's dense gradients are summed.
-  void proving_passes(LocalWorld& world, int rank, size_t s) {
-    const auto everyone = world.communicator(rank);
+  void proving_passes(int rank, size_t s) {
+    const auto everyone = world().communicator(rank);
     const auto stream = make_start_stream(rank);
     RankRun& mine = runs_of(rank)[s];
     for (int pass = 0; pass < 2; ++pass) {
@@ -129,32 +128,71 @@ class LayerBench {
     stream->synchronize();
   }
 
-  void verify(size_t s) {
+  std::vector<MoeLayer*> layers_of(size_t s) {
     std::vector<MoeLayer*> layers;
     for (auto& runs : rank_runs_) layers.push_back(runs[s].layer.get());
-    MeasuredRun& run = result_.runs[s];
-    run.load = load_of(layers);
-    if (!settings_.dump.empty()) dump_layer(settings_.dump + "/" + run.plan.schedule, layers, run.plan);
+    return layers;
+  }
+
+  // What every rank's gates chose, wherever it is.
+  std::vector<int32_t> all_choices(const std::vector<MoeLayer*>& layers) {
+    std::vector<std::string> mine;
+    for (const MoeLayer* layer : layers) {
+      const auto own = std::as_bytes(layer->own_choices());
+      mine.emplace_back(reinterpret_cast<const char*>(own.data()), own.size());
+    }
+    std::vector<int32_t> all;
+    for (const std::string& text : gather(world(), std::move(mine))) {
+      const size_t before = all.size();
+      all.resize(before + text.size() / sizeof(int32_t));
+      std::memcpy(all.data() + before, text.data(), text.size());
+    }
+    return all;
+  }
+
+  void verify(size_t s) {
+    const std::vector<MoeLayer*> layers = layers_of(s);
     const MoeLayer& first = *layers.front();
-    const double allowed = tolerance_of(first.shape().dtype());
+    MeasuredRun& run = result_.runs[s];
+    std::vector<std::vector<double>> loads;
+    for (const MoeLayer* layer : layers) loads.push_back(load_on(*layer));
+    run.load = load_of(first.shape(), gather(world(), loads));
+    if (!settings_.dump.empty()) dump_layer(settings_.dump + "/" + run.plan.schedule, world(), layers, run.plan);
+    const std::vector<int32_t> choices = all_choices(layers);
+    const double tie = tolerance_of(first.shape().dtype());
     const LayerReference reference =
-        reference_layer(first.shape().shape, first.seed(), {choices_of(layers), allowed, first.routing().preset});
+        reference_layer(first.shape().shape, first.seed(), {choices, tie, first.routing().preset});
     try {
       for (const TensorError& e : verify_layer(layers, reference))
         if (e.error > run.worst_error) run.worst_error = e.error, run.worst_tensor = e.tensor;
     } catch (const WrongResult& error) {
       run.wrong = error.what();
     }
+    share_verdict(run);
   }
 
-  void unpaced_passes(LocalWorld& world, int rank) {
-    const auto everyone = world.communicator(rank);
+  // The first wrong process's words, or the worst of the right ones' errors.
+  void share_verdict(MeasuredRun& run) {
+    if (here_.size() == static_cast<size_t>(ranks_)) return;
+    const std::string wrong = run.wrong.empty() ? "" : fmt::format("rank {}: {}", here_.front(), run.wrong);
+    const auto tensors = gather(world(), std::vector{run.worst_tensor});
+    const auto errors = gather(world(), std::vector<std::vector<double>>{{run.worst_error}});
+    run.wrong.clear();
+    for (const std::string& each : gather(world(), std::vector{wrong}))
+      if (run.wrong.empty()) run.wrong = each;
+    for (size_t rank = 0; rank < errors.size(); ++rank)
+      if (errors[rank].front() > run.worst_error)
+        run.worst_error = errors[rank].front(), run.worst_tensor = tensors[rank];
+  }
+
+  void unpaced_passes(int rank) {
+    const auto everyone = world().communicator(rank);
     const auto stream = make_start_stream(rank);
     for (size_t s = 0; s < planned_.size(); ++s)
-      for (auto& pass : unpaced_[s]) {
+      for (Ranks& pass : unpaced_[s]) {
         RankRun& mine = runs_of(rank)[s];
         together(*everyone, *stream);
-        pass[static_cast<size_t>(rank)] = mine.executor->run(*mine.binding).tasks;
+        pass[place(rank)] = mine.executor->run(*mine.binding).tasks;
       }
   }
 
@@ -176,8 +214,8 @@ class LayerBench {
     result_.dilation = std::max(least_dilation(planned_), kWorkMargin * result_.work_ratio);
   }
 
-  void timed_passes(LocalWorld& world, int rank) {
-    const auto everyone = world.communicator(rank);
+  void timed_passes(int rank) {
+    const auto everyone = world().communicator(rank);
     const auto stream = make_start_stream(rank);
     std::vector<std::vector<double>> paces(planned_.size());
     if (settings_.emulated)
@@ -190,52 +228,73 @@ class LayerBench {
         together(*everyone, *stream);
         const RunTimes& times =
             mine.executor->run(*mine.binding, paces[s], std::nullopt, {pacers_[s].get(), rank, planned_[s].resources});
-        if (iteration >= 0) keep(s, rank, iteration, times);
+        if (iteration >= 0) keep(timed_[s][place(rank)], result_.runs[s].plan, times);
       }
   }
 
-  void keep(size_t s, int rank, int iteration, const RunTimes& times) {
-    MeasuredRun& run = result_.runs[s];
+  // As numbers, which a process can send: each pass's, pass after pass.
+  void keep(std::vector<double>& rank, const Plan& plan, const RunTimes& times) const {
     double forward = 0, total = 0;
-    for (const Task& task : run.plan.tasks()) {
+    for (const Task& task : plan.tasks()) {
       const double end = times.tasks[static_cast<size_t>(task.id)].end_s / result_.dilation;
       total = std::max(total, end);
       if (task.phase == Phase::forward) forward = std::max(forward, end);
     }
-    const size_t i = static_cast<size_t>(iteration), r = static_cast<size_t>(rank);
-    run.forward_s[i][r] = forward;
-    run.total_s[i][r] = total;
-    const Overlap overlap = overlap_of(run.plan, times.tasks);
-    run.exposed_s[i][r] = overlap.exposed_s / result_.dilation;
-    run.overlap[i][r] = overlap.efficiency;
-    overruns_[s][r] += times.overruns;
-    tasks_[s][i][r] = times.tasks;
+    const Overlap overlap = overlap_of(plan, times.tasks);
+    rank.insert(rank.end(), {forward, total, overlap.exposed_s / result_.dilation, overlap.efficiency,
+                             static_cast<double>(times.overruns)});
+    for (const TaskTime& t : times.tasks) rank.insert(rank.end(), {t.start_s, t.end_s});
   }
+  enum Kept : size_t { kForward, kTotal, kExposed, kEfficiency, kOverruns, kFirstTask };
 
   void collect(size_t s) {
     MeasuredRun& run = result_.runs[s];
     if (!run.wrong.empty()) return;
-    run.overruns = std::accumulate(overruns_[s].begin(), overruns_[s].end(), int64_t{0});
-    if (settings_.emulated)
-      run.paced_tasks = static_cast<int64_t>(run.plan.tasks().size()) * ranks_ * settings_.iterations;
+    const Timed ranks = gather(world(), timed_[s]);
+    const size_t tasks = run.plan.tasks().size(), kept = kFirstTask + 2 * tasks;
+    Passes passes;
+    for (size_t i = 0; i < static_cast<size_t>(settings_.iterations); ++i) {
+      const auto column = [&](Kept what) {
+        std::vector<double> values;
+        for (const auto& rank : ranks) values.push_back(rank.at(i * kept + what));
+        return values;
+      };
+      run.forward_s.push_back(column(kForward));
+      run.total_s.push_back(column(kTotal));
+      run.exposed_s.push_back(column(kExposed));
+      run.overlap.push_back(column(kEfficiency));
+      for (const double overruns : column(kOverruns)) run.overruns += static_cast<int64_t>(overruns);
+      Ranks& pass = passes.emplace_back();
+      for (const auto& rank : ranks) {
+        const double* times = rank.data() + i * kept + kFirstTask;
+        for (auto& all = pass.emplace_back(); all.size() < tasks; times += 2) all.push_back({times[0], times[1]});
+      }
+    }
+    if (settings_.emulated) run.paced_tasks = static_cast<int64_t>(tasks) * ranks_ * settings_.iterations;
+    summarise(run, passes);
+  }
+
+  void summarise(MeasuredRun& run, const Passes& passes) const {
     const std::vector<double> totals = max_over_ranks(run.total_s);
     const double middle = quantile(totals, 0.5);
     size_t nearest = 0;
     for (size_t i = 0; i < totals.size(); ++i)
       if (std::abs(totals[i] - middle) < std::abs(totals[nearest] - middle)) nearest = i;
-    for (const Task& task : run.plan.tasks()) run.task_s.push_back(median_seconds(tasks_[s], task) / result_.dilation);
-    run.median_tasks = tasks_[s][nearest].front();
+    for (const Task& task : run.plan.tasks()) run.task_s.push_back(median_seconds(passes, task) / result_.dilation);
+    run.median_tasks = passes[nearest].front();
     for (TaskTime& t : run.median_tasks) t = {t.start_s / result_.dilation, t.end_s / result_.dilation};
   }
 
   const std::vector<PlannedRun>& planned_;
   const LayerBenchSettings& settings_;
+  std::optional<LocalWorld> threads_;
   int ranks_ = 0;
+  std::vector<int> here_;  // the ranks of this process
   LayerMeasurement result_;
   std::vector<std::unique_ptr<Pacer>> pacers_;   // by schedule; none: its tasks don't slow each other
-  std::vector<std::vector<RankRun>> rank_runs_;  // [rank][schedule]
-  std::vector<Passes> unpaced_, tasks_;          // by schedule: before the paced passes; of the timed ones
-  std::vector<std::vector<int64_t>> overruns_;   // [schedule][rank]
+  std::vector<std::vector<RankRun>> rank_runs_;  // [rank here][schedule]
+  std::vector<Passes> unpaced_;                  // by schedule, of ranks here
+  std::vector<Timed> timed_;                     // likewise: what keep() made
 };
 
 }  // namespace

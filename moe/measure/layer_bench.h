@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "moe/comm/world.h"
 #include "moe/exec/executor.h"
 #include "moe/layer/load.h"
 #include "moe/layer/workload.h"
@@ -29,7 +30,8 @@ struct LayerBenchSettings {
   double timeout_s = 60;
   bool check_only = false;
   Workload workload = Workload();
-  std::string dump = {};  // every schedule's layer is written into DUMP/SCHEDULE (layer_dump.h); empty: none
+  std::string dump = {};       // every schedule's layer is written into DUMP/SCHEDULE (layer_dump.h); empty: none
+  World* processes = nullptr;  // that all call with the same plans, one rank each; none: ranks are threads of this one
 };
 
 /// What one schedule's passes took; seconds are divided by the dilation.
@@ -57,7 +59,8 @@ struct LayerMeasurement {
 /// The least dilation whose passes and tasks are long enough to be paced well, whatever the work under them takes.
 double least_dilation(const std::vector<PlannedRun>& planned);
 
-/// Throws RankFailure if a rank fails.
+/// The same on every process, but for peak_bytes' and tensors_made's own share. Throws RankFailure if a rank fails,
+/// BadInput where the plans are not for as many ranks as there are processes.
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings);
 
 }  // namespace moe

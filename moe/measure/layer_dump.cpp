@@ -117,12 +117,16 @@ Json manifest_of(MoeLayer& layer, const Plan& plan) {
 
 }  // namespace
 
-void dump_layer(const std::string& folder, std::span<MoeLayer* const> ranks, const Plan& plan) {
+void dump_layer(const std::string& folder, World& world, std::span<MoeLayer* const> ranks, const Plan& plan) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   require<BadInput>(!error, "--dump: cannot make {}: {}", folder, error.message());
+  std::vector<std::string> files;
+  for (MoeLayer* rank : ranks) files.push_back(RankDump(*rank).write(folder).dump());
+  files = gather(world, std::move(files));
+  if (!leads(world)) return;
   Json manifest = manifest_of(*ranks.front(), plan);
-  for (MoeLayer* rank : ranks) manifest["ranks"].push_back(RankDump(*rank).write(folder));
+  for (const std::string& file : files) manifest["ranks"].push_back(Json::parse(file));
   const std::string path = folder + "/manifest.json";
   std::ofstream out(path);
   out << manifest.dump(1) << '\n';

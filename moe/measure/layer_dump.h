@@ -17,12 +17,14 @@
 #include <span>
 #include <string>
 
+#include "moe/comm/world.h"
 #include "moe/layer/moe_layer.h"
 
 namespace moe {
 
-/// `ranks`: every rank's layer in rank order, each after at least two passes of `plan` and finish_gradients. Makes the
-/// folder. Throws BadInput naming the file that can't be written.
-void dump_layer(const std::string& folder, std::span<MoeLayer* const> ranks, const Plan& plan);
+/// `ranks`: the layers of this process's ranks in rank order, each after at least two passes of `plan` and
+/// finish_gradients; every process of `world` calls it, rank 0's writes the manifest. Makes the folder. Throws BadInput
+/// naming the file that can't be written.
+void dump_layer(const std::string& folder, World& world, std::span<MoeLayer* const> ranks, const Plan& plan);
 
 }  // namespace moe
