@@ -1,7 +1,9 @@
 #include "cli/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
+#include <fmt/ranges.h>
 
 #include "moe/base/check.h"
 
@@ -34,6 +36,20 @@ void add_number(CLI::App& verb, const std::string& flag, Target& target, const s
           },
           help)
       ->type_name("N");
+}
+
+// Bytes, with K, M or G for powers of 1024.
+int64_t bytes_from(const std::string& flag, const std::string& text) {
+  const size_t unit = text.empty() ? std::string::npos : std::string("KMG").find(text.back());
+  const bool plain = unit == std::string::npos;
+  const auto value = number<int64_t>(flag, plain ? text : text.substr(0, text.size() - 1), 0, 1e12);
+  return plain ? value : value << (10 * (unit + 1));
+}
+
+void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const std::string& help) {
+  verb.add_option_function<std::string>(
+          flag, [flag, &target](const std::string& text) { target = bytes_from(flag, text); }, help)
+      ->type_name("BYTES");
 }
 
 void add_selection(CLI::App& verb, Selection& s, bool with_grid) {
@@ -88,16 +104,24 @@ void add_model(CLI::App& verb, ModelFlags& m) {
   verb.add_option("--pipeline", m.pipeline, "gpipe | 1f1b: order of micro-batches with --pp")->capture_default_str();
 }
 
+const std::vector<std::string> kBackends{"local", "gloo"};
+
 template <class Options>
-void add_run(CLI::App& verb, Options& o) {
+void add_run(CLI::App& verb, Options& o, RanksFlags& ranks) {
   add_number(verb, "--timeout", o.timeout_s, "seconds a rank waits for another", 0.1, 86400);
   verb.add_option("--out", o.out, "records FILE (JSON Lines); default: results/VERB-CLUSTER.jsonl");
   verb.add_option_function<std::string>(
       "--backend",
-      [](const std::string& name) {
-        require<BadInput>(name == "local", "--backend: unknown '{}', expected one of: local", name);
+      [&ranks](const std::string& name) {
+        require<BadInput>(std::ranges::find(kBackends, name) != kBackends.end(),
+                          "--backend: unknown '{}', expected one of: {}", name, fmt::join(kBackends, ", "));
+        ranks.backend = name;
       },
-      "local: ranks are threads of this process");
+      "local: ranks are threads of this process; gloo: each is a process, started by launch, torchrun, mpirun or srun");
+  verb.add_option("--rendezvous", ranks.rendezvous,
+                  "HOST:PORT on which rank 0 serves; default: MASTER_ADDR, MASTER_PORT, or this machine's loopback");
+  add_number(verb, "--ranks-per-node", ranks.ranks_per_node,
+             "of processes, neighbours that count as one node; default: those on one machine", 1, 1e5);
   verb.add_flag("--json", o.json, "one JSON document on stdout, logs on stderr");
 }
 
@@ -214,19 +238,29 @@ void add_running_verbs(CLI::App& app, Command& c) {
   add_number(*tune, "--seed", c.tune.seed, "seed of weights, inputs and gate noise", 0, 9e18);
   tune->add_option("--trace", c.tune.trace,
                    "Perfetto timeline FILE of one verified layer; default: beside the records");
-  add_run(*tune, c.tune);
+  add_run(*tune, c.tune, c.ranks);
 
   CLI::App* microbench =
       add_verb(app, "microbench", "time alltoall, allgather, reducescatter, allreduce, gemm -> records",
                " --cluster testbed-b --repetitions 5");
   microbench->add_option("--cluster", c.microbench.cluster, "cluster NAME or profile FILE to emulate, or host")
       ->capture_default_str();
-  add_number(*microbench, "--repetitions", c.microbench.repetitions, "samples a size", 1, 1e6);
+  MicrobenchOptions& m = c.microbench;
+  add_number(*microbench, "--repetitions", m.repetitions, "samples a size", 1, 1e6);
+  add_bytes(*microbench, "-b,--min-bytes", m.least_bytes, "collectives' least size: 64K, 1M, ...; default: -e");
+  add_bytes(*microbench, "-e,--max-bytes", m.most_bytes,
+            "their largest size; default: -b, and without both FSMoE's sizes or a share of them");
+  add_number(*microbench, "-f,--step-factor", m.step_factor, "a size over the one before", 1.0001, 1e6);
+  add_bytes(*microbench, "-i,--step-bytes", m.step_bytes, "a size less the one before, in the place of -f");
+  add_number(*microbench, "-n,--iterations", m.iterations, "of an op in one sample; 0: chosen by its time", 0, 1e6);
+  add_number(*microbench, "-w,--warmup", m.warm_ups, "runs of an op before its samples", 0, 1e6);
+  add_number(*microbench, "-c,--check", m.check, "1: count wrong elements; 0: don't look", 0, 1);
+  microbench->add_option("-d,--dtype", m.dtype, "of collectives: float32 | float64")->capture_default_str();
   microbench->add_flag("--modules{all}", c.microbench.modules,
                        "with --cluster host: time attention, gates, orders and experts too; all, or =NAME[,NAME]");
   microbench->add_flag("--kernels", c.microbench.kernels,
                        "time the layer's own kernels beside memcpy and plain GEMMs instead; writes no records");
-  add_run(*microbench, c.microbench);
+  add_run(*microbench, c.microbench, c.ranks);
 
   CLI::App* layerbench = add_verb(app, "layerbench", "run MoE layers under schedules, for real, beside the prediction",
                                   " --cluster testbed-b --batch 2 --seq 256 --model-dim 1024 --hidden 2048");
@@ -249,7 +283,7 @@ void add_running_verbs(CLI::App& app, Command& c) {
   layerbench->add_option("--dump", c.layerbench.dump,
                          "write every rank's tensors and gradients as safetensors into FOLDER/SCHEDULE");
   layerbench->add_flag("--check-only", c.layerbench.check_only, "verify outputs and gradients, time nothing");
-  add_run(*layerbench, c.layerbench);
+  add_run(*layerbench, c.layerbench, c.ranks);
 }
 
 void require_verb(const CLI::App& app, int argc, const char* const* argv) {
@@ -288,6 +322,10 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
     bad_input("{}; --help lists what is expected", text);
   }
   command.verb = app.get_subcommands().front()->get_name();
+  const bool processes = command.ranks.backend != "local";
+  if (processes && app.get_subcommands().front()->count("--cluster") == 0)
+    command.tune.selection.cluster = command.layerbench.selection.cluster = command.microbench.cluster =
+        std::string(kHostCluster);
   const std::vector<std::string> all(argv, argv + argc);
   command.simulate.argv = command.tune.argv = command.microbench.argv = command.layerbench.argv =
       command.reproduce.argv = all;

@@ -16,8 +16,16 @@
 
 namespace moe {
 
+/// How the ranks of a verb that runs layers come to be: threads of one process, or processes that something starts.
+struct RanksFlags {
+  std::string backend = "local";
+  std::string rendezvous;  // HOST:PORT of rank 0; empty: by the environment
+  int ranks_per_node = 0;  // 0: by the machines' names
+};
+
 struct Command {
   std::string verb;
+  RanksFlags ranks;
   bool list_json = false;
   SimulateOptions simulate;
   FitOptions fit;

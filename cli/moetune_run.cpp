@@ -9,8 +9,9 @@ int main(int argc, char** argv) {
   return moe::guarded([&] {
     const auto command = moe::parse_command_line(argc, argv);
     if (!command) return int{moe::kOk};
-    if (command->verb == "microbench") return moe::run_microbench(command->microbench);
-    if (command->verb == "layerbench") return moe::run_layerbench(command->layerbench);
-    return moe::run_verified_tune(command->tune);
+    moe::World* processes = nullptr;
+    if (command->verb == "microbench") return moe::run_microbench(command->microbench, processes);
+    if (command->verb == "layerbench") return moe::run_layerbench(command->layerbench, processes);
+    return moe::run_verified_tune(command->tune, processes);
   });
 }

@@ -57,24 +57,29 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
 
 class Layerbench {
  public:
-  explicit Layerbench(const LayerbenchOptions& options)
+  Layerbench(const LayerbenchOptions& options, World* processes)
       : options_(options),
-        cluster_(running_cluster(options.selection.cluster)),
+        site_(site_of(options.selection.cluster, processes)),
         schedules_(chosen_schedules(options.selection)),
-        layers_(benched_layers(options, cluster_)),
-        writer_(options.out.empty() ? "results/layerbench-" + cluster_.name + ".jsonl" : options.out, options.argv,
-                digest()) {}
+        layers_(benched_layers(options, site_.cluster)),
+        writer_(site_.open_records(
+            options.out.empty() ? "results/layerbench-" + site_.cluster.name + ".jsonl" : options.out, options.argv,
+            digest())) {
+    share_done(site_, writer_);
+  }
+
+  const Site& site() const { return site_; }
 
   LayerbenchResults run() {
-    LayerbenchResults results{cluster_.name,
+    LayerbenchResults results{site_.cluster.name,
                               options_.selection.grid,
                               writer_.path(),
-                              !is_host(cluster_),
+                              site_.emulated,
                               options_.check_only,
                               options_.tasks,
                               {}};
-    predicted_by_ = is_host(cluster_) ? measured_host() : cluster_;
-    const bool several = layers_.size() > 1;
+    predicted_by_ = site_.measured ? site_.cluster : measured();
+    const bool several = layers_.size() > 1 && site_.leads();
     std::optional<Progress> progress;
     if (several) progress.emplace(fmt::format("running {} layers", layers_.size()), kGuessedLayer_s * layers());
     for (const BenchedLayer& layer : layers_) {
@@ -97,13 +102,15 @@ class Layerbench {
     return digest_of(text);
   }
 
-  Profile measured_host() {
-    Progress progress("measuring host", 10);
-    Profile host = measure_and_fit(cluster_, writer_, options_.iterations, options_.timeout_s, [&](double share) {
-                     progress.at(share);
-                   }).profile;
-    progress.done();
-    return host;
+  Profile measured() {
+    std::optional<Progress> progress;
+    if (site_.leads()) progress.emplace("measuring " + site_.cluster.name, 10);
+    OpSettings settings;
+    settings.repetitions = options_.iterations;
+    settings.timeout_s = options_.timeout_s;
+    Profile profile = measure_and_fit(site_, writer_, settings, [&](double share) { progress->at(share); }).profile;
+    if (progress) progress->done();
+    return profile;
   }
 
   LayerJob job_of(const BenchedLayer& layer) const {
@@ -111,12 +118,17 @@ class Layerbench {
     job.name = layer.name;
     job.shape = layer.shape;
     job.predicted_by = predicted_by_;
-    if (!is_host(cluster_)) job.paced_by = cluster_;
+    if (site_.emulated) job.paced_by = site_.cluster;
     job.schedules = schedules_;
     job.degrees = options_.selection.degrees;
     job.pricing = {options_.selection.nearest};
-    job.settings = {!is_host(cluster_), options_.iterations, options_.seed,
-                    options_.timeout_s, options_.check_only, Workload(options_.workload)};
+    job.settings = {.emulated = site_.emulated,
+                    .iterations = options_.iterations,
+                    .seed = options_.seed,
+                    .timeout_s = options_.timeout_s,
+                    .check_only = options_.check_only,
+                    .workload = Workload(options_.workload),
+                    .processes = site_.processes};
     if (!options_.dump.empty()) job.settings.dump = of_grid() ? options_.dump + "/" + layer.name : options_.dump;
     return job;
   }
@@ -141,7 +153,7 @@ class Layerbench {
     LayerOutcome outcome = run(layer, job);
     for (const CaseRecord& record : outcome.records)
       if (writer_.find(record.key) == nullptr) writer_.append(record);
-    if (!options_.trace.empty() && !options_.check_only && !traced_ && !outcome.measured.empty()) {
+    if (site_.leads() && !options_.trace.empty() && !options_.check_only && !traced_ && !outcome.measured.empty()) {
       write_layer_trace(outcome, options_.trace);
       traced_ = true;
     }
@@ -150,7 +162,7 @@ class Layerbench {
 
   // Alone, a layer that can't be run is an error; in a grid, a row with a reason.
   LayerOutcome run(const BenchedLayer& layer, const LayerJob& job) const {
-    const Fields parameters{{"cluster", cluster_.name}, {"layer", job.name}, {"workload", options_.workload}};
+    const Fields parameters{{"cluster", site_.cluster.name}, {"layer", job.name}, {"workload", options_.workload}};
     if (!of_grid()) return run_layer_job(job, parameters);
     if (!layer.refused.empty()) return failed_layer_job(job, parameters, CaseStatus::unsupported, layer.refused);
     try {
@@ -158,12 +170,14 @@ class Layerbench {
     } catch (const BadInput& error) {
       return failed_layer_job(job, parameters, CaseStatus::unsupported, error.what());
     } catch (const RankFailure& error) {
+      if (site_.processes) throw;  // they all end
       return failed_layer_job(job, parameters, CaseStatus::error, error.what());
     }
   }
 
   const LayerbenchOptions& options_;
-  Profile cluster_, predicted_by_;
+  Site site_;
+  Profile predicted_by_;
   std::vector<const Schedule*> schedules_;
   std::vector<BenchedLayer> layers_;
   RecordWriter writer_;
@@ -172,12 +186,13 @@ class Layerbench {
 
 }  // namespace
 
-int run_layerbench(const LayerbenchOptions& options) {
+int run_layerbench(const LayerbenchOptions& options, World* processes) {
   std::error_code error;
   if (!options.dump.empty()) std::filesystem::create_directories(options.dump, error);
   require<BadInput>(!error, "--dump: cannot make {}: {}", options.dump, error.message());
-  LayerbenchResults results = Layerbench(options).run();
-  fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
+  Layerbench bench(options, processes);
+  const LayerbenchResults results = bench.run();
+  if (bench.site().leads()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
   for (const LayerOutcome& outcome : results.outcomes)
     for (const CaseRecord& record : outcome.records)
       require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);

@@ -20,10 +20,10 @@ double number(const CaseRecord& record, const Fields& fields, std::string_view n
 }
 
 // Names separated by commas, or all; each is one of the registries'.
-std::vector<std::string> modules_of(const std::string& asked, const Profile& cluster) {
-  require<BadInput>(is_host(cluster) || asked.empty(),
+std::vector<std::string> modules_of(const std::string& asked, const Site& site) {
+  require<BadInput>(!site.emulated || asked.empty(),
                     "--modules: cluster {} is emulated and times the [[module]] rows of its profile, expected host",
-                    cluster.name);
+                    site.cluster.name);
   const auto known = registered_modules();
   if (asked == "all") return known;
   std::vector<std::string> names;
@@ -36,29 +36,92 @@ std::vector<std::string> modules_of(const std::string& asked, const Profile& clu
   return names;
 }
 
-// "alltoall inter 8": all of a key but its size.
-std::string series_of(const CaseRecord& record) { return record.key.substr(3, record.key.rfind('/') - 3); }
+OpRequest request_of(const MicrobenchOptions& options, const Site& site) {
+  OpRequest request;
+  request.settings = {options.repetitions, options.timeout_s, options.iterations, options.warm_ups, options.check != 0};
+  const int64_t least = options.least_bytes > 0 ? options.least_bytes : options.most_bytes;
+  const int64_t most = options.most_bytes > 0 ? options.most_bytes : least;
+  request.sizes = {least, most, options.step_bytes, options.step_factor, DType::float32};
+  request.sizes.dtype = dtype_from(options.dtype, "--dtype");
+  require<BadInput>(request.sizes.dtype == DType::float32 || request.sizes.dtype == DType::float64,
+                    "--dtype: found {}, expected float32 or float64", options.dtype);
+  request.modules = modules_of(options.modules, site);
+  return request;
+}
 
-std::string result_table(const std::vector<CaseRecord>& records) {
-  Table table({"op", "size", "median us", "spread", "GB/s or GFLOP/s", "over modelled", "status"});
+std::string text_of(const CaseRecord& record, std::string_view name) {
+  return record.parameters.text(name, record.key);
+}
+
+double median_of(const CaseRecord& record) { return number(record, record.summary, "median_s"); }
+
+std::string spread_of(const CaseRecord& record) {
+  const double most = number(record, record.summary, "most_s"), least = number(record, record.summary, "least_s");
+  return fmt::format("{:.1f} %", 100 * (most - least) / median_of(record));
+}
+
+std::string over_modelled(const CaseRecord& record) {
+  if (!record.emulated) return "-";
+  return fmt::format("{:.4f}", median_of(record) / number(record, record.prediction, "median_s"));
+}
+
+// As nccl-tests prints it: bandwidths by the volume, and by what a link carries of it.
+std::string collectives_table(const std::vector<CaseRecord>& records, bool check) {
+  Table table({"op", "ranks", "size B", "count", "type", "time us", "spread", "algbw GB/s", "busbw GB/s", "#wrong",
+               "over modelled"});
   for (const CaseRecord& record : records) {
-    const bool comm = record.parameters.has("bytes");
-    const double size = number(record, record.parameters, comm ? "bytes" : "flops");
-    const std::string shown = comm ? human_bytes(size) : fmt::format("{:.3g} GFLOP", size * 1e-9);
-    if (record.status != CaseStatus::ok) {
-      table.add(
-          {series_of(record), shown, "-", "-", "-", "-", fmt::format("{}: {}", name_of(record.status), record.reason)});
-      continue;
+    if (!record.parameters.has("wire_bytes")) continue;
+    const double bytes = number(record, record.parameters, "bytes");
+    const DType dtype = dtype_from(text_of(record, "dtype"), record.key);
+    std::vector<std::string> row{
+        fmt::format("{} {}", text_of(record, "op"), text_of(record, "network")),
+        fmt::format("{:.0f}", number(record, record.parameters, "ranks")), fmt::format("{:.0f}", bytes),
+        fmt::format("{:.0f}", bytes / static_cast<double>(bytes_of(dtype))), std::string(name_of(dtype))};
+    if (record.status == CaseStatus::ok) {
+      const double seconds = median_of(record), wire = number(record, record.parameters, "wire_bytes");
+      row.insert(row.end(), {fmt::format("{:.1f}", seconds * 1e6), spread_of(record),
+                             fmt::format("{:.3f}", bytes / seconds * 1e-9),
+                             fmt::format("{:.3f}", wire / seconds * 1e-9), check ? "0" : "-", over_modelled(record)});
+    } else {
+      row.insert(row.end(), {"-", "-", "-", "-", record.reason, "-"});
     }
-    const double seconds = number(record, record.summary, "median_s");
-    const double spread =
-        (number(record, record.summary, "most_s") - number(record, record.summary, "least_s")) / seconds;
-    table.add({series_of(record), shown, fmt::format("{:.1f}", seconds * 1e6), fmt::format("{:.1f} %", 100 * spread),
-               fmt::format("{:.3f}", size / seconds * 1e-9),
-               record.emulated ? fmt::format("{:.4f}", seconds / number(record, record.prediction, "median_s")) : "-",
-               "ok"});
+    table.add(std::move(row));
   }
   return table.text();
+}
+
+// "gemm float32": all of a key but its size.
+std::string series_of(const CaseRecord& record) { return record.key.substr(3, record.key.rfind('/') - 3); }
+
+std::string compute_table(const std::vector<CaseRecord>& records) {
+  Table table({"op", "size", "time us", "spread", "GFLOP/s or GB/s", "over modelled", "status"});
+  for (const CaseRecord& record : records) {
+    const std::string& op = text_of(record, "op");
+    if (op != "gemm" && op != "module") continue;
+    const bool bytes = record.parameters.has("bytes");
+    const double size = number(record, record.parameters, bytes ? "bytes" : "flops");
+    const std::string shown = bytes ? human_bytes(size) : fmt::format("{:.3g} GFLOP", size * 1e-9);
+    if (record.status == CaseStatus::ok)
+      table.add({series_of(record), shown, fmt::format("{:.1f}", median_of(record) * 1e6), spread_of(record),
+                 fmt::format("{:.3f}", size / median_of(record) * 1e-9), over_modelled(record), "ok"});
+    else
+      table.add(
+          {series_of(record), shown, "-", "-", "-", "-", fmt::format("{}: {}", name_of(record.status), record.reason)});
+  }
+  return table.text();
+}
+
+std::string slowdown_table(const std::vector<CaseRecord>& records) {
+  Table table({"lane", "beside", "alone us", "beside us", "slower by"});
+  bool any = false;
+  for (const CaseRecord& record : records) {
+    if (text_of(record, "op") != "slowdown") continue;
+    any = true;
+    const auto us = [&](const char* name) { return fmt::format("{:.1f}", number(record, record.summary, name) * 1e6); };
+    table.add({text_of(record, "lane"), text_of(record, "by"), us("alone_s"), us("beside_s"),
+               fmt::format("{:.2f}x", number(record, record.summary, "factor"))});
+  }
+  return any ? fmt::format("\n{}", table.text()) : "";
 }
 
 nlohmann::ordered_json to_json(const std::vector<CaseRecord>& records) {
@@ -75,50 +138,57 @@ nlohmann::ordered_json to_json(const std::vector<CaseRecord>& records) {
   return list;
 }
 
-CaseRecord overhead_record(int ranks, const Overhead& o) {
-  CaseRecord record;
-  record.key = fmt::format("overhead/{}", ranks);
-  record.backend = "local";
-  record.parameters = {{"ranks", int64_t{ranks}}};
-  record.summary = {{"task_s", o.task_s}, {"crossing_s", o.crossing_s}};
-  return record;
+std::map<int, Overhead> thread_overheads() {
+  std::map<int, Overhead> by_ranks;
+  for (const int ranks : {1, 4}) by_ranks[ranks] = measure_overhead(ranks);
+  return by_ranks;
+}
+
+void print_json(const Site& site, const std::vector<CaseRecord>& records, const std::map<int, Overhead>& overheads,
+                const std::string& path) {
+  nlohmann::ordered_json json{
+      {"cluster", site.cluster.name}, {"backend", site.backend()}, {"records", path}, {"ops", to_json(records)}};
+  for (const auto& [ranks, o] : overheads)
+    json["overhead"].push_back({{"ranks", ranks}, {"task_s", o.task_s}, {"crossing_s", o.crossing_s}});
+  fmt::print("{}\n", json.dump(1));
+}
+
+void print_text(const MicrobenchOptions& options, const std::vector<CaseRecord>& records,
+                const std::map<int, Overhead>& overheads, const std::string& path) {
+  fmt::print("{}\n{}{}\nexecutor, empty tasks, unpaced:\n", collectives_table(records, options.check != 0),
+             compute_table(records), slowdown_table(records));
+  for (const auto& [ranks, o] : overheads)
+    fmt::print("  {} rank{}: {:.2f} us a task, {:.1f} us a hand-over between lanes\n", ranks, ranks > 1 ? "s" : "",
+               o.task_s * 1e6, o.crossing_s * 1e6);
+  fmt::print("\nrecords: {}\n", path);
 }
 
 }  // namespace
 
-int run_microbench(const MicrobenchOptions& options) {
+int run_microbench(const MicrobenchOptions& options, World* processes) {
   if (options.kernels) return run_kernel_bench({options.repetitions, options.json});
-  const Profile cluster = running_cluster(options.cluster);
-  const auto modules = modules_of(options.modules, cluster);
-  const std::string path = options.out.empty() ? "results/microbench-" + cluster.name + ".jsonl" : options.out;
-  RecordWriter writer(path, options.argv,
-                      digest_of(fmt::format("microbench {} {}{}", cluster.name, options.repetitions, options.modules)));
-  Progress progress(fmt::format("microbench {}{}", cluster.name, is_host(cluster) ? "" : " (emulated)"), 15);
-  const auto records = measure_ops(cluster, writer, {options.repetitions, options.timeout_s, modules},
-                                   [&](double share) { progress.at(share); });
-  std::map<int, Overhead> overheads;  // by ranks
-  for (const int ranks : {1, 4}) {
-    overheads[ranks] = measure_overhead(ranks);
-    const CaseRecord record = overhead_record(ranks, overheads[ranks]);
-    if (writer.find(record.key) == nullptr) writer.append(record);
-  }
+  const Site site = site_of(options.cluster, processes);
+  const OpRequest request = request_of(options, site);
+  const std::string path = options.out.empty() ? "results/microbench-" + site.cluster.name + ".jsonl" : options.out;
+  RecordWriter writer =
+      site.open_records(path, options.argv, digest_of(fmt::format("{}", fmt::join(options.argv, " "))));
+  share_done(site, writer);
+  std::optional<Progress> progress;
+  if (site.leads())
+    progress.emplace(fmt::format("microbench {}{}", site.cluster.name, site.emulated ? " (emulated)" : ""), 15);
+  const auto records = measure_ops(site, writer, request, [&](double share) { progress->at(share); });
+  std::map<int, Overhead> overheads;
+  if (!processes) overheads = thread_overheads();
   writer.end();
-  progress.done();
-  bool wrong = false;
-  for (const CaseRecord& record : records) wrong = wrong || record.status == CaseStatus::wrong;
-  if (options.json) {
-    nlohmann::ordered_json json{{"cluster", cluster.name}, {"records", path}, {"ops", to_json(records)}};
-    for (const auto& [ranks, o] : overheads)
-      json["overhead"].push_back({{"ranks", ranks}, {"task_s", o.task_s}, {"crossing_s", o.crossing_s}});
-    fmt::print("{}\n", json.dump(1));
-  } else {
-    fmt::print("{}\nexecutor, empty tasks, unpaced:\n", result_table(records));
-    for (const auto& [ranks, o] : overheads)
-      fmt::print("  {} rank{}: {:.2f} us a task, {:.1f} us a hand-over between lanes\n", ranks, ranks > 1 ? "s" : "",
-                 o.task_s * 1e6, o.crossing_s * 1e6);
-    fmt::print("\nrecords: {}\n", path);
+  if (site.leads()) {
+    progress->done();
+    if (options.json)
+      print_json(site, records, overheads, path);
+    else
+      print_text(options, records, overheads, path);
   }
-  return wrong ? 3 : 0;
+  const auto wrong = [](const CaseRecord& record) { return record.status == CaseStatus::wrong; };
+  return std::ranges::any_of(records, wrong) ? 3 : 0;
 }
 
 }  // namespace moe

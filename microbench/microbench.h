@@ -3,10 +3,12 @@
 #include <functional>
 
 #include "microbench/options.h"
+#include "moe/comm/world.h"
 #include "moe/record/writer.h"
 
 namespace moe {
 
-int run_microbench(const MicrobenchOptions& options);
+/// `processes`: of the run, one rank each, which all call it; none: ranks are threads.
+int run_microbench(const MicrobenchOptions& options, World* processes);
 
 }  // namespace moe

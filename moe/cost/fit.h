@@ -42,12 +42,15 @@ struct FittedProfile {
   std::vector<FittedRow> rows;  // in the order of the profile's rows, [[comm]], [[compute]], [[module]]
 };
 
-/// Fits one row per kind of case. Cases with a status other than ok are passed over. What a case must carry:
+/// Fits one row per kind of case. Cases with a status other than ok are passed over. All are of one backend. What a
+/// case must carry:
 ///   parameters.cluster, .nodes, .ranks_per_node   the same in all cases
 ///   parameters.op                                 a [[comm]] op, "gemm" or "module"
 ///     a [[comm]] op:  .network ("inter" | "intra"), .ranks (of the group), .bytes (volume as FSMoE counts it:
 ///                     of an allgather the gathered size), .algorithm (optional, "direct")
 ///     gemm:           .dtype, .flops (of all its GEMMs), .gemms (optional, 1)
+///     slowdown:       .lane, .by ("inter" | "intra" | "compute"), and summary.factor: a factor of [contention], from
+///                     1.05 on;  overhead: summary.crossing_s, what [overhead] adds to a task
 ///     module:         .name, .phase ("forward" | "backward"), .flops or .bytes (of that phase: modules.h),
 ///                     .seq (optional)
 ///   summary.median_s                              median over iterations of the maximum over ranks

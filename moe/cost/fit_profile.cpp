@@ -118,6 +118,36 @@ void add_row(Profile& profile, const RowKey& key, const LinearFit& fit) {
   }
 }
 
+/// A lane's slowdown by another; one so small is as likely the machine's mood.
+constexpr double kLeastSlowdown = 1.05;
+
+double& factor_of(Contention& contention, const CaseRecord& record) {
+  const std::string pair =
+      record.parameters.text("lane", record.where) + " by " + record.parameters.text("by", record.where);
+  if (pair == "intra by inter") return contention.intra_by_inter;
+  if (pair == "inter by intra") return contention.inter_by_intra;
+  if (pair == "compute by inter") return contention.compute_by_inter;
+  if (pair == "compute by intra") return contention.compute_by_intra;
+  if (pair == "inter by compute") return contention.inter_by_compute;
+  if (pair == "intra by compute") return contention.intra_by_compute;
+  bad_input("{}: slowdown: found '{}', expected two of inter, intra, compute", record.where, pair);
+}
+
+/// Cases that are no sample of a row: what lanes do to each other, and what a task costs beside its work.
+bool take_whole(Profile& profile, const CaseRecord& record) {
+  const std::string& op = record.parameters.text("op", record.where);
+  if (op == "overhead") {
+    profile.task_overhead_s = record.summary.number("crossing_s", record.where);
+  } else if (op == "slowdown") {
+    const double factor = record.summary.number("factor", record.where);
+    require<BadInput>(factor >= 1, "{}: factor: found {}, expected at least 1", record.where, factor);
+    if (factor >= kLeastSlowdown) factor_of(profile.contention, record) = factor;
+  } else {
+    return false;
+  }
+  return true;
+}
+
 /// Takes name and size of the measured cluster from a case; all cases must agree.
 void set_topology(Profile& profile, const CaseRecord& record, std::string& cluster) {
   const std::string& name = record.parameters.text("cluster", record.where);
@@ -144,8 +174,12 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
   std::map<RowKey, std::vector<FitSample>> samples;
   for (const CaseRecord& record : cases) {
     if (record.status != CaseStatus::ok) continue;
-    const RowKey key = key_of(record);
     set_topology(out.profile, record, cluster);
+    require<BadInput>(record.backend == cases.front().backend,
+                      "{}: backend: found {}, expected {} as in the cases before", record.where, record.backend,
+                      cases.front().backend);
+    if (take_whole(out.profile, record)) continue;
+    const RowKey key = key_of(record);
     samples[key].push_back(sample_of(record, key));
   }
   require<BadInput>(!samples.empty(), "fit: found no measured case, expected records of a microbench");

@@ -29,7 +29,7 @@ CaseRecord record_without_run(const LayerJob& job, const Schedule& schedule, Cas
   CaseRecord record;
   record.key = run_key(job.name, schedule.name);
   record.schedule = schedule.name;
-  record.backend = "local";
+  record.backend = job.backend();
   record.emulated = job.paced_by.has_value();
   record.status = status;
   record.reason = reason;
@@ -138,7 +138,7 @@ CaseRecord record_of(const LayerJob& job, const Predicted& p, const MeasuredRun&
   record.schedule = p.result.schedule;
   record.degree_forward = p.result.decision.degree_forward;
   record.degree_backward = p.result.decision.degree_backward;
-  record.backend = "local";
+  record.backend = job.backend();
   record.emulated = job.paced_by.has_value();
   record.dilation = all.dilation;
   record.bound_s = p.result.bound.total_s();

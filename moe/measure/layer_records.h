@@ -23,6 +23,7 @@ struct LayerJob {
   std::vector<int> tried_degrees;   // largest_degree
   PricingOptions pricing;
   LayerBenchSettings settings;
+  std::string_view backend() const { return settings.processes ? settings.processes->backend() : "local"; }
 };
 
 struct LayerOutcome {

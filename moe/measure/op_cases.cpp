@@ -17,8 +17,8 @@ constexpr int kCollectiveSizes = 24, kGemmSizes = 12;
 constexpr int64_t kProxyShare = 256;  // nominal elements for each real one
 constexpr int64_t kProxyGemmDim = 48;
 constexpr double kShortestSample_s = 2e-3;
-constexpr int kHostShare = 16;
-constexpr double kFloatBytes = 4;
+constexpr int64_t kFloatBytes = 4;
+constexpr int64_t kThreadShare = 16, kProcessShare = 4;  // of FSMoE's sizes, what CPU ranks can carry
 constexpr std::array<int64_t, 8> kModuleBatches{1, 2, 3, 4, 5, 8, 10, 16};  // no two sizes alike
 
 bool is_timed(const CommRow& row) {
@@ -29,13 +29,14 @@ bool is_timed(const CommRow& row) {
 double gemm_flops(int64_t dim) { return kFlopsPerMac * std::pow(static_cast<double>(dim), 3); }
 int64_t gemm_dim(int64_t elements) { return std::llround(std::sqrt(static_cast<double>(elements))); }
 
-OpCase collective(std::string op, Network network, int ranks, int64_t elements) {
+OpCase collective(std::string op, Network network, int ranks, int64_t bytes, DType dtype) {
   OpCase c;
   c.op = std::move(op);
   c.network = network;
   c.ranks = ranks;
-  c.bytes = static_cast<double>(elements) * kFloatBytes;
-  c.real_elements = elements;
+  c.dtype = dtype;
+  c.bytes = static_cast<double>(bytes);
+  c.real_elements = bytes / bytes_of(dtype);
   return c;
 }
 
@@ -121,19 +122,40 @@ Fields OpCase::parameters(const Profile& cluster) const {
   } else {
     fields.set("network", std::string(name_of(network)));
     fields.set("ranks", int64_t{ranks});
+    fields.set("dtype", std::string(name_of(dtype)));
     fields.set("bytes", bytes);
-    fields.set("wire_bytes", op == "allreduce" ? 2 * bytes * (ranks - 1) / ranks : bytes * (ranks - 1) / ranks);
+    fields.set("wire_bytes", bytes * wire_share());
   }
   return fields;
 }
 
-std::vector<OpCase> emulated_cases(const Profile& cluster) {
+double OpCase::wire_share() const {
+  const double others = static_cast<double>(ranks - 1) / ranks;
+  return op == "allreduce" ? 2 * others : others;
+}
+
+std::vector<int64_t> bytes_of(const OpSizes& sizes, int64_t share) {
+  std::vector<int64_t> bytes;
+  if (sizes.end == 0) {
+    for (int i = 1; i <= kCollectiveSizes; ++i) bytes.push_back(i * kCollectiveStep / share * kFloatBytes);
+    return bytes;
+  }
+  require<BadInput>(sizes.begin > 0 && sizes.begin <= sizes.end,
+                    "sizes: found {} to {} bytes, expected 0 < least <= most", sizes.begin, sizes.end);
+  require<BadInput>(sizes.step > 0 || sizes.factor > 1, "sizes: found factor {}, expected more than 1", sizes.factor);
+  for (auto at = static_cast<double>(sizes.begin); at <= static_cast<double>(sizes.end);
+       at = sizes.step > 0 ? at + static_cast<double>(sizes.step) : at * sizes.factor)
+    bytes.push_back(std::llround(at));
+  return bytes;
+}
+
+std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes) {
   require<BadInput>(cluster.contention.none(),
                     "cluster {}: found [contention] factors, expected none: ops are timed one at a time", cluster.name);
   std::vector<OpCase> cases;
   for (const CommRow& row : cluster.comm)
-    for (int i = 1; is_timed(row) && i <= kCollectiveSizes; ++i) {
-      OpCase c = collective(row.op, row.network, row.ranks, i * kCollectiveStep);
+    for (const int64_t bytes : is_timed(row) ? bytes_of(sizes, 1) : std::vector<int64_t>{}) {
+      OpCase c = collective(row.op, row.network, row.ranks, bytes, sizes.dtype);
       c.real_elements /= kProxyShare;
       c.modelled_s = row.alpha_s + c.bytes * row.beta_s_per_byte;
       cases.push_back(std::move(c));
@@ -153,17 +175,19 @@ std::vector<OpCase> emulated_cases(const Profile& cluster) {
   return cases;
 }
 
-std::vector<OpCase> host_cases(const Profile& host) {
+std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& sizes) {
   std::vector<OpCase> cases;
+  const int64_t share = backend == "local" ? kThreadShare : backend == "gloo" ? kProcessShare : 1;
   const auto add = [&](const char* op, Network network, int ranks) {
-    for (int i = 1; i <= kCollectiveSizes; ++i)
-      cases.push_back(collective(op, network, ranks, i * kCollectiveStep / kHostShare));
+    for (const int64_t bytes : ranks > 1 ? bytes_of(sizes, share) : std::vector<int64_t>{})
+      cases.push_back(collective(op, network, ranks, bytes, sizes.dtype));
   };
-  add("alltoall", Network::inter, host.nodes);
-  add("allgather", Network::intra, host.ranks_per_node);
-  add("reducescatter", Network::intra, host.ranks_per_node);
-  add("allreduce", Network::inter, host.nodes);
-  for (int i = 1; i <= kGemmSizes; ++i) cases.push_back(gemm(gemm_dim(i * kGemmStep / kHostShare)));
+  add("alltoall", Network::inter, cluster.nodes);
+  add("allgather", Network::intra, cluster.ranks_per_node);
+  add("reducescatter", Network::intra, cluster.ranks_per_node);
+  add("allreduce", Network::inter, cluster.nodes);
+  const int64_t gemm_share = backend == "nccl" ? 1 : kThreadShare;
+  for (int i = 1; i <= kGemmSizes; ++i) cases.push_back(gemm(gemm_dim(i * kGemmStep / gemm_share)));
   return cases;
 }
 

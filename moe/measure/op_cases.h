@@ -25,20 +25,34 @@ struct OpCase {
   std::optional<int64_t> seq;
   double modelled_s = 0;      // on the emulated cluster; 0: unpaced
   double dilation = 1;        // one an op: its smallest size lasts 2 ms
-  int64_t real_elements = 0;  // float32 elements a collective's volume really has
+  int64_t real_elements = 0;  // that a collective's volume really has
   int64_t real_dim = 0;       // of the square matrices really multiplied
   double size() const { return bytes > 0 ? bytes : flops; }
   std::string series() const;  // "alltoall inter 8": the cases that are fitted together
   std::string key() const;     // "alltoall/inter/8/1048576"
   Fields parameters(const Profile& cluster) const;
+  /// Bytes that a rank's link carries for each byte of volume: nccl-tests' bus bandwidth over the volume's.
+  double wire_share() const;
 };
 
-/// The rows of `cluster` at FSMoE's sizes: collectives 2^18 .. 24 2^18 float elements in steps of 2^18, GEMM 2^19 ..
-/// 12 2^19 elements of square matrices; modules over the candidates of FSMoE's Table 4. Each paced by its row.
-std::vector<OpCase> emulated_cases(const Profile& cluster);
+/// Collectives' volumes in bytes: from `begin` to `end`, each `factor` times the one before, or `step` bytes more where
+/// that is set; `end` 0: FSMoE's, 2^18 .. 24 2^18 float elements in steps of 2^18, of which real cases take a share
+/// that their backend can carry.
+struct OpSizes {
+  int64_t begin = 0, end = 0, step = 0;
+  double factor = 2;
+  DType dtype = DType::float32;
+};
+/// Throws BadInput for bounds out of order, factors of at most 1.
+std::vector<int64_t> bytes_of(const OpSizes& sizes, int64_t share);
 
-/// The same ops on this machine, unpaced, at sizes that threads can carry: a sixteenth of FSMoE's elements.
-std::vector<OpCase> host_cases(const Profile& host);
+/// The rows of `cluster` at FSMoE's sizes, or `sizes`; GEMM 2^19 .. 12 2^19 elements of square matrices; modules over
+/// the candidates of FSMoE's Table 4. Each paced by its row.
+std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes = {});
+
+/// The same ops over `backend`, unpaced: alltoall and allreduce of one rank a node, allgather and reducescatter inside
+/// nodes, where there are as many as two; GEMM.
+std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& sizes = {});
 /// Modules of the registries by name, forward and backward, on this machine: B {1 .. 16} L 64 tokens of M 64 and 128 in
 /// turn; attention at L 64, 128, 256, each apart.
 std::vector<OpCase> module_cases(std::span<const std::string> modules, const Profile& host);

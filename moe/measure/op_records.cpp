@@ -1,88 +1,177 @@
 #include "moe/measure/op_records.h"
 
+#include <algorithm>
+#include <sstream>
+
 #include "moe/exec/overhead.h"
-#include "moe/measure/proxy.h"
+#include "moe/measure/lane_bench.h"
 #include "moe/measure/statistics.h"
-#include "moe/search/selection.h"
+#include "moe/record/record_json.h"
 
 namespace moe {
 namespace {
+
+using Numbers = std::vector<std::vector<double>>;
 
 double expected_seconds(const OpCase& c, int repetitions) {
   const double unpaced_guess = 1e-3 + c.bytes * 1e-9 + c.flops * 4e-11;
   return (repetitions + 1) * (c.modelled_s > 0 ? c.modelled_s * c.dilation : unpaced_guess);
 }
 
+std::vector<OpCase> cases_of(const Site& site, const OpRequest& request) {
+  auto cases = site.emulated ? emulated_cases(site.cluster, request.sizes)
+                             : real_cases(site.cluster, site.backend(), request.sizes);
+  std::ranges::move(module_cases(request.modules, site.cluster), std::back_inserter(cases));
+  return cases;
+}
+
+CaseRecord record_for(const Site& site, std::string key, std::string op) {
+  CaseRecord record;
+  record.key = std::move(key);
+  record.backend = site.backend();
+  record.parameters = {{"cluster", site.cluster.name},
+                       {"nodes", int64_t{site.cluster.nodes}},
+                       {"ranks_per_node", int64_t{site.cluster.ranks_per_node}},
+                       {"op", std::move(op)}};
+  return record;
+}
+
+CaseRecord record_of(const LaneSlowdown& slowdown, const Site& site) {
+  CaseRecord record = record_for(site, fmt::format("slowdown/{}/{}", slowdown.lane, slowdown.by), "slowdown");
+  record.parameters.set("lane", slowdown.lane);
+  record.parameters.set("by", slowdown.by);
+  const auto samples = [](const std::vector<double>& seconds) {
+    std::vector<std::vector<double>> rows;
+    for (const double s : seconds) rows.push_back({s});
+    return rows;
+  };
+  record.samples = {{"alone_s", samples(slowdown.alone_s)}, {"beside_s", samples(slowdown.beside_s)}};
+  record.summary = {
+      {"alone_s", median(slowdown.alone_s)}, {"beside_s", median(slowdown.beside_s)}, {"factor", slowdown.factor()}};
+  return record;
+}
+
+// What handing over between lanes costs; its slowest process's.
+CaseRecord overhead_record(const Site& site) {
+  const int here = site.processes ? 1 : site.cluster.nodes * site.cluster.ranks_per_node;
+  Overhead overhead = measure_overhead(here);
+  if (site.processes)
+    for (const auto& rank : gather(*site.processes, Numbers{{overhead.task_s, overhead.crossing_s}})) {
+      overhead.task_s = std::max(overhead.task_s, rank.at(0));
+      overhead.crossing_s = std::max(overhead.crossing_s, rank.at(1));
+    }
+  CaseRecord record = record_for(site, "overhead", "overhead");
+  record.summary = {{"task_s", overhead.task_s}, {"crossing_s", overhead.crossing_s}};
+  return record;
+}
+
+// All processes get what the leader has.
+std::vector<CaseRecord> share(const Site& site, std::vector<CaseRecord> records) {
+  if (!site.processes) return records;
+  std::string lines;
+  for (const CaseRecord& record : records) lines += to_json_line(record);
+  std::istringstream all(broadcast(*site.processes, lines));
+  records.clear();
+  for (std::string line; std::getline(all, line);)
+    records.push_back(std::get<CaseRecord>(record_line_from(line, "rank 0's records")));
+  return records;
+}
+
+// What no case of its own is, taken from `writer` or measured now.
+class Extras {
+ public:
+  Extras(const Site& site, RecordWriter& writer) : site_(site), writer_(writer) {}
+
+  void add(const std::vector<OpCase>& cases, const OpSettings& settings, std::vector<CaseRecord>& records) {
+    if (site_.measured) return;
+    const bool known = broadcast_flag(writer_.find("overhead") != nullptr);
+    if (known) return take_known(records);
+    for (const LaneSlowdown& slowdown : bench_lanes(site_, cases, settings)) keep(record_of(slowdown, site_), records);
+    keep(overhead_record(site_), records);
+  }
+
+ private:
+  bool broadcast_flag(bool flag) const {
+    return site_.processes ? broadcast(*site_.processes, flag ? "y" : "n") == "y" : flag;
+  }
+  void keep(CaseRecord record, std::vector<CaseRecord>& records) {
+    if (!site_.leads()) return;
+    if (writer_.find(record.key) == nullptr) writer_.append(record);
+    records.push_back(std::move(record));
+  }
+  void take_known(std::vector<CaseRecord>& records) {
+    for (const char* lane : {"inter", "intra", "compute"})
+      for (const char* by : {"inter", "intra", "compute"})
+        if (const CaseRecord* record = writer_.find(fmt::format("slowdown/{}/{}", lane, by)))
+          records.push_back(*record);
+    if (const CaseRecord* record = writer_.find("overhead")) records.push_back(*record);
+  }
+
+  const Site& site_;
+  RecordWriter& writer_;
+};
+
 }  // namespace
 
-CaseRecord record_of(const OpCase& c, const OpResult& result, const Profile& cluster) {
+CaseRecord record_of(const OpCase& c, const OpResult& result, const Site& site) {
   CaseRecord record;
   record.key = "op/" + c.key();
-  record.parameters = c.parameters(cluster);
-  record.backend = "local";
+  record.parameters = c.parameters(site.cluster);
+  record.parameters.set("iterations", int64_t{result.iterations});
+  record.backend = site.backend();
   record.emulated = c.modelled_s > 0;
   record.dilation = c.dilation;
-  if (!result.wrong.empty()) {
+  if (result.wrong.count > 0) {
     record.status = CaseStatus::wrong;
-    record.reason = result.wrong;
+    record.reason = fmt::format("{} wrong element{}; {}", result.wrong.count, result.wrong.count > 1 ? "s" : "",
+                                result.wrong.first);
     return record;
   }
   record.samples = {{"seconds", result.seconds}};
   const std::vector<double> slowest = max_over_ranks(result.seconds);
   const double runs = static_cast<double>(slowest.size() * result.seconds.front().size());
-  const double overruns = static_cast<double>(result.overruns) / runs;
   record.summary = {{"median_s", median(slowest)},
                     {"least_s", quantile(slowest, 0)},
                     {"most_s", quantile(slowest, 1)},
-                    {"overrun_share", overruns}};
+                    {"overrun_share", static_cast<double>(result.overruns) / runs}};
   if (record.emulated) record.prediction = {{"median_s", c.modelled_s}};
   return record;
 }
-Profile host_cluster() {
-  Profile host;
-  host.name = kHostCluster;
-  host.source = "this machine's threads";
-  host.nodes = kProxyNodes;
-  host.ranks_per_node = kProxyRanksPerNode;
-  return host;
-}
 
-Profile running_cluster(const std::string& name) { return name == kHostCluster ? host_cluster() : find_profile(name); }
-bool is_host(const Profile& cluster) { return cluster.name == kHostCluster; }
-
-std::vector<CaseRecord> measure_ops(const Profile& cluster, RecordWriter& writer, const OpSettings& settings,
+std::vector<CaseRecord> measure_ops(const Site& site, RecordWriter& writer, const OpRequest& request,
                                     const std::function<void(double share)>& progress) {
+  const std::vector<OpCase> cases = cases_of(site, request);
+  const OpSettings& settings = request.settings;
   std::vector<CaseRecord> records;
-  std::vector<OpCase> open;
+  std::vector<size_t> open;
   double all = 0, done = 0;
-  const int repetitions = settings.repetitions;
-  auto cases = is_host(cluster) ? host_cases(cluster) : emulated_cases(cluster);
-  std::ranges::move(module_cases(settings.modules, cluster), std::back_inserter(cases));
-  for (const OpCase& c : cases) {
-    const CaseRecord* known = writer.find("op/" + c.key());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const CaseRecord* known = writer.find("op/" + cases[i].key());
     if (known != nullptr)
       records.push_back(*known);
     else
-      open.push_back(c), all += expected_seconds(c, repetitions);
+      open.push_back(i), all += expected_seconds(cases[i], settings.repetitions);
   }
-  bench_ops(open, repetitions, settings.timeout_s, [&](const OpCase& c, const OpResult& result) {
-    records.push_back(record_of(c, result, cluster));
-    writer.append(records.back());
-    done += expected_seconds(c, repetitions);
-    progress(done / all);
-  });
-  return records;
+  bench_ops(
+      site, cases, settings,
+      [&](const OpCase& c, const OpResult& result) {
+        records.push_back(record_of(c, result, site));
+        writer.append(records.back());
+        done += expected_seconds(c, settings.repetitions);
+        progress(done / all);
+      },
+      open);
+  Extras(site, writer).add(cases, settings, records);
+  return share(site, std::move(records));
 }
 
-FittedProfile measure_and_fit(const Profile& cluster, RecordWriter& writer, int repetitions, double timeout_s,
+FittedProfile measure_and_fit(const Site& site, RecordWriter& writer, const OpSettings& settings,
                               const std::function<void(double share)>& progress) {
-  const auto records = measure_ops(cluster, writer, {repetitions, timeout_s}, progress);
+  const auto records = measure_ops(site, writer, {settings, {}}, progress);
   for (const CaseRecord& record : records)
     require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
-  FittedProfile fitted = fit_profile(records, cluster.name + "-fitted", "fitted from " + writer.path());
-  fitted.profile.memory_bytes = cluster.memory_bytes;
-  if (is_host(cluster))
-    fitted.profile.task_overhead_s = measure_overhead(cluster.nodes * cluster.ranks_per_node).crossing_s;
+  FittedProfile fitted = fit_profile(records, site.cluster.name + "-fitted", "fitted from " + writer.path());
+  fitted.profile.memory_bytes = site.cluster.memory_bytes;
   return fitted;
 }
 

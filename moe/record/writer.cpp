@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <sstream>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,7 +40,24 @@ RecordWriter::RecordWriter(std::string path, std::vector<std::string> argv, std:
   }
 }
 
-RecordWriter::~RecordWriter() { ::close(file_); }
+RecordWriter::~RecordWriter() {
+  if (file_ >= 0) ::close(file_);
+}
+
+std::string RecordWriter::done_lines() const {
+  std::string lines;
+  for (const auto& [key, record] : done_) lines += to_json_line(record);
+  return lines;
+}
+
+void RecordWriter::take_done(const std::string& lines) {
+  std::istringstream all(lines);
+  for (std::string line; std::getline(all, line);) {
+    auto record = std::get<CaseRecord>(record_line_from(line, path_));
+    std::string key = record.key;
+    done_.emplace(std::move(key), std::move(record));
+  }
+}
 
 void RecordWriter::open() {
   std::error_code ignored;
@@ -63,6 +81,7 @@ void RecordWriter::terminate_torn_line() {
 }
 
 void RecordWriter::write_line(const std::string& line) {
+  if (file_ < 0) return;
   ssize_t written = -1;
   do written = ::write(file_, line.data(), line.size());
   while (written < 0 && errno == EINTR);

@@ -18,6 +18,8 @@ class RecordWriter {
   /// Throws BadInput where the file is no records file, can't be written, or another process writes it.
   RecordWriter(std::string path, std::vector<std::string> argv, std::string config_digest,
                const Fields& libraries = {});
+  /// Writes nothing: of the processes that run the same verb as the one that writes.
+  explicit RecordWriter(std::string path) : path_(std::move(path)) {}
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
@@ -27,6 +29,9 @@ class RecordWriter {
   /// The case of that key that this run has already, with status ok; null where it is still to be done.
   const CaseRecord* find(std::string_view key) const;
   size_t done() const { return done_.size(); }
+  /// All such cases, as lines; and what a writer of nothing is told that the other one has.
+  std::string done_lines() const;
+  void take_done(const std::string& lines);
 
   /// Throws WrongResult for a key that this writer appended before, or that is done.
   void append(const CaseRecord& record);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 #include <map>
+#include <numeric>
 
 #include "moe/cost/fit.h"
 #include "moe/cost/pricer.h"
@@ -79,15 +80,20 @@ TEST(ModuleRun, WrongGradientsAndRunsThatDifferAreFound) {
 // What simulate shows of a module's task is what its fitted row says of the layer's own FLOPs or bytes.
 TEST(Modules, MeasuredAndFittedTheyPriceASimulation) {
   const std::vector<std::string> names{"attention", "gate:gshard", "order:tutel", "i-order:tutel", "expert:gpt"};
-  const Profile host = host_cluster();
+  const Site site = site_of("host", nullptr);
   std::vector<OpCase> cases;
-  for (const OpCase& c : module_cases(names, host))
+  for (const OpCase& c : module_cases(names, site.cluster))
     if (!c.seq || *c.seq == 64) cases.push_back(c);
   std::vector<CaseRecord> records;
-  bench_ops(cases, 3, 60, [&](const OpCase& c, const OpResult& result) {
-    records.push_back(record_of(c, result, host));
+  std::vector<size_t> all(cases.size());
+  std::iota(all.begin(), all.end(), 0);
+  OpSettings settings;
+  settings.repetitions = 3;
+  const auto check = [&](const OpCase& c, const OpResult& result) {
+    records.push_back(record_of(c, result, site));
     EXPECT_EQ(records.back().status, CaseStatus::ok) << c.key() << ": " << records.back().reason;
-  });
+  };
+  bench_ops(site, cases, settings, check, all);
   ASSERT_EQ(records.size(), 2 * 8 * names.size());
   Profile profile = fit_profile(records, "modules", "measured").profile;
   ASSERT_EQ(profile.modules.size(), 2 * names.size());

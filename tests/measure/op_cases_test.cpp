@@ -3,6 +3,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "moe/base/check.h"
@@ -53,6 +54,26 @@ TEST(OpCases, ContentionIsRefused) {
   EXPECT_THROW(emulated_cases(profile), BadInput);
 }
 
+void bench_every(const std::vector<OpCase>& cases, int repetitions,
+                 const std::function<void(const OpCase&, const OpResult&)>& done) {
+  std::vector<size_t> all(cases.size());
+  std::iota(all.begin(), all.end(), 0);
+  OpSettings settings;
+  settings.repetitions = repetitions;
+  bench_ops(site_of("host", nullptr), cases, settings, done, all);
+}
+
+TEST(OpCases, SizesAreBetweenTheirBounds) {
+  OpSizes sizes{.begin = 1000, .end = 9000};
+  EXPECT_EQ(bytes_of(sizes, 1), (std::vector<int64_t>{1000, 2000, 4000, 8000}));
+  sizes.step = 4000;
+  EXPECT_EQ(bytes_of(sizes, 1), (std::vector<int64_t>{1000, 5000, 9000}));
+  EXPECT_EQ(bytes_of(OpSizes(), 1).back(), 24 << 20);
+  sizes.begin = 10000;
+  EXPECT_THROW(bytes_of(sizes, 1), BadInput);
+  EXPECT_THROW(bytes_of({.begin = 1, .end = 2, .factor = 1}, 1), BadInput);
+}
+
 // A few small cases of each op, really run: right results, as many samples as asked, none faster than its pace.
 TEST(OpBench, ChecksAndTimesEveryOp) {
   std::vector<OpCase> cases;
@@ -60,9 +81,9 @@ TEST(OpBench, ChecksAndTimesEveryOp) {
   for (const OpCase& c : emulated_cases(find_profile("testbed-b")))
     if (seen.insert(c.series()).second) cases.push_back(c);
   std::vector<std::string> done;
-  bench_ops(cases, 3, 30, [&](const OpCase& c, const OpResult& result) {
+  bench_every(cases, 3, [&](const OpCase& c, const OpResult& result) {
     done.push_back(c.key());
-    EXPECT_EQ(result.wrong, "") << c.key();
+    EXPECT_EQ(result.wrong.first, "") << c.key();
     ASSERT_EQ(result.seconds.size(), 3U) << c.key();
     for (const auto& ranks : result.seconds)
       for (const double seconds : ranks) EXPECT_GE(seconds, c.modelled_s * (1 - 1e-6)) << c.key();
@@ -74,13 +95,11 @@ TEST(OpBench, ChecksAndTimesEveryOp) {
 TEST(OpBench, HostOpsAreChecked) {
   std::vector<OpCase> cases;
   std::set<std::string> seen;
-  Profile host;
-  host.nodes = host.ranks_per_node = 2;
-  for (const OpCase& c : host_cases(host))
+  for (const OpCase& c : real_cases(site_of("host", nullptr).cluster, "local"))
     if (seen.insert(c.series()).second) cases.push_back(c);
   EXPECT_EQ(cases.size(), 5U);
-  bench_ops(cases, 2, 30, [&](const OpCase& c, const OpResult& result) {
-    EXPECT_EQ(result.wrong, "") << c.key();
+  bench_every(cases, 2, [&](const OpCase& c, const OpResult& result) {
+    EXPECT_EQ(result.wrong.first, "") << c.key();
     for (const auto& ranks : result.seconds)
       for (const double seconds : ranks) EXPECT_GT(seconds, 0) << c.key();
   });

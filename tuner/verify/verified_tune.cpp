@@ -28,11 +28,16 @@ constexpr size_t kEstimateAll = 200, kEstimateEvery = 17;  // layers; a prime pa
 
 class VerifiedTune {
  public:
-  explicit VerifiedTune(const TuneOptions& options)
-      : options_(options), found_(begin(options)), writer_(found_.records_path, options.argv, digest()) {}
+  VerifiedTune(const TuneOptions& options, World* processes)
+      : options_(options),
+        site_(site_of(options.selection.cluster, processes)),
+        found_(begin(options, site_)),
+        writer_(site_.open_records(found_.records_path, options.argv, digest())) {
+    share_done(site_, writer_);
+  }
 
   int run() {
-    if (writer_.resumed())
+    if (writer_.resumed() && site_.leads())
       fmt::print(stderr, "moetune: {}: the last run was broken off; {} cases are done\n", found_.records_path,
                  writer_.done());
     if (found_.whole_grid) tell_time();
@@ -41,18 +46,18 @@ class VerifiedTune {
     if (!found_.whole_grid) append_rows(writer_, found_.rows, found_.schedules, found_.cluster.name);
     run_layers();
     writer_.end();
-    fmt::print("{}\n", options_.json ? json_of(found_).dump(1) : text_of(found_));
+    if (site_.leads()) fmt::print("{}\n", options_.json ? json_of(found_).dump(1) : text_of(found_));
     for (const CaseRecord* record : runs_of(found_.outcomes))
       require<WrongResult>(record->status != CaseStatus::wrong, "{}: {}", record->key, record->reason);
     return 0;
   }
 
  private:
-  static VerifiedResults begin(const TuneOptions& options) {
+  static VerifiedResults begin(const TuneOptions& options, const Site& site) {
     VerifiedResults found;
-    found.cluster = running_cluster(options.selection.cluster);
-    found.emulated = !is_host(found.cluster);
-    found.grid = grid_of(options.selection, found.cluster.name);
+    found.cluster = site.cluster;
+    found.emulated = site.emulated;
+    found.grid = grid_of(options.selection, site.emulated ? site.cluster.name : std::string(kHostCluster));
     found.whole_grid = !options.measured_layers;
     require<BadInput>(found.whole_grid || !options.measure_degrees,
                       "--measure-degrees: expected --measure all with it");
@@ -86,13 +91,27 @@ class VerifiedTune {
   }
 
   void measure_and_fit() {
-    Progress progress(fmt::format("1/2 measuring {}{}", found_.cluster.name, found_.emulated ? " (emulated)" : ""),
-                      kGuessedOps_s);
-    found_.fitted = moe::measure_and_fit(found_.cluster, writer_, kRepetitions, options_.timeout_s,
-                                         [&](double share) { progress.at(share); });
-    progress.done();
+    if (site_.measured && !site_.emulated) {
+      found_.fitted.profile = site_.cluster;
+      found_.profile_path = site_.cluster.file;
+      return;
+    }
+    std::optional<Progress> progress = step(
+        fmt::format("1/2 measuring {}{}", found_.cluster.name, found_.emulated ? " (emulated)" : ""), kGuessedOps_s);
+    OpSettings settings;
+    settings.repetitions = kRepetitions;
+    settings.timeout_s = options_.timeout_s;
+    found_.fitted = moe::measure_and_fit(site_, writer_, settings, [&](double share) { progress->at(share); });
     found_.profile_path = beside_records(".toml");
+    if (!progress) return;
+    progress->done();
     save_profile(found_.fitted.profile, found_.profile_path);
+  }
+
+  std::optional<Progress> step(const std::string& what, double seconds) const {
+    std::optional<Progress> progress;
+    if (site_.leads()) progress.emplace(what, seconds);
+    return progress;
   }
 
   LayerJob job_of(const SweepRow& row, const Profile& predicted_by) const {
@@ -109,7 +128,11 @@ class VerifiedTune {
       job.tried_degrees.assign(kTriedDegrees.begin(), kTriedDegrees.end());
     }
     job.pricing = {options_.selection.nearest};
-    job.settings = {found_.emulated, iterations(), options_.seed, options_.timeout_s, false};
+    job.settings = {.emulated = found_.emulated,
+                    .iterations = iterations(),
+                    .seed = options_.seed,
+                    .timeout_s = options_.timeout_s,
+                    .processes = site_.processes};
     return job;
   }
 
@@ -168,6 +191,7 @@ class VerifiedTune {
     } catch (const BadInput& error) {  // in a grid, a row with a reason
       return failed_layer_job(job, parameters, CaseStatus::unsupported, error.what());
     } catch (const RankFailure& error) {
+      if (site_.processes) throw;  // they all end
       return failed_layer_job(job, parameters, CaseStatus::error, error.what());
     }
   }
@@ -185,10 +209,11 @@ class VerifiedTune {
 
   void run_layers() {
     const std::vector<const SweepRow*> chosen = chosen_rows();
-    Progress progress(fmt::format("2/2 running {} layers under {} schedules", chosen.size(), found_.verified.size()),
-                      kGuessedLayer_s * static_cast<double>(chosen.size()));
+    std::optional<Progress> progress =
+        step(fmt::format("2/2 running {} layers under {} schedules", chosen.size(), found_.verified.size()),
+             kGuessedLayer_s * static_cast<double>(chosen.size()));
     for (size_t i = 0; i < chosen.size(); ++i) {
-      progress.at(static_cast<double>(i) / static_cast<double>(chosen.size()));
+      if (progress) progress->at(static_cast<double>(i) / static_cast<double>(chosen.size()));
       const LayerJob job = job_of(*chosen[i], found_.fitted.profile);
       LayerOutcome outcome;
       if (chosen[i]->status == CaseStatus::ok) outcome = known(job);
@@ -201,21 +226,22 @@ class VerifiedTune {
       }
       found_.outcomes.push_back({outcome.layer, std::move(outcome.records), std::move(outcome.tried), {}, {}, {}});
     }
-    progress.done();
+    if (progress) progress->done();
   }
 
   void write_trace(const LayerOutcome& outcome) {
     found_.trace_path = options_.trace.empty() ? beside_records(".trace.json") : options_.trace;
-    write_layer_trace(outcome, found_.trace_path);
+    if (site_.leads()) write_layer_trace(outcome, found_.trace_path);
   }
 
   const TuneOptions& options_;
+  Site site_;
   VerifiedResults found_;
   RecordWriter writer_;
 };
 
 }  // namespace
 
-int run_verified_tune(const TuneOptions& options) { return VerifiedTune(options).run(); }
+int run_verified_tune(const TuneOptions& options, World* processes) { return VerifiedTune(options, processes).run(); }
 
 }  // namespace moe

@@ -1,0 +1,22 @@
+#pragma once
+// How much lanes slow each other down: a collective between nodes, one inside them and a GEMM, each alone and beside
+// each other one.
+#include <string>
+#include <vector>
+
+#include "moe/measure/op_bench.h"
+
+namespace moe {
+
+/// What the op of one lane takes alone, and while another lane is busy all the time.
+struct LaneSlowdown {
+  std::string lane, by;                   // inter, intra, compute
+  std::vector<double> alone_s, beside_s;  // by repetition, maximum over ranks
+  double factor() const;                  // median over median, at least 1
+};
+
+/// Of the largest alltoall between nodes, allgather inside them and GEMM in `cases`; of the lanes that have one. Every
+/// process of the site calls it; those that don't lead get nothing.
+std::vector<LaneSlowdown> bench_lanes(const Site& site, const std::vector<OpCase>& cases, const OpSettings& settings);
+
+}  // namespace moe

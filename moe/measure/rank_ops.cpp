@@ -1,0 +1,126 @@
+#include "moe/measure/rank_ops.h"
+
+#include <algorithm>
+
+#include "moe/layer/cpu/math.h"
+#include "moe/layer/element.h"
+
+namespace moe {
+namespace {
+
+bool sums(const OpCase& c) { return c.op == "reducescatter" || c.op == "allreduce"; }
+
+// Tells rank and place; small where it is summed, so that sums are exact.
+int64_t value_at(const OpCase& c, int rank, int64_t i) {
+  return sums(c) ? (rank * 7 + i) % 251 : rank * 1000 + i % 997;
+}
+
+}  // namespace
+
+RankOps::RankOps(Communicator& world, int ranks_per_node)
+    : world_(world.split(0, world.rank())),
+      device_(make_cpu_device()),
+      stream_(device_->make_stream("op")),
+      start_(device_->make_event()),
+      end_(device_->make_event()),
+      rank_(world_->rank()),
+      ranks_per_node_(ranks_per_node) {
+  intra_ = world_->split(rank_ / ranks_per_node, rank_);
+  inter_ = world_->split(rank_ % ranks_per_node, rank_);
+}
+
+int RankOps::group_of(const OpCase& c) const {
+  if (c.network == Network::none) return rank_;
+  return c.network == Network::intra ? rank_ / ranks_per_node_ : rank_ % ranks_per_node_;
+}
+
+int RankOps::world_rank(int64_t member, const OpCase& c) const {
+  const int m = static_cast<int>(member);
+  return c.network == Network::intra ? rank_ / ranks_per_node_ * ranks_per_node_ + m
+                                     : m * ranks_per_node_ + rank_ % ranks_per_node_;
+}
+
+void RankOps::prepare(const OpCase& c) {
+  if (c.shape) return prepare_module(c);
+  group_ = c.network == Network::intra ? intra_.get() : inter_.get();
+  const int64_t size = group_->size();
+  elements_ = std::max<int64_t>(1, c.real_elements / size) * size;  // every block alike
+  const int64_t n = c.real_dim > 0 ? c.real_dim * c.real_dim : elements_;
+  if (send_.view().elements() != n || send_.view().dtype() != c.dtype) {
+    send_ = Tensor({n}, c.dtype);
+    receive_ = Tensor({n}, c.dtype);
+    third_ = c.real_dim > 0 ? Tensor({n}, c.dtype) : Tensor();
+  }
+  with_element(c.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0; i < n; ++i) send_.as<T>()[i] = static_cast<T>(value_at(c, rank_, i));
+    std::fill_n(receive_.as<T>(), n, T{});
+    if (c.real_dim > 0) std::fill_n(third_.as<T>(), n, static_cast<T>(1e-3));
+    if (c.op == "allreduce") std::copy_n(send_.as<T>(), n, receive_.as<T>());
+  });
+}
+
+// Modules of a series are made once each.
+void RankOps::prepare_module(const OpCase& c) {
+  if (series_ != c.series()) modules_.clear();
+  series_ = c.series();
+  auto& module = modules_[c.key()];
+  if (module == nullptr) module = make_module_run(c.module, *c.shape);
+  module_ = module.get();
+  module_->prepare(c.phase);
+}
+
+void RankOps::begin(const OpCase& c, int iterations) {
+  world_->barrier({*stream_, {}, "start of an op"});
+  stream_->record(*start_);
+  for (int i = 0; i < iterations; ++i) enqueue(c, {c.modelled_s * c.dilation, &overruns_});
+  stream_->record(*end_);
+}
+
+void RankOps::enqueue(const OpCase& c, Pace pace) {
+  if (c.shape) return stream_->launch([this, phase = c.phase](void*) { module_->run(phase); });
+  const int64_t block = elements_ / group_->size(), block_bytes = block * bytes_of(c.dtype);
+  const void* send = send_.view().data();
+  void* receive = receive_.view().data();
+  const CommCall call{*stream_, pace, c.op};
+  if (c.op == "alltoall") return group_->alltoall(send, receive, block_bytes, call);
+  if (c.op == "allgather") return group_->allgather(send, receive, block_bytes, call);
+  if (c.op == "reducescatter") return group_->reducescatter(send, receive, block, c.dtype, call);
+  if (c.op == "allreduce") return group_->allreduce(receive, elements_, c.dtype, call);
+  stream_->launch([this, n = c.real_dim](void*) {
+    const auto square = [n](const Tensor& t) { return matrix(t.view().part(0, {n, n})); };
+    gemm(square(send_), square(third_), square(receive_));
+  });
+  stream_->hold(*start_, pace);
+}
+
+template <class T>
+WrongElements RankOps::check_collective(const OpCase& c) const {
+  const int64_t size = group_->size(), block = elements_ / size, mine = group_->rank();
+  const int64_t n = c.op == "reducescatter" ? block : elements_;
+  WrongElements wrong;
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t expected = 0;
+    const int64_t at = c.op == "reducescatter" ? mine * block + i : i;
+    if (c.op == "alltoall") expected = value_at(c, world_rank(i / block, c), mine * block + i % block);
+    if (c.op == "allgather") expected = value_at(c, world_rank(i / block, c), i % block);
+    for (int64_t r = 0; sums(c) && r < size; ++r) expected += value_at(c, world_rank(r, c), at);
+    const T found = receive_.as<T>()[i];
+    if (found == static_cast<T>(expected)) continue;
+    if (wrong.count++ == 0)
+      wrong.first = fmt::format("rank {}, element {}: found {}, expected {}", rank_, i, found, expected);
+  }
+  return wrong;
+}
+
+WrongElements RankOps::check(const OpCase& c) const {
+  if (c.shape) {
+    std::string wrong = repeated_run_error(*module_, c.phase);
+    if (wrong.empty()) wrong = gradient_error(c.module);
+    return {wrong.empty() ? 0 : 1, wrong};
+  }
+  if (c.real_dim > 0) return {};  // GEMM is checked where it is implemented
+  return with_element(c.dtype, [&](auto zero) { return check_collective<decltype(zero)>(c); });
+}
+
+}  // namespace moe

@@ -1,0 +1,50 @@
+#include "moe/measure/site.h"
+
+#include "moe/base/check.h"
+#include "moe/measure/proxy.h"
+#include "moe/search/selection.h"
+
+namespace moe {
+namespace {
+
+Site unmeasured(std::string name, std::string source, int nodes, int ranks_per_node) {
+  Site site;
+  site.cluster.name = std::move(name);
+  site.cluster.source = std::move(source);
+  site.cluster.nodes = nodes;
+  site.cluster.ranks_per_node = ranks_per_node;
+  site.measured = false;
+  return site;
+}
+
+}  // namespace
+
+void share_done(const Site& site, RecordWriter& writer) {
+  if (site.processes == nullptr) return;
+  const std::string lines = broadcast(*site.processes, writer.done_lines());
+  if (!site.leads()) writer.take_done(lines);
+}
+
+Site site_of(const std::string& cluster, World* processes) {
+  if (processes == nullptr) {
+    if (cluster == kHostCluster)
+      return unmeasured(std::string(kHostCluster), "this machine's threads", kProxyNodes, kProxyRanksPerNode);
+    return {.cluster = find_profile(cluster), .emulated = true};
+  }
+  const WorldTopology& topology = processes->topology();
+  const int nodes = topology.nodes, ranks_per_node = topology.ranks_per_node;
+  if (cluster == kHostCluster) {
+    Site site = unmeasured(fmt::format("{}-{}x{}", processes->backend(), nodes, ranks_per_node),
+                           fmt::format("processes over {}", processes->backend()), nodes, ranks_per_node);
+    site.processes = processes;
+    return site;
+  }
+  Site site{.cluster = find_profile(cluster), .processes = processes};
+  const Profile& profile = site.cluster;
+  require<BadInput>(profile.nodes == nodes && profile.ranks_per_node == ranks_per_node,
+                    "--cluster: {} is of {} nodes x {} ranks, found processes on {} x {}", profile.name, profile.nodes,
+                    profile.ranks_per_node, nodes, ranks_per_node);
+  return site;
+}
+
+}  // namespace moe

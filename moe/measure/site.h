@@ -1,0 +1,36 @@
+#pragma once
+// Where a verb measures: an emulated cluster, this machine's threads, or the processes of a run.
+#include <string>
+
+#include "moe/comm/world.h"
+#include "moe/cost/profile.h"
+#include "moe/record/writer.h"
+
+namespace moe {
+
+struct Site {
+  /// Of an emulated cluster, and of one that was measured before, its profile; else what is known before measuring:
+  /// name and shape.
+  Profile cluster;
+  bool emulated = false;       // paced by `cluster`, over threads
+  bool measured = true;        // `cluster` has its times; else they are to be measured first
+  World* processes = nullptr;  // that all run the same verb, one rank each; none: ranks are threads of this process
+
+  std::string_view backend() const { return processes ? processes->backend() : "local"; }
+  /// Whether this process writes and prints.
+  bool leads() const { return processes == nullptr || moe::leads(*processes); }
+  /// Of the one that leads: what it has done already is known to all.
+  RecordWriter open_records(const std::string& path, std::vector<std::string> argv, const std::string& digest) const {
+    return leads() ? RecordWriter(path, std::move(argv), digest) : RecordWriter(path);
+  }
+};
+
+/// Tells every process's writer what the leading one's has done. Every process calls it, once.
+void share_done(const Site& site, RecordWriter& writer);
+
+/// `host`: of threads 2 nodes x 2 ranks, of processes what they are ("gloo-2x4"); unpaced, to be measured. Else a
+/// profile: of threads to emulate, of processes what predicts them. Throws BadInput where such a profile is not of as
+/// many nodes and ranks as the processes.
+Site site_of(const std::string& cluster, World* processes);
+
+}  // namespace moe
