@@ -10,7 +10,7 @@
 #include "moe/layer/binding.h"
 #include "moe/layer/verify.h"
 #include "moe/measure/layer_dump.h"
-#include "moe/measure/overlap.h"
+#include "moe/measure/pass_times.h"
 #include "moe/measure/proxy.h"
 #include "moe/measure/statistics.h"
 
@@ -21,10 +21,6 @@ constexpr double kShortestPass_s = 0.15;    // of the case's fastest schedule: h
 constexpr double kShortestTask_s = 0.2e-3;  // work that wakes from a long wait is cold, and slower than when unpaced
 constexpr double kWorkMargin = 3;           // a pace is at least this many times the work under it
 constexpr int kUnpacedPasses = 5;           // to see how long the work under a pace takes
-
-using Ranks = std::vector<std::vector<TaskTime>>;  // [rank][task]
-using Passes = std::vector<Ranks>;
-using Timed = std::vector<std::vector<double>>;  // [rank]
 
 // One schedule on one rank.
 struct RankRun {
@@ -63,11 +59,11 @@ class LayerBench {
     for (size_t s = 0; s < planned_.size(); ++s) verify(s);
     if (settings_.check_only) return std::move(result_);
     if (settings_.emulated) {
-      unpaced_.assign(planned_.size(), Passes(kUnpacedPasses, Ranks(here_.size())));
+      unpaced_.assign(planned_.size(), std::vector<RankTimes>(kUnpacedPasses, RankTimes(here_.size())));
       world().run([&](int rank) { unpaced_passes(rank); });
       choose_dilation();
     }
-    timed_.assign(planned_.size(), Timed(here_.size()));
+    timed_.assign(planned_.size(), std::vector<PassNumbers>(here_.size()));
     for (const PlannedRun& p : planned_)
       pacers_.push_back(p.slowdown ? std::make_unique<Pacer>(ranks_, kResources, p.slowdown) : nullptr);
     const int64_t made = tensor_memory.made;
@@ -189,7 +185,7 @@ class LayerBench {
     const auto everyone = world().communicator(rank);
     const auto stream = make_start_stream(rank);
     for (size_t s = 0; s < planned_.size(); ++s)
-      for (Ranks& pass : unpaced_[s]) {
+      for (RankTimes& pass : unpaced_[s]) {
         RankRun& mine = runs_of(rank)[s];
         together(*everyone, *stream);
         pass[place(rank)] = mine.executor->run(*mine.binding).tasks;
@@ -197,12 +193,6 @@ class LayerBench {
   }
 
   std::unique_ptr<Stream> make_start_stream(int rank) { return runs_of(rank).front().device->make_stream("start"); }
-
-  static double median_seconds(const Passes& passes, const Task& task) {
-    std::vector<double> seconds;
-    for (const Ranks& ranks : passes) seconds.push_back(own_seconds(task, ranks));
-    return median(std::move(seconds));
-  }
 
   void choose_dilation() {
     for (size_t s = 0; s < planned_.size(); ++s)
@@ -228,60 +218,29 @@ class LayerBench {
         together(*everyone, *stream);
         const RunTimes& times =
             mine.executor->run(*mine.binding, paces[s], std::nullopt, {pacers_[s].get(), rank, planned_[s].resources});
-        if (iteration >= 0) keep(timed_[s][place(rank)], result_.runs[s].plan, times);
+        if (iteration >= 0) append_pass(result_.runs[s].plan, times, result_.dilation, timed_[s][place(rank)]);
       }
   }
-
-  // As numbers, which a process can send: each pass's, pass after pass.
-  void keep(std::vector<double>& rank, const Plan& plan, const RunTimes& times) const {
-    double forward = 0, total = 0;
-    for (const Task& task : plan.tasks()) {
-      const double end = times.tasks[static_cast<size_t>(task.id)].end_s / result_.dilation;
-      total = std::max(total, end);
-      if (task.phase == Phase::forward) forward = std::max(forward, end);
-    }
-    const Overlap overlap = overlap_of(plan, times.tasks);
-    rank.insert(rank.end(), {forward, total, overlap.exposed_s / result_.dilation, overlap.efficiency,
-                             static_cast<double>(times.overruns)});
-    for (const TaskTime& t : times.tasks) rank.insert(rank.end(), {t.start_s, t.end_s});
-  }
-  enum Kept : size_t { kForward, kTotal, kExposed, kEfficiency, kOverruns, kFirstTask };
 
   void collect(size_t s) {
     MeasuredRun& run = result_.runs[s];
     if (!run.wrong.empty()) return;
-    const Timed ranks = gather(world(), timed_[s]);
-    const size_t tasks = run.plan.tasks().size(), kept = kFirstTask + 2 * tasks;
-    Passes passes;
-    for (size_t i = 0; i < static_cast<size_t>(settings_.iterations); ++i) {
-      const auto column = [&](Kept what) {
-        std::vector<double> values;
-        for (const auto& rank : ranks) values.push_back(rank.at(i * kept + what));
-        return values;
-      };
-      run.forward_s.push_back(column(kForward));
-      run.total_s.push_back(column(kTotal));
-      run.exposed_s.push_back(column(kExposed));
-      run.overlap.push_back(column(kEfficiency));
-      for (const double overruns : column(kOverruns)) run.overruns += static_cast<int64_t>(overruns);
-      Ranks& pass = passes.emplace_back();
-      for (const auto& rank : ranks) {
-        const double* times = rank.data() + i * kept + kFirstTask;
-        for (auto& all = pass.emplace_back(); all.size() < tasks; times += 2) all.push_back({times[0], times[1]});
-      }
-    }
-    if (settings_.emulated) run.paced_tasks = static_cast<int64_t>(tasks) * ranks_ * settings_.iterations;
-    summarise(run, passes);
-  }
-
-  void summarise(MeasuredRun& run, const Passes& passes) const {
+    PassTimes passes = read_passes(run.plan, gather(world(), timed_[s]));
+    run.forward_s = std::move(passes.forward_s);
+    run.total_s = std::move(passes.total_s);
+    run.exposed_s = std::move(passes.exposed_s);
+    run.overlap = std::move(passes.overlap);
+    run.overruns = passes.overruns;
+    if (settings_.emulated)
+      run.paced_tasks = static_cast<int64_t>(run.plan.tasks().size()) * ranks_ * settings_.iterations;
     const std::vector<double> totals = max_over_ranks(run.total_s);
     const double middle = quantile(totals, 0.5);
     size_t nearest = 0;
     for (size_t i = 0; i < totals.size(); ++i)
       if (std::abs(totals[i] - middle) < std::abs(totals[nearest] - middle)) nearest = i;
-    for (const Task& task : run.plan.tasks()) run.task_s.push_back(median_seconds(passes, task) / result_.dilation);
-    run.median_tasks = passes[nearest].front();
+    for (const Task& task : run.plan.tasks())
+      run.task_s.push_back(median_seconds(passes.tasks, task) / result_.dilation);
+    run.median_tasks = passes.tasks[nearest].front();
     for (TaskTime& t : run.median_tasks) t = {t.start_s / result_.dilation, t.end_s / result_.dilation};
   }
 
@@ -293,8 +252,8 @@ class LayerBench {
   LayerMeasurement result_;
   std::vector<std::unique_ptr<Pacer>> pacers_;   // by schedule; none: its tasks don't slow each other
   std::vector<std::vector<RankRun>> rank_runs_;  // [rank here][schedule]
-  std::vector<Passes> unpaced_;                  // by schedule, of ranks here
-  std::vector<Timed> timed_;                     // likewise: what keep() made
+  std::vector<std::vector<RankTimes>> unpaced_;  // [schedule][pass], of ranks here
+  std::vector<std::vector<PassNumbers>> timed_;  // [schedule][rank here]
 };
 
 }  // namespace

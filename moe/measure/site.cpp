@@ -19,6 +19,16 @@ Site unmeasured(std::string name, std::string source, int nodes, int ranks_per_n
 
 }  // namespace
 
+Fields Site::ranks() const {
+  if (processes == nullptr) return {};
+  const WorldTopology& topology = processes->topology();
+  return {{"backend", std::string(backend())},
+          {"ranks", int64_t{processes->ranks()}},
+          {"nodes", int64_t{topology.nodes}},
+          {"ranks_per_node", int64_t{topology.ranks_per_node}},
+          {"interface", topology.interface}};
+}
+
 void share_done(const Site& site, RecordWriter& writer) {
   if (site.processes == nullptr) return;
   const std::string lines = broadcast(*site.processes, writer.done_lines());

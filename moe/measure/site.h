@@ -21,8 +21,10 @@ struct Site {
   bool leads() const { return processes == nullptr || moe::leads(*processes); }
   /// Of the one that leads: what it has done already is known to all.
   RecordWriter open_records(const std::string& path, std::vector<std::string> argv, const std::string& digest) const {
-    return leads() ? RecordWriter(path, std::move(argv), digest) : RecordWriter(path);
+    return leads() ? RecordWriter(path, std::move(argv), digest, ranks()) : RecordWriter(path);
   }
+  /// What records say of the processes.
+  Fields ranks() const;
 };
 
 /// Tells every process's writer what the leading one's has done. Every process calls it, once.

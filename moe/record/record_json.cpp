@@ -30,7 +30,8 @@ Json json_of(const RunHeader& run) {
           {"compiler", run.compiler},
           {"libraries", json_of(run.libraries)},
           {"machine", json_of(run.machine)},
-          {"environment", json_of(run.environment)}};
+          {"environment", json_of(run.environment)},
+          {"ranks", json_of(run.ranks)}};
 }
 
 Json json_of(const TaskTimes& task) {
@@ -221,6 +222,7 @@ RunHeader run_from(const ObjectReader& in) {
   run.libraries = in.fields("libraries");
   run.machine = in.fields("machine");
   run.environment = in.fields("environment");
+  if (in.has("ranks")) run.ranks = in.fields("ranks");
   return run;
 }
 

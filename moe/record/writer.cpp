@@ -17,11 +17,11 @@
 namespace moe {
 
 RecordWriter::RecordWriter(std::string path, std::vector<std::string> argv, std::string config_digest,
-                           const Fields& libraries)
+                           const Fields& ranks)
     : path_(std::move(path)) {
   // Before the lock: stamping asks git, and a child process born with the lock would keep it for a moment after a kill.
   RunHeader header = stamp_run(std::move(argv), config_digest);
-  for (const auto& [name, version] : libraries) header.libraries.set(name, version);
+  header.ranks = ranks;
   open();
   try {
     std::vector<Run> runs = read_runs(path_);

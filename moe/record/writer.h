@@ -14,10 +14,10 @@ namespace moe {
 class RecordWriter {
  public:
   /// Opens or creates `path`, and the folders above it. Where its last run has no end line and the same digest, that
-  /// run goes on; else a new one begins. `libraries`: versions to add to the stamp.
+  /// run goes on; else a new one begins. `ranks`: of the stamp.
   /// Throws BadInput where the file is no records file, can't be written, or another process writes it.
   RecordWriter(std::string path, std::vector<std::string> argv, std::string config_digest,
-               const Fields& libraries = {});
+               const Fields& ranks = {});
   /// Writes nothing: of the processes that run the same verb as the one that writes.
   explicit RecordWriter(std::string path) : path_(std::move(path)) {}
   ~RecordWriter();

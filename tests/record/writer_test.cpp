@@ -16,7 +16,7 @@ TEST(RecordWriter, WritesARunThatReadsBack) {
   const Scratch scratch;
   const std::string path = scratch.path("new/folder/r.jsonl");
   {
-    RecordWriter writer(path, kArgv, "d1", {{"torch", "2.11"}});
+    RecordWriter writer(path, kArgv, "d1", {{"backend", "gloo"}});
     EXPECT_FALSE(writer.resumed());
     for (int i = 0; i < 3; ++i) writer.append(sample_case(i));
     writer.end();
@@ -25,7 +25,7 @@ TEST(RecordWriter, WritesARunThatReadsBack) {
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_TRUE(runs[0].ended);
   EXPECT_EQ(runs[0].header.argv, kArgv);
-  EXPECT_EQ(runs[0].header.libraries.text("torch", ""), "2.11");
+  EXPECT_EQ(runs[0].header.ranks.text("backend", ""), "gloo");
   ASSERT_EQ(runs[0].cases.size(), 3u);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(same(runs[0].cases[static_cast<size_t>(i)], sample_case(i)));
   EXPECT_EQ(runs[0].cases[0].where, path + ":2");

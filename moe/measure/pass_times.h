@@ -1,0 +1,28 @@
+#pragma once
+// When the tasks of a plan ran, pass after pass: as numbers, since the ranks of other processes send theirs.
+#include <vector>
+
+#include "moe/exec/executor.h"
+#include "moe/plan/plan.h"
+
+namespace moe {
+
+using RankTimes = std::vector<std::vector<TaskTime>>;  // [rank][task]
+
+/// A rank's passes one after the other; whatever appends and reads them knows the plan.
+using PassNumbers = std::vector<double>;
+void append_pass(const Plan& plan, const RunTimes& times, double dilation, PassNumbers& passes);
+
+/// All ranks' passes; seconds are divided by the dilation, but those of `tasks`.
+struct PassTimes {
+  std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
+  std::vector<std::vector<double>> exposed_s, overlap;  // likewise (overlap.h: exposed_s, efficiency)
+  std::vector<RankTimes> tasks;                         // [iteration]
+  int64_t overruns = 0;
+};
+PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks);
+
+/// own_seconds (overlap.h) of a task, median over passes.
+double median_seconds(const std::vector<RankTimes>& passes, const Task& task);
+
+}  // namespace moe
