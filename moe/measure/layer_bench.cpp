@@ -39,6 +39,10 @@ class LayerBench {
       run.plan = p.plan;
       if (settings.emulated)
         run.plan = proxy_plan(p.plan, proxy_case(p.plan.shape, p.plan.degree_forward, p.plan.degree_backward));
+      proven_.push_back(run.plan);
+      if (reference_flops(run.plan.shape) <= settings.most_reference_flops) continue;
+      small_proof_ = true;
+      proven_.back() = proxy_plan(p.plan, small_case(p.plan.shape, p.plan.degree_forward, p.plan.degree_backward));
     }
     ranks_ = result_.runs.front().plan.shape.parallel.ranks();
     if (!settings.processes) threads_.emplace(ranks_, settings.timeout_s);
@@ -48,16 +52,13 @@ class LayerBench {
   }
 
   LayerMeasurement run() {
-    for (size_t s = 0; s < planned_.size(); ++s) {
-      const int64_t before = tensor_memory.live_bytes;
-      tensor_memory.peak_bytes = before;
-      world().run([&](int rank) { set_up(rank, s); });
-      world().run([&](int rank) { proving_passes(rank, s); });
-      result_.runs[s].peak_bytes =
-          static_cast<double>(tensor_memory.peak_bytes - before) / static_cast<double>(here_.size());
-    }
+    for (size_t s = 0; s < planned_.size(); ++s) make(s, proven_[s]);
     for (size_t s = 0; s < planned_.size(); ++s) verify(s);
     if (settings_.check_only) return std::move(result_);
+    if (small_proof_) {
+      for (auto& runs : rank_runs_) runs.clear();
+      for (size_t s = 0; s < planned_.size(); ++s) make(s, result_.runs[s].plan);
+    }
     if (settings_.emulated) {
       unpaced_.assign(planned_.size(), std::vector<RankTimes>(kUnpacedPasses, RankTimes(here_.size())));
       world().run([&](int rank) { unpaced_passes(rank); });
@@ -79,9 +80,18 @@ class LayerBench {
   size_t place(int rank) const { return static_cast<size_t>(rank - here_.front()); }
   std::vector<RankRun>& runs_of(int rank) { return rank_runs_[place(rank)]; }
 
-  void set_up(int rank, size_t s) {
+  // A layer on every rank that ran `plan` and has its gradients.
+  void make(size_t s, const Plan& plan) {
+    const int64_t before = tensor_memory.live_bytes;
+    tensor_memory.peak_bytes = before;
+    world().run([&](int rank) { set_up(rank, plan); });
+    world().run([&](int rank) { proving_passes(rank, s); });
+    result_.runs[s].peak_bytes =
+        static_cast<double>(tensor_memory.peak_bytes - before) / static_cast<double>(here_.size());
+  }
+
+  void set_up(int rank, const Plan& plan) {
     const auto everyone = world().communicator(rank);
-    const Plan& plan = result_.runs[s].plan;
     RankRun& mine = runs_of(rank).emplace_back();
     mine.device = make_cpu_device();
     LayerSeed seed;
@@ -150,10 +160,11 @@ class LayerBench {
     const std::vector<MoeLayer*> layers = layers_of(s);
     const MoeLayer& first = *layers.front();
     MeasuredRun& run = result_.runs[s];
+    run.proven_tokens = static_cast<double>(first.shape().tokens.total);
     std::vector<std::vector<double>> loads;
     for (const MoeLayer* layer : layers) loads.push_back(load_on(*layer));
     run.load = load_of(first.shape(), gather(world(), loads));
-    if (!settings_.dump.empty()) dump_layer(settings_.dump + "/" + run.plan.schedule, world(), layers, run.plan);
+    if (!settings_.dump.empty()) dump_layer(settings_.dump + "/" + run.plan.schedule, world(), layers, proven_[s]);
     const std::vector<int32_t> choices = all_choices(layers);
     const double tie = tolerance_of(first.shape().dtype());
     const LayerReference reference =
@@ -250,6 +261,8 @@ class LayerBench {
   int ranks_ = 0;
   std::vector<int> here_;  // the ranks of this process
   LayerMeasurement result_;
+  std::vector<Plan> proven_;                     // by schedule, what is verified:
+  bool small_proof_ = false;                     // not what is timed
   std::vector<std::unique_ptr<Pacer>> pacers_;   // by schedule; none: its tasks don't slow each other
   std::vector<std::vector<RankRun>> rank_runs_;  // [rank here][schedule]
   std::vector<std::vector<RankTimes>> unpaced_;  // [schedule][pass], of ranks here

@@ -30,7 +30,8 @@ struct LayerBenchSettings {
   double timeout_s = 60;
   bool check_only = false;
   Workload workload = Workload();
-  std::string dump = {};       // every schedule's layer is written into DUMP/SCHEDULE (layer_dump.h); empty: none
+  std::string dump = {};  // every schedule's layer is written into DUMP/SCHEDULE (layer_dump.h); empty: none
+  double most_reference_flops = 2e11;  // of a layer that is verified itself: some 10 s of a core
   World* processes = nullptr;  // that all call with the same plans, one rank each; none: ranks are threads of this one
 };
 
@@ -46,7 +47,8 @@ struct MeasuredRun {
   double peak_bytes = 0;                                // of the layer's Tensors, a rank: the mean over ranks
   double worst_error = 0;                               // of the verification, relative to the maximum norm
   std::string worst_tensor;
-  std::string wrong;  // how outputs or gradients disagree with the reference; such a run is never timed
+  double proven_tokens = 0;  // of the layer that was verified: a smaller one where this one's reference is too large
+  std::string wrong;         // how outputs or gradients disagree with the reference; such a run is never timed
 };
 
 struct LayerMeasurement {

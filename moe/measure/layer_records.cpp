@@ -91,9 +91,9 @@ Fields prediction_of(const Predicted& p, const Plan& as_run) {
 }
 
 Fields checked_summary(const MeasuredRun& run) {
-  return {{"worst_error", run.worst_error},  {"worst_tensor", run.worst_tensor}, {"drop_rate", run.load.drop_rate},
-          {"most_load", run.load.most_load}, {"mean_load", run.load.mean_load},  {"imbalance", run.load.imbalance},
-          {"padding", run.load.padding},     {"peak_bytes", run.peak_bytes}};
+  return {{"worst_error", run.worst_error},  {"worst_tensor", run.worst_tensor}, {"proven_tokens", run.proven_tokens},
+          {"drop_rate", run.load.drop_rate}, {"most_load", run.load.most_load},  {"mean_load", run.load.mean_load},
+          {"imbalance", run.load.imbalance}, {"padding", run.load.padding},      {"peak_bytes", run.peak_bytes}};
 }
 
 void add_tasks(const std::vector<TaskComparison>& tasks, Fields& summary) {

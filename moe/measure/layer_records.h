@@ -42,6 +42,7 @@ struct LayerOutcome {
 ///                ratio_PHASE_KIND: the tasks' median of measured over predicted; worst_task, worst_task_ratio;
 ///                drop_rate, most_load, mean_load, imbalance, padding (load.h); peak_bytes: of the Tensors of a rank's
 ///                layer; tensors_made: in the timed passes of all schedules
+///                proven_tokens: of the layer whose results were compared (layer_bench.h)
 ///   prediction   exposed_s, overlap_efficiency of the replay; peak_bytes by estimate_memory, without optimizer states
 /// Loads and bytes are of the layer that ran: of an emulated cluster the proxy.
 LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters);

@@ -12,6 +12,29 @@ constexpr int64_t kModelDim = 64, kHeads = 4, kTokensASample = 32, kFewestRows =
 
 int two_if_more(int nominal) { return nominal > 1 ? 2 : 1; }
 
+// `parallel` sizes and few tokens, in the proportions of `nominal`.
+Case shrunk(const Case& nominal, const ParallelShape& parallel, int fewest_rows) {
+  LayerShape layer = nominal.layer;
+  layer.heads = std::max<int64_t>(kHeads, parallel.mp);
+  layer.kv_heads =
+      nominal.layer.kv_heads < nominal.layer.heads ? std::max<int64_t>(layer.heads / 2, parallel.mp) : layer.heads;
+  layer.model_dim = kModelDim / kHeads * layer.heads;
+  const double scale = static_cast<double>(nominal.layer.hidden) / static_cast<double>(nominal.layer.model_dim);
+  const auto hidden = std::llround(static_cast<double>(layer.model_dim) * scale);
+  layer.hidden = std::max<int64_t>(parallel.esp, hidden / parallel.esp * parallel.esp);
+  layer.experts = nominal.layer.experts / nominal.parallel.ep * parallel.ep;
+  layer.top_k = std::min(nominal.layer.top_k, layer.experts);
+  const auto rows = static_cast<double>(std::max<int64_t>(fewest_rows, kFewestRows));
+  const double tokens = rows * parallel.mp * static_cast<double>(layer.experts) /
+                        (static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1.0));
+  layer.seq = kTokensASample;
+  layer.batch = static_cast<int64_t>(std::ceil(tokens / kTokensASample));
+  const Rounding rounding = nominal.rounding == Rounding::exact ? Rounding::ragged : nominal.rounding;
+  Case small = complete(layer, parallel, rounding);
+  while (static_cast<double>(capacity_rows(small)) < rows) ++small.layer.batch;  // Tutel's rounds down
+  return small;
+}
+
 }  // namespace
 
 Case proxy_case(const Case& nominal, int degree_forward, int degree_backward) {
@@ -24,23 +47,21 @@ Case proxy_case(const Case& nominal, int degree_forward, int degree_backward) {
   parallel.mp = two_if_more(p.mp);
   parallel.ep = two_if_more(p.ep);
   parallel.esp = two_if_more(p.esp);
-  LayerShape layer = nominal.layer;
-  layer.model_dim = kModelDim;
-  layer.heads = kHeads;
-  layer.kv_heads = nominal.layer.kv_heads < nominal.layer.heads ? kHeads / 2 : kHeads;
-  const double scale = static_cast<double>(nominal.layer.hidden) / static_cast<double>(nominal.layer.model_dim);
-  layer.hidden = std::max<int64_t>(parallel.esp, std::llround(kModelDim * scale) / parallel.esp * parallel.esp);
-  layer.experts = nominal.layer.experts / p.ep * parallel.ep;
-  layer.top_k = std::min(nominal.layer.top_k, layer.experts);
-  const double rows = static_cast<double>(std::max<int64_t>({degree_forward, degree_backward, kFewestRows}));
-  const double tokens = rows * parallel.mp * static_cast<double>(layer.experts) /
-                        (static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1.0));
-  layer.seq = kTokensASample;
-  layer.batch = static_cast<int64_t>(std::ceil(tokens / kTokensASample));
-  const Rounding rounding = nominal.rounding == Rounding::exact ? Rounding::ragged : nominal.rounding;
-  Case proxy = complete(layer, parallel, rounding);
-  while (static_cast<double>(capacity_rows(proxy)) < rows) ++proxy.layer.batch;  // Tutel's rounds down
-  return proxy;
+  return shrunk(nominal, parallel, std::max(degree_forward, degree_backward));
+}
+
+Case small_case(const Case& nominal, int degree_forward, int degree_backward) {
+  return shrunk(nominal, nominal.parallel, std::max(degree_forward, degree_backward));
+}
+
+double reference_flops(const Case& shape) {
+  const LayerShape& layer = shape.layer;
+  const auto m = static_cast<double>(layer.model_dim), h = static_cast<double>(layer.hidden);
+  const auto seq = static_cast<double>(layer.seq), tokens = static_cast<double>(layer.batch) * seq * shape.parallel.dp;
+  const double attention = 4 * m * m + 2 * seq * m;
+  const double experts = static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1) *
+                         (layer.ffn == Ffn::mixtral ? 3 : 2) * m * h;
+  return 3 * kFlopsPerMac * tokens * (attention + experts);  // a backward is twice a forward
 }
 
 Plan proxy_plan(const Plan& nominal, const Case& proxy) {

@@ -34,6 +34,25 @@ LayerJob small_job(bool emulated) {
   return job;
 }
 
+// A layer whose reference would take too long is timed itself, and its plans are proven on a smaller one.
+TEST(LayerBench, ALargeLayersPlansAreProvenOnASmallerOne) {
+  LayerJob job = small_job(false);
+  job.schedules = {&find_schedule("tutel"), &find_schedule("fsmoe")};
+  const LayerOutcome itself = run_layer_job(job, {});
+  job.settings.most_reference_flops = 0;
+  const LayerOutcome smaller = run_layer_job(job, {});
+  const double tokens = static_cast<double>(job.shape.layer.batch * job.shape.layer.seq * job.shape.parallel.dp);
+  for (size_t s = 0; s < job.schedules.size(); ++s) {
+    const CaseRecord &own = itself.records[s], &other = smaller.records[s];
+    EXPECT_EQ(own.summary.number("proven_tokens", ""), tokens);
+    EXPECT_NE(other.summary.number("proven_tokens", ""), tokens);
+    EXPECT_EQ(other.status, CaseStatus::ok) << other.reason;
+    EXPECT_GT(other.summary.number("worst_error", ""), 0);
+    EXPECT_EQ(other.samples[0].values.size(), 2U);
+    EXPECT_EQ(smaller.plans[s].shape.layer.seq, job.shape.layer.seq);
+  }
+}
+
 TEST(LayerBench, EverySchedulesRunIsVerifiedAndNoFasterThanModelled) {
   const LayerJob job = small_job(true);
   const LayerOutcome outcome = run_layer_job(job, {});
