@@ -105,6 +105,7 @@ void add_model(CLI::App& verb, ModelFlags& m) {
 }
 
 const std::vector<std::string> kBackends{"local", "gloo"};
+const std::vector<std::string> kVerbsOfRanks{"tune", "microbench", "layerbench"};
 
 template <class Options>
 void add_run(CLI::App& verb, Options& o, RanksFlags& ranks) {
@@ -118,6 +119,8 @@ void add_run(CLI::App& verb, Options& o, RanksFlags& ranks) {
         ranks.backend = name;
       },
       "local: ranks are threads of this process; gloo: each is a process, started by launch, torchrun, mpirun or srun");
+  add_number(verb, "--rank", ranks.rank, "of this process; default: by the launcher's variables", 0, 1e6);
+  add_number(verb, "--ranks", ranks.ranks, "processes in all; likewise", 1, 1e6);
   verb.add_option("--rendezvous", ranks.rendezvous,
                   "HOST:PORT on which rank 0 serves; default: MASTER_ADDR, MASTER_PORT, or this machine's loopback");
   add_number(verb, "--ranks-per-node", ranks.ranks_per_node,
@@ -286,6 +289,29 @@ void add_running_verbs(CLI::App& app, Command& c) {
   add_run(*layerbench, c.layerbench, c.ranks);
 }
 
+void add_launch(CLI::App& app, Command& c) {
+  CLI::App* launch = add_verb(app, "launch", "start N processes of a verb on this machine, over gloo",
+                              " --ranks 4 -- layerbench --ranks-per-node 2 --batch 1 --seq 128 --model-dim 128");
+  add_number(*launch, "--ranks", c.launch.ranks, "processes", 1, 1024);
+}
+
+// The command that launch starts: with a backend of processes, and right by itself.
+void complete_launch(Command& c, std::vector<std::string> words) {
+  require<BadInput>(!words.empty(), "launch: found no verb, expected -- VERB and its flags");
+  require<BadInput>(std::ranges::find(kVerbsOfRanks, words.front()) != kVerbsOfRanks.end(),
+                    "launch: found '{}', expected one of: {}", words.front(), fmt::join(kVerbsOfRanks, ", "));
+  const bool backend = std::ranges::any_of(words, [](const std::string& w) { return w.starts_with("--backend"); });
+  if (!backend) words.insert(words.end(), {"--backend", "gloo"});
+  std::vector<const char*> argv{"moetune"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  const auto started = parse_command_line(static_cast<int>(argv.size()), argv.data());
+  if (!started) return;  // it asked for help
+  require<BadInput>(started->ranks.backend != "local",
+                    "--backend: found local, expected one whose ranks are processes");
+  c.launch.timeout_s = started->ranks.timeout_s;
+  c.launch.command = std::move(words);
+}
+
 void require_verb(const CLI::App& app, int argc, const char* const* argv) {
   if (argc > 1 && argv[1][0] == '-') return;  // --help, --version, or CLI11's business
   std::string known;
@@ -308,9 +334,13 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   add_running_verbs(app, command);
   add_shape_verbs(app, command);
   add_reproduce(app, command);
+  add_launch(app, command);
   require_verb(app, argc, argv);
+  // What launch starts stands behind a --, and is parsed for itself.
+  const bool launches = argc > 1 && std::string_view(argv[1]) == "launch";
+  const int own = launches ? static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv) : argc;
   try {
-    app.parse(argc, argv);
+    app.parse(own, argv);
   } catch (const CLI::Success& help) {
     app.exit(help);
     return std::nullopt;
@@ -322,6 +352,10 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
     bad_input("{}; --help lists what is expected", text);
   }
   command.verb = app.get_subcommands().front()->get_name();
+  if (command.verb == "launch") complete_launch(command, {argv + std::min(own + 1, argc), argv + argc});
+  command.ranks.timeout_s = command.verb == "tune"         ? command.tune.timeout_s
+                            : command.verb == "layerbench" ? command.layerbench.timeout_s
+                                                           : command.microbench.timeout_s;
   const bool processes = command.ranks.backend != "local";
   if (processes && app.get_subcommands().front()->count("--cluster") == 0)
     command.tune.selection.cluster = command.layerbench.selection.cluster = command.microbench.cluster =

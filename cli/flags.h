@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/launch.h"
 #include "layerbench/options.h"
 #include "microbench/options.h"
 #include "tuner/fit_verb.h"
@@ -19,6 +20,8 @@ namespace moe {
 /// How the ranks of a verb that runs layers come to be: threads of one process, or processes that something starts.
 struct RanksFlags {
   std::string backend = "local";
+  std::optional<int> rank, ranks;  // none: by the environment
+  double timeout_s = 60;
   std::string rendezvous;  // HOST:PORT of rank 0; empty: by the environment
   int ranks_per_node = 0;  // 0: by the machines' names
 };
@@ -26,6 +29,7 @@ struct RanksFlags {
 struct Command {
   std::string verb;
   RanksFlags ranks;
+  LaunchOptions launch;
   bool list_json = false;
   SimulateOptions simulate;
   FitOptions fit;

@@ -31,6 +31,10 @@ int main(int argc, char** argv) {
     const auto command = moe::parse_command_line(argc, argv);
     if (!command) return int{moe::kOk};
     if (moe::runs_layers(*command)) return hand_over(argv);
+    if (command->verb == "launch") {
+      if (command->launch.command.empty()) return int{moe::kOk};
+      return moe::run_launch(command->launch, std::filesystem::read_symlink("/proc/self/exe"));
+    }
     if (command->verb == "list") return moe::run_list(command->list_json);
     if (command->verb == "simulate") return moe::run_simulate(command->simulate);
     if (command->verb == "fit") return moe::run_fit(command->fit);

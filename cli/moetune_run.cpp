@@ -1,6 +1,7 @@
 // The verbs that run layers; `moetune` hands them over.
 #include "cli/errors.h"
 #include "cli/flags.h"
+#include "cli/processes.h"
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
 #include "tuner/verify/verified_tune.h"
@@ -9,9 +10,11 @@ int main(int argc, char** argv) {
   return moe::guarded([&] {
     const auto command = moe::parse_command_line(argc, argv);
     if (!command) return int{moe::kOk};
-    moe::World* processes = nullptr;
-    if (command->verb == "microbench") return moe::run_microbench(command->microbench, processes);
-    if (command->verb == "layerbench") return moe::run_layerbench(command->layerbench, processes);
-    return moe::run_verified_tune(command->tune, processes);
+    const auto processes = moe::start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
+    return moe::run_together(processes.get(), [&] {
+      if (command->verb == "microbench") return moe::run_microbench(command->microbench, processes.get());
+      if (command->verb == "layerbench") return moe::run_layerbench(command->layerbench, processes.get());
+      return moe::run_verified_tune(command->tune, processes.get());
+    });
   });
 }
