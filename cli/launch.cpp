@@ -1,0 +1,153 @@
+#include "cli/launch.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/errors.h"
+#include "moe/base/check.h"
+
+namespace moe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kGrace{3};  // beyond the time-out, and after a polite signal
+constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP};
+
+struct Child {
+  pid_t pid = 0;
+  bool stopped = false, ended = false;
+};
+
+class Ranks {
+ public:
+  Ranks(const LaunchOptions& options, const std::string& program) : options_(options), program_(program) {
+    sigemptyset(&watched_);
+    for (const int signal : kEnding) sigaddset(&watched_, signal);
+    sigaddset(&watched_, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &watched_, &before_);
+    signals_ = signalfd(-1, &watched_, SFD_CLOEXEC);
+  }
+  ~Ranks() {
+    for (const Child& child : children_)
+      if (!child.ended) kill(child.pid, SIGKILL), waitpid(child.pid, nullptr, 0);
+    ::close(signals_);
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  int run() {
+    for (int rank = 0; rank < options_.ranks; ++rank) children_.push_back({start(rank)});
+    while (open() > 0) {
+      wait_for_news();
+      look_at_children();
+      if (Clock::now() >= deadline_ || only_stopped()) end(SIGKILL);
+    }
+    return ended_by_ ? 128 + ended_by_ : code_;
+  }
+
+ private:
+  pid_t start(int rank) {
+    const pid_t parent = getpid(), pid = fork();
+    require<BadInput>(pid >= 0, "launch: cannot start rank {} of {}: {}", rank, options_.ranks, std::strerror(errno));
+    if (pid > 0) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // whatever happens to us
+    if (getppid() != parent) _exit(kRankFailure);
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+    for (const char* here : {"RANK", "LOCAL_RANK"}) setenv(here, fmt::format("{}", rank).c_str(), 1);
+    for (const char* all : {"WORLD_SIZE", "LOCAL_WORLD_SIZE"})
+      setenv(all, fmt::format("{}", options_.ranks).c_str(), 1);
+    for (const char* of_others : {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"}) unsetenv(of_others);
+    std::vector<char*> argv{const_cast<char*>(program_.c_str())};
+    for (const std::string& word : options_.command) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    execv(program_.c_str(), argv.data());
+    fmt::print(stderr, "moetune: {}: {}\n", program_, std::strerror(errno));
+    _exit(kBadInput);
+  }
+
+  size_t open() const {
+    return static_cast<size_t>(std::ranges::count_if(children_, [](const Child& child) { return !child.ended; }));
+  }
+  // Those that no time-out will end.
+  bool only_stopped() const {
+    return failed_ && std::ranges::all_of(children_, [](const Child& child) { return child.ended || child.stopped; });
+  }
+
+  void wait_for_news() {
+    pollfd news{signals_, POLLIN, 0};
+    int ms = -1;
+    if (deadline_ != Clock::time_point::max()) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
+      ms = static_cast<int>(std::clamp<int64_t>(left.count() + 1, 0, 1000000));
+    }
+    if (poll(&news, 1, ms) <= 0) return;
+    signalfd_siginfo info{};
+    if (read(signals_, &info, sizeof info) != sizeof info || info.ssi_signo == SIGCHLD) return;
+    if (ended_by_ == 0) ended_by_ = static_cast<int>(info.ssi_signo);
+    end(SIGTERM);
+    deadline_ = std::min(deadline_, Clock::now() + kGrace);
+  }
+
+  void look_at_children() {
+    for (size_t rank = 0; rank < children_.size(); ++rank) {
+      Child& child = children_[rank];
+      int status = 0;
+      while (!child.ended && waitpid(child.pid, &status, WNOHANG | WUNTRACED | WCONTINUED) == child.pid) {
+        child.stopped = WIFSTOPPED(status);
+        if (!WIFEXITED(status) && !WIFSIGNALED(status)) continue;
+        child.ended = true;
+        take(static_cast<int>(rank), status);
+      }
+    }
+  }
+
+  void take(int rank, int status) {
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kOk) return;
+    if (WIFSIGNALED(status) && ended_by_ == 0 && !killing_)
+      fmt::print(stderr, "moetune: rank {} was ended by signal {} ({})\n", rank, WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : int{kRankFailure};
+    // A rank that says what is wrong counts more than those that only miss it.
+    if (!failed_ || (code_ == kRankFailure && code != kRankFailure)) code_ = code;
+    if (!failed_) {
+      const auto patience = std::chrono::duration<double>(options_.timeout_s) + kGrace;
+      deadline_ = std::min(deadline_, Clock::now() + std::chrono::duration_cast<Clock::duration>(patience));
+    }
+    failed_ = true;
+  }
+
+  void end(int signal) {
+    killing_ = true;
+    for (const Child& child : children_) {
+      if (child.ended) continue;
+      kill(child.pid, signal);
+      kill(child.pid, SIGCONT);  // a stopped one hears nothing else
+    }
+  }
+
+  const LaunchOptions& options_;
+  const std::string& program_;
+  sigset_t watched_{}, before_{};
+  int signals_ = -1;
+  std::vector<Child> children_;
+  Clock::time_point deadline_ = Clock::time_point::max();
+  bool failed_ = false, killing_ = false;
+  int code_ = kOk, ended_by_ = 0;
+};
+
+}  // namespace
+
+int run_launch(const LaunchOptions& options, const std::string& program) { return Ranks(options, program).run(); }
+
+}  // namespace moe

@@ -1,0 +1,20 @@
+#pragma once
+// The verb `launch`: starts the processes of a run on this machine, and sees that all of them end.
+#include <string>
+#include <vector>
+
+namespace moe {
+
+struct LaunchOptions {
+  int ranks = 2;
+  double timeout_s = 60;             // of the verb: how long its ranks wait for each other
+  std::vector<std::string> command;  // the verb and its flags
+};
+
+/// Runs `program command...` once a rank, with the variables that torchrun sets. The rank that fails first decides: the
+/// others are given the time-out to say what they miss, stopped ones none. A signal that would end this process ends
+/// them first; if it is killed, so are they. Returns the exit code: what bad input or a wrong result says of any rank,
+/// else 4 if one failed; 128 + the signal. Throws BadInput where no process can be started.
+int run_launch(const LaunchOptions& options, const std::string& program);
+
+}  // namespace moe

@@ -1,0 +1,17 @@
+#pragma once
+// The processes of a run, one rank each, as a verb's flags ask for them.
+#include <memory>
+
+#include "cli/flags.h"
+#include "moe/comm/world.h"
+
+namespace moe {
+
+/// Null for --backend local. Else blocks until all ranks are here, and lets rank 0 say on stderr who they are. Throws
+/// BadInput for a launch that is half described, RankFailure where a rank stays away or runs something else.
+std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vector<std::string>& argv);
+
+/// Runs `verb`; where it throws on this rank, the others hear why.
+int run_together(World* processes, const std::function<int()>& verb);
+
+}  // namespace moe
