@@ -111,7 +111,7 @@ std::string compute_table(const std::vector<CaseRecord>& records) {
   return table.text();
 }
 
-std::string slowdown_table(const std::vector<CaseRecord>& records) {
+std::string lanes_tables(const std::vector<CaseRecord>& records) {
   Table table({"lane", "beside", "alone us", "beside us", "slower by"});
   bool any = false;
   for (const CaseRecord& record : records) {
@@ -121,7 +121,22 @@ std::string slowdown_table(const std::vector<CaseRecord>& records) {
     table.add({text_of(record, "lane"), text_of(record, "by"), us("alone_s"), us("beside_s"),
                fmt::format("{:.2f}x", number(record, record.summary, "factor"))});
   }
-  return any ? fmt::format("\n{}", table.text()) : "";
+  Table overlaps({"lanes", "alone us", "", "both us", "overlap"});
+  for (const CaseRecord& record : records) {
+    if (text_of(record, "op") != "overlap") continue;
+    const auto us = [&](const char* name) { return fmt::format("{:.1f}", number(record, record.summary, name) * 1e6); };
+    overlaps.add({fmt::format("{} + {}", text_of(record, "lane"), text_of(record, "other")), us("alone_s"),
+                  us("other_alone_s"), us("both_s"),
+                  fmt::format("{:.0f} %", 100 * number(record, record.summary, "overlap"))});
+  }
+  return any ? fmt::format("\n{}\n{}", table.text(), overlaps.text()) : "";
+}
+
+// Sizes ascending within their series: the samples of a series are taken in turns.
+std::pair<std::string, double> order_of(const CaseRecord& record) {
+  if (!record.key.starts_with("op/")) return {"~", 0};
+  const char* size = record.parameters.has("bytes") ? "bytes" : "flops";
+  return {series_of(record), number(record, record.parameters, size)};
 }
 
 nlohmann::ordered_json to_json(const std::vector<CaseRecord>& records) {
@@ -144,6 +159,14 @@ std::map<int, Overhead> thread_overheads() {
   return by_ranks;
 }
 
+// What measure_ops left of it: each process's lanes, the slowest process's time.
+std::map<int, Overhead> process_overhead(const std::vector<CaseRecord>& records) {
+  for (const CaseRecord& record : records)
+    if (text_of(record, "op") == "overhead")
+      return {{1, {number(record, record.summary, "task_s"), number(record, record.summary, "crossing_s")}}};
+  return {};
+}
+
 void print_json(const Site& site, const std::vector<CaseRecord>& records, const std::map<int, Overhead>& overheads,
                 const std::string& path) {
   nlohmann::ordered_json json{
@@ -156,10 +179,10 @@ void print_json(const Site& site, const std::vector<CaseRecord>& records, const 
 void print_text(const MicrobenchOptions& options, const std::vector<CaseRecord>& records,
                 const std::map<int, Overhead>& overheads, const std::string& path) {
   fmt::print("{}\n{}{}\nexecutor, empty tasks, unpaced:\n", collectives_table(records, options.check != 0),
-             compute_table(records), slowdown_table(records));
+             compute_table(records), lanes_tables(records));
   for (const auto& [ranks, o] : overheads)
-    fmt::print("  {} rank{}: {:.2f} us a task, {:.1f} us a hand-over between lanes\n", ranks, ranks > 1 ? "s" : "",
-               o.task_s * 1e6, o.crossing_s * 1e6);
+    fmt::print("  {} rank{} a process: {:.2f} us a task, {:.1f} us a hand-over between lanes\n", ranks,
+               ranks > 1 ? "s" : "", o.task_s * 1e6, o.crossing_s * 1e6);
   fmt::print("\nrecords: {}\n", path);
 }
 
@@ -176,9 +199,9 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
   std::optional<Progress> progress;
   if (site.leads())
     progress.emplace(fmt::format("microbench {}{}", site.cluster.name, site.emulated ? " (emulated)" : ""), 15);
-  const auto records = measure_ops(site, writer, request, [&](double share) { progress->at(share); });
-  std::map<int, Overhead> overheads;
-  if (!processes) overheads = thread_overheads();
+  auto records = measure_ops(site, writer, request, [&](double share) { progress->at(share); });
+  std::ranges::stable_sort(records, {}, [](const CaseRecord& r) { return order_of(r); });
+  const std::map<int, Overhead> overheads = processes ? process_overhead(records) : thread_overheads();
   writer.end();
   if (site.leads()) {
     progress->done();

@@ -36,6 +36,20 @@ std::optional<Truth> truth_of(const Profile& fitted, size_t i, const Profile& tr
   return std::nullopt;
 }
 
+std::string slowdowns(const Contention& c) {
+  std::string text;
+  const auto add = [&](std::string_view pair, double factor) {
+    if (factor > 1) text += fmt::format("{}{} {:.2f}x", text.empty() ? "" : ", ", pair, factor);
+  };
+  add("inter by intra", c.inter_by_intra);
+  add("inter by compute", c.inter_by_compute);
+  add("intra by inter", c.intra_by_inter);
+  add("intra by compute", c.intra_by_compute);
+  add("compute by inter", c.compute_by_inter);
+  add("compute by intra", c.compute_by_intra);
+  return text.empty() ? text : fmt::format("\n  lanes slow each other: {}\n", text);
+}
+
 }  // namespace
 
 std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
@@ -55,7 +69,7 @@ std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
     }
     table.add(std::move(cells));
   }
-  return table.text();
+  return table.text() + slowdowns(fitted.profile.contention);
 }
 
 void save_profile(const Profile& profile, const std::string& path) {

@@ -143,7 +143,7 @@ bool take_whole(Profile& profile, const CaseRecord& record) {
     require<BadInput>(factor >= 1, "{}: factor: found {}, expected at least 1", record.where, factor);
     if (factor >= kLeastSlowdown) factor_of(profile.contention, record) = factor;
   } else {
-    return false;
+    return op == "overlap";
   }
   return true;
 }

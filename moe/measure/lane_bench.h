@@ -15,8 +15,21 @@ struct LaneSlowdown {
   double factor() const;                  // median over median, at least 1
 };
 
+/// How much of the shorter of two lanes' ops hides behind the other: (a + b - both) / min(a, b), of ops that last about
+/// 60 ms each. 1: they run side by side; 0: one after the other.
+struct LaneOverlap {
+  std::string lane, other;
+  std::vector<double> alone_s, other_alone_s, both_s;  // by repetition, maximum over ranks
+  double overlap() const;                              // median over repetitions
+};
+
+struct LaneTimes {
+  std::vector<LaneSlowdown> slowdowns;  // of every ordered pair
+  std::vector<LaneOverlap> overlaps;    // of every pair
+};
+
 /// Of the largest alltoall between nodes, allgather inside them and GEMM in `cases`; of the lanes that have one. Every
 /// process of the site calls it; those that don't lead get nothing.
-std::vector<LaneSlowdown> bench_lanes(const Site& site, const std::vector<OpCase>& cases, const OpSettings& settings);
+LaneTimes bench_lanes(const Site& site, const std::vector<OpCase>& cases, const OpSettings& settings);
 
 }  // namespace moe

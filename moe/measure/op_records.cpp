@@ -36,18 +36,33 @@ CaseRecord record_for(const Site& site, std::string key, std::string op) {
   return record;
 }
 
+std::vector<std::vector<double>> samples_of(const std::vector<double>& seconds) {
+  std::vector<std::vector<double>> rows;
+  for (const double s : seconds) rows.push_back({s});
+  return rows;
+}
+
 CaseRecord record_of(const LaneSlowdown& slowdown, const Site& site) {
   CaseRecord record = record_for(site, fmt::format("slowdown/{}/{}", slowdown.lane, slowdown.by), "slowdown");
   record.parameters.set("lane", slowdown.lane);
   record.parameters.set("by", slowdown.by);
-  const auto samples = [](const std::vector<double>& seconds) {
-    std::vector<std::vector<double>> rows;
-    for (const double s : seconds) rows.push_back({s});
-    return rows;
-  };
-  record.samples = {{"alone_s", samples(slowdown.alone_s)}, {"beside_s", samples(slowdown.beside_s)}};
+  record.samples = {{"alone_s", samples_of(slowdown.alone_s)}, {"beside_s", samples_of(slowdown.beside_s)}};
   record.summary = {
       {"alone_s", median(slowdown.alone_s)}, {"beside_s", median(slowdown.beside_s)}, {"factor", slowdown.factor()}};
+  return record;
+}
+
+CaseRecord record_of(const LaneOverlap& overlap, const Site& site) {
+  CaseRecord record = record_for(site, fmt::format("overlap/{}/{}", overlap.lane, overlap.other), "overlap");
+  record.parameters.set("lane", overlap.lane);
+  record.parameters.set("other", overlap.other);
+  record.samples = {{"alone_s", samples_of(overlap.alone_s)},
+                    {"other_alone_s", samples_of(overlap.other_alone_s)},
+                    {"both_s", samples_of(overlap.both_s)}};
+  record.summary = {{"alone_s", median(overlap.alone_s)},
+                    {"other_alone_s", median(overlap.other_alone_s)},
+                    {"both_s", median(overlap.both_s)},
+                    {"overlap", overlap.overlap()}};
   return record;
 }
 
@@ -86,7 +101,9 @@ class Extras {
     if (site_.measured) return;
     const bool known = broadcast_flag(writer_.find("overhead") != nullptr);
     if (known) return take_known(records);
-    for (const LaneSlowdown& slowdown : bench_lanes(site_, cases, settings)) keep(record_of(slowdown, site_), records);
+    const LaneTimes lanes = bench_lanes(site_, cases, settings);
+    for (const LaneSlowdown& slowdown : lanes.slowdowns) keep(record_of(slowdown, site_), records);
+    for (const LaneOverlap& overlap : lanes.overlaps) keep(record_of(overlap, site_), records);
     keep(overhead_record(site_), records);
   }
 
@@ -102,8 +119,9 @@ class Extras {
   void take_known(std::vector<CaseRecord>& records) {
     for (const char* lane : {"inter", "intra", "compute"})
       for (const char* by : {"inter", "intra", "compute"})
-        if (const CaseRecord* record = writer_.find(fmt::format("slowdown/{}/{}", lane, by)))
-          records.push_back(*record);
+        for (const char* what : {"slowdown", "overlap"})
+          if (const CaseRecord* record = writer_.find(fmt::format("{}/{}/{}", what, lane, by)))
+            records.push_back(*record);
     if (const CaseRecord* record = writer_.find("overhead")) records.push_back(*record);
   }
 

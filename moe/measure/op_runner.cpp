@@ -9,7 +9,7 @@
 namespace moe {
 
 struct OpRunner::Command {
-  enum class Kind : int32_t { run, check, beside, end } kind = Kind::run;
+  enum class Kind : int32_t { run, check, beside, both, end } kind = Kind::run;
   int32_t iterations = 1, by_iterations = 0;
   uint64_t op = 0, by = 0;
 };
@@ -34,17 +34,18 @@ OpSample OpRunner::run(size_t op, int iterations, bool check) {
   command.kind = check ? Command::Kind::check : Command::Kind::run;
   command.iterations = check ? 1 : iterations;
   command.op = op;
-  tell(command);
-  return perform(command);
+  return order(command);
 }
 
 OpSample OpRunner::run_beside(size_t op, int iterations, size_t by, int by_iterations) {
-  Command command;
-  command.kind = Command::Kind::beside;
-  command.iterations = iterations;
-  command.by_iterations = by_iterations;
-  command.op = op;
-  command.by = by;
+  return order({Command::Kind::beside, iterations, by_iterations, op, by});
+}
+
+OpSample OpRunner::run_both(size_t op, int iterations, size_t other, int other_iterations) {
+  return order({Command::Kind::both, iterations, other_iterations, op, other});
+}
+
+OpSample OpRunner::order(const Command& command) {
   tell(command);
   return perform(command);
 }
@@ -75,8 +76,9 @@ void OpRunner::perform_on(int rank, const Command& command, std::vector<double>&
   RankOps& ops = *ops_[place(rank)];
   const OpCase& c = cases_.at(command.op);
   ops.prepare(c);
-  if (command.kind == Command::Kind::beside) {
-    RankOps& beside = *beside_[place(rank)];
+  const bool two = command.kind == Command::Kind::beside || command.kind == Command::Kind::both;
+  RankOps& beside = *beside_[place(rank)];
+  if (two) {
     const OpCase& by = cases_.at(command.by);
     beside.prepare(by);
     ops.begin(c, command.iterations);
@@ -88,6 +90,7 @@ void OpRunner::perform_on(int rank, const Command& command, std::vector<double>&
     ops.finish();
   }
   times = {ops.start_s(), ops.end_s(), static_cast<double>(ops.take_overruns()), 0};
+  if (command.kind == Command::Kind::both) times[1] = std::max(times[1], beside.end_s());
   if (command.kind != Command::Kind::check) return;
   WrongElements found = ops.check(c);
   times.back() = static_cast<double>(found.count);
@@ -105,9 +108,10 @@ OpSample OpRunner::perform(const Command& command) {
     for (size_t r = 0; r < times.size(); ++r)
       for (size_t other = 0; other < times.size(); ++other)
         if (ops_[other]->group_of(c) == ops_[r]->group_of(c)) times[r][0] = std::max(times[r][0], times[other][0]);
+  const int iterations = command.kind == Command::Kind::both ? 1 : command.iterations;
   OpSample sample;
   for (const auto& rank : gather(world(), times)) {
-    sample.seconds.push_back((rank.at(1) - rank.at(0)) / command.iterations / c.dilation);
+    sample.seconds.push_back((rank.at(1) - rank.at(0)) / iterations / c.dilation);
     sample.overruns += static_cast<int64_t>(rank.at(2));
     sample.wrong.count += static_cast<int64_t>(rank.at(3));
   }

@@ -28,6 +28,8 @@ class OpRunner {
   OpSample run(size_t op, int iterations, bool check = false);
   /// The op while `by` runs beside it on another stream, from the same moment on.
   OpSample run_beside(size_t op, int iterations, size_t by, int by_iterations);
+  /// Both from the same moment on, until the later one ends; seconds of that, whatever the iterations.
+  OpSample run_both(size_t op, int iterations, size_t other, int other_iterations);
 
   /// Where the site doesn't lead: obeys until the leader's runner is released. Throws what fails.
   void follow();
@@ -37,6 +39,7 @@ class OpRunner {
  private:
   struct Command;
   World& world() { return site_.processes ? *site_.processes : *threads_; }
+  OpSample order(const Command& command);
   void tell(const Command& command);
   OpSample perform(const Command& command);
   void perform_on(int rank, const Command& command, std::vector<double>& times, std::string& wrong);

@@ -55,6 +55,8 @@ std::string agreement_text(const VerifiedResults& results) {
     return text +
            fmt::format("overruns of a run: at most {:.2f} %; hand-overs between lanes are not in the predictions\n",
                        100 * a.worst_overruns);
+  if (results.processes)
+    return text + "unpaced: predictions know the lanes' slowdowns, not what else runs on the ranks' cores\n";
   return text +
          "unpaced ranks share this machine's cores, which no prediction knows of: read the ranking, not the errors\n";
 }
@@ -63,10 +65,10 @@ std::string agreement_text(const VerifiedResults& results) {
 
 std::string text_of(const VerifiedResults& results) {
   const Profile& c = results.cluster;
-  std::string text = fmt::format("\n{}: {} nodes x {} ranks, {}\n\n{}\n", c.name, c.nodes, c.ranks_per_node,
-                                 results.emulated ? "emulated by 2 x 2 threads; every figure below is of that emulation"
-                                                  : "threads of this machine, unpaced",
-                                 fit_table(results.fitted, results.emulated ? &c : nullptr));
+  std::string text = fmt::format(
+      "\n{}: {} nodes x {} ranks, {}\n\n{}\n", c.name, c.nodes, c.ranks_per_node,
+      results.emulated ? "emulated by 2 x 2 threads; every figure below is of that emulation" : c.source + ", unpaced",
+      fit_table(results.fitted, results.emulated ? &c : nullptr));
   if (results.whole_grid) {
     text += grid_text(results) + agreement_text(results);
   } else {

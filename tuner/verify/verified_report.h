@@ -13,6 +13,7 @@ namespace moe {
 struct VerifiedResults {
   Profile cluster;
   bool emulated = true;
+  bool processes = false;
   bool whole_grid = false;  // every layer was to be run
   Grid grid;
   std::vector<const Schedule*> schedules, verified;  // swept; run for real

@@ -57,7 +57,8 @@ class VerifiedTune {
     VerifiedResults found;
     found.cluster = site.cluster;
     found.emulated = site.emulated;
-    found.grid = grid_of(options.selection, site.emulated ? site.cluster.name : std::string(kHostCluster));
+    found.processes = site.processes != nullptr;
+    found.grid = grid_of(options.selection, grid_key(site));
     found.whole_grid = !options.measured_layers;
     require<BadInput>(found.whole_grid || !options.measure_degrees,
                       "--measure-degrees: expected --measure all with it");
@@ -70,6 +71,12 @@ class VerifiedTune {
     if (options.selection.schedules.empty() && !found.whole_grid) keep(kVerifiedByDefault);
     found.records_path = records_path(options.out, "tune", found.cluster.name);
     return found;
+  }
+
+  // Processes have grids by their backend, threads that of the host.
+  static std::string grid_key(const Site& site) {
+    if (site.emulated) return site.cluster.name;
+    return site.processes ? std::string(site.backend()) : std::string(kHostCluster);
   }
 
   std::string digest() const {
