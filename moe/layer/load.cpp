@@ -16,7 +16,8 @@ RoutingLoad load_of(std::span<MoeLayer* const> ranks) {
   std::vector<int64_t> wanted(static_cast<size_t>(first.experts.total));
   RoutingLoad load;
   int64_t filled = 0, most_filled = 0;
-  for (const MoeLayer* rank : ranks) {
+  for (MoeLayer* rank : ranks) {
+    rank->fetch_routing();
     const Routing& r = rank->routing();
     const int64_t pairs = r.group_tokens * r.choices, group = rank->shape().own_group;
     for (int64_t p = group * pairs; p < (group + 1) * pairs; ++p) {
