@@ -42,7 +42,7 @@ class MoeLayer {
   /// Of the last pass; on a device of the last fetch_routing().
   const Routing& routing() const { return routing_; }
   void fetch_routing() { routing_.fetch(); }
-  Memory& memory() const { return device_.math().memory(); }
+  MemorySpace& memory() const { return device_.math().memory(); }
   /// From now on the gate only weighs the workload's choices.
   void preset(const Workload& workload) {
     workload.fill(shape_, seed_, routing_);
