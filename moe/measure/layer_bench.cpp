@@ -143,7 +143,8 @@ class LayerBench {
   // What every rank's gates chose, wherever it is.
   std::vector<int32_t> all_choices(const std::vector<MoeLayer*>& layers) {
     std::vector<std::string> mine;
-    for (const MoeLayer* layer : layers) {
+    for (MoeLayer* layer : layers) {
+      layer->fetch_routing();
       const auto own = std::as_bytes(layer->own_choices());
       mine.emplace_back(reinterpret_cast<const char*>(own.data()), own.size());
     }
@@ -162,7 +163,7 @@ class LayerBench {
     MeasuredRun& run = result_.runs[s];
     run.proven_tokens = static_cast<double>(first.shape().tokens.total);
     std::vector<std::vector<double>> loads;
-    for (const MoeLayer* layer : layers) loads.push_back(load_on(*layer));
+    for (MoeLayer* layer : layers) loads.push_back(load_on(*layer));
     run.load = load_of(first.shape(), gather(world(), loads));
     if (!settings_.dump.empty()) dump_layer(settings_.dump + "/" + run.plan.schedule, world(), layers, proven_[s]);
     const std::vector<int32_t> choices = all_choices(layers);

@@ -11,9 +11,15 @@
 
 namespace moe {
 
+/// The streams, and what a rank's layer runs on, made once a rank; null: the CPU.
+struct LayersOn {
+  std::unique_ptr<Device> (*streams)() = make_cpu_device;
+  std::unique_ptr<LayerDevice> (*layer)() = nullptr;
+};
+
 class LocalLayers {
  public:
-  LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow = Flow::sharded);
+  LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow = Flow::sharded, const LayersOn& on = {});
   /// Overwrites every result by NaN, so that none can be left from a run before.
   void poison();
   /// What runs in the layer's binding's place on a rank.
@@ -31,6 +37,7 @@ class LocalLayers {
  private:
   LocalWorld world_;
   std::unique_ptr<Device> device_;
+  std::vector<std::unique_ptr<LayerDevice>> layer_devices_;
   std::vector<std::unique_ptr<MoeLayer>> owned_;
   std::vector<MoeLayer*> ranks_;
 };
