@@ -52,7 +52,7 @@ class RankOps {
     if (c.op == "allreduce") std::copy(send_.begin(), send_.end(), receive_.begin());
     const Pace pace{c.modelled_s * c.dilation, &overruns_};
     world_->barrier({*stream_, {}, "start of an op"});
-    stream_->record(*start_);
+    stream_->mark(*start_);
     enqueue(c, pace);
     stream_->record(*end_);
     stream_->synchronize();
