@@ -23,6 +23,7 @@ class OnDevice {
 
   T* data() const { return static_cast<T*>(memory_.data()); }
   size_t size() const { return size_; }
+  int64_t bytes() const { return memory_.bytes(); }
 
   /// Synchronises.
   std::vector<T> read(Stream& stream) const {
