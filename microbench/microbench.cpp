@@ -1,7 +1,6 @@
 #include "microbench/microbench.h"
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -75,13 +74,34 @@ nlohmann::ordered_json to_json(const std::vector<CaseRecord>& records) {
   return list;
 }
 
-CaseRecord overhead_record(int ranks, const Overhead& o) {
+struct MeasuredOverhead {
+  int ranks = 1;
+  DeviceKind device = DeviceKind::cpu;
+  Overhead overhead;
+};
+
+CaseRecord record_of(const MeasuredOverhead& o) {
   CaseRecord record;
-  record.key = fmt::format("overhead/{}", ranks);
+  const bool cpu = o.device == DeviceKind::cpu;
+  record.key = cpu ? fmt::format("overhead/{}", o.ranks) : fmt::format("overhead/{}/{}", name_of(o.device), o.ranks);
   record.backend = "local";
-  record.parameters = {{"ranks", int64_t{ranks}}};
-  record.summary = {{"task_s", o.task_s}, {"crossing_s", o.crossing_s}};
+  record.parameters = {{"ranks", int64_t{o.ranks}}, {"device", std::string(name_of(o.device))}};
+  record.summary = {{"task_s", o.overhead.task_s}, {"crossing_s", o.overhead.crossing_s}};
   return record;
+}
+
+/// On the CPU and, where there is one, on a GPU.
+std::vector<MeasuredOverhead> measure_overheads(RecordWriter& writer) {
+  std::vector<MeasuredOverhead> all;
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda}) {
+    if (device == DeviceKind::cuda && gpu_count() == 0) continue;
+    for (const int ranks : {1, 4}) {
+      all.push_back({ranks, device, measure_overhead(ranks, 20, device)});
+      const CaseRecord record = record_of(all.back());
+      if (writer.find(record.key) == nullptr) writer.append(record);
+    }
+  }
+  return all;
 }
 
 }  // namespace
@@ -96,26 +116,22 @@ int run_microbench(const MicrobenchOptions& options) {
   Progress progress(fmt::format("microbench {}{}", cluster.name, is_host(cluster) ? "" : " (emulated)"), 15);
   const auto records = measure_ops(cluster, writer, {options.repetitions, options.timeout_s, modules},
                                    [&](double share) { progress.at(share); });
-  std::map<int, Overhead> overheads;  // by ranks
-  for (const int ranks : {1, 4}) {
-    overheads[ranks] = measure_overhead(ranks);
-    const CaseRecord record = overhead_record(ranks, overheads[ranks]);
-    if (writer.find(record.key) == nullptr) writer.append(record);
-  }
+  const std::vector<MeasuredOverhead> overheads = measure_overheads(writer);
   writer.end();
   progress.done();
   bool wrong = false;
   for (const CaseRecord& record : records) wrong = wrong || record.status == CaseStatus::wrong;
   if (options.json) {
     nlohmann::ordered_json json{{"cluster", cluster.name}, {"records", path}, {"ops", to_json(records)}};
-    for (const auto& [ranks, o] : overheads)
-      json["overhead"].push_back({{"ranks", ranks}, {"task_s", o.task_s}, {"crossing_s", o.crossing_s}});
+    for (const auto& [ranks, device, o] : overheads)
+      json["overhead"].push_back(
+          {{"ranks", ranks}, {"device", name_of(device)}, {"task_s", o.task_s}, {"crossing_s", o.crossing_s}});
     fmt::print("{}\n", json.dump(1));
   } else {
     fmt::print("{}\nexecutor, empty tasks, unpaced:\n", result_table(records));
-    for (const auto& [ranks, o] : overheads)
-      fmt::print("  {} rank{}: {:.2f} us a task, {:.1f} us a hand-over between lanes\n", ranks, ranks > 1 ? "s" : "",
-                 o.task_s * 1e6, o.crossing_s * 1e6);
+    for (const auto& [ranks, device, o] : overheads)
+      fmt::print("  {}, {} rank{}: {:.2f} us a task, {:.1f} us a hand-over between lanes\n", name_of(device), ranks,
+                 ranks > 1 ? "s" : "", o.task_s * 1e6, o.crossing_s * 1e6);
     fmt::print("\nrecords: {}\n", path);
   }
   return wrong ? 3 : 0;

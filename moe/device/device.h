@@ -1,14 +1,11 @@
 #pragma once
 // Which device: the CPU's threads or a GPU.
 #include <memory>
-#include <string_view>
 
+#include "moe/device/kind.h"
 #include "moe/device/stream.h"
 
 namespace moe {
-
-enum class DeviceKind : uint8_t { cpu, cuda };
-std::string_view name_of(DeviceKind kind);
 
 /// GPUs that this process may use; 0 in a build without CUDA, and where there is no driver.
 int gpu_count();
