@@ -1,7 +1,6 @@
 #include "microbench/microbench.h"
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -153,36 +152,63 @@ nlohmann::ordered_json to_json(const std::vector<CaseRecord>& records) {
   return list;
 }
 
-std::map<int, Overhead> thread_overheads() {
-  std::map<int, Overhead> by_ranks;
-  for (const int ranks : {1, 4}) by_ranks[ranks] = measure_overhead(ranks);
-  return by_ranks;
+struct MeasuredOverhead {
+  int ranks = 1;
+  DeviceKind device = DeviceKind::cpu;
+  Overhead overhead;
+};
+
+CaseRecord record_of(const MeasuredOverhead& o) {
+  CaseRecord record;
+  const bool cpu = o.device == DeviceKind::cpu;
+  record.key = cpu ? fmt::format("overhead/{}", o.ranks) : fmt::format("overhead/{}/{}", name_of(o.device), o.ranks);
+  record.backend = "local";
+  record.parameters = {{"ranks", int64_t{o.ranks}}, {"device", std::string(name_of(o.device))}};
+  record.summary = {{"task_s", o.overhead.task_s}, {"crossing_s", o.overhead.crossing_s}};
+  return record;
 }
 
-// What measure_ops left of it: each process's lanes, the slowest process's time.
-std::map<int, Overhead> process_overhead(const std::vector<CaseRecord>& records) {
+/// Of threads, on the CPU and, where there is one, on a GPU.
+std::vector<MeasuredOverhead> measure_overheads(RecordWriter& writer) {
+  std::vector<MeasuredOverhead> all;
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda}) {
+    if (device == DeviceKind::cuda && gpu_count() == 0) continue;
+    for (const int ranks : {1, 4}) {
+      all.push_back({ranks, device, measure_overhead(ranks, 20, device)});
+      const CaseRecord record = record_of(all.back());
+      if (writer.find(record.key) == nullptr) writer.append(record);
+    }
+  }
+  return all;
+}
+
+/// Of processes what measure_ops left of it: each one's lanes, the slowest process's time.
+std::vector<MeasuredOverhead> taken_overheads(const std::vector<CaseRecord>& records) {
   for (const CaseRecord& record : records)
     if (text_of(record, "op") == "overhead")
-      return {{1, {number(record, record.summary, "task_s"), number(record, record.summary, "crossing_s")}}};
+      return {{1,
+               DeviceKind::cpu,
+               {number(record, record.summary, "task_s"), number(record, record.summary, "crossing_s")}}};
   return {};
 }
 
-void print_json(const Site& site, const std::vector<CaseRecord>& records, const std::map<int, Overhead>& overheads,
-                const std::string& path) {
+void print_json(const Site& site, const std::vector<CaseRecord>& records,
+                const std::vector<MeasuredOverhead>& overheads, const std::string& path) {
   nlohmann::ordered_json json{
       {"cluster", site.cluster.name}, {"backend", site.backend()}, {"records", path}, {"ops", to_json(records)}};
-  for (const auto& [ranks, o] : overheads)
-    json["overhead"].push_back({{"ranks", ranks}, {"task_s", o.task_s}, {"crossing_s", o.crossing_s}});
+  for (const auto& [ranks, device, o] : overheads)
+    json["overhead"].push_back(
+        {{"ranks", ranks}, {"device", name_of(device)}, {"task_s", o.task_s}, {"crossing_s", o.crossing_s}});
   fmt::print("{}\n", json.dump(1));
 }
 
 void print_text(const MicrobenchOptions& options, const std::vector<CaseRecord>& records,
-                const std::map<int, Overhead>& overheads, const std::string& path) {
+                const std::vector<MeasuredOverhead>& overheads, const std::string& path) {
   fmt::print("{}\n{}{}\nexecutor, empty tasks, unpaced:\n", collectives_table(records, options.check != 0),
              compute_table(records), lanes_tables(records));
-  for (const auto& [ranks, o] : overheads)
-    fmt::print("  {} rank{} a process: {:.2f} us a task, {:.1f} us a hand-over between lanes\n", ranks,
-               ranks > 1 ? "s" : "", o.task_s * 1e6, o.crossing_s * 1e6);
+  for (const auto& [ranks, device, o] : overheads)
+    fmt::print("  {}, {} rank{} a process: {:.2f} us a task, {:.1f} us a hand-over between lanes\n", name_of(device),
+               ranks, ranks > 1 ? "s" : "", o.task_s * 1e6, o.crossing_s * 1e6);
   fmt::print("\nrecords: {}\n", path);
 }
 
@@ -201,7 +227,7 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
     progress.emplace(fmt::format("microbench {}{}", site.cluster.name, site.emulated ? " (emulated)" : ""), 15);
   auto records = measure_ops(site, writer, request, [&](double share) { progress->at(share); });
   std::ranges::stable_sort(records, {}, [](const CaseRecord& r) { return order_of(r); });
-  const std::map<int, Overhead> overheads = processes ? process_overhead(records) : thread_overheads();
+  const std::vector<MeasuredOverhead> overheads = processes ? taken_overheads(records) : measure_overheads(writer);
   writer.end();
   if (site.leads()) {
     progress->done();

@@ -6,8 +6,11 @@
 #include <functional>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "moe/device/failure.h"
+#include "moe/device/memory.h"
+#include "moe/device/moves.h"
 
 namespace moe {
 
@@ -39,23 +42,42 @@ class Stream {
   /// Queues `work`. CPU: runs it on the stream's thread. CUDA: calls it at once with the native stream to launch on.
   /// After a failure it is destroyed uncalled.
   virtual void launch(std::function<void(void* native)> work) = 0;
+  /// Whether launch() calls its work at once, on the calling thread.
+  virtual bool calls_at_once() const = 0;
   virtual void record(Event& event) = 0;
   virtual void wait(Event& event) = 0;
-  /// Ends no earlier than `since` + pace.at_least_s; counts an overrun if that moment has passed already. `since` was
-  /// recorded on this stream, or is waited for by it.
+  /// Records `since` so that hold() may count from it, for which a GPU has to note the time: a small kernel.
+  virtual void mark(Event& since) = 0;
+  /// Ends no earlier than `since` + pace.at_least_s; counts an overrun if that moment has passed already, by
+  /// synchronize() at the latest. `since` was marked on this stream, or is waited for by it.
   virtual void hold(Event& since, Pace pace) = 0;
+  /// Queues a copy between any memories of the device or the host. From or to host memory that is not the device's
+  /// own (make_host_memory) it may block.
+  virtual void copy(Copy copy) = 0;
+  /// Queues copies and a sum inside the device's memory.
+  virtual void move(Moves moves) = 0;
+  /// An event of its device.
+  virtual std::unique_ptr<Event> make_event() = 0;
   /// Waits for everything queued; rethrows the first exception of its work or of the streams it fails with. After a
   /// failure work and holds are skipped, waits and records are not, so that no other stream hangs.
   virtual void synchronize() = 0;
 };
 
-/// Events and streams of one device only know each other.
+enum class Urgency : uint8_t { usual, high };
+
+/// Events and streams of one device only know each other. Streams, events and memory may outlive their device.
 class Device {
  public:
   virtual ~Device() = default;
-  /// Streams made with the same `failure` fail together; without one a stream fails alone, for good.
-  virtual std::unique_ptr<Stream> make_stream(std::string_view name, std::shared_ptr<Failure> failure = nullptr) = 0;
+  /// Streams made with the same `failure` fail together; without one a stream fails alone, for good. Where both could
+  /// run on a GPU, work of urgent streams goes first.
+  virtual std::unique_ptr<Stream> make_stream(std::string_view name, std::shared_ptr<Failure> failure = nullptr,
+                                              Urgency urgency = Urgency::usual) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
+  /// Memory of the device (memory.h). Free it once the streams have passed what uses it. Throws OutOfMemory.
+  virtual Memory make_memory(int64_t bytes) = 0;
+  /// Memory of the host that the device copies from and to at full speed, without blocking.
+  virtual Memory make_host_memory(int64_t bytes) = 0;
 };
 
 /// Streams are threads of this process. Destroying one runs what is still queued.

@@ -27,14 +27,15 @@ struct Executor::Impl {
   void issue(const Task& task, Binding& binding, Pace pace) {
     Stream& lane = *lanes[static_cast<size_t>(task.lane)];
     for (const int before : crossings[static_cast<size_t>(task.id)]) lane.wait(end(before));
-    lane.record(start(task.id));
+    const bool held = task.group == GroupKind::none && !pace.pacer && pace.at_least_s > 0;
+    held ? lane.mark(start(task.id)) : lane.record(start(task.id));
     if (task.group != GroupKind::none) {
       binding.issue(task, lane, pace);
     } else if (pace.pacer && pace.at_least_s > 0) {
       issue_contended(task, binding, pace);
     } else {
       binding.issue(task, lane, {});
-      if (pace.at_least_s > 0) lane.hold(start(task.id), pace);
+      if (held) lane.hold(start(task.id), pace);
     }
     lane.record(end(task.id));
   }
@@ -89,7 +90,8 @@ Executor::Executor(Device& device, std::shared_ptr<const Structure> structure) :
   for (auto& mark : impl_->marks) mark = {device.make_event(), device.make_event()};
   impl_->times.tasks.resize(impl_->structure->tasks.size());
   for (const Lane& lane : impl_->structure->lanes)
-    impl_->lanes.push_back(device.make_stream(name_of(lane.kind), impl_->failure));
+    impl_->lanes.push_back(device.make_stream(name_of(lane.kind), impl_->failure,
+                                              lane.kind == LaneKind::compute ? Urgency::usual : Urgency::high));
 }
 
 Executor::~Executor() = default;
@@ -102,6 +104,8 @@ const RunTimes& Executor::run(Binding& binding, const std::vector<double>& at_le
                     tasks.size());
   require<BadInput>(!contended.pacer || contended.resources.size() == tasks.size(),
                     "resources of {} tasks for {} tasks", contended.resources.size(), tasks.size());
+  require<Unsupported>(!contended.pacer || impl.lanes.empty() || !impl.lanes.front()->calls_at_once(),
+                       "tasks that slow each other down are paced on the CPU alone");
   impl.failure->clear();
   impl.overruns = 0;
   RunTimes& times = impl.times;

@@ -76,18 +76,23 @@ struct Span {
   double begin_s = 0, end_s = 0;
 };
 
+struct Measured {
+  int ranks = 1, runs = 1;
+  DeviceKind kind = DeviceKind::cpu;
+};
+
 /// Every rank runs `structure` `runs` times, in step; each run is handed to keep(rank, run, times).
 template <class Keep>
-void run_on_ranks(int ranks, int runs, const std::shared_ptr<const Structure>& structure, Keep&& keep) {
-  LocalWorld world(ranks);
+void run_on_ranks(const Measured& what, const std::shared_ptr<const Structure>& structure, Keep&& keep) {
+  LocalWorld world(what.ranks);
   world.run([&](int rank) {
-    const auto device = make_cpu_device();
-    const auto start = device->make_stream("start");
+    const auto device = make_device(what.kind), cpu = make_cpu_device();
+    const auto start = cpu->make_stream("start");
     const auto all = world.communicator(rank);
     EmptyWork empty;
     Executor executor(*device, structure);
     executor.run(empty);
-    for (int run = 0; run < runs; ++run) {
+    for (int run = 0; run < what.runs; ++run) {
       all->barrier({.stream = *start});
       start->synchronize();
       keep(static_cast<size_t>(rank), static_cast<size_t>(run), executor.run(empty));
@@ -95,14 +100,15 @@ void run_on_ranks(int ranks, int runs, const std::shared_ptr<const Structure>& s
   });
 }
 
-double measure_task_s(int ranks, int runs) {
+double measure_task_s(const Measured& what) {
   const auto structure = std::make_shared<const Structure>(chunk_pipeline(40));
-  std::vector<std::vector<Span>> spans(static_cast<size_t>(ranks), std::vector<Span>(static_cast<size_t>(runs)));
-  run_on_ranks(ranks, runs, structure, [&](size_t rank, size_t run, const RunTimes& times) {
+  const auto ranks = static_cast<size_t>(what.ranks), runs = static_cast<size_t>(what.runs);
+  std::vector<std::vector<Span>> spans(ranks, std::vector<Span>(runs));
+  run_on_ranks(what, structure, [&](size_t rank, size_t run, const RunTimes& times) {
     spans[rank][run] = {times.begin_s, last_end(times)};
   });
   std::vector<double> samples;
-  for (size_t run = 0; run < static_cast<size_t>(runs); ++run) {
+  for (size_t run = 0; run < runs; ++run) {
     Span whole = spans[0][run];
     for (const auto& rank : spans)
       whole = {std::min(whole.begin_s, rank[run].begin_s), std::max(whole.end_s, rank[run].end_s)};
@@ -111,10 +117,10 @@ double measure_task_s(int ranks, int runs) {
   return median(samples);
 }
 
-double measure_crossing_s(int ranks, int runs) {
+double measure_crossing_s(const Measured& what) {
   const auto structure = std::make_shared<const Structure>(ping_pong(100));
-  std::vector<std::vector<double>> gaps(static_cast<size_t>(ranks));
-  run_on_ranks(ranks, runs, structure, [&](size_t rank, size_t, const RunTimes& times) {
+  std::vector<std::vector<double>> gaps(static_cast<size_t>(what.ranks));
+  run_on_ranks(what, structure, [&](size_t rank, size_t, const RunTimes& times) {
     for (size_t id = 1; id < times.tasks.size(); ++id)
       gaps[rank].push_back(times.tasks[id].start_s - times.tasks[id - 1].end_s);
   });
@@ -125,9 +131,10 @@ double measure_crossing_s(int ranks, int runs) {
 
 }  // namespace
 
-Overhead measure_overhead(int ranks, int runs) {
+Overhead measure_overhead(int ranks, int runs, DeviceKind kind) {
   require<BadInput>(ranks >= 1 && runs >= 1, "overhead of {} ranks in {} runs, expected at least 1", ranks, runs);
-  return {measure_task_s(ranks, runs), measure_crossing_s(ranks, runs)};
+  const Measured what{ranks, runs, kind};
+  return {measure_task_s(what), measure_crossing_s(what)};
 }
 
 }  // namespace moe

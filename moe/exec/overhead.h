@@ -1,13 +1,16 @@
 #pragma once
-// What running a plan costs beside its work, on this machine: from unpaced runs of empty tasks on the CPU's streams.
+// What running a plan costs beside its work, on this machine: from unpaced runs of empty tasks.
+#include "moe/device/device.h"
+
 namespace moe {
 
 struct Overhead {
   double task_s = 0;      // a run's time over its tasks: 200 of them, on three lanes, chunks passing from lane to lane
-  double crossing_s = 0;  // from the end of a task to the start of one on another lane that slept waiting for it
+  double crossing_s = 0;  // from the end of a task to the start of one on another lane that waited for it, asleep
 };
 
-/// Medians over `runs` runs, each run as slow as its slowest rank; the ranks (threads) run at the same time.
-Overhead measure_overhead(int ranks, int runs = 20);
+/// Medians over `runs` runs, each run as slow as its slowest rank; the ranks (threads) run at the same time. Of a GPU,
+/// all on the first.
+Overhead measure_overhead(int ranks, int runs = 20, DeviceKind kind = DeviceKind::cpu);
 
 }  // namespace moe

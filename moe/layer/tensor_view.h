@@ -7,10 +7,9 @@
 
 #include "moe/base/check.h"
 #include "moe/base/units.h"
+#include "moe/device/kind.h"
 
 namespace moe {
-
-enum class DeviceKind : uint8_t { cpu, cuda };
 
 class TensorView {
  public:

@@ -72,7 +72,7 @@ void RankOps::prepare_module(const OpCase& c) {
 
 void RankOps::begin(const OpCase& c, int iterations) {
   world_->barrier({*stream_, {}, "start of an op"});
-  stream_->record(*start_);
+  stream_->mark(*start_);
   for (int i = 0; i < iterations; ++i) enqueue(c, {c.modelled_s * c.dilation, &overruns_});
   stream_->record(*end_);
 }

@@ -1,5 +1,6 @@
 #pragma once
 // What every communicator must do, over factories: an implementation instantiates CommunicatorConformance once more.
+// Buffers lie in the device's memory, and streams alone touch them, so that it may be a GPU's.
 #include <cstddef>
 #include <functional>
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "moe/comm/communicator.h"
+#include "tests/device/on_device.h"
 
 namespace moe {
 
@@ -16,6 +18,10 @@ struct CommunicatorFactory {
   /// Runs body on each of `ranks` ranks with its world communicator and a device of its own; rethrows what one throws.
   /// A rank missing for `timeout_s` is a RankFailure.
   std::function<void(int ranks, double timeout_s, const std::function<void(Communicator&, Device&)>& body)> run;
+  /// How far the moments of two ranks' events may be off each other.
+  double clock_error_s = 0;
+  /// Sums are in rank order to the last bit; else within this of the largest summand.
+  double sum_error = 0;
 };
 
 /// Parameters: the factory and the number of ranks.
@@ -28,8 +34,9 @@ class CommunicatorConformance : public testing::TestWithParam<std::tuple<Communi
  protected:
   int ranks() const { return std::get<1>(GetParam()); }
   void run(const std::function<void(Communicator&, Device&)>& body, double timeout_s = 60) const {
-    std::get<0>(GetParam()).run(ranks(), timeout_s, body);
+    factory().run(ranks(), timeout_s, body);
   }
+  const CommunicatorFactory& factory() const { return std::get<0>(GetParam()); }
 };
 
 inline constexpr int64_t kSizes[] = {0, 1, 13, 4096, 1000003};

@@ -7,20 +7,26 @@
 #include "moe/comm/local/local_world.h"
 #include "moe/device/pacer.h"
 #include "tests/comm/communicator_conformance.h"
+#include "tests/device/at_once_device.h"
 
 namespace moe {
 namespace {
 
-void run_local(int ranks, double timeout_s, const std::function<void(Communicator&, Device&)>& body) {
-  LocalWorld world(ranks, timeout_s);
-  world.run([&](int rank) {
-    const auto device = make_cpu_device();
-    body(*world.communicator(rank), *device);
-  });
+using MakeDevice = std::unique_ptr<Device> (*)();
+
+CommunicatorFactory local_on(const std::string& name, MakeDevice make) {
+  return {.name = name, .run = [make](int ranks, double timeout_s, const auto& body) {
+            LocalWorld world(ranks, timeout_s);
+            world.run([&](int rank) {
+              const auto device = make();
+              body(*world.communicator(rank), *device);
+            });
+          }};
 }
 
 INSTANTIATE_TEST_SUITE_P(Local, CommunicatorConformance,
-                         testing::Combine(testing::Values(CommunicatorFactory{"local", run_local}),
+                         testing::Combine(testing::Values(local_on("cpu", make_cpu_device),
+                                                          local_on("at_once", make_at_once_device)),
                                           testing::Values(1, 2, 3, 4, 8)),
                          CommunicatorConformance::name);
 
@@ -140,18 +146,23 @@ struct PacedEnds {
   std::array<int64_t, 4> overruns{};
 };
 
+class LocalPaceTest : public testing::TestWithParam<MakeDevice> {};
+
+INSTANTIATE_TEST_SUITE_P(Local, LocalPaceTest, testing::Values(make_cpu_device, make_at_once_device));
+
 /// An allreduce on 4 ranks, rank r coming r x 10 ms late and paced by pace(r).
-PacedEnds paced_allreduce(int64_t elements, const std::function<double(int)>& pace) {
+PacedEnds paced_allreduce(MakeDevice make, int64_t elements, const std::function<double(int)>& pace) {
   PacedEnds ends;
   LocalWorld world(4);
   world.run([&](int rank) {
     const auto r = static_cast<size_t>(rank);
-    const auto device = make_cpu_device();
+    const auto device = make();
     const auto lane = device->make_stream("lane");
     const auto begin = device->make_event(), end = device->make_event();
     std::vector<float> data(static_cast<size_t>(elements), 1.0f);
     std::atomic<int64_t> overruns{0};
-    lane->launch([rank](void*) { nap(0.01 * rank); });
+    lane->mark(*begin);
+    lane->hold(*begin, {.at_least_s = 0.01 * rank});
     lane->record(*begin);
     world.communicator(rank)->allreduce(data.data(), elements, DType::float32, {*lane, {pace(rank), &overruns}});
     lane->record(*end);
@@ -164,26 +175,28 @@ PacedEnds paced_allreduce(int64_t elements, const std::function<double(int)>& pa
   return ends;
 }
 
-TEST(LocalPaceTest, EndsOnAllRanksNoEarlierThanTheLastArrivalPlusItsPace) {
-  const PacedEnds ends = paced_allreduce(100, [](int) { return 0.2; });
+TEST_P(LocalPaceTest, EndsOnAllRanksNoEarlierThanTheLastArrivalPlusItsPace) {
+  const PacedEnds ends = paced_allreduce(GetParam(), 100, [](int) { return 0.2; });
   const double last = *std::max_element(ends.begin.begin(), ends.begin.end());
   for (const double end : ends.end) EXPECT_GE(end, last + 0.2);
   for (const int64_t overruns : ends.overruns) EXPECT_EQ(overruns, 0);
 }
 
-TEST(LocalPaceTest, TheLongestOfUnequalPacesCounts) {
-  const PacedEnds ends = paced_allreduce(1, [](int rank) { return rank == 1 ? 0.03 : 0.001; });
+TEST_P(LocalPaceTest, TheLongestOfUnequalPacesCounts) {
+  const PacedEnds ends = paced_allreduce(GetParam(), 1, [](int rank) { return rank == 1 ? 0.03 : 0.001; });
   const double last = *std::max_element(ends.begin.begin(), ends.begin.end());
   for (const double end : ends.end) EXPECT_GE(end, last + 0.03);
 }
 
-TEST(LocalPaceTest, CountsAnOverrunOnEachRankWhoseOwnWorkWasLate) {
-  for (const int64_t overruns : paced_allreduce(1 << 20, [](int) { return 1e-9; }).overruns) EXPECT_EQ(overruns, 1);
-  for (const int64_t overruns : paced_allreduce(1 << 10, [](int) { return 0.0; }).overruns) EXPECT_EQ(overruns, 0);
+TEST_P(LocalPaceTest, CountsAnOverrunOnEachRankWhoseOwnWorkWasLate) {
+  for (const int64_t overruns : paced_allreduce(GetParam(), 1 << 20, [](int) { return 1e-9; }).overruns)
+    EXPECT_EQ(overruns, 1);
+  for (const int64_t overruns : paced_allreduce(GetParam(), 1 << 10, [](int) { return 0.0; }).overruns)
+    EXPECT_EQ(overruns, 0);
 }
 
 // The pass of time is the pacer's, at the slowest rank's rate, on a rank that is not slowed itself too.
-TEST(LocalPaceTest, WithAPacerEndsWhenThatSays) {
+TEST(LocalPacerTest, EndsWhenThatSays) {
   const auto slowdown = [](std::span<const int> running, int resource) {
     return resource == 0 && running[1] > 0 ? 3.0 : 1.0;
   };

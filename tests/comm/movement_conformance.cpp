@@ -1,5 +1,4 @@
 // Operations that move bytes.
-#include <array>
 #include <numeric>
 
 #include "tests/comm/communicator_conformance.h"
@@ -8,6 +7,7 @@ namespace moe {
 namespace {
 
 using Bytes = std::vector<std::byte>;
+using Buffer = OnDevice<std::byte>;
 
 void append(Bytes& to, const Bytes& more) { to.insert(to.end(), more.begin(), more.end()); }
 
@@ -16,11 +16,11 @@ TEST_P(CommunicatorConformance, RanksAndSizes) {
     const auto lane = device.make_stream("lane");
     ASSERT_EQ(world.size(), ranks());
     const int rank = world.rank();
-    std::vector<int> seen(static_cast<size_t>(ranks()), -1), expected(seen.size());
+    std::vector<int> expected(static_cast<size_t>(ranks()));
     std::iota(expected.begin(), expected.end(), 0);
-    world.allgather(&rank, seen.data(), sizeof rank, {*lane});
-    lane->synchronize();
-    EXPECT_EQ(seen, expected);
+    const OnDevice<int> ours(device, *lane, {rank}), seen(device, expected.size());
+    world.allgather(ours.data(), seen.data(), sizeof rank, {*lane});
+    EXPECT_EQ(seen.read(*lane), expected);
   });
 }
 
@@ -28,12 +28,11 @@ TEST_P(CommunicatorConformance, AlltoallRoutesEveryBlock) {
   run([&](Communicator& world, Device& device) {
     const auto lane = device.make_stream("lane");
     for (const int64_t block : kSizes) {
-      const Bytes send = bytes_of_rank(world.rank(), 0, block * ranks());
-      Bytes receive(send.size()), expected;
+      const Buffer send(device, *lane, bytes_of_rank(world.rank(), 0, block * ranks())), receive(device, send.size());
+      Bytes expected;
       world.alltoall(send.data(), receive.data(), block, {*lane});
-      lane->synchronize();
       for (int from = 0; from < ranks(); ++from) append(expected, bytes_of_rank(from, 0, block, block * world.rank()));
-      EXPECT_TRUE(receive == expected) << "blocks of " << block << " bytes on rank " << world.rank();
+      EXPECT_TRUE(receive.read(*lane) == expected) << "blocks of " << block << " bytes on rank " << world.rank();
     }
   });
 }
@@ -54,10 +53,9 @@ TEST_P(CommunicatorConformance, AlltoallvRoutesUnequalBlocks) {
         append(send, bytes_of_rank(rank, peer, send_bytes.back()));
         append(expected, bytes_of_rank(peer, rank, receive_bytes.back()));
       }
-      Bytes receive(expected.size());
-      world.alltoallv(send.data(), send_bytes, receive.data(), receive_bytes, {*lane});
-      lane->synchronize();
-      EXPECT_TRUE(receive == expected) << "unit of " << unit << " bytes on rank " << rank;
+      const Buffer sent(device, *lane, send), receive(device, expected.size());
+      world.alltoallv(sent.data(), send_bytes, receive.data(), receive_bytes, {*lane});
+      EXPECT_TRUE(receive.read(*lane) == expected) << "unit of " << unit << " bytes on rank " << rank;
     }
   });
 }
@@ -69,14 +67,13 @@ TEST_P(CommunicatorConformance, AllgatherCollectsAndMayHoldOursAlready) {
       const Bytes send = bytes_of_rank(world.rank(), 0, block);
       Bytes expected;
       for (int from = 0; from < ranks(); ++from) append(expected, bytes_of_rank(from, 0, block));
-      Bytes apart(expected.size()), in_place(expected.size());
+      const Buffer sent(device, *lane, send), apart(device, expected.size()), in_place(device, expected.size());
       std::byte* ours = in_place.data() + block * world.rank();
-      std::copy(send.begin(), send.end(), ours);
-      world.allgather(send.data(), apart.data(), block, {*lane});
+      lane->copy({ours, sent.data(), block});
+      world.allgather(sent.data(), apart.data(), block, {*lane});
       world.allgather(ours, in_place.data(), block, {*lane});
-      lane->synchronize();
-      EXPECT_TRUE(apart == expected) << "blocks of " << block << " bytes on rank " << world.rank();
-      EXPECT_TRUE(in_place == expected) << "in place, " << block << " bytes on rank " << world.rank();
+      EXPECT_TRUE(apart.read(*lane) == expected) << "blocks of " << block << " bytes on rank " << world.rank();
+      EXPECT_TRUE(in_place.read(*lane) == expected) << "in place, " << block << " bytes on rank " << world.rank();
     }
   });
 }
@@ -93,14 +90,13 @@ TEST_P(CommunicatorConformance, AllgathervCollectsUnequalBlocksAndMayHoldOursAlr
         append(expected, bytes_of_rank(from, 0, blocks.back()));
       }
       const Bytes send = bytes_of_rank(rank, 0, blocks[static_cast<size_t>(rank)]);
-      Bytes apart(expected.size()), in_place(expected.size());
+      const Buffer sent(device, *lane, send), apart(device, expected.size()), in_place(device, expected.size());
       std::byte* ours = in_place.data() + std::accumulate(blocks.begin(), blocks.begin() + rank, int64_t{0});
-      std::copy(send.begin(), send.end(), ours);
-      world.allgatherv(send.data(), apart.data(), blocks, {*lane});
+      lane->copy({ours, sent.data(), static_cast<int64_t>(sent.size())});
+      world.allgatherv(sent.data(), apart.data(), blocks, {*lane});
       world.allgatherv(ours, in_place.data(), blocks, {*lane});
-      lane->synchronize();
-      EXPECT_TRUE(apart == expected) << "unit of " << unit << " bytes on rank " << rank;
-      EXPECT_TRUE(in_place == expected) << "in place, unit of " << unit << " bytes on rank " << rank;
+      EXPECT_TRUE(apart.read(*lane) == expected) << "unit of " << unit << " bytes on rank " << rank;
+      EXPECT_TRUE(in_place.read(*lane) == expected) << "in place, unit of " << unit << " bytes on rank " << rank;
     }
   });
 }
@@ -110,10 +106,9 @@ TEST_P(CommunicatorConformance, BroadcastFromEveryRoot) {
     const auto lane = device.make_stream("lane");
     for (int root = 0; root < ranks(); ++root) {
       for (const int64_t bytes : kSizes) {
-        Bytes data = bytes_of_rank(world.rank(), root, bytes);
+        const Buffer data(device, *lane, bytes_of_rank(world.rank(), root, bytes));
         world.broadcast(data.data(), bytes, root, {*lane});
-        lane->synchronize();
-        EXPECT_TRUE(data == bytes_of_rank(root, root, bytes)) << bytes << " bytes from " << root;
+        EXPECT_TRUE(data.read(*lane) == bytes_of_rank(root, root, bytes)) << bytes << " bytes from " << root;
       }
     }
   });
@@ -121,48 +116,54 @@ TEST_P(CommunicatorConformance, BroadcastFromEveryRoot) {
 
 // The ranks of one machine share its clock.
 TEST_P(CommunicatorConformance, BarrierSeparates) {
-  constexpr int kRounds = 200;
+  constexpr size_t kRounds = 200;
   run([&](Communicator& world, Device& device) {
     const auto lane = device.make_stream("lane");
-    struct Times {
-      std::array<double, kRounds> came, went;
-    } ours{};
-    for (int round = 0; round < kRounds; ++round) {
-      const auto note = [&lane, round](std::array<double, kRounds>& times) {
-        lane->launch([&times, round](void*) { times[static_cast<size_t>(round)] = now_s(); });
-      };
-      note(ours.came);
+    std::vector<std::unique_ptr<Event>> came, went;
+    for (size_t round = 0; round < kRounds; ++round) {
+      came.push_back(device.make_event());
+      went.push_back(device.make_event());
+      lane->record(*came.back());
       world.barrier({*lane});
-      note(ours.went);
+      lane->record(*went.back());
     }
-    std::vector<Times> all(static_cast<size_t>(world.size()));
-    world.allgather(&ours, all.data(), sizeof ours, {*lane});
     lane->synchronize();
-    for (size_t round = 0; round < kRounds; ++round)
-      for (const Times& one : all)
-        for (const Times& other : all) EXPECT_GE(one.went[round], other.came[round]) << "round " << round;
+    std::vector<double> ours;
+    for (const auto* events : {&came, &went})
+      for (const auto& event : *events) ours.push_back(event->seconds());
+    const OnDevice<double> sent(device, *lane, ours), all(device, ours.size() * static_cast<size_t>(ranks()));
+    world.allgather(sent.data(), all.data(), static_cast<int64_t>(ours.size() * sizeof(double)), {*lane});
+    const std::vector<double> times = all.read(*lane);
+    const double error = factory().clock_error_s;
+    for (size_t one = 0; one < times.size(); one += ours.size())
+      for (size_t other = 0; other < times.size(); other += ours.size())
+        for (size_t round = 0; round < kRounds; ++round)
+          EXPECT_GE(times[one + kRounds + round], times[other + round] - error) << "round " << round;
   });
 }
 
-// An operation must not end while another rank still reads our buffer: the next closure overwrites it at once.
+// An operation must not end while another rank still reads our buffer: what follows overwrites it at once.
 TEST_P(CommunicatorConformance, BuffersMayBeReusedRightAfterwards) {
-  constexpr int64_t kBlock = 997;
-  constexpr int kRounds = 200;
+  constexpr size_t kBlock = 997, kRounds = 200;
   run([&](Communicator& world, Device& device) {
     const auto lane = device.make_stream("lane");
-    Bytes send(static_cast<size_t>(kBlock * ranks())), receive(send.size());
-    int wrong = 0;
-    for (int round = 0; round < kRounds; ++round) {
-      const auto mark = [round](int rank) { return static_cast<std::byte>(round * 8 + rank); };
-      lane->launch([&, mark](void*) { std::fill(send.begin(), send.end(), mark(world.rank())); });
-      world.alltoall(send.data(), receive.data(), kBlock, {*lane});
-      lane->launch([&, mark](void*) {
-        for (size_t i = 0; i < receive.size(); ++i)
-          if (receive[i] != mark(static_cast<int>(i / kBlock))) ++wrong;
-      });
+    const size_t bytes = kBlock * static_cast<size_t>(ranks());
+    const auto mark = [](size_t round, int rank) {
+      return static_cast<std::byte>(round * 8 + static_cast<size_t>(rank));
+    };
+    Bytes to_send, expected;
+    for (size_t round = 0; round < kRounds; ++round) {
+      append(to_send, Bytes(bytes, mark(round, world.rank())));
+      for (int from = 0; from < ranks(); ++from) append(expected, Bytes(kBlock, mark(round, from)));
     }
-    lane->synchronize();
-    EXPECT_EQ(wrong, 0);
+    const Buffer source(device, *lane, to_send), results(device, expected.size());
+    const Buffer send(device, bytes), receive(device, bytes);
+    for (size_t round = 0; round < kRounds; ++round) {
+      lane->copy({send.data(), source.data() + round * bytes, send.bytes()});
+      world.alltoall(send.data(), receive.data(), kBlock, {*lane});
+      lane->copy({results.data() + round * bytes, receive.data(), receive.bytes()});
+    }
+    EXPECT_TRUE(results.read(*lane) == expected);
   });
 }
 

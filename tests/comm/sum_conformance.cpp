@@ -1,4 +1,5 @@
 // Operations that sum, in rank order to the last bit.
+#include <cmath>
 #include <numeric>
 
 #include "tests/comm/communicator_conformance.h"
@@ -19,46 +20,64 @@ std::vector<T> sum_in_rank_order(int ranks, int64_t elements) {
   return sum;
 }
 
+/// Of one rank: where it sums, and how exactly.
+struct Summing {
+  Communicator& world;
+  Device& device;
+  Stream& lane;
+  double error = 0;
+
+  /// `found` is `expected` from element `begin` on.
+  template <class T>
+  bool equal(const OnDevice<T>& found, const std::vector<T>& expected, int64_t begin) const {
+    const std::vector<T> values = found.read(lane);
+    const double most = 70 * error * world.size();  // summands lie in [-30, 70)
+    return std::equal(values.begin(), values.end(), expected.begin() + begin,
+                      [&](T a, T b) { return error == 0 ? a == b : std::abs(static_cast<double>(a - b)) <= most; });
+  }
+};
+
 template <class T>
-void check_reducescatter(Communicator& world, Stream& lane, int64_t block) {
-  const auto send = numbers_of_rank<T>(world.rank(), 0, block * world.size());
-  std::vector<T> receive(static_cast<size_t>(block));
-  world.reducescatter(send.data(), receive.data(), block, kDType<T>, {lane});
-  lane.synchronize();
+void check_reducescatter(const Summing& on, int64_t block) {
+  Communicator& world = on.world;
+  const OnDevice<T> send(on.device, on.lane, numbers_of_rank<T>(world.rank(), 0, block * world.size()));
+  const OnDevice<T> receive(on.device, static_cast<size_t>(block));
+  world.reducescatter(send.data(), receive.data(), block, kDType<T>, {on.lane});
   const auto sum = sum_in_rank_order<T>(world.size(), block * world.size());
-  const auto ours = sum.begin() + block * world.rank();
-  EXPECT_TRUE(std::equal(receive.begin(), receive.end(), ours)) << block << " elements on rank " << world.rank();
+  EXPECT_TRUE(on.equal(receive, sum, block * world.rank())) << block << " elements on rank " << world.rank();
 }
 
 // Blocks of (3 rank + 5) % 7 units: no two neighbours' are equal, and rank 3's is empty.
 template <class T>
-void check_reducescatterv(Communicator& world, Stream& lane, int64_t unit) {
+void check_reducescatterv(const Summing& on, int64_t unit) {
+  Communicator& world = on.world;
   std::vector<int64_t> blocks;
   for (int rank = 0; rank < world.size(); ++rank) blocks.push_back((rank * 3 + 5) % 7 * unit);
   const int64_t all = std::accumulate(blocks.begin(), blocks.end(), int64_t{0});
-  const auto send = numbers_of_rank<T>(world.rank(), 0, all);
-  std::vector<T> receive(static_cast<size_t>(blocks[static_cast<size_t>(world.rank())]));
-  world.reducescatterv(send.data(), receive.data(), blocks, kDType<T>, {lane});
-  lane.synchronize();
+  const OnDevice<T> send(on.device, on.lane, numbers_of_rank<T>(world.rank(), 0, all));
+  const OnDevice<T> receive(on.device, static_cast<size_t>(blocks[static_cast<size_t>(world.rank())]));
+  world.reducescatterv(send.data(), receive.data(), blocks, kDType<T>, {on.lane});
   const auto sum = sum_in_rank_order<T>(world.size(), all);
-  const auto ours = sum.begin() + std::accumulate(blocks.begin(), blocks.begin() + world.rank(), int64_t{0});
-  EXPECT_TRUE(std::equal(receive.begin(), receive.end(), ours)) << "unit of " << unit << " on rank " << world.rank();
+  const int64_t ours = std::accumulate(blocks.begin(), blocks.begin() + world.rank(), int64_t{0});
+  EXPECT_TRUE(on.equal(receive, sum, ours)) << "unit of " << unit << " on rank " << world.rank();
 }
 
 template <class T>
-void check_allreduce(Communicator& world, Stream& lane, int64_t elements) {
-  auto data = numbers_of_rank<T>(world.rank(), 0, elements);
-  world.allreduce(data.data(), elements, kDType<T>, {lane});
-  lane.synchronize();
-  EXPECT_TRUE(data == sum_in_rank_order<T>(world.size(), elements)) << elements << " elements on rank " << world.rank();
+void check_allreduce(const Summing& on, int64_t elements) {
+  Communicator& world = on.world;
+  const OnDevice<T> data(on.device, on.lane, numbers_of_rank<T>(world.rank(), 0, elements));
+  world.allreduce(data.data(), elements, kDType<T>, {on.lane});
+  EXPECT_TRUE(on.equal(data, sum_in_rank_order<T>(world.size(), elements), 0))
+      << elements << " elements on rank " << world.rank();
 }
 
 TEST_P(CommunicatorConformance, ReducescatterSumsInRankOrder) {
   run([&](Communicator& world, Device& device) {
     const auto lane = device.make_stream("lane");
+    const Summing on{world, device, *lane, factory().sum_error};
     for (const int64_t block : {0, 1, 13, 1025, 50021}) {
-      check_reducescatter<float>(world, *lane, block);
-      check_reducescatter<double>(world, *lane, block);
+      check_reducescatter<float>(on, block);
+      check_reducescatter<double>(on, block);
     }
   });
 }
@@ -66,9 +85,10 @@ TEST_P(CommunicatorConformance, ReducescatterSumsInRankOrder) {
 TEST_P(CommunicatorConformance, ReducescattervSumsUnequalBlocksInRankOrder) {
   run([&](Communicator& world, Device& device) {
     const auto lane = device.make_stream("lane");
+    const Summing on{world, device, *lane, factory().sum_error};
     for (const int64_t unit : {0, 1, 13, 1025, 10007}) {
-      check_reducescatterv<float>(world, *lane, unit);
-      check_reducescatterv<double>(world, *lane, unit);
+      check_reducescatterv<float>(on, unit);
+      check_reducescatterv<double>(on, unit);
     }
   });
 }
@@ -76,9 +96,10 @@ TEST_P(CommunicatorConformance, ReducescattervSumsUnequalBlocksInRankOrder) {
 TEST_P(CommunicatorConformance, AllreduceSumsInRankOrderOnAllRanks) {
   run([&](Communicator& world, Device& device) {
     const auto lane = device.make_stream("lane");
+    const Summing on{world, device, *lane, factory().sum_error};
     for (const int64_t elements : {0, 1, 3, 13, 1025, 200003}) {
-      check_allreduce<float>(world, *lane, elements);
-      check_allreduce<double>(world, *lane, elements);
+      check_allreduce<float>(on, elements);
+      check_allreduce<double>(on, elements);
     }
   });
 }

@@ -1,12 +1,10 @@
 #include "moe/device/failure.h"
 
-#include <chrono>
-#include <gtest/gtest.h>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
-#include "moe/device/stream.h"
+#include "tests/device/device_conformance.h"
 
 namespace moe {
 namespace {
@@ -22,9 +20,8 @@ std::string error_of(Stream& stream) {
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
 
-TEST(FailureTest, TheFirstExceptionIsKeptAndLaterWorkSkipped) {
-  const auto device = make_cpu_device();
-  const auto lane = device->make_stream("lane");
+TEST_P(DeviceConformance, TheFirstExceptionIsKeptAndLaterWorkSkipped) {
+  const auto lane = stream();
   bool skipped = true;
   lane->launch([](void*) { fail("first"); });
   lane->launch([](void*) { fail("second"); });
@@ -34,10 +31,9 @@ TEST(FailureTest, TheFirstExceptionIsKeptAndLaterWorkSkipped) {
   EXPECT_TRUE(skipped);
 }
 
-TEST(FailureTest, EventsAfterAFailureAreReachedSoThatOthersDontHang) {
-  const auto device = make_cpu_device();
-  const auto reached = device->make_event();
-  const auto broken = device->make_stream("broken"), well = device->make_stream("well");
+TEST_P(DeviceConformance, EventsAfterAFailureAreReachedSoThatOthersDontHang) {
+  const auto reached = event();
+  const auto broken = stream("broken"), well = stream("well");
   bool ran = false;
   broken->launch([](void*) { fail("broken"); });
   broken->record(*reached);
@@ -48,11 +44,10 @@ TEST(FailureTest, EventsAfterAFailureAreReachedSoThatOthersDontHang) {
   EXPECT_EQ(error_of(*broken), "broken");
 }
 
-TEST(FailureTest, StreamsThatShareAFailureFailTogether) {
-  const auto device = make_cpu_device();
+TEST_P(DeviceConformance, StreamsThatShareAFailureFailTogether) {
   const auto shared = std::make_shared<Failure>();
-  const auto reached = device->make_event();
-  const auto broken = device->make_stream("broken", shared), other = device->make_stream("other", shared);
+  const auto reached = event();
+  const auto broken = device_->make_stream("broken", shared), other = device_->make_stream("other", shared);
   bool skipped = true;
   broken->launch([](void*) { fail("broken"); });
   broken->record(*reached);
@@ -69,13 +64,12 @@ TEST(FailureTest, StreamsThatShareAFailureFailTogether) {
   EXPECT_TRUE(ran);
 }
 
-TEST(FailureTest, HoldsAreSkippedAndCountNothing) {
-  const auto device = make_cpu_device();
-  const auto since = device->make_event();
-  const auto lane = device->make_stream("lane");
+TEST_P(DeviceConformance, HoldsAreSkippedAndCountNothing) {
+  const auto since = event();
+  const auto lane = stream();
   std::atomic<int64_t> overruns{0};
   const double begin = now_s();
-  lane->record(*since);
+  lane->mark(*since);
   lane->launch([](void*) { fail("broken"); });
   lane->hold(*since, {3600, &overruns});
   lane->hold(*since, {1e-9, &overruns});
@@ -84,14 +78,27 @@ TEST(FailureTest, HoldsAreSkippedAndCountNothing) {
   EXPECT_EQ(overruns, 0);
 }
 
-TEST(FailureTest, SkippedWorkIsDestroyed) {
-  const auto device = make_cpu_device();
-  const auto lane = device->make_stream("lane");
+TEST_P(DeviceConformance, SkippedWorkIsDestroyed) {
+  const auto lane = stream();
   const auto owned = std::make_shared<int>(0);
   lane->launch([](void*) { fail("broken"); });
   lane->launch([owned](void*) {});
   EXPECT_EQ(error_of(*lane), "broken");
   EXPECT_EQ(owned.use_count(), 1);
+}
+
+TEST_P(DeviceConformance, CopiesAndSumsAreSkippedAfterAFailure) {
+  const auto shared = std::make_shared<Failure>();
+  const auto lane = device_->make_stream("lane", shared);
+  const auto count = counter(*lane);
+  increment(*lane, count);
+  lane->synchronize();
+  lane->launch([](void*) { fail("broken"); });
+  increment(*lane, count);
+  lane->copy({count.data(), count.data() + 1, sizeof(double)});
+  EXPECT_EQ(error_of(*lane), "broken");
+  shared->clear();
+  EXPECT_EQ(count.read(*lane), (std::vector<double>{1, 1}));
 }
 
 TEST(FailureTest, OfSeveralThreadsOneWins) {

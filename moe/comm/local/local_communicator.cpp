@@ -35,18 +35,51 @@ class Operation {
     }
   }
 
-  void run() {
+  void run(Stream& stream) {
     ran_ = true;
     offer_.began_s = now_s();
+    stream.calls_at_once() ? meet_at_issue(stream) : meet_on_stream();
+  }
+
+ private:
+  void meet_on_stream() {
     const LocalMeeting::Turn turn = meeting_.meet(member_, offer_);
-    move_data(meeting_.offers(), member_);
+    move_on_host(moves_of(meeting_.offers(), member_));
     meeting_.depart();
     const bool in_time = hold(turn);
     if (!in_time && offer_.pace.overruns) offer_.pace.overruns->fetch_add(1, std::memory_order_relaxed);
     meeting_.leave(turn);
   }
 
- private:
+  /// The ranks' threads meet while they issue, since only an event that was recorded can be waited for. An event isn't
+  /// recorded again before all have waited for it: `ready` since all have departed, `done` since all have met again.
+  void meet_at_issue(Stream& stream) {
+    LocalMarks& ours = meeting_.marks(member_);
+    if (!ours.ready) ours = {stream.make_event(), stream.make_event(), stream.make_event()};
+    stream.record(*ours.ready);
+    const LocalMeeting::Turn turn = meeting_.meet(member_, offer_);
+    wait_for_others(stream, &LocalMarks::ready);
+    const double at_least_s = longest_pace(meeting_.offers());
+    if (at_least_s > 0) stream.mark(*ours.began);
+    stream.move(moves_of(meeting_.offers(), member_));
+    if (at_least_s > 0) stream.hold(*ours.began, {.at_least_s = at_least_s, .overruns = offer_.pace.overruns});
+    stream.record(*ours.done);
+    meeting_.depart();
+    meeting_.leave(turn);
+    wait_for_others(stream, &LocalMarks::done);
+  }
+
+  void wait_for_others(Stream& stream, std::unique_ptr<Event> LocalMarks::*which) const {
+    for (int other = 0; other < meeting_.members(); ++other)
+      if (other != member_) stream.wait(*(meeting_.marks(other).*which));
+  }
+
+  static double longest_pace(const std::vector<const LocalOffer*>& offers) {
+    double longest = 0;
+    for (const LocalOffer* offer : offers) longest = std::max(longest, offer->pace.at_least_s);
+    return longest;
+  }
+
   /// Waits for the end of its pace; returns whether that was still to come.
   bool hold(const LocalMeeting::Turn& turn) const {
     if (turn.running) return offer_.pace.pacer->finish(*turn.running);
@@ -146,7 +179,7 @@ class LocalCommunicator final : public Communicator {
   }
 
   static void require_summable(LocalOp op, DType dtype, const CommCall& call) {
-    require<BadInput>(dtype == DType::float32 || dtype == DType::float64,
+    require<BadInput>(host_sums(dtype) || call.stream.calls_at_once(),
                       "{} '{}': sums of {} are unsupported, expected float32 or float64", name_of(op), call.task,
                       name_of(dtype));
   }
@@ -162,10 +195,13 @@ class LocalCommunicator final : public Communicator {
 
   void launch(LocalOffer offer, CommCall& call, LocalMeeting& meeting, int member) {
     require<BadInput>(offer.count >= 0, "{} '{}': a size of {}", name_of(offer.op), call.task, offer.count);
+    require<Unsupported>(!call.pace.pacer || !call.stream.calls_at_once(),
+                         "{} '{}': tasks that slow each other down are paced on the CPU alone", name_of(offer.op),
+                         call.task);
     offer.task = call.task;
     offer.pace = call.pace;
     auto operation = std::make_shared<Operation>(place_, meeting, member, std::move(offer));
-    call.stream.launch([operation = std::move(operation)](void*) { operation->run(); });
+    call.stream.launch([operation = std::move(operation), stream = &call.stream](void*) { operation->run(*stream); });
   }
 
   const Place place_;

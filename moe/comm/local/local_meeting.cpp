@@ -7,7 +7,11 @@
 namespace moe {
 
 LocalMeeting::LocalMeeting(std::vector<int> names, double timeout_s)
-    : names_(std::move(names)), timeout_s_(timeout_s), here_(names_.size(), false), offers_(names_.size(), nullptr) {}
+    : names_(std::move(names)),
+      timeout_s_(timeout_s),
+      marks_(names_.size()),
+      here_(names_.size(), false),
+      offers_(names_.size(), nullptr) {}
 
 LocalMeeting::Turn LocalMeeting::meet(int member, const LocalOffer& offer) {
   const uint64_t meeting = arrive(member, offer);

@@ -17,6 +17,12 @@ class LocalAborted : public RankFailure {
   using RankFailure::RankFailure;
 };
 
+/// A member's events, which the others' streams wait for: its buffers are ready, it is done with all buffers; and when
+/// its part began.
+struct LocalMarks {
+  std::unique_ptr<Event> ready, done, began;
+};
+
 class LocalMeeting {
  public:
   /// `names[i]`: what to call member i in errors, its world rank.
@@ -36,6 +42,10 @@ class LocalMeeting {
   /// Blocks until all have departed. Never fails: whoever met will depart.
   void leave(const Turn& turn);
 
+  int members() const { return static_cast<int>(names_.size()); }
+  /// Made by the member when it first needs them; others look while they meet.
+  LocalMarks& marks(int member) { return marks_[static_cast<size_t>(member)]; }
+
   /// Ends all meetings that aren't complete yet, and all later ones, with LocalAborted.
   void abort(const std::string& reason);
 
@@ -48,6 +58,7 @@ class LocalMeeting {
 
   const std::vector<int> names_;
   const double timeout_s_;
+  std::vector<LocalMarks> marks_;
 
   std::mutex mutex_;
   std::vector<bool> here_;                 // guarded by mutex_

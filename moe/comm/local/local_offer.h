@@ -48,7 +48,9 @@ std::string describe(const LocalOffer& offer);
 /// `names[i]` is the world rank of member i. A send meets a receive: of these, the sender is member 0.
 std::string disagreement(const std::vector<const LocalOffer*>& offers, const std::vector<int>& names);
 
-/// Moves what `rank` receives, by reading its peers' buffers; of an allreduce, sums its share and writes it to all.
-void move_data(const std::vector<const LocalOffer*>& offers, int rank);
+/// What brings `rank` what it receives, by reading its peers' buffers; of an allreduce, what sums its share and writes
+/// it to all. A rank writes only where no other rank writes or reads during the operation, so that the ranks need no
+/// order among themselves.
+Moves moves_of(const std::vector<const LocalOffer*>& offers, int rank);
 
 }  // namespace moe

@@ -36,6 +36,12 @@ void CpuStream::hold(Event& since, Pace pace) {
   if (pace.at_least_s > 0) push({.kind = Kind::hold, .event = &static_cast<CpuEvent&>(since), .pace = pace});
 }
 
+void CpuStream::copy(Copy copy) { move({.copies = {copy}, .sum = {}}); }
+
+void CpuStream::move(Moves moves) {
+  launch([moves = std::move(moves)](void*) { move_on_host(moves); });
+}
+
 void CpuStream::synchronize() {
   const uint64_t target = queued_.load(std::memory_order_acquire);
   completed_bell_.wait_until([&] { return completed_.load(std::memory_order_acquire) >= target; });

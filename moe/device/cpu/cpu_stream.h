@@ -34,9 +34,14 @@ class CpuStream final : public Stream {
   CpuStream& operator=(const CpuStream&) = delete;
 
   void launch(std::function<void(void* native)> work) override;
+  bool calls_at_once() const override { return false; }
   void record(Event& event) override;
   void wait(Event& event) override;
+  void mark(Event& since) override { record(since); }
   void hold(Event& since, Pace pace) override;
+  void copy(Copy copy) override;
+  void move(Moves moves) override;
+  std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
   void synchronize() override;
 
  private:

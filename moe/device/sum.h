@@ -1,5 +1,5 @@
 #pragma once
-// The one way in which communicators sum, so that their results are equal to the last bit.
+// The one way in which the host sums for communicators, so that their results are equal to the last bit.
 #include <algorithm>
 #include <array>
 #include <cstdint>

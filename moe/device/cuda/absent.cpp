@@ -1,0 +1,14 @@
+// Stands in for this folder in a build without CUDA.
+#include "moe/base/check.h"
+#include "moe/device/cuda/cuda_device.h"
+#include "moe/device/device.h"
+
+namespace moe {
+
+int gpu_count() { return 0; }
+
+std::unique_ptr<Device> make_cuda_device(int) {
+  bad_input("this build has no CUDA: build it where nvcc is installed (cmake --preset cuda)");
+}
+
+}  // namespace moe

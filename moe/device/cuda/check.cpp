@@ -1,0 +1,14 @@
+#include "moe/device/cuda/check.h"
+
+#include "moe/base/check.h"
+
+namespace moe {
+
+void check_cuda(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) [[likely]]
+    return;
+  cudaGetLastError();  // or the next launch on this thread would report it once more
+  throw RankFailure(fmt::format("{}: {} ({})", call, cudaGetErrorString(status), cudaGetErrorName(status)));
+}
+
+}  // namespace moe

@@ -1,0 +1,72 @@
+#include "moe/device/cuda/clock.h"
+
+#include <limits>
+
+#include "moe/device/cuda/check.h"
+#include "moe/device/stream.h"
+
+namespace moe {
+namespace {
+
+constexpr double kFreshS = 0.1;
+// A try that is interrupted sees its event late; one of a few is not.
+constexpr int kTries = 8;
+constexpr double kGoodEnoughS = 3e-6;
+
+void spin_until_reached(cudaEvent_t event) {
+  cudaError_t status = cudaErrorNotReady;
+  while ((status = cudaEventQuery(event)) == cudaErrorNotReady) {
+  }
+  cudaGetLastError();  // "not ready" would be taken for a failed launch
+  MOE_CHECK_CUDA(status);
+}
+
+}  // namespace
+
+CudaClock::CudaClock() {
+  int least = 0, greatest = 0;
+  MOE_CHECK_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  MOE_CHECK_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
+  MOE_CHECK_CUDA(cudaEventCreate(&reference_));
+  MOE_CHECK_CUDA(cudaEventCreate(&spare_));
+  take_reference();
+}
+
+CudaClock::~CudaClock() {
+  cudaEventDestroy(spare_);
+  cudaEventDestroy(reference_);
+  cudaStreamDestroy(stream_);
+}
+
+void CudaClock::refresh() {
+  const std::lock_guard lock(mutex_);
+  if (now_s() - reference_s_ > kFreshS) take_reference();
+}
+
+void CudaClock::take_reference() {
+  error_s_ = std::numeric_limits<double>::infinity();
+  for (int attempt = 0; attempt < kTries && error_s_ > kGoodEnoughS; ++attempt) {
+    const double before_s = now_s();
+    MOE_CHECK_CUDA(cudaEventRecord(spare_, stream_));
+    spin_until_reached(spare_);
+    const double after_s = now_s();
+    if ((after_s - before_s) / 2 >= error_s_) continue;
+    error_s_ = (after_s - before_s) / 2;
+    reference_s_ = before_s + error_s_;
+    std::swap(reference_, spare_);
+  }
+}
+
+double CudaClock::seconds(cudaEvent_t event) {
+  const std::lock_guard lock(mutex_);
+  float milliseconds = 0;
+  MOE_CHECK_CUDA(cudaEventElapsedTime(&milliseconds, reference_, event));
+  return reference_s_ + 1e-3 * static_cast<double>(milliseconds);
+}
+
+double CudaClock::error_s() {
+  const std::lock_guard lock(mutex_);
+  return error_s_;
+}
+
+}  // namespace moe

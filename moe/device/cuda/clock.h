@@ -1,0 +1,35 @@
+#pragma once
+// A GPU's events on the host's steady clock.
+#include <cuda_runtime.h>
+#include <mutex>
+#include <utility>
+
+namespace moe {
+
+/// Knows at what moment of now_s() the GPU reached a reference event; other events are so much earlier or later by the
+/// GPU's own timer. Moments read between two refreshes share a reference, so their differences have no error but the
+/// GPU timer's (about 0.5 us). Of the current GPU of the thread that makes it; threads may call it at once.
+class CudaClock {
+ public:
+  CudaClock();
+  ~CudaClock();
+  CudaClock(const CudaClock&) = delete;
+  CudaClock& operator=(const CudaClock&) = delete;
+
+  /// Takes a new reference if the last is older than 0.1 s: the two clocks drift apart by microseconds a second.
+  void refresh();
+  /// When the GPU reached `event`, which it did. Throws RankFailure if not.
+  double seconds(cudaEvent_t event);
+  /// How far off the reference may be: half the time between asking for it and seeing it reached.
+  double error_s();
+
+ private:
+  void take_reference();
+
+  std::mutex mutex_;
+  cudaStream_t stream_ = nullptr;  // idle, so that it reaches what it is given at once
+  cudaEvent_t reference_ = nullptr, spare_ = nullptr;
+  double reference_s_ = 0, error_s_ = 0;
+};
+
+}  // namespace moe

@@ -1,0 +1,11 @@
+#pragma once
+// The part of make_device() that a build without CUDA refuses (absent.cpp).
+#include <memory>
+
+#include "moe/device/stream.h"
+
+namespace moe {
+
+std::unique_ptr<Device> make_cuda_device(int local_rank);
+
+}  // namespace moe

@@ -1,0 +1,74 @@
+#pragma once
+// A CUDA stream and its events behind moe/device/stream.h.
+#include <cuda_runtime.h>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "moe/device/cuda/gpu.h"
+#include "moe/device/stream.h"
+
+namespace moe {
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(std::shared_ptr<Gpu> gpu);
+  ~CudaEvent() override;
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  /// Off by gpu.clock().error_s() at most, and by a few parts in a million of its age when the stream was synchronised.
+  double seconds() const override { return gpu_->clock().seconds(reached_); }
+
+ private:
+  friend class CudaStream;
+  /// Where the GPU notes the time of the last mark, and the event that it has done so; made by the first mark.
+  void prepare_mark();
+
+  const std::shared_ptr<Gpu> gpu_;
+  cudaEvent_t reached_ = nullptr, noted_ = nullptr;
+  Memory time_ns_;
+};
+
+/// Everything is given to the GPU on the calling thread, at once; what throws there, and what CUDA refuses, fails the
+/// stream. A kernel that went wrong fails the whole GPU for this process; synchronize() finds that out.
+class CudaStream final : public Stream {
+ public:
+  CudaStream(std::shared_ptr<Gpu> gpu, std::shared_ptr<Failure> failure, Urgency urgency);
+  /// Waits for what is queued.
+  ~CudaStream() override;
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  void launch(std::function<void(void* native)> work) override;
+  bool calls_at_once() const override { return true; }
+  void record(Event& event) override;
+  void wait(Event& event) override;
+  void mark(Event& since) override;
+  void hold(Event& since, Pace pace) override;
+  void copy(Copy copy) override;
+  void move(Moves moves) override;
+  std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(gpu_); }
+  void synchronize() override;
+
+  Gpu& gpu() const { return *gpu_; }
+  /// For what finds a failure of queued work by other means than this stream.
+  const std::shared_ptr<Failure>& failure() const { return failure_; }
+
+ private:
+  template <class Body>
+  void attempt(Body&& body) noexcept;
+  uint64_t* counter_of(std::atomic<int64_t>* overruns);
+  void drain();
+
+  const std::shared_ptr<Gpu> gpu_;
+  const std::shared_ptr<Failure> failure_;
+  cudaStream_t stream_ = nullptr;
+
+  std::mutex mutex_;  // guards the next two
+  /// Counter i of the mapped memory is for counted_[i], which the GPU can't reach.
+  std::vector<std::atomic<int64_t>*> counted_;
+  Memory counters_;
+};
+
+}  // namespace moe

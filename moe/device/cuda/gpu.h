@@ -1,0 +1,41 @@
+#pragma once
+// One GPU as this process uses it. What is made on it shares it, so it outlives all of that.
+#include <cstdint>
+#include <cuda_runtime.h>
+#include <memory>
+
+#include "moe/device/cuda/clock.h"
+#include "moe/device/memory.h"
+
+namespace moe {
+
+class Gpu : public std::enable_shared_from_this<Gpu> {
+ public:
+  /// Makes the GPU's context. GPU `index` of gpu_count().
+  static std::shared_ptr<Gpu> open(int index);
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  int index() const { return index_; }
+  /// Makes it the calling thread's: CUDA has a current GPU a thread.
+  void use() const;
+  CudaClock& clock() { return *clock_; }
+
+  /// Of the GPU's memory pool, which keeps what is freed for the next. Ready for any stream; freed memory may be handed
+  /// out again at once.
+  Memory allocate(int64_t bytes);
+  /// Page-locked; the GPU reads and writes it too, at the same address.
+  Memory allocate_host(int64_t bytes);
+
+ private:
+  explicit Gpu(int index);
+  [[noreturn]] void refuse(int64_t bytes, const char* where) const;
+
+  const int index_;
+  bool pooled_ = false;
+  cudaStream_t memory_stream_ = nullptr;
+  std::unique_ptr<CudaClock> clock_;
+};
+
+}  // namespace moe

@@ -1,0 +1,37 @@
+#pragma once
+// Work that every device knows: copies, and sums in a fixed order.
+#include <cstdint>
+#include <vector>
+
+#include "moe/base/units.h"
+
+namespace moe {
+
+/// The two don't overlap, or are the same.
+struct Copy {
+  void* to = nullptr;
+  const void* from = nullptr;
+  int64_t bytes = 0;
+};
+
+/// The element-wise sum of all `from`, added in their order, goes to every one of `to`, of which each is one of `from`
+/// or overlaps none. float16 and bfloat16 are added in float32 and rounded once.
+struct Sum {
+  std::vector<const void*> from;
+  std::vector<void*> to;
+  int64_t elements = 0;
+  DType dtype = DType::float32;
+};
+
+/// Done in any order, so none of them may need another's result.
+struct Moves {
+  std::vector<Copy> copies;
+  Sum sum;
+};
+
+/// Whether the host sums this type: float32 and float64.
+bool host_sums(DType dtype);
+/// In memory of the host, by the calling thread, at once. Throws BadInput for a type that host_sums() denies.
+void move_on_host(const Moves& moves);
+
+}  // namespace moe
