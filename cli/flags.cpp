@@ -119,6 +119,13 @@ void add_run(CLI::App& verb, Options& o, RanksFlags& ranks) {
         ranks.backend = name;
       },
       "local: ranks are threads of this process; gloo: each is a process, started by launch, torchrun, mpirun or srun");
+  verb.add_option_function<std::string>(
+      "--device",
+      [&o](const std::string& name) {
+        require<BadInput>(name == "cpu" || name == "cuda", "--device: unknown '{}', expected one of: cpu, cuda", name);
+        o.device = name == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
+      },
+      "cpu | cuda: where tensors live; threads share one GPU, processes have one each; default: cpu, of nccl cuda");
   add_number(verb, "--rank", ranks.rank, "of this process; default: by the launcher's variables", 0, 1e6);
   add_number(verb, "--ranks", ranks.ranks, "processes in all; likewise", 1, 1e6);
   verb.add_option("--rendezvous", ranks.rendezvous,

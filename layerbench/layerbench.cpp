@@ -59,7 +59,7 @@ class Layerbench {
  public:
   Layerbench(const LayerbenchOptions& options, World* processes)
       : options_(options),
-        site_(site_of(options.selection.cluster, processes)),
+        site_(site_of(options.selection.cluster, processes, options.device)),
         schedules_(chosen_schedules(options.selection)),
         layers_(benched_layers(options, site_.cluster)),
         writer_(site_.open_records(
@@ -128,6 +128,7 @@ class Layerbench {
                     .timeout_s = options_.timeout_s,
                     .check_only = options_.check_only,
                     .workload = Workload(options_.workload),
+                    .device = site_.device,
                     .processes = site_.processes};
     if (!options_.dump.empty()) job.settings.dump = of_grid() ? options_.dump + "/" + layer.name : options_.dump;
     return job;

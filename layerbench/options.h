@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "moe/device/kind.h"
 #include "moe/search/selection.h"
 
 namespace moe {
@@ -13,6 +14,7 @@ struct LayerbenchOptions {
   int iterations = 5;
   uint64_t seed = 1;
   double timeout_s = 60;
+  DeviceKind device = DeviceKind::cpu;  // of the ranks
   std::string out;  // records; empty: results/layerbench-CLUSTER.jsonl
   std::string workload = "gate";
   std::string trace;   // timeline of the first layer, measured above simulated; empty: none

@@ -23,6 +23,8 @@ std::vector<std::string> modules_of(const std::string& asked, const Site& site) 
   require<BadInput>(!site.emulated || asked.empty(),
                     "--modules: cluster {} is emulated and times the [[module]] rows of its profile, expected host",
                     site.cluster.name);
+  require<BadInput>(site.device == DeviceKind::cpu || asked.empty(),
+                    "--modules: they are timed on the CPU, found --device cuda");
   const auto known = registered_modules();
   if (asked == "all") return known;
   std::vector<std::string> names;
@@ -216,7 +218,7 @@ void print_text(const MicrobenchOptions& options, const std::vector<CaseRecord>&
 
 int run_microbench(const MicrobenchOptions& options, World* processes) {
   if (options.kernels) return run_kernel_bench({options.repetitions, options.json});
-  const Site site = site_of(options.cluster, processes);
+  const Site site = site_of(options.cluster, processes, options.device);
   const OpRequest request = request_of(options, site);
   const std::string path = options.out.empty() ? "results/microbench-" + site.cluster.name + ".jsonl" : options.out;
   RecordWriter writer =

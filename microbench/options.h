@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "moe/device/kind.h"
 #include "moe/search/selection.h"
 
 namespace moe {
@@ -11,6 +12,7 @@ struct MicrobenchOptions {
   std::string cluster{kDefaultCluster};
   int repetitions = 5;
   double timeout_s = 60;
+  DeviceKind device = DeviceKind::cpu;  // of the ranks
   // As nccl-tests' flags of one letter.
   int64_t least_bytes = 0, most_bytes = 0, step_bytes = 0;  // of collectives; most 0: FSMoE's sizes
   double step_factor = 2;

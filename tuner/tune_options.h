@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "moe/device/kind.h"
 #include "moe/search/selection.h"
 
 namespace moe {
@@ -16,6 +17,7 @@ struct TuneOptions {
   std::optional<int> iterations;  // none: 5, of every layer 3
   uint64_t seed = 1;
   double timeout_s = 60;
+  DeviceKind device = DeviceKind::cpu;  // of the ranks
   std::string out;    // records; empty: results/tune-CLUSTER.jsonl
   std::string trace;  // timeline of one verified layer; empty: beside the records
   bool json = false;

@@ -7,6 +7,7 @@
 #include "moe/base/check.h"
 #include "moe/comm/local/local_world.h"
 #include "moe/cost/slowdown.h"
+#include "moe/device/device.h"
 #include "moe/layer/binding.h"
 #include "moe/layer/verify.h"
 #include "moe/measure/layer_dump.h"
@@ -25,6 +26,7 @@ constexpr int kUnpacedPasses = 5;           // to see how long the work under a 
 // One schedule on one rank.
 struct RankRun {
   std::unique_ptr<Device> device;
+  std::unique_ptr<LayerDevice> layer_device;  // null: the CPU's
   std::unique_ptr<MoeLayer> layer;
   std::unique_ptr<LayerBinding> binding;
   std::unique_ptr<Executor> executor;
@@ -93,22 +95,24 @@ class LayerBench {
   void set_up(int rank, const Plan& plan) {
     const auto everyone = world().communicator(rank);
     RankRun& mine = runs_of(rank).emplace_back();
-    mine.device = make_cpu_device();
+    mine.device = make_device(settings_.device, settings_.processes ? rank % plan.shape.parallel.ranks_per_node : 0);
+    if (settings_.device == DeviceKind::cuda) mine.layer_device = make_cuda_layer_device();
     LayerSeed seed;
     seed.seed = settings_.seed;
     mine.layer = std::make_unique<MoeLayer>(rank_shape(plan.shape, rank, plan.structure->flow), seed,
-                                            LayerComms::split(*everyone, plan.shape.parallel));
+                                            LayerComms::split(*everyone, plan.shape.parallel),
+                                            mine.layer_device ? *mine.layer_device : cpu_layer_device());
     mine.layer->preset(settings_.workload);
     mine.binding = std::make_unique<LayerBinding>(*mine.layer, plan);
     mine.executor = std::make_unique<Executor>(*mine.device, plan.structure);
-    require_same_plan(*everyone, *mine.device, plan);
+    require_same_plan(*everyone, plan);
   }
 
   // Ranks that run different plans would hang or mix up their data.
-  void require_same_plan(Communicator& everyone, Device& device, const Plan& plan) {
+  void require_same_plan(Communicator& everyone, const Plan& plan) {
     const uint64_t mine = plan.hash();
     std::vector<uint64_t> all(static_cast<size_t>(everyone.size()));
-    const auto stream = device.make_stream("plan hash");
+    const auto stream = make_cpu_device()->make_stream("plan hash");
     everyone.allgather(&mine, all.data(), sizeof mine, {*stream, {}, "comparing plans"});
     stream->synchronize();
     for (size_t r = 0; r < all.size(); ++r)

@@ -32,6 +32,7 @@ struct LayerBenchSettings {
   Workload workload = Workload();
   std::string dump = {};  // every schedule's layer is written into DUMP/SCHEDULE (layer_dump.h); empty: none
   double most_reference_flops = 2e11;  // of a layer that is verified itself: some 10 s of a core
+  DeviceKind device = DeviceKind::cpu;
   World* processes = nullptr;  // that all call with the same plans, one rank each; none: ranks are threads of this one
 };
 

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "moe/layer/cpu/math.h"
+#include "moe/device/device.h"
 #include "moe/layer/element.h"
+#include "moe/layer/on_host.h"
 
 namespace moe {
 namespace {
@@ -17,16 +18,17 @@ int64_t value_at(const OpCase& c, int rank, int64_t i) {
 
 }  // namespace
 
-RankOps::RankOps(Communicator& world, int ranks_per_node)
+RankOps::RankOps(Communicator& world, const Place& place)
     : world_(world.split(0, world.rank())),
-      device_(make_cpu_device()),
+      device_(make_device(place.device, place.gpu)),
+      layer_device_(place.device == DeviceKind::cuda ? make_cuda_layer_device() : nullptr),
       stream_(device_->make_stream("op")),
       start_(device_->make_event()),
       end_(device_->make_event()),
       rank_(world_->rank()),
-      ranks_per_node_(ranks_per_node) {
-  intra_ = world_->split(rank_ / ranks_per_node, rank_);
-  inter_ = world_->split(rank_ % ranks_per_node, rank_);
+      ranks_per_node_(place.ranks_per_node) {
+  intra_ = world_->split(rank_ / ranks_per_node_, rank_);
+  inter_ = world_->split(rank_ % ranks_per_node_, rank_);
 }
 
 int RankOps::group_of(const OpCase& c) const {
@@ -47,20 +49,27 @@ void RankOps::prepare(const OpCase& c) {
   elements_ = std::max<int64_t>(1, c.real_elements / size) * size;  // every block alike
   const int64_t n = c.real_dim > 0 ? c.real_dim * c.real_dim : elements_;
   if (send_.view().elements() != n || send_.view().dtype() != c.dtype) {
-    send_ = Tensor({n}, c.dtype);
-    receive_ = Tensor({n}, c.dtype);
-    third_ = c.real_dim > 0 ? Tensor({n}, c.dtype) : Tensor();
+    MemorySpace& memory = math().memory();
+    send_ = Tensor({n}, c.dtype, memory);
+    receive_ = Tensor({n}, c.dtype, memory);
+    third_ = c.real_dim > 0 ? Tensor({n}, c.dtype, memory) : Tensor();
   }
-  with_element(c.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    for (int64_t i = 0; i < n; ++i) send_.as<T>()[i] = static_cast<T>(value_at(c, rank_, i));
-    std::fill_n(receive_.as<T>(), n, T{});
-    if (c.real_dim > 0) std::fill_n(third_.as<T>(), n, static_cast<T>(1e-3));
-    if (c.op == "allreduce") std::copy_n(send_.as<T>(), n, receive_.as<T>());
-  });
+  fill(send_, [&](int64_t i) { return static_cast<double>(value_at(c, rank_, i)); });
+  fill(receive_, [&](int64_t i) { return c.op == "allreduce" ? static_cast<double>(value_at(c, rank_, i)) : 0.0; });
+  if (c.real_dim > 0) fill(third_, [](int64_t) { return 1e-3; });
 }
 
-// Modules of a series are made once each.
+template <class Value>
+void RankOps::fill(const Tensor& tensor, Value value) const {
+  const OnHost there(tensor, math().memory());
+  with_element(tensor.view().dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0; i < tensor.view().elements(); ++i) there.view().as<T>()[i] = static_cast<T>(value(i));
+  });
+  there.send();
+}
+
+// Modules of a series are made once each; on the CPU.
 void RankOps::prepare_module(const OpCase& c) {
   if (series_ != c.series()) modules_.clear();
   series_ = c.series();
@@ -87,9 +96,10 @@ void RankOps::enqueue(const OpCase& c, Pace pace) {
   if (c.op == "allgather") return group_->allgather(send, receive, block_bytes, call);
   if (c.op == "reducescatter") return group_->reducescatter(send, receive, block, c.dtype, call);
   if (c.op == "allreduce") return group_->allreduce(receive, elements_, c.dtype, call);
-  stream_->launch([this, n = c.real_dim](void*) {
+  stream_->launch([this, n = c.real_dim](void* native) {
     const auto square = [n](const Tensor& t) { return matrix(t.view().part(0, {n, n})); };
-    gemm(square(send_), square(third_), square(receive_));
+    math().use(native);
+    math().gemm(square(send_), square(third_), square(receive_));
   });
   stream_->hold(*start_, pace);
 }
@@ -98,6 +108,7 @@ template <class T>
 WrongElements RankOps::check_collective(const OpCase& c) const {
   const int64_t size = group_->size(), block = elements_ / size, mine = group_->rank();
   const int64_t n = c.op == "reducescatter" ? block : elements_;
+  const OnHost received(receive_, math().memory());
   WrongElements wrong;
   for (int64_t i = 0; i < n; ++i) {
     int64_t expected = 0;
@@ -105,7 +116,7 @@ WrongElements RankOps::check_collective(const OpCase& c) const {
     if (c.op == "alltoall") expected = value_at(c, world_rank(i / block, c), mine * block + i % block);
     if (c.op == "allgather") expected = value_at(c, world_rank(i / block, c), i % block);
     for (int64_t r = 0; sums(c) && r < size; ++r) expected += value_at(c, world_rank(r, c), at);
-    const T found = receive_.as<T>()[i];
+    const T found = received.view().template as<T>()[i];
     if (found == static_cast<T>(expected)) continue;
     if (wrong.count++ == 0)
       wrong.first = fmt::format("rank {}, element {}: found {}, expected {}", rank_, i, found, expected);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "moe/comm/communicator.h"
+#include "moe/layer/layer_device.h"
 #include "moe/layer/tensor.h"
 #include "moe/measure/module_run.h"
 #include "moe/measure/op_cases.h"
@@ -20,8 +21,13 @@ struct WrongElements {
 
 class RankOps {
  public:
-  /// Splits `world` into the groups of nodes of `ranks_per_node` ranks. Blocking; all ranks make theirs.
-  RankOps(Communicator& world, int ranks_per_node);
+  struct Place {
+    int ranks_per_node = 1;
+    DeviceKind device = DeviceKind::cpu;
+    int gpu = 0;  // which one, modulo their number
+  };
+  /// Splits `world` into the groups of nodes. Blocking; all ranks make theirs.
+  RankOps(Communicator& world, const Place& place);
 
   /// Which ranks share a collective's group with this one.
   int group_of(const OpCase& c) const;
@@ -40,13 +46,17 @@ class RankOps {
  private:
   int world_rank(int64_t member, const OpCase& c) const;
   void prepare_module(const OpCase& c);
+  Math& math() const { return layer_device_ ? layer_device_->math() : cpu_math(); }
   void enqueue(const OpCase& c, Pace pace);
+  template <class Value>
+  void fill(const Tensor& tensor, Value value) const;
   template <class T>
   WrongElements check_collective(const OpCase& c) const;
 
   std::unique_ptr<Communicator> world_, intra_, inter_;
   Communicator* group_ = nullptr;
   std::unique_ptr<Device> device_;
+  std::unique_ptr<LayerDevice> layer_device_;  // null: the CPU's
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Event> start_, end_;
   Tensor send_, receive_, third_;

@@ -4,6 +4,7 @@
 
 #include "moe/comm/world.h"
 #include "moe/cost/profile.h"
+#include "moe/device/kind.h"
 #include "moe/record/writer.h"
 
 namespace moe {
@@ -15,6 +16,7 @@ struct Site {
   bool emulated = false;       // paced by `cluster`, over threads
   bool measured = true;        // `cluster` has its times; else they are to be measured first
   World* processes = nullptr;  // that all run the same verb, one rank each; none: ranks are threads of this process
+  DeviceKind device = DeviceKind::cpu;  // of the ranks; threads share one GPU
 
   std::string_view backend() const { return processes ? processes->backend() : "local"; }
   /// Whether this process writes and prints.
@@ -33,6 +35,6 @@ void share_done(const Site& site, RecordWriter& writer);
 /// `host`: of threads 2 nodes x 2 ranks, of processes what they are ("gloo-2x4"); unpaced, to be measured. Else a
 /// profile: of threads to emulate, of processes what predicts them. Throws BadInput where such a profile is not of as
 /// many nodes and ranks as the processes.
-Site site_of(const std::string& cluster, World* processes);
+Site site_of(const std::string& cluster, World* processes, DeviceKind device = DeviceKind::cpu);
 
 }  // namespace moe

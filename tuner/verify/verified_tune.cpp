@@ -30,7 +30,7 @@ class VerifiedTune {
  public:
   VerifiedTune(const TuneOptions& options, World* processes)
       : options_(options),
-        site_(site_of(options.selection.cluster, processes)),
+        site_(site_of(options.selection.cluster, processes, options.device)),
         found_(begin(options, site_)),
         writer_(site_.open_records(found_.records_path, options.argv, digest())) {
     share_done(site_, writer_);
@@ -139,6 +139,7 @@ class VerifiedTune {
                     .iterations = iterations(),
                     .seed = options_.seed,
                     .timeout_s = options_.timeout_s,
+                    .device = site_.device,
                     .processes = site_.processes};
     return job;
   }

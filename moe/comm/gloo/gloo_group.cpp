@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "moe/comm/sum.h"
+#include "moe/device/sum.h"
 
 namespace moe {
 namespace {
