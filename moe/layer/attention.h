@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "moe/layer/math.h"
 #include "moe/layer/parameter.h"
 
 namespace moe {
@@ -25,6 +26,7 @@ class Attention {
 struct AttentionSetup {
   const RankShape& rank;
   LayerSeed seed;
+  Math& math = cpu_math();
 };
 
 std::unique_ptr<Attention> make_attention(const AttentionSetup& setup);

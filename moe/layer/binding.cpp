@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "moe/layer/cpu/math.h"
 
 namespace moe {
 void require_runnable(const Plan& plan) {
@@ -43,6 +42,7 @@ LayerBinding::LayerBinding(MoeLayer& layer, const Plan& plan)
   of_ranks_.resize(static_cast<size_t>(rank().shape.parallel.ranks()) * groups_held * experts);
   counts_.members.resize(static_cast<size_t>(layer.comms_.of(GroupKind::ep_esp).size()) * groups_held * experts);
   counts_.gated.resize(static_cast<size_t>(rank().groups()) * experts);
+  for (PhasePart& p : parts_) p.layouts.put_on(math().memory());
 }
 
 PhaseBuffers& LayerBinding::buffers(Phase phase) const {
@@ -61,7 +61,10 @@ void LayerBinding::issue(const Task& task, Stream& stream, Pace pace) {
   if (task.id == 0) begin_pass();
   if (task.group != GroupKind::none) return exchange(task, {stream, pace, names_[static_cast<size_t>(task.id)]});
   const Task* own = &plan_.tasks()[static_cast<size_t>(task.id)];
-  stream.launch([this, own](void*) { compute(*own); });
+  stream.launch([this, own](void* native) {
+    math().use(native);
+    compute(*own);
+  });
   if (task.kind == TaskKind::gate && task.phase == Phase::forward) agree(stream);
 }
 
@@ -105,7 +108,7 @@ void LayerBinding::attention(Phase phase) {
     if (layer_.norm1_) layer_.norm1_->backward(in, to);
   }
   const int64_t m = rank().model_dim(), own = rank().tokens.count;
-  if (rank().shape.layer.residual) add(from.part(own_row() * m, {own, m}), to.part(own_row() * m, {own, m}));
+  if (rank().shape.layer.residual) math().add(from.part(own_row() * m, {own, m}), to.part(own_row() * m, {own, m}));
 }
 
 void LayerBinding::gate(Phase phase) {
@@ -117,7 +120,7 @@ void LayerBinding::gate(Phase phase) {
   }
   const double share = 1.0 / rank().gate_copies();
   // Where several ranks gate a token each has all of d_weight, but of d_fill its own shard of the experts' part.
-  if (rank().gate_copies() > 1) scale(layer_.d_weight_, share);
+  if (rank().gate_copies() > 1) math().scale(layer_.d_weight_, share);
   const TensorView d = b.backward.gate_input;
   layer_.gate_->backward({b.normed, layer_.routing_, layer_.d_weight_, layer_.d_fill_, d, share});
   if (layer_.norm2_) layer_.norm2_->backward(b.forward.gate_input, d);
@@ -125,7 +128,7 @@ void LayerBinding::gate(Phase phase) {
     const TensorView all = moe_gradient();
     const int64_t m = rank().model_dim(), counted = all.size(0) / rank().gate_copies();
     const int64_t first = rank().gate_copies() > 1 ? rank().esp * counted : 0;
-    add(all.part(first * m, {counted, m}), d.part(first * m, {counted, m}));
+    math().add(all.part(first * m, {counted, m}), d.part(first * m, {counted, m}));
   }
   end_moe(phase);
 }
@@ -145,7 +148,7 @@ void LayerBinding::i_order(Phase phase) {
                                            {b.backward.home, part(phase).layouts.home}, layer_.d_weight_);
   }
   layer_.order_->i_order(layer_.routing_, home_rows(phase), b.forward.moe_output);
-  if (rank().shape.layer.residual) add(b.forward.gate_input, b.forward.moe_output);
+  if (rank().shape.layer.residual) math().add(b.forward.gate_input, b.forward.moe_output);
   end_moe(phase);
 }
 
@@ -195,7 +198,7 @@ void LayerBinding::copy(const Task& task) {
   const LayerBuffers& b = layer_.buffers_;
   const Rows rows = p.layouts.gathered.chunk(task.chunk);
   p.rows.of_chunk(p.layouts.gathered, rows, p.at);
-  unpack_rows(p.layouts.gathered, rows, buffers(task.phase).gathered,
+  math().unpack(p.layouts.gathered, rows, buffers(task.phase).gathered,
               task.phase == Phase::forward ? b.expert_input : b.rows_in, p.at);
 }
 
@@ -213,13 +216,13 @@ void LayerBinding::expert(const Task& task) {
   const TensorView in = b.rows_in.part(0, {packed, rank().model_dim()}),
                    out = b.rows_out.part(0, {packed, rank().model_dim()});
   if (task.phase == Phase::forward) {
-    if (!p.copies) unpack_rows(p.layouts.gathered, rows, wire.gathered, b.expert_input, p.at);
+    if (!p.copies) math().unpack(p.layouts.gathered, rows, wire.gathered, b.expert_input, p.at);
     layer_.expert_->forward(b.expert_input, p.at, out);
   } else {
-    if (!p.copies) unpack_rows(p.layouts.gathered, rows, wire.gathered, in, p.packed);
+    if (!p.copies) math().unpack(p.layouts.gathered, rows, wire.gathered, in, p.packed);
     layer_.expert_->backward(b.expert_input, p.at, in, out, task.id == p.first_expert);
   }
-  pack_rows(p.layouts.gathered_back, rows, out, p.packed, wire.gathered);
+  math().pack(p.layouts.gathered_back, rows, out, p.packed, wire.gathered);
 }
 
 void LayerBinding::lay_out(const Task& task) {
@@ -232,7 +235,7 @@ void LayerBinding::lay_out(const Task& task) {
       const Rows of = l.wide.rows_of(group, e, rows);
       if (of.count() == 0) continue;
       const int64_t size = of.count() * m;
-      assign(b.wide.part(l.wide.offset(group, e, of.begin), {size}),
+      math().assign(b.wide.part(l.wide.offset(group, e, of.begin), {size}),
              b.laid_out.part(l.laid_out.offset(group, e, of.begin), {size}));
     }
 }

@@ -87,6 +87,7 @@ class LayerBinding : public Binding {
   PhaseBuffers& buffers(Phase phase) const;
   RowsView home_rows(Phase phase);  // what i_order reads, forward, and order's backward
   const RankShape& rank() const { return layer_.shape_; }
+  Math& math() const { return layer_.device_.math(); }
   int64_t own_row() const { return rank().tokens.first - rank().mp_group().first; }
 
   MoeLayer& layer_;

@@ -1,6 +1,5 @@
 // The collectives of a layer's MoE part. Blocks are equal unless the layer drops no token.
 #include "moe/layer/binding.h"
-#include "moe/layer/cpu/math.h"
 
 namespace moe {
 LayerBinding::Side LayerBinding::side(RowsView rows, int chunk, int first, int count) {
@@ -45,7 +44,7 @@ void LayerBinding::dump(const PhaseBuffers& b, const RowLayout& home, int chunk)
   for (int peer = 0; peer < rank().shape.parallel.ep; ++peer) {
     const Fan fan = fan_of(home, chunk, peer, false);
     for (int esp = 0; esp < rank().shape.parallel.esp; ++esp)
-      assign(b.home.part(fan.home, {fan.size}), b.fanned.part(fan.first + esp * fan.step, {fan.size}));
+      math().assign(b.home.part(fan.home, {fan.size}), b.fanned.part(fan.first + esp * fan.step, {fan.size}));
   }
 }
 
@@ -57,9 +56,9 @@ void LayerBinding::sum(const Task& task) {
     if (p.cuts.phases && phase_of_peer(rank().shape.parallel, rank().ep, peer) != task.chunk) continue;
     const Fan fan = fan_of(p.layouts.home_back, p.cuts.phases ? 0 : task.chunk, peer, p.cuts.phases);
     const TensorView to = b.home.part(fan.home, {fan.size});
-    assign(b.fanned.part(fan.first, {fan.size}), to);
+    math().assign(b.fanned.part(fan.first, {fan.size}), to);
     for (int esp = 1; esp < rank().shape.parallel.esp; ++esp)
-      add(b.fanned.part(fan.first + esp * fan.step, {fan.size}), to);
+      math().add(b.fanned.part(fan.first + esp * fan.step, {fan.size}), to);
   }
 }
 
@@ -104,7 +103,10 @@ void LayerBinding::to_experts(const Task& task, CommCall call) {
   const PhaseLayouts& l = part(task.phase).layouts;
   const int chunk = task.chunk;
   if (task.group == GroupKind::ep_esp) {
-    call.stream.launch([this, &b, &l, chunk](void*) { dump(b, l.home, chunk); });
+    call.stream.launch([this, &b, &l, chunk](void* native) {
+      math().use(native);
+      dump(b, l.home, chunk);
+    });
     return swap(task, fanned_side(b, l.home, chunk), side({b.gathered, l.gathered}, chunk), call);
   }
   const RowsView there = rank().through_peer() ? RowsView{b.peer, l.peer} : RowsView{b.gathered, l.gathered};

@@ -2,7 +2,6 @@
 #include <numeric>
 
 #include "moe/layer/binding.h"
-#include "moe/layer/cpu/math.h"
 
 namespace moe {
 
@@ -13,7 +12,7 @@ TensorView LayerBinding::moe_gradient() const {
 void LayerBinding::begin_moe(Phase phase) {
   if (!layer_.hook_) return;
   if (phase == Phase::forward) return layer_.hook_->before_moe_start(phase, layer_.buffers_.forward.gate_input);
-  assign(layer_.buffers_.backward.moe_output, layer_.hooked_);  // dY stays what the loss gave
+  math().assign(layer_.buffers_.backward.moe_output, layer_.hooked_);  // dY stays what the loss gave
   layer_.hook_->before_moe_start(phase, layer_.hooked_);
 }
 
@@ -46,11 +45,13 @@ void LayerBinding::swap(const Task& task, Side send, Side receive, CommCall call
   Hook& hook = *layer_.hook_;
   const Phase phase = task.phase;
   const bool dispatches = task.kind == TaskKind::dispatch;
-  call.stream.launch([=, &hook](void*) {
+  call.stream.launch([=, this, &hook](void* native) {
+    math().use(native);
     dispatches ? hook.before_dispatch(phase, out, wire_out) : hook.before_combine(phase, out, wire_out);
   });
   swap(task.group, on_wire(send, wire_out), on_wire(receive, wire_in), call);
-  call.stream.launch([=, &hook](void*) {
+  call.stream.launch([=, this, &hook](void* native) {
+    math().use(native);
     dispatches ? hook.after_dispatch(phase, wire_in, in) : hook.after_combine(phase, wire_in, in);
   });
 }

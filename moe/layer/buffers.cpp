@@ -4,7 +4,8 @@
 
 namespace moe {
 
-LayerBuffers::LayerBuffers(const RankShape& s) : dtype_(s.dtype()), wire_(wire_type(s.shape.layer)) {
+LayerBuffers::LayerBuffers(const RankShape& s, Memory& memory)
+    : memory_(memory), dtype_(s.dtype()), wire_(wire_type(s.shape.layer)) {
   owned_.reserve(32);
   make_dense(s, forward);
   make_dense(s, backward);
@@ -13,7 +14,7 @@ LayerBuffers::LayerBuffers(const RankShape& s) : dtype_(s.dtype()), wire_(wire_t
   normed = norms ? own({s.gated_tokens(), s.model_dim()}) : forward.gate_input;
 }
 
-TensorView LayerBuffers::own(std::initializer_list<int64_t> shape) { return owned_.emplace_back(shape, dtype_).view(); }
+TensorView LayerBuffers::own(std::initializer_list<int64_t> shape) { return owned_.emplace_back(shape, dtype_, memory_).view(); }
 
 void LayerBuffers::make_dense(const RankShape& s, PhaseBuffers& b) {
   const int64_t held = s.held.count, all = s.mp_tokens(), gated = s.gated_tokens(), m = s.model_dim();
@@ -37,8 +38,8 @@ void LayerBuffers::make_dense(const RankShape& s, PhaseBuffers& b) {
   }
 }
 
-TensorView LayerBuffers::grow(Tensor& tensor, int64_t elements, DType dtype) {
-  if (tensor.view().elements() < elements) tensor = Tensor({elements}, dtype);
+TensorView LayerBuffers::grow(Tensor& tensor, int64_t elements, DType dtype) const {
+  if (tensor.view().elements() < elements) tensor = Tensor({elements}, dtype, memory_);
   return tensor;
 }
 

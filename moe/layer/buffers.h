@@ -23,7 +23,7 @@ struct PhaseBuffers {
 
 class LayerBuffers {
  public:
-  explicit LayerBuffers(const RankShape& shape);
+  explicit LayerBuffers(const RankShape& shape, Memory& memory = cpu_memory());
   /// Makes room for what these layouts hold, and points the phase's views at it. Allocates only if it must grow.
   void fit(const RankShape& shape, Phase phase, const PhaseLayouts& layouts);
 
@@ -41,8 +41,9 @@ class LayerBuffers {
   TensorView own(std::initializer_list<int64_t> shape);
   void make_dense(const RankShape& shape, PhaseBuffers& b);
   TensorView grow(Tensor& tensor, int64_t elements) const { return grow(tensor, elements, dtype_); }
-  static TensorView grow(Tensor& tensor, int64_t elements, DType dtype);
+  TensorView grow(Tensor& tensor, int64_t elements, DType dtype) const;
 
+  Memory& memory_;
   DType dtype_, wire_;
   std::vector<Tensor> owned_;
   std::array<PhaseOwners, 2> phases_;

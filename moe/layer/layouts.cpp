@@ -148,6 +148,11 @@ PhaseLayouts::PhaseLayouts(const RankShape& rank, const Cuts& cuts) {
   of_peers_.resize(static_cast<size_t>(peer.streams() * peer.experts()));
 }
 
+void PhaseLayouts::put_on(Memory& memory) {
+  for (RowLayout* layout : {&home, &home_back, &peer, &peer_back, &gathered, &gathered_back, &wide, &laid_out})
+    layout->put_on(memory);
+}
+
 void PhaseLayouts::set_counts(const RankShape& rank, const RowCounts& counts) {
   const int64_t all = rank.experts.total, local = rank.experts.count;
   const int held = rank.held_groups();

@@ -1,6 +1,5 @@
 #include "moe/layer/moe_layer.h"
 
-#include "moe/layer/cpu/math.h"
 #include "moe/plan/volumes.h"
 
 namespace moe {
@@ -17,36 +16,37 @@ std::unique_ptr<Dispatcher> dispatcher_of(const RankShape& rank, const LayerComm
 
 }  // namespace
 
-MoeLayer::MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comms)
+MoeLayer::MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device)
     : shape_(rank),
       seed_(seed),
       comms_(std::move(comms)),
-      buffers_(shape_),
-      routing_(make_routing(shape_)),
-      attention_(make_attention({shape_, seed})),
-      norm1_(make_norm(shape_, kNormGain1, seed)),
-      norm2_(make_norm(shape_, kNormGain2, seed)),
-      gate_(find_gate(rank.shape.layer.gate).make({shape_, seed})),
-      order_(make_order(rank.shape.layer.order, rank.dtype())),
+      device_(device),
+      buffers_(shape_, memory()),
+      routing_(make_routing(shape_, memory())),
+      attention_(make_attention({shape_, seed, device.math()})),
+      norm1_(make_norm(shape_, kNormGain1, seed, device.math())),
+      norm2_(make_norm(shape_, kNormGain2, seed, device.math())),
+      gate_(device.make_gate({shape_, seed, device.math()})),
+      order_(device.make_order(shape_)),
       dispatcher_(dispatcher_of(shape_, comms_)),
-      expert_(make_expert(name_of(rank.shape.layer.ffn), {shape_, seed})) {
+      expert_(make_expert(name_of(rank.shape.layer.ffn), {shape_, seed, device.math()})) {
   const int64_t dense = gradient_bytes(rank.shape) / bytes_of(rank.dtype());
-  fresh_ = Tensor({dense}, rank.dtype());
-  pending_ = Tensor({dense}, rank.dtype());
-  d_weight_ = Tensor({routing_.tokens, routing_.choices}, rank.dtype());
+  fresh_ = Tensor({dense}, rank.dtype(), memory());
+  pending_ = Tensor({dense}, rank.dtype(), memory());
+  d_weight_ = Tensor({routing_.tokens, routing_.choices}, rank.dtype(), memory());
   if (routing_.mixes()) d_fill_ = Tensor({routing_.tokens, routing_.choices}, rank.dtype());
-  set_hook(make_hook(rank.shape.layer.hook));
-  fill_input(input(), shape_.held, seed_);
-  fill_output_gradient(output_gradient(), shape_.held, seed_);
+  set_hook(make_hook(rank.shape.layer.hook, device.math()));
+  fill_input(input(), shape_.held, seed_, memory());
+  fill_output_gradient(output_gradient(), shape_.held, seed_, memory());
 }
 
 void MoeLayer::set_hook(std::unique_ptr<Hook> hook) {
   hook_ = std::move(hook);
-  if (hook_) hooked_ = Tensor({shape_.gated_tokens(), shape_.model_dim()}, shape_.dtype());
+  if (hook_) hooked_ = Tensor({shape_.gated_tokens(), shape_.model_dim()}, shape_.dtype(), memory());
 }
 
 std::span<const int32_t> MoeLayer::own_choices() const {
-  const int64_t pairs = routing_.group_tokens * routing_.choices;
+  const int64_t pairs = routing().group_tokens * routing_.choices;
   return std::span(routing_.expert).subspan(static_cast<size_t>(shape_.own_group * pairs), static_cast<size_t>(pairs));
 }
 
@@ -67,7 +67,11 @@ void MoeLayer::finish_gradients(Stream& stream) {
     const std::string_view name = stage ? "gradients of gate and norms over the stage" : "experts' gradients over EDP";
     if (comm.size() > 1 && (stage || !experts_summed_))
       comm.allreduce(p.gradient.data(), p.gradient.elements(), p.gradient.dtype(), {stream, {}, name});
-    if (p.copies > 1) stream.launch([gradient = p.gradient, by = p.copies](void*) { scale(gradient, 1.0 / by); });
+    if (p.copies == 1) continue;
+    stream.launch([this, gradient = p.gradient, by = p.copies](void* native) {
+      device_.math().use(native);
+      device_.math().scale(gradient, 1.0 / by);
+    });
   }
 }
 

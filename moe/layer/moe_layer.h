@@ -19,6 +19,7 @@
 #include "moe/layer/experts/expert.h"
 #include "moe/layer/gates/gate.h"
 #include "moe/layer/hooks/hook.h"
+#include "moe/layer/layer_device.h"
 #include "moe/layer/norm.h"
 #include "moe/layer/orders/order.h"
 #include "moe/layer/workload.h"
@@ -28,8 +29,8 @@ namespace moe {
 class MoeLayer {
  public:
   /// Throws BadInput naming the field if this layer can't be run (rank_shape.h) or names an unknown part. Blocking: all
-  /// ranks make theirs.
-  MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comms);
+  /// ranks make theirs. `device` is this rank's and outlives the layer; Unsupported naming what it has not.
+  MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device = cpu_layer_device());
 
   const RankShape& shape() const { return shape_; }
   const LayerSeed& seed() const { return seed_; }
@@ -38,9 +39,17 @@ class MoeLayer {
   TensorView output() const { return buffers_.forward.output; }            // likewise
   TensorView output_gradient() const { return buffers_.backward.output; }  // dY: as the loss gives it
   TensorView input_gradient() const { return buffers_.backward.input; }    // dX
-  const Routing& routing() const { return routing_; }
+  /// Of the last pass; where a device has it, copied here by this call.
+  const Routing& routing() const {
+    routing_.fetch();
+    return routing_;
+  }
+  Memory& memory() const { return device_.math().memory(); }
   /// From now on the gate only weighs the workload's choices.
-  void preset(const Workload& workload) { workload.fill(shape_, seed_, routing_); }
+  void preset(const Workload& workload) {
+    workload.fill(shape_, seed_, routing_);
+    routing_.send();
+  }
   /// Of this rank's own tokens, (tokens, choices).
   std::span<const int32_t> own_choices() const;
   double auxiliary_loss() const { return gate_->auxiliary_loss(); }
@@ -68,8 +77,9 @@ class MoeLayer {
   RankShape shape_;
   LayerSeed seed_;
   LayerComms comms_;
+  LayerDevice& device_;
   LayerBuffers buffers_;
-  Routing routing_;
+  mutable Routing routing_;  // its vectors are a copy of what a device has
   Tensor d_weight_, d_fill_;  // (gated tokens, choices)
   std::unique_ptr<Attention> attention_;
   std::unique_ptr<RowNorm> norm1_, norm2_;  // before attention, before the gate; null: none

@@ -1,48 +1,26 @@
 #include "moe/layer/norm.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include "moe/layer/cpu/row_kernels.h"
 #include "moe/layer/element.h"
-#include "moe/layer/tensor.h"
+#include "moe/layer/on_host.h"
 
 namespace moe {
 namespace {
 
-template <class T>
 class Normalizer final : public RowNorm {
  public:
-  Normalizer(const RankShape& shape, std::string_view name, const LayerSeed& seed)
-      : name_(name), width_(shape.model_dim()), centred_(shape.shape.layer.norm == Norm::layernorm) {
-    for (Tensor* t : {&gain_, &d_gain_}) *t = Tensor({1, 1, width_}, shape.dtype());
-    fill_weight(gain(1), 4, seed);  // about 1, each another
-    std::for_each_n(gain_.as<T>(), width_, [](T& g) { g += 1; });
+  Normalizer(const RankShape& shape, std::string_view name, const LayerSeed& seed, Math& math)
+      : math_(math), name_(name), width_(shape.model_dim()), centred_(shape.shape.layer.norm == Norm::layernorm) {
+    for (Tensor* t : {&gain_, &d_gain_}) *t = Tensor({1, 1, width_}, shape.dtype(), math.memory());
+    fill_weight(gain(1), 4, seed, math.memory());  // about 1, each another
+    const OnHost host(gain_, math.memory());
+    with_element(shape.dtype(), [&](auto zero) {
+      for (int64_t j = 0; j < width_; ++j) host.view().as<decltype(zero)>()[j] += 1;
+    });
+    host.send();
   }
 
-  void forward(TensorView x, TensorView out) override {
-    const T *in = x.as<T>(), *g = gain_.as<T>();
-    T* y = out.as<T>();
-    for (int64_t i = 0; i < x.size(0); ++i, in += width_, y += width_) {
-      const auto [mean, scale] = moments(in);
-      for (int64_t j = 0; j < width_; ++j) y[j] = g[j] * ((in[j] - mean) * scale);
-    }
-  }
-
-  // With h = (x - mean) scale and u = gain d_out: d_x = scale (u - h mean(u h) - mean(u)), the last term of LayerNorm.
-  void backward(TensorView x, TensorView d) override {
-    const T *in = x.as<T>(), *g = gain_.as<T>();
-    T *dg = d_gain_.as<T>(), *row = d.as<T>();
-    std::fill_n(dg, width_, T(0));
-    for (int64_t i = 0; i < x.size(0); ++i, in += width_, row += width_) {
-      const auto [mean, scale] = moments(in);
-      const auto h = [&, mean = mean, scale = scale](int64_t j) { return (in[j] - mean) * scale; };
-      const T along = mean_of([&](int64_t j) { return g[j] * row[j] * h(j); });
-      const T common = centred_ ? mean_of([&](int64_t j) { return g[j] * row[j]; }) : T(0);
-      for (int64_t j = 0; j < width_; ++j) dg[j] += row[j] * h(j);
-      for (int64_t j = 0; j < width_; ++j) row[j] = scale * (g[j] * row[j] - h(j) * along - common);
-    }
-  }
+  void forward(TensorView x, TensorView out) override { math_.norm(input(x), out); }
+  void backward(TensorView x, TensorView d) override { math_.norm_backward(input(x), d, d_gain_); }
 
   Parameter gain(int copies) override {
     const Share one{0, 1, 1};
@@ -50,33 +28,26 @@ class Normalizer final : public RowNorm {
   }
 
  private:
-  struct Moments {
-    T mean, scale;
-  };
-  template <class Term>
-  T mean_of(Term term) const {
-    return sum_of<T>(width_, term) / static_cast<T>(width_);
+  NormInput input(TensorView x) {
+    const bool on_device = x.device() != DeviceKind::cpu;
+    if (on_device && (moments_.view().rank() == 0 || moments_.view().size(0) < x.size(0)))
+      moments_ = Tensor({x.size(0), 2}, x.dtype() == DType::float64 ? x.dtype() : DType::float32, math_.memory());
+    return {x, gain_, centred_, kEpsilon, moments_};
   }
 
-  Moments moments(const T* x) const {
-    const T mean = centred_ ? mean_of([&](int64_t j) { return x[j]; }) : T(0);
-    const T variance = mean_of([&](int64_t j) { return (x[j] - mean) * (x[j] - mean); });
-    return {mean, T(1) / std::sqrt(variance + static_cast<T>(kEpsilon))};
-  }
-
+  Math& math_;
   std::string name_;
   int64_t width_;
   bool centred_;
-  Tensor gain_, d_gain_;
+  Tensor gain_, d_gain_, moments_;
 };
 
 }  // namespace
 
-std::unique_ptr<RowNorm> make_norm(const RankShape& shape, std::string_view gain_name, const LayerSeed& seed) {
+std::unique_ptr<RowNorm> make_norm(const RankShape& shape, std::string_view gain_name, const LayerSeed& seed,
+                                   Math& math) {
   if (shape.shape.layer.norm == Norm::none) return nullptr;
-  return with_element(shape.dtype(), [&](auto zero) -> std::unique_ptr<RowNorm> {
-    return std::make_unique<Normalizer<decltype(zero)>>(shape, gain_name, seed);
-  });
+  return std::make_unique<Normalizer>(shape, gain_name, seed, math);
 }
 
 }  // namespace moe

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string_view>
 
+#include "moe/layer/math.h"
 #include "moe/layer/parameter.h"
 
 namespace moe {
@@ -20,6 +21,7 @@ class RowNorm {
 };
 
 /// Null for Norm::none.
-std::unique_ptr<RowNorm> make_norm(const RankShape& shape, std::string_view gain_name, const LayerSeed& seed);
+std::unique_ptr<RowNorm> make_norm(const RankShape& shape, std::string_view gain_name, const LayerSeed& seed,
+                                   Math& math = cpu_math());
 
 }  // namespace moe

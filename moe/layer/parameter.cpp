@@ -4,6 +4,7 @@
 
 #include "moe/base/random.h"
 #include "moe/layer/element.h"
+#include "moe/layer/on_host.h"
 
 namespace moe {
 namespace {
@@ -34,9 +35,8 @@ void add_skew(TensorView rows, const LayerSeed& seed) {
 }
 
 template <class T>
-void fill_block(const Parameter& weight, double scale, uint64_t seed, uint64_t stream) {
-  const auto& [a, b, c] = weight.axes;
-  T* out = weight.value.as<T>();
+void fill_block(const std::array<Share, 3>& axes, T* out, double scale, uint64_t seed, uint64_t stream) {
+  const auto& [a, b, c] = axes;
   for (int64_t i = a.first; i < a.first + a.count; ++i)
     for (int64_t j = b.first; j < b.first + b.count; ++j)
       for (int64_t k = c.first; k < c.first + c.count; ++k)
@@ -46,26 +46,35 @@ void fill_block(const Parameter& weight, double scale, uint64_t seed, uint64_t s
 
 }  // namespace
 
-void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed) {
+void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed, Memory& memory) {
   const auto& [a, b, c] = weight.axes;
   require_equal(weight.value.elements(), a.count * b.count * c.count, "elements of " + weight.name);
+  const OnHost host(weight.value, memory);
   with_element(weight.value.dtype(), [&](auto zero) {
-    fill_block<decltype(zero)>(weight, 1 / std::sqrt(static_cast<double>(fan_in)), seed.seed,
-                               stream_of(weight.name, seed.layer));
+    fill_block(weight.axes, host.view().as<decltype(zero)>(), 1 / std::sqrt(static_cast<double>(fan_in)), seed.seed,
+               stream_of(weight.name, seed.layer));
   });
+  host.send();
 }
 
-void fill_input(TensorView rows, Share tokens, const LayerSeed& seed) {
-  fill_rows(rows, tokens, seed, "input");
-  if (seed.skew != 0) with_element(rows.dtype(), [&](auto zero) { add_skew<decltype(zero)>(rows, seed); });
+void fill_input(TensorView rows, Share tokens, const LayerSeed& seed, Memory& memory) {
+  const OnHost host(rows, memory);
+  fill_rows(host.view(), tokens, seed, "input");
+  if (seed.skew != 0)
+    with_element(rows.dtype(), [&](auto zero) { add_skew<decltype(zero)>(host.view(), seed); });
+  host.send();
 }
 
-void fill_output_gradient(TensorView rows, Share tokens, const LayerSeed& seed) {
-  fill_rows(rows, tokens, seed, "output gradient");
+void fill_output_gradient(TensorView rows, Share tokens, const LayerSeed& seed, Memory& memory) {
+  const OnHost host(rows, memory);
+  fill_rows(host.view(), tokens, seed, "output gradient");
+  host.send();
 }
 
-void fill_gate_noise(TensorView rows, Share tokens, const LayerSeed& seed) {
-  fill_rows(rows, tokens, seed, "gate noise");
+void fill_gate_noise(TensorView rows, Share tokens, const LayerSeed& seed, Memory& memory) {
+  const OnHost host(rows, memory);
+  fill_rows(host.view(), tokens, seed, "gate noise");
+  host.send();
 }
 
 }  // namespace moe

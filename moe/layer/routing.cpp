@@ -4,12 +4,28 @@
 
 namespace moe {
 
-Routing::Routing(const RoutingShape& shape, DType dtype)
+Routing::Routing(const RoutingShape& shape, DType dtype, Memory& memory)
     : RoutingShape(shape),
       expert(static_cast<size_t>(pairs())),
       row(static_cast<size_t>(pairs()), kDropped),
       filled(static_cast<size_t>(groups() * experts)),
-      weight({tokens, choices}, dtype) {}
+      weight({tokens, choices}, dtype, memory) {
+  if (memory.kind() == DeviceKind::cpu) return;
+  for (Array<int32_t>* of_pairs : {&device.expert, &device.row, &device.slot_of}) *of_pairs = {memory, pairs()};
+  device.pair_of = {memory, groups() * experts * rows};
+  device.filled = {memory, groups() * experts};
+}
+
+void Routing::send() const {
+  if (device.expert.size() > 0) device.expert.from_host(expert.data());
+}
+
+void Routing::fetch() {
+  if (device.expert.size() == 0) return;
+  device.expert.to_host(expert.data());
+  device.row.to_host(row.data());
+  device.filled.to_host(filled.data());
+}
 
 void assign_rows(Routing& r) {
   std::fill(r.filled.begin(), r.filled.end(), 0);

@@ -30,7 +30,17 @@ struct Routing : RoutingShape {
   bool preset = false;          // `expert` is given (a recorded or drawn workload): gates only weigh it
 
   Routing() = default;
-  Routing(const RoutingShape& shape, DType dtype);
+  Routing(const RoutingShape& shape, DType dtype, Memory& memory = cpu_memory());
+  /// Of a device: what its gate writes and its order reads. The vectors above are the host's; a preset routing's
+  /// experts go there by send(), what the gate chose comes back by fetch(). Both block, and do nothing on a CPU.
+  struct OnDevice {
+    Array<int32_t> expert, row;  // of each pair, as above
+    Array<int32_t> slot_of;      // of each pair: (group experts + expert) rows + row, or kDropped
+    Array<int32_t> pair_of;      // of each such slot; -1: empty
+    Array<int64_t> filled;
+  } device;
+  void send() const;
+  void fetch();
   int64_t group_of(int64_t token) const { return token / group_tokens; }
   bool mixes() const { return fill.view().data() != nullptr; }
 };

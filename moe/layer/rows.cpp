@@ -75,6 +75,22 @@ void RowLayout::place_piece(int chunk, int piece) {
   piece_size_[index(chunk, piece)] = elements_ - begin;
 }
 
+void RowLayout::put_on(Memory& memory) {
+  if (memory.kind() == DeviceKind::cpu) return;
+  std::vector<int32_t> places;
+  for (int stream = 0; stream < shape_.streams; ++stream)
+    for (int64_t e = 0; e < shape_.experts; ++e) {
+      require<Unsupported>(count(stream, e) == shape_.rows, "a device's layout: found {} rows of expert {}, expected {}",
+                           count(stream, e), e, shape_.rows);
+      const bool here = cell_of_[static_cast<size_t>(stream * shape_.experts + e)] >= 0;
+      for (int64_t row = 0; row < shape_.rows; ++row)
+        places.push_back(here ? static_cast<int32_t>(offset(stream, e, row) / shape_.model_dim) : -1);
+    }
+  auto array = std::make_shared<Array<int32_t>>(memory, static_cast<int64_t>(places.size()));
+  array->from_host(places.data());
+  places_ = std::move(array);
+}
+
 int64_t RowLayout::chunk_elements(int chunk) const {
   int64_t sum = 0;
   for (int piece = 0; piece < pieces_; ++piece) sum += piece_elements(chunk, piece);

@@ -5,10 +5,11 @@
 // each of them holds one token's place; in a dropless layer an expert gets n rows of a group, known at run time, and
 // row i of them counts as row floor(i T_rank / n): so chunk c has its share of every expert's rows, whatever the
 // degree.
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "moe/layer/tensor_view.h"
+#include "moe/layer/memory.h"
 #include "moe/plan/volumes.h"
 
 namespace moe {
@@ -71,6 +72,13 @@ class RowLayout {
   int64_t chunk_offset(int chunk) const { return piece_offset(chunk, 0); }
   int64_t chunk_elements(int chunk) const;
   int64_t elements() const { return elements_; }
+  int64_t rows() const { return shape_.rows; }
+
+  /// Keeps, in a device's memory, where every row lies; of a layout whose cells have T_rank rows each. Copies of the
+  /// layout share it.
+  void put_on(Memory& memory);
+  /// Of row [stream][expert][row]: its offset / M, or -1 where the stream has no cell here. Null before put_on.
+  const int32_t* places() const { return places_ ? places_->data() : nullptr; }
 
  private:
   size_t index(int chunk, int piece) const { return static_cast<size_t>(chunk * pieces_ + piece); }
@@ -92,6 +100,7 @@ class RowLayout {
   std::vector<int64_t> cell_of_;                   // [stream][expert]; -1: not here
   std::vector<Rows> chunks_;
   std::vector<int> chunk_of_;  // of a row of T_rank
+  std::shared_ptr<const Array<int32_t>> places_;
 };
 
 /// Where the experts compute: expert after expert, each with its rows of all streams in the order of T_rank, so that a

@@ -1,10 +1,9 @@
 #pragma once
-// An owner of one dense tensor in CPU memory: zeroed, aligned to a cache line, allocated once.
+// An owner of one dense tensor in a device's memory: zeroed, allocated once.
 #include <atomic>
-#include <cstring>
 #include <memory>
-#include <new>
 
+#include "moe/layer/memory.h"
 #include "moe/layer/tensor_view.h"
 
 namespace moe {
@@ -24,13 +23,12 @@ inline TensorMemory tensor_memory;
 class Tensor {
  public:
   Tensor() = default;
-  Tensor(std::initializer_list<int64_t> shape, DType dtype) : view_(nullptr, shape, dtype) {
-    const auto bytes = static_cast<size_t>(view_.bytes());
-    memory_ = {static_cast<std::byte*>(::operator new(bytes + 1, kAlignment)),  // + 1: never a null pointer
-               Free{view_.bytes()}};
+  /// `memory` outlives it.
+  Tensor(std::initializer_list<int64_t> shape, DType dtype, Memory& memory = cpu_memory())
+      : view_(nullptr, shape, dtype, memory.kind()) {
+    memory_ = {static_cast<std::byte*>(memory.allocate(view_.bytes())), Free{&memory, view_.bytes()}};
     tensor_memory.take(view_.bytes());
-    std::memset(memory_.get(), 0, bytes);
-    view_ = TensorView(memory_.get(), shape, dtype);
+    view_ = TensorView(memory_.get(), shape, dtype, memory.kind());
   }
   TensorView view() const { return view_; }
   operator TensorView() const { return view_; }
@@ -40,11 +38,11 @@ class Tensor {
   }
 
  private:
-  static constexpr std::align_val_t kAlignment{64};
   struct Free {
+    Memory* memory;
     int64_t bytes;
-    void operator()(std::byte* memory) const {
-      ::operator delete(memory, kAlignment);
+    void operator()(std::byte* data) const {
+      memory->release(data, bytes);
       tensor_memory.live_bytes -= bytes;
     }
   };

@@ -40,6 +40,13 @@ class TensorView {
   TensorView part(int64_t first, std::initializer_list<int64_t> shape) const {
     return {at(first), shape, dtype_, device_};
   }
+  /// The same tensor elsewhere.
+  TensorView moved_to(void* data, DeviceKind device) const {
+    TensorView moved = *this;
+    moved.data_ = data;
+    moved.device_ = device;
+    return moved;
+  }
   /// The whole as a vector.
   TensorView flat() const { return part(0, {elements()}); }
   DType dtype() const { return dtype_; }

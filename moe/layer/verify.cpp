@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "moe/layer/element.h"
+#include "moe/layer/on_host.h"
 
 namespace moe {
 namespace {
@@ -94,11 +95,12 @@ std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const La
   Errors errors(least_norm(reference));
   for (MoeLayer* rank : ranks) {
     const RankShape& s = rank->shape();
+    const auto on_host = [&](TensorView t) { return OnHost(t, rank->memory()); };
     const std::array<Share, 3> tokens{Share{0, 1, 1}, s.held, {0, s.model_dim(), s.model_dim()}};
-    errors.add("output", rank->output(), tokens, reference.output);
-    errors.add("input gradient", rank->input_gradient(), tokens, reference.input_gradient);
+    errors.add("output", on_host(rank->output()).view(), tokens, reference.output);
+    errors.add("input gradient", on_host(rank->input_gradient()).view(), tokens, reference.input_gradient);
     for (const Parameter& p : rank->parameters())
-      errors.add("gradient of " + p.name, p.gradient, p.axes, reference.gradients.at(p.name));
+      errors.add("gradient of " + p.name, on_host(p.gradient).view(), p.axes, reference.gradients.at(p.name));
   }
   return std::move(errors).all();
 }

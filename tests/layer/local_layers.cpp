@@ -8,12 +8,17 @@
 
 namespace moe {
 
-LocalLayers::LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow)
-    : world_(shape.parallel.ranks()), device_(make_cpu_device()), owned_(static_cast<size_t>(shape.parallel.ranks())) {
+LocalLayers::LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow, const MakeDevice& device)
+    : world_(shape.parallel.ranks()),
+      device_(make_cpu_device()),
+      layer_devices_(static_cast<size_t>(shape.parallel.ranks())),
+      owned_(layer_devices_.size()) {
   world_.run([&](int rank) {
     const auto world = world_.communicator(rank);
-    owned_[static_cast<size_t>(rank)] =
-        std::make_unique<MoeLayer>(rank_shape(shape, rank, flow), seed, LayerComms::split(*world, shape.parallel));
+    const auto i = static_cast<size_t>(rank);
+    if (device) layer_devices_[i] = device();
+    owned_[i] = std::make_unique<MoeLayer>(rank_shape(shape, rank, flow), seed, LayerComms::split(*world, shape.parallel),
+                                           device ? *layer_devices_[i] : cpu_layer_device());
   });
   for (const auto& layer : owned_) ranks_.push_back(layer.get());
 }

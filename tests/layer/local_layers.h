@@ -13,7 +13,10 @@ namespace moe {
 
 class LocalLayers {
  public:
-  LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow = Flow::sharded);
+  /// What a rank's layer runs on; called once a rank.
+  using MakeDevice = std::function<std::unique_ptr<LayerDevice>()>;
+  /// Without `device` on the CPU.
+  LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow = Flow::sharded, const MakeDevice& device = {});
   /// Overwrites every result by NaN, so that none can be left from a run before.
   void poison();
   /// What runs in the layer's binding's place on a rank.
@@ -31,6 +34,7 @@ class LocalLayers {
  private:
   LocalWorld world_;
   std::unique_ptr<Device> device_;
+  std::vector<std::unique_ptr<LayerDevice>> layer_devices_;
   std::vector<std::unique_ptr<MoeLayer>> owned_;
   std::vector<MoeLayer*> ranks_;
 };

@@ -3,25 +3,9 @@
 // are threads of one process and must not fight for cores.
 #include <functional>
 
-#include "moe/layer/tensor_view.h"
+#include "moe/layer/math.h"
 
 namespace moe {
-
-/// A row-major matrix, perhaps a block of columns of a wider one: row i begins at data + i stride elements.
-struct Matrix {
-  void* data = nullptr;
-  int64_t rows = 0, cols = 0, stride = 0;
-  DType dtype = DType::float32;
-  bool transposed = false;  // read as its transpose; rows and cols are those before
-};
-
-/// A tensor of rank 2, whole.
-Matrix matrix(TensorView tensor);
-/// Its columns [first, first + count).
-Matrix columns(TensorView tensor, int64_t first, int64_t count);
-Matrix transpose(Matrix m);
-
-enum class Into { overwrite, add };
 
 /// out = a b, or out += a b. `out` is not transposed and overlaps neither. Any extent may be 0.
 void gemm(Matrix a, Matrix b, Matrix out, Into into = Into::overwrite);
@@ -41,6 +25,8 @@ void assign(TensorView from, TensorView to);
 void add(TensorView from, TensorView to);
 /// t *= by.
 void scale(TensorView t, double by);
+/// to = from: float32 or float64 to bfloat16, to nearest even, or back.
+void convert(TensorView from, TensorView to);
 
 /// Threads that each caller's math may use from now on, in the whole process.
 void set_math_threads(int threads);

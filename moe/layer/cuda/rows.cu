@@ -19,15 +19,15 @@ __device__ Pack<T, N>* row_at(T* rows, int64_t row, int packs) {
 
 template <class P>
 __device__ void copy_row(const P* __restrict__ from, P* __restrict__ to, int packs) {
-  for (int j = lane_index(); j < packs; j += kTurns * kWarpSize) {
+  int j = lane_index();
+  for (; j + (kTurns - 1) * kWarpSize < packs; j += kTurns * kWarpSize) {
     P p[kTurns];
 #pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn)
-      if (j + turn * kWarpSize < packs) p[turn] = from[j + turn * kWarpSize];
+    for (int turn = 0; turn < kTurns; ++turn) p[turn] = from[j + turn * kWarpSize];
 #pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn)
-      if (j + turn * kWarpSize < packs) to[j + turn * kWarpSize] = p[turn];
+    for (int turn = 0; turn < kTurns; ++turn) to[j + turn * kWarpSize] = p[turn];
   }
+  for (; j < packs; j += kWarpSize) to[j] = from[j];
 }
 
 template <class T, int N>

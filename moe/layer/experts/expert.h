@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "moe/layer/math.h"
 #include "moe/layer/parameter.h"
 #include "moe/plan/volumes.h"
 
@@ -34,6 +35,7 @@ class Expert {
 struct ExpertSetup {
   const RankShape& rank;
   LayerSeed seed;
+  Math& math = cpu_math();
 };
 
 struct ExpertRow {

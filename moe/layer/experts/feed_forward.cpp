@@ -1,6 +1,5 @@
 #include "moe/layer/experts/feed_forward.h"
 
-#include "moe/layer/cpu/math.h"
 #include "moe/layer/tensor.h"
 
 namespace moe {
@@ -14,10 +13,18 @@ std::vector<TensorView> rows_of(std::span<const Tensor> tensors, Rows rows) {
   return parts;
 }
 
+// Experts that one call of each GEMM serves: `count` from `first` on, each with `rows` rows, its first where the
+// experts compute and its first in a packed chunk; the next one's lie `step` and `rows` further on.
+struct Run {
+  int64_t first = 0, count = 1;
+  int64_t rows = 0, at = 0, step = 0, packed = 0;
+};
+
 class FeedForward final : public Expert {
  public:
   FeedForward(const ExpertSetup& setup, const Activation& activation)
-      : act_(activation),
+      : math_(setup.math),
+        act_(activation),
         inputs_(activation.inputs.size()),
         experts_(setup.rank.experts),
         hidden_(setup.rank.hidden),
@@ -25,50 +32,48 @@ class FeedForward final : public Expert {
         before_(inputs_),
         d_before_(inputs_) {
     const int64_t all = static_cast<int64_t>(inputs_ + 1) * experts_.count * size();
-    for (Tensor* t : {&weights_, &d_weights_}) *t = Tensor({all}, setup.rank.dtype());
-    for (const Parameter& p : parameters()) fill_weight(p, p.axes[1].total, setup.seed);
+    for (Tensor* t : {&weights_, &d_weights_}) *t = Tensor({all}, setup.rank.dtype(), math_.memory());
+    for (const Parameter& p : parameters()) fill_weight(p, p.axes[1].total, setup.seed, math_.memory());
   }
 
   void reserve(int64_t rows) override {
     if (after_.view().rank() > 0 && after_.view().size(0) >= rows) return;
-    const auto make = [&](Tensor& t) { t = Tensor({rows, hidden_.count}, weights_.view().dtype()); };
+    const auto make = [&](Tensor& t) { t = Tensor({rows, hidden_.count}, weights_.view().dtype(), math_.memory()); };
     make(after_);
     for (size_t i = 0; i < inputs_; ++i) make(before_[i]), make(d_before_[i]);
   }
 
   void forward(TensorView input, std::span<const Rows> rows, TensorView output) override {
-    Rows out;
-    for (int64_t e = 0; e < experts_.count; ++e) {
-      const Rows in = rows[static_cast<size_t>(e)];
-      out = {out.end, out.end + in.count()};
-      const auto before = rows_of(before_, in);
-      const TensorView after = rows_of(after_, in);
+    for_each_run(rows, [&](const Run& run) {
+      const int64_t h = hidden_.count, m = model_dim_;
       for (size_t i = 0; i < inputs_; ++i)
-        gemm(matrix(rows_of(input, in)), matrix(weight(weights_, i, e)), matrix(before[i]));
-      act_.forward(before, after);
-      gemm(matrix(after), matrix(weight(weights_, inputs_, e)), matrix(rows_of(output, out)));
-    }
+        math_.gemm(placed(input, run), matrix(weight(weights_, i, run.first)), placed(before_[i], run), Into::overwrite,
+                   {run.count, run.step * m, size(), run.step * h});
+      for_each_block(run, [&](Rows in, Rows) { act_.forward(math_, rows_of(before_, in), rows_of(after_, in)); });
+      math_.gemm(placed(after_, run), matrix(weight(weights_, inputs_, run.first)), packed(output, run),
+                 Into::overwrite, {run.count, run.step * h, size(), run.rows * m});
+    });
   }
 
   void backward(TensorView input, std::span<const Rows> rows, TensorView d_output, TensorView d_input,
                 bool first_chunk) override {
     const Into into = first_chunk ? Into::overwrite : Into::add;
-    Rows out;
-    for (int64_t e = 0; e < experts_.count; ++e) {
-      const Rows in = rows[static_cast<size_t>(e)];
-      out = {out.end, out.end + in.count()};
-      const Matrix x = matrix(rows_of(input, in)), dy = matrix(rows_of(d_output, out));
-      const auto d_before = rows_of(d_before_, {0, in.count()});
-      gemm(dy, transpose(matrix(weight(weights_, inputs_, e))), matrix(d_before[0]));
-      gemm(transpose(matrix(rows_of(after_, in))), dy, matrix(weight(d_weights_, inputs_, e)), into);
-      act_.backward(rows_of(before_, in), d_before);
+    for_each_run(rows, [&](const Run& run) {
+      const int64_t h = hidden_.count, m = model_dim_, dense = run.rows * h;
+      const Matrix x = placed(input, run), dy = packed(d_output, run);
+      math_.gemm(dy, transpose(matrix(weight(weights_, inputs_, run.first))), front(d_before_[0], run),
+                 Into::overwrite, {run.count, run.rows * m, size(), dense});
+      math_.gemm(transpose(placed(after_, run)), dy, matrix(weight(d_weights_, inputs_, run.first)), into,
+                 {run.count, run.step * h, run.rows * m, size()});
+      for_each_block(run, [&](Rows in, Rows at) { act_.backward(math_, rows_of(before_, in), rows_of(d_before_, at)); });
       for (size_t i = 0; i < inputs_; ++i) {
-        const Matrix d = matrix(d_before[i]);
-        gemm(transpose(x), d, matrix(weight(d_weights_, i, e)), into);
-        gemm(d, transpose(matrix(weight(weights_, i, e))), matrix(rows_of(d_input, out)),
-             i == 0 ? Into::overwrite : Into::add);
+        const Matrix d = front(d_before_[i], run);
+        math_.gemm(transpose(x), d, matrix(weight(d_weights_, i, run.first)), into,
+                   {run.count, run.step * m, dense, size()});
+        math_.gemm(d, transpose(matrix(weight(weights_, i, run.first))), packed(d_input, run),
+                   i == 0 ? Into::overwrite : Into::add, {run.count, dense, size(), run.rows * m});
       }
-    }
+    });
   }
 
   std::vector<Parameter> parameters() override {
@@ -98,12 +103,44 @@ class FeedForward final : public Expert {
     return all.part(start(i, e), {model_dim_, hidden_.count});
   }
 
+  // Of the run's first expert: rows where the experts compute, in a packed chunk, of what serves one run.
+  static Matrix placed(TensorView t, const Run& run) { return matrix(rows_of(t, {run.at, run.at + run.rows})); }
+  static Matrix packed(TensorView t, const Run& run) { return matrix(rows_of(t, {run.packed, run.packed + run.rows})); }
+  static Matrix front(TensorView t, const Run& run) { return matrix(rows_of(t, {0, run.rows})); }
+  // Calls body(rows where the experts compute, rows from 0 on) for as many experts at once as lie together.
+  template <class Body>
+  static void for_each_block(const Run& run, Body body) {
+    const int64_t together = run.step == run.rows ? run.count : 1, rows = together * run.rows;
+    for (int64_t e = 0; e < run.count; e += together) {
+      const int64_t in = run.at + e * run.step, at = e * run.rows;
+      body({in, in + rows}, {at, at + rows});
+    }
+  }
+
+  // All experts at once where that pays and they have rows alike, else one after the other: a run's rows stay in cache.
+  template <class Body>
+  void for_each_run(std::span<const Rows> rows, Body body) const {
+    const int64_t step = rows.size() > 1 ? rows[1].begin - rows[0].begin : 0;
+    bool alike = math_.batches() && rows.size() > 1;
+    for (size_t e = 1; e < rows.size(); ++e)
+      alike &= rows[e].count() == rows[0].count() && rows[e].begin - rows[e - 1].begin == step;
+    if (alike) return body(Run{0, experts_.count, rows[0].count(), rows[0].begin, step, 0});
+    Run run;
+    for (; run.first < experts_.count; run.packed += run.rows, ++run.first) {
+      const Rows& in = rows[static_cast<size_t>(run.first)];
+      run.rows = in.count();
+      run.at = in.begin;
+      body(run);
+    }
+  }
+
+  Math& math_;
   Activation act_;
   size_t inputs_;
   Share experts_, hidden_;
   int64_t model_dim_;
   Tensor weights_, d_weights_;             // weight after weight, W2 last, each of all local experts
-  std::vector<Tensor> before_, d_before_;  // (rows, H / N_ESP) an input: stored; of one expert's chunk
+  std::vector<Tensor> before_, d_before_;  // (rows, H / N_ESP) an input: stored; of one run's chunk
   Tensor after_;                           // (rows, H / N_ESP), stored
 };
 

@@ -11,9 +11,9 @@ namespace moe {
 struct Activation {
   std::span<const std::string_view> inputs;  // names of the weights before it
   /// after = act(before[0], ...), all (rows, H / N_ESP).
-  void (*forward)(std::span<const TensorView> before, TensorView after);
+  void (*forward)(Math& math, std::span<const TensorView> before, TensorView after);
   /// d_before[0] holds d_after, and then its own.
-  void (*backward)(std::span<const TensorView> before, std::span<const TensorView> d_before);
+  void (*backward)(Math& math, std::span<const TensorView> before, std::span<const TensorView> d_before);
 };
 
 std::unique_ptr<Expert> make_feed_forward(const ExpertSetup& setup, const Activation& activation);

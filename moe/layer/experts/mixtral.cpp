@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "moe/layer/cpu/math.h"
 #include "moe/layer/experts/feed_forward.h"
 
 namespace moe {
@@ -10,8 +9,8 @@ namespace moe {
 std::unique_ptr<Expert> make_mixtral_expert(const ExpertSetup& setup) {
   static constexpr std::array kInputs{kW1, kW3};
   return make_feed_forward(setup,
-                           {kInputs, [](auto before, TensorView after) { swiglu(before[0], before[1], after); },
-                            [](auto before, auto d) { swiglu_backward(before[0], before[1], d[0], d[0], d[1]); }});
+                           {kInputs, [](Math& math, auto before, TensorView after) { math.swiglu(before[0], before[1], after); },
+                            [](Math& math, auto before, auto d) { math.swiglu_backward(before[0], before[1], d[0], d[0], d[1]); }});
 }
 
 }  // namespace moe

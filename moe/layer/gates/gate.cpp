@@ -32,7 +32,7 @@ void check_losses(const GateRow& gate, const LayerShape& layer) {
 
 const GateRow& find_gate(std::string_view name) { return find_named(kGates, name, "gate"); }
 
-Routing make_routing(const RankShape& rank) {
+Routing make_routing(const RankShape& rank, Memory& memory) {
   const LayerShape& layer = rank.shape.layer;
   const GateRow& gate = find_gate(layer.gate);
   check_losses(gate, layer);
@@ -47,7 +47,7 @@ Routing make_routing(const RankShape& rank) {
   require<BadInput>(shape.pairs() < std::numeric_limits<int32_t>::max(),
                     "gate {}: {} tokens with {} choices each are too many pairs, expected fewer than 2^31", layer.gate,
                     shape.tokens, shape.choices);
-  Routing routing(shape, layer.dtype);
+  Routing routing(shape, layer.dtype, memory);
   if (gate.choices == Choices::rows) routing.fill = Tensor({shape.tokens, shape.choices}, layer.dtype);
   return routing;
 }

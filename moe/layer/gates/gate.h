@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "moe/layer/math.h"
 #include "moe/layer/parameter.h"
 #include "moe/layer/routing.h"
 
@@ -38,6 +39,7 @@ class Gate {
 struct GateSetup {
   const RankShape& rank;
   LayerSeed seed;
+  Math& math = cpu_math();
 };
 
 /// Pairs a token: top_k, one an expert, or one a row.
@@ -57,7 +59,7 @@ struct GateRow {
 const GateRow& find_gate(std::string_view name);
 /// The routing that this rank's gate fills; sized once. Throws BadInput if the gate can't be had with the layer's
 /// capacity factor, Unsupported if it lacks a loss that has a coefficient.
-Routing make_routing(const RankShape& rank);
+Routing make_routing(const RankShape& rank, Memory& memory = cpu_memory());
 /// "gshard", ...
 std::vector<std::string_view> gate_names();
 

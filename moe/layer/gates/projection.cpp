@@ -1,21 +1,19 @@
 #include "moe/layer/gates/projection.h"
 
-#include "moe/layer/cpu/math.h"
-
 namespace moe {
 
-GateProjection::GateProjection(const RankShape& rank, int64_t width) {
-  for (Tensor* t : {&weights_, &d_weights_}) *t = Tensor({width, rank.model_dim()}, rank.dtype());
-  for (Tensor* t : {&products_, &d_products_}) *t = Tensor({rank.gated_tokens(), width}, rank.dtype());
+GateProjection::GateProjection(const RankShape& rank, int64_t width, Math& math) : math_(math) {
+  for (Tensor* t : {&weights_, &d_weights_}) *t = Tensor({width, rank.model_dim()}, rank.dtype(), math.memory());
+  for (Tensor* t : {&products_, &d_products_}) *t = Tensor({rank.gated_tokens(), width}, rank.dtype(), math.memory());
 }
 
 void GateProjection::forward(TensorView hidden) const {
-  gemm(matrix(hidden), transpose(matrix(weights_)), matrix(products_));
+  math_.gemm(matrix(hidden), transpose(matrix(weights_)), matrix(products_));
 }
 
 void GateProjection::backward(TensorView hidden, TensorView d_hidden) const {
-  gemm(transpose(matrix(d_products_)), matrix(hidden), matrix(d_weights_));
-  gemm(matrix(d_products_), matrix(weights_), matrix(d_hidden), Into::add);
+  math_.gemm(transpose(matrix(d_products_)), matrix(hidden), matrix(d_weights_));
+  math_.gemm(matrix(d_products_), matrix(weights_), matrix(d_hidden), Into::add);
 }
 
 Parameter GateProjection::weight(std::string_view name, int64_t first, int64_t count) const {

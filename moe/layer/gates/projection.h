@@ -1,5 +1,6 @@
 #pragma once
 // The GEMMs of a gate: products = hidden W^T with W of (width, M), and the way back.
+#include "moe/layer/math.h"
 #include "moe/layer/parameter.h"
 #include "moe/layer/tensor.h"
 
@@ -7,7 +8,7 @@ namespace moe {
 
 class GateProjection {
  public:
-  GateProjection(const RankShape& rank, int64_t width);
+  GateProjection(const RankShape& rank, int64_t width, Math& math = cpu_math());
   /// Overwrites products.
   void forward(TensorView hidden) const;
   /// From d_products: overwrites W's gradient and adds to d_hidden.
@@ -19,6 +20,7 @@ class GateProjection {
   Parameter weight(std::string_view name) const { return weight(name, 0, weights_.view().size(0)); }
 
  private:
+  Math& math_;
   Tensor weights_, d_weights_, products_, d_products_;
 };
 

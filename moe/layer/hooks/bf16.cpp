@@ -1,56 +1,23 @@
 #include "moe/layer/hooks/bf16.h"
 
-#include <bit>
-#include <cmath>
-
-#include "moe/layer/element.h"
-
 namespace moe {
 namespace {
 
-// bfloat16 is float32's upper half.
-uint16_t encode(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if (std::isnan(value)) return static_cast<uint16_t>(bits >> 16 | 0x40);  // its payload may lie in the lower half
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-// By way of float32, rounded to odd: two roundings to nearest could go the wrong way at a tie.
-uint16_t encode(double value) {
-  const auto nearest = static_cast<float>(value);
-  if (static_cast<double>(nearest) == value || std::isnan(value)) return encode(nearest);
-  auto bits = std::bit_cast<uint32_t>(nearest);
-  if (std::abs(static_cast<double>(nearest)) > std::abs(value)) --bits;  // toward zero
-  return encode(std::bit_cast<float>(bits | 1));
-}
-
-void compress(TensorView rows, TensorView wire) {
-  with_element(rows.dtype(), [&](auto zero) {
-    const auto* from = rows.as<const decltype(zero)>();
-    auto* to = wire.as<uint16_t>();
-    for (int64_t i = 0; i < rows.elements(); ++i) to[i] = encode(from[i]);
-  });
-}
-
-void decompress(TensorView wire, TensorView rows) {
-  with_element(rows.dtype(), [&](auto zero) {
-    const auto* from = wire.as<const uint16_t>();
-    auto* to = rows.as<decltype(zero)>();
-    for (int64_t i = 0; i < rows.elements(); ++i) to[i] = std::bit_cast<float>(uint32_t{from[i]} << 16);
-  });
-}
-
 class Bf16Hook final : public Hook {
  public:
-  void before_dispatch(Phase, TensorView rows, TensorView wire) override { compress(rows, wire); }
-  void after_dispatch(Phase, TensorView wire, TensorView rows) override { decompress(wire, rows); }
-  void before_combine(Phase, TensorView rows, TensorView wire) override { compress(rows, wire); }
-  void after_combine(Phase, TensorView wire, TensorView rows) override { decompress(wire, rows); }
+  explicit Bf16Hook(Math& math) : math_(math) {}
+  void before_dispatch(Phase, TensorView rows, TensorView wire) override { math_.convert(rows, wire); }
+  void after_dispatch(Phase, TensorView wire, TensorView rows) override { math_.convert(wire, rows); }
+  void before_combine(Phase, TensorView rows, TensorView wire) override { math_.convert(rows, wire); }
+  void after_combine(Phase, TensorView wire, TensorView rows) override { math_.convert(wire, rows); }
   double relative_error() const override { return 0x1p-8; }  // half the last of 8 bits
+
+ private:
+  Math& math_;
 };
 
 }  // namespace
 
-std::unique_ptr<Hook> make_bf16_hook() { return std::make_unique<Bf16Hook>(); }
+std::unique_ptr<Hook> make_bf16_hook(Math& math) { return std::make_unique<Bf16Hook>(math); }
 
 }  // namespace moe

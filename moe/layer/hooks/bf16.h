@@ -4,6 +4,6 @@
 
 namespace moe {
 
-std::unique_ptr<Hook> make_bf16_hook();
+std::unique_ptr<Hook> make_bf16_hook(Math& math);
 
 }  // namespace moe

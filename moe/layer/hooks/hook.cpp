@@ -8,11 +8,13 @@
 namespace moe {
 namespace {
 
-constexpr std::array kHooks{HookRow{"none", [] { return std::unique_ptr<Hook>(); }}, HookRow{"bf16", make_bf16_hook}};
+constexpr std::array kHooks{HookRow{"none", [](Math&) { return std::unique_ptr<Hook>(); }}, HookRow{"bf16", make_bf16_hook}};
 
 }  // namespace
 
-std::unique_ptr<Hook> make_hook(std::string_view name) { return find_named(kHooks, name, "hook").make(); }
+std::unique_ptr<Hook> make_hook(std::string_view name, Math& math) {
+  return find_named(kHooks, name, "hook").make(math);
+}
 
 std::vector<std::string_view> hook_names() {
   std::vector<std::string_view> names;

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "moe/layer/tensor_view.h"
+#include "moe/layer/math.h"
 #include "moe/plan/plan.h"
 
 namespace moe {
@@ -38,11 +38,11 @@ class Hook {
 
 struct HookRow {
   std::string_view name;
-  std::unique_ptr<Hook> (*make)();
+  std::unique_ptr<Hook> (*make)(Math& math);
 };
 
 /// Null for "none". Throws BadInput listing the known names.
-std::unique_ptr<Hook> make_hook(std::string_view name);
+std::unique_ptr<Hook> make_hook(std::string_view name, Math& math = cpu_math());
 /// "none", "bf16", ...
 std::vector<std::string_view> hook_names();
 

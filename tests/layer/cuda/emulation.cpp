@@ -21,7 +21,7 @@ constexpr size_t kStack = 64 << 10, kPage = 4096;
 std::atomic<bool> runs_backwards = false;
 std::atomic<int64_t> launches_made = 0;
 
-enum class State : uint8_t { ready, at_barrier, at_warp, done };
+enum class State : uint8_t { ready, at_barrier, at_warp, refused, done };
 
 struct Fiber {
   ucontext_t start;
@@ -148,18 +148,19 @@ class Machine {
     bool any = release(0, threads_, State::at_barrier);
     for (int first = 0; first < threads_; first += kWarp) any |= release(first, first + kWarp, State::at_warp);
     if (any) return;
-    int done = 0, at_barrier = 0;
+    int done = 0, at_barrier = 0, at_warp = 0;
     const Fiber* waits = nullptr;
     for (int i = 0; i < threads_; ++i) {
       const Fiber& fiber = *fibers_[static_cast<size_t>(i)];
       done += fiber.state == State::done;
       at_barrier += fiber.state == State::at_barrier;
+      at_warp += fiber.state == State::at_warp;
       if (fiber.state != State::done) waits = &fiber;
     }
-    throw WrongResult(fmt::format("block {}: threads diverged: {} ended, {} wait at a barrier, {} for their warp; one "
-                                  "at {}:{}",
-                                  blockIdx.x, done, at_barrier, threads_ - done - at_barrier, waits->site.file_name(),
-                                  waits->site.line()));
+    throw WrongResult(fmt::format("block {}: threads diverged: {} ended, {} wait at a barrier, {} for their warp, {} "
+                                  "with another mask than all lanes; one at {}:{}",
+                                  blockIdx.x, done, at_barrier, at_warp, threads_ - done - at_barrier - at_warp,
+                                  waits->site.file_name(), waits->site.line()));
   }
 
   bool release(int begin, int end, State state) {
@@ -196,7 +197,7 @@ int64_t launches() { return launches_made; }
 void block_barrier(Site site) { machine().wait(State::at_barrier, site); }
 
 const uint64_t* exchange(unsigned mask, uint64_t bits, Site site) {
-  if (mask != ~0U) machine().wait(State::at_barrier, site);  // waits for ever: no kernel of ours needs part of a warp
+  if (mask != ~0U) machine().wait(State::refused, site);  // for ever: no kernel of ours needs part of a warp
   return machine().exchange(bits, site);
 }
 

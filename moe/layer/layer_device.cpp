@@ -1,0 +1,24 @@
+#include "moe/layer/layer_device.h"
+
+namespace moe {
+namespace {
+
+class CpuLayerDevice final : public LayerDevice {
+ public:
+  Math& math() override { return cpu_math(); }
+  std::unique_ptr<Gate> make_gate(const GateSetup& setup) override {
+    return find_gate(setup.rank.shape.layer.gate).make(setup);
+  }
+  std::unique_ptr<Order> make_order(const RankShape& rank) override {
+    return moe::make_order(rank.shape.layer.order, rank.dtype());
+  }
+};
+
+}  // namespace
+
+LayerDevice& cpu_layer_device() {
+  static CpuLayerDevice device;
+  return device;
+}
+
+}  // namespace moe

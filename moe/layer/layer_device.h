@@ -1,0 +1,29 @@
+#pragma once
+// What a layer runs on: its math, its memory, and the parts of which a device has its own. One a rank, which calls it
+// from the thread that issues its tasks; outlives the layer.
+#include <memory>
+
+#include "moe/layer/gates/gate.h"
+#include "moe/layer/math.h"
+#include "moe/layer/orders/order.h"
+
+namespace moe {
+
+class LayerDevice {
+ public:
+  virtual ~LayerDevice() = default;
+  virtual Math& math() = 0;
+  /// Those that the layer's shape names. Throw BadInput listing the known names, Unsupported naming those that this
+  /// device has.
+  virtual std::unique_ptr<Gate> make_gate(const GateSetup& setup) = 0;
+  virtual std::unique_ptr<Order> make_order(const RankShape& rank) = 0;
+};
+
+/// Has no state.
+LayerDevice& cpu_layer_device();
+
+/// Of the GPU that is the calling thread's. Gates gshard, switch and sigmoid; order tutel; dispatcher alltoall; any
+/// expert, norm and hook; layers with a capacity. Throws BadInput if this build has no CUDA.
+std::unique_ptr<LayerDevice> make_cuda_layer_device();
+
+}  // namespace moe

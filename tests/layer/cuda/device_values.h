@@ -1,0 +1,68 @@
+#pragma once
+// Tensors of an emulated device and of the CPU side by side: the same numbers, the CPU's in float64.
+#include <algorithm>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "moe/base/random.h"
+#include "moe/layer/cuda/element.cuh"
+#include "moe/layer/tensor.h"
+
+namespace moe {
+
+template <class Body>
+void for_each_element(TensorView t, Body body) {
+  cuda::with_type(t.dtype(), [&](auto zero) {
+    for (int64_t i = 0; i < t.elements(); ++i) body(i, t.as<decltype(zero)>()[i]);
+  });
+}
+
+inline std::vector<double> values_of(TensorView t) {
+  std::vector<double> all;
+  for_each_element(t, [&](int64_t, auto v) { all.push_back(static_cast<double>(cuda::value_of(v))); });
+  return all;
+}
+
+/// `reference` must be float64 and of as many elements as `device`.
+struct Pair {
+  Pair(std::initializer_list<int64_t> shape, DType dtype, Memory& memory, uint64_t stream)
+      : device(shape, dtype, memory), reference(shape, DType::float64) {
+    for_each_element(device, [&](int64_t i, auto& v) {
+      using T = std::remove_reference_t<decltype(v)>;
+      v = cuda::rounded<T>(random_normal(7, stream, static_cast<uint64_t>(i)));
+      reference.as<double>()[i] = static_cast<double>(cuda::value_of(v));
+    });
+  }
+  Tensor device, reference;
+};
+
+/// Of the largest value: what roundings of a few operations may come to.
+inline double tolerance_for(DType dtype) {
+  switch (dtype) {
+    case DType::float64:
+      return 1e-13;
+    case DType::float32:
+      return 2e-6;
+    case DType::float16:
+      return 0x1p-9;
+    default:
+      return 0x1p-6;
+  }
+}
+
+inline void expect_near(TensorView device, TensorView reference, double tolerance, std::string_view what) {
+  const std::vector<double> found = values_of(device), expected = values_of(reference);
+  ASSERT_EQ(found.size(), expected.size());
+  double most = 1e-30;
+  for (const double v : expected) most = std::max(most, std::abs(v));
+  for (size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], expected[i], tolerance * most) << what << " " << i << " as " << name_of(device.dtype());
+}
+inline void expect_near(const Pair& pair, std::string_view what, double factor = 1) {
+  expect_near(pair.device, pair.reference, factor * tolerance_for(pair.device.view().dtype()), what);
+}
+
+inline constexpr DType kDTypes[] = {DType::float32, DType::float64, DType::bfloat16, DType::float16};
+
+}  // namespace moe

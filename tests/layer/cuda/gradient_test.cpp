@@ -1,0 +1,88 @@
+// The proof of ../gradient_test.cpp for the layer on a GPU: its kernels under the emulation, on CPU streams.
+#include <gtest/gtest.h>
+#include <map>
+#include <memory>
+
+#include "moe/layer/cuda/launch.cuh"
+#include "tests/layer/cuda/emulated_device.h"
+#include "tests/layer/local_layers.h"
+#include "tests/schedule/any_decision.h"
+
+namespace moe {
+namespace {
+
+struct Made {
+  std::string name, gate;
+  Ffn ffn = Ffn::gpt;
+  Norm norm = Norm::none;
+  std::string hook = "none";
+  int64_t top_k = 2, kv_heads = 10;
+  double losses = 0, skew = 0;
+  ParallelShape parallel;
+  DType dtype = DType::float64;
+};
+
+Case case_of(const Made& m) {
+  LayerShape layer{.batch = 2, .seq = 8, .model_dim = 20, .hidden = 12, .heads = 10, .experts = 8, .top_k = m.top_k};
+  layer.kv_heads = m.kv_heads;
+  layer.capacity_factor = m.skew > 0 ? 0.8 : 1.2;
+  layer.dtype = m.dtype;
+  layer.gate = m.gate;
+  layer.ffn = m.ffn;
+  layer.norm = m.norm;
+  layer.residual = m.norm != Norm::none;
+  layer.hook = m.hook;
+  layer.aux_loss = layer.z_loss = m.losses;
+  return complete(layer, m.parallel, Rounding::ragged);
+}
+
+void PrintTo(const Made& m, std::ostream* out) { *out << m.name; }
+
+class EmulatedLayerTest : public testing::TestWithParam<Made> {};
+
+TEST_P(EmulatedLayerTest, EverySchedulesGradientsAreAutograds) {
+  const Case shape = case_of(GetParam());
+  const LayerSeed seed{.seed = 11, .layer = 2, .skew = GetParam().skew};
+  const LayerReference reference = reference_layer(shape, seed);
+  std::map<Flow, std::unique_ptr<LocalLayers>> by_flow;
+  int degree = 1;
+  for (const Schedule* schedule : any_decision::fitting(shape)) {
+    auto& layers = by_flow[schedule->flow];
+    if (!layers) layers = std::make_unique<LocalLayers>(shape, seed, schedule->flow, make_emulated_layer_device);
+    degree = degree % 3 + 1;
+    const int forward = schedule->degrees == DegreePolicy::one ? 1 : degree;
+    const int backward = schedule->degrees == DegreePolicy::apart ? degree % 3 + 1 : forward;
+    const Plan plan = plan_for(shape, schedule->name, forward, backward);
+    SCOPED_TRACE(fmt::format("{} r_f {} r_b {}", plan.schedule, plan.degree_forward, plan.degree_backward));
+    layers->poison();
+    const int64_t before = emulation::launches();
+    layers->run(plan);
+    EXPECT_GT(emulation::launches(), before);
+    for (const TensorError& e : layer_errors(layers->ranks(), reference))
+      EXPECT_LE(e.error, tolerance_of(*layers->ranks().front())) << e.tensor;
+    EXPECT_NEAR(layers->ranks().front()->auxiliary_loss(), reference.auxiliary, 1e-4 * reference.auxiliary);
+  }
+  if (GetParam().skew > 0) {
+    EXPECT_GT(by_flow.begin()->second->dropped(), 0);
+    EXPECT_GT(by_flow.begin()->second->idle_experts(), 0);
+  }
+}
+
+constexpr ParallelShape one{}, four{.nodes = 2, .ranks_per_node = 2, .mp = 2, .ep = 2, .esp = 2},
+    replicas{.nodes = 2, .ranks_per_node = 2, .mp = 1, .ep = 2, .esp = 1},
+    sharded{.nodes = 1, .ranks_per_node = 4, .mp = 4, .ep = 1, .esp = 2};
+
+INSTANTIATE_TEST_SUITE_P(
+    Parts, EmulatedLayerTest,
+    testing::Values(
+        Made{.name = "gshard_one_rank", .gate = "gshard", .parallel = one},
+        Made{.name = "gshard_norm_losses", .gate = "gshard", .norm = Norm::layernorm, .losses = 0.1, .parallel = four},
+        Made{.name = "switch_mixtral", .gate = "switch", .ffn = Ffn::mixtral, .losses = 0.2, .skew = 4, .parallel = four},
+        Made{.name = "sigmoid_rmsnorm", .gate = "sigmoid", .norm = Norm::rmsnorm, .top_k = 3, .parallel = replicas},
+        Made{.name = "gshard_bf16_hook", .gate = "gshard", .hook = "bf16", .parallel = replicas},
+        Made{.name = "switch_grouped_queries", .gate = "switch", .top_k = 1, .kv_heads = 5, .parallel = sharded},
+        Made{.name = "gshard_float32", .gate = "gshard", .norm = Norm::rmsnorm, .parallel = four, .dtype = DType::float32}),
+    [](const auto& row) { return row.param.name; });
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,114 @@
+// Tutel's order on a device against the CPU's: types, widths, choices, groups that are not here, chunks, dropped pairs,
+// empty experts.
+#include "moe/layer/orders/order.h"
+
+#include <gtest/gtest.h>
+
+#include "moe/layer/cuda/kernels.h"
+#include "tests/layer/cuda/device_values.h"
+#include "tests/layer/cuda/emulated_device.h"
+
+namespace moe {
+namespace {
+
+struct Shape {
+  int groups;
+  int64_t group_tokens, choices, experts, rows;
+};
+
+// Experts by chance, the last one of none; weights too.
+struct Routed {
+  Routed(const Shape& s, DType dtype, Memory& memory)
+      : device({.tokens = s.groups * s.group_tokens, .group_tokens = s.group_tokens, .choices = s.choices,
+                .experts = s.experts, .rows = s.rows},
+               dtype, memory),
+        reference(device, DType::float64) {
+    for (int64_t t = 0; t < reference.tokens; ++t)
+      for (int64_t c = 0; c < s.choices; ++c)
+        reference.expert[static_cast<size_t>(t * s.choices + c)] =
+            static_cast<int32_t>((random_bits(3, 1, static_cast<uint64_t>(t)) + static_cast<uint64_t>(c)) %
+                                 static_cast<uint64_t>(std::max<int64_t>(s.experts - 1, 1)));
+    assign_rows(reference);
+    device.expert = reference.expert;
+    device.send();
+    const auto& d = device.device;
+    cuda::assign_rows(nullptr, {s.groups, s.group_tokens, s.choices, s.experts, s.rows, d.expert.data(), d.row.data(),
+                                d.slot_of.data(), d.pair_of.data(), d.filled.data()});
+    Pair weights({device.tokens, s.choices}, dtype, memory, 9);
+    device.weight = std::move(weights.device), reference.weight = std::move(weights.reference);
+  }
+  Routing device, reference;
+};
+
+RowLayout layout_of(const Shape& s, int64_t width, int degree, int first_group, int groups, Memory& memory) {
+  RowLayout::Shape shape{s.rows, width, s.groups, s.experts, degree, false, {}};
+  for (int group = first_group; group < first_group + groups; ++group)
+    for (int64_t e = 0; e < s.experts; ++e) shape.cells.push_back({group, e, group});
+  RowLayout layout(std::move(shape));
+  layout.put_on(memory);
+  return layout;
+}
+
+constexpr Shape kShapes[] = {{1, 16, 1, 4, 4}, {1, 33, 2, 5, 9}, {2, 20, 3, 4, 7},
+                             {3, 300, 2, 9, 60}, {1, 8, 4, 5, 8}, {2, 1, 1, 1, 1}};
+
+class CudaOrderTest : public testing::TestWithParam<DType> {
+ protected:
+  Pair random(std::initializer_list<int64_t> shape, uint64_t stream) {
+    return {shape, GetParam(), math_->memory(), stream};
+  }
+  void compare(const Shape& s, int64_t width, int degree) {
+    const Routed routed(s, GetParam(), math_->memory());
+    const int own = s.groups > 1 ? 1 : 0;  // the group that is here alone
+    const RowLayout all = layout_of(s, width, degree, 0, s.groups, math_->memory());
+    const RowLayout here = layout_of(s, width, degree + 1, own, 1, math_->memory());
+    const int64_t tokens = s.groups * s.group_tokens;
+    Pair x = random({tokens, width}, 1), rows = random({all.elements()}, 2), mine = random({here.elements()}, 3);
+    Pair y = random({tokens, width}, 4), d_rows = random({here.elements()}, 5), d_w = random({tokens, s.choices}, 6);
+    order_->order(routed.device, x.device, {rows.device, all});
+    cpu_->order(routed.reference, x.reference, {rows.reference, all});
+    expect_near(rows.device, rows.reference, 0, "rows");
+    order_->order(routed.device, x.device, {mine.device, here});
+    cpu_->order(routed.reference, x.reference, {mine.reference, here});
+    expect_near(mine.device, mine.reference, 0, "rows of one group");
+    order_->i_order(routed.device, {rows.device, all}, y.device);
+    cpu_->i_order(routed.reference, {rows.reference, all}, y.reference);
+    expect_near(y, "tokens");
+    order_->i_order_backward(routed.device, x.device, {rows.device, all}, {d_rows.device, here}, d_w.device);
+    cpu_->i_order_backward(routed.reference, x.reference, {rows.reference, all}, {d_rows.reference, here},
+                           d_w.reference);
+    expect_near(d_rows, "gradients of rows"), expect_near(d_w, "gradients of weights", 2);
+    order_->order_backward(routed.device, x.device, {rows.device, all}, y.device, {});
+    cpu_->order_backward(routed.reference, x.reference, {rows.reference, all}, y.reference, {});
+    expect_near(y, "gradients of tokens");
+  }
+
+  std::unique_ptr<cuda::CudaMath> math_ = make_emulated_math();
+  std::unique_ptr<Order> order_ = cuda::make_order(*math_, GetParam()), cpu_ = make_order("tutel", DType::float64);
+};
+
+TEST_P(CudaOrderTest, EqualsTheCpus) {
+  for (const Shape& s : kShapes)
+    for (const int64_t width : {1, 5, 16, 131, 264})
+      for (const int degree : {1, 3}) {
+        SCOPED_TRACE(fmt::format("{} groups of {} tokens, {} choices of {} experts with {} rows of {}, {} chunks",
+                                 s.groups, s.group_tokens, s.choices, s.experts, s.rows, width, degree));
+        compare(s, width, degree);
+        if (HasFailure()) return;
+      }
+}
+
+TEST_P(CudaOrderTest, RefusesWhatItCanNot) {
+  const Shape too_many{1, 4, 33, 40, 4};
+  Routed many(too_many, GetParam(), math_->memory());
+  const RowLayout layout = layout_of(too_many, 2, 1, 0, 1, math_->memory());
+  EXPECT_THROW(order_->i_order(many.device, {{}, layout}, {}), Unsupported);
+  Routed few({1, 4, 1, 4, 4}, GetParam(), math_->memory());
+  EXPECT_THROW(order_->i_order(few.device, {{}, {}}, {}), WrongResult) << "a layout that was not put there";
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaOrderTest, testing::ValuesIn(kDTypes),
+                         [](const auto& row) { return std::string(name_of(row.param)); });
+
+}  // namespace
+}  // namespace moe
