@@ -111,8 +111,7 @@ class CausalAttention final : public Attention {
     const int64_t of_batch = kv_heads() * seq_ * seq_;
     for (int64_t sequence = 0; sequence < tokens_ / seq_; ++sequence)
       for (int64_t query = 0; query < queries_; ++query)
-        body(sequence, query,
-             scores_.view().part((sequence * queries_ + query) * of_batch, {kv_heads(), seq_, seq_}));
+        body(sequence, query, scores_.view().part((sequence * queries_ + query) * of_batch, {kv_heads(), seq_, seq_}));
   }
 
   Math& math_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 namespace moe {
 void require_runnable(const Plan& plan) {
   require<Unsupported>(plan.layers == 1, "a layer runs plans of one layer, found {}", plan.layers);
@@ -199,7 +198,7 @@ void LayerBinding::copy(const Task& task) {
   const Rows rows = p.layouts.gathered.chunk(task.chunk);
   p.rows.of_chunk(p.layouts.gathered, rows, p.at);
   math().unpack(p.layouts.gathered, rows, buffers(task.phase).gathered,
-              task.phase == Phase::forward ? b.expert_input : b.rows_in, p.at);
+                task.phase == Phase::forward ? b.expert_input : b.rows_in, p.at);
 }
 
 void LayerBinding::expert(const Task& task) {
@@ -236,7 +235,7 @@ void LayerBinding::lay_out(const Task& task) {
       if (of.count() == 0) continue;
       const int64_t size = of.count() * m;
       math().assign(b.wide.part(l.wide.offset(group, e, of.begin), {size}),
-             b.laid_out.part(l.laid_out.offset(group, e, of.begin), {size}));
+                    b.laid_out.part(l.laid_out.offset(group, e, of.begin), {size}));
     }
 }
 

@@ -4,7 +4,7 @@
 
 namespace moe {
 
-LayerBuffers::LayerBuffers(const RankShape& s, Memory& memory)
+LayerBuffers::LayerBuffers(const RankShape& s, MemorySpace& memory)
     : memory_(memory), dtype_(s.dtype()), wire_(wire_type(s.shape.layer)) {
   owned_.reserve(32);
   make_dense(s, forward);
@@ -14,7 +14,9 @@ LayerBuffers::LayerBuffers(const RankShape& s, Memory& memory)
   normed = norms ? own({s.gated_tokens(), s.model_dim()}) : forward.gate_input;
 }
 
-TensorView LayerBuffers::own(std::initializer_list<int64_t> shape) { return owned_.emplace_back(shape, dtype_, memory_).view(); }
+TensorView LayerBuffers::own(std::initializer_list<int64_t> shape) {
+  return owned_.emplace_back(shape, dtype_, memory_).view();
+}
 
 void LayerBuffers::make_dense(const RankShape& s, PhaseBuffers& b) {
   const int64_t held = s.held.count, all = s.mp_tokens(), gated = s.gated_tokens(), m = s.model_dim();

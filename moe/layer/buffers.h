@@ -23,7 +23,7 @@ struct PhaseBuffers {
 
 class LayerBuffers {
  public:
-  explicit LayerBuffers(const RankShape& shape, Memory& memory = cpu_memory());
+  explicit LayerBuffers(const RankShape& shape, MemorySpace& memory = cpu_memory());
   /// Makes room for what these layouts hold, and points the phase's views at it. Allocates only if it must grow.
   void fit(const RankShape& shape, Phase phase, const PhaseLayouts& layouts);
 
@@ -43,7 +43,7 @@ class LayerBuffers {
   TensorView grow(Tensor& tensor, int64_t elements) const { return grow(tensor, elements, dtype_); }
   TensorView grow(Tensor& tensor, int64_t elements, DType dtype) const;
 
-  Memory& memory_;
+  MemorySpace& memory_;
   DType dtype_, wire_;
   std::vector<Tensor> owned_;
   std::array<PhaseOwners, 2> phases_;

@@ -148,7 +148,7 @@ PhaseLayouts::PhaseLayouts(const RankShape& rank, const Cuts& cuts) {
   of_peers_.resize(static_cast<size_t>(peer.streams() * peer.experts()));
 }
 
-void PhaseLayouts::put_on(Memory& memory) {
+void PhaseLayouts::put_on(MemorySpace& memory) {
   for (RowLayout* layout : {&home, &home_back, &peer, &peer_back, &gathered, &gathered_back, &wide, &laid_out})
     layout->put_on(memory);
 }

@@ -37,7 +37,7 @@ struct PhaseLayouts {
   /// The rows of all groups that this rank gates are gathered over MP.
   bool gathers_home() const { return wide.streams() > 1; }
   /// RowLayout::put_on, of each.
-  void put_on(Memory& memory);
+  void put_on(MemorySpace& memory);
   /// Run-time sizes; allocates nothing.
   void set_counts(const RankShape& rank, const RowCounts& counts);
 

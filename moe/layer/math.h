@@ -3,7 +3,7 @@
 // named last; like cuBLAS' handle, so a layer's calls come from the one thread that issues its tasks.
 #include <span>
 
-#include "moe/layer/memory.h"
+#include "moe/layer/memory_space.h"
 #include "moe/layer/rows.h"
 
 namespace moe {
@@ -42,7 +42,7 @@ struct NormInput {
 class Math {
  public:
   virtual ~Math() = default;
-  virtual Memory& memory() = 0;
+  virtual MemorySpace& memory() = 0;
   /// What is called from now on goes to this native stream, as Stream::launch hands it out.
   virtual void use(void* native) = 0;
 

@@ -44,7 +44,7 @@ class MoeLayer {
     routing_.fetch();
     return routing_;
   }
-  Memory& memory() const { return device_.math().memory(); }
+  MemorySpace& memory() const { return device_.math().memory(); }
   /// From now on the gate only weighs the workload's choices.
   void preset(const Workload& workload) {
     workload.fill(shape_, seed_, routing_);

@@ -7,7 +7,7 @@ namespace moe {
 class OnHost {
  public:
   /// Reads a device's tensor after everything that the device was given before. Blocking.
-  OnHost(TensorView t, Memory& memory) : memory_(memory), there_(t), here_(t) {
+  OnHost(TensorView t, MemorySpace& memory) : memory_(memory), there_(t), here_(t) {
     if (t.device() == DeviceKind::cpu) return;
     copy_ = Tensor({t.elements()}, t.dtype());
     here_ = t.moved_to(copy_.view().data(), DeviceKind::cpu);
@@ -20,7 +20,7 @@ class OnHost {
   }
 
  private:
-  Memory& memory_;
+  MemorySpace& memory_;
   TensorView there_, here_;
   Tensor copy_;
 };

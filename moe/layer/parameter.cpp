@@ -46,7 +46,7 @@ void fill_block(const std::array<Share, 3>& axes, T* out, double scale, uint64_t
 
 }  // namespace
 
-void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed, Memory& memory) {
+void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed, MemorySpace& memory) {
   const auto& [a, b, c] = weight.axes;
   require_equal(weight.value.elements(), a.count * b.count * c.count, "elements of " + weight.name);
   const OnHost host(weight.value, memory);
@@ -57,21 +57,20 @@ void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed,
   host.send();
 }
 
-void fill_input(TensorView rows, Share tokens, const LayerSeed& seed, Memory& memory) {
+void fill_input(TensorView rows, Share tokens, const LayerSeed& seed, MemorySpace& memory) {
   const OnHost host(rows, memory);
   fill_rows(host.view(), tokens, seed, "input");
-  if (seed.skew != 0)
-    with_element(rows.dtype(), [&](auto zero) { add_skew<decltype(zero)>(host.view(), seed); });
+  if (seed.skew != 0) with_element(rows.dtype(), [&](auto zero) { add_skew<decltype(zero)>(host.view(), seed); });
   host.send();
 }
 
-void fill_output_gradient(TensorView rows, Share tokens, const LayerSeed& seed, Memory& memory) {
+void fill_output_gradient(TensorView rows, Share tokens, const LayerSeed& seed, MemorySpace& memory) {
   const OnHost host(rows, memory);
   fill_rows(host.view(), tokens, seed, "output gradient");
   host.send();
 }
 
-void fill_gate_noise(TensorView rows, Share tokens, const LayerSeed& seed, Memory& memory) {
+void fill_gate_noise(TensorView rows, Share tokens, const LayerSeed& seed, MemorySpace& memory) {
   const OnHost host(rows, memory);
   fill_rows(host.view(), tokens, seed, "gate noise");
   host.send();

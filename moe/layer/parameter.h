@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "moe/layer/memory.h"
+#include "moe/layer/memory_space.h"
 #include "moe/layer/rank_shape.h"
 
 namespace moe {
@@ -42,12 +42,12 @@ inline constexpr std::string_view kNormGain1 = "norm1", kNormGain2 = "norm2";  /
 
 /// What fills a tensor does so by way of the host, where `memory` is a device's.
 /// Fills a weight: normal with deviation 1 / sqrt(fan_in), by name and index in the whole.
-void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed, Memory& memory = cpu_memory());
+void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
 
 /// Fills (tokens.count, width) by global token: the layer's input, which carries the skew, and dY.
-void fill_input(TensorView rows, Share tokens, const LayerSeed& seed, Memory& memory = cpu_memory());
-void fill_output_gradient(TensorView rows, Share tokens, const LayerSeed& seed, Memory& memory = cpu_memory());
+void fill_input(TensorView rows, Share tokens, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
+void fill_output_gradient(TensorView rows, Share tokens, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
 /// Standard normal noise of the gate by global token and expert (tokens.count, E).
-void fill_gate_noise(TensorView rows, Share tokens, const LayerSeed& seed, Memory& memory = cpu_memory());
+void fill_gate_noise(TensorView rows, Share tokens, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
 
 }  // namespace moe

@@ -4,7 +4,7 @@
 
 namespace moe {
 
-Routing::Routing(const RoutingShape& shape, DType dtype, Memory& memory)
+Routing::Routing(const RoutingShape& shape, DType dtype, MemorySpace& memory)
     : RoutingShape(shape),
       expert(static_cast<size_t>(pairs())),
       row(static_cast<size_t>(pairs()), kDropped),

@@ -30,7 +30,7 @@ struct Routing : RoutingShape {
   bool preset = false;          // `expert` is given (a recorded or drawn workload): gates only weigh it
 
   Routing() = default;
-  Routing(const RoutingShape& shape, DType dtype, Memory& memory = cpu_memory());
+  Routing(const RoutingShape& shape, DType dtype, MemorySpace& memory = cpu_memory());
   /// Of a device: what its gate writes and its order reads. The vectors above are the host's; a preset routing's
   /// experts go there by send(), what the gate chose comes back by fetch(). Both block, and do nothing on a CPU.
   struct OnDevice {

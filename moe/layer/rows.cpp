@@ -75,13 +75,14 @@ void RowLayout::place_piece(int chunk, int piece) {
   piece_size_[index(chunk, piece)] = elements_ - begin;
 }
 
-void RowLayout::put_on(Memory& memory) {
+void RowLayout::put_on(MemorySpace& memory) {
   if (memory.kind() == DeviceKind::cpu) return;
   std::vector<int32_t> places;
   for (int stream = 0; stream < shape_.streams; ++stream)
     for (int64_t e = 0; e < shape_.experts; ++e) {
-      require<Unsupported>(count(stream, e) == shape_.rows, "a device's layout: found {} rows of expert {}, expected {}",
-                           count(stream, e), e, shape_.rows);
+      require<Unsupported>(count(stream, e) == shape_.rows,
+                           "a device's layout: found {} rows of expert {}, expected {}", count(stream, e), e,
+                           shape_.rows);
       const bool here = cell_of_[static_cast<size_t>(stream * shape_.experts + e)] >= 0;
       for (int64_t row = 0; row < shape_.rows; ++row)
         places.push_back(here ? static_cast<int32_t>(offset(stream, e, row) / shape_.model_dim) : -1);

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "moe/layer/memory.h"
+#include "moe/layer/memory_space.h"
 #include "moe/plan/volumes.h"
 
 namespace moe {
@@ -76,7 +76,7 @@ class RowLayout {
 
   /// Keeps, in a device's memory, where every row lies; of a layout whose cells have T_rank rows each. Copies of the
   /// layout share it.
-  void put_on(Memory& memory);
+  void put_on(MemorySpace& memory);
   /// Of row [stream][expert][row]: its offset / M, or -1 where the stream has no cell here. Null before put_on.
   const int32_t* places() const { return places_ ? places_->data() : nullptr; }
 

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <memory>
 
-#include "moe/layer/memory.h"
+#include "moe/layer/memory_space.h"
 #include "moe/layer/tensor_view.h"
 
 namespace moe {
@@ -24,7 +24,7 @@ class Tensor {
  public:
   Tensor() = default;
   /// `memory` outlives it.
-  Tensor(std::initializer_list<int64_t> shape, DType dtype, Memory& memory = cpu_memory())
+  Tensor(std::initializer_list<int64_t> shape, DType dtype, MemorySpace& memory = cpu_memory())
       : view_(nullptr, shape, dtype, memory.kind()) {
     memory_ = {static_cast<std::byte*>(memory.allocate(view_.bytes())), Free{&memory, view_.bytes()}};
     tensor_memory.take(view_.bytes());
@@ -39,7 +39,7 @@ class Tensor {
 
  private:
   struct Free {
-    Memory* memory;
+    MemorySpace* memory;
     int64_t bytes;
     void operator()(std::byte* data) const {
       memory->release(data, bytes);

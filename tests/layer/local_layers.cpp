@@ -17,8 +17,9 @@ LocalLayers::LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow, co
     const auto world = world_.communicator(rank);
     const auto i = static_cast<size_t>(rank);
     if (device) layer_devices_[i] = device();
-    owned_[i] = std::make_unique<MoeLayer>(rank_shape(shape, rank, flow), seed, LayerComms::split(*world, shape.parallel),
-                                           device ? *layer_devices_[i] : cpu_layer_device());
+    owned_[i] =
+        std::make_unique<MoeLayer>(rank_shape(shape, rank, flow), seed, LayerComms::split(*world, shape.parallel),
+                                   device ? *layer_devices_[i] : cpu_layer_device());
   });
   for (const auto& layer : owned_) ranks_.push_back(layer.get());
 }

@@ -80,7 +80,7 @@ Matrix advanced(Matrix m, int64_t elements) {
 
 class CpuMath final : public Math {
  public:
-  Memory& memory() override { return cpu_memory(); }
+  MemorySpace& memory() override { return cpu_memory(); }
   void use(void*) override {}
   void gemm(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch) override {
     for (int64_t i = 0; i < batch.count; ++i)

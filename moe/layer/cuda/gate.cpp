@@ -40,7 +40,7 @@ class CudaGate final : public Gate {
     const auto all = static_cast<double>(rank_.tokens.total);
     balance_ = rank_.shape.layer.aux_loss * static_cast<double>(experts_) / (all * all);
     z_ = rank_.shape.layer.z_loss / all;
-    Memory& memory = math_.memory();
+    MemorySpace& memory = math_.memory();
     if (balance_ > 0 || z_ > 0) statistics_ = Tensor({2 * experts_ + 1}, DType::float64, memory);
     if (kind.scoring == Scoring::all || has_losses()) {
       probabilities_ = Tensor({tokens_, experts_}, rank_.dtype(), memory);
@@ -55,9 +55,9 @@ class CudaGate final : public Gate {
     const Logits l = logits(products_.products());
     if (kind_.noisy) add_noise(work(), l, noise_.view().data(), spread(products_.products()));
     if (!r.preset) choose_top_k(work(), l, r.choices, r.device.expert.data());
-    assign_rows(math_.stream(), {r.groups(), r.group_tokens, r.choices, r.experts, r.rows, r.device.expert.data(),
-                                 r.device.row.data(), r.device.slot_of.data(), r.device.pair_of.data(),
-                                 r.device.filled.data()});
+    assign_rows(math_.stream(),
+                {r.groups(), r.group_tokens, r.choices, r.experts, r.rows, r.device.expert.data(), r.device.row.data(),
+                 r.device.slot_of.data(), r.device.pair_of.data(), r.device.filled.data()});
     if (kind_.scoring == Scoring::all || has_losses())
       softmax_scores(work(), l, probabilities_.view().data(), log_sums_.view().data());
     weigh(work(), l, {kind_.scoring, r.choices, r.device.expert.data(), r.weight.view().data()});

@@ -123,8 +123,7 @@ __global__ void weigh_kernel(Logits l, Choice c) {
   A most = -INFINITY, sum = 0;
   for (int64_t i = 0; i < terms; ++i) most = most < logit(i) ? logit(i) : most;
   for (int64_t i = 0; i < terms; ++i) sum += std::exp(logit(i) - most);
-  for (int64_t i = 0; i < c.choices; ++i)
-    weight[i] = rounded<T>(std::exp(at<T>(l.data, row + expert[i]) - most) / sum);
+  for (int64_t i = 0; i < c.choices; ++i) weight[i] = rounded<T>(std::exp(at<T>(l.data, row + expert[i]) - most) / sum);
 }
 
 // Block e: expert e; the last: the squares.
@@ -158,7 +157,8 @@ __global__ void gate_backward_kernel(GateGradient g, Logits d_logits) {
   A mean = 0, slope_mean = 0, z = 0;
   for (int64_t c = 0; c < g.choices; ++c) mean += at<T>(g.weight, pair + c) * at<T>(g.d_weight, pair + c);
   if (g.sums != nullptr) {
-    for (int64_t e = lane_index(); e < experts; e += kWarpSize) slope_mean += p(e) * static_cast<A>(g.balance * g.sums[e]);
+    for (int64_t e = lane_index(); e < experts; e += kWarpSize)
+      slope_mean += p(e) * static_cast<A>(g.balance * g.sums[e]);
     slope_mean = warp_sum(slope_mean);
     z = static_cast<A>(g.z) * static_cast<const A*>(g.log_sums)[token];
   }
@@ -204,9 +204,8 @@ void softmax_scores(Work work, const Logits& l, void* probabilities, void* log_s
 }
 
 void weigh(Work work, const Logits& l, const Choice& choice) {
-  with_type(work.dtype, [&](auto zero) {
-    launch(weigh_kernel<decltype(zero)>, threads_for(l.tokens), work.stream, l, choice);
-  });
+  with_type(work.dtype,
+            [&](auto zero) { launch(weigh_kernel<decltype(zero)>, threads_for(l.tokens), work.stream, l, choice); });
 }
 
 void count_statistics(Work work, const Statistics& of) {

@@ -14,11 +14,14 @@ class Gemm {
                    void* stream) = 0;
 };
 
-/// By cuBLASLt, sums in float32 (of float64 in float64). Of the algorithms that it proposes for a shape, the one that
-/// was fastest when the shape was first met: that call blocks.
-std::unique_ptr<Gemm> make_cublas_gemm();
+/// Which of the algorithms that cuBLASLt proposes for a shape: its first; or that which was fastest when the shape was
+/// first met (that call blocks). Ranks that compute the same gate must get the same bits, so a layer can't go by times.
+enum class Selection : uint8_t { first, timed };
 
-/// Of the GPU that is the calling thread's: a pool that keeps what it is given back.
-std::unique_ptr<Memory> make_device_memory();
+/// By cuBLASLt, sums in float32 (of float64 in float64).
+std::unique_ptr<Gemm> make_cublas_gemm(Selection selection = Selection::first);
+
+/// Of the GPU that is the calling thread's: zeroed, and blocking as it must be.
+std::unique_ptr<MemorySpace> make_device_memory();
 
 }  // namespace moe::cuda

@@ -6,6 +6,8 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include "moe/device/cuda/check.h"
+
 namespace moe::cuda {
 
 using Bfloat16 = __nv_bfloat16;
@@ -24,16 +26,13 @@ struct Grid {
   int threads = 0;  // of a block
 };
 
-/// Throws RankFailure naming a cudaError_t other than success.
-void check_launch(int error);
-
-/// Enqueues kernel(args...) on a cudaStream_t; nothing for no blocks.
+/// Throws RankFailure if CUDA refuses. Enqueues kernel(args...) on a cudaStream_t; nothing for no blocks.
 template <class... Params, class... Args>
 void launch(void (*kernel)(Params...), Grid grid, void* stream, Args... args) {
   if (grid.blocks == 0) return;
   kernel<<<static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.threads), 0,
            static_cast<cudaStream_t>(stream)>>>(static_cast<Params>(args)...);
-  check_launch(static_cast<int>(cudaGetLastError()));
+  MOE_CHECK_CUDA(cudaGetLastError());
 }
 
 }  // namespace moe::cuda

@@ -5,7 +5,7 @@ namespace {
 
 class CudaLayerDevice final : public LayerDevice {
  public:
-  CudaLayerDevice(std::unique_ptr<Memory> memory, std::unique_ptr<Gemm> gemm)
+  CudaLayerDevice(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm)
       : math_(std::move(memory), std::move(gemm)) {}
   Math& math() override { return math_; }
 
@@ -31,7 +31,7 @@ class CudaLayerDevice final : public LayerDevice {
 
 }  // namespace
 
-std::unique_ptr<LayerDevice> make_layer_device(std::unique_ptr<Memory> memory, std::unique_ptr<Gemm> gemm) {
+std::unique_ptr<LayerDevice> make_layer_device(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm) {
   return std::make_unique<CudaLayerDevice>(std::move(memory), std::move(gemm));
 }
 

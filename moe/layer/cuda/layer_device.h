@@ -7,17 +7,17 @@
 
 namespace moe::cuda {
 
-std::unique_ptr<LayerDevice> make_layer_device(std::unique_ptr<Memory> memory, std::unique_ptr<Gemm> gemm);
+std::unique_ptr<LayerDevice> make_layer_device(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm);
 
 /// What is made here runs on the stream that the math was last told to use.
 class CudaMath final : public Math {
  public:
-  CudaMath(std::unique_ptr<Memory> memory, std::unique_ptr<Gemm> gemm)
+  CudaMath(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm)
       : memory_(std::move(memory)), gemm_(std::move(gemm)) {}
 
   void* stream() const { return stream_; }
 
-  Memory& memory() override { return *memory_; }
+  MemorySpace& memory() override { return *memory_; }
   void use(void* native) override {
     if (native != stream_) stream_ = native;
   }
@@ -43,7 +43,7 @@ class CudaMath final : public Math {
             TensorView data) override;
 
  private:
-  std::unique_ptr<Memory> memory_;
+  std::unique_ptr<MemorySpace> memory_;
   std::unique_ptr<Gemm> gemm_;
   void* stream_ = nullptr;
 };

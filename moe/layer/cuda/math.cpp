@@ -58,7 +58,9 @@ void CudaMath::convert(TensorView from, TensorView to) {
   cuda::convert({stream_, from.dtype()}, from.data(), to.dtype(), to.data(), from.elements());
 }
 
-void CudaMath::norm(const NormInput& in, TensorView out) { cuda::norm({stream_, out.dtype()}, norm_of(in), out.data()); }
+void CudaMath::norm(const NormInput& in, TensorView out) {
+  cuda::norm({stream_, out.dtype()}, norm_of(in), out.data());
+}
 
 void CudaMath::norm_backward(const NormInput& in, TensorView d, TensorView d_gain) {
   cuda::norm_backward({stream_, d.dtype()}, norm_of(in), d.data(), d_gain.data());

@@ -115,7 +115,8 @@ __global__ void __launch_bounds__(kThreads) combine_backward_kernel(RoutingArray
 
 // Item i is row i / streams of an expert's, of stream i % streams.
 template <class T, int N, bool kPacks>
-__global__ void __launch_bounds__(kThreads) expert_rows_kernel(ExpertBlock b, PlacedRows placed, T* experts, int packs) {
+__global__ void __launch_bounds__(kThreads)
+    expert_rows_kernel(ExpertBlock b, PlacedRows placed, T* experts, int packs) {
   const int streams = static_cast<int>(b.streams), of_expert = static_cast<int>(b.count) * streams;
   const int64_t item = warp_index();
   if (item >= b.experts * of_expert) return;

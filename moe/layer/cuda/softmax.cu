@@ -148,8 +148,7 @@ void norm_backward(Work work, const Norm& of, void* d, void* d_gain) {
 void causal_softmax(Work work, void* scores, int64_t rows, int64_t seq, double by) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    launch(causal_kernel<T>, warps_for(rows), work.stream, static_cast<T*>(scores), rows, seq,
-           static_cast<Acc<T>>(by));
+    launch(causal_kernel<T>, warps_for(rows), work.stream, static_cast<T*>(scores), rows, seq, static_cast<Acc<T>>(by));
   });
 }
 

@@ -61,11 +61,12 @@ class FeedForward final : public Expert {
     for_each_run(rows, [&](const Run& run) {
       const int64_t h = hidden_.count, m = model_dim_, dense = run.rows * h;
       const Matrix x = placed(input, run), dy = packed(d_output, run);
-      math_.gemm(dy, transpose(matrix(weight(weights_, inputs_, run.first))), front(d_before_[0], run),
-                 Into::overwrite, {run.count, run.rows * m, size(), dense});
+      math_.gemm(dy, transpose(matrix(weight(weights_, inputs_, run.first))), front(d_before_[0], run), Into::overwrite,
+                 {run.count, run.rows * m, size(), dense});
       math_.gemm(transpose(placed(after_, run)), dy, matrix(weight(d_weights_, inputs_, run.first)), into,
                  {run.count, run.step * h, run.rows * m, size()});
-      for_each_block(run, [&](Rows in, Rows at) { act_.backward(math_, rows_of(before_, in), rows_of(d_before_, at)); });
+      for_each_block(run,
+                     [&](Rows in, Rows at) { act_.backward(math_, rows_of(before_, in), rows_of(d_before_, at)); });
       for (size_t i = 0; i < inputs_; ++i) {
         const Matrix d = front(d_before_[i], run);
         math_.gemm(transpose(x), d, matrix(weight(d_weights_, i, run.first)), into,

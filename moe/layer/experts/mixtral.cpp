@@ -8,9 +8,9 @@ namespace moe {
 
 std::unique_ptr<Expert> make_mixtral_expert(const ExpertSetup& setup) {
   static constexpr std::array kInputs{kW1, kW3};
-  return make_feed_forward(setup,
-                           {kInputs, [](Math& math, auto before, TensorView after) { math.swiglu(before[0], before[1], after); },
-                            [](Math& math, auto before, auto d) { math.swiglu_backward(before[0], before[1], d[0], d[0], d[1]); }});
+  return make_feed_forward(
+      setup, {kInputs, [](Math& math, auto before, TensorView after) { math.swiglu(before[0], before[1], after); },
+              [](Math& math, auto before, auto d) { math.swiglu_backward(before[0], before[1], d[0], d[0], d[1]); }});
 }
 
 }  // namespace moe

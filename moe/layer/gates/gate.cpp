@@ -32,7 +32,7 @@ void check_losses(const GateRow& gate, const LayerShape& layer) {
 
 const GateRow& find_gate(std::string_view name) { return find_named(kGates, name, "gate"); }
 
-Routing make_routing(const RankShape& rank, Memory& memory) {
+Routing make_routing(const RankShape& rank, MemorySpace& memory) {
   const LayerShape& layer = rank.shape.layer;
   const GateRow& gate = find_gate(layer.gate);
   check_losses(gate, layer);

@@ -59,7 +59,7 @@ struct GateRow {
 const GateRow& find_gate(std::string_view name);
 /// The routing that this rank's gate fills; sized once. Throws BadInput if the gate can't be had with the layer's
 /// capacity factor, Unsupported if it lacks a loss that has a coefficient.
-Routing make_routing(const RankShape& rank, Memory& memory = cpu_memory());
+Routing make_routing(const RankShape& rank, MemorySpace& memory = cpu_memory());
 /// "gshard", ...
 std::vector<std::string_view> gate_names();
 

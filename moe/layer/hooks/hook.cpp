@@ -8,7 +8,8 @@
 namespace moe {
 namespace {
 
-constexpr std::array kHooks{HookRow{"none", [](Math&) { return std::unique_ptr<Hook>(); }}, HookRow{"bf16", make_bf16_hook}};
+constexpr std::array kHooks{HookRow{"none", [](Math&) { return std::unique_ptr<Hook>(); }},
+                            HookRow{"bf16", make_bf16_hook}};
 
 }  // namespace
 

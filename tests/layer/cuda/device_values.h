@@ -26,7 +26,7 @@ inline std::vector<double> values_of(TensorView t) {
 
 /// `reference` must be float64 and of as many elements as `device`.
 struct Pair {
-  Pair(std::initializer_list<int64_t> shape, DType dtype, Memory& memory, uint64_t stream)
+  Pair(std::initializer_list<int64_t> shape, DType dtype, MemorySpace& memory, uint64_t stream)
       : device(shape, dtype, memory), reference(shape, DType::float64) {
     for_each_element(device, [&](int64_t i, auto& v) {
       using T = std::remove_reference_t<decltype(v)>;

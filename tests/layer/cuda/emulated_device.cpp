@@ -16,7 +16,7 @@ constexpr auto kBehind = std::byte{0xA5};
 int64_t whole(int64_t bytes, int64_t of) { return (bytes + of - 1) / of * of; }
 
 // The pages before and behind can't be touched; data ends at the one behind, but for its alignment.
-class GuardedMemory final : public Memory {
+class GuardedMemory final : public MemorySpace {
  public:
   DeviceKind kind() const override { return DeviceKind::cuda; }
   void* allocate(int64_t bytes) override {
@@ -80,7 +80,7 @@ class PlainGemm final : public cuda::Gemm {
 
 }  // namespace
 
-std::unique_ptr<Memory> make_guarded_memory() { return std::make_unique<GuardedMemory>(); }
+std::unique_ptr<MemorySpace> make_guarded_memory() { return std::make_unique<GuardedMemory>(); }
 std::unique_ptr<cuda::Gemm> make_plain_gemm() { return std::make_unique<PlainGemm>(); }
 
 std::unique_ptr<cuda::CudaMath> make_emulated_math() {

@@ -6,7 +6,7 @@ namespace moe {
 
 /// Reading or writing outside an allocation ends the process: before it and 0 to 15 bytes behind it at once, in those
 /// bytes when it is released.
-std::unique_ptr<Memory> make_guarded_memory();
+std::unique_ptr<MemorySpace> make_guarded_memory();
 std::unique_ptr<cuda::Gemm> make_plain_gemm();
 
 std::unique_ptr<cuda::CudaMath> make_emulated_math();

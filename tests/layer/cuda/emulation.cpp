@@ -157,17 +157,19 @@ class Machine {
       at_warp += fiber.state == State::at_warp;
       if (fiber.state != State::done) waits = &fiber;
     }
-    throw WrongResult(fmt::format("block {}: threads diverged: {} ended, {} wait at a barrier, {} for their warp, {} "
-                                  "with another mask than all lanes; one at {}:{}",
-                                  blockIdx.x, done, at_barrier, at_warp, threads_ - done - at_barrier - at_warp,
-                                  waits->site.file_name(), waits->site.line()));
+    throw WrongResult(
+        fmt::format("block {}: threads diverged: {} ended, {} wait at a barrier, {} for their warp, {} "
+                    "with another mask than all lanes; one at {}:{}",
+                    blockIdx.x, done, at_barrier, at_warp, threads_ - done - at_barrier - at_warp,
+                    waits->site.file_name(), waits->site.line()));
   }
 
   bool release(int begin, int end, State state) {
     const Site& site = fibers_[static_cast<size_t>(begin)]->site;
     for (int i = begin; i < end; ++i) {
       const Fiber& fiber = *fibers_[static_cast<size_t>(i)];
-      if (fiber.state != state || fiber.site.line() != site.line() || fiber.site.column() != site.column()) return false;
+      if (fiber.state != state || fiber.site.line() != site.line() || fiber.site.column() != site.column())
+        return false;
     }
     for (int i = begin; i < end; ++i) fibers_[static_cast<size_t>(i)]->state = State::ready;
     return true;

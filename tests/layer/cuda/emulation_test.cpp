@@ -131,8 +131,8 @@ TEST(SixteenBits, RoundToNearestEven) {
     round_to(v, out);
     return to_float(out);
   };
-  EXPECT_EQ(bf16(1 + 0x1p-8), 1);                // a tie, to even
-  EXPECT_EQ(bf16(1 + 3 * 0x1p-8), 1 + 0x1p-6);   // likewise
+  EXPECT_EQ(bf16(1 + 0x1p-8), 1);               // a tie, to even
+  EXPECT_EQ(bf16(1 + 3 * 0x1p-8), 1 + 0x1p-6);  // likewise
   EXPECT_EQ(bf16(1 + 0x1p-8 + 0x1p-40), 1 + 0x1p-7);
   EXPECT_EQ(f16(1 + 0x1p-11), 1);
   EXPECT_EQ(f16(65519), 65504);

@@ -30,7 +30,8 @@ RankShape shape_of(const std::string& gate, const Drawn& drawn, DType dtype) {
   layer.dtype = dtype;
   if (gate != "sigmoid") layer.aux_loss = layer.z_loss = drawn.losses;
   const ParallelShape parallel{.nodes = 1, .ranks_per_node = drawn.mp, .mp = drawn.mp};
-  return rank_shape(complete(layer, parallel, Rounding::ragged), drawn.mp - 1, drawn.mp > 1 ? Flow::tensor : Flow::sharded);
+  return rank_shape(complete(layer, parallel, Rounding::ragged), drawn.mp - 1,
+                    drawn.mp > 1 ? Flow::tensor : Flow::sharded);
 }
 
 class CudaGateTest : public testing::TestWithParam<std::tuple<std::string, DType>> {
@@ -41,7 +42,7 @@ class CudaGateTest : public testing::TestWithParam<std::tuple<std::string, DType
 
   void compare(const Drawn& drawn, bool preset) {
     const RankShape rank = shape_of(gate(), drawn, dtype());
-    Memory& memory = math_->memory();
+    MemorySpace& memory = math_->memory();
     const LayerSeed seed{.seed = 5};
     const auto there = cuda::make_gate(*math_, {rank, seed, *math_}), here = find_gate(gate()).make({rank, seed});
     Routing routed = make_routing(rank, memory), expected = make_routing(rank);

@@ -77,11 +77,20 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Made{.name = "gshard_one_rank", .gate = "gshard", .parallel = one},
         Made{.name = "gshard_norm_losses", .gate = "gshard", .norm = Norm::layernorm, .losses = 0.1, .parallel = four},
-        Made{.name = "switch_mixtral", .gate = "switch", .ffn = Ffn::mixtral, .losses = 0.2, .skew = 4, .parallel = four},
+        Made{.name = "switch_mixtral",
+             .gate = "switch",
+             .ffn = Ffn::mixtral,
+             .losses = 0.2,
+             .skew = 4,
+             .parallel = four},
         Made{.name = "sigmoid_rmsnorm", .gate = "sigmoid", .norm = Norm::rmsnorm, .top_k = 3, .parallel = replicas},
         Made{.name = "gshard_bf16_hook", .gate = "gshard", .hook = "bf16", .parallel = replicas},
         Made{.name = "switch_grouped_queries", .gate = "switch", .top_k = 1, .kv_heads = 5, .parallel = sharded},
-        Made{.name = "gshard_float32", .gate = "gshard", .norm = Norm::rmsnorm, .parallel = four, .dtype = DType::float32}),
+        Made{.name = "gshard_float32",
+             .gate = "gshard",
+             .norm = Norm::rmsnorm,
+             .parallel = four,
+             .dtype = DType::float32}),
     [](const auto& row) { return row.param.name; });
 
 }  // namespace

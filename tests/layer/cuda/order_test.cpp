@@ -18,9 +18,12 @@ struct Shape {
 
 // Experts by chance, the last one of none; weights too.
 struct Routed {
-  Routed(const Shape& s, DType dtype, Memory& memory)
-      : device({.tokens = s.groups * s.group_tokens, .group_tokens = s.group_tokens, .choices = s.choices,
-                .experts = s.experts, .rows = s.rows},
+  Routed(const Shape& s, DType dtype, MemorySpace& memory)
+      : device({.tokens = s.groups * s.group_tokens,
+                .group_tokens = s.group_tokens,
+                .choices = s.choices,
+                .experts = s.experts,
+                .rows = s.rows},
                dtype, memory),
         reference(device, DType::float64) {
     for (int64_t t = 0; t < reference.tokens; ++t)
@@ -40,7 +43,7 @@ struct Routed {
   Routing device, reference;
 };
 
-RowLayout layout_of(const Shape& s, int64_t width, int degree, int first_group, int groups, Memory& memory) {
+RowLayout layout_of(const Shape& s, int64_t width, int degree, int first_group, int groups, MemorySpace& memory) {
   RowLayout::Shape shape{s.rows, width, s.groups, s.experts, degree, false, {}};
   for (int group = first_group; group < first_group + groups; ++group)
     for (int64_t e = 0; e < s.experts; ++e) shape.cells.push_back({group, e, group});
@@ -49,8 +52,8 @@ RowLayout layout_of(const Shape& s, int64_t width, int degree, int first_group, 
   return layout;
 }
 
-constexpr Shape kShapes[] = {{1, 16, 1, 4, 4}, {1, 33, 2, 5, 9}, {2, 20, 3, 4, 7},
-                             {3, 300, 2, 9, 60}, {1, 8, 4, 5, 8}, {2, 1, 1, 1, 1}};
+constexpr Shape kShapes[] = {{1, 16, 1, 4, 4},   {1, 33, 2, 5, 9}, {2, 20, 3, 4, 7},
+                             {3, 300, 2, 9, 60}, {1, 8, 4, 5, 8},  {2, 1, 1, 1, 1}};
 
 class CudaOrderTest : public testing::TestWithParam<DType> {
  protected:

@@ -1,4 +1,4 @@
-#include "moe/layer/memory.h"
+#include "moe/layer/memory_space.h"
 
 #include <cstring>
 #include <new>
@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
-class CpuMemory final : public Memory {
+class CpuMemory final : public MemorySpace {
  public:
   DeviceKind kind() const override { return DeviceKind::cpu; }
   void* allocate(int64_t bytes) override {
@@ -27,7 +27,7 @@ class CpuMemory final : public Memory {
 
 }  // namespace
 
-Memory& cpu_memory() {
+MemorySpace& cpu_memory() {
   static CpuMemory memory;
   return memory;
 }

@@ -7,9 +7,9 @@
 
 namespace moe {
 
-class Memory {
+class MemorySpace {
  public:
-  virtual ~Memory() = default;
+  virtual ~MemorySpace() = default;
   virtual DeviceKind kind() const = 0;
   /// Zeroed, aligned to 16 bytes at least (the host's to a cache line), never null. Blocking.
   virtual void* allocate(int64_t bytes) = 0;
@@ -23,14 +23,14 @@ class Memory {
 };
 
 /// The host's own. Has no state.
-Memory& cpu_memory();
+MemorySpace& cpu_memory();
 
 /// An owner of `size` zeroed numbers that are no tensor's elements. The memory outlives it.
 template <class T>
 class Array {
  public:
   Array() = default;
-  Array(Memory& memory, int64_t size)
+  Array(MemorySpace& memory, int64_t size)
       : memory_(&memory), data_(static_cast<T*>(memory.allocate(bytes_of(size)))), size_(size) {}
   Array(Array&& other) noexcept { *this = std::move(other); }
   Array& operator=(Array&& other) noexcept {
@@ -47,7 +47,7 @@ class Array {
 
  private:
   static int64_t bytes_of(int64_t size) { return size * static_cast<int64_t>(sizeof(T)); }
-  Memory* memory_ = nullptr;
+  MemorySpace* memory_ = nullptr;
   T* data_ = nullptr;
   int64_t size_ = 0;
 };

@@ -1,0 +1,8 @@
+// In a build without CUDA.
+#include "moe/layer/layer_device.h"
+
+namespace moe {
+
+std::unique_ptr<LayerDevice> make_cuda_layer_device() { bad_input("this build has no CUDA"); }
+
+}  // namespace moe
