@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "microbench/kernel_figure.h"
 #include "moe/base/random.h"
 #include "moe/base/table.h"
 #include "moe/layer/cpu/math.h"
@@ -21,14 +22,6 @@ constexpr int64_t kTokens = 2048, kMixedTokens = 512, kExperts = 8, kTopK = 2;
 constexpr int64_t kModelDim = 1024, kHidden = 4096, kExpertRows = 512;
 constexpr double kTurn = 0.03;  // seconds of samples a turn
 constexpr double kSlow = 0.5;   // seconds: two turns are enough
-
-struct Figure {
-  std::string kernel, of;
-  int64_t width = 0;
-  double seconds = 0;
-  double gb_per_s = 0;  // 0: not bound by memory
-  double share = 0;     // of what `of` says
-};
 
 struct Contender {
   std::string name;
@@ -112,7 +105,7 @@ struct Routed {
   Tensor hidden, rows, d_rows, output, d_weight, d_fill;
 };
 
-void bench_orders(std::string_view gate, int64_t tokens, int64_t width, int turns, std::vector<Figure>& figures) {
+void bench_orders(std::string_view gate, int64_t tokens, int64_t width, int turns, std::vector<KernelFigure>& figures) {
   Routed routed(gate, tokens, width);
   std::vector<std::unique_ptr<Order>> orders;
   const auto bytes = static_cast<size_t>(routed.rows.view().bytes());
@@ -152,7 +145,7 @@ struct Gemms {
 };
 
 // Returns the seconds of forward and backward of kExpertRows rows.
-double bench_expert(Ffn ffn, int turns, std::vector<Figure>& figures) {
+double bench_expert(Ffn ffn, int turns, std::vector<KernelFigure>& figures) {
   LayerShape layer{.batch = 1, .seq = kExpertRows, .model_dim = kModelDim, .hidden = kHidden, .heads = 1, .experts = 1};
   layer.top_k = 1;
   layer.ffn = ffn;
@@ -174,7 +167,7 @@ double bench_expert(Ffn ffn, int turns, std::vector<Figure>& figures) {
   return contenders[0].seconds + contenders[2].seconds;
 }
 
-void bench_gate(std::string_view name, double expert_row_s, int turns, std::vector<Figure>& figures) {
+void bench_gate(std::string_view name, double expert_row_s, int turns, std::vector<KernelFigure>& figures) {
   const RankShape rank = shape_of(name, kTokens, kModelDim);
   Routing routing = make_routing(rank);
   const auto gate = find_gate(name).make({rank, {}});
@@ -190,8 +183,8 @@ void bench_gate(std::string_view name, double expert_row_s, int turns, std::vect
                      seconds / (expert_row_s * static_cast<double>(rank.rows * kExperts))});
 }
 
-std::vector<Figure> measure(int turns) {
-  std::vector<Figure> figures;
+std::vector<KernelFigure> measure(int turns) {
+  std::vector<KernelFigure> figures;
   for (const int64_t width : {1024, 2048, 4096}) bench_orders("gshard", kTokens, width, turns, figures);
   for (const std::string_view gate : gate_names())
     if (find_gate(gate).choices == Choices::rows) bench_orders(gate, kMixedTokens, kModelDim, turns, figures);
@@ -199,16 +192,17 @@ std::vector<Figure> measure(int turns) {
   bench_expert(Ffn::mixtral, turns, figures);
   for (const std::string_view gate : gate_names())
     bench_gate(gate, seconds / static_cast<double>(kExpertRows), turns, figures);
+  for (KernelFigure& figure : measure_gpu_kernels(turns)) figures.push_back(std::move(figure));
   return figures;
 }
 
 }  // namespace
 
 int run_kernel_bench(const KernelBenchOptions& options) {
-  const std::vector<Figure> figures = measure(options.repetitions);
+  const std::vector<KernelFigure> figures = measure(options.repetitions);
   auto json = nlohmann::ordered_json::array();
   Table table({"kernel", "M", "ms", "GB/s", "share", "of"});
-  for (const Figure& f : figures) {
+  for (const KernelFigure& f : figures) {
     json.push_back({{"kernel", f.kernel},
                     {"model_dim", f.width},
                     {"seconds", f.seconds},

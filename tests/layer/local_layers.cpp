@@ -8,18 +8,18 @@
 
 namespace moe {
 
-LocalLayers::LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow, const MakeDevice& device)
+LocalLayers::LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow, const LayersOn& on)
     : world_(shape.parallel.ranks()),
-      device_(make_cpu_device()),
+      device_(on.streams()),
       layer_devices_(static_cast<size_t>(shape.parallel.ranks())),
       owned_(layer_devices_.size()) {
   world_.run([&](int rank) {
     const auto world = world_.communicator(rank);
     const auto i = static_cast<size_t>(rank);
-    if (device) layer_devices_[i] = device();
+    if (on.layer) layer_devices_[i] = on.layer();
     owned_[i] =
         std::make_unique<MoeLayer>(rank_shape(shape, rank, flow), seed, LayerComms::split(*world, shape.parallel),
-                                   device ? *layer_devices_[i] : cpu_layer_device());
+                                   on.layer ? *layer_devices_[i] : cpu_layer_device());
   });
   for (const auto& layer : owned_) ranks_.push_back(layer.get());
 }

@@ -11,12 +11,15 @@
 
 namespace moe {
 
+/// The streams, and what a rank's layer runs on, made once a rank; null: the CPU.
+struct LayersOn {
+  std::unique_ptr<Device> (*streams)() = make_cpu_device;
+  std::unique_ptr<LayerDevice> (*layer)() = nullptr;
+};
+
 class LocalLayers {
  public:
-  /// What a rank's layer runs on; called once a rank.
-  using MakeDevice = std::function<std::unique_ptr<LayerDevice>()>;
-  /// Without `device` on the CPU.
-  LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow = Flow::sharded, const MakeDevice& device = {});
+  LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow = Flow::sharded, const LayersOn& on = {});
   /// Overwrites every result by NaN, so that none can be left from a run before.
   void poison();
   /// What runs in the layer's binding's place on a rank.

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cublasLt.h>
 #include <map>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "moe/device/cuda/check.h"

@@ -8,6 +8,7 @@
 #include "moe/base/random.h"
 #include "moe/layer/cuda/element.cuh"
 #include "moe/layer/tensor.h"
+#include "tests/layer/cuda/test_device.h"
 
 namespace moe {
 
@@ -19,6 +20,7 @@ void for_each_element(TensorView t, Body body) {
 }
 
 inline std::vector<double> values_of(TensorView t) {
+  finish_test_device();
   std::vector<double> all;
   for_each_element(t, [&](int64_t, auto v) { all.push_back(static_cast<double>(cuda::value_of(v))); });
   return all;

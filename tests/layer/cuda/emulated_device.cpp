@@ -1,11 +1,11 @@
-#include "tests/layer/cuda/emulated_device.h"
-
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
 
-#include "moe/layer/cuda/element.cuh"
+#include "moe/layer/cuda/launch.cuh"
+#include "tests/layer/cuda/test_device.h"
 
 namespace moe {
 namespace {
@@ -49,45 +49,26 @@ class GuardedMemory final : public MemorySpace {
   void clear(void* data, int64_t bytes, void*) override { std::memset(data, 0, static_cast<size_t>(bytes)); }
 };
 
-// By columns and steps of a row-major matrix, transposed or not.
-template <class T>
-struct Elements {
-  Elements(const Matrix& m, int64_t first)
-      : data(static_cast<T*>(m.data) + first), down(m.transposed ? 1 : m.stride), right(m.transposed ? m.stride : 1) {}
-  T& at(int64_t i, int64_t j) const { return data[i * down + j * right]; }
-  T* data;
-  int64_t down, right;
-};
-
-class PlainGemm final : public cuda::Gemm {
- public:
-  void run(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch, void*) override {
-    const int64_t inner = a.transposed ? a.rows : a.cols;
-    cuda::with_type(out.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      for (int64_t n = 0; n < batch.count; ++n) {
-        const Elements<T> x(a, n * batch.a), y(b, n * batch.b), z(out, n * batch.out);
-        for (int64_t i = 0; i < out.rows; ++i)
-          for (int64_t j = 0; j < out.cols; ++j) {
-            cuda::Acc<T> sum = into == Into::add ? cuda::value_of(z.at(i, j)) : 0;
-            for (int64_t k = 0; k < inner; ++k) sum += cuda::value_of(x.at(i, k)) * cuda::value_of(y.at(k, j));
-            z.at(i, j) = cuda::rounded<T>(sum);
-          }
-      }
-    });
-  }
-};
+void turn_threads() {
+  static std::atomic<int> made = 0;
+  emulation::set_backwards(made++ % 2 == 1);
+}
 
 }  // namespace
 
-std::unique_ptr<MemorySpace> make_guarded_memory() { return std::make_unique<GuardedMemory>(); }
-std::unique_ptr<cuda::Gemm> make_plain_gemm() { return std::make_unique<PlainGemm>(); }
+std::unique_ptr<MemorySpace> make_test_memory() { return std::make_unique<GuardedMemory>(); }
 
-std::unique_ptr<cuda::CudaMath> make_emulated_math() {
-  return std::make_unique<cuda::CudaMath>(make_guarded_memory(), make_plain_gemm());
+std::unique_ptr<cuda::CudaMath> make_test_math() {
+  turn_threads();
+  return std::make_unique<cuda::CudaMath>(make_test_memory(), make_plain_gemm());
 }
-std::unique_ptr<LayerDevice> make_emulated_layer_device() {
-  return cuda::make_layer_device(make_guarded_memory(), make_plain_gemm());
+std::unique_ptr<LayerDevice> make_test_layer_device() {
+  turn_threads();
+  return cuda::make_layer_device(make_test_memory(), make_plain_gemm());
 }
+
+std::unique_ptr<Device> make_test_device() { return make_cpu_device(); }
+void finish_test_device() {}
+int64_t test_launches() { return emulation::launches(); }
 
 }  // namespace moe

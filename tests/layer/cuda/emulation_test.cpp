@@ -5,7 +5,7 @@
 
 #include "moe/base/check.h"
 #include "moe/layer/cuda/reduce.cuh"
-#include "tests/layer/cuda/emulated_device.h"
+#include "tests/layer/cuda/test_device.h"
 
 namespace moe::cuda {
 namespace {
@@ -107,7 +107,7 @@ __global__ void write_kernel(char* data, int64_t at) { data[at] = 1; }
 
 TEST(GuardedMemoryDeathTest, EndsTheProcessThatLeavesAnAllocation) {
   for (const int64_t bytes : {1, 16, 5000}) {
-    const auto memory = make_guarded_memory();
+    const auto memory = make_test_memory();
     auto* data = static_cast<char*>(memory->allocate(bytes));
     char out = 7;
     launch(touch_kernel, {1, 32}, nullptr, data, bytes - 1, &out);

@@ -6,7 +6,7 @@
 #include "moe/layer/cuda/kernels.h"
 #include "moe/layer/on_host.h"
 #include "tests/layer/cuda/device_values.h"
-#include "tests/layer/cuda/emulated_device.h"
+#include "tests/layer/cuda/test_device.h"
 
 namespace moe {
 namespace {
@@ -102,7 +102,7 @@ class CudaGateTest : public testing::TestWithParam<std::tuple<std::string, DType
     EXPECT_EQ(std::ranges::count_if(pair_of, [](int32_t pair) { return pair >= 0; }), kept);
   }
 
-  std::unique_ptr<cuda::CudaMath> math_ = make_emulated_math();
+  std::unique_ptr<cuda::CudaMath> math_ = make_test_math();
 };
 
 TEST_P(CudaGateTest, EqualsTheCpus) {
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaGateTest,
                          });
 
 TEST(CudaTopK, EqualOnesGoToTheLowerExpertAndNotANumberLast) {
-  const auto memory = make_guarded_memory();
+  const auto memory = make_test_memory();
   for (const DType dtype : kDTypes) {
     const Tensor logits({2, 70}, dtype, *memory);
     for_each_element(logits, [&](int64_t i, auto& v) {
@@ -138,7 +138,7 @@ TEST(CudaTopK, EqualOnesGoToTheLowerExpertAndNotANumberLast) {
 }
 
 TEST(CudaParts, NameWhatThereIs) {
-  const auto device = make_emulated_layer_device();
+  const auto device = make_test_layer_device();
   const auto refuses = [&](auto change) {
     Case c = shape_of("gshard", kDrawn[0], DType::float32).shape;
     change(c.layer);

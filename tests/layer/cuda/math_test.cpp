@@ -5,7 +5,7 @@
 
 #include "moe/layer/norm.h"
 #include "tests/layer/cuda/device_values.h"
-#include "tests/layer/cuda/emulated_device.h"
+#include "tests/layer/cuda/test_device.h"
 
 namespace moe {
 namespace {
@@ -15,7 +15,7 @@ class CudaMathTest : public testing::TestWithParam<DType> {
   Pair random(std::initializer_list<int64_t> shape, uint64_t stream) const {
     return {shape, GetParam(), math_->memory(), stream};
   }
-  std::unique_ptr<Math> math_ = make_emulated_math();
+  std::unique_ptr<Math> math_ = make_test_math();
 };
 
 constexpr int64_t kSizes[] = {0, 1, 7, 8, 33, 512, 1000, 2049};

@@ -6,7 +6,7 @@
 
 #include "moe/layer/cuda/kernels.h"
 #include "tests/layer/cuda/device_values.h"
-#include "tests/layer/cuda/emulated_device.h"
+#include "tests/layer/cuda/test_device.h"
 
 namespace moe {
 namespace {
@@ -86,7 +86,7 @@ class CudaOrderTest : public testing::TestWithParam<DType> {
     expect_near(y, "gradients of tokens");
   }
 
-  std::unique_ptr<cuda::CudaMath> math_ = make_emulated_math();
+  std::unique_ptr<cuda::CudaMath> math_ = make_test_math();
   std::unique_ptr<Order> order_ = cuda::make_order(*math_, GetParam()), cpu_ = make_order("tutel", DType::float64);
 };
 

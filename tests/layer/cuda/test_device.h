@@ -1,0 +1,26 @@
+#pragma once
+// A device for tests of the layer's kernels, whose memory the host may read and write too. Two make one: the emulation
+// (emulated_device.cpp), which needs no GPU, and a GPU with managed memory (gpu_device.cpp).
+#include "moe/device/stream.h"
+#include "moe/layer/cuda/layer_device.h"
+
+namespace moe {
+
+/// Emulated: reading or writing outside an allocation ends the process; before it and more than 15 bytes behind it at
+/// once, in those bytes when it is released.
+std::unique_ptr<MemorySpace> make_test_memory();
+/// Emulated: every other one that is made has threads run in the opposite order, of all from then on, so that a missing
+/// barrier shows.
+std::unique_ptr<cuda::CudaMath> make_test_math();
+std::unique_ptr<LayerDevice> make_test_layer_device();
+/// Streams on which such layers run.
+std::unique_ptr<Device> make_test_device();
+/// What was queued on the default stream and all others is done afterwards: the host may read it.
+void finish_test_device();
+/// Kernels launched by this process; 0 where nobody counts.
+int64_t test_launches();
+
+/// Loops: what GEMMs are compared with.
+std::unique_ptr<cuda::Gemm> make_plain_gemm();
+
+}  // namespace moe
