@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cuda_runtime.h>
 #include <functional>
 #include <numeric>

@@ -14,8 +14,7 @@ enum Count : size_t { pairs, dropped, filled, most_filled, kCounts };
 
 }  // namespace
 
-std::vector<double> load_on(MoeLayer& rank) {
-  rank.fetch_routing();
+std::vector<double> load_on(const MoeLayer& rank) {
   const Routing& r = rank.routing();
   const int64_t own_pairs = r.group_tokens * r.choices, group = rank.shape().own_group;
   std::vector<double> load(kCounts + static_cast<size_t>(r.experts));
@@ -59,7 +58,7 @@ RoutingLoad load_of(const RankShape& any, std::span<const std::vector<double>> r
 
 RoutingLoad load_of(std::span<MoeLayer* const> ranks) {
   std::vector<std::vector<double>> loads;
-  for (MoeLayer* rank : ranks) loads.push_back(load_on(*rank));
+  for (const MoeLayer* rank : ranks) loads.push_back(load_on(*rank));
   return load_of(ranks.front()->shape(), loads);
 }
 

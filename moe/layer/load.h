@@ -17,7 +17,7 @@ struct RoutingLoad {
 };
 
 /// One rank's part of it: numbers that another process can be sent.
-std::vector<double> load_on(MoeLayer& rank);
+std::vector<double> load_on(const MoeLayer& rank);
 /// From every rank's part; `any` is one of the ranks.
 RoutingLoad load_of(const RankShape& any, std::span<const std::vector<double>> ranks);
 /// `ranks`: every rank's layer.

@@ -46,7 +46,7 @@ void MoeLayer::set_hook(std::unique_ptr<Hook> hook) {
 }
 
 std::span<const int32_t> MoeLayer::own_choices() const {
-  const int64_t pairs = routing_.group_tokens * routing_.choices;
+  const int64_t pairs = routing().group_tokens * routing_.choices;
   return std::span(routing_.expert).subspan(static_cast<size_t>(shape_.own_group * pairs), static_cast<size_t>(pairs));
 }
 

@@ -39,9 +39,11 @@ class MoeLayer {
   TensorView output() const { return buffers_.forward.output; }            // likewise
   TensorView output_gradient() const { return buffers_.backward.output; }  // dY: as the loss gives it
   TensorView input_gradient() const { return buffers_.backward.input; }    // dX
-  /// Of the last pass; on a device of the last fetch_routing().
-  const Routing& routing() const { return routing_; }
-  void fetch_routing() { routing_.fetch(); }
+  /// Of the last pass; where a device has it, copied here by this call.
+  const Routing& routing() const {
+    routing_.fetch();
+    return routing_;
+  }
   MemorySpace& memory() const { return device_.math().memory(); }
   /// From now on the gate only weighs the workload's choices.
   void preset(const Workload& workload) {
@@ -77,7 +79,7 @@ class MoeLayer {
   LayerComms comms_;
   LayerDevice& device_;
   LayerBuffers buffers_;
-  Routing routing_;
+  mutable Routing routing_;  // its vectors are a copy of what a device has
   Tensor d_weight_, d_fill_;  // (gated tokens, choices)
   std::unique_ptr<Attention> attention_;
   std::unique_ptr<RowNorm> norm1_, norm2_;  // before attention, before the gate; null: none

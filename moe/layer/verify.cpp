@@ -83,8 +83,7 @@ double tolerance_of(DType dtype) { return dtype == DType::float64 ? 1e-10 : 2e-5
 
 std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks) {
   std::vector<int32_t> all;
-  for (MoeLayer* rank : ranks) {
-    rank->fetch_routing();
+  for (const MoeLayer* rank : ranks) {
     const auto own = rank->own_choices();
     all.insert(all.end(), own.begin(), own.end());
   }

@@ -68,7 +68,7 @@ Case four_ranks() {
 TEST(Adding, AHook) {
   const Case shape = four_ranks();
   LocalLayers layers(shape, {});
-  for (MoeLayer* rank : layers.ranks()) rank->set_hook(make_scaled_hook());
+  for (MoeLayer* rank : layers.ranks()) rank->set_hook(make_scaled_hook(cpu_math()));
   layers.run(plan_for(shape, "fsmoe", 2, 2));
   verify_layer(layers.ranks());
 }

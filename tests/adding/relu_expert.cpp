@@ -10,14 +10,14 @@ namespace {
 
 constexpr std::array kInputs{kW1};
 
-void relu(std::span<const TensorView> before, TensorView after) {
+void relu(Math&, std::span<const TensorView> before, TensorView after) {
   with_element(after.dtype(), [&](auto zero) {
     using T = decltype(zero);
     for (int64_t i = 0; i < after.elements(); ++i) after.as<T>()[i] = std::max(T(0), before[0].as<T>()[i]);
   });
 }
 
-void relu_backward(std::span<const TensorView> before, std::span<const TensorView> d_before) {
+void relu_backward(Math&, std::span<const TensorView> before, std::span<const TensorView> d_before) {
   with_element(before[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     for (int64_t i = 0; i < before[0].elements(); ++i)

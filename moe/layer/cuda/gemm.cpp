@@ -17,7 +17,7 @@ constexpr size_t kWorkspace = 32 << 20;  // bytes a stream
 constexpr int kProposals = 8, kRuns = 3;
 
 void check_lt(cublasStatus_t status, const char* call) {
-  require<RankFailure>(status == CUBLAS_STATUS_SUCCESS, "{}: cuBLAS says {}", call, cublasGetStatusString(status));
+  require<RankFailure>(status == CUBLAS_STATUS_SUCCESS, "{}: cuBLAS says {}", call, cublasLtGetStatusString(status));
 }
 #define MOE_CHECK_LT(call) check_lt((call), #call)
 

@@ -3,6 +3,15 @@
 namespace moe::cuda {
 namespace {
 
+// Beside its parts: a dropless layer's sizes would have to come to the host within a pass; the hierarchical
+// dispatchers sort blocks in the host's memory.
+void require_runs(const LayerShape& layer) {
+  require<Unsupported>(layer.capacity_factor.has_value(),
+                       "capacity-factor none: a layer on CUDA drops tokens, expected a number");
+  require<Unsupported>(layer.dispatcher == "alltoall", "dispatcher {}: not on CUDA, expected alltoall",
+                       layer.dispatcher);
+}
+
 class CudaLayerDevice final : public LayerDevice {
  public:
   CudaLayerDevice(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm)
@@ -10,11 +19,7 @@ class CudaLayerDevice final : public LayerDevice {
   Math& math() override { return math_; }
 
   std::unique_ptr<Gate> make_gate(const GateSetup& setup) override {
-    const LayerShape& layer = setup.rank.shape.layer;
-    require<Unsupported>(layer.capacity_factor.has_value(),
-                         "capacity-factor none: a layer on CUDA has no dropless routing yet, expected a number");
-    require<Unsupported>(layer.dispatcher == "alltoall", "dispatcher {}: not on CUDA yet, expected alltoall",
-                         layer.dispatcher);
+    require_runs(setup.rank.shape.layer);
     return cuda::make_gate(math_, setup);
   }
 

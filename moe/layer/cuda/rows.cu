@@ -5,7 +5,8 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int kTurns = 4;  // that a lane has under way
+constexpr int kTurns = 4;  // that a lane has under way when it copies
+constexpr int kSums = 2;   // when it adds rows up
 
 // Where row `row` of rows of `packs` begins.
 template <class T, int N>
@@ -51,7 +52,7 @@ __global__ void __launch_bounds__(kThreads) order_kernel(RoutingArrays r, const 
 
 // A lane knows one pair, where its row lies and its weight; the others ask it. Dropped: a row that is not there.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads) combine_kernel(RoutingArrays r, Combine c, int packs) {
+__global__ void __launch_bounds__(kThreads, 4) combine_kernel(RoutingArrays r, Combine c, int packs) {
   const int64_t token = warp_index();
   if (token >= r.tokens) return;
   const int choices = static_cast<int>(r.choices), lane = lane_index();
@@ -63,23 +64,31 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(RoutingArrays r, Comb
     if (c.weight != nullptr) own_weight = value_of(static_cast<const T*>(c.weight)[token * choices + lane]);
   }
   Pack<T, N>* to = row_at<T, N>(static_cast<T*>(c.out), token, packs);
-  const int turns = (packs + kWarpSize - 1) / kWarpSize;
-  for (int turn = 0; turn < turns; ++turn) {
-    const int j = turn * kWarpSize + lane;
-    Acc<T> sum[N] = {};
+  for (int first = lane; first - lane < packs; first += kSums * kWarpSize) {
+    Acc<T> sum[kSums][N] = {};
     for (int choice = 0; choice < choices; ++choice) {
       const int place = __shfl_sync(kAllLanes, own_place, choice);
       const Acc<T> weight = __shfl_sync(kAllLanes, own_weight, choice);
-      if (place < 0 || j >= packs) continue;
-      const Pack<T, N> p = row_at<T, N>(static_cast<const T*>(c.rows.data), place, packs)[j];
+      if (place < 0) continue;
+      const Pack<T, N>* row = row_at<T, N>(static_cast<const T*>(c.rows.data), place, packs);
+      Pack<T, N> p[kSums];
 #pragma unroll
-      for (int i = 0; i < N; ++i) sum[i] += weight * value_of(p.at[i]);
+      for (int turn = 0; turn < kSums; ++turn) {
+        const int j = first + turn * kWarpSize;
+        p[turn] = row[j < packs ? j : packs - 1];  // behind the end: read, not kept
+      }
+#pragma unroll
+      for (int turn = 0; turn < kSums; ++turn)
+#pragma unroll
+        for (int i = 0; i < N; ++i) sum[turn][i] += weight * value_of(p[turn].at[i]);
     }
-    if (j >= packs) continue;
-    Pack<T, N> p;
 #pragma unroll
-    for (int i = 0; i < N; ++i) p.at[i] = rounded<T>(sum[i]);
-    to[j] = p;
+    for (int turn = 0; turn < kSums; ++turn) {
+      Pack<T, N> p;
+#pragma unroll
+      for (int i = 0; i < N; ++i) p.at[i] = rounded<T>(sum[turn][i]);
+      if (first + turn * kWarpSize < packs) to[first + turn * kWarpSize] = p;
+    }
   }
 }
 
