@@ -16,8 +16,8 @@ struct NcclOptions {
   int local_rank = 0;           // takes GPU local_rank modulo those that there are
   WorldTopology topology = {};  // as NCCL finds its own ways, for reading only
   /// Where ranks meet: what rank 0 sets once, the others get, waiting for it. Keys of this world alone.
-  std::function<void(const std::string& key, const std::string& value)> set;
-  std::function<std::string(const std::string& key)> get;
+  std::function<void(const std::string& key, const std::string& value)> set = nullptr;
+  std::function<std::string(const std::string& key)> get = nullptr;
   /// An operation that the GPU has begun ends with RankFailure after so long without the other ranks.
   double timeout_s = 60;
   int min_ctas = 0, max_ctas = 0;  // thread blocks a communicator takes from the experts; 0: NCCL's choice
