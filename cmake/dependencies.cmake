@@ -1,4 +1,8 @@
-# Everything found here is installed by ./moetune; nothing is downloaded while configuring.
+# Everything found here is installed by ./moetune, or was copied by stage_dependencies.sh; nothing is downloaded while
+# configuring.
+if(EXISTS ${PROJECT_SOURCE_DIR}/.staged/usr)
+  list(PREPEND CMAKE_PREFIX_PATH ${PROJECT_SOURCE_DIR}/.staged/usr)
+endif()
 find_package(fmt 9 REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(nlohmann_json 3.11 REQUIRED)

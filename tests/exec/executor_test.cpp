@@ -8,10 +8,17 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
+#include "tests/device/at_once_device.h"
+#include "tests/exec/executor_conformance.h"
 #include "tests/exec/lane_builder.h"
 
 namespace moe {
 namespace {
+
+INSTANTIATE_TEST_SUITE_P(OnThreads, ExecutorConformance,
+                         testing::Values(DeviceFactory{"cpu", make_cpu_device},
+                                         DeviceFactory{"at_once", make_at_once_device}),
+                         ExecutorConformance::name);
 
 void nap(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 

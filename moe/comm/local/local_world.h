@@ -3,6 +3,10 @@
 // cluster's transport: with a Pace, an operation starts when its last rank arrived and ends at_least_s later on all
 // (where the ranks' paces differ, the longest counts); with a pacer, on all or none of them, it ends when that says. A
 // rank whose own copies ended after that counts an overrun.
+//
+// Buffers lie in the host's memory or, with streams of a GPU, in that GPU's, the same for all ranks. Then the ranks'
+// threads meet while they issue (all issue in the same order), and their streams wait for each other's events: errors
+// and timeouts show in the thread that issues, and what hangs on the GPU itself is not found out.
 #include <functional>
 #include <memory>
 
@@ -20,8 +24,8 @@ class LocalWorld final : public World {
   std::vector<int> here() const override;
   /// One node.
   const WorldTopology& topology() const override;
-  /// The world communicator of `rank`. Sums are of float32 and float64. An operation that a failed stream skips aborts
-  /// the world, since the others would wait for it.
+  /// The world communicator of `rank`. Sums are of float32 and float64, on a GPU of every type. An operation that a
+  /// failed stream skips aborts the world, since the others would wait for it.
   std::unique_ptr<Communicator> communicator(int rank) override;
 
   /// Each rank keeps, with the threads it starts, to its share of the cores. A rank that dies by an exception names

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Copies the libraries that a build needs from this Debian or Ubuntu into .staged/ of this checkout (20 MiB), where the
+# build finds them: carry the checkout to a machine without package sources that has compiler, CMake, ninja, torch and,
+# for GPUs, the CUDA toolkit, and build it there.   usage: cmake/stage_dependencies.sh [FOLDER]
+set -euo pipefail
+
+root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
+target=${1:-$root/.staged}
+packages=(libfmt-dev libfmt9 libeigen3-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libfccp-dev libgtest-dev
+  libgmock-dev libbenchmark-dev libbenchmark1debian libgloo-dev)
+optional=(libgmock-dev libgloo-dev)
+boost_headers=(boost/math/tools/minima.hpp boost/math/tools/roots.hpp)
+
+die() { echo "stage_dependencies: $*" >&2; exit 2; }
+
+files_of() {
+  local package file
+  for package in "${packages[@]}"; do
+    if ! dpkg -s "$package" >/dev/null 2>&1; then
+      [[ " ${optional[*]} " == *" $package "* ]] || die "package $package is missing; install it first"
+      continue
+    fi
+    dpkg -L "$package" | while read -r file; do
+      case $file in
+        /usr/share/doc/* | /usr/share/lintian/* | *.pc | */libtomlplusplus.so | */libgloo.so) ;;
+        /usr/include/* | /usr/lib/* | /usr/share/cmake/* | /usr/share/eigen3/*) [ -d "$file" ] || echo "$file" ;;
+      esac
+    done
+  done
+}
+
+# Of Boost only what is included, by what compiler soever, and what CMake asks.
+files_of_boost() {
+  printf '#include <%s>\n' "${boost_headers[@]}" | g++ -std=c++20 -M -x c++ - | tr -s ' \\' '\n' | grep ^/usr/include/boost/
+  find /usr/include/boost/config /usr/include/boost/version.hpp -type f
+  find /usr/lib/*/cmake/Boost* /usr/lib/*/cmake/boost_headers* -type f
+}
+
+rm -rf "$target.part"
+mkdir -p "$target.part"
+{ files_of; files_of_boost; } | sort -u | (cd / && tar -cf - --files-from <(sed 's|^/||')) | tar -C "$target.part" -xf -
+rm -rf "$target"
+mv "$target.part" "$target"
+echo "staged $(find "$target" -type f | wc -l) files, $(du -sh "$target" | cut -f1), in $target"

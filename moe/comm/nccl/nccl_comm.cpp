@@ -1,0 +1,151 @@
+#include "moe/comm/nccl/nccl_comm.h"
+
+#include <thread>
+#include <utility>
+
+#include "moe/base/check.h"
+#include "moe/device/cuda/check.h"
+#include "moe/device/stream.h"
+
+namespace moe {
+namespace {
+
+void nap() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
+
+/// Of a call that NCCL goes on with in the background.
+ncclResult_t state_of(ncclComm_t comm) {
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
+  return asked == ncclSuccess ? state : asked;
+}
+
+std::string explain(ncclResult_t result, ncclComm_t comm) {
+  return fmt::format("NCCL: {}: {}", ncclGetErrorString(result), comm ? ncclGetLastError(comm) : "");
+}
+
+bool reached(cudaEvent_t event) {
+  const cudaError_t status = cudaEventQuery(event);
+  cudaGetLastError();
+  return status != cudaErrorNotReady;  // after a failure of the GPU too: the stream reports that
+}
+
+}  // namespace
+
+NcclComm::~NcclComm() {
+  const std::lock_guard lock(mutex_);
+  for (const Queued& each : queued_) spare_.push_back(each.marks);
+  for (const Marks& marks : spare_) {
+    cudaEventDestroy(marks.begun);
+    cudaEventDestroy(marks.ended);
+  }
+  if (!comm_) return;
+  const double deadline_s = now_s() + timeout_s_;
+  ncclResult_t result = ncclCommFinalize(comm_);
+  while (result == ncclInProgress && now_s() < deadline_s) {
+    nap();
+    result = state_of(comm_);
+  }
+  result == ncclSuccess ? ncclCommDestroy(comm_) : ncclCommAbort(comm_);
+}
+
+// Not under the lock: it takes as long as the last rank takes to come.
+void NcclComm::make(const Make& make) {
+  const double deadline_s = now_s() + timeout_s_;
+  ncclResult_t result = make(&making_);
+  if (making_ && (result == ncclSuccess || result == ncclInProgress)) result = state_of(making_);
+  while (result == ncclInProgress && now_s() < deadline_s) {
+    nap();
+    result = state_of(making_);
+  }
+  const std::lock_guard lock(mutex_);
+  if (result == ncclSuccess && aborted_.empty()) {
+    comm_ = making_;
+    return;
+  }
+  const std::string why = !aborted_.empty()          ? aborted_
+                          : result == ncclInProgress ? fmt::format("another rank has not come for {} s", timeout_s_)
+                                                     : explain(result, making_);
+  if (making_) ncclCommAbort(making_);
+  throw RankFailure(failed("connecting", why));
+}
+
+void NcclComm::issue(const std::string& what, const Call& call) {
+  ncclResult_t result = ncclSuccess;
+  {
+    const std::lock_guard lock(mutex_);
+    require<RankFailure>(comm_ != nullptr, "{}", failed(what, aborted_));
+    result = call(comm_);
+  }
+  wait_until_taken(what, result);
+}
+
+void NcclComm::wait_until_taken(const std::string& what, ncclResult_t result) {
+  const double deadline_s = now_s() + timeout_s_;
+  while (result == ncclInProgress) {
+    nap();
+    const std::lock_guard lock(mutex_);
+    require<RankFailure>(comm_ != nullptr, "{}", failed(what, aborted_));
+    result = state_of(comm_);
+    require<RankFailure>(result != ncclInProgress || now_s() < deadline_s, "{}",
+                         failed(what, fmt::format("another rank has not come for {} s", timeout_s_)));
+  }
+  if (result == ncclSuccess) return;
+  const std::lock_guard lock(mutex_);
+  throw RankFailure(failed(what, comm_ ? explain(result, comm_) : aborted_));
+}
+
+void NcclComm::queue(const std::string& what, const Call& call, cudaStream_t stream, std::shared_ptr<Failure> failure) {
+  const Marks marks = take_marks();
+  MOE_CHECK_CUDA(cudaEventRecord(marks.begun, stream));
+  issue(what, call);
+  MOE_CHECK_CUDA(cudaEventRecord(marks.ended, stream));
+  const std::lock_guard lock(mutex_);
+  if (!aborted_.empty()) failure->set(std::make_exception_ptr(RankFailure(failed(what, aborted_))));
+  queued_.push_back({what, marks, std::move(failure)});
+}
+
+NcclComm::Marks NcclComm::take_marks() {
+  const std::lock_guard lock(mutex_);
+  Marks marks;
+  if (!spare_.empty()) {
+    marks = spare_.back();
+    spare_.pop_back();
+    return marks;
+  }
+  MOE_CHECK_CUDA(cudaEventCreateWithFlags(&marks.begun, cudaEventDisableTiming));
+  MOE_CHECK_CUDA(cudaEventCreateWithFlags(&marks.ended, cudaEventDisableTiming));
+  return marks;
+}
+
+std::string NcclComm::trouble() {
+  const std::lock_guard lock(mutex_);
+  if (!comm_) return {};
+  while (!queued_.empty() && reached(queued_.front().marks.ended)) {
+    spare_.push_back(queued_.front().marks);
+    queued_.pop_front();
+  }
+  const std::string what = queued_.empty() ? "between operations" : queued_.front().what;
+  const ncclResult_t state = state_of(comm_);
+  if (state != ncclSuccess && state != ncclInProgress) return failed(what, explain(state, comm_));
+  if (queued_.empty() || !reached(queued_.front().marks.begun)) return {};
+  Queued& front = queued_.front();
+  if (front.begun_s == 0) front.begun_s = now_s();
+  if (now_s() - front.begun_s < timeout_s_) return {};
+  return failed(what, fmt::format("has waited {} s for another rank, which is dead, stuck or late", timeout_s_));
+}
+
+void NcclComm::abort(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (!aborted_.empty()) return;
+  aborted_ = reason;
+  for (const Queued& each : queued_)
+    if (!reached(each.marks.ended)) each.failure->set(std::make_exception_ptr(RankFailure(failed(each.what, reason))));
+  if (comm_) ncclCommAbort(std::exchange(comm_, nullptr));
+}
+
+// A reason that names this rank already stands for itself.
+std::string NcclComm::failed(const std::string& what, const std::string& why) const {
+  return why.starts_with(name_ + " in ") ? why : fmt::format("{} in {}: {}", name_, what, why);
+}
+
+}  // namespace moe

@@ -1,0 +1,68 @@
+#pragma once
+// One of NCCL's communicators and the operations on their way through it.
+#include <cuda_runtime.h>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <nccl.h>
+#include <string>
+#include <vector>
+
+#include "moe/device/failure.h"
+
+namespace moe {
+
+/// All of NCCL's calls return at once (blocking = 0) and are made under a lock, so that another thread can abort what a
+/// dead rank would keep waiting. Threads may call it at once.
+class NcclComm {
+ public:
+  /// `name` of the rank in errors.
+  NcclComm(std::string name, double timeout_s) : name_(std::move(name)), timeout_s_(timeout_s) {}
+  /// Flushes what was issued; aborts if that takes longer than the timeout.
+  ~NcclComm();
+  NcclComm(const NcclComm&) = delete;
+  NcclComm& operator=(const NcclComm&) = delete;
+
+  using Make = std::function<ncclResult_t(ncclComm_t* made)>;
+  using Call = std::function<ncclResult_t(ncclComm_t comm)>;
+  /// Makes it and waits until all its ranks have joined. `made` stays null if this rank is not of them. If that fails,
+  /// NCCL may still write to `made`, which is a member: keep this object.
+  void make(const Make& make);
+  /// Waits until NCCL has taken `call`. Throws RankFailure that names rank and `what`.
+  void issue(const std::string& what, const Call& call);
+  /// Issues work for `stream`; should it not end, `failure` is set.
+  void queue(const std::string& what, const Call& call, cudaStream_t stream, std::shared_ptr<Failure> failure);
+
+  /// Why work has failed, or what has not ended within the timeout since the GPU began it; empty: neither.
+  std::string trouble();
+  /// Ends what is queued, and all that is issued later, with RankFailure; for good.
+  void abort(const std::string& reason);
+
+ private:
+  struct Marks {
+    cudaEvent_t begun = nullptr, ended = nullptr;
+  };
+  struct Queued {
+    std::string what;
+    Marks marks;
+    std::shared_ptr<Failure> failure;
+    double begun_s = 0;  // when trouble() first saw it begun
+  };
+
+  std::string failed(const std::string& what, const std::string& why) const;
+  void wait_until_taken(const std::string& what, ncclResult_t result);
+  Marks take_marks();
+
+  const std::string name_;
+  const double timeout_s_;
+  ncclComm_t making_ = nullptr;
+
+  std::mutex mutex_;  // guards all below
+  ncclComm_t comm_ = nullptr;
+  std::string aborted_;
+  std::deque<Queued> queued_;
+  std::vector<Marks> spare_;
+};
+
+}  // namespace moe

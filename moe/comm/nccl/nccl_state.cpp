@@ -1,0 +1,95 @@
+#include "moe/comm/nccl/nccl_state.h"
+
+#include <algorithm>
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+#include <utility>
+
+#include "moe/base/check.h"
+
+namespace moe {
+namespace {
+
+/// The device's constructor made the GPU the current one of this thread only.
+void use_gpu_of(const NcclOptions& options) { cudaSetDevice(options.local_rank % gpu_count()); }
+
+}  // namespace
+
+NcclState::NcclState(NcclOptions options)
+    : options_(std::move(options)), device_(make_device(DeviceKind::cuda, options_.local_rank)) {
+  alltoall_ = reinterpret_cast<NcclAlltoAll>(dlsym(RTLD_DEFAULT, "ncclAlltoAll"));
+  watcher_ = std::thread([this] { watch(); });
+}
+
+NcclState::~NcclState() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  stop_.notify_all();
+  watcher_.join();
+}
+
+ncclConfig_t NcclState::config() const {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  if (options_.min_ctas > 0) config.minCTAs = options_.min_ctas;
+  if (options_.max_ctas > 0) config.maxCTAs = options_.max_ctas;
+  return config;
+}
+
+std::string NcclState::name() const { return fmt::format("rank {}", options_.rank); }
+
+std::shared_ptr<NcclComm> NcclState::make_comm(const NcclComm::Make& make) {
+  auto comm = std::make_shared<NcclComm>(name(), options_.timeout_s);
+  {
+    const std::lock_guard lock(mutex_);
+    require<RankFailure>(aborted_.empty(), "{}: {}", name(), aborted_);
+    std::erase_if(comms_, [](const auto& known) { return known.expired(); });
+    comms_.push_back(comm);
+  }
+  try {
+    comm->make(make);
+  } catch (const std::exception& error) {
+    {
+      const std::lock_guard lock(mutex_);
+      unfinished_.push_back(comm);
+    }
+    abort(error.what());
+    throw;
+  }
+  return comm;
+}
+
+std::vector<std::shared_ptr<NcclComm>> NcclState::comms() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<NcclComm>> all;
+  for (const auto& known : comms_)
+    if (auto comm = known.lock()) all.push_back(std::move(comm));
+  return all;
+}
+
+void NcclState::abort(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!aborted_.empty()) return;
+    aborted_ = reason;
+  }
+  for (const auto& comm : comms()) comm->abort(reason);
+}
+
+void NcclState::watch() {
+  use_gpu_of(options_);
+  const auto step = std::chrono::duration<double>(std::min(0.02, options_.timeout_s / 10));
+  std::unique_lock lock(mutex_);
+  while (!stop_.wait_for(lock, step, [this] { return stopping_; })) {
+    lock.unlock();
+    for (const auto& comm : comms()) {
+      const std::string trouble = comm->trouble();
+      if (!trouble.empty()) abort(trouble);
+    }
+    lock.lock();
+  }
+}
+
+}  // namespace moe

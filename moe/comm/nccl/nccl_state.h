@@ -1,0 +1,58 @@
+#pragma once
+// What the communicators of one NCCL world share: their GPU, the watch over them, and their end.
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "moe/comm/nccl/nccl_comm.h"
+#include "moe/comm/nccl/nccl_world.h"
+#include "moe/device/device.h"
+
+namespace moe {
+
+/// ncclAlltoAll, which libraries before 2.28 lack.
+using NcclAlltoAll = ncclResult_t (*)(const void* send, void* receive, size_t count, ncclDataType_t type,
+                                      ncclComm_t comm, cudaStream_t stream);
+
+class NcclState {
+ public:
+  explicit NcclState(NcclOptions options);
+  ~NcclState();
+  NcclState(const NcclState&) = delete;
+  NcclState& operator=(const NcclState&) = delete;
+
+  const NcclOptions& options() const { return options_; }
+  Device& device() const { return *device_; }
+  NcclAlltoAll alltoall() const { return alltoall_; }
+  ncclConfig_t config() const;
+  std::string name() const;
+
+  /// Watched, and reached by abort(). Throws what make() throws.
+  std::shared_ptr<NcclComm> make_comm(const NcclComm::Make& make);
+  void abort(const std::string& reason);
+
+ private:
+  std::vector<std::shared_ptr<NcclComm>> comms();
+  void watch();
+
+  const NcclOptions options_;
+  const std::unique_ptr<Device> device_;
+  NcclAlltoAll alltoall_ = nullptr;
+
+  std::mutex mutex_;  // guards all below
+  std::vector<std::weak_ptr<NcclComm>> comms_;
+  std::vector<std::shared_ptr<NcclComm>> unfinished_;  // NCCL may still write to one whose making failed
+  std::string aborted_;
+  bool stopping_ = false;
+  std::condition_variable stop_;
+  std::thread watcher_;
+};
+
+/// Of `group`, which has `size` ranks and in which this is `rank`.
+std::unique_ptr<Communicator> make_nccl_communicator(std::shared_ptr<NcclState> state, std::shared_ptr<NcclComm> comm,
+                                                     int rank, int size);
+
+}  // namespace moe

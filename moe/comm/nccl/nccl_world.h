@@ -1,0 +1,40 @@
+#pragma once
+// One process a rank, one GPU a rank, collectives by NCCL. Its communicators take CUDA streams; with a stream of the
+// CPU they take the host's memory and pass it through the GPU's, which is meant for small things (sizes, results).
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "moe/comm/world.h"
+
+namespace moe {
+
+struct NcclOptions {
+  int rank = 0, size = 1;
+  int local_rank = 0;           // takes GPU local_rank modulo those that there are
+  WorldTopology topology = {};  // as NCCL finds its own ways, for reading only
+  /// Where ranks meet: what rank 0 sets once, the others get, waiting for it. Keys of this world alone.
+  std::function<void(const std::string& key, const std::string& value)> set = nullptr;
+  std::function<std::string(const std::string& key)> get = nullptr;
+  /// An operation that the GPU has begun ends with RankFailure after so long without the other ranks.
+  double timeout_s = 60;
+  int min_ctas = 0, max_ctas = 0;  // thread blocks a communicator takes from the experts; 0: NCCL's choice
+  /// NCCL_LAUNCH_ORDER_IMPLICIT: kernels of several communicators run in the order of their issue. Unless it is set.
+  bool implicit_launch_order = false;
+};
+
+class NcclWorld : public World {
+ public:
+  /// What results depend on, for records: version, algorithm of alltoall, thread blocks, GPU, NCCL_* that were set.
+  virtual const std::vector<std::pair<std::string, std::string>>& settings() const = 0;
+};
+
+/// Blocking; every rank calls it. Throws BadInput in a build without NCCL or CUDA and where there is no GPU,
+/// RankFailure where the ranks can't all connect within timeout_s. Sums are in NCCL's order, not in that of ranks; what
+/// ranks disagree on is not found out, but ends by the timeout. abort() ends this rank's operations; the others end by
+/// their timeout. A failure fails the stream that an operation was queued on (moe/device/failure.h).
+std::unique_ptr<NcclWorld> make_nccl_world(NcclOptions options);
+
+}  // namespace moe

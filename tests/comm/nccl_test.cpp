@@ -1,0 +1,136 @@
+// NCCL with ranks that are threads, one GPU each; several on one GPU where NCCL_MULTI_RANK_GPU_ENABLE is set to 1 (and
+// the library knows it), for correctness alone.
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "moe/base/check.h"
+#include "moe/comm/nccl/nccl_world.h"
+#include "moe/device/device.h"
+#include "tests/comm/communicator_conformance.h"
+
+namespace moe {
+namespace {
+
+/// Where the ranks of one test meet.
+class Board {
+ public:
+  void set(const std::string& key, const std::string& value) {
+    const std::lock_guard lock(mutex_);
+    values_[key] = value;
+    changed_.notify_all();
+  }
+  std::string get(const std::string& key) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return values_.contains(key); });
+    return values_[key];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> values_;
+};
+
+bool may_run(int ranks) {
+  const char* shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return ranks <= gpu_count() || (shared && std::string_view(shared) == "1");
+}
+
+using Body = std::function<void(NcclWorld& world, int rank)>;
+
+/// body on a thread and with a world for each rank; rethrows what one throws.
+void on_ranks(int ranks, double timeout_s, const Body& body) {
+  Board board;
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        const auto world =
+            make_nccl_world({.rank = rank,
+                             .size = ranks,
+                             .local_rank = rank,
+                             .topology = {1, ranks, {}, {}},
+                             .set = [&](const std::string& key, const std::string& value) { board.set(key, value); },
+                             .get = [&](const std::string& key) { return board.get(key); },
+                             .timeout_s = timeout_s,
+                             .implicit_launch_order = true});
+        world->run([&](int here) { body(*world, here); });
+      } catch (...) {
+        errors[static_cast<size_t>(rank)] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
+void run_nccl(int ranks, double timeout_s, const std::function<void(Communicator&, Device&)>& body) {
+  if (!may_run(ranks)) GTEST_SKIP() << ranks << " ranks on " << gpu_count() << " GPUs";
+  on_ranks(ranks, timeout_s, [&](NcclWorld& world, int rank) {
+    const auto device = make_device(DeviceKind::cuda, rank);
+    body(*world.communicator(rank), *device);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance,
+                         testing::Combine(testing::Values(CommunicatorFactory{"nccl", run_nccl, 50e-6, 1e-6}),
+                                          testing::Values(1, 2, 4, 8)),
+                         CommunicatorConformance::name);
+
+TEST(NcclWorldTest, SaysWhatItsResultsDependOn) {
+  on_ranks(1, 60, [](NcclWorld& world, int) {
+    const auto& settings = world.settings();
+    for (const char* name : {"nccl_version", "nccl_alltoall", "nccl_max_ctas", "gpu"})
+      EXPECT_TRUE(std::ranges::any_of(settings, [&](const auto& each) { return each.first == name; })) << name;
+    EXPECT_EQ(world.backend(), "nccl");
+  });
+}
+
+TEST(NcclWorldTest, StreamsOfTheCpuPassTheHostsMemory) {
+  on_ranks(1, 60, [](NcclWorld& world, int rank) {
+    const auto device = make_cpu_device();
+    const auto lane = device->make_stream("lane");
+    const auto all = world.communicator(rank);
+    const std::vector<int> ours{7, 8, 9};
+    std::vector<int> gathered(3);
+    std::vector<float> sum{1.5f, 2.5f};
+    all->allgather(ours.data(), gathered.data(), 3 * sizeof(int), {*lane});
+    all->allreduce(sum.data(), 2, DType::float32, {*lane});
+    all->barrier({*lane});
+    lane->synchronize();
+    EXPECT_EQ(gathered, ours);
+    EXPECT_EQ(sum, (std::vector<float>{1.5f, 2.5f}));
+  });
+}
+
+TEST(NcclWorldTest, RefusesPaces) {
+  on_ranks(1, 60, [](NcclWorld& world, int rank) {
+    const auto device = make_device(DeviceKind::cuda);
+    const auto lane = device->make_stream("lane");
+    EXPECT_THROW(world.communicator(rank)->barrier({*lane, {.at_least_s = 1}}), BadInput);
+  });
+}
+
+TEST(NcclWorldTest, ARankThatStaysAwayEndsTheOthersAndIsNamedByTheirTask) {
+  if (!may_run(2)) GTEST_SKIP() << "2 ranks on " << gpu_count() << " GPUs";
+  std::string failure = "none";
+  on_ranks(2, 2, [&](NcclWorld& world, int rank) {
+    const auto device = make_device(DeviceKind::cuda, rank);
+    const auto lane = device->make_stream("lane");
+    const auto all = world.communicator(rank);
+    all->barrier({*lane});
+    lane->synchronize();
+    if (rank == 1) return std::this_thread::sleep_for(std::chrono::seconds(5));
+    all->barrier({.stream = *lane, .task = "backward combine"});
+    failure = failure_of(*lane);
+  });
+  EXPECT_NE(failure.find("rank 0 in 'backward combine' (barrier)"), std::string::npos) << failure;
+}
+
+}  // namespace
+}  // namespace moe
