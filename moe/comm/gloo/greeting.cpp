@@ -90,7 +90,7 @@ std::vector<std::string> gather_keys(Store& store, const std::string& name, int 
   const auto missing = store.wait(keys, timeout_s, refused);
   if (missing && refused()) throw RankFailure(store.get(kRefusal));
   require<RankFailure>(!missing, "rank {} has not joined the run for {:.1f} s", missing.value_or(0), timeout_s);
-  return store.get(keys);
+  return store.get_all(keys);
 }
 
 void refuse(Store& store, const Launch& launch, const std::string& why) {

@@ -117,7 +117,7 @@ bool Store::check(const std::vector<std::string>& keys) {
   return bounded([full](c10d::TCPStore& store) { return store.check(full); });
 }
 
-std::vector<std::string> Store::get(const std::vector<std::string>& keys) {
+std::vector<std::string> Store::get_all(const std::vector<std::string>& keys) {
   std::vector<std::string> full;
   for (const auto& key : keys) full.push_back(prefix_ + key);
   return bounded([full](c10d::TCPStore& store) {

@@ -1,19 +1,22 @@
 // One rank of a world of processes: every one runs the same tests in the same order. Started N times by ranks.py, or by
 // a launcher.
+#include <cstdlib>
 #include <gtest/gtest.h>
 #include <iostream>
 
 #include "moe/base/check.h"
 #include "moe/comm/gloo/gloo_world.h"
 #include "tests/comm/communicator_conformance.h"
-#include "tests/comm/gloo/this_world.h"
 
 namespace moe {
 namespace {
 
+// A process is one rank of one world, which main makes and all tests share.
+GlooWorld* this_world = nullptr;
+
 CommunicatorFactory gloo_factory() {
   return {"gloo", [](int ranks, double, const std::function<void(Communicator&, Device&)>& body) {
-            GlooWorld& world = this_world();
+            GlooWorld& world = *this_world;
             require_equal(ranks, world.ranks(), "ranks of this test");
             world.run([&](int rank) {
               const auto device = make_cpu_device();
@@ -28,24 +31,23 @@ INSTANTIATE_TEST_SUITE_P(Gloo, CommunicatorConformance,
 
 }  // namespace
 
-// The only world of this process; main's.
-namespace {
-GlooWorld* the_world = nullptr;
+/// GoogleTest's exit code.
+int run_tests() {
+  GlooWorld world(find_launch({}), {"test", "conformance"});
+  this_world = &world;
+  return RUN_ALL_TESTS();
 }
-GlooWorld& this_world() { return *the_world; }
 
 }  // namespace moe
 
 int main(int count, char** arguments) {
   testing::InitGoogleTest(&count, arguments);
+  int code = 4;
   try {
-    const moe::Launch launch = moe::find_launch({});
-    moe::GlooWorld world(launch, {"test", "conformance"});
-    moe::the_world = &world;
-    const int code = RUN_ALL_TESTS();
-    return code;
+    code = moe::run_tests();
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
-    return 4;
   }
+  std::cout.flush();
+  std::_Exit(code);  // without LibTorch's static destructors, which take seconds on a busy machine
 }
