@@ -76,18 +76,20 @@ def fail_one(kind, victim, after_s):
     reason = {"killed": f"rank {victim} (closed its connections|has not answered for)",
               "stopped": f"rank {victim} has not answered for 5.0 s",
               "hangs": f"rank {victim} has not answered for 5.0 s",
-              "throws": f"rank {victim} failed: no memory for experts"}[kind]
+              "throws": f"rank {victim} failed: no memory for experts",
+              "aborts": f"rank {victim} aborted: had enough",
+              "disagrees": "rank . (and rank . wait for each other|has not answered for 5.0 s)"}[kind]
     process.send_signal({"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "hangs": signal.SIGUSR2,
-                         "throws": signal.SIGUSR1}[kind])
+                         "throws": signal.SIGUSR1, "aborts": signal.SIGHUP, "disagrees": signal.SIGALRM}[kind])
     took = run.end(others, TIMEOUT_S + GRACE_S)
     for rank in others:
         check_lines(run, [rank], rf"^moetune: rank {rank} (in .*|outside of operations): {reason}")
     if kind == "throws":
         run.end([victim], GRACE_S)
         check_lines(run, [victim], "no memory for experts", code=1)
-    if kind == "hangs":
+    if kind in ("hangs", "aborts", "disagrees"):
         run.end([victim], TIMEOUT_S + GRACE_S)
-        check_lines(run, [victim], f"rank {victim} has not answered for 5.0 s")
+        check_lines(run, [victim], reason)
     run.clean_up()
     return took, lines(run.errors[others[0]])[0]
 
@@ -127,7 +129,8 @@ def pause_is_fine(victim):
 
 
 CASES = {
-    **{kind: functools.partial(fail_one, kind) for kind in ("killed", "stopped", "hangs", "throws")},
+    **{kind: functools.partial(fail_one, kind)
+       for kind in ("killed", "stopped", "hangs", "throws", "aborts", "disagrees")},
     "another job": lambda victim, _: differ("job", ["other flags"], victim),
     "another version": lambda victim, _: differ("version", ["loop", "2.0"], victim),
     "absent": lambda victim, _: absent(victim),

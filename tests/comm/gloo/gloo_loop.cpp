@@ -1,5 +1,6 @@
 // One rank that runs collectives on two lanes until something ends it: gloo_loop TIMEOUT [JOB [VERSION]]. Its own kinds
-// of failure come by signal: SIGUSR1 throws from its body, SIGUSR2 hangs it. SIGTERM ends all ranks well.
+// of failure come by signal: SIGUSR1 throws from its body, SIGUSR2 hangs it,
+// SIGHUP aborts, SIGALRM makes it disagree. SIGTERM ends all ranks well.
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -47,6 +48,8 @@ void loop(Communicator& world) {
     }
     if (told == SIGUSR1) throw std::runtime_error("no memory for experts");
     if (told == SIGUSR2) std::this_thread::sleep_for(std::chrono::hours(1));
+    if (told == SIGHUP) first->abort("had enough");
+    if (told == SIGALRM) first->barrier({*one, {}, "another task"});
     if (round % 10 == 0) world.split(world.rank() % 2, 0);
   }
 }
@@ -55,7 +58,8 @@ void loop(Communicator& world) {
 }  // namespace moe
 
 int main(int count, char** arguments) {
-  for (const int number : {SIGUSR1, SIGUSR2, SIGTERM}) std::signal(number, [](int which) { moe::told = which; });
+  for (const int number : {SIGUSR1, SIGUSR2, SIGHUP, SIGALRM, SIGTERM})
+    std::signal(number, [](int which) { moe::told = which; });
   const auto argument = [&](int i, const char* otherwise) { return std::string(count > i ? arguments[i] : otherwise); };
   // Without LibTorch's static destructors, which take seconds on a busy machine.
   const auto end = [](int code, const char* why) {
