@@ -5,6 +5,14 @@
 
 namespace moe {
 
+void GlooWorld::State::close() {
+  kept.clear();
+  world.reset();
+  watch.reset();
+  store.reset();
+  server.reset();
+}
+
 std::shared_ptr<GlooGroup> GlooWorld::State::make_group(const std::string& name, const std::vector<int>& world_ranks) {
   const auto place = static_cast<int>(std::ranges::find(world_ranks, rank) - world_ranks.begin());
   std::unique_ptr<Mesh> mesh;

@@ -16,6 +16,10 @@
 namespace moe {
 
 struct GlooWorld::State {
+  ~State() { close(); }
+  /// Closes all connections, then leaves the run.
+  void close();
+
   int rank = 0;
   double timeout_s = 0;
   WorldTopology topology;

@@ -99,11 +99,7 @@ GlooWorld::GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s)
 GlooWorld::~GlooWorld() {
   if (std::uncaught_exceptions() > exceptions_ && !state_->failed())
     state_->fail(fmt::format("rank {} failed", state_->rank));
-  state_->kept.clear();
-  state_->world.reset();
-  state_->watch.reset();
-  state_->store.reset();
-  state_->server.reset();
+  state_->close();
 }
 
 int GlooWorld::ranks() const { return state_->world->size(); }

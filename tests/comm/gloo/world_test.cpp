@@ -121,6 +121,16 @@ TEST_F(ServedTest, ASkippedOperationEndsTheOthersWithItsCause) {
   EXPECT_EQ(errors[1], "broken expert");
 }
 
+TEST_F(ServedTest, TwoProcessesOfOneRankAreRefused) {
+  Launch same = launch("run/");
+  same.ranks = 2;
+  const auto join = [&] { GlooWorld(same, {"1.0", "test"}, 1); };
+  std::thread first([&] { EXPECT_THROW(join(), RankFailure) << "rank 1 is missing"; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_THROW(join(), BadInput);
+  first.join();
+}
+
 TEST(AloneTest, OneRankNeedsNoStore) {
   GlooWorld world({}, {"1.0", "test"});
   sum_of_all(world, 1);
