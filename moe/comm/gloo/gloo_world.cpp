@@ -1,5 +1,6 @@
 #include "moe/comm/gloo/gloo_world.h"
 
+#include <csignal>
 #include <exception>
 #include <numeric>
 #include <pthread.h>
@@ -88,6 +89,7 @@ bool bound_by_launcher() { return static_cast<long>(usable_cores().size()) < sys
 
 GlooWorld::GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s)
     : state_(std::make_shared<State>()), exceptions_(std::uncaught_exceptions()) {
+  std::signal(SIGPIPE, SIG_IGN);  // Gloo writes to connections that a dying rank closes
   state_->timeout_s = timeout_s;
   state_->topology.addresses.resize(1);
   if (launch.ranks > 1) start(launch, job, state_);
