@@ -106,7 +106,8 @@ int ranks_here(const Launcher* launcher, const Launch& launch, const Reader& rea
 /// What ranks of one job, and no other, have in common: the launcher's name for it, else the process that started them.
 std::string job_name(const Launcher* launcher, const Reader& reader) {
   std::string name = launcher ? reader.text(launcher->job).value_or("") : "";
-  if (launcher == &kSlurm && !name.empty()) name = fmt::format("{}.{}", name, reader.text("SLURM_STEP_ID").value_or(""));
+  if (const auto step = reader.text("SLURM_STEP_ID"); launcher == &kSlurm && step)
+    name = fmt::format("{}.{}", name, *step);
   if (name.empty() || name == "none") name = fmt::format("started-by-{}", getppid());
   std::ranges::replace_if(
       name, [](unsigned char c) { return !std::isalnum(c) && c != '-' && c != '.'; }, '_');

@@ -9,9 +9,9 @@ namespace moe {
 
 /// What the command line says. Flags go before any variable.
 struct LaunchFlags {
-  std::optional<int> rank, ranks;
-  std::string rendezvous;  // HOST:PORT
-  int ranks_per_node = 0;  // a machine's ranks as several nodes; 0: as found
+  std::optional<int> rank = {}, ranks = {};
+  std::string rendezvous = {};  // HOST:PORT
+  int ranks_per_node = 0;       // a machine's ranks as several nodes; 0: as found
 };
 
 /// An environment variable; none if it isn't set.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "moe/comm/communicator.h"
@@ -27,6 +28,8 @@ class World {
   /// The ranks that this process runs, ascending.
   virtual std::vector<int> here() const = 0;
   virtual const WorldTopology& topology() const = 0;
+  /// What else results depend on, for records: a library's version and choices.
+  virtual std::vector<std::pair<std::string, std::string>> settings() const { return {}; }
 
   /// The world communicator of one of them. Independent handles of one group: two streams need two split()s.
   virtual std::unique_ptr<Communicator> communicator(int rank) = 0;

@@ -44,11 +44,14 @@ Site of_processes(const std::string& cluster, World& processes) {
 Fields Site::ranks() const {
   if (processes == nullptr) return {};
   const WorldTopology& topology = processes->topology();
-  return {{"backend", std::string(backend())},
-          {"ranks", int64_t{processes->ranks()}},
-          {"nodes", int64_t{topology.nodes}},
-          {"ranks_per_node", int64_t{topology.ranks_per_node}},
-          {"interface", topology.interface}};
+  Fields ranks{{"backend", std::string(backend())},
+               {"device", std::string(name_of(device))},
+               {"ranks", int64_t{processes->ranks()}},
+               {"nodes", int64_t{topology.nodes}},
+               {"ranks_per_node", int64_t{topology.ranks_per_node}},
+               {"interface", topology.interface}};
+  for (const auto& [name, value] : processes->settings()) ranks.set(name, value);
+  return ranks;
 }
 
 void share_done(const Site& site, RecordWriter& writer) {

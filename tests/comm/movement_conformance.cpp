@@ -1,6 +1,7 @@
 // Operations that move bytes.
 #include <numeric>
 
+#include "moe/base/check.h"
 #include "tests/comm/communicator_conformance.h"
 
 namespace moe {
@@ -164,6 +165,27 @@ TEST_P(CommunicatorConformance, BuffersMayBeReusedRightAfterwards) {
       lane->copy({results.data() + round * bytes, receive.data(), receive.bytes()});
     }
     EXPECT_TRUE(results.read(*lane) == expected);
+  });
+}
+
+TEST_P(CommunicatorConformance, WrongArgumentsAreRefusedAtTheCall) {
+  run([&](Communicator& world, Device& device) {
+    const auto lane = device.make_stream("lane");
+    std::byte byte{};
+    const std::vector<int64_t> fitting(static_cast<size_t>(ranks()), 0);
+    std::vector<int64_t> longer = fitting, negative = fitting;
+    longer.push_back(0);
+    negative[0] = -8;
+    EXPECT_THROW(world.alltoall(&byte, &byte, -1, {*lane}), BadInput);
+    EXPECT_THROW(world.alltoallv(&byte, longer, &byte, fitting, {*lane}), BadInput);
+    EXPECT_THROW(world.alltoallv(&byte, fitting, &byte, negative, {*lane}), BadInput);
+    for (const auto& blocks : {longer, negative}) {
+      EXPECT_THROW(world.allgatherv(&byte, &byte, blocks, {*lane}), BadInput);
+      EXPECT_THROW(world.reducescatterv(&byte, &byte, blocks, DType::float32, {*lane}), BadInput);
+    }
+    EXPECT_THROW(world.broadcast(&byte, 1, ranks(), {*lane}), BadInput);
+    EXPECT_THROW(world.broadcast(&byte, 1, -1, {*lane}), BadInput);
+    lane->synchronize();
   });
 }
 

@@ -40,7 +40,7 @@ bool may_run(int ranks) {
   return ranks <= gpu_count() || (shared && std::string_view(shared) == "1");
 }
 
-using Body = std::function<void(NcclWorld& world, int rank)>;
+using Body = std::function<void(World& world, int rank)>;
 
 /// body on a thread and with a world for each rank; rethrows what one throws.
 void on_ranks(int ranks, double timeout_s, const Body& body) {
@@ -71,7 +71,7 @@ void on_ranks(int ranks, double timeout_s, const Body& body) {
 
 void run_nccl(int ranks, double timeout_s, const std::function<void(Communicator&, Device&)>& body) {
   if (!may_run(ranks)) GTEST_SKIP() << ranks << " ranks on " << gpu_count() << " GPUs";
-  on_ranks(ranks, timeout_s, [&](NcclWorld& world, int rank) {
+  on_ranks(ranks, timeout_s, [&](World& world, int rank) {
     const auto device = make_device(DeviceKind::cuda, rank);
     body(*world.communicator(rank), *device);
   });
@@ -83,8 +83,8 @@ INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance,
                          CommunicatorConformance::name);
 
 TEST(NcclWorldTest, SaysWhatItsResultsDependOn) {
-  on_ranks(1, 60, [](NcclWorld& world, int) {
-    const auto& settings = world.settings();
+  on_ranks(1, 60, [](World& world, int) {
+    const auto settings = world.settings();
     for (const char* name : {"nccl_version", "nccl_alltoall", "nccl_max_ctas", "gpu"})
       EXPECT_TRUE(std::ranges::any_of(settings, [&](const auto& each) { return each.first == name; })) << name;
     EXPECT_EQ(world.backend(), "nccl");
@@ -92,7 +92,7 @@ TEST(NcclWorldTest, SaysWhatItsResultsDependOn) {
 }
 
 TEST(NcclWorldTest, StreamsOfTheCpuPassTheHostsMemory) {
-  on_ranks(1, 60, [](NcclWorld& world, int rank) {
+  on_ranks(1, 60, [](World& world, int rank) {
     const auto device = make_cpu_device();
     const auto lane = device->make_stream("lane");
     const auto all = world.communicator(rank);
@@ -109,7 +109,7 @@ TEST(NcclWorldTest, StreamsOfTheCpuPassTheHostsMemory) {
 }
 
 TEST(NcclWorldTest, RefusesPaces) {
-  on_ranks(1, 60, [](NcclWorld& world, int rank) {
+  on_ranks(1, 60, [](World& world, int rank) {
     const auto device = make_device(DeviceKind::cuda);
     const auto lane = device->make_stream("lane");
     EXPECT_THROW(world.communicator(rank)->barrier({*lane, {.at_least_s = 1}}), BadInput);
@@ -119,7 +119,7 @@ TEST(NcclWorldTest, RefusesPaces) {
 TEST(NcclWorldTest, ARankThatStaysAwayEndsTheOthersAndIsNamedByTheirTask) {
   if (!may_run(2)) GTEST_SKIP() << "2 ranks on " << gpu_count() << " GPUs";
   std::string failure = "none";
-  on_ranks(2, 2, [&](NcclWorld& world, int rank) {
+  on_ranks(2, 2, [&](World& world, int rank) {
     const auto device = make_device(DeviceKind::cuda, rank);
     const auto lane = device->make_stream("lane");
     const auto all = world.communicator(rank);

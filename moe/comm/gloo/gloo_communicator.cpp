@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "moe/base/check.h"
@@ -23,7 +24,7 @@ class Operation {
   ~Operation() {
     if (ran_ || state_->failed()) return;
     try {
-      state_->suspect(fmt::format("rank {} skipped {}, since its earlier work failed", state_->rank, name()),
+      state_->suspect({fmt::format("rank {} skipped {}, since its earlier work failed", state_->rank, name())},
                       std::min(1.0, state_->timeout_s / 5));
     } catch (...) {  // out of memory for the message: the timeout remains
     }
@@ -46,7 +47,12 @@ class Operation {
 class GlooCommunicator final : public Communicator {
  public:
   GlooCommunicator(std::shared_ptr<GlooWorld::State> state, std::shared_ptr<GlooGroup> group)
-      : state_(std::move(state)), group_(std::move(group)) {}
+      : state_(std::move(state)), group_(std::move(group)), exceptions_(std::uncaught_exceptions()) {}
+
+  /// The others must not see closed connections before they can read which exception closes them.
+  ~GlooCommunicator() override {
+    if (std::uncaught_exceptions() > exceptions_) state_->keep(group_);
+  }
 
   int rank() const override { return group_->rank; }
   int size() const override { return group_->size(); }
@@ -158,6 +164,7 @@ class GlooCommunicator final : public Communicator {
 
   const std::shared_ptr<GlooWorld::State> state_;
   const std::shared_ptr<GlooGroup> group_;
+  const int exceptions_;  // in flight when it was made
 };
 
 struct Choice {
@@ -177,17 +184,17 @@ std::vector<Choice> exchange_choices(GlooWorld::State& state, const GlooGroup& g
     const auto missing = state.store->wait(keys, state.timeout_s, [&] { return state.failed(); });
     if (missing) {
       const int rank = group.ranks[*missing];
-      state.suspect(fmt::format("rank {} has not answered for {:.1f} s", rank, state.timeout_s), 0);
+      state.suspect({fmt::format("rank {} has not answered for {:.1f} s", rank, state.timeout_s)}, 0);
       fail();
     }
     std::vector<Choice> choices;
-    for (const std::string& packed : state.store->get(keys)) {
+    for (const std::string& packed : state.store->get_all(keys)) {
       const auto texts = unpack(packed);
       choices.push_back({std::stoi(texts.at(0)), std::stoi(texts.at(1))});
     }
     return choices;
   } catch (const StoreLost& error) {
-    state.suspect(error.what(), 0);
+    state.suspect({error.what()}, 0);
     fail();
   }
   return {};

@@ -5,6 +5,14 @@
 
 namespace moe {
 
+void GlooWorld::State::close() {
+  kept.clear();
+  world.reset();
+  watch.reset();
+  store.reset();
+  server.reset();
+}
+
 std::shared_ptr<GlooGroup> GlooWorld::State::make_group(const std::string& name, const std::vector<int>& world_ranks) {
   const auto place = static_cast<int>(std::ranges::find(world_ranks, rank) - world_ranks.begin());
   std::unique_ptr<Mesh> mesh;
@@ -16,7 +24,7 @@ std::shared_ptr<GlooGroup> GlooWorld::State::make_group(const std::string& name,
     } catch (const std::exception& error) {
       const std::string_view what = error.what();
       // One of the others died, most likely, and the watch will find out which.
-      suspect(fmt::format("rank {} can't connect to the others ({})", rank, what.substr(0, what.find('\n'))),
+      suspect({fmt::format("rank {} can't connect to the others ({})", rank, what.substr(0, what.find('\n')))},
               1.5 * timeout_s);
       throw RankFailure(fmt::format("rank {} in split: {}", rank, verdict()));
     }
@@ -43,7 +51,8 @@ void GlooWorld::State::run(GlooGroup& group, std::string_view op, std::string_vi
   try {
     work();
   } catch (const BrokenExchange& broken) {
-    if (broken.end == Mesh::End::closed) suspect(fmt::format("rank {} closed its connections", broken.peer), 0);
+    if (broken.end == Mesh::End::closed)
+      suspect({fmt::format("rank {} closed its connections", broken.peer), broken.peer}, 0);
     fail_in_it();
   }
   group.set_doing({}, {});
@@ -55,6 +64,11 @@ std::vector<std::shared_ptr<GlooGroup>> GlooWorld::State::living() {
   for (const auto& known : groups)
     if (auto group = known.lock()) found.push_back(std::move(group));
   return found;
+}
+
+void GlooWorld::State::keep(std::shared_ptr<GlooGroup> group) {
+  const std::lock_guard lock(mutex);
+  kept.push_back(std::move(group));
 }
 
 void GlooWorld::State::abort() {
@@ -93,14 +107,14 @@ std::string GlooWorld::State::verdict() {
 }
 
 void GlooWorld::State::fail(const std::string& why) {
-  suspect(why, 0);
+  suspect({why}, 0);
   verdict();
 }
 
-void GlooWorld::State::suspect(const std::string& why, double patience_s) {
-  if (watch) return watch->suspect(why, patience_s);
+void GlooWorld::State::suspect(const Watch::Failure& failure, double patience_s) {
+  if (watch) return watch->suspect(failure, patience_s);
   const std::lock_guard lock(mutex);
-  if (!reason) reason = why;
+  if (!reason) reason = failure.reason;
 }
 
 }  // namespace moe

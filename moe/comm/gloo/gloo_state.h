@@ -16,6 +16,10 @@
 namespace moe {
 
 struct GlooWorld::State {
+  ~State() { close(); }
+  /// Closes all connections, then leaves the run.
+  void close();
+
   int rank = 0;
   double timeout_s = 0;
   WorldTopology topology;
@@ -29,11 +33,14 @@ struct GlooWorld::State {
   std::shared_ptr<GlooGroup> world;
   std::mutex mutex;
   std::vector<std::weak_ptr<GlooGroup>> groups;  // guarded by mutex, as the next
+  std::vector<std::shared_ptr<GlooGroup>> kept;
   bool aborted = false;
   std::optional<std::string> reason;  // of one rank alone; else the watch knows
 
   /// A group that abort() reaches. Blocks until its members are connected; throws RankFailure.
   std::shared_ptr<GlooGroup> make_group(const std::string& name, const std::vector<int>& world_ranks);
+  /// Its connections stay open until the world is destroyed.
+  void keep(std::shared_ptr<GlooGroup> group);
   void abort();
   std::vector<Watch::Wait> waits();
   /// "rank 1 in 'forward gate of layer 0' (alltoall): " + reason, of an operation that runs.
@@ -43,8 +50,8 @@ struct GlooWorld::State {
   std::string verdict();
   /// Ends the run on all ranks; returns once they can know.
   void fail(const std::string& why);
-  /// If nobody says why the run failed for `patience_s`, this is why.
-  void suspect(const std::string& why, double patience_s);
+  /// See Watch.
+  void suspect(const Watch::Failure& failure, double patience_s);
   /// Runs an operation of `group`; throws RankFailure with its line if it breaks.
   void run(GlooGroup& group, std::string_view op, std::string_view task, const std::function<void()>& work);
 

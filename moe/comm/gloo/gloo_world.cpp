@@ -1,6 +1,6 @@
 #include "moe/comm/gloo/gloo_world.h"
 
-#include <c10/util/Logging.h>
+#include <csignal>
 #include <exception>
 #include <numeric>
 #include <pthread.h>
@@ -11,8 +11,6 @@
 #include "moe/comm/gloo/greeting.h"
 #include "moe/comm/store/port_file.h"
 #include "moe/device/cpu/cores.h"
-
-C10_DECLARE_int(caffe2_log_level);
 
 namespace moe {
 namespace {
@@ -91,7 +89,7 @@ bool bound_by_launcher() { return static_cast<long>(usable_cores().size()) < sys
 
 GlooWorld::GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s)
     : state_(std::make_shared<State>()), exceptions_(std::uncaught_exceptions()) {
-  FLAGS_caffe2_log_level = c10::GLOG_FATAL;  // a failed run has one line on stderr, and it is ours
+  std::signal(SIGPIPE, SIG_IGN);  // Gloo writes to connections that a dying rank closes
   state_->timeout_s = timeout_s;
   state_->topology.addresses.resize(1);
   if (launch.ranks > 1) start(launch, job, state_);
@@ -103,10 +101,7 @@ GlooWorld::GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s)
 GlooWorld::~GlooWorld() {
   if (std::uncaught_exceptions() > exceptions_ && !state_->failed())
     state_->fail(fmt::format("rank {} failed", state_->rank));
-  state_->world.reset();
-  state_->watch.reset();
-  state_->store.reset();
-  state_->server.reset();
+  state_->close();
 }
 
 int GlooWorld::ranks() const { return state_->world->size(); }

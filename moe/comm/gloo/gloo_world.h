@@ -17,9 +17,9 @@ struct GlooJob {
 
 class GlooWorld final : public World {
  public:
-  /// Blocks until all ranks are here. A rank that stays away for `timeout_s`, then or later, ends the run with
-  /// RankFailure on all ranks. Throws BadInput if nodes hold unequally many ranks, the store's address can't be used,
-  /// or GLOO_SOCKET_IFNAME names no interface.
+  /// Blocks until all ranks are here. From then on the process ignores SIGPIPE. A rank that stays away for `timeout_s`,
+  /// then or later, ends the run with RankFailure on all ranks. Throws BadInput if nodes hold unequally many ranks, the
+  /// store's address can't be used, or GLOO_SOCKET_IFNAME names no interface.
   GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s = 60);
   /// Rank 0 waits for the others, if all is well.
   ~GlooWorld() override;

@@ -90,7 +90,7 @@ std::vector<std::string> gather_keys(Store& store, const std::string& name, int 
   const auto missing = store.wait(keys, timeout_s, refused);
   if (missing && refused()) throw RankFailure(store.get(kRefusal));
   require<RankFailure>(!missing, "rank {} has not joined the run for {:.1f} s", missing.value_or(0), timeout_s);
-  return store.get(keys);
+  return store.get_all(keys);
 }
 
 void refuse(Store& store, const Launch& launch, const std::string& why) {
@@ -98,6 +98,8 @@ void refuse(Store& store, const Launch& launch, const std::string& why) {
 }
 
 std::vector<Greeting> greet(Store& store, const Launch& launch, const Greeting& ours, double timeout_s) {
+  require<BadInput>(store.add(fmt::format("here/{}", launch.rank), 1) == 1,
+                    "rank {} of {}: another process is that rank of this run already", launch.rank, launch.ranks);
   store.set(fmt::format("greeting/{}", launch.rank), pack_greeting(ours));
   std::vector<Greeting> all;
   for (const auto& packed : gather_keys(store, "greeting", launch.ranks, timeout_s))

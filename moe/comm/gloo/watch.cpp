@@ -31,6 +31,15 @@ Beat parse(const std::string& text) {
   return beat;
 }
 
+Watch::Failure silent(int rank, double timeout_s) {
+  return {fmt::format("rank {} has not answered for {:.1f} s", rank, timeout_s), rank};
+}
+
+Watch::Failure parse_failure(const std::string& text) {
+  const size_t space = text.find(' ');
+  return {text.substr(space + 1), std::stoi(text.substr(0, space))};
+}
+
 }  // namespace
 
 void Watch::announce(Store& store, int rank) { store.set(beat_key(rank), "0 -1"); }
@@ -52,16 +61,16 @@ Watch::~Watch() {
 }
 
 void Watch::fail(const std::string& reason) {
-  suspect(reason, 0);
+  suspect({reason}, 0);
   verdict();
 }
 
-void Watch::suspect(std::string reason, double patience_s) {
+void Watch::suspect(Failure failure, double patience_s) {
   {
     const std::lock_guard lock(mutex_);
     if (reason_) return;
     const double due_s = now_s() + patience_s;
-    if (!suspicion_ || due_s < suspicion_->due_s) suspicion_ = {std::move(reason), due_s};
+    if (!suspicion_ || due_s < suspicion_->due_s) suspicion_ = {std::move(failure), due_s};
   }
   changed_.notify_all();
 }
@@ -83,7 +92,7 @@ void Watch::serve() {
     try {
       tick();
     } catch (const std::exception& error) {  // the store is lost, and with it whoever serves it
-      end(error.what());
+      end({error.what()});
     }
     pause();
   }
@@ -110,17 +119,16 @@ void Watch::tick() {
     if (self_.rank == 0) listen();
     return;
   }
-  if (store_->check({kFailure})) return end(store_->get(kFailure));
-  std::optional<std::string> reason;
+  if (store_->check({kFailure})) return end(parse_failure(store_->get(kFailure)));
+  std::optional<Failure> failure;
   {
     const std::lock_guard lock(mutex_);
-    if (suspicion_ && now_s() >= suspicion_->due_s) reason = suspicion_->reason;
+    if (suspicion_ && now_s() >= suspicion_->due_s) failure = suspicion_->failure;
   }
-  if (reason) return conclude(*reason);
+  if (failure) return conclude(*failure);
   listen();
   for (const Heard& other : others_)
-    if (!other.left && other.silence.too_long())
-      return conclude(fmt::format("rank {} has not answered for {:.1f} s", other.rank, self_.timeout_s));
+    if (!other.left && other.silence.too_long()) return conclude(silent(other.rank, self_.timeout_s));
   if (const auto stall = overdue()) conclude(*stall);
 }
 
@@ -135,7 +143,7 @@ void Watch::beat() {
 std::vector<std::string> Watch::beats(const std::vector<int>& ranks) {
   std::vector<std::string> keys;
   for (const int rank : ranks) keys.push_back(beat_key(rank));
-  return store_->get(keys);
+  return store_->get_all(keys);
 }
 
 void Watch::listen() {
@@ -143,13 +151,13 @@ void Watch::listen() {
   for (const Heard& other : others_) ranks.push_back(other.rank);
   const auto heard = beats(ranks);
   for (size_t i = 0; i < heard.size(); ++i) {
-    others_[i].left = heard[i] == kLeft;
+    others_[i].left = others_[i].left || heard[i] == kLeft;
     others_[i].silence.note(parse(heard[i]).count);
   }
 }
 
 /// What to say of an operation of ours that has waited for too long.
-std::optional<std::string> Watch::overdue() {
+std::optional<Watch::Failure> Watch::overdue() {
   const std::vector<Wait> waits = self_.waits();
   std::erase_if(stalls_, [&](const Stall& stall) {
     return std::ranges::none_of(waits, [&](const Wait& wait) { return wait.group == stall.group; });
@@ -166,7 +174,7 @@ std::optional<std::string> Watch::overdue() {
 
 /// The peer that doesn't answer may itself wait for another, and that one for a third: follows them to whoever waits
 /// for nobody, or is no longer alive.
-std::string Watch::blame(int peer) {
+Watch::Failure Watch::blame(int peer) {
   std::vector<int> all(static_cast<size_t>(self_.ranks));
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
   const auto before = beats(all);
@@ -178,29 +186,32 @@ std::string Watch::blame(int peer) {
   for (int at = self_.rank;;) {
     const auto index = static_cast<size_t>(peer);
     if (passed[index])
-      return fmt::format("rank {} and rank {} wait for each other in different operations or sizes", at, peer);
-    if (after[index] == kLeft) return fmt::format("rank {} has left the run", peer);
+      return {fmt::format("rank {} and rank {} wait for each other in different operations or sizes", at, peer)};
+    if (after[index] == kLeft) return {fmt::format("rank {} has left the run", peer)};
     const Beat beat = parse(after[index]);
     const bool alive = beat.count != parse(before[index]).count;
-    if (!alive || beat.waits_for < 0)
-      return fmt::format("rank {} has not answered for {:.1f} s", peer, self_.timeout_s);
+    if (!alive) return silent(peer, self_.timeout_s);
+    if (beat.waits_for < 0) return {silent(peer, self_.timeout_s).reason};
     passed[index] = true;
     at = std::exchange(peer, beat.waits_for);
   }
 }
 
 /// Tells all, unless another has told first: then it is as that one says.
-void Watch::conclude(const std::string& reason) { end(store_->set_first(kFailure, reason)); }
+void Watch::conclude(const Failure& failure) {
+  end(parse_failure(store_->set_first(kFailure, fmt::format("{} {}", failure.gone, failure.reason))));
+}
 
-void Watch::end(const std::string& reason) {
+void Watch::end(const Failure& failure) {
   {
     const std::lock_guard lock(mutex_);
     if (reason_) return;
-    reason_ = reason;
+    reason_ = failure.reason;
     ended_s_ = now_s();
-    if (leaving_) end_process(reason);
+    if (leaving_) end_process(failure.reason);
   }
   changed_.notify_all();
+  for (Heard& other : others_) other.left = other.left || other.rank == failure.gone;
   self_.abort();
 }
 

@@ -43,8 +43,13 @@ class Watch {
 
   /// The run failed: tells all. Returns once they can read it, or the store is lost.
   void fail(const std::string& reason);
+  /// Why a run failed, and the rank, if any, of which nothing more will be heard.
+  struct Failure {
+    std::string reason;
+    int gone = -1;
+  };
   /// The run failed, it seems: if nobody says why for `patience_s`, this is why. Doesn't block.
-  void suspect(std::string reason, double patience_s);
+  void suspect(Failure failure, double patience_s);
   bool failed() const;
   /// Blocks until the run failed, and returns why: the same on all ranks.
   std::string verdict() const;
@@ -54,7 +59,7 @@ class Watch {
 
  private:
   struct Suspicion {
-    std::string reason;
+    Failure failure;
     double due_s = 0;
   };
   void serve();
@@ -62,11 +67,11 @@ class Watch {
   void tick();
   void beat();
   void listen();
-  std::optional<std::string> overdue();
-  std::string blame(int peer);
+  std::optional<Failure> overdue();
+  Failure blame(int peer);
   std::vector<std::string> beats(const std::vector<int>& ranks);
-  void conclude(const std::string& reason);
-  void end(const std::string& reason);
+  void conclude(const Failure& failure);
+  void end(const Failure& failure);
   [[noreturn]] void end_process(const std::string& reason);
   void pause();
 

@@ -4,7 +4,7 @@
 
 namespace moe {
 
-std::unique_ptr<NcclWorld> make_nccl_world(NcclOptions) {
+std::unique_ptr<World> make_nccl_world(NcclOptions) {
   bad_input("this build has no NCCL: build it where nvcc and nccl.h are installed (cmake --preset cuda)");
 }
 

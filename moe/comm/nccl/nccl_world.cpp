@@ -56,7 +56,7 @@ std::vector<std::pair<std::string, std::string>> settings_of(const NcclState& st
   return settings;
 }
 
-class ConnectedWorld final : public NcclWorld {
+class ConnectedWorld final : public World {
  public:
   explicit ConnectedWorld(NcclOptions options) : state_(std::make_shared<NcclState>(std::move(options))) {
     const NcclOptions& ours = state_->options();
@@ -71,7 +71,7 @@ class ConnectedWorld final : public NcclWorld {
   int ranks() const override { return state_->options().size; }
   std::vector<int> here() const override { return {state_->options().rank}; }
   const WorldTopology& topology() const override { return state_->options().topology; }
-  const std::vector<std::pair<std::string, std::string>>& settings() const override { return settings_; }
+  std::vector<std::pair<std::string, std::string>> settings() const override { return settings_; }
 
   std::unique_ptr<Communicator> communicator(int rank) override {
     require_equal<BadInput>(rank, state_->options().rank, "rank of this process");
@@ -95,7 +95,7 @@ class ConnectedWorld final : public NcclWorld {
 
 }  // namespace
 
-std::unique_ptr<NcclWorld> make_nccl_world(NcclOptions options) {
+std::unique_ptr<World> make_nccl_world(NcclOptions options) {
   require<BadInput>(options.rank >= 0 && options.rank < options.size, "rank {} of a world of {}", options.rank,
                     options.size);
   require<BadInput>(options.size == 1 || (options.get && options.set), "a world of {} ranks without a place to meet",

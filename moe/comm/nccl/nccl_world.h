@@ -25,16 +25,11 @@ struct NcclOptions {
   bool implicit_launch_order = false;
 };
 
-class NcclWorld : public World {
- public:
-  /// What results depend on, for records: version, algorithm of alltoall, thread blocks, GPU, NCCL_* that were set.
-  virtual const std::vector<std::pair<std::string, std::string>>& settings() const = 0;
-};
-
-/// Blocking; every rank calls it. Throws BadInput in a build without NCCL or CUDA and where there is no GPU,
+/// Its settings(): version, algorithm of alltoall, thread blocks, GPU, NCCL_* that were set. Blocking; every rank calls
+/// it. Throws BadInput in a build without NCCL or CUDA and where there is no GPU,
 /// RankFailure where the ranks can't all connect within timeout_s. Sums are in NCCL's order, not in that of ranks; what
 /// ranks disagree on is not found out, but ends by the timeout. abort() ends this rank's operations; the others end by
 /// their timeout. A failure fails the stream that an operation was queued on (moe/device/failure.h).
-std::unique_ptr<NcclWorld> make_nccl_world(NcclOptions options);
+std::unique_ptr<World> make_nccl_world(NcclOptions options);
 
 }  // namespace moe

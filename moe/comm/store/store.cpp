@@ -1,6 +1,7 @@
 #include "moe/comm/store/store.h"
 
 #include <algorithm>
+#include <c10/util/Logging.h>
 #include <charconv>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -8,6 +9,8 @@
 #include "moe/comm/store/bounded_calls.h"
 #include "moe/comm/store/socket.h"
 #include "moe/device/stream.h"
+
+C10_DECLARE_int(caffe2_log_level);
 
 namespace moe {
 namespace {
@@ -18,6 +21,9 @@ constexpr std::chrono::milliseconds kLongestPause(16);  // between two looks
 
 Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 std::string text_of(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
+
+/// Of a lost store our own line speaks; c10d would write a stack trace beside it.
+void silence_c10d() { FLAGS_caffe2_log_level = c10::GLOG_FATAL; }
 
 c10d::TCPStoreOptions options_of(const StoreAddress& address, double timeout_s) {
   c10d::TCPStoreOptions options;
@@ -34,6 +40,7 @@ struct StoreServer::Impl {
 };
 
 StoreServer::StoreServer(const StoreAddress& address) : impl_(std::make_unique<Impl>()) {
+  silence_c10d();
   Listener listener = listen_on(address);
   address_ = {address.host, listener.port};
   c10d::TCPStoreOptions options = options_of(address_, 60);
@@ -71,6 +78,7 @@ Store::Store(const StoreAddress& address, std::string prefix, std::string server
       server_(std::move(server)),
       timeout_s_(timeout_s),
       impl_(std::make_unique<Impl>()) {
+  silence_c10d();
   const double deadline_s = now_s() + timeout_s;
   // Asked in our own way first: c10d would write a warning for every attempt.
   require<StoreLost>(wait_for_listener(address, deadline_s), "{} has not opened its store at {}:{} for {:.1f} s",
@@ -117,7 +125,7 @@ bool Store::check(const std::vector<std::string>& keys) {
   return bounded([full](c10d::TCPStore& store) { return store.check(full); });
 }
 
-std::vector<std::string> Store::get(const std::vector<std::string>& keys) {
+std::vector<std::string> Store::get_all(const std::vector<std::string>& keys) {
   std::vector<std::string> full;
   for (const auto& key : keys) full.push_back(prefix_ + key);
   return bounded([full](c10d::TCPStore& store) {

@@ -53,10 +53,10 @@ class Store {
   /// Whether all of them are set.
   bool check(const std::vector<std::string>& keys);
   /// Of keys that are set, in their order.
-  std::vector<std::string> get(const std::vector<std::string>& keys);
+  std::vector<std::string> get_all(const std::vector<std::string>& keys);
   /// Waits until all of them are set. Returns the first that isn't after `timeout_s`, or when `stop()`.
   std::optional<size_t> wait(const std::vector<std::string>& keys, double timeout_s, const std::function<bool()>& stop);
-  std::string get(const std::string& key) { return get(std::vector{key}).front(); }
+  std::string get(const std::string& key) { return get_all({key}).front(); }
 
  private:
   struct Impl;

@@ -1,0 +1,144 @@
+// Worlds whose ranks are threads here: what doesn't need processes of their own.
+#include <cstdlib>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "moe/base/check.h"
+#include "moe/comm/gloo/gloo_world.h"
+#include "moe/comm/store/store.h"
+
+namespace moe {
+namespace {
+
+/// What each rank's own thread threw, or "none".
+std::vector<std::string> run_ranks(int ranks, Launch launch, const std::function<void(GlooWorld&, int)>& body) {
+  std::vector<std::string> errors(static_cast<size_t>(ranks), "none");
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    launch.rank = rank;
+    launch.ranks = ranks;
+    threads.emplace_back([&, launch, rank] {
+      try {
+        GlooWorld world(launch, {"1.0", "test"}, 10);
+        body(world, rank);
+      } catch (const std::exception& error) {
+        errors[static_cast<size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+/// A store that none of the ranks serves, as torchrun's agent does.
+class ServedTest : public testing::Test {
+ protected:
+  Launch launch(const std::string& run) const {
+    Launch launch;
+    launch.host = server_.address().host;
+    launch.port = server_.address().port;
+    launch.served = true;
+    launch.run = run;
+    return launch;
+  }
+  const StoreServer server_{{"127.0.0.1", 0}};
+};
+
+void sum_of_all(GlooWorld& world, int expected) {
+  world.run([&](int rank) {
+    const auto device = make_cpu_device();
+    const auto lane = device->make_stream("lane");
+    float one = 1;
+    world.communicator(rank)->allreduce(&one, 1, DType::float32, {*lane});
+    lane->synchronize();
+    EXPECT_EQ(one, static_cast<float>(expected));
+  });
+}
+
+TEST_F(ServedTest, RestartedRunsMeetInTheSameStore) {
+  for (const std::string run : {"moetune/run/0/", "moetune/run/1/"})
+    for (const std::string& error : run_ranks(3, launch(run), [](GlooWorld&world, int) { sum_of_all(world, 3); }))
+      EXPECT_EQ(error, "none");
+}
+
+TEST_F(ServedTest, AMachineMayStandForSeveralNodes) {
+  Launch two = launch("run/");
+  two.ranks_per_node = 2;
+  const auto errors = run_ranks(4, two, [](GlooWorld& world, int) {
+    EXPECT_EQ(world.topology().nodes, 2);
+    EXPECT_EQ(world.topology().ranks_per_node, 2);
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "none");
+  two.run = "another/";
+  for (const std::string& error : run_ranks(3, two, [](GlooWorld&, int) { FAIL(); }))
+    EXPECT_NE(error.find("a multiple of --ranks-per-node 2"), std::string::npos) << error;
+}
+
+TEST_F(ServedTest, AnUnknownInterfaceIsRefusedWithThoseThereAre) {
+  setenv("GLOO_SOCKET_IFNAME", "nosuch0", 1);
+  for (const std::string& error : run_ranks(2, launch("run/"), [](GlooWorld&, int) { FAIL(); }))
+    for (const std::string part : {"GLOO_SOCKET_IFNAME", "'nosuch0'", "lo"})
+      EXPECT_NE(error.find(part), std::string::npos) << error;
+  setenv("GLOO_SOCKET_IFNAME", "lo", 1);
+  const auto errors = run_ranks(2, launch("again/"), [](GlooWorld& world, int) {
+    EXPECT_EQ(world.topology().interface, "lo");
+    sum_of_all(world, 2);
+  });
+  unsetenv("GLOO_SOCKET_IFNAME");
+  for (const std::string& error : errors) EXPECT_EQ(error, "none");
+}
+
+TEST_F(ServedTest, AbortEndsWhatOthersWaitForAndEverythingLater) {
+  const auto errors = run_ranks(3, launch("run/"), [](GlooWorld& world, int) {
+    world.run([&](int rank) {
+      const auto group = world.communicator(rank)->split(0, 0);
+      const auto device = make_cpu_device();
+      const auto lane = device->make_stream("lane");
+      if (rank == 1) group->abort("had enough");
+      group->barrier({.stream = *lane, .task = "long wait"});
+      EXPECT_THROW(lane->synchronize(), RankFailure);
+      EXPECT_THROW(group->split(0, 0), RankFailure);
+      const auto later = device->make_stream("later");
+      world.communicator(rank)->barrier({.stream = *later, .task = "later"});
+      later->synchronize();
+    });
+  });
+  for (size_t rank = 0; rank < errors.size(); ++rank)
+    EXPECT_EQ(errors[rank], fmt::format("rank {} in 'later' (barrier): rank 1 aborted: had enough", rank));
+}
+
+TEST_F(ServedTest, ASkippedOperationEndsTheOthersWithItsCause) {
+  const auto errors = run_ranks(2, launch("run/"), [](GlooWorld& world, int) {
+    world.run([&](int rank) {
+      const auto device = make_cpu_device();
+      const auto lane = device->make_stream("lane");
+      if (rank == 1) lane->launch([](void*) { throw std::logic_error("broken expert"); });
+      world.communicator(rank)->barrier({.stream = *lane, .task = "combine"});
+      lane->synchronize();
+    });
+  });
+  EXPECT_EQ(errors[0], "rank 0 in 'combine' (barrier): rank 1 failed: broken expert");
+  EXPECT_EQ(errors[1], "broken expert");
+}
+
+TEST_F(ServedTest, TwoProcessesOfOneRankAreRefused) {
+  Launch same = launch("run/");
+  same.ranks = 2;
+  const auto join = [&] { GlooWorld(same, {"1.0", "test"}, 1); };
+  std::thread first([&] { EXPECT_THROW(join(), RankFailure) << "rank 1 is missing"; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_THROW(join(), BadInput);
+  first.join();
+}
+
+TEST(AloneTest, OneRankNeedsNoStore) {
+  GlooWorld world({}, {"1.0", "test"});
+  sum_of_all(world, 1);
+  EXPECT_EQ(world.here(), std::vector<int>{0});
+  world.communicator(0)->abort("told to");
+  EXPECT_THROW(world.communicator(0)->split(0, 0), RankFailure);
+  EXPECT_THROW(world.communicator(1), BadInput);
+}
+
+}  // namespace
+}  // namespace moe
