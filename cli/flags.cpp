@@ -104,7 +104,7 @@ void add_model(CLI::App& verb, ModelFlags& m) {
   verb.add_option("--pipeline", m.pipeline, "gpipe | 1f1b: order of micro-batches with --pp")->capture_default_str();
 }
 
-const std::vector<std::string> kBackends{"local", "gloo"};
+const std::vector<std::string> kBackends{"local", "gloo", "nccl"};
 const std::vector<std::string> kVerbsOfRanks{"tune", "microbench", "layerbench"};
 
 template <class Options>
@@ -118,7 +118,8 @@ void add_run(CLI::App& verb, Options& o, RanksFlags& ranks) {
                           "--backend: unknown '{}', expected one of: {}", name, fmt::join(kBackends, ", "));
         ranks.backend = name;
       },
-      "local: ranks are threads of this process; gloo: each is a process, started by launch, torchrun, mpirun or srun");
+      "local: ranks are threads of this process; gloo, nccl: each is a process, started by launch, torchrun, mpirun or "
+      "srun");
   verb.add_option_function<std::string>(
       "--device",
       [&o](const std::string& name) {
@@ -126,6 +127,9 @@ void add_run(CLI::App& verb, Options& o, RanksFlags& ranks) {
         o.device = name == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
       },
       "cpu | cuda: where tensors live; threads share one GPU, processes have one each; default: cpu, of nccl cuda");
+  add_number(verb, "--min-ctas", ranks.min_ctas, "nccl: least thread blocks of a communicator; 0: its choice", 0, 64);
+  add_number(verb, "--max-ctas", ranks.max_ctas, "nccl: most of them, which leaves the others to the experts", 0, 64);
+  verb.add_flag("--implicit-launch-order", ranks.implicit_launch_order, "nccl: NCCL_LAUNCH_ORDER_IMPLICIT");
   add_number(verb, "--rank", ranks.rank, "of this process; default: by the launcher's variables", 0, 1e6);
   add_number(verb, "--ranks", ranks.ranks, "processes in all; likewise", 1, 1e6);
   verb.add_option("--rendezvous", ranks.rendezvous,
@@ -367,6 +371,8 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   if (processes && app.get_subcommands().front()->count("--cluster") == 0)
     command.tune.selection.cluster = command.layerbench.selection.cluster = command.microbench.cluster =
         std::string(kHostCluster);
+  if (command.ranks.backend == "nccl")
+    command.tune.device = command.layerbench.device = command.microbench.device = DeviceKind::cuda;
   const std::vector<std::string> all(argv, argv + argc);
   command.simulate.argv = command.tune.argv = command.microbench.argv = command.layerbench.argv =
       command.reproduce.argv = all;

@@ -22,8 +22,10 @@ struct RanksFlags {
   std::string backend = "local";
   std::optional<int> rank, ranks;  // none: by the environment
   double timeout_s = 60;
-  std::string rendezvous;  // HOST:PORT of rank 0; empty: by the environment
-  int ranks_per_node = 0;  // 0: by the machines' names
+  std::string rendezvous;          // HOST:PORT of rank 0; empty: by the environment
+  int ranks_per_node = 0;          // 0: by the machines' names
+  int min_ctas = 0, max_ctas = 0;  // of an NCCL communicator; 0: its choice
+  bool implicit_launch_order = false;
 };
 
 struct Command {

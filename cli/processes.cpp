@@ -2,6 +2,7 @@
 
 #include "moe/base/check.h"
 #include "moe/comm/gloo/gloo_world.h"
+#include "moe/comm/nccl/nccl_world.h"
 
 namespace moe {
 namespace {
@@ -31,6 +32,37 @@ std::string who_is_where(const World& world, const Launch& launch) {
   return text;
 }
 
+// Collectives by NCCL; the processes meet, and hear of each other's failures, over Gloo.
+class OverNccl final : public World {
+ public:
+  OverNccl(std::unique_ptr<GlooWorld> control, const RanksFlags& flags) : control_(std::move(control)) {
+    NcclOptions options;
+    options.rank = control_->here().front();
+    options.size = control_->ranks();
+    options.topology = control_->topology();
+    options.local_rank = options.rank % options.topology.ranks_per_node;
+    // One key: NCCL's unique id, which all ask for at once.
+    options.set = [this](const std::string&, const std::string& value) { broadcast(*control_, value); };
+    options.get = [this](const std::string&) { return broadcast(*control_, {}); };
+    options.timeout_s = flags.timeout_s;
+    options.min_ctas = flags.min_ctas;
+    options.max_ctas = flags.max_ctas;
+    options.implicit_launch_order = flags.implicit_launch_order;
+    nccl_ = make_nccl_world(std::move(options));
+  }
+  std::string_view backend() const override { return nccl_->backend(); }
+  int ranks() const override { return control_->ranks(); }
+  std::vector<int> here() const override { return control_->here(); }
+  const WorldTopology& topology() const override { return control_->topology(); }
+  std::vector<std::pair<std::string, std::string>> settings() const override { return nccl_->settings(); }
+  std::unique_ptr<Communicator> communicator(int rank) override { return nccl_->communicator(rank); }
+  void run(const std::function<void(int rank)>& body) override { control_->run(body); }
+
+ private:
+  std::unique_ptr<GlooWorld> control_;
+  std::unique_ptr<World> nccl_;
+};
+
 }  // namespace
 
 std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vector<std::string>& argv) {
@@ -42,7 +74,12 @@ std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vecto
   }
   const Launch launch = find_launch({flags.rank, flags.ranks, flags.rendezvous, flags.ranks_per_node});
   if (launch.rank == 0) fmt::print(stderr, "moetune: {}\n", describe(launch));
-  auto world = std::make_unique<GlooWorld>(launch, GlooJob{MOETUNE_VERSION, job_of(argv)}, flags.timeout_s);
+  auto gloo = std::make_unique<GlooWorld>(launch, GlooJob{MOETUNE_VERSION, job_of(argv)}, flags.timeout_s);
+  std::unique_ptr<World> world;
+  if (flags.backend == "nccl")
+    world = std::make_unique<OverNccl>(std::move(gloo), flags);
+  else
+    world = std::move(gloo);
   if (leads(*world)) fmt::print(stderr, "moetune: {}\n", who_is_where(*world, launch));
   return world;
 }
