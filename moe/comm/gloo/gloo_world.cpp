@@ -1,5 +1,6 @@
 #include "moe/comm/gloo/gloo_world.h"
 
+#include <algorithm>
 #include <csignal>
 #include <exception>
 #include <numeric>
@@ -10,6 +11,7 @@
 #include "moe/comm/gloo/gloo_state.h"
 #include "moe/comm/gloo/greeting.h"
 #include "moe/comm/store/port_file.h"
+#include "moe/comm/store/socket.h"
 #include "moe/device/cpu/cores.h"
 
 namespace moe {
@@ -18,7 +20,7 @@ namespace {
 using State = GlooWorld::State;
 
 /// The store that the launch speaks of; served by us if we are rank 0 and nobody else does.
-std::shared_ptr<Store> open_store(const Launch& launch, double timeout_s, State& state,
+std::shared_ptr<Store> open_store(const Launch& launch, double start_s, State& state,
                                   std::unique_ptr<PortFile>& port_file) {
   StoreAddress address{launch.host, launch.port};
   if (!launch.port_file.empty()) address = {"127.0.0.1", 0};
@@ -27,16 +29,19 @@ std::shared_ptr<Store> open_store(const Launch& launch, double timeout_s, State&
     address = state.server->address();
     if (!launch.port_file.empty()) port_file = std::make_unique<PortFile>(launch.port_file, address.port);
   } else if (!launch.port_file.empty()) {
-    address.port = wait_for_port(launch.port_file, timeout_s);
+    address.port = wait_for_port(launch.port_file, start_s);
   }
   const std::string server = launch.served ? "the launcher's store" : "rank 0";
-  return std::make_shared<Store>(address, launch.run, server, timeout_s);
+  require<RankFailure>(wait_for_listener(address, now_s() + start_s),
+                       "{} has not opened its store at {}:{} for {:.1f} s", server, address.host, address.port,
+                       start_s);
+  return std::make_shared<Store>(address, launch.run, server, state.timeout_s);
 }
 
 /// Fills `state` in up to its watch. All ranks leave it together, or all end.
-void join_run(const Launch& launch, const GlooJob& job, State& state) {
+void join_run(const Launch& launch, const GlooJob& job, double start_s, State& state) {
   Store& store = *state.store;
-  const auto greetings = greet(store, launch, own_greeting(launch, job), state.timeout_s);
+  const auto greetings = greet(store, launch, own_greeting(launch, job), start_s);
   const Ranking ranking = rank_nodes(greetings, launch.ranks_per_node);
   state.rank = ranking.world_rank[static_cast<size_t>(launch.rank)];
   state.topology.nodes = ranking.nodes;
@@ -60,11 +65,11 @@ void part(Store& store, const Launch& launch) {
   if (launch.rank == 0) store.wait(keys, Watch::kGrace_s, [] { return false; });
 }
 
-void start(const Launch& launch, const GlooJob& job, const std::shared_ptr<State>& state) {
+void start(const Launch& launch, const GlooJob& job, double start_s, const std::shared_ptr<State>& state) {
   std::unique_ptr<PortFile> port_file;  // needed only until all are here
-  state->store = open_store(launch, state->timeout_s, *state, port_file);
+  state->store = open_store(launch, start_s, *state, port_file);
   try {
-    join_run(launch, job, *state);
+    join_run(launch, job, start_s, *state);
   } catch (const std::exception& error) {
     try {
       refuse(*state->store, launch, error.what());
@@ -87,12 +92,12 @@ bool bound_by_launcher() { return static_cast<long>(usable_cores().size()) < sys
 
 }  // namespace
 
-GlooWorld::GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s)
+GlooWorld::GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s, double start_s)
     : state_(std::make_shared<State>()), exceptions_(std::uncaught_exceptions()) {
   std::signal(SIGPIPE, SIG_IGN);  // Gloo writes to connections that a dying rank closes
   state_->timeout_s = timeout_s;
   state_->topology.addresses.resize(1);
-  if (launch.ranks > 1) start(launch, job, state_);
+  if (launch.ranks > 1) start(launch, job, std::max(timeout_s, start_s), state_);
   std::vector<int> all(static_cast<size_t>(launch.ranks));
   std::iota(all.begin(), all.end(), 0);
   state_->world = state_->make_group("world", all);

@@ -17,10 +17,11 @@ struct GlooJob {
 
 class GlooWorld final : public World {
  public:
-  /// Blocks until all ranks are here. From then on the process ignores SIGPIPE. A rank that stays away for `timeout_s`,
-  /// then or later, ends the run with RankFailure on all ranks. Throws BadInput if nodes hold unequally many ranks, the
-  /// store's address can't be used, or GLOO_SOCKET_IFNAME names no interface.
-  GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s = 60);
+  /// Blocks until all ranks are here: for `start_s`, if that is longer than `timeout_s`, since how far starts lie apart
+  /// says nothing of the run. A rank that stays away for so long, or later for `timeout_s`, ends the run with
+  /// RankFailure on all ranks. Throws BadInput if nodes hold unequally many ranks, the store's address can't be used,
+  /// or GLOO_SOCKET_IFNAME names no interface. From then on the process ignores SIGPIPE.
+  GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s = 60, double start_s = 60);
   /// Rank 0 waits for the others, if all is well.
   ~GlooWorld() override;
   std::string_view backend() const override { return "gloo"; }

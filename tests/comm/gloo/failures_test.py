@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ranks import start
 
 RANKS, TIMEOUT_S, GRACE_S = 4, 5, 8
-START_S = 40  # of four processes on a busy machine; those of a start must wait for each other that long
+START_S = 60  # of four processes on a busy machine
 PROGRAM, ROUNDS = sys.argv[1], int(sys.argv[2])
 
 
@@ -29,12 +29,12 @@ def lines(file):
 class Run:
     """RANKS processes in their loop; `odd` is one rank's other arguments."""
 
-    def __init__(self, timeout_s=TIMEOUT_S, odd_rank=None, odd=()):
+    def __init__(self, odd_rank=None, odd=(), usual=("loop",)):
         self.errors = [tempfile.TemporaryFile() for _ in range(RANKS)]
         self.out = tempfile.TemporaryFile()
         self.folder = tempfile.TemporaryDirectory()
-        usual = [PROGRAM, str(timeout_s)]
-        self.processes = start(RANKS, lambda rank: usual + list(odd if rank == odd_rank else ()),
+        self.processes = start(RANKS,
+                               lambda rank: [PROGRAM, str(TIMEOUT_S), *(odd if rank == odd_rank else usual)],
                                lambda rank: dict(stderr=self.errors[rank], stdout=self.out), self.folder.name)
 
     def wait_until_running(self):
@@ -96,7 +96,7 @@ def fail_one(kind, victim, after_s):
 
 
 def differ(what, odd, victim):
-    run = Run(START_S, victim, odd)
+    run = Run(victim, odd)
     took = run.end(range(RANKS), START_S)
     named = next(rank for rank in range(1, RANKS) if rank == victim or victim == 0)
     check_lines(run, range(RANKS), f"rank {named} on .* has {what} '.*', rank 0 '.*'")
@@ -105,7 +105,7 @@ def differ(what, odd, victim):
 
 def absent(victim):
     """One rank never starts."""
-    run = Run(3 * TIMEOUT_S)
+    run = Run(usual=("loop", "1.0", "15"))
     run.processes[victim].kill()
     others = [rank for rank in range(RANKS) if rank != victim]
     took = run.end(others, START_S)

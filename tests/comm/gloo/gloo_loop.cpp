@@ -1,6 +1,6 @@
-// One rank that runs collectives on two lanes until something ends it: gloo_loop TIMEOUT [JOB [VERSION]]. Its own kinds
-// of failure come by signal: SIGUSR1 throws from its body, SIGUSR2 hangs it,
-// SIGHUP aborts, SIGALRM makes it disagree. SIGTERM ends all ranks well.
+// One rank that runs collectives on two lanes until something ends it: gloo_loop TIMEOUT [JOB [VERSION [START]]]. Its
+// own kinds of failure come by signal: SIGUSR1 throws from its body, SIGUSR2 hangs it, SIGHUP aborts, SIGALRM makes it
+// disagree. SIGTERM ends all ranks well.
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -68,8 +68,8 @@ int main(int count, char** arguments) {
   };
   try {
     {
-      moe::GlooWorld world(moe::find_launch({}), {argument(3, "1.0"), argument(2, "loop")},
-                           std::stod(argument(1, "5")));
+      moe::GlooWorld world(moe::find_launch({}), {argument(3, "1.0"), argument(2, "loop")}, std::stod(argument(1, "5")),
+                           std::stod(argument(4, "60")));
       world.run([&](int rank) { moe::loop(*world.communicator(rank)); });
     }
     end(0, "");
