@@ -1,5 +1,6 @@
 #include "cli/processes.h"
 
+#include "cli/errors.h"
 #include "moe/base/check.h"
 #include "moe/comm/gloo/gloo_world.h"
 
@@ -54,8 +55,12 @@ int run_together(World* processes, const std::function<int()>& verb) {
   } catch (const RankFailure&) {  // the others know
     throw;
   } catch (const std::exception& error) {
-    processes->communicator(processes->here().front())->abort(error.what());
-    throw;
+    const int rank = processes->here().front();
+    processes->communicator(rank)->abort(error.what());
+    const bool bad_input = dynamic_cast<const BadInput*>(&error), wrong = dynamic_cast<const WrongResult*>(&error);
+    if (!bad_input && !wrong) throw RankFailure(fmt::format("rank {} failed: {}", rank, error.what()));
+    if (leads(*processes)) throw;
+    return bad_input ? kBadInput : kWrongResult;
   }
 }
 
