@@ -12,7 +12,7 @@ namespace moe {
 std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vector<std::string>& argv);
 
 /// Runs `verb`; where it throws on this rank, the others hear why. Bad input and wrong results, which all ranks find,
-/// are rethrown by rank 0 alone, and are exit codes of the others; whatever else was thrown is a RankFailure.
+/// are said by the first alone and returned as exit codes; whatever else was thrown is a RankFailure.
 int run_together(World* processes, const std::function<int()>& verb);
 
 }  // namespace moe

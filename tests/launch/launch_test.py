@@ -9,8 +9,14 @@ import unittest
 from runs import Run
 
 PROGRAM = os.path.abspath(sys.argv[1])
-LAYER = ["--cluster", "profile.toml", "--ranks-per-node", "2", "--dtype", "float64", "--batch", "2", "--seq", "32",
-         "--model-dim", "32", "--hidden", "64", "--heads", "4", "--experts", "4"]
+LAYER = {"--cluster": "profile.toml", "--ranks-per-node": "2", "--dtype": "float64", "--batch": "2", "--seq": "32",
+         "--model-dim": "32", "--hidden": "64", "--heads": "4", "--experts": "4", "--schedule": "tutel"}
+
+
+def layerbench(changed=(), *words):
+    return ["layerbench", *(word for pair in (LAYER | dict(changed)).items() for word in pair), *words]
+
+
 # By launch itself, before a process starts; then by every process.
 REFUSED = [
     ([], "found no verb, expected -- VERB"),
@@ -25,10 +31,9 @@ REFUSED = [
     (["--ranks", "3", "--", "layerbench", "--ranks-per-node", "2"], "--ranks-per-node: found 2, expected a divisor"),
 ]
 REFUSED_BY_RANKS = [
-    (["layerbench", *LAYER, "--heads", "3"], "heads = 3 does not divide model-dim = 32"),
-    (["layerbench", *LAYER, "--cluster", "testbed-b"], "testbed-b is of 8 nodes x 4 ranks, found processes on 2 x 2"),
-    (["layerbench", *LAYER, "--schedule", "nope"], "--schedule: unknown 'nope'"),
-    (["layerbench", *LAYER, "--check-only", "--out", "/proc/no/records.jsonl"], "/proc/no"),
+    (layerbench({"--heads": "3"}), "heads = 3 does not divide model-dim = 32"),
+    (layerbench({"--cluster": "testbed-b"}), "testbed-b is of 8 nodes x 4 ranks, found processes on 2 x 2"),
+    (layerbench({"--schedule": "nope"}), "--schedule: unknown 'nope'"),
     (["tune", "--grid", "nope"], "grids: found 'nope'"),
 ]
 
@@ -49,6 +54,13 @@ class Launch(unittest.TestCase):
                 self.assertEqual((code, run.out, len(run.lines)), (2, "", 1), run.lines)
                 self.assertIn(expected, run.lines[0])
 
+    def test_rank_0_alone_finds_it(self):
+        run, code = self.run_program("launch", "--ranks", "4", "--",
+                                     *layerbench({"--out": "/proc/no/records.jsonl"}, "--check-only"))
+        self.assertEqual((code, run.out), (2, ""), run.lines)
+        for line in run.lines:
+            self.assertIn("/proc/no/records.jsonl: cannot be opened", line)
+
     def test_help(self):
         for words, expected in ((["--help"], "Usage: moetune launch"),
                                 (["--ranks", "4", "--", "layerbench", "--help"], "Usage: moetune layerbench")):
@@ -58,7 +70,8 @@ class Launch(unittest.TestCase):
             self.assertIn(expected, run.out)
 
     def test_rank_0_alone_prints_and_writes(self):
-        run, code = self.run_program("launch", "--ranks", "4", "--", "layerbench", *LAYER, "--schedule", "fsmoe,tutel",
+        run, code = self.run_program("launch", "--ranks", "4", "--",
+                                     *layerbench({"--schedule": "fsmoe,tutel"}),
                                      "--iterations", "3", "--json", "--out", "records.jsonl")
         self.assertEqual((code, run.lines), (0, []))
         schedules = json.loads(run.out)["schedules"]
@@ -76,8 +89,8 @@ class Launch(unittest.TestCase):
                 self.assertGreater(min(min(ranks) for ranks in samples), 0)
 
     def test_text_once(self):
-        run, code = self.run_program("launch", "--ranks", "2", "--", "layerbench", *LAYER, "--schedule", "tutel",
-                                     "--ranks-per-node", "1", "--check-only", cluster=(2, 1))
+        run, code = self.run_program("launch", "--ranks", "2", "--",
+                                     *layerbench({"--ranks-per-node": "1"}, "--check-only"), cluster=(2, 1))
         self.assertEqual((code, run.lines), (0, []))
         self.assertEqual(run.out.count("largest error against the reference"), 1, run.out)
         self.assertEqual(os.listdir(run.path("results")), ["layerbench-made-2x1.jsonl"])

@@ -54,7 +54,7 @@ class Mpirun(Launcher):
                    "by Open MPI's variables (OMPI_COMM_WORLD_RANK), store on this host, port in ")
 
     def test_a_rank_that_fails_ends_mpirun(self):
-        wrong = [*LAYERBENCH, "--heads", "3"]
+        wrong = ["3" if before == "--heads" else word for before, word in zip([""] + LAYERBENCH, LAYERBENCH)]
         with Run([MPIRUN, "--allow-run-as-root", "--oversubscribe", "-n", "4", *wrong], {}, (2, 2)) as run:
             self.assertEqual(run.wait(120), 2, run.lines)
             self.assertEqual(len([line for line in run.lines if "heads = 3 does not divide" in line]), 1, run.lines)

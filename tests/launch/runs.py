@@ -8,6 +8,9 @@ import tempfile
 import time
 import uuid
 
+# What starts us may have told us to ignore it, and so those that we start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 MARKER = "MOETUNE_TEST_RUN"
 OWN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC", "OMPI_", "PMI", "MV2_", "SLURM_", "GLOO_")
 
