@@ -319,6 +319,12 @@ void complete_launch(Command& c, std::vector<std::string> words) {
   if (!started) return;  // it asked for help
   require<BadInput>(started->ranks.backend != "local",
                     "--backend: found local, expected one whose ranks are processes");
+  require<BadInput>(!started->ranks.rank && !started->ranks.ranks,
+                    "launch: found --rank or --ranks behind the --, expected --ranks N before it");
+  const int ranks_per_node = started->ranks.ranks_per_node;
+  require<BadInput>(ranks_per_node == 0 || c.launch.ranks % ranks_per_node == 0,
+                    "--ranks-per-node: found {}, expected a divisor of launch's --ranks {}", ranks_per_node,
+                    c.launch.ranks);
   c.launch.timeout_s = started->ranks.timeout_s;
   c.launch.command = std::move(words);
 }

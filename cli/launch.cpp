@@ -20,7 +20,9 @@ namespace moe {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kGrace{3};  // beyond the time-out, and after a polite signal
+constexpr std::chrono::seconds kGrace{3};  // after a polite signal
+// Beyond the time-out: to find out who is to blame, then the patience that a failed rank has with its own code.
+constexpr std::chrono::seconds kPatience{6};
 constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP};
 
 struct Child {
@@ -117,11 +119,12 @@ class Ranks {
     if (WIFSIGNALED(status) && ended_by_ == 0 && !killing_)
       fmt::print(stderr, "moetune: rank {} was ended by signal {} ({})\n", rank, WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
-    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : int{kRankFailure};
     // A rank that says what is wrong counts more than those that only miss it.
-    if (!failed_ || (code_ == kRankFailure && code != kRankFailure)) code_ = code;
+    const int said = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    if (!failed_) code_ = kRankFailure;
+    if (code_ == kRankFailure && (said == kBadInput || said == kWrongResult)) code_ = said;
     if (!failed_) {
-      const auto patience = std::chrono::duration<double>(options_.timeout_s) + kGrace;
+      const auto patience = std::chrono::duration<double>(options_.timeout_s) + kPatience;
       deadline_ = std::min(deadline_, Clock::now() + std::chrono::duration_cast<Clock::duration>(patience));
     }
     failed_ = true;

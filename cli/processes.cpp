@@ -1,5 +1,6 @@
 #include "cli/processes.h"
 
+#include "cli/errors.h"
 #include "moe/base/check.h"
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/comm/nccl/nccl_world.h"
@@ -63,6 +64,17 @@ class OverNccl final : public World {
   std::unique_ptr<World> nccl_;
 };
 
+// Whether another rank found the same, and was first to tell: then it is that one's line.
+bool said_by_another(Communicator& all, const std::string& what) {
+  try {
+    all.split(0, 0);
+  } catch (const RankFailure& end) {
+    const std::string_view why = end.what();
+    return why.ends_with(" aborted: " + what) && !why.ends_with(fmt::format("rank {} aborted: {}", all.rank(), what));
+  }
+  return false;
+}
+
 }  // namespace
 
 std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vector<std::string>& argv) {
@@ -91,8 +103,13 @@ int run_together(World* processes, const std::function<int()>& verb) {
   } catch (const RankFailure&) {  // the others know
     throw;
   } catch (const std::exception& error) {
-    processes->communicator(processes->here().front())->abort(error.what());
-    throw;
+    const auto all = processes->communicator(processes->here().front());
+    all->abort(error.what());
+    const bool bad_input = dynamic_cast<const BadInput*>(&error), wrong = dynamic_cast<const WrongResult*>(&error);
+    if (!bad_input && !wrong) throw RankFailure(fmt::format("rank {} failed: {}", all->rank(), error.what()));
+    // At once: a launcher may end us as soon as another rank has ended.
+    if (!said_by_another(*all, error.what())) fmt::print(stderr, "moetune: {}\n", error.what());
+    return bad_input ? kBadInput : kWrongResult;
   }
 }
 

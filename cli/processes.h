@@ -11,7 +11,8 @@ namespace moe {
 /// BadInput for a launch that is half described, RankFailure where a rank stays away or runs something else.
 std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vector<std::string>& argv);
 
-/// Runs `verb`; where it throws on this rank, the others hear why.
+/// Runs `verb`; where it throws on this rank, the others hear why. Bad input and wrong results, which all ranks find,
+/// are said by the first alone and returned as exit codes; whatever else was thrown is a RankFailure.
 int run_together(World* processes, const std::function<int()>& verb);
 
 }  // namespace moe

@@ -1,0 +1,190 @@
+"""usage: failure_test.py PROGRAM [ROUNDS] [SEED]
+
+`launch`, when a rank dies, stops, runs out of memory or runs something else, at random moments: every other process
+ends within the time-out and a few seconds, with one line that names that rank; code 4; nothing is left. And Ctrl-C."""
+import concurrent.futures
+import math
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from runs import Run
+
+PROGRAM = os.path.abspath(sys.argv[1])
+ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 2
+SEED = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(10**6)
+RANKS, TIMEOUT_S = 4, 5
+FEW_SECONDS = 5  # beyond the time-out: to find out who is to blame, and for the others' own code to end
+LAYER = ["--ranks-per-node", "2", "--dtype", "float64", "--seq", "64", "--experts", "4", "--heads", "4", "--schedule",
+         "fsmoe", "--degree-forward", "2", "--degree-backward", "2"]
+SMALL = ["--batch", "8", "--model-dim", "128", "--hidden", "128"]
+LARGE = ["--batch", "4", "--model-dim", "1024", "--hidden", "4096"]  # 270 MB of weights and gradients a rank
+LIBRARIES_KB = 430_000  # address space of a rank that has done nothing yet
+
+# In the place of moetune-run: what befalls one rank.
+WRAPPER = '#!/bin/sh\n[ "$RANK" != "$VICTIM" ] || eval "$DEED"\nexec "$TRUE_PROGRAM" "$@"\n'
+OF_A_RANK = re.compile(r"moetune: rank (\d) (in (.+)|outside of operations): (.*rank \d .+)")
+
+
+class Failures(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="moetune-wrapped-")
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.wrapped = shutil.copy(PROGRAM, cls.folder)
+        with open(cls.wrapped + "-run", "w") as wrapper:
+            wrapper.write(WRAPPER)
+        os.chmod(wrapper.name, 0o755)
+        cls.timeout_s = TIMEOUT_S
+        with cls.start(cls, ["--check-only", *SMALL]) as run:
+            code = run.wait(300)
+            took_s = time.monotonic() - run.started_s
+        assert code == 0, run.lines
+        # On a machine at full load ranks are silent for long and everything takes longer.
+        cls.timeout_s = max(TIMEOUT_S, math.ceil(took_s))
+        cls.limit_s = cls.timeout_s + FEW_SECONDS + took_s
+        print(f"a run that ends by itself: {took_s:.1f} s; time-out {cls.timeout_s} s", file=sys.stderr)
+
+    def start(self, layer=SMALL, victim="", deed=""):
+        """4 ranks that would run for days, the lanes of both networks busy."""
+        return Run([self.wrapped, "launch", "--ranks", str(RANKS), "--", "layerbench", "--cluster", "profile.toml",
+                    "--iterations", "1000000", "--timeout", str(self.timeout_s), "--json", "--out", "records.jsonl", *LAYER,
+                    *layer], {"VICTIM": str(victim), "DEED": deed, "TRUE_PROGRAM": PROGRAM + "-run"}, (2, 2))
+
+    def each_round(self, body):
+        """body(the round's random numbers, its victim); two at once, since they mostly wait."""
+        def one(number):
+            own = random.Random(f"{SEED} {self.id()} {number}")
+            body(own, 0 if number % 2 else own.randrange(1, RANKS))
+
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(one, number) for number in range(ROUNDS)]:
+                done.result()
+
+    def at_a_random_moment(self, run, random_numbers, victim):
+        """The victim's pid: while the ranks still gather, or later."""
+        joined = random_numbers.random() < 0.7
+        pid = run.wait_for_rank(victim, joined)
+        time.sleep(random_numbers.uniform(0, 3 if joined else 0.5))
+        run.note_sockets()
+        return pid, joined
+
+    def check_end(self, run, speakers, named, since_s, limit_s):
+        """All that its ranks said: a line of each that speaks, all of which name a rank."""
+        code = run.wait(limit_s)
+        took_s = time.monotonic() - since_s
+        said = [line for line in run.lines if " was ended by signal " not in line]
+        print(f"{self._testMethodName}, rank {named}: {took_s:.1f} s", *said, sep="\n  ", file=sys.stderr)
+        self.assertEqual(code, 4, run.lines)
+        self.assertEqual(run.left_behind(), [])
+        self.assertEqual(run.out, "")
+        self.assertEqual(len(said), speakers, run.lines)
+        for line in said:
+            self.assertIn(f"rank {named} ", line)
+        return said
+
+    def check_tasks(self, said, joined):
+        if not joined:
+            return
+        for line in said:
+            self.assertRegex(line, OF_A_RANK)
+        self.assertEqual(len({OF_A_RANK.match(line)[1] for line in said}), len(said), said)
+
+    def test_killed(self):
+        def one(random_numbers, victim):
+            with self.start() as run:
+                pid, joined = self.at_a_random_moment(run, random_numbers, victim)
+                os.kill(pid, signal.SIGKILL)
+                said = self.check_end(run, RANKS - 1, victim, time.monotonic(), self.limit_s)
+                self.assertIn(f"moetune: rank {victim} was ended by signal 9 (Killed)", run.lines)
+                self.check_tasks(said, joined)
+
+        self.each_round(one)
+
+    def test_stopped(self):
+        def one(random_numbers, victim):
+            with self.start() as run:
+                pid, joined = self.at_a_random_moment(run, random_numbers, victim)
+                os.kill(pid, signal.SIGSTOP)
+                said = self.check_end(run, RANKS - 1, victim, time.monotonic(), self.limit_s)
+                self.check_tasks(said, joined)
+
+        self.each_round(one)
+
+    def test_out_of_memory(self):
+        def one(random_numbers, victim):
+            limit_kb = LIBRARIES_KB + random_numbers.randrange(200_000)
+            with self.start(LARGE, victim, f"ulimit -v {limit_kb}") as run:
+                print(f"limit {limit_kb} KB", file=sys.stderr)
+                run.wait_for_rank(victim, joined=False)
+                code = run.wait(120)
+                print(*run.lines, sep="\n  ", file=sys.stderr)
+                self.assertEqual(code, 4, run.lines)
+                self.assertEqual(run.left_behind(), [])
+                named = [line for line in run.lines if f"rank {victim} " in line and " was ended " not in line]
+                self.assertGreaterEqual(len(named), RANKS - 1, run.lines)
+
+        self.each_round(one)
+
+    def test_other_flags(self):
+        def one(_, victim):
+            with self.start(victim=victim, deed='set -- "$@" --seed 7') as run:
+                said = self.check_end(run, RANKS, max(victim, 1), time.monotonic(), 60)
+                for line in said:
+                    self.assertRegex(line, r"rank \d on .+ has job '.+', rank 0 '.+'")
+
+        self.each_round(one)
+
+    def test_other_version(self):
+        version = subprocess.run([PROGRAM, "--version"], capture_output=True, check=True).stdout.split()[-1]
+        other = os.path.join(self.folder, "other-version")
+        with open(PROGRAM + "-run", "rb") as source, open(other, "wb") as target:
+            target.write(source.read().replace(version[:4], b"9" + version[1:4]))
+        os.chmod(other, 0o755)
+
+        def one(_, victim):
+            with self.start(victim=victim, deed=f"TRUE_PROGRAM={other}") as run:
+                said = self.check_end(run, RANKS, max(victim, 1), time.monotonic(), 60)
+                for line in said:
+                    self.assertRegex(line, r"rank \d on .+ has version '.+', rank 0 '.+'")
+
+        self.each_round(one)
+
+
+    def test_interrupted(self):
+        """Ctrl-C signals every process of a terminal's group, a script launch alone."""
+        def one(random_numbers, victim):
+            with self.start() as run:
+                self.at_a_random_moment(run, random_numbers, victim)
+                (os.killpg if victim else os.kill)(run.process.pid, signal.SIGINT)
+                since_s = time.monotonic()
+                code = run.wait(self.limit_s - self.timeout_s)
+                print(f"{self._testMethodName}: {time.monotonic() - since_s:.1f} s", file=sys.stderr)
+                self.assertEqual((code, run.lines, run.out), (130, [], ""))
+                self.assertEqual(run.left_behind(), [])
+
+        self.each_round(one)
+
+    def test_launch_killed(self):
+        def one(random_numbers, victim):
+            with self.start() as run:
+                self.at_a_random_moment(run, random_numbers, victim)
+                run.process.kill()
+                run.process.wait()
+                # The port file of a rank that was killed while it was read stays; it hinders nobody.
+                for left in run.left_behind():
+                    self.assertRegex(str(left), r"\.port$")
+
+        self.each_round(one)
+
+
+if __name__ == "__main__":
+    print(f"seed {SEED}")
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:], verbosity=2)

@@ -1,0 +1,100 @@
+"""usage: launch_test.py PROGRAM
+
+`launch` as a user meets it: exit codes, one line however many processes run, one document, records of all ranks."""
+import json
+import os
+import sys
+import unittest
+
+from runs import Run
+
+PROGRAM = os.path.abspath(sys.argv[1])
+LAYER = {"--cluster": "profile.toml", "--ranks-per-node": "2", "--dtype": "float64", "--batch": "2", "--seq": "32",
+         "--model-dim": "32", "--hidden": "64", "--heads": "4", "--experts": "4", "--schedule": "tutel"}
+
+
+def layerbench(changed=(), *words):
+    return ["layerbench", *(word for pair in (LAYER | dict(changed)).items() for word in pair), *words]
+
+
+# By launch itself, before a process starts; then by every process.
+REFUSED = [
+    ([], "found no verb, expected -- VERB"),
+    (["--"], "found no verb, expected -- VERB"),
+    (["--", "simulate"], "found 'simulate', expected one of: tune, microbench, layerbench"),
+    (["--ranks", "0", "--", "layerbench"], "--ranks: found '0'"),
+    (["--rank", "2", "--", "layerbench"], "--rank"),
+    (["--", "layerbench", "--batch", "x"], "--batch: found 'x'"),
+    (["--", "layerbench", "--no-such-flag"], "--no-such-flag"),
+    (["--", "layerbench", "--backend", "local"], "--backend: found local"),
+    (["--", "layerbench", "--rank", "1", "--ranks", "2"], "found --rank or --ranks behind the --"),
+    (["--ranks", "3", "--", "layerbench", "--ranks-per-node", "2"], "--ranks-per-node: found 2, expected a divisor"),
+]
+REFUSED_BY_RANKS = [
+    (layerbench({"--heads": "3"}), "heads = 3 does not divide model-dim = 32"),
+    (layerbench({"--cluster": "testbed-b"}), "testbed-b is of 8 nodes x 4 ranks, found processes on 2 x 2"),
+    (layerbench({"--schedule": "nope"}), "--schedule: unknown 'nope'"),
+    (["tune", "--grid", "nope"], "grids: found 'nope'"),
+]
+
+
+class Launch(unittest.TestCase):
+    def run_program(self, *words, cluster=(2, 2)):
+        """Exit code, stdout, what was said on stderr."""
+        run = Run([PROGRAM, *words], cluster=cluster)
+        self.addCleanup(run.__exit__)
+        code = run.wait(120)
+        self.assertEqual(run.left_behind(), [])
+        return run, code
+
+    def test_refused_in_one_line(self):
+        for words, expected in REFUSED + [(["--ranks", "4", "--", *words], text) for words, text in REFUSED_BY_RANKS]:
+            with self.subTest(" ".join(words)):
+                run, code = self.run_program("launch", *words)
+                self.assertEqual((code, run.out, len(run.lines)), (2, "", 1), run.lines)
+                self.assertIn(expected, run.lines[0])
+
+    def test_rank_0_alone_finds_it(self):
+        run, code = self.run_program("launch", "--ranks", "4", "--",
+                                     *layerbench({"--out": "/proc/no/records.jsonl"}, "--check-only"))
+        self.assertEqual((code, run.out), (2, ""), run.lines)
+        for line in run.lines:
+            self.assertIn("/proc/no/records.jsonl: cannot be opened", line)
+
+    def test_help(self):
+        for words, expected in ((["--help"], "Usage: moetune launch"),
+                                (["--ranks", "4", "--", "layerbench", "--help"], "Usage: moetune layerbench")):
+            run, code = self.run_program("launch", *words)
+            self.assertEqual((code, run.lines), (0, []))
+            self.assertEqual(run.out.count("Usage: "), 1)
+            self.assertIn(expected, run.out)
+
+    def test_rank_0_alone_prints_and_writes(self):
+        run, code = self.run_program("launch", "--ranks", "4", "--",
+                                     *layerbench({"--schedule": "fsmoe,tutel"}),
+                                     "--iterations", "3", "--json", "--out", "records.jsonl")
+        self.assertEqual((code, run.lines), (0, []))
+        schedules = json.loads(run.out)["schedules"]
+        self.assertEqual([row["status"] for row in schedules], ["ok", "ok"])
+        self.assertEqual(sorted(os.listdir(run.folder)), ["err", "out", "profile.toml", "records.jsonl", "runtime"])
+        with open(run.path("records.jsonl")) as file:
+            header, *cases, end = [json.loads(line) for line in file]
+        self.assertEqual(header["ranks"], {"backend": "gloo", "ranks": 4, "nodes": 2, "ranks_per_node": 2,
+                                           "interface": "lo"})
+        self.assertEqual((len(cases), end["kind"]), (2, "end"))
+        for case in cases:
+            self.assertEqual((case["backend"], case["emulated"], case["status"]), ("gloo", False, "ok"))
+            for samples in case["samples"].values():
+                self.assertEqual([len(ranks) for ranks in samples], [4, 4, 4])
+                self.assertGreater(min(min(ranks) for ranks in samples), 0)
+
+    def test_text_once(self):
+        run, code = self.run_program("launch", "--ranks", "2", "--",
+                                     *layerbench({"--ranks-per-node": "1"}, "--check-only"), cluster=(2, 1))
+        self.assertEqual((code, run.lines), (0, []))
+        self.assertEqual(run.out.count("largest error against the reference"), 1, run.out)
+        self.assertEqual(os.listdir(run.path("results")), ["layerbench-made-2x1.jsonl"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)

@@ -1,0 +1,104 @@
+"""usage: launchers_test.py PROGRAM STORE_SERVER Mpirun | Variables
+
+Ranks that others start: mpirun itself, and the variables of torchrun and srun."""
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import unittest
+
+from runs import Run
+
+PROGRAM, STORE_SERVER = map(os.path.abspath, sys.argv[1:3])
+SKIPPED = 77
+MPIRUN = shutil.which("mpirun")
+LAYERBENCH = [PROGRAM, "layerbench", "--backend", "gloo", "--cluster", "profile.toml", "--ranks-per-node", "2",
+              "--dtype", "float64", "--batch", "2", "--seq", "32", "--model-dim", "32", "--hidden", "64", "--heads",
+              "4", "--experts", "4", "--schedule", "fsmoe", "--check-only", "--json", "--out", "records.jsonl"]
+# Ranks 0 to 3 as `$1=rank` beside what the environment already says; the code of one that fails.
+EACH_RANK = """
+name=$1 code=0
+shift
+for rank in 0 1 2 3; do
+  env "$name=$rank" "$@" &
+  started="$started $!"
+done
+for process in $started; do wait "$process" || code=$?; done
+exit $code
+"""
+
+
+class Launcher(unittest.TestCase):
+    def check(self, command, variables, said):
+        """4 ranks, two nodes: the layer is proven; `said` by rank 0 of who started it."""
+        with Run(command, variables, (2, 2)) as run:
+            code = run.wait(120)
+            with open(run.path("err")) as err:
+                lines = err.read()
+            self.assertEqual(code, 0, lines)
+            self.assertIn(said, lines)
+            self.assertIn("gloo: 4 ranks, 2 nodes x 2 (by --ranks-per-node), over lo", lines)
+            self.assertEqual(run.left_behind(), [])
+            row, = json.loads(run.out)["schedules"]
+            self.assertEqual(row["status"], "ok")
+            self.assertLess(row["measured"]["worst_error"], 1e-10)
+
+
+class Mpirun(Launcher):
+    """No address is told: the ranks find each other by loopback and the port file."""
+
+    def test_mpirun(self):
+        self.check([MPIRUN, "--allow-run-as-root", "--oversubscribe", "-n", "4", *LAYERBENCH], {},
+                   "by Open MPI's variables (OMPI_COMM_WORLD_RANK), store on this host, port in ")
+
+    def test_a_rank_that_fails_ends_mpirun(self):
+        wrong = ["3" if before == "--heads" else word for before, word in zip([""] + LAYERBENCH, LAYERBENCH)]
+        with Run([MPIRUN, "--allow-run-as-root", "--oversubscribe", "-n", "4", *wrong], {}, (2, 2)) as run:
+            self.assertEqual(run.wait(120), 2, run.lines)
+            self.assertEqual(len([line for line in run.lines if "heads = 3 does not divide" in line]), 1, run.lines)
+            self.assertEqual(run.left_behind(), [])
+
+
+class Variables(Launcher):
+    def each_rank(self, name, variables, said):
+        self.check(["sh", "-c", EACH_RANK, "ranks", name, *LAYERBENCH], variables, said)
+
+    def test_torchrun_without_an_agents_store(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        self.each_rank("RANK", {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "localhost",
+                                "MASTER_PORT": port}, f"by torchrun's variables (RANK), store localhost:{port}")
+
+    def test_torchrun_with_an_agents_store(self):
+        """A job that torchrun restarts meets in the store in which it met before."""
+        server = subprocess.Popen([STORE_SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        port = server.stdout.readline().strip()
+        try:
+            for restart in ("0", "1"):
+                self.each_rank("RANK", {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1",
+                                        "MASTER_PORT": port, "TORCHELASTIC_USE_AGENT_STORE": "True",
+                                        "TORCHELASTIC_RUN_ID": "a-job", "TORCHELASTIC_RESTART_COUNT": restart},
+                               f"by torchrun's variables (RANK), the launcher's store 127.0.0.1:{port}")
+        finally:
+            server.communicate("")
+        self.assertEqual(server.returncode, 0)
+
+    def test_srun(self):
+        self.each_rank("SLURM_PROCID", {"SLURM_NTASKS": "8", "SLURM_STEP_NUM_TASKS": "4", "SLURM_JOB_ID": "71",
+                                        "SLURM_STEP_ID": "3", "SLURM_STEP_NUM_NODES": "1", "SLURM_NNODES": "2"},
+                       "by Slurm's variables (SLURM_PROCID), store on this host, port in ")
+
+    def test_half_an_environment(self):
+        with Run(LAYERBENCH, {"RANK": "0"}, (2, 2)) as run:
+            self.assertEqual((run.wait(60), run.out, len(run.lines)), (2, "", 1))
+            self.assertIn("RANK: found '0', but WORLD_SIZE is not set", run.lines[0])
+
+
+if __name__ == "__main__":
+    if sys.argv[3] == "Mpirun" and not MPIRUN:
+        print("skipped: needs mpirun (apt-get install openmpi-bin)")
+        sys.exit(SKIPPED)
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)
