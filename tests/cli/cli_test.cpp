@@ -126,7 +126,7 @@ TEST_F(Cli, AGridRowThatCannotBePricedIsUnsupportedAndNoError) {
 }
 
 TEST_F(Cli, EveryVerbHasHelpWithAnExample) {
-  for (const std::string verb : {"list", "simulate", "fit", "tune", "microbench", "layerbench"}) {
+  for (const std::string verb : {"list", "simulate", "fit", "tune", "microbench", "layerbench", "launch"}) {
     const Printed printed = run({verb, "--help"});
     EXPECT_EQ(printed.exit_code, 0);
     EXPECT_NE(printed.out.find("example:\n  ./moetune " + verb), std::string::npos) << printed.out;
@@ -198,6 +198,16 @@ TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"tune", "--no-verify", "--grid", "fsmoe-c"}, {"fsmoe-c", "fsmoe-a", "fsmoe-b"}},
       {{"tune", "--no-verify", "--cluster", "fsmoe-optimiser"}, {"--grid", "fsmoe-optimiser"}},
       {{"tune", "--backend", "mpi"}, {"--backend", "'mpi'", "local"}},
+      {{"microbench", "-b", "12T"}, {"-b", "'12T'"}},
+      {{"microbench", "-f", "1"}, {"-f", "'1'"}},
+      {{"microbench", "-c", "2"}, {"-c", "'2'"}},
+      {{"microbench", "--device", "tpu"}, {"--device", "'tpu'", "cpu, cuda"}},
+      {{"launch"}, {"launch", "no verb", "--"}},
+      {{"launch", "--ranks", "0", "--", "tune"}, {"--ranks", "'0'"}},
+      {{"launch", "--", "list"}, {"launch", "'list'", "tune, microbench, layerbench"}},
+      {{"launch", "--", "layerbench", "--backend", "local"}, {"--backend", "local", "processes"}},
+      {{"launch", "--", "layerbench", "--batch", "none"}, {"--batch", "'none'"}},
+      {{"launch", "layerbench"}, {"layerbench"}},
       {{"tune", "--timeout", "0"}, {"--timeout", "'0'"}},
       {{"tune", "--iterations", "0"}, {"--iterations", "'0'"}},
       {{"tune", "--measure", "some"}, {"--measure", "'some'"}},

@@ -168,6 +168,45 @@ TEST(FitProfile, MakesARowOfEachKindOfCase) {
   EXPECT_NEAR(fitted.rows[0].fit.r_squared, 1, 1e-12);
 }
 
+CaseRecord slowdown(const char* lane, const char* by, double factor, int line) {
+  CaseRecord record = measured({{"op", "slowdown"}, {"lane", lane}, {"by", by}}, 1, line);
+  record.summary.set("factor", factor);
+  return record;
+}
+
+// What lanes do to each other and what a task costs are taken as they were measured; a slowdown of a few per cent is
+// the machine's mood.
+TEST(FitProfile, TakesSlowdownsAndTheOverheadOfATask) {
+  auto cases = microbench();
+  cases.push_back(slowdown("intra", "inter", 1.9, 90));
+  cases.push_back(slowdown("compute", "intra", 1.5, 91));
+  cases.push_back(slowdown("inter", "compute", 1.04, 92));
+  cases.push_back(measured({{"op", "overlap"}, {"lane", "inter"}, {"other", "intra"}}, 1, 93));
+  cases.push_back(measured({{"op", "overhead"}}, 1, 94));
+  cases.back().summary.set("crossing_s", 3e-6);
+  const Profile profile = fit_profile(cases, "mine", "measured").profile;
+  Contention expected;
+  expected.intra_by_inter = 1.9;
+  expected.compute_by_intra = 1.5;
+  EXPECT_EQ(profile.contention, expected);
+  EXPECT_EQ(profile.task_overhead_s, 3e-6);
+  EXPECT_EQ(profile.comm.size(), 2u);
+  cases.push_back(slowdown("inter", "disk", 2, 95));
+  EXPECT_EQ(message_of<BadInput>([&] { fit_profile(cases, "n", "s"); }),
+            "r.jsonl:95: slowdown: found 'inter by disk', expected two of inter, intra, compute");
+  cases.back() = slowdown("inter", "intra", 0.5, 96);
+  EXPECT_EQ(message_of<BadInput>([&] { fit_profile(cases, "n", "s"); }),
+            "r.jsonl:96: factor: found 0.5, expected at least 1");
+}
+
+TEST(FitProfile, RefusesRecordsOfTwoBackends) {
+  auto cases = microbench();
+  for (CaseRecord& record : cases) record.backend = "gloo";
+  cases[2].backend = "nccl";
+  EXPECT_EQ(message_of<BadInput>([&] { fit_profile(cases, "n", "s"); }),
+            "r.jsonl:4: backend: found nccl, expected gloo as in the cases before");
+}
+
 TEST(FitProfile, WritesAFileThatReads) {
   const Scratch scratch;
   const FittedProfile fitted = fit_profile(microbench(), "mine", "measured");
