@@ -1,4 +1,6 @@
 // The verbs that run layers; `moetune` hands them over.
+#include <cstdlib>
+
 #include "cli/errors.h"
 #include "cli/flags.h"
 #include "cli/processes.h"
@@ -7,7 +9,7 @@
 #include "tuner/verify/verified_tune.h"
 
 int main(int argc, char** argv) {
-  return moe::guarded([&] {
+  const int code = moe::guarded([&] {
     const auto command = moe::parse_command_line(argc, argv);
     if (!command) return int{moe::kOk};
     const auto processes = moe::start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
@@ -17,4 +19,7 @@ int main(int argc, char** argv) {
       return moe::run_verified_tune(command->tune, processes.get());
     });
   });
+  // At once: the libraries' own tidying up may wait for ranks that are no more.
+  if (code == moe::kRankFailure) std::_Exit(code);
+  return code;
 }
