@@ -54,9 +54,10 @@ class Failures(unittest.TestCase):
 
     def start(self, layer=SMALL, victim="", deed=""):
         """4 ranks that would run for days, the lanes of both networks busy."""
-        return Run([self.wrapped, "launch", "--ranks", str(RANKS), "--", "layerbench", "--cluster", "profile.toml",
-                    "--iterations", "1000000", "--timeout", str(self.timeout_s), "--json", "--out", "records.jsonl", *LAYER,
-                    *layer], {"VICTIM": str(victim), "DEED": deed, "TRUE_PROGRAM": PROGRAM + "-run"}, (2, 2))
+        layerbench = ["layerbench", "--cluster", "profile.toml", "--iterations", "1000000", "--timeout",
+                      str(self.timeout_s), "--json", "--out", "records.jsonl", *LAYER, *layer]
+        return Run([self.wrapped, "launch", "--ranks", str(RANKS), "--", *layerbench],
+                   {"VICTIM": str(victim), "DEED": deed, "TRUE_PROGRAM": PROGRAM + "-run"}, (2, 2))
 
     def each_round(self, body):
         """body(the round's random numbers, its victim); two at once, since they mostly wait."""
