@@ -102,7 +102,7 @@ struct RunHeader {
   Fields libraries;  // name -> version
   Fields machine;    // cpu, cores, memory_bytes, os, architecture
   Fields environment;
-  Fields ranks;  // of a run of processes: backend, how many, on how many nodes, over which interface
+  Fields ranks;  // of a run of processes: backend, how many, on how many nodes, over which interface; else empty
 };
 
 /// A digest of any text, for config_digest: 16 hexadecimal digits, the same on every machine.

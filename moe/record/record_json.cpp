@@ -21,17 +21,18 @@ Json json_of(const Fields& fields) {
 }
 
 Json json_of(const RunHeader& run) {
-  return {{"kind", "run"},
-          {"schema", run.schema},
-          {"started", run.started},
-          {"argv", run.argv},
-          {"config_digest", run.config_digest},
-          {"git", json_of(run.git)},
-          {"compiler", run.compiler},
-          {"libraries", json_of(run.libraries)},
-          {"machine", json_of(run.machine)},
-          {"environment", json_of(run.environment)},
-          {"ranks", json_of(run.ranks)}};
+  Json out{{"kind", "run"},
+           {"schema", run.schema},
+           {"started", run.started},
+           {"argv", run.argv},
+           {"config_digest", run.config_digest},
+           {"git", json_of(run.git)},
+           {"compiler", run.compiler},
+           {"libraries", json_of(run.libraries)},
+           {"machine", json_of(run.machine)},
+           {"environment", json_of(run.environment)}};
+  if (!run.ranks.empty()) out["ranks"] = json_of(run.ranks);
+  return out;
 }
 
 Json json_of(const TaskTimes& task) {

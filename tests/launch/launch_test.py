@@ -79,8 +79,8 @@ class Launch(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(run.folder)), ["err", "out", "profile.toml", "records.jsonl", "runtime"])
         with open(run.path("records.jsonl")) as file:
             header, *cases, end = [json.loads(line) for line in file]
-        self.assertEqual(header["ranks"], {"backend": "gloo", "ranks": 4, "nodes": 2, "ranks_per_node": 2,
-                                           "interface": "lo"})
+        self.assertEqual(header["ranks"], {"backend": "gloo", "device": "cpu", "ranks": 4, "nodes": 2,
+                                           "ranks_per_node": 2, "interface": "lo"})
         self.assertEqual((len(cases), end["kind"]), (2, "end"))
         for case in cases:
             self.assertEqual((case["backend"], case["emulated"], case["status"]), ("gloo", False, "ok"))

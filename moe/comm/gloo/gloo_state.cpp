@@ -5,6 +5,22 @@
 
 namespace moe {
 
+namespace {
+
+// While it lives, others can tell that we wait for somebody.
+class Connecting {
+ public:
+  explicit Connecting(GlooWorld::State& state) : state_(state) { ++state_.connecting; }
+  ~Connecting() { --state_.connecting; }
+  Connecting(const Connecting&) = delete;
+  Connecting& operator=(const Connecting&) = delete;
+
+ private:
+  GlooWorld::State& state_;
+};
+
+}  // namespace
+
 void GlooWorld::State::close() {
   kept.clear();
   world.reset();
@@ -19,6 +35,7 @@ std::shared_ptr<GlooGroup> GlooWorld::State::make_group(const std::string& name,
   if (world_ranks.size() > 1) {
     const Mesh::Member member{place, static_cast<int>(world_ranks.size()),
                               topology.addresses[static_cast<size_t>(rank)]};
+    const Connecting told(*this);
     try {
       mesh = std::make_unique<Mesh>(Rendezvous{store, "mesh/" + name, timeout_s, [this] { return failed(); }}, member);
     } catch (const std::exception& error) {
@@ -81,6 +98,7 @@ void GlooWorld::State::abort() {
 
 std::vector<Watch::Wait> GlooWorld::State::waits() {
   std::vector<Watch::Wait> found;
+  if (connecting > 0) found.push_back({&connecting, 0, Watch::kConnecting});
   for (const auto& group : living())
     if (const Progress progress = group->progress(); progress.peer >= 0)
       found.push_back({group.get(), progress.count, progress.peer});

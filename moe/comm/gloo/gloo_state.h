@@ -1,5 +1,6 @@
 #pragma once
 // What the communicators of one process share.
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -35,6 +36,7 @@ struct GlooWorld::State {
   std::vector<std::weak_ptr<GlooGroup>> groups;  // guarded by mutex, as the next
   std::vector<std::shared_ptr<GlooGroup>> kept;
   bool aborted = false;
+  std::atomic<int> connecting{0};     // groups that are being made
   std::optional<std::string> reason;  // of one rank alone; else the watch knows
 
   /// A group that abort() reaches. Blocks until its members are connected; throws RankFailure.

@@ -19,7 +19,8 @@ constexpr double kLeavingInterval_s = 0.02;
 
 std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
 
-/// What a rank says of itself: how often it has said something, and whom it has been waiting for; -1: nobody.
+/// What a rank says of itself: how often it has said something, and whom it has been waiting for; -1: nobody; -2:
+/// Watch::kConnecting.
 struct Beat {
   uint64_t count = 0;
   int waits_for = -1;
@@ -167,7 +168,7 @@ std::optional<Watch::Failure> Watch::overdue() {
     if (stall == stalls_.end()) stall = stalls_.insert(stall, {wait.group, wait.peer, Silence(self_.timeout_s)});
     stall->peer = wait.peer;
     stall->silence.note(wait.progress);
-    if (stall->silence.too_long()) return blame(wait.peer);
+    if (wait.peer != kConnecting && stall->silence.too_long()) return blame(wait.peer);
   }
   return std::nullopt;
 }
@@ -191,10 +192,24 @@ Watch::Failure Watch::blame(int peer) {
     const Beat beat = parse(after[index]);
     const bool alive = beat.count != parse(before[index]).count;
     if (!alive) return silent(peer, self_.timeout_s);
+    if (beat.waits_for == kConnecting) return idle(before, after);
     if (beat.waits_for < 0) return {silent(peer, self_.timeout_s).reason};
     passed[index] = true;
     at = std::exchange(peer, beat.waits_for);
   }
+}
+
+/// Of beats at two moments: a rank that is dead, else one that waits for nobody, which those who connect wait for.
+Watch::Failure Watch::idle(const std::vector<std::string>& before, const std::vector<std::string>& after) const {
+  std::optional<Failure> waits_for_nobody;
+  for (size_t rank = 0; rank < after.size(); ++rank) {
+    if (static_cast<int>(rank) == self_.rank || after[rank] == kLeft) continue;
+    const Beat beat = parse(after[rank]);
+    Failure found = silent(static_cast<int>(rank), self_.timeout_s);
+    if (beat.count == parse(before[rank]).count) return found;
+    if (beat.waits_for == -1 && !waits_for_nobody) waits_for_nobody = {found.reason};
+  }
+  return waits_for_nobody.value_or(Failure{fmt::format("ranks can't connect within {:.1f} s", self_.timeout_s)});
 }
 
 /// Tells all, unless another has told first: then it is as that one says.

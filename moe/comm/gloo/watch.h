@@ -21,8 +21,10 @@ class Watch {
   struct Wait {
     const void* group = nullptr;  // tells operations that run at once apart
     uint64_t progress = 0;
-    int peer = -1;  // of the world
+    int peer = -1;  // of the world, or kConnecting
   };
+  /// The peer of who waits for some members of a new group to connect, and can't tell which.
+  static constexpr int kConnecting = -2;
   struct Rank {
     int rank = 0, ranks = 2;
     double timeout_s = 60;
@@ -69,6 +71,7 @@ class Watch {
   void listen();
   std::optional<Failure> overdue();
   Failure blame(int peer);
+  Failure idle(const std::vector<std::string>& before, const std::vector<std::string>& after) const;
   std::vector<std::string> beats(const std::vector<int>& ranks);
   void conclude(const Failure& failure);
   void end(const Failure& failure);
