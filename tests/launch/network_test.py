@@ -62,8 +62,9 @@ def busiest_lane(profile, run, folder):
     shape = re.match(r"B(\d+)-h(\d+)-L(\d+)-M(\d+)-H(\d+)-", run["layer"])
     flags = zip(("--batch", "--heads", "--seq", "--model-dim", "--hidden"), shape.groups())
     degrees = "--degree-forward", str(run["degree_forward"]), "--degree-backward", str(run["degree_backward"])
-    found = subprocess.run([PROGRAM, "simulate", "--cluster", profile, "--schedule", run["schedule"], *degrees,
-                            "--json", *(word for flag in flags for word in flag)], cwd=folder, capture_output=True, check=True)
+    command = [PROGRAM, "simulate", "--cluster", profile, "--schedule", run["schedule"], *degrees, "--json"]
+    command += (word for flag in flags for word in flag)
+    found = subprocess.run(command, cwd=folder, capture_output=True, check=True)
     return max(json.loads(found.stdout)["lanes"], key=lambda lane: lane["busy_s"])["name"]
 
 
