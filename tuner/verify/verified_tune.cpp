@@ -54,6 +54,10 @@ class VerifiedTune {
 
  private:
   static VerifiedResults begin(const TuneOptions& options, const Site& site) {
+    require<BadInput>(!site.processes || site.cluster.nodes > 1,
+                      "tune: found 1 node x {} ranks, expected at least 2 nodes, between which tokens travel; "
+                      "--ranks-per-node N treats a machine as several",
+                      site.cluster.ranks_per_node);
     VerifiedResults found;
     found.cluster = site.cluster;
     found.emulated = site.emulated;
