@@ -15,6 +15,7 @@
 
 #include "cli/errors.h"
 #include "moe/base/check.h"
+#include "moe/base/launch_board.h"
 
 namespace moe {
 namespace {
@@ -28,11 +29,15 @@ constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP};
 struct Child {
   pid_t pid = 0;
   bool stopped = false, ended = false;
+  Clock::time_point stopped_at{};
 };
 
 class Ranks {
  public:
-  Ranks(const LaunchOptions& options, const std::string& program) : options_(options), program_(program) {
+  Ranks(const LaunchOptions& options, const std::string& program)
+      : options_(options),
+        program_(program),
+        timeout_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.timeout_s))) {
     sigemptyset(&watched_);
     for (const int signal : kEnding) sigaddset(&watched_, signal);
     sigaddset(&watched_, SIGCHLD);
@@ -53,6 +58,7 @@ class Ranks {
     while (open() > 0) {
       wait_for_news();
       look_at_children();
+      tell_of_stopped();
       if (Clock::now() >= deadline_ || only_stopped()) end(SIGKILL);
     }
     return ended_by_ ? 128 + ended_by_ : code_;
@@ -69,6 +75,7 @@ class Ranks {
     for (const char* here : {"RANK", "LOCAL_RANK"}) setenv(here, fmt::format("{}", rank).c_str(), 1);
     for (const char* all : {"WORLD_SIZE", "LOCAL_WORLD_SIZE"})
       setenv(all, fmt::format("{}", options_.ranks).c_str(), 1);
+    setenv(LaunchBoard::kVariable, fmt::format("{}", board_.descriptor()).c_str(), 1);
     for (const char* of_others : {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"}) unsetenv(of_others);
     std::vector<char*> argv{const_cast<char*>(program_.c_str())};
     for (const std::string& word : options_.command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -86,11 +93,22 @@ class Ranks {
     return failed_ && std::ranges::all_of(children_, [](const Child& child) { return child.ended || child.stopped; });
   }
 
+  // When a rank has been stopped for so long that the others should end.
+  Clock::time_point given_up(const Child& child) const { return child.stopped_at + timeout_; }
+  void tell_of_stopped() {
+    for (size_t rank = 0; rank < children_.size(); ++rank)
+      if (const Child& child = children_[rank]; child.stopped && !child.ended && Clock::now() >= given_up(child))
+        board_.post_failure(fmt::format("rank {} has been stopped for {:.1f} s", rank, options_.timeout_s));
+  }
+
   void wait_for_news() {
     pollfd news{signals_, POLLIN, 0};
     int ms = -1;
-    if (deadline_ != Clock::time_point::max()) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
+    Clock::time_point next = deadline_;
+    for (const Child& child : children_)
+      if (child.stopped && !child.ended && !board_.failure()) next = std::min(next, given_up(child));
+    if (next != Clock::time_point::max()) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now());
       ms = static_cast<int>(std::clamp<int64_t>(left.count() + 1, 0, 1000000));
     }
     if (poll(&news, 1, ms) <= 0) return;
@@ -107,6 +125,7 @@ class Ranks {
       int status = 0;
       while (!child.ended && waitpid(child.pid, &status, WNOHANG | WUNTRACED | WCONTINUED) == child.pid) {
         child.stopped = WIFSTOPPED(status);
+        if (child.stopped) child.stopped_at = Clock::now();
         if (!WIFEXITED(status) && !WIFSIGNALED(status)) continue;
         child.ended = true;
         take(static_cast<int>(rank), status);
@@ -116,17 +135,16 @@ class Ranks {
 
   void take(int rank, int status) {
     if (WIFEXITED(status) && WEXITSTATUS(status) == kOk) return;
-    if (WIFSIGNALED(status) && ended_by_ == 0 && !killing_)
-      fmt::print(stderr, "moetune: rank {} was ended by signal {} ({})\n", rank, WTERMSIG(status),
-                 strsignal(WTERMSIG(status)));
+    const std::string what = WIFSIGNALED(status) ? fmt::format("rank {} was ended by signal {} ({})", rank,
+                                                               WTERMSIG(status), strsignal(WTERMSIG(status)))
+                                                 : fmt::format("rank {} ended with code {}", rank, WEXITSTATUS(status));
+    board_.post_failure(what);
+    if (WIFSIGNALED(status) && ended_by_ == 0 && !killing_) fmt::print(stderr, "moetune: {}\n", what);
     // A rank that says what is wrong counts more than those that only miss it.
     const int said = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     if (!failed_) code_ = kRankFailure;
     if (code_ == kRankFailure && (said == kBadInput || said == kWrongResult)) code_ = said;
-    if (!failed_) {
-      const auto patience = std::chrono::duration<double>(options_.timeout_s) + kPatience;
-      deadline_ = std::min(deadline_, Clock::now() + std::chrono::duration_cast<Clock::duration>(patience));
-    }
+    if (!failed_) deadline_ = std::min(deadline_, Clock::now() + timeout_ + kPatience);
     failed_ = true;
   }
 
@@ -141,6 +159,8 @@ class Ranks {
 
   const LaunchOptions& options_;
   const std::string& program_;
+  const Clock::duration timeout_;
+  LaunchBoard board_;
   sigset_t watched_{}, before_{};
   int signals_ = -1;
   std::vector<Child> children_;

@@ -135,6 +135,7 @@ void find_meeting_place(Launch& launch, const Launcher* launcher, const Reader& 
     launch.served = reader.text("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
     return;
   }
+  if (launch.board) return;
   const int here = ranks_here(launcher, launch, reader);
   require<BadInput>(here == launch.ranks,
                     "{} ranks by {}: MASTER_ADDR and MASTER_PORT are not set and {}; expected --rendezvous HOST:PORT, "
@@ -164,6 +165,10 @@ Launch find_launch(const LaunchFlags& flags, const Environment& environment) {
   for (size_t i = 0; i < kLaunchers.size() && !found; ++i)
     if ((found = take(launch, kLaunchers[i], reader))) launcher = &kLaunchers[i];
   if (!found && take_slurm(launch, reader)) launcher = &kSlurm;
+  if (const auto board = reader.number(LaunchBoard::kVariable, 0, 1 << 30); found && board) {
+    launch.board = std::make_shared<LaunchBoard>(*board);
+    launch.by = "launch";
+  }
 
   // A restarted job meets in the same store as before.
   launch.run = fmt::format("moetune/{}/{}/", reader.text("TORCHELASTIC_RUN_ID").value_or("run"),
@@ -178,7 +183,7 @@ Launch find_launch(const LaunchFlags& flags, const Environment& environment) {
 std::string describe(const Launch& launch) {
   const std::string who = fmt::format("rank {} of {} by {}", launch.rank, launch.ranks, launch.by);
   if (!launch.port_file.empty()) return fmt::format("{}, store on this host, port in {}", who, launch.port_file);
-  if (launch.host.empty()) return who;
+  if (launch.host.empty()) return launch.board ? who + ", store on this host" : who;
   return fmt::format("{}, {}store {}:{}", who, launch.served ? "the launcher's " : "", launch.host, launch.port);
 }
 

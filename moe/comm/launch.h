@@ -2,8 +2,11 @@
 // Which of how many ranks this process is, and where all of them meet: from flags, or from the variables that torchrun,
 // mpirun and srun set.
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+
+#include "moe/base/launch_board.h"
 
 namespace moe {
 
@@ -21,20 +24,21 @@ std::optional<std::string> environment_variable(const std::string& name);
 struct Launch {
   int rank = 0, ranks = 1;
   std::string by = "itself";  // "torchrun's variables (RANK)", "flags"
-  // Where the ranks meet: a store at host:port, or, if host is empty, one at a loopback port that rank 0 writes into
-  // port_file. One rank alone has neither.
+  // Where the ranks meet: a store at host:port, or, if host is empty, one at a loopback port that rank 0 writes onto
+  // the board, or into port_file. One rank alone has none of these.
   std::string host;
   int port = 0;
   std::string port_file;
-  bool served = false;  // by the launcher: rank 0 is a client as all others are
-  std::string run;      // what tells this run's keys from others' in that store
+  std::shared_ptr<LaunchBoard> board;  // of `launch`; none: something else started us
+  bool served = false;                 // by the launcher: rank 0 is a client as all others are
+  std::string run;                     // what tells this run's keys from others' in that store
   int ranks_per_node = 0;
 };
 
 /// Precedence: flags, RANK and WORLD_SIZE, OMPI_COMM_WORLD_*, PMI_*, MV2_COMM_WORLD_*, SLURM_*; of each the rank and
-/// the number of ranks, both or neither. Where: --rendezvous, else MASTER_ADDR and MASTER_PORT, else, if all ranks are
-/// on one host, a port file named after the job. Throws BadInput naming the variable or flag, what was found and what
-/// was expected.
+/// the number of ranks, both or neither. Where: --rendezvous, else MASTER_ADDR and MASTER_PORT, else the board of
+/// `launch`, else, if all ranks are on one host, a port file named after the job. Throws BadInput naming the variable
+/// or flag, what was found and what was expected.
 Launch find_launch(const LaunchFlags& flags, const Environment& environment = environment_variable);
 
 /// One line: "rank 3 of 8 by torchrun's variables (RANK), store 10.0.0.1:29500".

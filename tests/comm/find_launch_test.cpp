@@ -1,10 +1,10 @@
 // Which rank we are, from flags and made-up environments.
-#include "moe/comm/launch.h"
-
 #include <gtest/gtest.h>
 #include <map>
+#include <unistd.h>
 
 #include "moe/base/check.h"
+#include "moe/comm/launch.h"
 
 namespace moe {
 namespace {
@@ -139,6 +139,17 @@ TEST(LaunchTest, RanksOfOneHostMeetByAFileNamedAfterTheJob) {
   expect_parts(find(join({kSlurm, step})).port_file, {"/tmp/moetune-", "-77.2.port"});
   const Variables unnamed{{"LOCAL_WORLD_SIZE", "10"}};
   EXPECT_EQ(find(join({kTorchrun, unnamed})).port_file, find(join({kTorchrun, unnamed})).port_file);
+}
+
+TEST(LaunchTest, WhatLaunchStartsMeetsOnItsBoard) {
+  const LaunchBoard board;
+  const auto set = [](int descriptor) { return Variables{{LaunchBoard::kVariable, std::to_string(descriptor)}}; };
+  const Launch launch = find(join({kTorchrun, set(dup(board.descriptor()))}));
+  EXPECT_TRUE(launch.board && launch.host.empty() && launch.port_file.empty());
+  EXPECT_EQ(describe(launch), "rank 1 of 10 by launch, store on this host");
+  EXPECT_EQ(find(join({kTorchrun, kMaster, set(dup(board.descriptor()))})).host, "10.0.0.1");
+  expect_parts(refusal(join({kTorchrun, set(12345)})), {"MOETUNE_LAUNCH_BOARD: found '12345'", "expected it unset"});
+  EXPECT_EQ(find(set(12345)).ranks, 1);
 }
 
 TEST(LaunchTest, RanksOfSeveralHostsNeedAnAddress) {

@@ -109,7 +109,7 @@ std::string GlooWorld::State::line(const std::string& why) {
   for (const auto& group : living())
     if (const std::string doing = group->doing(); !doing.empty())
       return fmt::format("rank {} in {}: {}", rank, doing, why);
-  return fmt::format("rank {} outside of operations: {}", rank, why);
+  return fmt::format("rank {} {}: {}", rank, connecting > 0 ? "in split" : "outside of operations", why);
 }
 
 bool GlooWorld::State::failed() {

@@ -19,21 +19,34 @@ namespace {
 
 using State = GlooWorld::State;
 
+int posted_port(const LaunchBoard& board, double timeout_s) {
+  for (const double deadline_s = now_s() + timeout_s; board.port() == 0;) {
+    if (const auto failure = board.failure()) throw RankFailure(*failure);
+    require<RankFailure>(now_s() < deadline_s, "rank 0 has not opened its store for {:.1f} s", timeout_s);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return board.port();
+}
+
 /// The store that the launch speaks of; served by us if we are rank 0 and nobody else does.
 std::shared_ptr<Store> open_store(const Launch& launch, double start_s, State& state,
                                   std::unique_ptr<PortFile>& port_file) {
   StoreAddress address{launch.host, launch.port};
-  if (!launch.port_file.empty()) address = {"127.0.0.1", 0};
+  const bool on_board = launch.host.empty() && launch.board;
+  if (launch.host.empty()) address = {"127.0.0.1", 0};
   if (launch.rank == 0 && !launch.served) {
     state.server = std::make_unique<StoreServer>(address);
     address = state.server->address();
+    if (on_board) launch.board->post_port(address.port);
     if (!launch.port_file.empty()) port_file = std::make_unique<PortFile>(launch.port_file, address.port);
+  } else if (on_board) {
+    address.port = posted_port(*launch.board, start_s);
   } else if (!launch.port_file.empty()) {
     address.port = wait_for_port(launch.port_file, start_s);
   }
   const std::string server = launch.served ? "the launcher's store" : "rank 0";
-  require<RankFailure>(wait_for_listener(address, now_s() + start_s),
-                       "{} has not opened its store at {}:{} for {:.1f} s", server, address.host, address.port,
+  const bool listens = launch.host.empty() || wait_for_listener(address, now_s() + start_s);
+  require<RankFailure>(listens, "{} has not opened its store at {}:{} for {:.1f} s", server, address.host, address.port,
                        start_s);
   return std::make_shared<Store>(address, launch.run, server, state.timeout_s);
 }
@@ -71,8 +84,9 @@ void start(const Launch& launch, const GlooJob& job, double start_s, const std::
   try {
     join_run(launch, job, start_s, *state);
   } catch (const std::exception& error) {
+    const bool of_another = dynamic_cast<const RankFailure*>(&error);
     try {
-      refuse(*state->store, launch, error.what());
+      refuse(*state->store, of_another ? error.what() : fmt::format("rank {} failed: {}", launch.rank, error.what()));
       part(*state->store, launch);
     } catch (const StoreLost&) {  // nobody is there to be told
     }
@@ -97,7 +111,11 @@ GlooWorld::GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s,
   std::signal(SIGPIPE, SIG_IGN);  // Gloo writes to connections that a dying rank closes
   state_->timeout_s = timeout_s;
   state_->topology.addresses.resize(1);
-  if (launch.ranks > 1) start(launch, job, std::max(timeout_s, start_s), state_);
+  try {
+    if (launch.ranks > 1) start(launch, job, std::max(timeout_s, start_s), state_);
+  } catch (const RankFailure& failure) {
+    throw RankFailure(fmt::format("rank {} in start: {}", launch.rank, failure.what()));
+  }
   std::vector<int> all(static_cast<size_t>(launch.ranks));
   std::iota(all.begin(), all.end(), 0);
   state_->world = state_->make_group("world", all);

@@ -4,6 +4,8 @@
 #include <climits>
 #include <fmt/ranges.h>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <unistd.h>
 
 #include "moe/comm/store/socket.h"
@@ -43,6 +45,24 @@ Greeting unpack_greeting(const std::string& packed) {
   return {texts[0], texts[1], texts[2], texts[3], texts[4]};
 }
 
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream words(text);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+/// Of two command lines the words in which they differ, with the flag before them.
+std::pair<std::string, std::string> difference(const std::string& one, const std::string& other) {
+  std::vector<std::string> a = words_of(one), b = words_of(other);
+  const auto [to_a, to_b] = std::ranges::mismatch(a, b);
+  auto first = to_a - a.begin();
+  while (a.size() > size_t(first) && b.size() > size_t(first) && a.back() == b.back()) a.pop_back(), b.pop_back();
+  if (first > 0 && a[size_t(first) - 1].starts_with("--")) --first;
+  const auto text = [&](const auto& words) {
+    return fmt::format("{}", fmt::join(words.begin() + first, words.end(), " "));
+  };
+  return {text(a), text(b)};
+}
+
 void require_same_job(const std::vector<Greeting>& greetings) {
   const Greeting& first = greetings.front();
   for (size_t rank = 1; rank < greetings.size(); ++rank) {
@@ -52,7 +72,8 @@ void require_same_job(const std::vector<Greeting>& greetings) {
                            zeros);
     };
     same(other.version, first.version, "version");
-    same(other.job, first.job, "job");
+    const auto [theirs, zeros] = difference(other.job, first.job);
+    same(theirs, zeros, "flags");
     same(other.ranks_per_node, first.ranks_per_node, "--ranks-per-node");
   }
 }
@@ -83,27 +104,26 @@ Greeting own_greeting(const Launch& launch, const GlooJob& job) {
   return {job.version, job.text, std::to_string(launch.ranks_per_node), host_name(), machine_name()};
 }
 
-std::vector<std::string> gather_keys(Store& store, const std::string& name, int ranks, double timeout_s) {
+std::vector<std::string> gather_keys(Store& store, const Launch& launch, const std::string& name, double timeout_s) {
   std::vector<std::string> keys;
-  for (int rank = 0; rank < ranks; ++rank) keys.push_back(fmt::format("{}/{}", name, rank));
+  for (int rank = 0; rank < launch.ranks; ++rank) keys.push_back(fmt::format("{}/{}", name, rank));
   const auto refused = [&] { return store.check({kRefusal}); };
-  const auto missing = store.wait(keys, timeout_s, refused);
+  const auto gone = [&] { return launch.board ? launch.board->failure() : std::nullopt; };
+  const auto missing = store.wait(keys, timeout_s, [&] { return refused() || gone(); });
   if (missing && refused()) throw RankFailure(store.get(kRefusal));
+  if (missing && gone()) throw RankFailure(*gone());
   require<RankFailure>(!missing, "rank {} has not joined the run for {:.1f} s", missing.value_or(0), timeout_s);
   return store.get_all(keys);
 }
 
-void refuse(Store& store, const Launch& launch, const std::string& why) {
-  store.set_first(kRefusal, fmt::format("rank {} failed: {}", launch.rank, why));
-}
+void refuse(Store& store, const std::string& why) { store.set_first(kRefusal, why); }
 
 std::vector<Greeting> greet(Store& store, const Launch& launch, const Greeting& ours, double timeout_s) {
   require<BadInput>(store.add(fmt::format("here/{}", launch.rank), 1) == 1,
                     "rank {} of {}: another process is that rank of this run already", launch.rank, launch.ranks);
   store.set(fmt::format("greeting/{}", launch.rank), pack_greeting(ours));
   std::vector<Greeting> all;
-  for (const auto& packed : gather_keys(store, "greeting", launch.ranks, timeout_s))
-    all.push_back(unpack_greeting(packed));
+  for (const auto& packed : gather_keys(store, launch, "greeting", timeout_s)) all.push_back(unpack_greeting(packed));
   require_same_job(all);
   return all;
 }
@@ -147,7 +167,7 @@ void exchange_addresses(Store& store, const Launch& launch, const Ranking& ranki
                     host_name(), store.address().host, store.address().port);
   topology.interface = ours.name;
   store.set(fmt::format("address/{}", launch.rank), ours.address);
-  const auto addresses = gather_keys(store, "address", launch.ranks, timeout_s);
+  const auto addresses = gather_keys(store, launch, "address", timeout_s);
   topology.addresses.resize(addresses.size());
   for (size_t rank = 0; rank < addresses.size(); ++rank)
     topology.addresses[static_cast<size_t>(ranking.world_rank[rank])] = addresses[rank];

@@ -36,9 +36,9 @@ void exchange_addresses(Store& store, const Launch& launch, const Ranking& ranki
 
 /// Waits for one key a rank, "NAME/<launcher's rank>", and returns them all. Throws RankFailure naming who is missing
 /// or why a rank has already failed.
-std::vector<std::string> gather_keys(Store& store, const std::string& name, int ranks, double timeout_s);
+std::vector<std::string> gather_keys(Store& store, const Launch& launch, const std::string& name, double timeout_s);
 
 /// Tells the others why we can't start: they end with it.
-void refuse(Store& store, const Launch& launch, const std::string& why);
+void refuse(Store& store, const std::string& why);
 
 }  // namespace moe

@@ -133,7 +133,7 @@ CASES = {
     "absent": lambda victim, _: absent(victim),
     **{kind: functools.partial(fail_one, kind)
        for kind in ("killed", "stopped", "hangs", "throws", "aborts", "disagrees")},
-    "another job": lambda victim, _: differ("job", ["other flags"], victim),
+    "another job": lambda victim, _: differ("flags", ["other flags"], victim),
     "another version": lambda victim, _: differ("version", ["loop", "2.0"], victim),
     "paused": lambda victim, _: pause_is_fine(victim),
 }

@@ -1,0 +1,39 @@
+#pragma once
+// A page of memory that a launcher and the processes it starts share: rank 0 posts the port of its store there, the
+// launcher what became of a rank that can no longer speak for itself. It is gone with the last of them, however they
+// end.
+#include <optional>
+#include <string>
+
+namespace moe {
+
+class LaunchBoard {
+ public:
+  /// A new board, on a descriptor that is inherited across exec. Throws BadInput if the system gives none.
+  LaunchBoard();
+  /// One that was inherited. Throws BadInput if the descriptor is no board.
+  explicit LaunchBoard(int descriptor);
+  ~LaunchBoard();
+  LaunchBoard(const LaunchBoard&) = delete;
+  LaunchBoard& operator=(const LaunchBoard&) = delete;
+  int descriptor() const { return descriptor_; }
+
+  void post_port(int port);
+  /// 0: not yet posted.
+  int port() const;
+  /// The first stays. Texts are cut after 200 bytes.
+  void post_failure(const std::string& what);
+  std::optional<std::string> failure() const;
+
+  /// The variable that tells a process the descriptor.
+  static constexpr const char* kVariable = "MOETUNE_LAUNCH_BOARD";
+
+ private:
+  struct Page;
+  void map();
+
+  int descriptor_ = -1;
+  Page* page_ = nullptr;
+};
+
+}  // namespace moe
