@@ -52,7 +52,7 @@ void add_layer(CLI::App& verb, Selection& s) {
   add_number(verb, "--hidden", l.hidden, "expert hidden size (H)", 1);
   add_number(verb, "--heads", l.heads, "attention heads", 1);
   add_number(verb, "--kv-heads", l.kv_heads, "key-value heads; default: heads", 1);
-  add_number(verb, "--experts", l.experts, "experts in all (E); default: one a node", 1);
+  add_number(verb, "--experts", l.experts, "experts in all (E); default: one a node, on one node one a rank", 1);
   add_number(verb, "--top-k", l.top_k, "experts a token (k)", 1);
   verb.add_option("--capacity-factor", l.capacity_factor, "f, or none: dropless");
   verb.add_option("--capacity-rounding", l.rounding, "ragged | exact | tutel | deepspeed | megatron");
@@ -67,9 +67,10 @@ void add_layer(CLI::App& verb, Selection& s) {
   add_number(verb, "--z-loss", l.z_loss, "coefficient of the gate's z loss; default 0", 0, 1e3);
   verb.add_option("--dtype", l.dtype, "float32 | float16 | bfloat16 | float64");
   add_number(verb, "--dp", l.dp, "data-parallel group size", 1, 1e6);
-  add_number(verb, "--mp", l.mp, "model-parallel group size; default: ranks a node", 1, 1e6);
-  add_number(verb, "--ep", l.ep, "expert-parallel group size; default: min(nodes, experts)", 1, 1e6);
-  add_number(verb, "--esp", l.esp, "expert-sharding group size; default: ranks a node", 1, 1e6);
+  add_number(verb, "--mp", l.mp, "model-parallel group size; default: ranks a node, on one node 1", 1, 1e6);
+  add_number(verb, "--ep", l.ep,
+             "expert-parallel group size; default: min(nodes, experts), on one node min(ranks, experts)", 1, 1e6);
+  add_number(verb, "--esp", l.esp, "expert-sharding group size; default: ranks a node, on one node 1", 1, 1e6);
   add_number(verb, "--pp", l.pp, "pipeline stages", 1, 1e6);
   verb.add_option("--placement", l.placement, "esp-inside | ep-inside: which ranks of an expert group are neighbours");
 }

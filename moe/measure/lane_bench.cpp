@@ -18,13 +18,20 @@ struct TimedLane {
   double seconds = 0;  // of one, alone
 };
 
+// Of one node, AlltoAll is what its network carries.
 std::vector<TimedLane> lanes_of(const std::vector<OpCase>& cases) {
+  const std::pair<TimedLane, Network> candidates[] = {{{"inter", "alltoall"}, Network::inter},
+                                                      {{"intra", "alltoall"}, Network::intra},
+                                                      {{"intra", "allgather"}, Network::intra},
+                                                      {{"compute", "gemm"}, Network::none}};
   std::vector<TimedLane> lanes;
-  for (const TimedLane& wanted :
-       {TimedLane{"inter", "alltoall"}, TimedLane{"intra", "allgather"}, TimedLane{"compute", "gemm"}}) {
+  for (const auto& [wanted, network] : candidates) {
+    if (!lanes.empty() && lanes.back().name == wanted.name) continue;
     std::optional<size_t> largest;
     for (size_t i = 0; i < cases.size(); ++i)
-      if (cases[i].op == wanted.op && (!largest || cases[i].size() > cases[*largest].size())) largest = i;
+      if (cases[i].op == wanted.op && cases[i].network == network &&
+          (!largest || cases[i].size() > cases[*largest].size()))
+        largest = i;
     if (largest) lanes.push_back({wanted.name, wanted.op, *largest, 0});
   }
   return lanes;

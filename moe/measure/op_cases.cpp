@@ -182,10 +182,13 @@ std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend,
     for (const int64_t bytes : ranks > 1 ? bytes_of(sizes, share) : std::vector<int64_t>{})
       cases.push_back(collective(op, network, ranks, bytes, sizes.dtype));
   };
-  add("alltoall", Network::inter, cluster.nodes);
+  const bool one_node = cluster.nodes == 1;  // then experts are spread over its ranks
+  const auto [between_experts, experts] = one_node ? std::pair(Network::intra, cluster.ranks_per_node)
+                                                   : std::pair(Network::inter, cluster.nodes);
+  add("alltoall", between_experts, experts);
   add("allgather", Network::intra, cluster.ranks_per_node);
   add("reducescatter", Network::intra, cluster.ranks_per_node);
-  add("allreduce", Network::inter, cluster.nodes);
+  add("allreduce", between_experts, experts);
   const int64_t gemm_share = backend == "nccl" ? 1 : kThreadShare;
   for (int i = 1; i <= kGemmSizes; ++i) cases.push_back(gemm(gemm_dim(i * kGemmStep / gemm_share)));
   return cases;

@@ -69,9 +69,10 @@ void complete_parallel(ParallelShape& p, int64_t experts) {
   require_positive(p.pp, "pp");
   require_divides(p.pp, ranks, "pp", "ranks");
   const int stage = ranks / p.pp;
-  if (p.mp == 0) p.mp = std::min(p.ranks_per_node, stage);
-  if (p.esp == 0) p.esp = std::min(p.ranks_per_node, stage);
-  if (p.ep == 0) p.ep = static_cast<int>(std::min<int64_t>(p.nodes, experts));
+  const int sharded = p.nodes > 1 ? std::min(p.ranks_per_node, stage) : 1;
+  if (p.mp == 0) p.mp = sharded;
+  if (p.esp == 0) p.esp = sharded;
+  if (p.ep == 0) p.ep = static_cast<int>(std::min<int64_t>(p.nodes > 1 ? p.nodes : stage / p.esp, experts));
   require_divides(p.mp, stage, "mp", "ranks of a stage");
   require_divides(int64_t{p.ep} * p.esp, stage, "ep x esp", "ranks of a stage");
   if (p.dp == 0) p.dp = stage / p.mp;
@@ -121,7 +122,7 @@ Case complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
   require_positive(parallel.nodes, "nodes");
   require_positive(parallel.ranks_per_node, "ranks per node");
   if (layer.kv_heads == 0) layer.kv_heads = layer.heads;
-  if (layer.experts == 0) layer.experts = parallel.nodes;
+  if (layer.experts == 0) layer.experts = parallel.nodes > 1 ? parallel.nodes : parallel.ranks_per_node;
   if (layer.norm == Norm::by_ffn) layer.norm = layer.ffn == Ffn::gpt ? Norm::layernorm : Norm::rmsnorm;
   require<BadInput>(layer.aux_loss >= 0 && layer.z_loss >= 0, "aux-loss {}, z-loss {}: expected numbers >= 0",
                     layer.aux_loss, layer.z_loss);

@@ -79,8 +79,8 @@ struct Case {
   bool operator==(const Case&) const = default;
 };
 
-/// Fills the defaults (MP = ESP = ranks a node, E = nodes, EP = min(nodes, E), DP and EDP from the rest) and checks
-/// that everything divides. Throws BadInput naming the field.
+/// Fills the defaults (MP = ESP = ranks a node, E = nodes, EP = min(nodes, E); on one node MP = ESP = 1, E = ranks,
+/// EP = min(ranks, E); DP and EDP from the rest) and checks that everything divides. Throws BadInput naming the field.
 Case complete(LayerShape layer, ParallelShape parallel, Rounding rounding);
 
 /// The keys of what a layer can be made of; what implements them registers under the same names.

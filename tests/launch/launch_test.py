@@ -4,6 +4,8 @@
 import json
 import os
 import sys
+import tempfile
+import tomllib
 import unittest
 
 from runs import Run
@@ -11,6 +13,23 @@ from runs import Run
 PROGRAM = os.path.abspath(sys.argv[1])
 LAYER = {"--cluster": "profile.toml", "--ranks-per-node": "2", "--dtype": "float64", "--batch": "2", "--seq": "32",
          "--model-dim": "32", "--hidden": "64", "--heads": "4", "--experts": "4", "--schedule": "tutel"}
+
+GRID = """schema = 1
+name = "small"
+source = "made for a test"
+cluster = "gloo"
+capacity_rounding = "ragged"
+[layers]
+batch = 1
+heads = 2
+seq = 32
+model_dim = 32
+hidden_scale = 2
+capacity_factor = 1.2
+ffn = "gpt"
+top_k = 1
+experts = "nodes"
+"""
 
 
 def layerbench(changed=(), *words):
@@ -94,6 +113,22 @@ class Launch(unittest.TestCase):
         self.assertEqual((code, run.lines), (0, []))
         self.assertEqual(run.out.count("largest error against the reference"), 1, run.out)
         self.assertEqual(os.listdir(run.path("results")), ["layerbench-made-2x1.jsonl"])
+
+    def test_tune_on_one_node(self):
+        """Experts are spread over its ranks, so AlltoAll is what its network carries."""
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as grid:
+            grid.write(GRID)
+            grid.flush()
+            run, code = self.run_program("launch", "--ranks", "2", "--", "tune", "--grid", grid.name, "--schedule",
+                                         "tutel,lina", "--json")
+        self.assertEqual(code, 0, run.lines)
+        verified = json.loads(run.out)["verified"]
+        self.assertEqual([(row["schedule"], row["status"]) for row in verified], [("tutel", "ok"), ("lina", "ok")])
+        for row in verified:
+            self.assertGreater(min(row["predicted_s"], row["measured_s"]), 0)
+        with open(run.path("results/tune-gloo-1x2.toml"), "rb") as file:
+            measured = {(row["op"], row["network"], row["ranks"]) for row in tomllib.load(file)["comm"]}
+        self.assertLessEqual({("alltoall", "intra", 2), ("allreduce", "intra", 2)}, measured)
 
 
 if __name__ == "__main__":

@@ -98,7 +98,11 @@ TEST(LaneOrders, GroupsOfOneRankHaveNoTasks) {
             "compute: i_order E1 E2 E3 order gate attention; inter:; intra:");
   EXPECT_EQ(orders(plan_of("tutel", {2, 2, 0}, {.nodes = 2, .ranks_per_node = 1}), Phase::forward),
             "compute: attention gate order E1 E2 i_order; comm: D1 D2 C1 C2");
-  EXPECT_EQ(orders(plan_of("fsmoe", {2, 2, 0}, {.nodes = 1, .ranks_per_node = 2}), Phase::forward),
+  const ParallelShape one_node{.nodes = 1, .ranks_per_node = 2},
+      sharded{.nodes = 1, .ranks_per_node = 2, .mp = 2, .esp = 2};
+  EXPECT_EQ(orders(plan_of("fsmoe", {2, 2, 0}, one_node), Phase::forward),
+            "compute: attention gate order E1 E2 i_order; inter:; intra: D1 D2 C1 C2");
+  EXPECT_EQ(orders(plan_of("fsmoe", {2, 2, 0}, sharded), Phase::forward),
             "compute: attention gate order E1 E2 i_order; inter:; intra: ag rs G1 G2 S1 S2");
 }
 

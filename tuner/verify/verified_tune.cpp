@@ -63,10 +63,6 @@ class VerifiedTune {
     require<BadInput>(found.whole_grid || !options.measure_degrees,
                       "--measure-degrees: expected --measure all with it");
     found.schedules = found.verified = chosen_schedules(options.selection);
-    require<BadInput>(!site.processes || site.cluster.nodes > 1,
-                      "tune: found 1 node x {} ranks, expected at least 2 nodes, between which tokens travel; "
-                      "--ranks-per-node N treats a machine as several",
-                      site.cluster.ranks_per_node);
     const auto keep = [&](const auto& names) {
       std::erase_if(found.verified,
                     [&](const Schedule* s) { return std::ranges::find(names, s->name) == names.end(); });
