@@ -127,14 +127,13 @@ class Failures(unittest.TestCase):
         def one(random_numbers, victim):
             limit_kb = libraries_kb + random_numbers.randrange(*BESIDES_KB)
             with self.start(LARGE, victim, f"ulimit -v {limit_kb}") as run:
-                print(f"limit {limit_kb} KB", file=sys.stderr)
+                print(f"rank {victim}, limit {limit_kb} KB", file=sys.stderr)
                 run.wait_for_rank(victim, joined=False)
                 code = run.wait(120)
-                print(*run.lines, sep="\n  ", file=sys.stderr)
+                print(f"rank {victim}:", *run.lines, sep="\n  ", file=sys.stderr)
                 self.assertEqual(code, 4, run.lines)
                 self.assertEqual(run.left_behind(), [])
-                # Not always the right one: where memory ends while groups connect, nobody can tell who is short of it.
-                named = [line for line in run.lines if re.search(r"rank \d ", line) and not OF_LAUNCH.match(line)]
+                named = [line for line in run.lines if f"rank {victim} " in line and not OF_LAUNCH.match(line)]
                 self.assertGreaterEqual(len(named), RANKS - 1, run.lines)
 
         self.each_round(one)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <new>
+#include <system_error>
 
 namespace moe {
 
@@ -40,9 +42,10 @@ std::shared_ptr<GlooGroup> GlooWorld::State::make_group(const std::string& name,
       mesh = std::make_unique<Mesh>(Rendezvous{store, "mesh/" + name, timeout_s, [this] { return failed(); }}, member);
     } catch (const std::exception& error) {
       const std::string_view what = error.what();
-      // One of the others died, most likely, and the watch will find out which.
+      // Where it isn't us who lacks memory or threads, one of the others died, and the watch will find out which.
+      const bool ours = dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const std::system_error*>(&error);
       suspect({fmt::format("rank {} can't connect to the others ({})", rank, what.substr(0, what.find('\n')))},
-              1.5 * timeout_s);
+              ours ? 0 : 1.5 * timeout_s);
       throw RankFailure(fmt::format("rank {} in split: {}", rank, verdict()));
     }
   }
