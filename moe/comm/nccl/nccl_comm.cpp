@@ -10,7 +10,14 @@
 namespace moe {
 namespace {
 
-void nap() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
+constexpr double kBusyS = 2e-3;
+
+/// NCCL takes an operation in some tens of microseconds, while the stream may idle: a nap would show in measured times.
+/// What takes longer waits for other ranks.
+void wait_a_little(double since_s) {
+  if (now_s() - since_s < kBusyS) return std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
 
 /// Of a call that NCCL goes on with in the background.
 ncclResult_t state_of(ncclComm_t comm) {
@@ -39,10 +46,10 @@ NcclComm::~NcclComm() {
     cudaEventDestroy(marks.ended);
   }
   if (!comm_) return;
-  const double deadline_s = now_s() + timeout_s_;
+  const double begin_s = now_s();
   ncclResult_t result = ncclCommFinalize(comm_);
-  while (result == ncclInProgress && now_s() < deadline_s) {
-    nap();
+  while (result == ncclInProgress && now_s() < begin_s + timeout_s_) {
+    wait_a_little(begin_s);
     result = state_of(comm_);
   }
   result == ncclSuccess ? ncclCommDestroy(comm_) : ncclCommAbort(comm_);
@@ -50,11 +57,11 @@ NcclComm::~NcclComm() {
 
 // Not under the lock: it takes as long as the last rank takes to come.
 void NcclComm::make(const Make& make) {
-  const double deadline_s = now_s() + timeout_s_;
+  const double begin_s = now_s();
   ncclResult_t result = make(&making_);
   if (making_ && (result == ncclSuccess || result == ncclInProgress)) result = state_of(making_);
-  while (result == ncclInProgress && now_s() < deadline_s) {
-    nap();
+  while (result == ncclInProgress && now_s() < begin_s + timeout_s_) {
+    wait_a_little(begin_s);
     result = state_of(making_);
   }
   const std::lock_guard lock(mutex_);
@@ -75,18 +82,20 @@ void NcclComm::issue(const std::string& what, const Call& call) {
     const std::lock_guard lock(mutex_);
     require<RankFailure>(comm_ != nullptr, "{}", failed(what, aborted_));
     result = call(comm_);
+    // ncclCommSplit says that it is done while NCCL goes on with it in the background.
+    if (result == ncclSuccess) result = state_of(comm_);
   }
   wait_until_taken(what, result);
 }
 
 void NcclComm::wait_until_taken(const std::string& what, ncclResult_t result) {
-  const double deadline_s = now_s() + timeout_s_;
+  const double begin_s = now_s();
   while (result == ncclInProgress) {
-    nap();
+    wait_a_little(begin_s);
     const std::lock_guard lock(mutex_);
     require<RankFailure>(comm_ != nullptr, "{}", failed(what, aborted_));
     result = state_of(comm_);
-    require<RankFailure>(result != ncclInProgress || now_s() < deadline_s, "{}",
+    require<RankFailure>(result != ncclInProgress || now_s() < begin_s + timeout_s_, "{}",
                          failed(what, fmt::format("another rank has not come for {} s", timeout_s_)));
   }
   if (result == ncclSuccess) return;

@@ -10,7 +10,7 @@
 namespace moe {
 namespace {
 
-/// The device's constructor made the GPU the current one of this thread only.
+/// Of the calling thread: the device's constructor made the GPU the current one of its own thread only.
 void use_gpu_of(const NcclOptions& options) { cudaSetDevice(options.local_rank % gpu_count()); }
 
 }  // namespace
@@ -75,7 +75,13 @@ void NcclState::abort(const std::string& reason) {
     if (!aborted_.empty()) return;
     aborted_ = reason;
   }
-  for (const auto& comm : comms()) comm->abort(reason);
+  // All at once: NCCL's abort waits for the kernels of its communicator, and those may wait for another one's.
+  std::vector<std::jthread> aborting;
+  for (auto& comm : comms())
+    aborting.emplace_back([this, comm = std::move(comm), &reason] {
+      use_gpu_of(options_);
+      comm->abort(reason);
+    });
 }
 
 void NcclState::watch() {
