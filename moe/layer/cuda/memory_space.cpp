@@ -6,11 +6,14 @@
 namespace moe::cuda {
 namespace {
 
+// A layer's threads come and go, and each starts with GPU 0 as its own.
 class DeviceMemory final : public MemorySpace {
  public:
+  DeviceMemory() { MOE_CHECK_CUDA(cudaGetDevice(&gpu_)); }
   DeviceKind kind() const override { return DeviceKind::cuda; }
 
   void* allocate(int64_t bytes) override {
+    use();
     void* data = nullptr;
     const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes) + 1);  // + 1: never a null pointer
     if (status == cudaErrorMemoryAllocation) cudaGetLastError();                   // it is not the GPU's failure
@@ -24,10 +27,12 @@ class DeviceMemory final : public MemorySpace {
 
   // The GPU's streams do not wait for the default stream, so all of it is waited for.
   void from_host(const void* from, void* to, int64_t bytes) override {
+    use();
     MOE_CHECK_CUDA(cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice));
     MOE_CHECK_CUDA(cudaStreamSynchronize(nullptr));
   }
   void to_host(const void* from, void* to, int64_t bytes) override {
+    use();
     MOE_CHECK_CUDA(cudaDeviceSynchronize());
     MOE_CHECK_CUDA(cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost));
   }
@@ -40,6 +45,11 @@ class DeviceMemory final : public MemorySpace {
   void clear(void* data, int64_t bytes, void* native) override {
     MOE_CHECK_CUDA(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), static_cast<cudaStream_t>(native)));
   }
+
+ private:
+  void use() const { MOE_CHECK_CUDA(cudaSetDevice(gpu_)); }
+
+  int gpu_ = 0;
 };
 
 }  // namespace
