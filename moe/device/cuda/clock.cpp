@@ -12,6 +12,9 @@ constexpr double kFreshS = 0.1;
 // A try that is interrupted sees its event late; one of a few is not.
 constexpr int kTries = 8;
 constexpr double kGoodEnoughS = 3e-6;
+// A try this slow was behind another stream's kernels; the next would be too.
+constexpr double kBlockedS = 1e-3;
+constexpr double kDrift = 1e-5;  // seconds a second: more than the two clocks move apart
 
 void spin_until_reached(cudaEvent_t event) {
   cudaError_t status = cudaErrorNotReady;
@@ -29,7 +32,7 @@ CudaClock::CudaClock() {
   MOE_CHECK_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
   MOE_CHECK_CUDA(cudaEventCreate(&reference_));
   MOE_CHECK_CUDA(cudaEventCreate(&spare_));
-  take_reference();
+  take_reference(std::numeric_limits<double>::infinity());
 }
 
 CudaClock::~CudaClock() {
@@ -40,20 +43,22 @@ CudaClock::~CudaClock() {
 
 void CudaClock::refresh() {
   const std::lock_guard lock(mutex_);
-  if (now_s() - reference_s_ > kFreshS) take_reference();
+  const double age_s = now_s() - reference_s_;
+  if (age_s > kFreshS) take_reference(error_s_ + kDrift * age_s);
 }
 
-void CudaClock::take_reference() {
-  error_s_ = std::numeric_limits<double>::infinity();
-  for (int attempt = 0; attempt < kTries && error_s_ > kGoodEnoughS; ++attempt) {
+void CudaClock::take_reference(double better_than_s) {
+  for (int attempt = 0; attempt < kTries; ++attempt) {
     const double before_s = now_s();
     MOE_CHECK_CUDA(cudaEventRecord(spare_, stream_));
     spin_until_reached(spare_);
-    const double after_s = now_s();
-    if ((after_s - before_s) / 2 >= error_s_) continue;
-    error_s_ = (after_s - before_s) / 2;
-    reference_s_ = before_s + error_s_;
-    std::swap(reference_, spare_);
+    const double error_s = (now_s() - before_s) / 2;
+    if (error_s < better_than_s) {
+      better_than_s = error_s_ = error_s;
+      reference_s_ = before_s + error_s;
+      std::swap(reference_, spare_);
+    }
+    if (better_than_s <= kGoodEnoughS || error_s > kBlockedS) return;
   }
 }
 

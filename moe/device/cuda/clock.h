@@ -16,7 +16,8 @@ class CudaClock {
   CudaClock(const CudaClock&) = delete;
   CudaClock& operator=(const CudaClock&) = delete;
 
-  /// Takes a new reference if the last is older than 0.1 s: the two clocks drift apart by microseconds a second.
+  /// If the last reference is older than 0.1 s takes a new one, unless that is worse than the old with what the two
+  /// clocks drift apart by: microseconds a second.
   void refresh();
   /// When the GPU reached `event`, which it did. Throws RankFailure if not.
   double seconds(cudaEvent_t event);
@@ -24,7 +25,7 @@ class CudaClock {
   double error_s();
 
  private:
-  void take_reference();
+  void take_reference(double better_than_s);
 
   std::mutex mutex_;
   cudaStream_t stream_ = nullptr;  // idle, so that it reaches what it is given at once
