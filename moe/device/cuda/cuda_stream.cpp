@@ -72,7 +72,9 @@ void CudaStream::launch(std::function<void(void*)> work) {
 }
 
 void CudaStream::record(Event& event) {
-  attempt([&] { MOE_CHECK_CUDA(cudaEventRecord(static_cast<CudaEvent&>(event).reached_, stream_)); });
+  auto& recorded = static_cast<CudaEvent&>(event);
+  recorded.marked_ = false;
+  attempt([&] { MOE_CHECK_CUDA(cudaEventRecord(recorded.reached_, stream_)); });
 }
 
 void CudaStream::wait(Event& event) {
@@ -88,13 +90,14 @@ void CudaStream::mark(Event& since) {
     // After the event, so that nothing held from then on ends before its pace.
     launch_stamp(static_cast<uint64_t*>(event.time_ns_.data()), stream_);
     MOE_CHECK_CUDA(cudaEventRecord(event.noted_, stream_));
+    event.marked_ = true;
   });
 }
 
 void CudaStream::hold(Event& since, Pace pace) {
   if (pace.at_least_s <= 0 || failure_->failed()) return;
   auto& event = static_cast<CudaEvent&>(since);
-  require<WrongResult>(event.noted_ != nullptr, "hold() from an event that was recorded, expected a marked one");
+  require<WrongResult>(event.marked_, "hold() from an event that was recorded, expected a marked one");
   attempt([&] {
     const std::lock_guard lock(mutex_);
     MOE_CHECK_CUDA(cudaStreamWaitEvent(stream_, event.noted_, 0));

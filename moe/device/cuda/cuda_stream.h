@@ -28,6 +28,7 @@ class CudaEvent final : public Event {
   const std::shared_ptr<Gpu> gpu_;
   cudaEvent_t reached_ = nullptr, noted_ = nullptr;
   Memory time_ns_;
+  bool marked_ = false;  // rather than recorded, the last time
 };
 
 /// Everything is given to the GPU on the calling thread, at once; what throws there, and what CUDA refuses, fails the
