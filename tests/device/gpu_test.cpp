@@ -96,7 +96,7 @@ TEST(GpuStreamTest, AFailedLaunchFailsTheStreamAndNamesCudasReason) {
 
 TEST(GpuMemoryTest, RefusesMoreThanThereIsAndWorksOn) {
   const auto device = make_gpu();
-  EXPECT_THROW(device->make_memory(int64_t{1} << 50), OutOfMemory);
+  EXPECT_THROW(device->make_memory(int64_t{1} << 42), OutOfMemory);
   const auto lane = device->make_stream("lane");
   const OnDevice<double> after(*device, *lane, {7});
   EXPECT_EQ(after.read(*lane), std::vector<double>{7});
