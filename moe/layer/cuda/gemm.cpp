@@ -177,10 +177,10 @@ class CublasGemm final : public Gemm {
       MOE_CHECK_LT(cublasLtMatmulPreferenceSetAttribute(preference.handle, which, &value, sizeof value));
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
-    // The other schemes keep parts of a sum in the type of the output.
-    const bool narrow = bytes_of(c.out.dtype) < 4;
+    // The other ways to split a sum keep its parts in the type of the output, and don't promise their order.
+    const bool strict = selection_ == Selection::first || bytes_of(c.out.dtype) < 4;
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-           uint32_t{narrow ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK});
+           uint32_t{strict ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK});
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(c.b.data));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(c.a.data));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(c.out.data));
