@@ -29,7 +29,7 @@ RankShape shape_of(const std::string& gate, const Drawn& drawn, DType dtype) {
   layer.gate = gate;
   layer.dtype = dtype;
   if (gate != "sigmoid") layer.aux_loss = layer.z_loss = drawn.losses;
-  const ParallelShape parallel{.nodes = 1, .ranks_per_node = drawn.mp, .mp = drawn.mp};
+  const ParallelShape parallel{.nodes = 1, .ranks_per_node = drawn.mp, .mp = drawn.mp, .ep = 1, .esp = drawn.mp};
   return rank_shape(complete(layer, parallel, Rounding::ragged), drawn.mp - 1,
                     drawn.mp > 1 ? Flow::tensor : Flow::sharded);
 }
