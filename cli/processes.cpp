@@ -45,6 +45,8 @@ class OverNccl final : public World {
     // One key: NCCL's unique id, which all ask for at once.
     options.set = [this](const std::string&, const std::string& value) { broadcast(*control_, value); };
     options.get = [this](const std::string&) { return broadcast(*control_, {}); };
+    options.failure = [this] { return control_->failure(); };
+    options.fail = [this](const std::string& why) { control_->fail(why); };
     options.timeout_s = flags.timeout_s;
     options.min_ctas = flags.min_ctas;
     options.max_ctas = flags.max_ctas;

@@ -136,6 +136,9 @@ std::unique_ptr<Communicator> GlooWorld::communicator(int rank) {
   return make_gloo_communicator(state_, state_->world);
 }
 
+std::string GlooWorld::failure() const { return state_->failed() ? state_->verdict() : ""; }
+void GlooWorld::fail(const std::string& why) { state_->fail(why); }
+
 void GlooWorld::run(const std::function<void(int rank)>& body) {
   std::exception_ptr error;
   const auto fail = [&](const std::string& why) {

@@ -38,6 +38,10 @@ class GlooWorld final : public World {
   /// with code 4: no thread may keep a failed run alive.
   void run(const std::function<void(int rank)>& body) override;
 
+  /// For what ranks do beside this world: why the run failed, empty if it hasn't; and to end it on all of them.
+  std::string failure() const;
+  void fail(const std::string& why);
+
   struct State;
 
  private:

@@ -82,6 +82,8 @@ void NcclState::abort(const std::string& reason) {
       use_gpu_of(options_);
       comm->abort(reason);
     });
+  aborting.clear();
+  if (options_.fail) options_.fail(reason);
 }
 
 void NcclState::watch() {
@@ -90,6 +92,7 @@ void NcclState::watch() {
   std::unique_lock lock(mutex_);
   while (!stop_.wait_for(lock, step, [this] { return stopping_; })) {
     lock.unlock();
+    if (const std::string why = options_.failure ? options_.failure() : ""; !why.empty()) abort(why);
     for (const auto& comm : comms()) {
       const std::string trouble = comm->trouble();
       if (!trouble.empty()) abort(trouble);

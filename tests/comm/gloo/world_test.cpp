@@ -107,6 +107,16 @@ TEST_F(ServedTest, AbortEndsWhatOthersWaitForAndEverythingLater) {
     EXPECT_EQ(errors[rank], fmt::format("rank {} in 'later' (barrier): rank 1 aborted: had enough", rank));
 }
 
+TEST_F(ServedTest, AFailureBesideTheWorldIsHeardOfByAll) {
+  const auto errors = run_ranks(3, launch("run/"), [](GlooWorld& world, int rank) {
+    if (rank == 1) world.fail("NCCL gave up");
+    while (world.failure().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(world.failure(), "NCCL gave up");
+    EXPECT_THROW(world.communicator(world.here().front())->split(0, 0), RankFailure);
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "none");
+}
+
 TEST_F(ServedTest, ASkippedOperationEndsTheOthersWithItsCause) {
   const auto errors = run_ranks(2, launch("run/"), [](GlooWorld& world, int) {
     world.run([&](int rank) {
