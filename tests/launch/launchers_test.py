@@ -1,9 +1,11 @@
-"""usage: launchers_test.py PROGRAM STORE_SERVER Mpirun | Variables
+"""usage: launchers_test.py PROGRAM STORE_SERVER Mpirun | Torchrun | Variables
 
-Ranks that others start: mpirun itself, and the variables of torchrun and srun."""
+Ranks that others start: mpirun and torchrun (on PATH, or $TORCHRUN) themselves, and the variables of torchrun and
+srun."""
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from runs import Run
 PROGRAM, STORE_SERVER = map(os.path.abspath, sys.argv[1:3])
 SKIPPED = 77
 MPIRUN = shutil.which("mpirun")
+TORCHRUN = shutil.which(os.environ.get("TORCHRUN", "torchrun"))
 LAYERBENCH = [PROGRAM, "layerbench", "--backend", "gloo", "--cluster", "profile.toml", "--ranks-per-node", "2",
               "--dtype", "float64", "--batch", "2", "--seq", "32", "--model-dim", "32", "--hidden", "64", "--heads",
               "4", "--experts", "4", "--schedule", "fsmoe", "--check-only", "--json", "--out", "records.jsonl"]
@@ -30,20 +33,29 @@ exit $code
 """
 
 
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
+
+
 class Launcher(unittest.TestCase):
     def check(self, command, variables, said):
         """4 ranks, two nodes: the layer is proven; `said` by rank 0 of who started it."""
         with Run(command, variables, (2, 2)) as run:
-            code = run.wait(120)
-            with open(run.path("err")) as err:
-                lines = err.read()
-            self.assertEqual(code, 0, lines)
-            self.assertIn(said, lines)
-            self.assertIn("gloo: 4 ranks, 2 nodes x 2 (by --ranks-per-node), over lo", lines)
-            self.assertEqual(run.left_behind(), [])
-            row, = json.loads(run.out)["schedules"]
-            self.assertEqual(row["status"], "ok")
-            self.assertLess(row["measured"]["worst_error"], 1e-10)
+            self.check_end(run, said)
+
+    def check_end(self, run, said, lives=1):
+        code = run.wait(120)
+        with open(run.path("err")) as err:
+            lines = err.read()
+        self.assertEqual(code, 0, lines)
+        self.assertEqual(lines.count(said), lives, lines)
+        self.assertEqual(lines.count("gloo: 4 ranks, 2 nodes x 2 (by --ranks-per-node), over lo"), lives, lines)
+        self.assertEqual(run.left_behind(), [])
+        row, = json.loads(run.out)["schedules"]
+        self.assertEqual(row["status"], "ok")
+        self.assertLess(row["measured"]["worst_error"], 1e-10)
 
 
 class Mpirun(Launcher):
@@ -61,14 +73,49 @@ class Mpirun(Launcher):
             self.assertEqual(run.left_behind(), [])
 
 
+class Torchrun(Launcher):
+    """Its agents serve the store, and end the other ranks as soon as one has failed; its own code is then always 1."""
+    SAID = "rank 0 of 4 by torchrun's variables (RANK), the launcher's store "
+    ALONE = [TORCHRUN, "--no-python", "--standalone", "--nproc-per-node", "4"]
+    QUIET = {"OMP_NUM_THREADS": "1"}  # else it says at length that it sets this
+
+    def test_torchrun(self):
+        self.check([*self.ALONE, *LAYERBENCH], self.QUIET, self.SAID)
+
+    def test_two_agents(self):
+        agent = [TORCHRUN, "--no-python", "--nnodes", "2", "--nproc-per-node", "2", "--rdzv-id", "a-job",
+                 "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:" + free_port()]
+        both = '"$@" & "$@"; code=$?; wait $! && exit $code'
+        self.check(["sh", "-c", both, "agents", *agent, *LAYERBENCH], self.QUIET, self.SAID)
+
+    def test_a_job_restarts_when_a_rank_is_killed(self):
+        timed = [word for word in LAYERBENCH if word != "--check-only"] + ["--iterations", "200"]
+        with Run([*self.ALONE, "--max-restarts", "1", *timed], self.QUIET, (2, 2)) as run:
+            os.kill(run.wait_for_rank(2, joined=True), signal.SIGKILL)
+            self.check_end(run, self.SAID, lives=2)
+
+    def test_bad_input_is_said_once(self):
+        wrong = ["3" if before == "--heads" else word for before, word in zip([""] + LAYERBENCH, LAYERBENCH)]
+        with Run([*self.ALONE, *wrong], self.QUIET, (2, 2)) as run:
+            self.assertEqual((run.wait(120), run.out), (1, ""), run.lines)
+            self.assertEqual(len([line for line in run.lines if "heads = 3 does not divide" in line]), 1, run.lines)
+            self.assertEqual(run.left_behind(), [])
+
+    def test_an_interrupt_ends_all(self):
+        with Run([*self.ALONE, *[word for word in LAYERBENCH if word != "--check-only"], "--iterations", "1000000"],
+                 self.QUIET, (2, 2)) as run:
+            run.wait_for_rank(0, joined=True)
+            run.process.send_signal(signal.SIGINT)
+            self.assertEqual(run.wait(60), 1, run.lines)
+            self.assertEqual(run.left_behind(), [])
+
+
 class Variables(Launcher):
     def each_rank(self, name, variables, said):
         self.check(["sh", "-c", EACH_RANK, "ranks", name, *LAYERBENCH], variables, said)
 
     def test_torchrun_without_an_agents_store(self):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
+        port = free_port()
         self.each_rank("RANK", {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "localhost",
                                 "MASTER_PORT": port}, f"by torchrun's variables (RANK), store localhost:{port}")
 
@@ -98,7 +145,8 @@ class Variables(Launcher):
 
 
 if __name__ == "__main__":
-    if sys.argv[3] == "Mpirun" and not MPIRUN:
-        print("skipped: needs mpirun (apt-get install openmpi-bin)")
-        sys.exit(SKIPPED)
+    for name, found, by in (("Mpirun", MPIRUN, "apt-get install openmpi-bin"), ("Torchrun", TORCHRUN, "of PyTorch")):
+        if sys.argv[3].startswith(name) and not found:
+            print(f"skipped: needs {name.lower()} ({by})")
+            sys.exit(SKIPPED)
     unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)
