@@ -29,7 +29,8 @@ class Communicator {
 
   /// Block i of `send` goes to rank i; block i of `receive` comes from rank i; each of `block_bytes`. Not in place.
   virtual void alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) = 0;
-  /// Unequal blocks, packed: send_bytes[i] to rank i, receive_bytes[i] from rank i. Not in place.
+  /// Unequal blocks, packed: send_bytes[i] to rank i, receive_bytes[i] from rank i; ours to ourselves is both. Not in
+  /// place.
   virtual void alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive,
                          std::vector<int64_t> receive_bytes, CommCall call) = 0;
   /// `receive` holds size() blocks of `block_bytes`; ours may lie in it already (send == receive + rank block_bytes).

@@ -173,12 +173,14 @@ TEST_P(CommunicatorConformance, WrongArgumentsAreRefusedAtTheCall) {
     const auto lane = device.make_stream("lane");
     std::byte byte{};
     const std::vector<int64_t> fitting(static_cast<size_t>(ranks()), 0);
-    std::vector<int64_t> longer = fitting, negative = fitting;
+    std::vector<int64_t> longer = fitting, negative = fitting, more_to_itself = fitting;
     longer.push_back(0);
     negative[0] = -8;
+    more_to_itself[static_cast<size_t>(world.rank())] = 1;
     EXPECT_THROW(world.alltoall(&byte, &byte, -1, {*lane}), BadInput);
     EXPECT_THROW(world.alltoallv(&byte, longer, &byte, fitting, {*lane}), BadInput);
     EXPECT_THROW(world.alltoallv(&byte, fitting, &byte, negative, {*lane}), BadInput);
+    EXPECT_THROW(world.alltoallv(&byte, more_to_itself, &byte, fitting, {*lane}), BadInput);
     for (const auto& blocks : {longer, negative}) {
       EXPECT_THROW(world.allgatherv(&byte, &byte, blocks, {*lane}), BadInput);
       EXPECT_THROW(world.reducescatterv(&byte, &byte, blocks, DType::float32, {*lane}), BadInput);

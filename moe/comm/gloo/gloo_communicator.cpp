@@ -65,6 +65,10 @@ class GlooCommunicator final : public Communicator {
 
   void alltoallv(const void* send, Blocks send_bytes, void* receive, Blocks receive_bytes, CommCall call) override {
     for (const auto* bytes : {&send_bytes, &receive_bytes}) require_blocks("alltoallv", *bytes, call);
+    const auto own = static_cast<size_t>(rank());
+    require<BadInput>(send_bytes[own] == receive_bytes[own],
+                      "alltoallv '{}': rank {} sends itself {} bytes, expects {}", call.task, rank(), send_bytes[own],
+                      receive_bytes[own]);
     launch("alltoallv", call, [=, to = std::move(send_bytes), from = std::move(receive_bytes)](GlooGroup& group) {
       group.alltoall(send, to, receive, from);
     });

@@ -109,6 +109,10 @@ class LocalCommunicator final : public Communicator {
   void alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive, std::vector<int64_t> receive_bytes,
                  CommCall call) override {
     for (const auto* bytes : {&send_bytes, &receive_bytes}) require_blocks(LocalOp::alltoallv, *bytes, call);
+    const auto own = static_cast<size_t>(rank());
+    require<BadInput>(send_bytes[own] == receive_bytes[own],
+                      "alltoallv '{}': rank {} sends itself {} bytes, expects {}", call.task, rank(), send_bytes[own],
+                      receive_bytes[own]);
     launch({.op = LocalOp::alltoallv,
             .send = send,
             .receive = receive,

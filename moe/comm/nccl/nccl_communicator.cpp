@@ -82,6 +82,10 @@ class NcclCommunicator final : public Communicator {
   void alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive, std::vector<int64_t> receive_bytes,
                  CommCall call) override {
     for (const auto* bytes : {&send_bytes, &receive_bytes}) require_blocks("alltoallv", *bytes, call);
+    const auto own = static_cast<size_t>(rank_);
+    require<BadInput>(send_bytes[own] == receive_bytes[own],
+                      "alltoallv '{}': rank {} sends itself {} bytes, expects {}", call.task, rank_, send_bytes[own],
+                      receive_bytes[own]);
     const int64_t sent = sum_of(send_bytes), received = sum_of(receive_bytes);
     const auto run = [sends = std::move(send_bytes), receives = std::move(receive_bytes)](
                          const void* from, void* to, ncclComm_t comm, cudaStream_t stream) {
