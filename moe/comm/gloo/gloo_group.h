@@ -65,7 +65,7 @@ class GlooGroup {
   std::unique_ptr<std::byte[]> scratch_;
   int64_t scratch_bytes_ = 0;
   mutable std::mutex mutex_;
-  std::string_view op_, task_;  // guarded by mutex_
+  std::string op_, task_;  // guarded by mutex_; our own, since who asks may come when a failed task is gone
 };
 
 /// "'forward dispatch 1/2 of layer 0' (alltoall)", or "alltoall" where the task has no name.
