@@ -178,9 +178,15 @@ std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes)
 std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& sizes) {
   std::vector<OpCase> cases;
   const int64_t share = backend == "local" ? kThreadShare : backend == "gloo" ? kProcessShare : 1;
+  // Every rank's block has whole elements, and as many as the others': what is recorded is what is moved.
   const auto add = [&](const char* op, Network network, int ranks) {
-    for (const int64_t bytes : ranks > 1 ? bytes_of(sizes, share) : std::vector<int64_t>{})
-      cases.push_back(collective(op, network, ranks, bytes, sizes.dtype));
+    if (ranks < 2) return;
+    std::set<int64_t> volumes;
+    for (const int64_t bytes : bytes_of(sizes, share)) {
+      const int64_t least = ranks * bytes_of(sizes.dtype);
+      volumes.insert(std::max<int64_t>(1, bytes / least) * least);
+    }
+    for (const int64_t bytes : volumes) cases.push_back(collective(op, network, ranks, bytes, sizes.dtype));
   };
   const bool one_node = cluster.nodes == 1;  // then experts are spread over its ranks
   const auto [between_experts, experts] = one_node ? std::pair(Network::intra, cluster.ranks_per_node)

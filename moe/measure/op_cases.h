@@ -51,7 +51,7 @@ std::vector<int64_t> bytes_of(const OpSizes& sizes, int64_t share);
 std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes = {});
 
 /// The same ops over `backend`, unpaced: alltoall and allreduce of one rank a node, allgather and reducescatter inside
-/// nodes, where there are as many as two; GEMM.
+/// nodes, where there are as many as two; GEMM. Sizes are cut to whole elements for every rank, at least one.
 std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& sizes = {});
 /// Modules of the registries by name, forward and backward, on this machine: B {1 .. 16} L 64 tokens of M 64 and 128 in
 /// turn; attention at L 64, 128, 256, each apart.

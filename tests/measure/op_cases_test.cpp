@@ -74,6 +74,18 @@ TEST(OpCases, SizesAreBetweenTheirBounds) {
   EXPECT_THROW(bytes_of({.begin = 1, .end = 2, .factor = 1}, 1), BadInput);
 }
 
+TEST(OpCases, RealSizesAreOfWholeElementsForEveryRank) {
+  Profile cluster;
+  cluster.nodes = 3;
+  std::vector<double> bytes;
+  for (const OpCase& c : real_cases(cluster, "gloo", {.begin = 1, .end = 64, .dtype = DType::float64})) {
+    if (c.op != "alltoall") continue;
+    bytes.push_back(c.bytes);
+    EXPECT_EQ(static_cast<double>(c.real_elements) * 8, c.bytes);
+  }
+  EXPECT_EQ(bytes, (std::vector<double>{24, 48}));
+}
+
 // A few small cases of each op, really run: right results, as many samples as asked, none faster than its pace.
 TEST(OpBench, ChecksAndTimesEveryOp) {
   std::vector<OpCase> cases;
