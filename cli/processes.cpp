@@ -23,8 +23,9 @@ std::string job_of(const std::vector<std::string>& argv) {
 
 std::string who_is_where(const World& world, const Launch& launch) {
   const WorldTopology& topology = world.topology();
-  std::string text = fmt::format("{}: {} ranks, {} node{} x {}", world.backend(), world.ranks(), topology.nodes,
-                                 topology.nodes > 1 ? "s" : "", topology.ranks_per_node);
+  std::string text =
+      fmt::format("{}: {} rank{}, {} node{} x {}", world.backend(), world.ranks(), world.ranks() > 1 ? "s" : "",
+                  topology.nodes, topology.nodes > 1 ? "s" : "", topology.ranks_per_node);
   if (launch.ranks_per_node > 0) text += " (by --ranks-per-node)";
   if (topology.interface.empty()) return text;
   text += fmt::format(", over {}", topology.interface);
@@ -87,6 +88,9 @@ std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vecto
     return nullptr;
   }
   const Launch launch = find_launch({flags.rank, flags.ranks, flags.rendezvous, flags.ranks_per_node});
+  require<BadInput>(launch.ranks > 1 || launch.ranks_per_node <= 1,
+                    "--ranks-per-node: found {}, expected 1 of a rank that is alone ({})", launch.ranks_per_node,
+                    describe(launch));
   if (launch.rank == 0) fmt::print(stderr, "moetune: {}\n", describe(launch));
   auto gloo = std::make_unique<GlooWorld>(launch, GlooJob{MOETUNE_VERSION, job_of(argv)}, flags.timeout_s);
   std::unique_ptr<World> world;
