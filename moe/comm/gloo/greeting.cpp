@@ -78,6 +78,15 @@ void require_same_job(const std::vector<Greeting>& greetings) {
   }
 }
 
+/// Debian's hosts file calls a machine's own name 127.0.1.1: whoever serves there hears nobody else.
+std::string why_unreachable(const StoreAddress& store) {
+  if (store.host == "localhost" || store.host.starts_with("127.") || store.host == "::1") return {};
+  const std::string address = address_towards(store);
+  if (!address.starts_with("127.") && address != "::1") return {};
+  return fmt::format("; {} is this machine's loopback by its hosts file, expected an address that others reach",
+                     store.host);
+}
+
 Interface choose_interface(const StoreAddress& store, bool one_machine) {
   const auto all = interfaces();
   const auto find = [&](const auto& fits) {
@@ -112,7 +121,8 @@ std::vector<std::string> gather_keys(Store& store, const Launch& launch, const s
   const auto missing = store.wait(keys, timeout_s, [&] { return refused() || gone(); });
   if (missing && refused()) throw RankFailure(store.get(kRefusal));
   if (missing && gone()) throw RankFailure(*gone());
-  require<RankFailure>(!missing, "rank {} has not joined the run for {:.1f} s", missing.value_or(0), timeout_s);
+  require<RankFailure>(!missing, "rank {} has not joined the run for {:.1f} s{}", missing.value_or(0), timeout_s,
+                       why_unreachable(store.address()));
   return store.get_all(keys);
 }
 
