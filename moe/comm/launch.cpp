@@ -170,9 +170,7 @@ Launch find_launch(const LaunchFlags& flags, const Environment& environment) {
     launch.by = "launch";
   }
 
-  // A restarted job meets in the same store as before.
-  launch.run = fmt::format("moetune/{}/{}/", reader.text("TORCHELASTIC_RUN_ID").value_or("run"),
-                           reader.text("TORCHELASTIC_RESTART_COUNT").value_or("0"));
+  launch.run = fmt::format("moetune/{}/", reader.text("TORCHELASTIC_RUN_ID").value_or("run"));
   if (!flags.rendezvous.empty())
     set_address(launch, flags.rendezvous);
   else if (launch.ranks > 1)

@@ -53,8 +53,8 @@ std::shared_ptr<Store> open_store(const Launch& launch, double start_s, State& s
 
 /// Fills `state` in up to its watch. All ranks leave it together, or all end.
 void join_run(const Launch& launch, const GlooJob& job, double start_s, State& state) {
+  const auto greetings = greet(state.store, launch, own_greeting(launch, job), start_s);
   Store& store = *state.store;
-  const auto greetings = greet(store, launch, own_greeting(launch, job), start_s);
   const Ranking ranking = rank_nodes(greetings, launch.ranks_per_node);
   state.rank = ranking.world_rank[static_cast<size_t>(launch.rank)];
   state.topology.nodes = ranking.nodes;

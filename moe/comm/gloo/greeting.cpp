@@ -9,11 +9,14 @@
 #include <unistd.h>
 
 #include "moe/comm/store/socket.h"
+#include "moe/device/stream.h"
 
 namespace moe {
 namespace {
 
 constexpr const char* kRefusal = "refusal";
+constexpr const char* kLives = "lives";        // how many rank 0 has begun
+constexpr const char* kComplete = "complete";  // of a life: rank 0 has heard all
 
 std::string first_line(const char* path) {
   std::string line;
@@ -87,6 +90,9 @@ std::string why_unreachable(const StoreAddress& store) {
                      store.host);
 }
 
+/// What `launch` knows of those that it started.
+std::optional<std::string> gone(const Launch& launch) { return launch.board ? launch.board->failure() : std::nullopt; }
+
 Interface choose_interface(const StoreAddress& store, bool one_machine) {
   const auto all = interfaces();
   const auto find = [&](const auto& fits) {
@@ -117,10 +123,9 @@ std::vector<std::string> gather_keys(Store& store, const Launch& launch, const s
   std::vector<std::string> keys;
   for (int rank = 0; rank < launch.ranks; ++rank) keys.push_back(fmt::format("{}/{}", name, rank));
   const auto refused = [&] { return store.check({kRefusal}); };
-  const auto gone = [&] { return launch.board ? launch.board->failure() : std::nullopt; };
-  const auto missing = store.wait(keys, timeout_s, [&] { return refused() || gone(); });
+  const auto missing = store.wait(keys, timeout_s, [&] { return refused() || gone(launch); });
   if (missing && refused()) throw RankFailure(store.get(kRefusal));
-  if (missing && gone()) throw RankFailure(*gone());
+  if (missing && gone(launch)) throw RankFailure(*gone(launch));
   require<RankFailure>(!missing, "rank {} has not joined the run for {:.1f} s{}", missing.value_or(0), timeout_s,
                        why_unreachable(store.address()));
   return store.get_all(keys);
@@ -128,12 +133,86 @@ std::vector<std::string> gather_keys(Store& store, const Launch& launch, const s
 
 void refuse(Store& store, const std::string& why) { store.set_first(kRefusal, why); }
 
-std::vector<Greeting> greet(Store& store, const Launch& launch, const Greeting& ours, double timeout_s) {
-  require<BadInput>(store.add(fmt::format("here/{}", launch.rank), 1) == 1,
-                    "rank {} of {}: another process is that rank of this run already", launch.rank, launch.ranks);
-  store.set(fmt::format("greeting/{}", launch.rank), pack_greeting(ours));
+namespace {
+
+/// How ranks meet. An earlier life of theirs may have left anything in the store but an answer to rank 0's call for a
+/// new one; so nobody goes on before rank 0 has heard all answers to its own.
+class Meeting {
+ public:
+  Meeting(std::shared_ptr<Store>& store, const Launch& launch, double timeout_s)
+      : run_(store), store_(store), launch_(launch), timeout_s_(timeout_s), deadline_s_(now_s() + timeout_s) {}
+
+  std::vector<std::string> exchange(const std::string& ours) {
+    while (true) {
+      enter();
+      if (!join(ours)) continue;
+      if (launch_.rank == 0) store_->set(kComplete, "");
+      if (launch_.rank == 0 || !wait({kComplete})) return store_->get_all(greetings());
+      if (!over()) fail(0);
+    }
+  }
+
+ private:
+  double left_s() const { return deadline_s_ - now_s(); }
+  bool over() { return run_->add(kLives, 0) != life_; }
+  bool refused() { return store_->check({kRefusal}); }
+
+  std::vector<std::string> greetings() const {
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < launch_.ranks; ++rank) keys.push_back(fmt::format("greeting/{}", rank));
+    return keys;
+  }
+  std::optional<size_t> wait(const std::vector<std::string>& keys) {
+    return store_->wait(keys, left_s(), [&] { return over() || refused() || gone(launch_); });
+  }
+
+  /// The newest life, which rank 0 begins.
+  void enter() {
+    if (launch_.rank != 0 && run_->wait({kLives}, left_s(), [&] { return gone(launch_).has_value(); })) fail(0);
+    life_ = run_->add(kLives, launch_.rank == 0 ? 1 : 0);
+    store_ = run_->below(fmt::format("life/{}/", life_));
+  }
+
+  /// False: this life is over.
+  bool join(const std::string& ours) {
+    if (refused() || store_->add(fmt::format("here/{}", launch_.rank), 1) != 1) {
+      // Ours before we were started anew, perhaps, and then rank 0 is too.
+      if (launch_.served) store_->wait({"nothing but a new life"}, left_s(), [&] { return over(); });
+      if (over()) return false;
+      if (refused()) throw RankFailure(store_->get(kRefusal));
+      another_is_that_rank();
+    }
+    store_->set(fmt::format("greeting/{}", launch_.rank), ours);
+    const auto missing = wait(greetings());
+    if (missing && !over()) fail(*missing);
+    if (missing && launch_.rank == 0) another_is_that_rank();
+    return !missing;
+  }
+
+  [[noreturn]] void another_is_that_rank() {
+    bad_input("rank {} of {}: another process is that rank of this run already", launch_.rank, launch_.ranks);
+  }
+  [[noreturn]] void fail(size_t missing) {
+    if (refused()) throw RankFailure(store_->get(kRefusal));
+    if (gone(launch_)) throw RankFailure(*gone(launch_));
+    throw RankFailure(fmt::format("rank {} has not joined the run for {:.1f} s{}", missing, timeout_s_,
+                                  why_unreachable(store_->address())));
+  }
+
+  const std::shared_ptr<Store> run_;
+  std::shared_ptr<Store>& store_;
+  const Launch& launch_;
+  const double timeout_s_, deadline_s_;
+  int64_t life_ = 0;
+};
+
+}  // namespace
+
+std::vector<Greeting> greet(std::shared_ptr<Store>& store, const Launch& launch, const Greeting& ours,
+                            double timeout_s) {
   std::vector<Greeting> all;
-  for (const auto& packed : gather_keys(store, launch, "greeting", timeout_s)) all.push_back(unpack_greeting(packed));
+  for (const auto& packed : Meeting(store, launch, timeout_s).exchange(pack_greeting(ours)))
+    all.push_back(unpack_greeting(packed));
   require_same_job(all);
   return all;
 }

@@ -15,9 +15,11 @@ struct Greeting {
 };
 Greeting own_greeting(const Launch& launch, const GlooJob& job);
 
-/// Everybody's, by the launcher's ranks. Throws RankFailure naming who stayed away or differs from rank 0,
-/// BadInput if another process is our rank too.
-std::vector<Greeting> greet(Store& store, const Launch& launch, const Greeting& ours, double timeout_s);
+/// Everybody's, by the launcher's ranks. Whoever starts ranks anew may serve the same store to them: they meet below a
+/// life that rank 0 begins, and `store` is left there. Throws RankFailure naming who stayed away or differs from rank
+/// 0, BadInput if another process is our rank too.
+std::vector<Greeting> greet(std::shared_ptr<Store>& store, const Launch& launch, const Greeting& ours,
+                            double timeout_s);
 
 /// The world's ranks: those of a node are neighbours, nodes in the order in which the launcher's ranks name them.
 struct Ranking {

@@ -77,7 +77,7 @@ Store::Store(const StoreAddress& address, std::string prefix, std::string server
       prefix_(std::move(prefix)),
       server_(std::move(server)),
       timeout_s_(timeout_s),
-      impl_(std::make_unique<Impl>()) {
+      impl_(std::make_shared<Impl>()) {
   silence_c10d();
   const double deadline_s = now_s() + timeout_s;
   // Asked in our own way first: c10d would write a warning for every attempt.
@@ -100,7 +100,18 @@ Store::Store(const StoreAddress& address, std::string prefix, std::string server
   impl_->store = std::move(*made);
 }
 
+Store::Store(const Store& other, const std::string& folder)
+    : address_(other.address_),
+      prefix_(other.prefix_ + folder),
+      server_(other.server_),
+      timeout_s_(other.timeout_s_),
+      impl_(other.impl_) {}
+
 Store::~Store() = default;
+
+std::shared_ptr<Store> Store::below(const std::string& folder) const {
+  return std::shared_ptr<Store>(new Store(*this, folder));
+}
 
 void Store::set(const std::string& key, const std::string& value) {
   bounded([key = prefix_ + key, value](c10d::TCPStore& store) {

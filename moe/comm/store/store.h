@@ -43,6 +43,8 @@ class Store {
   /// Waits until the server is there. `server`: what to call it in errors, "rank 0".
   Store(const StoreAddress& address, std::string prefix, std::string server, double timeout_s);
   ~Store();
+  /// The same connection; its keys are below `folder` of ours.
+  std::shared_ptr<Store> below(const std::string& folder) const;
   const StoreAddress& address() const { return address_; }
   const std::string& prefix() const { return prefix_; }
 
@@ -60,13 +62,14 @@ class Store {
 
  private:
   struct Impl;
+  Store(const Store& other, const std::string& folder);
   template <class Call>
   auto bounded(Call&& call);
 
   const StoreAddress address_;
   const std::string prefix_, server_;
   const double timeout_s_;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // all folders'
 };
 
 /// Several texts as one, and back.
