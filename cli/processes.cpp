@@ -42,7 +42,7 @@ class OverNccl final : public World {
     options.rank = control_->here().front();
     options.size = control_->ranks();
     options.topology = control_->topology();
-    options.local_rank = options.rank % options.topology.ranks_per_node;
+    options.local_rank = options.topology.local_rank;
     // One key: NCCL's unique id, which all ask for at once.
     options.set = [this](const std::string&, const std::string& value) { broadcast(*control_, value); };
     options.get = [this](const std::string&) { return broadcast(*control_, {}); };

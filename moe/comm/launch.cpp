@@ -95,12 +95,12 @@ bool take_slurm(Launch& launch, const Reader& reader) {
 
 /// How many ranks share our host, as the launcher says; 0: it doesn't.
 int ranks_here(const Launcher* launcher, const Launch& launch, const Reader& reader) {
-  if (launcher == &kSlurm) {
-    for (const auto name : {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"})
-      if (const auto nodes = reader.number(name, 1, kMostRanks)) return *nodes == 1 ? launch.ranks : 0;
-    return 0;
-  }
-  return launcher ? reader.number(launcher->ranks_here, 1, kMostRanks).value_or(0) : 0;
+  if (launcher == nullptr) return 0;
+  if (const auto here = reader.number(launcher->ranks_here, 1, kMostRanks)) return *here;
+  // srun may speak PMI, and says this alone of nodes.
+  if (const auto nodes = reader.number("SLURM_STEP_NUM_NODES", 1, kMostRanks)) return *nodes == 1 ? launch.ranks : 0;
+  const auto nodes = launcher == &kSlurm ? reader.number("SLURM_NNODES", 1, kMostRanks) : std::nullopt;
+  return nodes == 1 ? launch.ranks : 0;
 }
 
 /// What ranks of one job, and no other, have in common: the launcher's name for it, else the process that started them.

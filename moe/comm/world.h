@@ -17,6 +17,7 @@ struct WorldTopology {
   int nodes = 1, ranks_per_node = 1;
   std::string interface;               // over which nodes (or processes of one) talk: "lo", "eth0"; empty: none
   std::vector<std::string> addresses;  // by rank, on that interface; empty: none
+  int local_rank = 0;                  // of this process among those of its machine, however nodes are counted
 };
 
 class World {

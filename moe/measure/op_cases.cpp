@@ -189,8 +189,8 @@ std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend,
     for (const int64_t bytes : volumes) cases.push_back(collective(op, network, ranks, bytes, sizes.dtype));
   };
   const bool one_node = cluster.nodes == 1;  // then experts are spread over its ranks
-  const auto [between_experts, experts] = one_node ? std::pair(Network::intra, cluster.ranks_per_node)
-                                                   : std::pair(Network::inter, cluster.nodes);
+  const auto [between_experts, experts] =
+      one_node ? std::pair(Network::intra, cluster.ranks_per_node) : std::pair(Network::inter, cluster.nodes);
   add("alltoall", between_experts, experts);
   add("allgather", Network::intra, cluster.ranks_per_node);
   add("reducescatter", Network::intra, cluster.ranks_per_node);

@@ -22,7 +22,7 @@ OpRunner::OpRunner(const Site& site, const std::vector<OpCase>& cases, double ti
   ops_.resize(here_.size());
   beside_.resize(here_.size());
   world().run([&](int rank) {
-    const RankOps::Place where{ranks_per_node, site.device, site.processes ? rank % ranks_per_node : 0};
+    const RankOps::Place where{ranks_per_node, site.device, world().topology().local_rank};
     for (auto* ops : {&ops_, &beside_})
       (*ops)[place(rank)] = std::make_unique<RankOps>(*world().communicator(rank), where);
   });

@@ -137,6 +137,8 @@ TEST(LaunchTest, RanksOfOneHostMeetByAFileNamedAfterTheJob) {
   expect_parts(describe(launch), {"rank 2 of 10 by Open MPI's variables", launch.port_file});
   const Variables step{{"SLURM_JOB_ID", "77"}, {"SLURM_STEP_ID", "2"}, {"SLURM_STEP_NUM_NODES", "1"}};
   expect_parts(find(join({kSlurm, step})).port_file, {"/tmp/moetune-", "-77.2.port"});
+  const Variables by_pmi{{"PMI_JOBID", "77.2"}, {"SLURM_STEP_ID", "2"}, {"SLURM_STEP_NUM_NODES", "1"}};
+  expect_parts(find(join({kPmi, by_pmi})).port_file, {"/tmp/moetune-", "-77.2.port"});
   const Variables unnamed{{"LOCAL_WORLD_SIZE", "10"}};
   EXPECT_EQ(find(join({kTorchrun, unnamed})).port_file, find(join({kTorchrun, unnamed})).port_file);
 }

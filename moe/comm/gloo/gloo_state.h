@@ -24,7 +24,7 @@ struct GlooWorld::State {
   int rank = 0;
   double timeout_s = 0;
   WorldTopology topology;
-  int here_of_machine = 0, ranks_of_machine = 1;
+  int ranks_of_machine = 1;
 
   // One rank alone has none of these.
   std::unique_ptr<StoreServer> server;

@@ -63,7 +63,7 @@ void join_run(const Launch& launch, const GlooJob& job, double start_s, State& s
   state.ranks_of_machine = 0;
   for (size_t rank = 0; rank < greetings.size(); ++rank) {
     if (greetings[rank].machine != machine) continue;
-    if (static_cast<int>(rank) < launch.rank) ++state.here_of_machine;
+    if (static_cast<int>(rank) < launch.rank) ++state.topology.local_rank;
     ++state.ranks_of_machine;
   }
   Watch::announce(store, state.rank);
@@ -147,7 +147,7 @@ void GlooWorld::run(const std::function<void(int rank)>& body) {
   };
   std::thread thread([&] {
     pthread_setname_np(pthread_self(), fmt::format("rank {}", state_->rank).c_str());
-    if (!bound_by_launcher()) keep_to_share(state_->here_of_machine, state_->ranks_of_machine);
+    if (!bound_by_launcher()) keep_to_share(state_->topology.local_rank, state_->ranks_of_machine);
     try {
       body(state_->rank);
     } catch (const std::exception& thrown) {

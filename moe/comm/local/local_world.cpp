@@ -76,7 +76,7 @@ void LocalGroup::abort(const std::string& reason) {
 }
 
 LocalWorld::State::State(int ranks, double timeout)
-    : timeout_s(timeout), topology({1, ranks, {}, {}}), world(make_group(all_of(ranks))) {}
+    : timeout_s(timeout), topology({1, ranks, {}, {}, 0}), world(make_group(all_of(ranks))) {}
 
 std::shared_ptr<LocalGroup> LocalWorld::State::make_group(std::vector<int> world_ranks) {
   auto group = std::make_shared<LocalGroup>(std::move(world_ranks), timeout_s);
