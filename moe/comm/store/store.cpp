@@ -23,7 +23,10 @@ Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 std::string text_of(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 
 /// Of a lost store our own line speaks; c10d would write a stack trace beside it.
-void silence_c10d() { FLAGS_caffe2_log_level = c10::GLOG_FATAL; }
+void silence_c10d() {
+  static const int once = FLAGS_caffe2_log_level = c10::GLOG_FATAL;  // stores may open on several threads
+  static_cast<void>(once);
+}
 
 c10d::TCPStoreOptions options_of(const StoreAddress& address, double timeout_s) {
   c10d::TCPStoreOptions options;
