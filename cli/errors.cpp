@@ -1,18 +1,30 @@
 #include "cli/errors.h"
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "moe/base/check.h"
+#include "moe/base/launch_board.h"
 
 namespace moe {
 namespace {
 
 int report(const std::exception& error, int code) {
-  fmt::print(stderr, "moetune: {}\n", error.what());
+  say(error.what());
   return code;
 }
 
 }  // namespace
+
+void say(const std::string& what) {
+  if (const char* descriptor = std::getenv(LaunchBoard::kVariable)) {
+    try {
+      if (!LaunchBoard(std::atoi(descriptor)).first_to_say(what)) return;
+    } catch (const BadInput&) {  // of no launch, and then nobody else says it
+    }
+  }
+  fmt::print(stderr, "moetune: {}\n", what);
+}
 
 int guarded(const std::function<int()>& body) {
   try {

@@ -73,7 +73,9 @@ bool said_by_another(Communicator& all, const std::string& what) {
     all.split(0, 0);
   } catch (const RankFailure& end) {
     const std::string_view why = end.what();
-    return why.ends_with(" aborted: " + what) && !why.ends_with(fmt::format("rank {} aborted: {}", all.rank(), what));
+    for (const std::string_view how : {"aborted", "failed"})
+      if (why.ends_with(fmt::format(" {}: {}", how, what)))
+        return !why.ends_with(fmt::format("rank {} {}: {}", all.rank(), how, what));
   }
   return false;
 }
@@ -114,7 +116,7 @@ int run_together(World* processes, const std::function<int()>& verb) {
     const bool bad_input = dynamic_cast<const BadInput*>(&error), wrong = dynamic_cast<const WrongResult*>(&error);
     if (!bad_input && !wrong) throw RankFailure(fmt::format("rank {} failed: {}", all->rank(), error.what()));
     // At once: a launcher may end us as soon as another rank has ended.
-    if (!said_by_another(*all, error.what())) fmt::print(stderr, "moetune: {}\n", error.what());
+    if (!said_by_another(*all, error.what())) say(error.what());
     return bad_input ? kBadInput : kWrongResult;
   }
 }

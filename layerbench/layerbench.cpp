@@ -105,10 +105,11 @@ class Layerbench {
   Profile measured() {
     std::optional<Progress> progress;
     if (site_.leads()) progress.emplace("measuring " + site_.cluster.name, 10);
-    OpSettings settings;
-    settings.repetitions = options_.iterations;
-    settings.timeout_s = options_.timeout_s;
-    Profile profile = measure_and_fit(site_, writer_, settings, [&](double share) { progress->at(share); }).profile;
+    OpRequest request;
+    request.settings.repetitions = options_.iterations;
+    request.settings.timeout_s = options_.timeout_s;
+    request.sizes = sizes_for(layers_.front().shape.layer.dtype);
+    Profile profile = measure_and_fit(site_, writer_, request, [&](double share) { progress->at(share); }).profile;
     if (progress) progress->done();
     return profile;
   }

@@ -2,10 +2,12 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 
 #include "moe/base/check.h"
@@ -15,15 +17,15 @@ namespace moe {
 // The system hands it out filled with zeros.
 struct LaunchBoard::Page {
   uint64_t kind;
-  std::atomic<int> port, failed;
-  char failure[201];
+  std::atomic<int> port, failed, speaking, said;
+  char failure[201], first_said[201];
 };
 
 namespace {
 constexpr uint64_t kKind = 0x6d6f6574756e6501;
 }
 
-LaunchBoard::LaunchBoard() : descriptor_(memfd_create("moetune-launch", 0)) {
+LaunchBoard::LaunchBoard() : descriptor_(memfd_create("moetune-launch", 0)), owned_(true) {
   static_assert(std::atomic<int>::is_always_lock_free, "shared between processes");
   const bool made = descriptor_ >= 0 && ftruncate(descriptor_, sizeof(Page)) == 0;
   require<BadInput>(made, "launch: no memory to share with its ranks: {}", std::strerror(errno));
@@ -44,7 +46,7 @@ LaunchBoard::LaunchBoard(int descriptor) : descriptor_(descriptor) {
 
 LaunchBoard::~LaunchBoard() {
   munmap(page_, sizeof(Page));
-  close(descriptor_);
+  if (owned_) close(descriptor_);
 }
 
 void LaunchBoard::map() {
@@ -60,6 +62,17 @@ void LaunchBoard::post_failure(const std::string& what) {
   if (page_->failed) return;
   what.copy(page_->failure, sizeof(Page::failure) - 1);
   page_->failed = 1;
+}
+
+bool LaunchBoard::first_to_say(const std::string& what) {
+  int nobody = 0;
+  if (page_->speaking.compare_exchange_strong(nobody, 1)) {
+    what.copy(page_->first_said, sizeof(Page::first_said) - 1);
+    page_->said = 1;
+    return true;
+  }
+  for (int i = 0; page_->said == 0 && i < 1000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return page_->said == 0 || what.substr(0, sizeof(Page::first_said) - 1) != page_->first_said;
 }
 
 std::optional<std::string> LaunchBoard::failure() const {

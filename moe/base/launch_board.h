@@ -11,7 +11,8 @@ class LaunchBoard {
  public:
   /// A new board, on a descriptor that is inherited across exec. Throws BadInput if the system gives none.
   LaunchBoard();
-  /// One that was inherited. Throws BadInput if the descriptor is no board.
+  /// One that was inherited. Throws BadInput if the descriptor is no board; it stays open, but no exec inherits it
+  /// again.
   explicit LaunchBoard(int descriptor);
   ~LaunchBoard();
   LaunchBoard(const LaunchBoard&) = delete;
@@ -24,6 +25,8 @@ class LaunchBoard {
   /// The first stays. Texts are cut after 200 bytes.
   void post_failure(const std::string& what);
   std::optional<std::string> failure() const;
+  /// Whether nobody has said the same as the first who said anything.
+  bool first_to_say(const std::string& what);
 
   /// The variable that tells a process the descriptor.
   static constexpr const char* kVariable = "MOETUNE_LAUNCH_BOARD";
@@ -33,6 +36,7 @@ class LaunchBoard {
   void map();
 
   int descriptor_ = -1;
+  bool owned_ = false;
   Page* page_ = nullptr;
 };
 

@@ -40,9 +40,10 @@ OpCase collective(std::string op, Network network, int ranks, int64_t bytes, DTy
   return c;
 }
 
-OpCase gemm(int64_t dim) {
+OpCase gemm(int64_t dim, DType dtype) {
   OpCase c;
   c.op = "gemm";
+  c.dtype = dtype;
   c.flops = gemm_flops(dim);
   c.real_dim = dim;
   return c;
@@ -134,6 +135,12 @@ double OpCase::wire_share() const {
   return op == "allreduce" ? 2 * others : others;
 }
 
+OpSizes sizes_for(DType layers) {
+  OpSizes sizes;
+  if (layers == DType::float64) sizes.dtype = layers;
+  return sizes;
+}
+
 std::vector<int64_t> bytes_of(const OpSizes& sizes, int64_t share) {
   std::vector<int64_t> bytes;
   if (sizes.end == 0) {
@@ -162,8 +169,7 @@ std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes)
     }
   for (const ComputeRow& row : cluster.compute)
     for (int i = 1; row.op == "gemm" && i <= kGemmSizes; ++i) {
-      OpCase c = gemm(gemm_dim(i * kGemmStep));
-      c.dtype = row.dtype;
+      OpCase c = gemm(gemm_dim(i * kGemmStep), row.dtype);
       c.real_dim = kProxyGemmDim;
       c.modelled_s = row.alpha_s + c.flops * row.beta_s_per_flop;
       cases.push_back(std::move(c));
@@ -196,7 +202,7 @@ std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend,
   add("reducescatter", Network::intra, cluster.ranks_per_node);
   add("allreduce", between_experts, experts);
   const int64_t gemm_share = backend == "nccl" ? 1 : kThreadShare;
-  for (int i = 1; i <= kGemmSizes; ++i) cases.push_back(gemm(gemm_dim(i * kGemmStep / gemm_share)));
+  for (int i = 1; i <= kGemmSizes; ++i) cases.push_back(gemm(gemm_dim(i * kGemmStep / gemm_share), sizes.dtype));
   return cases;
 }
 

@@ -41,8 +41,10 @@ struct OpCase {
 struct OpSizes {
   int64_t begin = 0, end = 0, step = 0;
   double factor = 2;
-  DType dtype = DType::float32;
+  DType dtype = DType::float32;  // also of real GEMMs
 };
+/// For layers of a type: what sums of collectives can be of.
+OpSizes sizes_for(DType layers);
 /// Throws BadInput for bounds out of order, factors of at most 1.
 std::vector<int64_t> bytes_of(const OpSizes& sizes, int64_t share);
 

@@ -183,9 +183,9 @@ std::vector<CaseRecord> measure_ops(const Site& site, RecordWriter& writer, cons
   return share(site, std::move(records));
 }
 
-FittedProfile measure_and_fit(const Site& site, RecordWriter& writer, const OpSettings& settings,
+FittedProfile measure_and_fit(const Site& site, RecordWriter& writer, const OpRequest& request,
                               const std::function<void(double share)>& progress) {
-  const auto records = measure_ops(site, writer, {settings, {}}, progress);
+  const auto records = measure_ops(site, writer, request, progress);
   for (const CaseRecord& record : records)
     require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
   FittedProfile fitted = fit_profile(records, site.cluster.name + "-fitted", "fitted from " + writer.path());

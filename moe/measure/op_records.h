@@ -29,7 +29,7 @@ std::vector<CaseRecord> measure_ops(const Site& site, RecordWriter& writer, cons
                                     const std::function<void(double share)>& progress);
 
 /// Measures the site and fits it.
-FittedProfile measure_and_fit(const Site& site, RecordWriter& writer, const OpSettings& settings,
+FittedProfile measure_and_fit(const Site& site, RecordWriter& writer, const OpRequest& request,
                               const std::function<void(double share)>& progress);
 
 }  // namespace moe

@@ -1,10 +1,13 @@
 #include "moe/base/launch_board.h"
 
+#include <atomic>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
+#include <vector>
 
 #include "moe/base/check.h"
 
@@ -17,7 +20,7 @@ TEST(LaunchBoardTest, AnotherProcessReadsWhatIsPosted) {
   EXPECT_EQ(board.failure(), std::nullopt);
   const pid_t child = fork();
   if (child == 0) {
-    LaunchBoard inherited(dup(board.descriptor()));
+    LaunchBoard inherited(board.descriptor());
     inherited.post_port(29500);
     inherited.post_failure("rank 3 was ended by signal 9 (Killed)");
     _exit(0);
@@ -32,6 +35,17 @@ TEST(LaunchBoardTest, TheFirstFailureStaysAndLongOnesAreCut) {
   board.post_failure(std::string(1000, 'x'));
   board.post_failure("second");
   EXPECT_EQ(board.failure(), std::string(200, 'x'));
+}
+
+TEST(LaunchBoardTest, ManyWhoSayTheSameSayItOnce) {
+  LaunchBoard board;
+  std::atomic<int> first{0};
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < 8; ++rank)
+    ranks.emplace_back([&] { first += LaunchBoard(board.descriptor()).first_to_say("no GPU") ? 1 : 0; });
+  ranks.clear();
+  EXPECT_EQ(first, 1);
+  EXPECT_TRUE(board.first_to_say("something else"));
 }
 
 TEST(LaunchBoardTest, OtherDescriptorsAreRefused) {

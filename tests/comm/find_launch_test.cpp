@@ -146,10 +146,10 @@ TEST(LaunchTest, RanksOfOneHostMeetByAFileNamedAfterTheJob) {
 TEST(LaunchTest, WhatLaunchStartsMeetsOnItsBoard) {
   const LaunchBoard board;
   const auto set = [](int descriptor) { return Variables{{LaunchBoard::kVariable, std::to_string(descriptor)}}; };
-  const Launch launch = find(join({kTorchrun, set(dup(board.descriptor()))}));
+  const Launch launch = find(join({kTorchrun, set(board.descriptor())}));
   EXPECT_TRUE(launch.board && launch.host.empty() && launch.port_file.empty());
   EXPECT_EQ(describe(launch), "rank 1 of 10 by launch, store on this host");
-  EXPECT_EQ(find(join({kTorchrun, kMaster, set(dup(board.descriptor()))})).host, "10.0.0.1");
+  EXPECT_EQ(find(join({kTorchrun, kMaster, set(board.descriptor())})).host, "10.0.0.1");
   expect_parts(refusal(join({kTorchrun, set(12345)})), {"MOETUNE_LAUNCH_BOARD: found '12345'", "expected it unset"});
   EXPECT_EQ(find(set(12345)).ranks, 1);
 }

@@ -105,10 +105,11 @@ class VerifiedTune {
     }
     std::optional<Progress> progress = step(
         fmt::format("1/2 measuring {}{}", found_.cluster.name, found_.emulated ? " (emulated)" : ""), kGuessedOps_s);
-    OpSettings settings;
-    settings.repetitions = kRepetitions;
-    settings.timeout_s = options_.timeout_s;
-    found_.fitted = moe::measure_and_fit(site_, writer_, settings, [&](double share) { progress->at(share); });
+    OpRequest request;
+    request.settings.repetitions = kRepetitions;
+    request.settings.timeout_s = options_.timeout_s;
+    request.sizes = sizes_for(found_.grid.layers.front().shape.dtype);
+    found_.fitted = moe::measure_and_fit(site_, writer_, request, [&](double share) { progress->at(share); });
     found_.profile_path = beside_records(".toml");
     if (!progress) return;
     progress->done();
