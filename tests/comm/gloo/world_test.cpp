@@ -135,10 +135,10 @@ TEST_F(ServedTest, ASkippedOperationEndsTheOthersWithItsCause) {
 TEST_F(ServedTest, TwoProcessesOfOneRankAreRefused) {
   Launch same = launch("run/");
   same.ranks = 2;
-  const auto join = [&] { GlooWorld(same, {"1.0", "test"}, 1, 1); };
-  std::thread first([&] { EXPECT_THROW(join(), BadInput); });
+  const auto join = [&](double start_s) { GlooWorld(same, {"1.0", "test"}, 1, start_s); };
+  std::thread first([&] { EXPECT_THROW(join(60), BadInput); });
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  EXPECT_THROW(join(), RankFailure) << "rank 1 is missing";
+  EXPECT_THROW(join(1), RankFailure) << "rank 1 is missing";
   first.join();
 }
 
