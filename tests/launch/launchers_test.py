@@ -52,7 +52,8 @@ class Launcher(unittest.TestCase):
         self.assertEqual(code, 0, lines)
         self.assertIn(said, lines)
         # A life may end before rank 0 has said this.
-        self.assertIn(lines.count("gloo: 4 ranks, 2 nodes x 2 (by --ranks-per-node), over lo"), range(1, lives + 1), lines)
+        heard = lines.count("gloo: 4 ranks, 2 nodes x 2 (by --ranks-per-node), over lo")
+        self.assertIn(heard, range(1, lives + 1), lines)
         self.assertEqual(run.left_behind(), [])
         row, = json.loads(run.out)["schedules"]
         self.assertEqual(row["status"], "ok")
