@@ -47,7 +47,8 @@ TEST(TornFile, IsReadableWhereverItIsCut) {
 TEST(TornFile, IsResumedWhereverItIsCut) {
   const Scratch scratch;
   const std::string whole = whole_run(scratch);
-  for (size_t size = 0; size < whole.size(); size += 97) {
+  // Without its last newline alone it is whole, and nothing is left to resume.
+  for (size_t size = 0; size + 1 < whole.size(); size += 97) {
     const std::string cut = whole.substr(0, size);
     const std::string path = scratch.write("cut.jsonl", cut);
     const auto before = read_runs(path);
