@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstring>
 #include <fmt/core.h>
+#include <optional>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -28,8 +29,8 @@ constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP};
 
 struct Child {
   pid_t pid = 0;
-  bool stopped = false, ended = false;
-  Clock::time_point stopped_at{};
+  bool ended = false;
+  std::optional<Clock::time_point> stopped_at = {};
 };
 
 class Ranks {
@@ -90,14 +91,17 @@ class Ranks {
   }
   // Those that no time-out will end.
   bool only_stopped() const {
-    return failed_ && std::ranges::all_of(children_, [](const Child& child) { return child.ended || child.stopped; });
+    return failed_ &&
+           std::ranges::all_of(children_, [](const Child& child) { return child.ended || child.stopped_at; });
   }
 
   // When a rank has been stopped for so long that the others should end.
-  Clock::time_point given_up(const Child& child) const { return child.stopped_at + timeout_; }
+  Clock::time_point given_up(const Child& child) const {
+    return child.stopped_at ? *child.stopped_at + timeout_ : Clock::time_point::max();
+  }
   void tell_of_stopped() {
     for (size_t rank = 0; rank < children_.size(); ++rank)
-      if (const Child& child = children_[rank]; child.stopped && !child.ended && Clock::now() >= given_up(child))
+      if (Clock::now() >= given_up(children_[rank]))
         board_.post_failure(fmt::format("rank {} has been stopped for {:.1f} s", rank, options_.timeout_s));
   }
 
@@ -105,8 +109,8 @@ class Ranks {
     pollfd news{signals_, POLLIN, 0};
     int ms = -1;
     Clock::time_point next = deadline_;
-    for (const Child& child : children_)
-      if (child.stopped && !child.ended && !board_.failure()) next = std::min(next, given_up(child));
+    if (!board_.failure())
+      for (const Child& child : children_) next = std::min(next, given_up(child));
     if (next != Clock::time_point::max()) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now());
       ms = static_cast<int>(std::clamp<int64_t>(left.count() + 1, 0, 1000000));
@@ -124,8 +128,7 @@ class Ranks {
       Child& child = children_[rank];
       int status = 0;
       while (!child.ended && waitpid(child.pid, &status, WNOHANG | WUNTRACED | WCONTINUED) == child.pid) {
-        child.stopped = WIFSTOPPED(status);
-        if (child.stopped) child.stopped_at = Clock::now();
+        child.stopped_at = WIFSTOPPED(status) ? std::optional(Clock::now()) : std::nullopt;
         if (!WIFEXITED(status) && !WIFSIGNALED(status)) continue;
         child.ended = true;
         take(static_cast<int>(rank), status);

@@ -95,7 +95,7 @@ class LayerBench {
   void set_up(int rank, const Plan& plan) {
     const auto everyone = world().communicator(rank);
     RankRun& mine = runs_of(rank).emplace_back();
-    mine.device = make_device(settings_.device, settings_.processes ? settings_.processes->topology().local_rank : 0);
+    mine.device = make_device(settings_.device, world().topology().local_rank);
     if (settings_.device == DeviceKind::cuda) mine.layer_device = make_cuda_layer_device();
     LayerSeed seed;
     seed.seed = settings_.seed;

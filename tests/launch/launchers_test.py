@@ -20,6 +20,8 @@ TORCHRUN = shutil.which(os.environ.get("TORCHRUN", "torchrun"))
 LAYERBENCH = [PROGRAM, "layerbench", "--backend", "gloo", "--cluster", "profile.toml", "--ranks-per-node", "2",
               "--dtype", "float64", "--batch", "2", "--seq", "32", "--model-dim", "32", "--hidden", "64", "--heads",
               "4", "--experts", "4", "--schedule", "fsmoe", "--check-only", "--json", "--out", "records.jsonl"]
+WRONG = ["3" if before == "--heads" else word for before, word in zip([""] + LAYERBENCH, LAYERBENCH)]
+TIMED = [word for word in LAYERBENCH if word != "--check-only"] + ["--iterations"]  # and how many
 # Ranks 0 to 3 as `$1=rank` beside what the environment already says; the code of one that fails.
 EACH_RANK = """
 name=$1 code=0
@@ -68,8 +70,7 @@ class Mpirun(Launcher):
                    "by Open MPI's variables (OMPI_COMM_WORLD_RANK), store on this host, port in ")
 
     def test_a_rank_that_fails_ends_mpirun(self):
-        wrong = ["3" if before == "--heads" else word for before, word in zip([""] + LAYERBENCH, LAYERBENCH)]
-        with Run([MPIRUN, "--allow-run-as-root", "--oversubscribe", "-n", "4", *wrong], {}, (2, 2)) as run:
+        with Run([MPIRUN, "--allow-run-as-root", "--oversubscribe", "-n", "4", *WRONG], {}, (2, 2)) as run:
             self.assertEqual(run.wait(120), 2, run.lines)
             self.assertEqual(len([line for line in run.lines if "heads = 3 does not divide" in line]), 1, run.lines)
             self.assertEqual(run.left_behind(), [])
@@ -99,21 +100,18 @@ class Torchrun(Launcher):
         self.two_agents("--max-restarts", "1", "sh", "-c", once, "rank")
 
     def test_a_job_restarts_when_a_rank_is_killed(self):
-        timed = [word for word in LAYERBENCH if word != "--check-only"] + ["--iterations", "200"]
-        with Run([*self.ALONE, "--max-restarts", "1", *timed], self.QUIET, (2, 2)) as run:
+        with Run([*self.ALONE, "--max-restarts", "1", *TIMED, "200"], self.QUIET, (2, 2)) as run:
             os.kill(run.wait_for_rank(2, joined=True), signal.SIGKILL)
             self.check_end(run, self.SAID, lives=2)
 
     def test_bad_input_is_said_once(self):
-        wrong = ["3" if before == "--heads" else word for before, word in zip([""] + LAYERBENCH, LAYERBENCH)]
-        with Run([*self.ALONE, *wrong], self.QUIET, (2, 2)) as run:
+        with Run([*self.ALONE, *WRONG], self.QUIET, (2, 2)) as run:
             self.assertEqual((run.wait(120), run.out), (1, ""), run.lines)
             self.assertEqual(len([line for line in run.lines if "heads = 3 does not divide" in line]), 1, run.lines)
             self.assertEqual(run.left_behind(), [])
 
     def test_an_interrupt_ends_all(self):
-        with Run([*self.ALONE, *[word for word in LAYERBENCH if word != "--check-only"], "--iterations", "1000000"],
-                 self.QUIET, (2, 2)) as run:
+        with Run([*self.ALONE, *TIMED, "1000000"], self.QUIET, (2, 2)) as run:
             run.wait_for_rank(0, joined=True)
             run.process.send_signal(signal.SIGINT)
             self.assertEqual(run.wait(60), 1, run.lines)

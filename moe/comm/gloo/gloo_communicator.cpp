@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
+#include "moe/comm/arguments.h"
 #include "moe/comm/gloo/gloo_state.h"
 
 namespace moe {
@@ -64,11 +65,7 @@ class GlooCommunicator final : public Communicator {
   }
 
   void alltoallv(const void* send, Blocks send_bytes, void* receive, Blocks receive_bytes, CommCall call) override {
-    for (const auto* bytes : {&send_bytes, &receive_bytes}) require_blocks("alltoallv", *bytes, call);
-    const auto own = static_cast<size_t>(rank());
-    require<BadInput>(send_bytes[own] == receive_bytes[own],
-                      "alltoallv '{}': rank {} sends itself {} bytes, expects {}", call.task, rank(), send_bytes[own],
-                      receive_bytes[own]);
+    require_alltoallv(*this, send_bytes, receive_bytes, call);
     launch("alltoallv", call, [=, to = std::move(send_bytes), from = std::move(receive_bytes)](GlooGroup& group) {
       group.alltoall(send, to, receive, from);
     });
@@ -81,7 +78,7 @@ class GlooCommunicator final : public Communicator {
   }
 
   void allgatherv(const void* send, void* receive, Blocks block_bytes, CommCall call) override {
-    require_blocks("allgatherv", block_bytes, call);
+    require_blocks(*this, "allgatherv", block_bytes, call);
     launch("allgatherv", call,
            [=, blocks = std::move(block_bytes)](GlooGroup& group) { group.allgather(send, receive, blocks); });
   }
@@ -94,7 +91,7 @@ class GlooCommunicator final : public Communicator {
   }
 
   void reducescatterv(const void* send, void* receive, Blocks blocks, DType dtype, CommCall call) override {
-    require_blocks("reducescatterv", blocks, call);
+    require_blocks(*this, "reducescatterv", blocks, call);
     require_summable("reducescatterv", dtype, call);
     launch("reducescatterv", call,
            [=, blocks = std::move(blocks)](GlooGroup& group) { group.reducescatter(send, receive, blocks, dtype); });
@@ -108,7 +105,7 @@ class GlooCommunicator final : public Communicator {
 
   void broadcast(void* data, int64_t bytes, int root, CommCall call) override {
     require_size("broadcast", bytes, call);
-    require<BadInput>(root >= 0 && root < size(), "broadcast '{}': root {} of {} ranks", call.task, root, size());
+    require_root(*this, root, call);
     launch("broadcast", call, [=](GlooGroup& group) { group.broadcast(data, bytes, root); });
   }
 
@@ -118,13 +115,13 @@ class GlooCommunicator final : public Communicator {
 
   void send(const void* data, int64_t bytes, int peer, CommCall call) override {
     require_size("send", bytes, call);
-    require_peer("send", peer, call);
+    require_peer(*this, "send", peer, call);
     launch("send", call, [=](GlooGroup& group) { group.send(data, bytes, peer); });
   }
 
   void receive(void* data, int64_t bytes, int peer, CommCall call) override {
     require_size("receive", bytes, call);
-    require_peer("receive", peer, call);
+    require_peer(*this, "receive", peer, call);
     launch("receive", call, [=](GlooGroup& group) { group.receive(data, bytes, peer); });
   }
 
@@ -140,22 +137,10 @@ class GlooCommunicator final : public Communicator {
     require<BadInput>(size >= 0, "{} '{}': a size of {}", op, call.task, size);
   }
 
-  void require_blocks(std::string_view op, const Blocks& blocks, const CommCall& call) const {
-    require<BadInput>(blocks.size() == group_->ranks.size(), "{} '{}': {} blocks for {} ranks", op, call.task,
-                      blocks.size(), size());
-    for (const int64_t block : blocks)
-      require<BadInput>(block >= 0, "{} '{}': a block of size {}", op, call.task, block);
-  }
-
   static void require_summable(std::string_view op, DType dtype, const CommCall& call) {
     require<BadInput>(dtype == DType::float32 || dtype == DType::float64,
                       "{} '{}': sums of {} are unsupported, expected float32 or float64", op, call.task,
                       name_of(dtype));
-  }
-
-  void require_peer(std::string_view op, int peer, const CommCall& call) const {
-    require<BadInput>(peer >= 0 && peer < size() && peer != rank(), "{} '{}': peer {} of rank {} of {}", op, call.task,
-                      peer, rank(), size());
   }
 
   template <class Work>

@@ -73,9 +73,7 @@ void join_run(const Launch& launch, const GlooJob& job, double start_s, State& s
 /// After a failed start, the others may still have to read why.
 void part(Store& store, const Launch& launch) {
   store.set(fmt::format("parted/{}", launch.rank), "");
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < launch.ranks; ++rank) keys.push_back(fmt::format("parted/{}", rank));
-  if (launch.rank == 0) store.wait(keys, Watch::kGrace_s, [] { return false; });
+  if (launch.rank == 0) store.wait(rank_keys("parted", launch.ranks), Watch::kGrace_s, [] { return false; });
 }
 
 void start(const Launch& launch, const GlooJob& job, double start_s, const std::shared_ptr<State>& state) {

@@ -93,6 +93,15 @@ std::string why_unreachable(const StoreAddress& store) {
 /// What `launch` knows of those that it started.
 std::optional<std::string> gone(const Launch& launch) { return launch.board ? launch.board->failure() : std::nullopt; }
 
+bool refused(Store& store) { return store.check({kRefusal}); }
+
+[[noreturn]] void fail_to_meet(Store& store, const Launch& launch, size_t missing, double timeout_s) {
+  if (refused(store)) throw RankFailure(store.get(kRefusal));
+  if (const auto why = gone(launch)) throw RankFailure(*why);
+  throw RankFailure(fmt::format("rank {} has not joined the run for {:.1f} s{}", missing, timeout_s,
+                                why_unreachable(store.address())));
+}
+
 Interface choose_interface(const StoreAddress& store, bool one_machine) {
   const auto all = interfaces();
   const auto find = [&](const auto& fits) {
@@ -119,16 +128,10 @@ Greeting own_greeting(const Launch& launch, const GlooJob& job) {
   return {job.version, job.text, std::to_string(launch.ranks_per_node), host_name(), machine_name()};
 }
 
-std::vector<std::string> gather_keys(Store& store, const Launch& launch, const std::string& name, double timeout_s) {
+std::vector<std::string> rank_keys(const std::string& name, int ranks) {
   std::vector<std::string> keys;
-  for (int rank = 0; rank < launch.ranks; ++rank) keys.push_back(fmt::format("{}/{}", name, rank));
-  const auto refused = [&] { return store.check({kRefusal}); };
-  const auto missing = store.wait(keys, timeout_s, [&] { return refused() || gone(launch); });
-  if (missing && refused()) throw RankFailure(store.get(kRefusal));
-  if (missing && gone(launch)) throw RankFailure(*gone(launch));
-  require<RankFailure>(!missing, "rank {} has not joined the run for {:.1f} s{}", missing.value_or(0), timeout_s,
-                       why_unreachable(store.address()));
-  return store.get_all(keys);
+  for (int rank = 0; rank < ranks; ++rank) keys.push_back(fmt::format("{}/{}", name, rank));
+  return keys;
 }
 
 void refuse(Store& store, const std::string& why) { store.set_first(kRefusal, why); }
@@ -155,15 +158,9 @@ class Meeting {
  private:
   double left_s() const { return deadline_s_ - now_s(); }
   bool over() { return run_->add(kLives, 0) != life_; }
-  bool refused() { return store_->check({kRefusal}); }
-
-  std::vector<std::string> greetings() const {
-    std::vector<std::string> keys;
-    for (int rank = 0; rank < launch_.ranks; ++rank) keys.push_back(fmt::format("greeting/{}", rank));
-    return keys;
-  }
+  std::vector<std::string> greetings() const { return rank_keys("greeting", launch_.ranks); }
   std::optional<size_t> wait(const std::vector<std::string>& keys) {
-    return store_->wait(keys, left_s(), [&] { return over() || refused() || gone(launch_); });
+    return store_->wait(keys, left_s(), [&] { return over() || refused(*store_) || gone(launch_); });
   }
 
   /// The newest life, which rank 0 begins.
@@ -175,11 +172,11 @@ class Meeting {
 
   /// False: this life is over.
   bool join(const std::string& ours) {
-    if (refused() || store_->add(fmt::format("here/{}", launch_.rank), 1) != 1) {
+    if (refused(*store_) || store_->add(fmt::format("here/{}", launch_.rank), 1) != 1) {
       // Ours before we were started anew, perhaps, and then rank 0 is too.
       if (launch_.served) store_->wait({"nothing but a new life"}, left_s(), [&] { return over(); });
       if (over()) return false;
-      if (refused()) throw RankFailure(store_->get(kRefusal));
+      if (refused(*store_)) throw RankFailure(store_->get(kRefusal));
       another_is_that_rank();
     }
     store_->set(fmt::format("greeting/{}", launch_.rank), ours);
@@ -192,12 +189,7 @@ class Meeting {
   [[noreturn]] void another_is_that_rank() {
     bad_input("rank {} of {}: another process is that rank of this run already", launch_.rank, launch_.ranks);
   }
-  [[noreturn]] void fail(size_t missing) {
-    if (refused()) throw RankFailure(store_->get(kRefusal));
-    if (gone(launch_)) throw RankFailure(*gone(launch_));
-    throw RankFailure(fmt::format("rank {} has not joined the run for {:.1f} s{}", missing, timeout_s_,
-                                  why_unreachable(store_->address())));
-  }
+  [[noreturn]] void fail(size_t missing) { fail_to_meet(*store_, launch_, missing, timeout_s_); }
 
   const std::shared_ptr<Store> run_;
   std::shared_ptr<Store>& store_;
@@ -256,7 +248,10 @@ void exchange_addresses(Store& store, const Launch& launch, const Ranking& ranki
                     host_name(), store.address().host, store.address().port);
   topology.interface = ours.name;
   store.set(fmt::format("address/{}", launch.rank), ours.address);
-  const auto addresses = gather_keys(store, launch, "address", timeout_s);
+  const auto keys = rank_keys("address", launch.ranks);
+  const auto missing = store.wait(keys, timeout_s, [&] { return refused(store) || gone(launch); });
+  if (missing) fail_to_meet(store, launch, *missing, timeout_s);
+  const auto addresses = store.get_all(keys);
   topology.addresses.resize(addresses.size());
   for (size_t rank = 0; rank < addresses.size(); ++rank)
     topology.addresses[static_cast<size_t>(ranking.world_rank[rank])] = addresses[rank];

@@ -36,9 +36,8 @@ Ranking rank_nodes(const std::vector<Greeting>& greetings, int ranks_per_node);
 void exchange_addresses(Store& store, const Launch& launch, const Ranking& ranking, WorldTopology& topology,
                         double timeout_s);
 
-/// Waits for one key a rank, "NAME/<launcher's rank>", and returns them all. Throws RankFailure naming who is missing
-/// or why a rank has already failed.
-std::vector<std::string> gather_keys(Store& store, const Launch& launch, const std::string& name, double timeout_s);
+/// One key a rank, "NAME/<launcher's rank>".
+std::vector<std::string> rank_keys(const std::string& name, int ranks);
 
 /// Tells the others why we can't start: they end with it.
 void refuse(Store& store, const std::string& why);

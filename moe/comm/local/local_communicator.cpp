@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
+#include "moe/comm/arguments.h"
 #include "moe/comm/local/local_state.h"
 
 namespace moe {
@@ -108,11 +109,7 @@ class LocalCommunicator final : public Communicator {
 
   void alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive, std::vector<int64_t> receive_bytes,
                  CommCall call) override {
-    for (const auto* bytes : {&send_bytes, &receive_bytes}) require_blocks(LocalOp::alltoallv, *bytes, call);
-    const auto own = static_cast<size_t>(rank());
-    require<BadInput>(send_bytes[own] == receive_bytes[own],
-                      "alltoallv '{}': rank {} sends itself {} bytes, expects {}", call.task, rank(), send_bytes[own],
-                      receive_bytes[own]);
+    require_alltoallv(*this, send_bytes, receive_bytes, call);
     launch({.op = LocalOp::alltoallv,
             .send = send,
             .receive = receive,
@@ -126,13 +123,13 @@ class LocalCommunicator final : public Communicator {
   }
 
   void allgatherv(const void* send, void* receive, std::vector<int64_t> block_bytes, CommCall call) override {
-    require_blocks(LocalOp::allgatherv, block_bytes, call);
+    require_blocks(*this, "allgatherv", block_bytes, call);
     launch({.op = LocalOp::allgatherv, .send = send, .receive = receive, .blocks = std::move(block_bytes)}, call);
   }
 
   void reducescatterv(const void* send, void* receive, std::vector<int64_t> blocks, DType dtype,
                       CommCall call) override {
-    require_blocks(LocalOp::reducescatterv, blocks, call);
+    require_blocks(*this, "reducescatterv", blocks, call);
     require_summable(LocalOp::reducescatterv, dtype, call);
     launch(
         {.op = LocalOp::reducescatterv, .send = send, .receive = receive, .dtype = dtype, .blocks = std::move(blocks)},
@@ -150,20 +147,20 @@ class LocalCommunicator final : public Communicator {
   }
 
   void broadcast(void* data, int64_t bytes, int root, CommCall call) override {
-    require<BadInput>(root >= 0 && root < size(), "broadcast '{}': root {} of {} ranks", call.task, root, size());
+    require_root(*this, root, call);
     launch({.op = LocalOp::broadcast, .send = data, .receive = data, .count = bytes, .root = root}, call);
   }
 
   void barrier(CommCall call) override { launch({.op = LocalOp::barrier}, call); }
 
   void send(const void* data, int64_t bytes, int peer, CommCall call) override {
-    require_peer(LocalOp::send, peer, call);
+    require_peer(*this, "send", peer, call);
     LocalMeeting& meeting = place_.group->pair(place_.rank, peer);
     launch({.op = LocalOp::send, .send = data, .count = bytes}, call, meeting, 0);
   }
 
   void receive(void* data, int64_t bytes, int peer, CommCall call) override {
-    require_peer(LocalOp::receive, peer, call);
+    require_peer(*this, "receive", peer, call);
     LocalMeeting& meeting = place_.group->pair(peer, place_.rank);
     launch({.op = LocalOp::receive, .receive = data, .count = bytes}, call, meeting, 1);
   }
@@ -175,22 +172,10 @@ class LocalCommunicator final : public Communicator {
   }
 
  private:
-  void require_blocks(LocalOp op, const std::vector<int64_t>& blocks, const CommCall& call) const {
-    require<BadInput>(blocks.size() == place_.group->ranks.size(), "{} '{}': {} blocks for {} ranks", name_of(op),
-                      call.task, blocks.size(), size());
-    for (const int64_t block : blocks)
-      require<BadInput>(block >= 0, "{} '{}': a block of size {}", name_of(op), call.task, block);
-  }
-
   static void require_summable(LocalOp op, DType dtype, const CommCall& call) {
     require<BadInput>(host_sums(dtype) || call.stream.calls_at_once(),
                       "{} '{}': sums of {} are unsupported, expected float32 or float64", name_of(op), call.task,
                       name_of(dtype));
-  }
-
-  void require_peer(LocalOp op, int peer, const CommCall& call) const {
-    require<BadInput>(peer >= 0 && peer < size() && peer != rank(), "{} '{}': peer {} of rank {} of {}", name_of(op),
-                      call.task, peer, rank(), size());
   }
 
   void launch(LocalOffer offer, CommCall& call) {

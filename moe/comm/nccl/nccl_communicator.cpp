@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
+#include "moe/comm/arguments.h"
 #include "moe/comm/nccl/nccl_state.h"
 #include "moe/device/cuda/cuda_stream.h"
 
@@ -81,11 +82,7 @@ class NcclCommunicator final : public Communicator {
 
   void alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive, std::vector<int64_t> receive_bytes,
                  CommCall call) override {
-    for (const auto* bytes : {&send_bytes, &receive_bytes}) require_blocks("alltoallv", *bytes, call);
-    const auto own = static_cast<size_t>(rank_);
-    require<BadInput>(send_bytes[own] == receive_bytes[own],
-                      "alltoallv '{}': rank {} sends itself {} bytes, expects {}", call.task, rank_, send_bytes[own],
-                      receive_bytes[own]);
+    require_alltoallv(*this, send_bytes, receive_bytes, call);
     const int64_t sent = sum_of(send_bytes), received = sum_of(receive_bytes);
     const auto run = [sends = std::move(send_bytes), receives = std::move(receive_bytes)](
                          const void* from, void* to, ncclComm_t comm, cudaStream_t stream) {
@@ -111,7 +108,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void allgatherv(const void* send, void* receive, std::vector<int64_t> blocks, CommCall call) override {
-    require_blocks("allgatherv", blocks, call);
+    require_blocks(*this, "allgatherv", blocks, call);
     const int64_t all = sum_of(blocks), ours = blocks[static_cast<size_t>(rank_)];
     const auto run = [rank = rank_, blocks = std::move(blocks)](const void* from, void* to, ncclComm_t comm,
                                                                 cudaStream_t stream) {
@@ -139,7 +136,7 @@ class NcclCommunicator final : public Communicator {
 
   void reducescatterv(const void* send, void* receive, std::vector<int64_t> blocks, DType dtype,
                       CommCall call) override {
-    require_blocks("reducescatterv", blocks, call);
+    require_blocks(*this, "reducescatterv", blocks, call);
     const int64_t width = bytes_of(dtype), all = sum_of(blocks), ours = blocks[static_cast<size_t>(rank_)];
     const auto run = [width, dtype, blocks = std::move(blocks)](const void* from, void* to, ncclComm_t comm,
                                                                 cudaStream_t stream) {
@@ -165,7 +162,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void broadcast(void* data, int64_t bytes, int root, CommCall call) override {
-    require<BadInput>(root >= 0 && root < size_, "broadcast '{}': root {} of {} ranks", call.task, root, size_);
+    require_root(*this, root, call);
     const auto run = [bytes, root](const void* from, void* to, ncclComm_t comm, cudaStream_t stream) {
       return ncclBroadcast(from, to, static_cast<size_t>(bytes), ncclUint8, root, comm, stream);
     };
@@ -181,7 +178,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void send(const void* data, int64_t bytes, int peer, CommCall call) override {
-    require_peer("send", peer, call);
+    require_peer(*this, "send", peer, call);
     const auto run = [bytes, peer](const void* from, void*, ncclComm_t comm, cudaStream_t stream) {
       return ncclSend(from, static_cast<size_t>(bytes), ncclUint8, peer, comm, stream);
     };
@@ -189,7 +186,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void receive(void* data, int64_t bytes, int peer, CommCall call) override {
-    require_peer("receive", peer, call);
+    require_peer(*this, "receive", peer, call);
     const auto run = [bytes, peer](const void*, void* to, ncclComm_t comm, cudaStream_t stream) {
       return ncclRecv(to, static_cast<size_t>(bytes), ncclUint8, peer, comm, stream);
     };
@@ -202,8 +199,6 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  void require_blocks(std::string_view op, const std::vector<int64_t>& blocks, const CommCall& call) const;
-  void require_peer(std::string_view op, int peer, const CommCall& call) const;
   void launch(Operation operation, CommCall& call);
   void launch_staged(Operation operation, CommCall& call);
 
@@ -212,18 +207,6 @@ class NcclCommunicator final : public Communicator {
   const int rank_, size_;
   std::shared_ptr<Memory> token_;  // what barrier() sums
 };
-
-void NcclCommunicator::require_blocks(std::string_view op, const std::vector<int64_t>& blocks,
-                                      const CommCall& call) const {
-  require<BadInput>(blocks.size() == static_cast<size_t>(size_), "{} '{}': {} blocks for {} ranks", op, call.task,
-                    blocks.size(), size_);
-  for (const int64_t block : blocks) require<BadInput>(block >= 0, "{} '{}': a block of size {}", op, call.task, block);
-}
-
-void NcclCommunicator::require_peer(std::string_view op, int peer, const CommCall& call) const {
-  require<BadInput>(peer >= 0 && peer < size_ && peer != rank_, "{} '{}': peer {} of rank {} of {}", op, call.task,
-                    peer, rank_, size_);
-}
 
 void NcclCommunicator::launch(Operation operation, CommCall& call) {
   const std::string_view op = operation.name;
