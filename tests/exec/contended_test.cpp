@@ -1,8 +1,10 @@
-// Paced tasks that slow each other down, on real streams and communicators, beside the replay of the same rule. A quiet
-// machine keeps the times; on a busy one this may fail.
+// Paced tasks that slow each other down, on real streams and communicators, beside the replay of the same rule. A busy
+// machine is late by milliseconds, a wrong rule by a share of the time: where ends disagree, all is paced twice as
+// long.
 #include <algorithm>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <utility>
 
 #include "moe/comm/local/local_world.h"
 #include "moe/cost/fluid_replay.h"
@@ -12,12 +14,11 @@
 namespace moe {
 namespace {
 
-constexpr int kRanks = 2, kRuns = 9;
-constexpr double kUnit_s = 0.02;
+constexpr int kRanks = 2, kRuns = 5;
 
 enum { kCompute, kComm, kGradient };
 
-/// One stage: compute, comm (both networks) and gradient (inter); seconds in units.
+/// One stage: compute, comm (both networks) and gradient (inter).
 class ContendedTest : public testing::Test {
  protected:
   ContendedTest() {
@@ -33,23 +34,15 @@ class ContendedTest : public testing::Test {
     const int id = lanes_.add(lane, std::move(after), group);
     lanes_.structure().tasks.back().work_class = id;
     lanes_.structure().classes.emplace_back();
-    seconds_.push_back(units * kUnit_s);
+    units_.push_back(units);
     return id;
   }
 
-  /// Ends within 2 % of the makespan, in the median over runs; of each task the latest rank's.
+  /// All ends are within 2 % of the makespan, in the median over runs; of each task the latest rank's.
   void expect_replayed() {
-    const Timeline replayed = fluid_timeline(lanes_.structure(), networks_, contention_, seconds_);
-    const std::vector<std::vector<double>> ends = run();
-    double worst = 0;
-    for (size_t id = 0; id < ends.size(); ++id) {
-      std::vector<double> runs = ends[id];
-      std::ranges::nth_element(runs, runs.begin() + kRuns / 2);
-      worst = std::max(worst, std::abs(runs[kRuns / 2] - replayed.end_s[id]) / replayed.makespan_s);
-      EXPECT_NEAR(runs[kRuns / 2], replayed.end_s[id], 0.02 * replayed.makespan_s) << "task " << id;
-    }
-    fmt::print("{} tasks in {:.0f} ms: worst end off by {:.2f} % of it\n", ends.size(), 1e3 * replayed.makespan_s,
-               100 * worst);
+    for (double unit_s = 0.02; unit_s < 0.5; unit_s *= 2)
+      if (is_replayed(unit_s)) return;
+    ADD_FAILURE() << "not as replayed, however slow";
   }
 
   LaneBuilder lanes_{3};
@@ -57,6 +50,23 @@ class ContendedTest : public testing::Test {
   Contention contention_;
 
  private:
+  bool is_replayed(double unit_s) const {
+    std::vector<double> seconds = units_;
+    for (double& each : seconds) each *= unit_s;
+    const Timeline replayed = fluid_timeline(*lanes_.build(), networks_, contention_, seconds);
+    auto [ends, overruns] = run(seconds);
+    size_t furthest = 0;
+    double off = -1;
+    for (size_t id = 0; id < ends.size(); ++id) {
+      std::ranges::nth_element(ends[id], ends[id].begin() + kRuns / 2);
+      const double here = std::abs(ends[id][kRuns / 2] - replayed.end_s[id]) / replayed.makespan_s;
+      if (here > off) furthest = id, off = here;
+    }
+    fmt::print("{} tasks in {:.0f} ms: task {} ends furthest off, by {:.2f} % of that; overruns: {}\n", ends.size(),
+               1e3 * replayed.makespan_s, furthest, 100 * off, overruns);
+    return off <= 0.02 && overruns <= static_cast<int64_t>(seconds.size()) * kRanks * kRuns / 100;
+  }
+
   /// Collectives are barriers, computation is empty.
   class Waits : public Binding {
    public:
@@ -72,7 +82,8 @@ class ContendedTest : public testing::Test {
     std::array<std::unique_ptr<Communicator>, 3> lanes_;
   };
 
-  std::vector<std::vector<double>> run() const {
+  /// The ends, [task][run], and how many tasks took longer than their pace.
+  std::pair<std::vector<std::vector<double>>, int64_t> run(const std::vector<double>& seconds) const {
     const auto structure = lanes_.build();
     std::vector<int> resources;
     for (const Task& task : structure->tasks)
@@ -81,7 +92,7 @@ class ContendedTest : public testing::Test {
     Pacer pacer(kRanks, kResources, Slowdown(contention_));
     std::array<int64_t, kRanks> overruns{};
     std::vector<std::vector<std::vector<double>>> ends(
-        kRanks, std::vector(seconds_.size(), std::vector<double>(kRuns)));  // [rank][task][run]
+        kRanks, std::vector(seconds.size(), std::vector<double>(kRuns)));  // [rank][task][run]
     LocalWorld world(kRanks);
     world.run([&](int rank) {
       const auto device = make_cpu_device();
@@ -92,18 +103,17 @@ class ContendedTest : public testing::Test {
       for (size_t i = 0; i < kRuns; ++i) {
         everyone->barrier({.stream = *start});
         start->synchronize();
-        const RunTimes& times = executor.run(waits, seconds_, std::nullopt, {&pacer, rank, resources});
+        const RunTimes& times = executor.run(waits, seconds, std::nullopt, {&pacer, rank, resources});
         overruns[static_cast<size_t>(rank)] += times.overruns;
-        for (size_t id = 0; id < seconds_.size(); ++id) ends[static_cast<size_t>(rank)][id][i] = times.tasks[id].end_s;
+        for (size_t id = 0; id < seconds.size(); ++id) ends[static_cast<size_t>(rank)][id][i] = times.tasks[id].end_s;
       }
     });
-    EXPECT_LE(overruns[0] + overruns[1], static_cast<int64_t>(seconds_.size()) * kRanks * kRuns / 100);
-    for (size_t id = 0; id < seconds_.size(); ++id)
+    for (size_t id = 0; id < seconds.size(); ++id)
       for (size_t i = 0; i < kRuns; ++i) ends[0][id][i] = std::max(ends[0][id][i], ends[1][id][i]);
-    return ends[0];
+    return {std::move(ends[0]), overruns[0] + overruns[1]};
   }
 
-  std::vector<double> seconds_;
+  std::vector<double> units_;
 };
 
 TEST_F(ContendedTest, FactorsOfTheOtherLanes) {
