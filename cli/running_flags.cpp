@@ -85,7 +85,10 @@ void add_running_verbs(CLI::App& app, Command& c) {
   add_number(*microbench, "-n,--iterations", m.iterations, "of an op in one sample; 0: chosen by its time", 0, 1e6);
   add_number(*microbench, "-w,--warmup", m.warm_ups, "runs of an op before its samples", 0, 1e6);
   add_number(*microbench, "-c,--check", m.check, "1: count wrong elements; 0: don't look", 0, 1);
-  microbench->add_option("-d,--dtype", m.dtype, "of collectives and GEMMs: float32 | float64")->capture_default_str();
+  microbench
+      ->add_option("-d,--dtype", m.dtype,
+                   "of collectives and GEMMs: float32 | float64, or float16 | bfloat16 (GEMMs: on GPUs)")
+      ->capture_default_str();
   microbench->add_flag("--modules{all}", c.microbench.modules,
                        "with --cluster host: time attention, gates, orders and experts too; all, or =NAME[,NAME]");
   microbench->add_flag("--kernels", c.microbench.kernels,

@@ -5,6 +5,7 @@
 #include "layerbench/report.h"
 #include "moe/base/progress.h"
 #include "moe/cost/fit.h"
+#include "moe/layer/layer_device.h"
 #include "moe/measure/op_records.h"
 #include "moe/plan/grid.h"
 #include "moe/record/writer.h"
@@ -22,7 +23,8 @@ struct BenchedLayer {
 };
 
 // Grids that papers plan with the unrounded capacity are run with the ragged one.
-BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const Selection& selection, const Profile& cluster) {
+BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const Selection& selection, const Site& site) {
+  const Profile& cluster = site.cluster;
   LayerFile base;
   base.layer = layer.shape;
   base.parallel = layer.parallel.value_or(ParallelShape{});
@@ -32,16 +34,18 @@ BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const Selection& 
   try {
     benched.shape = chosen_case(selection, base, own ? layer.parallel->nodes : cluster.nodes,
                                 own ? layer.parallel->ranks_per_node : cluster.ranks_per_node);
+    require_runs(layer.shape, site.device);
   } catch (const BadInput& error) {
     benched.refused = error.what();
   }
   return benched;
 }
 
-std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const Profile& cluster) {
+std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const Site& site) {
   const Selection& selection = options.selection;
   if (selection.grid.empty()) {
-    const Case shape = chosen_case(selection, cluster.nodes, cluster.ranks_per_node);
+    const Case shape = chosen_case(selection, site.cluster.nodes, site.cluster.ranks_per_node);
+    require_runs(shape.layer, site.device);
     return {{describe(shape.layer), shape, {}}};
   }
   require<BadInput>(selection.layer_file.empty(), "--layer: found '{}' beside --grid, expected one of them",
@@ -51,7 +55,7 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
   for (const GridLayer& layer : grid.layers) shapes.push_back(layer.shape);
   std::vector<BenchedLayer> layers;
   for (const size_t i : pick_layers(shapes, options.layers > 0 ? options.layers : static_cast<int>(shapes.size())))
-    layers.push_back(of_grid(grid.layers[i], grid, selection, cluster));
+    layers.push_back(of_grid(grid.layers[i], grid, selection, site));
   return layers;
 }
 
@@ -61,7 +65,7 @@ class Layerbench {
       : options_(options),
         site_(site_of(options.selection.cluster, processes, options.device)),
         schedules_(chosen_schedules(options.selection)),
-        layers_(benched_layers(options, site_.cluster)),
+        layers_(benched_layers(options, site_)),
         writer_(site_.open_records(
             options.out.empty() ? "results/layerbench-" + site_.cluster.name + ".jsonl" : options.out, options.argv,
             digest())) {
@@ -108,7 +112,7 @@ class Layerbench {
     OpRequest request;
     request.settings.repetitions = options_.iterations;
     request.settings.timeout_s = options_.timeout_s;
-    request.sizes = sizes_for(layers_.front().shape.layer.dtype);
+    request.sizes = sizes_for(layers_.front().shape.layer.dtype, site_.device);
     Profile profile = measure_and_fit(site_, writer_, request, [&](double share) { progress->at(share); }).profile;
     if (progress) progress->done();
     return profile;

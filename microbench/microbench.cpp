@@ -42,10 +42,7 @@ OpRequest request_of(const MicrobenchOptions& options, const Site& site) {
   request.settings = {options.repetitions, options.timeout_s, options.iterations, options.warm_ups, options.check != 0};
   const int64_t least = options.least_bytes > 0 ? options.least_bytes : options.most_bytes;
   const int64_t most = options.most_bytes > 0 ? options.most_bytes : least;
-  request.sizes = {least, most, options.step_bytes, options.step_factor, DType::float32};
-  request.sizes.dtype = dtype_from(options.dtype, "--dtype");
-  require<BadInput>(request.sizes.dtype == DType::float32 || request.sizes.dtype == DType::float64,
-                    "--dtype: found {}, expected float32 or float64", options.dtype);
+  request.sizes = {least, most, options.step_bytes, options.step_factor, dtype_from(options.dtype, "--dtype")};
   request.modules = modules_of(options.modules, site);
   return request;
 }
@@ -109,15 +106,13 @@ std::string compute_table(const std::vector<CaseRecord>& records) {
       table.add(
           {series_of(record), shown, "-", "-", "-", "-", fmt::format("{}: {}", name_of(record.status), record.reason)});
   }
-  return table.text();
+  return table.empty() ? "" : "\n" + table.text();
 }
 
 std::string lanes_tables(const std::vector<CaseRecord>& records) {
   Table table({"lane", "beside", "alone us", "beside us", "slower by"});
-  bool any = false;
   for (const CaseRecord& record : records) {
     if (text_of(record, "op") != "slowdown") continue;
-    any = true;
     const auto us = [&](const char* name) { return fmt::format("{:.1f}", number(record, record.summary, name) * 1e6); };
     table.add({text_of(record, "lane"), text_of(record, "by"), us("alone_s"), us("beside_s"),
                fmt::format("{:.2f}x", number(record, record.summary, "factor"))});
@@ -130,7 +125,7 @@ std::string lanes_tables(const std::vector<CaseRecord>& records) {
                   us("other_alone_s"), us("both_s"),
                   fmt::format("{:.0f} %", 100 * number(record, record.summary, "overlap"))});
   }
-  return any ? fmt::format("\n{}\n{}", table.text(), overlaps.text()) : "";
+  return table.empty() ? "" : fmt::format("\n{}\n{}", table.text(), overlaps.text());
 }
 
 // Sizes ascending within their series: the samples of a series are taken in turns.
@@ -206,7 +201,7 @@ void print_json(const Site& site, const std::vector<CaseRecord>& records,
 
 void print_text(const MicrobenchOptions& options, const std::vector<CaseRecord>& records,
                 const std::vector<MeasuredOverhead>& overheads, const std::string& path) {
-  fmt::print("{}\n{}{}\nexecutor, empty tasks, unpaced:\n", collectives_table(records, options.check != 0),
+  fmt::print("{}{}{}\nexecutor, empty tasks, unpaced:\n", collectives_table(records, options.check != 0),
              compute_table(records), lanes_tables(records));
   for (const auto& [ranks, device, o] : overheads)
     fmt::print("  {}, {} rank{} a process: {:.2f} us a task, {:.1f} us a hand-over between lanes\n", name_of(device),

@@ -10,6 +10,7 @@ class Table {
   explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
   /// As many cells as the header has.
   void add(std::vector<std::string> row);
+  bool empty() const { return rows_.size() == 1; }
   /// Lines joined by newlines, each indented by two blanks, with a rule under the header.
   std::string text() const;
 

@@ -29,9 +29,7 @@ struct Moves {
   Sum sum;
 };
 
-/// Whether the host sums this type: float32 and float64.
-bool host_sums(DType dtype);
-/// In memory of the host, by the calling thread, at once. Throws BadInput for a type that host_sums() denies.
+/// In memory of the host, by the calling thread, at once.
 void move_on_host(const Moves& moves);
 
 }  // namespace moe

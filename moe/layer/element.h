@@ -12,7 +12,7 @@ template <class Body>
 decltype(auto) with_element(DType dtype, Body&& body) {
   if (dtype == DType::float32) return body(float{});
   if (dtype == DType::float64) return body(double{});
-  bad_input("dtype {}: unsupported by the CPU layer, expected float32 or float64", name_of(dtype));
+  bad_input("dtype {}: layers of it run on GPUs alone, of a CPU float32 or float64 are expected", name_of(dtype));
 }
 
 /// Makes the implementation of `Interface` for `dtype` from its template.

@@ -1,11 +1,16 @@
 #include "moe/layer/layer_device.h"
 
+#include "moe/layer/element.h"
+
 namespace moe {
 namespace {
 
 class CpuLayerDevice final : public LayerDevice {
  public:
   Math& math() override { return cpu_math(); }
+  void require_runs(const LayerShape& layer) const override {
+    with_element(layer.dtype, [](auto) {});
+  }
   std::unique_ptr<Gate> make_gate(const GateSetup& setup) override {
     return find_gate(setup.rank.shape.layer.gate).make(setup);
   }
@@ -19,6 +24,10 @@ class CpuLayerDevice final : public LayerDevice {
 LayerDevice& cpu_layer_device() {
   static CpuLayerDevice device;
   return device;
+}
+
+void require_runs(const LayerShape& layer, DeviceKind kind) {
+  if (kind == DeviceKind::cpu) cpu_layer_device().require_runs(layer);
 }
 
 }  // namespace moe

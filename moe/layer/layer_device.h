@@ -13,6 +13,9 @@ class LayerDevice {
  public:
   virtual ~LayerDevice() = default;
   virtual Math& math() = 0;
+  /// Throws BadInput or Unsupported naming the first of what the layer needs, beside its gate and order, that is not
+  /// here.
+  virtual void require_runs(const LayerShape& layer) const = 0;
   /// Those that the layer's shape names. Throw BadInput listing the known names, Unsupported naming those that this
   /// device has.
   virtual std::unique_ptr<Gate> make_gate(const GateSetup& setup) = 0;
@@ -21,6 +24,9 @@ class LayerDevice {
 
 /// Has no state.
 LayerDevice& cpu_layer_device();
+
+/// LayerDevice::require_runs as far as it can be said without a device of that kind.
+void require_runs(const LayerShape& layer, DeviceKind kind);
 
 /// Of the GPU that is the calling thread's. Gates gshard, switch and sigmoid; order tutel; dispatcher alltoall; any
 /// expert, norm and hook; layers with a capacity. Throws BadInput if this build has no CUDA.

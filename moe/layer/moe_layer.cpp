@@ -17,7 +17,7 @@ std::unique_ptr<Dispatcher> dispatcher_of(const RankShape& rank, const LayerComm
 }  // namespace
 
 MoeLayer::MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device)
-    : shape_(rank),
+    : shape_((device.require_runs(rank.shape.layer), rank)),
       seed_(seed),
       comms_(std::move(comms)),
       device_(device),
@@ -33,8 +33,9 @@ MoeLayer::MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comm
   const int64_t dense = gradient_bytes(rank.shape) / bytes_of(rank.dtype());
   fresh_ = Tensor({dense}, rank.dtype(), memory());
   pending_ = Tensor({dense}, rank.dtype(), memory());
-  d_weight_ = Tensor({routing_.tokens, routing_.choices}, rank.dtype(), memory());
-  if (routing_.mixes()) d_fill_ = Tensor({routing_.tokens, routing_.choices}, rank.dtype());
+  const DType weights = routing_.weight.view().dtype();
+  d_weight_ = Tensor({routing_.tokens, routing_.choices}, weights, memory());
+  if (routing_.mixes()) d_fill_ = Tensor({routing_.tokens, routing_.choices}, weights);
   set_hook(make_hook(rank.shape.layer.hook, device.math()));
   fill_input(input(), shape_.held, seed_, memory());
   fill_output_gradient(output_gradient(), shape_.held, seed_, memory());

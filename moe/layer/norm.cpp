@@ -13,7 +13,7 @@ class Normalizer final : public RowNorm {
     for (Tensor* t : {&gain_, &d_gain_}) *t = Tensor({1, 1, width_}, shape.dtype(), math.memory());
     fill_weight(gain(1), 4, seed, math.memory());  // about 1, each another
     const OnHost host(gain_, math.memory());
-    with_element(shape.dtype(), [&](auto zero) {
+    with_element(host.view().dtype(), [&](auto zero) {
       for (int64_t j = 0; j < width_; ++j) host.view().as<decltype(zero)>()[j] += 1;
     });
     host.send();
@@ -31,7 +31,7 @@ class Normalizer final : public RowNorm {
   NormInput input(TensorView x) {
     const bool on_device = x.device() != DeviceKind::cpu;
     if (on_device && (moments_.view().rank() == 0 || moments_.view().size(0) < x.size(0)))
-      moments_ = Tensor({x.size(0), 2}, x.dtype() == DType::float64 ? x.dtype() : DType::float32, math_.memory());
+      moments_ = Tensor({x.size(0), 2}, sums_type(x.dtype()), math_.memory());
     return {x, gain_, centred_, kEpsilon, moments_};
   }
 

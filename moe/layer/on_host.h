@@ -1,5 +1,5 @@
 #pragma once
-// A tensor's numbers where the host can read and write them: the tensor itself, or a copy of what a device holds.
+// A tensor's numbers where the host can read them, write them and compute with them.
 #include "moe/layer/tensor.h"
 
 namespace moe {
@@ -7,22 +7,16 @@ namespace moe {
 class OnHost {
  public:
   /// Reads a device's tensor after everything that the device was given before. Blocking.
-  OnHost(TensorView t, MemorySpace& memory) : memory_(memory), there_(t), here_(t) {
-    if (t.device() == DeviceKind::cpu) return;
-    copy_ = Tensor({t.elements()}, t.dtype());
-    here_ = t.moved_to(copy_.view().data(), DeviceKind::cpu);
-    memory.to_host(t.data(), here_.data(), t.bytes());
-  }
+  OnHost(TensorView t, MemorySpace& memory);
+  /// float32 or float64: the tensor itself, or a copy of what a device holds, 16-bit numbers widened.
   TensorView view() const { return here_; }
-  /// What was written here goes to the device. Blocking.
-  void send() const {
-    if (there_.device() != DeviceKind::cpu) memory_.from_host(here_.data(), there_.data(), there_.bytes());
-  }
+  /// What was written here goes to the tensor, to nearest even. Blocking.
+  void send() const;
 
  private:
   MemorySpace& memory_;
-  TensorView there_, here_;
-  Tensor copy_;
+  TensorView there_, stored_, here_;  // stored_: of there_'s type
+  Tensor copy_, wide_;
 };
 
 }  // namespace moe

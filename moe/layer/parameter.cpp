@@ -50,7 +50,7 @@ void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed,
   const auto& [a, b, c] = weight.axes;
   require_equal(weight.value.elements(), a.count * b.count * c.count, "elements of " + weight.name);
   const OnHost host(weight.value, memory);
-  with_element(weight.value.dtype(), [&](auto zero) {
+  with_element(host.view().dtype(), [&](auto zero) {
     fill_block(weight.axes, host.view().as<decltype(zero)>(), 1 / std::sqrt(static_cast<double>(fan_in)), seed.seed,
                stream_of(weight.name, seed.layer));
   });
@@ -60,7 +60,8 @@ void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed,
 void fill_input(TensorView rows, Share tokens, const LayerSeed& seed, MemorySpace& memory) {
   const OnHost host(rows, memory);
   fill_rows(host.view(), tokens, seed, "input");
-  if (seed.skew != 0) with_element(rows.dtype(), [&](auto zero) { add_skew<decltype(zero)>(host.view(), seed); });
+  if (seed.skew != 0)
+    with_element(host.view().dtype(), [&](auto zero) { add_skew<decltype(zero)>(host.view(), seed); });
   host.send();
 }
 

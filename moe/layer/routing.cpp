@@ -4,12 +4,12 @@
 
 namespace moe {
 
-Routing::Routing(const RoutingShape& shape, DType dtype, MemorySpace& memory)
+Routing::Routing(const RoutingShape& shape, DType weights, MemorySpace& memory)
     : RoutingShape(shape),
       expert(static_cast<size_t>(pairs())),
       row(static_cast<size_t>(pairs()), kDropped),
       filled(static_cast<size_t>(groups() * experts)),
-      weight({tokens, choices}, dtype, memory) {
+      weight({tokens, choices}, weights, memory) {
   if (memory.kind() == DeviceKind::cpu) return;
   for (Array<int32_t>* of_pairs : {&device.expert, &device.row, &device.slot_of}) *of_pairs = {memory, pairs()};
   device.pair_of = {memory, groups() * experts * rows};

@@ -25,12 +25,12 @@ struct Routing : RoutingShape {
   std::vector<int32_t> expert;  // of each pair
   std::vector<int32_t> row;     // of each pair, in its group: in [0, rows), or kDropped: the pair's weight is lost
   std::vector<int64_t> filled;  // [group][expert]: rows [0, filled) hold a token, the others are empty
-  Tensor weight;                // (tokens, choices)
+  Tensor weight;                // (tokens, choices), float32 of a 16-bit layer
   Tensor fill;                  // likewise, of gates that mix tokens (SoftMoE); no data: 1
   bool preset = false;          // `expert` is given (a recorded or drawn workload): gates only weigh it
 
   Routing() = default;
-  Routing(const RoutingShape& shape, DType dtype, MemorySpace& memory = cpu_memory());
+  Routing(const RoutingShape& shape, DType weights, MemorySpace& memory = cpu_memory());
   /// Of a device: what its gate writes and its order reads. The vectors above are the host's; a preset routing's
   /// experts go there by send(), what the gate chose comes back by fetch(). Both block, and do nothing on a CPU.
   struct OnDevice {

@@ -39,11 +39,12 @@ class TensorView {
   TensorView part(int64_t first, std::initializer_list<int64_t> shape) const {
     return {at(first), shape, dtype_, device_};
   }
-  /// The same tensor elsewhere.
-  TensorView moved_to(void* data, DeviceKind device) const {
+  /// A tensor of the same shape elsewhere.
+  TensorView moved_to(void* data, DeviceKind device, DType dtype) const {
     TensorView moved = *this;
     moved.data_ = data;
     moved.device_ = device;
+    moved.dtype_ = dtype;
     return moved;
   }
   /// The whole as a vector.

@@ -79,7 +79,18 @@ void check_choices(const MoeLayer& rank, const LayerReference& reference) {
 
 double tolerance_of(const MoeLayer& layer) { return tolerance_of(layer.shape().dtype()) + 32 * layer.exchange_error(); }
 
-double tolerance_of(DType dtype) { return dtype == DType::float64 ? 1e-10 : 2e-5; }
+double tolerance_of(DType dtype) {
+  switch (dtype) {
+    case DType::float64:
+      return 1e-10;
+    case DType::float32:
+      return 2e-5;
+    case DType::float16:
+      return 0x1p-7;
+    default:
+      return 0x1p-4;
+  }
+}
 
 std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks) {
   std::vector<int32_t> all;

@@ -16,7 +16,7 @@ struct TensorError {
   double error = 0;
 };
 
-/// 1e-10 for float64, 2e-5 for float32.
+/// 1e-10 for float64, 2e-5 for float32, 16 roundings for float16 and bfloat16.
 double tolerance_of(DType dtype);
 /// The same, and with a hook 32 times its error: it rounds in two exchanges forward and two back, which differences of
 /// nearly equal numbers (a softmax's gradient) amplify. No bound, but far below what a wrong layer is off by.

@@ -1,12 +1,13 @@
 #include "moe/measure/layer_dump.h"
 
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "moe/export/layer_json.h"
 #include "moe/export/safetensors.h"
-#include "moe/layer/element.h"
+#include "moe/layer/on_host.h"
 #include "moe/layer/verify.h"
 #include "moe/record/stamp.h"
 
@@ -35,7 +36,7 @@ class RankDump {
     }
     add_routing();
     if (!noisy) return;
-    noise_ = Tensor({rank_.tokens.count, rank_.experts.total}, rank_.dtype());
+    noise_ = Tensor({rank_.tokens.count, rank_.experts.total}, sums_type(rank_.dtype()));
     fill_gate_noise(noise_, rank_.tokens, layer.seed());
     add("noise", noise_, {rank_.tokens, {0, rank_.experts.total, rank_.experts.total}});
   }
@@ -59,7 +60,8 @@ class RankDump {
     tensors_.push_back({name, type, std::move(shape), {static_cast<const std::byte*>(data), bytes}});
   }
   void add(const std::string& name, TensorView view, const std::vector<Share>& axes) {
-    add(name, view.data(), view.dtype() == DType::float64 ? "F64" : "F32", axes);
+    const TensorView here = copies_.emplace_back(view, layer_.memory()).view();
+    add(name, here.data(), here.dtype() == DType::float64 ? "F64" : "F32", axes);
   }
 
   void add_routing() {
@@ -76,6 +78,7 @@ class RankDump {
   MoeLayer& layer_;
   const RankShape& rank_;
   Tensor noise_;
+  std::deque<OnHost> copies_;
   std::vector<SafeTensor> tensors_;
   Json axes_ = Json::object();
 };

@@ -58,6 +58,9 @@ OpCase module_case(const std::string& name, Phase phase, const Case& shape) {
   return c;
 }
 
+// Whether the device's layers, and so its GEMMs, are of this type.
+bool multiplies(DeviceKind device, DType dtype) { return device == DeviceKind::cuda || bytes_of(dtype) > 2; }
+
 // Of testbed shapes: B {1, 2, 4} x M {1024, 2048, 4096}, at the row's sequence length; each size once.
 std::vector<OpCase> paced_module_cases(const ModuleRow& row, const Profile& cluster) {
   std::vector<OpCase> cases;
@@ -135,9 +138,9 @@ double OpCase::wire_share() const {
   return op == "allreduce" ? 2 * others : others;
 }
 
-OpSizes sizes_for(DType layers) {
+OpSizes sizes_for(DType layers, DeviceKind device) {
   OpSizes sizes;
-  if (layers == DType::float64) sizes.dtype = layers;
+  if (multiplies(device, layers)) sizes.dtype = layers;
   return sizes;
 }
 
@@ -181,7 +184,8 @@ std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes)
   return cases;
 }
 
-std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& sizes) {
+std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& sizes,
+                               DeviceKind device) {
   std::vector<OpCase> cases;
   const int64_t share = backend == "local" ? kThreadShare : backend == "gloo" ? kProcessShare : 1;
   // Every rank's block has whole elements, and as many as the others': what is recorded is what is moved.
@@ -202,7 +206,8 @@ std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend,
   add("reducescatter", Network::intra, cluster.ranks_per_node);
   add("allreduce", between_experts, experts);
   const int64_t gemm_share = backend == "nccl" ? 1 : kThreadShare;
-  for (int i = 1; i <= kGemmSizes; ++i) cases.push_back(gemm(gemm_dim(i * kGemmStep / gemm_share), sizes.dtype));
+  for (int i = 1; multiplies(device, sizes.dtype) && i <= kGemmSizes; ++i)
+    cases.push_back(gemm(gemm_dim(i * kGemmStep / gemm_share), sizes.dtype));
   return cases;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "moe/cost/profile.h"
+#include "moe/device/kind.h"
 #include "moe/record/record.h"
 
 namespace moe {
@@ -43,8 +44,8 @@ struct OpSizes {
   double factor = 2;
   DType dtype = DType::float32;  // also of real GEMMs
 };
-/// For layers of a type: what sums of collectives can be of.
-OpSizes sizes_for(DType layers);
+/// For layers of a type: theirs, or float32 where they can't run.
+OpSizes sizes_for(DType layers, DeviceKind device);
 /// Throws BadInput for bounds out of order, factors of at most 1.
 std::vector<int64_t> bytes_of(const OpSizes& sizes, int64_t share);
 
@@ -53,8 +54,10 @@ std::vector<int64_t> bytes_of(const OpSizes& sizes, int64_t share);
 std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes = {});
 
 /// The same ops over `backend`, unpaced: alltoall and allreduce of one rank a node, allgather and reducescatter inside
-/// nodes, where there are as many as two; GEMM. Sizes are cut to whole elements for every rank, at least one.
-std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& sizes = {});
+/// nodes, where there are as many as two; GEMM, of 16 bits on a GPU alone. Sizes are cut to whole elements for every
+/// rank, at least one.
+std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& sizes = {},
+                               DeviceKind device = DeviceKind::cpu);
 /// Modules of the registries by name, forward and backward, on this machine: B {1 .. 16} L 64 tokens of M 64 and 128 in
 /// turn; attention at L 64, 128, 256, each apart.
 std::vector<OpCase> module_cases(std::span<const std::string> modules, const Profile& host);

@@ -20,7 +20,7 @@ double expected_seconds(const OpCase& c, int repetitions) {
 
 std::vector<OpCase> cases_of(const Site& site, const OpRequest& request) {
   auto cases = site.emulated ? emulated_cases(site.cluster, request.sizes)
-                             : real_cases(site.cluster, site.backend(), request.sizes);
+                             : real_cases(site.cluster, site.backend(), request.sizes, site.device);
   std::ranges::move(module_cases(request.modules, site.cluster), std::back_inserter(cases));
   return cases;
 }

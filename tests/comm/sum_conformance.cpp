@@ -2,47 +2,67 @@
 #include <cmath>
 #include <numeric>
 
+#include "moe/base/numbers.h"
 #include "tests/comm/communicator_conformance.h"
 
 namespace moe {
 namespace {
 
-template <class T>
-constexpr DType kDType = sizeof(T) == 4 ? DType::float32 : DType::float64;
-
-template <class T>
-std::vector<T> sum_in_rank_order(int ranks, int64_t elements) {
-  auto sum = numbers_of_rank<T>(0, 0, elements);
-  for (int rank = 1; rank < ranks; ++rank) {
-    const auto more = numbers_of_rank<T>(rank, 0, elements);
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
-  }
-  return sum;
+/// Calls check(T{}, its DType) for every type that is summed.
+template <class Check>
+void for_each_type(Check check) {
+  for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16})
+    with_number(dtype, [&](auto zero) { check(zero, dtype); });
 }
 
-/// Of one rank: where it sums, and how exactly.
+/// numbers_of_rank, as far as the type can hold them.
+template <class T>
+std::vector<T> numbers(int rank, int64_t elements) {
+  std::vector<T> all;
+  for (const auto v : numbers_of_rank<Sums<T>>(rank, 0, elements)) round_to(v, all.emplace_back());
+  return all;
+}
+
+/// 16-bit numbers are added in float32 and rounded once.
+template <class T>
+std::vector<T> sum_in_rank_order(int ranks, int64_t elements) {
+  std::vector<Sums<T>> sum(static_cast<size_t>(elements));
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto more = numbers<T>(rank, elements);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += widened(more[i]);
+  }
+  std::vector<T> rounded;
+  for (const auto v : sum) round_to(v, rounded.emplace_back());
+  return rounded;
+}
+
+/// Of one rank: where it sums what, and how exactly.
 struct Summing {
   Communicator& world;
   Device& device;
   Stream& lane;
-  double error = 0;
+  DType dtype;
+  double error = 0;  // 0: to the last bit; else of float32
 
   /// `found` is `expected` from element `begin` on.
   template <class T>
   bool equal(const OnDevice<T>& found, const std::vector<T>& expected, int64_t begin) const {
     const std::vector<T> values = found.read(lane);
-    const double most = 70 * error * world.size();  // summands lie in [-30, 70)
-    return std::equal(values.begin(), values.end(), expected.begin() + begin,
-                      [&](T a, T b) { return error == 0 ? a == b : std::abs(static_cast<double>(a - b)) <= most; });
+    const double ulps = sizeof(T) == 2 ? 0x1p16 : 1;       // bfloat16's last bit in float32's
+    const double most = 70 * error * ulps * world.size();  // summands lie in [-30, 70)
+    return std::equal(values.begin(), values.end(), expected.begin() + begin, [&](T a, T b) {
+      const double off = std::abs(static_cast<double>(widened(a)) - static_cast<double>(widened(b)));
+      return off <= (error == 0 ? 0 : most);
+    });
   }
 };
 
 template <class T>
 void check_reducescatter(const Summing& on, int64_t block) {
   Communicator& world = on.world;
-  const OnDevice<T> send(on.device, on.lane, numbers_of_rank<T>(world.rank(), 0, block * world.size()));
+  const OnDevice<T> send(on.device, on.lane, numbers<T>(world.rank(), block * world.size()));
   const OnDevice<T> receive(on.device, static_cast<size_t>(block));
-  world.reducescatter(send.data(), receive.data(), block, kDType<T>, {on.lane});
+  world.reducescatter(send.data(), receive.data(), block, on.dtype, {on.lane});
   const auto sum = sum_in_rank_order<T>(world.size(), block * world.size());
   EXPECT_TRUE(on.equal(receive, sum, block * world.rank())) << block << " elements on rank " << world.rank();
 }
@@ -54,9 +74,9 @@ void check_reducescatterv(const Summing& on, int64_t unit) {
   std::vector<int64_t> blocks;
   for (int rank = 0; rank < world.size(); ++rank) blocks.push_back((rank * 3 + 5) % 7 * unit);
   const int64_t all = std::accumulate(blocks.begin(), blocks.end(), int64_t{0});
-  const OnDevice<T> send(on.device, on.lane, numbers_of_rank<T>(world.rank(), 0, all));
+  const OnDevice<T> send(on.device, on.lane, numbers<T>(world.rank(), all));
   const OnDevice<T> receive(on.device, static_cast<size_t>(blocks[static_cast<size_t>(world.rank())]));
-  world.reducescatterv(send.data(), receive.data(), blocks, kDType<T>, {on.lane});
+  world.reducescatterv(send.data(), receive.data(), blocks, on.dtype, {on.lane});
   const auto sum = sum_in_rank_order<T>(world.size(), all);
   const int64_t ours = std::accumulate(blocks.begin(), blocks.begin() + world.rank(), int64_t{0});
   EXPECT_TRUE(on.equal(receive, sum, ours)) << "unit of " << unit << " on rank " << world.rank();
@@ -65,8 +85,8 @@ void check_reducescatterv(const Summing& on, int64_t unit) {
 template <class T>
 void check_allreduce(const Summing& on, int64_t elements) {
   Communicator& world = on.world;
-  const OnDevice<T> data(on.device, on.lane, numbers_of_rank<T>(world.rank(), 0, elements));
-  world.allreduce(data.data(), elements, kDType<T>, {on.lane});
+  const OnDevice<T> data(on.device, on.lane, numbers<T>(world.rank(), elements));
+  world.allreduce(data.data(), elements, on.dtype, {on.lane});
   EXPECT_TRUE(on.equal(data, sum_in_rank_order<T>(world.size(), elements), 0))
       << elements << " elements on rank " << world.rank();
 }
@@ -74,33 +94,30 @@ void check_allreduce(const Summing& on, int64_t elements) {
 TEST_P(CommunicatorConformance, ReducescatterSumsInRankOrder) {
   run([&](Communicator& world, Device& device) {
     const auto lane = device.make_stream("lane");
-    const Summing on{world, device, *lane, factory().sum_error};
-    for (const int64_t block : {0, 1, 13, 1025, 50021}) {
-      check_reducescatter<float>(on, block);
-      check_reducescatter<double>(on, block);
-    }
+    for_each_type([&]<class T>(T, DType dtype) {
+      const Summing on{world, device, *lane, dtype, factory().sum_error};
+      for (const int64_t block : {0, 1, 13, 1025, 50021}) check_reducescatter<T>(on, block);
+    });
   });
 }
 
 TEST_P(CommunicatorConformance, ReducescattervSumsUnequalBlocksInRankOrder) {
   run([&](Communicator& world, Device& device) {
     const auto lane = device.make_stream("lane");
-    const Summing on{world, device, *lane, factory().sum_error};
-    for (const int64_t unit : {0, 1, 13, 1025, 10007}) {
-      check_reducescatterv<float>(on, unit);
-      check_reducescatterv<double>(on, unit);
-    }
+    for_each_type([&]<class T>(T, DType dtype) {
+      const Summing on{world, device, *lane, dtype, factory().sum_error};
+      for (const int64_t unit : {0, 1, 13, 1025, 10007}) check_reducescatterv<T>(on, unit);
+    });
   });
 }
 
 TEST_P(CommunicatorConformance, AllreduceSumsInRankOrderOnAllRanks) {
   run([&](Communicator& world, Device& device) {
     const auto lane = device.make_stream("lane");
-    const Summing on{world, device, *lane, factory().sum_error};
-    for (const int64_t elements : {0, 1, 3, 13, 1025, 200003}) {
-      check_allreduce<float>(on, elements);
-      check_allreduce<double>(on, elements);
-    }
+    for_each_type([&]<class T>(T, DType dtype) {
+      const Summing on{world, device, *lane, dtype, factory().sum_error};
+      for (const int64_t elements : {0, 1, 3, 13, 1025, 200003}) check_allreduce<T>(on, elements);
+    });
   });
 }
 

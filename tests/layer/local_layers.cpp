@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "moe/base/numbers.h"
 #include "moe/layer/binding.h"
-#include "moe/layer/element.h"
 
 namespace moe {
 
@@ -26,9 +26,9 @@ LocalLayers::LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow, co
 
 void LocalLayers::poison() {
   const auto fill = [](TensorView t) {
-    with_element(t.dtype(), [&](auto zero) {
-      using T = decltype(zero);
-      std::fill_n(t.as<T>(), t.elements(), std::numeric_limits<T>::quiet_NaN());
+    with_number(t.dtype(), [&](auto nan) {
+      round_to(std::numeric_limits<double>::quiet_NaN(), nan);
+      std::fill_n(t.as<decltype(nan)>(), t.elements(), nan);
     });
   };
   for (MoeLayer* rank : ranks_) {

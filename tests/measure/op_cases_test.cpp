@@ -1,5 +1,6 @@
 #include "moe/measure/op_cases.h"
 
+#include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <map>
@@ -104,17 +105,29 @@ TEST(OpBench, ChecksAndTimesEveryOp) {
   for (size_t i = 0; i < cases.size(); ++i) EXPECT_EQ(done[i], cases[i].key());
 }
 
+// GEMMs of 16 bits are a GPU's.
 TEST(OpBench, HostOpsAreChecked) {
-  std::vector<OpCase> cases;
-  std::set<std::string> seen;
-  for (const OpCase& c : real_cases(site_of("host", nullptr).cluster, "local"))
-    if (seen.insert(c.series()).second) cases.push_back(c);
-  EXPECT_EQ(cases.size(), 5U);
-  bench_every(cases, 2, [&](const OpCase& c, const OpResult& result) {
-    EXPECT_EQ(result.wrong.first, "") << c.key();
-    for (const auto& ranks : result.seconds)
-      for (const double seconds : ranks) EXPECT_GT(seconds, 0) << c.key();
-  });
+  const Profile host = site_of("host", nullptr).cluster;
+  for (const auto& [dtype, ops] : {std::pair(DType::float32, 5U), {DType::bfloat16, 4U}, {DType::float16, 4U}}) {
+    std::vector<OpCase> cases;
+    std::set<std::string> seen;
+    for (const OpCase& c : real_cases(host, "local", {.dtype = dtype}))
+      if (seen.insert(c.series()).second) cases.push_back(c);
+    EXPECT_EQ(cases.size(), ops) << name_of(dtype);
+    bench_every(cases, 2, [&](const OpCase& c, const OpResult& result) {
+      EXPECT_EQ(result.wrong.first, "") << c.key();
+      for (const auto& ranks : result.seconds)
+        for (const double seconds : ranks) EXPECT_GT(seconds, 0) << c.key();
+    });
+  }
+  const auto on_gpu = real_cases(host, "local", {.dtype = DType::bfloat16}, DeviceKind::cuda);
+  EXPECT_EQ(std::ranges::count(on_gpu, std::string("gemm"), &OpCase::op), 12);
+}
+
+TEST(OpCases, LayersOf16BitsAreMeasuredAsSuchOnAGpuAlone) {
+  EXPECT_EQ(sizes_for(DType::bfloat16, DeviceKind::cuda).dtype, DType::bfloat16);
+  EXPECT_EQ(sizes_for(DType::bfloat16, DeviceKind::cpu).dtype, DType::float32);
+  EXPECT_EQ(sizes_for(DType::float64, DeviceKind::cpu).dtype, DType::float64);
 }
 
 }  // namespace

@@ -59,6 +59,10 @@ class VerifiedTune {
     found.emulated = site.emulated;
     found.processes = site.processes != nullptr;
     found.grid = grid_of(options.selection, grid_key(site));
+    for (const GridLayer& layer : found.grid.layers)
+      require<BadInput>(site.device == DeviceKind::cuda || bytes_of(layer.shape.dtype) > 2,
+                        "grid {}: layers of {} run on GPUs alone, expected --device cuda, or --no-verify to plan only",
+                        found.grid.name, name_of(layer.shape.dtype));
     found.whole_grid = !options.measured_layers;
     require<BadInput>(found.whole_grid || !options.measure_degrees,
                       "--measure-degrees: expected --measure all with it");
@@ -108,7 +112,7 @@ class VerifiedTune {
     OpRequest request;
     request.settings.repetitions = kRepetitions;
     request.settings.timeout_s = options_.timeout_s;
-    request.sizes = sizes_for(found_.grid.layers.front().shape.dtype);
+    request.sizes = sizes_for(found_.grid.layers.front().shape.dtype, site_.device);
     found_.fitted = moe::measure_and_fit(site_, writer_, request, [&](double share) { progress->at(share); });
     found_.profile_path = beside_records(".toml");
     if (!progress) return;

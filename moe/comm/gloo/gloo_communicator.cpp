@@ -85,21 +85,18 @@ class GlooCommunicator final : public Communicator {
 
   void reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) override {
     require_size("reducescatter", block, call);
-    require_summable("reducescatter", dtype, call);
     launch("reducescatter", call,
            [=, blocks = equal(block)](GlooGroup& group) { group.reducescatter(send, receive, blocks, dtype); });
   }
 
   void reducescatterv(const void* send, void* receive, Blocks blocks, DType dtype, CommCall call) override {
     require_blocks(*this, "reducescatterv", blocks, call);
-    require_summable("reducescatterv", dtype, call);
     launch("reducescatterv", call,
            [=, blocks = std::move(blocks)](GlooGroup& group) { group.reducescatter(send, receive, blocks, dtype); });
   }
 
   void allreduce(void* data, int64_t elements, DType dtype, CommCall call) override {
     require_size("allreduce", elements, call);
-    require_summable("allreduce", dtype, call);
     launch("allreduce", call, [=](GlooGroup& group) { group.allreduce(data, elements, dtype); });
   }
 
@@ -135,12 +132,6 @@ class GlooCommunicator final : public Communicator {
 
   static void require_size(std::string_view op, int64_t size, const CommCall& call) {
     require<BadInput>(size >= 0, "{} '{}': a size of {}", op, call.task, size);
-  }
-
-  static void require_summable(std::string_view op, DType dtype, const CommCall& call) {
-    require<BadInput>(dtype == DType::float32 || dtype == DType::float64,
-                      "{} '{}': sums of {} are unsupported, expected float32 or float64", op, call.task,
-                      name_of(dtype));
   }
 
   template <class Work>

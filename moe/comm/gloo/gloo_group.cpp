@@ -95,22 +95,21 @@ void GlooGroup::sum_blocks(const T* send, T* receive, const std::vector<int64_t>
 }
 
 void GlooGroup::reducescatter(const void* send, void* receive, const std::vector<int64_t>& blocks, DType dtype) {
-  if (dtype == DType::float64)
-    sum_blocks(static_cast<const double*>(send), static_cast<double*>(receive), blocks, GlooOp::reducescatter);
-  else
-    sum_blocks(static_cast<const float*>(send), static_cast<float*>(receive), blocks, GlooOp::reducescatter);
+  with_number(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    sum_blocks(static_cast<const T*>(send), static_cast<T*>(receive), blocks, GlooOp::reducescatter);
+  });
 }
 
 void GlooGroup::allreduce(void* data, int64_t elements, DType dtype) {
   std::vector<int64_t> blocks;
   for (int of = 0; of < size(); ++of) blocks.push_back(elements * (of + 1) / size() - elements * of / size());
   const int64_t first = before(blocks, rank);
-  if (dtype == DType::float64)
-    sum_blocks(static_cast<double*>(data), static_cast<double*>(data) + first, blocks, GlooOp::allreduce);
-  else
-    sum_blocks(static_cast<float*>(data), static_cast<float*>(data) + first, blocks, GlooOp::allreduce);
-  const int64_t element_bytes = dtype == DType::float64 ? sizeof(double) : sizeof(float);
-  for (int64_t& block : blocks) block *= element_bytes;
+  with_number(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    sum_blocks(static_cast<T*>(data), static_cast<T*>(data) + first, blocks, GlooOp::allreduce);
+  });
+  for (int64_t& block : blocks) block *= bytes_of(dtype);
   post_allgather(at(data, before(blocks, rank)), at(data, 0), blocks);
   exchange(GlooOp::allreduce);
 }

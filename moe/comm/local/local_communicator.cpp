@@ -130,19 +130,16 @@ class LocalCommunicator final : public Communicator {
   void reducescatterv(const void* send, void* receive, std::vector<int64_t> blocks, DType dtype,
                       CommCall call) override {
     require_blocks(*this, "reducescatterv", blocks, call);
-    require_summable(LocalOp::reducescatterv, dtype, call);
     launch(
         {.op = LocalOp::reducescatterv, .send = send, .receive = receive, .dtype = dtype, .blocks = std::move(blocks)},
         call);
   }
 
   void reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) override {
-    require_summable(LocalOp::reducescatter, dtype, call);
     launch({.op = LocalOp::reducescatter, .send = send, .receive = receive, .count = block, .dtype = dtype}, call);
   }
 
   void allreduce(void* data, int64_t elements, DType dtype, CommCall call) override {
-    require_summable(LocalOp::allreduce, dtype, call);
     launch({.op = LocalOp::allreduce, .send = data, .receive = data, .count = elements, .dtype = dtype}, call);
   }
 
@@ -172,12 +169,6 @@ class LocalCommunicator final : public Communicator {
   }
 
  private:
-  static void require_summable(LocalOp op, DType dtype, const CommCall& call) {
-    require<BadInput>(host_sums(dtype) || call.stream.calls_at_once(),
-                      "{} '{}': sums of {} are unsupported, expected float32 or float64", name_of(op), call.task,
-                      name_of(dtype));
-  }
-
   void launch(LocalOffer offer, CommCall& call) {
     launch(std::move(offer), call, place_.group->operations, place_.rank);
   }

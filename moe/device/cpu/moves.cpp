@@ -20,19 +20,12 @@ void add_up(const Sum& sum) {
 
 }  // namespace
 
-bool host_sums(DType dtype) { return dtype == DType::float32 || dtype == DType::float64; }
-
 void move_on_host(const Moves& moves) {
   for (const Copy& copy : moves.copies)
     // memcpy forbids null pointers even for no bytes.
     if (copy.bytes > 0 && copy.to != copy.from) std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
   if (moves.sum.elements == 0) return;
-  require<BadInput>(host_sums(moves.sum.dtype), "sums of {} on the host, expected float32 or float64",
-                    name_of(moves.sum.dtype));
-  if (moves.sum.dtype == DType::float64)
-    add_up<double>(moves.sum);
-  else
-    add_up<float>(moves.sum);
+  with_number(moves.sum.dtype, [&](auto zero) { add_up<decltype(zero)>(moves.sum); });
 }
 
 }  // namespace moe

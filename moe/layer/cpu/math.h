@@ -25,7 +25,7 @@ void assign(TensorView from, TensorView to);
 void add(TensorView from, TensorView to);
 /// t *= by.
 void scale(TensorView t, double by);
-/// to = from: float32 or float64 to bfloat16, to nearest even, or back.
+/// to = from in another element type, to nearest even.
 void convert(TensorView from, TensorView to);
 
 /// Threads that each caller's math may use from now on, in the whole process.

@@ -72,6 +72,16 @@ void with_type(DType dtype, Body body) {
   throw std::invalid_argument("unknown element type");
 }
 
+/// The same of a type that sums are kept in: float32 or float64.
+template <class Body>
+void with_sums_type(DType dtype, Body body) {
+  if (dtype != sums_type(dtype)) throw std::invalid_argument("a 16-bit type where sums are kept");
+  if (dtype == DType::float64)
+    body(double{});
+  else
+    body(float{});
+}
+
 /// Calls body(std::integral_constant<int, N>) with the elements that a thread may read at once: 16 bytes, or 1.
 template <class T, class Body>
 void with_pack(bool whole, Body body) {

@@ -36,6 +36,7 @@ class CudaGate final : public Gate {
         tokens_(rank_.gated_tokens()),
         experts_(rank_.experts.total),
         width_(kind.noisy ? 2 * experts_ : experts_),
+        dtype_(sums_type(rank_.dtype())),
         products_(rank_, width_, math) {
     const auto all = static_cast<double>(rank_.tokens.total);
     balance_ = rank_.shape.layer.aux_loss * static_cast<double>(experts_) / (all * all);
@@ -43,8 +44,8 @@ class CudaGate final : public Gate {
     MemorySpace& memory = math_.memory();
     if (balance_ > 0 || z_ > 0) statistics_ = Tensor({2 * experts_ + 1}, DType::float64, memory);
     if (kind.scoring == Scoring::all || has_losses()) {
-      probabilities_ = Tensor({tokens_, experts_}, rank_.dtype(), memory);
-      log_sums_ = Tensor({tokens_}, rank_.dtype() == DType::float64 ? DType::float64 : DType::float32, memory);
+      probabilities_ = Tensor({tokens_, experts_}, dtype_, memory);
+      log_sums_ = Tensor({tokens_}, dtype_, memory);
     }
     for (const Parameter& p : parameters()) fill_weight(p, rank_.model_dim(), setup.seed, memory);
     if (kind.noisy) fill_noise(setup.seed);
@@ -103,13 +104,13 @@ class CudaGate final : public Gate {
 
  private:
   bool has_losses() const { return statistics_.view().data() != nullptr; }
-  Work work() const { return {math_.stream(), rank_.dtype()}; }
+  Work work() const { return {math_.stream(), dtype_}; }
   Logits logits(TensorView products) const { return {products.data(), tokens_, experts_, width_}; }
   // W_g and W_noise lie one below the other: their products side by side.
   static void* spread(TensorView products) { return products.at(products.size(1) / 2); }
 
   void fill_noise(const LayerSeed& seed) {
-    noise_ = Tensor({tokens_, experts_}, rank_.dtype(), math_.memory());
+    noise_ = Tensor({tokens_, experts_}, dtype_, math_.memory());
     int64_t at = 0;
     for (const Share& run : rank_.gated) {
       fill_gate_noise(noise_.view().part(at * experts_, {run.count, experts_}), run, seed, math_.memory());
@@ -132,6 +133,7 @@ class CudaGate final : public Gate {
   const Kind& kind_;
   RankShape rank_;
   int64_t tokens_, experts_, width_;
+  DType dtype_;                 // float32 of a 16-bit layer
   double balance_ = 0, z_ = 0;  // as SoftmaxScores'
   GateProjection products_;
   Tensor probabilities_, log_sums_, statistics_, noise_;

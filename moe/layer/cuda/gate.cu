@@ -5,17 +5,17 @@
 namespace moe::cuda {
 namespace {
 
-template <class A>
-__device__ A sigmoid(A x) {
-  return A(1) / (A(1) + std::exp(-x));
-}
-template <class A>
-__device__ A softplus(A x) {
-  return (x > A(0) ? x : A(0)) + std::log1p(std::exp(-std::abs(x)));
+template <class T>
+__device__ T sigmoid(T x) {
+  return T(1) / (T(1) + std::exp(-x));
 }
 template <class T>
-__device__ Acc<T> at(const void* values, int64_t i) {
-  return value_of(static_cast<const T*>(values)[i]);
+__device__ T softplus(T x) {
+  return (x > T(0) ? x : T(0)) + std::log1p(std::exp(-std::abs(x)));
+}
+template <class T>
+__device__ T at(const void* values, int64_t i) {
+  return static_cast<const T*>(values)[i];
 }
 
 template <class T>
@@ -24,28 +24,27 @@ __global__ void noise_kernel(Logits l, const void* noise, const void* spread) {
   if (token >= l.tokens) return;
   const int64_t j = token * l.stride + i % l.experts;
   T* logits = static_cast<T*>(l.data);
-  logits[j] = rounded<T>(value_of(logits[j]) + at<T>(noise, i) * softplus(at<T>(spread, j)));
+  logits[j] += at<T>(noise, i) * softplus(at<T>(spread, j));
 }
 
 // Choice by choice the first, from the largest and lowest on, that comes after the one before.
 template <class T>
 __global__ void top_k_kernel(Logits l, int choices, int32_t* chosen) {
-  using A = Acc<T>;
   const int64_t token = warp_index();
   if (token >= l.tokens) return;
   const int experts = static_cast<int>(l.experts);
-  A last = 0;
+  T last = 0;
   int last_expert = -1;
   for (int choice = 0; choice < choices; ++choice) {
-    A best = -INFINITY;
+    T best = -INFINITY;
     int best_expert = experts;
     for (int e = lane_index(); e < experts; e += kWarpSize) {
-      const A logit = at<T>(l.data, token * l.stride + e), v = logit == logit ? logit : A(-INFINITY);
+      const T logit = at<T>(l.data, token * l.stride + e), v = logit == logit ? logit : T(-INFINITY);
       const bool left = last_expert < 0 || v < last || (v == last && e > last_expert);
       if (left && (v > best || best_expert == experts)) best = v, best_expert = e;
     }
     for (int by = kWarpSize / 2; by > 0; by /= 2) {
-      const A v = __shfl_xor_sync(kAllLanes, best, by);
+      const T v = __shfl_xor_sync(kAllLanes, best, by);
       const int e = __shfl_xor_sync(kAllLanes, best_expert, by);
       if (v > best || (v == best && e < best_expert)) best = v, best_expert = e;
     }
@@ -54,7 +53,7 @@ __global__ void top_k_kernel(Logits l, int choices, int32_t* chosen) {
   }
 }
 
-// A block counts one expert's pairs of one group: all first choices in token order, then all second choices, ...
+// T block counts one expert's pairs of one group: all first choices in token order, then all second choices, ...
 __global__ void assign_kernel(RowAssignment a) {
   __shared__ int parts[kThreads / kWarpSize];
   const int experts = static_cast<int>(a.experts), expert = static_cast<int>(blockIdx.x) % experts;
@@ -86,44 +85,42 @@ __global__ void assign_kernel(RowAssignment a) {
 }
 
 template <class T>
-__global__ void softmax_kernel(Logits l, T* probabilities, Acc<T>* log_sums) {
-  using A = Acc<T>;
+__global__ void softmax_kernel(Logits l, T* probabilities, T* log_sums) {
   const int64_t token = warp_index();
   if (token >= l.tokens) return;
   const int64_t row = token * l.stride;
-  A most = -INFINITY, sum = 0;
+  T most = -INFINITY, sum = 0;
   for (int64_t e = lane_index(); e < l.experts; e += kWarpSize) {
-    const A v = at<T>(l.data, row + e);
+    const T v = at<T>(l.data, row + e);
     most = most < v ? v : most;
   }
   most = warp_max(most);
   for (int64_t e = lane_index(); e < l.experts; e += kWarpSize) sum += std::exp(at<T>(l.data, row + e) - most);
   sum = warp_sum(sum);
   for (int64_t e = lane_index(); e < l.experts; e += kWarpSize)
-    probabilities[token * l.experts + e] = rounded<T>(std::exp(at<T>(l.data, row + e) - most) / sum);
+    probabilities[token * l.experts + e] = std::exp(at<T>(l.data, row + e) - most) / sum;
   if (lane_index() == 0) log_sums[token] = most + std::log(sum);
 }
 
-// A thread a token.
+// T thread a token.
 template <class T>
 __global__ void weigh_kernel(Logits l, Choice c) {
-  using A = Acc<T>;
   const int64_t token = thread_index();
   if (token >= l.tokens) return;
   const int32_t* expert = c.expert + token * c.choices;
   T* weight = static_cast<T*>(c.weight) + token * c.choices;
   const int64_t row = token * l.stride;
   if (c.scoring == Scoring::sigmoid) {
-    for (int64_t i = 0; i < c.choices; ++i) weight[i] = rounded<T>(sigmoid(at<T>(l.data, row + expert[i])));
+    for (int64_t i = 0; i < c.choices; ++i) weight[i] = sigmoid(at<T>(l.data, row + expert[i]));
     return;
   }
   const bool all = c.scoring == Scoring::all;
   const int64_t terms = all ? l.experts : c.choices;
   const auto logit = [&](int64_t i) { return at<T>(l.data, row + (all ? i : expert[i])); };
-  A most = -INFINITY, sum = 0;
+  T most = -INFINITY, sum = 0;
   for (int64_t i = 0; i < terms; ++i) most = most < logit(i) ? logit(i) : most;
   for (int64_t i = 0; i < terms; ++i) sum += std::exp(logit(i) - most);
-  for (int64_t i = 0; i < c.choices; ++i) weight[i] = rounded<T>(std::exp(at<T>(l.data, row + expert[i]) - most) / sum);
+  for (int64_t i = 0; i < c.choices; ++i) weight[i] = std::exp(at<T>(l.data, row + expert[i]) - most) / sum;
 }
 
 // Block e: expert e; the last: the squares.
@@ -136,7 +133,7 @@ __global__ void statistics_kernel(Statistics s) {
       first += s.expert[t * s.choices] == e;
       sum += static_cast<double>(at<T>(s.probabilities, t * s.experts + e));
     } else {
-      const auto log_sum = static_cast<double>(static_cast<const Acc<T>*>(s.log_sums)[t]);
+      const auto log_sum = static_cast<double>(static_cast<const T*>(s.log_sums)[t]);
       sum += log_sum * log_sum;
     }
   }
@@ -149,44 +146,43 @@ __global__ void statistics_kernel(Statistics s) {
 
 template <class T>
 __global__ void gate_backward_kernel(GateGradient g, Logits d_logits) {
-  using A = Acc<T>;
   const int64_t token = warp_index(), experts = d_logits.experts;
   if (token >= d_logits.tokens) return;
   const int64_t pair = token * g.choices, row = token * d_logits.stride;
   const auto p = [&](int64_t e) { return at<T>(g.probabilities, token * experts + e); };
-  A mean = 0, slope_mean = 0, z = 0;
+  T mean = 0, slope_mean = 0, z = 0;
   for (int64_t c = 0; c < g.choices; ++c) mean += at<T>(g.weight, pair + c) * at<T>(g.d_weight, pair + c);
   if (g.sums != nullptr) {
     for (int64_t e = lane_index(); e < experts; e += kWarpSize)
-      slope_mean += p(e) * static_cast<A>(g.balance * g.sums[e]);
+      slope_mean += p(e) * static_cast<T>(g.balance * g.sums[e]);
     slope_mean = warp_sum(slope_mean);
-    z = static_cast<A>(g.z) * static_cast<const A*>(g.log_sums)[token];
+    z = static_cast<T>(g.z) * static_cast<const T*>(g.log_sums)[token];
   }
   for (int64_t e = lane_index(); e < experts; e += kWarpSize) {
-    A d = g.scoring == Scoring::all ? -mean * p(e) : A(0);
+    T d = g.scoring == Scoring::all ? -mean * p(e) : T(0);
     for (int64_t c = 0; c < g.choices; ++c) {
       if (g.expert[pair + c] != e) continue;
-      const A w = at<T>(g.weight, pair + c), dw = at<T>(g.d_weight, pair + c);
-      d += g.scoring == Scoring::chosen ? w * (dw - mean) : g.scoring == Scoring::all ? w * dw : dw * w * (A(1) - w);
+      const T w = at<T>(g.weight, pair + c), dw = at<T>(g.d_weight, pair + c);
+      d += g.scoring == Scoring::chosen ? w * (dw - mean) : g.scoring == Scoring::all ? w * dw : dw * w * (T(1) - w);
     }
-    if (g.sums != nullptr) d += p(e) * (static_cast<A>(g.balance * g.sums[e]) - slope_mean + z);
-    static_cast<T*>(d_logits.data)[row + e] = rounded<T>(d);
+    if (g.sums != nullptr) d += p(e) * (static_cast<T>(g.balance * g.sums[e]) - slope_mean + z);
+    static_cast<T*>(d_logits.data)[row + e] = d;
     if (g.noise == nullptr) continue;
-    const A by = at<T>(g.noise, token * experts + e) * sigmoid(at<T>(g.spread, row + e));
-    static_cast<T*>(g.d_spread)[row + e] = rounded<T>(d == A(0) ? A(0) : d * by);
+    const T by = at<T>(g.noise, token * experts + e) * sigmoid(at<T>(g.spread, row + e));
+    static_cast<T*>(g.d_spread)[row + e] = d == T(0) ? T(0) : d * by;
   }
 }
 
 }  // namespace
 
 void add_noise(Work work, const Logits& l, const void* noise, const void* spread) {
-  with_type(work.dtype, [&](auto zero) {
+  with_sums_type(work.dtype, [&](auto zero) {
     launch(noise_kernel<decltype(zero)>, threads_for(l.tokens * l.experts), work.stream, l, noise, spread);
   });
 }
 
 void choose_top_k(Work work, const Logits& l, int64_t choices, int32_t* expert) {
-  with_type(work.dtype, [&](auto zero) {
+  with_sums_type(work.dtype, [&](auto zero) {
     launch(top_k_kernel<decltype(zero)>, warps_for(l.tokens), work.stream, l, static_cast<int>(choices), expert);
   });
 }
@@ -196,26 +192,27 @@ void assign_rows(void* stream, const RowAssignment& of) {
 }
 
 void softmax_scores(Work work, const Logits& l, void* probabilities, void* log_sums) {
-  with_type(work.dtype, [&](auto zero) {
+  with_sums_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(softmax_kernel<T>, warps_for(l.tokens), work.stream, l, static_cast<T*>(probabilities),
-           static_cast<Acc<T>*>(log_sums));
+           static_cast<T*>(log_sums));
   });
 }
 
 void weigh(Work work, const Logits& l, const Choice& choice) {
-  with_type(work.dtype,
-            [&](auto zero) { launch(weigh_kernel<decltype(zero)>, threads_for(l.tokens), work.stream, l, choice); });
+  with_sums_type(work.dtype, [&](auto zero) {
+    launch(weigh_kernel<decltype(zero)>, threads_for(l.tokens), work.stream, l, choice);
+  });
 }
 
 void count_statistics(Work work, const Statistics& of) {
-  with_type(work.dtype, [&](auto zero) {
+  with_sums_type(work.dtype, [&](auto zero) {
     launch(statistics_kernel<decltype(zero)>, Grid{of.experts + 1, kThreads}, work.stream, of);
   });
 }
 
 void gate_backward(Work work, const GateGradient& of, const Logits& d_logits) {
-  with_type(work.dtype, [&](auto zero) {
+  with_sums_type(work.dtype, [&](auto zero) {
     launch(gate_backward_kernel<decltype(zero)>, warps_for(d_logits.tokens), work.stream, of, d_logits);
   });
 }

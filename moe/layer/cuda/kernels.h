@@ -49,6 +49,7 @@ struct PlacedRows {
 /// rows[slot] = tokens[the slot's token], 0 where empty.
 void order_rows(Work work, const RoutingArrays& routing, const void* tokens, PlacedRows rows, int64_t width);
 /// out[token] = sum over its pairs of weight (null: 1) times their rows, which are all here. At most 32 choices.
+/// Weights and their gradients are of the type that sums are kept in.
 struct Combine {
   const void* weight;
   PlacedRows rows;
@@ -73,7 +74,7 @@ struct ExpertBlock {
 void unpack_rows(Work work, const ExpertBlock& block, PlacedRows from, void* experts, int64_t width);
 void pack_rows(Work work, const ExpertBlock& block, const void* experts, PlacedRows to, int64_t width);
 
-// Gates (gate.cu) -----------------------------------------------------------------------------------------------------
+// Gates (gate.cu), in float32 or float64 ------------------------------------------------------------------------------
 
 /// (tokens, experts), rows `stride` apart.
 struct Logits {

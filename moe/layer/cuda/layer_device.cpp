@@ -3,25 +3,22 @@
 namespace moe::cuda {
 namespace {
 
-// Beside its parts: a dropless layer's sizes would have to come to the host within a pass; the hierarchical
-// dispatchers sort blocks in the host's memory.
-void require_runs(const LayerShape& layer) {
-  require<Unsupported>(layer.capacity_factor.has_value(),
-                       "capacity-factor none: a layer on CUDA drops tokens, expected a number");
-  require<Unsupported>(layer.dispatcher == "alltoall", "dispatcher {}: not on CUDA, expected alltoall",
-                       layer.dispatcher);
-}
-
 class CudaLayerDevice final : public LayerDevice {
  public:
   CudaLayerDevice(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm)
       : math_(std::move(memory), std::move(gemm)) {}
   Math& math() override { return math_; }
 
-  std::unique_ptr<Gate> make_gate(const GateSetup& setup) override {
-    require_runs(setup.rank.shape.layer);
-    return cuda::make_gate(math_, setup);
+  // A dropless layer's sizes would have to come to the host within a pass; the hierarchical dispatchers sort blocks in
+  // the host's memory.
+  void require_runs(const LayerShape& layer) const override {
+    require<Unsupported>(layer.capacity_factor.has_value(),
+                         "capacity-factor none: a layer on CUDA drops tokens, expected a number");
+    require<Unsupported>(layer.dispatcher == "alltoall", "dispatcher {}: not on CUDA, expected alltoall",
+                         layer.dispatcher);
   }
+
+  std::unique_ptr<Gate> make_gate(const GateSetup& setup) override { return cuda::make_gate(math_, setup); }
 
   std::unique_ptr<Order> make_order(const RankShape& rank) override {
     const std::string& name = rank.shape.layer.order;

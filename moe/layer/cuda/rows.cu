@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads, 4) combine_kernel(RoutingArrays r, C
   if (lane < choices) {
     const int slot = r.slot_of[token * choices + lane];
     if (slot >= 0) own_place = c.rows.place[slot];
-    if (c.weight != nullptr) own_weight = value_of(static_cast<const T*>(c.weight)[token * choices + lane]);
+    if (c.weight != nullptr) own_weight = static_cast<const Acc<T>*>(c.weight)[token * choices + lane];
   }
   Pack<T, N>* to = row_at<T, N>(static_cast<T*>(c.out), token, packs);
   for (int first = lane; first - lane < packs; first += kSums * kWarpSize) {
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kThreads) combine_backward_kernel(RoutingArray
   }
   const Pack<T, N>* row = row_at<T, N>(static_cast<const T*>(c.rows.data), c.rows.place[slot], packs);
   const Pack<T, N>* d_out = row_at<T, N>(static_cast<const T*>(c.d_out), pair / static_cast<int>(r.choices), packs);
-  const Acc<T> weight = value_of(static_cast<const T*>(c.weight)[pair]);
+  const Acc<T> weight = static_cast<const Acc<T>*>(c.weight)[pair];
   Acc<T> sum = 0;
 #pragma unroll 2
   for (int j = lane_index(); j < packs; j += kWarpSize) {
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kThreads) combine_backward_kernel(RoutingArray
     if (place >= 0) d_row[j] = d;
   }
   sum = warp_sum(sum);
-  if (lane_index() == 0) static_cast<T*>(c.d_weight)[pair] = rounded<T>(sum);
+  if (lane_index() == 0) static_cast<Acc<T>*>(c.d_weight)[pair] = sum;
 }
 
 // Item i is row i / streams of an expert's, of stream i % streams.

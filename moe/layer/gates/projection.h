@@ -1,5 +1,6 @@
 #pragma once
-// The GEMMs of a gate: products = hidden W^T with W of (width, M), and the way back.
+// The GEMMs of a gate: products = hidden W^T with W of (width, M), and the way back. Of 16-bit hidden states in
+// float32, weights included: what a gate decides by isn't rounded to 8 or 11 bits.
 #include "moe/layer/math.h"
 #include "moe/layer/parameter.h"
 #include "moe/layer/tensor.h"
@@ -20,8 +21,11 @@ class GateProjection {
   Parameter weight(std::string_view name) const { return weight(name, 0, weights_.view().size(0)); }
 
  private:
+  /// `t` (tokens, M), or what wide_ then has of it.
+  TensorView widened(TensorView t) const;
   Math& math_;
   Tensor weights_, d_weights_, products_, d_products_;
+  Tensor wide_;  // (tokens, M) of a 16-bit layer
 };
 
 }  // namespace moe

@@ -9,22 +9,38 @@ namespace {
 
 using at::Tensor;
 
-// Filled in the case's element type, as the layer's are, then widened.
+at::ScalarType scalar_type(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return at::kFloat;
+    case DType::bfloat16:
+      return at::kBFloat16;
+    case DType::float16:
+      return at::kHalf;
+    default:
+      return at::kDouble;
+  }
+}
+
+// As the layer's are filled: 16-bit numbers as float32 that are rounded.
+Tensor unfilled(at::IntArrayRef extents, DType dtype) { return at::zeros(extents, scalar_type(sums_type(dtype))); }
+Tensor rounded(const Tensor& t, DType dtype) { return t.to(scalar_type(dtype)).to(t.scalar_type()); }
+
 template <class Fill>
 Tensor filled_rows(int64_t tokens, int64_t width, DType dtype, Fill fill) {
-  const Tensor t = at::zeros({tokens, width}, dtype == DType::float32 ? at::kFloat : at::kDouble);
-  fill(TensorView(t.data_ptr(), {tokens, width}, dtype), Share{0, tokens, tokens});
-  return t.to(at::kDouble);
+  const Tensor t = unfilled({tokens, width}, dtype);
+  fill(TensorView(t.data_ptr(), {tokens, width}, sums_type(dtype)), Share{0, tokens, tokens});
+  return rounded(t, dtype).to(at::kDouble);
 }
 
 Tensor full_weight(const GraphWeight& weight, DType dtype, const LayerSeed& seed) {
-  const Tensor t = at::zeros(weight.extents, dtype == DType::float32 ? at::kFloat : at::kDouble);
+  const Tensor t = unfilled(weight.extents, dtype);
   Parameter whole{std::string(weight.name), {Share{0, 1, 1}, {0, 1, 1}, {0, 1, 1}}, {}, {}};
   for (size_t i = 0, axis = 3 - weight.extents.size(); axis < 3; ++i, ++axis)
     whole.axes[axis] = {0, weight.extents[i], weight.extents[i]};
-  whole.value = TensorView(t.data_ptr(), {t.numel()}, dtype);
+  whole.value = TensorView(t.data_ptr(), {t.numel()}, sums_type(dtype));
   fill_weight(whole, weight.fan_in, seed);
-  return (t + weight.offset).to(at::kDouble);
+  return rounded(rounded(t, dtype) + weight.offset, dtype).to(at::kDouble);
 }
 
 // Sum over a token's kept pairs of weight * expert(the row that they fill).
@@ -62,10 +78,14 @@ GraphInputs graph_inputs(const Case& c, const LayerSeed& seed) {
   in.input = filled_rows(tokens, m, l.dtype, [&](auto rows, Share all) { fill_input(rows, all, seed); });
   in.output_gradient =
       filled_rows(tokens, m, l.dtype, [&](auto rows, Share all) { fill_output_gradient(rows, all, seed); });
+  const DType gates = sums_type(l.dtype);
   in.gate_noise =
-      filled_rows(tokens, l.experts, l.dtype, [&](auto rows, Share all) { fill_gate_noise(rows, all, seed); });
-  for (const auto& weights : {attention_weights(l), norm_weights(l), gate_weights(c), expert_weights(l)})
-    for (const GraphWeight& weight : weights) in.weights[std::string(weight.name)] = full_weight(weight, l.dtype, seed);
+      filled_rows(tokens, l.experts, gates, [&](auto rows, Share all) { fill_gate_noise(rows, all, seed); });
+  const auto fill = [&](const std::vector<GraphWeight>& weights, DType dtype) {
+    for (const GraphWeight& weight : weights) in.weights[std::string(weight.name)] = full_weight(weight, dtype, seed);
+  };
+  for (const auto& weights : {attention_weights(l), norm_weights(l), expert_weights(l)}) fill(weights, l.dtype);
+  fill(gate_weights(c), gates);
   return in;
 }
 

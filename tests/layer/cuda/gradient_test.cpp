@@ -24,7 +24,7 @@ struct Made {
 
 struct Met {
   int64_t plans = 0;
-  double worst64 = 0, worst32 = 0;  // without a hook
+  std::map<DType, double> worst;  // without a hook
 } met;
 
 Case case_of(const Made& m) {
@@ -46,15 +46,17 @@ void PrintTo(const Made& m, std::ostream* out) { *out << m.name; }
 class LayerOnDeviceTest : public testing::TestWithParam<Made> {
  protected:
   static void TearDownTestSuite() {
-    std::cout << fmt::format("{} plans, {} kernels launched; worst error in float64 {:.2e}, in float32 {:.2e}\n",
-                             met.plans, test_launches(), met.worst64, met.worst32);
+    std::cout << fmt::format("{} plans, {} kernels launched", met.plans, test_launches());
+    for (const auto& [dtype, error] : met.worst) std::cout << fmt::format("; {} off by {:.2e}", name_of(dtype), error);
+    std::cout << '\n';
   }
 };
 
 TEST_P(LayerOnDeviceTest, EverySchedulesGradientsAreAutograds) {
   const Case shape = case_of(GetParam());
   const LayerSeed seed{.seed = 11, .layer = 2, .skew = GetParam().skew};
-  const LayerReference reference = reference_layer(shape, seed);
+  const bool narrow = bytes_of(shape.layer.dtype) == 2;
+  LayerReference reference = reference_layer(shape, seed);
   std::map<Flow, std::unique_ptr<LocalLayers>> by_flow;
   int degree = 1;
   for (const Schedule* schedule : any_decision::fitting(shape)) {
@@ -71,12 +73,15 @@ TEST_P(LayerOnDeviceTest, EverySchedulesGradientsAreAutograds) {
     layers->run(plan);
     finish_test_device();
     ++met.plans;
+    if (narrow)  // near-ties of experts may be decided either way
+      reference = reference_layer(shape, seed, {choices_of(layers->ranks()), tolerance_of(shape.layer.dtype)});
     for (const TensorError& e : layer_errors(layers->ranks(), reference)) {
       EXPECT_LE(e.error, tolerance_of(*layers->ranks().front())) << e.tensor;
-      double& worst = shape.layer.dtype == DType::float64 ? met.worst64 : met.worst32;
+      double& worst = met.worst[shape.layer.dtype];
       if (GetParam().hook == "none") worst = std::max(worst, e.error);
     }
-    EXPECT_NEAR(layers->ranks().front()->auxiliary_loss(), reference.auxiliary, 1e-4 * reference.auxiliary);
+    EXPECT_NEAR(layers->ranks().front()->auxiliary_loss(), reference.auxiliary,
+                (narrow ? 0.02 : 1e-4) * reference.auxiliary);
   }
   if (GetParam().skew > 0) {
     EXPECT_GT(by_flow.begin()->second->dropped(), 0);
@@ -106,7 +111,19 @@ INSTANTIATE_TEST_SUITE_P(
              .gate = "gshard",
              .norm = Norm::rmsnorm,
              .parallel = four,
-             .dtype = DType::float32}),
+             .dtype = DType::float32},
+        Made{.name = "gshard_bfloat16",
+             .gate = "gshard",
+             .norm = Norm::layernorm,
+             .losses = 0.1,
+             .parallel = four,
+             .dtype = DType::bfloat16},
+        Made{.name = "switch_mixtral_float16",
+             .gate = "switch",
+             .ffn = Ffn::mixtral,
+             .norm = Norm::rmsnorm,
+             .parallel = replicas,
+             .dtype = DType::float16}),
     [](const auto& row) { return row.param.name; });
 
 }  // namespace

@@ -24,7 +24,7 @@ struct Routed {
                 .choices = s.choices,
                 .experts = s.experts,
                 .rows = s.rows},
-               dtype, memory),
+               sums_type(dtype), memory),
         reference(device, DType::float64) {
     for (int64_t t = 0; t < reference.tokens; ++t)
       for (int64_t c = 0; c < s.choices; ++c)
@@ -37,7 +37,7 @@ struct Routed {
     const auto& d = device.device;
     cuda::assign_rows(nullptr, {s.groups, s.group_tokens, s.choices, s.experts, s.rows, d.expert.data(), d.row.data(),
                                 d.slot_of.data(), d.pair_of.data(), d.filled.data()});
-    Pair weights({device.tokens, s.choices}, dtype, memory, 9);
+    Pair weights({device.tokens, s.choices}, sums_type(dtype), memory, 9);
     device.weight = std::move(weights.device), reference.weight = std::move(weights.reference);
   }
   Routing device, reference;
@@ -67,7 +67,8 @@ class CudaOrderTest : public testing::TestWithParam<DType> {
     const RowLayout here = layout_of(s, width, degree + 1, own, 1, math_->memory());
     const int64_t tokens = s.groups * s.group_tokens;
     Pair x = random({tokens, width}, 1), rows = random({all.elements()}, 2), mine = random({here.elements()}, 3);
-    Pair y = random({tokens, width}, 4), d_rows = random({here.elements()}, 5), d_w = random({tokens, s.choices}, 6);
+    Pair y = random({tokens, width}, 4), d_rows = random({here.elements()}, 5);
+    Pair d_w({tokens, s.choices}, sums_type(GetParam()), math_->memory(), 6);
     order_->order(routed.device, x.device, {rows.device, all});
     cpu_->order(routed.reference, x.reference, {rows.reference, all});
     expect_near(rows.device, rows.reference, 0, "rows");

@@ -8,6 +8,8 @@
 #include <source_location>
 #include <string_view>
 
+#include "moe/base/numbers.h"
+
 #define __global__
 #define __device__
 #define __host__
@@ -77,16 +79,8 @@ inline int __popc(unsigned bits) { return std::popcount(bits); }
 
 namespace moe::cuda {
 
-struct Bfloat16 {
-  uint16_t bits;
-};
-struct Float16 {
-  uint16_t bits;
-};
-float to_float(Bfloat16 v);
-float to_float(Float16 v);
-void round_to(double v, Bfloat16& out);
-void round_to(double v, Float16& out);
+using moe::Bfloat16;
+using moe::Float16;
 
 struct Grid {
   int64_t blocks = 0;
