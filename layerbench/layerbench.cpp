@@ -1,5 +1,6 @@
 #include "layerbench/layerbench.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "layerbench/report.h"
@@ -34,7 +35,7 @@ BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const Selection& 
   try {
     benched.shape = chosen_case(selection, base, own ? layer.parallel->nodes : cluster.nodes,
                                 own ? layer.parallel->ranks_per_node : cluster.ranks_per_node);
-    require_runs(layer.shape, site.device);
+    if (!site.emulated) require_runs(layer.shape, site.device);
   } catch (const BadInput& error) {
     benched.refused = error.what();
   }
@@ -45,7 +46,7 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
   const Selection& selection = options.selection;
   if (selection.grid.empty()) {
     const Case shape = chosen_case(selection, site.cluster.nodes, site.cluster.ranks_per_node);
-    require_runs(shape.layer, site.device);
+    if (!site.emulated) require_runs(shape.layer, site.device);
     return {{describe(shape.layer), shape, {}}};
   }
   require<BadInput>(selection.layer_file.empty(), "--layer: found '{}' beside --grid, expected one of them",
@@ -82,7 +83,8 @@ class Layerbench {
                               options_.check_only,
                               options_.tasks,
                               {}};
-    predicted_by_ = site_.measured ? site_.cluster : measured();
+    const bool none_runs = std::ranges::none_of(layers_, &std::string::empty, &BenchedLayer::refused);
+    predicted_by_ = site_.measured || none_runs ? site_.cluster : measured();
     const bool several = layers_.size() > 1 && site_.leads();
     std::optional<Progress> progress;
     if (several) progress.emplace(fmt::format("running {} layers", layers_.size()), kGuessedLayer_s * layers());
@@ -112,6 +114,8 @@ class Layerbench {
     OpRequest request;
     request.settings.repetitions = options_.iterations;
     request.settings.timeout_s = options_.timeout_s;
+    // Where nothing is timed, these times decide the degrees, no more.
+    if (options_.check_only) request.settings.repetitions = request.settings.iterations = 1;
     request.sizes = sizes_for(layers_.front().shape.layer.dtype, site_.device);
     Profile profile = measure_and_fit(site_, writer_, request, [&](double share) { progress->at(share); }).profile;
     if (progress) progress->done();

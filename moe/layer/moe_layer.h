@@ -61,7 +61,7 @@ class MoeLayer {
   /// Calls `hook` from now on instead of the shape's own; it sends the same element type. Null: none.
   void set_hook(std::unique_ptr<Hook> hook);
   /// By how much one exchange may change an element, of its size.
-  double exchange_error() const { return hook_ ? hook_->relative_error() : 0; }
+  double exchange_error() const { return hook_ ? hook_->relative_error(shape_.dtype()) : 0; }
 
   /// Enqueues the sums that no plan carries: the gate's and the norms' gradients over the stage, the experts' over EDP
   /// unless the plan did that. All ranks call it, once after a pass; the gradients are whole when `stream` has passed

@@ -2,6 +2,7 @@
 
 #include "moe/layer/element.h"
 #include "moe/layer/on_host.h"
+#include "moe/layer/tensor.h"
 
 namespace moe {
 namespace {

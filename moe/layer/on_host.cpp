@@ -3,17 +3,25 @@
 #include "moe/layer/cpu/math.h"
 
 namespace moe {
+namespace {
+
+size_t doubles_of(TensorView t, DType dtype) {
+  return (static_cast<size_t>(t.elements() * bytes_of(dtype)) + sizeof(double) - 1) / sizeof(double);
+}
+
+}  // namespace
 
 OnHost::OnHost(TensorView t, MemorySpace& memory) : memory_(memory), there_(t), stored_(t) {
   if (t.device() != DeviceKind::cpu) {
-    copy_ = Tensor({t.elements()}, t.dtype());
-    stored_ = t.moved_to(copy_.view().data(), DeviceKind::cpu, t.dtype());
+    copy_.resize(doubles_of(t, t.dtype()));
+    stored_ = t.moved_to(copy_.data(), DeviceKind::cpu, t.dtype());
     memory.to_host(t.data(), stored_.data(), t.bytes());
   }
   here_ = stored_;
-  if (t.dtype() == sums_type(t.dtype())) return;
-  wide_ = Tensor({t.elements()}, sums_type(t.dtype()));
-  here_ = t.moved_to(wide_.view().data(), DeviceKind::cpu, wide_.view().dtype());
+  const DType wide = sums_type(t.dtype());
+  if (t.dtype() == wide) return;
+  wide_.resize(doubles_of(t, wide));
+  here_ = t.moved_to(wide_.data(), DeviceKind::cpu, wide);
   convert(stored_, here_);
 }
 

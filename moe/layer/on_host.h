@@ -1,6 +1,8 @@
 #pragma once
 // A tensor's numbers where the host can read them, write them and compute with them.
-#include "moe/layer/tensor.h"
+#include <vector>
+
+#include "moe/layer/memory_space.h"
 
 namespace moe {
 
@@ -16,7 +18,7 @@ class OnHost {
  private:
   MemorySpace& memory_;
   TensorView there_, stored_, here_;  // stored_: of there_'s type
-  Tensor copy_, wide_;
+  std::vector<double> copy_, wide_;   // so many bytes; no Tensors: layers don't hold them
 };
 
 }  // namespace moe

@@ -55,7 +55,7 @@ struct RankShape {
 };
 
 /// Throws BadInput naming the field if this layer can't be run: pipeline stages, fewer key-value heads than MP ranks,
-/// the exact (unrounded) capacity, 16-bit elements.
+/// the exact (unrounded) capacity.
 RankShape rank_shape(const Case& shape, int rank, Flow flow = Flow::sharded);
 
 }  // namespace moe

@@ -39,8 +39,11 @@ class LayerBench {
     for (const PlannedRun& p : planned) {
       MeasuredRun& run = result_.runs.emplace_back();
       run.plan = p.plan;
-      if (settings.emulated)
-        run.plan = proxy_plan(p.plan, proxy_case(p.plan.shape, p.plan.degree_forward, p.plan.degree_backward));
+      if (settings.emulated) {
+        Case proxy = proxy_case(p.plan.shape, p.plan.degree_forward, p.plan.degree_backward);
+        if (settings.device == DeviceKind::cpu) proxy.layer.dtype = sums_type(proxy.layer.dtype);
+        run.plan = proxy_plan(p.plan, proxy);
+      }
       proven_.push_back(run.plan);
       if (reference_flops(run.plan.shape) <= settings.most_reference_flops) continue;
       small_proof_ = true;

@@ -89,19 +89,27 @@ double dispatched_rows(const MemoryRequest& r) {
   return rows * static_cast<double>(c.layer.experts) * (r.replicated ? c.parallel.mp : 1);
 }
 
-// Of the MoE part: the gate's input, logits, spread and noise; the experts' input; what lies between their GEMMs (GPT:
-// before and after GELU; SwiGLU: gate, up and their product); the rows that came back, for the gate's gradient.
+double gated_tokens(const MemoryRequest& r) { return tokens(r.shape) / (r.replicated ? 1 : r.shape.parallel.mp); }
+
+// Of the MoE part: the gate's input; the experts' input; what lies between their GEMMs (GPT: before and after GELU;
+// SwiGLU: gate, up and their product); the rows that came back, for the gate's gradient.
 double moe_elements(const MemoryRequest& r) {
   const Case& c = r.shape;
-  const double gated = tokens(c) / (r.replicated ? 1 : c.parallel.mp);
   const double model_dim = static_cast<double>(c.layer.model_dim), out = dispatched_rows(r);
   const double between = gemms_of(c.layer.ffn) * static_cast<double>(c.layer.hidden) / c.parallel.esp;
-  return gated * (model_dim + 3 * static_cast<double>(c.layer.experts)) + out * c.parallel.esp * (model_dim + between) +
-         out * model_dim;
+  return gated_tokens(r) * model_dim + out * c.parallel.esp * (model_dim + between) + out * model_dim;
+}
+
+// Logits, spread and noise: in float32 of 16-bit layers, which widen the gate's input too.
+double gate_bytes(const MemoryRequest& r) {
+  const LayerShape& l = r.shape.layer;
+  const DType sums = sums_type(l.dtype);
+  const int64_t widened = sums == l.dtype ? 0 : l.model_dim;
+  return bytes_of(sums) * gated_tokens(r) * static_cast<double>(3 * l.experts + widened);
 }
 
 double counted_activations(const MemoryRequest& r) {
-  const double layer = width(r.shape) * (moe_elements(r) + (r.dense_part ? dense_elements(r) : 0));
+  const double layer = width(r.shape) * (moe_elements(r) + (r.dense_part ? dense_elements(r) : 0)) + gate_bytes(r);
   const double sets = static_cast<double>(layers_of_stage(r)) * micro_batches_in_flight(r);
   if (r.recompute != Recompute::full) return sets * layer;
   const double input = tokens(r.shape) * static_cast<double>(r.shape.layer.model_dim) / r.shape.parallel.mp;

@@ -143,8 +143,10 @@ Case complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
 }
 
 std::string describe(const LayerShape& l) {
-  return fmt::format("B{} L{} M{} H{} E{} k{} f{} {}", l.batch, l.seq, l.model_dim, l.hidden, l.experts, l.top_k,
-                     l.capacity_factor ? fmt::format("{}", *l.capacity_factor) : "none", name_of(l.ffn));
+  const std::string factor = l.capacity_factor ? fmt::format("{}", *l.capacity_factor) : "none";
+  const std::string type = l.dtype == DType::float32 ? "" : fmt::format(" {}", name_of(l.dtype));
+  return fmt::format("B{} L{} M{} H{} E{} k{} f{} {}{}", l.batch, l.seq, l.model_dim, l.hidden, l.experts, l.top_k,
+                     factor, name_of(l.ffn), type);
 }
 
 }  // namespace moe

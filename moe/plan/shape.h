@@ -95,7 +95,7 @@ std::span<const Part> ffn_parts();
 /// Of what dispatch and combine send: the layer's own, unless its hook sends another.
 DType wire_type(const LayerShape& layer);
 
-/// "B4 L1024 M4096 H14336 E4 k2 f1.2 mixtral".
+/// "B4 L1024 M4096 H14336 E4 k2 f1.2 mixtral"; element types but float32 behind it.
 std::string describe(const LayerShape& layer);
 
 }  // namespace moe

@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
+TESTBED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../configs/clusters/testbed-b.toml")
 LAYER = ["--seq", "256", "--model-dim", "1024", "--batch", "1"]
 
 
@@ -18,11 +19,20 @@ class Layerbench(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.folder = scratch.name
 
+    def run_program(self, *arguments):
+        return subprocess.run([PROGRAM, *arguments], cwd=self.folder, capture_output=True, text=True)
+
     def layerbench(self, *arguments):
-        found = subprocess.run([PROGRAM, "layerbench", "--out", "r.jsonl", *arguments], cwd=self.folder,
-                               capture_output=True, text=True)
+        found = self.run_program("layerbench", "--out", "r.jsonl", *arguments)
         self.assertEqual(found.returncode, 0, found.stdout + found.stderr)
         return found.stdout
+
+    def write_grid(self, heads, dtype="float32"):
+        with open(os.path.join(self.folder, "g.toml"), "w") as file:
+            file.write('schema = 1\nname = "g"\nsource = "a test"\ncluster = "testbed-b"\n'
+                       'capacity_rounding = "ragged"\n[layers]\nbatch = 1\nseq = 256\nmodel_dim = 512\n'
+                       f'hidden_scale = 2\nheads = {heads}\ncapacity_factor = 1.2\nffn = "gpt"\ntop_k = 1\n'
+                       f'experts = "nodes"\ndtype = "{dtype}"\n')
 
     def records(self):
         with open(os.path.join(self.folder, "r.jsonl")) as file:
@@ -73,16 +83,37 @@ class Layerbench(unittest.TestCase):
 
     def test_what_cannot_run_is_a_row(self):
         """12 heads don't divide a model dim of 512."""
-        with open(os.path.join(self.folder, "g.toml"), "w") as file:
-            file.write('schema = 1\nname = "g"\nsource = "a test"\ncluster = "testbed-b"\n'
-                       'capacity_rounding = "ragged"\n[layers]\nbatch = 1\nseq = 256\nmodel_dim = 512\n'
-                       'hidden_scale = 2\nheads = [8, 12]\ncapacity_factor = 1.2\nffn = "gpt"\ntop_k = 1\n'
-                       'experts = "nodes"\n')
+        self.write_grid(heads=[8, 12])
         printed = json.loads(self.layerbench("--grid", "g.toml", "--check-only", "--schedule", "tutel", "--json"))
         states = {layer["layer"]: layer["schedules"][0] for layer in printed["layers"]}
         self.assertEqual(sorted(row["status"] for row in states.values()), ["ok", "unsupported"])
         refused = next(row for row in states.values() if row["status"] == "unsupported")
         self.assertIn("heads", refused["reason"])
+
+    def test_16_bits_on_a_cpu(self):
+        """Refused before anything is measured; of an emulated cluster run by a proxy of 32."""
+        words = ("layerbench", "--cluster", "host", "--dtype", "bfloat16")
+        found = self.run_program(*words)
+        self.assertEqual((found.returncode, found.stdout), (2, ""))
+        self.assertIn("dtype bfloat16: layers of it run on GPUs alone", found.stderr)
+        self.write_grid(heads=8, dtype="float16")
+        found = self.run_program(*words[:3], "--grid", "g.toml", "--check-only")
+        self.assertEqual(found.returncode, 0, found.stderr)
+        self.assertIn("dtype float16: layers of it run on GPUs alone", found.stdout)
+        found = self.run_program("tune", "--cluster", "host", "--grid", "./g.toml")
+        self.assertEqual((found.returncode, found.stdout), (2, ""))
+        self.assertIn("grid g: layers of float16 run on GPUs alone", found.stderr)
+        with open(TESTBED) as file:
+            profile = file.read().replace('dtype = "float32"', 'dtype = "float16"')
+        with open(os.path.join(self.folder, "half.toml"), "w") as file:
+            file.write(profile)
+        self.layerbench("--cluster", "./half.toml", "--dtype", "float16", *LAYER, "--schedule", "fsmoe", "--iterations",
+                        "1")
+        case = next(line for line in self.records() if line["kind"] == "case")
+        self.assertIn(case["status"], ("ok", "invalid"))  # by what else the machine does
+        found = self.run_program("microbench", "--cluster", "./half.toml", "--repetitions", "1", "-b", "64K")
+        self.assertEqual(found.returncode, 0, found.stderr)
+        self.assertIn("gemm/float16", found.stdout)
 
 
 if __name__ == "__main__":

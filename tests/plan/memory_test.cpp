@@ -128,8 +128,10 @@ double listed_activations(const MemoryRequest& r) {
   double heads = 0, kv_heads = 0;  // of rank 0, to which they are dealt first
   for (int64_t h = 0; h < l.heads; h += p.mp) ++heads;
   for (int64_t h = 0; h < l.kv_heads; h += p.mp) ++kv_heads;
-  double elements = 0;
-  const auto keep = [&](double rows, double columns) { elements += rows * columns; };
+  const bool narrow = l.dtype == DType::float16;
+  double bytes = 0;
+  const auto keep_of = [&](DType dtype, double rows, double columns) { bytes += rows * columns * bytes_of(dtype); };
+  const auto keep = [&](double rows, double columns) { keep_of(l.dtype, rows, columns); };
   if (r.dense_part) {
     keep(own, m);                                   // x
     keep(bl, m);                                    // gathered
@@ -141,8 +143,9 @@ double listed_activations(const MemoryRequest& r) {
     keep(own, m);                                   // hidden state
   }
   const double gated = r.replicated ? bl : own;
-  keep(gated, m);                 // normalised: what the gate and the order read
-  keep(gated, 3 * f(l.experts));  // logits, spread, noise
+  keep(gated, m);                                    // normalised: what the gate and the order read
+  if (narrow) keep_of(DType::float32, gated, m);     // what the gate makes of it
+  keep_of(DType::float32, gated, 3 * f(l.experts));  // logits, spread, noise
   // Every rank of the EP and ESP groups sends T_rank rows for each of this rank's experts.
   const double t_rank = capacity_exact(r.shape) * (r.replicated ? p.mp : 1);
   const double rows = f(l.experts) / p.ep * (p.ep * p.esp) * t_rank;
@@ -151,7 +154,7 @@ double listed_activations(const MemoryRequest& r) {
   keep(rows, f(l.hidden) / p.esp);
   if (l.ffn == Ffn::mixtral) keep(rows, f(l.hidden) / p.esp);
   keep(f(l.experts) * t_rank, m);  // combined
-  return elements * bytes_of(l.dtype);
+  return bytes;
 }
 
 TEST(Memory, CountedActivationsAreTheListedTensors) {

@@ -60,7 +60,7 @@ class VerifiedTune {
     found.processes = site.processes != nullptr;
     found.grid = grid_of(options.selection, grid_key(site));
     for (const GridLayer& layer : found.grid.layers)
-      require<BadInput>(site.device == DeviceKind::cuda || bytes_of(layer.shape.dtype) > 2,
+      require<BadInput>(site.emulated || site.device == DeviceKind::cuda || bytes_of(layer.shape.dtype) > 2,
                         "grid {}: layers of {} run on GPUs alone, expected --device cuda, or --no-verify to plan only",
                         found.grid.name, name_of(layer.shape.dtype));
     found.whole_grid = !options.measured_layers;

@@ -29,9 +29,9 @@ class GlooWorld final : public World {
   std::vector<int> here() const override;
   const WorldTopology& topology() const override;
 
-  /// Sums are of float32 and float64, operations unpaced: a Pace is BadInput. Every communicator that split() makes has
-  /// connections of its own, so lanes run side by side. A rank that fails publishes why before its connections close;
-  /// all others' operations then end with RankFailure: "rank 1 in 'combine 2/2' (alltoall): rank 3 failed: ...".
+  /// Operations are unpaced: a Pace is BadInput. Every communicator that split() makes has connections of its own, so
+  /// lanes run side by side. A rank that fails publishes why before its connections close; all others' operations then
+  /// end with RankFailure: "rank 1 in 'combine 2/2' (alltoall): rank 3 failed: ...".
   std::unique_ptr<Communicator> communicator(int rank) override;
 
   /// A process that hasn't left its body and destroyed the world a few seconds after a failure prints the line and ends

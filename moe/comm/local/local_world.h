@@ -24,8 +24,8 @@ class LocalWorld final : public World {
   std::vector<int> here() const override;
   /// One node.
   const WorldTopology& topology() const override;
-  /// The world communicator of `rank`. Sums are of float32 and float64, on a GPU of every type. An operation that a
-  /// failed stream skips aborts the world, since the others would wait for it.
+  /// The world communicator of `rank`. An operation that a failed stream skips aborts the world, since the others would
+  /// wait for it.
   std::unique_ptr<Communicator> communicator(int rank) override;
 
   /// Each rank keeps, with the threads it starts, to its share of the cores. A rank that dies by an exception names

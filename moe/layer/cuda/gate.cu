@@ -53,7 +53,7 @@ __global__ void top_k_kernel(Logits l, int choices, int32_t* chosen) {
   }
 }
 
-// T block counts one expert's pairs of one group: all first choices in token order, then all second choices, ...
+// A block counts one expert's pairs of one group: all first choices in token order, then all second choices, ...
 __global__ void assign_kernel(RowAssignment a) {
   __shared__ int parts[kThreads / kWarpSize];
   const int experts = static_cast<int>(a.experts), expert = static_cast<int>(blockIdx.x) % experts;
@@ -102,7 +102,7 @@ __global__ void softmax_kernel(Logits l, T* probabilities, T* log_sums) {
   if (lane_index() == 0) log_sums[token] = most + std::log(sum);
 }
 
-// T thread a token.
+// A thread a token.
 template <class T>
 __global__ void weigh_kernel(Logits l, Choice c) {
   const int64_t token = thread_index();

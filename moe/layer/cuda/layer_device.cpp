@@ -23,7 +23,7 @@ class CudaLayerDevice final : public LayerDevice {
   std::unique_ptr<Order> make_order(const RankShape& rank) override {
     const std::string& name = rank.shape.layer.order;
     if (name == "tutel") return cuda::make_order(math_, rank.dtype());
-    moe::make_order(name, rank.dtype());  // BadInput if nobody knows it
+    moe::make_order(name, sums_type(rank.dtype()));  // BadInput if nobody knows it
     throw Unsupported(fmt::format("order {}: has no CUDA kernels, expected tutel", name));
   }
 

@@ -32,8 +32,9 @@ class Hook {
   virtual void after_combine(Phase, TensorView /*wire*/, TensorView /*rows*/) {}
   /// (gated tokens, M), in place: the output, residual included; backward, the hidden states' gradient.
   virtual void before_moe_end(Phase, TensorView) {}
-  /// By how much an exchange may change an element, of its size: what the layer's verification must allow for.
-  virtual double relative_error() const { return 0; }
+  /// By how much an exchange may change an element of `dtype`, of its size: what the layer's verification must allow
+  /// for.
+  virtual double relative_error(DType /*dtype*/) const { return 0; }
 };
 
 struct HookRow {

@@ -141,7 +141,7 @@ TEST(CudaTopK, EqualOnesGoToTheLowerExpertAndNotANumberLast) {
 TEST(CudaParts, NameWhatThereIs) {
   const auto device = make_test_layer_device();
   const auto refuses = [&](auto change) {
-    Case c = shape_of("gshard", kDrawn[0], DType::float32).shape;
+    Case c = shape_of("gshard", kDrawn[0], DType::bfloat16).shape;
     change(c.layer);
     const RankShape rank = rank_shape(c, 0);
     EXPECT_THROW(

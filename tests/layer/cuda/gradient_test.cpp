@@ -24,7 +24,7 @@ struct Made {
 
 struct Met {
   int64_t plans = 0;
-  std::map<DType, double> worst;  // without a hook
+  std::map<DType, double> worst;  // without a hook that rounds
 } met;
 
 Case case_of(const Made& m) {
@@ -78,7 +78,7 @@ TEST_P(LayerOnDeviceTest, EverySchedulesGradientsAreAutograds) {
     for (const TensorError& e : layer_errors(layers->ranks(), reference)) {
       EXPECT_LE(e.error, tolerance_of(*layers->ranks().front())) << e.tensor;
       double& worst = met.worst[shape.layer.dtype];
-      if (GetParam().hook == "none") worst = std::max(worst, e.error);
+      if (narrow || GetParam().hook == "none") worst = std::max(worst, e.error);
     }
     EXPECT_NEAR(layers->ranks().front()->auxiliary_loss(), reference.auxiliary,
                 (narrow ? 0.02 : 1e-4) * reference.auxiliary);
@@ -122,6 +122,7 @@ INSTANTIATE_TEST_SUITE_P(
              .gate = "switch",
              .ffn = Ffn::mixtral,
              .norm = Norm::rmsnorm,
+             .hook = "bf16",  // changes nothing
              .parallel = replicas,
              .dtype = DType::float16}),
     [](const auto& row) { return row.param.name; });
