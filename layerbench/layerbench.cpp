@@ -23,6 +23,11 @@ struct BenchedLayer {
   std::string refused;  // why it can't be shaped on this cluster; of a grid's layers alone
 };
 
+// Before anything is measured; what an emulated cluster runs is a proxy.
+void require_runs(const LayerShape& layer, const Site& site) {
+  if (!site.emulated && site.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer);
+}
+
 // Grids that papers plan with the unrounded capacity are run with the ragged one.
 BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const Selection& selection, const Site& site) {
   const Profile& cluster = site.cluster;
@@ -35,7 +40,7 @@ BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const Selection& 
   try {
     benched.shape = chosen_case(selection, base, own ? layer.parallel->nodes : cluster.nodes,
                                 own ? layer.parallel->ranks_per_node : cluster.ranks_per_node);
-    if (!site.emulated) require_runs(layer.shape, site.device);
+    require_runs(layer.shape, site);
   } catch (const BadInput& error) {
     benched.refused = error.what();
   }
@@ -46,7 +51,7 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
   const Selection& selection = options.selection;
   if (selection.grid.empty()) {
     const Case shape = chosen_case(selection, site.cluster.nodes, site.cluster.ranks_per_node);
-    if (!site.emulated) require_runs(shape.layer, site.device);
+    require_runs(shape.layer, site);
     return {{describe(shape.layer), shape, {}}};
   }
   require<BadInput>(selection.layer_file.empty(), "--layer: found '{}' beside --grid, expected one of them",

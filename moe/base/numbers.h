@@ -88,4 +88,12 @@ decltype(auto) with_number(DType dtype, Body&& body) {
   throw std::invalid_argument("unknown element type");
 }
 
+/// The same of a type that sums are kept in: float32 or float64.
+template <class Body>
+decltype(auto) with_sums_type(DType dtype, Body&& body) {
+  if (dtype == DType::float32) return body(float{});
+  if (dtype == DType::float64) return body(double{});
+  throw std::invalid_argument("a 16-bit type where sums are kept");
+}
+
 }  // namespace moe

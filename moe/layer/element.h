@@ -3,16 +3,16 @@
 #include <memory>
 
 #include "moe/base/check.h"
-#include "moe/base/units.h"
+#include "moe/base/numbers.h"
 
 namespace moe {
 
 /// Calls `body(T{})` with the C++ type of `dtype`. Throws BadInput for types that the layer does not compute in.
 template <class Body>
 decltype(auto) with_element(DType dtype, Body&& body) {
-  if (dtype == DType::float32) return body(float{});
-  if (dtype == DType::float64) return body(double{});
-  bad_input("dtype {}: layers of it run on GPUs alone, of a CPU float32 or float64 are expected", name_of(dtype));
+  if (dtype != sums_type(dtype))
+    bad_input("dtype {}: layers of it run on GPUs alone, of a CPU float32 or float64 are expected", name_of(dtype));
+  return with_sums_type(dtype, body);
 }
 
 /// Makes the implementation of `Interface` for `dtype` from its template.

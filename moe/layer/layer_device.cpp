@@ -26,8 +26,6 @@ LayerDevice& cpu_layer_device() {
   return device;
 }
 
-void require_runs(const LayerShape& layer, DeviceKind kind) {
-  if (kind == DeviceKind::cpu) cpu_layer_device().require_runs(layer);
-}
+bool computes_in(DeviceKind kind, DType dtype) { return kind == DeviceKind::cuda || dtype == sums_type(dtype); }
 
 }  // namespace moe

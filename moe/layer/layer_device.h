@@ -25,8 +25,8 @@ class LayerDevice {
 /// Has no state.
 LayerDevice& cpu_layer_device();
 
-/// LayerDevice::require_runs as far as it can be said without a device of that kind.
-void require_runs(const LayerShape& layer, DeviceKind kind);
+/// Whether layers on such a device can be of this type: 16 bits are a GPU's.
+bool computes_in(DeviceKind kind, DType dtype);
 
 /// Of the GPU that is the calling thread's. Gates gshard, switch and sigmoid; order tutel; dispatcher alltoall; any
 /// expert, norm and hook; layers with a capacity. Throws BadInput if this build has no CUDA.

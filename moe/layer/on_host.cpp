@@ -3,24 +3,17 @@
 #include "moe/layer/cpu/math.h"
 
 namespace moe {
-namespace {
-
-size_t doubles_of(TensorView t, DType dtype) {
-  return (static_cast<size_t>(t.elements() * bytes_of(dtype)) + sizeof(double) - 1) / sizeof(double);
-}
-
-}  // namespace
 
 OnHost::OnHost(TensorView t, MemorySpace& memory) : memory_(memory), there_(t), stored_(t) {
   if (t.device() != DeviceKind::cpu) {
-    copy_.resize(doubles_of(t, t.dtype()));
+    copy_.resize(static_cast<size_t>(t.bytes()));
     stored_ = t.moved_to(copy_.data(), DeviceKind::cpu, t.dtype());
     memory.to_host(t.data(), stored_.data(), t.bytes());
   }
   here_ = stored_;
   const DType wide = sums_type(t.dtype());
   if (t.dtype() == wide) return;
-  wide_.resize(doubles_of(t, wide));
+  wide_.resize(static_cast<size_t>(t.elements() * bytes_of(wide)));
   here_ = t.moved_to(wide_.data(), DeviceKind::cpu, wide);
   convert(stored_, here_);
 }

@@ -17,8 +17,8 @@ class OnHost {
 
  private:
   MemorySpace& memory_;
-  TensorView there_, stored_, here_;  // stored_: of there_'s type
-  std::vector<double> copy_, wide_;   // so many bytes; no Tensors: layers don't hold them
+  TensorView there_, stored_, here_;    // stored_: of there_'s type
+  std::vector<std::byte> copy_, wide_;  // no Tensors: those are counted as the layer's
 };
 
 }  // namespace moe

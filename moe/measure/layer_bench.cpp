@@ -41,7 +41,8 @@ class LayerBench {
       run.plan = p.plan;
       if (settings.emulated) {
         Case proxy = proxy_case(p.plan.shape, p.plan.degree_forward, p.plan.degree_backward);
-        if (settings.device == DeviceKind::cpu) proxy.layer.dtype = sums_type(proxy.layer.dtype);
+        DType& dtype = proxy.layer.dtype;
+        if (!computes_in(settings.device, dtype)) dtype = sums_type(dtype);
         run.plan = proxy_plan(p.plan, proxy);
       }
       proven_.push_back(run.plan);

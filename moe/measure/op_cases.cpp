@@ -8,6 +8,7 @@
 #include "moe/base/check.h"
 #include "moe/base/units.h"
 #include "moe/cost/modules.h"
+#include "moe/layer/layer_device.h"
 
 namespace moe {
 namespace {
@@ -57,9 +58,6 @@ OpCase module_case(const std::string& name, Phase phase, const Case& shape) {
   (is_priced_by_byte(name) ? c.bytes : c.flops) = module_size(module_of(name).value(), phase, shape);
   return c;
 }
-
-// Whether the device's layers, and so its GEMMs, are of this type.
-bool multiplies(DeviceKind device, DType dtype) { return device == DeviceKind::cuda || bytes_of(dtype) > 2; }
 
 // Of testbed shapes: B {1, 2, 4} x M {1024, 2048, 4096}, at the row's sequence length; each size once.
 std::vector<OpCase> paced_module_cases(const ModuleRow& row, const Profile& cluster) {
@@ -140,7 +138,7 @@ double OpCase::wire_share() const {
 
 OpSizes sizes_for(DType layers, DeviceKind device) {
   OpSizes sizes;
-  if (multiplies(device, layers)) sizes.dtype = layers;
+  if (computes_in(device, layers)) sizes.dtype = layers;
   return sizes;
 }
 
@@ -206,7 +204,7 @@ std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend,
   add("reducescatter", Network::intra, cluster.ranks_per_node);
   add("allreduce", between_experts, experts);
   const int64_t gemm_share = backend == "nccl" ? 1 : kThreadShare;
-  for (int i = 1; multiplies(device, sizes.dtype) && i <= kGemmSizes; ++i)
+  for (int i = 1; computes_in(device, sizes.dtype) && i <= kGemmSizes; ++i)
     cases.push_back(gemm(gemm_dim(i * kGemmStep / gemm_share), sizes.dtype));
   return cases;
 }

@@ -7,6 +7,7 @@
 #include "moe/base/check.h"
 #include "moe/base/progress.h"
 #include "moe/base/units.h"
+#include "moe/layer/layer_device.h"
 #include "moe/measure/op_records.h"
 #include "moe/search/pick_layers.h"
 #include "tuner/fit_report.h"
@@ -60,7 +61,7 @@ class VerifiedTune {
     found.processes = site.processes != nullptr;
     found.grid = grid_of(options.selection, grid_key(site));
     for (const GridLayer& layer : found.grid.layers)
-      require<BadInput>(site.emulated || site.device == DeviceKind::cuda || bytes_of(layer.shape.dtype) > 2,
+      require<BadInput>(site.emulated || computes_in(site.device, layer.shape.dtype),
                         "grid {}: layers of {} run on GPUs alone, expected --device cuda, or --no-verify to plan only",
                         found.grid.name, name_of(layer.shape.dtype));
     found.whole_grid = !options.measured_layers;

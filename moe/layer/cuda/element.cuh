@@ -2,10 +2,9 @@
 // Elements and 16 bytes of them. Arithmetic is in float32, of float64 elements in float64.
 #include <cmath>
 #include <cstdint>
-#include <stdexcept>
 #include <type_traits>
 
-#include "moe/base/units.h"
+#include "moe/base/numbers.h"
 #include "moe/layer/cuda/launch.cuh"
 
 namespace moe::cuda {
@@ -14,11 +13,8 @@ inline constexpr int kThreads = 256, kWarpSize = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffU;
 
 template <class T>
-using Acc = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-template <class T>
-__device__ inline Acc<T> value_of(T v) {
-  if constexpr (std::is_same_v<T, Acc<T>>)
+__device__ inline Sums<T> value_of(T v) {
+  if constexpr (std::is_same_v<T, Sums<T>>)
     return v;
   else
     return to_float(v);
@@ -56,30 +52,18 @@ inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 
 inline bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
-/// Calls body(T{}) with the C++ type of `dtype`.
+/// with_number, with the device's own 16-bit types.
 template <class Body>
 void with_type(DType dtype, Body body) {
-  switch (dtype) {
-    case DType::float32:
-      return body(float{});
-    case DType::float64:
-      return body(double{});
-    case DType::bfloat16:
-      return body(Bfloat16{});
-    case DType::float16:
-      return body(Float16{});
-  }
-  throw std::invalid_argument("unknown element type");
-}
-
-/// The same of a type that sums are kept in: float32 or float64.
-template <class Body>
-void with_sums_type(DType dtype, Body body) {
-  if (dtype != sums_type(dtype)) throw std::invalid_argument("a 16-bit type where sums are kept");
-  if (dtype == DType::float64)
-    body(double{});
-  else
-    body(float{});
+  with_number(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_same_v<T, moe::Bfloat16>)
+      body(Bfloat16{});
+    else if constexpr (std::is_same_v<T, moe::Float16>)
+      body(Float16{});
+    else
+      body(zero);
+  });
 }
 
 /// Calls body(std::integral_constant<int, N>) with the elements that a thread may read at once: 16 bytes, or 1.

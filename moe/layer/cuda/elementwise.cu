@@ -33,7 +33,7 @@ struct Gelu {
     Pack<T, N> p = load<N>(x + i);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      const Acc<T> v = value_of(p.at[j]);
+      const Sums<T> v = value_of(p.at[j]);
       p.at[j] = rounded<T>(v * normal_distribution(v));
     }
     store(p, out + i);
@@ -50,8 +50,8 @@ struct GeluBackward {
     Pack<T, N> d = load<N>(d_out + i);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      const Acc<T> v = value_of(p.at[j]);
-      const Acc<T> density = Acc<T>(0.39894228040143267794) * std::exp(Acc<T>(-0.5) * v * v);
+      const Sums<T> v = value_of(p.at[j]);
+      const Sums<T> density = Sums<T>(0.39894228040143267794) * std::exp(Sums<T>(-0.5) * v * v);
       d.at[j] = rounded<T>(value_of(d.at[j]) * (normal_distribution(v) + v * density));
     }
     store(d, d_x + i);
@@ -68,7 +68,7 @@ struct SwigluForward {
     const Pack<T, N> q = load<N>(b + i);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      const Acc<T> v = value_of(p.at[j]);
+      const Sums<T> v = value_of(p.at[j]);
       p.at[j] = rounded<T>(v / (1 + std::exp(-v)) * value_of(q.at[j]));
     }
     store(p, out + i);
@@ -85,8 +85,8 @@ struct SwigluBackward {
     Pack<T, N> dp, dq;
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      const Acc<T> v = value_of(p.at[j]), out = value_of(d.at[j]);
-      const Acc<T> s = 1 / (1 + std::exp(-v)), silu = v * s;
+      const Sums<T> v = value_of(p.at[j]), out = value_of(d.at[j]);
+      const Sums<T> s = 1 / (1 + std::exp(-v)), silu = v * s;
       dp.at[j] = rounded<T>(out * value_of(q.at[j]) * (s + silu * (1 - s)));
       dq.at[j] = rounded<T>(out * silu);
     }
@@ -112,7 +112,7 @@ struct Add {
 template <class T>
 struct Scale {
   T* t;
-  Acc<T> by;
+  Sums<T> by;
   template <int N>
   __device__ void at(int64_t i) const {
     Pack<T, N> p = load<N>(t + i);
@@ -189,7 +189,7 @@ void add(Work work, const void* from, void* to, int64_t count) {
 void scale(Work work, void* t, double by, int64_t count) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    for_each<T>(work.stream, Scale<T>{out<T>(t), static_cast<Acc<T>>(by)}, count, aligned(t));
+    for_each<T>(work.stream, Scale<T>{out<T>(t), static_cast<Sums<T>>(by)}, count, aligned(t));
   });
 }
 

@@ -57,18 +57,18 @@ __global__ void __launch_bounds__(kThreads, 4) combine_kernel(RoutingArrays r, C
   if (token >= r.tokens) return;
   const int choices = static_cast<int>(r.choices), lane = lane_index();
   int own_place = -1;
-  Acc<T> own_weight = 1;
+  Sums<T> own_weight = 1;
   if (lane < choices) {
     const int slot = r.slot_of[token * choices + lane];
     if (slot >= 0) own_place = c.rows.place[slot];
-    if (c.weight != nullptr) own_weight = static_cast<const Acc<T>*>(c.weight)[token * choices + lane];
+    if (c.weight != nullptr) own_weight = static_cast<const Sums<T>*>(c.weight)[token * choices + lane];
   }
   Pack<T, N>* to = row_at<T, N>(static_cast<T*>(c.out), token, packs);
   for (int first = lane; first - lane < packs; first += kSums * kWarpSize) {
-    Acc<T> sum[kSums][N] = {};
+    Sums<T> sum[kSums][N] = {};
     for (int choice = 0; choice < choices; ++choice) {
       const int place = __shfl_sync(kAllLanes, own_place, choice);
-      const Acc<T> weight = __shfl_sync(kAllLanes, own_weight, choice);
+      const Sums<T> weight = __shfl_sync(kAllLanes, own_weight, choice);
       if (place < 0) continue;
       const Pack<T, N>* row = row_at<T, N>(static_cast<const T*>(c.rows.data), place, packs);
       Pack<T, N> p[kSums];
@@ -104,22 +104,22 @@ __global__ void __launch_bounds__(kThreads) combine_backward_kernel(RoutingArray
   }
   const Pack<T, N>* row = row_at<T, N>(static_cast<const T*>(c.rows.data), c.rows.place[slot], packs);
   const Pack<T, N>* d_out = row_at<T, N>(static_cast<const T*>(c.d_out), pair / static_cast<int>(r.choices), packs);
-  const Acc<T> weight = static_cast<const Acc<T>*>(c.weight)[pair];
-  Acc<T> sum = 0;
+  const Sums<T> weight = static_cast<const Sums<T>*>(c.weight)[pair];
+  Sums<T> sum = 0;
 #pragma unroll 2
   for (int j = lane_index(); j < packs; j += kWarpSize) {
     Pack<T, N> d = d_out[j];
     const Pack<T, N> p = row[j];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const Acc<T> v = value_of(d.at[i]);
+      const Sums<T> v = value_of(d.at[i]);
       sum += v * value_of(p.at[i]);
       d.at[i] = rounded<T>(weight * v);
     }
     if (place >= 0) d_row[j] = d;
   }
   sum = warp_sum(sum);
-  if (lane_index() == 0) static_cast<Acc<T>*>(c.d_weight)[pair] = sum;
+  if (lane_index() == 0) static_cast<Sums<T>*>(c.d_weight)[pair] = sum;
 }
 
 // Item i is row i / streams of an expert's, of stream i % streams.

@@ -8,7 +8,7 @@ namespace {
 // What norms share of a row: of elements `x`, those by which they are centred and scaled.
 template <class T>
 struct Row {
-  using A = Acc<T>;
+  using A = Sums<T>;
   const T *x, *gain;
   int64_t width;
   A mean, scale;
@@ -25,7 +25,7 @@ struct Row {
 template <class T>
 __device__ Row<T> row_of(const Norm& n, int64_t index) {
   Row<T> row{static_cast<const T*>(n.x) + index * n.width, static_cast<const T*>(n.gain), n.width, 0, 0};
-  using A = Acc<T>;
+  using A = Sums<T>;
   if (n.centred) row.mean = row.mean_of([&](int64_t j) { return value_of(row.x[j]); });
   const A variance = row.mean_of([&](int64_t j) {
     const A v = value_of(row.x[j]) - row.mean;
@@ -50,7 +50,7 @@ __global__ void moments_kernel(Norm n) {
   if (index >= n.rows) return;
   const Row<T> row = row_of<T>(n, index);
   if (lane_index() > 0) return;
-  auto* moments = static_cast<Acc<T>*>(n.moments) + 2 * index;
+  auto* moments = static_cast<Sums<T>*>(n.moments) + 2 * index;
   moments[0] = row.mean;
   moments[1] = row.scale;
 }
@@ -58,7 +58,7 @@ __global__ void moments_kernel(Norm n) {
 // A block has 32 columns, each of its warps every eighth row of them.
 template <class T>
 __global__ void gain_backward_kernel(Norm n, const T* d, T* d_gain) {
-  using A = Acc<T>;
+  using A = Sums<T>;
   __shared__ A parts[kThreads / kWarpSize][kWarpSize];
   const int lane = lane_index(), warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarpSize + lane;
@@ -78,7 +78,7 @@ __global__ void gain_backward_kernel(Norm n, const T* d, T* d_gain) {
 // With h the normed row and u = gain d_out: d_x = scale (u - h mean(u h) - mean(u)), the last term where centred.
 template <class T>
 __global__ void norm_backward_kernel(Norm n, T* gradients) {
-  using A = Acc<T>;
+  using A = Sums<T>;
   const int64_t index = warp_index();
   if (index >= n.rows) return;
   const auto* moments = static_cast<const A*>(n.moments) + 2 * index;
@@ -93,8 +93,8 @@ __global__ void norm_backward_kernel(Norm n, T* gradients) {
 }
 
 template <class T>
-__global__ void causal_kernel(T* scores, int64_t rows, int64_t seq, Acc<T> by) {
-  using A = Acc<T>;
+__global__ void causal_kernel(T* scores, int64_t rows, int64_t seq, Sums<T> by) {
+  using A = Sums<T>;
   const int64_t index = warp_index();
   if (index >= rows) return;
   const int64_t own = index % seq;
@@ -112,8 +112,8 @@ __global__ void causal_kernel(T* scores, int64_t rows, int64_t seq, Acc<T> by) {
 }
 
 template <class T>
-__global__ void causal_backward_kernel(const T* scores, T* gradients, int64_t rows, int64_t seq, Acc<T> by) {
-  using A = Acc<T>;
+__global__ void causal_backward_kernel(const T* scores, T* gradients, int64_t rows, int64_t seq, Sums<T> by) {
+  using A = Sums<T>;
   const int64_t index = warp_index();
   if (index >= rows) return;
   const int64_t own = index % seq;
@@ -148,7 +148,8 @@ void norm_backward(Work work, const Norm& of, void* d, void* d_gain) {
 void causal_softmax(Work work, void* scores, int64_t rows, int64_t seq, double by) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    launch(causal_kernel<T>, warps_for(rows), work.stream, static_cast<T*>(scores), rows, seq, static_cast<Acc<T>>(by));
+    launch(causal_kernel<T>, warps_for(rows), work.stream, static_cast<T*>(scores), rows, seq,
+           static_cast<Sums<T>>(by));
   });
 }
 
@@ -156,7 +157,7 @@ void causal_softmax_backward(Work work, const void* p, void* d, int64_t rows, in
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(causal_backward_kernel<T>, warps_for(rows), work.stream, static_cast<const T*>(p), static_cast<T*>(d), rows,
-           seq, static_cast<Acc<T>>(by));
+           seq, static_cast<Sums<T>>(by));
   });
 }
 

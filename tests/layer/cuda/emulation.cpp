@@ -1,6 +1,5 @@
 // Fibers: made once a thread of the process by ucontext, then switched by sigsetjmp, which makes no system call.
 #include <atomic>
-#include <cmath>
 #include <csetjmp>
 #include <memory>
 #include <sys/mman.h>
