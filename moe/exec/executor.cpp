@@ -38,6 +38,7 @@ struct Executor::Impl {
       if (held) lane.hold(start(task.id), pace);
     }
     lane.record(end(task.id));
+    binding.settle(task, lane);
   }
 
   void issue_contended(const Task& task, Binding& binding, Pace pace) {

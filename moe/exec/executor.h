@@ -19,6 +19,9 @@ class Binding {
   /// `pace` is for a collective to honour itself (its start is when its last rank arrived); computation is paced by
   /// the executor, and gets an empty one.
   virtual void issue(const Task& task, Stream& stream, Pace pace) = 0;
+  /// Called once the task's end is recorded: enqueues what belongs to no task's time, and may block until it is done,
+  /// since the next task is issued afterwards.
+  virtual void settle(const Task& task, Stream& stream) { (void)task, (void)stream; }
 };
 
 /// Paced tasks that slow each other down, on this rank and others.

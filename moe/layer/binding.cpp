@@ -64,6 +64,9 @@ void LayerBinding::issue(const Task& task, Stream& stream, Pace pace) {
     math().use(native);
     compute(*own);
   });
+}
+
+void LayerBinding::settle(const Task& task, Stream& stream) {
   if (task.kind == TaskKind::gate && task.phase == Phase::forward) agree(stream);
 }
 

@@ -7,7 +7,7 @@
 // MoeLayer::finish_gradients. Before the first pass they are zeros.
 //
 // What no plan carries: after a forward's gate, on its lane, all ranks add up the auxiliary losses' statistics and,
-// where no token is dropped, tell each other their rows. A gate's time then has a meeting of all ranks in it, unpriced.
+// where no token is dropped, tell each other their rows. No task's time and no price holds that meeting.
 #include <array>
 #include <string>
 #include <vector>
@@ -27,6 +27,7 @@ class LayerBinding : public Binding {
   LayerBinding(MoeLayer& layer, const Plan& plan);
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
+  void settle(const Task& task, Stream& stream) override;
 
  private:
   struct PhasePart {

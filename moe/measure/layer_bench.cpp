@@ -13,15 +13,12 @@
 #include "moe/measure/layer_dump.h"
 #include "moe/measure/pass_times.h"
 #include "moe/measure/proxy.h"
-#include "moe/measure/statistics.h"
 
 namespace moe {
 namespace {
 
-constexpr double kShortestPass_s = 0.15;    // of the case's fastest schedule: hand-overs are about 1 % of it
-constexpr double kShortestTask_s = 0.2e-3;  // work that wakes from a long wait is cold, and slower than when unpaced
-constexpr double kWorkMargin = 3;           // a pace is at least this many times the work under it
-constexpr int kUnpacedPasses = 5;           // to see how long the work under a pace takes
+constexpr int kUnpacedPasses = 7;  // to see how long the work under a pace takes; they warm up the paced ones too
+constexpr int kAttempts = 3;       // at passes whose tasks outlast their modelled time
 
 // One schedule on one rank.
 struct RankRun {
@@ -58,25 +55,10 @@ class LayerBench {
   }
 
   LayerMeasurement run() {
-    for (size_t s = 0; s < planned_.size(); ++s) make(s, proven_[s]);
-    for (size_t s = 0; s < planned_.size(); ++s) verify(s);
+    result_.took.proving_s = seconds_of([&] { prove(); });
     if (settings_.check_only) return std::move(result_);
-    if (small_proof_) {
-      for (auto& runs : rank_runs_) runs.clear();
-      for (size_t s = 0; s < planned_.size(); ++s) make(s, result_.runs[s].plan);
-    }
-    if (settings_.emulated) {
-      unpaced_.assign(planned_.size(), std::vector<RankTimes>(kUnpacedPasses, RankTimes(here_.size())));
-      world().run([&](int rank) { unpaced_passes(rank); });
-      choose_dilation();
-    }
-    timed_.assign(planned_.size(), std::vector<PassNumbers>(here_.size()));
-    for (const PlannedRun& p : planned_)
-      pacers_.push_back(p.slowdown ? std::make_unique<Pacer>(ranks_, kResources, p.slowdown) : nullptr);
-    const int64_t made = tensor_memory.made;
-    world().run([&](int rank) { timed_passes(rank); });
-    result_.tensors_made = tensor_memory.made - made;
-    for (size_t s = 0; s < planned_.size(); ++s) collect(s);
+    if (settings_.emulated) result_.took.unpaced_s = seconds_of([&] { choose_pace(); });
+    result_.took.timed_s = seconds_of([&] { time(); });
     return std::move(result_);
   }
 
@@ -85,6 +67,45 @@ class LayerBench {
   // Of a rank, among those that are here.
   size_t place(int rank) const { return static_cast<size_t>(rank - here_.front()); }
   std::vector<RankRun>& runs_of(int rank) { return rank_runs_[place(rank)]; }
+
+  template <class Work>
+  static double seconds_of(Work work) {
+    const double begin_s = now_s();
+    work();
+    return now_s() - begin_s;
+  }
+
+  void prove() {
+    for (size_t s = 0; s < planned_.size(); ++s) make(s, proven_[s]);
+    for (size_t s = 0; s < planned_.size(); ++s) verify(s);
+    if (settings_.check_only || !small_proof_) return;
+    for (auto& runs : rank_runs_) runs.clear();
+    for (size_t s = 0; s < planned_.size(); ++s) make(s, result_.runs[s].plan);
+  }
+
+  void choose_pace() {
+    std::vector<std::vector<RankTimes>> unpaced(planned_.size(),
+                                                std::vector<RankTimes>(kUnpacedPasses, RankTimes(here_.size())));
+    world().run([&](int rank) { unpaced_passes(rank, unpaced); });
+    result_.dilation = choose_dilation(planned_, unpaced);
+  }
+
+  void time() {
+    for (const PlannedRun& p : planned_)
+      pacers_.push_back(p.slowdown ? std::make_unique<Pacer>(ranks_, kResources, p.slowdown) : nullptr);
+    timed_.resize(planned_.size());
+    std::vector<size_t> open;
+    for (size_t s = 0; s < planned_.size(); ++s)
+      if (result_.runs[s].wrong.empty()) open.push_back(s);
+    const int64_t made = tensor_memory.made;
+    for (int attempt = 0; attempt < kAttempts && !open.empty(); ++attempt) {
+      for (const size_t s : open) timed_[s].assign(here_.size(), {});
+      world().run([&](int rank) { timed_passes(rank, open); });
+      for (const size_t s : open) collect(s, attempt);
+      std::erase_if(open, [&](size_t s) { return overrun_share(result_.runs[s]) <= kOverrunLimit; });
+    }
+    result_.tensors_made = tensor_memory.made - made;
+  }
 
   // A layer on every rank that ran `plan` and has its gradients.
   void make(size_t s, const Plan& plan) {
@@ -200,11 +221,11 @@ class LayerBench {
         run.worst_error = errors[rank].front(), run.worst_tensor = tensors[rank];
   }
 
-  void unpaced_passes(int rank) {
+  void unpaced_passes(int rank, std::vector<std::vector<RankTimes>>& unpaced) {
     const auto everyone = world().communicator(rank);
     const auto stream = make_start_stream(rank);
     for (size_t s = 0; s < planned_.size(); ++s)
-      for (RankTimes& pass : unpaced_[s]) {
+      for (RankTimes& pass : unpaced[s]) {
         RankRun& mine = runs_of(rank)[s];
         together(*everyone, *stream);
         pass[place(rank)] = mine.executor->run(*mine.binding).tasks;
@@ -213,37 +234,28 @@ class LayerBench {
 
   std::unique_ptr<Stream> make_start_stream(int rank) { return runs_of(rank).front().device->make_stream("start"); }
 
-  void choose_dilation() {
-    for (size_t s = 0; s < planned_.size(); ++s)
-      for (const Task& task : planned_[s].plan.tasks()) {
-        const double modelled = planned_[s].task_seconds[static_cast<size_t>(task.id)];
-        if (modelled > 0)
-          result_.work_ratio = std::max(result_.work_ratio, median_seconds(unpaced_[s], task) / modelled);
-      }
-    result_.dilation = std::max(least_dilation(planned_), kWorkMargin * result_.work_ratio);
-  }
-
-  void timed_passes(int rank) {
+  void timed_passes(int rank, const std::vector<size_t>& schedules) {
     const auto everyone = world().communicator(rank);
     const auto stream = make_start_stream(rank);
     std::vector<std::vector<double>> paces(planned_.size());
     if (settings_.emulated)
-      for (size_t s = 0; s < planned_.size(); ++s)
-        for (const double seconds : planned_[s].task_seconds) paces[s].push_back(seconds * result_.dilation);
-    for (int iteration = -1; iteration < settings_.iterations; ++iteration)  // -1: warm-up
-      for (size_t s = 0; s < planned_.size(); ++s) {
-        if (!result_.runs[s].wrong.empty()) continue;
+      for (const size_t s : schedules)
+        for (const double seconds : planned_[s].task_seconds) paces[s].push_back(seconds * result_.dilation.factor);
+    const int warm_ups = settings_.emulated ? 0 : 1;
+    for (int iteration = -warm_ups; iteration < settings_.iterations; ++iteration)
+      for (const size_t s : schedules) {
         RankRun& mine = runs_of(rank)[s];
         together(*everyone, *stream);
         const RunTimes& times =
             mine.executor->run(*mine.binding, paces[s], std::nullopt, {pacers_[s].get(), rank, planned_[s].resources});
-        if (iteration >= 0) append_pass(result_.runs[s].plan, times, result_.dilation, timed_[s][place(rank)]);
+        if (iteration < 0) continue;
+        append_pass(result_.runs[s].plan, times, result_.dilation.factor, timed_[s][place(rank)]);
       }
   }
 
-  void collect(size_t s) {
+  void collect(size_t s, int repeats) {
     MeasuredRun& run = result_.runs[s];
-    if (!run.wrong.empty()) return;
+    run.repeats = repeats;
     PassTimes passes = read_passes(run.plan, gather(world(), timed_[s]));
     run.forward_s = std::move(passes.forward_s);
     run.total_s = std::move(passes.total_s);
@@ -252,15 +264,11 @@ class LayerBench {
     run.overruns = passes.overruns;
     if (settings_.emulated)
       run.paced_tasks = static_cast<int64_t>(run.plan.tasks().size()) * ranks_ * settings_.iterations;
-    const std::vector<double> totals = max_over_ranks(run.total_s);
-    const double middle = quantile(totals, 0.5);
-    size_t nearest = 0;
-    for (size_t i = 0; i < totals.size(); ++i)
-      if (std::abs(totals[i] - middle) < std::abs(totals[nearest] - middle)) nearest = i;
-    for (const Task& task : run.plan.tasks())
-      run.task_s.push_back(median_seconds(passes.tasks, task) / result_.dilation);
-    run.median_tasks = passes.tasks[nearest].front();
-    for (TaskTime& t : run.median_tasks) t = {t.start_s / result_.dilation, t.end_s / result_.dilation};
+    run.task_s.clear();
+    const double dilation = result_.dilation.factor;
+    for (const Task& task : run.plan.tasks()) run.task_s.push_back(median_seconds(passes.tasks, task) / dilation);
+    run.median_tasks = passes.tasks[median_pass(run.total_s)].front();
+    for (TaskTime& t : run.median_tasks) t = {t.start_s / dilation, t.end_s / dilation};
   }
 
   const std::vector<PlannedRun>& planned_;
@@ -273,20 +281,13 @@ class LayerBench {
   bool small_proof_ = false;                     // not what is timed
   std::vector<std::unique_ptr<Pacer>> pacers_;   // by schedule; none: its tasks don't slow each other
   std::vector<std::vector<RankRun>> rank_runs_;  // [rank here][schedule]
-  std::vector<std::vector<RankTimes>> unpaced_;  // [schedule][pass], of ranks here
   std::vector<std::vector<PassNumbers>> timed_;  // [schedule][rank here]
 };
 
 }  // namespace
 
-double least_dilation(const std::vector<PlannedRun>& planned) {
-  double fastest = 1e300, shortest_task = 1e300;
-  for (const PlannedRun& p : planned) {
-    fastest = std::min(fastest, p.forward_s + p.backward_s);
-    for (const double seconds : p.task_seconds)
-      if (seconds > 0) shortest_task = std::min(shortest_task, seconds);
-  }
-  return std::max(kShortestPass_s / fastest, kShortestTask_s / shortest_task);
+double overrun_share(const MeasuredRun& run) {
+  return run.paced_tasks > 0 ? static_cast<double>(run.overruns) / static_cast<double>(run.paced_tasks) : 0;
 }
 
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings) {

@@ -9,19 +9,9 @@
 #include "moe/exec/executor.h"
 #include "moe/layer/load.h"
 #include "moe/layer/workload.h"
-#include "moe/plan/plan.h"
+#include "moe/measure/dilation.h"
 
 namespace moe {
-
-/// One schedule's plan, priced.
-struct PlannedRun {
-  Plan plan;                             // nominal
-  std::vector<double> task_seconds;      // modelled, by task id
-  double forward_s = 0, backward_s = 0;  // predicted
-  // Where tasks slow each other down (moe/cost/slowdown.h), how, and by task id what each uses; else both are empty.
-  Pacer::Slowdown slowdown = {};
-  std::vector<int> resources = {};
-};
 
 struct LayerBenchSettings {
   bool emulated = true;  // paced by the plan's modelled times over a proxy; else the plan itself, unpaced
@@ -44,6 +34,7 @@ struct MeasuredRun {
   std::vector<double> task_s;                           // by task id: own_seconds (overlap.h), median over iterations
   std::vector<TaskTime> median_tasks;                   // rank 0's, of the iteration whose total is the median
   int64_t overruns = 0, paced_tasks = 0;                // over all ranks and timed iterations
+  int repeats = 0;                                      // times its passes were discarded for too many overruns
   RoutingLoad load;                                     // of the last pass before the verification
   double peak_bytes = 0;                                // of the layer's Tensors, a rank: the mean over ranks
   double worst_error = 0;                               // of the verification, relative to the maximum norm
@@ -52,18 +43,26 @@ struct MeasuredRun {
   std::string wrong;         // how outputs or gradients disagree with the reference; such a run is never timed
 };
 
+/// Where the time of measure_layer went.
+struct WallTimes {
+  double proving_s = 0, unpaced_s = 0, timed_s = 0;
+};
+
 struct LayerMeasurement {
-  double dilation = 1;
-  double work_ratio = 0;          // the largest ratio of unpaced work to modelled time of any task (emulated)
+  Dilation dilation;
+  WallTimes took;
   int64_t tensors_made = 0;       // allocations of Tensors in all timed passes
   std::vector<MeasuredRun> runs;  // by schedule
 };
 
-/// The least dilation whose passes and tasks are long enough to be paced well, whatever the work under them takes.
-double least_dilation(const std::vector<PlannedRun>& planned);
+/// More than this share of overruns makes a measurement invalid.
+inline constexpr double kOverrunLimit = 0.01;
+/// Of overruns of paced tasks.
+double overrun_share(const MeasuredRun& run);
 
-/// The same on every process, but for peak_bytes' and tensors_made's own share. Throws RankFailure if a rank fails,
-/// BadInput where the plans are not for as many ranks as there are processes.
+/// Paced passes of a schedule with more overruns than kOverrunLimit are discarded and run again, at most twice:
+/// something else used the cores. The same on every process, but for peak_bytes' and tensors_made's own share. Throws
+/// RankFailure if a rank fails, BadInput where the plans are not for as many ranks as there are processes.
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings);
 
 }  // namespace moe

@@ -125,8 +125,9 @@ void add_times(const MeasuredRun& run, CaseRecord& record) {
   record.summary.set("exposed_s", median(max_over_ranks(run.exposed_s)));
   record.summary.set("overlap_efficiency", median(min_over_ranks(run.overlap)));
   if (run.paced_tasks == 0) return;
-  const double share = static_cast<double>(run.overruns) / static_cast<double>(run.paced_tasks);
+  const double share = overrun_share(run);
   record.summary.set("overrun_share", share);
+  record.summary.set("repeats", int64_t{run.repeats});
   if (share <= kOverrunLimit) return;
   record.status = CaseStatus::invalid;
   record.reason = fmt::format("{:.1f} % of the tasks outlasted their modelled time", 100 * share);
@@ -140,7 +141,7 @@ CaseRecord record_of(const LayerJob& job, const Predicted& p, const MeasuredRun&
   record.degree_backward = p.result.decision.degree_backward;
   record.backend = job.backend();
   record.emulated = job.paced_by.has_value();
-  record.dilation = all.dilation;
+  record.dilation = all.dilation.factor;
   record.bound_s = p.result.bound.total_s();
   record.prediction = prediction_of(p, run.plan);
   record.summary = checked_summary(run);
@@ -151,6 +152,10 @@ CaseRecord record_of(const LayerJob& job, const Predicted& p, const MeasuredRun&
   if (job.settings.check_only || !run.wrong.empty()) return record;
   add_times(run, record);
   record.summary.set("tensors_made", all.tensors_made);
+  if (record.emulated) record.summary.set("dilation_set_by", all.dilation.set_by);
+  record.summary.set("proving_wall_s", all.took.proving_s);
+  record.summary.set("unpaced_wall_s", all.took.unpaced_s);
+  record.summary.set("timed_wall_s", all.took.timed_s);
   return record;
 }
 
@@ -231,7 +236,7 @@ double estimated_seconds(const LayerJob& job) {
   for (const Schedule* schedule : job.schedules) add([&] { return predict(*schedule, job, job.degrees); });
   for (const int degree : runnable_degrees(job)) add([&] { return predict_tried(job, degree); });
   if (planned.empty()) return 0;
-  return kSetUp_s + (1 + job.settings.iterations) * pass_s * least_dilation(planned);
+  return kSetUp_s + job.settings.iterations * pass_s * least_dilation(planned).factor;
 }
 
 std::string run_key(const std::string& layer, std::string_view schedule, int tried_degree) {

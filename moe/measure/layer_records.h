@@ -43,6 +43,8 @@ struct LayerOutcome {
 ///                drop_rate, most_load, mean_load, imbalance, padding (load.h); peak_bytes: of the Tensors of a rank's
 ///                layer; tensors_made: in the timed passes of all schedules
 ///                proven_tokens: of the layer whose results were compared (layer_bench.h)
+///                dilation_set_by (dilation.h); repeats: times its passes were discarded for too many overruns;
+///                proving_wall_s, unpaced_wall_s, timed_wall_s: where the time of all the layer's schedules went
 ///   prediction   exposed_s, overlap_efficiency of the replay; peak_bytes by estimate_memory, without optimizer states
 /// Loads and bytes are of the layer that ran: of an emulated cluster the proxy.
 LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters);

@@ -15,7 +15,7 @@ using Numbers = std::vector<std::vector<double>>;
 
 double expected_seconds(const OpCase& c, int repetitions) {
   const double unpaced_guess = 1e-3 + c.bytes * 1e-9 + c.flops * 4e-11;
-  return (repetitions + 1) * (c.modelled_s > 0 ? c.modelled_s * c.dilation : unpaced_guess);
+  return c.modelled_s > 0 ? repetitions * c.modelled_s * c.dilation : (repetitions + 1) * unpaced_guess;
 }
 
 std::vector<OpCase> cases_of(const Site& site, const OpRequest& request) {

@@ -9,9 +9,6 @@
 
 namespace moe {
 
-/// More than this share of overruns makes a measurement invalid.
-inline constexpr double kOverrunLimit = 0.01;
-
 struct OpRequest {
   OpSettings settings;
   OpSizes sizes;

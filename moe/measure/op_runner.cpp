@@ -87,7 +87,7 @@ void OpRunner::perform_on(int rank, const Command& command, std::vector<double>&
     ops.finish();
     beside.finish();
   } else {
-    ops.begin(c, command.iterations);
+    ops.begin(c, command.iterations, command.kind != Command::Kind::check);
     ops.finish();
   }
   times = {ops.start_s(), ops.end_s(), static_cast<double>(ops.take_overruns()), 0};

@@ -1,6 +1,7 @@
 #include "moe/measure/pass_times.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "moe/measure/overlap.h"
 #include "moe/measure/statistics.h"
@@ -46,6 +47,15 @@ PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks) {
     }
   }
   return all;
+}
+
+size_t median_pass(const std::vector<std::vector<double>>& total_s) {
+  const std::vector<double> totals = max_over_ranks(total_s);
+  const double middle = median(totals);
+  size_t nearest = 0;
+  for (size_t i = 0; i < totals.size(); ++i)
+    if (std::abs(totals[i] - middle) < std::abs(totals[nearest] - middle)) nearest = i;
+  return nearest;
 }
 
 double median_seconds(const std::vector<RankTimes>& passes, const Task& task) {

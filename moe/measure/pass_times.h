@@ -22,6 +22,9 @@ struct PassTimes {
 };
 PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks);
 
+/// The iteration whose slowest rank's total is nearest to the median. [iteration][rank]
+size_t median_pass(const std::vector<std::vector<double>>& total_s);
+
 /// own_seconds (overlap.h) of a task, median over passes.
 double median_seconds(const std::vector<RankTimes>& passes, const Task& task);
 

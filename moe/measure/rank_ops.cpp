@@ -83,10 +83,10 @@ void RankOps::prepare_module(const OpCase& c) {
   module_->prepare(c.phase);
 }
 
-void RankOps::begin(const OpCase& c, int iterations) {
+void RankOps::begin(const OpCase& c, int iterations, bool paced) {
   world_->barrier({*stream_, {}, "start of an op"});
   stream_->mark(*start_);
-  for (int i = 0; i < iterations; ++i) enqueue(c, {c.modelled_s * c.dilation, &overruns_});
+  for (int i = 0; i < iterations; ++i) enqueue(c, {paced ? c.modelled_s * c.dilation : 0, &overruns_});
   stream_->record(*end_);
 }
 

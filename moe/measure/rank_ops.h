@@ -32,8 +32,9 @@ class RankOps {
   /// Which ranks share a collective's group with this one.
   int group_of(const OpCase& c) const;
   void prepare(const OpCase& c);
-  /// Blocks until all ranks are here, then enqueues the op `iterations` times.
-  void begin(const OpCase& c, int iterations);
+  /// Blocks until all ranks are here, then enqueues the op `iterations` times; of an emulated cluster each one paced,
+  /// unless told not to.
+  void begin(const OpCase& c, int iterations, bool paced = true);
   void finish() { stream_->synchronize(); }
   /// Of the last run.
   double start_s() const { return start_->seconds(); }

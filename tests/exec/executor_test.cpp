@@ -103,6 +103,28 @@ TEST_F(ExecutorTest, ADiamondAcrossLanesRunsInOrderAndItsArmsTogether) {
   expect_ordered(*structure, recording.stamps(), executor.run(recording));
 }
 
+// A task's settling is part of no task, whatever its pace: the next one is issued after it.
+TEST_F(ExecutorTest, WhatSettlesATaskIsInNoTasksTime) {
+  class Settling final : public Binding {
+   public:
+    void issue(const Task& task, Stream&, Pace) override { issued.push_back(task.id); }
+    void settle(const Task& task, Stream& stream) override {
+      issued.push_back(-1 - task.id);
+      if (task.id > 0) return;
+      stream.launch([](void*) { nap(30e-3); });
+      stream.synchronize();
+    }
+    std::vector<int> issued;
+  } binding;
+  LaneBuilder lanes(1);
+  lanes.add(0), lanes.add(0, {0});
+  const RunTimes times = Executor(*device_, lanes.build()).run(binding, {2e-3, 0});
+  EXPECT_EQ(binding.issued, (std::vector{0, -1, 1, -2}));
+  EXPECT_GE(times.tasks[0].end_s - times.tasks[0].start_s, 2e-3);
+  EXPECT_GE(times.tasks[1].start_s - times.tasks[0].end_s, 30e-3);
+  EXPECT_EQ(times.overruns, 0);
+}
+
 TEST_F(ExecutorTest, RandomStructuresKeepEveryDependency) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     const auto structure = random_structure(seed, 1 + static_cast<int>(seed % 6), 120).build();

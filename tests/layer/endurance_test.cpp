@@ -23,6 +23,7 @@ class Delayed final : public Binding {
     stream.launch([this, id = static_cast<uint64_t>(task.id)](void*) { wait(2 * id + 1); });
     binding_.issue(task, stream, pace);
   }
+  void settle(const Task& task, Stream& stream) override { binding_.settle(task, stream); }
 
  private:
   void wait(uint64_t index) const {
@@ -40,6 +41,7 @@ class Without final : public Binding {
   void issue(const Task& task, Stream& stream, Pace pace) override {
     if (task.kind != kind_) binding_.issue(task, stream, pace);
   }
+  void settle(const Task& task, Stream& stream) override { binding_.settle(task, stream); }
 
  private:
   Binding& binding_;

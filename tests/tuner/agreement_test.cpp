@@ -75,6 +75,27 @@ TEST(Agreement, BestDegreesAreThoseOfTheShortestPhases) {
   EXPECT_EQ(best_degrees(outcomes, Times::predicted).apart, 0);
 }
 
+TEST(Agreement, TimesOfALayerCountOnceAndRepeatsOfEachRun) {
+  const auto timed = [](double timed_s, int64_t repeats) {
+    CaseRecord record = run("a", 1, 1);
+    record.summary.set("proving_wall_s", 1.0);
+    record.summary.set("unpaced_wall_s", 0.5);
+    record.summary.set("timed_wall_s", timed_s);
+    record.summary.set("repeats", repeats);
+    return record;
+  };
+  const std::vector<LayerOutcome> outcomes{{"one", {timed(4, 1), timed(4, 0)}, {timed(4, 2)}, {}, {}, {}},
+                                           {"two", {timed(7, 0), run("tutel", 1, 1)}, {}, {}, {}, {}},
+                                           {"three", {run("a", 1, 1)}, {}, {}, {}, {}}};
+  const RunTime t = run_time(outcomes);
+  EXPECT_EQ(t.proving_s, 2);
+  EXPECT_EQ(t.unpaced_s, 1);
+  EXPECT_EQ(t.timed_s, 11);
+  EXPECT_EQ(t.repeats, 3);
+  EXPECT_EQ(t.longest, &outcomes[1].records[0]);
+  EXPECT_EQ(run_time({}).longest, nullptr);
+}
+
 TEST(Agreement, ErrorsAreOfTimedRuns) {
   CaseRecord without_time = run("b", 1, 1);
   without_time.summary = {};

@@ -92,4 +92,25 @@ Agreement agreement(const std::vector<LayerOutcome>& outcomes) {
   return a;
 }
 
+RunTime run_time(const std::vector<LayerOutcome>& outcomes) {
+  RunTime time;
+  double longest_s = 0;
+  for (const LayerOutcome& layer : outcomes) {
+    const CaseRecord* any = nullptr;  // each run's record has the layer's times
+    for (const auto* records : {&layer.records, &layer.tried})
+      for (const CaseRecord& r : *records) {
+        if (!r.summary.has("timed_wall_s")) continue;
+        any = &r;
+        if (r.summary.has("repeats")) time.repeats += r.summary.whole("repeats", r.key);
+      }
+    if (any == nullptr) continue;
+    const double timed_s = any->summary.number("timed_wall_s", any->key);
+    time.proving_s += any->summary.number("proving_wall_s", any->key);
+    time.unpaced_s += any->summary.number("unpaced_wall_s", any->key);
+    time.timed_s += timed_s;
+    if (timed_s > longest_s) longest_s = timed_s, time.longest = any;
+  }
+  return time;
+}
+
 }  // namespace moe

@@ -46,4 +46,12 @@ struct Agreement {
 };
 Agreement agreement(const std::vector<LayerOutcome>& outcomes);
 
+/// Where the time of the layers' runs went, by their records.
+struct RunTime {
+  double proving_s = 0, unpaced_s = 0, timed_s = 0;
+  int64_t repeats = 0;                  // of a schedule's passes, for too many overruns
+  const CaseRecord* longest = nullptr;  // of the layer whose timed passes took longest
+};
+RunTime run_time(const std::vector<LayerOutcome>& outcomes);
+
 }  // namespace moe

@@ -61,6 +61,18 @@ std::string agreement_text(const VerifiedResults& results) {
          "unpaced ranks share this machine's cores, which no prediction knows of: read the ranking, not the errors\n";
 }
 
+std::string time_text(const VerifiedResults& results) {
+  const RunTime t = run_time(results.outcomes);
+  std::string text = fmt::format(
+      "time: measuring {:.1f} s, planning {:.1f} s, proving {:.1f} s, passes {:.1f} s ({} repeated for overruns)\n",
+      results.measuring_s, results.planning_s, t.proving_s, t.unpaced_s + t.timed_s, t.repeats);
+  if (t.longest == nullptr || !results.emulated) return text;
+  const CaseRecord& r = *t.longest;
+  return text + fmt::format("      longest {}: {:.1f} s at dilation {:.2f}, which {} sets\n",
+                            r.parameters.text("layer", r.key), r.summary.number("timed_wall_s", r.key), r.dilation,
+                            r.summary.text("dilation_set_by", r.key));
+}
+
 }  // namespace
 
 std::string text_of(const VerifiedResults& results) {
@@ -79,6 +91,7 @@ std::string text_of(const VerifiedResults& results) {
         "verified layers, forward + backward: predicted from the fit (ragged chunks), and measured\n\n{}\n{}",
         runs_table(results), agreement_text(results));
   }
+  text += time_text(results);
   text += fmt::format("\nrecords  {}\nprofile  {}\n", results.records_path, results.profile_path);
   if (!results.trace_path.empty())
     text += fmt::format("timeline {} (open it in ui.perfetto.dev)\n", results.trace_path);
@@ -118,6 +131,7 @@ Json json_of(const VerifiedResults& results) {
   };
   const Agreement a = agreement(results.outcomes);
   const Ranking r = ranking(results.outcomes);
+  const RunTime t = run_time(results.outcomes);
   return {{"cluster", results.cluster.name},
           {"grid", results.grid.name},
           {"emulated", results.emulated},
@@ -132,6 +146,13 @@ Json json_of(const VerifiedResults& results) {
           {"ranking_agrees", r.agree},
           {"kendall_tau", r.tau()},
           {"best_degrees", {{"measured", best(Times::measured)}, {"predicted", best(Times::predicted)}}},
+          {"wall_s",
+           {{"measuring", results.measuring_s},
+            {"planning", results.planning_s},
+            {"proving", t.proving_s},
+            {"unpaced", t.unpaced_s},
+            {"timed", t.timed_s}}},
+          {"repeats", t.repeats},
           {"without_time", runs_without_time(results.outcomes)},
           {"summary", summary},
           {"verified", verified},

@@ -21,6 +21,7 @@ struct VerifiedResults {
   std::vector<SweepRow> rows;
   std::vector<LayerOutcome> outcomes;
   std::string records_path, profile_path, trace_path;
+  double measuring_s = 0, planning_s = 0;  // wall time of the first step, and of planning all layers
 };
 
 std::string text_of(const VerifiedResults& results);

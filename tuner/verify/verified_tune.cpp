@@ -7,6 +7,7 @@
 #include "moe/base/check.h"
 #include "moe/base/progress.h"
 #include "moe/base/units.h"
+#include "moe/device/stream.h"
 #include "moe/layer/layer_device.h"
 #include "moe/measure/op_records.h"
 #include "moe/search/pick_layers.h"
@@ -23,7 +24,6 @@ constexpr std::array<std::string_view, 3> kVerifiedByDefault{"ds-moe", "tutel", 
 constexpr std::array<std::string_view, 4> kWholeGridByDefault{"tutel", "tutel-improved", "fsmoe-no-iio", "fsmoe"};
 constexpr std::array kTriedDegrees{1, 2, 4, 8};  // to which FSMoE's published optimiser rounds
 constexpr int kIterations = 5, kWholeGridIterations = 3;
-constexpr int kAttempts = 3;  // at a layer whose tasks outlast their modelled time: something else used the cores
 constexpr double kGuessedOps_s = 15, kGuessedLayer_s = 4;
 constexpr size_t kEstimateAll = 200, kEstimateEvery = 17;  // layers; a prime passes over no candidate of a grid
 
@@ -42,8 +42,11 @@ class VerifiedTune {
       fmt::print(stderr, "moetune: {}: the last run was broken off; {} cases are done\n", found_.records_path,
                  writer_.done());
     if (found_.whole_grid) tell_time();
+    const double begin_s = now_s();
     measure_and_fit();
+    const double measured_s = now_s();
     found_.rows = swept_by(found_.fitted.profile);
+    found_.measuring_s = measured_s - begin_s, found_.planning_s = now_s() - measured_s;
     if (!found_.whole_grid) append_rows(writer_, found_.rows, found_.schedules, found_.cluster.name);
     run_layers();
     writer_.end();
@@ -190,18 +193,11 @@ class VerifiedTune {
                open.size(), found_.verified.size(), iterations(), human_seconds(kGuessedOps_s + seconds));
   }
 
-  // Tasks that outlast their modelled time say that something else used the cores: then once more.
   LayerOutcome run_layer(const SweepRow& row, const LayerJob& job) const {
     const Fields parameters = parameters_of(job.shape, found_.cluster.name, job.name);
     if (row.status != CaseStatus::ok) return failed_layer_job(job, parameters, row.status, row.reason);
     try {
-      LayerOutcome outcome;
-      for (int attempt = 0; attempt < kAttempts; ++attempt) {
-        outcome = run_layer_job(job, parameters);
-        const auto invalid = [](const CaseRecord& r) { return r.status == CaseStatus::invalid; };
-        if (std::ranges::none_of(outcome.records, invalid) && std::ranges::none_of(outcome.tried, invalid)) break;
-      }
-      return outcome;
+      return run_layer_job(job, parameters);
     } catch (const BadInput& error) {  // in a grid, a row with a reason
       return failed_layer_job(job, parameters, CaseStatus::unsupported, error.what());
     } catch (const RankFailure& error) {

@@ -1,0 +1,65 @@
+// What decides how much slower than modelled an emulated cluster runs: robust figures, and named.
+#include "moe/measure/dilation.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/exec/lane_builder.h"
+
+namespace moe {
+namespace {
+
+constexpr int kTasks = 6, kPasses = 7, kRanks = 2;
+constexpr double kModelled_s = 10e-3, kWork_s = 1e-3;
+
+// Six experts of 10 ms, one after the other.
+PlannedRun experts(const std::string& schedule) {
+  LaneBuilder builder(1);
+  for (int i = 0; i < kTasks; ++i) builder.add(0);
+  PlannedRun run;
+  run.plan.schedule = schedule;
+  run.plan.structure = builder.build();
+  run.task_seconds.assign(kTasks, kModelled_s);
+  run.forward_s = kTasks * kModelled_s;
+  return run;
+}
+
+std::vector<RankTimes> passes(double work_s) {
+  const std::vector<TaskTime> rank(kTasks, TaskTime{0, work_s});
+  return std::vector<RankTimes>(kPasses, RankTimes(kRanks, rank));
+}
+
+TEST(Dilation, IsThatOfTheShortestPassWhereWorkIsShort) {
+  const Dilation d = choose_dilation({experts("a")}, {passes(kWork_s)});
+  EXPECT_DOUBLE_EQ(d.factor, 0.15 / (kTasks * kModelled_s));
+  EXPECT_EQ(d.set_by, "the shortest pass");
+}
+
+TEST(Dilation, IsThatOfTheShortestTaskWhereOneIsVeryShort) {
+  PlannedRun run = experts("a");
+  run.task_seconds[3] = 1e-6;
+  const Dilation d = least_dilation({run});
+  EXPECT_DOUBLE_EQ(d.factor, 200);
+  EXPECT_EQ(d.set_by, "the shortest task, forward expert of a");
+}
+
+TEST(Dilation, LeavesThreeTimesTheWorkWhereThatIsMoreAndNamesIt) {
+  const Dilation d = choose_dilation({experts("a"), experts("b")}, {passes(kWork_s), passes(2 * kModelled_s)});
+  EXPECT_DOUBLE_EQ(d.factor, 6);
+  EXPECT_EQ(d.set_by, "the work of forward expert of b");
+}
+
+// What an interrupt does: one task of one pass, a whole pass, or one task of each pass.
+TEST(Dilation, NoOutlierDecides) {
+  const double ordinary = choose_dilation({experts("a")}, {passes(kWork_s)}).factor;
+  for (int interrupted = 0; interrupted < 3; ++interrupted) {
+    auto times = passes(kWork_s);
+    for (size_t pass = 0; pass < times.size(); ++pass)
+      for (size_t task = 0; task < kTasks; ++task)
+        if ((interrupted != 2 && pass == 0 && (interrupted == 1 || task == 4)) || (interrupted == 2 && task == 4))
+          times[pass][1][task].end_s = 100 * kModelled_s;
+    EXPECT_DOUBLE_EQ(choose_dilation({experts("a")}, {times}).factor, ordinary) << interrupted;
+  }
+}
+
+}  // namespace
+}  // namespace moe
