@@ -8,20 +8,55 @@
 namespace moe {
 namespace {
 
-torch::Tensor tensor_of(TensorView view) {
+torch::ScalarType type_of(DType dtype) {
+  switch (dtype) {
+    case DType::float16:
+      return torch::kFloat16;
+    case DType::bfloat16:
+      return torch::kBFloat16;
+    case DType::float64:
+      return torch::kFloat64;
+    case DType::float32:
+      break;
+  }
+  return torch::kFloat32;
+}
+
+std::vector<int64_t> sizes_of(TensorView view) {
   std::vector<int64_t> sizes;
   for (int axis = 0; axis < view.rank(); ++axis) sizes.push_back(view.size(axis));
-  return torch::from_blob(view.data(), sizes, view.dtype() == DType::float64 ? torch::kFloat64 : torch::kFloat32);
+  return sizes;
+}
+
+bool is_here(TensorView view) { return view.device() == DeviceKind::cpu; }
+
+// The layer's own memory, which is the CPU's.
+torch::Tensor shared(TensorView view) { return torch::from_blob(view.data(), sizes_of(view), type_of(view.dtype())); }
+
+torch::Tensor read(TensorView view, MemorySpace& memory) {
+  if (is_here(view)) return shared(view).clone();
+  torch::Tensor copy = torch::empty(sizes_of(view), type_of(view.dtype()));
+  memory.to_host(view.data(), copy.data_ptr(), view.bytes());
+  return copy;
+}
+
+void write(const torch::Tensor& from, TensorView to, MemorySpace& memory) {
+  if (is_here(to)) {
+    shared(to).copy_(from);
+    return;
+  }
+  const torch::Tensor packed = from.to(torch::kCPU, type_of(to.dtype())).contiguous();
+  memory.from_host(packed.data_ptr(), to.data(), to.bytes());
 }
 
 }  // namespace
 
 // What forward and backward share; a graph that is still to be run backward keeps it.
 struct MoeLayerModule::Runner {
-  Runner(std::shared_ptr<MoeLayer> of, const Plan& plan)
+  Runner(std::shared_ptr<MoeLayer> of, const Plan& plan, std::unique_ptr<Device> on)
       : layer(std::move(of)),
         binding(*layer, plan),
-        device(make_cpu_device()),
+        device(on ? std::move(on) : make_device(layer->memory().kind())),
         executor(*device, plan.structure),
         finish(device->make_stream("gradients")) {}
 
@@ -41,13 +76,14 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
     require_equal(forward_, runner_->forwards, "a backward's forward, of those that the layer ran");
     const torch::NoGradGuard no_graph;
     MoeLayer& layer = *runner_->layer;
-    tensor_of(layer.output_gradient()).copy_(d_output.at(0));
+    MemorySpace& memory = layer.memory();
+    write(d_output.at(0), layer.output_gradient(), memory);
     runner_->executor.run(runner_->binding, {}, Phase::backward);
     layer.finish_step(*runner_->finish);
     runner_->finish->synchronize();
     ++runner_->forwards;  // its activations are used up
-    torch::autograd::variable_list gradients{tensor_of(layer.input_gradient()).clone()};
-    for (const Parameter& p : layer.parameters()) gradients.push_back(tensor_of(p.gradient).clone());
+    torch::autograd::variable_list gradients{read(layer.input_gradient(), memory)};
+    for (const Parameter& p : layer.parameters()) gradients.push_back(read(p.gradient, memory));
     return gradients;
   }
 
@@ -56,31 +92,33 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
   int64_t forward_;
 };
 
-MoeLayerModule::MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan)
-    : layer_(std::move(layer)), runner_(std::make_shared<Runner>(layer_, plan)) {
-  for (const Parameter& p : layer_->parameters()) weights_.push_back(register_parameter(p.name, tensor_of(p.value)));
+MoeLayerModule::MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan, std::unique_ptr<Device> device)
+    : layer_(std::move(layer)), runner_(std::make_shared<Runner>(layer_, plan, std::move(device))) {
+  for (const Parameter& p : layer_->parameters())
+    weights_.push_back(
+        register_parameter(p.name, is_here(p.value) ? shared(p.value) : read(p.value, layer_->memory())));
 }
 
 torch::Tensor MoeLayerModule::forward(const torch::Tensor& x) {
   const auto parameters = layer_->parameters();
+  MemorySpace& memory = layer_->memory();
   torch::autograd::variable_list inputs{x};
   torch::Tensor y;
   {
     const torch::NoGradGuard no_graph;
-    for (size_t i = 0; i < weights_.size(); ++i) {  // load() and to() give a weight other memory
-      const torch::Tensor own = tensor_of(parameters[i].value);
-      if (weights_[i].data_ptr() != own.data_ptr()) {
-        own.copy_(weights_[i]);
-        weights_[i].set_data(own);
-      }
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      const TensorView own = parameters[i].value;
+      if (weights_[i].data_ptr() == own.data()) continue;
+      write(weights_[i], own, memory);
+      if (is_here(own)) weights_[i].set_data(shared(own));  // load() and to() gave it other memory
     }
-    const torch::Tensor input = tensor_of(layer_->input());
-    require<BadInput>(x.sizes() == input.sizes(), "input: found {} elements in {} axes, expected {} tokens of {}",
+    const TensorView input = layer_->input();
+    require<BadInput>(x.sizes() == sizes_of(input), "input: found {} elements in {} axes, expected {} tokens of {}",
                       x.numel(), x.dim(), input.size(0), input.size(1));
-    input.copy_(x);
+    write(x, input, memory);
     ++runner_->forwards;
     runner_->executor.run(runner_->binding, {}, Phase::forward);
-    y = tensor_of(layer_->output()).clone();
+    y = read(layer_->output(), memory);
   }
   inputs.insert(inputs.end(), weights_.begin(), weights_.end());
   if (!torch::GradMode::is_enabled() || !torch::autograd::any_variable_requires_grad(inputs)) return y;

@@ -1,11 +1,15 @@
 #pragma once
 // One rank's layer as a torch::nn::Module: its weights are parameters that any optimizer updates in place, its forward
 // and backward the plan's tasks.
+//
+// Tensors are the CPU's, of the layer's element types. What a layer has in the CPU's memory they share with it; where
+// it is on a GPU, each forward brings input and weights there, and its output and the gradients back.
 #include <memory>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 #include <vector>
 
+#include "moe/device/device.h"
 #include "moe/layer/moe_layer.h"
 #include "moe/plan/plan.h"
 
@@ -13,10 +17,11 @@ namespace moe {
 
 class MoeLayerModule : public torch::nn::Module {
  public:
-  /// `plan`: of the layer's case and flow, forward and backward (build_plan). Throws as LayerBinding does.
-  MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan);
+  /// `plan`: of the layer's case and flow, forward and backward (build_plan). `device`: whose streams run the tasks;
+  /// null: the CPU, or the first GPU, by where the layer's memory is. Throws as LayerBinding and make_device do.
+  MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan, std::unique_ptr<Device> device = nullptr);
 
-  /// y from x, both (held tokens, M) of the layer's element type. All ranks call it, and the backward of what it
+  /// y from x, both (held tokens, M); x of any type is converted. All ranks call it, and the backward of what it
   /// returns; one forward's activations are kept, so a backward must follow its own forward. A weight's gradient is
   /// the derivative of the loss over all distinct tokens, and of the gate's auxiliary losses, whole on every rank that
   /// holds the weight. In flows that keep tokens on all MP ranks these must have the same loss, which counts once.

@@ -6,6 +6,8 @@
 #include <span>
 #include <sstream>
 
+#include "tests/rules/tree.h"
+
 namespace moe::rules {
 namespace {
 
@@ -27,7 +29,6 @@ constexpr std::array<std::string_view, 11> kTorchFolders = {
 constexpr std::array<std::string_view, 6> kCudaHeaders = {"cuda", "cublas", "nccl", "cub/", "thrust/", "nvtx3/"};
 constexpr std::array<std::string_view, 2> kCudaFolders = {"/cuda/", "/nccl/"};
 constexpr std::array<std::string_view, 5> kEmptyNames = {"utils", "common", "helpers", "new_", "_v2"};
-constexpr std::array<std::string_view, 5> kSourceEndings = {".h", ".cpp", ".cu", ".cuh", ".inl"};
 
 bool starts_with_any(std::string_view text, std::span<const std::string_view> starts) {
   return std::ranges::any_of(starts, [&](auto start) { return text.starts_with(start); });
@@ -35,10 +36,6 @@ bool starts_with_any(std::string_view text, std::span<const std::string_view> st
 
 bool contains_any(std::string_view text, std::span<const std::string_view> parts) {
   return std::ranges::any_of(parts, [&](auto part) { return text.find(part) != std::string_view::npos; });
-}
-
-bool is_source(std::string_view path) {
-  return std::ranges::any_of(kSourceEndings, [&](auto ending) { return path.ends_with(ending); });
 }
 
 std::string_view folder(std::string_view path, int depth) {

@@ -1,43 +1,17 @@
 #include "tests/rules/source_rules.h"
 
-#include <algorithm>
-#include <array>
-#include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
-#include <sstream>
-#include <string>
+
+#include "tests/rules/tree.h"
 
 namespace moe::rules {
 namespace {
 
-namespace fs = std::filesystem;
-
-// Data (tables, recorded numbers) may have lines of any length; what people write and read may not.
-bool is_written_by_hand(const fs::path& path) {
-  static constexpr std::array<std::string_view, 9> kEndings = {".h",  ".cpp",   ".cu", ".cuh", ".inl",
-                                                               ".md", ".cmake", ".py", ".txt"};
-  if (path.string().find("tests/data/") != std::string::npos) return false;
-  return path.filename() == "moetune" || std::ranges::find(kEndings, path.extension().string()) != kEndings.end();
-}
-
 TEST(SourceRules, HoldInTheWholeTree) {
-  const fs::path root = MOETUNE_SOURCE_DIR;
-  int checked = 0;
-  for (auto entry = fs::recursive_directory_iterator(root); entry != fs::recursive_directory_iterator(); ++entry) {
-    const std::string name = entry->path().filename();
-    if (entry->is_directory() && (name == "build" || name == "results" || (name.starts_with('.') && name != ".ci"))) {
-      entry.disable_recursion_pending();
-    }
-    if (!entry->is_regular_file() || !is_written_by_hand(entry->path())) continue;
-    std::ostringstream text;
-    text << std::ifstream(entry->path()).rdbuf();
-    for (const auto& violation : violations(fs::relative(entry->path(), root).generic_string(), text.str())) {
-      ADD_FAILURE() << violation;
-    }
-    ++checked;
-  }
-  EXPECT_GT(checked, 30) << "the tree was not read: " << root;
+  const std::vector<TreeFile> files = tree_files();
+  for (const TreeFile& file : files)
+    for (const auto& violation : violations(file.path, file.text)) ADD_FAILURE() << violation;
+  EXPECT_GT(files.size(), 30u) << "the tree was not read";
 }
 
 struct Case {

@@ -15,7 +15,7 @@ using Blocks = std::vector<int64_t>;
 template <class Work>
 class Operation {
  public:
-  Operation(std::shared_ptr<GlooWorld::State> state, std::shared_ptr<GlooGroup> group, std::string_view op,
+  Operation(std::shared_ptr<GlooWorld::State> state, std::shared_ptr<gloo::Group> group, std::string_view op,
             std::string_view task, Work work)
       : state_(std::move(state)), group_(std::move(group)), op_(op), task_(task), work_(std::move(work)) {}
   Operation(const Operation&) = delete;
@@ -37,9 +37,9 @@ class Operation {
   }
 
  private:
-  std::string name() const { return name_operation(op_, task_); }
+  std::string name() const { return gloo::name_operation(op_, task_); }
   const std::shared_ptr<GlooWorld::State> state_;
-  const std::shared_ptr<GlooGroup> group_;
+  const std::shared_ptr<gloo::Group> group_;
   const std::string_view op_, task_;
   const Work work_;
   bool ran_ = false;
@@ -47,7 +47,7 @@ class Operation {
 
 class GlooCommunicator final : public Communicator {
  public:
-  GlooCommunicator(std::shared_ptr<GlooWorld::State> state, std::shared_ptr<GlooGroup> group)
+  GlooCommunicator(std::shared_ptr<GlooWorld::State> state, std::shared_ptr<gloo::Group> group)
       : state_(std::move(state)), group_(std::move(group)), exceptions_(std::uncaught_exceptions()) {}
 
   /// The others must not see closed connections before they can read which exception closes them.
@@ -61,12 +61,12 @@ class GlooCommunicator final : public Communicator {
   void alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
     require_size("alltoall", block_bytes, call);
     launch("alltoall", call,
-           [=, blocks = equal(block_bytes)](GlooGroup& group) { group.alltoall(send, blocks, receive, blocks); });
+           [=, blocks = equal(block_bytes)](gloo::Group& group) { group.alltoall(send, blocks, receive, blocks); });
   }
 
   void alltoallv(const void* send, Blocks send_bytes, void* receive, Blocks receive_bytes, CommCall call) override {
     require_alltoallv(*this, send_bytes, receive_bytes, call);
-    launch("alltoallv", call, [=, to = std::move(send_bytes), from = std::move(receive_bytes)](GlooGroup& group) {
+    launch("alltoallv", call, [=, to = std::move(send_bytes), from = std::move(receive_bytes)](gloo::Group& group) {
       group.alltoall(send, to, receive, from);
     });
   }
@@ -74,52 +74,52 @@ class GlooCommunicator final : public Communicator {
   void allgather(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
     require_size("allgather", block_bytes, call);
     launch("allgather", call,
-           [=, blocks = equal(block_bytes)](GlooGroup& group) { group.allgather(send, receive, blocks); });
+           [=, blocks = equal(block_bytes)](gloo::Group& group) { group.allgather(send, receive, blocks); });
   }
 
   void allgatherv(const void* send, void* receive, Blocks block_bytes, CommCall call) override {
     require_blocks(*this, "allgatherv", block_bytes, call);
     launch("allgatherv", call,
-           [=, blocks = std::move(block_bytes)](GlooGroup& group) { group.allgather(send, receive, blocks); });
+           [=, blocks = std::move(block_bytes)](gloo::Group& group) { group.allgather(send, receive, blocks); });
   }
 
   void reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) override {
     require_size("reducescatter", block, call);
     launch("reducescatter", call,
-           [=, blocks = equal(block)](GlooGroup& group) { group.reducescatter(send, receive, blocks, dtype); });
+           [=, blocks = equal(block)](gloo::Group& group) { group.reducescatter(send, receive, blocks, dtype); });
   }
 
   void reducescatterv(const void* send, void* receive, Blocks blocks, DType dtype, CommCall call) override {
     require_blocks(*this, "reducescatterv", blocks, call);
     launch("reducescatterv", call,
-           [=, blocks = std::move(blocks)](GlooGroup& group) { group.reducescatter(send, receive, blocks, dtype); });
+           [=, blocks = std::move(blocks)](gloo::Group& group) { group.reducescatter(send, receive, blocks, dtype); });
   }
 
   void allreduce(void* data, int64_t elements, DType dtype, CommCall call) override {
     require_size("allreduce", elements, call);
-    launch("allreduce", call, [=](GlooGroup& group) { group.allreduce(data, elements, dtype); });
+    launch("allreduce", call, [=](gloo::Group& group) { group.allreduce(data, elements, dtype); });
   }
 
   void broadcast(void* data, int64_t bytes, int root, CommCall call) override {
     require_size("broadcast", bytes, call);
     require_root(*this, root, call);
-    launch("broadcast", call, [=](GlooGroup& group) { group.broadcast(data, bytes, root); });
+    launch("broadcast", call, [=](gloo::Group& group) { group.broadcast(data, bytes, root); });
   }
 
   void barrier(CommCall call) override {
-    launch("barrier", call, [](GlooGroup& group) { group.barrier(); });
+    launch("barrier", call, [](gloo::Group& group) { group.barrier(); });
   }
 
   void send(const void* data, int64_t bytes, int peer, CommCall call) override {
     require_size("send", bytes, call);
     require_peer(*this, "send", peer, call);
-    launch("send", call, [=](GlooGroup& group) { group.send(data, bytes, peer); });
+    launch("send", call, [=](gloo::Group& group) { group.send(data, bytes, peer); });
   }
 
   void receive(void* data, int64_t bytes, int peer, CommCall call) override {
     require_size("receive", bytes, call);
     require_peer(*this, "receive", peer, call);
-    launch("receive", call, [=](GlooGroup& group) { group.receive(data, bytes, peer); });
+    launch("receive", call, [=](gloo::Group& group) { group.receive(data, bytes, peer); });
   }
 
   std::unique_ptr<Communicator> split(int colour, int key) override;
@@ -143,7 +143,7 @@ class GlooCommunicator final : public Communicator {
   }
 
   const std::shared_ptr<GlooWorld::State> state_;
-  const std::shared_ptr<GlooGroup> group_;
+  const std::shared_ptr<gloo::Group> group_;
   const int exceptions_;  // in flight when it was made
 };
 
@@ -152,7 +152,7 @@ struct Choice {
 };
 
 /// What each member of the group chose, by its rank.
-std::vector<Choice> exchange_choices(GlooWorld::State& state, const GlooGroup& group, const std::string& name,
+std::vector<Choice> exchange_choices(GlooWorld::State& state, const gloo::Group& group, const std::string& name,
                                      Choice ours) {
   if (group.size() == 1) return {ours};
   const auto fail = [&] { throw RankFailure(fmt::format("rank {} in split: {}", state.rank, state.verdict())); };
@@ -197,7 +197,7 @@ std::unique_ptr<Communicator> GlooCommunicator::split(int colour, int key) {
 }  // namespace
 
 std::unique_ptr<Communicator> make_gloo_communicator(std::shared_ptr<GlooWorld::State> state,
-                                                     std::shared_ptr<GlooGroup> group) {
+                                                     std::shared_ptr<gloo::Group> group) {
   return std::make_unique<GlooCommunicator>(std::move(state), std::move(group));
 }
 

@@ -8,7 +8,7 @@
 
 #include "moe/device/sum.h"
 
-namespace moe {
+namespace moe::gloo {
 namespace {
 
 const std::byte* at(const void* data, int64_t offset) { return static_cast<const std::byte*>(data) + offset; }
@@ -29,14 +29,14 @@ std::string name_operation(std::string_view op, std::string_view task) {
   return task.empty() ? std::string(op) : fmt::format("'{}' ({})", task, op);
 }
 
-GlooGroup::GlooGroup(std::string its_name, std::vector<int> world_ranks, int our_rank, std::unique_ptr<Mesh> mesh)
+Group::Group(std::string its_name, std::vector<int> world_ranks, int our_rank, std::unique_ptr<Mesh> mesh)
     : name(std::move(its_name)), ranks(std::move(world_ranks)), rank(our_rank), mesh_(std::move(mesh)) {}
 
-void GlooGroup::add(bool send, int peer, const void* data, int64_t bytes) {
+void Group::add(bool send, int peer, const void* data, int64_t bytes) {
   if (bytes > 0) messages_.push_back({peer, send, const_cast<void*>(data), bytes});  // only read where it is sent
 }
 
-void GlooGroup::exchange(GlooOp op) {
+void Group::exchange(Op op) {
   Mesh::Result result;
   if (mesh_) result = mesh_->exchange(messages_, static_cast<int>(op));
   messages_.clear();
@@ -45,8 +45,8 @@ void GlooGroup::exchange(GlooOp op) {
 }
 
 // At each distance all ranks send to different ones, so that no rank is everybody's target at once.
-void GlooGroup::alltoall(const void* send, const std::vector<int64_t>& send_bytes, void* receive,
-                         const std::vector<int64_t>& receive_bytes) {
+void Group::alltoall(const void* send, const std::vector<int64_t>& send_bytes, void* receive,
+                     const std::vector<int64_t>& receive_bytes) {
   const auto own = static_cast<size_t>(rank);
   copy(at(receive, before(receive_bytes, rank)), at(send, before(send_bytes, rank)), send_bytes[own]);
   for (int distance = 1; distance < size(); ++distance) {
@@ -54,10 +54,10 @@ void GlooGroup::alltoall(const void* send, const std::vector<int64_t>& send_byte
     add(false, from, at(receive, before(receive_bytes, from)), receive_bytes[static_cast<size_t>(from)]);
     add(true, to, at(send, before(send_bytes, to)), send_bytes[static_cast<size_t>(to)]);
   }
-  exchange(GlooOp::alltoall);
+  exchange(Op::alltoall);
 }
 
-void GlooGroup::post_allgather(const std::byte* ours, std::byte* all, const std::vector<int64_t>& block_bytes) {
+void Group::post_allgather(const std::byte* ours, std::byte* all, const std::vector<int64_t>& block_bytes) {
   for (int distance = 1; distance < size(); ++distance) {
     const int from = (rank + size() - distance) % size(), to = (rank + distance) % size();
     add(false, from, all + before(block_bytes, from), block_bytes[static_cast<size_t>(from)]);
@@ -65,17 +65,17 @@ void GlooGroup::post_allgather(const std::byte* ours, std::byte* all, const std:
   }
 }
 
-void GlooGroup::allgather(const void* send, void* receive, const std::vector<int64_t>& block_bytes) {
+void Group::allgather(const void* send, void* receive, const std::vector<int64_t>& block_bytes) {
   std::byte* own = at(receive, before(block_bytes, rank));
   copy(own, send, block_bytes[static_cast<size_t>(rank)]);
   post_allgather(own, at(receive, 0), block_bytes);
-  exchange(GlooOp::allgather);
+  exchange(Op::allgather);
 }
 
 /// Receives the others' data for our block beside each other, then sums all in rank order. `receive` may be our block
 /// of `send`.
 template <class T>
-void GlooGroup::sum_blocks(const T* send, T* receive, const std::vector<int64_t>& blocks, GlooOp op) {
+void Group::sum_blocks(const T* send, T* receive, const std::vector<int64_t>& blocks, Op op) {
   const int64_t ours = blocks[static_cast<size_t>(rank)], bytes = ours * int64_t{sizeof(T)};
   if (const int64_t needed = bytes * (size() - 1); scratch_bytes_ < needed) {
     scratch_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(needed));
@@ -94,72 +94,72 @@ void GlooGroup::sum_blocks(const T* send, T* receive, const std::vector<int64_t>
                   [&](const T* piece, int64_t first, int64_t count) { std::copy_n(piece, count, receive + first); });
 }
 
-void GlooGroup::reducescatter(const void* send, void* receive, const std::vector<int64_t>& blocks, DType dtype) {
+void Group::reducescatter(const void* send, void* receive, const std::vector<int64_t>& blocks, DType dtype) {
   with_number(dtype, [&](auto zero) {
     using T = decltype(zero);
-    sum_blocks(static_cast<const T*>(send), static_cast<T*>(receive), blocks, GlooOp::reducescatter);
+    sum_blocks(static_cast<const T*>(send), static_cast<T*>(receive), blocks, Op::reducescatter);
   });
 }
 
-void GlooGroup::allreduce(void* data, int64_t elements, DType dtype) {
+void Group::allreduce(void* data, int64_t elements, DType dtype) {
   std::vector<int64_t> blocks;
   for (int of = 0; of < size(); ++of) blocks.push_back(elements * (of + 1) / size() - elements * of / size());
   const int64_t first = before(blocks, rank);
   with_number(dtype, [&](auto zero) {
     using T = decltype(zero);
-    sum_blocks(static_cast<T*>(data), static_cast<T*>(data) + first, blocks, GlooOp::allreduce);
+    sum_blocks(static_cast<T*>(data), static_cast<T*>(data) + first, blocks, Op::allreduce);
   });
   for (int64_t& block : blocks) block *= bytes_of(dtype);
   post_allgather(at(data, before(blocks, rank)), at(data, 0), blocks);
-  exchange(GlooOp::allreduce);
+  exchange(Op::allreduce);
 }
 
-void GlooGroup::broadcast(void* data, int64_t bytes, int root) {
+void Group::broadcast(void* data, int64_t bytes, int root) {
   if (rank != root) add(false, root, data, bytes);
   for (int distance = 1; rank == root && distance < size(); ++distance)
     add(true, (rank + distance) % size(), data, bytes);
-  exchange(GlooOp::broadcast);
+  exchange(Op::broadcast);
 }
 
 /// After the round of distance d each rank knows of the 2 d before it.
-void GlooGroup::barrier() {
+void Group::barrier() {
   std::byte told{}, heard{};
   for (int distance = 1; distance < size(); distance *= 2) {
     add(false, (rank + size() - distance) % size(), &heard, 1);
     add(true, (rank + distance) % size(), &told, 1);
-    exchange(GlooOp::barrier);
+    exchange(Op::barrier);
   }
 }
 
-void GlooGroup::send(const void* data, int64_t bytes, int peer) {
+void Group::send(const void* data, int64_t bytes, int peer) {
   add(true, peer, data, bytes);
-  exchange(GlooOp::pair);
+  exchange(Op::pair);
 }
 
-void GlooGroup::receive(void* data, int64_t bytes, int peer) {
+void Group::receive(void* data, int64_t bytes, int peer) {
   add(false, peer, data, bytes);
-  exchange(GlooOp::pair);
+  exchange(Op::pair);
 }
 
-Progress GlooGroup::progress() const {
+Progress Group::progress() const {
   Progress progress = mesh_ ? mesh_->progress() : Progress();
   if (progress.peer >= 0) progress.peer = ranks[static_cast<size_t>(progress.peer)];
   return progress;
 }
 
-void GlooGroup::abort() {
+void Group::abort() {
   if (mesh_) mesh_->abort();
 }
 
-std::string GlooGroup::doing() const {
+std::string Group::doing() const {
   const std::lock_guard lock(mutex_);
   return op_.empty() ? std::string() : name_operation(op_, task_);
 }
 
-void GlooGroup::set_doing(std::string_view op, std::string_view task) {
+void Group::set_doing(std::string_view op, std::string_view task) {
   const std::lock_guard lock(mutex_);
   op_ = op;
   task_ = task;
 }
 
-}  // namespace moe
+}  // namespace moe::gloo

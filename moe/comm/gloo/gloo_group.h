@@ -11,10 +11,10 @@
 #include "moe/base/units.h"
 #include "moe/comm/gloo/mesh.h"
 
-namespace moe {
+namespace moe::gloo {
 
 /// Tells operations apart in messages, whose sizes alone don't.
-enum class GlooOp { alltoall, allgather, reducescatter, allreduce, broadcast, barrier, pair };
+enum class Op { alltoall, allgather, reducescatter, allreduce, broadcast, barrier, pair };
 
 /// An exchange that didn't come to its end.
 struct BrokenExchange {
@@ -22,10 +22,10 @@ struct BrokenExchange {
   int peer = -1;  // of the world
 };
 
-class GlooGroup {
+class Group {
  public:
   /// `mesh` is null where we are alone.
-  GlooGroup(std::string name, std::vector<int> world_ranks, int rank, std::unique_ptr<Mesh> mesh);
+  Group(std::string name, std::vector<int> world_ranks, int rank, std::unique_ptr<Mesh> mesh);
 
   const std::string name;        // no other group has it
   const std::vector<int> ranks;  // of the world, by rank in the group
@@ -54,11 +54,11 @@ class GlooGroup {
   void set_doing(std::string_view op, std::string_view task);
 
  private:
-  void exchange(GlooOp op);
+  void exchange(Op op);
   void add(bool send, int peer, const void* data, int64_t bytes);
   void post_allgather(const std::byte* ours, std::byte* all, const std::vector<int64_t>& block_bytes);
   template <class T>
-  void sum_blocks(const T* send, T* receive, const std::vector<int64_t>& blocks, GlooOp op);
+  void sum_blocks(const T* send, T* receive, const std::vector<int64_t>& blocks, Op op);
 
   const std::unique_ptr<Mesh> mesh_;
   std::vector<Message> messages_;  // of the running operation, kept for the next
@@ -71,4 +71,4 @@ class GlooGroup {
 /// "'forward dispatch 1/2 of layer 0' (alltoall)", or "alltoall" where the task has no name.
 std::string name_operation(std::string_view op, std::string_view task);
 
-}  // namespace moe
+}  // namespace moe::gloo

@@ -31,15 +31,17 @@ void GlooWorld::State::close() {
   server.reset();
 }
 
-std::shared_ptr<GlooGroup> GlooWorld::State::make_group(const std::string& name, const std::vector<int>& world_ranks) {
+std::shared_ptr<gloo::Group> GlooWorld::State::make_group(const std::string& name,
+                                                          const std::vector<int>& world_ranks) {
   const auto place = static_cast<int>(std::ranges::find(world_ranks, rank) - world_ranks.begin());
-  std::unique_ptr<Mesh> mesh;
+  std::unique_ptr<gloo::Mesh> mesh;
   if (world_ranks.size() > 1) {
-    const Mesh::Member member{place, static_cast<int>(world_ranks.size()),
-                              topology.addresses[static_cast<size_t>(rank)]};
+    const gloo::Mesh::Member member{place, static_cast<int>(world_ranks.size()),
+                                    topology.addresses[static_cast<size_t>(rank)]};
     const Connecting told(*this);
     try {
-      mesh = std::make_unique<Mesh>(Rendezvous{store, "mesh/" + name, timeout_s, [this] { return failed(); }}, member);
+      mesh = std::make_unique<gloo::Mesh>(
+          gloo::Rendezvous{store, "mesh/" + name, timeout_s, [this] { return failed(); }}, member);
     } catch (const std::exception& error) {
       const std::string_view what = error.what();
       // Where it isn't us who lacks memory or threads, one of the others died, and the watch will find out which.
@@ -49,7 +51,7 @@ std::shared_ptr<GlooGroup> GlooWorld::State::make_group(const std::string& name,
       throw RankFailure(fmt::format("rank {} in split: {}", rank, verdict()));
     }
   }
-  auto group = std::make_shared<GlooGroup>(name, world_ranks, place, std::move(mesh));
+  auto group = std::make_shared<gloo::Group>(name, world_ranks, place, std::move(mesh));
   {
     const std::lock_guard lock(mutex);
     std::erase_if(groups, [](const auto& known) { return known.expired(); });
@@ -61,32 +63,32 @@ std::shared_ptr<GlooGroup> GlooWorld::State::make_group(const std::string& name,
   return group;
 }
 
-void GlooWorld::State::run(GlooGroup& group, std::string_view op, std::string_view task,
+void GlooWorld::State::run(gloo::Group& group, std::string_view op, std::string_view task,
                            const std::function<void()>& work) {
   const auto fail_in_it = [&] {
-    throw RankFailure(fmt::format("rank {} in {}: {}", rank, name_operation(op, task), verdict()));
+    throw RankFailure(fmt::format("rank {} in {}: {}", rank, gloo::name_operation(op, task), verdict()));
   };
   if (failed()) fail_in_it();
   group.set_doing(op, task);
   try {
     work();
-  } catch (const BrokenExchange& broken) {
-    if (broken.end == Mesh::End::closed)
+  } catch (const gloo::BrokenExchange& broken) {
+    if (broken.end == gloo::Mesh::End::closed)
       suspect({fmt::format("rank {} closed its connections", broken.peer), broken.peer}, 0);
     fail_in_it();
   }
   group.set_doing({}, {});
 }
 
-std::vector<std::shared_ptr<GlooGroup>> GlooWorld::State::living() {
+std::vector<std::shared_ptr<gloo::Group>> GlooWorld::State::living() {
   const std::lock_guard lock(mutex);
-  std::vector<std::shared_ptr<GlooGroup>> found;
+  std::vector<std::shared_ptr<gloo::Group>> found;
   for (const auto& known : groups)
     if (auto group = known.lock()) found.push_back(std::move(group));
   return found;
 }
 
-void GlooWorld::State::keep(std::shared_ptr<GlooGroup> group) {
+void GlooWorld::State::keep(std::shared_ptr<gloo::Group> group) {
   const std::lock_guard lock(mutex);
   kept.push_back(std::move(group));
 }
@@ -99,11 +101,11 @@ void GlooWorld::State::abort() {
   for (const auto& group : living()) group->abort();
 }
 
-std::vector<Watch::Wait> GlooWorld::State::waits() {
-  std::vector<Watch::Wait> found;
-  if (connecting > 0) found.push_back({&connecting, 0, Watch::kConnecting});
+std::vector<gloo::Watch::Wait> GlooWorld::State::waits() {
+  std::vector<gloo::Watch::Wait> found;
+  if (connecting > 0) found.push_back({&connecting, 0, gloo::Watch::kConnecting});
   for (const auto& group : living())
-    if (const Progress progress = group->progress(); progress.peer >= 0)
+    if (const gloo::Progress progress = group->progress(); progress.peer >= 0)
       found.push_back({group.get(), progress.count, progress.peer});
   return found;
 }
@@ -132,7 +134,7 @@ void GlooWorld::State::fail(const std::string& why) {
   verdict();
 }
 
-void GlooWorld::State::suspect(const Watch::Failure& failure, double patience_s) {
+void GlooWorld::State::suspect(const gloo::Watch::Failure& failure, double patience_s) {
   if (watch) return watch->suspect(failure, patience_s);
   const std::lock_guard lock(mutex);
   if (!reason) reason = failure.reason;

@@ -29,22 +29,22 @@ struct GlooWorld::State {
   // One rank alone has none of these.
   std::unique_ptr<StoreServer> server;
   std::shared_ptr<Store> store;
-  std::unique_ptr<Watch> watch;
+  std::unique_ptr<gloo::Watch> watch;
 
-  std::shared_ptr<GlooGroup> world;
+  std::shared_ptr<gloo::Group> world;
   std::mutex mutex;
-  std::vector<std::weak_ptr<GlooGroup>> groups;  // guarded by mutex, as the next
-  std::vector<std::shared_ptr<GlooGroup>> kept;
+  std::vector<std::weak_ptr<gloo::Group>> groups;  // guarded by mutex, as the next
+  std::vector<std::shared_ptr<gloo::Group>> kept;
   bool aborted = false;
   std::atomic<int> connecting{0};     // groups that are being made
   std::optional<std::string> reason;  // of one rank alone; else the watch knows
 
   /// A group that abort() reaches. Blocks until its members are connected; throws RankFailure.
-  std::shared_ptr<GlooGroup> make_group(const std::string& name, const std::vector<int>& world_ranks);
+  std::shared_ptr<gloo::Group> make_group(const std::string& name, const std::vector<int>& world_ranks);
   /// Its connections stay open until the world is destroyed.
-  void keep(std::shared_ptr<GlooGroup> group);
+  void keep(std::shared_ptr<gloo::Group> group);
   void abort();
-  std::vector<Watch::Wait> waits();
+  std::vector<gloo::Watch::Wait> waits();
   /// "rank 1 in 'forward gate of layer 0' (alltoall): " + reason, of an operation that runs.
   std::string line(const std::string& why);
 
@@ -53,15 +53,15 @@ struct GlooWorld::State {
   /// Ends the run on all ranks; returns once they can know.
   void fail(const std::string& why);
   /// See Watch.
-  void suspect(const Watch::Failure& failure, double patience_s);
+  void suspect(const gloo::Watch::Failure& failure, double patience_s);
   /// Runs an operation of `group`; throws RankFailure with its line if it breaks.
-  void run(GlooGroup& group, std::string_view op, std::string_view task, const std::function<void()>& work);
+  void run(gloo::Group& group, std::string_view op, std::string_view task, const std::function<void()>& work);
 
  private:
-  std::vector<std::shared_ptr<GlooGroup>> living();
+  std::vector<std::shared_ptr<gloo::Group>> living();
 };
 
 std::unique_ptr<Communicator> make_gloo_communicator(std::shared_ptr<GlooWorld::State> state,
-                                                     std::shared_ptr<GlooGroup> group);
+                                                     std::shared_ptr<gloo::Group> group);
 
 }  // namespace moe

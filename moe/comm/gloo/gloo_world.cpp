@@ -53,9 +53,9 @@ std::shared_ptr<Store> open_store(const Launch& launch, double start_s, State& s
 
 /// Fills `state` in up to its watch. All ranks leave it together, or all end.
 void join_run(const Launch& launch, const GlooJob& job, double start_s, State& state) {
-  const auto greetings = greet(state.store, launch, own_greeting(launch, job), start_s);
+  const auto greetings = gloo::greet(state.store, launch, gloo::own_greeting(launch, job), start_s);
   Store& store = *state.store;
-  const Ranking ranking = rank_nodes(greetings, launch.ranks_per_node);
+  const gloo::Ranking ranking = gloo::rank_nodes(greetings, launch.ranks_per_node);
   state.rank = ranking.world_rank[static_cast<size_t>(launch.rank)];
   state.topology.nodes = ranking.nodes;
   state.topology.ranks_per_node = ranking.ranks_per_node;
@@ -66,14 +66,15 @@ void join_run(const Launch& launch, const GlooJob& job, double start_s, State& s
     if (static_cast<int>(rank) < launch.rank) ++state.topology.local_rank;
     ++state.ranks_of_machine;
   }
-  Watch::announce(store, state.rank);
-  exchange_addresses(store, launch, ranking, state.topology, state.timeout_s);
+  gloo::Watch::announce(store, state.rank);
+  gloo::exchange_addresses(store, launch, ranking, state.topology, state.timeout_s);
 }
 
 /// After a failed start, the others may still have to read why.
 void part(Store& store, const Launch& launch) {
   store.set(fmt::format("parted/{}", launch.rank), "");
-  if (launch.rank == 0) store.wait(rank_keys("parted", launch.ranks), Watch::kGrace_s, [] { return false; });
+  if (launch.rank == 0)
+    store.wait(gloo::rank_keys("parted", launch.ranks), gloo::Watch::kGrace_s, [] { return false; });
 }
 
 void start(const Launch& launch, const GlooJob& job, double start_s, const std::shared_ptr<State>& state) {
@@ -84,20 +85,21 @@ void start(const Launch& launch, const GlooJob& job, double start_s, const std::
   } catch (const std::exception& error) {
     const bool of_another = dynamic_cast<const RankFailure*>(&error);
     try {
-      refuse(*state->store, of_another ? error.what() : fmt::format("rank {} failed: {}", launch.rank, error.what()));
+      gloo::refuse(*state->store,
+                   of_another ? error.what() : fmt::format("rank {} failed: {}", launch.rank, error.what()));
       part(*state->store, launch);
     } catch (const StoreLost&) {  // nobody is there to be told
     }
     throw;
   }
   State* const shared = state.get();  // which outlives its watch
-  state->watch = std::make_unique<Watch>(
-      state->store, Watch::Rank{.rank = state->rank,
-                                .ranks = launch.ranks,
-                                .timeout_s = state->timeout_s,
-                                .waits = [shared] { return shared->waits(); },
-                                .abort = [shared] { shared->abort(); },
-                                .line = [shared](const std::string& reason) { return shared->line(reason); }});
+  state->watch = std::make_unique<gloo::Watch>(
+      state->store, gloo::Watch::Rank{.rank = state->rank,
+                                      .ranks = launch.ranks,
+                                      .timeout_s = state->timeout_s,
+                                      .waits = [shared] { return shared->waits(); },
+                                      .abort = [shared] { shared->abort(); },
+                                      .line = [shared](const std::string& reason) { return shared->line(reason); }});
 }
 
 bool bound_by_launcher() { return static_cast<long>(usable_cores().size()) < sysconf(_SC_NPROCESSORS_ONLN); }

@@ -11,7 +11,7 @@
 #include "moe/comm/store/socket.h"
 #include "moe/device/stream.h"
 
-namespace moe {
+namespace moe::gloo {
 namespace {
 
 constexpr const char* kRefusal = "refusal";
@@ -257,4 +257,4 @@ void exchange_addresses(Store& store, const Launch& launch, const Ranking& ranki
     topology.addresses[static_cast<size_t>(ranking.world_rank[rank])] = addresses[rank];
 }
 
-}  // namespace moe
+}  // namespace moe::gloo

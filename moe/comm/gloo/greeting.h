@@ -7,7 +7,7 @@
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/comm/store/store.h"
 
-namespace moe {
+namespace moe::gloo {
 
 /// What a process tells all others; `machine` is equal where two can reach each other by loopback.
 struct Greeting {
@@ -42,4 +42,4 @@ std::vector<std::string> rank_keys(const std::string& name, int ranks);
 /// Tells the others why we can't start: they end with it.
 void refuse(Store& store, const std::string& why);
 
-}  // namespace moe
+}  // namespace moe::gloo

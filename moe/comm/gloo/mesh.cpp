@@ -6,7 +6,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <vector>
 
-namespace moe {
+namespace moe::gloo {
 namespace {
 
 using Works = std::vector<std::pair<c10::intrusive_ptr<c10d::Work>, int>>;  // and the peer
@@ -140,4 +140,4 @@ void Mesh::abort() {
   for (const auto& [work, peer] : impl_->works) work->abort();
 }
 
-}  // namespace moe
+}  // namespace moe::gloo

@@ -9,7 +9,7 @@
 
 #include "moe/comm/store/store.h"
 
-namespace moe {
+namespace moe::gloo {
 
 struct Message {
   int peer = 0;  // a member of the group, never ourselves
@@ -62,4 +62,4 @@ class Mesh {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace moe
+}  // namespace moe::gloo

@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace moe {
+namespace moe::gloo {
 namespace {
 
 constexpr const char* kFailure = "failure";  // why the run failed: the first who knows sets it
@@ -244,4 +244,4 @@ void Watch::pause() {
   changed_.wait_for(lock, until, [&] { return leaving_ != was_leaving || due(); });
 }
 
-}  // namespace moe
+}  // namespace moe::gloo

@@ -13,7 +13,7 @@
 #include "moe/comm/store/silence.h"
 #include "moe/comm/store/store.h"
 
-namespace moe {
+namespace moe::gloo {
 
 class Watch {
  public:
@@ -106,4 +106,4 @@ class Watch {
   std::thread thread_;
 };
 
-}  // namespace moe
+}  // namespace moe::gloo

@@ -194,14 +194,14 @@ TEST_F(PortFileTest, WhatOthersMayReadOrIsHalfWrittenOrALinkIsIgnored) {
   std::filesystem::remove(target);
 }
 
-std::vector<Greeting> greetings_of(const std::vector<std::string>& machines) {
-  std::vector<Greeting> all;
+std::vector<gloo::Greeting> greetings_of(const std::vector<std::string>& machines) {
+  std::vector<gloo::Greeting> all;
   for (const auto& machine : machines) all.push_back({"1", "job", "0", "host-" + machine, machine});
   return all;
 }
 
 TEST(RankingTest, RanksOfAMachineBecomeNeighboursInOrderOfAppearance) {
-  const Ranking ranking = rank_nodes(greetings_of({"b", "a", "a", "b"}), 0);
+  const gloo::Ranking ranking = gloo::rank_nodes(greetings_of({"b", "a", "a", "b"}), 0);
   EXPECT_EQ(ranking.world_rank, (std::vector<int>{0, 2, 3, 1}));
   EXPECT_EQ(ranking.nodes, 2);
   EXPECT_EQ(ranking.ranks_per_node, 2);
@@ -209,18 +209,18 @@ TEST(RankingTest, RanksOfAMachineBecomeNeighboursInOrderOfAppearance) {
 }
 
 TEST(RankingTest, AMachineMayStandForSeveralNodes) {
-  const Ranking ranking = rank_nodes(greetings_of({"a", "a", "a", "a"}), 2);
+  const gloo::Ranking ranking = gloo::rank_nodes(greetings_of({"a", "a", "a", "a"}), 2);
   EXPECT_EQ(ranking.nodes, 2);
   EXPECT_EQ(ranking.ranks_per_node, 2);
   EXPECT_TRUE(ranking.one_machine);
-  EXPECT_EQ(rank_nodes(greetings_of({"a", "b", "a", "b", "a", "a"}), 2).world_rank,
+  EXPECT_EQ(gloo::rank_nodes(greetings_of({"a", "b", "a", "b", "a", "a"}), 2).world_rank,
             (std::vector<int>{0, 4, 1, 5, 2, 3}));
 }
 
 TEST(RankingTest, UnequalNodesAreNamed) {
-  const std::string error = error_of<BadInput>([] { rank_nodes(greetings_of({"a", "a", "b"}), 0); });
+  const std::string error = error_of<BadInput>([] { gloo::rank_nodes(greetings_of({"a", "a", "b"}), 0); });
   EXPECT_NE(error.find("host-a holds 2, host-b holds 1"), std::string::npos) << error;
-  EXPECT_THROW(rank_nodes(greetings_of({"a", "a", "a"}), 2), BadInput);
+  EXPECT_THROW(gloo::rank_nodes(greetings_of({"a", "a", "a"}), 2), BadInput);
 }
 
 TEST(InterfacesTest, LoopbackIsThereAndLeadsToItself) {
