@@ -11,6 +11,15 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
+size_t most_lanes_of_a_stage(const Structure& structure) {
+  require<WrongResult>(structure.lanes.size() <= FluidReplay::kMaxLanes, "replay: {} lanes, at most {} expected",
+                       structure.lanes.size(), FluidReplay::kMaxLanes);
+  std::map<int, size_t> lanes;
+  size_t most = 0;
+  for (const Lane& lane : structure.lanes) most = std::max(most, ++lanes[lane.stage]);
+  return most;
+}
+
 // Queues are the tasks in issue order, and a task waits only for earlier ones: then no order can deadlock.
 void check_order(const Structure& structure) {
   std::vector<std::vector<int>> issued(structure.lanes.size());
@@ -27,26 +36,21 @@ void check_order(const Structure& structure) {
 
 }  // namespace
 
-FluidReplay::FluidReplay(const Structure& structure, const GroupNetworks& networks, const Contention& contention) {
+FluidReplay::FluidReplay(const Structure& structure, const GroupNetworks& networks, const Contention& contention)
+    : slowdowns_(contention, most_lanes_of_a_stage(structure)) {
   const size_t lanes = structure.lanes.size();
-  require<WrongResult>(lanes <= kMaxLanes, "replay: {} lanes, at most {} expected", lanes, kMaxLanes);
   check_order(structure);
   place_.resize(structure.tasks.size());
   for (const Lane& lane : structure.lanes)
     for (size_t i = 0; i < lane.queue.size(); ++i)
       place_[static_cast<size_t>(lane.queue[i])] = static_cast<uint32_t>(i);
-  std::map<int, std::pair<uint32_t, size_t>> stages;  // number and lanes
+  std::map<int, uint32_t> stages;  // their numbers
   for (size_t lane = 0; lane < lanes; ++lane) {
     const auto number = static_cast<uint32_t>(stages.size());
-    auto& stage = stages.try_emplace(structure.lanes[lane].stage, number, 0).first->second;
-    ++stage.second;
-    lanes_.push_back({0, 0, stage.first});
+    lanes_.push_back({0, 0, stages.try_emplace(structure.lanes[lane].stage, number).first->second});
     add_lane(structure, lane, networks);
   }
   rows_.push_back({0, 0, static_cast<uint32_t>(dependencies_.size()), Resource::none});
-  size_t most = 0;
-  for (const auto& [number, stage] : stages) most = std::max(most, stage.second);
-  compile_slowdowns(most, contention);
 }
 
 void FluidReplay::add_lane(const Structure& structure, size_t lane, const GroupNetworks& networks) {
@@ -72,28 +76,13 @@ void FluidReplay::add_dependencies(const Structure& structure, const Task& task)
       dependencies_.push_back({static_cast<uint32_t>(lane), count[lane]});
 }
 
-// One row for every way in which a stage's lanes can be busy, so that a replay only looks up.
-void FluidReplay::compile_slowdowns(size_t lanes_a_stage, const Contention& contention) {
-  const Slowdown slowdown(contention);
-  const size_t base = lanes_a_stage + 1;
-  step_ = {1, static_cast<uint32_t>(base), static_cast<uint32_t>(base * base), 0};
-  slowdowns_.resize(base * base * base);
-  for (size_t busy = 0; busy < slowdowns_.size(); ++busy) {
-    const std::array<int, kSlowed> running{static_cast<int>(busy % base), static_cast<int>(busy / base % base),
-                                           static_cast<int>(busy / base / base)};
-    for (size_t slowed = 0; slowed <= kSlowed; ++slowed)
-      slowdowns_[busy][slowed] = slowdown(running, static_cast<int>(slowed));
-  }
-}
-
 // One replay: all its state is small and lives on the stack.
 class FluidReplay::Run {
  public:
   Run(const FluidReplay& replay, std::span<const double> seconds, double* starts, double* ends)
       : rows_(replay.rows_.data()),
         dependencies_(replay.dependencies_.data()),
-        slowdowns_(replay.slowdowns_.data()),
-        step_(replay.step_),
+        slowdowns_(replay.slowdowns_),
         lanes_(replay.lanes_.size()),
         seconds_(seconds.data()),
         starts_(starts),
@@ -144,7 +133,7 @@ class FluidReplay::Run {
             lane.end = now + seconds;
             lane.slowdown = 1;
             lane.resource = row.resource;
-            busy_[lane.stage] += step_[static_cast<size_t>(row.resource)];
+            busy_[lane.stage] += slowdowns_.step(row.resource);
           } else {
             ends_[row.task] = now;
             ++lane.row, ++lane.ended;
@@ -162,7 +151,7 @@ class FluidReplay::Run {
     for (size_t i = 0; i < lanes_; ++i) {
       At& lane = at_[i];
       if (lane.end == kNever) continue;
-      const double slowdown = slowdowns_[busy_[lane.stage]][static_cast<size_t>(lane.resource)];
+      const double slowdown = slowdowns_(busy_[lane.stage], lane.resource);
       if (slowdown != lane.slowdown) {
         lane.end = now + (lane.end - now) / lane.slowdown * slowdown;
         lane.slowdown = slowdown;
@@ -177,7 +166,7 @@ class FluidReplay::Run {
       At& lane = at_[i];
       if (lane.end != now) continue;
       ends_[rows_[lane.row].task] = now;
-      busy_[lane.stage] -= step_[static_cast<size_t>(lane.resource)];
+      busy_[lane.stage] -= slowdowns_.step(lane.resource);
       lane.end = kNever;
       ++lane.row, ++lane.ended;
     }
@@ -185,8 +174,7 @@ class FluidReplay::Run {
 
   const Row* rows_;
   const Dependency* dependencies_;
-  const std::array<double, kSlowed + 1>* slowdowns_;
-  std::array<uint32_t, kSlowed + 1> step_;
+  const SlowdownTable& slowdowns_;
   size_t lanes_;
   const double* seconds_;
   double *starts_, *ends_;

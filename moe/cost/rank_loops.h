@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "moe/cost/rank_noise.h"
+
 namespace moe::rank_loops {
 
 // How much longer than modelled a kind of task takes on each rank, jitter apart.
@@ -26,6 +28,33 @@ class Stretch {
  private:
   std::vector<double> factors_;
   std::vector<uint32_t> others_;  // than 1, before a rank
+};
+
+// What a noise makes of every rank's tasks, jitter apart.
+class RankStretch {
+ public:
+  RankStretch(const RankNoise& noise, int ranks) : kinds_(noise.loaded) {
+    const size_t of_a_layer = static_cast<size_t>(ranks);
+    loaded_.resize(std::max<size_t>(1, noise.load.size() / of_a_layer));
+    for (const Straggler& s : noise.stragglers) {
+      straggling_.multiply(s.rank, s.factor, ranks);
+      for (Stretch& layer : loaded_) layer.multiply(s.rank, s.factor, ranks);
+    }
+    for (size_t i = 0; i < noise.load.size(); ++i)
+      loaded_[i / of_a_layer].multiply(static_cast<int>(i % of_a_layer), noise.load[i], ranks);
+    straggling_.count();
+    for (Stretch& layer : loaded_) layer.count();
+  }
+  // Of a kind of task in a layer, on the ranks from `begin` on; none where [begin, end) are not stretched.
+  const double* of(TaskKind kind, int layer, size_t begin, size_t end) const {
+    if (std::ranges::find(kinds_, kind) == kinds_.end()) return straggling_.of(begin, end);
+    return loaded_[loaded_.size() > 1 ? static_cast<size_t>(layer) : 0].of(begin, end);
+  }
+
+ private:
+  std::vector<TaskKind> kinds_;  // that take longer where a rank has more rows
+  Stretch straggling_;
+  std::vector<Stretch> loaded_;  // by layer, or one for all
 };
 
 struct Spacing {

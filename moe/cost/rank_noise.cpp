@@ -66,7 +66,7 @@ double factor_at(const RankNoise& noise, double p, double z) {
 
 std::vector<TaskKind> routed_kinds() { return {TaskKind::dispatch, TaskKind::expert, TaskKind::combine}; }
 
-void check_noise(const RankNoise& noise, int ranks) {
+void check_noise(const RankNoise& noise, int ranks, int layers) {
   const double most = noise.jitter == Jitter::uniform ? 1 / std::numbers::sqrt3 : 10;
   require<BadInput>(noise.coefficient >= 0 && noise.coefficient <= most,
                     "jitter: found a coefficient of {}, expected one from 0 to {:.3f}", noise.coefficient, most);
@@ -77,8 +77,9 @@ void check_noise(const RankNoise& noise, int ranks) {
     require<BadInput>(s.factor > 0 && std::isfinite(s.factor), "straggler: found a factor of {}, expected one > 0",
                       s.factor);
   }
-  require<BadInput>(noise.load.empty() || noise.load.size() == static_cast<size_t>(ranks),
-                    "load: found {} ranks, expected none or {}", noise.load.size(), ranks);
+  const size_t loads = noise.load.size(), of_a_layer = static_cast<size_t>(ranks);
+  require<BadInput>(loads == 0 || loads == of_a_layer || loads == of_a_layer * static_cast<size_t>(layers),
+                    "load: found {} ranks, expected none or {}, of {} layers", loads, ranks, layers);
   for (const double load : noise.load)
     require<BadInput>(load >= 0 && std::isfinite(load), "load: found {}, expected a number >= 0", load);
 }

@@ -25,14 +25,17 @@ struct RankNoise {
   Jitter jitter = Jitter::none;
   double coefficient = 0;  // of variation: standard deviation / mean of a task's seconds
   std::vector<Straggler> stragglers;
-  std::vector<double> load;                       // by rank: its rows over the mean; empty: routing is even
+  // By rank: its rows over the mean. One layer's after another's, or one for all of them; empty: routing is even.
+  std::vector<double> load;
   std::vector<TaskKind> loaded = routed_kinds();  // the tasks whose seconds grow with a rank's rows
   uint64_t seed = 1;
+  bool jitters() const { return jitter != Jitter::none && coefficient > 0; }
 };
 
 /// Throws BadInput naming the field: a coefficient < 0 (uniform: above 1 / sqrt(3), where seconds would be negative), a
-/// rank that does not exist or is listed twice, a factor <= 0, a load < 0, loads that are not one a rank.
-void check_noise(const RankNoise& noise, int ranks);
+/// rank that does not exist or is listed twice, a factor <= 0, a load < 0, loads that are not one a rank, or one a rank
+/// and layer.
+void check_noise(const RankNoise& noise, int ranks, int layers = 1);
 
 /// The jitter of a noise. Quantiles of its distribution are tabulated, denser towards the tails, and interpolated: they
 /// are right to 1e-4 of the coefficient; draws reach as far as one in 2^33.

@@ -15,9 +15,9 @@ namespace moe {
 using rank_loops::add;
 using rank_loops::add_to;
 using rank_loops::group_max;
+using rank_loops::RankStretch;
 using rank_loops::Spacing;
 using rank_loops::spread;
-using rank_loops::Stretch;
 
 namespace {
 
@@ -52,7 +52,9 @@ void RankReplay::add_rows(const Structure& structure, const ParallelShape& paral
     row.task = static_cast<uint32_t>(task.id);
     row.work_class = static_cast<uint32_t>(task.work_class);
     row.stage = structure.lanes[static_cast<size_t>(task.lane)].stage;
+    row.layer = task.layer;
     row.kind = task.kind;
+    layers_ = std::max(layers_, task.layer + 1);
     if (task.group == GroupKind::none || task.group == GroupKind::pp) continue;
     const std::vector<int> group = members(parallel, task.group, 0);
     if (group.size() < 2) continue;
@@ -124,20 +126,12 @@ class RankReplay::Run {
   Run(const RankReplay& replay, std::span<const double> seconds, const RankNoise& noise)
       : r_(replay),
         seconds_(seconds),
-        loaded_kinds_(noise.loaded),
-        jitter_(noise.jitter != Jitter::none && noise.coefficient > 0),
+        jitter_(noise.jitters()),
         draws_(noise),
+        stretch_(noise, replay.ranks()),
         stage_ranks_(static_cast<size_t>(replay.stage_ranks_)),
         ends_(replay.buffers_ * stage_ranks_),
         alone_ends_(replay.buffers_ * stage_ranks_) {
-    for (const Straggler& s : noise.stragglers) {
-      straggling_.multiply(s.rank, s.factor, replay.ranks());
-      loaded_.multiply(s.rank, s.factor, replay.ranks());
-    }
-    for (size_t rank = 0; rank < noise.load.size(); ++rank)
-      loaded_.multiply(static_cast<int>(rank), noise.load[rank], replay.ranks());
-    straggling_.count();
-    loaded_.count();
     size_t most = 0;
     for (const Segment& segment : replay.segments_) most = std::max(most, static_cast<size_t>(segment.block));
     for (std::vector<double>* scratch : {&ready_, &alone_, &own_, &group_ready_, &group_own_}) scratch->resize(most);
@@ -212,9 +206,8 @@ class RankReplay::Run {
   }
 
   const double* stretch(const Row& row, size_t begin, size_t count) const {
-    const bool loaded = std::ranges::find(loaded_kinds_, row.kind) != loaded_kinds_.end();
     const size_t rank = first_rank(row, begin);
-    return (loaded ? loaded_ : straggling_).of(rank, rank + count);
+    return stretch_.of(row.kind, row.layer, rank, rank + count);
   }
 
   void draw(const Row& row, size_t begin, size_t count) {
@@ -256,10 +249,9 @@ class RankReplay::Run {
 
   const RankReplay& r_;
   std::span<const double> seconds_;
-  const std::vector<TaskKind>& loaded_kinds_;
   bool jitter_;
   JitterDraws draws_;
-  Stretch straggling_, loaded_;
+  RankStretch stretch_;
   size_t stage_ranks_;
   int sample_ = 0;
   std::vector<double> ends_, alone_ends_;                              // by buffer and place in the stage
@@ -269,7 +261,7 @@ class RankReplay::Run {
 
 RankOutcome RankReplay::replay(std::span<const double> seconds, const RankNoise& noise, int samples) const {
   require<BadInput>(samples >= 1, "samples: found {}, expected >= 1", samples);
-  check_noise(noise, ranks());
+  check_noise(noise, ranks(), layers_);
   RankOutcome outcome;
   outcome.rank_end_s.resize(static_cast<size_t>(ranks()));
   outcome.rank_waiting_s.resize(static_cast<size_t>(ranks()));

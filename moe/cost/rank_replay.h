@@ -50,7 +50,7 @@ class RankReplay {
     uint32_t task, work_class, first_source, end_source;
     uint32_t buffer;                          // where its ends go
     uint32_t group_size = 1, group_step = 1;  // 1: each rank on its own
-    int stage = 0;
+    int stage = 0, layer = 0;
     TaskKind kind{};
   };
   struct Segment {  // tasks that go over the ranks block by block, together
@@ -65,7 +65,7 @@ class RankReplay {
   void give_buffers(const Structure& structure);
   void cut_segments(int ranks_at_once);
 
-  int stages_ = 1, stage_ranks_ = 0;
+  int stages_ = 1, stage_ranks_ = 0, layers_ = 1;
   std::vector<Row> rows_;          // in issue order
   std::vector<uint32_t> sources_;  // buffers with the ends of what a task waits for
   std::vector<Segment> segments_;

@@ -56,6 +56,19 @@ double Slowdown::operator()(std::span<const int> running, int resource) const {
   return slowdown;
 }
 
+SlowdownTable::SlowdownTable(const Contention& contention, size_t most)
+    : step_{1, static_cast<uint32_t>(most + 1), static_cast<uint32_t>((most + 1) * (most + 1)), 0} {
+  const Slowdown slowdown(contention);
+  const size_t base = most + 1;
+  rows_.resize(base * base * base);
+  for (size_t running = 0; running < rows_.size(); ++running) {
+    const std::array<int, kSlowed> tasks{static_cast<int>(running % base), static_cast<int>(running / base % base),
+                                         static_cast<int>(running / base / base)};
+    for (size_t slowed = 0; slowed < kResources; ++slowed)
+      rows_[running][slowed] = slowdown(tasks, static_cast<int>(slowed));
+  }
+}
+
 bool slows_itself(const Plan& plan, const Contention& contention) {
   const auto shares = [](const Lane& lane) { return lane.kind == LaneKind::gradient; };
   return !contention.none() || std::ranges::any_of(plan.structure->lanes, shares);

@@ -7,6 +7,7 @@
 // `compute` on the compute lane, and nothing that slows or is slowed elsewhere (`copy`). Where n tasks are on the same
 // network at once, each has 1/n of it, on top of the factors.
 #include <array>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -36,6 +37,19 @@ class Slowdown {
 
  private:
   std::array<std::array<double, kSlowed>, kSlowed> factors_;  // [slowed][by]
+};
+
+/// The same, looked up: one row for every way in which up to `most` tasks can run at once.
+class SlowdownTable {
+ public:
+  SlowdownTable(const Contention& contention, size_t most);
+  /// What runs is the sum of its tasks' steps.
+  uint32_t step(Resource resource) const { return step_[static_cast<size_t>(resource)]; }
+  double operator()(uint32_t running, Resource resource) const { return rows_[running][static_cast<size_t>(resource)]; }
+
+ private:
+  std::array<uint32_t, kResources> step_;
+  std::vector<std::array<double, kResources>> rows_;
 };
 
 /// Whether any tasks of the plan do: there are factors, or lanes that share a network.

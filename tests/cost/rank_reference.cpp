@@ -1,6 +1,8 @@
 #include "tests/cost/rank_reference.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
 
 #include "moe/base/random.h"
@@ -38,6 +40,8 @@ ParallelShape random_shape(Draws& draws) {
   return p;
 }
 
+constexpr int kLayers = 3;
+
 RankNoise random_noise(Draws& draws, int ranks) {
   RankNoise noise;
   noise.jitter = static_cast<Jitter>(draws.below(3));
@@ -45,8 +49,8 @@ RankNoise random_noise(Draws& draws, int ranks) {
   noise.seed = static_cast<uint64_t>(draws.below(1000));
   for (int rank = 0; rank < ranks; ++rank)
     if (draws.below(12) == 0) noise.stragglers.push_back({rank, 0.5 + 2 * draws.uniform()});
-  if (draws.below(2) == 0)
-    for (int rank = 0; rank < ranks; ++rank) noise.load.push_back(2 * draws.uniform());
+  const int layers = draws.below(2) == 0 ? 0 : draws.below(3) == 0 ? kLayers : 1;
+  for (int i = 0; i < layers * ranks; ++i) noise.load.push_back(2 * draws.uniform());
   if (draws.below(3) == 0) noise.loaded.push_back(TaskKind::allgather);
   return noise;
 }
@@ -57,6 +61,16 @@ int stage_of(const Draw& d, const Task& task) { return d.structure.lanes[static_
 std::vector<int> together(const Draw& d, const Task& task, int rank) {
   if (task.group == GroupKind::none || task.group == GroupKind::pp) return {rank};
   return members(d.parallel, task.group, rank);
+}
+
+// Loads are given for the ranks of the stages that have tasks, for all layers alike or for each.
+double load_of(const Draw& d, int layer, int rank) {
+  int stages = 1;
+  for (const Lane& lane : d.structure.lanes) stages = std::max(stages, lane.stage + 1);
+  const int given = stages * d.parallel.ranks() / d.parallel.pp;
+  if (d.noise.load.empty() || rank >= given) return 1;
+  const bool by_layer = d.noise.load.size() > static_cast<size_t>(given);
+  return d.noise.load[static_cast<size_t>((by_layer ? layer * given : 0) + rank)];
 }
 
 using Table = std::vector<std::vector<double>>;  // by rank and task
@@ -72,8 +86,7 @@ Table own_seconds(const Draw& d, int sample) {
       if (d.noise.jitter != Jitter::none) seconds *= draws.factor(task.id, sample, rank);
       for (const Straggler& s : d.noise.stragglers)
         if (s.rank == rank) seconds *= s.factor;
-      if (!d.noise.load.empty() && std::ranges::count(d.noise.loaded, task.kind) > 0)
-        seconds *= d.noise.load[static_cast<size_t>(rank)];
+      if (std::ranges::count(d.noise.loaded, task.kind) > 0) seconds *= load_of(d, task.layer, rank);
       table[static_cast<size_t>(rank)].push_back(seconds);
     }
   return table;
@@ -90,127 +103,232 @@ Table slowest_of_group(const Draw& d, const Table& own) {
   return table;
 }
 
-// Ranks that go through their queues; the clock jumps from end to end.
+// The product of what slows a task of a rank on which so many run, by resource.
+double slowdown_of(const Contention& c, Resource resource, const std::array<int, kResources>& running) {
+  const auto by = [&](Resource other, double factor) { return std::pow(factor, running[static_cast<size_t>(other)]); };
+  switch (resource) {
+    case Resource::compute:
+      return by(Resource::inter, c.compute_by_inter) * by(Resource::intra, c.compute_by_intra);
+    case Resource::inter:
+      return by(Resource::compute, c.inter_by_compute) * by(Resource::intra, c.inter_by_intra) *
+             running[static_cast<size_t>(resource)];
+    case Resource::intra:
+      return by(Resource::compute, c.intra_by_compute) * by(Resource::inter, c.intra_by_inter) *
+             running[static_cast<size_t>(resource)];
+    case Resource::none:
+      break;
+  }
+  return 1;
+}
+
+// Ranks that go through their queues. Between two ends every rate is looked up anew, and all work goes on at it.
 class Clockwork {
  public:
   Clockwork(const Draw& d, const Table& seconds, bool wait_for_others)
-      : d_(d), seconds_(seconds), wait_(wait_for_others), ranks_(d.parallel.ranks()) {
-    arrived_.assign(static_cast<size_t>(ranks_), std::vector<bool>(d.structure.tasks.size()));
-    ends_.assign(static_cast<size_t>(ranks_), std::vector<double>(d.structure.tasks.size(), kNever));
+      : d_(d), left_(seconds), wait_(wait_for_others), ranks_(d.parallel.ranks()) {
+    state_.assign(static_cast<size_t>(ranks_), std::vector<State>(d.structure.tasks.size(), State::queued));
+    starts_.assign(static_cast<size_t>(ranks_), std::vector<double>(d.structure.tasks.size()));
+    ends_ = starts_;
   }
 
-  std::vector<double> run() {
-    for (double now = 0; now < kNever; now = next_end(now)) {
-      for (bool moved = true; moved;) {
-        moved = false;
-        for (int rank = 0; rank < ranks_; ++rank)
-          for (const Lane& lane : d_.structure.lanes) moved = arrive(rank, lane, now) || moved;
-        for (const Task& task : d_.structure.tasks)
-          for (int rank = 0; rank < ranks_; ++rank) moved = start(rank, task, now) || moved;
-      }
+  void run() {
+    for (double now = 0;;) {
+      begin_all(now);
+      const double step = least_left();
+      if (step == kNever) return;
+      advance(step, now += step);
     }
-    std::vector<double> last(static_cast<size_t>(ranks_));
-    for (int rank = 0; rank < ranks_; ++rank)
-      for (const Task& task : d_.structure.tasks)
-        if (runs(rank, task))
-          last[static_cast<size_t>(rank)] = std::max(last[static_cast<size_t>(rank)], end(rank, task));
+  }
+
+  std::vector<double> last_ends() const {
+    std::vector<double> last;
+    for (const auto& of_rank : ends_) last.push_back(*std::ranges::max_element(of_rank));
     return last;
+  }
+  // How long each task ran on each rank.
+  Table lengths() const {
+    Table table = ends_;
+    for (size_t rank = 0; rank < table.size(); ++rank)
+      for (size_t task = 0; task < table[rank].size(); ++task) table[rank][task] -= starts_[rank][task];
+    return table;
   }
 
  private:
+  enum class State : uint8_t { queued, arrived, runs, ended };
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-  bool runs(int rank, const Task& task) const { return rank / (ranks_ / d_.parallel.pp) == stage_of(d_, task); }
-  double& end(int rank, const Task& task) { return ends_[static_cast<size_t>(rank)][static_cast<size_t>(task.id)]; }
-  std::vector<bool>::reference arrived(int rank, const Task& task) {
-    return arrived_[static_cast<size_t>(rank)][static_cast<size_t>(task.id)];
+  State& state(int rank, const Task& task) { return state_[static_cast<size_t>(rank)][static_cast<size_t>(task.id)]; }
+  double& left(int rank, const Task& task) { return left_[static_cast<size_t>(rank)][static_cast<size_t>(task.id)]; }
+
+  // Calls body(rank, task) for all that run.
+  template <class Body>
+  void each_running(Body body) {
+    for (int rank = 0; rank < ranks_; ++rank)
+      for (const Task& task : d_.structure.tasks)
+        if (state(rank, task) == State::runs) body(rank, task);
+  }
+
+  void begin_all(double now) {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int rank = 0; rank < ranks_; ++rank)
+        for (const Lane& lane : d_.structure.lanes) moved = arrive(rank, lane) || moved;
+      for (const Task& task : d_.structure.tasks)
+        for (int rank = 0; rank < ranks_; ++rank) moved = start(rank, task, now) || moved;
+    }
   }
 
   // The first task of a lane that has not ended comes to its head, with all it waits for ended on this rank, or on the
   // rank at the same place of another stage.
-  bool arrive(int rank, const Lane& lane, double now) {
+  bool arrive(int rank, const Lane& lane) {
     const int stage_ranks = ranks_ / d_.parallel.pp;
     for (const int id : lane.queue) {
       const Task& task = d_.structure.tasks[static_cast<size_t>(id)];
-      if (!runs(rank, task)) return false;
-      if (end(rank, task) <= now) continue;
-      if (arrived(rank, task)) return false;
+      if (rank / stage_ranks != stage_of(d_, task)) return false;
+      if (state(rank, task) == State::ended) continue;
+      if (state(rank, task) != State::queued) return false;
       for (const int p : task.after) {
         const Task& before = d_.structure.tasks[static_cast<size_t>(p)];
-        if (end(rank % stage_ranks + stage_of(d_, before) * stage_ranks, before) > now) return false;
+        if (state(rank % stage_ranks + stage_of(d_, before) * stage_ranks, before) != State::ended) return false;
       }
-      arrived(rank, task) = true;
+      state(rank, task) = State::arrived;
       return true;
     }
     return false;
   }
 
   bool start(int rank, const Task& task, double now) {
-    if (!arrived(rank, task) || end(rank, task) < kNever) return false;
-    const std::vector<int> group = wait_ ? together(d_, task, rank) : std::vector<int>{rank};
+    if (state(rank, task) != State::arrived) return false;
+    const std::vector<int> group = peers(rank, task);
     for (const int peer : group)
-      if (!arrived(peer, task)) return false;
-    for (const int peer : group)
-      end(peer, task) = now + seconds_[static_cast<size_t>(peer)][static_cast<size_t>(task.id)];
+      if (state(peer, task) != State::arrived) return false;
+    for (const int peer : group) {
+      starts_[static_cast<size_t>(peer)][static_cast<size_t>(task.id)] = now;
+      ends_[static_cast<size_t>(peer)][static_cast<size_t>(task.id)] = now;
+      state(peer, task) = left(peer, task) > 0 ? State::runs : State::ended;
+    }
     return true;
   }
 
-  double next_end(double now) const {
-    double next = kNever;
-    for (const auto& of_rank : ends_)
-      for (const double end : of_rank)
-        if (end > now) next = std::min(next, end);
-    return next;
+  std::vector<int> peers(int rank, const Task& task) const {
+    return wait_ ? together(d_, task, rank) : std::vector<int>{rank};
+  }
+
+  // Of a collective that of its slowest rank.
+  double slowdown(int rank, const Task& task) {
+    if (!wait_) return 1;
+    const auto resource = [&](const Task& of) {
+      return resource_of(of, d_.structure.lanes[static_cast<size_t>(of.lane)], d_.networks);
+    };
+    double most = 1;
+    for (const int peer : peers(rank, task)) {
+      std::array<int, kResources> running{};
+      for (const Task& other : d_.structure.tasks)
+        if (state(peer, other) == State::runs) ++running[static_cast<size_t>(resource(other))];
+      most = std::max(most, slowdown_of(d_.contention, resource(task), running));
+    }
+    return most;
+  }
+
+  double least_left() {
+    double least = kNever;
+    each_running([&](int rank, const Task& task) { least = std::min(least, left(rank, task) * slowdown(rank, task)); });
+    return least;
+  }
+
+  void advance(double step, double now) {
+    std::vector<std::pair<int, const Task*>> ended;
+    each_running([&](int rank, const Task& task) {
+      const double slowed = slowdown(rank, task), whole = left(rank, task) * slowed;
+      if (whole <= step * (1 + 1e-14))
+        ended.emplace_back(rank, &task);
+      else
+        left(rank, task) -= step / slowed;
+    });
+    for (const auto& [rank, task] : ended) {
+      state(rank, *task) = State::ended;
+      ends_[static_cast<size_t>(rank)][static_cast<size_t>(task->id)] = now;
+    }
   }
 
   const Draw& d_;
-  const Table& seconds_;
+  Table left_;  // seconds alone
   bool wait_;
   int ranks_;
-  std::vector<std::vector<bool>> arrived_;
-  Table ends_;
+  std::vector<std::vector<State>> state_;
+  Table starts_, ends_;
 };
 
 }  // namespace
 
-Draw random_draw(uint64_t seed) {
+namespace {
+
+Structure random_structure(Draws& draws, int stages, const std::vector<LaneKind>& lane_kinds) {
   constexpr std::array kGroups{GroupKind::none, GroupKind::ep,  GroupKind::esp,    GroupKind::mp,
                                GroupKind::dp,   GroupKind::edp, GroupKind::ep_esp, GroupKind::pp};
   constexpr std::array kKinds{TaskKind::dispatch, TaskKind::expert, TaskKind::combine, TaskKind::allgather,
                               TaskKind::attention};
-  Draws draws(seed);
-  Draw d;
-  d.parallel = random_shape(draws);
-  const int stages = 1 + draws.below(std::min(3, d.parallel.pp));
+  const auto any_of = [&](const auto& all) {
+    return all[static_cast<size_t>(draws.below(static_cast<int>(all.size())))];
+  };
+  Structure structure;
   for (int lanes = stages + draws.below(4), lane = 0; lane < lanes; ++lane)
-    d.structure.lanes.push_back({LaneKind::compute, lane < stages ? lane : draws.below(stages), false, false, {}});
+    structure.lanes.push_back({any_of(lane_kinds), lane < stages ? lane : draws.below(stages), false, false, {}});
   const int density = 2 + draws.below(12);
   for (int id = 0, tasks = 1 + draws.below(30); id < tasks; ++id) {
     Task task;
     task.id = task.work_class = id;
-    task.lane = draws.below(static_cast<int>(d.structure.lanes.size()));
-    task.kind = kKinds[static_cast<size_t>(draws.below(static_cast<int>(kKinds.size())))];
-    if (draws.below(3) > 0) task.group = kGroups[static_cast<size_t>(draws.below(static_cast<int>(kGroups.size())))];
+    task.layer = id == 0 ? kLayers - 1 : draws.below(kLayers);
+    task.lane = draws.below(static_cast<int>(structure.lanes.size()));
+    task.kind = any_of(kKinds);
+    if (draws.below(3) > 0) task.group = any_of(kGroups);
     for (int p = 0; p < id; ++p)
       if (draws.below(density) == 0) task.after.push_back(p);
-    d.structure.lanes[static_cast<size_t>(task.lane)].queue.push_back(id);
-    d.seconds.push_back(draws.below(5) == 0 ? 0 : 0.1 + draws.uniform());
-    d.structure.tasks.push_back(std::move(task));
+    structure.lanes[static_cast<size_t>(task.lane)].queue.push_back(id);
+    structure.tasks.push_back(std::move(task));
   }
-  d.structure.classes.resize(d.structure.tasks.size());
+  structure.classes.resize(structure.tasks.size());
+  return structure;
+}
+
+Draw draw_with(Draws& draws, const std::vector<LaneKind>& lane_kinds) {
+  Draw d;
+  d.parallel = random_shape(draws);
+  const int stages = 1 + draws.below(std::min(3, d.parallel.pp));
+  d.structure = random_structure(draws, stages, lane_kinds);
+  for (size_t i = 0; i < d.structure.tasks.size(); ++i)
+    d.seconds.push_back(draws.below(5) == 0 ? 0 : 0.1 + draws.uniform());
   d.noise = random_noise(draws, stages * d.parallel.ranks() / d.parallel.pp);
   return d;
 }
 
-Result replay(const Draw& given, int sample) {
-  Draw d = given;  // on the ranks of all stages, whether they have tasks or not
-  if (!d.noise.load.empty()) d.noise.load.resize(static_cast<size_t>(d.parallel.ranks()), 1.0);
+}  // namespace
+
+Draw random_draw(uint64_t seed) {
+  Draws draws(seed);
+  return draw_with(draws, {LaneKind::compute});
+}
+
+Draw random_contended_draw(uint64_t seed) {
+  Draws draws(seed);
+  Draw d = draw_with(draws, {LaneKind::compute, LaneKind::inter, LaneKind::intra, LaneKind::copy, LaneKind::gradient});
+  for (Network& network : d.networks) network = draws.below(2) == 0 ? Network::intra : Network::inter;
+  const auto factor = [&] { return draws.below(3) == 0 ? 1 : 1 + draws.uniform(); };
+  d.contention = {factor(), factor(), factor(), factor(), factor(), factor()};
+  return d;
+}
+
+Result replay(const Draw& d, int sample) {
   const Table seconds = slowest_of_group(d, own_seconds(d, sample));
+  Clockwork real(d, seconds, true);
+  real.run();
+  Clockwork alone(d, real.lengths(), false);
+  alone.run();
   Result result;
-  result.end_s = Clockwork(d, seconds, true).run();
-  const std::vector<double> alone = Clockwork(d, seconds, false).run();
-  for (size_t rank = 0; rank < alone.size(); ++rank) {
-    result.waiting_s.push_back(result.end_s[rank] - alone[rank]);
+  result.end_s = real.last_ends();
+  const std::vector<double> alone_s = alone.last_ends();
+  for (size_t rank = 0; rank < alone_s.size(); ++rank) {
+    result.waiting_s.push_back(result.end_s[rank] - alone_s[rank]);
     result.makespan_s = std::max(result.makespan_s, result.end_s[rank]);
   }
   return result;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "moe/cost/rank_replay.h"
+#include "moe/cost/slowdown.h"
 
 namespace moe::ranks {
 
@@ -12,11 +13,15 @@ struct Draw {
   ParallelShape parallel;
   std::vector<double> seconds;  // one class a task
   RankNoise noise;
+  GroupNetworks networks{};
+  Contention contention;  // none, and no lane shares a network
 };
 
 /// Depends on the seed alone: up to 48 ranks in groups of all kinds, up to 30 tasks on lanes of up to all stages,
-/// jitter, stragglers and loads.
+/// jitter, stragglers and loads, of one layer or by layer.
 Draw random_draw(uint64_t seed);
+/// The same, with lanes of all kinds, of which several may use one network, and factors of contention.
+Draw random_contended_draw(uint64_t seed);
 
 struct Result {
   std::vector<double> end_s, waiting_s;  // by rank

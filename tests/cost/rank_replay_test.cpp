@@ -61,7 +61,7 @@ TEST(RankReplay, IsTheClockworkOnSchedules) {
     const Case shape = complete(layer, {.nodes = 4, .ranks_per_node = 4, .mp = 2, .ep = 2, .esp = 4}, Rounding::ragged);
     const int r = schedule.degrees == DegreePolicy::one ? 1 : 3;
     const Plan plan = build_plan(schedule, shape, with_split(schedule, r, r, 4096));
-    Draw d{*plan.structure, shape.parallel, {}, {Jitter::lognormal, 0.1, {{5, 1.3}}, {}, {}, 1}};
+    Draw d{*plan.structure, shape.parallel, {}, {Jitter::lognormal, 0.1, {{5, 1.3}}, {}, {}, 1}, {}, {}};
     for (size_t c = 0; c < plan.works.size(); ++c) d.seconds.push_back(random_uniform(5, 0, c));
     worst = std::max(worst, difference(d, 0, RankReplay(d.structure, d.parallel).replay(d.seconds, d.noise)));
   }

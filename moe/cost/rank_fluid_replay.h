@@ -1,0 +1,53 @@
+#pragma once
+// Replays a structure on all ranks of a cluster, where they differ and where the lanes of a rank slow each other down.
+// As RankReplay, but for a running task's rate: on each rank it is that of FluidReplay by what runs on this rank just
+// then, and a collective goes at that of its slowest rank. A rank that waits in a collective for the others neither
+// works nor slows what runs beside.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "moe/cost/rank_replay.h"
+#include "moe/cost/slowdown.h"
+
+namespace moe {
+
+/// A structure compiled for replay under one contention. With all factors 1 and no shared network its outcome is
+/// RankReplay's. A replay goes from event to event: some hundred nanoseconds a task and rank.
+class RankFluidReplay {
+ public:
+  /// Throws WrongResult for what RankReplay refuses, BadInput for a factor below 1.
+  RankFluidReplay(const Structure& structure, const ParallelShape& parallel, const GroupNetworks& networks,
+                  const Contention& contention);
+
+  /// `seconds`: by work class, of a task alone. Throws BadInput for a noise that does not fit (check_noise). A rank's
+  /// waiting is counted as in RankReplay, every task taking as long as it did.
+  RankOutcome replay(std::span<const double> seconds, const RankNoise& noise, int samples = 1) const;
+
+  int ranks() const { return stages_ * places_; }
+
+ private:
+  class Run;
+  struct Row {
+    uint32_t work_class = 0, first_run = 0;  // of its runs: one a group, or a rank of its own
+    uint32_t group_size = 1, group_step = 1;
+    int stage = 0, layer = 0;
+    TaskKind kind{};
+    Resource resource = Resource::none;
+    std::vector<uint32_t> sources, followers;  // tasks: at most one a lane; who waits for it
+  };
+  void add_row(const Task& task, const ParallelShape& parallel);
+  void add_sources(const Structure& structure);
+
+  int stages_ = 1, places_ = 0, layers_ = 1;  // places: the ranks of a stage
+  uint32_t runs_ = 0;
+  std::vector<Row> rows_;  // in issue order
+  SlowdownTable slowdowns_;
+};
+
+/// The replay on all ranks that a plan needs: RankReplay's, or under contention and for lanes that share a network this
+/// one's.
+RankOutcome replay_ranks(const Plan& plan, std::span<const double> seconds, const Contention& contention,
+                         const RankNoise& noise, int samples = 1);
+
+}  // namespace moe
