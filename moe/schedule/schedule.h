@@ -45,7 +45,7 @@ struct Schedule {
   Flow flow = Flow::sharded;
   Pieces pieces = Pieces::cut;
   bool searched_order = false;   // the order of G and S on the intra lane is part of the decision
-  bool holds_micro_ops = false;  // none starts before a backward's first AlltoAll (Lina section 6.1)
+  bool holds_micro_ops = false;  // none starts between a combine's backward and its AlltoAll (Lina section 6.1)
   bool packs_experts = false;    // the experts a device holds are part of the decision (Lina section 4.2)
   /// A schedule that chooses among others has these and no tasks of its own.
   std::span<const Schedule* const> variants = {};

@@ -181,15 +181,14 @@ LayerSearch::Candidate LayerSearch::best_micro_ops(const Schedule& schedule, con
   const StructureKey key = structure_key(schedule, pricer.groups(), decision, {}, Phases::backward);
   const CompiledStructure& c = cache_.get(key);
   pricer.price(*c.structure, {}, seconds_);
-  std::vector<double> pieces;
-  for (const int64_t bytes : gradient_pieces(schedule, pricer.shape(), decision.micro_op_bytes))
-    pieces.push_back(pricer.gradient_seconds(bytes));
   const Network network = pricer.groups()[static_cast<size_t>(GroupKind::dp)].network;
   int lane = 1;
   while (!c.structure->lanes[static_cast<size_t>(lane)].owns(network)) ++lane;
-  const MicroOps frozen =
-      freeze_micro_ops(*c.structure, seconds_, pieces, lane, schedule.holds_micro_ops && pricer.has(GroupKind::ep));
-  decision.gaps = frozen.gaps;
+  std::vector<MicroOp> pieces;
+  for (const int64_t bytes : gradient_pieces(schedule, pricer.shape(), decision.micro_op_bytes))
+    pieces.push_back({pricer.gradient_seconds(bytes), lane, -1});
+  const MicroOps frozen = freeze_micro_ops(*c.structure, seconds_, pieces, schedule.holds_micro_ops);
+  for (const MicroOps::Place& place : frozen.places) decision.gaps.push_back(place.gap);
   if (pricer.profile().contention.none()) return {decision, frozen.seconds};
   return {decision, replay(schedule, pricer, decision, Phases::backward)};
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Freezes where gradient pieces go on their lane (Lina section 4.2): one is started whenever the lane is idle and
-// nothing else waits for it; what arrives meanwhile waits for its end.
+// Freezes where gradient pieces go on their lanes (Lina sections 4.2 and 6.1): one is started whenever its lane is idle
+// and nothing else waits for it; what arrives meanwhile waits for its end.
 #include <span>
 #include <vector>
 
@@ -8,15 +8,26 @@
 
 namespace moe {
 
-struct MicroOps {
-  std::vector<int> gaps;  // by piece: how many other tasks of its lane go before it
-  double seconds = 0;     // of the backward with them
+struct MicroOp {
+  double seconds = 0;
+  int lane = 0;
+  int made_by = -1;  // the task after which it can be sent; -1: it waits from the start
 };
 
-/// `backward`: a structure of one backward without gradients, its tasks priced by class in `seconds`; `pieces`: seconds
-/// of each, in order of sending, all waiting when the backward begins; `lane`: theirs. With `hold` none starts before
-/// the lane's first task.
-MicroOps freeze_micro_ops(const Structure& backward, std::span<const double> seconds, std::span<const double> pieces,
-                          int lane, bool hold);
+struct MicroOps {
+  struct Place {
+    int layer = -1;  // in whose backward it goes; -1: after all of them
+    int gap = 0;     // how many other tasks of that backward go before it on its lane
+  };
+  std::vector<Place> places;  // by piece
+  double seconds = 0;         // until the last task and the last piece end
+};
+
+/// `structure`: of one backward, or of a model, whose gradient tasks are ignored; its tasks priced by class in
+/// `seconds`. Pieces of a lane go in the order given, in backwards of micro-batch `last` alone. With `hold` none is
+/// started once a layer's combining computation could begin its backward, until that layer's first AlltoAll on the same
+/// lane is (Lina section 6.1: "since this implies all-to-all is imminent").
+MicroOps freeze_micro_ops(const Structure& structure, std::span<const double> seconds, std::span<const MicroOp> pieces,
+                          bool hold, int last = 0);
 
 }  // namespace moe

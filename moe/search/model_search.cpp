@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <utility>
 
 #include "moe/cost/fluid_replay.h"
+#include "moe/search/micro_ops.h"
 
 namespace moe {
 namespace {
@@ -34,79 +34,26 @@ struct DegreePaths {
   }
 };
 
-// Where pieces of gradients go on each stage's lane, as priority lets them: before which task of which layer's
-// backward.
-class PieceFreezer {
- public:
-  PieceFreezer(const Plan& plan, const std::vector<double>& seconds, const Schedule& schedule)
-      : plan_(plan),
-        seconds_(seconds),
-        holds_(schedule.holds_micro_ops && plan.groups[static_cast<size_t>(GroupKind::ep)].size > 1) {}
-
-  // By stage, then place in its backward. `plan` has all pieces at the end.
-  std::vector<std::vector<std::vector<int>>> run() {
-    const Structure& structure = *plan_.structure;
-    std::vector<double> ends(structure.tasks.size()), lane_end(structure.lanes.size());
-    for (const Task& task : structure.tasks) collect(task);
-    for (const Task& task : structure.tasks) {
-      double ready = 0;
-      for (const int id : task.after) ready = std::max(ready, ends[static_cast<size_t>(id)]);
-      double& end = lane_end[static_cast<size_t>(task.lane)];
-      if (task.kind != TaskKind::gradient) before(task, ready, end, ends);
-      if (task.kind == TaskKind::gradient && sent_.contains(task.id)) {
-        ends[static_cast<size_t>(task.id)] = sent_[task.id];
-        continue;
-      }
-      end = ends[static_cast<size_t>(task.id)] = std::max(ready, end) + seconds_[static_cast<size_t>(task.work_class)];
-    }
-    return gaps_;
+// Where pieces of gradients go, as priority lets them: by place in a stage's backward. `plan` has all of them at the
+// end. Every stage does as the first.
+void place_micro_ops(const Schedule& schedule, const Plan& plan, std::span<const double> seconds,
+                     ModelDecision& decision) {
+  std::vector<MicroOp> pieces;
+  for (const Task& task : plan.tasks()) {
+    if (task.kind != TaskKind::gradient) continue;
+    const GradientSlice& slice = plan.slices[static_cast<size_t>(task.slice)];
+    pieces.push_back({seconds[static_cast<size_t>(task.work_class)], task.lane,
+                      plan.gradients[static_cast<size_t>(slice.gradient)].made_by});
   }
-
- private:
-  struct Lane {
-    std::vector<const Task*> pieces;
-    size_t next = 0;
-    int layer = -1, passed = 0, first_layer = -1;
-  };
-
-  void collect(const Task& task) {
-    if (task.kind == TaskKind::gradient) lanes_[task.lane].pieces.push_back(&task);
+  const MicroOps frozen =
+      freeze_micro_ops(*plan.structure, seconds, pieces, schedule.holds_micro_ops, plan.micro_batches - 1);
+  const int layers = static_cast<int>(decision.backwards.size());
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const MicroOps::Place place = frozen.places[i];
+    if (plan.structure->lanes[static_cast<size_t>(pieces[i].lane)].stage == 0 && place.layer >= 0)
+      decision.backwards[static_cast<size_t>(layers - 1 - place.layer)].gaps.push_back(place.gap);
   }
-
-  // Starts pieces while their lane is idle before `task` is ready.
-  void before(const Task& task, double ready, double& end, const std::vector<double>& ends) {
-    const auto found = lanes_.find(task.lane);
-    const bool last = task.micro_batch + 1 == plan_.micro_batches && task.phase == Phase::backward;
-    if (found == lanes_.end() || !last || task.kind == TaskKind::send || task.kind == TaskKind::recv) return;
-    Lane& lane = found->second;
-    if (lane.first_layer < 0) lane.first_layer = task.layer;
-    if (lane.layer != task.layer) lane.layer = task.layer, lane.passed = 0;
-    const size_t stage = static_cast<size_t>(plan_.structure->lanes[static_cast<size_t>(task.lane)].stage);
-    const size_t place = static_cast<size_t>(lane.first_layer - task.layer);
-    if (gaps_.size() <= stage) gaps_.resize(stage + 1);
-    if (gaps_[stage].size() <= place) gaps_[stage].resize(place + 1);
-    while (lane.next < lane.pieces.size() && (lane.passed > 0 || !holds_)) {
-      const Task& piece = *lane.pieces[lane.next];
-      const int made_by =
-          plan_.gradients[static_cast<size_t>(plan_.slices[static_cast<size_t>(piece.slice)].gradient)].made_by;
-      // A piece reaches only back to layers whose backward has ended; its maker's time is known by then.
-      const double start = std::max(end, ends[static_cast<size_t>(made_by)]);
-      if (made_by >= task.id || start >= ready) break;
-      end = start + seconds_[static_cast<size_t>(piece.work_class)];
-      sent_[piece.id] = end;
-      gaps_[stage][place].push_back(lane.passed);
-      ++lane.next;
-    }
-    ++lane.passed;
-  }
-
-  const Plan& plan_;
-  const std::vector<double>& seconds_;
-  bool holds_;
-  std::map<int, Lane> lanes_;
-  std::map<int, double> sent_;
-  std::vector<std::vector<std::vector<int>>> gaps_;
-};
+}
 
 // Of one stage: its layers without gradients, whatever their degrees; gradients after them, or all that their lane
 // does.
@@ -156,8 +103,7 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
   result.plan = build_model_plan(planned, decided, decision);
   std::vector<double> seconds = price(decided_pricer, result.plan);
   if (planned.gradients == GradientPolicy::micro_ops && decided_pricer.has(GroupKind::dp)) {
-    const auto gaps = PieceFreezer(result.plan, seconds, planned).run();
-    for (size_t i = 0; !gaps.empty() && i < gaps.front().size(); ++i) decision.backwards[i].gaps = gaps.front()[i];
+    place_micro_ops(planned, result.plan, seconds, decision);
     result.plan = build_model_plan(planned, decided, decision);
     seconds = price(decided_pricer, result.plan);
   }

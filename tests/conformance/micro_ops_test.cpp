@@ -3,7 +3,6 @@
 #include "moe/search/micro_ops.h"
 
 #include <gtest/gtest.h>
-#include <limits>
 #include <map>
 #include <set>
 
@@ -11,96 +10,15 @@
 #include "moe/cost/simulator.h"
 #include "moe/search/degrees.h"
 #include "tests/conformance/cases.h"
+#include "tests/conformance/priority_simulator.h"
 
 namespace moe {
 namespace {
 
 using conformance::full_layer;
+using conformance::PriorityRun;
+using conformance::simulate_priority;
 using random_layer::RandomLayer;
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-// What Lina's scheduler knows at run time: queues, what has ended, and the pieces that wait.
-class PrioritySimulator {
- public:
-  PrioritySimulator(const Structure& backward, std::vector<double> seconds, std::vector<double> pieces, size_t lane,
-                    bool hold)
-      : backward_(backward), seconds_(std::move(seconds)), pieces_(std::move(pieces)), lane_(lane), hold_(hold) {
-    starts.assign(backward.tasks.size(), kNever);
-    ended_.resize(backward.tasks.size());
-    lanes_.resize(backward.lanes.size());
-    while (true) {
-      while (start_tasks()) {
-      }
-      start_piece();
-      if (!advance()) break;
-    }
-  }
-  std::vector<double> starts, piece_starts;  // by task of the structure without pieces; by piece
-  double end = 0;
-
- private:
-  struct LaneState {
-    size_t next = 0;   // in the queue
-    int running = -1;  // a task, or -2: a piece
-    double until = 0;
-  };
-  const Task* head(size_t lane) const {
-    const auto& queue = backward_.lanes[lane].queue;
-    return lanes_[lane].next < queue.size() ? &backward_.tasks[size_t(queue[lanes_[lane].next])] : nullptr;
-  }
-  bool ready(const Task& task) const {
-    for (const int id : task.after)
-      if (!ended_[size_t(id)]) return false;
-    return true;
-  }
-  // True where one was started: a task that takes no time may let others start at once.
-  bool start_tasks() {
-    bool started = false;
-    for (size_t lane = 0; lane < lanes_.size(); ++lane) {
-      LaneState& state = lanes_[lane];
-      const Task* task = head(lane);
-      if (state.running != -1 || task == nullptr || !ready(*task)) continue;
-      started = true;
-      starts[size_t(task->id)] = now_;
-      state.running = task->id;
-      state.until = now_ + seconds_[size_t(task->work_class)];
-      ++state.next;
-      if (state.until == now_) finish(state);
-    }
-    return started;
-  }
-  void start_piece() {
-    LaneState& state = lanes_[lane_];
-    if (state.running != -1 || piece_starts.size() == pieces_.size()) return;
-    if (hold_ && state.next == 0 && head(lane_) != nullptr) return;  // the first AlltoAll is imminent
-    state.running = -2;
-    state.until = now_ + pieces_[piece_starts.size()];
-    piece_starts.push_back(now_);
-  }
-  void finish(LaneState& state) {
-    if (state.running >= 0) ended_[size_t(state.running)] = true;
-    state.running = -1;
-  }
-  bool advance() {
-    double next = kNever;
-    for (const LaneState& state : lanes_)
-      if (state.running != -1) next = std::min(next, state.until);
-    if (next == kNever) return false;
-    end = now_ = next;
-    for (LaneState& state : lanes_)
-      if (state.running != -1 && state.until == now_) finish(state);
-    return true;
-  }
-
-  const Structure& backward_;
-  std::vector<double> seconds_, pieces_;
-  size_t lane_;
-  bool hold_;
-  std::vector<LaneState> lanes_;
-  std::vector<bool> ended_;
-  double now_ = 0;
-};
 
 // A tuned backward with its pieces, replayed as any structure is, and the same without them.
 struct Tuned {
@@ -118,9 +36,10 @@ struct Tuned {
     pricer.price(*with, slices, seconds);
     timeline = simulate(*with, seconds);
     pricer.price(*without, {}, bare_seconds);
-    for (const GradientSlice& slice : slices) pieces.push_back(pricer.gradient_seconds(slice.bytes()));
     const Network network = groups[static_cast<size_t>(GroupKind::dp)].network;
     for (lane = 0; !without->lanes[lane].owns(network);) ++lane;
+    for (const GradientSlice& slice : slices)
+      pieces.push_back({pricer.gradient_seconds(slice.bytes()), static_cast<int>(lane), -1});
   }
   double start(const Task& task) const { return timeline.start_s[size_t(task.id)]; }
   double end(const Task& task) const { return timeline.end_s[size_t(task.id)]; }
@@ -135,7 +54,8 @@ struct Tuned {
   std::shared_ptr<const Structure> with, without;
   std::vector<GradientSlice> slices;
   Timeline timeline;
-  std::vector<double> bare_seconds, pieces;
+  std::vector<double> bare_seconds;
+  std::vector<conformance::WaitingPiece> pieces;
   size_t lane;
 };
 
@@ -169,22 +89,22 @@ bool holds(const Schedule& schedule) { return schedule.name == "lina" || schedul
 TEST(MicroOps, FrozenOrderIsThePrioritySimulation) {
   int between = 0, held = 0;
   for_every_tuned(600, [&](const Tuned& tuned) {
-    const PrioritySimulator simulated(*tuned.without, tuned.bare_seconds, tuned.pieces, tuned.lane,
-                                      holds(tuned.schedule));
+    const PriorityRun simulated =
+        simulate_priority(*tuned.without, tuned.bare_seconds, tuned.pieces, holds(tuned.schedule));
     std::vector<double> ends, piece_ends;
     for (const Task& task : tuned.with->tasks)
       (task.kind == TaskKind::gradient ? piece_ends : ends).push_back(tuned.timeline.end_s[size_t(task.id)]);
     ASSERT_EQ(piece_ends.size(), simulated.piece_starts.size());
     const double slack = 1e-12 * simulated.end;
     for (size_t i = 0; i < piece_ends.size(); ++i)
-      ASSERT_NEAR(piece_ends[i], simulated.piece_starts[i] + tuned.pieces[i], slack) << "piece " << i;
+      ASSERT_NEAR(piece_ends[i], simulated.piece_starts[i] + tuned.pieces[i].seconds, slack) << "piece " << i;
     for (size_t i = 0; i < ends.size(); ++i)
       ASSERT_NEAR(ends[i], simulated.starts[i] + tuned.bare_seconds[size_t(tuned.without->tasks[i].work_class)], slack)
           << tuned.without->tasks[i].name();
     ASSERT_NEAR(tuned.timeline.makespan_s, simulated.end, slack);
     ASSERT_NEAR(tuned.result.backward_s, simulated.end, slack);
     between += tuned.result.decision.gaps.front() < static_cast<int>(tuned.without->lanes[tuned.lane].queue.size());
-    held += holds(tuned.schedule) && tuned.result.decision.gaps.front() == 1;
+    held += simulated.held;
   });
   EXPECT_GT(between, 500) << "most pieces go between other tasks";
   EXPECT_GT(held, 20);
@@ -214,7 +134,7 @@ TEST(MicroOps, LaneIsNeverIdleWhileAPieceWaits) {
     double busy_until = 0;
     for (size_t i = 0; i < queue.size() && waiting > 0; ++i) {
       const Task& task = tuned.with->tasks[size_t(queue[i])];
-      const bool held = i == 0 && holds(tuned.schedule);
+      const bool held = i == 0 && holds(tuned.schedule) && task.kind == TaskKind::dispatch;
       if (!held) {
         ASSERT_LE(tuned.start(task), busy_until + 1e-12 * tuned.timeline.makespan_s)
             << "idle before " << task.name() << " with " << waiting << " pieces waiting";
