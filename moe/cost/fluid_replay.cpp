@@ -1,6 +1,8 @@
 #include "moe/cost/fluid_replay.h"
 
 #include <algorithm>
+#include <cmath>
+#include <compare>
 #include <limits>
 #include <map>
 
@@ -76,30 +78,79 @@ void FluidReplay::add_dependencies(const Structure& structure, const Task& task)
       dependencies_.push_back({static_cast<uint32_t>(lane), count[lane]});
 }
 
+// Times as numbers, and where each task starts and ends.
+struct FluidReplay::PlainClock {
+  using Time = double;
+  const double* seconds;
+  double *starts, *ends;
+
+  Time of(uint32_t work_class) const { return seconds[work_class]; }
+  static bool takes_time(Time time) { return time > 0; }
+  static bool runs(Time end) { return end != kNever; }
+  static Time never() { return kNever; }
+  static Time slowed(Time now, Time end, double before, double slowdown) {
+    return now + (end - now) / before * slowdown;
+  }
+  void started(uint32_t task, Time now) const {
+    if (starts != nullptr) starts[task] = now;
+  }
+  void ended(uint32_t task, Time now) const { ends[task] = now; }
+  void next_is(Time, Time) const {}
+};
+
+// Times as straight lines. Of two that are equal the flatter one is first: so it is a step further on.
+struct FluidReplay::LineClock {
+  struct Time {
+    double value, slope;
+    friend Time operator+(Time a, Time b) { return {a.value + b.value, a.slope + b.slope}; }
+    auto operator<=>(const Time&) const = default;
+  };
+  const double *seconds, *slopes;
+  double steepest;
+  double reach = kNever;
+
+  Time of(uint32_t work_class) const { return {seconds[work_class], slopes[work_class]}; }
+  static bool takes_time(Time time) { return time.value > 0; }
+  static bool runs(Time end) { return end.value != kNever; }
+  static Time never() { return {kNever, 0}; }
+  static Time slowed(Time now, Time end, double before, double slowdown) {
+    const double more = slowdown / before;
+    return {now.value + (end.value - now.value) * more, now.slope + (end.slope - now.slope) * more};
+  }
+  void started(uint32_t, Time) const {}
+  void ended(uint32_t, Time) const {}
+  // `next` ends first as far as no other end overtakes it; slopes that differ by their rounding are equal.
+  void next_is(Time next, Time other) {
+    const double closing = next.slope - other.slope;
+    if (closing > 1e-9 * steepest) reach = std::min(reach, (other.value - next.value) / closing);
+  }
+};
+
 // One replay: all its state is small and lives on the stack.
+template <class Clock>
 class FluidReplay::Run {
+  using Time = typename Clock::Time;
+
  public:
-  Run(const FluidReplay& replay, std::span<const double> seconds, double* starts, double* ends)
+  Run(const FluidReplay& replay, Clock& clock)
       : rows_(replay.rows_.data()),
         dependencies_(replay.dependencies_.data()),
         slowdowns_(replay.slowdowns_),
         lanes_(replay.lanes_.size()),
-        seconds_(seconds.data()),
-        starts_(starts),
-        ends_(ends) {
+        clock_(clock) {
     for (size_t i = 0; i < lanes_; ++i) {
       const LaneRows& rows = replay.lanes_[i];
-      at_[i] = {rows.first, rows.end, 0, rows.stage, Resource::none, kNever, 1};
+      at_[i] = {rows.first, rows.end, 0, rows.stage, Resource::none, 1, Clock::never()};
       busy_[rows.stage] = 0;
     }
   }
 
-  double run() {
-    double now = 0;
+  Time run() {
+    Time now{};
     for (;;) {
       start_ready(now);
-      const double next = set_rates(now);
-      if (next == kNever) return now;
+      const Time next = set_rates(now);
+      if (!Clock::runs(next)) return now;
       now = next;
       end_those_at(now);
     }
@@ -110,7 +161,8 @@ class FluidReplay::Run {
     uint32_t row, rows_end;  // what runs or waits at the lane's head; past its last
     uint32_t ended, stage;   // tasks behind it
     Resource resource;       // of what runs, as the next two
-    double end, slowdown;    // at the present rate; end is never where nothing runs
+    double slowdown;
+    Time end;  // at the present rate; never where nothing runs
   };
 
   bool ready(const Row* row) const {
@@ -120,22 +172,22 @@ class FluidReplay::Run {
   }
 
   // Tasks that take no time end at once, slow nobody and may let others start.
-  void start_ready(double now) {
+  void start_ready(Time now) {
     for (bool again = true; again;) {
       again = false;
       for (size_t i = 0; i < lanes_; ++i) {
         At& lane = at_[i];
-        while (lane.end == kNever && lane.row < lane.rows_end && ready(rows_ + lane.row)) {
+        while (!Clock::runs(lane.end) && lane.row < lane.rows_end && ready(rows_ + lane.row)) {
           const Row& row = rows_[lane.row];
-          if (starts_ != nullptr) starts_[row.task] = now;
-          const double seconds = seconds_[row.work_class];
-          if (seconds > 0) {
+          clock_.started(row.task, now);
+          const Time seconds = clock_.of(row.work_class);
+          if (Clock::takes_time(seconds)) {
             lane.end = now + seconds;
             lane.slowdown = 1;
             lane.resource = row.resource;
             busy_[lane.stage] += slowdowns_.step(row.resource);
           } else {
-            ends_[row.task] = now;
+            clock_.ended(row.task, now);
             ++lane.row, ++lane.ended;
             again = true;
           }
@@ -146,28 +198,30 @@ class FluidReplay::Run {
 
   // Returns the next end; never: nothing runs any more. A rate that stays leaves its task's end as it is: nothing is
   // rounded where nothing changes.
-  double set_rates(double now) {
-    double next = kNever;
+  Time set_rates(Time now) {
+    Time next = Clock::never();
     for (size_t i = 0; i < lanes_; ++i) {
       At& lane = at_[i];
-      if (lane.end == kNever) continue;
+      if (!Clock::runs(lane.end)) continue;
       const double slowdown = slowdowns_(busy_[lane.stage], lane.resource);
       if (slowdown != lane.slowdown) {
-        lane.end = now + (lane.end - now) / lane.slowdown * slowdown;
+        lane.end = Clock::slowed(now, lane.end, lane.slowdown, slowdown);
         lane.slowdown = slowdown;
       }
       next = std::min(next, lane.end);
     }
+    for (size_t i = 0; i < lanes_; ++i)
+      if (Clock::runs(at_[i].end)) clock_.next_is(next, at_[i].end);
     return next;
   }
 
-  void end_those_at(double now) {
+  void end_those_at(Time now) {
     for (size_t i = 0; i < lanes_; ++i) {
       At& lane = at_[i];
       if (lane.end != now) continue;
-      ends_[rows_[lane.row].task] = now;
+      clock_.ended(rows_[lane.row].task, now);
       busy_[lane.stage] -= slowdowns_.step(lane.resource);
-      lane.end = kNever;
+      lane.end = Clock::never();
       ++lane.row, ++lane.ended;
     }
   }
@@ -176,22 +230,31 @@ class FluidReplay::Run {
   const Dependency* dependencies_;
   const SlowdownTable& slowdowns_;
   size_t lanes_;
-  const double* seconds_;
-  double *starts_, *ends_;
+  Clock& clock_;
   std::array<At, kMaxLanes> at_;
   std::array<uint32_t, kMaxLanes> busy_;  // by stage: sum of the steps of what runs
 };
 
 double FluidReplay::makespan(std::span<const double> seconds, std::vector<double>& ends) const {
   ends.resize(place_.size());
-  return Run(*this, seconds, nullptr, ends.data()).run();
+  PlainClock clock{seconds.data(), nullptr, ends.data()};
+  return Run(*this, clock).run();
+}
+
+LineSpan FluidReplay::along(std::span<const double> seconds, std::span<const double> slopes) const {
+  double steepest = 0;
+  for (const double slope : slopes) steepest = std::max(steepest, std::abs(slope));
+  LineClock clock{seconds.data(), slopes.data(), steepest};
+  const LineClock::Time end = Run(*this, clock).run();
+  return {end.value, end.slope, clock.reach};
 }
 
 Timeline FluidReplay::timeline(std::span<const double> seconds) const {
   Timeline t;
   t.start_s.resize(place_.size());
   t.end_s.resize(place_.size());
-  t.makespan_s = Run(*this, seconds, t.start_s.data(), t.end_s.data()).run();
+  PlainClock clock{seconds.data(), t.start_s.data(), t.end_s.data()};
+  t.makespan_s = Run(*this, clock).run();
   for (const LaneRows& lane : lanes_) {
     double& busy = t.lane_busy_s.emplace_back();
     for (uint32_t i = lane.first; i < lane.end; ++i) busy += t.end_s[rows_[i].task] - t.start_s[rows_[i].task];

@@ -12,6 +12,12 @@
 
 namespace moe {
 
+/// A makespan along a line on which every task's seconds change: at the line's begin, how it changes from there, and
+/// how far it goes on so, which is as far as no two ends change places.
+struct LineSpan {
+  double seconds = 0, slope = 0, reach = 0;
+};
+
 /// A structure compiled for replay under one contention. With all factors 1 and no shared network its times are those
 /// of Replay, bit for bit. A replay costs some tens of nanoseconds a task and allocates nothing once `ends` is large
 /// enough.
@@ -25,10 +31,16 @@ class FluidReplay {
   /// Seconds until the last task ends. `seconds`: by work class, of a task alone. `ends` is left holding each task's
   /// end.
   double makespan(std::span<const double> seconds, std::vector<double>& ends) const;
+  /// The same where the seconds of class c change by slopes[c] with every step along a line. Exact: between two events
+  /// all rates are constant, so that ends are linear in the step while their order stays.
+  LineSpan along(std::span<const double> seconds, std::span<const double> slopes) const;
   /// A lane's busy time is the time its tasks took, slowed as they were.
   Timeline timeline(std::span<const double> seconds) const;
 
  private:
+  struct PlainClock;
+  struct LineClock;
+  template <class Clock>
   class Run;
   struct Row {
     uint32_t task, work_class, first_dependency;

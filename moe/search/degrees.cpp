@@ -43,15 +43,6 @@ void check_choice(const Schedule& schedule, DegreeChoice& choice) {
   }
 }
 
-// Under contention no path stays linear in a slice's bytes: every 1/32 of them, and at least a MiB.
-std::vector<int64_t> split_grain(int64_t all, int64_t element) {
-  const int64_t grain = std::max<int64_t>({element, 1 << 20, all / 32 / element * element});
-  std::vector<int64_t> splits;
-  for (int64_t bytes = 0; bytes < all; bytes += grain) splits.push_back(bytes);
-  splits.push_back(all);
-  return splits;
-}
-
 // MoNTA's smallest chunk: of the AlltoAll and of the AllGather.
 bool too_small(const Schedule& schedule, const LayerPricer& pricer, int degree, int64_t min_chunk_bytes) {
   if (schedule.flow != Flow::dropped || degree == 1) return false;
@@ -154,12 +145,13 @@ LayerSearch::Candidate LayerSearch::best_split_of(const Schedule& schedule, cons
       schedule.gradients == GradientPolicy::adaptive ? decision.gar_in_moe_bytes : decision.gar_beside_dense_bytes;
   const int64_t all = pricer.gradient_bytes(), element = bytes_of(pricer.shape().layer.dtype);
   std::vector<int64_t> candidates{0};
-  if (!pricer.profile().contention.none()) {
-    candidates = split_grain(all, element);
+  first = element;
+  const CompiledStructure& c = compiled(schedule, pricer, decision, Phases::backward);
+  pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), seconds_);
+  const Contention& contention = pricer.profile().contention;
+  if (!contention.none()) {
+    candidates = {0, all, best_contended_split(c.under(contention), *c.structure, pricer, seconds_)};
   } else {
-    first = element;
-    const CompiledStructure& c = compiled(schedule, pricer, decision, Phases::backward);
-    pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), seconds_);
     const SplitPaths paths = split_paths(pricer, c, to_beat);
     if (better(paths.neither, to_beat)) candidates = {0, all, best_split(paths, pricer)};
   }

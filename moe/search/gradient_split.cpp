@@ -4,6 +4,9 @@
 #include <array>
 #include <limits>
 #include <set>
+#include <utility>
+
+#include "moe/cost/fluid_replay.h"
 
 namespace moe {
 namespace {
@@ -75,6 +78,64 @@ class SplitSearch {
   std::set<int64_t> candidates_;
 };
 
+// A backward's seconds over the bytes in its first place, piece by straight piece.
+class ContendedSplit {
+ public:
+  ContendedSplit(const FluidReplay& replay, const Structure& backward, const LayerPricer& pricer,
+                 std::vector<double> seconds)
+      : replay_(replay),
+        pricer_(pricer),
+        all_(pricer.gradient_bytes()),
+        grain_(bytes_of(pricer.shape().layer.dtype)),
+        seconds_(std::move(seconds)),
+        slopes_(seconds_.size()) {
+    for (size_t i = 0; i < seconds_.size(); ++i)
+      if (const int slice = backward.classes[i].slice; slice >= 0) (slice == 0 ? first_ : second_) = i;
+  }
+
+  int64_t best() {
+    if (all_ < 2 * grain_) return 0;
+    std::set<int64_t> joints{grain_, all_ - grain_};  // prices are straight between neighbours
+    for (const double bend : pricer_.gradient_bends())
+      for (const double bytes : {bend, static_cast<double>(all_) - bend})
+        for (const int64_t step : {-1, 0, 1})
+          if (const int64_t x = (static_cast<int64_t>(bytes) / grain_ + step) * grain_; x > 0 && x < all_)
+            joints.insert(x);
+    int64_t begin = grain_;
+    for (const int64_t end : joints) trace(std::exchange(begin, end), end);
+    trace(begin, begin);
+    return best_;
+  }
+
+ private:
+  void trace(int64_t begin, int64_t end) {
+    const double a_byte = end > begin ? 1 / static_cast<double>(end - begin) : 0;
+    slopes_[first_] = (pricer_.gradient_seconds(end) - pricer_.gradient_seconds(begin)) * a_byte;
+    slopes_[second_] = (pricer_.gradient_seconds(all_ - end) - pricer_.gradient_seconds(all_ - begin)) * a_byte;
+    for (int64_t x = begin; x <= end;) {
+      seconds_[first_] = pricer_.gradient_seconds(x);
+      seconds_[second_] = pricer_.gradient_seconds(all_ - x);
+      const LineSpan span = replay_.along(seconds_, slopes_);
+      offer(x, span.seconds);
+      const double reach = std::min(span.reach, static_cast<double>(end - x));
+      const int64_t last = x + static_cast<int64_t>(reach) / grain_ * grain_;
+      offer(last, span.seconds + span.slope * static_cast<double>(last - x));
+      x = last + grain_;
+    }
+  }
+
+  void offer(int64_t bytes, double seconds) {
+    if (seconds < least_ * (1 - 1e-12)) best_ = bytes, least_ = seconds;
+  }
+
+  const FluidReplay& replay_;
+  const LayerPricer& pricer_;
+  int64_t all_, grain_, best_ = 0;
+  double least_ = std::numeric_limits<double>::infinity();
+  std::vector<double> seconds_, slopes_;
+  size_t first_ = 0, second_ = 0;
+};
+
 }  // namespace
 
 double SplitPaths::seconds(double first_s, double second_s) const {
@@ -82,5 +143,10 @@ double SplitPaths::seconds(double first_s, double second_s) const {
 }
 
 int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer) { return SplitSearch(paths, pricer).best(); }
+
+int64_t best_contended_split(const FluidReplay& replay, const Structure& backward, const LayerPricer& pricer,
+                             std::vector<double> seconds) {
+  return ContendedSplit(replay, backward, pricer, std::move(seconds)).best();
+}
 
 }  // namespace moe

@@ -2,6 +2,7 @@
 // How many of a layer's gradient bytes go into the first of the two places that a schedule has for them in a backward
 // (GradientPolicy: MoE part and beside the dense part, or beside the dense part and after everything else).
 #include <cstdint>
+#include <vector>
 
 #include "moe/cost/pricer.h"
 
@@ -18,5 +19,13 @@ struct SplitPaths {
 /// the fewest of equals. 0 where a layer has fewer than two elements. Exact for straight and for measured price curves:
 /// between their bends every path is linear, so that the least lies at a bend or where two paths are equally long.
 int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer);
+
+class FluidReplay;
+
+/// The same under contention, where no path stays straight: `replay` is that of a backward with a slice in each place,
+/// `seconds` its prices. Exact, as the time is straight between events that change places, and each such piece is
+/// visited.
+int64_t best_contended_split(const FluidReplay& replay, const Structure& backward, const LayerPricer& pricer,
+                             std::vector<double> seconds);
 
 }  // namespace moe

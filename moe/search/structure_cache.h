@@ -17,11 +17,14 @@ struct CompiledStructure {
   /// Seconds until the last task ends, under the contention that there is.
   double makespan(std::span<const double> seconds, const Contention& contention, std::vector<double>& ends) const {
     if (contention.none() && !shares_a_network) return replay.makespan(seconds, ends);
+    return under(contention).makespan(seconds, ends);
+  }
+  const FluidReplay& under(const Contention& contention) const {
     if (!fluid || fluid_contention != contention) {
       fluid.emplace(*structure, networks, contention);
       fluid_contention = contention;
     }
-    return fluid->makespan(seconds, ends);
+    return *fluid;
   }
 
   std::shared_ptr<const Structure> structure;

@@ -116,4 +116,18 @@ RandomLayer random_layer(uint64_t seed, bool measured) {
   return layer;
 }
 
+RandomLayer contended(RandomLayer layer, uint64_t seed) {
+  Draws draws(seed + 7777);
+  Contention& c = layer.profile.contention;
+  for (double* factor : {&c.intra_by_inter, &c.inter_by_intra, &c.compute_by_inter, &c.compute_by_intra,
+                         &c.inter_by_compute, &c.intra_by_compute})
+    *factor = draws.pick({0, 1, 1}) == 0 ? 1 : 1 + 2 * draws.uniform();
+  layer.text += fmt::format(
+      ", intra by inter {:.3f}, inter by intra {:.3f}, compute by {:.3f} {:.3f}, by compute "
+      "{:.3f} {:.3f}",
+      c.intra_by_inter, c.inter_by_intra, c.compute_by_inter, c.compute_by_intra, c.inter_by_compute,
+      c.intra_by_compute);
+  return layer;
+}
+
 }  // namespace moe::random_layer

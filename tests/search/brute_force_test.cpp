@@ -14,8 +14,11 @@
 namespace moe {
 namespace {
 
+using random_layer::contended;
 using random_layer::random_layer;
 using random_layer::RandomLayer;
+
+constexpr uint64_t kContended = 60;
 
 // Replays phases from structures built here, not by the search.
 class Everything {
@@ -26,9 +29,9 @@ class Everything {
     const GradientPlacement places =
         phases == Phases::forward ? GradientPlacement{} : placement_of(schedule_, pricer_.groups(), pricer_.shape(), d);
     auto& entry = structures_[structure_key(schedule_, pricer_.groups(), d, places, phases)];
-    if (!entry) entry.emplace(build_structure(structure_key(schedule_, pricer_.groups(), d, places, phases)));
+    if (!entry) entry.emplace(structure_key(schedule_, pricer_.groups(), d, places, phases));
     pricer_.price(*entry->structure, slices_of(schedule_, pricer_.shape(), d), seconds_);
-    return entry->replay.makespan(seconds_, ends_);
+    return entry->makespan(seconds_, pricer_.profile().contention, ends_);
   }
 
   double least_forward(int least, int most) {
@@ -60,14 +63,9 @@ class Everything {
   }
 
  private:
-  struct Built {
-    explicit Built(std::shared_ptr<const Structure> s) : structure(std::move(s)), replay(*structure) {}
-    std::shared_ptr<const Structure> structure;
-    Replay replay;
-  };
   const Schedule& schedule_;
   const LayerPricer& pricer_;
-  std::map<StructureKey, std::optional<Built>> structures_;
+  std::map<StructureKey, std::optional<CompiledStructure>> structures_;
   std::vector<double> seconds_, ends_;
 };
 
@@ -112,6 +110,12 @@ TEST(BruteForce, TuneFindsTheLeastOfAllDegreesAndSplits) {
 TEST(BruteForce, TuneFindsTheLeastOnMeasuredCurves) {
   LayerSearch search;
   for (uint64_t seed = 1; seed <= 150; ++seed) expect_least(random_layer(seed, true), search);
+}
+
+TEST(BruteForce, TuneFindsTheLeastUnderContention) {
+  LayerSearch search;
+  for (uint64_t seed = 1; seed <= kContended; ++seed)
+    expect_least(contended(random_layer(seed, seed % 3 == 0), seed), search);
 }
 
 }  // namespace
