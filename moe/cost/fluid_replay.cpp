@@ -27,7 +27,8 @@ void check_order(const Structure& structure) {
 
 }  // namespace
 
-FluidReplay::FluidReplay(const Structure& structure, const GroupNetworks& networks, const Contention& contention) {
+FluidReplay::FluidReplay(const Structure& structure, const GroupNetworks& networks, const Contention& contention)
+    : slowdown_(contention) {
   const size_t lanes = structure.lanes.size();
   require<WrongResult>(lanes <= kMaxLanes, "replay: {} lanes, at most {} expected", lanes, kMaxLanes);
   check_order(structure);
@@ -35,18 +36,14 @@ FluidReplay::FluidReplay(const Structure& structure, const GroupNetworks& networ
   for (const Lane& lane : structure.lanes)
     for (size_t i = 0; i < lane.queue.size(); ++i)
       place_[static_cast<size_t>(lane.queue[i])] = static_cast<uint32_t>(i);
-  std::map<int, std::pair<uint32_t, size_t>> stages;  // number and lanes
+  std::map<int, uint32_t> stages;  // numbered
   for (size_t lane = 0; lane < lanes; ++lane) {
     const auto number = static_cast<uint32_t>(stages.size());
-    auto& stage = stages.try_emplace(structure.lanes[lane].stage, number, 0).first->second;
-    ++stage.second;
-    lanes_.push_back({0, 0, stage.first});
+    lanes_.push_back({0, 0, stages.try_emplace(structure.lanes[lane].stage, number).first->second});
     add_lane(structure, lane, networks);
   }
   rows_.push_back({0, 0, static_cast<uint32_t>(dependencies_.size()), Resource::none});
-  size_t most = 0;
-  for (const auto& [number, stage] : stages) most = std::max(most, stage.second);
-  compile_slowdowns(most, contention);
+  compile_slowdowns();
 }
 
 void FluidReplay::add_lane(const Structure& structure, size_t lane, const GroupNetworks& networks) {
@@ -72,17 +69,29 @@ void FluidReplay::add_dependencies(const Structure& structure, const Task& task)
       dependencies_.push_back({static_cast<uint32_t>(lane), count[lane]});
 }
 
-// One row for every way in which a stage's lanes can be busy, so that a replay only looks up.
-void FluidReplay::compile_slowdowns(size_t lanes_a_stage, const Contention& contention) {
-  const Slowdown slowdown(contention);
-  const size_t base = lanes_a_stage + 1;
-  step_ = {1, static_cast<uint32_t>(base), static_cast<uint32_t>(base * base), 0};
-  slowdowns_.resize(base * base * base);
-  for (size_t busy = 0; busy < slowdowns_.size(); ++busy) {
-    const std::array<int, kSlowed> running{static_cast<int>(busy % base), static_cast<int>(busy / base % base),
-                                           static_cast<int>(busy / base / base)};
-    for (size_t slowed = 0; slowed <= kSlowed; ++slowed)
-      slowdowns_[busy][slowed] = slowdown(running, static_cast<int>(slowed));
+// One row for every way in which a stage's resources can be busy, so that a replay only looks up: of each resource, as
+// many tasks at once as the stage has lanes that ever use it.
+void FluidReplay::compile_slowdowns() {
+  std::vector<std::array<uint32_t, kSlowed>> users(lanes_.size());  // by stage
+  for (const LaneRows& lane : lanes_) {
+    std::array<bool, kResources> used{};
+    for (uint32_t row = lane.first; row < lane.end; ++row) used[static_cast<size_t>(rows_[row].resource)] = true;
+    for (size_t r = 0; r < kSlowed; ++r) users[lane.stage][r] += used[r];
+  }
+  std::array<uint32_t, kSlowed> most{};
+  for (const auto& of_stage : users)
+    for (size_t r = 0; r < kSlowed; ++r) most[r] = std::max(most[r], of_stage[r]);
+  uint32_t states = 1;
+  for (size_t r = 0; r < kSlowed; ++r) {
+    step_[r] = states;
+    states *= most[r] + 1;
+  }
+  slowdowns_.resize(states);
+  for (uint32_t state = 0; state < states; ++state) {
+    std::array<int, kSlowed> running{};
+    for (size_t r = 0; r < kSlowed; ++r) running[r] = static_cast<int>(state / step_[r] % (most[r] + 1));
+    for (int slowed = 0; slowed < kResources; ++slowed)
+      slowdowns_[state][static_cast<size_t>(slowed)] = slowdown_(running, slowed);
   }
 }
 
@@ -93,6 +102,7 @@ class FluidReplay::Run {
       : rows_(replay.rows_.data()),
         dependencies_(replay.dependencies_.data()),
         slowdowns_(replay.slowdowns_.data()),
+        slowdown_(replay.slowdown_),
         step_(replay.step_),
         lanes_(replay.lanes_.size()),
         seconds_(seconds.data()),
@@ -144,6 +154,7 @@ class FluidReplay::Run {
             lane.end = now + seconds;
             lane.slowdown = 1;
             lane.resource = row.resource;
+            if (slowdown_.stalls()) stall(lane, now);
             busy_[lane.stage] += step_[static_cast<size_t>(row.resource)];
           } else {
             ends_[row.task] = now;
@@ -152,6 +163,19 @@ class FluidReplay::Run {
           }
         }
       }
+    }
+  }
+
+  // `begun` begins beside what runs. What only rounding keeps from having ended does not count.
+  void stall(At& begun, double now) {
+    constexpr double kRounding = 1e-12;
+    const int resource = static_cast<int>(begun.resource);
+    for (size_t i = 0; i < lanes_; ++i) {
+      At& other = at_[i];
+      if (&other == &begun || other.stage != begun.stage || other.end == kNever) continue;
+      if (other.end - now <= kRounding * now) continue;
+      begun.end += slowdown_.stall_s(resource, static_cast<int>(other.resource));
+      other.end += slowdown_.stall_s(static_cast<int>(other.resource), resource) * other.slowdown;
     }
   }
 
@@ -185,8 +209,9 @@ class FluidReplay::Run {
 
   const Row* rows_;
   const Dependency* dependencies_;
-  const std::array<double, kSlowed + 1>* slowdowns_;
-  std::array<uint32_t, kSlowed + 1> step_;
+  const std::array<double, kResources>* slowdowns_;
+  const Slowdown& slowdown_;
+  std::array<uint32_t, kResources> step_;
   size_t lanes_;
   const double* seconds_;
   double *starts_, *ends_;

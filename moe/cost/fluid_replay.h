@@ -42,15 +42,16 @@ class FluidReplay {
   };
   void add_lane(const Structure& structure, size_t lane, const GroupNetworks& networks);
   void add_dependencies(const Structure& structure, const Task& task);
-  void compile_slowdowns(size_t lanes_a_stage, const Contention& contention);
+  void compile_slowdowns();
 
   std::vector<Row> rows_;                 // lane by lane, in queue order; one more as end mark
   std::vector<Dependency> dependencies_;  // at most one a lane
   std::vector<LaneRows> lanes_;
   std::vector<uint32_t> place_;  // of a task in its lane's queue
-  std::array<uint32_t, kSlowed + 1> step_{};
+  Slowdown slowdown_;
+  std::array<uint32_t, kResources> step_{};
   // By sum of the steps of a stage's running tasks: the slowdown of each resource.
-  std::vector<std::array<double, kSlowed + 1>> slowdowns_;
+  std::vector<std::array<double, kResources>> slowdowns_;
 };
 
 /// Convenience: the timeline of a structure with seconds by class.

@@ -15,7 +15,7 @@ GroupNetworks networks_of(const Groups& groups) {
 }
 
 Resource resource_of(const Task& task, const Lane& lane, const GroupNetworks& networks) {
-  if (task.group == GroupKind::none) return lane.kind == LaneKind::compute ? Resource::compute : Resource::none;
+  if (task.group == GroupKind::none) return lane.kind == LaneKind::compute ? Resource::compute : Resource::copy;
   switch (networks[static_cast<size_t>(task.group)]) {
     case Network::inter:
       return Resource::inter;
@@ -36,20 +36,30 @@ std::vector<int> resources_of(const Plan& plan) {
   return resources;
 }
 
-Slowdown::Slowdown(const Contention& c)
-    : factors_{{{1, c.compute_by_inter, c.compute_by_intra},
-                {c.inter_by_compute, 1, c.inter_by_intra},
-                {c.intra_by_compute, c.intra_by_inter, 1}}} {
-  for (const auto& row : factors_)
-    for (const double factor : row)
-      require<BadInput>(factor >= 1 && factor < std::numeric_limits<double>::infinity(),
-                        "contention: found {}, expected a factor >= 1", factor);
+Slowdown::Slowdown(const Contention& contention) : stall_s_(contention.stall_s) {
+  constexpr double kEndless = std::numeric_limits<double>::infinity();
+  for (auto& row : factors_) row.fill(1);
+  for (const ContentionPair& pair : contention_pairs()) {
+    const double factor = contention.*pair.factor, stall_s = pair.stall_s(contention);
+    require<BadInput>(factor >= 1 && factor < kEndless, "contention: {}: found {}, expected a factor >= 1", pair.key(),
+                      factor);
+    require<BadInput>(stall_s >= 0 && stall_s < kEndless, "contention: {}: found {}, expected seconds >= 0",
+                      pair.stall_key(), stall_s);
+    factors_[static_cast<size_t>(pair.slowed)][static_cast<size_t>(pair.by)] = factor;
+    stalls_ |= stall_s > 0;
+  }
+}
+
+double Slowdown::stall_s(int resource, int by) const {
+  const auto slowed = static_cast<size_t>(resource), other = static_cast<size_t>(by);
+  return slowed < kSlowed && other < kSlowed ? stall_s_[slowed][other] : 0;
 }
 
 double Slowdown::operator()(std::span<const int> running, int resource) const {
   const auto slowed = static_cast<size_t>(resource);
   if (slowed >= kSlowed) return 1;
-  const bool shared = static_cast<Resource>(resource) != Resource::compute;
+  const auto used = static_cast<Resource>(resource);
+  const bool shared = used == Resource::inter || used == Resource::intra;
   double slowdown = shared ? std::max(1.0, static_cast<double>(running[slowed])) : 1.0;
   for (size_t by = 0; by < kSlowed; ++by)
     if (by != slowed) slowdown *= std::pow(factors_[slowed][by], static_cast<double>(running[by]));

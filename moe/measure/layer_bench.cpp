@@ -71,8 +71,7 @@ class LayerBench {
       choose_dilation();
     }
     timed_.assign(planned_.size(), std::vector<PassNumbers>(here_.size()));
-    for (const PlannedRun& p : planned_)
-      pacers_.push_back(p.slowdown ? std::make_unique<Pacer>(ranks_, kResources, p.slowdown) : nullptr);
+    for (const PlannedRun& p : planned_) pacers_.push_back(p.slowdown ? make_pacer(p) : nullptr);
     const int64_t made = tensor_memory.made;
     world().run([&](int rank) { timed_passes(rank); });
     result_.tensors_made = tensor_memory.made - made;
@@ -81,6 +80,12 @@ class LayerBench {
   }
 
  private:
+  // A rate is the same in dilated time; seconds are not.
+  std::unique_ptr<Pacer> make_pacer(const PlannedRun& p) const {
+    Pacer::Stall stall;
+    if (p.stall) stall = [&p, dilation = result_.dilation](int of, int by) { return dilation * p.stall(of, by); };
+    return std::make_unique<Pacer>(ranks_, kResources, p.slowdown, stall);
+  }
   World& world() { return settings_.processes ? *settings_.processes : *threads_; }
   // Of a rank, among those that are here.
   size_t place(int rank) const { return static_cast<size_t>(rank - here_.front()); }
