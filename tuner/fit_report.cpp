@@ -38,15 +38,10 @@ std::optional<Truth> truth_of(const Profile& fitted, size_t i, const Profile& tr
 
 std::string slowdowns(const Contention& c) {
   std::string text;
-  const auto add = [&](std::string_view pair, double factor) {
-    if (factor > 1) text += fmt::format("{}{} {:.2f}x", text.empty() ? "" : ", ", pair, factor);
-  };
-  add("inter by intra", c.inter_by_intra);
-  add("inter by compute", c.inter_by_compute);
-  add("intra by inter", c.intra_by_inter);
-  add("intra by compute", c.intra_by_compute);
-  add("compute by inter", c.compute_by_inter);
-  add("compute by intra", c.compute_by_intra);
+  for (const ContentionPair& pair : contention_pairs())
+    if (c.*pair.factor > 1)
+      text += fmt::format("{}{} by {} {:.2f}x", text.empty() ? "" : ", ", name_of(pair.slowed), name_of(pair.by),
+                          c.*pair.factor);
   return text.empty() ? text : fmt::format("\n  lanes slow each other: {}\n", text);
 }
 

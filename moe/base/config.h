@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -74,6 +75,7 @@ class TableReader {
 
   /// The table, or one with no entries where the key is absent.
   TableReader table(std::string_view key, std::initializer_list<std::string_view> known) const;
+  TableReader table(std::string_view key, std::span<const std::string_view> known) const;
   /// An array of tables; none where the key is absent.
   std::vector<TableReader> tables(std::string_view key, std::initializer_list<std::string_view> known) const;
   /// The items of a list with at least one item.
@@ -95,7 +97,7 @@ class TableReader {
 
  private:
   TableReader(const std::string& path, std::string prefix, const ConfigValue& table,
-              std::initializer_list<std::string_view> known);
+              std::span<const std::string_view> known);
   std::string full(std::string_view key) const;
 
   const std::string* path_;

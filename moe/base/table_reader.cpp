@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kShown = 60;  // characters of a found text in a message
 
-std::string join(std::initializer_list<std::string_view> names) {
+std::string join(std::span<const std::string_view> names) {
   std::string out;
   for (const auto name : names) out += fmt::format("{}{}", out.empty() ? "" : ", ", name);
   return out;
@@ -74,7 +74,7 @@ TableReader::TableReader(const ConfigFile& file, std::initializer_list<std::stri
     : TableReader(file.path, "", file.root, known) {}
 
 TableReader::TableReader(const std::string& path, std::string prefix, const ConfigValue& table,
-                         std::initializer_list<std::string_view> known)
+                         std::span<const std::string_view> known)
     : path_(&path), prefix_(std::move(prefix)), table_(&table) {
   for (const auto& [key, value] : table.entries)
     if (std::find(known.begin(), known.end(), key) == known.end())
@@ -170,6 +170,10 @@ std::optional<std::string> TableReader::optional_name(std::string_view key) cons
 }
 
 TableReader TableReader::table(std::string_view key, std::initializer_list<std::string_view> known) const {
+  return table(key, std::span<const std::string_view>(known));
+}
+
+TableReader TableReader::table(std::string_view key, std::span<const std::string_view> known) const {
   static const ConfigValue kEmpty;
   if (!has(key)) return {*path_, full(key) + ".", kEmpty, known};
   const ConfigValue& found = value(key);

@@ -49,7 +49,8 @@ struct FittedProfile {
 ///     a [[comm]] op:  .network ("inter" | "intra"), .ranks (of the group), .bytes (volume as FSMoE counts it:
 ///                     of an allgather the gathered size), .algorithm (optional, "direct")
 ///     gemm:           .dtype, .flops (of all its GEMMs), .gemms (optional, 1)
-///     slowdown:       .lane, .by ("inter" | "intra" | "compute"), and summary.factor: a factor of [contention], from
+///     slowdown:       .lane, .by ("inter" | "intra" | "compute" | "copy"), and summary.factor: a factor of
+///     [contention], from
 ///                     1.05 on;  overhead: summary.crossing_s, what [overhead] adds to a task;
 ///                     overlap: not fitted
 ///     module:         .name, .phase ("forward" | "backward"), .flops or .bytes (of that phase: modules.h),

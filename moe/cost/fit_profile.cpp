@@ -122,15 +122,11 @@ void add_row(Profile& profile, const RowKey& key, const LinearFit& fit) {
 constexpr double kLeastSlowdown = 1.05;
 
 double& factor_of(Contention& contention, const CaseRecord& record) {
-  const std::string pair =
-      record.parameters.text("lane", record.where) + " by " + record.parameters.text("by", record.where);
-  if (pair == "intra by inter") return contention.intra_by_inter;
-  if (pair == "inter by intra") return contention.inter_by_intra;
-  if (pair == "compute by inter") return contention.compute_by_inter;
-  if (pair == "compute by intra") return contention.compute_by_intra;
-  if (pair == "inter by compute") return contention.inter_by_compute;
-  if (pair == "intra by compute") return contention.intra_by_compute;
-  bad_input("{}: slowdown: found '{}', expected two of inter, intra, compute", record.where, pair);
+  const std::string &lane = record.parameters.text("lane", record.where),
+                    &by = record.parameters.text("by", record.where);
+  for (const ContentionPair& pair : contention_pairs())
+    if (name_of(pair.slowed) == lane && name_of(pair.by) == by) return contention.*pair.factor;
+  bad_input("{}: slowdown: found '{} by {}', expected two of inter, intra, compute, copy", record.where, lane, by);
 }
 
 /// Cases that are no sample of a row: what lanes do to each other, and what a task costs beside its work.

@@ -13,17 +13,10 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-size_t most_lanes_of_a_stage(const Structure& structure) {
+// Queues are the tasks in issue order, and a task waits only for earlier ones: then no order can deadlock.
+const Structure& checked(const Structure& structure) {
   require<WrongResult>(structure.lanes.size() <= FluidReplay::kMaxLanes, "replay: {} lanes, at most {} expected",
                        structure.lanes.size(), FluidReplay::kMaxLanes);
-  std::map<int, size_t> lanes;
-  size_t most = 0;
-  for (const Lane& lane : structure.lanes) most = std::max(most, ++lanes[lane.stage]);
-  return most;
-}
-
-// Queues are the tasks in issue order, and a task waits only for earlier ones: then no order can deadlock.
-void check_order(const Structure& structure) {
   std::vector<std::vector<int>> issued(structure.lanes.size());
   for (const Task& task : structure.tasks) {
     issued.at(static_cast<size_t>(task.lane)).push_back(task.id);
@@ -34,14 +27,14 @@ void check_order(const Structure& structure) {
     require<WrongResult>(issued[lane] == structure.lanes[lane].queue,
                          "replay: the queue of lane {} is not its tasks in issue order",
                          name_of(structure.lanes[lane].kind));
+  return structure;
 }
 
 }  // namespace
 
 FluidReplay::FluidReplay(const Structure& structure, const GroupNetworks& networks, const Contention& contention)
-    : slowdowns_(contention, most_lanes_of_a_stage(structure)) {
+    : slowdowns_(contention, most_at_once(checked(structure), networks)) {
   const size_t lanes = structure.lanes.size();
-  check_order(structure);
   place_.resize(structure.tasks.size());
   for (const Lane& lane : structure.lanes)
     for (size_t i = 0; i < lane.queue.size(); ++i)
@@ -88,6 +81,8 @@ struct FluidReplay::PlainClock {
   static bool takes_time(Time time) { return time > 0; }
   static bool runs(Time end) { return end != kNever; }
   static Time never() { return kNever; }
+  static double value(Time time) { return time; }
+  static Time later(Time time, double by_s) { return time + by_s; }
   static Time slowed(Time now, Time end, double before, double slowdown) {
     return now + (end - now) / before * slowdown;
   }
@@ -113,6 +108,8 @@ struct FluidReplay::LineClock {
   static bool takes_time(Time time) { return time.value > 0; }
   static bool runs(Time end) { return end.value != kNever; }
   static Time never() { return {kNever, 0}; }
+  static double value(Time time) { return time.value; }
+  static Time later(Time time, double by_s) { return {time.value + by_s, time.slope}; }
   static Time slowed(Time now, Time end, double before, double slowdown) {
     const double more = slowdown / before;
     return {now.value + (end.value - now.value) * more, now.slope + (end.slope - now.slope) * more};
@@ -185,6 +182,7 @@ class FluidReplay::Run {
             lane.end = now + seconds;
             lane.slowdown = 1;
             lane.resource = row.resource;
+            if (slowdowns_.stalls()) stall(lane, now);
             busy_[lane.stage] += slowdowns_.step(row.resource);
           } else {
             clock_.ended(row.task, now);
@@ -193,6 +191,18 @@ class FluidReplay::Run {
           }
         }
       }
+    }
+  }
+
+  // `begun` begins beside what runs. What only rounding keeps from having ended does not count.
+  void stall(At& begun, Time now) {
+    constexpr double kRounding = 1e-12;
+    for (size_t i = 0; i < lanes_; ++i) {
+      At& other = at_[i];
+      if (&other == &begun || other.stage != begun.stage || !Clock::runs(other.end)) continue;
+      if (Clock::value(other.end) - Clock::value(now) <= kRounding * Clock::value(now)) continue;
+      begun.end = Clock::later(begun.end, slowdowns_.stall_s(begun.resource, other.resource));
+      other.end = Clock::later(other.end, slowdowns_.stall_s(other.resource, begun.resource) * other.slowdown);
     }
   }
 

@@ -59,7 +59,7 @@ class FluidReplay {
   std::vector<Dependency> dependencies_;  // at most one a lane
   std::vector<LaneRows> lanes_;
   std::vector<uint32_t> place_;  // of a task in its lane's queue
-  SlowdownTable slowdowns_;      // of as many tasks as a stage has lanes
+  SlowdownTable slowdowns_;
 };
 
 /// Convenience: the timeline of a structure with seconds by class.

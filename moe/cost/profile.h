@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "moe/cost/contention.h"
 #include "moe/plan/plan.h"
 
 namespace moe {
@@ -51,17 +52,6 @@ struct ModuleRow {
   std::optional<double> r_squared = {}, held_out_error = {};
   std::optional<Range> range = {};  // of its FLOPs or bytes
   double beta() const { return beta_s_per_flop + beta_s_per_byte; }
-};
-
-/// Slowdown of a lane while another is busy, >= 1; 1: none.
-struct Contention {
-  double intra_by_inter = 1, inter_by_intra = 1;
-  double compute_by_inter = 1, compute_by_intra = 1, inter_by_compute = 1, intra_by_compute = 1;
-  bool none() const {
-    return intra_by_inter == 1 && inter_by_intra == 1 && compute_by_inter == 1 && compute_by_intra == 1 &&
-           inter_by_compute == 1 && intra_by_compute == 1;
-  }
-  bool operator==(const Contention&) const = default;
 };
 
 struct Profile {

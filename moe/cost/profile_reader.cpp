@@ -99,17 +99,19 @@ ModuleRow module_from(const TableReader& row) {
   return out;
 }
 
-Contention contention_from(const TableReader& table) {
+Contention contention_from(const TableReader& root) {
+  std::vector<std::string> keys;
+  for (const ContentionPair& pair : contention_pairs()) {
+    keys.push_back(pair.key());
+    keys.push_back(pair.stall_key());
+  }
+  const std::vector<std::string_view> known(keys.begin(), keys.end());
+  const TableReader table = root.table("contention", known);
   Contention out;
-  const auto factor = [&](std::string_view key, double& value) {
-    value = table.optional_real(key, {.least = 1}).value_or(1);
-  };
-  factor("intra_by_inter", out.intra_by_inter);
-  factor("inter_by_intra", out.inter_by_intra);
-  factor("compute_by_inter", out.compute_by_inter);
-  factor("compute_by_intra", out.compute_by_intra);
-  factor("inter_by_compute", out.inter_by_compute);
-  factor("intra_by_compute", out.intra_by_compute);
+  for (const ContentionPair& pair : contention_pairs()) {
+    out.*pair.factor = table.optional_real(pair.key(), {.least = 1}).value_or(1);
+    pair.stall_s(out) = table.optional_real(pair.stall_key(), kNonNegative).value_or(0);
+  }
   return out;
 }
 
@@ -159,9 +161,7 @@ Profile read_profile(const std::string& path) {
   out.memory_bytes = topology.optional_real("memory_bytes", kPositive);
   read_rows(root, out);
   out.task_overhead_s = root.table("overhead", {"task_s"}).optional_real("task_s", kNonNegative).value_or(0);
-  out.contention =
-      contention_from(root.table("contention", {"intra_by_inter", "inter_by_intra", "compute_by_inter",
-                                                "compute_by_intra", "inter_by_compute", "intra_by_compute"}));
+  out.contention = contention_from(root);
   return out;
 }
 

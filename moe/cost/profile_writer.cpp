@@ -73,15 +73,10 @@ void write(std::ostream& out, const ModuleRow& row) {
 
 void write(std::ostream& out, const Contention& contention) {
   fmt::print(out, "\n[contention]\n");
-  const auto factor = [&](std::string_view key, double value) {
-    if (value != 1) write_number(out, key, value);
-  };
-  factor("intra_by_inter", contention.intra_by_inter);
-  factor("inter_by_intra", contention.inter_by_intra);
-  factor("compute_by_inter", contention.compute_by_inter);
-  factor("compute_by_intra", contention.compute_by_intra);
-  factor("inter_by_compute", contention.inter_by_compute);
-  factor("intra_by_compute", contention.intra_by_compute);
+  for (const ContentionPair& pair : contention_pairs()) {
+    if (contention.*pair.factor != 1) write_number(out, pair.key(), contention.*pair.factor);
+    if (pair.stall_s(contention) != 0) write_number(out, pair.stall_key(), pair.stall_s(contention));
+  }
 }
 
 }  // namespace

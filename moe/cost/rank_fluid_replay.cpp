@@ -13,20 +13,17 @@
 namespace moe {
 namespace {
 
-// Checks the structure by the way, as every replay does.
-size_t most_lanes_of_a_stage(const Structure& structure) {
-  const Replay checked(structure);
-  std::map<int, size_t> lanes;
-  size_t most = 0;
-  for (const Lane& lane : structure.lanes) most = std::max(most, ++lanes[lane.stage]);
-  return most;
+// As every replay does.
+const Structure& checked(const Structure& structure) {
+  const Replay checks(structure);
+  return structure;
 }
 
 }  // namespace
 
 RankFluidReplay::RankFluidReplay(const Structure& structure, const ParallelShape& parallel,
                                  const GroupNetworks& networks, const Contention& contention)
-    : slowdowns_(contention, most_lanes_of_a_stage(structure)) {
+    : slowdowns_(contention, most_at_once(checked(structure), networks)) {
   places_ = parallel.ranks() / parallel.pp;
   for (const Lane& lane : structure.lanes) stages_ = std::max(stages_, lane.stage + 1);
   require<WrongResult>(stages_ <= parallel.pp, "rank replay: {} stages, at most {} expected", stages_, parallel.pp);
@@ -120,7 +117,7 @@ class RankFluidReplay::Run {
       for (uint32_t place = 0; place < places_; ++place) {
         double& end = alone_ends[at(task, place)];
         for (const uint32_t source : r_.rows_[task].sources) end = std::max(end, alone_ends[at(source, place)]);
-        const Group& run = runs_[run_of(task, place)];
+        const Group& run = runs_[r_.rows_[task].run_of(place)];
         end += run.end_s - run.start_s;
         const size_t rank = rank_of(task, place);
         ends[rank] = std::max(ends[rank], run.end_s);
@@ -157,19 +154,9 @@ class RankFluidReplay::Run {
   size_t rank_of(uint32_t task, uint32_t place) const {
     return static_cast<size_t>(r_.rows_[task].stage) * places_ + place;
   }
-  uint32_t run_of(uint32_t task, uint32_t place) const {
-    const Row& row = r_.rows_[task];
-    const uint32_t span = row.group_size * row.group_step;
-    return row.first_run + place / span * row.group_step + place % row.group_step;
-  }
-
-  // Calls body(place) for every rank of a run.
   template <class Body>
   void each_place(uint32_t run, Body body) const {
-    const Row& row = r_.rows_[runs_[run].task];
-    const uint32_t group = run - row.first_run;
-    const uint32_t first = group / row.group_step * row.group_size * row.group_step + group % row.group_step;
-    for (uint32_t i = 0; i < row.group_size; ++i) body(first + i * row.group_step);
+    r_.rows_[runs_[run].task].each_place(run, body);
   }
 
   // Of each rank, alone.
@@ -194,7 +181,7 @@ class RankFluidReplay::Run {
     while (!arriving_.empty()) {
       const Arrival arrival = arriving_.back();
       arriving_.pop_back();
-      const uint32_t run = run_of(arrival.task, arrival.place);
+      const uint32_t run = r_.rows_[arrival.task].run_of(arrival.place);
       if (++runs_[run].arrived < r_.rows_[arrival.task].group_size) continue;
       start(run, now);
     }
@@ -212,12 +199,33 @@ class RankFluidReplay::Run {
     group.start_s = now;
     group.end_s = now + seconds;
     if (seconds == 0) return let_follow(run);
+    if (r_.slowdowns_.stalls()) stall(run, now);
     each_place(run, [&](uint32_t place) {
       Rank& rank = ranks_[rank_of(group.task, place)];
       rank.busy += r_.slowdowns_.step(r_.rows_[group.task].resource);
       rank.runs.push_back(run);
       changed_.push_back(rank_of(group.task, place));
     });
+  }
+
+  // It begins beside what runs on its ranks: each such run meets it once. What only rounding keeps from having ended
+  // does not count.
+  void stall(uint32_t begun, double now) {
+    constexpr double kRounding = 1e-12;
+    const Resource resource = r_.rows_[runs_[begun].task].resource;
+    met_.clear();
+    each_place(begun, [&](uint32_t place) {
+      for (const uint32_t run : ranks_[rank_of(runs_[begun].task, place)].runs)
+        if (std::ranges::find(met_, run) == met_.end()) met_.push_back(run);
+    });
+    for (const uint32_t run : met_) {
+      Group& other = runs_[run];
+      if (other.end_s - now <= kRounding * now) continue;
+      const Resource its = r_.rows_[other.task].resource;
+      runs_[begun].end_s += r_.slowdowns_.stall_s(resource, its);
+      other.end_s += r_.slowdowns_.stall_s(its, resource) * other.slowdown;
+      ends_.push({other.end_s, run, ++other.rated});
+    }
   }
 
   void end(uint32_t run, double now) {
@@ -268,6 +276,7 @@ class RankFluidReplay::Run {
   std::vector<Group> runs_;
   std::vector<Rank> ranks_;
   std::vector<Arrival> arriving_;
+  std::vector<uint32_t> met_;    // scratch
   std::vector<size_t> changed_;  // ranks on which something began or ended
   uint32_t settled_ = 0;
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;

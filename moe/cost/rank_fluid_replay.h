@@ -35,6 +35,18 @@ class RankFluidReplay {
     TaskKind kind{};
     Resource resource = Resource::none;
     std::vector<uint32_t> sources, followers;  // tasks: at most one a lane; who waits for it
+
+    uint32_t run_of(uint32_t place) const {
+      const uint32_t span = group_size * group_step;
+      return first_run + place / span * group_step + place % group_step;
+    }
+    /// Calls body(place) for every rank of a run.
+    template <class Body>
+    void each_place(uint32_t run, Body body) const {
+      const uint32_t group = run - first_run;
+      const uint32_t first = group / group_step * group_size * group_step + group % group_step;
+      for (uint32_t i = 0; i < group_size; ++i) body(first + i * group_step);
+    }
   };
   void add_row(const Task& task, const ParallelShape& parallel);
   void add_sources(const Structure& structure);

@@ -4,8 +4,9 @@
 // A running task's remaining time, alpha included, passes at 1 / product of the factors of the other tasks that run on
 // its rank just then; queued tasks do not count. Which factor is decided by what a task uses, not by its lane: a
 // collective uses its group's network, so that a `comm` lane is inter or intra by turns; a task without a group uses
-// `compute` on the compute lane, and nothing that slows or is slowed elsewhere (`copy`). Where n tasks are on the same
-// network at once, each has 1/n of it, on top of the factors.
+// `compute` on the compute lane and the device's memory (`copy`) on any other. Where n tasks are on the same network at
+// once, each has 1/n of it, on top of the factors. When a task begins beside a running one, each of the two that the
+// profile gives a stall has that much more left.
 #include <array>
 #include <cstdint>
 #include <span>
@@ -14,11 +15,6 @@
 #include "moe/cost/profile.h"
 
 namespace moe {
-
-/// What a task uses; the last is neither slowed nor slows.
-enum class Resource : uint8_t { compute, inter, intra, none };
-inline constexpr int kResources = 4;
-inline constexpr size_t kSlowed = kResources - 1;
 
 /// By GroupKind.
 using GroupNetworks = std::array<Network, kGroupKinds>;
@@ -30,25 +26,37 @@ std::vector<int> resources_of(const Plan& plan);
 
 class Slowdown {
  public:
-  /// Throws BadInput for a factor below 1.
+  /// Throws BadInput for a factor below 1 or a stall below 0.
   explicit Slowdown(const Contention& contention);
   /// How many times as long a task that uses `resource` takes while running[r] tasks, itself included, use resource r.
   double operator()(std::span<const int> running, int resource) const;
+  /// Seconds that a task which uses `resource` loses when it and one that uses `by` begin to run side by side.
+  double stall_s(int resource, int by) const;
+  bool stalls() const { return stalls_; }
 
  private:
-  std::array<std::array<double, kSlowed>, kSlowed> factors_;  // [slowed][by]
+  std::array<std::array<double, kSlowed>, kSlowed> factors_{}, stall_s_{};  // [slowed][by]
+  bool stalls_ = false;
 };
 
-/// The same, looked up: one row for every way in which up to `most` tasks can run at once.
+/// Of each resource, how many tasks of a stage can use it at once: those of as many lanes as ever use it.
+std::array<uint32_t, kSlowed> most_at_once(const Structure& structure, const GroupNetworks& networks);
+
+/// The same, looked up: one row for every way in which up to `most` tasks of each resource can run at once.
 class SlowdownTable {
  public:
-  SlowdownTable(const Contention& contention, size_t most);
+  SlowdownTable(const Contention& contention, const std::array<uint32_t, kSlowed>& most);
   /// What runs is the sum of its tasks' steps.
   uint32_t step(Resource resource) const { return step_[static_cast<size_t>(resource)]; }
   double operator()(uint32_t running, Resource resource) const { return rows_[running][static_cast<size_t>(resource)]; }
+  bool stalls() const { return slowdown_.stalls(); }
+  double stall_s(Resource resource, Resource by) const {
+    return slowdown_.stall_s(static_cast<int>(resource), static_cast<int>(by));
+  }
 
  private:
-  std::array<uint32_t, kResources> step_;
+  Slowdown slowdown_;
+  std::array<uint32_t, kResources> step_{};
   std::vector<std::array<double, kResources>> rows_;
 };
 

@@ -20,9 +20,11 @@ class Pacer {
   /// How many times as long a task that uses `resource` takes while running[r] tasks of its rank, itself included, use
   /// resource r. It then gets through so much less of what is left of it. At least 1.
   using Slowdown = std::function<double(std::span<const int> running, int resource)>;
+  /// Seconds that a task which uses `resource` loses when it and one that uses `by` begin to run side by side.
+  using Stall = std::function<double(int resource, int by)>;
   class Task;  // runs until it is finished or destroyed
 
-  Pacer(int ranks, int resources, Slowdown slowdown);
+  Pacer(int ranks, int resources, Slowdown slowdown, Stall stall = {});
 
   /// A task that takes `alone_s` undisturbed starts to run now, on all ranks of `uses`, at the slowest's rate.
   std::shared_ptr<Task> start(std::vector<Use> uses, double alone_s);
@@ -32,10 +34,12 @@ class Pacer {
 
  private:
   void count(const Task& task, int change);
+  void stall(Task& begun, double now);
   void set_rates(double now);
   bool end(Task& task, bool even_early);
 
   const Slowdown slowdown_;
+  const Stall stall_;
   std::mutex mutex_;
   std::vector<std::vector<int>> running_;  // [rank][resource]; guarded by mutex_, as the next
   std::vector<Task*> tasks_;

@@ -50,7 +50,9 @@ Predicted predict(const Schedule& schedule, const LayerJob& job, const DegreeCho
       job.paced_by ? price(LayerPricer(*job.paced_by, job.shape, job.pricing), p.run.plan) : seconds;
   for (const Task& task : p.run.plan.tasks()) p.run.task_seconds.push_back(paced[static_cast<size_t>(task.work_class)]);
   if (job.paced_by && slows_itself(p.run.plan, job.paced_by->contention)) {
-    p.run.slowdown = Slowdown(job.paced_by->contention);
+    const Slowdown slowdown(job.paced_by->contention);
+    p.run.slowdown = slowdown;
+    if (slowdown.stalls()) p.run.stall = [slowdown](int of, int by) { return slowdown.stall_s(of, by); };
     p.run.resources = resources_of(p.run.plan);
   }
   return p;

@@ -186,7 +186,10 @@ TEST(Contention, OnlySlows) {
     const RandomLayer layer = full_layer(seed);
     Profile some = layer.profile, more;
     const auto factor = [&](uint64_t i) { return 1 + 2 * random_uniform(seed, 53, i); };
-    some.contention = {factor(0), factor(1), factor(2), factor(3), factor(4), factor(5)};
+    for (uint64_t i = 10; const ContentionPair& pair : contention_pairs()) {
+      some.contention.*pair.factor = factor(i++);
+      pair.stall_s(some.contention) = seed % 2 == 0 ? 0 : 1e-4 * factor(i++);
+    }
     more = some;
     more.contention.inter_by_intra *= factor(6);
     more.contention.compute_by_inter *= factor(7);

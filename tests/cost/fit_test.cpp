@@ -181,6 +181,7 @@ TEST(FitProfile, TakesSlowdownsAndTheOverheadOfATask) {
   cases.push_back(slowdown("intra", "inter", 1.9, 90));
   cases.push_back(slowdown("compute", "intra", 1.5, 91));
   cases.push_back(slowdown("inter", "compute", 1.04, 92));
+  cases.push_back(slowdown("intra", "copy", 1.3, 92));
   cases.push_back(measured({{"op", "overlap"}, {"lane", "inter"}, {"other", "intra"}}, 1, 93));
   cases.push_back(measured({{"op", "overhead"}}, 1, 94));
   cases.back().summary.set("crossing_s", 3e-6);
@@ -188,12 +189,13 @@ TEST(FitProfile, TakesSlowdownsAndTheOverheadOfATask) {
   Contention expected;
   expected.intra_by_inter = 1.9;
   expected.compute_by_intra = 1.5;
+  expected.intra_by_copy = 1.3;
   EXPECT_EQ(profile.contention, expected);
   EXPECT_EQ(profile.task_overhead_s, 3e-6);
   EXPECT_EQ(profile.comm.size(), 2u);
   cases.push_back(slowdown("inter", "disk", 2, 95));
   EXPECT_EQ(message_of<BadInput>([&] { fit_profile(cases, "n", "s"); }),
-            "r.jsonl:95: slowdown: found 'inter by disk', expected two of inter, intra, compute");
+            "r.jsonl:95: slowdown: found 'inter by disk', expected two of inter, intra, compute, copy");
   cases.back() = slowdown("inter", "intra", 0.5, 96);
   EXPECT_EQ(message_of<BadInput>([&] { fit_profile(cases, "n", "s"); }),
             "r.jsonl:96: factor: found 0.5, expected at least 1");

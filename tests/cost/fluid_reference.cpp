@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <string_view>
 
 #include "moe/base/random.h"
 
@@ -40,11 +42,12 @@ double least_left(const std::vector<double>& left, const std::vector<int>& runni
   return least;
 }
 
-// compute, inter, intra or nothing of the kind.
+// What a task uses: compute, memory, the network between nodes or inside them, or nothing.
 char uses(const Draw& d, const Task& task) {
   if (task.group == GroupKind::none)
-    return d.structure.lanes[static_cast<size_t>(task.lane)].kind == LaneKind::compute ? 'c' : '-';
-  return d.networks[static_cast<size_t>(task.group)] == Network::inter ? 'e' : 'a';
+    return d.structure.lanes[static_cast<size_t>(task.lane)].kind == LaneKind::compute ? 'c' : 'm';
+  const Network network = d.networks[static_cast<size_t>(task.group)];
+  return network == Network::inter ? 'e' : network == Network::intra ? 'a' : '-';
 }
 
 double slowdown_by(const Contention& c, char slowed, char by) {
@@ -54,7 +57,23 @@ double slowdown_by(const Contention& c, char slowed, char by) {
   if (slowed == 'c' && by == 'a') return c.compute_by_intra;
   if (slowed == 'e' && by == 'c') return c.inter_by_compute;
   if (slowed == 'a' && by == 'c') return c.intra_by_compute;
+  if (slowed == 'm' && by == 'e') return c.copy_by_inter;
+  if (slowed == 'm' && by == 'a') return c.copy_by_intra;
+  if (slowed == 'm' && by == 'c') return c.copy_by_compute;
+  if (slowed == 'e' && by == 'm') return c.inter_by_copy;
+  if (slowed == 'a' && by == 'm') return c.intra_by_copy;
+  if (slowed == 'c' && by == 'm') return c.compute_by_copy;
   return 1;
+}
+
+double stall_by(const Contention& c, char slowed, char by) {
+  const std::string_view kinds = "ceam";
+  const size_t of = kinds.find(slowed), other = kinds.find(by);
+  return of < kinds.size() && other < kinds.size() ? c.stall_s[of][other] : 0;
+}
+
+bool of_one_stage(const Draw& d, const Task& a, const Task& b) {
+  return d.structure.lanes[static_cast<size_t>(a.lane)].stage == d.structure.lanes[static_cast<size_t>(b.lane)].stage;
 }
 
 double rate(const Draw& d, int id, const std::vector<int>& running) {
@@ -64,13 +83,22 @@ double rate(const Draw& d, int id, const std::vector<int>& running) {
   double slowdown = 1, sharing = 1;
   for (const int other : running) {
     const Task& o = tasks[static_cast<size_t>(other)];
-    if (other == id ||
-        d.structure.lanes[static_cast<size_t>(o.lane)].stage != d.structure.lanes[static_cast<size_t>(task.lane)].stage)
-      continue;
+    if (other == id || !of_one_stage(d, task, o)) continue;
     slowdown *= slowdown_by(d.contention, mine, uses(d, o));
-    if (mine != '-' && mine != 'c' && uses(d, o) == mine) sharing += 1;
+    if ((mine == 'e' || mine == 'a') && uses(d, o) == mine) sharing += 1;
   }
   return 1 / (slowdown * sharing);
+}
+
+// Each pair of running tasks that did not run side by side before costs either its stall, once.
+void stall_new_pairs(const Draw& d, const std::vector<int>& running, std::set<std::pair<int, int>>& met,
+                     std::vector<double>& left) {
+  for (const int a : running)
+    for (const int b : running) {
+      const Task &one = d.structure.tasks[static_cast<size_t>(a)], &other = d.structure.tasks[static_cast<size_t>(b)];
+      if (a == b || !of_one_stage(d, one, other) || !met.insert({a, b}).second) continue;
+      left[static_cast<size_t>(a)] += stall_by(d.contention, uses(d, one), uses(d, other));
+    }
 }
 
 }  // namespace
@@ -84,8 +112,13 @@ Draw random_draw(uint64_t seed) {
     d.networks[static_cast<size_t>(kind)] = draws.below(6) == 0 ? Network::inter : Network::intra;
   Contention& c = d.contention;
   for (double* factor : {&c.intra_by_inter, &c.inter_by_intra, &c.compute_by_inter, &c.compute_by_intra,
-                         &c.inter_by_compute, &c.intra_by_compute})
+                         &c.inter_by_compute, &c.intra_by_compute, &c.copy_by_inter, &c.copy_by_intra,
+                         &c.copy_by_compute, &c.inter_by_copy, &c.intra_by_copy, &c.compute_by_copy})
     *factor = draws.factor();
+  if (draws.below(2) == 0)
+    for (size_t of = 0; of < kSlowed; ++of)
+      for (size_t by = 0; by < kSlowed; ++by)
+        if (of != by && draws.below(3) == 0) c.stall_s[of][by] = 0.3 * draws.uniform();
   constexpr std::array kKinds{LaneKind::compute, LaneKind::inter, LaneKind::intra,
                               LaneKind::comm,    LaneKind::copy,  LaneKind::gradient};
   for (int stage = 0, stages = 1 + draws.below(3); stage < stages; ++stage)
@@ -130,6 +163,7 @@ Timeline step_through(const Draw& d, double step_s, Cut cut) {
   t.end_s.assign(tasks.size(), -1);
   std::vector<double> left;
   for (const Task& task : tasks) left.push_back(d.seconds[static_cast<size_t>(task.work_class)]);
+  std::set<std::pair<int, int>> met;
   const auto ended = [&](int id) { return t.end_s[static_cast<size_t>(id)] >= 0; };
   for (double now = 0; !std::ranges::all_of(t.end_s, [](double end) { return end >= 0; });) {
     std::vector<int> running;
@@ -149,6 +183,7 @@ Timeline step_through(const Draw& d, double step_s, Cut cut) {
         }
       }
     }
+    stall_new_pairs(d, running, met, left);
     std::vector<double> rates;
     for (const int id : running) rates.push_back(rate(d, id, running));
     const double passed = cut == Cut::never ? step_s : std::min(step_s, least_left(left, running, rates));

@@ -79,14 +79,16 @@ TEST(FluidReplay, OfSchedules) {
   const Case shape = complete({}, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
   double worst = 0;
   uint64_t index = 0;
-  for (const std::string_view name : {"ds-moe", "tutel", "tutel-improved", "fsmoe-no-iio", "fsmoe"}) {
+  for (const std::string_view name :
+       {"ds-moe", "tutel", "tutel-improved", "fsmoe-no-iio", "fsmoe", "monta-o2", "monta-o3"}) {
     const Schedule& schedule = find_schedule(name);
     const int r = schedule.degrees == DegreePolicy::one ? 1 : 7;
     const Plan plan = build_plan(schedule, shape, with_split(schedule, r, r, 4096));
     Draw d{*plan.structure, networks_of(plan.groups), {}, {}};
     for (size_t c = 0; c < plan.works.size(); ++c) d.seconds.push_back(random_uniform(5, 0, index++));
     ASSERT_EQ(fluid_timeline(d).end_s, simulate(d.structure, d.seconds).end_s) << name;
-    d.contention = {1.3, 1.2, 1.1, 1.05, 1.15, 1.4};
+    d.contention = {1.3, 1.2, 1.1, 1.05, 1.15, 1.4, 1.25, 1.35, 1.5, 1.45, 1.1, 1.3};
+    for (const ContentionPair& pair : contention_pairs()) pair.stall_s(d.contention) = 0.1;
     const double off = difference(fluid_timeline(d), fluid::step_through(d, 0.5, Cut::at_ends));
     ASSERT_LE(off, 1e-9) << name;
     worst = std::max(worst, off);
@@ -136,6 +138,43 @@ TEST(FluidReplay, ByHand) {
   const int allgather = l.add(1, GroupKind::esp, 2, {dispatch});
   l.add(0, GroupKind::none, 1, {allgather});
   l.expect_ends({6, 8.5, 8, 9.5});
+}
+
+// MoNTA's O3: a copy on its own lane beside the next AllGather, which uses the same memory.
+TEST(FluidReplay, CopiesCompeteForMemory) {
+  Layout l;
+  l.d.structure.lanes[2] = {LaneKind::copy, 0, false, false, {}};
+  l.d.contention.intra_by_copy = 1.25;
+  l.d.contention.copy_by_intra = 2;
+  // AllGathers of 2 s, copies of 1 s. The first copy (at 1/2) runs from 2 to 4, when the second AllGather (at 4/5) has
+  // 0.4 s left; the second copy runs alone.
+  const int first = l.add(1, GroupKind::esp, 2), second = l.add(1, GroupKind::esp, 2);
+  l.add(2, GroupKind::none, 1, {first});
+  l.add(2, GroupKind::none, 1, {second});
+  l.expect_ends({2, 4.4, 4, 5.4});
+  // Beginning side by side costs the AllGather 0.5 s and the copy 0.25 s: it ends at 2 + 2 x 1.25, with 0.5 s left of
+  // the AllGather's 2.5 s.
+  l.d.contention.stall_s[static_cast<size_t>(Resource::intra)][static_cast<size_t>(Resource::copy)] = 0.5;
+  l.d.contention.stall_s[static_cast<size_t>(Resource::copy)][static_cast<size_t>(Resource::intra)] = 0.25;
+  l.expect_ends({2, 5, 4.5, 6});
+  // On the AllGathers' lane (O2) nothing runs beside a copy.
+  for (const size_t id : {2, 3}) l.d.structure.tasks[id].lane = 1;
+  l.d.structure.lanes[1].queue = {0, 1, 2, 3};
+  l.d.structure.lanes[2].queue = {};
+  l.expect_ends({2, 4, 5, 6});
+}
+
+// What ends as another begins does not run beside it, though 0.1 + 0.2 is a bit more than 0.3.
+TEST(FluidReplay, RoundingStallsNobody) {
+  Layout l;
+  l.d.structure.lanes[2] = {LaneKind::copy, 0, false, false, {}};
+  constexpr auto kCompute = static_cast<size_t>(Resource::compute), kCopy = static_cast<size_t>(Resource::copy);
+  l.d.contention.stall_s[kCompute][kCopy] = l.d.contention.stall_s[kCopy][kCompute] = 1;
+  l.add(0, GroupKind::none, 0.1);
+  l.add(0, GroupKind::none, 0.2);
+  const int dispatch = l.add(1, GroupKind::ep, 0.3);
+  l.add(2, GroupKind::none, 1, {dispatch});
+  l.expect_ends({0.1, 0.3, 0.3, 1.3});
 }
 
 TEST(FluidReplay, SharedNetworkHalves) {
@@ -211,6 +250,8 @@ TEST(FluidReplay, RefusesWhatItWouldMisread) {
   EXPECT_THROW(refused([](Draw& d) { d.structure.lanes.resize(FluidReplay::kMaxLanes + 1); })(), WrongResult);
   EXPECT_THROW(refused([](Draw& d) { d.contention.intra_by_inter = 0.9; })(), BadInput);
   EXPECT_THROW(refused([](Draw& d) { d.contention.compute_by_intra = std::nan(""); })(), BadInput);
+  EXPECT_THROW(refused([](Draw& d) { d.contention.copy_by_intra = 0.5; })(), BadInput);
+  EXPECT_THROW(refused([](Draw& d) { d.contention.stall_s[0][1] = -1; })(), BadInput);
 }
 
 }  // namespace

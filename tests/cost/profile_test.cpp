@@ -70,8 +70,11 @@ Profile full_profile() {
   p.modules.push_back(
       {"order:tutel", Phase::forward, {}, awkward(15), 0, awkward(16), 0.5, awkward(17), Range{awkward(18), 1e9}});
   p.task_overhead_s = awkward(13);
-  p.contention.intra_by_inter = 1 + awkward(14);
-  p.contention.compute_by_intra = 1.5;
+  int place = 20;
+  for (const ContentionPair& pair : contention_pairs()) {
+    p.contention.*pair.factor = 1 + awkward(place++);
+    pair.stall_s(p.contention) = awkward(place++);
+  }
   return p;
 }
 
@@ -107,11 +110,7 @@ void expect_same(const Profile& a, const Profile& b) {
   expect_same_rows(a.comm, b.comm);
   expect_same_rows(a.compute, b.compute);
   expect_same_rows(a.modules, b.modules);
-  const auto factors = [](const Contention& c) {
-    return std::tie(c.intra_by_inter, c.inter_by_intra, c.compute_by_inter, c.compute_by_intra, c.inter_by_compute,
-                    c.intra_by_compute);
-  };
-  EXPECT_EQ(factors(a.contention), factors(b.contention));
+  EXPECT_EQ(a.contention, b.contention);
 }
 
 TEST(Profile, SurvivesItsFile) {

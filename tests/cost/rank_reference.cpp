@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <utility>
 
 #include "moe/base/random.h"
 
@@ -105,20 +107,17 @@ Table slowest_of_group(const Draw& d, const Table& own) {
 
 // The product of what slows a task of a rank on which so many run, by resource.
 double slowdown_of(const Contention& c, Resource resource, const std::array<int, kResources>& running) {
-  const auto by = [&](Resource other, double factor) { return std::pow(factor, running[static_cast<size_t>(other)]); };
-  switch (resource) {
-    case Resource::compute:
-      return by(Resource::inter, c.compute_by_inter) * by(Resource::intra, c.compute_by_intra);
-    case Resource::inter:
-      return by(Resource::compute, c.inter_by_compute) * by(Resource::intra, c.inter_by_intra) *
-             running[static_cast<size_t>(resource)];
-    case Resource::intra:
-      return by(Resource::compute, c.intra_by_compute) * by(Resource::inter, c.intra_by_inter) *
-             running[static_cast<size_t>(resource)];
-    case Resource::none:
-      break;
-  }
-  return 1;
+  const bool network = resource == Resource::inter || resource == Resource::intra;
+  double slowdown = network ? running[static_cast<size_t>(resource)] : 1;
+  for (const ContentionPair& pair : contention_pairs())
+    if (pair.slowed == resource) slowdown *= std::pow(c.*pair.factor, running[static_cast<size_t>(pair.by)]);
+  return slowdown;
+}
+
+double stall_of(const Contention& c, Resource slowed, Resource by) {
+  for (const ContentionPair& pair : contention_pairs())
+    if (pair.slowed == slowed && pair.by == by) return pair.stall_s(c);
+  return 0;
 }
 
 // Ranks that go through their queues. Between two ends every rate is looked up anew, and all work goes on at it.
@@ -207,7 +206,27 @@ class Clockwork {
       ends_[static_cast<size_t>(peer)][static_cast<size_t>(task.id)] = now;
       state(peer, task) = left(peer, task) > 0 ? State::runs : State::ended;
     }
+    if (wait_ && left(rank, task) > 0) stall(task, group, now);
     return true;
+  }
+
+  // Once for every task of a group of ranks that runs on any rank of this one's.
+  void stall(const Task& task, const std::vector<int>& group, double now) {
+    std::set<std::pair<int, int>> met;  // a rank of the group, task
+    for (const int peer : group)
+      for (const Task& other : d_.structure.tasks)
+        if (other.id != task.id && state(peer, other) == State::runs) met.emplace(peers(peer, other).front(), other.id);
+    for (const auto& [first, id] : met) {
+      const Task& other = d_.structure.tasks[static_cast<size_t>(id)];
+      if (left(first, other) * slowdown(first, other) <= 1e-12 * now) continue;  // but for rounding it has ended
+      for (const int peer : group) left(peer, task) += stall_of(d_.contention, resource(task), resource(other));
+      for (const int peer : peers(first, other))
+        left(peer, other) += stall_of(d_.contention, resource(other), resource(task));
+    }
+  }
+
+  Resource resource(const Task& of) const {
+    return resource_of(of, d_.structure.lanes[static_cast<size_t>(of.lane)], d_.networks);
   }
 
   std::vector<int> peers(int rank, const Task& task) const {
@@ -217,9 +236,6 @@ class Clockwork {
   // Of a collective that of its slowest rank.
   double slowdown(int rank, const Task& task) {
     if (!wait_) return 1;
-    const auto resource = [&](const Task& of) {
-      return resource_of(of, d_.structure.lanes[static_cast<size_t>(of.lane)], d_.networks);
-    };
     double most = 1;
     for (const int peer : peers(rank, task)) {
       std::array<int, kResources> running{};
@@ -314,7 +330,9 @@ Draw random_contended_draw(uint64_t seed) {
   Draw d = draw_with(draws, {LaneKind::compute, LaneKind::inter, LaneKind::intra, LaneKind::copy, LaneKind::gradient});
   for (Network& network : d.networks) network = draws.below(2) == 0 ? Network::intra : Network::inter;
   const auto factor = [&] { return draws.below(3) == 0 ? 1 : 1 + draws.uniform(); };
-  d.contention = {factor(), factor(), factor(), factor(), factor(), factor()};
+  for (const ContentionPair& pair : contention_pairs()) d.contention.*pair.factor = factor();
+  if (draws.below(3) == 0)
+    for (const ContentionPair& pair : contention_pairs()) pair.stall_s(d.contention) = 0.2 * draws.uniform();
   return d;
 }
 

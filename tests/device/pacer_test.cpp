@@ -50,6 +50,25 @@ TEST(PacerTest, TasksThatShareAResourceGetNoMoreOfItThanThereIs) {
   for (const double each : took) EXPECT_GE(each, 0.01);
 }
 
+// Resource 0 loses 30 ms where a task of resource 1 begins beside it, or it beside one; the other loses nothing.
+TEST(PacerTest, ATaskLosesAStallToEachThatItBeginsToRunBeside) {
+  const auto stall = [](int resource, int by) { return resource == 0 && by == 1 ? 0.03 : 0.0; };
+  Pacer pacer(2, 2, sharing(1), stall);
+  const auto other = pacer.start({{0, 1}}, 3600), elsewhere = pacer.start({{1, 1}}, 3600);
+  double begin = now_s();
+  const auto later = pacer.start({{0, 0}}, 0.01);
+  pacer.finish(*later);
+  EXPECT_GE(now_s() - begin, 0.04);
+  begin = now_s();
+  const auto first = pacer.start({{0, 0}, {1, 0}}, 0.2);
+  const auto second = pacer.start({{1, 1}}, 3600);
+  const bool beside = now_s() - begin < 0.2;
+  pacer.finish(*first);
+  EXPECT_GE(now_s() - begin, beside ? 0.29 : 0.26);
+  const auto nothing = pacer.start({{0, 0}}, 0);
+  EXPECT_FALSE(pacer.finish(*nothing)) << "what takes no time begins beside nobody";
+}
+
 TEST(PacerTest, ATaskOfTwoRanksGoesAtTheSlowestOnesRate) {
   Pacer pacer(2, 2, sharing(3));
   const auto other = pacer.start({{1, 1}}, 3600);

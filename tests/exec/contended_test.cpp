@@ -53,8 +53,10 @@ class ContendedTest : public testing::Test {
   bool is_replayed(double unit_s) const {
     std::vector<double> seconds = units_;
     for (double& each : seconds) each *= unit_s;
-    const Timeline replayed = fluid_timeline(*lanes_.build(), networks_, contention_, seconds);
-    auto [ends, overruns] = run(seconds);
+    Contention contention = contention_;
+    for (const ContentionPair& pair : contention_pairs()) pair.stall_s(contention) *= unit_s;
+    const Timeline replayed = fluid_timeline(*lanes_.build(), networks_, contention, seconds);
+    auto [ends, overruns] = run(seconds, contention);
     size_t furthest = 0;
     double off = -1;
     for (size_t id = 0; id < ends.size(); ++id) {
@@ -83,13 +85,15 @@ class ContendedTest : public testing::Test {
   };
 
   /// The ends, [task][run], and how many tasks took longer than their pace.
-  std::pair<std::vector<std::vector<double>>, int64_t> run(const std::vector<double>& seconds) const {
+  std::pair<std::vector<std::vector<double>>, int64_t> run(const std::vector<double>& seconds,
+                                                           const Contention& contention) const {
     const auto structure = lanes_.build();
     std::vector<int> resources;
     for (const Task& task : structure->tasks)
       resources.push_back(
           static_cast<int>(resource_of(task, structure->lanes[static_cast<size_t>(task.lane)], networks_)));
-    Pacer pacer(kRanks, kResources, Slowdown(contention_));
+    const Slowdown slowdown(contention);
+    Pacer pacer(kRanks, kResources, slowdown, [&](int of, int by) { return slowdown.stall_s(of, by); });
     std::array<int64_t, kRanks> overruns{};
     std::vector<std::vector<std::vector<double>>> ends(
         kRanks, std::vector(seconds.size(), std::vector<double>(kRuns)));  // [rank][task][run]
@@ -125,6 +129,17 @@ TEST_F(ContendedTest, FactorsOfTheOtherLanes) {
   const int allgather = add(kComm, GroupKind::esp, 2, {dispatch});
   add(kCompute, GroupKind::none, 1, {allgather});
   expect_replayed();  // 6, 8.5, 8, 9.5 units
+}
+
+// As MoNTA's O3: copies on a lane of their own beside the next chunk's AllGather.
+TEST_F(ContendedTest, CopiesBesideAllGathers) {
+  lanes_.structure().lanes[kGradient].kind = LaneKind::copy;
+  contention_.intra_by_copy = 1.25;
+  contention_.copy_by_intra = 2;
+  contention_.stall_s[static_cast<size_t>(Resource::intra)][static_cast<size_t>(Resource::copy)] = 0.5;
+  contention_.stall_s[static_cast<size_t>(Resource::copy)][static_cast<size_t>(Resource::intra)] = 0.25;
+  for (int chunk = 0; chunk < 4; ++chunk) add(kGradient, GroupKind::none, 1, {add(kComm, GroupKind::esp, 2)});
+  expect_replayed();
 }
 
 TEST_F(ContendedTest, LanesThatShareANetwork) {

@@ -147,6 +147,10 @@ Profile with_assumed(Profile profile, const Assumptions* assumed) {
     if (row.cluster == profile.name) std::visit(Put{profile}, row.row);
   if (const auto factor = assumed_contention(*assumed, profile.name))
     profile.contention.intra_by_inter = profile.contention.inter_by_intra = *factor;
+  for (const ContentionPair& pair : contention_pairs()) {
+    if (const auto factor = assumed->value(pair.key())) profile.contention.*pair.factor = *factor;
+    if (const auto stall_s = assumed->value(pair.stall_key())) pair.stall_s(profile.contention) = *stall_s;
+  }
   return profile;
 }
 

@@ -55,8 +55,8 @@ Assumptions find_assumptions(const std::string& name_or_path);
 /// busy.
 std::optional<double> assumed_contention(const Assumptions& assumed, std::string_view cluster);
 
-/// The profile with the rows that are assumed for its cluster; a row of the same kind is replaced. Without
-/// assumptions (null) the profile itself.
+/// The profile with the rows that are assumed for its cluster, a row of the same kind being replaced, and with values
+/// that have a key of [contention] ("intra_by_copy_stall_s"). Without assumptions (null) the profile itself.
 Profile with_assumed(Profile profile, const Assumptions* assumed);
 
 /// One line a row and value, for a report.

@@ -1,4 +1,4 @@
-// MoNTA's Table 8 and Figures 13 and 14, by its own closed forms.
+// MoNTA's Table 8 and Figure 13, by its own closed forms.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -12,7 +12,7 @@
 namespace moe {
 namespace {
 
-constexpr int kTable8Seq = 8, kLongSeq = 256;
+constexpr int kTable8Seq = 8, kLongSeq = 256;  // thousands of tokens
 
 // Table 8's latencies as it prints them.
 struct Table8 {
@@ -86,61 +86,6 @@ double efficiency_of(const MontaPlatform& p, std::string_view primitive, double 
                                  : p.ideal_allgather_s(bytes) / p.allgather.seconds(bytes);
 }
 
-// Seconds by which a strategy of 4 chunks beats another: what fixed cost of its chunks would have to eat up.
-double lead_s(const MontaPlatform& p, MontaStrategy faster, MontaStrategy slower, int seq) {
-  const double bytes = monta_bytes(seq);
-  return p.seconds(slower, bytes, kMontaChunks) - p.seconds(faster, bytes, kMontaChunks);
-}
-
-// What chunks cost beside their bytes, as assumed: each of O2's and O3's, and each of O3's on top of it.
-double overhead_s(MontaStrategy s, const Assumptions* assumed) {
-  if (assumed == nullptr || s == MontaStrategy::o1) return 0;
-  const double chunk = assumed->value("chunk_s").value_or(0), beside = assumed->value("copy_beside_s").value_or(0);
-  return kMontaChunks * (chunk + (s == MontaStrategy::o3 ? beside : 0));
-}
-
-TextTable choice_table(const MontaPlatform& p, const Assumptions* assumed) {
-  TextTable table{"time over the baseline's and the least of them, by sequence; O2 and O3 with 4 chunks",
-                  {"tokens", "o1", "o2", "o3", "least", "chosen in the paper"},
-                  {}};
-  for (const PrintedChoice& row : printed_monta_choices()) {
-    const double bytes = monta_bytes(row.seq), baseline = p.seconds(MontaStrategy::baseline, bytes, 1);
-    auto& cells = table.rows.emplace_back(std::vector{fmt::format("{}K", row.seq)});
-    const auto seconds = [&](MontaStrategy s) { return p.seconds(s, bytes, kMontaChunks) + overhead_s(s, assumed); };
-    for (const MontaStrategy s : kMontaStrategies) cells.push_back(fmt::format("{:.3f}", seconds(s) / baseline));
-    cells.emplace_back(name_of(*std::ranges::min_element(kMontaStrategies, {}, seconds)));
-    cells.push_back(row.choice);
-  }
-  return table;
-}
-
-// The fixed cost of four chunks that would turn the model's choices into the printed ones.
-std::string overhead_finding(const MontaPlatform& p) {
-  const double o1_least = lead_s(p, MontaStrategy::o2, MontaStrategy::o1, 16) / kMontaChunks;
-  const double o1_most = lead_s(p, MontaStrategy::o2, MontaStrategy::o1, 32) / kMontaChunks;
-  const double o3_least = lead_s(p, MontaStrategy::o3, MontaStrategy::o2, 128) / kMontaChunks;
-  const double o3_most = lead_s(p, MontaStrategy::o3, MontaStrategy::o2, 256) / kMontaChunks;
-  return fmt::format(
-      "The model leaves out what chunks cost beside their bytes. O1 up to 16K and O2 from 32K on would need {:.0f} to "
-      "{:.0f} us a chunk; O2 up to 128K and O3 at 256K another {:.0f} to {:.0f} us a chunk for O3, whose copies run "
-      "beside AllGathers on the same memory. The paper names both causes (fixed latency and misaligned dispatch; "
-      "AllGather and copy kernels in conflict) and prints neither figure.",
-      o1_least * 1e6, o1_most * 1e6, o3_least * 1e6, o3_most * 1e6);
-}
-
-Comparison step_comparison() {
-  Comparison c{.caption = "the training step, 8K: from the AlltoAll's printed shares (0.22 before, 0.10 after)",
-               .label_names = {"what"}};
-  c.quantity = kShare;
-  const double before = printed_monta_ratio("alltoall-share-baseline", kTable8Seq);
-  const double after = printed_monta_ratio("alltoall-share-monta", kTable8Seq);
-  // after = x before / (1 - before + x before), where x is the AlltoAll's new time over its old one.
-  const double ratio = after * (1 - before) / (before * (1 - after));
-  c.figures.push_back({{"AlltoAll over the baseline's"}, "", printed_monta_ratio("fig14-o1", kTable8Seq), ratio});
-  c.figures.push_back({{"step saved"}, "", printed_monta_ratio("step-reduction", kTable8Seq), before * (1 - ratio)});
-  return c;
-}
-
 }  // namespace
 
 Report monta_table8(Study&) {
@@ -196,45 +141,6 @@ Report monta_fig13(Study&) {
       "The lines go through Table 8's AlltoAlls of 8 and 256 and AllGathers of 64 and 256 million bytes, so these "
       "agree by construction. 8192 million bytes is the 256K sequence for which the text reads 0.741 and 0.803 off "
       "the figure; it does not say at which volume."};
-  return report;
-}
-
-Report monta_fig14(Study& study) {
-  Report report{.key = "monta-fig14",
-                .title = "the choice among O1, O2 and O3 by sequence length",
-                .source = "MoNTA (2024), Figure 14 and section 'End-to-End time on Model', as stated in the text."};
-  const MontaPlatform p = table8_platform();
-  Comparison c{.caption = "time over the baseline's", .label_names = {"strategy", "tokens"}};
-  c.quantity = kShare;
-  const auto ratio = [&](MontaStrategy s, int seq) {
-    return (p.seconds(s, monta_bytes(seq), kMontaChunks) + overhead_s(s, study.assumed)) /
-           p.seconds(MontaStrategy::baseline, monta_bytes(seq), 1);
-  };
-  c.figures.push_back(
-      {{"o1", "8K"}, "", printed_monta_ratio("fig14-o1", kTable8Seq), ratio(MontaStrategy::o1, kTable8Seq)});
-  c.figures.push_back(
-      {{"o3", "256K"}, "", printed_monta_ratio("fig14-o3", kLongSeq), ratio(MontaStrategy::o3, kLongSeq)});
-  // For plots: the lengths of which nothing is printed.
-  Comparison others{.caption = "time over the baseline's, not printed", .label_names = c.label_names};
-  others.quantity = kShare;
-  others.drawn = false;
-  for (const PrintedChoice& row : printed_monta_choices())
-    for (const MontaStrategy s : kMontaStrategies) {
-      const std::vector<std::string> labels{std::string(name_of(s)), fmt::format("{}K", row.seq)};
-      if (std::ranges::find(c.figures, labels, &Figure::labels) == c.figures.end())
-        others.figures.push_back({labels, "", std::nullopt, ratio(s, row.seq)});
-    }
-  report.comparisons = {c, step_comparison(), others};
-  report.tables = {choice_table(p, study.assumed)};
-  report.shows = {overhead_finding(p),
-                  "Equation 13's limit for O3, 7/32 = 0.219 (printed 0.21), is the AllGather's time alone over the "
-                  "baseline's at equal efficiencies.",
-                  "The AlltoAll's share of a step before and after gives the step's saving of 13 % back; it implies an "
-                  "AlltoAll of 0.39 of the baseline's, which is O1's 0.355 of Table 8 rather than Figure 14's 0.30."};
-  report.conventions = {
-      "Times by the lines of monta-fig13 and the copy at Table 8's rate; volumes in proportion to the "
-      "sequence, 256 million bytes for 8K.",
-      "Choices: 'less than 16K' is read as up to 16K."};
   return report;
 }
 

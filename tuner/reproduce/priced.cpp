@@ -5,7 +5,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/registry.h"
-#include "moe/cost/simulator.h"
+#include "moe/cost/fluid_replay.h"
 
 namespace moe {
 namespace {
@@ -81,17 +81,21 @@ std::optional<double> step_from_print(ModelSearch& search, std::string_view sche
                     [&](const LayerPricer& pricer) { return search.tune(chosen, pricer, model, strategy).total_s(); });
 }
 
-double seconds_without(const std::vector<TaskKind>& kinds, std::string_view schedule, const Profile& profile,
-                       const Case& shape, const LayerResult& tuned) {
-  Decision decision = tuned.decision;
-  const Schedule& chosen = decision.variant != nullptr ? *decision.variant : find_schedule(schedule);
+double seconds_counting(const std::function<bool(const WorkClass&)>& counted, const Schedule& schedule,
+                        const LayerPricer& pricer, Decision decision) {
+  const Schedule& chosen = decision.variant != nullptr ? *decision.variant : schedule;
   decision.variant = nullptr;
-  const LayerPricer pricer(profile, shape);
-  const Plan plan = build_plan(chosen, shape, decision);
+  const Plan plan = build_plan(chosen, pricer.shape(), decision);
   std::vector<double> seconds = price(pricer, plan);
   for (size_t i = 0; i < seconds.size(); ++i)
-    if (std::ranges::find(kinds, plan.structure->classes[i].kind) != kinds.end()) seconds[i] = 0;
-  return simulate(*plan.structure, seconds).makespan_s;
+    if (!counted(plan.structure->classes[i])) seconds[i] = 0;
+  return timeline_of(plan, seconds, pricer.profile().contention).makespan_s;
+}
+
+double seconds_without(const std::vector<TaskKind>& kinds, std::string_view schedule, const Profile& profile,
+                       const Case& shape, const LayerResult& tuned) {
+  const auto counted = [&](const WorkClass& c) { return std::ranges::find(kinds, c.kind) == kinds.end(); };
+  return seconds_counting(counted, find_schedule(schedule), LayerPricer(profile, shape), tuned.decision);
 }
 
 }  // namespace moe

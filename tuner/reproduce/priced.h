@@ -1,5 +1,6 @@
 #pragma once
 // Layers tuned on what a paper prints and, where asked for, on what is assumed: never on more.
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,8 +24,10 @@ std::optional<double> step_from_print(ModelSearch& search, std::string_view sche
                                       const ModelShape& model, const Assumptions* assumed,
                                       std::set<std::string>& missing);
 
-/// Seconds of the tuned layer, forward and backward, as if tasks of these kinds took no time: what a paper leaves out
-/// of its own.
+/// Seconds of the decided layer, forward and backward, as if classes that `counted` refuses took no time: what a paper
+/// leaves out of its own, or looks at alone.
+double seconds_counting(const std::function<bool(const WorkClass&)>& counted, const Schedule& schedule,
+                        const LayerPricer& pricer, Decision decision);
 double seconds_without(const std::vector<TaskKind>& kinds, std::string_view schedule, const Profile& profile,
                        const Case& shape, const LayerResult& tuned);
 

@@ -22,8 +22,9 @@ class Pacer::Task {
   Doorbell earlier;               // rings when ends_s moves so; a later one is seen when the old one passes
 };
 
-Pacer::Pacer(int ranks, int resources, Slowdown slowdown)
+Pacer::Pacer(int ranks, int resources, Slowdown slowdown, Stall stall)
     : slowdown_(std::move(slowdown)),
+      stall_(std::move(stall)),
       running_(static_cast<size_t>(ranks), std::vector<int>(static_cast<size_t>(resources))) {}
 
 std::shared_ptr<Pacer::Task> Pacer::start(std::vector<Use> uses, double alone_s) {
@@ -31,6 +32,7 @@ std::shared_ptr<Pacer::Task> Pacer::start(std::vector<Use> uses, double alone_s)
   const std::lock_guard lock(mutex_);
   const double now = now_s();
   task->ends_s = now + alone_s;
+  if (stall_ && alone_s > 0) stall(*task, now);
   count(*task, 1);
   tasks_.push_back(task.get());
   set_rates(now);
@@ -50,6 +52,22 @@ bool Pacer::finish(Task& task) {
 void Pacer::count(const Task& task, int change) {
   for (const Use& use : task.uses)
     running_.at(static_cast<size_t>(use.rank)).at(static_cast<size_t>(use.resource)) += change;
+}
+
+// Of two tasks that meet on several ranks, the most that one costs the other on any of them.
+void Pacer::stall(Task& begun, double now) {
+  for (Task* other : tasks_) {
+    double of_begun = 0, of_other = 0;
+    for (const Use& a : begun.uses)
+      for (const Use& b : other->uses) {
+        if (a.rank != b.rank) continue;
+        of_begun = std::max(of_begun, stall_(a.resource, b.resource));
+        of_other = std::max(of_other, stall_(b.resource, a.resource));
+      }
+    if (other->ends_s <= now) continue;
+    begun.ends_s = begun.ends_s + of_begun;
+    other->ends_s = other->ends_s + of_other * other->slowdown;
+  }
 }
 
 void Pacer::set_rates(double now) {
