@@ -33,7 +33,12 @@ RankFluidReplay::RankFluidReplay(const Structure& structure, const ParallelShape
     rows_.back().stage = lane.stage;
     rows_.back().resource = resource_of(task, lane, networks);
   }
-  add_sources(structure);
+  const std::vector<std::vector<int>> sources = sources_of(structure);
+  for (size_t task = 0; task < rows_.size(); ++task)
+    for (const int id : sources[task]) {
+      rows_[task].sources.push_back(static_cast<uint32_t>(id));
+      rows_[static_cast<size_t>(id)].followers.push_back(static_cast<uint32_t>(task));
+    }
 }
 
 void RankFluidReplay::add_row(const Task& task, const ParallelShape& parallel) {
@@ -49,24 +54,6 @@ void RankFluidReplay::add_row(const Task& task, const ParallelShape& parallel) {
   }
   row.first_run = runs_;
   runs_ += static_cast<uint32_t>(places_) / row.group_size;
-}
-
-// A lane is a FIFO: the last of its tasks that a task waits for is enough, and of its own lane the one before.
-void RankFluidReplay::add_sources(const Structure& structure) {
-  std::vector<int> on_lane(structure.lanes.size(), -1);
-  for (const Task& task : structure.tasks) {
-    std::map<int, int> last;
-    for (const int id : task.after) {
-      int& of_lane = last.try_emplace(structure.tasks[static_cast<size_t>(id)].lane, id).first->second;
-      of_lane = std::max(of_lane, id);
-    }
-    last[task.lane] = std::exchange(on_lane[static_cast<size_t>(task.lane)], task.id);
-    for (const auto& [lane, id] : last) {
-      if (id < 0) continue;
-      rows_[static_cast<size_t>(task.id)].sources.push_back(static_cast<uint32_t>(id));
-      rows_[static_cast<size_t>(id)].followers.push_back(static_cast<uint32_t>(task.id));
-    }
-  }
 }
 
 // A run is a task on one group of ranks.

@@ -49,7 +49,6 @@ class RankFluidReplay {
     }
   };
   void add_row(const Task& task, const ParallelShape& parallel);
-  void add_sources(const Structure& structure);
 
   int stages_ = 1, places_ = 0, layers_ = 1;  // places: the ranks of a stage
   uint32_t runs_ = 0;

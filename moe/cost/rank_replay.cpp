@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -63,24 +64,31 @@ void RankReplay::add_rows(const Structure& structure, const ParallelShape& paral
   }
 }
 
-// A task's ends are kept while something waits for them; then their buffer is another task's.
-void RankReplay::give_buffers(const Structure& structure) {
-  constexpr int kAlways = std::numeric_limits<int>::max();
-  const size_t lanes = structure.lanes.size();
-  std::vector<std::vector<int>> sources(rows_.size());  // the lane's task before, and the last one of each other lane
-  std::vector<int> last_use(rows_.size(), kAlways), on_lane(lanes, -1);
+std::vector<std::vector<int>> sources_of(const Structure& structure) {
+  std::vector<std::vector<int>> sources(structure.tasks.size());
+  std::vector<int> on_lane(structure.lanes.size(), -1);
   for (const Task& task : structure.tasks) {
-    std::vector<int> last(lanes, -1);
+    std::vector<int> last(structure.lanes.size(), -1);
     for (const int id : task.after) {
       int& of_lane = last[static_cast<size_t>(structure.tasks[static_cast<size_t>(id)].lane)];
       of_lane = std::max(of_lane, id);
     }
     last[static_cast<size_t>(task.lane)] = std::exchange(on_lane[static_cast<size_t>(task.lane)], task.id);
-    for (const int id : last)
-      if (id >= 0) {
-        sources[static_cast<size_t>(task.id)].push_back(id);
-        last_use[static_cast<size_t>(id)] = task.id;
-      }
+    std::ranges::copy_if(last, std::back_inserter(sources[static_cast<size_t>(task.id)]),
+                         [](int id) { return id >= 0; });
+  }
+  return sources;
+}
+
+// A task's ends are kept while something waits for them; then their buffer is another task's.
+void RankReplay::give_buffers(const Structure& structure) {
+  constexpr int kAlways = std::numeric_limits<int>::max();
+  const size_t lanes = structure.lanes.size();
+  const std::vector<std::vector<int>> sources = sources_of(structure);
+  std::vector<int> last_use(rows_.size(), kAlways), on_lane(lanes, -1);
+  for (const Task& task : structure.tasks) {
+    on_lane[static_cast<size_t>(task.lane)] = task.id;
+    for (const int id : sources[static_cast<size_t>(task.id)]) last_use[static_cast<size_t>(id)] = task.id;
   }
   for (const int id : on_lane)
     if (id >= 0) last_use[static_cast<size_t>(id)] = kAlways;

@@ -73,4 +73,8 @@ class RankReplay {
   size_t buffers_ = 0;
 };
 
+/// By task, the tasks that it waits for. A lane is a FIFO: the last of its tasks is enough, and of the task's own lane
+/// the one before.
+std::vector<std::vector<int>> sources_of(const Structure& structure);
+
 }  // namespace moe

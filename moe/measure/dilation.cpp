@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <map>
 
+#include "moe/cost/slowdown.h"
 #include "moe/measure/overlap.h"
 #include "moe/measure/statistics.h"
 
@@ -52,6 +53,13 @@ Dilation choose_dilation(const std::vector<PlannedRun>& planned, const std::vect
     }
   }
   return chosen;
+}
+
+std::unique_ptr<Pacer> make_pacer(const PlannedRun& run, int ranks, const Dilation& dilation) {
+  if (!run.slowdown) return nullptr;
+  Pacer::Stall stall;
+  if (run.stall) stall = [of = run.stall, dilation](int slowed, int by) { return dilation.factor * of(slowed, by); };
+  return std::make_unique<Pacer>(ranks, kResources, run.slowdown, stall);
 }
 
 }  // namespace moe

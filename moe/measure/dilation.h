@@ -1,5 +1,6 @@
 #pragma once
 // How many times slower than modelled an emulated cluster runs, so that the real work fits under its paces.
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -33,5 +34,8 @@ Dilation least_dilation(const std::vector<PlannedRun>& planned);
 /// over all tasks of one kind and phase of a schedule, so that neither one pass nor one task that the machine
 /// interrupted decides. `unpaced`: [schedule][pass].
 Dilation choose_dilation(const std::vector<PlannedRun>& planned, const std::vector<std::vector<RankTimes>>& unpaced);
+
+/// Of a run whose tasks slow each other down, else null: the same rates as modelled, and stalls dilated as tasks are.
+std::unique_ptr<Pacer> make_pacer(const PlannedRun& run, int ranks, const Dilation& dilation);
 
 }  // namespace moe

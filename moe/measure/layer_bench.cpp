@@ -6,7 +6,6 @@
 
 #include "moe/base/check.h"
 #include "moe/comm/local/local_world.h"
-#include "moe/cost/slowdown.h"
 #include "moe/device/device.h"
 #include "moe/layer/binding.h"
 #include "moe/layer/verify.h"
@@ -63,13 +62,6 @@ class LayerBench {
   }
 
  private:
-  // A rate is the same in dilated time; seconds are not.
-  std::unique_ptr<Pacer> make_pacer(const PlannedRun& p) const {
-    Pacer::Stall stall;
-    if (p.stall)
-      stall = [&p, dilation = result_.dilation.factor](int of, int by) { return dilation * p.stall(of, by); };
-    return std::make_unique<Pacer>(ranks_, kResources, p.slowdown, stall);
-  }
   World& world() { return settings_.processes ? *settings_.processes : *threads_; }
   // Of a rank, among those that are here.
   size_t place(int rank) const { return static_cast<size_t>(rank - here_.front()); }
@@ -98,7 +90,7 @@ class LayerBench {
   }
 
   void time() {
-    for (const PlannedRun& p : planned_) pacers_.push_back(p.slowdown ? make_pacer(p) : nullptr);
+    for (const PlannedRun& p : planned_) pacers_.push_back(make_pacer(p, ranks_, result_.dilation));
     timed_.resize(planned_.size());
     std::vector<size_t> open;
     for (size_t s = 0; s < planned_.size(); ++s)
