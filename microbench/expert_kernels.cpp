@@ -78,7 +78,7 @@ void bench_expert(const KernelSizes& sizes, Ffn ffn, const KernelGroup& group) {
   expert->forward(x, rows, y);  // a backward needs one before
   const auto made = [&](std::string_view what) {
     Kernel kernel{.name = fmt::format("expert {} {}", name_of(ffn), what), .width = sizes.model_dim};
-    kernel.shape = {{"hidden", sizes.hidden}, {"rows", sizes.expert_rows}};
+    kernel.shape = {{"device", "cpu"}, {"dtype", "float32"}, {"hidden", sizes.hidden}, {"rows", sizes.expert_rows}};
     return kernel;
   };
   const auto kernel = [&](std::string_view what, auto run, auto check, std::vector<TensorView> written) {

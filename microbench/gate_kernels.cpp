@@ -95,7 +95,11 @@ void gate_kernels(const KernelSizes& sizes, const KernelGroup& group) {
     GateBench gate(sizes, name);
     Kernel kernel{.name = fmt::format("gate {}", name), .width = sizes.model_dim};
     const RankShape& rank = gate.rank();
-    kernel.shape = {{"tokens", sizes.tokens}, {"experts", sizes.experts}, {"top_k", sizes.top_k}};
+    kernel.shape = {{"device", "cpu"},
+                    {"dtype", "float32"},
+                    {"tokens", sizes.tokens},
+                    {"experts", sizes.experts},
+                    {"top_k", sizes.top_k}};
     kernel.run = [&] { gate.run(); };
     kernel.check = [&] { return gate.wrong(); };
     kernel.written = gate.written();

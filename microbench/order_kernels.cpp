@@ -90,7 +90,11 @@ struct Routed {
     const std::string of = routing.mixes() ? fmt::format(", rows of {}", rank.shape.layer.gate) : "";
     const double copied = 2.0 * static_cast<double>(rows.view().bytes());
     Kernel kernel{.name = name + of, .width = hidden.view().size(1), .bytes = bytes};
-    kernel.shape = {{"tokens", routing.tokens}, {"experts", routing.experts}, {"rows", routing.rows}};
+    kernel.shape = {{"device", "cpu"},
+                    {"dtype", "float32"},
+                    {"tokens", routing.tokens},
+                    {"experts", routing.experts},
+                    {"rows", routing.rows}};
     kernel.bound = {"memcpy", {}, [=](double seconds, double least) { return bytes / seconds * (least / copied); }};
     kernel.bound.kernels = {Kernel{.name = "memcpy" + of, .width = kernel.width}.key()};
     return kernel;

@@ -57,7 +57,11 @@ class Experts {
 
   Kernel alone(std::string_view what, std::function<void()> run, std::function<WrongElements()> check) const {
     Kernel k{.name = fmt::format("GPU float32 experts {} {}", name_of(ffn_), what), .width = sizes_.model_dim};
-    k.shape = {{"hidden", sizes_.hidden}, {"rows", sizes_.expert_rows}, {"experts", kLocalExperts}};
+    k.shape = {{"device", "cuda"},
+               {"dtype", "float32"},
+               {"hidden", sizes_.hidden},
+               {"rows", sizes_.expert_rows},
+               {"experts", kLocalExperts}};
     k.run = std::move(run), k.check = std::move(check);
     k.seconds = [this, run = k.run] { return watch_.seconds(run); };
     return k;

@@ -86,7 +86,11 @@ class Orders {
                 std::function<WrongElements()> check) const {
     const double copied = 2.0 * static_cast<double>(rows_.view().bytes());
     Kernel k{.name = named(what), .width = width_, .bytes = bytes, .run = std::move(run), .check = std::move(check)};
-    k.shape = {{"tokens", routing_.tokens}, {"experts", routing_.experts}, {"rows", routing_.rows}};
+    k.shape = {{"device", "cuda"},
+               {"dtype", std::string(name_of(dtype_))},
+               {"tokens", routing_.tokens},
+               {"experts", routing_.experts},
+               {"rows", routing_.rows}};
     k.bound = {"GPU copy", {Kernel{.name = named("copy"), .width = width_}.key()}, [=](double seconds, double least) {
                  return bytes / seconds * (least / copied);
                }};
