@@ -92,7 +92,7 @@ void add_running_verbs(CLI::App& app, Command& c) {
   microbench->add_flag("--modules{all}", c.microbench.modules,
                        "with --cluster host: time attention, gates, orders and experts too; all, or =NAME[,NAME]");
   microbench->add_flag("--kernels", c.microbench.kernels,
-                       "time the layer's own kernels beside memcpy and plain GEMMs instead; writes no records");
+                       "check and time the layer's own kernels beside memcpy and plain GEMMs instead");
   add_run(*microbench, c.microbench, c.ranks);
 
   CLI::App* layerbench = add_verb(app, "layerbench", "run MoE layers under schedules, for real, beside the prediction",

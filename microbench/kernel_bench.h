@@ -1,15 +1,18 @@
 #pragma once
 // `microbench --kernels`: how fast the layer's own kernels are on one thread, and on the GPU where there is one,
 // beside what bounds them.
+#include <span>
+#include <string>
+
+#include "microbench/options.h"
+#include "moe/record/record.h"
 
 namespace moe {
 
-struct KernelBenchOptions {
-  int repetitions = 5;  // the fastest counts: other processes only ever slow a kernel down
-  bool json = false;
-};
+/// Checks, then times every kernel, into records; prints them. Returns 3 if a kernel is wrong, else 0.
+int run_kernel_bench(const MicrobenchOptions& options);
 
-/// Orders beside memcpy of as many bytes, gates beside the experts' time, experts beside their GEMMs alone.
-int run_kernel_bench(const KernelBenchOptions& options);
+/// Prints records of kernels; the exit code.
+int report_kernels(std::span<const CaseRecord> records, const std::string& path, bool json);
 
 }  // namespace moe

@@ -212,7 +212,7 @@ void print_text(const MicrobenchOptions& options, const std::vector<CaseRecord>&
 }  // namespace
 
 int run_microbench(const MicrobenchOptions& options, World* processes) {
-  if (options.kernels) return run_kernel_bench({options.repetitions, options.json});
+  if (options.kernels) return processes == nullptr || leads(*processes) ? run_kernel_bench(options) : 0;
   const Site site = site_of(options.cluster, processes, options.device);
   const OpRequest request = request_of(options, site);
   const std::string path = options.out.empty() ? "results/microbench-" + site.cluster.name + ".jsonl" : options.out;

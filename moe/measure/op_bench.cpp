@@ -1,10 +1,11 @@
 #include "moe/measure/op_bench.h"
 
 #include <algorithm>
-#include <array>
 #include <benchmark/benchmark.h>
 #include <cmath>
 #include <span>
+
+#include "moe/measure/interleaved.h"
 
 namespace moe {
 namespace {
@@ -81,20 +82,13 @@ class Series {
   std::exception_ptr failure_;
 };
 
-void interleave() {
-  std::string program = "moetune", flag = "--benchmark_enable_random_interleaving=true";
-  std::array argv{program.data(), flag.data()};
-  int argc = static_cast<int>(argv.size());
-  benchmark::Initialize(&argc, argv.data());
-}
-
 }  // namespace
 
 void bench_ops(const Site& site, const std::vector<OpCase>& cases, const OpSettings& settings,
                const std::function<void(const OpCase&, const OpResult&)>& done, const std::vector<size_t>& open) {
   Series series(site, cases, settings, done);
   if (!site.leads()) return series.runner().follow();
-  interleave();
+  interleave_repetitions();
   for (size_t begin = 0; begin < open.size();) {
     size_t end = begin + 1;
     while (end < open.size() && cases[open[end]].series() == cases[open[begin]].series()) ++end;

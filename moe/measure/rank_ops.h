@@ -10,14 +10,9 @@
 #include "moe/layer/tensor.h"
 #include "moe/measure/module_run.h"
 #include "moe/measure/op_cases.h"
+#include "moe/measure/wrong_elements.h"
 
 namespace moe {
-
-/// Values that are not what an op must give.
-struct WrongElements {
-  int64_t count = 0;
-  std::string first;  // which, what was found and what was expected; empty: none
-};
 
 class RankOps {
  public:
@@ -53,6 +48,7 @@ class RankOps {
   void fill(const Tensor& tensor, Value value) const;
   template <class T>
   WrongElements check_collective(const OpCase& c) const;
+  WrongElements check_gemm(int64_t dim) const;
 
   std::unique_ptr<Communicator> world_, intra_, inter_;
   Communicator* group_ = nullptr;

@@ -78,15 +78,22 @@ GraphInputs graph_inputs(const Case& c, const LayerSeed& seed) {
   in.input = filled_rows(tokens, m, l.dtype, [&](auto rows, Share all) { fill_input(rows, all, seed); });
   in.output_gradient =
       filled_rows(tokens, m, l.dtype, [&](auto rows, Share all) { fill_output_gradient(rows, all, seed); });
-  const DType gates = sums_type(l.dtype);
-  in.gate_noise =
-      filled_rows(tokens, l.experts, gates, [&](auto rows, Share all) { fill_gate_noise(rows, all, seed); });
-  const auto fill = [&](const std::vector<GraphWeight>& weights, DType dtype) {
-    for (const GraphWeight& weight : weights) in.weights[std::string(weight.name)] = full_weight(weight, dtype, seed);
-  };
-  for (const auto& weights : {attention_weights(l), norm_weights(l), expert_weights(l)}) fill(weights, l.dtype);
-  fill(gate_weights(c), gates);
+  in.gate_noise = graph_gate_noise(c, seed);
+  in.weights = graph_weights(gate_weights(c), sums_type(l.dtype), seed);
+  for (const auto& weights : {attention_weights(l), norm_weights(l), expert_weights(l)})
+    in.weights.merge(graph_weights(weights, l.dtype, seed));
   return in;
+}
+
+GraphWeights graph_weights(const std::vector<GraphWeight>& weights, DType dtype, const LayerSeed& seed) {
+  GraphWeights made;
+  for (const GraphWeight& weight : weights) made[std::string(weight.name)] = full_weight(weight, dtype, seed);
+  return made;
+}
+
+Tensor graph_gate_noise(const Case& c, const LayerSeed& seed) {
+  return filled_rows(c.parallel.dp * c.layer.batch * c.layer.seq, c.layer.experts, sums_type(c.layer.dtype),
+                     [&](auto rows, Share all) { fill_gate_noise(rows, all, seed); });
 }
 
 GraphOutputs run_graph(const Case& c, const GraphInputs& in, const LayerChoices& choices) {

@@ -1,9 +1,17 @@
 #include "moe/layer/reference/reference.h"
 
+#include <ATen/ATen.h>
+
 #include "moe/layer/reference/layer_graph.h"
 
 namespace moe {
 namespace {
+
+at::Tensor matrix_of(std::span<const double> values, int64_t cols) {
+  const at::Tensor t = at::empty({static_cast<int64_t>(values.size()) / cols, cols}, at::kDouble);
+  std::copy(values.begin(), values.end(), t.mutable_data_ptr<double>());
+  return t;
+}
 
 std::vector<double> values_of(const at::Tensor& tensor) {
   const at::Tensor t = tensor.detach().contiguous();
@@ -30,6 +38,24 @@ LayerReference reference_layer(const Case& shape, const LayerSeed& seed, const L
   for (const auto& [name, weight] : inputs.weights) reference.gradients[name] = gradient_of(weight);
   reference.choices = std::move(outputs.choices);
   reference.auxiliary = outputs.auxiliary;
+  return reference;
+}
+
+GateReference reference_gate(const Case& shape, const LayerSeed& seed, const GateInputs& inputs,
+                             const LayerChoices& choices) {
+  const at::Tensor hidden = matrix_of(inputs.hidden, shape.layer.model_dim).set_requires_grad(true);
+  const GraphWeights weights = graph_weights(gate_weights(shape), sums_type(shape.layer.dtype), seed);
+  for (const auto& [name, weight] : weights) weight.set_requires_grad(true);
+  const GateGraph gate = gate_graph(
+      {shape, hidden, graph_gate_noise(shape, seed), weights, choices.preferred, choices.tie, choices.preset});
+  const at::Tensor kept = (indices(gate.row) >= 0).view(gate.weight.sizes());
+  at::Tensor loss = (gate.weight * kept * matrix_of(inputs.d_weight, gate.choices)).sum();
+  if (gate.fill.defined()) loss = loss + (gate.fill * kept * matrix_of(inputs.d_fill, gate.choices)).sum();
+  if (gate.auxiliary.defined()) loss = loss + gate.auxiliary;
+  loss.backward();
+  GateReference reference{gate.expert, gate.row, values_of(gate.weight), {}, gradient_of(hidden), {}};
+  if (gate.fill.defined()) reference.fill = values_of(gate.fill);
+  for (const auto& [name, weight] : weights) reference.gradients[name] = gradient_of(weight);
   return reference;
 }
 

@@ -29,4 +29,17 @@ struct LayerChoices {
 /// Forward and backward of the whole layer.
 LayerReference reference_layer(const Case& shape, const LayerSeed& seed, const LayerChoices& choices = {});
 
+/// A gate alone, of the loss <weight, d_weight> + <fill, d_fill> over the kept pairs and the auxiliary losses.
+struct GateReference {
+  std::vector<int32_t> expert, row;                      // of each pair; row < 0: dropped
+  std::vector<double> weight, fill, d_hidden;            // as in Routing and GateBackward; fill empty: 1
+  std::map<std::string, std::vector<double>> gradients;  // by weight
+};
+/// Full, in float64: hidden (tokens, M), d_weight and, of gates that mix tokens, d_fill (tokens, choices).
+struct GateInputs {
+  std::span<const double> hidden, d_weight, d_fill;
+};
+GateReference reference_gate(const Case& shape, const LayerSeed& seed, const GateInputs& inputs,
+                             const LayerChoices& choices = {});
+
 }  // namespace moe

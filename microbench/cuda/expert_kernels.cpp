@@ -1,0 +1,150 @@
+#include "microbench/cuda/gpu_kernels.h"
+#include "microbench/plain_expert.h"
+#include "moe/layer/cuda/gemm.h"
+#include "moe/layer/experts/expert.h"
+#include "moe/layer/on_host.h"
+
+namespace moe {
+namespace {
+
+constexpr int64_t kLocalExperts = 4;
+
+// All experts of a rank, and as many GEMMs of the same shapes with nothing between them.
+class Experts {
+ public:
+  Experts(const KernelSizes& sizes, Ffn ffn, LayerDevice& device, const Stopwatch& watch)
+      : sizes_(sizes),
+        ffn_(ffn),
+        math_(device.math()),
+        watch_(watch),
+        rank_(shape_of(sizes, ffn)),
+        expert_(make_expert(name_of(ffn), {rank_, {}, math_})),
+        x_(make(sizes.expert_rows, sizes.model_dim)),
+        y_(make(sizes.expert_rows, sizes.model_dim)),
+        d_y_(make(sizes.expert_rows, sizes.model_dim)),
+        d_x_(make(sizes.expert_rows, sizes.model_dim)),
+        hidden_(make(sizes.expert_rows, sizes.hidden)),
+        w1_(make(sizes.model_dim, sizes.hidden)),
+        d_w1_(make(sizes.model_dim, sizes.hidden)) {
+    expert_->reserve(kLocalExperts * sizes.expert_rows);
+    for (int64_t e = 0; e < kLocalExperts; ++e) rows_.push_back({e * sizes.expert_rows, (e + 1) * sizes.expert_rows});
+    expert_->forward(x_, rows_, y_);  // a backward needs one before
+  }
+
+  std::vector<Kernel> kernels() {
+    return {kernel(
+                "forward", [this] { expert_->forward(x_, rows_, y_); }, [this] { return wrong_expert(true); }),
+            alone(
+                "forward GEMMs", [this] { forward(); }, [this] { return wrong_forward(); }),
+            kernel(
+                "backward", [this] { expert_->backward(x_, rows_, d_y_, d_x_, true); },
+                [this] { return wrong_expert(false); }),
+            alone(
+                "backward GEMMs", [this] { backward(); }, [this] { return wrong_backward(); })};
+  }
+
+ private:
+  static RankShape shape_of(const KernelSizes& sizes, Ffn ffn) {
+    LayerShape layer{.batch = 1, .seq = sizes.expert_rows, .model_dim = sizes.model_dim, .hidden = sizes.hidden};
+    layer.heads = layer.top_k = 1;
+    layer.experts = kLocalExperts;
+    layer.ffn = ffn;
+    return rank_shape(complete(layer, {}, Rounding::ragged), 0);
+  }
+  Tensor make(int64_t height, int64_t width) const {
+    return random_rows({kLocalExperts * height, width}, DType::float32, math_.memory());
+  }
+
+  Kernel alone(std::string_view what, std::function<void()> run, std::function<WrongElements()> check) const {
+    Kernel k{.name = fmt::format("GPU float32 experts {} {}", name_of(ffn_), what), .width = sizes_.model_dim};
+    k.shape = {{"device", "cuda"},
+               {"dtype", "float32"},
+               {"hidden", sizes_.hidden},
+               {"rows", sizes_.expert_rows},
+               {"experts", kLocalExperts}};
+    k.run = std::move(run), k.check = std::move(check);
+    k.seconds = [this, run = k.run] { return watch_.seconds(run); };
+    return k;
+  }
+  Kernel kernel(std::string_view what, std::function<void()> run, std::function<WrongElements()> check) const {
+    Kernel k = alone(what, std::move(run), std::move(check));
+    k.bound = {"its GEMMs by cuBLASLt, timed",
+               {alone(fmt::format("{} GEMMs", what), {}, {}).key()},
+               [](double seconds, double of) { return of / seconds; }};
+    return k;
+  }
+
+  static Matrix one(TensorView t) { return matrix(t.part(0, {t.size(0) / kLocalExperts, t.size(1)})); }
+  void multiply(const Matrix& a, const Matrix& b, const Matrix& out) const {
+    gemm_->run(a, b, out, Into::overwrite, {kLocalExperts, a.rows * a.cols, b.rows * b.cols, out.rows * out.cols},
+               watch_.stream());
+  }
+  void forward() const {
+    for (int i = 0; i < inputs_; ++i) multiply(one(x_), one(w1_), one(hidden_));
+    multiply(one(hidden_), w2_, one(y_));
+  }
+  void backward() const {
+    multiply(one(d_y_), one(w1_), one(hidden_));
+    for (int i = 0; i <= inputs_; ++i) multiply(transpose(one(x_)), one(hidden_), one(d_w1_));
+    for (int i = 0; i < inputs_; ++i) multiply(one(hidden_), w2_, one(d_x_));
+  }
+
+  // Of the last expert.
+  struct LastOnHost : OnHost {
+    LastOnHost(TensorView t, MemorySpace& memory)
+        : OnHost(t.part(t.elements() / kLocalExperts * (kLocalExperts - 1), {t.size(0) / kLocalExperts, t.size(1)}),
+                 memory) {}
+    operator Matrix() const { return matrix(view()); }
+  };
+  LastOnHost last(TensorView t) const { return {t, math_.memory()}; }
+
+  WrongElements wrong_forward() const {
+    const LastOnHost x = last(x_), w1 = last(w1_), hidden = last(hidden_), y = last(y_);
+    const WrongElements wrong = wrong_products(x, w1, hidden, DType::float32);
+    return wrong.count > 0 ? wrong : wrong_products(hidden, transpose(w1), y, DType::float32);
+  }
+  WrongElements wrong_backward() const {
+    const LastOnHost x = last(x_), w1 = last(w1_), hidden = last(hidden_), d_y = last(d_y_), d_x = last(d_x_),
+                     d_w1 = last(d_w1_);
+    WrongElements wrong = wrong_products(d_y, w1, hidden, DType::float32);
+    if (wrong.count == 0) wrong = wrong_products(transpose(x), hidden, d_w1, DType::float32);
+    return wrong.count > 0 ? wrong : wrong_products(hidden, transpose(w1), d_x, DType::float32);
+  }
+  WrongElements wrong_expert(bool is_forward) const {
+    std::vector<LastOnHost> copies;
+    copies.reserve(2 * 3);
+    std::map<std::string, PlainExpert::Weight> weights;
+    for (const Parameter& p : expert_->parameters()) {
+      const int64_t height = p.axes[1].count, width = p.axes[2].count;
+      const auto copy = [&](TensorView t) -> Matrix {
+        return copies.emplace_back(last(t.part(0, {kLocalExperts * height, width})));
+      };
+      weights[p.name] = {copy(p.value), copy(p.gradient)};
+    }
+    const LastOnHost x = last(x_), d_y = last(d_y_), found = last(is_forward ? y_ : d_x_);
+    const PlainExpert plain(std::move(weights), x, d_y);
+    return is_forward ? plain.wrong_output(found) : plain.wrong_gradients(found);
+  }
+
+  const KernelSizes& sizes_;
+  Ffn ffn_;
+  Math& math_;
+  const Stopwatch& watch_;
+  RankShape rank_;
+  std::unique_ptr<Expert> expert_;
+  std::vector<Rows> rows_;
+  Tensor x_, y_, d_y_, d_x_, hidden_, w1_, d_w1_;
+  std::unique_ptr<cuda::Gemm> gemm_ = cuda::make_cublas_gemm(cuda::Selection::timed);
+  int inputs_ = gemms_of(ffn_) - 1;
+  Matrix w2_ = transpose(one(w1_));  // (H, M)
+};
+
+}  // namespace
+
+void gpu_expert_kernels(const KernelSizes& sizes, Ffn ffn, LayerDevice& device, const Stopwatch& watch,
+                        const KernelGroup& group) {
+  Experts experts(sizes, ffn, device, watch);
+  group(experts.kernels());
+}
+
+}  // namespace moe

@@ -1,0 +1,15 @@
+#pragma once
+// The GPU's kernels, on one stream.
+#include "microbench/cuda/stopwatch.h"
+#include "microbench/kernels.h"
+#include "moe/layer/layer_device.h"
+
+namespace moe {
+
+/// Of one width and type.
+void gpu_order_kernels(const KernelSizes& sizes, int64_t width, LayerDevice& device, const Stopwatch& watch,
+                       const KernelGroup& group);
+void gpu_expert_kernels(const KernelSizes& sizes, Ffn ffn, LayerDevice& device, const Stopwatch& watch,
+                        const KernelGroup& group);
+
+}  // namespace moe

@@ -1,0 +1,156 @@
+#include <numeric>
+
+#include "microbench/cuda/gpu_kernels.h"
+#include "microbench/cuda/thrust_gather.h"
+#include "moe/layer/cuda/kernels.h"
+#include "moe/layer/on_host.h"
+
+namespace moe {
+namespace {
+
+// A routing that a gate made, and what the kernels of an order read and write.
+class Orders {
+ public:
+  Orders(const KernelSizes& sizes, int64_t width, LayerDevice& device, const Stopwatch& watch)
+      : memory_(device.math().memory()),
+        watch_(watch),
+        width_(width),
+        dtype_(sizes.dtype),
+        rank_(routed_shape(sizes, "gshard", sizes.tokens, width)),
+        routing_(make_routing(rank_, memory_)),
+        layout_(layout_of(rank_)),
+        hidden_(random_rows({sizes.tokens, width}, dtype_, memory_)),
+        rows_(random_rows({layout_.elements()}, dtype_, memory_)),
+        other_({layout_.elements()}, dtype_, memory_),
+        output_({sizes.tokens, width}, dtype_, memory_),
+        d_weight_({sizes.tokens, sizes.top_k}, sums_type(dtype_), memory_) {
+    device.make_gate({rank_, {}, device.math()})->forward(hidden_, routing_);
+    routing_.fetch();
+    layout_.put_on(memory_);
+    token_of_ = Array<int32_t>(memory_, routing_.device.pair_of.size());
+    tokens_.resize(static_cast<size_t>(token_of_.size()));
+    routing_.device.pair_of.to_host(tokens_.data());
+    for (int32_t& token : tokens_) token = std::max(token, 0) / static_cast<int32_t>(sizes.top_k);  // empty row: any
+    token_of_.from_host(tokens_.data());
+  }
+
+  std::vector<Kernel> kernels() {
+    const double row = static_cast<double>(width_ * bytes_of(dtype_)), all = static_cast<double>(rows_.view().bytes());
+    const double own = static_cast<double>(routing_.tokens) * row;
+    const double kept = row * static_cast<double>(std::accumulate(routing_.filled.begin(), routing_.filled.end(), 0L));
+    const cuda::Work work{watch_.stream(), dtype_};
+    const cuda::RoutingArrays r{routing_.tokens, routing_.choices, routing_.device.pair_of.size(),
+                                routing_.device.slot_of.data(), routing_.device.pair_of.data()};
+    const cuda::PlacedRows rows{data(rows_), layout_.places()}, others{data(other_), layout_.places()};
+    return {
+        kernel(
+            "copy", 2 * all, [this] { memory_.copy(data(rows_), data(other_), rows_.view().bytes(), watch_.stream()); },
+            [this] { return wrong_copies([](int64_t i) { return i; }, rows_); }),
+        kernel(
+            "gather by Thrust", own + all,
+            [this, row] {
+              thrust_gather(data(hidden_), token_of_.data(), token_of_.size(), static_cast<int64_t>(row) / 16,
+                            data(other_), watch_.stream());
+            },
+            [this] { return wrong_copies([&](int64_t i) { return from_token(i); }, hidden_); }),
+        kernel(
+            "order", own + all, [=, this] { cuda::order_rows(work, r, data(hidden_), rows, width_); },
+            [this] { return wrong_ordered(rows_, nullptr); }),
+        kernel(
+            "i-order", own + kept,
+            [=, this] {
+              cuda::combine_rows(work, r, {data(routing_.weight), rows, data(output_)}, width_);
+            },
+            [this] { return wrong_combined(rows_, true); }),
+        kernel(
+            "i-order backward", own + kept + all,
+            [=, this] {
+              cuda::combine_rows_backward(
+                  work, r, {data(routing_.weight), data(hidden_), rows, others, data(d_weight_)}, width_);
+            },
+            [this] { return wrong_back(); }),
+        kernel(
+            "order backward", own + kept,
+            [=, this] {
+              cuda::combine_rows(work, r, {nullptr, others, data(output_)}, width_);
+            },
+            [this] { return wrong_combined(other_, false); })};
+  }
+
+ private:
+  static void* data(const Tensor& t) { return t.view().data(); }
+
+  std::string named(std::string_view what) const { return fmt::format("GPU {} {}", name_of(dtype_), what); }
+
+  Kernel kernel(std::string_view what, double bytes, std::function<void()> run,
+                std::function<WrongElements()> check) const {
+    const double copied = 2.0 * static_cast<double>(rows_.view().bytes());
+    Kernel k{.name = named(what), .width = width_, .bytes = bytes, .run = std::move(run), .check = std::move(check)};
+    k.shape = {{"device", "cuda"},
+               {"dtype", std::string(name_of(dtype_))},
+               {"tokens", routing_.tokens},
+               {"experts", routing_.experts},
+               {"rows", routing_.rows}};
+    k.bound = {"GPU copy", {Kernel{.name = named("copy"), .width = width_}.key()}, [=](double seconds, double least) {
+                 return bytes / seconds * (least / copied);
+               }};
+    k.seconds = [this, run = k.run] { return watch_.seconds(run); };
+    return k;
+  }
+
+  int64_t from_token(int64_t element) const {
+    return tokens_[static_cast<size_t>(element / width_)] * width_ + element % width_;
+  }
+
+  // What other_ was given from another tensor, element by element.
+  template <class Source>
+  WrongElements wrong_copies(Source source, const Tensor& from) const {
+    const OnHost there(other_, memory_), expected(from, memory_);
+    const SumCheck check("rows", 0, dtype_, DType::float32);
+    WrongElements wrong;
+    for (int64_t i = 0; i < there.view().elements(); ++i) {
+      ExactSum sum;
+      sum.add(expected.view().as<float>()[source(i)]);
+      check.compare(i, there.view().as<float>()[i], sum, wrong);
+    }
+    return wrong;
+  }
+
+  WrongElements wrong_ordered(const Tensor& rows, const float* by) const {
+    const OnHost there(rows, memory_), tokens(hidden_, memory_);
+    return wrong_rows({routing_, {there.view(), layout_}, dtype_}, by, tokens.view());
+  }
+  WrongElements wrong_combined(const Tensor& rows, bool weighed) const {
+    const OnHost there(rows, memory_), weight(routing_.weight, memory_), output(output_, memory_);
+    const float* by = weighed ? weight.view().as<float>() : nullptr;
+    return wrong_tokens({routing_, {there.view(), layout_}, dtype_}, by, output.view());
+  }
+  WrongElements wrong_back() const {
+    const OnHost weight(routing_.weight, memory_);
+    const WrongElements wrong = wrong_ordered(other_, weight.view().as<float>());
+    if (wrong.count > 0) return wrong;
+    const OnHost rows(rows_, memory_), tokens(hidden_, memory_), d_weight(d_weight_, memory_);
+    return wrong_dots({routing_, {rows.view(), layout_}, dtype_}, tokens.view(), d_weight.view());
+  }
+
+  MemorySpace& memory_;
+  const Stopwatch& watch_;
+  int64_t width_;
+  DType dtype_;
+  RankShape rank_;
+  Routing routing_;
+  RowLayout layout_;
+  Tensor hidden_, rows_, other_, output_, d_weight_;
+  Array<int32_t> token_of_;
+  std::vector<int32_t> tokens_;  // the same on the host
+};
+
+}  // namespace
+
+void gpu_order_kernels(const KernelSizes& sizes, int64_t width, LayerDevice& device, const Stopwatch& watch,
+                       const KernelGroup& group) {
+  Orders orders(sizes, width, device, watch);
+  group(orders.kernels());
+}
+
+}  // namespace moe

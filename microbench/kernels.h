@@ -1,0 +1,57 @@
+#pragma once
+// The layer's own kernels, each with the check of its result: what `microbench --kernels` times.
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "moe/layer/orders/order.h"
+#include "moe/layer/rank_shape.h"
+#include "moe/measure/kernel_bench.h"
+
+namespace moe {
+
+struct KernelSizes {
+  int64_t tokens = 2048, experts = 8, top_k = 2;
+  int64_t mixed_tokens = 512;                           // of gates whose rows mix tokens
+  int64_t model_dim = 1024, hidden = 4096;              // of gates and experts
+  int64_t expert_rows = 512;                            // of an expert alone
+  std::vector<int64_t> order_widths{1024, 2048, 4096};  // M of the orders
+  DType dtype = DType::float32;                         // a CPU's are float32
+};
+
+/// Kernels that take turns; what they read and write lives as long as the call.
+using KernelGroup = std::function<void(std::span<const Kernel>)>;
+
+/// On one thread, float32. Orders beside memcpy of as many bytes, experts beside their GEMMs alone by LibTorch's mm,
+/// gates beside the experts' time; experts come before gates.
+void order_kernels(const KernelSizes& sizes, const KernelGroup& group);
+void expert_kernels(const KernelSizes& sizes, const KernelGroup& group);
+void gate_kernels(const KernelSizes& sizes, const KernelGroup& group);
+
+/// Of the GPU: orders beside a copy inside its memory of as many bytes and a gather by Thrust, experts beside their
+/// GEMMs by the fastest of cuBLASLt's algorithms; of sizes of their own. None in a build without CUDA, and without a
+/// GPU.
+void gpu_kernels(const KernelSizes& cpu, const KernelGroup& group);
+
+/// Numbers in [-0.5, 0.5), in the host's memory or that of a device.
+Tensor random_rows(std::initializer_list<int64_t> shape, DType dtype = DType::float32,
+                   MemorySpace& memory = cpu_memory());
+/// A rank alone whose gate routes `tokens` of one group.
+RankShape routed_shape(const KernelSizes& sizes, std::string_view gate, int64_t tokens, int64_t width);
+/// Every row that a rank alone, of one group of tokens, has of any expert; expert after expert.
+RowLayout layout_of(const RankShape& rank);
+
+/// Rows beside the routing that says whose they are; float32 in the host's memory, perhaps rounded to `stored`.
+struct RoutedRows {
+  const Routing& routing;
+  RowsView rows;
+  DType stored = DType::float32;
+};
+/// What is wrong with the maps of an order (order.h), by their definitions: rows as sums of by * token over the pairs
+/// of each, tokens as sums of by * row, dots of tokens with rows; `by` of a pair, null: 1. Some columns of all rows and
+/// tokens, and some pairs of the dots, are computed.
+WrongElements wrong_rows(const RoutedRows& found, const float* by, TensorView tokens);
+WrongElements wrong_tokens(const RoutedRows& of, const float* by, TensorView found);
+WrongElements wrong_dots(const RoutedRows& of, TensorView tokens, TensorView found);
+
+}  // namespace moe

@@ -1,0 +1,37 @@
+#pragma once
+// An expert by the loops that define it, at some rows and some numbers of H: what experts' results are held against.
+#include <map>
+#include <string>
+#include <vector>
+
+#include "moe/measure/wrong_elements.h"
+
+namespace moe {
+
+class PlainExpert {
+ public:
+  /// In the host's memory, float32.
+  struct Weight {
+    Matrix value, gradient;
+  };
+  /// Of one expert: w1, w2 and, where it is gated, w3 by their names (parameter.h); its input and its output's
+  /// gradient (rows, M).
+  PlainExpert(std::map<std::string, Weight> weights, Matrix x, Matrix d_y);
+
+  WrongElements wrong_output(const Matrix& found) const;
+  /// Of the input's gradient, and of the weights'.
+  WrongElements wrong_gradients(const Matrix& d_x) const;
+
+ private:
+  struct Hidden;
+  Hidden hidden(int64_t row, int64_t h) const;
+  std::vector<Hidden> hidden_of_row(int64_t row) const;
+  std::vector<Hidden> hidden_of_column(int64_t h) const;
+  void check_input_gradient(const Matrix& d_x, WrongElements& wrong) const;
+
+  std::map<std::string, Weight> weights_;
+  Matrix x_, d_y_, w1_, w2_, w3_;
+  bool gated_;
+};
+
+}  // namespace moe

@@ -1,0 +1,101 @@
+// What the maps between tokens and rows must give, by their definitions; and what they are tried on.
+#include <optional>
+
+#include "microbench/kernels.h"
+#include "moe/base/random.h"
+#include "moe/layer/on_host.h"
+
+namespace moe {
+namespace {
+
+constexpr int64_t kColumns = 256, kMixedColumns = 16, kPairs = 4096;
+
+std::vector<int64_t> columns_of(const Routing& routing, int64_t width) {
+  return spread_over(width, routing.mixes() ? kMixedColumns : kColumns);
+}
+
+// Where the row of a pair lies; nothing of a dropped one.
+std::optional<int64_t> place_of(const RoutedRows& of, int64_t pair) {
+  const auto p = static_cast<size_t>(pair);
+  if (of.routing.row[p] == Routing::kDropped) return {};
+  const auto group = static_cast<int>(of.routing.group_of(pair / of.routing.choices));
+  return of.rows.layout.offset(group, of.routing.expert[p], of.routing.row[p]);
+}
+
+double weight_of(const float* by, int64_t pair) { return by == nullptr ? 1 : by[pair]; }
+
+}  // namespace
+
+Tensor random_rows(std::initializer_list<int64_t> shape, DType dtype, MemorySpace& memory) {
+  Tensor t(shape, dtype, memory);
+  const OnHost host(t, memory);
+  for (int64_t i = 0; i < t.view().elements(); ++i)
+    host.view().as<float>()[i] = static_cast<float>(random_uniform(1, 2, static_cast<uint64_t>(i)) - 0.5);
+  host.send();
+  return t;
+}
+
+RankShape routed_shape(const KernelSizes& sizes, std::string_view gate, int64_t tokens, int64_t width) {
+  LayerShape layer{.batch = 1, .seq = tokens, .model_dim = width, .hidden = sizes.hidden, .heads = 1};
+  layer.experts = sizes.experts;
+  layer.top_k = sizes.top_k;
+  layer.gate = gate;
+  layer.dtype = sizes.dtype;
+  return rank_shape(complete(layer, {}, Rounding::ragged), 0);
+}
+
+RowLayout layout_of(const RankShape& rank) {
+  const int64_t experts = rank.shape.layer.experts;
+  RowLayout::Shape shape{rank.rows, rank.model_dim(), 1, experts, 1, false, {}};
+  for (int64_t e = 0; e < experts; ++e) shape.cells.push_back({0, e, static_cast<int>(e)});
+  return RowLayout(std::move(shape));
+}
+
+WrongElements wrong_rows(const RoutedRows& found, const float* by, TensorView tokens) {
+  const int64_t width = tokens.size(1), rows = found.rows.data.elements() / width;
+  std::vector<std::vector<int64_t>> pairs(static_cast<size_t>(rows));  // that come to each
+  for (int64_t pair = 0; pair < found.routing.pairs(); ++pair)
+    if (const auto place = place_of(found, pair)) pairs[static_cast<size_t>(*place / width)].push_back(pair);
+  WrongElements wrong;
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto& here = pairs[static_cast<size_t>(row)];
+    const SumCheck check("rows", static_cast<int64_t>(here.size()), found.stored, DType::float32);
+    for (const int64_t col : columns_of(found.routing, width)) {
+      ExactSum sum;
+      for (const int64_t pair : here)
+        sum.add(weight_of(by, pair), tokens.as<float>()[pair / found.routing.choices * width + col]);
+      check.compare(row * width + col, found.rows.data.as<float>()[row * width + col], sum, wrong);
+    }
+  }
+  return wrong;
+}
+
+WrongElements wrong_tokens(const RoutedRows& of, const float* by, TensorView found) {
+  const int64_t width = found.size(1), choices = of.routing.choices;
+  const SumCheck check("tokens", choices, of.stored, DType::float32);
+  WrongElements wrong;
+  for (int64_t token = 0; token < of.routing.tokens; ++token)
+    for (const int64_t col : columns_of(of.routing, width)) {
+      ExactSum sum;
+      for (int64_t pair = token * choices; pair < (token + 1) * choices; ++pair)
+        if (const auto place = place_of(of, pair)) sum.add(weight_of(by, pair), of.rows.data.as<float>()[*place + col]);
+      check.compare(token * width + col, found.as<float>()[token * width + col], sum, wrong);
+    }
+  return wrong;
+}
+
+WrongElements wrong_dots(const RoutedRows& of, TensorView tokens, TensorView found) {
+  const int64_t width = tokens.size(1);
+  const SumCheck check("gradients of pairs", width, DType::float32, DType::float32);
+  WrongElements wrong;
+  for (const int64_t pair : spread_over(of.routing.pairs(), kPairs)) {
+    const float* token = tokens.as<float>() + pair / of.routing.choices * width;
+    ExactSum sum;
+    if (const auto place = place_of(of, pair))
+      for (int64_t col = 0; col < width; ++col) sum.add(token[col], of.rows.data.as<float>()[*place + col]);
+    check.compare(pair, found.as<float>()[pair], sum, wrong);
+  }
+  return wrong;
+}
+
+}  // namespace moe

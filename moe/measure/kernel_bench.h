@@ -1,0 +1,60 @@
+#pragma once
+// Kernels on one thread or one GPU: each is run once and its result looked at, and only what is right is timed, through
+// Google Benchmark, into records.
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "moe/measure/wrong_elements.h"
+#include "moe/record/writer.h"
+
+namespace moe {
+
+/// What bounds a kernel: others, and what of their speed it reaches.
+struct KernelBound {
+  std::string name;                  // "memcpy"
+  std::vector<std::string> kernels;  // their keys; whose times are added up
+  std::function<double(double seconds, double of)> share;
+};
+
+struct Kernel {
+  std::string name;        // "tutel order"
+  int64_t width = 0;       // M
+  Fields shape = {};       // whatever else tells it apart, for its record
+  double bytes = 0;        // moved; 0: not bound by memory
+  KernelBound bound = {};  // without kernels: of nothing
+  std::function<void()> run = {};
+  std::function<WrongElements()> check = {};  // of what the first run left
+  std::function<double()> seconds = {};       // of one run, on a clock of its own (a GPU's); none: a run is timed
+  std::vector<TensorView> written = {};       // all that it makes
+
+  std::string key() const;  // "kernel/1024/tutel order"
+};
+
+/// The record of a kernel of that time; of a wrong one, without a number. `of`: what its bound takes, 0: unknown.
+CaseRecord record_of(const Kernel& kernel, const WrongElements& wrong, const std::vector<double>& seconds, double of);
+
+class KernelBench {
+ public:
+  /// `repetitions`: samples of each, in turns; of one that lasts half a second or more no more than two.
+  KernelBench(RecordWriter& writer, int repetitions) : writer_(writer), repetitions_(repetitions) {}
+
+  /// Checks, times and records those that the writer has not. All of a group meet the same machine: they take turns. A
+  /// bound's kernels are of this group or of one before.
+  void run(std::span<const Kernel> group);
+
+  const std::vector<CaseRecord>& records() const { return records_; }
+
+ private:
+  void record(const Kernel& kernel, const WrongElements& wrong, const std::vector<double>& seconds);
+  double least(const KernelBound& bound) const;
+
+  RecordWriter& writer_;
+  int repetitions_;
+  std::vector<CaseRecord> records_;
+  std::map<std::string, double> least_s_;  // by key
+};
+
+}  // namespace moe

@@ -1,0 +1,46 @@
+#pragma once
+// What is found wrong before anything is timed.
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "moe/layer/math.h"
+
+namespace moe {
+
+/// Values that are not what an op must give.
+struct WrongElements {
+  int64_t count = 0;
+  std::string first;  // which, what was found and what was expected; empty: none
+};
+
+/// What a sum of products must come out as, in float64, and the size of its terms, by which rounding is judged.
+struct ExactSum {
+  double value = 0, size = 0;
+  void add(double a, double b = 1) { value += a * b, size += std::abs(a * b); }
+};
+
+/// Holds numbers against the sums that they must be. One that is off by no more than rounding in `sums` (float32 or
+/// float64), in any order of `terms` terms, and in the type that it is stored in, is right.
+class SumCheck {
+ public:
+  SumCheck(std::string what, int64_t terms, DType stored, DType sums);
+  void compare(int64_t element, double found, const ExactSum& expected, WrongElements& wrong) const;
+
+ private:
+  std::string what_;
+  double of_size_, of_value_;
+};
+
+/// So many of [0, size), spread evenly, the first and the last among them; all where there are no more.
+std::vector<int64_t> spread_over(int64_t size, int64_t count);
+
+/// A number of a tensor of float32 or float64 in the host's memory, as Matrix reads it.
+double element_of(const Matrix& m, int64_t row, int64_t col);
+
+/// Elements of out = a b, spread over all of it, by the sums that define them; matrices in the host's memory, of
+/// float32 or float64. `stored`: the type that `out` was rounded to.
+WrongElements wrong_products(const Matrix& a, const Matrix& b, const Matrix& out, DType stored);
+
+}  // namespace moe
