@@ -34,7 +34,7 @@ def main():
     options = papers.arguments(__doc__, "monta_fig14.py results/reproduce-monta-fig14.jsonl", TABLE).parse_args()
     pages = papers.recorded(options.records, TABLE) if options.records else printed()
     times = [f for f in pages.figures if "tokens" in f.labels]
-    step = [f for f in pages.figures if "tokens" not in f.labels]
+    step = [f for f in pages.figures if "what" in f.labels]
     figure, panels = plt.subplots(1, 1 + bool(step), figsize=(7 + 4 * bool(step), 4.2), squeeze=False)
     left = panels[0][0]
     papers.draw_lines(left, times, lambda f: papers.number_in(f.labels["tokens"]), lambda f: f.labels["strategy"],
@@ -42,7 +42,7 @@ def main():
     left.set_xscale("log", base=2)
     draw_choices(left)
     left.minorticks_off()
-    left.set_ylim(0, 0.5)
+    left.set_ylim(0, max(0.5, left.get_ylim()[1]))
     left.set_xlabel("tokens of a sequence")
     left.set_ylabel("AlltoAll's time over the baseline's")
     left.legend(loc="lower left")

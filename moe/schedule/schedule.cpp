@@ -125,11 +125,10 @@ std::shared_ptr<const Structure> build_structure(const StructureKey& key) {
 }
 
 std::vector<int64_t> gradient_tensors(const Case& c) {
-  const int64_t bytes = bytes_of(c.layer.dtype), all = gradient_bytes(c);
-  const int64_t head_dim = c.layer.model_dim / c.layer.heads;
-  const int64_t heads = (c.layer.heads + c.parallel.mp - 1) / c.parallel.mp;
-  const int64_t query = c.layer.model_dim * head_dim * heads * bytes;  // q and out
-  return {query, all / 2 - query, all / 2 - query, query};
+  const Heads most = most_heads(c);
+  const int64_t head_bytes = c.layer.model_dim * (c.layer.model_dim / c.layer.heads) * bytes_of(c.layer.dtype);
+  const int64_t query = most.query * head_bytes, key = most.key_value * head_bytes;
+  return {query, key, key, query};
 }
 
 std::vector<int64_t> gradient_pieces(const Schedule& schedule, const Case& shape, int64_t micro_op_bytes) {

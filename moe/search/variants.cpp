@@ -7,11 +7,20 @@ namespace moe {
 namespace {
 
 // Parm's t_D1 <= t_D2 (Parm Eqs. 6 and 7): AlltoAlls of E T M N_ESP / N_MP, the MP AllGather of B L M in D1, and in D2
-// the second AlltoAll with the MP AllGather under it, `overlap_s`, as measured (row saa) or replayed.
-bool first_is_faster(const LayerPricer& pricer, double alltoall_s, double overlap_s) {
+// the second AlltoAll with the MP AllGather under it. That pair is taken as measured (row saa), and then neither side
+// counts the sum over ESP; or as replayed, where both do: what lies between the expert's end and the last combine's.
+bool first_is_faster(const LayerPricer& pricer, const LayerResult& first, const LayerResult& second) {
+  const double rows =
+      pricer.shape().rounding == Rounding::exact ? capacity_exact(pricer.shape()) : static_cast<double>(pricer.rows());
+  const double alltoall_s =
+      pricer.has(GroupKind::ep_esp) ? pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, rows, Flow::fused) : 0;
+  const double expert_s = pricer.chunk_seconds(TaskKind::expert, Phase::forward, rows, Flow::fused);
   const double gather_s =
       pricer.has(GroupKind::mp) ? pricer.dense_seconds(TaskKind::mp_allgather, Phase::forward, Flow::fused) : 0;
-  return alltoall_s + gather_s <= overlap_s * (1 + 1e-9);  // a tie must not hang on the last bit of a sum
+  const std::optional<double> measured = pricer.saa_seconds();
+  const double home_s = measured ? alltoall_s : first.moe_forward_s - alltoall_s - expert_s;
+  const double overlap_s = measured ? *measured : second.moe_forward_s - alltoall_s - expert_s;
+  return home_s + gather_s <= overlap_s * (1 + 1e-9);  // a tie must not hang on the last bit of a sum
 }
 
 }  // namespace
@@ -29,13 +38,7 @@ LayerResult LayerSearch::tune_variants(const Schedule& schedule, const LayerPric
     results.push_back(result);
   }
   if (schedule.flow != Flow::fused) return *std::ranges::min_element(results, {}, &LayerResult::total_s);
-  const double rows =
-      pricer.shape().rounding == Rounding::exact ? capacity_exact(pricer.shape()) : static_cast<double>(pricer.rows());
-  const double alltoall =
-      pricer.has(GroupKind::ep_esp) ? pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, rows, Flow::fused) : 0;
-  const double expert = pricer.chunk_seconds(TaskKind::expert, Phase::forward, rows, Flow::fused_gated);
-  const double overlap = pricer.saa_seconds().value_or(results.at(1).moe_forward_s - alltoall - expert);
-  return results[first_is_faster(pricer, alltoall, overlap) ? 0 : 1];
+  return results[first_is_faster(pricer, results.at(0), results.at(1)) ? 0 : 1];
 }
 
 // p doubles while the expert's micro-op is shorter than the AlltoAll's (Lina section 4.2), as long as groups divide and

@@ -1,5 +1,5 @@
 // Decisions beside degrees and splits: experts a device (Lina section 4.2), MoNTA's number of chunks, the degree that a
-// micro-op's size gives, and what a schedule that chooses reports.
+// micro-op's size gives, and what a schedule that chooses reports and promises.
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -143,6 +143,43 @@ TEST(Monta, TriesChunksDownToTheSmallestWorthSending) {
   for (const auto& [name, count] : chosen) fmt::print("monta takes {} on {} layers\n", name, count);
   EXPECT_EQ(chosen.size(), 3u);
   EXPECT_GT(limited, 10) << "the limit rules a faster choice out somewhere";
+}
+
+// Parm's proof (section IV-B, Eqs. 6 and 10): S1 and S2 are never slower than the baseline, where an AllGather moves a
+// byte no slower than an AlltoAll (Eq. 9), start-up times and copies cost nothing, and no expert drops tokens (k f >=
+// 1).
+TEST(Parm, IsNeverSlowerThanTheBaselineWhereItsAssumptionsHold) {
+  LayerSearch search;
+  int compared = 0, faster = 0;
+  double least = 1e300;
+  for (uint64_t seed = 1; seed <= 3000; ++seed) {
+    RandomLayer layer = full_layer(seed);
+    if (layer.shape.parallel.ep == 1) continue;
+    Profile& profile = layer.profile;
+    profile.task_overhead_s = 0;
+    profile.modules.clear();
+    std::erase_if(profile.compute, [](const ComputeRow& row) { return row.op == "copy"; });
+    std::erase_if(profile.comm, [](const CommRow& row) { return row.op == "a2a-ep-esp" || row.op == "saa"; });
+    double alltoall = 1e300;
+    for (const CommRow& row : profile.comm)
+      if (row.op == "alltoall") alltoall = std::min(alltoall, row.beta_s_per_byte);
+    for (uint64_t i = 0; CommRow & row : profile.comm) {
+      row.alpha_s = 0;
+      if (row.op == "allgather") row.beta_s_per_byte = alltoall * random_uniform(seed, 73, i++);
+    }
+    const LayerPricer pricer(profile, layer.shape);
+    const double baseline = search.tune(find_schedule("ds-moe-replicated"), pricer).total_s();
+    for (const char* name : {"parm-s1", "parm-s2-aas", "parm-s2", "parm"}) {
+      const double seconds = search.tune(find_schedule(name), pricer).total_s();
+      ASSERT_LE(seconds, baseline * (1 + 1e-9)) << name << ", " << layer.text;
+      faster += seconds < baseline * (1 - 1e-6);
+      least = std::min(least, baseline / seconds);
+      ++compared;
+    }
+  }
+  fmt::print("{} of {} plans faster than the baseline, at least {:.4f} x\n", faster, compared, least);
+  EXPECT_GT(compared, 2000);
+  EXPECT_GT(faster, compared / 2);
 }
 
 TEST(Choosers, PlanAndPriceWhatTheyChose) {

@@ -1,7 +1,9 @@
 // Bytes, FLOPs and groups of every task of every schedule against the formulas of FSMoE (sections 2 and 4.1), Parm
 // (section IV) and MoNTA (Eqs. 3 to 11), written out here from B, L, M, H, E, k, f and the groups' sizes.
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
+#include <numeric>
 
 #include "tests/conformance/cases.h"
 #include "tests/schedule/any_decision.h"
@@ -187,6 +189,32 @@ TEST(Volumes, ByHand) {
   EXPECT_EQ(bytes("monta-baseline", TaskKind::dispatch), 12 * 8 * 16 * 4);  // I
   EXPECT_EQ(bytes("monta-o1", TaskKind::dispatch), 12 * 8 * 16 * 4 / 2);    // I / t
   EXPECT_EQ(bytes("monta-o1", TaskKind::allgather), 12 * 8 * 16 * 4);       // I
+}
+
+// Key-value heads are dealt one after another to the MP ranks, or shared by ranks where there are fewer; each brings
+// the query heads that read it. A tensor's gradient is as large as the largest rank's.
+TEST(Volumes, GradientTensorsAreTheLargestRanksShards) {
+  int uneven = 0;
+  for (const int heads : {4, 6, 8, 12, 25, 30})
+    for (int kv = 1; kv <= heads; ++kv)
+      for (const int mp : {1, 2, 4, 8}) {
+        if (heads % kv != 0 || heads < mp) continue;
+        LayerShape layer;
+        layer.model_dim = 64 * heads, layer.hidden = 64, layer.heads = heads, layer.kv_heads = kv, layer.seq = 64;
+        const Case c = complete(layer, {.nodes = 2, .ranks_per_node = mp, .mp = mp, .esp = 1}, Rounding::ragged);
+        std::vector<int64_t> keys(static_cast<size_t>(mp)), queries(keys.size());
+        for (int head = 0; head < std::max(kv, mp); ++head) ++keys[static_cast<size_t>(head % mp)];
+        for (int head = 0; head < heads && kv < mp; ++head) ++queries[static_cast<size_t>(head % mp)];
+        for (size_t rank = 0; rank < keys.size() && kv >= mp; ++rank) queries[rank] = keys[rank] * (heads / kv);
+        const int64_t head_bytes = int64_t{64} * heads * 64 * 4;
+        const int64_t query = *std::ranges::max_element(queries) * head_bytes;
+        const int64_t key = *std::ranges::max_element(keys) * head_bytes;
+        const std::vector<int64_t> tensors = gradient_tensors(c);
+        EXPECT_EQ(tensors, (std::vector{query, key, key, query})) << heads << " heads, " << kv << " kv, MP " << mp;
+        EXPECT_EQ(std::accumulate(tensors.begin(), tensors.end(), int64_t{0}), gradient_bytes(c));
+        uneven += kv % mp != 0;
+      }
+  EXPECT_GT(uneven, 20);
 }
 
 }  // namespace

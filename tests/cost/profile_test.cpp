@@ -134,7 +134,7 @@ TEST(Profile, EveryPresetSurvivesItsFile) {
 TEST(Profile, AnUnknownNameListsThePresets) {
   const auto message = message_of<BadInput>([] { find_profile("testbed-z"); });
   EXPECT_EQ(message,
-            "clusters: found 'testbed-z', expected a file or one of: fsmoe-optimiser, testbed-a, "
+            "clusters: found 'testbed-z', expected a file or one of: a800, fsmoe-optimiser, testbed-a, "
             "testbed-a-driver-experts, testbed-a-printed, testbed-b");
 }
 

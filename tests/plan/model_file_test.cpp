@@ -6,6 +6,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
+#include "moe/plan/volumes.h"
 #include "tests/base/scratch.h"
 
 namespace moe {
@@ -35,11 +36,20 @@ TEST(ModelFile, ShapesAreTheModelCards) {
 }
 
 TEST(ModelFile, EveryFileReads) {
-  EXPECT_EQ(config_names("models").size(), 5u);
+  EXPECT_EQ(config_names("models").size(), 6u);
   for (const auto& name : config_names("models")) EXPECT_EQ(find_model(name).name, name);
   EXPECT_TRUE(message_of<BadInput>([] {
                 find_model("gpt5");
               }).starts_with("models: found 'gpt5', expected a file or one of: bert-base, gpt-2, gpt2-xl"));
+}
+
+// MoNTA: what it prints of its model, and that Table 8's AlltoAll is the model's.
+TEST(ModelFile, TwoExpertsOf70BAreMontas) {
+  const Model m = find_model("moe-2x70b");
+  EXPECT_EQ(std::tie(m.layer.model_dim, m.layer.experts, m.layer.top_k, m.layer.seq), std::tuple(8192, 2, 2, 8192));
+  const Case c = complete(m.layer, {.nodes = 2, .ranks_per_node = 8}, Rounding::ragged);
+  EXPECT_EQ(std::tie(c.parallel.mp, c.parallel.ep, c.parallel.esp), std::tuple(8, 2, 8));
+  EXPECT_EQ(mp_bytes(c) * 2, 256.0 * (1 << 20)) << "k b s h BPE";
 }
 
 // FSMoE, section 6.4.

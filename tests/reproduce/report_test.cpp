@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "moe/base/check.h"
+#include "tuner/reproduce/page.h"
 #include "tuner/reproduce/report_data.h"
 
 namespace moe {
@@ -94,6 +95,14 @@ TEST(Report, MarkdownFencesTables) {
   EXPECT_NE(text.find("## table: title\n"), std::string::npos);
   EXPECT_NE(text.find("caption\n\n```text\n"), std::string::npos);
   EXPECT_EQ(report_text(sample(), ReportStyle::terminal).find("```"), std::string::npos);
+}
+
+TEST(Page, SaysWhereTheCodeTakesAnotherFormulaThanIsPrinted) {
+  const std::string page = page_of({});
+  const size_t section = page.find("## Formulas, where the code takes another than is printed");
+  ASSERT_NE(section, std::string::npos);
+  for (const char* part : {"Expert Choice", "KeepTopK", "Zhou et al. (2022)", "MoNTA's equation 3", "equation 14"})
+    EXPECT_NE(page.find(part, section), std::string::npos) << part;
 }
 
 }  // namespace

@@ -141,16 +141,15 @@ void add_steps(Report& report, const Profile& profile, const Assumptions* assume
   const auto steps = planned_steps(profile, *assumed);
   report.comparisons.insert(report.comparisons.end(), steps.begin(), steps.end());
   report.shows.emplace_back(
-      "The baseline's share is put in (it sets GEMM's rate); O1's and the saving come out. The saving is more than "
-      "printed: O1 here reduces the expert's partial sums by a ReduceScatter where the baseline has an AllReduce. The "
-      "paper calls O2 comparable to O1 in the step, but worse than it in Figure 14: no stall can give both.");
+      "The baseline's share is put in (it sets GEMM's rate); the others come out. O1 saves more than printed because "
+      "it reduces the expert's partial sums by a ReduceScatter here, where the baseline has an AllReduce. The paper "
+      "calls O2 comparable to O1 in the step: so is the lower end of the first stall's range; the value assumed is one "
+      "at which the choice is right with the number of chunks searched, too.");
   const MontaExperts experts = monta_experts(profile);
   report.shows.push_back(
       fmt::format("The paper's MoNTA puts out an MFU and prints none. 2x70B with {} layers does not fit GPUs of {:.0f} "
-                  "GB (Table 3's "
-                  "16 P2 / (p t e) bytes: {:.0f} GB of experts alone), so that the model trained had fewer or kept "
-                  "state elsewhere, "
-                  "of which nothing is printed; a layer stands for all.",
+                  "GB (Table 3's 16 P2 / (p t e) bytes: {:.0f} GB of experts alone), so that the model trained had "
+                  "fewer or kept state elsewhere, of which nothing is printed; a layer stands for all.",
                   experts.layers, profile.memory_bytes.value_or(0) / 1e9, experts.bytes / 1e9));
 }
 
@@ -169,7 +168,8 @@ Report monta_fig14(Study& study) {
                   "baseline's at equal efficiencies."};
   if (!assumed)
     report.shows.emplace_back(
-        "Where nothing slows anything, O3 cannot lose, as in the paper's own model: nothing is faster at any length, where "
+        "Where nothing slows anything, O3 cannot lose, as in the paper's own model: nothing is faster at any length, "
+        "where "
         "the paper measured and chose others up to 128K.");
   add_steps(report, profile, study.assumed);
   report.conventions = {

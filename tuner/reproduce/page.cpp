@@ -1,6 +1,7 @@
 #include "tuner/reproduce/page.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -41,6 +42,27 @@ std::vector<std::string> summary_row(const Report& report, const Comparison& c) 
     if (const double m = median(off); m < least) least = m, closest = convention.empty() ? "the only one" : convention;
   return {name_of(report), fmt::format("{}", printed.size()), fmt::format("{}", computed.size()), closest,
           std::isfinite(least) ? fmt::format("{:.1f} %", 100 * least) : "-"};
+}
+
+// Formulas that a paper prints otherwise than they are computed here.
+constexpr std::array<std::string_view, 6> kReadings{
+    "Expert Choice (gate expert-choice). FSMoE section 2.1 writes Softmax(KeepTopK((I W_g)^T, k)): a softmax of raw "
+    "logits over the k tokens that an expert takes. The paper it cites, Zhou et al. (2022), section 3.2, takes the "
+    "softmax over the experts of each token first, and each expert's largest of those; the code follows Zhou et al., "
+    "by whose weights a token's experts compete. The choice differs, and so do the weights; sizes and times do not.",
+    "MoNTA's equation 3, I = b s h BPE, leaves out k, the experts of a token: Table 8's 256 M bytes of an 8K sequence "
+    "are 2 x 8192 x 8192 x 2, so its k is 2 in 16 bit numbers. Volumes here have k (and f).",
+    "MoNTA's Algorithms 1 and 2 end with T = T_min where T_min = T, N_min = N is meant; done so.",
+    "Parm's equation 14 adds AG_MP(E T M) to an Overlap that has it already (equation 7): then S2 could never win, "
+    "though Table IV shows it winning. Equation 7 is taken. Equation 13's second line drops N_ESP.",
+    "Parm's Algorithm 1 multiplies T by M once too often and leaves / N_MP out of its last term.",
+    "Parm's SAA improves 'over SAA' in the text of section VI-C: over AAS, the AlltoAll and the AllGather in "
+    "sequence."};
+
+std::string readings_text() {
+  std::string text = "\n## Formulas, where the code takes another than is printed\n\n";
+  for (const std::string_view reading : kReadings) text += wrapped(reading, "- ");
+  return text;
 }
 
 }  // namespace
@@ -90,6 +112,7 @@ std::string page_of(const std::vector<Report>& reports) {
   Report summary;
   summary.tables = {summary_of(reports)};
   text += tables_text(summary, ReportStyle::markdown);
+  text += readings_text();
   for (Report report : reports) {
     if (!report.assuming.empty()) report.conventions = {"as without assumptions, above"};
     text += report_text(report, ReportStyle::markdown);

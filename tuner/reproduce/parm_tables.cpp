@@ -1,12 +1,15 @@
-// Parm's Tables IV and V. Of its coefficients the MP AllGather's alone are printed: the rest is assumed, or left open.
+// Parm's Tables IV and V, Figures 1 and 7. Of its coefficients the MP AllGather's alone are printed: the rest is
+// assumed, or left open.
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <iterator>
 #include <map>
+#include <numeric>
 
 #include "moe/base/check.h"
-#include "moe/plan/grid.h"
-#include "moe/plan/memory.h"
 #include "moe/plan/model_file.h"
+#include "tuner/reproduce/parm_layers.h"
 #include "tuner/reproduce/priced.h"
 #include "tuner/reproduce/printed.h"
 #include "tuner/reproduce/study.h"
@@ -14,156 +17,179 @@
 namespace moe {
 namespace {
 
-constexpr std::string_view kBaseline = "ds-moe-replicated";
-constexpr std::array<std::string_view, 4> kSchedules{kBaseline, "parm-s1", "parm-s2", "parm"};
 constexpr double kFourTimes = 4;  // Figure 7's threshold
+constexpr int kCluster = 32;      // GPUs of Figures 1 and 7
+constexpr std::array<std::string_view, 3> kOurs{"parm-s1", "parm-s2", "parm"};
+constexpr std::array<std::string_view, 2> kTestbeds{"testbed-a", "testbed-b"};
+
+using Layers = std::map<std::string_view, std::vector<ParmLayer>>;  // by testbed
 
 const std::vector<std::string> kUnprinted{
     "AlltoAll over EP and over EP and ESP, and its overlap with the AllGather: alpha, beta",
     "AllReduce and ReduceScatter of ESP: alpha, beta", "GEMM: alpha, beta", "k, E and the kind of expert of the layers",
     "B, L, k and f of the models"};
 
-// The cluster as Table II has it, with the coefficients that section VI-B prints; MP groups of 2 and 4.
-Profile printed_cluster(std::string_view testbed) {
-  const bool a = testbed == "testbed-a";
-  Profile profile;
-  profile.name = a ? "parm-a" : "parm-b";
-  profile.nodes = a ? 1 : 8;
-  profile.ranks_per_node = a ? 8 : 4;
-  for (const PrintedCoefficient& row : printed_parm_coefficients())
-    for (const int ranks : {2, 4}) {
-      if (row.testbed != testbed) continue;
-      CommRow gather;
-      gather.op = "allgather";
-      gather.network = Network::intra;
-      gather.ranks = ranks;
-      gather.alpha_s = row.alpha_s;
-      gather.beta_s_per_byte = row.beta_s_per_element / bytes_of(DType::float32);
-      profile.comm.push_back(gather);
-    }
-  return profile;
-}
-
-// Whether the layer fits its GPUs as the baseline runs it, which had to run too.
-bool fits(const Case& shape, double capacity_bytes) {
-  MemoryRequest request;
-  request.shape = shape;
-  request.dense_part = false;
-  request.replicated = true;
-  return !misfit(estimate_memory(request), capacity_bytes);
-}
-
-// By ranks, N_MP and N_ESP: each schedule's speedups over the baseline, layer by layer.
-struct Group {
-  int ranks = 0, mp = 0, esp = 0;
-  auto operator<=>(const Group&) const = default;
-};
-using Speedups = std::map<Group, std::map<std::string_view, std::vector<double>>>;
-
-// The layers alone: no attention, no gradients (section VI-A).
-const std::vector<TaskKind> kLeftOut{TaskKind::attention, TaskKind::mp_allreduce, TaskKind::gradient};
-
-std::map<std::string_view, double> layer_seconds(LayerSearch& search, const Profile& profile, const Case& shape,
-                                                 const Assumptions* assumed, std::set<std::string>& missing) {
-  std::map<std::string_view, double> seconds;
-  for (const std::string_view schedule : kSchedules) {
-    const auto tuned = tuned_from_print(search, schedule, profile, shape, assumed, missing);
-    if (!tuned) return {};
-    seconds[schedule] = seconds_without(kLeftOut, schedule, profile, shape, *tuned);
-  }
-  return seconds;
-}
-
-Speedups grid_speedups(std::string_view testbed, const Assumptions* assumed, std::set<std::string>& missing) {
-  const Profile profile = with_assumed(printed_cluster(testbed), assumed);
-  const Grid grid = find_grid(profile.name);
-  Speedups speedups;
-  LayerSearch search;
-  for (const GridLayer& layer : grid.layers) {
-    const ParallelShape& p = *layer.parallel;
-    if (std::min(p.mp, p.esp) < 2) continue;  // Table IV has no such rows
-    const Case shape = complete(layer.shape, p, grid.rounding);
-    if (!fits(shape, grid.memory_bytes.value_or(0))) continue;
-    const auto seconds = layer_seconds(search, profile, shape, assumed, missing);
-    if (seconds.empty()) return {};
-    for (const auto& [schedule, value] : seconds)
-      speedups[{p.ranks(), p.mp, p.esp}][schedule].push_back(seconds.at(kBaseline) / value);
-  }
-  return speedups;
+// Of the layers for which `takes`, in order.
+std::vector<double> values_of(const std::vector<ParmLayer>& layers, const auto& takes, const auto& value) {
+  std::vector<double> values;
+  for (const ParmLayer& layer : layers)
+    if (takes(layer)) values.push_back(value(layer));
+  return values;
 }
 
 std::optional<double> mean(const std::vector<double>& values) {
   if (values.empty()) return std::nullopt;
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-Comparison figure7(const Speedups& on_b) {
+std::optional<double> least(const std::vector<double>& values) {
+  return values.empty() ? std::nullopt : std::optional(*std::ranges::min_element(values));
+}
+
+std::optional<double> most(const std::vector<double>& values) {
+  return values.empty() ? std::nullopt : std::optional(*std::ranges::max_element(values));
+}
+
+auto of_group(int ranks, int mp, int esp) {
+  return [=](const ParmLayer& layer) {
+    return layer.shape.parallel.ranks() == ranks && layer.shape.parallel.mp == mp && layer.shape.parallel.esp == esp;
+  };
+}
+
+auto speedup_of(std::string_view schedule) {
+  return [=](const ParmLayer& layer) { return layer.speedup(schedule); };
+}
+
+Comparison figure7(const std::vector<ParmLayer>& on_b) {
   Comparison c{.caption = "parm over the baseline on 32 GPUs, N_MP = N_ESP = 4 (Figure 7)", .label_names = {"what"}};
-  const auto group = on_b.find({32, 4, 4});
-  for (const PrintedStatistic& row : printed_parm_fig7()) {
-    std::optional<double> ours;
-    if (group != on_b.end()) {
-      const auto& values = group->second.at("parm");
-      const auto over = std::ranges::count_if(values, [](double value) { return value > kFourTimes; });
-      ours = row.what == "mean" ? mean(values) : static_cast<double>(over) / static_cast<double>(values.size());
-    }
-    c.figures.push_back({{row.what}, "", row.value, ours});
-  }
+  const std::vector<double> values = values_of(on_b, of_group(kCluster, 4, 4), speedup_of("parm"));
+  std::vector<double> over;
+  for (const double value : values) over.push_back(value > kFourTimes);
+  for (const PrintedStatistic& row : printed_parm_fig7())
+    c.figures.push_back({{row.what}, "", row.value, row.what == "mean" ? mean(values) : mean(over)});
   return c;
 }
 
-Comparison table4(const std::map<std::string, Speedups>& ours) {
+Comparison table4(const Layers& ours) {
   Comparison c{.caption = "", .label_names = {"testbed", "schedule", "N_MP", "N_ESP"}};
   for (const PrintedParmLayer& row : printed_parm_table4()) {
     const bool a = row.testbed == "testbed-a";
     for (const int ranks : {8, 16, 32}) {
       if (a && ranks != 8) continue;
-      Figure figure{{row.testbed, row.schedule, fmt::format("{}", row.n_mp), fmt::format("{}", row.n_esp)},
-                    fmt::format("P = {}", ranks),
-                    row.speedup,
-                    std::nullopt};
-      const Speedups& speedups = ours.at(a ? "testbed-a" : "testbed-b");
-      const auto group = speedups.find({ranks, row.n_mp, row.n_esp});
-      if (group != speedups.end()) figure.ours = mean(group->second.at(find_schedule(row.schedule).name));
-      c.figures.push_back(std::move(figure));
+      const std::vector<ParmLayer>& layers = ours.at(a ? "testbed-a" : "testbed-b");
+      c.figures.push_back({{row.testbed, row.schedule, fmt::format("{}", row.n_mp), fmt::format("{}", row.n_esp)},
+                           fmt::format("P = {}", ranks),
+                           row.speedup,
+                           mean(values_of(layers, of_group(ranks, row.n_mp, row.n_esp), speedup_of(row.schedule)))});
     }
   }
   return c;
 }
 
-// Where parm's choice is the faster of both, and by how much it beats the slower one.
-std::string choice_finding(const std::map<std::string, Speedups>& ours) {
-  std::string text;
-  for (const auto& [testbed, speedups] : ours) {
-    double layers = 0, best = 0, gain = 0;
-    for (const auto& [group, by_schedule] : speedups)
-      for (size_t i = 0; i < by_schedule.at("parm").size(); ++i) {
-        const double s1 = by_schedule.at("parm-s1")[i], s2 = by_schedule.at("parm-s2")[i];
-        const double chosen = by_schedule.at("parm")[i];
-        ++layers;
-        best += chosen >= std::max(s1, s2) * (1 - 1e-12);
-        gain += chosen / std::min(s1, s2) - 1;
-      }
-    text +=
-        fmt::format("{}{}: the faster in {:.1f} % of {:.0f} layers, {:.1f} % faster than the slower of both on average",
-                    text.empty() ? "" : "; ", testbed, 100 * best / layers, layers, 100 * gain / layers);
+Comparison extremes(const std::vector<ParmLayer>& all) {
+  Comparison c{.caption = "parm over the baseline, all layers", .label_names = {"what"}};
+  const std::vector<double> speedups = values_of(
+      all, [](const ParmLayer&) { return true; }, speedup_of("parm"));
+  c.figures.push_back({{"least"}, "", printed_parm("speedup-least", "both"), least(speedups)});
+  c.figures.push_back({{"most"}, "", printed_parm("speedup-most", "both"), most(speedups)});
+  return c;
+}
+
+Comparison not_faster(const std::vector<ParmLayer>& all) {
+  Comparison c{.caption = "layers on which a schedule is not faster than the baseline", .label_names = {"schedule"}};
+  c.quantity = kLayerCount;
+  for (const std::string_view schedule : kOurs) {
+    std::optional<double> slow;
+    if (!all.empty())
+      slow = std::ranges::count_if(all, [&](const ParmLayer& layer) { return layer.speedup(schedule) <= 1; });
+    c.figures.push_back({{std::string(schedule)}, "", printed_parm("not-faster", "both"), slow});
   }
-  return "parm's choice by its cost model (forward alone, as the paper's). " + text +
-         ". The paper: 8 % and 10.5 % over the slower.";
+  return c;
+}
+
+Comparison figure1(const std::vector<ParmLayer>& on_b) {
+  Comparison c{.caption = "communication's share of the baseline's time on 32 GPUs (Figure 1)",
+               .label_names = {"what"}};
+  c.quantity = kShare;
+  const auto on_32 = [](const ParmLayer& layer) { return layer.shape.parallel.ranks() == kCluster; };
+  const std::vector<double> shares = values_of(
+      on_b, on_32, [](const ParmLayer& layer) { return layer.communication_s / layer.seconds.at(kParmBaseline); });
+  c.figures.push_back({{"least"}, "", printed_parm("communication-least", "testbed-b"), least(shares)});
+  c.figures.push_back({{"most"}, "", printed_parm("communication-most", "testbed-b"), most(shares)});
+  return c;
+}
+
+// How much faster S2 is for its SAA, and parm than the slower of its two; layers of Table IV.
+Comparison ablations(const Layers& ours) {
+  Comparison c{.caption = "faster by, mean over layers", .label_names = {"what", "testbed"}};
+  c.quantity = kShare;
+  c.quantity.digits = 4;
+  const auto saa = [](const ParmLayer& l) { return l.seconds.at("parm-s2-aas") / l.seconds.at("parm-s2") - 1; };
+  const auto choice = [](const ParmLayer& l) {
+    return std::max(l.seconds.at("parm-s1"), l.seconds.at("parm-s2")) / l.seconds.at("parm") - 1;
+  };
+  const auto add = [&](const char* what, const char* key, const auto& gain) {
+    for (const std::string_view testbed : kTestbeds)
+      c.figures.push_back({{what, std::string(testbed)},
+                           "",
+                           printed_parm(key, testbed),
+                           mean(values_of(ours.at(testbed), std::mem_fn(&ParmLayer::has_mp_and_esp), gain))});
+  };
+  add("SAA over AAS (parm-s2 over parm-s2-aas)", "saa-over-aas", saa);
+  add("parm over the slower of S1 and S2", "over-slower", choice);
+  return c;
+}
+
+// Where parm's choice is the faster of both; layers of Table IV.
+std::string choice_finding(const Layers& ours) {
+  std::string text;
+  for (const auto& [testbed, layers] : ours) {
+    const std::vector<double> best =
+        values_of(layers, std::mem_fn(&ParmLayer::has_mp_and_esp), [](const ParmLayer& l) -> double {
+          return l.seconds.at("parm") <= std::min(l.seconds.at("parm-s1"), l.seconds.at("parm-s2")) * (1 + 1e-12);
+        });
+    text += fmt::format("{}{}: the faster in {:.1f} % of {} layers", text.empty() ? "" : "; ", testbed,
+                        100 * mean(best).value_or(0), best.size());
+  }
+  return "parm's choice by its cost model (forward alone, as the paper's). " + text + ".";
+}
+
+const std::string kSaaFinding =
+    "SAA: where EP spans nodes the AllGather hides under the AlltoAll, which are on two networks here; on testbed A, "
+    "one "
+    "node, both are on one, and the phases only add start-up times. The paper's 1.09 and 1.12 % say that its two "
+    "hardly "
+    "overlapped; read as 1.09x and 1.12x they would be 9 and 12 %. No slowdown of its networks by each other is "
+    "printed.";
+
+std::string extremes_finding(const std::vector<ParmLayer>& all) {
+  const auto by_speedup = [](const ParmLayer& layer) { return layer.speedup("parm"); };
+  const auto [low, high] = std::ranges::minmax_element(all, {}, by_speedup);
+  const auto groups = [](const ParmLayer& layer) {
+    const ParallelShape& p = layer.shape.parallel;
+    return fmt::format("P = {}, N_MP = {}, N_ESP = {}", p.ranks(), p.mp, p.esp);
+  };
+  const auto loses = [](const ParmLayer& layer) { return layer.speedup("parm-s2") <= 1; };
+  const auto no_esp = [&](const ParmLayer& layer) { return loses(layer) && layer.shape.parallel.esp == 1; };
+  return fmt::format(
+      "Of {} layers with N_MP or N_ESP above 1 parm gains least with {} and most with {}. S2 alone does not gain on "
+      "{}, "
+      "of which {} have N_ESP = 1, so that its second AlltoAll has most phases and each pays its start-up; which of "
+      "the "
+      "layers the paper tested is not printed but for Table IV's.",
+      all.size(), groups(*low), groups(*high), std::ranges::count_if(all, loses), std::ranges::count_if(all, no_esp));
 }
 
 // Least and most of ours / paper by testbed.
 std::string closeness_finding(const Comparison& c) {
   std::string text;
   for (const std::string_view testbed : {"testbed-a", "testbed-b-first", "testbed-b-second"}) {
-    double least = 1e99, most = 0;
+    double low = 1e99, high = 0;
     for (const Figure& f : c.figures) {
       if (f.labels[0] != testbed || !f.ours) continue;
-      least = std::min(least, *f.ours / *f.paper), most = std::max(most, *f.ours / *f.paper);
+      low = std::min(low, *f.ours / *f.paper), high = std::max(high, *f.ours / *f.paper);
     }
-    text += fmt::format("{}{:.2f} to {:.2f} of the printed on {}", text.empty() ? "" : ", ", least, most, testbed);
+    text += fmt::format("{}{:.2f} to {:.2f} of the printed on {}", text.empty() ? "" : ", ", low, high, testbed);
   }
   return "Speedups are " + text +
          ". They grow with N_MP and N_ESP as printed; what the groups' sizes and the "
@@ -184,22 +210,29 @@ Report parm_table4(Study& study) {
   Report report{.key = "parm-table4",
                 .title = "mean speedups over DeepSpeed-MoE on configured layers",
                 .source = "Parm (INFOCOM'24), Tables III and IV, Figure 7."};
-  std::map<std::string, Speedups> ours{{"testbed-a", {}}, {"testbed-b", {}}};
+  Layers ours{{"testbed-a", {}}, {"testbed-b", {}}};
   std::set<std::string> missing;
   if (study.assumed != nullptr)
-    for (auto& [testbed, speedups] : ours) speedups = grid_speedups(testbed, study.assumed, missing);
-  report.comparisons = {table4(ours), figure7(ours.at("testbed-b"))};
+    for (auto& [testbed, layers] : ours) layers = parm_layers(testbed, study.assumed, missing);
+  const std::vector<ParmLayer>& on_b = ours.at("testbed-b");
+  std::vector<ParmLayer> all;
+  for (const auto& [testbed, layers] : ours)
+    std::ranges::copy_if(layers, std::back_inserter(all), std::mem_fn(&ParmLayer::has_mp_or_esp));
+  report.comparisons = {table4(ours), figure7(on_b), extremes(all), not_faster(all), figure1(on_b), ablations(ours)};
   if (study.assumed == nullptr) {
     report.not_computable = kUnprinted;
     report.not_computable.pop_back();
   } else if (missing.empty()) {
-    report.shows = {closeness_finding(report.comparisons.front()), choice_finding(ours)};
+    report.shows = {closeness_finding(report.comparisons.front()), choice_finding(ours), extremes_finding(all),
+                    kSaaFinding};
   }
   report.not_computable.insert(report.not_computable.end(), missing.begin(), missing.end());
   report.conventions = {
-      "Layers of configs/grids/parm-a and parm-b (Table III) with N_MP and N_ESP of 2 and 4 that fit the GPUs' memory "
-      "as "
-      "the baseline runs them: counted activations, Adam, float32. The paper ran 1296; `moetune memory --parm` counts.",
+      "Layers of configs/grids/parm-a and parm-b (Table III) that fit the GPUs' memory as the baseline runs them: "
+      "counted activations, Adam, float32. The paper ran 1296; `moetune memory --parm` counts. Table IV, Figure 7 and "
+      "'faster by': N_MP and N_ESP of 2 and 4; Figure 1: all of 32 GPUs; elsewhere all but those with N_MP = N_ESP = "
+      "1, "
+      "where there is nothing to pause and Parm is the baseline.",
       "Baseline: ds-moe-replicated. Forward and backward of the MoE layer alone: attention and the AllReduce of "
       "gradients "
       "are left out, as the paper leaves them.",
@@ -220,10 +253,10 @@ Report parm_table5(Study& study) {
   for (const PrintedParmModel& row : printed_parm_table5()) {
     Figure figure{{row.model, row.testbed}, "", row.deepspeed_moe_ms / row.parm_ms, std::nullopt};
     if (study.assumed != nullptr) {
-      const Profile profile = with_assumed(printed_cluster(row.testbed), study.assumed);
+      const Profile profile = with_assumed(parm_cluster(row.testbed), study.assumed);
       const Model model = on_cluster(find_model(row.model), profile.name);
       const Case shape = model_shape(model, profile);
-      const auto baseline = tuned_from_print(search, kBaseline, profile, shape, study.assumed, missing);
+      const auto baseline = tuned_from_print(search, kParmBaseline, profile, shape, study.assumed, missing);
       const auto parm = tuned_from_print(search, "parm", profile, shape, study.assumed, missing);
       if (baseline && parm) figure.ours = baseline->total_s() / parm->total_s();
     }

@@ -80,6 +80,16 @@ std::vector<PrintedStatistic> printed_parm_fig7() {
   return rows_of<R>("parm-fig7", {"what", "value"}, &R::what, &R::value);
 }
 
+double printed_parm(std::string_view what, std::string_view testbed) {
+  struct R {
+    std::string what, testbed;
+    double value = 0;
+  };
+  for (const R& row : rows_of<R>("parm-text", {"what", "testbed", "value"}, &R::what, &R::testbed, &R::value))
+    if (row.what == what && row.testbed == testbed) return row.value;
+  bad_input("parm-text: found no {} of {}, expected one", what, testbed);
+}
+
 std::vector<PrintedCoefficient> printed_parm_coefficients() {
   using R = PrintedCoefficient;
   return rows_of<R>("parm-coefficients", {"testbed", "op", "alpha_s", "beta_s_per_element"}, &R::testbed, &R::op,

@@ -55,6 +55,9 @@ struct PrintedStatistic {  // parm-fig7
 };
 std::vector<PrintedStatistic> printed_parm_fig7();
 
+/// The value of `what` on a testbed (or "both") in parm-text. Throws BadInput where it has none.
+double printed_parm(std::string_view what, std::string_view testbed);
+
 struct PrintedCoefficient {  // parm-coefficients: of float32 elements
   std::string testbed, op;
   double alpha_s = 0, beta_s_per_element = 0;
