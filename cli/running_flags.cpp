@@ -135,14 +135,13 @@ void add_running_verbs(CLI::App& app, Command& c) {
 }
 
 void check_backend(const CLI::App& verb, const RanksFlags& ranks) {
-  const auto asked = [&](const std::string& flag) {
-    return verb.get_option_no_throw(flag) != nullptr && verb.count(flag) > 0;
-  };
+  if (verb.get_option_no_throw("--backend") == nullptr) return;
+  const auto asked = [&](const std::string& flag) { return verb.count(flag) > 0; };
   for (const char* flag : {"--min-ctas", "--max-ctas", "--implicit-launch-order"})
     require<BadInput>(!asked(flag) || ranks.backend == "nccl", "{}: found --backend {}, expected nccl", flag,
                       ranks.backend);
   for (const char* flag : {"--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
-    require<BadInput>(!asked(flag) || ranks.backend != "local" || verb.get_name() == "launch",
+    require<BadInput>(!asked(flag) || ranks.backend != "local",
                       "{}: found --backend local, whose ranks are threads; expected one whose ranks are processes",
                       flag);
   require<BadInput>(

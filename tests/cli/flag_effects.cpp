@@ -1,300 +1,184 @@
 #include "tests/cli/flag_effects.h"
 
+#include <sstream>
+
 namespace moe {
 namespace {
 
 using Effects = std::multimap<std::string, FlagEffect>;
+using enum Effect;
 
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-// A flag beside what stands there anyway.
-void add(Effects& effects, Effect effect, const Words& base, const Words& flag) {
-  effects.emplace(flag.front(), FlagEffect{effect, base, base + flag});
-}
-
-void add_all(Effects& effects, Effect effect, const Words& base, const std::vector<Words>& flags) {
-  for (const Words& flag : flags) add(effects, effect, base, flag);
+// Flags with their values, separated by semicolons, each alone beside what stands there anyway.
+void add(Effects& effects, Effect effect, const std::string& base, const std::string& flags) {
+  std::istringstream list(flags);
+  for (std::string flag; std::getline(list >> std::ws, flag, ';');) {
+    std::string with = base;
+    with += (base.empty() ? "" : " ") + flag;
+    effects.emplace(flag.substr(0, flag.find(' ')), FlagEffect{effect, base, with});
+  }
 }
 
 // Sizes and groups, which change bytes and times. Groups of other sizes than the profile's borrow their rows.
-const std::vector<Words> kSizes{{"--batch", "8"},
-                                {"--seq", "256"},
-                                {"--model-dim", "2048"},
-                                {"--hidden", "8192"},
-                                {"--kv-heads", "4"},
-                                {"--experts", "16"},
-                                {"--top-k", "1"},
-                                {"--capacity-factor", "2"},
-                                {"--capacity-rounding", "deepspeed"},
-                                {"--ffn", "mixtral"},
-                                {"--mp", "2"},
-                                {"--ep", "4"},
-                                {"--esp", "2"}};
+const std::string kSizes =
+    "--batch 8; --seq 256; --model-dim 2048; --hidden 8192; --kv-heads 4; --experts 16; --top-k 1; "
+    "--capacity-factor 2; --ffn mixtral; --mp 2; --ep 4; --esp 2";
 
 Effects simulate() {
-  const Words base{"--schedule", "fsmoe", "--nearest", "--json"}, some{"--schedule", "fsmoe,monta,lina", "--json"};
+  const std::string base = "--schedule fsmoe --nearest --json";
   Effects e;
-  add_all(e, Effect::changes, base, kSizes);
-  // 43 tokens an expert: neither a multiple of 4 nor a whole number.
-  e.find("--capacity-rounding")->second = {
-      Effect::changes, base + Words{"--seq", "8", "--batch", "1"},
-      base + Words{"--seq", "8", "--batch", "1", "--capacity-rounding", "deepspeed"}};
-  add(e, Effect::changes, base + Words{"--model-dim", "1600"}, {"--heads", "25"});
-  add_all(e, Effect::changes, base,
-          {{"--pp", "2"},
-           {"--placement", "ep-inside"},
-           {"--hook", "bf16"},
-           {"--layer", "./layer.toml"},
-           {"--cluster", "testbed-a"},
-           {"--degree-forward", "3"},
-           {"--degree-backward", "3"},
-           {"--model", "gpt-2"},
-           {"--layers", "2"},
-           {"--micro-batches", "2"},
-           {"--jitter", "0.1"},
-           {"--straggler", "3:1.5"}});
-  add_all(e, Effect::describes, base,
-          {{"--norm", "none"}, {"--no-residual"}, {"--aux-loss", "0.01"}, {"--z-loss", "0.01"}});
-  const Words modules = base + Words{"--cluster", "./modules.toml"};
-  add_all(e, Effect::changes, modules, {{"--gate", "switch"}, {"--order", "gshard"}, {"--dtype", "bfloat16"}});
-  add(e, Effect::changes, modules, {"--dispatcher", "2dh"});
-  add_all(e, Effect::refused, base, {{"--dp", "3"}});
-  add(e, Effect::changes, {"--json"}, {"--schedule", "fsmoe"});
-  add_all(e, Effect::changes, some, {{"--min-chunk-bytes", "100000000"}, {"--micro-op-bytes", "100000"}});
-  add_all(e, Effect::refused, {"--schedule", "fsmoe"}, {{"--min-chunk-bytes", "1"}, {"--micro-op-bytes", "1000"}});
-  add(e, Effect::changes, {"--ep", "4", "--schedule", "fsmoe"}, {"--nearest"});
-  const Words model = base + Words{"--layers", "3", "--micro-batches", "2"};
-  add_all(e, Effect::changes, model,
-          {{"--pipeline", "1f1b"}, {"--partition", "none"}, {"--jitter", "0.1"}, {"--straggler", "3:1.5"}});
-  add_all(e, Effect::refused, model,
-          {{"--pipeline", "zb"},
-           {"--partition", "some"},
-           {"--straggler", "9999:5"},
-           {"--zipf", "1"},
-           {"--out", "written"}});
-  add_all(e, Effect::refused, base,
-          {{"--pipeline", "1f1b"},
-           {"--pipeline", "foo"},
-           {"--partition", "exact"},
-           {"--partition", "foo"},
-           {"--straggler", "9999:5"},
-           {"--zipf", "1"},
-           {"--samples", "3"},
-           {"--seed", "3"},
-           {"--sweep-degrees"}});
-  add(e, Effect::refused, base + Words{"--layers", "3"}, {"--pipeline", "1f1b"});
-  add(e, Effect::changes, base + Words{"--capacity-factor", "none"}, {"--zipf", "1"});
-  add(e, Effect::changes, model + Words{"--capacity-factor", "none"}, {"--zipf", "1"});
-  add(e, Effect::refused, base + Words{"--capacity-factor", "none", "--gate", "softmoe"}, {"--zipf", "1"});
-  add_all(e, Effect::changes, base + Words{"--jitter", "0.1"}, {{"--samples", "3"}, {"--seed", "3"}});
-  add(e, Effect::refused, base + Words{"--straggler", "3:2"}, {"--samples", "3"});
-  add_all(e, Effect::writes, base, {{"--trace", "written"}, {"--out", "written"}});
-  add(e, Effect::writes, model, {"--trace", "written"});
-  add(e, Effect::writes, {"--schedule", "fsmoe"}, {"--sweep-degrees", "--out", "written"});
-  add(e, Effect::changes, {"--schedule", "fsmoe"}, {"--json"});
+  add(e, changes, base, kSizes);
+  add(e, changes, base + " --seq 8 --batch 1", "--capacity-rounding deepspeed");
+  add(e, changes, base + " --model-dim 1600", "--heads 25");
+  add(e, changes, base,
+      "--pp 2; --hook bf16; --layer ./layer.toml; --cluster testbed-a; --degree-forward 3; --degree-backward 3; "
+      "--model gpt-2; --layers 2; --micro-batches 2; --jitter 0.1; --straggler 3:1.5");
+  add(e, describes, base, "--norm none; --no-residual; --aux-loss 0.01; --z-loss 0.01");
+  add(e, changes, base + " --cluster ./more.toml",
+      "--gate switch; --order gshard; --dispatcher 2dh; --dtype bfloat16; --placement ep-inside");
+  add(e, refused, base, "--dp 3");
+  add(e, changes, "--json", "--schedule fsmoe");
+  add(e, changes, "--schedule fsmoe,monta,lina --json", "--min-chunk-bytes 100000000; --micro-op-bytes 100000");
+  add(e, refused, base, "--min-chunk-bytes 1; --micro-op-bytes 1000");
+  add(e, changes, "--ep 4 --schedule fsmoe", "--nearest");
+  const std::string model = base + " --layers 3 --micro-batches 2";
+  add(e, changes, model, "--pipeline 1f1b; --partition none; --jitter 0.1; --straggler 3:1.5");
+  add(e, refused, model, "--pipeline zb; --partition some; --straggler 9999:5; --zipf 1; --out written");
+  add(e, refused, base,
+      "--pipeline 1f1b; --pipeline foo; --partition exact; --partition foo; --straggler 9999:5; --zipf 1; --samples 3; "
+      "--seed 3; --sweep-degrees");
+  add(e, refused, base + " --layers 3", "--pipeline 1f1b");
+  add(e, changes, base + " --capacity-factor none", "--zipf 1");
+  add(e, changes, model + " --capacity-factor none", "--zipf 1");
+  add(e, refused, base + " --capacity-factor none --gate softmoe", "--zipf 1");
+  add(e, changes, base + " --jitter 0.1", "--samples 3; --seed 3");
+  add(e, refused, base + " --straggler 3:2", "--samples 3");
+  add(e, writes, base, "--trace written; --out written; --sweep-degrees --out written");
+  add(e, writes, model, "--trace written");
+  add(e, changes, "--schedule fsmoe", "--json");
   return e;
 }
 
 Effects memory() {
-  const Words base{"--json"}, model{"--model", "mixtral-7b", "--json"};
+  const std::string base = "--json", stages = "--model mixtral-7b --layers 4 --pp 2 --json";
   Effects e;
-  add_all(e, Effect::changes, base, kSizes);
-  e.erase("--capacity-rounding");
-  add(e, Effect::changes, base + Words{"--seq", "8", "--batch", "1"}, {"--capacity-rounding", "deepspeed"});
-  add_all(e, Effect::changes, base,
-          {{"--heads", "32"},
-           {"--cluster", "testbed-a"},
-           {"--layer", "./layer.toml"},
-           {"--model", "gpt-2"},
-           {"--layers", "2"},
-           {"--dtype", "bfloat16"},
-           {"--norm", "none"},
-           {"--gate", "xmoe"},
-           {"--memory-gib", "80"},
-           {"--zero", "1"},
-           {"--recompute", "full"},
-           {"--parm"}});
-  add_all(e, Effect::describes, base,
-          {{"--order", "gshard"},
-           {"--dispatcher", "2dh"},
-           {"--hook", "bf16"},
-           {"--no-residual"},
-           {"--aux-loss", "0.01"},
-           {"--z-loss", "0.01"},
-           {"--placement", "ep-inside"}});
-  add_all(e, Effect::changes, model + Words{"--layers", "4", "--pp", "2"}, {{"--micro-batches", "4"}});
-  add(e, Effect::changes, model + Words{"--layers", "4", "--pp", "2", "--micro-batches", "8"}, {"--pipeline", "1f1b"});
-  add(e, Effect::changes, base + Words{"--layers", "4"}, {"--pp", "2"});
-  add_all(e, Effect::refused, base, {{"--dp", "3"}, {"--pipeline", "1f1b"}, {"--pipeline", "foo"}});
-  add_all(e, Effect::refused, {"--parm"}, {{"--batch", "2"}, {"--cluster", "testbed-a"}, {"--zero", "1"}});
-  add_all(e, Effect::changes, {"--parm", "--json"}, {{"--top-k", "1"}, {"--experts", "8"}});
-  add(e, Effect::changes, {}, {"--json"});
+  add(e, changes, base, kSizes);
+  add(e, changes, base + " --seq 8 --batch 1", "--capacity-rounding deepspeed");
+  add(e, changes, base,
+      "--heads 32; --cluster testbed-a; --layer ./layer.toml; --model gpt-2; --layers 2; --dtype bfloat16; --norm "
+      "none; "
+      "--gate xmoe; --memory-gib 80; --zero 1; --recompute full; --parm");
+  add(e, describes, base,
+      "--order gshard; --dispatcher 2dh; --hook bf16; --no-residual; --aux-loss 0.01; --z-loss 0.01; "
+      "--placement ep-inside");
+  add(e, changes, stages, "--micro-batches 4");
+  add(e, changes, stages + " --micro-batches 8", "--pipeline 1f1b");
+  add(e, changes, base + " --layers 4", "--pp 2");
+  add(e, refused, base, "--dp 3; --pipeline 1f1b; --pipeline foo");
+  add(e, refused, "--parm", "--batch 2; --cluster testbed-a; --zero 1");
+  add(e, changes, "--parm --json", "--top-k 1; --experts 8");
+  add(e, changes, "", "--json");
   return e;
 }
 
 Effects placement() {
   Effects e;
-  add_all(e, Effect::changes, {"--json"},
-          {{"--tp", "4"},
-           {"--ep", "4"},
-           {"--cp", "16"},
-           {"--pp", "2"},
-           {"--dp", "2"},
-           {"--ranks-per-node", "16"},
-           {"--switch-ports", "16"}});
-  add(e, Effect::changes, {}, {"--json"});
+  add(e, changes, "--json", "--tp 4; --ep 4; --cp 16; --pp 2; --dp 2; --ranks-per-node 16; --switch-ports 16");
+  add(e, changes, "", "--json");
   return e;
 }
 
 // Of the verbs that run layers: how their ranks come to be. Beside a backend of threads most mean nothing.
-void add_ranks(Effects& e, const Words& base) {
-  const Words gloo = base + Words{"--backend", "gloo"}, nccl = base + Words{"--backend", "nccl"};
-  add_all(e, Effect::parsed, base, {{"--backend", "gloo"}, {"--device", "cuda"}, {"--timeout", "3"}});
-  add_all(e, Effect::parsed, gloo,
-          {{"--rank", "1"}, {"--ranks", "4"}, {"--rendezvous", "127.0.0.1:29500"}, {"--ranks-per-node", "2"}});
-  add_all(e, Effect::refused, base,
-          {{"--rank", "1"}, {"--ranks", "4"}, {"--rendezvous", "127.0.0.1:29500"}, {"--ranks-per-node", "2"}});
-  const std::vector<Words> of_nccl{{"--min-ctas", "2"}, {"--max-ctas", "8"}, {"--implicit-launch-order"}};
-  add_all(e, Effect::parsed, nccl, of_nccl);
-  add_all(e, Effect::refused, base, of_nccl);
-  add_all(e, Effect::refused, gloo, of_nccl);
-  add(e, Effect::refused, nccl, {"--device", "cpu"});
+void add_ranks(Effects& e) {
+  const std::string of_processes = "--rank 1; --ranks 4; --rendezvous 127.0.0.1:29500; --ranks-per-node 2";
+  const std::string of_nccl = "--min-ctas 2; --max-ctas 8; --implicit-launch-order";
+  add(e, parsed, "", "--backend gloo; --device cuda; --timeout 3");
+  add(e, parsed, "--backend gloo", of_processes);
+  add(e, refused, "", of_processes);
+  add(e, parsed, "--backend nccl", of_nccl);
+  add(e, refused, "", of_nccl);
+  add(e, refused, "--backend gloo", of_nccl);
+  add(e, refused, "--backend nccl", "--device cpu");
 }
 
 Effects tune() {
-  const Words grid{"--no-verify", "--grid", "./few.toml"};
-  const Words base = grid + Words{"--schedule", "tutel,fsmoe", "--strategy-layers", "0", "--json"};
-  const Words some = grid + Words{"--schedule", "monta,lina", "--strategy-layers", "0", "--json"};
+  const std::string grid = "--no-verify --grid ./few.toml", none = " --strategy-layers 0",
+                    two = " --schedule tutel,fsmoe";
+  const std::string base = grid + none + two + " --json", some = grid + none + " --schedule monta,lina --json";
   Effects e;
-  add_all(e, Effect::changes, base,
-          {{"--cluster", "testbed-a"}, {"--degree-forward", "3"}, {"--degree-backward", "3"}});
-  add_all(e, Effect::changes, some, {{"--min-chunk-bytes", "100000000"}, {"--micro-op-bytes", "100000"}});
-  add_all(e, Effect::refused, base, {{"--min-chunk-bytes", "1"}, {"--micro-op-bytes", "1000"}});
-  add(e, Effect::changes, base + Words{"--cluster", "./half.toml"}, {"--nearest"});
-  e.emplace("--grid", FlagEffect{Effect::changes,
-                                 base,
-                                 {"--no-verify", "--grid", "./other.toml", "--schedule", "tutel,fsmoe",
-                                  "--strategy-layers", "0", "--json"}});
-  add(e, Effect::changes, grid + Words{"--json", "--strategy-layers", "0"}, {"--schedule", "fsmoe"});
-  e.emplace("--strategy-layers",
-            FlagEffect{Effect::changes, base, grid + Words{"--schedule", "tutel,fsmoe", "--json"}});
-  add(e, Effect::refused, {}, {"--strategy-layers", "3"});
-  add_all(e, Effect::writes, base, {{"--trace", "written"}, {"--out", "written"}});
-  e.emplace("--json", FlagEffect{Effect::changes, grid + Words{"--strategy-layers", "0", "--schedule", "fsmoe"},
-                                 grid + Words{"--strategy-layers", "0", "--schedule", "fsmoe", "--json"}});
-  add_all(e, Effect::parsed, {},
-          {{"--no-verify"}, {"--measure", "3"}, {"--measure-degrees"}, {"--iterations", "2"}, {"--seed", "7"}});
-  add_all(e, Effect::refused, base,
-          {{"--measure", "3"},
-           {"--measure-degrees"},
-           {"--iterations", "2"},
-           {"--seed", "7"},
-           {"--timeout", "3"},
-           {"--backend", "gloo"},
-           {"--device", "cpu"}});
-  add_ranks(e, {});
+  add(e, changes, base, "--cluster testbed-a; --degree-forward 3; --degree-backward 3");
+  add(e, changes, some, "--min-chunk-bytes 100000000; --micro-op-bytes 100000");
+  add(e, refused, base, "--min-chunk-bytes 1; --micro-op-bytes 1000");
+  add(e, changes, base + " --cluster ./half.toml", "--nearest");
+  e.emplace("--grid", FlagEffect{changes, base, "--no-verify --grid ./other.toml" + none + two + " --json"});
+  add(e, changes, grid + none + " --json", "--schedule fsmoe");
+  add(e, changes, grid + none + two, "--json");
+  e.emplace("--strategy-layers", FlagEffect{changes, base, grid + two + " --json"});
+  add(e, refused, "", "--strategy-layers 3");
+  add(e, writes, base, "--trace written; --out written");
+  add(e, parsed, "", "--no-verify; --measure 3; --measure-degrees; --iterations 2; --seed 7");
+  add(e, refused, base,
+      "--measure 3; --measure-degrees; --iterations 2; --seed 7; --timeout 3; --backend gloo; --device cpu");
+  add_ranks(e);
   return e;
 }
 
 Effects microbench() {
+  const std::string range = "--min-bytes 64K --max-bytes 1M", steps = "--step-factor 4; --step-bytes 64K";
   Effects e;
-  add_all(e, Effect::parsed, {},
-          {{"--cluster", "testbed-a"},
-           {"--repetitions", "2"},
-           {"--min-bytes", "64K"},
-           {"--max-bytes", "1M"},
-           {"--iterations", "2"},
-           {"--warmup", "3"},
-           {"--check", "0"},
-           {"--dtype", "float64"},
-           {"--modules"},
-           {"--kernels"},
-           {"--out", "o.jsonl"},
-           {"--json"}});
-  const Words range{"--min-bytes", "64K", "--max-bytes", "1M"};
-  add_all(e, Effect::parsed, range, {{"--step-factor", "4"}, {"--step-bytes", "64K"}});
-  add_all(e, Effect::refused, {"--min-bytes", "64K"}, {{"--step-factor", "4"}, {"--step-bytes", "64K"}});
-  add(e, Effect::refused, range + Words{"--step-bytes", "64K"}, {"--step-factor", "4"});
-  add_all(e, Effect::refused, {}, {{"--warmup", "0"}, {"--check", "2"}});
-  add_all(e, Effect::refused, {"--kernels"},
-          {{"--cluster", "testbed-a"}, {"--min-bytes", "64K"}, {"--iterations", "2"}, {"--modules"}, {"--out", "o"}});
-  add_ranks(e, {});
+  add(e, parsed, "",
+      "--cluster testbed-a; --repetitions 2; --min-bytes 64K; --max-bytes 1M; --iterations 2; --warmup 3; --check 0; "
+      "--dtype float64; --modules; --kernels; --out o.jsonl; --json");
+  add(e, parsed, range, steps);
+  add(e, refused, "--min-bytes 64K", steps);
+  add(e, refused, range + " --step-bytes 64K", "--step-factor 4");
+  add(e, refused, "", "--warmup 0; --check 2");
+  add(e, refused, "--kernels", "--cluster testbed-a; --min-bytes 64K; --iterations 2; --modules");
+  add_ranks(e);
   return e;
 }
 
 Effects layerbench() {
   Effects e;
-  add_all(e, Effect::parsed, {}, kSizes);
-  add_all(e, Effect::parsed, {},
-          {{"--heads", "32"},
-           {"--gate", "switch"},
-           {"--order", "gshard"},
-           {"--dispatcher", "2dh"},
-           {"--hook", "bf16"},
-           {"--norm", "none"},
-           {"--no-residual"},
-           {"--aux-loss", "0.01"},
-           {"--z-loss", "0.01"},
-           {"--dtype", "float64"},
-           {"--dp", "8"},
-           {"--pp", "2"},
-           {"--placement", "ep-inside"},
-           {"--layer", "example"},
-           {"--cluster", "testbed-a"},
-           {"--grid", "fsmoe-b"},
-           {"--schedule", "fsmoe"},
-           {"--degree-forward", "2"},
-           {"--degree-backward", "2"},
-           {"--micro-op-bytes", "1000"},
-           {"--min-chunk-bytes", "1000"},
-           {"--nearest"},
-           {"--iterations", "2"},
-           {"--seed", "7"},
-           {"--workload", "balanced"},
-           {"--trace", "t"},
-           {"--tasks"},
-           {"--dump", "d"},
-           {"--check-only"},
-           {"--out", "o.jsonl"},
-           {"--json"}});
-  add(e, Effect::parsed, {"--grid", "fsmoe-b"}, {"--grid-layers", "2"});
-  add(e, Effect::refused, {}, {"--grid-layers", "2"});
-  add_all(e, Effect::refused, {"--check-only"}, {{"--iterations", "2"}, {"--trace", "t"}, {"--tasks"}});
-  add(e, Effect::refused, {"--json"}, {"--tasks"});
-  add_ranks(e, {});
+  add(e, parsed, "", kSizes);
+  add(e, parsed, "",
+      "--capacity-rounding tutel; --heads 32; --gate switch; --order gshard; --dispatcher 2dh; --hook bf16; --norm "
+      "none; "
+      "--no-residual; --aux-loss 0.01; --z-loss 0.01; --dtype float64; --dp 8; --pp 2; --placement ep-inside; "
+      "--layer example; --cluster testbed-a; --grid fsmoe-b; --schedule fsmoe; --degree-forward 2; --degree-backward "
+      "2; "
+      "--micro-op-bytes 1000; --min-chunk-bytes 1000; --nearest; --iterations 2; --seed 7; --workload balanced; "
+      "--trace t; --tasks; --dump d; --check-only; --out o.jsonl; --json");
+  add(e, parsed, "--grid fsmoe-b", "--grid-layers 2");
+  add(e, refused, "", "--grid-layers 2");
+  add(e, refused, "--check-only", "--iterations 2; --trace t; --tasks");
+  add(e, refused, "--json", "--tasks");
+  add_ranks(e);
   return e;
 }
 
 Effects reproduce() {
   Effects e;
-  e.emplace("TABLE", FlagEffect{Effect::changes, {"monta-fig13"}, {"monta-table8"}});
-  add(e, Effect::changes, {"lina-training"}, {"--assume", "lina-a100"});
-  add(e, Effect::refused, {"--audit"}, {"--assume", "lina-a100"});
-  add_all(e, Effect::parsed, {}, {{"--audit"}, {"--all"}});
-  add(e, Effect::parsed, {"--all"}, {"--write", "w.md"});
-  add(e, Effect::refused, {"monta-fig13"}, {"--write", "w.md"});
-  add(e, Effect::writes, {"monta-fig13"}, {"--out", "written"});
-  add(e, Effect::changes, {"monta-fig13"}, {"--json"});
+  e.emplace("TABLE", FlagEffect{changes, "monta-fig13", "monta-table8"});
+  add(e, changes, "lina-training", "--assume lina-a100");
+  add(e, refused, "--audit", "--assume lina-a100");
+  add(e, parsed, "", "--audit; --all");
+  add(e, parsed, "--all", "--write w.md");
+  add(e, refused, "monta-fig13", "--write w.md");
+  add(e, writes, "monta-fig13", "--out written");
+  add(e, changes, "monta-fig13", "--json");
   return e;
 }
 
-Effects fit() {
+Effects one_of(Effect effect, const std::string& flags) {
   Effects e;
-  add_all(e, Effect::parsed, {}, {{"--name", "mine"}, {"--out", "mine.toml"}, {"--json"}, {"--records", "r.jsonl"}});
+  add(e, effect, "", flags);
   return e;
 }
 
 }  // namespace
 
 std::map<std::string, std::multimap<std::string, FlagEffect>> flag_effects() {
-  Effects list, plannerbench, launch;
-  add(list, Effect::changes, {}, {"--json"});
-  add(plannerbench, Effect::parsed, {}, {"--json"});
-  launch.emplace("--ranks", FlagEffect{Effect::parsed, {"--", "tune"}, {"--ranks", "4", "--", "tune"}});
-  return {{"list", list},
+  return {{"list", one_of(changes, "--json")},
           {"simulate", simulate()},
           {"memory", memory()},
           {"placement", placement()},
@@ -302,9 +186,9 @@ std::map<std::string, std::multimap<std::string, FlagEffect>> flag_effects() {
           {"microbench", microbench()},
           {"layerbench", layerbench()},
           {"reproduce", reproduce()},
-          {"fit", fit()},
-          {"plannerbench", plannerbench},
-          {"launch", launch}};
+          {"fit", one_of(parsed, "--records r.jsonl; --name mine; --out mine.toml; --json")},
+          {"plannerbench", one_of(parsed, "--json")},
+          {"launch", {{"--ranks", {parsed, "-- tune", "--ranks 4 -- tune"}}}}};
 }
 
 }  // namespace moe

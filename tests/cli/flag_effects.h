@@ -2,11 +2,8 @@
 // What every flag of every verb does, as a table: the test that walks the command line compares the two.
 #include <map>
 #include <string>
-#include <vector>
 
 namespace moe {
-
-using Words = std::vector<std::string>;
 
 enum class Effect {
   changes,    // what is printed is different, and no error
@@ -18,7 +15,7 @@ enum class Effect {
 
 struct FlagEffect {
   Effect effect;
-  Words without, with;  // what stands behind the verb
+  std::string without, with;  // what stands behind the verb
 };
 
 /// By verb and flag (its first long name, or a positional's name), in one context or several.

@@ -29,6 +29,8 @@ Case dropless(int nodes, int ranks_per_node, int pp, bool ep_inside) {
   LayerShape layer;
   layer.capacity_factor.reset();
   layer.experts = 12;
+  layer.seq = 768;
+  layer.hidden = 3072;
   ParallelShape parallel{.nodes = nodes, .ranks_per_node = ranks_per_node};
   parallel.pp = pp;
   parallel.ep_inside = ep_inside;
@@ -111,11 +113,17 @@ Profile small_cluster(uint64_t seed) {
   Profile profile = find_profile("testbed-b");
   profile.nodes = 4;
   profile.ranks_per_node = 2;
-  CommRow sendrecv = profile.comm.front();
-  sendrecv.op = "sendrecv";
-  sendrecv.network = Network::inter;
-  sendrecv.ranks = 2;
-  profile.comm.push_back(sendrecv);
+  profile.comm.clear();
+  for (const char* op : {"alltoall", "allgather", "reducescatter", "allreduce", "sendrecv"})
+    for (const Network network : {Network::intra, Network::inter}) {
+      CommRow row;
+      row.op = op;
+      row.network = network;
+      row.ranks = 2;
+      row.alpha_s = network == Network::inter ? 2e-4 : 4e-5;
+      row.beta_s_per_byte = network == Network::inter ? 4e-10 : 1.5e-10;
+      profile.comm.push_back(row);
+    }
   const auto factor = [&](uint64_t i) { return seed % 2 == 0 ? 1 : 1 + random_uniform(seed, 3, i); };
   profile.contention = {factor(0), factor(1), factor(2), factor(3), factor(4), factor(5)};
   return profile;
@@ -135,7 +143,9 @@ TEST(NoiseOfModels, IsTheClockworkOfEveryRank) {
       selection.layer.seq = 256;
       if (seed % 2 == 1) selection.layer.placement = "ep-inside";
       selection.nearest = true;
-      const ModelFlags flags{.layers = 2, .micro_batches = seed % 3 == 1 ? 2 : 1};
+      ModelFlags flags;
+      flags.layers = 2;
+      flags.micro_batches = seed % 3 == 1 ? 2 : 1;
       const ChosenModel chosen = chosen_model(flags, selection, profile);
       const LayerPricer pricer(profile, chosen.model.shape, {selection.nearest});
       const ModelResult result =
