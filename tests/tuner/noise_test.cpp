@@ -148,8 +148,11 @@ TEST(NoiseOfModels, IsTheClockworkOfEveryRank) {
       flags.micro_batches = seed % 3 == 1 ? 2 : 1;
       const ChosenModel chosen = chosen_model(flags, selection, profile);
       const LayerPricer pricer(profile, chosen.model.shape, {selection.nearest});
+      const Schedule& schedule = find_schedule(name);
+      const int degree = schedule.degrees == DegreePolicy::one ? 1 : 2;
+      const DegreeChoice degrees{degree, degree};
       const ModelResult result =
-          ModelSearch().tune(find_schedule(name), pricer, chosen.model, partition_strategies().front(), {2, 2});
+          ModelSearch().tune(schedule, pricer, chosen.model, partition_strategies().front(), degrees);
       NoiseFlags noise{.jitter = 0.2, .stragglers = {"1:1.5", "6:2"}, .zipf = 1.2, .samples = 2, .seed = seed};
       const NoiseRow found = with_noise(noise, pricer, result.plan, result.total_s());
       const int stages = chosen.model.shape.parallel.pp;
