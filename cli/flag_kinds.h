@@ -39,17 +39,24 @@ void add_number(CLI::App& verb, const std::string& flag, Target& target, const s
       ->type_name("N");
 }
 
-// Bytes, with K, M or G for powers of 1024.
-
 /// Bytes, with K, M or G for powers of 1024.
 void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const std::string& help);
 void add_selection(CLI::App& verb, Selection& s, bool with_grid);
 void add_layer(CLI::App& verb, Selection& s);
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& what, const std::string& example);
 
+/// Every verb with its flags, each bound to its place in the command, and what excludes or needs what.
+void add_verbs(CLI::App& app, Command& c);
+/// A flag that leaves no meaning to the verb's others, but those `kept`.
+void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept);
+/// Flags that mean something beside another alone.
+void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others);
+
 /// The verbs that run layers, and launch, which starts them.
 void add_running_verbs(CLI::App& app, Command& c);
 void add_launch(CLI::App& app, Command& c);
+/// What an option of one backend alone finds beside another. Throws BadInput naming the flag.
+void check_backend(const CLI::App& verb, const RanksFlags& ranks);
 /// The command that launch starts: with a backend of processes, and right by itself.
 void complete_launch(Command& c, std::vector<std::string> words);
 

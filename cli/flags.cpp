@@ -18,7 +18,7 @@ void add_model(CLI::App& verb, ModelFlags& m) {
   verb.add_option("--model", m.model, "model NAME or FILE (configs/models/)");
   add_number(verb, "--layers", m.layers, "layers; default: the model's, or 1", 1, 1e5);
   add_number(verb, "--micro-batches", m.micro_batches, "micro-batches of --batch samples each", 1, 1e6);
-  verb.add_option("--pipeline", m.pipeline, "gpipe | 1f1b: order of micro-batches with --pp")->capture_default_str();
+  verb.add_option("--pipeline", m.pipeline, "gpipe | 1f1b: order of several micro-batches; default: gpipe");
 }
 
 }  // namespace
@@ -75,6 +75,18 @@ void add_layer(CLI::App& verb, Selection& s) {
   verb.add_option("--placement", l.placement, "esp-inside | ep-inside: which ranks of an expert group are neighbours");
 }
 
+void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept) {
+  CLI::Option* alone = verb.get_option(flag);
+  for (CLI::Option* other : verb.get_options()) {
+    const bool stays = std::ranges::any_of(kept, [&](const std::string& name) { return other->check_name(name); });
+    if (other != alone && other != verb.get_help_ptr() && !stays) alone->excludes(other);
+  }
+}
+
+void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others) {
+  for (const std::string& other : others) verb.get_option(flag)->needs(verb.get_option(other));
+}
+
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& what, const std::string& example) {
   CLI::App* verb = app.add_subcommand(name, what);
   verb->footer("example:\n  ./moetune " + name + example);
@@ -94,21 +106,21 @@ void add_planning_verbs(CLI::App& app, Command& c) {
   add_selection(*simulate, c.simulate.selection, false);
   add_layer(*simulate, c.simulate.selection);
   add_model(*simulate, c.simulate.model);
-  simulate
-      ->add_option("--partition", c.simulate.partition,
-                   "exact | paper | step1 | none: how a model's gradients are spread over its layers")
-      ->capture_default_str();
+  simulate->add_option("--partition", c.simulate.partition,
+                       "exact | paper | step1 | none: how a model's gradients are spread over its layers; default: "
+                       "exact");
   NoiseFlags& noise = c.simulate.noise;
   add_number(*simulate, "--jitter", noise.jitter, "replay all ranks too: variation of every task (0.1: 10 %)", 0, 10);
   simulate->add_option("--straggler", noise.stragglers, "RANK:FACTOR[,...]: slow ranks")->delimiter(',');
   add_number(*simulate, "--zipf", noise.zipf, "uneven routing of a dropless layer: Zipf's exponent", 0, 10);
-  add_number(*simulate, "--samples", noise.samples, "sampled replays", 1, 1e6);
-  add_number(*simulate, "--seed", noise.seed, "seed of the samples", 0, 9e18);
+  add_number(*simulate, "--samples", noise.samples, "replays with other jitter; default: 100", 1, 1e6);
+  add_number(*simulate, "--seed", noise.seed, "seed of jitter and of the experts' popularity; default: 1", 0, 9e18);
   simulate->add_option("--trace", c.simulate.trace, "write a Perfetto timeline to FILE");
   simulate->add_option("--out", c.simulate.out, "write records, timelines included, to FILE (JSON Lines)");
   simulate->add_flag("--sweep-degrees", c.simulate.sweep_degrees,
                      "with --out: a record of each degree from 1 to 64 too");
   simulate->add_flag("--json", c.simulate.json, "one JSON document on stdout");
+  needs(*simulate, "--sweep-degrees", {"--out"});
 
   CLI::App* fit = add_verb(app, "fit", "microbench records -> cluster profile (alpha, beta, r^2, held-out error)",
                            " --records results/microbench-testbed-b.jsonl --out results/mine.toml");
@@ -135,6 +147,7 @@ void add_shape_verbs(CLI::App& app, Command& c) {
   memory->add_flag("--parm", m.parm, "count the layers of Parm's grid that fit its GPUs");
   memory->add_flag("--json", m.json, "one JSON document on stdout");
   add_layer(*memory, m.selection);
+  stands_alone(*memory, "--parm", {"--top-k", "--experts", "--json"});
 
   PlacementRequest& r = c.placement.request;
   CLI::App* placement =
@@ -165,6 +178,21 @@ void add_reproduce(CLI::App& app, Command& c) {
   verb->add_flag("--json", c.reproduce.json, "one JSON document on stdout");
 }
 
+}  // namespace
+
+void add_verbs(CLI::App& app, Command& command) {
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "moetune " MOETUNE_VERSION);
+  app.get_formatter()->column_width(28);
+  add_planning_verbs(app, command);
+  add_running_verbs(app, command);
+  add_shape_verbs(app, command);
+  add_reproduce(app, command);
+  add_launch(app, command);
+}
+
+namespace {
+
 void require_verb(const CLI::App& app, int argc, const char* const* argv) {
   if (argc > 1 && argv[1][0] == '-') return;  // --help, --version, or CLI11's business
   std::string known;
@@ -180,14 +208,7 @@ void require_verb(const CLI::App& app, int argc, const char* const* argv) {
 std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   Command command;
   CLI::App app("moetune: benchmark and autotuning suite for the training of Mixture-of-Experts layers", "moetune");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "moetune " MOETUNE_VERSION);
-  app.get_formatter()->column_width(28);
-  add_planning_verbs(app, command);
-  add_running_verbs(app, command);
-  add_shape_verbs(app, command);
-  add_reproduce(app, command);
-  add_launch(app, command);
+  add_verbs(app, command);
   require_verb(app, argc, argv);
   // What launch starts stands behind a --, and is parsed for itself.
   const bool launches = argc > 1 && std::string_view(argv[1]) == "launch";
@@ -209,6 +230,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   command.ranks.timeout_s = command.verb == "tune"         ? command.tune.timeout_s
                             : command.verb == "layerbench" ? command.layerbench.timeout_s
                                                            : command.microbench.timeout_s;
+  check_backend(*app.get_subcommands().front(), command.ranks);
   const bool processes = command.ranks.backend != "local";
   if (processes && app.get_subcommands().front()->count("--cluster") == 0)
     command.tune.selection.cluster = command.layerbench.selection.cluster = command.microbench.cluster =

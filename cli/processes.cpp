@@ -83,12 +83,7 @@ bool said_by_another(Communicator& all, const std::string& what) {
 }  // namespace
 
 std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vector<std::string>& argv) {
-  if (flags.backend == "local") {
-    require<BadInput>(!flags.rank && !flags.ranks && flags.rendezvous.empty() && flags.ranks_per_node == 0,
-                      "--backend: found local, whose ranks are threads; expected gloo with --rank, --ranks, "
-                      "--rendezvous or --ranks-per-node");
-    return nullptr;
-  }
+  if (flags.backend == "local") return nullptr;
   const Launch launch = find_launch({flags.rank, flags.ranks, flags.rendezvous, flags.ranks_per_node});
   require<BadInput>(launch.ranks > 1 || launch.ranks_per_node <= 1,
                     "--ranks-per-node: found {}, expected 1 of a rank that is alone ({})", launch.ranks_per_node,

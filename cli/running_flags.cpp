@@ -57,18 +57,26 @@ void add_running_verbs(CLI::App& app, Command& c) {
             if (text != "all") c.tune.measured_layers = number<int>("--measure", text, 1, 1e6);
           },
           "layers to run for real, or all: ends in the grid's mean speedups, measured; default: 6")
-      ->type_name("N|all")
-      ->excludes("--no-verify");
+      ->type_name("N|all");
   tune->add_flag("--measure-degrees", c.tune.measure_degrees,
                  "with --measure all: run fsmoe at degrees 1, 2, 4, 8 too and count the layers whose best forward and "
                  "backward degrees differ by measurement; twice the time");
-  add_number(*tune, "--strategy-layers", c.tune.strategy_layers,
-             "with --no-verify: layers on which FSMoE's own strategies are compared with the exact search", 0, 1e6);
+  add_number(
+      *tune, "--strategy-layers", c.tune.strategy_layers,
+      "with --no-verify: layers on which FSMoE's own strategies are compared with the exact search; default: 12, "
+      "0: none",
+      0, 1e6);
   add_number(*tune, "--iterations", c.tune.iterations, "timed passes a schedule; default: 5, of all layers 3", 1, 1e6);
   add_number(*tune, "--seed", c.tune.seed, "seed of weights, inputs and gate noise", 0, 9e18);
   tune->add_option("--trace", c.tune.trace,
-                   "Perfetto timeline FILE of one verified layer; default: beside the records");
+                   "Perfetto timeline FILE of one verified layer, default: beside the records; with --no-verify of a "
+                   "planned one, default: none");
   add_run(*tune, c.tune, c.ranks);
+  for (const char* runs :
+       {"--measure", "--measure-degrees", "--iterations", "--seed", "--timeout", "--backend", "--device", "--min-ctas",
+        "--max-ctas", "--implicit-launch-order", "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
+    tune->get_option(runs)->excludes("--no-verify");
+  needs(*tune, "--strategy-layers", {"--no-verify"});
 
   CLI::App* microbench =
       add_verb(app, "microbench", "time alltoall, allgather, reducescatter, allreduce, gemm -> records",
@@ -83,7 +91,7 @@ void add_running_verbs(CLI::App& app, Command& c) {
   add_number(*microbench, "-f,--step-factor", m.step_factor, "a size over the one before", 1.0001, 1e6);
   add_bytes(*microbench, "-i,--step-bytes", m.step_bytes, "a size less the one before, in the place of -f");
   add_number(*microbench, "-n,--iterations", m.iterations, "of an op in one sample; 0: chosen by its time", 0, 1e6);
-  add_number(*microbench, "-w,--warmup", m.warm_ups, "runs of an op before its samples", 0, 1e6);
+  add_number(*microbench, "-w,--warmup", m.warm_ups, "runs of an op before its samples", 1, 1e6);
   add_number(*microbench, "-c,--check", m.check, "1: count wrong elements; 0: don't look", 0, 1);
   microbench
       ->add_option("-d,--dtype", m.dtype,
@@ -94,6 +102,9 @@ void add_running_verbs(CLI::App& app, Command& c) {
   microbench->add_flag("--kernels", c.microbench.kernels,
                        "check and time the layer's own kernels beside memcpy and plain GEMMs instead");
   add_run(*microbench, c.microbench, c.ranks);
+  for (const char* step : {"--step-factor", "--step-bytes"}) needs(*microbench, step, {"--min-bytes", "--max-bytes"});
+  microbench->get_option("--step-factor")->excludes("--step-bytes");
+  stands_alone(*microbench, "--kernels", {"--repetitions", "--json"});
 
   CLI::App* layerbench = add_verb(app, "layerbench", "run MoE layers under schedules, for real, beside the prediction",
                                   " --cluster testbed-b --batch 2 --seq 256 --model-dim 1024 --hidden 2048");
@@ -117,6 +128,25 @@ void add_running_verbs(CLI::App& app, Command& c) {
                          "write every rank's tensors and gradients as safetensors into FOLDER/SCHEDULE");
   layerbench->add_flag("--check-only", c.layerbench.check_only, "verify outputs and gradients, time nothing");
   add_run(*layerbench, c.layerbench, c.ranks);
+  needs(*layerbench, "--grid-layers", {"--grid"});
+  for (const char* times : {"--iterations", "--trace", "--tasks"})
+    layerbench->get_option(times)->excludes("--check-only");
+  layerbench->get_option("--tasks")->excludes("--json");  // which always has them
+}
+
+void check_backend(const CLI::App& verb, const RanksFlags& ranks) {
+  if (verb.get_option_no_throw("--backend") == nullptr) return;
+  const auto asked = [&](const std::string& flag) { return verb.count(flag) > 0; };
+  for (const char* flag : {"--min-ctas", "--max-ctas", "--implicit-launch-order"})
+    require<BadInput>(!asked(flag) || ranks.backend == "nccl", "{}: found --backend {}, expected nccl", flag,
+                      ranks.backend);
+  for (const char* flag : {"--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
+    require<BadInput>(!asked(flag) || ranks.backend != "local",
+                      "{}: found --backend local, whose ranks are threads; expected one whose ranks are processes",
+                      flag);
+  require<BadInput>(
+      ranks.backend != "nccl" || !asked("--device") || verb.get_option("--device")->as<std::string>() == "cuda",
+      "--device: found cpu with --backend nccl, expected cuda");
 }
 
 void add_launch(CLI::App& app, Command& c) {

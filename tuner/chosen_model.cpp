@@ -20,13 +20,13 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   } else if (!selection.layer_file.empty()) {
     base = find_layer(selection.layer_file);
   }
-  // With stages, EP spans the nodes of one, not all.
-  const int stages = selection.layer.pp.value_or(base.parallel.pp);
-  if (stages > 1 && base.parallel.ep == 0 && profile.nodes % stages == 0) base.parallel.ep = profile.nodes / stages;
   chosen.model.shape = chosen_case(selection, std::move(base), profile.nodes, profile.ranks_per_node);
   chosen.model.layers = flags.layers.value_or(chosen.model.layers);
   chosen.model.micro_batches = flags.micro_batches;
-  chosen.model.order = pipeline_order_from(flags.pipeline, "--pipeline");
+  if (!flags.pipeline) return chosen;
+  chosen.model.order = pipeline_order_from(*flags.pipeline, "--pipeline");
+  require<BadInput>(flags.micro_batches > 1,
+                    "--pipeline: found one micro-batch, which has one order; expected --micro-batches N with it");
   return chosen;
 }
 

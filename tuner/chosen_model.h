@@ -10,10 +10,12 @@
 namespace moe {
 
 struct ModelFlags {
-  std::string model;               // NAME or FILE; empty: the layer
-  std::optional<int> layers;       // empty: the model's, or 1
-  int micro_batches = 1;           // of the layer's batch each
-  std::string pipeline = "gpipe";  // gpipe | 1f1b
+  std::string model;                    // NAME or FILE; empty: the layer
+  std::optional<int> layers;            // empty: the model's, or 1
+  int micro_batches = 1;                // of the layer's batch each
+  std::optional<std::string> pipeline;  // gpipe | 1f1b; empty: gpipe
+  /// One layer, once: no model, which some flags need.
+  bool one_layer() const { return model.empty() && !layers && micro_batches == 1; }
 };
 
 struct ChosenModel {

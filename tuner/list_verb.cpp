@@ -51,7 +51,9 @@ std::string cut(std::string text) {
 
 int run_list(bool json) {
   Json clusters = files("clusters");
-  clusters.push_back({{"name", "host"}, {"summary", "this machine's threads as 2 nodes x 2 ranks, unpaced"}});
+  clusters.push_back(
+      {{"name", "host"},
+       {"summary", "this machine's threads as 2 nodes x 2 ranks, unpaced; for microbench, layerbench, tune"}});
   const Json all{{"schedules", named(schedules())}, {"clusters", clusters},
                  {"grids", files("grids")},         {"layers", files("layers")},
                  {"models", files("models")},       {"gates", named(gate_parts())},

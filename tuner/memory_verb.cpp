@@ -9,7 +9,7 @@ namespace {
 constexpr double kGiB = 1024.0 * kMiB;
 
 MemoryReport report_of(const MemoryOptions& o) {
-  const Profile profile = find_profile(o.selection.cluster);
+  const Profile profile = chosen_profile(o.selection);
   MemoryReport report;
   report.cluster = profile.name;
   const ChosenModel chosen = chosen_model(o.model, o.selection, profile);
@@ -32,9 +32,8 @@ void print_text(const MemoryReport& report) {
   const MemoryRequest& r = report.request;
   const ParallelShape& p = r.shape.parallel;
   const std::string table = memory_table(report);  // throws before anything is printed
-  fmt::print("{} on {} ({} nodes x {}): {} layer{} of {} {}\n", report.name.empty() ? "layer" : report.name,
-             report.cluster, p.nodes, p.ranks_per_node, r.layers, r.layers == 1 ? "" : "s", describe(r.shape.layer),
-             name_of(r.shape.layer.dtype));
+  fmt::print("{} on {} ({} nodes x {}): {} layer{} of {}\n", report.name.empty() ? "layer" : report.name,
+             report.cluster, p.nodes, p.ranks_per_node, r.layers, r.layers == 1 ? "" : "s", describe(r.shape.layer));
   fmt::print("pp {} dp {} mp {} ep {} esp {} edp {}; ZeRO {}, {} of {} micro-batches in flight ({}), recompute {}\n\n",
              p.pp, p.dp, p.mp, p.ep, p.esp, p.edp, r.zero, micro_batches_in_flight(r), r.micro_batches,
              name_of(r.order), name_of(r.recompute));
@@ -57,9 +56,6 @@ struct ParmReport {
 };
 
 ParmReport parm_report(const MemoryOptions& o) {
-  const bool alone = o.model.model.empty() && o.selection.layer_file.empty() && !o.model.layers &&
-                     o.model.micro_batches == 1 && o.zero == 0 && o.recompute == "none" && !o.memory_gib;
-  require<BadInput>(alone, "--parm: found flags of a layer or a model too, expected --top-k and --experts at most");
   const std::vector<Grid> grids{find_grid("parm-a"), find_grid("parm-b")};
   ParmAssumptions assumed{o.selection.layer.top_k, o.selection.layer.experts};
   ParmReport report{count_parm_layers(grids, assumed), {}};

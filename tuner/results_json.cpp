@@ -43,6 +43,7 @@ Json to_json(const Case& c) {
                                    {"edp", p.edp},
                                    {"pp", p.pp}})
     json[name] = size;
+  json["placement"] = placement_name(p);
   return json;
 }
 

@@ -7,7 +7,6 @@
 
 #include "moe/base/table.h"
 #include "moe/cost/fluid_replay.h"
-#include "moe/export/chrome_trace.h"
 #include "moe/export/text_gantt.h"
 #include "moe/plan/memory.h"
 #include "moe/record/writer.h"
@@ -33,7 +32,7 @@ Simulated simulate_one(const Schedule& schedule, const LayerPricer& pricer, Degr
   return s;
 }
 
-void print_text(const Case& shape, const Profile& profile, const std::vector<Simulated>& all) {
+void print_text(const Case& shape, const Profile& profile, const std::vector<Simulated>& all, const Refused& refused) {
   fmt::print("{} on {} ({} nodes x {}), {}\n\n", describe(shape.layer), profile.name, profile.nodes,
              profile.ranks_per_node, name_of(shape.rounding));
   Table table({"schedule", "r_f", "r_b", "forward ms", "backward ms", "MoE f ms", "MoE b ms", "bound ms",
@@ -47,7 +46,7 @@ void print_text(const Case& shape, const Profile& profile, const std::vector<Sim
                fmt::format("{:.4f}", r.degree_bound.total_s() * 1e3),
                fmt::format("{:.1f} %", 100 * r.bound.total_s() / r.total_s())});
   }
-  fmt::print("{}", table.text());
+  fmt::print("{}{}", table.text(), refused.text());
   if (profile.memory_bytes) {
     const MemoryEstimate memory = layer_memory(shape);
     fmt::print("memory of a rank: {}, {}\n", human_bytes(memory.total()),
@@ -58,16 +57,6 @@ void print_text(const Case& shape, const Profile& profile, const std::vector<Sim
                s.result.decision.variant ? fmt::format(" = {}", s.result.decision.variant->name) : "",
                s.result.bound.forward_term, s.result.bound.backward_term,
                text_gantt(*s.plan.structure, s.timeline, 100));
-}
-
-void write_trace(const std::string& path, const std::vector<Simulated>& all) {
-  std::vector<TraceGroup> groups;
-  for (const Simulated& s : all)
-    groups.push_back(
-        {fmt::format("{} simulated", s.result.schedule), -1, &s.plan, s.timeline.start_s, s.timeline.end_s});
-  std::ofstream out(path);
-  chrome_trace(groups, out);
-  require<BadInput>(bool(out.flush()), "--trace: cannot write {}", path);
 }
 
 void write_records(const SimulateOptions& options, const LayerPricer& pricer, const std::vector<Simulated>& all) {
@@ -91,74 +80,99 @@ void write_records(const SimulateOptions& options, const LayerPricer& pricer, co
   writer.end();
 }
 
-std::vector<NoiseRow> with_noise(const NoiseFlags& flags, const LayerPricer& pricer,
-                                 const std::vector<Simulated>& all) {
-  std::vector<NoiseRow> rows;
-  if (!flags.any()) return rows;
-  require<BadInput>(pricer.profile().contention.none(), "profile {}: contention is replayed for ranks alike only",
-                    pricer.profile().name);
+Json documents_of(const LayerPricer& pricer, const std::vector<Simulated>& all, const std::vector<NoiseRow>& noisy) {
+  Json documents = Json::array();
   for (const Simulated& s : all) {
-    const RankReplay ranks(*s.plan.structure, s.plan.shape.parallel);
-    rows.push_back({std::string(s.result.schedule), s.timeline.makespan_s,
-                    ranks.replay(price(pricer, s.plan), noise_of(flags, s.plan.shape), flags.samples)});
+    Json json = to_json(s.result);
+    json["status"] = name_of(CaseStatus::ok);
+    json["cluster"] = pricer.profile().name;
+    json["layer"] = to_json(pricer.shape());
+    json["notes"] = pricer.notes();
+    add_timeline(json, s.plan, s.timeline);
+    if (!noisy.empty()) json["noise"] = to_json(noisy[documents.size()]);
+    documents.push_back(std::move(json));
   }
-  return rows;
+  return documents;
+}
+
+void check_one_layer(const SimulateOptions& options) {
+  require<BadInput>(!options.partition,
+                    "--partition: found one layer, once, whose gradients its schedule places; expected --model, "
+                    "--layers or --micro-batches with it");
+  require<BadInput>(!options.model.pipeline, "--pipeline: found one layer, once; expected --micro-batches N with it");
 }
 
 }  // namespace
 
 void Refused::add(const Schedule& schedule, const Unsupported& error) {
-  std::string& names = by_reason_[error.what()];
-  names += (names.empty() ? "" : ", ") + std::string(schedule.name);
+  rows_.emplace_back(schedule.name, error.what());
 }
 
-void Refused::report(bool nothing_left) const {
-  if (nothing_left && by_reason_.size() == 1) throw Unsupported(by_reason_.begin()->first);
-  if (nothing_left && !by_reason_.empty())
-    throw Unsupported(fmt::format("{}: {}", by_reason_.begin()->second, by_reason_.begin()->first));
-  for (const auto& [reason, names] : by_reason_) fmt::print(stderr, "moetune: {}: {}\n", names, reason);
+void Refused::require_others(size_t asked) const {
+  if (rows_.size() < asked) return;
+  std::string first;
+  for (const auto& [schedule, reason] : rows_)
+    if (reason == rows_.front().second) first += (first.empty() ? "" : ", ") + schedule;
+  throw Unsupported(asked == 1 ? rows_.front().second : fmt::format("{}: {}", first, rows_.front().second));
+}
+
+std::string Refused::text() const {
+  std::string text;
+  for (const auto& [schedule, reason] : rows_) text += fmt::format("  {}: unsupported: {}\n", schedule, reason);
+  return text;
+}
+
+void Refused::append_to(Json& rows) const {
+  for (const auto& [schedule, reason] : rows_)
+    rows.push_back({{"schedule", schedule}, {"status", name_of(CaseStatus::unsupported)}, {"reason", reason}});
+}
+
+TraceGroup trace_group(const Plan& plan, const Timeline& timeline) {
+  return {fmt::format("{} simulated", plan.schedule), -1, &plan, timeline.start_s, timeline.end_s};
+}
+
+void write_simulated_trace(const std::string& path, const std::vector<TraceGroup>& groups) {
+  std::ofstream out(path);
+  chrome_trace(groups, out);
+  require<BadInput>(bool(out.flush()), "--trace: cannot write {}", path);
 }
 
 int run_simulate(const SimulateOptions& options) {
-  require<BadInput>(!options.sweep_degrees || !options.out.empty(),
-                    "--sweep-degrees: found no --out, expected --out FILE with it");
-  if (!options.model.model.empty() || options.model.layers || options.model.micro_batches > 1)
-    return run_simulate_model(options);
-  const Profile profile = find_profile(options.selection.cluster);
+  check_flags(options.noise);
+  if (!options.model.one_layer()) return run_simulate_model(options);
+  check_one_layer(options);
+  const Profile profile = chosen_profile(options.selection);
   const Case shape = chosen_case(options.selection, profile.nodes, profile.ranks_per_node);
   const LayerPricer pricer(profile, shape, {options.selection.nearest});
+  const auto chosen = chosen_schedules(options.selection);
   std::vector<Simulated> all;
   Refused refused;
-  for (const Schedule* schedule : chosen_schedules(options.selection)) {
+  for (const Schedule* schedule : chosen) {
     try {
       all.push_back(simulate_one(*schedule, pricer, options.selection.degrees));
     } catch (const Unsupported& error) {
       refused.add(*schedule, error);
     }
   }
-  refused.report(all.empty());
-  const auto noisy = with_noise(options.noise, pricer, all);
-  if (!options.trace.empty()) write_trace(options.trace, all);
+  refused.require_others(chosen.size());
+  std::vector<NoiseRow> noisy;
+  std::vector<TraceGroup> groups;
+  for (const Simulated& s : all) {
+    if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.plan, s.timeline.makespan_s));
+    groups.push_back(trace_group(s.plan, s.timeline));
+  }
+  if (!options.trace.empty()) write_simulated_trace(options.trace, groups);
   if (!options.out.empty()) write_records(options, pricer, all);
   for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
   if (!options.json) {
-    print_text(shape, profile, all);
-    if (!noisy.empty())
-      fmt::print("\n{} ranks, {} samples\n{}", shape.parallel.ranks(), options.noise.samples, noise_table(noisy));
+    print_text(shape, profile, all, refused);
+    fmt::print("{}", noise_text(noisy));
     return 0;
   }
-  // One schedule: its object is the document; several: a list of them.
-  Json documents = Json::array();
-  for (const Simulated& s : all) {
-    Json json = to_json(s.result);
-    json["cluster"] = profile.name;
-    json["layer"] = to_json(shape);
-    json["notes"] = pricer.notes();
-    add_timeline(json, s.plan, s.timeline);
-    if (!noisy.empty()) json["noise"] = to_json(noisy[documents.size()]);
-    documents.push_back(std::move(json));
-  }
-  const Json document = all.size() == 1 ? documents.front() : Json{{"schedules", documents}};
+  // One schedule asked for: its object is the document; several: a list of them.
+  Json documents = documents_of(pricer, all, noisy);
+  refused.append_to(documents);
+  const Json document = chosen.size() == 1 ? documents.front() : Json{{"schedules", documents}};
   fmt::print("{}\n", document.dump(1));
   return 0;
 }

@@ -1,10 +1,12 @@
 #pragma once
 // The verb `simulate`: one layer, or a model, under chosen schedules on a profile; timeline, lane loads, bounds.
-#include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "moe/base/check.h"
+#include "moe/export/chrome_trace.h"
 #include "tuner/chosen_model.h"
 #include "tuner/noise_report.h"
 
@@ -12,9 +14,9 @@ namespace moe {
 
 struct SimulateOptions {
   Selection selection;
-  ModelFlags model;                 // with a model or several layers: a whole model
-  std::string partition = "exact";  // of its gradients
-  NoiseFlags noise;                 // replays on all ranks beside the even one
+  ModelFlags model;                      // with a model or several layers: a whole model
+  std::optional<std::string> partition;  // of a model's gradients; empty: exact
+  NoiseFlags noise;                      // replays on all ranks beside the even one
   bool json = false;
   std::string trace;           // file for a Perfetto timeline; empty: none
   std::string out;             // records; empty: none
@@ -22,16 +24,25 @@ struct SimulateOptions {
   std::vector<std::string> argv;
 };
 
-/// Schedules that a case or a profile does not allow, by reason.
+/// Schedules asked for that the case or the profile does not allow: rows like the others, with a reason for numbers.
 class Refused {
  public:
   void add(const Schedule& schedule, const Unsupported& error);
-  /// One line a reason on stderr. Throws Unsupported with the first where nothing else is left to show.
-  void report(bool nothing_left) const;
+  /// Throws Unsupported with the reasons where no schedule is left to show.
+  void require_others(size_t asked) const;
+  /// The rows "SCHEDULE: unsupported: REASON".
+  std::string text() const;
+  /// {schedule, status, reason} each.
+  void append_to(Json& rows) const;
 
  private:
-  std::map<std::string, std::string> by_reason_;
+  std::vector<std::pair<std::string, std::string>> rows_;
 };
+
+/// A plan's tasks as they were simulated.
+TraceGroup trace_group(const Plan& plan, const Timeline& timeline);
+/// Writes the groups to the file of --trace. Throws BadInput where that can't be.
+void write_simulated_trace(const std::string& path, const std::vector<TraceGroup>& groups);
 
 int run_simulate(const SimulateOptions& options);
 

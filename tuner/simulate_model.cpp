@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 
 #include "moe/base/registry.h"
 #include "moe/base/table.h"
-#include "moe/export/chrome_trace.h"
 #include "moe/search/model_search.h"
 #include "tuner/results_json.h"
 
@@ -74,6 +72,7 @@ Json to_json(const Simulated& s, const Profile& profile) {
                          {"gar_beside_dense_bytes", b.gar_beside_dense_bytes},
                          {"gaps", b.gaps}});
   Json json{{"schedule", r.schedule},
+            {"status", name_of(CaseStatus::ok)},
             {"variant", r.variant ? Json(r.variant->name) : Json(nullptr)},
             {"degree_forward", r.decision.degree_forward},
             {"backwards", backwards},
@@ -90,15 +89,19 @@ Json to_json(const Simulated& s, const Profile& profile) {
 }  // namespace
 
 int run_simulate_model(const SimulateOptions& options) {
-  require<BadInput>(options.out.empty(), "--out: found --model too; records are of layers");
-  const Profile profile = find_profile(options.selection.cluster);
-  const ChosenModel chosen = chosen_model(options.model, options.selection, profile);
-  const PartitionStrategy& strategy = find_named(partition_strategies(), options.partition, "--partition");
+  const ModelFlags& asked = options.model;
+  const std::string found = !asked.model.empty() ? "--model" : asked.layers ? "--layers" : "--micro-batches";
+  require<BadInput>(options.out.empty(), "--out: found {} too, expected one layer, once: records are of layers", found);
+  const Profile profile = chosen_profile(options.selection);
+  const ChosenModel chosen = chosen_model(asked, options.selection, profile);
+  const PartitionStrategy& strategy =
+      find_named(partition_strategies(), options.partition.value_or("exact"), "--partition");
   const LayerPricer pricer(profile, chosen.model.shape, {options.selection.nearest});
+  const auto schedules = chosen_schedules(options.selection);
   ModelSearch search;
   std::vector<Simulated> all;
   Refused refused;
-  for (const Schedule* schedule : chosen_schedules(options.selection)) {
+  for (const Schedule* schedule : schedules) {
     try {
       all.push_back({search.tune(*schedule, pricer, chosen.model, strategy, options.selection.degrees),
                      memory_of(chosen, *schedule)});
@@ -106,23 +109,26 @@ int run_simulate_model(const SimulateOptions& options) {
       refused.add(*schedule, error);
     }
   }
-  refused.report(all.empty());
-  if (!options.trace.empty()) {
-    std::vector<TraceGroup> groups;
-    for (const Simulated& s : all)
-      groups.push_back({fmt::format("{} simulated", s.result.schedule), -1, &s.result.plan, s.result.timeline.start_s,
-                        s.result.timeline.end_s});
-    std::ofstream out(options.trace);
-    chrome_trace(groups, out);
-    require<BadInput>(bool(out.flush()), "--trace: cannot write {}", options.trace);
+  refused.require_others(schedules.size());
+  std::vector<NoiseRow> noisy;
+  std::vector<TraceGroup> groups;
+  for (const Simulated& s : all) {
+    if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.result.plan, s.result.total_s()));
+    groups.push_back(trace_group(s.result.plan, s.result.timeline));
   }
+  if (!options.trace.empty()) write_simulated_trace(options.trace, groups);
   for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
   if (!options.json) {
     print_text(chosen, profile, all);
+    fmt::print("{}{}", refused.text(), noise_text(noisy));
     return 0;
   }
   Json models = Json::array();
-  for (const Simulated& s : all) models.push_back(to_json(s, profile));
+  for (const Simulated& s : all) {
+    models.push_back(to_json(s, profile));
+    if (!noisy.empty()) models.back()["noise"] = to_json(noisy[models.size() - 1]);
+  }
+  refused.append_to(models);
   fmt::print("{}\n", Json{{"cluster", profile.name},
                           {"model", chosen.name},
                           {"layers", chosen.model.layers},

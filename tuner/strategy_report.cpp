@@ -24,6 +24,7 @@ std::vector<StrategyRow> compare_strategies(const SweepRequest& request, const s
                                             int layers) {
   const Schedule& schedule = find_schedule("fsmoe");
   const auto chosen = sample(rows, layers);
+  if (chosen.empty()) return {};
   LayerSearch search;
   std::vector<double> exact(chosen.size());
   std::vector<StrategyRow> report;
@@ -42,7 +43,7 @@ std::vector<StrategyRow> compare_strategies(const SweepRequest& request, const s
       row.slower += regret > 1e-4;
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    row.seconds_a_layer = took.count() / std::max<double>(1, static_cast<double>(chosen.size()));
+    row.seconds_a_layer = took.count() / static_cast<double>(chosen.size());
   }
   return report;
 }

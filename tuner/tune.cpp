@@ -6,8 +6,11 @@
 
 #include "moe/base/config_files.h"
 #include "moe/base/table.h"
+#include "moe/cost/fluid_replay.h"
+#include "moe/search/pick_layers.h"
 #include "tuner/reproduce/printed.h"
 #include "tuner/results_json.h"
+#include "tuner/simulate.h"
 #include "tuner/strategy_report.h"
 
 namespace moe {
@@ -43,6 +46,27 @@ CaseRecord unsupported_record(const SweepRow& row, std::string_view schedule, co
   record.schedule = schedule;
   record.backend = "none";
   return record;
+}
+
+// One of the layers that could be planned, under every schedule.
+void write_planned_trace(const std::string& path, const SweepRequest& request, const std::vector<SweepRow>& rows) {
+  std::vector<const SweepRow*> planned;
+  std::vector<LayerShape> layers;
+  for (const SweepRow& row : rows)
+    if (row.status == CaseStatus::ok) planned.push_back(&row), layers.push_back(row.shape.layer);
+  require<BadInput>(!planned.empty(), "--trace: no layer of {} can be planned on {}", request.grid.name,
+                    request.profile.name);
+  const SweepRow& row = *planned[pick_layers(layers, 1).front()];
+  const LayerPricer pricer(request.profile, row.shape, request.pricing);
+  std::vector<Plan> plans;
+  std::vector<Timeline> timelines;
+  for (const LayerResult& result : row.results) {
+    plans.push_back(build_plan(find_schedule(result.schedule), row.shape, result.decision));
+    timelines.push_back(timeline_of(plans.back(), price(pricer, plans.back()), request.profile.contention));
+  }
+  std::vector<TraceGroup> groups;
+  for (size_t i = 0; i < plans.size(); ++i) groups.push_back(trace_group(plans[i], timelines[i]));
+  write_simulated_trace(path, groups);
 }
 
 }  // namespace
@@ -94,20 +118,22 @@ void append_rows(RecordWriter& writer, const std::vector<SweepRow>& rows, const 
 }
 
 std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
-                         const Grid& grid) {
+                         const Grid& grid, const std::string& cluster) {
   const auto summaries = summarise(rows, schedules);
   Table table({"schedule", "layers", "speedup over tutel", "paper", "of the bound", "r_f", "r_b", "r_f != r_b"});
   for (const ScheduleSummary& s : summaries)
     table.add({std::string(s.schedule), fmt::format("{}", s.layers), times(s.speedup),
-               times(printed_speedup(grid.name, s.schedule)), percent(s.efficiency), degree_range(s.degrees_forward),
-               degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
+               times(printed_speedup(grid.name, cluster, s.schedule)), percent(s.efficiency),
+               degree_range(s.degrees_forward), degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
   std::string text = table.text();
   std::map<std::string, int> reasons, notes;
   for (const SweepRow& row : rows) {
     if (!row.reason.empty()) ++reasons[row.reason.substr(0, row.reason.find(": needs"))];  // sizes differ by layer
     if (row.reason.empty())
       for (const auto& [schedule, reason] : row.refused) ++reasons[fmt::format("{}: {}", schedule, reason)];
-    for (const std::string& note : row.notes) ++notes[note.substr(0, note.find(':'))];
+    std::set<std::string> kinds;  // a layer with several notes of a kind counts once
+    for (const std::string& note : row.notes) kinds.insert(note.substr(0, note.find(':')));
+    for (const std::string& kind : kinds) ++notes[kind];
   }
   for (const auto& [reason, count] : reasons) text += fmt::format("  unsupported, {} layers: {}\n", count, reason);
   for (const auto& [note, count] : notes) text += fmt::format("  {} layers: {}\n", count, note);
@@ -115,7 +141,7 @@ std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<co
 }
 
 int run_planned_tune(const TuneOptions& options) {
-  const Profile profile = find_profile(options.selection.cluster);
+  const Profile profile = chosen_profile(options.selection);
   const Grid grid = grid_of(options.selection, profile.name);
   const auto chosen = chosen_schedules(options.selection);
   const auto start = std::chrono::steady_clock::now();
@@ -127,6 +153,7 @@ int run_planned_tune(const TuneOptions& options) {
   RecordWriter writer(path, options.argv, digest_of(fmt::format("plan {} {}", profile.name, grid.name)));
   append_rows(writer, rows, chosen, profile.name);
   writer.end();
+  if (!options.trace.empty()) write_planned_trace(options.trace, request, rows);
   const auto strategies = compare_strategies(request, rows, options.strategy_layers);
   if (options.json) {
     fmt::print("{}\n", Json{{"cluster", profile.name},
@@ -139,7 +166,8 @@ int run_planned_tune(const TuneOptions& options) {
   }
   fmt::print("{} layers of {} on {}, simulated ({}), exact degrees: {}\n\n{}\n{}\nrecords: {}\n", rows.size(),
              grid.name, profile.name, name_of(grid.rounding), human_seconds(took.count()),
-             sweep_report(rows, chosen, grid), strategies.empty() ? "" : strategy_table(strategies), path);
+             sweep_report(rows, chosen, grid, profile.name), strategies.empty() ? "" : strategy_table(strategies),
+             path);
   return 0;
 }
 

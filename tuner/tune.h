@@ -22,7 +22,7 @@ void append_rows(RecordWriter& writer, const std::vector<SweepRow>& rows, const 
 
 /// Mean speedups over tutel beside the paper's, degrees, efficiency, and what has to be known of them.
 std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
-                         const Grid& grid);
+                         const Grid& grid, const std::string& cluster);
 
 /// `tune --no-verify`: plans on the profile as it stands.
 int run_planned_tune(const TuneOptions& options);

@@ -18,8 +18,8 @@ struct TuneOptions {
   uint64_t seed = 1;
   double timeout_s = 60;
   DeviceKind device = DeviceKind::cpu;  // of the ranks
-  std::string out;    // records; empty: results/tune-CLUSTER.jsonl
-  std::string trace;  // timeline of one verified layer; empty: beside the records
+  std::string out;                      // records; empty: results/tune-CLUSTER.jsonl
+  std::string trace;                    // timeline of one verified layer; empty: beside the records
   bool json = false;
   std::vector<std::string> argv;
 };

@@ -72,7 +72,9 @@ void complete_parallel(ParallelShape& p, int64_t experts) {
   const int sharded = p.nodes > 1 ? std::min(p.ranks_per_node, stage) : 1;
   if (p.mp == 0) p.mp = sharded;
   if (p.esp == 0) p.esp = sharded;
-  if (p.ep == 0) p.ep = static_cast<int>(std::min<int64_t>(p.nodes > 1 ? p.nodes : stage / p.esp, experts));
+  // A pipeline stage has its experts on its own nodes.
+  const int apart = p.nodes > 1 ? std::max(1, p.nodes / p.pp) : stage / p.esp;
+  if (p.ep == 0) p.ep = static_cast<int>(std::min<int64_t>(apart, experts));
   require_divides(p.mp, stage, "mp", "ranks of a stage");
   require_divides(int64_t{p.ep} * p.esp, stage, "ep x esp", "ranks of a stage");
   if (p.dp == 0) p.dp = stage / p.mp;

@@ -32,14 +32,15 @@ void check_choice(const Schedule& schedule, DegreeChoice& choice) {
   require<BadInput>(choice.micro_op_bytes >= 0, "micro-op: found {} bytes, expected >= 0 (0: tuned)",
                     choice.micro_op_bytes);
   if (schedule.degrees == DegreePolicy::one) {
-    require<BadInput>(choice.forward <= 1 && choice.backward <= 1, "schedule {} has degree 1 only, found {} and {}",
-                      schedule.name, choice.forward, choice.backward);
+    require<Unsupported>(choice.forward <= 1 && choice.backward <= 1, "schedule {} has degree 1 only, found {} and {}",
+                         schedule.name, choice.forward, choice.backward);
     choice.forward = choice.backward = 1;
   } else if (schedule.degrees != DegreePolicy::apart) {
     if (choice.forward == 0) choice.forward = choice.backward;
     if (choice.backward == 0) choice.backward = choice.forward;
-    require<BadInput>(choice.forward == choice.backward, "schedule {} has one degree for both phases, found {} and {}",
-                      schedule.name, choice.forward, choice.backward);
+    require<Unsupported>(choice.forward == choice.backward,
+                         "schedule {} has one degree for both phases, found {} and {}", schedule.name, choice.forward,
+                         choice.backward);
   }
 }
 

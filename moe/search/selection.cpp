@@ -47,7 +47,34 @@ void apply(const LayerFlags& flags, LayerShape& layer) {
   if (flags.hook) layer.hook = find_named(hook_parts(), *flags.hook, "--hook").name;
 }
 
+// Whether the schedule, or one that it chooses among, is so.
+template <class Is>
+bool any_variant(const Schedule& schedule, Is is) {
+  return is(schedule) || std::ranges::any_of(schedule.variants, [&](const Schedule* variant) { return is(*variant); });
+}
+
+void check_read(const DegreeChoice& degrees, const std::vector<const Schedule*>& schedules) {
+  const auto read_by = [&](auto is) {
+    return std::ranges::any_of(schedules, [&](const Schedule* schedule) { return any_variant(*schedule, is); });
+  };
+  require<BadInput>(
+      degrees.min_chunk_bytes == 0 || read_by([](const Schedule& s) { return s.flow == Flow::dropped; }),
+      "--min-chunk-bytes: found no schedule of MoNTA's that cuts chunks, expected --schedule monta, -o2 or -o3");
+  require<BadInput>(
+      degrees.micro_op_bytes == kMicroOpBytes || read_by(in_pieces),
+      "--micro-op-bytes: found no schedule that cuts gradients into pieces, expected --schedule pipemoe+lina or one of "
+      "Lina's");
+}
+
 }  // namespace
+
+Profile chosen_profile(const Selection& selection) {
+  require<BadInput>(selection.cluster != kHostCluster,
+                    "--cluster: found {}, this machine's threads, which microbench, layerbench and tune measure; "
+                    "expected a profile, as microbench --cluster {} and fit make one",
+                    kHostCluster, kHostCluster);
+  return find_profile(selection.cluster);
+}
 
 std::vector<const Schedule*> chosen_schedules(const Selection& selection) {
   std::vector<const Schedule*> chosen;
@@ -59,6 +86,7 @@ std::vector<const Schedule*> chosen_schedules(const Selection& selection) {
       const Schedule* schedule = &find_named(schedules(), name, "--schedule");
       if (std::find(chosen.begin(), chosen.end(), schedule) == chosen.end()) chosen.push_back(schedule);
     }
+  check_read(selection.degrees, chosen);
   return chosen;
 }
 

@@ -33,7 +33,10 @@ struct Selection {
   bool nearest = false;
 };
 
-/// The schedules asked for. Throws BadInput listing the known names.
+/// The profile of the cluster asked for. Throws BadInput for one that has none: `host`, which is measured.
+Profile chosen_profile(const Selection& selection);
+
+/// The schedules asked for. Throws BadInput listing the known names, or naming a flag that none of them reads.
 std::vector<const Schedule*> chosen_schedules(const Selection& selection);
 
 /// The one layer asked for, on a cluster of `nodes` x `ranks_per_node`. Throws BadInput naming the flag.

@@ -1,5 +1,4 @@
-"""Holds docs/adding.md and README.md to the files that they show: a block named after a file is that file, word for word.
-"""
+"""Holds docs/adding.md and README.md to the files that they show, word for word: a block stands under its file's name."""
 
 import pathlib
 import re
@@ -28,7 +27,7 @@ class Readme(unittest.TestCase):
     def test_names_all_that_a_schedule_needs(self):
         section = self.text.split("## Adding a schedule")[1].split("## ")[0]
         sources = [path for path in (ROOT / "moe").rglob("*") if path.suffix in (".h", ".cpp")]
-        for constant, name in (("kTutelImproved", "tutel_improved.cpp"), ("kFsmoeNoPartition", "fsmoe_no_partition.cpp")):
+        for constant, name in (("kTutelImproved", "tutel_improved.cpp"), ("kFsmoeNoIio", "fsmoe_no_iio.cpp")):
             needed = {path for path in sources if re.search(rf"\b{constant}\b", path.read_text())}
             needed |= {path for path in (ROOT / "moe").rglob("CMakeLists.txt") if name in path.read_text()}
             self.assertEqual({path.parent for path in needed}, {ROOT / "moe" / "schedule"})

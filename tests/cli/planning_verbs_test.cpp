@@ -77,7 +77,7 @@ TEST_F(PlanningVerbs, MemoryOfAModelAsText) {
   const Printed printed = run({"memory", "--model", "mixtral-7b"});
   EXPECT_EQ(printed.exit_code, 0) << printed.err;
   EXPECT_EQ(printed.out,
-            R"(mixtral-7b on testbed-b (8 nodes x 4): 7 layers of B1 L256 M4096 H14336 E8 k2 f1.2 mixtral float32
+            R"(mixtral-7b on testbed-b (8 nodes x 4): 7 layers of B1 L256 M4096 H14336 E8 k2 f1.2 mixtral
 pp 1 dp 8 mp 4 ep 8 esp 4 edp 1; ZeRO 0, 1 of 1 micro-batches in flight (gpipe), recompute none
 
   count       weights  gradients  optimizer  activations   buffers     total  of 11.00 GiB
@@ -268,8 +268,9 @@ TEST_F(PlanningVerbs, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"memory", "--pipeline", "zb"}, {"--pipeline", "'zb'", "gpipe, 1f1b"}},
       {{"memory", "--memory-gib", "-1"}, {"--memory-gib", "'-1'"}},
       {{"memory", "--pp", "2"}, {"layers = 1 over pp = 2"}},
-      {{"memory", "--parm", "--model", "gpt-2"}, {"--parm", "--top-k"}},
-      {{"memory", "--parm", "--zero", "1"}, {"--parm", "--top-k"}},
+      {{"memory", "--parm", "--model", "gpt-2"}, {"--parm", "--model"}},
+      {{"memory", "--parm", "--batch", "2"}, {"--parm", "--batch"}},
+      {{"memory", "--parm", "--zero", "1"}, {"--parm", "--zero"}},
       {{"memory", "--heads", "3"}, {"heads = 3", "model-dim"}},
       {{"placement", "--ep", "0"}, {"--ep", "'0'", "whole number"}},
       {{"placement", "--tp", "3"}, {"tp = 3", "ranks per node = 8"}},

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "moe/base/config_files.h"
 #include "tuner/reproduce/printed.h"
+#include "tuner/strategy_report.h"
 #include "tuner/tune.h"
 
 namespace moe {
@@ -60,6 +62,23 @@ TEST_F(Sweep, SummaryIsTheMeanOfRatios) {
   }
 }
 
+// Of all schedules some price by derived rows, with a note for each: a layer counts once.
+TEST_F(Sweep, ReportCountsNoMoreLayersThanThereAre) {
+  const std::string report = sweep_report(*rows_, chosen_, *grid_, profile_->name);
+  int counted = 0;
+  for (size_t at = 0; (at = report.find(" layers: ", at)) != std::string::npos; ++at, ++counted) {
+    const size_t begin = report.find_last_of(" \n", at - 1) + 1;
+    EXPECT_LE(std::stoul(report.substr(begin, at - begin)), rows_->size()) << report;
+  }
+  EXPECT_GT(counted, 0) << report;
+}
+
+TEST_F(Sweep, StrategiesOfNoLayersAreNone) {
+  const SweepRequest request{*profile_, *grid_, chosen_, {}, {}};
+  EXPECT_TRUE(compare_strategies(request, *rows_, 0).empty());
+  EXPECT_EQ(compare_strategies(request, *rows_, 2).size(), layer_strategies().size());
+}
+
 TEST(Report, DegreeRanges) {
   EXPECT_EQ(degree_range({{3, 10}}), "3");
   EXPECT_EQ(degree_range({{1, 1}, {2, 5}, {8, 1}}), "1-8, median 2");
@@ -67,9 +86,41 @@ TEST(Report, DegreeRanges) {
 }
 
 TEST(Report, PrintedSpeedups) {
-  EXPECT_DOUBLE_EQ(printed_speedup("fsmoe-b", "fsmoe"), 1.22);
-  EXPECT_DOUBLE_EQ(printed_speedup("fsmoe-a", "fsmoe"), 1.18);
-  EXPECT_EQ(printed_speedup("fsmoe-b", "ds-moe"), 0);
+  EXPECT_DOUBLE_EQ(printed_speedup("fsmoe-b", "testbed-b", "fsmoe"), 1.22);
+  for (const char* cluster : {"testbed-a", "testbed-a-printed", "testbed-a-driver-experts"})
+    EXPECT_DOUBLE_EQ(printed_speedup("fsmoe-a", cluster, "fsmoe"), 1.18) << cluster;
+  EXPECT_EQ(printed_speedup("fsmoe-b", "testbed-b", "ds-moe"), 0);
+}
+
+// A grid's layers may be tuned on any cluster; what a paper prints is of its own.
+TEST(Report, PrintedSpeedupsBelongToGridAndClusterTogether) {
+  std::vector<std::string> clusters = config_names("clusters");
+  clusters.insert(clusters.end(), {"host", "testbed-b-fitted", "", "testbed"});
+  int printed = 0;
+  for (const std::string& grid : config_names("grids"))
+    for (const std::string& cluster : clusters) {
+      const bool of_a = grid == "fsmoe-a" && cluster.starts_with("testbed-a"),
+                 of_b = grid == "fsmoe-b" && cluster == "testbed-b";
+      for (const Schedule& schedule : schedules())
+        if (printed_speedup(grid, cluster, schedule.name) > 0) {
+          EXPECT_TRUE(of_a || of_b) << grid << " on " << cluster;
+          ++printed;
+        }
+    }
+  EXPECT_EQ(printed, 4 * 4) << "four schedules, on testbed B and by three readings of testbed A";
+}
+
+TEST(Report, TheTablesPaperColumnIsOfTheCluster) {
+  const Grid grid = find_grid("fsmoe-b");
+  const std::vector<const Schedule*> chosen{&find_schedule("tutel"), &find_schedule("fsmoe")};
+  for (const char* name : {"testbed-a", "testbed-b"}) {
+    const Profile profile = find_profile(name);
+    Grid few = grid;
+    few.layers.resize(3);
+    const auto rows = sweep({profile, few, chosen, {}, {}});
+    const std::string report = sweep_report(rows, chosen, few, profile.name);
+    EXPECT_EQ(report.find("1.220x") != std::string::npos, profile.name == "testbed-b") << report;
+  }
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct Audited {
 };
 
 double printed_for(Testbed testbed, std::string_view schedule) {
-  return printed_speedup(std::string(printed_grid(testbed)), schedule);
+  return printed_speedup(std::string(printed_grid(testbed)), std::string(name_of(testbed)), schedule);
 }
 
 std::string ranking_of(const SweptReading& swept) {

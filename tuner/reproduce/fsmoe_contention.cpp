@@ -76,8 +76,8 @@ std::vector<Reading> with_fitted_contention(SweepStore& sweeps, const std::vecto
   std::vector<Fit> fits;
   std::vector<Reading> ends;
   for (Reading reading : readings) {
-    fits.push_back(
-        {.reading = reading, .printed = printed_speedup(std::string(printed_grid(reading.testbed)), "fsmoe")});
+    const std::string grid(printed_grid(reading.testbed)), cluster(name_of(reading.testbed));
+    fits.push_back({.reading = reading, .printed = printed_speedup(grid, cluster, "fsmoe")});
     for (const double end : {1.0, kMostContention}) {
       reading.contention = end;
       ends.push_back(reading);
@@ -120,7 +120,7 @@ void add_fitted_contention(Report& report, Study& study, const std::vector<Readi
     const std::string name(name_of(testbed)), grid(printed_grid(testbed));
     auto& paper = table.rows.emplace_back(std::vector<std::string>{name, "paper", "", "", ""});
     for (const std::string_view schedule : kCompared)
-      paper.push_back(fmt::format("{:.3f}", printed_speedup(grid, schedule)));
+      paper.push_back(fmt::format("{:.3f}", printed_speedup(grid, name, schedule)));
     paper.push_back(testbed == Testbed::b ? fmt::format("{:.0f}", kPrintedApart) : "-");
     for (const Reading& r : with_fitted_contention(study.sweeps, testbed == Testbed::a ? on_a : on_b)) {
       const SweptReading& swept = study.sweeps.of(r);
@@ -129,7 +129,8 @@ void add_fitted_contention(Report& report, Study& study, const std::vector<Readi
       for (const std::string_view schedule : kCompared) {
         std::vector<std::string> labels(row.begin(), row.begin() + 5);
         labels.emplace_back(schedule);
-        c.figures.push_back({labels, "fitted to fsmoe", printed_speedup(grid, schedule), swept.find(schedule).speedup});
+        c.figures.push_back(
+            {labels, "fitted to fsmoe", printed_speedup(grid, name, schedule), swept.find(schedule).speedup});
       }
       for (const std::string_view schedule : kCompared)
         row.push_back(fmt::format("{:.3f}", swept.find(schedule).speedup));

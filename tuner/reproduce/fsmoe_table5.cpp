@@ -69,16 +69,16 @@ Report fsmoe_table5(Study& study) {
   for (const Testbed testbed : {Testbed::a, Testbed::b})
     for (const Capacity capacity : kCapacities) {
       const SweptReading& swept = study.sweeps.of(reading_of(testbed, capacity));
-      const std::string grid = testbed == Testbed::a ? "fsmoe-a" : "fsmoe-b";
+      const std::string grid(printed_grid(testbed)), cluster(name_of(testbed));
       for (const ScheduleSummary& s : swept.schedules)
         if (s.schedule != "tutel")  // 1 by definition
           c.figures.push_back({{std::string(name_of(testbed)), std::string(s.schedule)},
                                volumes(capacity),
-                               printed_speedup(grid, s.schedule),
+                               printed_speedup(grid, cluster, s.schedule),
                                s.speedup});
       ordered += std::ranges::is_sorted(swept.schedules, {}, &ScheduleSummary::speedup);
       ++readings;
-      const double excess = swept.find("fsmoe").speedup / printed_speedup(grid, "fsmoe") - 1;
+      const double excess = swept.find("fsmoe").speedup / printed_speedup(grid, cluster, "fsmoe") - 1;
       least = std::min(least, excess), most = std::max(most, excess);
     }
   report.shows = {

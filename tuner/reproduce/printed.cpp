@@ -1,5 +1,6 @@
 #include "tuner/reproduce/printed.h"
 
+#include <algorithm>
 #include <array>
 #include <tuple>
 
@@ -11,6 +12,8 @@
 
 namespace moe {
 namespace {
+
+constexpr std::array<std::string_view, 2> kOtherReadingsOfA{"testbed-a-printed", "testbed-a-driver-experts"};
 
 template <unsigned N>
 using Reader = io::CSVReader<N, io::trim_chars<' '>, io::no_quote_escape<','>, io::throw_on_overflow,
@@ -36,12 +39,15 @@ std::vector<Row> rows_of(const std::string& name, const std::array<const char*, 
 
 std::vector<PrintedSpeedup> printed_fsmoe_table5() {
   using R = PrintedSpeedup;
-  return rows_of<R>("fsmoe-table5", {"grid", "schedule", "speedup"}, &R::grid, &R::schedule, &R::speedup);
+  return rows_of<R>("fsmoe-table5", {"grid", "cluster", "schedule", "speedup"}, &R::grid, &R::cluster, &R::schedule,
+                    &R::speedup);
 }
 
-double printed_speedup(const std::string& grid, std::string_view schedule) {
+double printed_speedup(const std::string& grid, const std::string& cluster, std::string_view schedule) {
+  const bool other = std::ranges::find(kOtherReadingsOfA, cluster) != kOtherReadingsOfA.end();
   for (const PrintedSpeedup& row : printed_fsmoe_table5())
-    if (row.grid == grid && row.schedule == schedule) return row.speedup;
+    if (row.grid == grid && row.cluster == (other ? "testbed-a" : cluster) && row.schedule == schedule)
+      return row.speedup;
   return 0;
 }
 

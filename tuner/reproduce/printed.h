@@ -6,11 +6,12 @@
 
 namespace moe {
 
-/// FSMoE Table 5's mean speedup over tutel of a schedule on a grid; 0 where none is printed.
-double printed_speedup(const std::string& grid, std::string_view schedule);
+/// FSMoE Table 5's mean speedup over tutel of a schedule, for a grid's layers on a cluster: a profile's name, or one of
+/// the presets that read the same testbed otherwise ("testbed-a-printed"). 0 where none is printed.
+double printed_speedup(const std::string& grid, const std::string& cluster, std::string_view schedule);
 
 struct PrintedSpeedup {  // fsmoe-table5
-  std::string grid, schedule;
+  std::string grid, cluster, schedule;
   double speedup = 0;
 };
 std::vector<PrintedSpeedup> printed_fsmoe_table5();

@@ -1,0 +1,194 @@
+#include "tests/cli/flag_effects.h"
+
+#include <sstream>
+
+namespace moe {
+namespace {
+
+using Effects = std::multimap<std::string, FlagEffect>;
+using enum Effect;
+
+// Flags with their values, separated by semicolons, each alone beside what stands there anyway.
+void add(Effects& effects, Effect effect, const std::string& base, const std::string& flags) {
+  std::istringstream list(flags);
+  for (std::string flag; std::getline(list >> std::ws, flag, ';');) {
+    std::string with = base;
+    with += (base.empty() ? "" : " ") + flag;
+    effects.emplace(flag.substr(0, flag.find(' ')), FlagEffect{effect, base, with});
+  }
+}
+
+// Sizes and groups, which change bytes and times. Groups of other sizes than the profile's borrow their rows.
+const std::string kSizes =
+    "--batch 8; --seq 256; --model-dim 2048; --hidden 8192; --kv-heads 4; --experts 16; --top-k 1; "
+    "--capacity-factor 2; --ffn mixtral; --mp 2; --ep 4; --esp 2";
+
+Effects simulate() {
+  const std::string base = "--schedule fsmoe --nearest --json";
+  Effects e;
+  add(e, changes, base, kSizes);
+  add(e, changes, base + " --seq 8 --batch 1", "--capacity-rounding deepspeed");
+  add(e, changes, base + " --model-dim 1600", "--heads 25");
+  add(e, changes, base,
+      "--pp 2; --hook bf16; --layer ./layer.toml; --cluster testbed-a; --degree-forward 3; --degree-backward 3; "
+      "--model gpt-2; --layers 2; --micro-batches 2; --jitter 0.1; --straggler 3:1.5");
+  add(e, describes, base, "--norm none; --no-residual; --aux-loss 0.01; --z-loss 0.01");
+  add(e, changes, base + " --cluster ./more.toml",
+      "--gate switch; --order gshard; --dispatcher 2dh; --dtype bfloat16; --placement ep-inside");
+  add(e, refused, base, "--dp 3");
+  add(e, changes, "--json", "--schedule fsmoe");
+  add(e, changes, "--schedule fsmoe,monta,lina --json", "--min-chunk-bytes 100000000; --micro-op-bytes 100000");
+  add(e, refused, base, "--min-chunk-bytes 1; --micro-op-bytes 1000");
+  add(e, changes, "--ep 4 --schedule fsmoe", "--nearest");
+  const std::string model = base + " --layers 3 --micro-batches 2";
+  add(e, changes, model, "--pipeline 1f1b; --partition none; --jitter 0.1; --straggler 3:1.5");
+  add(e, refused, model, "--pipeline zb; --partition some; --straggler 9999:5; --zipf 1; --out written");
+  add(e, refused, base,
+      "--pipeline 1f1b; --pipeline foo; --partition exact; --partition foo; --straggler 9999:5; --zipf 1; --samples 3; "
+      "--seed 3; --sweep-degrees");
+  add(e, refused, base + " --layers 3", "--pipeline 1f1b");
+  add(e, changes, base + " --capacity-factor none", "--zipf 1");
+  add(e, changes, model + " --capacity-factor none", "--zipf 1");
+  add(e, refused, base + " --capacity-factor none --gate softmoe", "--zipf 1");
+  add(e, changes, base + " --jitter 0.1", "--samples 3; --seed 3");
+  add(e, refused, base + " --straggler 3:2", "--samples 3");
+  add(e, writes, base, "--trace written; --out written; --sweep-degrees --out written");
+  add(e, writes, model, "--trace written");
+  add(e, changes, "--schedule fsmoe", "--json");
+  return e;
+}
+
+Effects memory() {
+  const std::string base = "--json", stages = "--model mixtral-7b --layers 4 --pp 2 --json";
+  Effects e;
+  add(e, changes, base, kSizes);
+  add(e, changes, base + " --seq 8 --batch 1", "--capacity-rounding deepspeed");
+  add(e, changes, base,
+      "--heads 32; --cluster testbed-a; --layer ./layer.toml; --model gpt-2; --layers 2; --dtype bfloat16; --norm "
+      "none; "
+      "--gate xmoe; --memory-gib 80; --zero 1; --recompute full; --parm");
+  add(e, describes, base,
+      "--order gshard; --dispatcher 2dh; --hook bf16; --no-residual; --aux-loss 0.01; --z-loss 0.01; "
+      "--placement ep-inside");
+  add(e, changes, stages, "--micro-batches 4");
+  add(e, changes, stages + " --micro-batches 8", "--pipeline 1f1b");
+  add(e, changes, base + " --layers 4", "--pp 2");
+  add(e, refused, base, "--dp 3; --pipeline 1f1b; --pipeline foo");
+  add(e, refused, "--parm", "--batch 2; --cluster testbed-a; --zero 1");
+  add(e, changes, "--parm --json", "--top-k 1; --experts 8");
+  add(e, changes, "", "--json");
+  return e;
+}
+
+Effects placement() {
+  Effects e;
+  add(e, changes, "--json", "--tp 4; --ep 4; --cp 16; --pp 2; --dp 2; --ranks-per-node 16; --switch-ports 16");
+  add(e, changes, "", "--json");
+  return e;
+}
+
+// Of the verbs that run layers: how their ranks come to be. Beside a backend of threads most mean nothing.
+void add_ranks(Effects& e) {
+  const std::string of_processes = "--rank 1; --ranks 4; --rendezvous 127.0.0.1:29500; --ranks-per-node 2";
+  const std::string of_nccl = "--min-ctas 2; --max-ctas 8; --implicit-launch-order";
+  add(e, parsed, "", "--backend gloo; --device cuda; --timeout 3");
+  add(e, parsed, "--backend gloo", of_processes);
+  add(e, refused, "", of_processes);
+  add(e, parsed, "--backend nccl", of_nccl);
+  add(e, refused, "", of_nccl);
+  add(e, refused, "--backend gloo", of_nccl);
+  add(e, refused, "--backend nccl", "--device cpu");
+}
+
+Effects tune() {
+  const std::string grid = "--no-verify --grid ./few.toml", none = " --strategy-layers 0",
+                    two = " --schedule tutel,fsmoe";
+  const std::string base = grid + none + two + " --json", some = grid + none + " --schedule monta,lina --json";
+  Effects e;
+  add(e, changes, base, "--cluster testbed-a; --degree-forward 3; --degree-backward 3");
+  add(e, changes, some, "--min-chunk-bytes 100000000; --micro-op-bytes 100000");
+  add(e, refused, base, "--min-chunk-bytes 1; --micro-op-bytes 1000");
+  add(e, changes, base + " --cluster ./half.toml", "--nearest");
+  e.emplace("--grid", FlagEffect{changes, base, "--no-verify --grid ./other.toml" + none + two + " --json"});
+  add(e, changes, grid + none + " --json", "--schedule fsmoe");
+  add(e, changes, grid + none + two, "--json");
+  e.emplace("--strategy-layers", FlagEffect{changes, base, grid + two + " --json"});
+  add(e, refused, "", "--strategy-layers 3");
+  add(e, writes, base, "--trace written; --out written");
+  add(e, parsed, "", "--no-verify; --measure 3; --measure-degrees; --iterations 2; --seed 7");
+  add(e, refused, base,
+      "--measure 3; --measure-degrees; --iterations 2; --seed 7; --timeout 3; --backend gloo; --device cpu");
+  add_ranks(e);
+  return e;
+}
+
+Effects microbench() {
+  const std::string range = "--min-bytes 64K --max-bytes 1M", steps = "--step-factor 4; --step-bytes 64K";
+  Effects e;
+  add(e, parsed, "",
+      "--cluster testbed-a; --repetitions 2; --min-bytes 64K; --max-bytes 1M; --iterations 2; --warmup 3; --check 0; "
+      "--dtype float64; --modules; --kernels; --out o.jsonl; --json");
+  add(e, parsed, range, steps);
+  add(e, refused, "--min-bytes 64K", steps);
+  add(e, refused, range + " --step-bytes 64K", "--step-factor 4");
+  add(e, refused, "", "--warmup 0; --check 2");
+  add(e, refused, "--kernels", "--cluster testbed-a; --min-bytes 64K; --iterations 2; --modules");
+  add_ranks(e);
+  return e;
+}
+
+Effects layerbench() {
+  Effects e;
+  add(e, parsed, "", kSizes);
+  add(e, parsed, "",
+      "--capacity-rounding tutel; --heads 32; --gate switch; --order gshard; --dispatcher 2dh; --hook bf16; --norm "
+      "none; "
+      "--no-residual; --aux-loss 0.01; --z-loss 0.01; --dtype float64; --dp 8; --pp 2; --placement ep-inside; "
+      "--layer example; --cluster testbed-a; --grid fsmoe-b; --schedule fsmoe; --degree-forward 2; --degree-backward "
+      "2; "
+      "--micro-op-bytes 1000; --min-chunk-bytes 1000; --nearest; --iterations 2; --seed 7; --workload balanced; "
+      "--trace t; --tasks; --dump d; --check-only; --out o.jsonl; --json");
+  add(e, parsed, "--grid fsmoe-b", "--grid-layers 2");
+  add(e, refused, "", "--grid-layers 2");
+  add(e, refused, "--check-only", "--iterations 2; --trace t; --tasks");
+  add(e, refused, "--json", "--tasks");
+  add_ranks(e);
+  return e;
+}
+
+Effects reproduce() {
+  Effects e;
+  e.emplace("TABLE", FlagEffect{changes, "monta-fig13", "monta-table8"});
+  add(e, changes, "lina-training", "--assume lina-a100");
+  add(e, refused, "--audit", "--assume lina-a100");
+  add(e, parsed, "", "--audit; --all");
+  add(e, parsed, "--all", "--write w.md");
+  add(e, refused, "monta-fig13", "--write w.md");
+  add(e, writes, "monta-fig13", "--out written");
+  add(e, changes, "monta-fig13", "--json");
+  return e;
+}
+
+Effects one_of(Effect effect, const std::string& flags) {
+  Effects e;
+  add(e, effect, "", flags);
+  return e;
+}
+
+}  // namespace
+
+std::map<std::string, std::multimap<std::string, FlagEffect>> flag_effects() {
+  return {{"list", one_of(changes, "--json")},
+          {"simulate", simulate()},
+          {"memory", memory()},
+          {"placement", placement()},
+          {"tune", tune()},
+          {"microbench", microbench()},
+          {"layerbench", layerbench()},
+          {"reproduce", reproduce()},
+          {"fit", one_of(parsed, "--records r.jsonl; --name mine; --out mine.toml; --json")},
+          {"plannerbench", one_of(parsed, "--json")},
+          {"launch", {{"--ranks", {parsed, "-- tune", "--ranks 4 -- tune"}}}}};
+}
+
+}  // namespace moe

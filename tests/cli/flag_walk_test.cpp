@@ -1,0 +1,204 @@
+// Walks every flag of every verb, as the command line itself lists them, and shows that it does what the table says: no
+// flag is taken in silence and does nothing.
+#include <algorithm>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <unistd.h>
+
+#include "cli/flag_kinds.h"
+#include "tests/cli/flag_effects.h"
+#include "tests/cli/program.h"
+
+namespace moe {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+using Words = std::vector<std::string>;
+
+Words words_of(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+std::string name_of(const CLI::Option& option) {
+  return option.get_lnames().empty() ? option.get_name() : "--" + option.get_lnames().front();
+}
+
+std::map<std::string, std::vector<std::string>> flags_of_verbs() {
+  CLI::App app;
+  Command command;
+  add_verbs(app, command);
+  std::map<std::string, std::vector<std::string>> flags;
+  for (const CLI::App* verb : app.get_subcommands(nullptr))
+    for (const CLI::Option* option : verb->get_options())
+      if (option != verb->get_help_ptr()) flags[verb->get_name()].push_back(name_of(*option));
+  return flags;
+}
+
+std::string shown(const std::string& value) { return value; }
+template <class T>
+std::string shown(const T& value) {
+  if constexpr (requires { value.has_value(); })
+    return value ? shown(*value) : "-";
+  else if constexpr (std::is_enum_v<T>)
+    return fmt::format("{}", static_cast<int>(value));
+  else
+    return fmt::format("{}", value);
+}
+template <class... T>
+std::string all_of(const T&... values) {
+  std::string text;
+  ((text += shown(values) + " | "), ...);
+  return text;
+}
+
+std::string of(const Selection& s) {
+  const LayerFlags& l = s.layer;
+  const DegreeChoice& d = s.degrees;
+  return all_of(s.cluster, s.grid, s.layer_file, fmt::format("{}", fmt::join(s.schedules, ",")), d.forward, d.backward,
+                d.micro_op_bytes, d.min_chunk_bytes, s.nearest, l.batch, l.seq, l.model_dim, l.hidden, l.heads,
+                l.kv_heads, l.experts, l.top_k, l.capacity_factor, l.ffn, l.gate, l.order, l.dispatcher, l.hook, l.norm,
+                l.dtype) +
+         all_of(l.rounding, l.placement, l.aux_loss, l.z_loss, l.no_residual, l.dp, l.mp, l.ep, l.esp, l.pp);
+}
+
+// What the verbs are called with, but for the words themselves.
+std::string parsed(const std::string& verb, const std::string& text) {
+  const Words words = words_of(text);
+  std::vector<const char*> argv{"moetune", verb.c_str()};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  const auto c = parse_command_line(static_cast<int>(argv.size()), argv.data());
+  if (!c) return "help";
+  const TuneOptions& t = c->tune;
+  const MicrobenchOptions& m = c->microbench;
+  const LayerbenchOptions& l = c->layerbench;
+  const RanksFlags& r = c->ranks;
+  return c->verb + of(t.selection) +
+         all_of(t.verify, t.measured_layers, t.strategy_layers, t.measure_degrees, t.iterations, t.seed, t.timeout_s,
+                t.device, t.out, t.trace, t.json) +
+         all_of(m.cluster, m.repetitions, m.timeout_s, m.device, m.least_bytes, m.most_bytes, m.step_bytes,
+                m.step_factor, m.iterations, m.warm_ups, m.check, m.dtype, m.modules, m.out, m.kernels, m.json) +
+         of(l.selection) +
+         all_of(l.layers, l.iterations, l.seed, l.timeout_s, l.device, l.out, l.workload, l.trace, l.dump, l.tasks,
+                l.check_only, l.json) +
+         all_of(r.backend, r.rank, r.ranks, r.timeout_s, r.rendezvous, r.ranks_per_node, r.min_ctas, r.max_ctas,
+                r.implicit_launch_order, c->launch.ranks) +
+         all_of(c->fit.records, c->fit.name, c->fit.out, c->fit.json, c->planner_bench.json, c->reproduce.table,
+                c->reproduce.assume, c->reproduce.audit, c->reproduce.all, c->reproduce.write, c->reproduce.out,
+                c->reproduce.json);
+}
+
+// The document without what is no result: times of this machine, names of files.
+Json document(const std::string& text) {
+  Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) return text;
+  json.erase("records");
+  return json;
+}
+
+class FlagWalk : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + fmt::format("moetune-walk-{}", getpid());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    file("few.toml", grid("few", "1024"));
+    file("other.toml", grid("other", "2048"));
+    file("layer.toml", "schema = 1\nname = \"l\"\nbatch = 2\n");
+    const std::string cluster = contents(MOETUNE_SOURCE_DIR "/configs/clusters/testbed-b.toml");
+    std::string half = cluster;
+    half.replace(half.find("nodes = 8"), 9, "nodes = 4");
+    file("half.toml", half);
+    std::string more = cluster;
+    for (const char* name : {"gate:switch", "order:gshard"})
+      for (const char* phase : {"forward", "backward"})
+        more += fmt::format("\n[[module]]\nname = \"{}\"\nphase = \"{}\"\nalpha_s = 1e-3\nbeta_s_per_{} = 1e-12\n",
+                            name, phase, std::string_view(name).starts_with("gate") ? "flop" : "byte");
+    more +=
+        "\n[[comm]]\nop = \"alltoall\"\nnetwork = \"inter\"\nranks = 8\nalgorithm = \"2dh\"\nalpha_s = 1e-3\n"
+        "beta_s_per_byte = 1e-9\n[[compute]]\nop = \"gemm\"\ndtype = \"bfloat16\"\nalpha_s = 1e-4\n"
+        "beta_s_per_flop = 1e-14\n";
+    for (const char* op : {"allgather", "reducescatter"})
+      more += fmt::format(
+          "[[comm]]\nop = \"{}\"\nnetwork = \"inter\"\nranks = 4\nalpha_s = 1e-3\nbeta_s_per_byte = 1e-9\n", op);
+    file("more.toml", more);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  static std::string contents(const std::string& path) {
+    std::ifstream in(path);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  static std::string grid(const std::string& name, const std::string& dims) {
+    return fmt::format(
+        "schema = 1\nname = \"{}\"\nsource = \"made up\"\ncluster = \"testbed-b\"\ncapacity_rounding = \"exact\"\n"
+        "[layers]\nbatch = [1, 4]\nheads = 16\nseq = 512\nmodel_dim = {}\nhidden_scale = 4\ncapacity_factor = 1.2\n"
+        "ffn = \"simple\"\ntop_k = 1\nexperts = \"nodes\"\n",
+        name, dims);
+  }
+  void file(const std::string& name, const std::string& text) { std::ofstream(folder_ + "/" + name) << text; }
+
+  Printed run(const std::string& verb, const std::string& words) {
+    return run_program(MOETUNE_PROGRAM, words_of(verb + " " + words), folder_);
+  }
+
+  // Why the effect is another; empty: it is as the table says.
+  std::string fault(const std::string& verb, const std::string& flag, const FlagEffect& e) {
+    if (e.effect == Effect::parsed)
+      return parsed(verb, e.without) == parsed(verb, e.with) ? "the verb is called alike" : "";
+    std::filesystem::remove(folder_ + "/written");
+    const Printed with = run(verb, e.with);
+    if (e.effect == Effect::refused) {
+      const std::string named = flag.substr(std::min<size_t>(2, flag.find_first_not_of('-')));
+      if (with.exit_code != 2) return fmt::format("exit code {}", with.exit_code);
+      if (std::ranges::count(with.err, '\n') != 1) return "not one line: " + with.err;
+      return with.err.find(named) == std::string::npos ? "the line names another flag: " + with.err : "";
+    }
+    if (with.exit_code != 0) return with.err;
+    if (e.effect == Effect::writes) return std::filesystem::exists(folder_ + "/written") ? "" : "nothing is written";
+    const Printed without = run(verb, e.without);
+    Json a = document(without.out), b = document(with.out);
+    if (a == b) return "prints the same";
+    if (e.effect == Effect::changes) return "";
+    for (Json* json : {&a, &b})
+      if (json->is_object()) json->erase("layer");
+    return a == b ? "" : "more than the layer's description is different";
+  }
+
+  std::string folder_;
+};
+
+TEST_F(FlagWalk, EveryFlagChangesSomethingOrIsRefused) {
+  const auto effects = flag_effects();
+  int walked = 0;
+  for (const auto& [verb, flags] : flags_of_verbs()) {
+    const auto table = effects.find(verb);
+    ASSERT_NE(table, effects.end()) << verb;
+    for (const std::string& flag : flags) {
+      EXPECT_GT(table->second.count(flag), 0U) << verb << " " << flag << ": the table does not say what it does";
+      const auto [begin, end] = table->second.equal_range(flag);
+      for (auto row = begin; row != end; ++row, ++walked)
+        EXPECT_EQ(fault(verb, flag, row->second), "") << verb << " " << row->second.with;
+    }
+  }
+  fmt::print("{} uses of flags\n", walked);
+}
+
+TEST_F(FlagWalk, TheTableHasNoFlagThatIsNone) {
+  const auto flags = flags_of_verbs();
+  for (const auto& [verb, table] : flag_effects()) {
+    ASSERT_TRUE(flags.contains(verb)) << verb;
+    for (const auto& [flag, effect] : table)
+      EXPECT_EQ(std::ranges::count(flags.at(verb), flag), 1) << verb << " " << flag;
+  }
+}
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,105 @@
+// `simulate` as a user meets it: rows of what is refused, defaults, noise.
+#include <algorithm>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "tests/cli/program.h"
+
+namespace moe {
+namespace {
+
+using Json = nlohmann::json;
+
+class SimulateVerb : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + fmt::format("moetune-simulate-{}", getpid());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  Printed run(const std::vector<std::string>& arguments) { return run_program(MOETUNE_PROGRAM, arguments, folder_); }
+  std::string folder_;
+};
+
+// Whatever of the schedules is refused: several asked for are a list of rows, one is the document.
+TEST_F(SimulateVerb, SimulateJsonKeepsItsShapeWhereSchedulesAreRefused) {
+  const auto rows_of = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "simulate");
+    arguments.push_back("--json");
+    const Printed printed = run(arguments);
+    EXPECT_EQ(printed.exit_code, 0) << printed.err;
+    return Json::parse(printed.out)["schedules"];
+  };
+  const auto expect = [](const Json& rows, size_t count, const std::vector<std::string>& refused) {
+    ASSERT_EQ(rows.size(), count);
+    for (const Json& row : rows) {
+      const bool is_refused = std::ranges::count(refused, row["schedule"].get<std::string>()) > 0;
+      EXPECT_EQ(row["status"], is_refused ? "unsupported" : "ok") << row["schedule"];
+      EXPECT_EQ(row.contains("reason"), is_refused) << row["schedule"];
+      EXPECT_EQ(row.contains("tasks"), !is_refused) << row["schedule"];
+    }
+  };
+  for (const std::vector<std::string>& model : {std::vector<std::string>{}, {"--layers", "2"}}) {
+    const auto with = [&](std::vector<std::string> arguments) {
+      arguments.insert(arguments.end(), model.begin(), model.end());
+      return rows_of(arguments);
+    };
+    expect(with({"--schedule", "ds-moe,fsmoe"}), 2, {});
+    expect(with({"--schedule", "ds-moe,fsmoe", "--degree-forward", "2"}), 2, {"ds-moe"});
+    expect(with({"--schedule", "tutel,ds-moe,fsmoe", "--degree-forward", "2", "--degree-backward", "3"}), 3,
+           {"tutel", "ds-moe"});
+  }
+  const Json all = rows_of({"--degree-forward", "2"});
+  ASSERT_EQ(all.size(), 24U);
+  EXPECT_EQ(std::ranges::count(all, "unsupported", [](const Json& row) { return row["status"].get<std::string>(); }),
+            std::ranges::count_if(all, [](const Json& row) { return row.contains("reason"); }));
+  const Printed text = run({"simulate", "--schedule", "ds-moe,fsmoe", "--degree-forward", "2"});
+  EXPECT_NE(text.out.find("ds-moe: unsupported: schedule ds-moe has degree 1 only"), std::string::npos) << text.out;
+  const Printed one = run({"simulate", "--schedule", "fsmoe", "--degree-forward", "2", "--json"});
+  EXPECT_EQ(Json::parse(one.out)["schedule"], "fsmoe");
+}
+
+// A stage of a pipeline has its experts on its own nodes, in a layer as in a model.
+TEST_F(SimulateVerb, DefaultsOfGroupsAreThoseOfAModel) {
+  for (const std::string cluster : {"testbed-a", "testbed-b"})
+    for (const std::string stages : {"1", "2"}) {
+      const Printed a =
+          run({"simulate", "--cluster", cluster, "--schedule", "fsmoe", "--nearest", "--pp", stages, "--json"});
+      const Printed b = run({"memory", "--cluster", cluster, "--pp", stages, "--layers", stages, "--json"});
+      ASSERT_EQ(a.exit_code, 0) << a.err;
+      ASSERT_EQ(b.exit_code, 0) << b.err;
+      EXPECT_EQ(Json::parse(a.out)["layer"], Json::parse(b.out)["layer"]) << cluster << " " << stages;
+      EXPECT_EQ(Json::parse(a.out)["layer"]["ep"], (cluster == "testbed-a" ? 6 : 8) / std::stoi(stages));
+    }
+}
+
+TEST_F(SimulateVerb, NoiseIsOfModelsAndOfContentionToo) {
+  std::string contended;
+  std::ifstream in(MOETUNE_SOURCE_DIR "/configs/clusters/testbed-b.toml");
+  contended.assign(std::istreambuf_iterator<char>(in), {});
+  std::ofstream(folder_ + "/contended.toml")
+      << contended + "\n[contention]\ninter_by_intra = 1.4\nintra_by_inter = 1.2\n";
+  for (const std::string cluster : {"testbed-b", "./contended.toml"})
+    for (const std::vector<std::string>& model :
+         {std::vector<std::string>{}, {"--layers", "3", "--micro-batches", "2"}}) {
+      std::vector<std::string> arguments{"simulate", "--cluster", cluster,     "--schedule", "fsmoe,lina-baseline",
+                                         "--jitter", "0.05",      "--samples", "11",         "--straggler",
+                                         "5:1.3",    "--seed",    "3",         "--json"};
+      arguments.insert(arguments.end(), model.begin(), model.end());
+      const Printed printed = run(arguments);
+      ASSERT_EQ(printed.exit_code, 0) << printed.err;
+      for (const Json& row : Json::parse(printed.out)["schedules"]) {
+        EXPECT_EQ(row["noise"]["samples"], 11);
+        EXPECT_GT(row["noise"]["median_s"], row["noise"]["even_s"]) << row["schedule"];
+        EXPECT_GT(row["noise"]["mean_waiting_s"], 0) << row["schedule"];
+      }
+    }
+}
+
+}  // namespace
+}  // namespace moe
