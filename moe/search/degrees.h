@@ -54,6 +54,9 @@ class LayerSearch {
   /// degree. A degree that the schedule does not have (ds-moe: only 1; tutel: one for both) is BadInput; a schedule
   /// that this case or profile does not allow is Unsupported.
   LayerResult tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice = {});
+  double forward_seconds(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision) {
+    return replay(schedule, pricer, decision, Phases::forward);
+  }
   double backward_seconds(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision) {
     return replay(schedule, pricer, decision, Phases::backward);
   }

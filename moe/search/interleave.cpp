@@ -12,7 +12,7 @@ namespace {
 
 ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, double gradients) {
   ChunkTimes times;
-  times.gradients = gradients;
+  times.gradients = pricer.has(GroupKind::ep) ? gradients : 0;  // else nothing of the MoE part waits behind them
   const bool exact = pricer.shape().rounding == Rounding::exact;
   const auto of = [&](TaskKind kind, GroupKind group) {
     std::vector<double> chunks(static_cast<size_t>(degree));
@@ -33,11 +33,11 @@ ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, doubl
   return times;
 }
 
-bool has_two_lanes(const LayerPricer& pricer) {
-  const Groups& groups = pricer.groups();
-  const Network ep = groups[static_cast<size_t>(GroupKind::ep)].network;
-  const Network esp = groups[static_cast<size_t>(GroupKind::esp)].network;
-  return esp != Network::none && ep != Network::none && ep != esp;
+// Where one lane carries all, there is one order; where there is no AlltoAll, the gradients take its place.
+bool order_matters(const LayerPricer& pricer) {
+  const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
+  const Network beside = network(pricer.has(GroupKind::ep) ? GroupKind::ep : GroupKind::dp);
+  return pricer.has(GroupKind::esp) && beside != network(GroupKind::esp);
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ bool has_two_lanes(const LayerPricer& pricer) {
 // MoE part and for none, each with its best split, until neither changes.
 void LayerSearch::improve_orders(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice,
                                  LayerResult& best) {
-  if (!has_two_lanes(pricer)) return;
+  if (!order_matters(pricer)) return;
   if (!pricer.profile().contention.none()) return contended_orders(schedule, pricer, choice, best);
   const Bounds bound = bounds(schedule, pricer);
   const int most = largest_degree(pricer);
@@ -130,7 +130,7 @@ void LayerSearch::contended_orders(const Schedule& schedule, const LayerPricer& 
 // Those that are best without contention with no gradients in the MoE part, with half of a layer's and with all.
 std::vector<LaneOrder> LayerSearch::backward_orders(const Schedule& schedule, const LayerPricer& pricer, int degree) {
   std::vector<LaneOrder> orders;
-  if (!schedule.searched_order || degree < 2 || !has_two_lanes(pricer)) return orders;
+  if (!schedule.searched_order || degree < 2 || !order_matters(pricer)) return orders;
   const int64_t made = pricer.has(GroupKind::dp) ? pricer.gradient_bytes() : 0;
   for (const int64_t bytes : {int64_t{0}, made / 2, made}) {
     const double gradients = pricer.slice_seconds(bytes);

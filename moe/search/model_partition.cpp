@@ -136,7 +136,12 @@ void ModelSearch::split(const Asked& asked, const Decision& layer, ModelResult& 
       result.partition = partition;
     }
   }
-  if (!pricer.profile().contention.none()) improve(asked, replay, layer, result);
+  // The problem's sum is exact where nothing bends and nothing runs on into the next layer.
+  const double sum = static_cast<double>(layers) * layers_.forward_seconds(asked.schedule, pricer, layer) +
+                     result.partition.seconds + pricer.profile().task_overhead_s;
+  const bool runs_on = asked.model.micro_batches == 1 && asked.model.shape.parallel.pp == 1 && better(least, sum);
+  if (!pricer.profile().contention.none() || !pricer.gradient_bends().empty() || runs_on)
+    improve(asked, replay, layer, result);
 }
 
 }  // namespace moe

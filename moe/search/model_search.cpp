@@ -151,7 +151,7 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
   result.bound_s = result.at_least_s = stage_bound(planned, decided_pricer, last - first, model.micro_batches);
   const bool decides_places = splits_gradients(planned) || planned.gradients == GradientPolicy::after;
   if (planned.flow == Flow::sharded && decides_places && model.micro_batches == 1 && decided.shape.parallel.pp == 1)
-    result.at_least_s = std::max(result.bound_s, least_seconds(asked, last - first));
+    result.at_least_s = least_seconds(asked, last - first);
   return result;
 }
 

@@ -30,7 +30,7 @@ struct ModelResult {
   int last_backward = -1;     // the last attention task: gradients after it are the tail
   double last_forward_s = 0;  // when the last forward task of any stage ends
   double bound_s = 0;         // no degrees and no partition take less: the fullest stage's busiest lane
-  double at_least_s = 0;      // the same of the degrees asked for, contention counted: at least bound_s
+  double at_least_s = 0;      // the same of the degrees asked for; contention counted with one stage and micro-batch
   double total_s() const { return timeline.makespan_s; }
   /// The share by which the best decision of this schedule may be faster, at most.
   double gap() const { return std::max(0.0, total_s() / at_least_s - 1); }
