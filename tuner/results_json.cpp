@@ -26,7 +26,10 @@ Json to_json(const LayerResult& r) {
   if (!d.gaps.empty()) json["gaps"] = d.gaps;
   if (!d.order_forward.empty()) json["order_forward"] = d.order_forward;
   if (!d.order_backward.empty()) json["order_backward"] = d.order_backward;
-  if (!r.exact_order) json["order_exact"] = false;
+  if (!r.exact_order) {
+    json["order_exact"] = false;
+    json["order_gap"] = r.gap;
+  }
   return json;
 }
 

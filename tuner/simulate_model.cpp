@@ -40,8 +40,8 @@ void print_text(const ChosenModel& chosen, const Profile& profile, const std::ve
              chosen.name.empty() ? "layer" : chosen.name, profile.name, profile.nodes, profile.ranks_per_node,
              chosen.model.layers, describe(chosen.model.shape.layer), p.pp, p.pp == 1 ? "" : "s",
              chosen.model.micro_batches, chosen.model.micro_batches == 1 ? "" : "es", name_of(chosen.model.order));
-  Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of the bound", "gradients in the tail",
-               "a rank needs", "fits"});
+  Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of the bound", "may be off by",
+               "gradients in the tail", "a rank needs", "fits"});
   const auto tutel = std::ranges::find(all, "tutel", [](const Simulated& s) { return s.result.schedule; });
   for (const Simulated& s : all) {
     const ModelResult& r = s.result;
@@ -54,7 +54,8 @@ void print_text(const ChosenModel& chosen, const Profile& profile, const std::ve
     table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward), degrees_of(r),
                fmt::format("{:.3f}", seconds * 1e3),
                tutel == all.end() ? "-" : fmt::format("{:.3f}x", tutel->result.total_s() / seconds),
-               fmt::format("{:.1f} %", 100 * r.bound_s / seconds), human_bytes(static_cast<double>(tail)),
+               fmt::format("{:.1f} %", 100 * r.bound_s / seconds),
+               r.exact() ? "exact" : fmt::format("{:.1f} %", 100 * r.gap()), human_bytes(static_cast<double>(tail)),
                human_bytes(s.memory.total()),
                !profile.memory_bytes ? "unknown"
                : reason              ? "no"
@@ -70,7 +71,8 @@ Json to_json(const Simulated& s, const Profile& profile) {
     backwards.push_back({{"degree", b.degree},
                          {"gar_in_moe_bytes", b.gar_in_moe_bytes},
                          {"gar_beside_dense_bytes", b.gar_beside_dense_bytes},
-                         {"gaps", b.gaps}});
+                         {"gaps", b.gaps},
+                         {"order", b.order}});
   Json json{{"schedule", r.schedule},
             {"status", name_of(CaseStatus::ok)},
             {"variant", r.variant ? Json(r.variant->name) : Json(nullptr)},
@@ -79,6 +81,9 @@ Json to_json(const Simulated& s, const Profile& profile) {
             {"forward_s", r.last_forward_s},
             {"total_s", r.total_s()},
             {"bound_s", r.bound_s},
+            {"at_least_s", r.at_least_s},
+            {"exact", r.exact()},
+            {"gap", r.gap()},
             {"memory_bytes", s.memory.total()},
             {"fits", nullptr}};
   if (profile.memory_bytes) json["fits"] = !misfit(s.memory, *profile.memory_bytes);

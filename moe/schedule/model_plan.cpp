@@ -122,7 +122,9 @@ class ModelBuilder {
     Sender sender(plan_, plan_.gradients.size());
     for (pass.layer = last - 1; pass.layer >= first; --pass.layer) {
       const BackwardDecision& decided = decision_.backwards[static_cast<size_t>(last - 1 - pass.layer)];
-      pass.degree = step.micro_batch + 1 == model_.micro_batches ? decided.degree : decision_.degree_backward;
+      const bool last_of_all = step.micro_batch + 1 == model_.micro_batches;
+      pass.degree = last_of_all ? decided.degree : decision_.degree_backward;
+      pass.order = last_of_all ? decided.order : decision_.order_backward;
       pass.gradients = {};
       pass.ready.clear();
       if (sends) place(decided, sender, pass);
@@ -192,10 +194,13 @@ Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const M
   const auto [first, last] = layers_of_stage(model, 0);
   require_equal<BadInput>(static_cast<int>(decision.backwards.size()), last - first, "backward decisions of a stage");
   check_shape(schedule, model.shape);
-  check_decision(schedule, {decision.degree_forward, decision.degree_backward});
+  Decision before_last{decision.degree_forward, decision.degree_backward};
+  before_last.order_backward = decision.order_backward;
+  check_decision(schedule, before_last);
   for (const BackwardDecision& b : decision.backwards) {
     Decision d = with_split(schedule, decision.degree_forward, b.degree, 0);
     d.order_forward = decision.order_forward;
+    d.order_backward = b.order;
     if (schedule.gradients != GradientPolicy::adaptive) {  // which has both places
       d.gar_in_moe_bytes = b.gar_in_moe_bytes;
       d.gar_beside_dense_bytes = b.gar_beside_dense_bytes;

@@ -23,13 +23,14 @@ struct BackwardDecision {
   int degree = 1;
   int64_t gar_in_moe_bytes = 0, gar_beside_dense_bytes = 0;  // of what waits when this backward begins
   std::vector<int> gaps;                                     // of the pieces that this backward sends
+  LaneOrder order = {};
 };
 
 /// Every stage does alike.
 struct ModelDecision {
   int degree_forward = 1;
   int degree_backward = 1;  // of the micro-batches before the last
-  LaneOrder order_forward;
+  LaneOrder order_forward, order_backward = {};  // the second, too, of the micro-batches before the last
   int64_t micro_op_bytes = kMicroOpBytes;
   std::vector<BackwardDecision> backwards;  // by place in a stage's backward, its last layer first
 };

@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "moe/search/micro_ops.h"
+#include "moe/search/model_bound.h"
+#include "moe/search/partition.h"
 
 namespace moe {
 namespace {
@@ -63,7 +65,10 @@ const CompiledStructure& LayerSearch::compiled(const Schedule& schedule, const L
   const GradientPlacement placement = phases == Phases::forward
                                           ? GradientPlacement{}
                                           : placement_of(schedule, pricer.groups(), pricer.shape(), decision);
-  const StructureKey key = structure_key(schedule, pricer.groups(), decision, placement, phases);
+  return compiled(structure_key(schedule, pricer.groups(), decision, placement, phases));
+}
+
+const CompiledStructure& LayerSearch::compiled(const StructureKey& key) {
   if (key.order_forward.empty() && key.order_backward.empty()) return cache_.get(key);
   if (!ordered_ || ordered_key_ != key) ordered_ = std::make_unique<CompiledStructure>(key);
   ordered_key_ = key;
@@ -129,14 +134,40 @@ SplitPaths LayerSearch::split_paths(const LayerPricer& pricer, const CompiledStr
 }
 
 // A schedule that splits between the dense part and the end has its first place beside the dense part.
-SplitPaths LayerSearch::backward_paths(const Schedule& schedule, const LayerPricer& pricer, int degree) {
+SplitPaths LayerSearch::backward_paths(const Schedule& schedule, const LayerPricer& pricer,
+                                       const BackwardOption& option) {
   const bool apart = schedule.degrees == DegreePolicy::apart;
-  const Decision decision = with_split(schedule, apart ? 1 : degree, degree, bytes_of(pricer.shape().layer.dtype));
+  Decision decision =
+      with_split(schedule, apart ? 1 : option.degree, option.degree, bytes_of(pricer.shape().layer.dtype));
+  decision.order_backward = option.order;
   const CompiledStructure& c = compiled(schedule, pricer, decision, Phases::backward);
   pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), seconds_);
   const SplitPaths paths = split_paths(pricer, c, kNever);
   if (schedule.gradients == GradientPolicy::adaptive) return paths;
   return {paths.neither, paths.neither, paths.first, paths.first};  // nothing goes into the MoE part
+}
+
+double LayerSearch::backward_with(const Schedule& schedule, const LayerPricer& pricer, const BackwardOption& option,
+                                  LayerSlices slices) {
+  Decision decision{option.degree, option.degree};
+  decision.order_backward = option.order;
+  const GradientPlacement placement{{.in_moe = slices.moe_bytes > 0, .beside_dense = slices.dense_bytes > 0}, {}};
+  const CompiledStructure& c =
+      compiled(structure_key(schedule, pricer.groups(), decision, placement, Phases::backward));
+  std::vector<GradientSlice> sent;
+  for (const int64_t bytes : {slices.moe_bytes, slices.dense_bytes})
+    if (bytes > 0) sent.push_back({0, 0, bytes});
+  pricer.price(*c.structure, sent, seconds_);
+  return makespan(c, pricer);
+}
+
+PricedPass LayerSearch::pass(const Schedule& schedule, const LayerPricer& pricer, int degree, Phase phase) {
+  const Phases phases = phase == Phase::forward ? Phases::forward : Phases::backward;
+  const CompiledStructure& c = compiled(structure_key(schedule, pricer.groups(), {degree, degree}, {}, phases));
+  PricedPass pass{c.structure, {}, 0};
+  pricer.price(*c.structure, {}, pass.seconds);
+  pass.makespan_s = c.makespan(pass.seconds, pricer.profile().contention, ends_);
+  return pass;
 }
 
 // The least over splits of a backward with everything else decided; any of them where none beats `to_beat`.
@@ -272,8 +303,10 @@ LayerResult LayerSearch::tune_one(const Schedule& schedule, const LayerPricer& p
   if (!schedule.searched_order) return result;
   improve_orders(schedule, pricer, choice, result);
   const bool exact = result.exact_order;
+  const double gap = result.gap;
   result = evaluate(schedule, pricer, result.decision);
   result.exact_order = exact;
+  result.gap = gap;
   return result;
 }
 

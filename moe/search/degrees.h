@@ -12,6 +12,9 @@
 
 namespace moe {
 
+struct LayerSlices;
+struct PricedPass;
+
 /// The largest degree that is tried; never more than T_rank.
 inline constexpr int kMaxDegree = 64;
 int largest_degree(const LayerPricer& pricer);
@@ -25,6 +28,12 @@ struct DegreeChoice {
   int64_t min_chunk_bytes = 0;             // MoNTA's I_minimal: no smaller AlltoAll or AllGather chunk is tried
 };
 
+/// A degree of a layer's backward and the order on its intra lane.
+struct BackwardOption {
+  int degree = 1;
+  LaneOrder order = {};
+};
+
 /// One layer under one schedule.
 struct LayerResult {
   std::string_view schedule;
@@ -33,7 +42,8 @@ struct LayerResult {
   double moe_forward_s = 0, moe_backward_s = 0;  // start of the first dispatch to the end of the last combine
   Bound bound;                                   // whatever the degrees
   Bound degree_bound;                            // of the degrees chosen
-  bool exact_order = true;                       // of G and S, where it is searched: false if a state limit was met
+  bool exact_order = true;  // of G and S, where it is searched: false if not every order could be ruled out
+  double gap = 0;           // the share by which another order may be faster, at most
   double total_s() const { return forward_s + backward_s; }
 };
 
@@ -44,12 +54,22 @@ class LayerSearch {
   /// degree. A degree that the schedule does not have (ds-moe: only 1; tutel: one for both) is BadInput; a schedule
   /// that this case or profile does not allow is Unsupported.
   LayerResult tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice = {});
+  double forward_seconds(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision) {
+    return replay(schedule, pricer, decision, Phases::forward);
+  }
   double backward_seconds(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision) {
     return replay(schedule, pricer, decision, Phases::backward);
   }
   /// A backward of this degree by the slices that lie on its paths, of a schedule with two places for gradients
   /// (adaptive, beside_dense: the first place is MoE part, `second` beside the dense part, in either).
-  SplitPaths backward_paths(const Schedule& schedule, const LayerPricer& pricer, int degree);
+  SplitPaths backward_paths(const Schedule& schedule, const LayerPricer& pricer, const BackwardOption& option);
+  /// Seconds of a backward with these bytes in the two places that a model's layer has, whatever waits.
+  double backward_with(const Schedule& schedule, const LayerPricer& pricer, const BackwardOption& option,
+                       LayerSlices slices);
+  /// Orders worth trying in a backward of this degree beside FSMoE's: the best without gradients, and with some.
+  std::vector<LaneOrder> backward_orders(const Schedule& schedule, const LayerPricer& pricer, int degree);
+  /// One phase at one degree, without gradients.
+  PricedPass pass(const Schedule& schedule, const LayerPricer& pricer, int degree, Phase phase);
   /// The times of a decision.
   LayerResult evaluate(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision);
 
@@ -63,6 +83,7 @@ class LayerSearch {
   };
   const CompiledStructure& compiled(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision,
                                     Phases phases);
+  const CompiledStructure& compiled(const StructureKey& key);
   double replay(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision, Phases phases);
   double makespan(const CompiledStructure& c, const LayerPricer& pricer);
   Bounds bounds(const Schedule& schedule, const LayerPricer& pricer);
@@ -81,6 +102,8 @@ class LayerSearch {
   void improve_orders(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice,
                       LayerResult& best);
   void improve_backward(const Schedule& schedule, const LayerPricer& pricer, int degree, LayerResult& best);
+  void contended_orders(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice,
+                        LayerResult& best);
   LayerResult tune_one(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice);
 
   StructureCache cache_;

@@ -1,16 +1,18 @@
 // Lane orders of schedules that have them searched (fsmoe-interleaved): from the best that FSMoE's order gives, to the
 // best order of every degree that the bounds leave open.
 #include <algorithm>
+#include <utility>
 
-#include "moe/search/degrees.h"
+#include "moe/search/contended_orders.h"
 #include "moe/search/lane_order.h"
+#include "moe/search/model_bound.h"
 
 namespace moe {
 namespace {
 
 ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, double gradients) {
   ChunkTimes times;
-  times.gradients = gradients;
+  times.gradients = pricer.has(GroupKind::ep) ? gradients : 0;  // else nothing of the MoE part waits behind them
   const bool exact = pricer.shape().rounding == Rounding::exact;
   const auto of = [&](TaskKind kind, GroupKind group) {
     std::vector<double> chunks(static_cast<size_t>(degree));
@@ -31,11 +33,11 @@ ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, doubl
   return times;
 }
 
-bool has_two_lanes(const LayerPricer& pricer) {
-  const Groups& groups = pricer.groups();
-  const Network ep = groups[static_cast<size_t>(GroupKind::ep)].network;
-  const Network esp = groups[static_cast<size_t>(GroupKind::esp)].network;
-  return esp != Network::none && ep != Network::none && ep != esp;
+// Where one lane carries all, there is one order; where there is no AlltoAll, the gradients take its place.
+bool order_matters(const LayerPricer& pricer) {
+  const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
+  const Network beside = network(pricer.has(GroupKind::ep) ? GroupKind::ep : GroupKind::dp);
+  return pricer.has(GroupKind::esp) && beside != network(GroupKind::esp);
 }
 
 }  // namespace
@@ -44,23 +46,32 @@ bool has_two_lanes(const LayerPricer& pricer) {
 // MoE part and for none, each with its best split, until neither changes.
 void LayerSearch::improve_orders(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice,
                                  LayerResult& best) {
-  if (!has_two_lanes(pricer) || !pricer.profile().contention.none()) return;
+  if (!order_matters(pricer)) return;
+  if (!pricer.profile().contention.none()) return contended_orders(schedule, pricer, choice, best);
   const Bounds bound = bounds(schedule, pricer);
   const int most = largest_degree(pricer);
   const auto tried = [&](int fixed, int r) { return fixed == 0 || fixed == r; };
   const double dense = best.forward_s - best.moe_forward_s;
+  double open_forward = best.forward_s, open_backward = best.backward_s;  // bounds of degrees searched in part
   for (int r = 2; r <= most; ++r) {
     if (!tried(choice.forward, r) || !better(bound.forward.at(r).seconds, best.forward_s)) continue;
     const OrderChoice order = best_lane_order(chunk_times(pricer, Phase::forward, r, 0));
     best.exact_order &= order.exact;
+    if (!order.exact) open_forward = std::min(open_forward, bound.forward.at(r).seconds);
     if (!better(dense + order.seconds, best.forward_s)) continue;
     best.forward_s = dense + order.seconds;
     best.decision.degree_forward = r;
     best.decision.order_forward = order.order;
   }
-  for (int r = 2; r <= most; ++r)
-    if (tried(choice.backward, r) && better(bound.backward.at(r).seconds, best.backward_s))
-      improve_backward(schedule, pricer, r, best);
+  for (int r = 2; r <= most; ++r) {
+    if (!tried(choice.backward, r) || !better(bound.backward.at(r).seconds, best.backward_s)) continue;
+    const bool exact = std::exchange(best.exact_order, true);
+    improve_backward(schedule, pricer, r, best);
+    if (!best.exact_order) open_backward = std::min(open_backward, bound.backward.at(r).seconds);
+    best.exact_order &= exact;
+  }
+  const double least = std::min(open_forward, best.forward_s) + std::min(open_backward, best.backward_s);
+  if (!best.exact_order) best.gap = best.total_s() / least - 1;
 }
 
 void LayerSearch::improve_backward(const Schedule& schedule, const LayerPricer& pricer, int degree, LayerResult& best) {
@@ -85,6 +96,48 @@ void LayerSearch::improve_backward(const Schedule& schedule, const LayerPricer& 
     if (split && std::ranges::find(in_moe, found.decision.gar_in_moe_bytes) == in_moe.end())
       in_moe.push_back(found.decision.gar_in_moe_bytes);
   }
+}
+
+// Every degree that its bound leaves open, smaller ones first.
+void LayerSearch::contended_orders(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice,
+                                   LayerResult& best) {
+  const Bounds bound = bounds(schedule, pricer);
+  ContendedOrders orders(schedule, pricer);
+  double least = 0;
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    const bool forward = phase == Phase::forward;
+    const int fixed = forward ? choice.forward : choice.backward;
+    const int64_t sent = forward || !pricer.has(GroupKind::dp) ? 0 : pricer.gradient_bytes();
+    const double gradients = least_gradient_seconds(pricer, sent);
+    double& seconds = forward ? best.forward_s : best.backward_s;
+    double least_open = seconds;
+    for (int r = fixed > 0 ? fixed : 2; r <= (fixed > 0 ? fixed : largest_degree(pricer)); ++r) {
+      const double free = (forward ? bound.forward : bound.backward).at(r).seconds;
+      if (r < 2 || !better(free, seconds)) continue;
+      const double at_least = std::max(free, least_pass_seconds(pricer, pass(schedule, pricer, r, phase), gradients));
+      if (!better(at_least, seconds)) continue;
+      const ContendedOrder found = orders.best(phase, r, at_least, {best.decision, seconds, 0});
+      seconds = found.seconds;
+      best.decision = found.decision;
+      least_open = std::min(least_open, found.least);
+    }
+    least += std::min(least_open, seconds);
+  }
+  best.gap = std::max(0.0, best.total_s() / least - 1);
+  best.exact_order = best.gap <= 1e-9;
+}
+
+// Those that are best without contention with no gradients in the MoE part, with half of a layer's and with all.
+std::vector<LaneOrder> LayerSearch::backward_orders(const Schedule& schedule, const LayerPricer& pricer, int degree) {
+  std::vector<LaneOrder> orders;
+  if (!schedule.searched_order || degree < 2 || !order_matters(pricer)) return orders;
+  const int64_t made = pricer.has(GroupKind::dp) ? pricer.gradient_bytes() : 0;
+  for (const int64_t bytes : {int64_t{0}, made / 2, made}) {
+    const double gradients = pricer.slice_seconds(bytes);
+    const LaneOrder order = best_lane_order(chunk_times(pricer, Phase::backward, degree, gradients)).order;
+    if (std::ranges::find(orders, order) == orders.end()) orders.push_back(order);
+  }
+  return orders;
 }
 
 }  // namespace moe

@@ -74,6 +74,12 @@ LaneOrder lead_order(size_t degree, size_t lead) {
   return order + LaneOrder(lead, 'S');
 }
 
+void add_orders(LaneOrder order, size_t gathers, size_t scatters, std::vector<LaneOrder>& all) {
+  if (gathers + scatters == 0) return all.push_back(order);
+  if (gathers > 0) add_orders(order + 'G', gathers - 1, scatters, all);
+  if (scatters > gathers) add_orders(order + 'S', gathers, scatters - 1, all);
+}
+
 // Whichever can start first; at a tie the AllGather.
 LaneOrder greedy_order(const ChunkTimes& times) {
   const Replayed replayed(times);
@@ -178,6 +184,16 @@ class ParetoSearch {
 };
 
 }  // namespace
+
+std::vector<LaneOrder> lane_orders(size_t degree) {
+  std::vector<LaneOrder> orders;
+  if (degree <= kAllOrders) {
+    add_orders({}, degree, degree, orders);
+    return orders;
+  }
+  for (size_t lead = degree; lead >= 1; --lead) orders.push_back(lead_order(degree, lead));
+  return orders;
+}
 
 double order_seconds(const ChunkTimes& times, const LaneOrder& order) {
   const Replayed replayed(times);

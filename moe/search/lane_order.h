@@ -14,6 +14,11 @@ struct ChunkTimes {
   size_t degree() const { return expert.size(); }
 };
 
+/// Orders to try one by one where no search is exact: all of them up to degree 5, beyond it those that queue some
+/// AllGathers first and ReduceScatters and AllGathers in turn from there. FSMoE's, "GG..SS", is the first.
+std::vector<LaneOrder> lane_orders(size_t degree);
+inline constexpr size_t kAllOrders = 5;
+
 /// From the start of D1 to the end of the last task, gradients included. An empty order is FSMoE's.
 double order_seconds(const ChunkTimes& times, const LaneOrder& order);
 

@@ -1,8 +1,9 @@
-// A stage's backward as a partition problem, its layers' seconds from replays.
+// A stage's backward as a partition problem, its layers' seconds from replays; what else `exact` compares and tries.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "moe/search/model_descent.h"
 #include "moe/search/model_search.h"
 
 namespace moe {
@@ -21,6 +22,11 @@ void add_bend(const LayerPricer& pricer, double seconds, std::vector<int64_t>& b
   const auto floor = static_cast<int64_t>(bytes / element) * static_cast<int64_t>(element);
   bends.push_back(floor);
   bends.push_back(floor + static_cast<int64_t>(element));
+}
+
+// Better with no slices and with any.
+bool worse(const SplitPaths& a, const SplitPaths& b) {
+  return a.neither >= b.neither && a.first >= b.first && a.second >= b.second && a.both >= b.both;
 }
 
 void tidy(std::vector<int64_t>& bends) {
@@ -61,6 +67,81 @@ PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& 
   problem.allreduce_seconds = [&pricer](int64_t bytes) { return pricer.slice_seconds(bytes); };
   problem.element_bytes = bytes_of(pricer.shape().layer.dtype);
   return problem;
+}
+
+void ModelSearch::Options::add(const BackwardOption& option, const SplitPaths& found) {
+  for (const SplitPaths& other : paths)
+    if (worse(found, other)) return;
+  for (size_t i = paths.size(); i-- > 0;)
+    if (worse(paths[i], found)) {
+      paths.erase(paths.begin() + static_cast<std::ptrdiff_t>(i));
+      options.erase(options.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  paths.push_back(found);
+  options.push_back(option);
+}
+
+const BackwardOption& ModelSearch::Options::best_for(LayerSlices slices, const LayerPricer& pricer) const {
+  const double moe_s = pricer.slice_seconds(slices.moe_bytes), dense_s = pricer.slice_seconds(slices.dense_bytes);
+  const auto seconds = [&](const SplitPaths& p) { return p.seconds(moe_s, dense_s); };
+  return options[static_cast<size_t>(std::ranges::min_element(paths, {}, seconds) - paths.begin())];
+}
+
+ModelDecision ModelSearch::decided(const Partition& partition,
+                                   const std::function<BackwardOption(LayerSlices)>& best_for, ModelDecision decision) {
+  for (size_t i = 0; i < decision.backwards.size(); ++i) {
+    const LayerSlices& slices = partition.layers[i];
+    const BackwardOption option = best_for(slices);
+    decision.backwards[i] = {option.degree, slices.moe_bytes, slices.dense_bytes, {}, option.order};
+  }
+  return decision;
+}
+
+// A schedule with one degree for both phases keeps it.
+ModelSearch::Options ModelSearch::options(const Asked& asked, const LayerPricer& pricer, int degree_forward) {
+  Options tried;
+  const int fixed = asked.schedule.degrees == DegreePolicy::apart ? asked.choice.backward : degree_forward;
+  const int most = largest_degree(pricer);
+  for (int r = fixed > 0 ? fixed : 1; r <= (fixed > 0 ? fixed : most); ++r) {
+    tried.add({r}, layers_.backward_paths(asked.schedule, pricer, {r}));
+    for (const LaneOrder& order : layers_.backward_orders(asked.schedule, pricer, r))
+      tried.add({r, order}, layers_.backward_paths(asked.schedule, pricer, {r, order}));
+  }
+  return tried;
+}
+
+// One r_b a layer and a split of what waits there.
+void ModelSearch::split(const Asked& asked, const Decision& layer, ModelResult& result) {
+  const LayerPricer& pricer = asked.pricer;
+  const Options tried = options(asked, pricer, result.decision.degree_forward);
+  const auto alone = std::ranges::min_element(tried.paths, {}, &SplitPaths::neither) - tried.paths.begin();
+  result.decision.degree_backward = tried.options[static_cast<size_t>(alone)].degree;
+  result.decision.order_backward = tried.options[static_cast<size_t>(alone)].order;
+  const auto best_for = [&](LayerSlices slices) { return tried.best_for(slices, pricer); };
+  const int layers = static_cast<int>(result.decision.backwards.size());
+  const PartitionProblem problem = partition_problem(asked.schedule, pricer, layers, tried.paths);
+  result.partition = asked.strategy.solve(problem);
+  result.decision = decided(result.partition, best_for, result.decision);
+  if (&asked.strategy != &partition_strategies().front()) return;
+  ModelReplay replay(asked.schedule, pricer, asked.model);
+  double least = replay.seconds(result.decision);
+  const bool in_moe = asked.schedule.gradients == GradientPolicy::adaptive;
+  for (const PartitionStrategy& other : partition_strategies().subspan(1)) {
+    if (!in_moe && other.name == "paper") continue;  // its second step puts gradients into MoE parts
+    const Partition partition = other.solve(problem);
+    const ModelDecision decision = decided(partition, best_for, result.decision);
+    if (const double seconds = replay.seconds(decision); better(seconds, least)) {
+      least = seconds;
+      result.decision = decision;
+      result.partition = partition;
+    }
+  }
+  // The problem's sum is exact where nothing bends and nothing runs on into the next layer.
+  const double sum = static_cast<double>(layers) * layers_.forward_seconds(asked.schedule, pricer, layer) +
+                     result.partition.seconds + pricer.profile().task_overhead_s;
+  const bool runs_on = asked.model.micro_batches == 1 && asked.model.shape.parallel.pp == 1 && better(least, sum);
+  if (!pricer.profile().contention.none() || !pricer.gradient_bends().empty() || runs_on)
+    improve(asked, replay, layer, result);
 }
 
 }  // namespace moe

@@ -6,33 +6,13 @@
 
 #include "moe/cost/fluid_replay.h"
 #include "moe/search/micro_ops.h"
+#include "moe/search/model_bound.h"
 
 namespace moe {
 namespace {
 
 Partition exact(const PartitionProblem& problem) { return partition_exact(problem); }
 Partition paper(const PartitionProblem& problem) { return partition_paper(problem); }
-
-// Degrees of which no other is better with and without slices.
-bool worse(const SplitPaths& a, const SplitPaths& b) {
-  return a.neither >= b.neither && a.first >= b.first && a.second >= b.second && a.both >= b.both;
-}
-
-struct DegreePaths {
-  std::vector<SplitPaths> paths;
-  std::vector<int> degrees;
-  void add(int degree, const SplitPaths& found) {
-    for (const SplitPaths& other : paths)
-      if (worse(found, other)) return;
-    for (size_t i = paths.size(); i-- > 0;)
-      if (worse(paths[i], found)) {
-        paths.erase(paths.begin() + static_cast<std::ptrdiff_t>(i));
-        degrees.erase(degrees.begin() + static_cast<std::ptrdiff_t>(i));
-      }
-    paths.push_back(found);
-    degrees.push_back(degree);
-  }
-};
 
 // Where pieces of gradients go, as priority lets them: by place in a stage's backward. `plan` has all of them at the
 // end. Every stage does as the first.
@@ -98,8 +78,8 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
   decision.order_forward = layer.decision.order_forward;
   decision.micro_op_bytes = layer.decision.micro_op_bytes;
   decision.backwards.assign(static_cast<size_t>(last - first), {layer.decision.degree_backward, 0, 0, {}});
-  if (splits_gradients(planned) && decided_pricer.has(GroupKind::dp))
-    split(planned, decided_pricer, strategy, choice, result);
+  const Asked asked{planned, decided_pricer, decided, strategy, choice};
+  if (splits_gradients(planned) && decided_pricer.has(GroupKind::dp)) split(asked, layer.decision, result);
   result.plan = build_model_plan(planned, decided, decision);
   std::vector<double> seconds = price(decided_pricer, result.plan);
   if (planned.gradients == GradientPolicy::micro_ops && decided_pricer.has(GroupKind::dp)) {
@@ -114,31 +94,25 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
       result.last_forward_s = std::max(result.last_forward_s, result.timeline.end_s[static_cast<size_t>(task.id)]);
     if (task.kind == TaskKind::attention) result.last_backward = task.id;
   }
-  result.bound_s = stage_bound(planned, decided_pricer, last - first, model.micro_batches);
+  result.bound_s = result.at_least_s = stage_bound(planned, decided_pricer, last - first, model.micro_batches);
+  const bool decides_places = splits_gradients(planned) || planned.gradients == GradientPolicy::after;
+  if (planned.flow == Flow::sharded && decides_places && model.micro_batches == 1 && decided.shape.parallel.pp == 1)
+    result.at_least_s = least_seconds(asked, last - first);
   return result;
 }
 
-// One r_b a layer and a split of what waits there; a schedule with one degree for both phases keeps it.
-void ModelSearch::split(const Schedule& schedule, const LayerPricer& pricer, const PartitionStrategy& strategy,
-                        const DegreeChoice& choice, ModelResult& result) {
-  DegreePaths tried;
-  const bool apart = schedule.degrees == DegreePolicy::apart;
-  const int fixed = apart ? choice.backward : result.decision.degree_forward;
-  const int most = largest_degree(pricer);
-  for (int r = fixed > 0 ? fixed : 1; r <= (fixed > 0 ? fixed : most); ++r)
-    tried.add(r, layers_.backward_paths(schedule, pricer, r));
-  const auto alone = std::ranges::min_element(tried.paths, {}, &SplitPaths::neither) - tried.paths.begin();
-  result.decision.degree_backward = tried.degrees[static_cast<size_t>(alone)];
-  const int layers = static_cast<int>(result.decision.backwards.size());
-  result.partition = strategy.solve(partition_problem(schedule, pricer, layers, tried.paths));
-  for (size_t i = 0; i < result.decision.backwards.size(); ++i) {
-    const LayerSlices& slices = result.partition.layers[i];
-    const auto time_of = [&](const SplitPaths& paths) {
-      return paths.seconds(pricer.slice_seconds(slices.moe_bytes), pricer.slice_seconds(slices.dense_bytes));
-    };
-    const auto best = std::ranges::min_element(tried.paths, {}, time_of) - tried.paths.begin();
-    result.decision.backwards[i] = {tried.degrees[static_cast<size_t>(best)], slices.moe_bytes, slices.dense_bytes, {}};
+double ModelSearch::least_seconds(const Asked& asked, int layers) {
+  const auto& [schedule, pricer, model, strategy, choice] = asked;
+  PricedPasses passes{{}, {}, schedule.degrees != DegreePolicy::apart, schedule.searched_order};
+  const int most = schedule.degrees == DegreePolicy::one ? 1 : largest_degree(pricer);
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    int fixed = phase == Phase::forward ? choice.forward : choice.backward;
+    if (passes.same_degree) fixed = std::max(choice.forward, choice.backward);
+    auto& of_phase = phase == Phase::forward ? passes.forward : passes.backward;
+    for (int r = fixed > 0 ? fixed : 1; r <= (fixed > 0 ? fixed : most); ++r)
+      of_phase.push_back(layers_.pass(schedule, pricer, r, phase));
   }
+  return least_model_seconds(pricer, layers, passes, splits_gradients(schedule));
 }
 
 }  // namespace moe

@@ -236,6 +236,38 @@ TEST(FluidReplay, MakespanIsTheTimelines) {
   }
 }
 
+// Along a line of prices the makespan is straight as far as `along` says, and from there the next line goes on.
+TEST(FluidReplay, IsStraightAsFarAsItSays) {
+  std::vector<double> ends;
+  int bent = 0;
+  for (uint64_t seed = 1; seed <= 3000; ++seed) {
+    const Draw d = fluid::random_draw(seed);
+    const FluidReplay replay(d.structure, d.networks, d.contention);
+    std::vector<double> slopes;
+    for (size_t i = 0; i < d.seconds.size(); ++i)
+      slopes.push_back(d.seconds[i] > 0 ? d.seconds[i] * (random_uniform(seed, 21, i) - 0.5) : 0);
+    const auto at = [&](double step) {
+      std::vector<double> seconds = d.seconds;
+      for (size_t i = 0; i < seconds.size(); ++i) seconds[i] += step * slopes[i];
+      return seconds;
+    };
+    double from = 0;
+    for (int piece = 0; piece < 5 && from < 1; ++piece) {
+      const LineSpan span = replay.along(at(from), slopes);
+      EXPECT_NEAR(span.seconds, replay.makespan(at(from), ends), 1e-12 * span.seconds) << "seed " << seed;
+      const double reach = std::min(span.reach, 1 - from);
+      for (const double share : {0.3, 0.999})
+        ASSERT_NEAR(replay.makespan(at(from + share * reach), ends), span.seconds + share * reach * span.slope,
+                    1e-9 * span.seconds)
+            << "seed " << seed << " piece " << piece;
+      bent += span.reach < 1 - from;
+      from += reach + 1e-9;
+    }
+  }
+  fmt::print("{} bends\n", bent);
+  EXPECT_GT(bent, 1000);
+}
+
 TEST(FluidReplay, RefusesWhatItWouldMisread) {
   Layout l;
   l.add(0, GroupKind::none, 1);

@@ -1,0 +1,107 @@
+#include "moe/search/contended_orders.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "moe/search/lane_order.h"
+
+namespace moe {
+
+Decision ContendedOrders::with(const LaneOrder& order, int64_t bytes) const {
+  Decision decision = best_.decision;
+  if (phase_ == Phase::forward) {
+    decision.degree_forward = degree_;
+    decision.order_forward = order;
+  } else {
+    decision.degree_backward = degree_;
+    decision.order_backward = order;
+    decision.gar_in_moe_bytes = bytes;
+  }
+  return decision;
+}
+
+double ContendedOrders::replay(const Decision& decision) {
+  const bool forward = phase_ == Phase::forward;
+  const GradientPlacement placement =
+      forward ? GradientPlacement{} : placement_of(schedule_, pricer_.groups(), pricer_.shape(), decision);
+  const CompiledStructure c(
+      structure_key(schedule_, pricer_.groups(), decision, placement, forward ? Phases::forward : Phases::backward));
+  pricer_.price(*c.structure, slices_of(schedule_, pricer_.shape(), decision), seconds_);
+  const double seconds = c.makespan(seconds_, pricer_.profile().contention, ends_);
+  if (better(seconds, best_.seconds)) best_ = {decision, seconds, best_.least};
+  return seconds;
+}
+
+// An order's time without contention, split as is best then: contention only slows.
+double ContendedOrders::at_least(const CompiledStructure& both) {
+  const auto with_slices = [&](double first_s, double second_s) {
+    for (size_t i = 0; i < seconds_.size(); ++i)
+      if (const int slice = both.structure->classes[i].slice; slice >= 0) seconds_[i] = slice == 0 ? first_s : second_s;
+    return both.replay.makespan(seconds_, ends_);
+  };
+  const double neither = with_slices(0, 0), heavy = 2 * neither + 1e-9;
+  const SplitPaths paths{neither, with_slices(heavy, 0) - heavy, with_slices(0, heavy) - heavy,
+                         with_slices(heavy, heavy) - 2 * heavy};
+  const int64_t all = pricer_.gradient_bytes(), bytes = best_split(paths, pricer_);
+  const auto seconds = [&](int64_t first) {
+    return paths.seconds(pricer_.slice_seconds(first), pricer_.slice_seconds(all - first));
+  };
+  return std::min({seconds(0), seconds(all), seconds(bytes)});
+}
+
+void ContendedOrders::visit(const LaneOrder& order) {
+  const int64_t all = pricer_.has(GroupKind::dp) ? pricer_.gradient_bytes() : 0;
+  const int64_t element = bytes_of(pricer_.shape().layer.dtype);
+  if (phase_ == Phase::forward || all < 2 * element) {
+    replay(with(order, 0));
+    if (phase_ == Phase::backward && all > 0) replay(with(order, all));
+    return;
+  }
+  const Decision split = with(order, element);
+  const CompiledStructure both(structure_key(schedule_, pricer_.groups(), split,
+                                             placement_of(schedule_, pricer_.groups(), pricer_.shape(), split),
+                                             Phases::backward));
+  pricer_.price(*both.structure, slices_of(schedule_, pricer_.shape(), split), seconds_);
+  const std::vector<double> priced = seconds_;
+  if (!better(at_least(both), best_.seconds)) return;
+  const int64_t bytes =
+      best_contended_split(both.under(pricer_.profile().contention), *both.structure, pricer_, priced);
+  for (const int64_t first : {int64_t{0}, all, bytes}) replay(with(order, first));
+}
+
+void ContendedOrders::swap_neighbours() {
+  const auto order_of = [&](const Decision& d) {
+    return phase_ == Phase::forward ? d.order_forward : d.order_backward;
+  };
+  for (double before = best_.seconds + 1; better(best_.seconds, before);) {
+    before = best_.seconds;
+    const LaneOrder from = order_of(best_.decision);
+    if (from.size() != 2 * static_cast<size_t>(degree_)) return;  // no order of this degree is the best
+    int ahead = 0;                                                // AllGathers whose ReduceScatter is to come
+    for (size_t i = 0; i + 1 < from.size(); ++i) {
+      ahead += from[i] == 'G' ? 1 : -1;
+      if (from[i] == from[i + 1] || (from[i] == 'G' && ahead == 1)) continue;  // an S before its G
+      LaneOrder swapped = from;
+      std::swap(swapped[i], swapped[i + 1]);
+      replay(with(swapped, best_.decision.gar_in_moe_bytes));
+    }
+    if (better(best_.seconds, before)) visit(order_of(best_.decision));
+  }
+}
+
+ContendedOrder ContendedOrders::best(Phase phase, int degree, double least, ContendedOrder from) {
+  phase_ = phase;
+  degree_ = degree;
+  const double before = from.seconds;
+  best_ = std::move(from);
+  best_.least = least;
+  for (const LaneOrder& order : lane_orders(static_cast<size_t>(degree))) visit(order);
+  if (static_cast<size_t>(degree) <= kAllOrders)
+    best_.least = best_.seconds;
+  else
+    swap_neighbours();
+  best_.least = std::min(best_.least, before);
+  return best_;
+}
+
+}  // namespace moe

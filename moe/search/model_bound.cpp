@@ -1,0 +1,223 @@
+#include "moe/search/model_bound.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "moe/cost/slowdown.h"
+#include "moe/search/linear_program.h"
+
+namespace moe {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+struct Use {
+  Resource resource = Resource::none;
+  int lane = -1;
+};
+
+// Work of the MoE part that may run beside other work of it: dispatches but the first and combines but the last;
+// AllGathers and ReduceScatters; the first and the last of these, while which no expert runs; experts.
+enum Work : size_t { exchanges, gathers, ends, experts, kWorks };
+
+struct Load {
+  std::vector<std::pair<Use, double>> alone;  // beside gradients at most
+  std::array<double, kWorks> together{};
+  std::array<Use, kWorks> uses{};
+};
+
+// The first dispatch and the last combine have the MoE part for themselves: all else waits for one or is waited for by
+// the other.
+Load load_of(const PricedPass& pass, const GroupNetworks& networks) {
+  Load load;
+  for (const Task& task : pass.structure->tasks) {
+    const Lane& lane = pass.structure->lanes[static_cast<size_t>(task.lane)];
+    const Use use{resource_of(task, lane, networks), task.lane};
+    const double seconds = pass.seconds[static_cast<size_t>(task.work_class)];
+    const bool first = task.chunk == 0, last = task.chunk + 1 == task.chunks;
+    const bool opens = task.kind == TaskKind::dispatch && first, closes = task.kind == TaskKind::combine && last;
+    if (!is_chunked(task.kind) || opens || closes) {
+      load.alone.emplace_back(use, seconds);
+      continue;
+    }
+    Work work = gathers;
+    if (task.kind == TaskKind::dispatch || task.kind == TaskKind::combine) work = exchanges;
+    if (task.kind == TaskKind::expert) work = experts;
+    if ((task.kind == TaskKind::allgather && first) || (task.kind == TaskKind::reducescatter && last)) work = ends;
+    load.together[work] += seconds;
+    load.uses[work] = use;
+  }
+  return load;
+}
+
+class Prices {
+ public:
+  Prices(const LayerPricer& pricer, const Structure& structure)
+      : slowdown_(pricer.profile().contention), network_(pricer.groups()[static_cast<size_t>(GroupKind::dp)].network) {
+    for (size_t lane = structure.lanes.size(); gradients_.lane < 0 && lane-- > 1;)
+      if (structure.lanes[lane].owns(network_)) gradients_.lane = static_cast<int>(lane);
+    gradients_.resource = network_ == Network::intra ? Resource::intra : Resource::inter;
+  }
+
+  // Seconds that a pass takes at least beyond what its gradients pay, where a second of them is worth `price`.
+  double least(const Load& load, double price) const {
+    double seconds = 0;
+    for (const auto& [use, alone] : load.alone) seconds += alone * worth(use, price);
+    return seconds + most(program(load, price), load.together);
+  }
+
+ private:
+  double rate(std::span<const Use> running, const Use& of) const {
+    std::array<int, kSlowed> count{};
+    for (const Use& use : running)
+      if (use.resource != Resource::none) ++count[static_cast<size_t>(use.resource)];
+    return 1 / slowdown_(count, static_cast<int>(of.resource));
+  }
+
+  double worth(const Use& use, double price) const {
+    if (gradients_.lane < 0 || use.lane == gradients_.lane) return 1;
+    const std::array both{use, gradients_};
+    return std::min(1.0, (1 - price * rate(both, gradients_)) / rate(both, use));
+  }
+
+  // A row for each set of work that can run at once, with gradients and without.
+  LinearProgram program(const Load& load, double price) const {
+    LinearProgram program;
+    for (size_t set = 1; set < (2u << kWorks); ++set) {
+      const bool with_gradients = (set >> kWorks) != 0;
+      std::vector<Use> running;
+      for (size_t work = 0; work < kWorks; ++work)
+        if ((set >> work & 1) != 0) running.push_back(load.uses[work]);
+      if (running.empty()) continue;
+      if (with_gradients) running.push_back(gradients_);
+      if (!possible(set, running)) continue;
+      std::vector<double>& row = program.rows.emplace_back(kWorks, 0.0);
+      for (size_t work = 0; work < kWorks; ++work)
+        if ((set >> work & 1) != 0) row[work] = rate(running, load.uses[work]);
+      program.limits.push_back(with_gradients ? std::max(0.0, 1 - price * rate(running, gradients_)) : 1);
+    }
+    return program;
+  }
+
+  static bool possible(size_t set, std::span<const Use> running) {
+    if ((set >> ends & 1) != 0 && (set >> experts & 1) != 0) return false;
+    for (size_t i = 0; i < running.size(); ++i) {
+      if (running[i].lane < 0) return (set & (set - 1)) == 0;  // work that there is not: alone, so that it has a limit
+      for (size_t j = 0; j < i; ++j)
+        if (running[i].lane == running[j].lane) return false;
+    }
+    return true;
+  }
+
+  Slowdown slowdown_;
+  Network network_;
+  Use gradients_;
+};
+
+// The least that a byte costs in a slice of any size up to `all`; on a straight curve its slope.
+double seconds_a_byte(const LayerPricer& pricer, int64_t all) {
+  const int64_t element = bytes_of(pricer.shape().layer.dtype);
+  if (pricer.gradient_bends().empty())
+    return (pricer.gradient_seconds(all + element) - pricer.gradient_seconds(element)) / static_cast<double>(all);
+  double least = pricer.gradient_seconds(all) / static_cast<double>(all);
+  for (const double bend : pricer.gradient_bends())
+    for (const int64_t step : {-1, 0, 1})  // a curve may jump at its ends
+      if (const int64_t x = (static_cast<int64_t>(bend) / element + step) * element; x > 0 && x < all)
+        least = std::min(least, pricer.gradient_seconds(x) / static_cast<double>(x));
+  return least;
+}
+
+// A concave function's most on [0, 1].
+template <class Function>
+double most_of(const Function& at) {
+  double low = 0, high = 1, best = std::max(at(0), at(1));
+  for (int i = 0; i < 30; ++i) {
+    const double third = (high - low) / 3, left = at(low + third), right = at(high - third);
+    best = std::max({best, left, right});
+    (left < right ? low : high) = left < right ? low + third : high - third;
+  }
+  return best;
+}
+
+class LeastModel {
+ public:
+  LeastModel(const LayerPricer& pricer, int layers, const PricedPasses& passes)
+      : pricer_(pricer), layers_(layers), passes_(passes) {
+    for (const PricedPass& pass : passes.backward) loads_.push_back(load_of(pass, networks_of(pricer.groups())));
+  }
+
+  double forward() const {
+    return layers_ * (passes_.any_order ? least(forward_loads(), passes_.forward, 0) : shortest(passes_.forward));
+  }
+
+  // What the last layer makes, and nothing before the first, is sent after everything else.
+  double backward() const {
+    const int64_t made = pricer_.has(GroupKind::dp) ? pricer_.gradient_bytes() : 0;
+    const double first = passes_.any_order ? least(loads_, passes_.backward, 0) : shortest(passes_.backward);
+    if (made == 0) return layers_ * (passes_.any_order ? first : shortest(passes_.backward));
+    const double a_byte = seconds_a_byte(pricer_, layers_ * made);
+    const double tail =
+        pricer_.gradient_bends().empty() ? pricer_.gradient_seconds(made) : a_byte * static_cast<double>(made);
+    const double beside = a_byte * static_cast<double>((layers_ - 1) * made);
+    const auto at = [&](double price) {
+      return first + tail + price * beside + (layers_ - 1) * least(loads_, passes_.backward, price);
+    };
+    return layers_ == 1 ? at(0) : most_of(at);
+  }
+
+  // Gradients after everything else.
+  double in_sequence() const {
+    const int64_t made = pricer_.has(GroupKind::dp) ? pricer_.gradient_bytes() : 0;
+    double both = kNever;
+    for (size_t i = 0; passes_.same_degree && i < passes_.forward.size(); ++i)
+      both = std::min(both, passes_.forward[i].makespan_s + passes_.backward[i].makespan_s);
+    if (!passes_.same_degree) both = shortest(passes_.forward) + shortest(passes_.backward);
+    return layers_ * both + pricer_.slice_seconds(layers_ * made);
+  }
+
+ private:
+  std::vector<Load> forward_loads() const {
+    std::vector<Load> loads;
+    for (const PricedPass& pass : passes_.forward) loads.push_back(load_of(pass, networks_of(pricer_.groups())));
+    return loads;
+  }
+
+  double least(std::span<const Load> loads, std::span<const PricedPass> passes, double price) const {
+    const Prices prices(pricer_, *passes.front().structure);
+    double least = kNever;
+    for (const Load& load : loads) least = std::min(least, prices.least(load, price));
+    return least;
+  }
+
+  static double shortest(std::span<const PricedPass> passes) {
+    return std::ranges::min_element(passes, {}, &PricedPass::makespan_s)->makespan_s;
+  }
+
+  const LayerPricer& pricer_;
+  int layers_;
+  const PricedPasses& passes_;
+  std::vector<Load> loads_;
+};
+
+}  // namespace
+
+double least_pass_seconds(const LayerPricer& pricer, const PricedPass& pass, double gradients_s) {
+  const Load load = load_of(pass, networks_of(pricer.groups()));
+  const Prices prices(pricer, *pass.structure);
+  if (gradients_s == 0) return prices.least(load, 0);
+  return most_of([&](double price) { return price * gradients_s + prices.least(load, price); });
+}
+
+double least_gradient_seconds(const LayerPricer& pricer, int64_t bytes) {
+  if (bytes == 0) return 0;
+  if (pricer.gradient_bends().empty()) return pricer.gradient_seconds(bytes);
+  return seconds_a_byte(pricer, bytes) * static_cast<double>(bytes);
+}
+
+double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPasses& passes, bool overlaps) {
+  const LeastModel model(pricer, layers, passes);
+  return overlaps ? model.forward() + model.backward() : model.in_sequence();
+}
+
+}  // namespace moe

@@ -1,0 +1,38 @@
+#pragma once
+// What no decision for a model can beat, contention counted: by how much a partition may be off.
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "moe/cost/pricer.h"
+#include "moe/schedule/schedule.h"
+
+namespace moe {
+
+/// One phase of one layer without gradients, at one degree.
+struct PricedPass {
+  std::shared_ptr<const Structure> structure;
+  std::vector<double> seconds;  // by class
+  double makespan_s = 0;
+};
+
+/// Of both phases, at all degrees that may be chosen.
+struct PricedPasses {
+  std::vector<PricedPass> forward, backward;
+  bool same_degree = false;  // of both: they stand in pairs
+  bool any_order = false;    // lanes may have other orders than these structures
+};
+
+/// Bounds of what FSMoE's flow runs (Flow::sharded): of one pass, and of `layers` layers of one stage with one
+/// micro-batch, whatever their degrees and orders and wherever gradients are sent; `overlaps`: beside other work.
+///
+/// At any time some set of lanes is busy, and its tasks pass at the rates that contention gives that set. The times of
+/// all sets must together do all work, so that their least sum is a linear program. Its dual has a price for each kind
+/// of work: no set's rates times prices exceed 1. Gradients have one price in all layers, which is searched.
+/// `gradients_s`: seconds of what is sent beside one pass, at least; 0: nothing.
+double least_pass_seconds(const LayerPricer& pricer, const PricedPass& pass, double gradients_s);
+/// The least that `bytes` of gradients take, in whatever slices.
+double least_gradient_seconds(const LayerPricer& pricer, int64_t bytes);
+double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPasses& passes, bool overlaps);
+
+}  // namespace moe

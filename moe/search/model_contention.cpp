@@ -1,0 +1,144 @@
+// `exact` under contention: no path stays straight there, so that decisions from several sides are replayed, and the
+// best of them goes down to where no small move helps.
+#include <limits>
+
+#include "moe/search/lane_order.h"
+#include "moe/search/model_descent.h"
+#include "moe/search/model_search.h"
+#include "moe/search/partition_search.h"
+
+namespace moe {
+namespace {
+
+constexpr int kGrains = 32;                     // of the model's gradients, in the dynamic program
+constexpr int64_t kReplayedTasks = 40'000'000;  // effort of the descent: 1 to 2 seconds
+
+bool same(const BackwardOption& a, const BackwardOption& b) { return a.degree == b.degree && a.order == b.order; }
+
+void add(std::vector<BackwardOption>& options, const BackwardOption& option) {
+  for (const BackwardOption& other : options)
+    if (same(option, other)) return;
+  options.push_back(option);
+}
+
+}  // namespace
+
+// The best for some ways to send a layer's gradients, and their neighbours.
+std::vector<BackwardOption> ModelSearch::contended_options(const Asked& asked, int degree_forward) {
+  const auto& [schedule, pricer, model, strategy, choice] = asked;
+  const bool apart = schedule.degrees == DegreePolicy::apart, in_moe = schedule.gradients == GradientPolicy::adaptive;
+  const int fixed = apart ? choice.backward : std::max(choice.forward, choice.backward);
+  const int64_t element = bytes_of(pricer.shape().layer.dtype), made = pricer.gradient_bytes();
+  const int64_t half = made / 2 / element * element;
+  std::vector<LayerSlices> samples{{0, 0}, {0, half}, {0, made}, {0, 2 * made}};
+  if (in_moe) samples.insert(samples.end(), {{half, half}, {half, 0}, {made, 0}, {2 * made, 0}, {made, made}});
+  std::vector<BackwardOption> options;
+  const int most = largest_degree(pricer);
+  for (const LayerSlices& slices : samples) {
+    int best = std::max(fixed, 1);
+    double least = std::numeric_limits<double>::max();
+    for (int r = fixed > 0 ? fixed : 1; r <= (fixed > 0 ? fixed : most); ++r)
+      if (const double seconds = layers_.backward_with(schedule, pricer, {r}, slices); better(seconds, least))
+        best = r, least = seconds;
+    add(options, {best});
+  }
+  if (!apart) add(options, {degree_forward});
+  for (size_t i = options.size(); i-- > 0 && fixed == 0;)
+    for (const int r : {options[i].degree - 1, options[i].degree + 1})
+      if (r >= 1 && r <= most) add(options, {r});
+  for (size_t i = options.size(); i-- > 0;) {
+    std::vector<LaneOrder> orders = layers_.backward_orders(schedule, pricer, options[i].degree);
+    if (!orders.empty())
+      for (const LaneOrder& order : lane_orders(static_cast<size_t>(options[i].degree))) orders.push_back(order);
+    for (const LayerSlices& slices : samples) {
+      BackwardOption best = options[i];
+      double least = layers_.backward_with(schedule, pricer, best, slices);
+      for (const LaneOrder& order : orders) {
+        const BackwardOption ordered{best.degree, order};
+        if (const double seconds = layers_.backward_with(schedule, pricer, ordered, slices); better(seconds, least))
+          best = ordered, least = seconds;
+      }
+      add(options, best);
+    }
+  }
+  return options;
+}
+
+PartitionProblem ModelSearch::contended_problem(const Asked& asked, const std::vector<BackwardOption>& options,
+                                                int layers) {
+  PartitionLayer layer;
+  layer.key = "like all others";
+  layer.made_bytes = asked.pricer.gradient_bytes();
+  layer.seconds = [this, &asked, &options](int64_t moe_bytes, int64_t dense_bytes) {
+    double least = std::numeric_limits<double>::infinity();
+    if (moe_bytes > 0 && asked.schedule.gradients != GradientPolicy::adaptive) return least;
+    for (const BackwardOption& option : options)
+      least = std::min(least, layers_.backward_with(asked.schedule, asked.pricer, option, {moe_bytes, dense_bytes}));
+    return least;
+  };
+  PartitionProblem problem;
+  problem.layers.assign(static_cast<size_t>(layers), layer);
+  problem.allreduce_seconds = [&asked](int64_t bytes) { return asked.pricer.slice_seconds(bytes); };
+  problem.element_bytes = bytes_of(asked.pricer.shape().layer.dtype);
+  return problem;
+}
+
+// What is best without contention, what one layer in its steady state does, and dynamic programming over single
+// layers' replays, whose sum forgets what runs on into the next layer.
+std::vector<ModelDecision> ModelSearch::contended_starts(const Asked& asked, const PartitionProblem& problem,
+                                                         const std::vector<BackwardOption>& options,
+                                                         const Decision& layer, const ModelDecision& from) {
+  const auto& [schedule, pricer, model, strategy, choice] = asked;
+  std::vector<ModelDecision> starts;
+  const bool in_moe = schedule.gradients == GradientPolicy::adaptive;
+  ModelDecision& steady = starts.emplace_back(from);
+  for (size_t i = 0; i < steady.backwards.size(); ++i) {
+    const int64_t moe = layer.gar_in_moe_bytes;
+    const int64_t dense = in_moe ? pricer.gradient_bytes() - moe : layer.gar_beside_dense_bytes;
+    steady.backwards[i] = {layer.degree_backward, i > 0 ? moe : 0, i > 0 ? dense : 0, {}, layer.order_backward};
+  }
+  Profile free = pricer.profile();
+  free.contention = {};
+  const LayerPricer alone(free, pricer.shape(), pricer.options());
+  const Options tried = this->options(asked, alone, from.degree_forward);
+  const int layers = static_cast<int>(from.backwards.size());
+  const Partition partition = partition_exact(partition_problem(schedule, alone, layers, tried.paths));
+  starts.push_back(decided(
+      partition, [&](LayerSlices slices) { return tried.best_for(slices, alone); }, from));
+  const int64_t element = problem.element_bytes, grain = problem.total_bytes() / kGrains / element * element;
+  const auto best_for = [&](LayerSlices slices) {
+    return *std::ranges::min_element(options, {}, [&](const BackwardOption& option) {
+      return layers_.backward_with(schedule, pricer, option, slices);
+    });
+  };
+  starts.push_back(decided(partition_exact(problem, {std::max(element, grain)}), best_for, from));
+  return starts;
+}
+
+void ModelSearch::improve(const Asked& asked, ModelReplay& replay, const Decision& layer, ModelResult& result) {
+  const auto& [schedule, pricer, model, strategy, choice] = asked;
+  const int layers = static_cast<int>(result.decision.backwards.size());
+  const bool apart = schedule.degrees == DegreePolicy::apart;
+  const std::vector<BackwardOption> all = contended_options(asked, result.decision.degree_forward);
+  const std::vector<BackwardOption> known = apart ? all : std::vector{BackwardOption{result.decision.degree_forward}};
+  const PartitionProblem problem = contended_problem(asked, known, layers);
+  ModelDecision best = result.decision;
+  double least = replay.seconds(best);
+  for (const ModelDecision& start : contended_starts(asked, problem, known, layer, best))
+    if (const double seconds = replay.seconds(start); better(seconds, least)) best = start, least = seconds;
+  DescentMoves moves;
+  moves.backwards = all;
+  moves.one_degree = !apart;
+  moves.micro_batches = apart && choice.backward == 0 && model.micro_batches > 1;
+  moves.forward_too = apart && choice.forward == 0 && (model.micro_batches > 1 || model.shape.parallel.pp > 1);
+  moves.in_moe = schedule.gradients == GradientPolicy::adaptive;
+  moves.element_bytes = problem.element_bytes;
+  moves.most_tasks = kReplayedTasks;
+  descend(replay, moves, best);
+  result.decision = best;
+  std::vector<LayerSlices> slices;
+  for (const BackwardDecision& b : best.backwards) slices.push_back({b.gar_in_moe_bytes, b.gar_beside_dense_bytes});
+  result.partition = PartitionSearch(problem).finish(std::move(slices));
+}
+
+}  // namespace moe

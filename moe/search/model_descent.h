@@ -1,0 +1,24 @@
+#pragma once
+// From a model's decision to one that no small move makes faster: other degrees, bytes sent elsewhere. Each move is
+// replayed whole, so that nothing about contention is assumed.
+#include <vector>
+
+#include "moe/search/degrees.h"
+#include "moe/search/model_replay.h"
+
+namespace moe {
+
+struct DescentMoves {
+  std::vector<BackwardOption> backwards;
+  bool one_degree = false;     // of both phases: all layers move together
+  bool forward_too = false;    // r_f is open
+  bool micro_batches = false;  // the backwards before the last have a degree of their own
+  bool in_moe = false;         // the schedule has a place for gradients there
+  int64_t element_bytes = 4;
+  int64_t most_tasks = 0;  // effort: tasks of all replays
+};
+
+/// Returns the seconds of what `decision` is then; never more than before.
+double descend(ModelReplay& replay, const DescentMoves& moves, ModelDecision& decision);
+
+}  // namespace moe

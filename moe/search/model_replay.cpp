@@ -1,0 +1,92 @@
+#include "moe/search/model_replay.h"
+
+#include <algorithm>
+
+namespace moe {
+namespace {
+
+constexpr size_t kCompiled = 4000;  // structures that are kept
+
+// What a plan's structure depends on, makers of slices aside.
+std::string structure_name(const ModelDecision& d, const std::vector<int64_t>& slices) {
+  std::string name{static_cast<char>(d.degree_forward), static_cast<char>(d.degree_backward)};
+  name += d.order_forward + '|' + d.order_backward + '|' + std::to_string(slices.size());
+  for (const BackwardDecision& b : d.backwards) {
+    name += {static_cast<char>(b.degree), b.gar_in_moe_bytes > 0 ? 'm' : '-', b.gar_beside_dense_bytes > 0 ? 'd' : '-'};
+    name += b.order;
+  }
+  return name;
+}
+
+}  // namespace
+
+ModelReplay::ModelReplay(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model)
+    : schedule_(schedule),
+      pricer_(pricer),
+      model_(model),
+      made_bytes_(pricer.has(GroupKind::dp) ? pricer.gradient_bytes() : 0) {
+  const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
+  makers_matter_ = network(GroupKind::ep) != network(GroupKind::dp);
+}
+
+// In the order in which plans have them: stages from the last to the first, each stage's in the order of sending.
+std::vector<int64_t> ModelReplay::slices_of(const ModelDecision& decision) const {
+  std::vector<int64_t> slices;
+  for (int stage = model_.shape.parallel.pp - 1; stage >= 0; --stage) {
+    const auto [first, last] = layers_of_stage(model_, stage);
+    int64_t left = made_bytes_ * (last - first);
+    for (size_t i = 0; i < static_cast<size_t>(last - first); ++i)
+      for (const int64_t bytes : {decision.backwards[i].gar_in_moe_bytes, decision.backwards[i].gar_beside_dense_bytes})
+        if (bytes > 0) left -= slices.emplace_back(bytes);
+    if (left > 0) slices.push_back(left);
+  }
+  return slices;
+}
+
+bool ModelReplay::sends_what_waits(const ModelDecision& decision) const {
+  int64_t waiting = 0;
+  for (const BackwardDecision& b : decision.backwards) {
+    if (b.gar_in_moe_bytes < 0 || b.gar_beside_dense_bytes < 0) return false;
+    waiting -= b.gar_in_moe_bytes + b.gar_beside_dense_bytes;
+    if (waiting < 0) return false;
+    waiting += made_bytes_;
+  }
+  return true;
+}
+
+// A slice waits for the layer that makes its last byte.
+std::string ModelReplay::makers(const std::vector<int64_t>& slices) const {
+  std::string makers;
+  int64_t sent = 0;
+  for (const int64_t bytes : slices) makers += static_cast<char>(((sent += bytes) - 1) / made_bytes_);
+  return makers;
+}
+
+ModelReplay::Compiled ModelReplay::compile(const ModelDecision& decision) const {
+  const Plan plan = build_model_plan(schedule_, model_, decision);
+  Compiled c{plan.structure, price(pricer_, plan), std::vector<size_t>(plan.slices.size()), {}, {}};
+  for (size_t i = 0; i < c.structure->classes.size(); ++i)
+    if (const int slice = c.structure->classes[i].slice; slice >= 0) c.slice_class[static_cast<size_t>(slice)] = i;
+  const Contention& contention = pricer_.profile().contention;
+  if (slows_itself(plan, contention))
+    c.fluid.emplace(*c.structure, networks_of(plan.groups), contention);
+  else
+    c.plain.emplace(*c.structure);
+  return c;
+}
+
+double ModelReplay::seconds(const ModelDecision& decision) {
+  const std::vector<int64_t> slices = slices_of(decision);
+  std::string name = structure_name(decision, slices);
+  if (makers_matter_) name += makers(slices);
+  if (compiled_.size() > kCompiled) compiled_.clear();
+  auto found = compiled_.find(name);
+  if (found == compiled_.end()) found = compiled_.emplace(name, compile(decision)).first;
+  Compiled& c = found->second;
+  require_equal(c.slice_class.size(), slices.size(), "slices of a model's plan");
+  for (size_t i = 0; i < slices.size(); ++i) c.seconds[c.slice_class[i]] = pricer_.gradient_seconds(slices[i]);
+  tasks_ += static_cast<int64_t>(c.structure->tasks.size());
+  return c.fluid ? c.fluid->makespan(c.seconds, ends_) : c.plain->makespan(c.seconds, ends_);
+}
+
+}  // namespace moe

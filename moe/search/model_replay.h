@@ -1,0 +1,50 @@
+#pragma once
+// Replays whole models by their decisions: plans are built once for each structure, after which another number of
+// gradient bytes only changes prices.
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "moe/cost/fluid_replay.h"
+#include "moe/cost/pricer.h"
+#include "moe/schedule/model_plan.h"
+
+namespace moe {
+
+class ModelReplay {
+ public:
+  /// All must outlive it; `pricer` prices one layer of the model.
+  ModelReplay(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
+
+  /// Seconds of the whole plan, under the contention that there is. Throws BadInput for a decision that has no plan.
+  double seconds(const ModelDecision& decision);
+  /// Whether no backward sends bytes that are not there yet.
+  bool sends_what_waits(const ModelDecision& decision) const;
+  int64_t made_bytes() const { return made_bytes_; }
+  /// Effort so far: tasks of all replays.
+  int64_t tasks() const { return tasks_; }
+
+ private:
+  struct Compiled {
+    std::shared_ptr<const Structure> structure;
+    std::vector<double> seconds;      // by class
+    std::vector<size_t> slice_class;  // by slice
+    std::optional<Replay> plain;
+    std::optional<FluidReplay> fluid;
+  };
+  std::vector<int64_t> slices_of(const ModelDecision& decision) const;
+  std::string makers(const std::vector<int64_t>& slices) const;
+  Compiled compile(const ModelDecision& decision) const;
+
+  const Schedule& schedule_;
+  const LayerPricer& pricer_;
+  const ModelShape& model_;
+  int64_t made_bytes_;
+  bool makers_matter_;  // gradients' lane has no dispatch before them, which would wait for all layers before
+  int64_t tasks_ = 0;
+  std::map<std::string, Compiled> compiled_;
+  std::vector<double> ends_;
+};
+
+}  // namespace moe
