@@ -17,7 +17,8 @@ Json to_json(const LayerResult& r) {
             {"degree_bound_s", r.degree_bound.total_s()},
             {"efficiency", r.bound.total_s() / r.total_s()},
             {"bound_forward", r.bound.forward_term},
-            {"bound_backward", r.bound.backward_term}};
+            {"bound_backward", r.bound.backward_term},
+            {"memory_bytes", r.memory.total()}};
   const Decision& d = r.decision;  // what few schedules decide stands where they do
   if (d.gar_beside_dense_bytes > 0) json["gar_beside_dense_bytes"] = d.gar_beside_dense_bytes;
   if (d.variant != nullptr) json["variant"] = d.variant->name;

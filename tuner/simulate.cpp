@@ -24,8 +24,15 @@ struct Simulated {
   Timeline timeline;
 };
 
+std::optional<bool> fits(const LayerResult& result, const Profile& profile) {
+  if (!profile.memory_bytes) return std::nullopt;
+  return !misfit(result.memory, *profile.memory_bytes);
+}
+
 Simulated simulate_one(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice degrees) {
   LayerSearch search;
+  if (const auto capacity = pricer.profile().memory_bytes)
+    degrees.fits = [capacity](const Case& c, Flow flow) { return !misfit(layer_memory(c, flow), *capacity); };
   Simulated s{search.tune(schedule, pricer, degrees), {}, {}};
   s.plan = build_plan(schedule, pricer.shape(), s.result.decision);
   s.timeline = timeline_of(s.plan, price(pricer, s.plan), pricer.profile().contention);
@@ -36,7 +43,7 @@ void print_text(const Case& shape, const Profile& profile, const std::vector<Sim
   fmt::print("{} on {} ({} nodes x {}), {}\n\n", describe(shape.layer), profile.name, profile.nodes,
              profile.ranks_per_node, name_of(shape.rounding));
   Table table({"schedule", "r_f", "r_b", "forward ms", "backward ms", "MoE f ms", "MoE b ms", "bound ms",
-               "bound at r ms", "efficiency"});
+               "bound at r ms", "efficiency", "a rank needs"});
   for (const Simulated& s : all) {
     const LayerResult& r = s.result;
     table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward),
@@ -44,14 +51,11 @@ void print_text(const Case& shape, const Profile& profile, const std::vector<Sim
                fmt::format("{:.4f}", r.backward_s * 1e3), fmt::format("{:.4f}", r.moe_forward_s * 1e3),
                fmt::format("{:.4f}", r.moe_backward_s * 1e3), fmt::format("{:.4f}", r.bound.total_s() * 1e3),
                fmt::format("{:.4f}", r.degree_bound.total_s() * 1e3),
-               fmt::format("{:.1f} %", 100 * r.bound.total_s() / r.total_s())});
+               fmt::format("{:.1f} %", 100 * r.bound.total_s() / r.total_s()),
+               human_bytes(r.memory.total()) + (fits(r, profile).value_or(true) ? "" : ", does not fit")});
   }
   fmt::print("{}{}", table.text(), refused.text());
-  if (profile.memory_bytes) {
-    const MemoryEstimate memory = layer_memory(shape);
-    fmt::print("memory of a rank: {}, {}\n", human_bytes(memory.total()),
-               misfit(memory, *profile.memory_bytes).value_or("fits"));
-  }
+  if (profile.memory_bytes) fmt::print("memory of a rank: {}\n", human_bytes(*profile.memory_bytes));
   for (const Simulated& s : all)
     fmt::print("\n{}{} (binding lane: {} forward, {} backward)\n{}", s.result.schedule,
                s.result.decision.variant ? fmt::format(" = {}", s.result.decision.variant->name) : "",
@@ -88,6 +92,8 @@ Json documents_of(const LayerPricer& pricer, const std::vector<Simulated>& all, 
     json["cluster"] = pricer.profile().name;
     json["layer"] = to_json(pricer.shape());
     json["notes"] = pricer.notes();
+    const auto fit = fits(s.result, pricer.profile());
+    json["fits"] = fit ? Json(*fit) : Json(nullptr);
     add_timeline(json, s.plan, s.timeline);
     if (!noisy.empty()) json["noise"] = to_json(noisy[documents.size()]);
     documents.push_back(std::move(json));

@@ -14,6 +14,7 @@ namespace {
 struct Simulated {
   ModelResult result;
   MemoryEstimate memory;
+  int64_t tail_bytes = 0;  // of the gradients
 };
 
 std::string degrees_of(const ModelResult& result) {
@@ -22,16 +23,34 @@ std::string degrees_of(const ModelResult& result) {
                                      : fmt::format("{}-{}", least.degree, most.degree);
 }
 
-MemoryEstimate memory_of(const ChosenModel& chosen, const Schedule& schedule) {
-  MemoryRequest request;
-  request.shape = chosen.model.shape;
-  request.layers = chosen.model.layers;
-  request.micro_batches = chosen.model.micro_batches;
-  request.order = chosen.model.order;
-  request.replicated = schedule.flow == Flow::replicated || schedule.flow == Flow::tensor;
+MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request) {
   request.vocabulary = chosen.vocabulary;
   request.tied_embedding = chosen.tied_embedding;
   return estimate_memory(request);
+}
+
+// Before there is a plan: the model with layers of that shape.
+MemoryRequest request_of(const ModelShape& model, const Case& shape, Flow flow) {
+  MemoryRequest request;
+  request.shape = shape;
+  request.layers = model.layers;
+  request.micro_batches = model.micro_batches;
+  request.order = model.order;
+  request.replicated = replicates_tokens(flow);
+  return request;
+}
+
+// The plan is kept where something is drawn or listed from it: plans may have millions of tasks.
+Simulated simulated(const ChosenModel& chosen, ModelResult result, bool keep_plan) {
+  const MemoryEstimate memory = memory_of(chosen, memory_request(result.plan));
+  Simulated s{std::move(result), memory};
+  for (const Task& task : s.result.plan.tasks())
+    if (task.kind == TaskKind::gradient && task.id > s.result.last_backward)
+      s.tail_bytes += s.result.plan.slices[static_cast<size_t>(task.slice)].bytes();
+  if (keep_plan) return s;
+  s.result.plan = {};
+  s.result.timeline = {{}, {}, {}, s.result.total_s()};
+  return s;
 }
 
 void print_text(const ChosenModel& chosen, const Profile& profile, const std::vector<Simulated>& all) {
@@ -46,17 +65,13 @@ void print_text(const ChosenModel& chosen, const Profile& profile, const std::ve
   for (const Simulated& s : all) {
     const ModelResult& r = s.result;
     const double seconds = r.total_s();
-    int64_t tail = 0;
-    for (const Task& task : r.plan.tasks())
-      if (task.kind == TaskKind::gradient && task.id > s.result.last_backward)
-        tail += r.plan.slices[static_cast<size_t>(task.slice)].bytes();
     const auto reason = profile.memory_bytes ? misfit(s.memory, *profile.memory_bytes) : std::nullopt;
     table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward), degrees_of(r),
                fmt::format("{:.3f}", seconds * 1e3),
                tutel == all.end() ? "-" : fmt::format("{:.3f}x", tutel->result.total_s() / seconds),
                fmt::format("{:.1f} %", 100 * r.bound_s / seconds),
-               r.exact() ? "exact" : fmt::format("{:.1f} %", 100 * r.gap()), human_bytes(static_cast<double>(tail)),
-               human_bytes(s.memory.total()),
+               r.exact() ? "exact" : fmt::format("{:.1f} %", 100 * r.gap()),
+               human_bytes(static_cast<double>(s.tail_bytes)), human_bytes(s.memory.total()),
                !profile.memory_bytes ? "unknown"
                : reason              ? "no"
                                      : "yes"});
@@ -104,12 +119,17 @@ int run_simulate_model(const SimulateOptions& options) {
   const LayerPricer pricer(profile, chosen.model.shape, {options.selection.nearest});
   const auto schedules = chosen_schedules(options.selection);
   ModelSearch search;
+  DegreeChoice degrees = options.selection.degrees;
+  if (profile.memory_bytes)
+    degrees.fits = [&](const Case& shape, Flow flow) {
+      return !misfit(memory_of(chosen, request_of(chosen.model, shape, flow)), *profile.memory_bytes);
+    };
   std::vector<Simulated> all;
   Refused refused;
   for (const Schedule* schedule : schedules) {
     try {
-      all.push_back({search.tune(*schedule, pricer, chosen.model, strategy, options.selection.degrees),
-                     memory_of(chosen, *schedule)});
+      all.push_back(simulated(chosen, search.tune(*schedule, pricer, chosen.model, strategy, degrees),
+                              options.json || !options.trace.empty() || options.noise.any()));
     } catch (const Unsupported& error) {
       refused.add(*schedule, error);
     }

@@ -1,5 +1,7 @@
 #include "tuner/sweep.h"
 
+#include <algorithm>
+
 #include "moe/base/check.h"
 #include "moe/plan/memory.h"
 
@@ -13,6 +15,10 @@ std::string pricing_key(const Case& c) {
                      name_of(c.rounding), p.nodes, p.mp, p.ep, p.esp, p.edp);
 }
 
+std::optional<double> capacity_of(const SweepRequest& request) {
+  return request.grid.memory_bytes ? request.grid.memory_bytes : request.profile.memory_bytes;
+}
+
 SweepRow shaped(const SweepRequest& request, const GridLayer& layer) {
   SweepRow row;
   row.layer = layer.name;
@@ -21,7 +27,7 @@ SweepRow shaped(const SweepRequest& request, const GridLayer& layer) {
     row.shape = complete(layer.shape, layer.parallel.value_or(whole), request.grid.rounding);
     const MemoryEstimate memory = layer_memory(row.shape);
     row.memory_bytes = memory.total();
-    const auto capacity = request.grid.memory_bytes ? request.grid.memory_bytes : request.profile.memory_bytes;
+    const auto capacity = capacity_of(request);
     if (const auto reason = capacity ? misfit(memory, *capacity) : std::nullopt) throw BadInput(*reason);
   } catch (const BadInput& error) {
     row.status = CaseStatus::unsupported;
@@ -30,16 +36,43 @@ SweepRow shaped(const SweepRequest& request, const GridLayer& layer) {
   return row;
 }
 
+// Which numbers of experts a device holds: layers that are priced alike may differ in heads, and so in memory.
+std::string packing_key(const SweepRequest& request, const Case& shape) {
+  const auto packed = std::ranges::find_if(request.schedules, &Schedule::packs_experts);
+  const auto capacity = capacity_of(request);
+  std::string key;
+  if (packed == request.schedules.end() || !capacity) return key;
+  for (Decision decision; shape.parallel.ep % decision.packing == 0; decision.packing *= 2)
+    key += misfit(layer_memory(decided_case(shape, decision), (*packed)->flow), *capacity) ? '-' : '+';
+  return key;
+}
+
 void tune_row(const SweepRequest& request, const Case& shape, LayerSearch& search, SweepRow& row) {
   const LayerPricer pricer(request.profile, shape, request.pricing);
+  const auto capacity = capacity_of(request);
+  DegreeChoice choice = request.degrees;
+  if (capacity) choice.fits = [&](const Case& c, Flow flow) { return !misfit(layer_memory(c, flow), *capacity); };
   for (const Schedule* schedule : request.schedules) {
     try {
-      row.results.push_back(search.tune(*schedule, pricer, request.degrees));
+      row.results.push_back(search.tune(*schedule, pricer, choice));
     } catch (const Unsupported& error) {
       row.refused[schedule->name] = error.what();
     }
   }
   row.notes = pricer.notes();
+}
+
+// The memory of this row's own shape; what does not fit is not to be chosen.
+void settle(const SweepRequest& request, SweepRow& row) {
+  const auto capacity = capacity_of(request);
+  for (LayerResult& result : row.results) {
+    const Decision& decision = result.decision;
+    const Schedule& planned = decision.variant ? *decision.variant : find_schedule(result.schedule);
+    result.memory = layer_memory(decided_case(row.shape, decision), planned.flow);
+    if (const auto reason = capacity ? misfit(result.memory, *capacity) : std::nullopt)
+      row.refused[result.schedule] = *reason;
+  }
+  std::erase_if(row.results, [&](const LayerResult& result) { return row.refused.contains(result.schedule); });
   if (!row.results.empty() || row.refused.empty()) return;
   row.status = CaseStatus::unsupported;
   row.reason = row.refused.begin()->second;
@@ -61,13 +94,12 @@ std::vector<SweepRow> sweep(const SweepRequest& request) {
   for (const GridLayer& layer : request.grid.layers) {
     SweepRow& row = rows.emplace_back(shaped(request, layer));
     if (row.status != CaseStatus::ok) continue;
-    const auto [it, fresh] = known.try_emplace(pricing_key(row.shape));
+    const auto [it, fresh] = known.try_emplace(pricing_key(row.shape) + packing_key(request, row.shape));
     if (fresh) tune_row(request, row.shape, search, it->second);
-    row.status = it->second.status;
-    row.reason = it->second.reason;
     row.results = it->second.results;
     row.refused = it->second.refused;
     row.notes = it->second.notes;
+    settle(request, row);
   }
   return rows;
 }

@@ -31,7 +31,7 @@ CaseRecord record_of(const SweepRow& row, const LayerResult& r, const std::strin
                        {"moe_forward_s", r.moe_forward_s}, {"moe_backward_s", r.moe_backward_s},
                        {"total_s", r.total_s()},           {"gar_in_moe_bytes", r.decision.gar_in_moe_bytes}};
   record.prediction.set("degree_bound_s", r.degree_bound.total_s());
-  record.prediction.set("memory_bytes", row.memory_bytes);
+  record.prediction.set("memory_bytes", r.memory.total());
   record.bound_s = r.bound.total_s();
   return record;
 }
@@ -130,7 +130,8 @@ std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<co
   for (const SweepRow& row : rows) {
     if (!row.reason.empty()) ++reasons[row.reason.substr(0, row.reason.find(": needs"))];  // sizes differ by layer
     if (row.reason.empty())
-      for (const auto& [schedule, reason] : row.refused) ++reasons[fmt::format("{}: {}", schedule, reason)];
+      for (const auto& [schedule, reason] : row.refused)
+        ++reasons[fmt::format("{}: {}", schedule, reason.substr(0, reason.find(": needs")))];
     std::set<std::string> kinds;  // a layer with several notes of a kind counts once
     for (const std::string& note : row.notes) kinds.insert(note.substr(0, note.find(':')));
     for (const std::string& kind : kinds) ++notes[kind];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 namespace moe {
 namespace {
@@ -48,26 +49,35 @@ BoundShape bound_shape(const Schedule& schedule, const Groups& groups, Phase pha
   if (phase == Phase::backward && network != Network::none)  // a lane of their own stands last: all else runs beside it
     for (size_t lane = one.lanes.size(); shape.gradient_lane < 0 && lane-- > 1;)
       if (one.lanes[lane].owns(network)) shape.gradient_lane = static_cast<int>(lane);
+  bool behind = false;
   for (const Task& task : one.tasks) {
+    behind = behind || is_chunked(task.kind);
     if (is_chunked(task.kind) || task.kind == TaskKind::expert_gradient) continue;
-    shape.dense.push_back({task.kind, task.lane, false, 1});
+    (behind ? shape.behind : shape.before).push_back({task.kind, task.lane, false, 1});
   }
   return shape;
 }
 
 PhaseBound::PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer)
     : schedule_(schedule), shape_(shape), pricer_(pricer) {
-  for (const auto& link : shape.dense) dense_ += pricer.dense_seconds(link.kind, shape.phase, schedule.flow);
+  for (const auto* part : {&shape.before, &shape.behind})
+    for (const auto& link : *part) dense_ += dense(link);
   if (shape.gradient_lane < 0) return;
-  gradients_ = pricer.gradient_seconds(pricer.gradient_bytes());
-  gradients_bend_ = !pricer.gradient_bends().empty();
+  const bool whole = schedule.gradients == GradientPolicy::after;  // in one slice
+  gradients_ = whole ? pricer.gradient_seconds(pricer.gradient_bytes())
+                     : pricer.gradient_seconds_in_parts(pricer.gradient_bytes());
   beside_gradients_ = dense_on(shape.gradient_lane);
+}
+
+double PhaseBound::dense(const BoundShape::Link& link) const {
+  return pricer_.dense_seconds(link.kind, shape_.phase, schedule_.flow);
 }
 
 double PhaseBound::dense_on(int lane) const {
   double seconds = 0;
-  for (const auto& link : shape_.dense)
-    if (link.lane == lane) seconds += pricer_.dense_seconds(link.kind, shape_.phase, schedule_.flow);
+  for (const auto* part : {&shape_.before, &shape_.behind})
+    for (const auto& link : *part)
+      if (link.lane == lane) seconds += dense(link);
   return seconds;
 }
 
@@ -85,7 +95,10 @@ PhaseBound::Load PhaseBound::load(const BoundShape::Link& link, int degree) cons
   };
   if (link.kind == TaskKind::exchange) return {seconds(rows), seconds(rows) / link.parts};
   if (!link.by_degree) return {link.parts * seconds(rows / link.parts), seconds(rows / link.parts)};
-  if (degree == 0) return {seconds(rows), seconds(0)};
+  if (degree == 0) {
+    const Parts least = pricer_.in_parts(link.kind, shape_.phase, rows, schedule_.flow);
+    return {least.all, least.one};
+  }
   if (pricer_.shape().rounding == Rounding::exact) {
     const double part = seconds(rows / degree);
     return {degree * part, part};
@@ -97,8 +110,9 @@ PhaseBound::Load PhaseBound::load(const BoundShape::Link& link, int degree) cons
           std::min(shorter_s, longer_s)};
 }
 
-// Links [first, last) of a chain, all of them cut into parts: the busiest lane, before its first task and behind its
-// last what one part at least has to pass.
+// Links that are all cut into parts. A lane runs its parts one after another. Whichever of them is first, its chunk has
+// passed every link before, each in no less than the shortest part takes. Whichever is last, its chunk has yet to pass
+// every link behind. So before, load and behind follow each other, on any lane.
 PhaseBound::Term PhaseBound::segment(std::span<const BoundShape::Link> links, std::span<const Load> loads) const {
   double path = 0;
   for (const Load& load : loads) path += load.least;
@@ -120,7 +134,7 @@ PhaseBound::Term PhaseBound::segment(std::span<const BoundShape::Link> links, st
   return most;
 }
 
-// A task that takes all rows at once stands between those before it and those behind.
+// A task that takes all rows at once waits for all parts before it, and all parts behind wait for it: stretches add up.
 PhaseBound::Term PhaseBound::moe_part(std::span<const BoundShape::Link> chain, std::span<const Load> loads) const {
   Term longest{0, name_of(LaneKind::compute)};
   double seconds = 0;
@@ -139,6 +153,8 @@ PhaseBound::Term PhaseBound::moe_part(std::span<const BoundShape::Link> chain, s
   return {seconds, longest.name};
 }
 
+// The dense part is one chain with the MoE part: both add up. Gradients of policy `after` go in one slice once the
+// dense part has ended. All others have to fit on their lane beside what else it runs, however they are cut.
 PhaseBound::Term PhaseBound::with_gradients(const std::vector<BoundShape::Link>& chain, int degree) const {
   std::array<Load, 8> loads;
   double on_gradient_lane = gradients_ + beside_gradients_;
@@ -150,8 +166,34 @@ PhaseBound::Term PhaseBound::with_gradients(const std::vector<BoundShape::Link>&
   most.seconds += dense_;
   if (shape_.gradient_lane < 0) return most;
   if (schedule_.gradients == GradientPolicy::after) return {most.seconds + gradients_, most.name};
-  if (degree > 0 && gradients_bend_) return most;  // slices of a measured curve may cost less than the whole
   return std::max(most, Term{on_gradient_lane, "gradients"}, larger);
+}
+
+// All of a lane's tasks begin no earlier than its first one. A chunk's tasks of later links follow its own task of this
+// link. So everything from the first link of lane a on begins no earlier than lane a does, and likewise everything up
+// to the last link of lane b ends no later than lane b does: what lies between is a chain with the bound of one.
+Crossings PhaseBound::crossings() const {
+  std::vector<BoundShape::Link> chain = shape_.before;
+  chain.insert(chain.end(), shape_.one.begin(), shape_.one.end());
+  chain.insert(chain.end(), shape_.behind.begin(), shape_.behind.end());
+  std::vector<Load> loads;
+  for (const auto& link : chain) {
+    const bool whole = !is_chunked(link.kind);
+    loads.push_back(whole ? Load{dense(link), dense(link)} : load(link, 0));
+  }
+  const size_t lanes = shape_.lanes.size();
+  std::vector<size_t> first(lanes + 1, chain.size()), last(lanes + 1, 0);  // of the links on a lane: [first, last)
+  first[lanes] = 0, last[lanes] = chain.size();
+  for (size_t i = chain.size(); i-- > 0;) first[static_cast<size_t>(chain[i].lane)] = i;
+  for (size_t i = 0; i < chain.size(); ++i) last[static_cast<size_t>(chain[i].lane)] = i + 1;
+  Crossings crossings(lanes + 1, std::vector<double>(lanes + 1, -std::numeric_limits<double>::infinity()));
+  for (size_t a = 0; a <= lanes; ++a)
+    for (size_t b = 0; b <= lanes; ++b)
+      if (first[a] < last[b])
+        crossings[a][b] = moe_part(std::span(chain).subspan(first[a], last[b] - first[a]),
+                                   std::span(loads).subspan(first[a], last[b] - first[a]))
+                              .seconds;
+  return crossings;
 }
 
 PhaseBound::Term PhaseBound::degree_free() const { return with_gradients(shape_.one, 0); }

@@ -26,11 +26,15 @@ struct BoundShape {
   };
   Phase phase = Phase::forward;
   std::vector<LaneKind> lanes;
-  std::vector<Link> dense;
-  std::vector<Link> one, several;  // the MoE part's chain, of one chunk and of more
-  int gradient_lane = -1;          // -1: no gradients are sent
+  std::vector<Link> before, behind;  // the dense part: before the MoE part and behind it
+  std::vector<Link> one, several;    // the MoE part's chain, of one chunk and of more
+  int gradient_lane = -1;            // -1: no gradients are sent
 };
 BoundShape bound_shape(const Schedule& schedule, const Groups& groups, Phase phase);
+
+/// By lane, and last for the phase's chain of tasks as a whole: [a][b] is the least time from the start of the first
+/// task on lane a to the end of the last on lane b, whatever the degree; -infinity where none has to pass.
+using Crossings = std::vector<std::vector<double>>;
 
 /// Dense part plus the MoE part's busiest lane (between tasks that take all rows at once, of each stretch): its load,
 /// before it what leads to its first task, behind it what follows its last. Gradients sent after everything add their
@@ -43,18 +47,21 @@ class PhaseBound {
     double seconds;
     std::string_view name;
   };
-  /// Whatever the degree: each alpha paid once. Assumes t(a) + t(b) >= t(a + b), which alpha-beta rows satisfy.
+  /// Whatever the degree: on alpha-beta rows each alpha is paid once; on measured curves each byte at its least price.
   Term degree_free() const;
   /// Of chunks of this degree, as long as they are.
   Term at(int degree) const;
-  /// What else runs on a lane, whatever the degree.
+  /// What else than gradients runs on a lane, whatever the degree.
   double busy(int lane) const;
+  /// Of the phase without gradients.
+  Crossings crossings() const;
 
  private:
   struct Load {
     double all, least;  // of all parts, and of the shortest
   };
   Load load(const BoundShape::Link& link, int degree) const;  // degree 0: of any
+  double dense(const BoundShape::Link& link) const;
   double dense_on(int lane) const;
   Term segment(std::span<const BoundShape::Link> links, std::span<const Load> loads) const;
   Term moe_part(std::span<const BoundShape::Link> chain, std::span<const Load> loads) const;
@@ -64,7 +71,6 @@ class PhaseBound {
   const BoundShape& shape_;
   const LayerPricer& pricer_;
   double dense_ = 0, gradients_ = 0, beside_gradients_ = 0;
-  bool gradients_bend_ = false;
 };
 
 Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer);

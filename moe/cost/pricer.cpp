@@ -26,6 +26,27 @@ double LayerPricer::Curve::seconds(double work) const {
   return hook + alpha + work * beta;
 }
 
+// Parts w1 + w2 + .. = work take at least work times the least t(w) / w of any w up to work. On a straight piece of t
+// that ratio is monotone: its least is at an end of a piece. Where alpha and beta hold below the first point the ratio
+// falls: its least is at that point, by either price. Behind the last point it falls too: its least is at the whole
+// work. So alpha-beta rows without points give alpha + work beta.
+Parts LayerPricer::Curve::in_parts(double work, double overhead) const {
+  const double whole = seconds(work) + overhead;
+  Parts least{whole, std::min(whole, seconds(0) + overhead)};
+  if (points == nullptr || work <= 0) return least;
+  double rate = whole / work;
+  const auto consider = [&](double part, double part_s) {
+    if (part > work) return;
+    rate = std::min(rate, (part_s + overhead) / part);
+    least.one = std::min(least.one, part_s + overhead);
+  };
+  const double first = points->front()[0];
+  consider(first, hook_alpha + first * hook_beta + alpha + first * beta);
+  for (const auto& point : *points) consider(point[0], seconds(point[0]));
+  least.all = work * rate;
+  return least;
+}
+
 LayerPricer::LayerPricer(const Profile& profile, const Case& shape, PricingOptions options)
     : profile_(profile),
       shape_(shape),
@@ -185,6 +206,16 @@ LayerPricer::Curve LayerPricer::copy_curve() const {
 double LayerPricer::chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow) const {
   const Curve& c = curve(flow, kind, phase);
   return c.seconds(rows * c.unit) + profile_.task_overhead_s;
+}
+
+Parts LayerPricer::in_parts(TaskKind kind, Phase phase, double rows, Flow flow) const {
+  const Curve& c = curve(flow, kind, phase);
+  return c.in_parts(rows * c.unit, profile_.task_overhead_s);
+}
+
+double LayerPricer::gradient_seconds_in_parts(int64_t bytes) const {
+  const Curve& c = curve(Flow::sharded, TaskKind::gradient, Phase::backward);
+  return c.in_parts(static_cast<double>(bytes), profile_.task_overhead_s).all;
 }
 
 double LayerPricer::gradient_seconds(int64_t bytes) const {

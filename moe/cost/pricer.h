@@ -20,6 +20,11 @@ struct PricingOptions {
   bool nearest = false;  // borrow the row of the nearest group size where none fits, and mark the result
 };
 
+/// Least seconds of work that is cut into parts: of all parts together, and of any one.
+struct Parts {
+  double all = 0, one = 0;
+};
+
 /// Prices the tasks of one layer on one profile; the profile must outlive it. Rows are looked up once, when first
 /// needed: what needs a row that is missing throws Unpriced naming op, group size and network, and the nearest that has
 /// one.
@@ -40,7 +45,11 @@ class LayerPricer {
   void price(const Structure& structure, const std::vector<GradientSlice>& slices, std::vector<double>& seconds) const;
   /// Seconds of one chunk of `rows` rows of T_rank; rows may be fractional.
   double chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
+  /// Whatever parts `rows` rows are cut into.
+  Parts in_parts(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
   double gradient_seconds(int64_t bytes) const;
+  /// Of slices of together so many bytes, however they are cut: the least that they take.
+  double gradient_seconds_in_parts(int64_t bytes) const;
   /// Of a slice, which is no task where it has no bytes.
   double slice_seconds(int64_t bytes) const { return bytes > 0 ? gradient_seconds(bytes) : 0; }
   double dense_seconds(TaskKind kind, Phase phase, Flow flow = Flow::sharded) const;
@@ -51,6 +60,7 @@ class LayerPricer {
 
   /// What a reader must know of the result: "derived: ...", "nearest: ...", "outside the fitted range: ...".
   const std::set<std::string>& notes() const { return notes_; }
+  void note(std::string text) const { notes_.insert(std::move(text)); }
 
  private:
   struct Curve {
@@ -60,6 +70,7 @@ class LayerPricer {
     bool known = false;
     double hook_alpha = 0, hook_beta = 0;  // of what is called around an exchange
     double seconds(double work) const;
+    Parts in_parts(double work, double overhead) const;
   };
   const Curve& curve(Flow flow, TaskKind kind, Phase phase) const;
   Curve find_curve(TaskKind kind, Phase phase, const Work& work) const;

@@ -19,8 +19,6 @@ constexpr std::array<NamedValue<ActivationModel>, 3> kModels{{{"printed", Activa
                                                               {"counted", ActivationModel::counted}}};
 constexpr std::array<NamedValue<Recompute>, 3> kRecomputes{
     {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
-constexpr std::array<NamedValue<PipelineOrder>, 2> kOrders{
-    {{"gpipe", PipelineOrder::gpipe}, {"1f1b", PipelineOrder::one_f_one_b}}};
 
 double width(const Case& c) { return bytes_of(c.layer.dtype); }
 
@@ -43,7 +41,8 @@ void check(const MemoryRequest& r) {
 // Parameters on the ends of the model, on one rank.
 double embedding_parameters(const MemoryRequest& r) {
   const int copies = r.tied_embedding || r.shape.parallel.pp > 1 ? 1 : 2;
-  return static_cast<double>(copies * r.vocabulary * r.shape.layer.model_dim) / r.shape.parallel.mp;
+  return copies * static_cast<double>(r.vocabulary) * static_cast<double>(r.shape.layer.model_dim) /
+         r.shape.parallel.mp;
 }
 
 // Weights, gradients and optimizer states of `parameters` that `replicas` ranks hold alike.
@@ -108,16 +107,20 @@ double gate_bytes(const MemoryRequest& r) {
   return bytes_of(sums) * gated_tokens(r) * static_cast<double>(3 * l.experts + widened);
 }
 
+double sets_kept(const MemoryRequest& r) {
+  return r.kept ? *r.kept : static_cast<double>(layers_of_stage(r)) * micro_batches_in_flight(r);
+}
+
 double counted_activations(const MemoryRequest& r) {
   const double layer = width(r.shape) * (moe_elements(r) + (r.dense_part ? dense_elements(r) : 0)) + gate_bytes(r);
-  const double sets = static_cast<double>(layers_of_stage(r)) * micro_batches_in_flight(r);
+  const double sets = sets_kept(r);
   if (r.recompute != Recompute::full) return sets * layer;
   const double input = tokens(r.shape) * static_cast<double>(r.shape.layer.model_dim) / r.shape.parallel.mp;
   return sets * width(r.shape) * input + layer;
 }
 
 double activations(const MemoryRequest& r) {
-  const double sets = static_cast<double>(layers_of_stage(r)) * micro_batches_in_flight(r);
+  const double sets = sets_kept(r);
   switch (r.activations) {
     case ActivationModel::printed:
       return r.layers * table4(r, 2, 1);
@@ -149,10 +152,6 @@ std::string_view name_of(Recompute recompute) { return kRecomputes[static_cast<s
 Recompute recompute_from(std::string_view name, std::string_view where) {
   return find_named(kRecomputes, name, where).value;
 }
-std::string_view name_of(PipelineOrder order) { return kOrders[static_cast<size_t>(order)].name; }
-PipelineOrder pipeline_order_from(std::string_view name, std::string_view where) {
-  return find_named(kOrders, name, where).value;
-}
 
 RankParameters rank_parameters(const MemoryRequest& r) {
   const LayerShape& l = r.shape.layer;
@@ -167,9 +166,7 @@ RankParameters rank_parameters(const MemoryRequest& r) {
 }
 
 int micro_batches_in_flight(const MemoryRequest& r) {
-  const int stages = r.shape.parallel.pp;
-  if (stages == 1) return 1;
-  return r.order == PipelineOrder::gpipe ? r.micro_batches : std::min(r.micro_batches, stages);
+  return micro_batches_in_flight(r.order, r.micro_batches, r.shape.parallel.pp, 0);
 }
 
 MemoryEstimate estimate_memory(const MemoryRequest& r) {
@@ -187,11 +184,49 @@ MemoryEstimate estimate_memory(const MemoryRequest& r) {
   return e;
 }
 
-MemoryEstimate layer_memory(const Case& shape) {
+bool replicates_tokens(Flow flow) { return flow == Flow::replicated || flow == Flow::tensor; }
+
+MemoryEstimate layer_memory(const Case& shape, Flow flow) {
   MemoryRequest request;
   request.shape = shape;
   request.layers = shape.parallel.pp;
+  request.replicated = replicates_tokens(flow);
   return estimate_memory(request);
+}
+
+int activations_kept(const Plan& plan) {
+  const auto computes = [](const Task& task) {  // gradients and what passes between stages outlive no activations
+    return task.kind != TaskKind::gradient && task.kind != TaskKind::optimizer && task.kind != TaskKind::send &&
+           task.kind != TaskKind::recv;
+  };
+  const auto set_of = [&](const Task& task) {
+    return static_cast<size_t>(task.layer) * static_cast<size_t>(plan.micro_batches) +
+           static_cast<size_t>(task.micro_batch);
+  };
+  std::vector<int> last(static_cast<size_t>(plan.layers) * static_cast<size_t>(plan.micro_batches), -1);
+  for (const Task& task : plan.tasks())
+    if (task.phase == Phase::backward && computes(task)) last[set_of(task)] = task.id;
+  std::vector<bool> begun(last.size());
+  std::vector<int> kept(static_cast<size_t>(plan.shape.parallel.pp));
+  int most = 0;
+  for (const Task& task : plan.tasks()) {
+    if (!computes(task)) continue;
+    int& now = kept[static_cast<size_t>(plan.structure->lanes[static_cast<size_t>(task.lane)].stage)];
+    if (!begun[set_of(task)]) most = std::max(most, ++now);
+    begun[set_of(task)] = true;
+    if (task.id == last[set_of(task)]) --now;
+  }
+  return most;
+}
+
+MemoryRequest memory_request(const Plan& plan) {
+  MemoryRequest request;
+  request.shape = plan.shape;
+  request.layers = std::max(plan.layers, plan.shape.parallel.pp);
+  request.micro_batches = plan.micro_batches;
+  request.kept = activations_kept(plan);
+  request.replicated = replicates_tokens(plan.structure->flow);
+  return request;
 }
 
 std::optional<std::string> misfit(const MemoryEstimate& estimate, double capacity_bytes) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "moe/plan/shape.h"
+#include "moe/plan/pipeline.h"
 
 namespace moe {
 
@@ -38,17 +38,13 @@ enum class Recompute : uint8_t { none, selective, full };
 std::string_view name_of(Recompute recompute);
 Recompute recompute_from(std::string_view name, std::string_view where);
 
-/// Micro-batches whose activations the first stage holds at once, of m: gpipe all m; 1f1b min(m, p). One stage holds
-/// one whatever the order, since each micro-batch's backward follows its forward.
-enum class PipelineOrder : uint8_t { gpipe, one_f_one_b };
-std::string_view name_of(PipelineOrder order);
-PipelineOrder pipeline_order_from(std::string_view name, std::string_view where);
-
 struct MemoryRequest {
   Case shape;             // of one layer; batch: samples of one micro-batch
   int layers = 1;         // of the model, over all stages; the fullest stage has ceil(layers / p)
   int micro_batches = 1;  // m
   PipelineOrder order = PipelineOrder::gpipe;
+  /// Layers whose activations of a micro-batch the fullest stage keeps at once; empty: by `order`, as its plans do.
+  std::optional<int> kept = {};
   int zero = 0;  // stage, 0 to kMostZeroStage
   ActivationModel activations = ActivationModel::counted;
   Recompute recompute = Recompute::none;
@@ -86,8 +82,17 @@ int micro_batches_in_flight(const MemoryRequest& request);
 /// counts below 1 and an unknown ZeRO stage.
 MemoryEstimate estimate_memory(const MemoryRequest& request);
 
+/// Every MP rank dispatches all tokens (MemoryRequest::replicated).
+bool replicates_tokens(Flow flow);
+
 /// Of one layer on each pipeline stage, one micro-batch, nothing sharded by ZeRO: what stands beside a layer's plan.
-MemoryEstimate layer_memory(const Case& shape);
+MemoryEstimate layer_memory(const Case& shape, Flow flow = Flow::sharded);
+
+/// Counted from the plan, in issue order: a layer's activations of a micro-batch live from the first task of its
+/// forward to the last of its backward. Layers x micro-batches at once, on the stage that has most.
+int activations_kept(const Plan& plan);
+/// What a plan trains and keeps, its packed experts included; without embeddings and ZeRO, which it does not know.
+MemoryRequest memory_request(const Plan& plan);
 
 /// Nothing where the estimate fits, else "does not fit: needs 31.20 GiB, a rank has 11.00 GiB".
 std::optional<std::string> misfit(const MemoryEstimate& estimate, double capacity_bytes);

@@ -107,9 +107,12 @@ void check_owners(const Plan& plan) {
 
 void check_lanes(const Plan& plan) {
   check_owners(plan);
+  std::vector<const Lane*> queued(plan.tasks().size());
+  for (const Lane& lane : plan.structure->lanes)
+    for (const int id : lane.queue) queued[static_cast<size_t>(id)] = &lane;
   for (const Task& task : plan.tasks()) {
     const Lane& lane = plan.structure->lanes[static_cast<size_t>(task.lane)];
-    if (std::find(lane.queue.begin(), lane.queue.end(), task.id) == lane.queue.end())
+    if (queued[static_cast<size_t>(task.id)] != &lane)
       broken(task, "is not in the queue of its lane {}", name_of(lane.kind));
     if (task.group == GroupKind::none) {
       const bool copies = task.kind == TaskKind::copy || task.kind == TaskKind::home_copy;
@@ -126,10 +129,29 @@ void check_lanes(const Plan& plan) {
 
 }  // namespace
 
+Ancestors::Ancestors(const Plan& plan, const Edges& edges)
+    : lanes_(plan.structure->lanes.size()), lane_(edges.size()), place_(edges.size()), known_(edges.size() * lanes_) {
+  for (size_t lane = 0; lane < lanes_; ++lane) {
+    uint32_t place = 0;
+    for (const int id : plan.structure->lanes[lane].queue) {
+      lane_[static_cast<size_t>(id)] = static_cast<uint32_t>(lane);
+      place_[static_cast<size_t>(id)] = place++;
+    }
+  }
+  for (size_t i = 0; i < edges.size(); ++i) {
+    uint32_t* known = &known_[i * lanes_];
+    for (const int id : edges[i]) {
+      const size_t p = static_cast<size_t>(id);
+      for (size_t lane = 0; lane < lanes_; ++lane) known[lane] = std::max(known[lane], known_[p * lanes_ + lane]);
+      known[lane_[p]] = std::max(known[lane_[p]], place_[p] + 1);
+    }
+  }
+}
+
 void check_plan(const Plan& plan) {
   const Edges edges = check_order(plan);
   check_lanes(plan);
-  const Ancestors ancestors(edges);
+  const Ancestors ancestors(plan, edges);
   check_rows(plan);
   check_accesses(plan, ancestors);
   check_gradients(plan, ancestors);

@@ -16,25 +16,22 @@ template <class... Args>
   throw WrongResult(fmt::format("plan: {}: {}", task.name(), fmt::format(text, std::forward<Args>(args)...)));
 }
 
-// Transitive closure as bit rows: row i holds every task ordered before i.
+// What is ordered before a task: of each lane, so many tasks at the head of its queue. A lane runs its queue in order,
+// so that whatever is ordered after one of its tasks is ordered after all of those before it. Takes tasks x lanes
+// numbers.
 class Ancestors {
  public:
-  explicit Ancestors(const Edges& edges) : words_((edges.size() + 63) / 64), bits_(edges.size() * words_) {
-    for (size_t i = 0; i < edges.size(); ++i)  // predecessors have smaller ids: checked before
-      for (const int p : edges[i]) {
-        const size_t from = static_cast<size_t>(p);
-        for (size_t w = 0; w < words_; ++w) bits_[i * words_ + w] |= bits_[from * words_ + w];
-        bits_[i * words_ + from / 64] |= uint64_t{1} << (from % 64);
-      }
-  }
+  /// `edges`: dependencies and, for each task, the one before it on its lane; predecessors have smaller ids.
+  Ancestors(const Plan& plan, const Edges& edges);
   bool before(int first, int second) const {
     const size_t f = static_cast<size_t>(first);
-    return bits_[static_cast<size_t>(second) * words_ + f / 64] >> (f % 64) & 1;
+    return known_[static_cast<size_t>(second) * lanes_ + lane_[f]] > place_[f];
   }
 
  private:
-  size_t words_;
-  std::vector<uint64_t> bits_;
+  size_t lanes_;
+  std::vector<uint32_t> lane_, place_;  // by task; place in its lane's queue
+  std::vector<uint32_t> known_;         // by task and lane
 };
 
 // Each throws WrongResult naming the task that breaks its rule; ids, lanes and order were checked before.

@@ -17,14 +17,25 @@ std::vector<int64_t> offsets_of(const Plan& plan) {
   return offsets;
 }
 
+// Of each lane, its last task of the forward.
+std::vector<int> last_forwards(const Plan& plan) {
+  std::vector<int> last(plan.structure->lanes.size(), -1);
+  for (const Task& task : plan.tasks())
+    if (task.phase == Phase::forward) last[static_cast<size_t>(task.lane)] = task.id;
+  std::erase(last, -1);
+  return last;
+}
+
 // A gradient that no task of this plan makes waits when the backward begins, not earlier.
-void check_made(const Plan& plan, const Ancestors& ancestors, const Task& task, size_t gradient) {
+void check_made(const Plan& plan, const Ancestors& ancestors, const Task& task, size_t gradient,
+                const std::vector<int>& forwards) {
   const int made_by = plan.gradients[gradient].made_by;
   if (made_by >= 0) {
     if (!ancestors.before(made_by, task.id))
       broken(task, "sends gradients before {} made them", plan.tasks()[static_cast<size_t>(made_by)].name());
     return;
   }
+  if (std::ranges::all_of(forwards, [&](int last) { return ancestors.before(last, task.id); })) return;
   for (const Task& maker : plan.tasks())
     if (maker.phase == Phase::forward && !ancestors.before(maker.id, task.id))
       broken(task, "sends gradients before {} ended the forward", maker.name());
@@ -33,6 +44,7 @@ void check_made(const Plan& plan, const Ancestors& ancestors, const Task& task, 
 std::vector<int> check_senders(const Plan& plan, const Ancestors& ancestors) {
   const int slices = static_cast<int>(plan.slices.size()), gradients = static_cast<int>(plan.gradients.size());
   const std::vector<int64_t> offsets = offsets_of(plan);
+  const std::vector<int> forwards = last_forwards(plan);
   std::vector<int> sender(plan.slices.size(), -1);
   for (const Task& task : plan.tasks()) {
     if (task.kind != TaskKind::gradient) continue;
@@ -44,7 +56,7 @@ std::vector<int> check_senders(const Plan& plan, const Ancestors& ancestors) {
       broken(task, "sends gradient {}, the plan has {}", slice.gradient, gradients);
     const size_t first = static_cast<size_t>(slice.gradient);
     for (size_t g = first; g < plan.gradients.size() && (g == first || offsets[g] < offsets[first] + slice.end); ++g)
-      check_made(plan, ancestors, task, g);
+      check_made(plan, ancestors, task, g, forwards);
   }
   return sender;
 }
@@ -146,12 +158,13 @@ void check_accesses(const Plan& plan, const Ancestors& ancestors) {
       if (it == writers.end()) broken(task, "reads rows of {} that nobody writes", name_of(a.buffer));
       const Rows rows = rows_of(a);
       int64_t covered = rows.begin;
-      for (const Write& w : it->second) {
-        if (w.rows.end <= rows.begin || w.rows.begin >= rows.end) continue;
-        if (!ancestors.before(w.task, task.id))
+      // Writes do not overlap: in order of their beginnings they are in order of their ends too.
+      auto w = std::ranges::partition_point(it->second, [&](const Write& e) { return e.rows.end <= rows.begin; });
+      for (; w != it->second.end() && w->rows.begin < rows.end; ++w) {
+        if (!ancestors.before(w->task, task.id))
           broken(task, "reads {} before {} wrote it", name_of(a.buffer),
-                 plan.tasks()[static_cast<size_t>(w.task)].name());
-        if (w.rows.begin <= covered) covered = std::max(covered, w.rows.end);
+                 plan.tasks()[static_cast<size_t>(w->task)].name());
+        if (w->rows.begin <= covered) covered = std::max(covered, w->rows.end);
       }
       if (covered < rows.end) broken(task, "reads rows of {} that nobody writes", name_of(a.buffer));
     }

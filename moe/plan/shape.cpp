@@ -4,6 +4,7 @@
 #include <array>
 
 #include "moe/base/registry.h"
+#include "moe/plan/volumes.h"
 
 namespace moe {
 namespace {
@@ -55,6 +56,8 @@ constexpr std::array<RoundingRow, 5> kRoundings{{{"ragged", Rounding::ragged},
                                                  {"deepspeed", Rounding::deepspeed},
                                                  {"megatron", Rounding::megatron}}};
 
+constexpr int kMostRanks = 1 << 24;
+
 void require_divides(int64_t part, int64_t whole, std::string_view part_name, std::string_view whole_name) {
   require<BadInput>(part >= 1 && whole % part == 0, "{} = {} does not divide {} = {}", part_name, part, whole_name,
                     whole);
@@ -65,6 +68,9 @@ void require_positive(int64_t value, std::string_view name) {
 }
 
 void complete_parallel(ParallelShape& p, int64_t experts) {
+  require<BadInput>(int64_t{p.nodes} * p.ranks_per_node <= kMostRanks,
+                    "nodes x ranks per node: found {} x {}, expected at most {}", p.nodes, p.ranks_per_node,
+                    kMostRanks);
   const int ranks = p.ranks();
   require_positive(p.pp, "pp");
   require_divides(p.pp, ranks, "pp", "ranks");
@@ -79,9 +85,10 @@ void complete_parallel(ParallelShape& p, int64_t experts) {
   require_divides(int64_t{p.ep} * p.esp, stage, "ep x esp", "ranks of a stage");
   if (p.dp == 0) p.dp = stage / p.mp;
   if (p.edp == 0) p.edp = stage / (p.ep * p.esp);
-  require<BadInput>(p.dp * p.mp == stage, "dp x mp = {} x {}, expected {} ranks of a stage", p.dp, p.mp, stage);
-  require<BadInput>(p.ep * p.esp * p.edp == stage, "ep x esp x edp = {} x {} x {}, expected {} ranks of a stage", p.ep,
-                    p.esp, p.edp, stage);
+  require<BadInput>(int64_t{p.dp} * p.mp == stage, "dp x mp = {} x {}, expected {} ranks of a stage", p.dp, p.mp,
+                    stage);
+  require<BadInput>(int64_t{p.ep} * p.esp * p.edp == stage,
+                    "ep x esp x edp = {} x {} x {}, expected {} ranks of a stage", p.ep, p.esp, p.edp, stage);
 }
 
 }  // namespace
@@ -138,10 +145,12 @@ Case complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
   complete_parallel(parallel, layer.experts);
   require_divides(parallel.ep, layer.experts, "ep", "experts");
   require_divides(parallel.esp, layer.hidden, "esp", "hidden");
-  require_divides(parallel.mp, layer.batch * layer.seq, "mp", "batch x seq");
   require<BadInput>(layer.heads >= parallel.mp, "heads = {} over mp = {}: every rank needs a head", layer.heads,
                     parallel.mp);
-  return {std::move(layer), parallel, rounding};
+  Case shape{std::move(layer), parallel, rounding};
+  check_volumes(shape);
+  require_divides(parallel.mp, shape.layer.batch * shape.layer.seq, "mp", "batch x seq");
+  return shape;
 }
 
 std::string describe(const LayerShape& l) {

@@ -1,13 +1,49 @@
 #include "moe/plan/volumes.h"
 
 #include <cmath>
+#include <initializer_list>
+#include <string_view>
+
+#include "moe/base/check.h"
 
 namespace moe {
 namespace {
 
 double bytes_per_element(const Case& c) { return bytes_of(c.layer.dtype); }
 
+// Factors are at least 1.
+void check_product(std::string_view what, std::initializer_list<int64_t> factors) {
+  int64_t product = 1;
+  bool counted = true;
+  for (const int64_t factor : factors)
+    counted = counted && !__builtin_mul_overflow(product, factor, &product) && product <= kMostBytes;
+  if (counted) return;
+  std::string found;
+  for (const int64_t factor : factors) found += fmt::format("{}{}", found.empty() ? "" : " x ", factor);
+  bad_input("{}: found {}, expected a product of at most {}", what, found, kMostBytes);
+}
+
 }  // namespace
+
+void check_volumes(const Case& c) {
+  const LayerShape& l = c.layer;
+  const int64_t bytes = bytes_of(l.dtype);
+  check_product("batch x seq x model-dim x bytes of an element", {l.batch, l.seq, l.model_dim, bytes});
+  check_product("experts x model-dim x bytes of an element", {l.experts, l.model_dim, bytes});
+  check_product("heads x batch x seq x seq", {l.heads, l.batch, l.seq, l.seq});
+  check_product("top-k x batch x seq", {l.top_k, l.batch, l.seq});
+  check_product("mp x experts", {c.parallel.mp, l.experts});
+  const Heads most = most_heads(c);
+  check_product("weights of attention (2 x model-dim x a head's x a rank's heads of q and kv) x bytes of an element",
+                {2, l.model_dim, l.model_dim / l.heads, most.query + most.key_value, bytes});
+  check_product("weights of a rank's experts (experts x GEMMs x model-dim x hidden) x bytes of an element",
+                {l.experts / c.parallel.ep, gemms_of(l.ffn), l.model_dim, l.hidden / c.parallel.esp, bytes});
+  const double rows = capacity_exact(c);
+  require<BadInput>(rows * static_cast<double>(l.experts * l.model_dim * bytes) <= static_cast<double>(kMostBytes),
+                    "capacity-factor: found {} x top-k {} x batch {} x seq {}, {:.3g} rows an expert of model-dim {}, "
+                    "expected at most {} bytes in all",
+                    l.capacity_factor.value_or(1), l.top_k, l.batch, l.seq, rows, l.model_dim, kMostBytes);
+}
 
 Rows chunk_rows(int64_t total, int chunks, int chunk) {
   const int64_t base = total / chunks, longer = total % chunks;

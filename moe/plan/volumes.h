@@ -6,6 +6,11 @@
 
 namespace moe {
 
+/// What a rank's layer has of elements and bytes is counted exactly, in int64_t and in double, up to here.
+inline constexpr int64_t kMostBytes = int64_t{1} << 53;
+/// Throws BadInput naming the fields whose product is more than kMostBytes.
+void check_volumes(const Case& c);
+
 /// Rows [begin, end) of T_rank.
 struct Rows {
   int64_t begin = 0, end = 0;

@@ -9,25 +9,6 @@
 namespace moe {
 namespace {
 
-struct Step {
-  Phase phase;
-  int micro_batch;
-};
-
-// What a stage does, in its order. 1F1B: as many forwards ahead as stages follow, then one backward and one forward in
-// turn.
-std::vector<Step> steps_of(const ModelShape& model, int stage) {
-  const int m = model.micro_batches, stages = model.shape.parallel.pp;
-  const int ahead = model.order == PipelineOrder::gpipe ? m : std::min(m, stages - stage);
-  std::vector<Step> steps;
-  for (int i = 0; i < ahead; ++i) steps.push_back({Phase::forward, i});
-  for (int i = 0; i < m; ++i) {
-    steps.push_back({Phase::backward, i});
-    if (ahead + i < m) steps.push_back({Phase::forward, ahead + i});
-  }
-  return steps;
-}
-
 // Sends one stage's gradients in the order in which they are made.
 class Sender {
  public:
@@ -78,20 +59,7 @@ class ModelBuilder {
     const int peers = plan_.groups[static_cast<size_t>(GroupKind::ep)].size;
     LayerBuilder builder(schedule_, networks, peers, stages_);
     // The stages' last backwards send; they are built last to first, each stage's as a block of gradients.
-    std::vector<std::vector<Step>> steps;
-    for (int stage = 0; stage < stages_; ++stage) steps.push_back(steps_of(model_, stage));
-    std::vector<size_t> done(steps.size());
-    std::vector<std::array<int, 2>> ended(steps.size(), {0, 0});  // forwards, backwards
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (int stage = 0; stage < stages_; ++stage) {
-        const size_t s = static_cast<size_t>(stage);
-        if (done[s] == steps[s].size() || !ready(steps[s][done[s]], stage, ended)) continue;
-        run(builder, steps[s][done[s]], stage);
-        ++ended[s][static_cast<size_t>(steps[s][done[s]++].phase)];
-        moved = true;
-      }
-    }
+    for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, stages_)) run(builder, step);
     plan_.structure = std::make_shared<const Structure>(builder.take());
     for (const WorkClass& wc : plan_.structure->classes)
       plan_.works.push_back(work_of(wc, plan_.shape, plan_.slices, plan_.structure->flow));
@@ -100,13 +68,8 @@ class ModelBuilder {
   }
 
  private:
-  bool ready(const Step& step, int stage, const std::vector<std::array<int, 2>>& ended) const {
-    const size_t s = static_cast<size_t>(stage);
-    if (step.phase == Phase::forward) return stage == 0 || ended[s - 1][0] > step.micro_batch;
-    return stage + 1 == stages_ || ended[s + 1][1] > step.micro_batch;
-  }
-
-  void run(LayerBuilder& builder, const Step& step, int stage) {
+  void run(LayerBuilder& builder, const PipelineStep& step) {
+    const int stage = step.stage;
     const auto [first, last] = layers_of_stage(model_, stage);
     Pass pass{.phase = step.phase, .stage = stage, .micro_batch = step.micro_batch};
     if (step.phase == Phase::forward) {
@@ -187,6 +150,21 @@ std::pair<int, int> layers_of_stage(const ModelShape& model, int stage) {
   return {at(stage), stage + 1 == stages ? model.layers : at(stage + 1)};
 }
 
+void check_size(const Schedule& schedule, const ModelShape& model, int degree_forward, int degree_backward) {
+  const StructureKey key =
+      structure_key(schedule, groups_of(model.shape.parallel), {degree_forward, degree_backward}, {}, Phases::both);
+  const auto tasks = static_cast<double>(build_structure(key)->tasks.size());
+  require<BadInput>(tasks * model.layers * model.micro_batches <= kMostTasks,
+                    "layers x micro-batches: found {} x {} of {} tasks each (schedule {}, degrees {} and {}), expected "
+                    "at most {} tasks in a plan",
+                    model.layers, model.micro_batches, tasks, schedule.name, degree_forward, degree_backward,
+                    kMostTasks);
+  const auto bytes = static_cast<double>(gradient_bytes(model.shape));
+  require<BadInput>(bytes * model.layers <= kMostBytes,
+                    "layers: found {} of {} gradient bytes each, expected at most {} bytes in all", model.layers, bytes,
+                    kMostBytes);
+}
+
 Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision) {
   require<BadInput>(model.micro_batches >= 1, "micro-batches: found {}, expected >= 1", model.micro_batches);
   require<BadInput>(schedule.variants.empty(), "schedule {} chooses among others: it has no plans of its own",
@@ -209,6 +187,8 @@ Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const M
     require<BadInput>(schedule.gradients == GradientPolicy::micro_ops || b.gaps.empty(),
                       "schedule {} has no micro-ops, found {} places for them", schedule.name, b.gaps.size());
   }
+  const int most = std::ranges::max(decision.backwards, {}, &BackwardDecision::degree).degree;
+  check_size(schedule, model, decision.degree_forward, std::max(most, decision.degree_backward));
   return ModelBuilder(schedule, model, decision).build();
 }
 

@@ -18,6 +18,10 @@ struct ModelShape {
 /// Layers of a stage: [first, last). Throws BadInput for fewer layers than stages, or none.
 std::pair<int, int> layers_of_stage(const ModelShape& model, int stage);
 
+/// Throws BadInput, naming layers and micro-batches, where a plan with these degrees has more than kMostTasks tasks or
+/// more gradient bytes than can be counted.
+void check_size(const Schedule& schedule, const ModelShape& model, int degree_forward, int degree_backward);
+
 /// Of one layer in a stage's backward of the last micro-batch, which alone sends gradients.
 struct BackwardDecision {
   int degree = 1;

@@ -134,6 +134,12 @@ std::vector<int64_t> gradient_tensors(const Case& c) {
 std::vector<int64_t> gradient_pieces(const Schedule& schedule, const Case& shape, int64_t micro_op_bytes) {
   const int64_t grain = bytes_of(shape.layer.dtype);
   std::vector<int64_t> pieces;
+  const int64_t all = gradient_bytes(shape), most = kMostPieces - 4;  // each of four tensors may end in a shorter piece
+  require<BadInput>(
+      schedule.pieces == Pieces::fused || all / micro_op_bytes < most,
+      "micro-op-bytes: found {}, which cuts {} gradient bytes of a layer into {} pieces, expected at least "
+      "{} ({} pieces at most)",
+      micro_op_bytes, all, all / micro_op_bytes, all / most + 1, kMostPieces);
   int64_t bucket = 0;
   for (const int64_t tensor : gradient_tensors(shape)) {
     if (schedule.pieces == Pieces::fused) {

@@ -61,6 +61,8 @@ using LaneOrder = std::string;
 /// Lina's and DDP's sizes of a gradient piece.
 inline constexpr int64_t kMicroOpBytes = 30'000'000;  // Lina section 7.1
 inline constexpr int64_t kBucketBytes = 25 << 20;     // PyTorch DDP's default
+/// A plan of more tasks, or a layer's gradients in more pieces, is refused.
+inline constexpr int64_t kMostTasks = 4'000'000, kMostPieces = 100'000;
 /// Gaps wherever they are: after the last task of a backward's MoE part; after the last of its lane.
 inline constexpr int kAfterMoe = 1 << 20, kAtEnd = 1 << 21;
 
@@ -123,7 +125,7 @@ std::shared_ptr<const Structure> build_structure(const StructureKey& key);
 
 /// The gradients' tensors, bytes each: what a rank sums over DP for one layer (q, k, v, out).
 std::vector<int64_t> gradient_tensors(const Case& shape);
-/// Pieces of the tensors, as the schedule makes them: bytes each.
+/// Pieces of the tensors, as the schedule makes them: bytes each. Throws BadInput for more than kMostPieces.
 std::vector<int64_t> gradient_pieces(const Schedule& schedule, const Case& shape, int64_t micro_op_bytes);
 
 /// The places that `schedule` uses for the gradients, and their slices in the order of sending.

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "moe/search/micro_ops.h"
-#include "moe/search/model_bound.h"
+#include "moe/search/contended_bound.h"
 #include "moe/search/partition.h"
 
 namespace moe {
@@ -59,6 +59,15 @@ bool too_small(const Schedule& schedule, const LayerPricer& pricer, int degree, 
 }  // namespace
 
 int largest_degree(const LayerPricer& pricer) { return static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows())); }
+
+DegreeChoice within_rows(DegreeChoice choice, const LayerPricer& pricer) {
+  for (int* degree : {&choice.forward, &choice.backward}) {
+    if (*degree <= pricer.rows()) continue;
+    pricer.note(fmt::format("degree above T_rank: found {}, treated as {}, one row a chunk", *degree, pricer.rows()));
+    *degree = static_cast<int>(pricer.rows());
+  }
+  return choice;
+}
 
 const CompiledStructure& LayerSearch::compiled(const Schedule& schedule, const LayerPricer& pricer,
                                                const Decision& decision, Phases phases) {
@@ -279,6 +288,7 @@ LayerSearch::Candidate LayerSearch::search_together(const Schedule& schedule, co
 
 LayerResult LayerSearch::tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice) {
   check_choice(schedule, choice);
+  choice = within_rows(choice, pricer);
   if (!schedule.variants.empty()) return tune_variants(schedule, pricer, choice);
   check_shape(schedule, pricer.shape());
   if (schedule.packs_experts) return tune_packed(schedule, pricer, choice);
@@ -318,6 +328,7 @@ LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& p
   result.decision = decision;
   result.forward_s = replay(schedule, pricer, decision, Phases::forward);
   result.backward_s = replay(schedule, pricer, decision, Phases::backward);
+  result.memory = layer_memory(pricer.shape(), schedule.flow);
   result.moe_forward_s = moe_seconds(schedule, pricer, decision, Phases::forward);
   result.moe_backward_s = moe_seconds(schedule, pricer, decision, Phases::backward);
   const Bounds bound = bounds(schedule, pricer);

@@ -1,5 +1,6 @@
 #pragma once
 // Exact degrees and gradient split of one layer: every integer r that a lower bound does not rule out is replayed.
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "moe/cost/bounds.h"
 #include "moe/cost/pricer.h"
+#include "moe/plan/memory.h"
 #include "moe/search/gradient_split.h"
 #include "moe/search/structure_cache.h"
 
@@ -26,7 +28,11 @@ struct DegreeChoice {
   int forward = 0, backward = 0;           // 0: tuned
   int64_t micro_op_bytes = kMicroOpBytes;  // of schedules with micro-ops; 0: tuned
   int64_t min_chunk_bytes = 0;             // MoNTA's I_minimal: no smaller AlltoAll or AllGather chunk is tried
+  /// Whether a rank's memory holds such a layer: experts are packed only as far as it does. Empty: it holds any.
+  std::function<bool(const Case&, Flow)> fits = {};
 };
+/// Degrees above T_rank as T_rank, since no chunk has less than a row; the pricer notes it.
+DegreeChoice within_rows(DegreeChoice choice, const LayerPricer& pricer);
 
 /// A degree of a layer's backward and the order on its intra lane.
 struct BackwardOption {
@@ -42,8 +48,9 @@ struct LayerResult {
   double moe_forward_s = 0, moe_backward_s = 0;  // start of the first dispatch to the end of the last combine
   Bound bound;                                   // whatever the degrees
   Bound degree_bound;                            // of the degrees chosen
-  bool exact_order = true;  // of G and S, where it is searched: false if not every order could be ruled out
-  double gap = 0;           // the share by which another order may be faster, at most
+  bool exact_order = true;                       // of G and S, where it is searched: false if not every one is ruled out
+  double gap = 0;                                // the share by which another order may be faster, at most
+  MemoryEstimate memory;                         // that training the layer as decided takes on a rank
   double total_s() const { return forward_s + backward_s; }
 };
 

@@ -5,7 +5,7 @@
 
 #include "moe/search/contended_orders.h"
 #include "moe/search/lane_order.h"
-#include "moe/search/model_bound.h"
+#include "moe/search/contended_bound.h"
 
 namespace moe {
 namespace {

@@ -5,13 +5,19 @@
 #include <utility>
 
 #include "moe/cost/fluid_replay.h"
+#include "moe/cost/model_bound.h"
+#include "moe/search/contended_bound.h"
 #include "moe/search/micro_ops.h"
-#include "moe/search/model_bound.h"
 
 namespace moe {
 namespace {
 
-Partition exact(const PartitionProblem& problem) { return partition_exact(problem); }
+// The search keeps states by layer and grain: a MiB each, more where layers are so many that these would fill memory.
+Partition exact(const PartitionProblem& problem) {
+  constexpr int64_t kMostStates = int64_t{1} << 26;
+  const int64_t grains = std::max<int64_t>(1, kMostStates / std::max<int64_t>(1, std::ssize(problem.layers)));
+  return partition_exact(problem, {(problem.total_bytes() / kMiB / grains + 1) * kMiB});
+}
 Partition paper(const PartitionProblem& problem) { return partition_paper(problem); }
 
 // Where pieces of gradients go, as priority lets them: by place in a stage's backward. `plan` has all of them at the
@@ -35,21 +41,6 @@ void place_micro_ops(const Schedule& schedule, const Plan& plan, std::span<const
   }
 }
 
-// Of one stage: its layers without gradients, whatever their degrees; gradients after them, or all that their lane
-// does.
-double stage_bound(const Schedule& schedule, const LayerPricer& pricer, int layers, int micro_batches) {
-  BoundShape forward = bound_shape(schedule, pricer.groups(), Phase::forward);
-  BoundShape backward = bound_shape(schedule, pricer.groups(), Phase::backward);
-  const int lane = std::exchange(backward.gradient_lane, -1);
-  const PhaseBound f(schedule, forward, pricer), b(schedule, backward, pricer);
-  const double each = layers * micro_batches;
-  const double seconds = each * (f.degree_free().seconds + b.degree_free().seconds);
-  if (lane < 0) return seconds;
-  const double gradients = pricer.gradient_seconds(layers * pricer.gradient_bytes());
-  if (schedule.gradients == GradientPolicy::after) return seconds + gradients;
-  return std::max(seconds, gradients + each * (f.busy(lane) + b.busy(lane)));
-}
-
 }  // namespace
 
 std::span<const PartitionStrategy> partition_strategies() {
@@ -63,6 +54,7 @@ std::span<const PartitionStrategy> partition_strategies() {
 
 ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                               const PartitionStrategy& strategy, DegreeChoice choice) {
+  choice = within_rows(choice, pricer);
   const LayerResult layer = layers_.tune(schedule, pricer, choice);
   const Schedule& planned = layer.decision.variant ? *layer.decision.variant : schedule;
   ModelResult result;
@@ -72,6 +64,7 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
   decided.shape = decided_case(model.shape, layer.decision);
   const LayerPricer decided_pricer(pricer.profile(), decided.shape, pricer.options());
   const auto [first, last] = layers_of_stage(decided, 0);
+  check_size(planned, decided, layer.decision.degree_forward, 1);  // before a search over all layers
   ModelDecision& decision = result.decision;
   decision.degree_forward = layer.decision.degree_forward;
   decision.degree_backward = layer.decision.degree_backward;
@@ -94,10 +87,10 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
       result.last_forward_s = std::max(result.last_forward_s, result.timeline.end_s[static_cast<size_t>(task.id)]);
     if (task.kind == TaskKind::attention) result.last_backward = task.id;
   }
-  result.bound_s = result.at_least_s = stage_bound(planned, decided_pricer, last - first, model.micro_batches);
+  result.bound_s = result.at_least_s = model_bound(planned, decided_pricer, decided);
   const bool decides_places = splits_gradients(planned) || planned.gradients == GradientPolicy::after;
   if (planned.flow == Flow::sharded && decides_places && model.micro_batches == 1 && decided.shape.parallel.pp == 1)
-    result.at_least_s = least_seconds(asked, last - first);
+    result.at_least_s = std::max(result.bound_s, least_seconds(asked, last - first));
   return result;
 }
 

@@ -29,7 +29,7 @@ struct ModelResult {
   Timeline timeline;          // the replay of the plan, all micro-batches and stages
   int last_backward = -1;     // the last attention task: gradients after it are the tail
   double last_forward_s = 0;  // when the last forward task of any stage ends
-  double bound_s = 0;         // no degrees and no partition take less: the fullest stage's busiest lane
+  double bound_s = 0;         // no degrees and no partition take less: model_bound
   double at_least_s = 0;      // the same of the degrees asked for; contention counted with one stage and micro-batch
   double total_s() const { return timeline.makespan_s; }
   /// The share by which the best decision of this schedule may be faster, at most.

@@ -57,6 +57,7 @@ LayerResult LayerSearch::tune_packed(const Schedule& schedule, const LayerPricer
     decision.packing = packing *= 2;
     try {
       const LayerPricer next(pricer.profile(), decided_case(pricer.shape(), decision), pricer.options());
+      if (choice.fits && !choice.fits(next.shape(), schedule.flow)) break;
       best = tune_one(schedule, next, choice);
     } catch (const Unpriced&) {
       break;  // without a row for the smaller groups Lina could not have measured them either

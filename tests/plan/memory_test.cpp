@@ -103,6 +103,17 @@ TEST(Memory, CorrectedActivationsDivideScoresAndCountThePipeline) {
       << "the fullest stage has 4 of 7";
 }
 
+// The plan runs all forwards before the first backward.
+TEST(Memory, GpipeKeepsEveryMicroBatchOnOneStageToo) {
+  MemoryRequest r;
+  r.shape = complete({}, {}, Rounding::ragged);
+  const double one = estimate_memory(r).activations;
+  r.micro_batches = 64;
+  EXPECT_DOUBLE_EQ(estimate_memory(r).activations, 64 * one);
+  r.order = PipelineOrder::one_f_one_b;
+  EXPECT_DOUBLE_EQ(estimate_memory(r).activations, one);
+}
+
 TEST(Memory, WithoutParallelismEveryModelOfTable4Agrees) {
   LayerShape layer;
   layer.experts = 1;
@@ -111,7 +122,8 @@ TEST(Memory, WithoutParallelismEveryModelOfTable4Agrees) {
   r.shape = complete(layer, {}, Rounding::exact);
   r.shape.layer.dtype = DType::float16;
   r.layers = 3;
-  r.micro_batches = 8;  // one stage: gradient accumulation, one micro-batch at a time
+  r.micro_batches = 8;
+  r.order = PipelineOrder::one_f_one_b;  // on one stage: gradient accumulation, one micro-batch at a time
   r.activations = ActivationModel::printed;
   const double printed = estimate_memory(r).activations;
   r.activations = ActivationModel::corrected;

@@ -69,6 +69,28 @@ TEST(LayerSearch, PhasesAloneTakeAsLongAsInTheWholePlan) {
   fmt::print("worst difference between phases alone and the whole plan: {:.1e} of the total\n", worst);
 }
 
+// No chunk has less than a row: what is asked for beyond that is T_rank, and says so.
+TEST(LayerSearch, DegreesAboveTheRowsAreTheRows) {
+  LayerSearch search;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const RandomLayer layer = random_layer(seed);
+    const LayerPricer pricer(layer.profile, layer.shape);
+    const int rows = static_cast<int>(pricer.rows());
+    for (const char* name : {"fsmoe", "tutel", "fsmoe-no-iio"}) {
+      const Schedule& schedule = find_schedule(name);
+      const LayerResult most = search.tune(schedule, pricer, {rows, rows});
+      EXPECT_TRUE(std::ranges::none_of(pricer.notes(), [](const auto& n) { return n.starts_with("degree above"); }));
+      const LayerPricer asked(layer.profile, layer.shape);
+      const LayerResult above = search.tune(schedule, asked, {rows + 5000, rows + 5000});
+      EXPECT_EQ(above.decision.degree_forward, rows) << layer.text;
+      EXPECT_EQ(above.decision.degree_backward, rows) << layer.text;
+      EXPECT_EQ(above.total_s(), most.total_s()) << layer.text;
+      EXPECT_TRUE(asked.notes().contains(
+          fmt::format("degree above T_rank: found {}, treated as {}, one row a chunk", rows + 5000, rows)));
+    }
+  }
+}
+
 TEST(LayerSearch, NothingIsFasterThanTheDegreeFreeBound) {
   LayerSearch search;
   std::map<std::string_view, int> terms;

@@ -79,6 +79,44 @@ TEST_F(Sweep, StrategiesOfNoLayersAreNone) {
   EXPECT_EQ(compare_strategies(request, *rows_, 2).size(), layer_strategies().size());
 }
 
+// Memory for the layer alone, for two experts a device, for four: what doesn't fit is not chosen.
+TEST(SweepMemory, DecidesHowManyExpertsADeviceHolds) {
+  Profile profile = find_profile("testbed-b");
+  for (CommRow& row : profile.comm) row.alpha_s *= row.op == "alltoall" ? 1e3 : 1;  // so that packing pays
+  const Schedule& packed = find_schedule("lina-packed");
+  Grid grid = find_grid("fsmoe-b");
+  grid.layers.resize(1);
+  SweepRow row = sweep({profile, grid, {&packed}, {}, {true}}).front();
+  ASSERT_EQ(row.results.size(), 1u) << row.reason;
+  const int most = row.results.front().decision.packing;
+  ASSERT_GE(most, 4);
+  for (int packing = most / 2; packing >= 1; packing /= 2) {
+    Decision decision;
+    decision.packing = packing;
+    const double enough = layer_memory(decided_case(row.shape, decision)).total();
+    profile.memory_bytes = enough * 1.01;
+    const SweepRow fitting = sweep({profile, grid, {&packed}, {}, {true}}).front();
+    ASSERT_EQ(fitting.results.size(), 1u) << fitting.reason;
+    EXPECT_EQ(fitting.results.front().decision.packing, packing);
+    EXPECT_DOUBLE_EQ(fitting.results.front().memory.total(), enough);
+  }
+}
+
+TEST(SweepMemory, RefusesAScheduleThatNeedsMore) {
+  Profile profile = find_profile("testbed-b");
+  Grid grid = find_grid("fsmoe-b");
+  grid.layers.resize(1);
+  const std::vector<const Schedule*> both{&find_schedule("tutel"), &find_schedule("ds-moe-replicated")};
+  const Case shape = sweep({profile, grid, both, {}, {}}).front().shape;
+  profile.memory_bytes = layer_memory(shape).total() * 1.01;  // not for tokens that every MP rank dispatches
+  const SweepRow row = sweep({profile, grid, both, {}, {}}).front();
+  EXPECT_EQ(row.status, CaseStatus::ok);
+  EXPECT_NE(row.find("tutel"), nullptr);
+  EXPECT_EQ(row.find("ds-moe-replicated"), nullptr);
+  ASSERT_TRUE(row.refused.contains("ds-moe-replicated"));
+  EXPECT_TRUE(row.refused.at("ds-moe-replicated").starts_with("does not fit: needs ")) << row.refused.begin()->second;
+}
+
 TEST(Report, DegreeRanges) {
   EXPECT_EQ(degree_range({{3, 10}}), "3");
   EXPECT_EQ(degree_range({{1, 1}, {2, 5}, {8, 1}}), "1-8, median 2");

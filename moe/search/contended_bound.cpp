@@ -1,4 +1,4 @@
-#include "moe/search/model_bound.h"
+#include "moe/search/contended_bound.h"
 
 #include <algorithm>
 #include <array>

@@ -1,0 +1,124 @@
+#include "moe/cost/model_bound.h"
+
+#include <algorithm>
+
+namespace moe {
+namespace {
+
+struct LayerBounds {
+  Crossings forward, backward;
+  double send_forward_s = 0, send_backward_s = 0;
+  int gradient_lane = -1;
+  double beside_gradients_s = 0;  // of a backward, on the gradients' lane
+};
+
+LayerBounds layer_bounds(const Schedule& schedule, const LayerPricer& pricer) {
+  const BoundShape forward = bound_shape(schedule, pricer.groups(), Phase::forward);
+  BoundShape backward = bound_shape(schedule, pricer.groups(), Phase::backward);
+  LayerBounds bounds;
+  std::swap(bounds.gradient_lane, backward.gradient_lane);
+  const PhaseBound f(schedule, forward, pricer), b(schedule, backward, pricer);
+  bounds.forward = f.crossings();
+  bounds.backward = b.crossings();
+  if (bounds.gradient_lane >= 0) bounds.beside_gradients_s = b.busy(bounds.gradient_lane);
+  if (!pricer.has(GroupKind::pp)) return bounds;
+  const auto transfer = [&](Phase phase) {
+    return pricer.dense_seconds(TaskKind::send, phase, schedule.flow) +
+           pricer.dense_seconds(TaskKind::recv, phase, schedule.flow);
+  };
+  bounds.send_forward_s = transfer(Phase::forward);
+  bounds.send_backward_s = transfer(Phase::backward);
+  return bounds;
+}
+
+// Earliest ends of one stage's passes: of its last task on each lane, and behind them of the chain that is followed.
+class Stage {
+ public:
+  explicit Stage(size_t lanes) : ends_(lanes + 1), next_(lanes + 1) {}
+
+  void begin_chain(double at) { ends_.back() = at; }
+  double chain() const { return ends_.back(); }
+
+  // A layer's pass. A lane is a FIFO, and passes are issued whole: its first task waits for the pass before on its
+  // lane. The chain's first task waits for the chain. So each end is at least any of those plus what lies between.
+  void pass(const Crossings& crossings) {
+    for (size_t b = 0; b < ends_.size(); ++b) {
+      next_[b] = b + 1 == ends_.size() ? 0 : ends_[b];  // what no task of this pass uses stays as it is
+      for (size_t a = 0; a < ends_.size(); ++a) next_[b] = std::max(next_[b], ends_[a] + crossings[a][b]);
+    }
+    ends_.swap(next_);
+  }
+  double end() const { return *std::ranges::max_element(ends_); }
+
+ private:
+  std::vector<double> ends_, next_;
+};
+
+class ModelBound {
+ public:
+  ModelBound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model)
+      : schedule_(schedule),
+        pricer_(pricer),
+        model_(model),
+        bounds_(layer_bounds(schedule, pricer)),
+        stages_(static_cast<size_t>(model.shape.parallel.pp), Stage(bounds_.forward.size() - 1)),
+        ended_(stages_.size(), std::vector<std::array<double, 2>>(static_cast<size_t>(model.micro_batches))) {}
+
+  double run() {
+    for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, model_.shape.parallel.pp))
+      run(step);
+    for (const Stage& stage : stages_) end_ = std::max(end_, stage.end());
+    return end_ + pricer_.dense_seconds(TaskKind::optimizer, Phase::backward);
+  }
+
+ private:
+  // A forward follows that of the stage before, a backward its own forward and the backward of the stage behind.
+  double ready(const PipelineStep& step) const {
+    const size_t s = static_cast<size_t>(step.stage), m = static_cast<size_t>(step.micro_batch);
+    if (step.phase == Phase::forward) return s == 0 ? 0 : ended_[s - 1][m][0] + bounds_.send_forward_s;
+    const double forward = ended_[s][m][0];
+    return s + 1 == stages_.size() ? forward : std::max(forward, ended_[s + 1][m][1] + bounds_.send_backward_s);
+  }
+
+  void run(const PipelineStep& step) {
+    Stage& stage = stages_[static_cast<size_t>(step.stage)];
+    stage.begin_chain(ready(step));
+    const auto [first, last] = layers_of_stage(model_, step.stage);
+    const bool sends = step.phase == Phase::backward && step.micro_batch + 1 == model_.micro_batches;
+    double first_made = 0;
+    for (int layer = first; layer < last; ++layer) {
+      stage.pass(step.phase == Phase::forward ? bounds_.forward : bounds_.backward);
+      if (layer == first) first_made = stage.chain();
+    }
+    ended_[static_cast<size_t>(step.stage)][static_cast<size_t>(step.micro_batch)][static_cast<size_t>(step.phase)] =
+        stage.chain();
+    if (sends && bounds_.gradient_lane >= 0) send(last - first, first_made, stage.chain());
+  }
+
+  // No gradient of a stage exists before the first layer of its last backward has ended. Whatever that lane runs of the
+  // layers behind begins no earlier either. Policy `after` sends all of them in one slice once the last layer has
+  // ended.
+  void send(int layers, double first_made, double last_made) {
+    const int64_t bytes = layers * pricer_.gradient_bytes();
+    end_ = std::max(end_,
+                    first_made + (layers - 1) * bounds_.beside_gradients_s + pricer_.gradient_seconds_in_parts(bytes));
+    if (schedule_.gradients == GradientPolicy::after)
+      end_ = std::max(end_, last_made + pricer_.gradient_seconds(bytes));
+  }
+
+  const Schedule& schedule_;
+  const LayerPricer& pricer_;
+  const ModelShape& model_;
+  LayerBounds bounds_;
+  std::vector<Stage> stages_;
+  std::vector<std::vector<std::array<double, 2>>> ended_;  // by stage and micro-batch: forward, backward
+  double end_ = 0;
+};
+
+}  // namespace
+
+double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) {
+  return ModelBound(schedule, pricer, model).run();
+}
+
+}  // namespace moe

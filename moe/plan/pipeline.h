@@ -1,0 +1,31 @@
+#pragma once
+// The order of a pipeline: which stage runs which micro-batch's forward or backward, and after what.
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "moe/plan/plan.h"
+
+namespace moe {
+
+/// gpipe: every stage runs all its forwards, then all its backwards. 1f1b: as many forwards ahead as stages follow,
+/// then one backward and one forward in turn.
+enum class PipelineOrder : uint8_t { gpipe, one_f_one_b };
+std::string_view name_of(PipelineOrder order);
+PipelineOrder pipeline_order_from(std::string_view name, std::string_view where);
+
+/// One stage's forward or backward of one micro-batch, over all its layers.
+struct PipelineStep {
+  Phase phase = Phase::forward;
+  int stage = 0, micro_batch = 0;
+  bool operator==(const PipelineStep&) const = default;
+};
+
+/// All steps in the order in which a plan issues them: each stage's own order, and each step behind that of the
+/// neighbouring stage that it waits for.
+std::vector<PipelineStep> pipeline_steps(PipelineOrder order, int micro_batches, int stages);
+
+/// Micro-batches that a stage has run forward and not yet backward, at most.
+int micro_batches_in_flight(PipelineOrder order, int micro_batches, int stages, int stage);
+
+}  // namespace moe

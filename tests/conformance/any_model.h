@@ -1,0 +1,22 @@
+#pragma once
+// Random whole models: stages, micro-batches, placements, contention, measured curves; any decision a schedule has.
+#include <cstdint>
+#include <string>
+
+#include "moe/schedule/model_plan.h"
+#include "tests/cost/random_layer.h"
+
+namespace moe::any_model {
+
+struct AnyModel {
+  Profile profile;  // prices all that any schedule does, its packed experts too
+  ModelShape model;
+  std::string text;  // the seed and what was drawn, for failures
+};
+
+/// One to three stages, one to five layers a stage, one to six micro-batches; depends on the seed alone.
+AnyModel any_model(uint64_t seed);
+/// Degrees, gradient splits or pieces' places drawn layer by layer.
+ModelDecision any_model_decision(const Schedule& schedule, const ModelShape& model, uint64_t seed);
+
+}  // namespace moe::any_model
