@@ -1,6 +1,5 @@
 #include "tuner/fit_report.h"
 
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -14,26 +13,42 @@ struct Truth {
   double alpha_s, beta;
 };
 
-// The row of `truth` for what row `i` of the fitted profile stands for; rows are [[comm]], [[compute]], [[module]].
-std::optional<Truth> truth_of(const Profile& fitted, size_t i, const Profile& truth) {
-  if (i < fitted.comm.size()) {
-    const CommRow& row = fitted.comm[i];
-    for (const CommRow& t : truth.comm)
-      if (t.op == row.op && t.network == row.network && t.ranks == row.ranks && t.algorithm == row.algorithm)
-        return Truth{t.alpha_s, t.beta_s_per_byte};
-    return std::nullopt;
-  }
-  i -= fitted.comm.size();
-  if (i < fitted.compute.size()) {
-    for (const ComputeRow& t : truth.compute)
-      if (t.op == fitted.compute[i].op && t.dtype == fitted.compute[i].dtype)
-        return Truth{t.alpha_s, t.beta_s_per_flop};
-    return std::nullopt;
-  }
-  const ModuleRow& row = fitted.modules.at(i - fitted.compute.size());
+// The row of `truth` that the fitted one stands for.
+std::optional<Truth> truth_of(const std::string& name, const Profile& truth) {
+  for (const CommRow& t : truth.comm)
+    if (row_name(t) == name) return Truth{t.alpha_s, t.beta_s_per_byte};
+  for (const ComputeRow& t : truth.compute)
+    if (row_name(t) == name) return Truth{t.alpha_s, t.beta_s_per_flop};
   for (const ModuleRow& t : truth.modules)
-    if (t.name == row.name && t.phase == row.phase && t.seq == row.seq) return Truth{t.alpha_s, t.beta()};
+    if (row_name(t) == name) return Truth{t.alpha_s, t.beta()};
   return std::nullopt;
+}
+
+std::string percent(const std::optional<double>& share) {
+  if (!share) return "-";
+  return *share < 10 ? fmt::format("{:.2f} %", 100 * *share) : fmt::format("{:.3g} %", 100 * *share);
+}
+
+std::string r_squared(double value) {
+  return value > -10 ? fmt::format("{:.7f}", value) : fmt::format("{:.2g}", value);
+}
+
+std::vector<std::string> cells_of(const FittedRow& row, const Profile* truth) {
+  const LinearFit& fit = row.fit;
+  std::vector<std::string> cells{row.what + (fit.weak.empty() && row.unusable.empty() ? "" : " !")};
+  if (!row.unusable.empty()) {
+    cells.resize(truth ? 9 : 7, "-");
+    return cells;
+  }
+  cells.insert(cells.end(),
+               {fmt::format("{:.1f}{}", fit.alpha_s * 1e6, fit.alpha_clamped ? "*" : ""),
+                fmt::format("{:.5g}", fit.beta * 1e12), r_squared(fit.r_squared), percent(fit.held_out_error),
+                percent(fit.held_out_worst), fmt::format("{}", fit.set_aside.size())});
+  if (!truth) return cells;
+  const auto t = truth_of(row.what, *truth);
+  cells.push_back(t ? fmt::format("{:+.1f}", (fit.alpha_s - t->alpha_s) * 1e6) : "-");
+  cells.push_back(t ? fmt::format("{:.4f}", fit.beta / t->beta) : "-");
+  return cells;
 }
 
 std::string slowdowns(const Contention& c) {
@@ -47,24 +62,58 @@ std::string slowdowns(const Contention& c) {
 
 }  // namespace
 
+std::vector<std::string> fit_warnings(const FittedProfile& fitted) {
+  std::vector<std::string> lines;
+  for (const auto& [what, fit, unusable] : fitted.rows) {
+    if (!unusable.empty())
+      lines.push_back(fmt::format("{} is unusable, what needs it has no price: {}", what, unusable));
+    if (!fit.weak.empty()) lines.push_back(fmt::format("{} is weak, what it prices is labelled: {}", what, fit.weak));
+    if (fit.set_aside.empty()) continue;
+    std::string text =
+        fmt::format("{}: {} of {} samples set aside (r^2 {} of all, {} of the rest)", what, fit.set_aside.size(),
+                    fit.samples, r_squared(fit.r_squared), r_squared(fit.r_squared_kept));
+    for (const SetAside& s : fit.set_aside)
+      text += fmt::format("{} {} took {:.4g} s where the line says {:.4g} s", &s == fit.set_aside.data() ? ":" : ",",
+                          s.name, s.seconds, s.expected_s);
+    lines.push_back(std::move(text));
+  }
+  return lines;
+}
+
 std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
-  std::vector<std::string> header{"op", "alpha us", "beta ps/unit", "r^2", "held-out"};
+  std::vector<std::string> header{"op", "alpha us", "beta ps/unit", "r^2", "held-out", "worst", "aside"};
   if (truth) header.insert(header.end(), {"alpha - true us", "beta / true"});
   Table table(header);
-  for (size_t i = 0; i < fitted.rows.size(); ++i) {
-    const LinearFit& fit = fitted.rows[i].fit;
-    std::vector<std::string> cells{fitted.rows[i].what,
-                                   fmt::format("{:.1f}{}", fit.alpha_s * 1e6, fit.alpha_clamped ? "*" : ""),
-                                   fmt::format("{:.5g}", fit.beta * 1e12), fmt::format("{:.7f}", fit.r_squared),
-                                   fit.held_out_error ? fmt::format("{:.2f} %", 100 * *fit.held_out_error) : "-"};
-    if (truth) {
-      const auto t = truth_of(fitted.profile, i, *truth);
-      cells.push_back(t ? fmt::format("{:+.1f}", (fit.alpha_s - t->alpha_s) * 1e6) : "-");
-      cells.push_back(t ? fmt::format("{:.4f}", fit.beta / t->beta) : "-");
+  for (const FittedRow& row : fitted.rows) table.add(cells_of(row, truth));
+  std::string text = table.text() + slowdowns(fitted.profile.contention);
+  for (const std::string& line : fit_warnings(fitted)) text += fmt::format("  warning: {}\n", line);
+  return text;
+}
+
+Json fit_json(const FittedProfile& fitted) {
+  Json rows = Json::array();
+  for (const auto& [what, fit, unusable] : fitted.rows) {
+    if (!unusable.empty()) {
+      rows.push_back({{"op", what}, {"unusable", unusable}});
+      continue;
     }
-    table.add(std::move(cells));
+    Json row{{"op", what},
+             {"alpha_s", fit.alpha_s},
+             {"beta", fit.beta},
+             {"r_squared", fit.r_squared},
+             {"r_squared_kept", fit.r_squared_kept},
+             {"held_out_error", nullptr},
+             {"held_out_worst", nullptr},
+             {"samples", fit.samples},
+             {"set_aside", Json::array()}};
+    if (fit.held_out_error) row["held_out_error"] = *fit.held_out_error;
+    if (fit.held_out_worst) row["held_out_worst"] = *fit.held_out_worst;
+    for (const SetAside& s : fit.set_aside)
+      row["set_aside"].push_back({{"case", s.name}, {"size", s.size}, {"s", s.seconds}, {"expected_s", s.expected_s}});
+    if (!fit.weak.empty()) row["weak"] = fit.weak;
+    rows.push_back(std::move(row));
   }
-  return table.text() + slowdowns(fitted.profile.contention);
+  return rows;
 }
 
 void save_profile(const Profile& profile, const std::string& path) {

@@ -2,14 +2,22 @@
 // A fitted profile as a table, and as a file.
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "moe/cost/fit.h"
+#include "tuner/results_json.h"
 
 namespace moe {
 
-/// One line a row: alpha, beta, r^2, held-out error; beside `truth`, where given (the profile that paced an emulated
-/// cluster), the error of both.
+/// One line a row: alpha, beta, r^2 of all samples, held-out error (median and worst), samples set aside; beside
+/// `truth`, where given (the profile that paced an emulated cluster), the error of both. "!": weak or unusable. Then
+/// the slowdowns, and a line for each warning.
 std::string fit_table(const FittedProfile& fitted, const Profile* truth);
+
+/// Of rows that are weak or unusable, and of samples that were set aside: what a reader of any figure must know.
+std::vector<std::string> fit_warnings(const FittedProfile& fitted);
+/// The rows, each with what its table's line and warnings say.
+Json fit_json(const FittedProfile& fitted);
 
 /// Writes the profile, through a temporary file, so that a reader never sees half of it.
 void save_profile(const Profile& profile, const std::string& path);

@@ -1,5 +1,8 @@
 #include "tuner/fit_verb.h"
 
+#include <algorithm>
+#include <cstdio>
+
 #include "moe/record/reader.h"
 #include "tuner/fit_report.h"
 #include "tuner/results_json.h"
@@ -20,21 +23,6 @@ std::optional<Profile> pacing_profile(const Run& run) {
   return std::nullopt;
 }
 
-Json to_json(const FittedProfile& fitted) {
-  Json rows = Json::array();
-  for (const FittedRow& row : fitted.rows) {
-    Json json{{"op", row.what},
-              {"alpha_s", row.fit.alpha_s},
-              {"beta", row.fit.beta},
-              {"r_squared", row.fit.r_squared},
-              {"held_out_error", nullptr},
-              {"samples", row.fit.samples}};
-    if (row.fit.held_out_error) json["held_out_error"] = *row.fit.held_out_error;
-    rows.push_back(std::move(json));
-  }
-  return rows;
-}
-
 }  // namespace
 
 int run_fit(const FitOptions& options) {
@@ -47,10 +35,14 @@ int run_fit(const FitOptions& options) {
   std::string name = options.name;
   if (name.empty()) name = cases.front().parameters.text("cluster", cases.front().where) + "-fitted";
   const FittedProfile fitted = fit_profile(cases, name, "fitted from " + options.records);
+  const FittedRow& first = fitted.rows.front();
+  require<BadInput>(std::ranges::any_of(fitted.rows, &std::string::empty, &FittedRow::unusable), "{}: {}: {}",
+                    options.records, first.what, first.unusable);
   const std::string out = options.out.empty() ? "results/" + name + ".toml" : options.out;
   save_profile(fitted.profile, out);
   if (options.json) {
-    fmt::print("{}\n", Json{{"profile", out}, {"rows", to_json(fitted)}}.dump(1));
+    for (const std::string& line : fit_warnings(fitted)) fmt::print(stderr, "moetune: warning: {}\n", line);
+    fmt::print("{}\n", Json{{"profile", out}, {"rows", fit_json(fitted)}}.dump(1));
     return 0;
   }
   const auto truth = pacing_profile(run);

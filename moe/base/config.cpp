@@ -56,6 +56,10 @@ ConfigValue value_of(const toml::node& node) {
 
 }  // namespace
 
+bool is_line(std::string_view text) {
+  return text.find_first_of("\r\n") == std::string_view::npos && bool(toml::parse(fmt::format("# {}", text)));
+}
+
 ConfigFile parse_toml(std::string_view text, const std::string& path) {
   const toml::parse_result result = toml::parse(text, std::string_view(path));
   if (!result) {

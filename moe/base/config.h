@@ -34,6 +34,11 @@ std::string describe(const ConfigValue& value);
 /// `text` in quotes, on one line, cut to 60 characters; control characters and broken UTF-8 show as '?'.
 std::string shown(std::string_view text);
 
+/// Letters, digits and . _ : + -: what can be part of keys and file names.
+bool is_name(std::string_view text);
+/// One line of UTF-8 without control characters; may be empty.
+bool is_line(std::string_view text);
+
 struct ConfigFile {
   std::string path;
   ConfigValue root;
@@ -64,7 +69,7 @@ class TableReader {
   bool boolean(std::string_view key) const;
   /// Not empty, and no line breaks where `one_line`.
   std::string text(std::string_view key, bool one_line = true) const;
-  /// A name that can be part of keys and file names: letters, digits and . _ : + -
+  /// is_name.
   std::string name(std::string_view key) const;
   /// One of `choices`.
   std::string choice(std::string_view key, std::initializer_list<std::string_view> choices) const;

@@ -29,14 +29,14 @@ std::string expectation(std::string_view kind, const Limits& limits) {
   return out;
 }
 
+}  // namespace
+
 bool is_name(std::string_view text) {
   constexpr std::string_view kMarks = "._:+-";
   return !text.empty() && std::all_of(text.begin(), text.end(), [&](unsigned char c) {
     return (c < 0x80 && std::isalnum(c)) || kMarks.find(static_cast<char>(c)) != std::string_view::npos;
   });
 }
-
-}  // namespace
 
 const ConfigValue* ConfigValue::find(std::string_view key) const {
   for (const auto& [name, value] : entries)

@@ -1,74 +1,73 @@
 #include "moe/cost/fit.h"
 
-#include <Eigen/LU>
 #include <algorithm>
 #include <cmath>
-#include <set>
-
-#include "moe/base/check.h"
+#include <limits>
+#include <map>
 
 namespace moe {
 namespace {
 
-constexpr size_t kHeldOutEvery = 4;
-
-struct Line {
-  double alpha = 0, beta = 0;
-  bool clamped = false;
-  double at(const FitSample& sample) const { return sample.starts * alpha + sample.size * beta; }
-};
-
-Line least_squares(const std::vector<FitSample>& samples) {
-  const auto count = static_cast<Eigen::Index>(samples.size());
-  // Sizes are scaled to [0, 1]: 1e10 FLOPs beside ones would cost half the digits.
-  double scale = 0;
-  for (const auto& sample : samples) scale = std::max(scale, sample.size);
-  Eigen::MatrixX2d terms(count, 2);
-  Eigen::VectorXd seconds(count);
-  for (Eigen::Index i = 0; i < count; ++i) {
-    const FitSample& sample = samples[static_cast<size_t>(i)];
-    terms.row(i) << sample.starts, sample.size / scale;
-    seconds(i) = sample.seconds;
-  }
-  // The normal equations: two columns, scaled alike, are well conditioned.
-  const Eigen::Matrix2d normal = terms.transpose() * terms;
-  const Eigen::Vector2d solved = normal.inverse() * (terms.transpose() * seconds);
-  if (solved(0) >= 0) return {solved(0), solved(1) / scale, false};
-  return {0, terms.col(1).dot(seconds) / terms.col(1).squaredNorm() / scale, true};
-}
-
-size_t distinct_sizes(const std::vector<FitSample>& samples) {
-  std::set<double> sizes;
-  for (const auto& sample : samples) sizes.insert(sample.size / sample.starts);
-  return sizes.size();
+double median(std::vector<double> values) {
+  const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), half, values.end());
+  return values.size() % 2 == 1 ? *half : (*half + *std::max_element(values.begin(), half)) / 2;
 }
 
 double r_squared(const std::vector<FitSample>& samples, const Line& line) {
-  double mean = 0, residual = 0, total = 0;
-  for (const auto& sample : samples) mean += sample.seconds / static_cast<double>(samples.size());
+  double mean = 0, residual = 0, total = 0, most = 0;
+  for (const auto& sample : samples) most = std::max(most, sample.seconds);
+  for (const auto& sample : samples) mean += sample.seconds / most / static_cast<double>(samples.size());
   for (const auto& sample : samples) {
-    residual += std::pow(sample.seconds - line.at(sample), 2);
-    total += std::pow(sample.seconds - mean, 2);
+    residual += std::pow((sample.seconds - line.at(sample)) / most, 2);
+    total += std::pow(sample.seconds / most - mean, 2);
   }
-  return total > 0 ? 1 - residual / total : 0;
+  return total > 0 ? std::max(1 - residual / total, std::numeric_limits<double>::lowest()) : 0;
 }
 
-double median(std::vector<double> values) {
-  const size_t half = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half), values.end());
-  const double upper = values[half];
-  if (values.size() % 2 == 1) return upper;
-  return (upper + *std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half))) / 2;
-}
-
-std::optional<double> held_out_error(const std::vector<FitSample>& samples) {
-  std::vector<FitSample> kept, held_out;
-  for (size_t i = 0; i < samples.size(); ++i) ((i + 1) % kHeldOutEvery == 0 ? held_out : kept).push_back(samples[i]);
-  if (held_out.empty() || distinct_sizes(kept) < 2) return std::nullopt;
-  const Line line = least_squares(kept);
+// By sample; empty where too few sizes are left to fit.
+std::vector<double> held_out_errors(const std::vector<FitSample>& samples, const std::vector<FitSample>& kept) {
+  std::map<double, Line> without;
+  for (const FitSample& sample : samples) {
+    const auto [line, fresh] = without.try_emplace(sample.size_of_one());
+    if (!fresh) continue;
+    std::vector<FitSample> others;
+    for (const FitSample& other : kept)
+      if (other.size_of_one() != line->first) others.push_back(other);
+    if (distinct_sizes(others) < 2) return {};
+    line->second = least_squares(others);
+  }
   std::vector<double> errors;
-  for (const auto& sample : held_out) errors.push_back(std::abs(line.at(sample) - sample.seconds) / sample.seconds);
-  return median(std::move(errors));
+  for (const FitSample& sample : samples) {
+    const double error = std::abs(without.at(sample.size_of_one()).at(sample) / sample.seconds - 1);
+    errors.push_back(std::min(error, std::numeric_limits<double>::max()));
+  }
+  return errors;
+}
+
+// The limits that `fit` breaks; `worst`: the largest held-out error of what is kept.
+std::string weakness(const LinearFit& fit, double worst) {
+  std::string why;
+  const auto add = [&](const std::string& text) { why += (why.empty() ? "" : ", ") + text; };
+  const double aside = static_cast<double>(fit.set_aside.size()) / static_cast<double>(fit.samples);
+  if (!fit.held_out_error) add("too few sizes to judge it");
+  if (aside > kMostSetAside) add(fmt::format("{} of {} samples set aside", fit.set_aside.size(), fit.samples));
+  if (fit.held_out_error > kMostHeldOutError) add(fmt::format("held-out error {:.0f} %", 100 * *fit.held_out_error));
+  if (worst > kMostHeldOutWorst) add(fmt::format("held-out error {:.0f} % at worst", 100 * worst));
+  if (!(fit.r_squared_kept >= kLeastRSquaredOfKept)) add(fmt::format("r^2 {:.2f}", fit.r_squared_kept));
+  return why;
+}
+
+// Errors are of all samples, in their order; those of `off` are set aside.
+void judge(LinearFit& fit, std::vector<double> errors, const std::vector<bool>& off) {
+  double worst = 0;
+  for (size_t i = 0; i < errors.size(); ++i)
+    if (!off[i]) worst = std::max(worst, errors[i]);
+  if (!errors.empty()) {
+    fit.held_out_worst = *std::ranges::max_element(errors);
+    fit.held_out_error = median(errors);
+  }
+  fit.weak = weakness(fit, worst);
 }
 
 }  // namespace
@@ -80,20 +79,27 @@ LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what) {
     require<BadInput>(usable, "{}: found size {} in {} s, expected both > 0", what, sample.size, sample.seconds);
   }
   const size_t sizes = distinct_sizes(samples);
-  require<BadInput>(sizes >= 2, "{}: found {} sizes, expected at least 2 to fit a line", what, sizes);
-  std::stable_sort(samples.begin(), samples.end(),
-                   [](const FitSample& a, const FitSample& b) { return a.size / a.starts < b.size / b.starts; });
-  const Line line = least_squares(samples);
-  require<BadInput>(line.beta > 0, "{}: found times that shrink as sizes grow ({} s a unit), expected growth", what,
-                    line.beta);
+  require<NoLine>(sizes >= 2, "{}: found {} size{}, expected at least 2 to fit a line", what, sizes,
+                  sizes == 1 ? "" : "s");
+  std::ranges::stable_sort(samples, {}, &FitSample::size_of_one);
+  const std::vector<bool> off = outliers(samples);
+  std::vector<FitSample> kept;
+  for (size_t i = 0; i < samples.size(); ++i)
+    if (!off[i]) kept.push_back(samples[i]);
+  const Line line = least_squares(kept);
+  require<NoLine>(line.beta > 0 && std::isfinite(line.beta) && std::isfinite(line.alpha),
+                  "{}: found times that shrink as sizes grow ({} s a unit), expected growth", what, line.beta);
   LinearFit fit;
   fit.alpha_s = line.alpha;
   fit.beta = line.beta;
   fit.alpha_clamped = line.clamped;
   fit.r_squared = r_squared(samples, line);
-  fit.held_out_error = held_out_error(samples);
-  fit.range = {samples.front().size / samples.front().starts, samples.back().size / samples.back().starts};
+  fit.r_squared_kept = r_squared(kept, line);
+  fit.range = {kept.front().size_of_one(), kept.back().size_of_one()};
   fit.samples = samples.size();
+  for (size_t i = 0; i < samples.size(); ++i)
+    if (off[i]) fit.set_aside.push_back({samples[i].name, samples[i].size, samples[i].seconds, line.at(samples[i])});
+  judge(fit, held_out_errors(samples, kept), off);
   return fit;
 }
 

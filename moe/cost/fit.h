@@ -5,58 +5,83 @@
 #include <string_view>
 #include <vector>
 
+#include "moe/base/check.h"
+#include "moe/cost/line.h"
 #include "moe/cost/profile.h"
 #include "moe/record/record.h"
 
 namespace moe {
 
-struct FitSample {
-  double size = 0;  // bytes or FLOPs
-  double seconds = 0;
-  double starts = 1;  // how often alpha is paid: the GEMMs of a sample
+/// A sample that the line is not fitted to (line.h: outliers).
+struct SetAside {
+  std::string name;  // of its case
+  double size = 0, seconds = 0;
+  double expected_s = 0;  // by the line
 };
 
 struct LinearFit {
   double alpha_s = 0;
-  double beta = 0;  // seconds a byte or a FLOP
-  double r_squared = 0;
-  /// Every fourth sample by size (the 4th, 8th, ...) is kept out of a second fit; the median over these of
-  /// |predicted - measured| / measured. Empty where fewer than two sizes are left to fit.
-  std::optional<double> held_out_error;
-  Range range{};               // least and most size of one start
+  double beta = 0;            // seconds a byte or a FLOP
+  double r_squared = 0;       // over all samples, whether set aside or not
+  double r_squared_kept = 0;  // over those that are not
+  /// Cross-validation: every size in turn is left out, a line fitted to what is kept of the others, and held against
+  /// all samples of that size: |predicted - measured| / measured, the median and the worst over all samples, those set
+  /// aside too. Empty where fewer than two sizes are left to fit.
+  std::optional<double> held_out_error, held_out_worst;
+  Range range{};               // least and most size of one start, of samples that are kept
   bool alpha_clamped = false;  // the least squares put alpha below 0: fitted again with alpha = 0
   size_t samples = 0;
+  std::vector<SetAside> set_aside;  // in the order of their sizes
+  std::string weak;                 // which of the limits below it breaks; empty: none
 };
 
-/// Ordinary least squares, as the papers do. Throws BadInput "WHAT: found ..., expected ..." for fewer than two sizes,
-/// sizes or times that are not positive and finite, and times that don't grow with size.
+/// What a sound fit stays within; one that doesn't is `weak`.
+inline constexpr double kMostSetAside = 0.125;    // of the samples
+inline constexpr double kMostHeldOutError = 0.1;  // the median over all samples
+inline constexpr double kMostHeldOutWorst = 0.5;  // over samples that are kept
+inline constexpr double kLeastRSquaredOfKept = 0.9;
+
+/// Samples through which no line goes: fewer than two sizes, or times that don't grow with size.
+class NoLine : public BadInput {
+  using BadInput::BadInput;
+};
+
+/// Ordinary least squares, as the papers do, of all samples but outliers, which it names. Throws BadInput "WHAT: found
+/// ..., expected ..." for sizes or times that are not positive and finite, NoLine where there is none.
 LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what);
 
 struct FittedRow {
-  std::string what;  // "alltoall inter 8", "gemm float32", "attention forward 256"
-  LinearFit fit;
+  std::string what;      // row_name (profile.h): "alltoall inter 8", "gemm float32", "attention forward 256"
+  LinearFit fit;         // of a row that can be used
+  std::string unusable;  // why the profile has no such row; empty: it has
 };
 
 struct FittedProfile {
   Profile profile;
-  std::vector<FittedRow> rows;  // in the order of the profile's rows, [[comm]], [[compute]], [[module]]
+  std::vector<FittedRow> rows;  // in the order of [[comm]], [[compute]], [[module]], each kind of case
 };
 
-/// Fits one row per kind of case. Cases with a status other than ok are passed over. All are of one backend. What a
-/// case must carry:
+/// Of cases that were measured again (parameters.again_of: the key of the first measurement) the one with the least
+/// median: what else a machine does only ever adds to a time. Under the key of the first one, at its place.
+std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases);
+
+/// Fits one row per kind of case. Cases with a status other than ok are passed over, of those that were measured again
+/// the best attempt counts. All are of one backend. A kind of case without a line becomes a row of
+/// Profile::unusable. The profile reads back from its file (profile.h: write_profile) as it is. What a case must
+/// carry:
 ///   parameters.cluster, .nodes, .ranks_per_node   the same in all cases
 ///   parameters.op                                 a [[comm]] op, "gemm" or "module"
 ///     a [[comm]] op:  .network ("inter" | "intra"), .ranks (of the group), .bytes (volume as FSMoE counts it:
 ///                     of an allgather the gathered size), .algorithm (optional, "direct")
 ///     gemm:           .dtype, .flops (of all its GEMMs), .gemms (optional, 1)
 ///     slowdown:       .lane, .by ("inter" | "intra" | "compute" | "copy"), and summary.factor: a factor of
-///     [contention], from
-///                     1.05 on;  overhead: summary.crossing_s, what [overhead] adds to a task;
+///                     [contention], from 1.05 on;  overhead: summary.crossing_s, what [overhead] adds to a task, at
+///                     least 0;
 ///                     overlap: not fitted
 ///     module:         .name, .phase ("forward" | "backward"), .flops or .bytes (of that phase: modules.h),
 ///                     .seq (optional)
 ///   summary.median_s                              median over iterations of the maximum over ranks
-/// Throws BadInput naming the record's file and line and the value.
+/// Throws BadInput naming the record's file and line and the value, or the name that no profile can have.
 FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::string& name, const std::string& source);
 
 }  // namespace moe

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 
 #include "moe/base/check.h"
+#include "moe/base/config.h"
 #include "moe/cost/fit.h"
 #include "moe/cost/modules.h"
 
@@ -11,6 +13,7 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kCommOps{"alltoall",   "allgather", "reducescatter", "allreduce", "sendrecv",
                                                    "a2a-ep-esp", "saa"};
+constexpr std::array<std::string_view, 3> kAlgorithms{"direct", "1dh", "2dh"};
 
 /// What tells the rows of a profile apart; the first field orders them.
 struct RowKey {
@@ -37,7 +40,34 @@ bool first_of(const CaseRecord& record, std::string_view name, std::string_view 
   return found == first;
 }
 
-RowKey key_of(const CaseRecord& record) {
+/// A whole number within [least, most].
+int64_t whole_within(const CaseRecord& record, std::string_view name, int64_t least, int64_t most) {
+  const int64_t found = record.parameters.whole(name, record.where);
+  require<BadInput>(found >= least && found <= most, "{}: {}: found {}, expected {} to {}", record.where, name, found,
+                    least, most);
+  return found;
+}
+
+RowKey collective_key(const CaseRecord& record, const Profile& profile) {
+  RowKey key;
+  key.op = record.parameters.text("op", record.where);
+  const bool known = std::ranges::find(kCommOps, key.op) != kCommOps.end();
+  require<BadInput>(known, "{}: op: found '{}', expected a collective, gemm or module", record.where, key.op);
+  key.network = first_of(record, "network", "inter", "intra") ? Network::inter : Network::intra;
+  const int64_t ranks = record.parameters.whole("ranks", record.where);
+  require<BadInput>(ranks >= 2, "{}: ranks: found {}, expected at least 2", record.where, ranks);
+  require<BadInput>(ranks <= most_ranks(profile, key.network),
+                    "{}: ranks: found {} on the {} network of {} x {} ranks, expected at most {}", record.where, ranks,
+                    name_of(key.network), profile.nodes, profile.ranks_per_node, most_ranks(profile, key.network));
+  key.ranks = static_cast<int>(ranks);
+  key.algorithm = text_or(record, "algorithm", CommRow{}.algorithm);
+  require<BadInput>(std::ranges::find(kAlgorithms, key.algorithm) != kAlgorithms.end(),
+                    "{}: algorithm: found {}, expected one of: {}", record.where, shown(key.algorithm),
+                    fmt::join(kAlgorithms, ", "));
+  return key;
+}
+
+RowKey key_of(const CaseRecord& record, const Profile& profile) {
   const Fields& parameters = record.parameters;
   RowKey key;
   key.op = parameters.text("op", record.where);
@@ -48,16 +78,11 @@ RowKey key_of(const CaseRecord& record) {
     key.table = RowKey::Table::module;
     key.op = parameters.text("name", record.where);
     key.phase = first_of(record, "phase", "forward", "backward") ? Phase::forward : Phase::backward;
-    if (parameters.has("seq")) key.seq = parameters.whole("seq", record.where);
+    require<BadInput>(is_name(key.op), "{}: name: found {}, expected letters, digits and . _ : + -", record.where,
+                      shown(key.op));
+    if (parameters.has("seq")) key.seq = whole_within(record, "seq", 1, INT64_MAX);
   } else {
-    const bool known = std::find(kCommOps.begin(), kCommOps.end(), key.op) != kCommOps.end();
-    require<BadInput>(known, "{}: op: found '{}', expected a collective, gemm or module", record.where, key.op);
-    key.network = first_of(record, "network", "inter", "intra") ? Network::inter : Network::intra;
-    const int64_t ranks = parameters.whole("ranks", record.where);
-    require<BadInput>(ranks >= 2 && ranks <= INT32_MAX, "{}: ranks: found {}, expected at least 2", record.where,
-                      ranks);
-    key.ranks = static_cast<int>(ranks);
-    key.algorithm = text_or(record, "algorithm", CommRow{}.algorithm);
+    return collective_key(record, profile);
   }
   return key;
 }
@@ -65,56 +90,61 @@ RowKey key_of(const CaseRecord& record) {
 FitSample sample_of(const CaseRecord& record, const RowKey& key) {
   const Fields& parameters = record.parameters;
   FitSample sample;
+  sample.name = record.where.empty() ? record.key : fmt::format("{} ({})", record.key, record.where);
   const bool bytes =
       key.table == RowKey::Table::comm || (key.table == RowKey::Table::module && is_priced_by_byte(key.op));
   sample.size = parameters.number(bytes ? "bytes" : "flops", record.where);
   sample.seconds = record.summary.number("median_s", record.where);
   if (key.table == RowKey::Table::compute && parameters.has("gemms"))
     sample.starts = parameters.number("gemms", record.where);
-  const bool usable = sample.size > 0 && sample.seconds > 0 && sample.starts > 0;  // false for NaN too
+  const auto positive = [](double value) { return std::isfinite(value) && value > 0; };
+  const bool usable = positive(sample.size) && positive(sample.seconds) && positive(sample.starts);
   require<BadInput>(usable, "{}: found size {}, starts {} and median_s {}, expected all > 0", record.where, sample.size,
                     sample.starts, sample.seconds);
   return sample;
 }
 
-std::string describe(const RowKey& key) {
-  if (key.table == RowKey::Table::compute) return fmt::format("{} {}", key.op, name_of(key.dtype));
-  if (key.table == RowKey::Table::module)
-    return fmt::format("{} {}{}", key.op, name_of(key.phase), key.seq ? fmt::format(" {}", *key.seq) : "");
-  const std::string algorithm = key.algorithm == CommRow{}.algorithm ? "" : " " + key.algorithm;
-  return fmt::format("{} {} {}{}", key.op, name_of(key.network), key.ranks, algorithm);
+template <class Row>
+Row fitted(Row row, const LinearFit& fit) {
+  row.alpha_s = fit.alpha_s;
+  row.r_squared = fit.r_squared;
+  row.held_out_error = fit.held_out_error;
+  row.verdict.held_out_worst = fit.held_out_worst;
+  row.verdict.weak = fit.weak;
+  for (const SetAside& sample : fit.set_aside) row.verdict.set_aside.push_back({sample.size, sample.seconds});
+  return row;
+}
+
+/// The key's row without a fit.
+CommRow comm_of(const RowKey& key) {
+  return {.op = key.op, .network = key.network, .ranks = key.ranks, .algorithm = key.algorithm};
+}
+ComputeRow compute_of(const RowKey& key) { return {.op = key.op, .dtype = key.dtype}; }
+ModuleRow module_of(const RowKey& key) { return {key.op, key.phase, key.seq}; }
+
+std::string name_of(const RowKey& key) {
+  if (key.table == RowKey::Table::comm) return row_name(comm_of(key));
+  return key.table == RowKey::Table::compute ? row_name(compute_of(key)) : row_name(module_of(key));
 }
 
 void add_row(Profile& profile, const RowKey& key, const LinearFit& fit) {
   switch (key.table) {
     case RowKey::Table::comm:
-      profile.comm.push_back({key.op,
-                              key.network,
-                              key.ranks,
-                              fit.alpha_s,
-                              fit.beta,
-                              key.algorithm,
-                              fit.r_squared,
-                              fit.held_out_error,
-                              fit.range,
-                              {}});
+      profile.comm.push_back(fitted(comm_of(key), fit));
+      profile.comm.back().beta_s_per_byte = fit.beta;
+      profile.comm.back().range_bytes = fit.range;
       break;
     case RowKey::Table::compute:
-      profile.compute.push_back({.op = key.op,
-                                 .ffn = {},
-                                 .dtype = key.dtype,
-                                 .alpha_s = fit.alpha_s,
-                                 .beta_s_per_flop = fit.beta,
-                                 .r_squared = fit.r_squared,
-                                 .held_out_error = fit.held_out_error,
-                                 .range_flops = fit.range});
+      profile.compute.push_back(fitted(compute_of(key), fit));
+      profile.compute.back().beta_s_per_flop = fit.beta;
+      profile.compute.back().range_flops = fit.range;
       break;
-    case RowKey::Table::module:
-      profile.modules.push_back(
-          {key.op, key.phase, key.seq, fit.alpha_s, 0, 0, fit.r_squared, fit.held_out_error, fit.range});
-      (is_priced_by_byte(key.op) ? profile.modules.back().beta_s_per_byte : profile.modules.back().beta_s_per_flop) =
-          fit.beta;
+    case RowKey::Table::module: {
+      ModuleRow& row = profile.modules.emplace_back(fitted(module_of(key), fit));
+      (is_priced_by_byte(key.op) ? row.beta_s_per_byte : row.beta_s_per_flop) = fit.beta;
+      row.range = fit.range;
       break;
+    }
   }
 }
 
@@ -133,10 +163,14 @@ double& factor_of(Contention& contention, const CaseRecord& record) {
 bool take_whole(Profile& profile, const CaseRecord& record) {
   const std::string& op = record.parameters.text("op", record.where);
   if (op == "overhead") {
-    profile.task_overhead_s = record.summary.number("crossing_s", record.where);
+    const double seconds = record.summary.number("crossing_s", record.where);
+    require<BadInput>(std::isfinite(seconds) && seconds >= 0, "{}: crossing_s: found {}, expected at least 0",
+                      record.where, seconds);
+    profile.task_overhead_s = seconds;
   } else if (op == "slowdown") {
     const double factor = record.summary.number("factor", record.where);
-    require<BadInput>(factor >= 1, "{}: factor: found {}, expected at least 1", record.where, factor);
+    require<BadInput>(std::isfinite(factor) && factor >= 1, "{}: factor: found {}, expected at least 1", record.where,
+                      factor);
     if (factor >= kLeastSlowdown) factor_of(profile.contention, record) = factor;
   } else {
     return op == "overlap";
@@ -147,14 +181,12 @@ bool take_whole(Profile& profile, const CaseRecord& record) {
 /// Takes name and size of the measured cluster from a case; all cases must agree.
 void set_topology(Profile& profile, const CaseRecord& record, std::string& cluster) {
   const std::string& name = record.parameters.text("cluster", record.where);
-  const auto nodes = static_cast<int>(record.parameters.whole("nodes", record.where));
-  const auto ranks_per_node = static_cast<int>(record.parameters.whole("ranks_per_node", record.where));
+  const auto nodes = static_cast<int>(whole_within(record, "nodes", 1, kMostNodes));
+  const auto ranks_per_node = static_cast<int>(whole_within(record, "ranks_per_node", 1, kMostRanksPerNode));
   const bool same =
       cluster.empty() || (cluster == name && nodes == profile.nodes && ranks_per_node == profile.ranks_per_node);
   require<BadInput>(same, "{}: cluster: found {} ({} x {}), expected {} ({} x {}) as in the cases before", record.where,
                     name, nodes, ranks_per_node, cluster, profile.nodes, profile.ranks_per_node);
-  require<BadInput>(nodes >= 1 && ranks_per_node >= 1, "{}: nodes: found {} x {} ranks, expected at least 1 x 1",
-                    record.where, nodes, ranks_per_node);
   cluster = name;
   profile.nodes = nodes;
   profile.ranks_per_node = ranks_per_node;
@@ -162,27 +194,53 @@ void set_topology(Profile& profile, const CaseRecord& record, std::string& clust
 
 }  // namespace
 
+std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases) {
+  std::vector<CaseRecord> best;
+  std::map<std::string, size_t> places;
+  const auto seconds = [](const CaseRecord& r) { return r.summary.number("median_s", r.where); };
+  for (CaseRecord record : cases) {
+    if (record.parameters.has("again_of")) record.key = record.parameters.text("again_of", record.where);
+    const auto [place, fresh] = places.try_emplace(record.key, best.size());
+    if (fresh) {
+      best.push_back(std::move(record));
+      continue;
+    }
+    CaseRecord& earlier = best[place->second];
+    if (earlier.status == CaseStatus::wrong) continue;  // a later right result doesn't undo it
+    if (record.status != CaseStatus::ok ? record.status == CaseStatus::wrong
+                                        : earlier.status != CaseStatus::ok || seconds(record) < seconds(earlier))
+      earlier = std::move(record);
+  }
+  return best;
+}
+
 FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::string& name, const std::string& source) {
+  require<BadInput>(is_profile_name(name), "name: found {}, expected {}", shown(name), kProfileName);
   FittedProfile out;
   out.profile.name = name;
   out.profile.source = source;
   std::string cluster;
   std::map<RowKey, std::vector<FitSample>> samples;
-  for (const CaseRecord& record : cases) {
+  for (const CaseRecord& record : best_attempts(cases)) {
     if (record.status != CaseStatus::ok) continue;
     set_topology(out.profile, record, cluster);
     require<BadInput>(record.backend == cases.front().backend,
                       "{}: backend: found {}, expected {} as in the cases before", record.where, record.backend,
                       cases.front().backend);
     if (take_whole(out.profile, record)) continue;
-    const RowKey key = key_of(record);
+    const RowKey key = key_of(record, out.profile);
     samples[key].push_back(sample_of(record, key));
   }
   require<BadInput>(!samples.empty(), "fit: found no measured case, expected records of a microbench");
   for (auto& [key, of_key] : samples) {
-    const LinearFit fit = fit_linear(std::move(of_key), describe(key));
-    add_row(out.profile, key, fit);
-    out.rows.push_back({describe(key), fit});
+    FittedRow& row = out.rows.emplace_back(FittedRow{name_of(key), {}, {}});
+    try {
+      row.fit = fit_linear(std::move(of_key), row.what);
+      add_row(out.profile, key, row.fit);
+    } catch (const NoLine& none) {
+      row.unusable = std::string(none.what()).substr(row.what.size() + 2);  // behind "WHAT: "
+      out.profile.unusable.push_back({row.what, row.unusable});
+    }
   }
   return out;
 }

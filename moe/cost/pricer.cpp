@@ -8,6 +8,8 @@
 namespace moe {
 namespace {
 
+constexpr std::string_view kWeakRow = "weak row ";
+
 double interpolate(const Points& points, double work) {
   const auto upper = std::upper_bound(points.begin(), points.end(), work,
                                       [](double value, const auto& point) { return value < point[0]; });
@@ -91,6 +93,20 @@ LayerPricer::Curve LayerPricer::find_curve(TaskKind kind, Phase phase, const Wor
   return c;
 }
 
+// Every row that prices something goes through here.
+template <class Row>
+const Row& LayerPricer::used(const Row& row) const {
+  if (!row.verdict.weak.empty()) notes_.insert(fmt::format("{}{}: {}", kWeakRow, row_name(row), row.verdict.weak));
+  return row;
+}
+
+// ": ..." of a row that was measured to no avail; empty: it wasn't measured.
+std::string LayerPricer::why_unusable(const std::string& name) const {
+  for (const UnusableRow& row : profile_.unusable)
+    if (row.row == name) return fmt::format(": measured, but {}", row.reason);
+  return {};
+}
+
 void LayerPricer::add_hook(Curve& exchange, TaskKind kind, Phase phase) const {
   const ModuleRow* row = module_row(module_name(kind, shape_.layer), phase);
   if (row == nullptr) return;
@@ -116,12 +132,14 @@ const CommRow& LayerPricer::comm_row_or_nearest(std::string_view op, const Group
       nearest = &row;
   const bool direct = op != "alltoall" || shape_.layer.dispatcher == "alltoall";
   const std::string what = fmt::format("{}{}", op, direct ? "" : " " + shape_.layer.dispatcher);
-  require<Unpriced>(nearest != nullptr, "profile {}: no {} row for {} ranks on the {} network", profile_.name, what,
-                    group.size, name_of(group.network));
-  require<Unpriced>(options_.nearest,
-                    "profile {}: no {} row for {} ranks on the {} network; the nearest has {} ranks "
-                    "(--nearest borrows it)",
-                    profile_.name, what, group.size, name_of(group.network), nearest->ranks);
+  const CommRow missing{.op = std::string(op),
+                        .network = group.network,
+                        .ranks = group.size,
+                        .algorithm = direct ? "direct" : shape_.layer.dispatcher};
+  const std::string none = fmt::format("profile {}: no {} row for {} ranks on the {} network{}", profile_.name, what,
+                                       group.size, name_of(group.network), why_unusable(row_name(missing)));
+  require<Unpriced>(nearest != nullptr, "{}", none);
+  require<Unpriced>(options_.nearest, "{}; the nearest has {} ranks (--nearest borrows it)", none, nearest->ranks);
   notes_.insert(
       fmt::format("nearest: {} over {} ranks priced by the row of {} ranks", what, group.size, nearest->ranks));
   return *nearest;
@@ -131,6 +149,7 @@ LayerPricer::Curve LayerPricer::row_curve(const CommRow& row, double bytes) cons
   if (const auto& range = row.range_bytes; range && (bytes < (*range)[0] || bytes > (*range)[1]))
     notes_.insert(fmt::format("outside the fitted range: {} of {} (fitted {} to {})", row.op, human_bytes(bytes),
                               human_bytes((*range)[0]), human_bytes((*range)[1])));
+  used(row);
   return {row.alpha_s, row.beta_s_per_byte, 0, row.points.empty() ? nullptr : &row.points};
 }
 
@@ -143,6 +162,7 @@ LayerPricer::Curve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) 
     const CommRow *scatter = comm_row("reducescatter", group), *gather = comm_row("allgather", group);
     if (scatter != nullptr && gather != nullptr) {
       notes_.insert("derived: intra allreduce = reducescatter + allgather of the same volume");
+      used(*scatter), used(*gather);
       return {scatter->alpha_s + gather->alpha_s, scatter->beta_s_per_byte + gather->beta_s_per_byte, 0, nullptr};
     }
   }
@@ -160,8 +180,10 @@ LayerPricer::Curve LayerPricer::fused_alltoall_curve(double bytes) const {
 
 const ComputeRow& LayerPricer::gemm_row() const {
   for (const ComputeRow& row : profile_.compute)
-    if (row.op == "gemm" && row.dtype == shape_.layer.dtype) return row;
-  throw Unpriced(fmt::format("profile {}: no gemm row for {}", profile_.name, name_of(shape_.layer.dtype)));
+    if (row.op == "gemm" && row.dtype == shape_.layer.dtype) return used(row);
+  const ComputeRow missing{.op = "gemm", .dtype = shape_.layer.dtype};
+  throw Unpriced(fmt::format("profile {}: no gemm row for {}{}", profile_.name, name_of(shape_.layer.dtype),
+                             why_unusable(row_name(missing))));
 }
 
 const ModuleRow* LayerPricer::module_row(const std::string& name, Phase phase) const {
@@ -169,7 +191,13 @@ const ModuleRow* LayerPricer::module_row(const std::string& name, Phase phase) c
   for (const ModuleRow& row : profile_.modules) {
     if (row.name != name || row.phase != phase) continue;
     profiled = true;
-    if (!row.seq || *row.seq == shape_.layer.seq) return &row;
+    if (!row.seq || *row.seq == shape_.layer.seq) return &used(row);
+  }
+  for (const std::optional<int64_t> seq : {std::optional<int64_t>(), std::optional(shape_.layer.seq)}) {
+    const std::string missing = row_name(ModuleRow{name, phase, seq}), why = why_unusable(missing);
+    if (why.empty()) continue;
+    notes_.insert(fmt::format("{} {}{}", is_priced_by_byte(name) ? "not priced:" : "priced by gemm:", missing, why));
+    return nullptr;
   }
   if (profiled) notes_.insert(fmt::format("{} priced by gemm: no row for seq {}", name, shape_.layer.seq));
   return nullptr;
@@ -190,15 +218,17 @@ LayerPricer::Curve LayerPricer::compute_curve(TaskKind kind, Phase phase, const 
   const double passes = phase == Phase::backward ? 2 : 1;
   if (kind == TaskKind::expert)
     for (const ComputeRow& row : profile_.compute)
-      if (row.op == "expert" && row.ffn == shape_.layer.ffn && row.dtype == shape_.layer.dtype)
+      if (row.op == "expert" && row.ffn == shape_.layer.ffn && row.dtype == shape_.layer.dtype) {
+        used(row);
         return {passes * row.alpha_s, row.beta_s_per_flop, 0, nullptr};
+      }
   const ComputeRow& gemm = gemm_row();
   return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop, 0, nullptr};
 }
 
 LayerPricer::Curve LayerPricer::copy_curve() const {
   for (const ComputeRow& row : profile_.compute)
-    if (row.op == "copy") return {row.alpha_s, row.beta_s_per_byte, 0, nullptr};
+    if (row.op == "copy") return {used(row).alpha_s, row.beta_s_per_byte, 0, nullptr};
   notes_.insert("not priced: copies, for which the profile has no row");
   return {};
 }
@@ -231,6 +261,7 @@ double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
 std::optional<double> LayerPricer::saa_seconds() const {
   const CommRow* row = comm_row("saa", groups_[static_cast<size_t>(GroupKind::ep_esp)]);
   if (row == nullptr) return std::nullopt;
+  used(*row);
   return row->alpha_s + row->beta_s_per_byte * whole_work(TaskKind::combine, Phase::forward, shape_, Flow::fused).bytes;
 }
 
@@ -276,6 +307,13 @@ double LayerPricer::part_seconds(const WorkClass& wc, Flow flow, int more) const
   }
   if (exact || flow == Flow::fused_gated) return chunk_seconds(wc.kind, wc.phase, rows / wc.chunks, flow);
   return chunk_seconds(wc.kind, wc.phase, static_cast<double>(rows_ / wc.chunks + more), flow);
+}
+
+std::string weak_rows(const std::set<std::string>& notes) {
+  std::string text;
+  for (const std::string& note : notes)
+    if (note.starts_with(kWeakRow)) text += (text.empty() ? "" : "; ") + note.substr(kWeakRow.size());
+  return text;
 }
 
 std::vector<double> price(const LayerPricer& pricer, const Plan& plan) {

@@ -58,7 +58,8 @@ class LayerPricer {
   /// Bytes at which gradient_seconds bends or jumps: the points of a measured curve, ascending.
   std::vector<double> gradient_bends() const;
 
-  /// What a reader must know of the result: "derived: ...", "nearest: ...", "outside the fitted range: ...".
+  /// What a reader must know of the result: "derived: ...", "nearest: ...", "outside the fitted range: ...",
+  /// "weak row alltoall inter 8: ..." of what is priced by a row whose fit is beyond its limits.
   const std::set<std::string>& notes() const { return notes_; }
   void note(std::string text) const { notes_.insert(std::move(text)); }
 
@@ -79,6 +80,9 @@ class LayerPricer {
   Curve row_curve(const CommRow& row, double bytes) const;
   const CommRow* comm_row(std::string_view op, const Group& group) const;
   const CommRow& comm_row_or_nearest(std::string_view op, const Group& group) const;
+  template <class Row>
+  const Row& used(const Row& row) const;
+  std::string why_unusable(const std::string& name) const;
   void add_hook(Curve& exchange, TaskKind kind, Phase phase) const;
   const ModuleRow* module_row(const std::string& name, Phase phase) const;
   Curve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
@@ -95,6 +99,9 @@ class LayerPricer {
   mutable std::array<std::array<std::array<Curve, kTaskKinds>, 2>, kFlows> curves_;
   mutable std::set<std::string> notes_;
 };
+
+/// Those of a pricer's notes that name weak rows, in one line; empty: none does.
+std::string weak_rows(const std::set<std::string>& notes);
 
 /// Seconds of each class of a plan.
 std::vector<double> price(const LayerPricer& pricer, const Plan& plan);

@@ -4,6 +4,7 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "moe/cost/contention.h"
@@ -14,6 +15,14 @@ namespace moe {
 using Range = std::array<double, 2>;
 using Points = std::vector<std::array<double, 2>>;  // (size, seconds), ascending
 
+/// What a fit found of its own row, beside r^2 and the median held-out error. A row written by hand has none of it.
+struct RowVerdict {
+  std::optional<double> held_out_worst;
+  Points set_aside;  // samples that the row is not fitted to
+  std::string weak;  // why what the row prices is to be doubted; empty: nothing
+  bool operator==(const RowVerdict&) const = default;
+};
+
 /// [[comm]]: one op, group size, network and algorithm. op: alltoall allgather reducescatter allreduce sendrecv
 /// a2a-ep-esp saa.
 struct CommRow {
@@ -23,21 +32,23 @@ struct CommRow {
   double alpha_s = 0;
   double beta_s_per_byte = 0;
   std::string algorithm = "direct";
-  std::optional<double> r_squared, held_out_error;
-  std::optional<Range> range_bytes;
-  Points points;  // measured curve, used inside its range instead of alpha and beta
+  std::optional<double> r_squared = {}, held_out_error = {};
+  std::optional<Range> range_bytes = {};
+  Points points = {};  // measured curve, used inside its range instead of alpha and beta
+  RowVerdict verdict = {};
 };
 
 /// [[compute]]: gemm (gemms * alpha + flops * beta), expert (with ffn, as a whole) or copy (beta_s_per_byte).
 struct ComputeRow {
   std::string op;
-  std::optional<Ffn> ffn;
+  std::optional<Ffn> ffn = {};
   DType dtype = DType::float32;
   double alpha_s = 0;
   double beta_s_per_flop = 0;
   double beta_s_per_byte = 0;
-  std::optional<double> r_squared, held_out_error;
-  std::optional<Range> range_flops;
+  std::optional<double> r_squared = {}, held_out_error = {};
+  std::optional<Range> range_flops = {};
+  RowVerdict verdict = {};
 };
 
 /// [[module]]: a profiled sub-module, used instead of gemm where present (FSMoE section 3.2). beta applies to the
@@ -51,8 +62,21 @@ struct ModuleRow {
   double beta_s_per_byte = 0;
   std::optional<double> r_squared = {}, held_out_error = {};
   std::optional<Range> range = {};  // of its FLOPs or bytes
+  RowVerdict verdict = {};
   double beta() const { return beta_s_per_flop + beta_s_per_byte; }
 };
+
+/// [[unusable]]: a row that was measured and could not be fitted. What needs it has no price.
+struct UnusableRow {
+  std::string row;  // its row_name
+  std::string reason;
+  bool operator==(const UnusableRow&) const = default;
+};
+
+/// "alltoall inter 8", "alltoall inter 8 2dh", "gemm float32", "expert gpt float32", "attention forward 256".
+std::string row_name(const CommRow& row);
+std::string row_name(const ComputeRow& row);
+std::string row_name(const ModuleRow& row);
 
 struct Profile {
   std::string name;
@@ -63,13 +87,24 @@ struct Profile {
   std::vector<CommRow> comm;
   std::vector<ComputeRow> compute;
   std::vector<ModuleRow> modules;
+  std::vector<UnusableRow> unusable;
   double task_overhead_s = 0;
   Contention contention;
 };
 
+/// What a profile of a file can hold.
+inline constexpr int kMostNodes = 65536, kMostRanksPerNode = 1024;  // ranks stay an int
+/// One line without "/", since files are named by it.
+bool is_profile_name(std::string_view text);
+inline constexpr std::string_view kProfileName = "one line of text without /";
+/// The most ranks that a group on this network can have.
+inline int most_ranks(const Profile& profile, Network network) {
+  return network == Network::intra ? profile.ranks_per_node : profile.nodes * profile.ranks_per_node;
+}
+
 /// Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
 Profile read_profile(const std::string& path);
-/// TOML that read_profile reads back to the same values (17 digits).
+/// TOML that read_profile reads back to the same values (17 digits), but for bytes of `source` that are no UTF-8: '?'.
 void write_profile(const Profile& profile, std::ostream& out);
 
 /// NAME of configs/clusters/NAME.toml, or a path to a file. Throws BadInput listing the known names.

@@ -9,8 +9,6 @@
 namespace moe {
 namespace {
 
-constexpr double kMostNodes = 65536, kMostRanksPerNode = 1024;  // ranks stay an int
-
 Network network_from(const TableReader& row) {
   return row.choice("network", {"inter", "intra"}) == "inter" ? Network::inter : Network::intra;
 }
@@ -37,23 +35,32 @@ Points points_from(const TableReader& row) {
   return points;
 }
 
-std::optional<double> r_squared_from(const TableReader& row) { return row.optional_real("r_squared", {.most = 1}); }
-std::optional<double> held_out_from(const TableReader& row) {
-  return row.optional_real("held_out_error", kNonNegative);
+// Of any kind of row: how well it was fitted.
+template <class Row>
+void read_fit(const TableReader& table, Row& out) {
+  out.r_squared = table.optional_real("r_squared", {.most = 1});
+  out.held_out_error = table.optional_real("held_out_error", kNonNegative);
+  out.verdict.held_out_worst = table.optional_real("held_out_worst", kNonNegative);
+  if (table.has("weak")) out.verdict.weak = table.text("weak");
+  constexpr std::string_view kKey = "set_aside";
+  if (!table.has(kKey)) return;
+  for (const ConfigValue& item : table.list(kKey)) {
+    if (item.kind != ConfigKind::list || item.items.size() != 2) table.fail(item, kKey, "[size, seconds] each");
+    out.verdict.set_aside.push_back(
+        {table.real_of(item.items[0], kKey, kPositive), table.real_of(item.items[1], kKey, kPositive)});
+  }
 }
 
 CommRow comm_from(const TableReader& row, const Profile& profile) {
   CommRow out;
   out.op = row.choice("op", {"alltoall", "allgather", "reducescatter", "allreduce", "sendrecv", "a2a-ep-esp", "saa"});
   out.network = network_from(row);
-  const double most =
-      out.network == Network::intra ? profile.ranks_per_node : double(profile.nodes) * profile.ranks_per_node;
+  const double most = most_ranks(profile, out.network);
   out.ranks = static_cast<int>(row.integer("ranks", {.least = 2, .most = most}));
   out.alpha_s = row.real("alpha_s", kNonNegative);
   out.beta_s_per_byte = row.real("beta_s_per_byte", kPositive);
   if (row.has("algorithm")) out.algorithm = row.choice("algorithm", {"direct", "1dh", "2dh"});
-  out.r_squared = r_squared_from(row);
-  out.held_out_error = held_out_from(row);
+  read_fit(row, out);
   out.range_bytes = range_from(row, "range_bytes");
   out.points = points_from(row);
   return out;
@@ -72,8 +79,7 @@ ComputeRow compute_from(const TableReader& row) {
   if (row.has(other)) row.fail(row.value(other), other, fmt::format("{} for op = '{}'", unit, out.op));
   (copy ? out.beta_s_per_byte : out.beta_s_per_flop) = row.real(unit, kPositive);
   if (copy && row.has("range_flops")) row.fail(row.value("range_flops"), "range_flops", "none beside op = 'copy'");
-  out.r_squared = r_squared_from(row);
-  out.held_out_error = held_out_from(row);
+  read_fit(row, out);
   out.range_flops = range_from(row, "range_flops");
   return out;
 }
@@ -93,8 +99,7 @@ ModuleRow module_from(const TableReader& row) {
   const std::string_view other_range = by_byte ? "range_flops" : "range_bytes";
   if (row.has(other_range))
     row.fail(row.value(other_range), other_range, fmt::format("{} for name = '{}'", range, out.name));
-  out.r_squared = r_squared_from(row);
-  out.held_out_error = held_out_from(row);
+  read_fit(row, out);
   out.range = range_from(row, range);
   return out;
 }
@@ -131,29 +136,36 @@ std::vector<Row> rows_of(const std::vector<TableReader>& tables, std::string_vie
 void read_rows(const TableReader& root, Profile& out) {
   out.comm = rows_of<CommRow>(
       root.tables("comm", {"op", "network", "ranks", "alpha_s", "beta_s_per_byte", "algorithm", "r_squared",
-                           "held_out_error", "range_bytes", "points"}),
+                           "held_out_error", "held_out_worst", "set_aside", "weak", "range_bytes", "points"}),
       "op", [&](const TableReader& table) { return comm_from(table, out); },
       [](const CommRow& r) { return std::tie(r.op, r.network, r.ranks, r.algorithm); });
-  out.compute =
-      rows_of<ComputeRow>(root.tables("compute", {"op", "ffn", "dtype", "alpha_s", "beta_s_per_flop", "beta_s_per_byte",
-                                                  "r_squared", "held_out_error", "range_flops"}),
-                          "op", compute_from, [](const ComputeRow& r) { return std::tie(r.op, r.ffn, r.dtype); });
-  out.modules =
-      rows_of<ModuleRow>(root.tables("module", {"name", "phase", "seq", "alpha_s", "beta_s_per_flop", "beta_s_per_byte",
-                                                "r_squared", "held_out_error", "range_flops", "range_bytes"}),
-                         "name", module_from, [](const ModuleRow& r) { return std::tie(r.name, r.phase, r.seq); });
+  out.compute = rows_of<ComputeRow>(
+      root.tables("compute", {"op", "ffn", "dtype", "alpha_s", "beta_s_per_flop", "beta_s_per_byte", "r_squared",
+                              "held_out_error", "held_out_worst", "set_aside", "weak", "range_flops"}),
+      "op", compute_from, [](const ComputeRow& r) { return std::tie(r.op, r.ffn, r.dtype); });
+  out.modules = rows_of<ModuleRow>(
+      root.tables("module", {"name", "phase", "seq", "alpha_s", "beta_s_per_flop", "beta_s_per_byte", "r_squared",
+                             "held_out_error", "held_out_worst", "set_aside", "weak", "range_flops", "range_bytes"}),
+      "name", module_from, [](const ModuleRow& r) { return std::tie(r.name, r.phase, r.seq); });
+  out.unusable = rows_of<UnusableRow>(
+      root.tables("unusable", {"row", "reason"}), "row",
+      [](const TableReader& table) {
+        return UnusableRow{table.text("row"), table.text("reason")};
+      },
+      [](const UnusableRow& r) { return r.row; });
 }
 
 }  // namespace
 
 Profile read_profile(const std::string& path) {
   const ConfigFile file = read_toml(path);
-  const TableReader root(
-      file, {"schema", "name", "source", "topology", "comm", "compute", "module", "overhead", "contention"});
+  const TableReader root(file, {"schema", "name", "source", "topology", "comm", "compute", "module", "unusable",
+                                "overhead", "contention"});
   root.integer("schema", {.least = 1, .most = 1});
   Profile out;
   out.file = path;
-  out.name = root.name("name");
+  out.name = root.text("name");
+  if (!is_profile_name(out.name)) root.fail(root.value("name"), "name", kProfileName);
   out.source = root.text("source", false);
   const TableReader topology = root.table("topology", {"nodes", "ranks_per_node", "memory_bytes"});
   out.nodes = static_cast<int>(topology.integer("nodes", {.least = 1, .most = kMostNodes}));
@@ -163,6 +175,10 @@ Profile read_profile(const std::string& path) {
   out.task_overhead_s = root.table("overhead", {"task_s"}).optional_real("task_s", kNonNegative).value_or(0);
   out.contention = contention_from(root);
   return out;
+}
+
+bool is_profile_name(std::string_view text) {
+  return !text.empty() && is_line(text) && text.find('/') == std::string_view::npos;
 }
 
 Profile find_profile(const std::string& name_or_path) { return read_profile(find_config("clusters", name_or_path)); }

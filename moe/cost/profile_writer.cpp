@@ -1,13 +1,14 @@
 #include <fmt/ostream.h>
 #include <ostream>
 
+#include "moe/base/config.h"
 #include "moe/cost/modules.h"
 #include "moe/cost/profile.h"
 
 namespace moe {
 namespace {
 
-// A TOML basic string.
+// A TOML basic string. A path may hold bytes that are no UTF-8.
 std::string toml_text(std::string_view text) {
   std::string out = "\"";
   for (const unsigned char c : text) {
@@ -18,6 +19,9 @@ std::string toml_text(std::string_view text) {
     else
       out += static_cast<char>(c);
   }
+  if (!is_line(out))
+    for (char& c : out)
+      if (static_cast<unsigned char>(c) >= 0x80) c = '?';
   return out + '"';
 }
 
@@ -32,18 +36,30 @@ void write_range(std::ostream& out, std::string_view key, const std::optional<Ra
   if (range) fmt::print(out, "{} = [{}, {}]\n", key, (*range)[0], (*range)[1]);
 }
 
+void write_pairs(std::ostream& out, std::string_view key, const Points& pairs) {
+  if (pairs.empty()) return;
+  fmt::print(out, "{} = [\n", key);
+  for (const auto& [size, seconds] : pairs) fmt::print(out, "  [{}, {}],\n", size, seconds);
+  fmt::print(out, "]\n");
+}
+
+template <class Row>
+void write_fit(std::ostream& out, const Row& row) {
+  write_optional(out, "r_squared", row.r_squared);
+  write_optional(out, "held_out_error", row.held_out_error);
+  write_optional(out, "held_out_worst", row.verdict.held_out_worst);
+  if (!row.verdict.weak.empty()) fmt::print(out, "weak = {}\n", toml_text(row.verdict.weak));
+  write_pairs(out, "set_aside", row.verdict.set_aside);
+}
+
 void write(std::ostream& out, const CommRow& row) {
   fmt::print(out, "\n[[comm]]\nop = \"{}\"\nnetwork = \"{}\"\nranks = {}\n", row.op, name_of(row.network), row.ranks);
   write_number(out, "alpha_s", row.alpha_s);
   write_number(out, "beta_s_per_byte", row.beta_s_per_byte);
   if (row.algorithm != CommRow{}.algorithm) fmt::print(out, "algorithm = \"{}\"\n", row.algorithm);
-  write_optional(out, "r_squared", row.r_squared);
-  write_optional(out, "held_out_error", row.held_out_error);
+  write_fit(out, row);
   write_range(out, "range_bytes", row.range_bytes);
-  if (row.points.empty()) return;
-  fmt::print(out, "points = [\n");
-  for (const auto& [size, seconds] : row.points) fmt::print(out, "  [{}, {}],\n", size, seconds);
-  fmt::print(out, "]\n");
+  write_pairs(out, "points", row.points);
 }
 
 void write(std::ostream& out, const ComputeRow& row) {
@@ -55,8 +71,7 @@ void write(std::ostream& out, const ComputeRow& row) {
     write_number(out, "beta_s_per_byte", row.beta_s_per_byte);
   else
     write_number(out, "beta_s_per_flop", row.beta_s_per_flop);
-  write_optional(out, "r_squared", row.r_squared);
-  write_optional(out, "held_out_error", row.held_out_error);
+  write_fit(out, row);
   write_range(out, "range_flops", row.range_flops);
 }
 
@@ -66,9 +81,12 @@ void write(std::ostream& out, const ModuleRow& row) {
   write_number(out, "alpha_s", row.alpha_s);
   const bool by_byte = is_priced_by_byte(row.name);
   write_number(out, by_byte ? "beta_s_per_byte" : "beta_s_per_flop", row.beta());
-  write_optional(out, "r_squared", row.r_squared);
-  write_optional(out, "held_out_error", row.held_out_error);
+  write_fit(out, row);
   write_range(out, by_byte ? "range_bytes" : "range_flops", row.range);
+}
+
+void write(std::ostream& out, const UnusableRow& row) {
+  fmt::print(out, "\n[[unusable]]\nrow = {}\nreason = {}\n", toml_text(row.row), toml_text(row.reason));
 }
 
 void write(std::ostream& out, const Contention& contention) {
@@ -81,6 +99,19 @@ void write(std::ostream& out, const Contention& contention) {
 
 }  // namespace
 
+std::string row_name(const CommRow& row) {
+  const std::string algorithm = row.algorithm == CommRow{}.algorithm ? "" : " " + row.algorithm;
+  return fmt::format("{} {} {}{}", row.op, name_of(row.network), row.ranks, algorithm);
+}
+
+std::string row_name(const ComputeRow& row) {
+  return fmt::format("{}{} {}", row.op, row.ffn ? fmt::format(" {}", name_of(*row.ffn)) : "", name_of(row.dtype));
+}
+
+std::string row_name(const ModuleRow& row) {
+  return fmt::format("{} {}{}", row.name, name_of(row.phase), row.seq ? fmt::format(" {}", *row.seq) : "");
+}
+
 void write_profile(const Profile& profile, std::ostream& out) {
   fmt::print(out, "schema = 1\nname = {}\nsource = {}\n", toml_text(profile.name), toml_text(profile.source));
   fmt::print(out, "\n[topology]\nnodes = {}\nranks_per_node = {}\n", profile.nodes, profile.ranks_per_node);
@@ -88,6 +119,7 @@ void write_profile(const Profile& profile, std::ostream& out) {
   for (const auto& row : profile.comm) write(out, row);
   for (const auto& row : profile.compute) write(out, row);
   for (const auto& row : profile.modules) write(out, row);
+  for (const auto& row : profile.unusable) write(out, row);
   if (profile.task_overhead_s != 0) {
     fmt::print(out, "\n[overhead]\n");
     write_number(out, "task_s", profile.task_overhead_s);

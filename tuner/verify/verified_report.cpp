@@ -140,6 +140,7 @@ Json json_of(const VerifiedResults& results) {
           {"records", results.records_path},
           {"profile", results.profile_path},
           {"trace", results.trace_path},
+          {"fit", fit_json(results.fitted)},
           {"median_error", a.median_error},
           {"worst_error", a.worst_error},
           {"median_overruns", a.median_overruns},
