@@ -38,10 +38,12 @@ std::vector<double> popularity(int64_t experts, double exponent, uint64_t seed, 
   return all;
 }
 
-// Rows of each rank's experts over the mean.
-std::vector<double> loads(const ParallelShape& p, int ranks, const std::vector<double>& popularity) {
+// Rows of each rank's experts over the mean; padded ones have as many of each as the most popular.
+std::vector<double> loads(const Case& shape, int ranks, std::vector<double> popularity) {
+  const ParallelShape& p = shape.parallel;
   const double mean = std::accumulate(popularity.begin(), popularity.end(), 0.0) / p.ep;
   const auto on_a_rank = static_cast<std::ptrdiff_t>(popularity.size()) / p.ep;
+  if (pads_to_largest_load(shape)) std::ranges::fill(popularity, *std::ranges::max_element(popularity));
   std::vector<double> by_rank;
   for (int rank = 0; rank < ranks; ++rank) {
     const auto first = popularity.begin() + place_in(p, GroupKind::ep, rank) * on_a_rank;
@@ -73,7 +75,7 @@ RankNoise noise_of(const NoiseFlags& flags, const Case& shape, int stages, int l
     for (const std::string_view gate : kEvenGates)
       require<BadInput>(shape.layer.gate != gate, "--zipf: found --gate {}, which fills every expert alike", gate);
     for (int layer = 0; layer < layers; ++layer)
-      std::ranges::copy(loads(shape.parallel, ranks, popularity(shape.layer.experts, *flags.zipf, noise.seed, layer)),
+      std::ranges::copy(loads(shape, ranks, popularity(shape.layer.experts, *flags.zipf, noise.seed, layer)),
                         std::back_inserter(noise.load));
   }
   try {

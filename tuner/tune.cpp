@@ -94,6 +94,8 @@ Fields parameters_of(const Case& shape, const std::string& cluster, const std::s
       fields.set(name, value.get<int64_t>());
     else if (value.is_number())
       fields.set(name, value.get<double>());
+    else if (value.is_boolean())
+      fields.set(name, std::string(value.get<bool>() ? "yes" : "no"));
     else
       fields.set(name, std::string("none"));
   }

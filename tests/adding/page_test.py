@@ -1,4 +1,4 @@
-"""Holds docs/adding.md and README.md to the files that they show, word for word: a block stands under its file's name."""
+"""Holds docs/adding.md and README.md to the files that they show, word for word: each under its file's name."""
 
 import pathlib
 import re

@@ -169,6 +169,15 @@ Effects reproduce() {
   return e;
 }
 
+Effects fit() {
+  const std::string base = "--records records.jsonl";
+  Effects e;
+  add(e, changes, base, "--name mine; --json");
+  e.emplace("--records", FlagEffect{changes, base, "--records fewer.jsonl"});
+  add(e, writes, base, "--out written");
+  return e;
+}
+
 Effects one_of(Effect effect, const std::string& flags) {
   Effects e;
   add(e, effect, "", flags);
@@ -186,7 +195,7 @@ std::map<std::string, std::multimap<std::string, FlagEffect>> flag_effects() {
           {"microbench", microbench()},
           {"layerbench", layerbench()},
           {"reproduce", reproduce()},
-          {"fit", one_of(parsed, "--records r.jsonl; --name mine; --out mine.toml; --json")},
+          {"fit", fit()},
           {"plannerbench", one_of(parsed, "--json")},
           {"launch", {{"--ranks", {parsed, "-- tune", "--ranks 4 -- tune"}}}}};
 }

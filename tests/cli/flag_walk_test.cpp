@@ -112,6 +112,9 @@ class FlagWalk : public testing::Test {
     file("few.toml", grid("few", "1024"));
     file("other.toml", grid("other", "2048"));
     file("layer.toml", "schema = 1\nname = \"l\"\nbatch = 2\n");
+    const std::string records = contents(MOETUNE_SOURCE_DIR "/tests/plots/data/microbench.jsonl");
+    file("records.jsonl", records);
+    file("fewer.jsonl", without(records, "allreduce"));
     const std::string cluster = contents(MOETUNE_SOURCE_DIR "/configs/clusters/testbed-b.toml");
     std::string half = cluster;
     half.replace(half.find("nodes = 8"), 9, "nodes = 4");
@@ -135,6 +138,13 @@ class FlagWalk : public testing::Test {
   static std::string contents(const std::string& path) {
     std::ifstream in(path);
     return {std::istreambuf_iterator<char>(in), {}};
+  }
+  static std::string without(const std::string& lines, const std::string& word) {
+    std::istringstream in(lines);
+    std::string kept;
+    for (std::string line; std::getline(in, line);)
+      if (line.find(word) == std::string::npos) kept += line + "\n";
+    return kept;
   }
   static std::string grid(const std::string& name, const std::string& dims) {
     return fmt::format(
@@ -189,6 +199,23 @@ TEST_F(FlagWalk, EveryFlagChangesSomethingOrIsRefused) {
     }
   }
   fmt::print("{} uses of flags\n", walked);
+}
+
+TEST(Readme, NamesCommandsThatCanBeParsed) {
+  std::ifstream readme(MOETUNE_SOURCE_DIR "/README.md");
+  int parsed_commands = 0;
+  for (std::string line; std::getline(readme, line);) {
+    line = line.substr(0, line.find(" # "));
+    for (size_t at = 0; (at = line.find("./moetune ", at)) != std::string::npos; ++at) {
+      const Words words = words_of(line.substr(at, line.find("&&", at) - at));
+      if (!line.starts_with("    ") || words.at(1) == "test" || words.at(1) == "VERB") continue;  // prose; the script's
+      std::vector<const char*> argv;
+      for (const std::string& word : words) argv.push_back(word.c_str());
+      EXPECT_NO_THROW(parse_command_line(static_cast<int>(argv.size()), argv.data())) << line;
+      ++parsed_commands;
+    }
+  }
+  EXPECT_GT(parsed_commands, 20);
 }
 
 TEST_F(FlagWalk, TheTableHasNoFlagThatIsNone) {

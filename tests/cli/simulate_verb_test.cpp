@@ -78,6 +78,35 @@ TEST_F(SimulateVerb, DefaultsOfGroupsAreThoseOfAModel) {
     }
 }
 
+// What describes a layer tells its records apart, though no price depends on it.
+TEST_F(SimulateVerb, RecordsSayWhatTheLayerIs) {
+  const auto parameters = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"simulate", "--schedule", "ds-moe", "--out", "r.jsonl"});
+    std::filesystem::remove(folder_ + "/r.jsonl");
+    const Printed printed = run(flags);
+    EXPECT_EQ(printed.exit_code, 0) << printed.err;
+    std::ifstream records(folder_ + "/r.jsonl");
+    for (std::string line; std::getline(records, line);)
+      if (const Json record = Json::parse(line); record["kind"] == "case") return record["parameters"];
+    return Json();
+  };
+  const Json plain = parameters({});
+  const std::vector<std::tuple<std::vector<std::string>, std::string, Json>> rows{
+      {{"--no-residual"}, "residual", "no"},
+      {{"--norm", "none"}, "norm", "none"},
+      {{"--aux-loss", "0.5"}, "aux_loss", 0.5},
+      {{"--z-loss", "0.5"}, "z_loss", 0.5},
+      {{"--gate", "switch"}, "gate", "switch"},
+      {{"--order", "gshard"}, "order", "gshard"},
+      {{"--capacity-factor", "none"}, "capacity_factor", "none"}};
+  for (const auto& [flags, name, value] : rows) {
+    EXPECT_NE(plain[name], value) << name;
+    EXPECT_EQ(parameters(flags)[name], value) << name;
+  }
+  EXPECT_EQ(plain["residual"], "yes");
+  EXPECT_EQ(plain["placement"], "esp-inside");
+}
+
 TEST_F(SimulateVerb, NoiseIsOfModelsAndOfContentionToo) {
   std::string contended;
   std::ifstream in(MOETUNE_SOURCE_DIR "/configs/clusters/testbed-b.toml");

@@ -86,6 +86,16 @@ TEST(NoiseFlags, LayersHavePopularExpertsOfTheirOwn) {
   EXPECT_EQ(different.size(), 4U);
 }
 
+// Where experts are padded to the largest load, every rank has it.
+TEST(NoiseFlags, PaddedExpertsAreAllAsFullAsTheMostPopular) {
+  Case shape = dropless(12, 2, 1, false);
+  NoiseFlags flags;
+  flags.zipf = 1.1;
+  const std::vector<double> uneven = noise_of(flags, shape).load;
+  shape.rounding = Rounding::tutel;
+  EXPECT_EQ(noise_of(flags, shape).load, std::vector<double>(uneven.size(), *std::ranges::max_element(uneven)));
+}
+
 TEST(NoiseFlags, WhatMeansNothingIsRefused) {
   NoiseFlags flags;
   flags.samples = 5;
