@@ -60,7 +60,7 @@ constexpr std::array<std::string_view, 6> kReadings{
     "sequence."};
 
 std::string readings_text() {
-  std::string text = "\n## Formulas, where the code takes another than is printed\n\n";
+  std::string text = "## Formulas, where the code takes another than is printed\n\n";
   for (const std::string_view reading : kReadings) text += wrapped(reading, "- ");
   return text;
 }

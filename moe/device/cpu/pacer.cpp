@@ -10,14 +10,17 @@ namespace moe {
 
 class Pacer::Task {
  public:
-  Task(Pacer& of, std::vector<Use> what) : pacer(of), uses(std::move(what)) {}
+  Task(Pacer& of, std::vector<Use> what) : pacer(of), uses(std::move(what)), stalled_s(uses.size()) {}
   ~Task() { pacer.end(*this, true); }
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
+  double most_stalled_s() const { return stalled_s.empty() ? 0 : *std::ranges::max_element(stalled_s); }
+
   Pacer& pacer;
   const std::vector<Use> uses;
-  double slowdown = 1;            // guarded by the pacer's mutex
+  std::vector<double> stalled_s;  // by use; guarded by the pacer's mutex, as the next
+  double slowdown = 1;
   std::atomic<double> ends_s{0};  // at the present rate; written under the mutex, no more once it has passed
   Doorbell earlier;               // rings when ends_s moves so; a later one is seen when the old one passes
 };
@@ -54,20 +57,21 @@ void Pacer::count(const Task& task, int change) {
     running_.at(static_cast<size_t>(use.rank)).at(static_cast<size_t>(use.resource)) += change;
 }
 
-// Of two tasks that meet on several ranks, the most that one costs the other on any of them.
+// A task on several ranks loses what it loses on the rank where that is most.
 void Pacer::stall(Task& begun, double now) {
   for (Task* other : tasks_) {
-    double of_begun = 0, of_other = 0;
-    for (const Use& a : begun.uses)
-      for (const Use& b : other->uses) {
-        if (a.rank != b.rank) continue;
-        of_begun = std::max(of_begun, stall_(a.resource, b.resource));
-        of_other = std::max(of_other, stall_(b.resource, a.resource));
-      }
     if (other->ends_s <= now) continue;
-    begun.ends_s = begun.ends_s + of_begun;
-    other->ends_s = other->ends_s + of_other * other->slowdown;
+    const double before_s = other->most_stalled_s();
+    for (size_t i = 0; i < begun.uses.size(); ++i)
+      for (size_t j = 0; j < other->uses.size(); ++j) {
+        const Use &mine = begun.uses[i], &its = other->uses[j];
+        if (mine.rank != its.rank) continue;
+        begun.stalled_s[i] += stall_(mine.resource, its.resource);
+        other->stalled_s[j] += stall_(its.resource, mine.resource);
+      }
+    other->ends_s = other->ends_s + (other->most_stalled_s() - before_s) * other->slowdown;
   }
+  begun.ends_s = begun.ends_s + begun.most_stalled_s();
 }
 
 void Pacer::set_rates(double now) {
