@@ -25,6 +25,8 @@ struct Load {
   std::vector<std::pair<Use, double>> alone;  // beside gradients at most
   std::array<double, kWorks> together{};
   std::array<Use, kWorks> uses{};
+  LinearProgram program;               // a row for each set of work that can run at once, with gradients and without
+  std::vector<double> gradient_rates;  // in it, by row
 };
 
 // The first dispatch and the last combine have the MoE part for themselves: all else waits for one or is waited for by
@@ -61,10 +63,13 @@ class Prices {
   }
 
   // Seconds that a pass takes at least beyond what its gradients pay, where a second of them is worth `price`.
-  double least(const Load& load, double price) const {
+  double least(Load& load, double price) const {
     double seconds = 0;
     for (const auto& [use, alone] : load.alone) seconds += alone * worth(use, price);
-    return seconds + most(program(load, price), load.together);
+    if (load.program.rows.empty()) add_sets(load);
+    for (size_t row = 0; row < load.gradient_rates.size(); ++row)
+      load.program.limits[row] = std::max(0.0, 1 - price * load.gradient_rates[row]);
+    return seconds + most(load.program, load.together);
   }
 
  private:
@@ -81,23 +86,21 @@ class Prices {
     return std::min(1.0, (1 - price * rate(both, gradients_)) / rate(both, use));
   }
 
-  // A row for each set of work that can run at once, with gradients and without.
-  LinearProgram program(const Load& load, double price) const {
-    LinearProgram program;
+  void add_sets(Load& load) const {
     for (size_t set = 1; set < (2u << kWorks); ++set) {
       const bool with_gradients = (set >> kWorks) != 0;
       std::vector<Use> running;
       for (size_t work = 0; work < kWorks; ++work)
         if ((set >> work & 1) != 0) running.push_back(load.uses[work]);
-      if (running.empty()) continue;
+      if (running.empty() || (with_gradients && gradients_.lane < 0)) continue;
       if (with_gradients) running.push_back(gradients_);
       if (!possible(set, running)) continue;
-      std::vector<double>& row = program.rows.emplace_back(kWorks, 0.0);
+      std::vector<double>& row = load.program.rows.emplace_back(kWorks, 0.0);
       for (size_t work = 0; work < kWorks; ++work)
         if ((set >> work & 1) != 0) row[work] = rate(running, load.uses[work]);
-      program.limits.push_back(with_gradients ? std::max(0.0, 1 - price * rate(running, gradients_)) : 1);
+      load.gradient_rates.push_back(with_gradients ? rate(running, gradients_) : 0);
     }
-    return program;
+    load.program.limits.resize(load.program.rows.size());
   }
 
   static bool possible(size_t set, std::span<const Use> running) {
@@ -132,7 +135,7 @@ double seconds_a_byte(const LayerPricer& pricer, int64_t all) {
 template <class Function>
 double most_of(const Function& at) {
   double low = 0, high = 1, best = std::max(at(0), at(1));
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < 14; ++i) {
     const double third = (high - low) / 3, left = at(low + third), right = at(high - third);
     best = std::max({best, left, right});
     (left < right ? low : high) = left < right ? low + third : high - third;
@@ -147,12 +150,15 @@ class LeastModel {
     for (const PricedPass& pass : passes.backward) loads_.push_back(load_of(pass, networks_of(pricer.groups())));
   }
 
-  double forward() const {
-    return layers_ * (passes_.any_order ? least(forward_loads(), passes_.forward, 0) : shortest(passes_.forward));
+  double forward() {
+    if (!passes_.any_order) return layers_ * shortest(passes_.forward);
+    std::vector<Load> loads;
+    for (const PricedPass& pass : passes_.forward) loads.push_back(load_of(pass, networks_of(pricer_.groups())));
+    return layers_ * least(loads, passes_.forward, 0);
   }
 
   // What the last layer makes, and nothing before the first, is sent after everything else.
-  double backward() const {
+  double backward() {
     const int64_t made = pricer_.has(GroupKind::dp) ? pricer_.gradient_bytes() : 0;
     const double first = passes_.any_order ? least(loads_, passes_.backward, 0) : shortest(passes_.backward);
     if (made == 0) return layers_ * (passes_.any_order ? first : shortest(passes_.backward));
@@ -177,16 +183,10 @@ class LeastModel {
   }
 
  private:
-  std::vector<Load> forward_loads() const {
-    std::vector<Load> loads;
-    for (const PricedPass& pass : passes_.forward) loads.push_back(load_of(pass, networks_of(pricer_.groups())));
-    return loads;
-  }
-
-  double least(std::span<const Load> loads, std::span<const PricedPass> passes, double price) const {
+  double least(std::span<Load> loads, std::span<const PricedPass> passes, double price) const {
     const Prices prices(pricer_, *passes.front().structure);
     double least = kNever;
-    for (const Load& load : loads) least = std::min(least, prices.least(load, price));
+    for (Load& load : loads) least = std::min(least, prices.least(load, price));
     return least;
   }
 
@@ -203,7 +203,7 @@ class LeastModel {
 }  // namespace
 
 double least_pass_seconds(const LayerPricer& pricer, const PricedPass& pass, double gradients_s) {
-  const Load load = load_of(pass, networks_of(pricer.groups()));
+  Load load = load_of(pass, networks_of(pricer.groups()));
   const Prices prices(pricer, *pass.structure);
   if (gradients_s == 0) return prices.least(load, 0);
   return most_of([&](double price) { return price * gradients_s + prices.least(load, price); });
@@ -216,7 +216,7 @@ double least_gradient_seconds(const LayerPricer& pricer, int64_t bytes) {
 }
 
 double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPasses& passes, bool overlaps) {
-  const LeastModel model(pricer, layers, passes);
+  LeastModel model(pricer, layers, passes);
   return overlaps ? model.forward() + model.backward() : model.in_sequence();
 }
 

@@ -32,23 +32,6 @@ double ContendedOrders::replay(const Decision& decision) {
   return seconds;
 }
 
-// An order's time without contention, split as is best then: contention only slows.
-double ContendedOrders::at_least(const CompiledStructure& both) {
-  const auto with_slices = [&](double first_s, double second_s) {
-    for (size_t i = 0; i < seconds_.size(); ++i)
-      if (const int slice = both.structure->classes[i].slice; slice >= 0) seconds_[i] = slice == 0 ? first_s : second_s;
-    return both.replay.makespan(seconds_, ends_);
-  };
-  const double neither = with_slices(0, 0), heavy = 2 * neither + 1e-9;
-  const SplitPaths paths{neither, with_slices(heavy, 0) - heavy, with_slices(0, heavy) - heavy,
-                         with_slices(heavy, heavy) - 2 * heavy};
-  const int64_t all = pricer_.gradient_bytes(), bytes = best_split(paths, pricer_);
-  const auto seconds = [&](int64_t first) {
-    return paths.seconds(pricer_.slice_seconds(first), pricer_.slice_seconds(all - first));
-  };
-  return std::min({seconds(0), seconds(all), seconds(bytes)});
-}
-
 void ContendedOrders::visit(const LaneOrder& order) {
   const int64_t all = pricer_.has(GroupKind::dp) ? pricer_.gradient_bytes() : 0;
   const int64_t element = bytes_of(pricer_.shape().layer.dtype);
@@ -62,10 +45,9 @@ void ContendedOrders::visit(const LaneOrder& order) {
                                              placement_of(schedule_, pricer_.groups(), pricer_.shape(), split),
                                              Phases::backward));
   pricer_.price(*both.structure, slices_of(schedule_, pricer_.shape(), split), seconds_);
-  const std::vector<double> priced = seconds_;
-  if (!better(at_least(both), best_.seconds)) return;
+  if (!better(least_free_split(both.replay, *both.structure, pricer_, seconds_), best_.seconds)) return;
   const int64_t bytes =
-      best_contended_split(both.under(pricer_.profile().contention), *both.structure, pricer_, priced);
+      best_contended_split(both.under(pricer_.profile().contention), *both.structure, pricer_, seconds_);
   for (const int64_t first : {int64_t{0}, all, bytes}) replay(with(order, first));
 }
 

@@ -23,7 +23,6 @@ class ContendedOrders {
  private:
   void visit(const LaneOrder& order);
   void swap_neighbours();
-  double at_least(const CompiledStructure& both);
   double replay(const Decision& decision);
   Decision with(const LaneOrder& order, int64_t bytes) const;
 

@@ -4,8 +4,6 @@
 #include <limits>
 
 #include "moe/search/micro_ops.h"
-#include "moe/search/contended_bound.h"
-#include "moe/search/partition.h"
 
 namespace moe {
 namespace {
@@ -44,6 +42,22 @@ void check_choice(const Schedule& schedule, DegreeChoice& choice) {
                          "schedule {} has one degree for both phases, found {} and {}", schedule.name, choice.forward,
                          choice.backward);
   }
+}
+
+// Ascending; where a split costs many replays to find, those first that do well with all gradients in one place, so
+// that the others are soon ruled out.
+std::vector<int> backward_degrees(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer,
+                                  Degrees tried) {
+  std::vector<std::pair<double, int>> order;
+  const bool split = splits_gradients(schedule) && !pricer.profile().contention.none();
+  for (int r = tried.first; r <= tried.last; ++r) {
+    const Decision decision = with_split(schedule, schedule.degrees == DegreePolicy::apart ? 1 : r, r, 0);
+    order.emplace_back(split ? search.backward_seconds(schedule, pricer, decision) : 0, r);
+  }
+  std::ranges::sort(order);
+  std::vector<int> degrees;
+  for (const auto& [seconds, r] : order) degrees.push_back(r);
+  return degrees;
 }
 
 // MoNTA's smallest chunk: of the AlltoAll and of the AllGather.
@@ -126,85 +140,6 @@ double LayerSearch::moe_seconds(const Schedule& schedule, const LayerPricer& pri
   return end - begin;
 }
 
-// A slice that outweighs everything else lies on the longest path: what is left is that path without it. Where even the
-// path without slices is no shorter than `to_beat`, the others are left at 0. `seconds_` holds the other classes'
-// prices.
-SplitPaths LayerSearch::split_paths(const LayerPricer& pricer, const CompiledStructure& c, double to_beat) {
-  const auto with = [&](double first_s, double second_s) {
-    for (size_t i = 0; i < seconds_.size(); ++i) {
-      const int slice = c.structure->classes[i].slice;
-      if (slice >= 0) seconds_[i] = slice == 0 ? first_s : second_s;
-    }
-    return makespan(c, pricer);
-  };
-  const double neither = with(0, 0), heavy = 2 * neither + 1e-9;
-  if (!better(neither, to_beat)) return {neither};
-  return {neither, with(heavy, 0) - heavy, with(0, heavy) - heavy, with(heavy, heavy) - 2 * heavy};
-}
-
-// A schedule that splits between the dense part and the end has its first place beside the dense part.
-SplitPaths LayerSearch::backward_paths(const Schedule& schedule, const LayerPricer& pricer,
-                                       const BackwardOption& option) {
-  const bool apart = schedule.degrees == DegreePolicy::apart;
-  Decision decision =
-      with_split(schedule, apart ? 1 : option.degree, option.degree, bytes_of(pricer.shape().layer.dtype));
-  decision.order_backward = option.order;
-  const CompiledStructure& c = compiled(schedule, pricer, decision, Phases::backward);
-  pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), seconds_);
-  const SplitPaths paths = split_paths(pricer, c, kNever);
-  if (schedule.gradients == GradientPolicy::adaptive) return paths;
-  return {paths.neither, paths.neither, paths.first, paths.first};  // nothing goes into the MoE part
-}
-
-double LayerSearch::backward_with(const Schedule& schedule, const LayerPricer& pricer, const BackwardOption& option,
-                                  LayerSlices slices) {
-  Decision decision{option.degree, option.degree};
-  decision.order_backward = option.order;
-  const GradientPlacement placement{{.in_moe = slices.moe_bytes > 0, .beside_dense = slices.dense_bytes > 0}, {}};
-  const CompiledStructure& c =
-      compiled(structure_key(schedule, pricer.groups(), decision, placement, Phases::backward));
-  std::vector<GradientSlice> sent;
-  for (const int64_t bytes : {slices.moe_bytes, slices.dense_bytes})
-    if (bytes > 0) sent.push_back({0, 0, bytes});
-  pricer.price(*c.structure, sent, seconds_);
-  return makespan(c, pricer);
-}
-
-PricedPass LayerSearch::pass(const Schedule& schedule, const LayerPricer& pricer, int degree, Phase phase) {
-  const Phases phases = phase == Phase::forward ? Phases::forward : Phases::backward;
-  const CompiledStructure& c = compiled(structure_key(schedule, pricer.groups(), {degree, degree}, {}, phases));
-  PricedPass pass{c.structure, {}, 0};
-  pricer.price(*c.structure, {}, pass.seconds);
-  pass.makespan_s = c.makespan(pass.seconds, pricer.profile().contention, ends_);
-  return pass;
-}
-
-// The least over splits of a backward with everything else decided; any of them where none beats `to_beat`.
-LayerSearch::Candidate LayerSearch::best_split_of(const Schedule& schedule, const LayerPricer& pricer,
-                                                  Decision decision, double to_beat) {
-  int64_t& first =
-      schedule.gradients == GradientPolicy::adaptive ? decision.gar_in_moe_bytes : decision.gar_beside_dense_bytes;
-  const int64_t all = pricer.gradient_bytes(), element = bytes_of(pricer.shape().layer.dtype);
-  std::vector<int64_t> candidates{0};
-  first = element;
-  const CompiledStructure& c = compiled(schedule, pricer, decision, Phases::backward);
-  pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), seconds_);
-  const Contention& contention = pricer.profile().contention;
-  if (!contention.none()) {
-    candidates = {0, all, best_contended_split(c.under(contention), *c.structure, pricer, seconds_)};
-  } else {
-    const SplitPaths paths = split_paths(pricer, c, to_beat);
-    if (better(paths.neither, to_beat)) candidates = {0, all, best_split(paths, pricer)};
-  }
-  Candidate best{{}, kNever};
-  for (const int64_t bytes : candidates) {
-    first = bytes;
-    const double seconds = replay(schedule, pricer, decision, Phases::backward);
-    if (better(seconds, best.seconds)) best = {decision, seconds};
-  }
-  return best;
-}
-
 // Micro-ops go where the replay without them leaves their lane idle.
 LayerSearch::Candidate LayerSearch::best_micro_ops(const Schedule& schedule, const LayerPricer& pricer, int degree,
                                                    const DegreeChoice& choice) {
@@ -255,11 +190,11 @@ LayerSearch::Candidate LayerSearch::search(const Schedule& schedule, const Layer
   const Candidate forward = best_forward(schedule, pricer, choice);
   const PhaseBound bound = bounds(schedule, pricer).backward;
   Candidate best{{}, kNever};
-  const Degrees tried = degrees(choice.backward, pricer);
-  for (int r = tried.first; r <= tried.last; ++r) {
-    if (r > tried.first && !better(bound.at(r).seconds, best.seconds)) continue;
+  for (const int r : backward_degrees(*this, schedule, pricer, degrees(choice.backward, pricer))) {
+    if (best.seconds < kNever && !better(bound.at(r).seconds, best.seconds)) continue;
     const Candidate c = best_backward(schedule, pricer, r, best.seconds, choice);
-    if (better(c.seconds, best.seconds)) best = c;
+    const bool tie = !better(best.seconds, c.seconds) && r < best.decision.degree_backward;
+    if (better(c.seconds, best.seconds) || tie) best = c;
   }
   best.decision.degree_forward = forward.decision.degree_forward;
   best.decision.order_forward = forward.decision.order_forward;

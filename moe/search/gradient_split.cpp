@@ -149,4 +149,21 @@ int64_t best_contended_split(const FluidReplay& replay, const Structure& backwar
   return ContendedSplit(replay, backward, pricer, std::move(seconds)).best();
 }
 
+double least_free_split(const Replay& replay, const Structure& backward, const LayerPricer& pricer,
+                        std::vector<double> seconds) {
+  std::vector<double> ends;
+  const auto with = [&](double first_s, double second_s) {
+    for (size_t i = 0; i < seconds.size(); ++i)
+      if (const int slice = backward.classes[i].slice; slice >= 0) seconds[i] = slice == 0 ? first_s : second_s;
+    return replay.makespan(seconds, ends);
+  };
+  const double neither = with(0, 0), heavy = 2 * neither + 1e-9;
+  const SplitPaths paths{neither, with(heavy, 0) - heavy, with(0, heavy) - heavy, with(heavy, heavy) - 2 * heavy};
+  const int64_t all = pricer.gradient_bytes();
+  double least = neither + pricer.gradient_seconds(all);
+  for (const int64_t first : {int64_t{0}, best_split(paths, pricer), all})
+    least = std::min(least, paths.seconds(pricer.slice_seconds(first), pricer.slice_seconds(all - first)));
+  return least;
+}
+
 }  // namespace moe

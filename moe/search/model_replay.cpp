@@ -5,7 +5,7 @@
 namespace moe {
 namespace {
 
-constexpr size_t kCompiled = 4000;  // structures that are kept
+constexpr int64_t kKeptTasks = 1'000'000;  // of structures that are kept: some 50 MB
 
 // What a plan's structure depends on, makers of slices aside.
 std::string structure_name(const ModelDecision& d, const std::vector<int64_t>& slices) {
@@ -64,14 +64,19 @@ std::string ModelReplay::makers(const std::vector<int64_t>& slices) const {
 
 ModelReplay::Compiled ModelReplay::compile(const ModelDecision& decision) const {
   const Plan plan = build_model_plan(schedule_, model_, decision);
-  Compiled c{plan.structure, price(pricer_, plan), std::vector<size_t>(plan.slices.size()), {}, {}};
-  for (size_t i = 0; i < c.structure->classes.size(); ++i)
-    if (const int slice = c.structure->classes[i].slice; slice >= 0) c.slice_class[static_cast<size_t>(slice)] = i;
+  const Structure& structure = *plan.structure;
+  Compiled c{static_cast<int64_t>(structure.tasks.size()),
+             price(pricer_, plan),
+             std::vector<size_t>(plan.slices.size()),
+             {},
+             {}};
+  for (size_t i = 0; i < structure.classes.size(); ++i)
+    if (const int slice = structure.classes[i].slice; slice >= 0) c.slice_class[static_cast<size_t>(slice)] = i;
   const Contention& contention = pricer_.profile().contention;
   if (slows_itself(plan, contention))
-    c.fluid.emplace(*c.structure, networks_of(plan.groups), contention);
+    c.fluid.emplace(structure, networks_of(plan.groups), contention);
   else
-    c.plain.emplace(*c.structure);
+    c.plain.emplace(structure);
   return c;
 }
 
@@ -79,13 +84,16 @@ double ModelReplay::seconds(const ModelDecision& decision) {
   const std::vector<int64_t> slices = slices_of(decision);
   std::string name = structure_name(decision, slices);
   if (makers_matter_) name += makers(slices);
-  if (compiled_.size() > kCompiled) compiled_.clear();
   auto found = compiled_.find(name);
-  if (found == compiled_.end()) found = compiled_.emplace(name, compile(decision)).first;
+  if (found == compiled_.end()) {
+    if (kept_ > kKeptTasks) compiled_.clear(), kept_ = 0;
+    found = compiled_.emplace(name, compile(decision)).first;
+    kept_ += found->second.tasks;
+  }
   Compiled& c = found->second;
   require_equal(c.slice_class.size(), slices.size(), "slices of a model's plan");
   for (size_t i = 0; i < slices.size(); ++i) c.seconds[c.slice_class[i]] = pricer_.gradient_seconds(slices[i]);
-  tasks_ += static_cast<int64_t>(c.structure->tasks.size());
+  tasks_ += c.tasks;
   return c.fluid ? c.fluid->makespan(c.seconds, ends_) : c.plain->makespan(c.seconds, ends_);
 }
 

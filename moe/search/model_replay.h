@@ -2,7 +2,6 @@
 // Replays whole models by their decisions: plans are built once for each structure, after which another number of
 // gradient bytes only changes prices.
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -27,7 +26,7 @@ class ModelReplay {
 
  private:
   struct Compiled {
-    std::shared_ptr<const Structure> structure;
+    int64_t tasks;
     std::vector<double> seconds;      // by class
     std::vector<size_t> slice_class;  // by slice
     std::optional<Replay> plain;
@@ -44,6 +43,7 @@ class ModelReplay {
   bool makers_matter_;  // gradients' lane has no dispatch before them, which would wait for all layers before
   int64_t tasks_ = 0;
   std::map<std::string, Compiled> compiled_;
+  int64_t kept_ = 0;  // tasks of those
   std::vector<double> ends_;
 };
 

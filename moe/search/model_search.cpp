@@ -45,7 +45,8 @@ void place_micro_ops(const Schedule& schedule, const Plan& plan, std::span<const
 
 std::span<const PartitionStrategy> partition_strategies() {
   static constexpr std::array kRows{
-      PartitionStrategy{"exact", "dynamic programming over the bytes that wait", exact},
+      PartitionStrategy{"exact", "dynamic programming, beside all others replayed; under contention from the best down",
+                        exact},
       PartitionStrategy{"paper", "FSMoE's two steps, the second by differential evolution", paper},
       PartitionStrategy{"step1", "FSMoE's first step alone: what each window hides", partition_step1},
       PartitionStrategy{"none", "all gradients after the backward", partition_none}};

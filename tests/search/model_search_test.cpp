@@ -125,8 +125,9 @@ TEST(ModelSearch, ThePlanTakesAsLongAsThePartitionSays) {
     for (const char* name : {"fsmoe", "fsmoe-no-iio", "tutel-improved"}) {
       const Schedule& schedule = find_schedule(name);
       const ModelResult result = search.tune(schedule, pricer, {layer.shape, layers, 1}, strategy("exact"));
-      check_partition(partition_problem(schedule, pricer, layers, {LayerSearch().backward_paths(schedule, pricer, 1)}),
-                      result.partition);
+      check_partition(
+          partition_problem(schedule, pricer, layers, {LayerSearch().backward_paths(schedule, pricer, {1})}),
+          result.partition);
       const double expected =
           result.last_forward_s + result.partition.seconds + layer.profile.task_overhead_s;  // and the optimizer
       // A layer's slice beside the dense part may still run when the next layer's first computation starts.
@@ -141,7 +142,7 @@ TEST(ModelSearch, ThePlanTakesAsLongAsThePartitionSays) {
   EXPECT_LT(worst, 0.2);
 }
 
-TEST(ModelSearch, ExactIsNeverSlowerThanThePapersStepsByMoreThanAGrain) {
+TEST(ModelSearch, ExactIsNeverSlowerThanThePapersSteps) {
   ModelSearch search;
   for (const char* name : {"gpt2-xl", "mixtral-7b", "mixtral-22b"})
     for (const char* cluster : {"testbed-a", "testbed-b"}) {
@@ -156,11 +157,11 @@ TEST(ModelSearch, ExactIsNeverSlowerThanThePapersStepsByMoreThanAGrain) {
       std::map<std::string_view, double> seconds;
       for (const PartitionStrategy& row : partition_strategies())
         seconds[row.name] = search.tune(schedule, pricer, shape, row).total_s();
-      const double grain = pricer.gradient_seconds(2 << 20) - pricer.gradient_seconds(1 << 20);
       fmt::print("{:<12} {}: exact {:.3f} ms, paper +{:.3f} %, step1 +{:.3f} %, none +{:.3f} %\n", name, cluster,
                  1e3 * seconds["exact"], 100 * (seconds["paper"] / seconds["exact"] - 1),
                  100 * (seconds["step1"] / seconds["exact"] - 1), 100 * (seconds["none"] / seconds["exact"] - 1));
-      for (const auto& [other, total] : seconds) EXPECT_LE(seconds["exact"], total + grain) << other << ", " << name;
+      for (const auto& [other, total] : seconds)
+        EXPECT_LE(seconds["exact"], total * (1 + 1e-12)) << other << ", " << name;
     }
 }
 
