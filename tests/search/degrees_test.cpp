@@ -144,7 +144,7 @@ TEST(LayerSearch, KeepsTheDegreesThatAreAskedFor) {
         const LayerResult free = search.tune(find_schedule("fsmoe"), pricer);
         EXPECT_LE(free.total_s(), r.total_s() * (1 + 1e-12) + 1e-15) << layer.text;
       }
-    for (const DegreeChoice choice : {DegreeChoice{3, 0}, {0, 3}, {3, 3}}) {
+    for (const DegreeChoice& choice : {DegreeChoice{3, 0}, {0, 3}, {3, 3}}) {
       const Decision d = search.tune(find_schedule("tutel"), pricer, choice).decision;
       EXPECT_TRUE(d.degree_forward == 3 && d.degree_backward == 3) << layer.text;
     }
