@@ -61,8 +61,8 @@ using LaneOrder = std::string;
 /// Lina's and DDP's sizes of a gradient piece.
 inline constexpr int64_t kMicroOpBytes = 30'000'000;  // Lina section 7.1
 inline constexpr int64_t kBucketBytes = 25 << 20;     // PyTorch DDP's default
-/// A plan of more tasks, or a layer's gradients in more pieces, is refused.
-inline constexpr int64_t kMostTasks = 4'000'000, kMostPieces = 100'000;
+/// A plan of more tasks is refused, as are a layer's gradients in more pieces. A task takes about 800 bytes.
+inline constexpr int64_t kMostTasks = 2'000'000, kMostPieces = 100'000;
 /// Gaps wherever they are: after the last task of a backward's MoE part; after the last of its lane.
 inline constexpr int kAfterMoe = 1 << 20, kAtEnd = 1 << 21;
 

@@ -29,8 +29,8 @@ TEST(Limits, TasksOfAPlan) {
   EXPECT_EQ(complaint([&] {
               check_size(schedule, {two_nodes(), 1'000'000, 2}, 4, 4);
             }),
-            "layers x micro-batches: found 1000000 x 2 of 55 tasks each (schedule tutel, degrees 4 and 4), expected at "
-            "most 4000000 tasks in a plan");
+            "layers x micro-batches: found 1000000 x 2 of 52 tasks each (schedule tutel, degrees 4 and 4), expected at "
+            "most 2000000 tasks in a plan");
 }
 
 TEST(Limits, PiecesOfALayersGradients) {
@@ -87,7 +87,7 @@ TEST(Limits, NothingOverflows) {
     if (HasFailure()) return;
   }
   EXPECT_GT(refused, 1000);
-  EXPECT_GT(counted, 1000);
+  EXPECT_GT(counted, 500);
 }
 
 }  // namespace
