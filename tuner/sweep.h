@@ -14,7 +14,7 @@ namespace moe {
 struct SweepRow {
   std::string layer;
   Case shape;
-  double memory_bytes = 0;  // that training the layer takes on a rank
+  double memory_bytes = 0;             // that training the layer takes on a rank
   CaseStatus status = CaseStatus::ok;  // unsupported: can't be shaped or priced on this cluster
   std::string reason;
   std::vector<LayerResult> results;  // by schedule, in the order asked for; without those that are refused
@@ -33,6 +33,9 @@ struct SweepRequest {
 
 /// One row a grid layer, in grid order.
 std::vector<SweepRow> sweep(const SweepRequest& request);
+
+/// How many layers have a note of each kind; of weak rows each with why it is.
+std::map<std::string, int> noted_layers(const std::vector<SweepRow>& rows);
 
 /// Of one schedule over the rows that have it.
 struct ScheduleSummary {
