@@ -258,37 +258,6 @@ TEST(Pricer, AGroupSizeWithoutARowNamesTheNearest) {
       << "3 is nearer to 4 than 2";
 }
 
-TEST(Pricer, WhatAWeakRowPricesIsLabelled) {
-  Profile profile = small_profile();
-  EXPECT_FALSE(has_note(LayerPricer(profile, small_case()), kWeakRow));
-  row_of(profile, "alltoall").verdict.weak = "r^2 0.50";
-  profile.compute[0].verdict.weak = "held-out error 30 %";
-  const LayerPricer pricer(profile, small_case());
-  EXPECT_TRUE(has_note(pricer, "weak row alltoall inter 2: r^2 0.50"));
-  EXPECT_TRUE(has_note(pricer, "weak row gemm float32: held-out error 30 %"));
-  EXPECT_EQ(weak_rows(pricer.notes()), "alltoall inter 2: r^2 0.50; gemm float32: held-out error 30 %");
-  row_of(profile, "allgather").verdict.weak = "r^2 0.60";
-  row_of(profile, "reducescatter").verdict.weak = "r^2 0.70";
-  const LayerPricer all(profile, small_case());
-  EXPECT_TRUE(has_note(all, "weak row allgather intra 2: r^2 0.60"));
-  EXPECT_TRUE(has_note(all, "weak row reducescatter intra 2: r^2 0.70"));
-}
-
-TEST(Pricer, AnUnusableRowSaysWhyThereIsNoPrice) {
-  Profile profile = small_profile();
-  std::erase_if(profile.comm, [](const CommRow& row) { return row.op == "allgather"; });
-  profile.unusable.push_back({"allgather intra 2", "found times that shrink"});
-  EXPECT_EQ(unpriced(profile, small_case()),
-            "profile small: no allgather row for 2 ranks on the intra network: measured, but found times that shrink");
-  profile = small_profile();
-  profile.compute.clear();
-  profile.unusable.push_back({"gemm float32", "found 1 size"});
-  EXPECT_EQ(unpriced(profile, small_case()), "profile small: no gemm row for float32: measured, but found 1 size");
-  profile = small_profile();
-  profile.unusable.push_back({"attention forward 64", "found 1 size"});
-  EXPECT_TRUE(has_note(LayerPricer(profile, small_case()), "priced by gemm: attention forward 64: measured, but"));
-}
-
 TEST(Pricer, RowsOfOtherNetworksAndAlgorithmsDoNotCount) {
   Profile profile = small_profile();
   row_of(profile, "alltoall").algorithm = "2dh";
