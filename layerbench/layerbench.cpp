@@ -1,6 +1,7 @@
 #include "layerbench/layerbench.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 #include "layerbench/report.h"
@@ -89,7 +90,7 @@ class Layerbench {
                               options_.tasks,
                               {}};
     const bool none_runs = std::ranges::none_of(layers_, &std::string::empty, &BenchedLayer::refused);
-    predicted_by_ = site_.measured || none_runs ? site_.cluster : measured();
+    predicted_by_ = site_.measured || none_runs || options_.check_only ? site_.cluster : measured();
     const bool several = layers_.size() > 1 && site_.leads();
     std::optional<Progress> progress;
     if (several) progress.emplace(fmt::format("running {} layers", layers_.size()), kGuessedLayer_s * layers());
@@ -119,12 +120,12 @@ class Layerbench {
     OpRequest request;
     request.settings.repetitions = options_.iterations;
     request.settings.timeout_s = options_.timeout_s;
-    // Where nothing is timed, these times decide the degrees, no more.
-    if (options_.check_only) request.settings.repetitions = request.settings.iterations = 1;
     request.sizes = sizes_for(layers_.front().shape.layer.dtype, site_.device);
-    Profile profile = measure_and_fit(site_, writer_, request, [&](double share) { progress->at(share); }).profile;
-    if (progress) progress->done();
-    return profile;
+    const FittedProfile fitted = measure_and_fit(site_, writer_, request, [&](double share) { progress->at(share); });
+    if (!progress) return fitted.profile;
+    progress->done();
+    for (const std::string& line : fit_warnings(fitted)) fmt::print(stderr, "moetune: warning: {}\n", line);
+    return fitted.profile;
   }
 
   LayerJob job_of(const BenchedLayer& layer) const {

@@ -77,6 +77,9 @@ std::string text_of(const LayerOutcome& outcome, const LayerbenchResults& result
   if (results.tasks) text += tasks_of(outcome);
   const size_t before = text.size();
   for (const CaseRecord& r : outcome.records)
+    if (r.prediction.has("weak_rows"))
+      text += fmt::format("  {}: predicted by weak rows: {}\n", r.schedule, r.prediction.text("weak_rows", r.key));
+  for (const CaseRecord& r : outcome.records)
     if (!r.reason.empty()) text += fmt::format("  {}: {}: {}\n", r.schedule, name_of(r.status), r.reason);
   return text.size() > before ? text + '\n' : text;
 }

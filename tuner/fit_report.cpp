@@ -29,10 +29,6 @@ std::string percent(const std::optional<double>& share) {
   return *share < 10 ? fmt::format("{:.2f} %", 100 * *share) : fmt::format("{:.3g} %", 100 * *share);
 }
 
-std::string r_squared(double value) {
-  return value > -10 ? fmt::format("{:.7f}", value) : fmt::format("{:.2g}", value);
-}
-
 std::vector<std::string> cells_of(const FittedRow& row, const Profile* truth) {
   const LinearFit& fit = row.fit;
   std::vector<std::string> cells{row.what + (fit.weak.empty() && row.unusable.empty() ? "" : " !")};
@@ -42,7 +38,7 @@ std::vector<std::string> cells_of(const FittedRow& row, const Profile* truth) {
   }
   cells.insert(cells.end(),
                {fmt::format("{:.1f}{}", fit.alpha_s * 1e6, fit.alpha_clamped ? "*" : ""),
-                fmt::format("{:.5g}", fit.beta * 1e12), r_squared(fit.r_squared), percent(fit.held_out_error),
+                fmt::format("{:.5g}", fit.beta * 1e12), shown_r_squared(fit.r_squared), percent(fit.held_out_error),
                 percent(fit.held_out_worst), fmt::format("{}", fit.set_aside.size())});
   if (!truth) return cells;
   const auto t = truth_of(row.what, *truth);
@@ -61,24 +57,6 @@ std::string slowdowns(const Contention& c) {
 }
 
 }  // namespace
-
-std::vector<std::string> fit_warnings(const FittedProfile& fitted) {
-  std::vector<std::string> lines;
-  for (const auto& [what, fit, unusable] : fitted.rows) {
-    if (!unusable.empty())
-      lines.push_back(fmt::format("{} is unusable, what needs it has no price: {}", what, unusable));
-    if (!fit.weak.empty()) lines.push_back(fmt::format("{} is weak, what it prices is labelled: {}", what, fit.weak));
-    if (fit.set_aside.empty()) continue;
-    std::string text =
-        fmt::format("{}: {} of {} samples set aside (r^2 {} of all, {} of the rest)", what, fit.set_aside.size(),
-                    fit.samples, r_squared(fit.r_squared), r_squared(fit.r_squared_kept));
-    for (const SetAside& s : fit.set_aside)
-      text += fmt::format("{} {} took {:.4g} s where the line says {:.4g} s", &s == fit.set_aside.data() ? ":" : ",",
-                          s.name, s.seconds, s.expected_s);
-    lines.push_back(std::move(text));
-  }
-  return lines;
-}
 
 std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
   std::vector<std::string> header{"op", "alpha us", "beta ps/unit", "r^2", "held-out", "worst", "aside"};

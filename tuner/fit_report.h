@@ -14,8 +14,6 @@ namespace moe {
 /// the slowdowns, and a line for each warning.
 std::string fit_table(const FittedProfile& fitted, const Profile* truth);
 
-/// Of rows that are weak or unusable, and of samples that were set aside: what a reader of any figure must know.
-std::vector<std::string> fit_warnings(const FittedProfile& fitted);
 /// The rows, each with what its table's line and warnings say.
 Json fit_json(const FittedProfile& fitted);
 

@@ -104,6 +104,14 @@ std::vector<SweepRow> sweep(const SweepRequest& request) {
   return rows;
 }
 
+std::map<std::string, int> noted_layers(const std::vector<SweepRow>& rows) {
+  std::map<std::string, int> layers;
+  for (const SweepRow& row : rows)
+    for (const std::string& note : row.notes)
+      ++layers[note.starts_with(kWeakRow) ? note : note.substr(0, note.find(':'))];
+  return layers;
+}
+
 std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,
                                        const std::vector<const Schedule*>& schedules) {
   std::vector<ScheduleSummary> summaries;

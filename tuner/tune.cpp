@@ -32,6 +32,7 @@ CaseRecord record_of(const SweepRow& row, const LayerResult& r, const std::strin
                        {"total_s", r.total_s()},           {"gar_in_moe_bytes", r.decision.gar_in_moe_bytes}};
   record.prediction.set("degree_bound_s", r.degree_bound.total_s());
   record.prediction.set("memory_bytes", r.memory.total());
+  if (const std::string weak = weak_rows(row.notes); !weak.empty()) record.prediction.set("weak_rows", weak);
   record.bound_s = r.bound.total_s();
   return record;
 }
@@ -128,18 +129,15 @@ std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<co
                times(printed_speedup(grid.name, cluster, s.schedule)), percent(s.efficiency),
                degree_range(s.degrees_forward), degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
   std::string text = table.text();
-  std::map<std::string, int> reasons, notes;
+  std::map<std::string, int> reasons;
   for (const SweepRow& row : rows) {
     if (!row.reason.empty()) ++reasons[row.reason.substr(0, row.reason.find(": needs"))];  // sizes differ by layer
     if (row.reason.empty())
       for (const auto& [schedule, reason] : row.refused)
         ++reasons[fmt::format("{}: {}", schedule, reason.substr(0, reason.find(": needs")))];
-    std::set<std::string> kinds;  // a layer with several notes of a kind counts once
-    for (const std::string& note : row.notes) kinds.insert(note.substr(0, note.find(':')));
-    for (const std::string& kind : kinds) ++notes[kind];
   }
   for (const auto& [reason, count] : reasons) text += fmt::format("  unsupported, {} layers: {}\n", count, reason);
-  for (const auto& [note, count] : notes) text += fmt::format("  {} layers: {}\n", count, note);
+  for (const auto& [note, count] : noted_layers(rows)) text += fmt::format("  {} layers: {}\n", count, note);
   return text;
 }
 

@@ -8,6 +8,8 @@
 namespace moe {
 namespace {
 
+constexpr size_t kNamedInAWarning = 3;  // of the samples that a row sets aside
+
 double median(std::vector<double> values) {
   const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), half, values.end());
@@ -101,6 +103,32 @@ LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what) {
     if (off[i]) fit.set_aside.push_back({samples[i].name, samples[i].size, samples[i].seconds, line.at(samples[i])});
   judge(fit, held_out_errors(samples, kept), off);
   return fit;
+}
+
+std::string shown_r_squared(double r_squared) {
+  return r_squared > -10 ? fmt::format("{:.7f}", r_squared) : fmt::format("{:.2g}", r_squared);
+}
+
+std::vector<std::string> fit_warnings(const FittedProfile& fitted) {
+  std::vector<std::string> lines;
+  for (const auto& [what, fit, unusable] : fitted.rows) {
+    if (!unusable.empty())
+      lines.push_back(fmt::format("{} is unusable, what needs it has no price: {}", what, unusable));
+    if (!fit.weak.empty()) lines.push_back(fmt::format("{} is weak, what it prices is labelled: {}", what, fit.weak));
+    if (fit.set_aside.empty()) continue;
+    std::string text =
+        fmt::format("{}: {} of {} samples set aside (r^2 {} of all, {} of the rest)", what, fit.set_aside.size(),
+                    fit.samples, shown_r_squared(fit.r_squared), shown_r_squared(fit.r_squared_kept));
+    for (size_t i = 0; i < fit.set_aside.size() && i < kNamedInAWarning; ++i) {
+      const SetAside& s = fit.set_aside[i];
+      text +=
+          fmt::format("{} {} took {:.4g} s, by the line {:.4g} s", i == 0 ? ":" : ";", s.name, s.seconds, s.expected_s);
+    }
+    if (fit.set_aside.size() > kNamedInAWarning)
+      text += fmt::format("; {} more, as the profile lists", fit.set_aside.size() - kNamedInAWarning);
+    lines.push_back(std::move(text));
+  }
+  return lines;
 }
 
 }  // namespace moe

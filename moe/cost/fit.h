@@ -84,4 +84,10 @@ std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases);
 /// Throws BadInput naming the record's file and line and the value, or the name that no profile can have.
 FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::string& name, const std::string& source);
 
+/// A line for each row that is weak or unusable, and for the samples that each set aside: what a reader of any figure
+/// must know.
+std::vector<std::string> fit_warnings(const FittedProfile& fitted);
+/// Seven digits behind the point, or few where it is far below 0.
+std::string shown_r_squared(double r_squared);
+
 }  // namespace moe

@@ -8,8 +8,6 @@
 namespace moe {
 namespace {
 
-constexpr std::string_view kWeakRow = "weak row ";
-
 double interpolate(const Points& points, double work) {
   const auto upper = std::upper_bound(points.begin(), points.end(), work,
                                       [](double value, const auto& point) { return value < point[0]; });

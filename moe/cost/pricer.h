@@ -100,6 +100,8 @@ class LayerPricer {
   mutable std::set<std::string> notes_;
 };
 
+/// How a note of a weak row begins.
+inline constexpr std::string_view kWeakRow = "weak row ";
 /// Those of a pricer's notes that name weak rows, in one line; empty: none does.
 std::string weak_rows(const std::set<std::string>& notes);
 

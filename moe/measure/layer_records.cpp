@@ -5,6 +5,7 @@
 
 #include "moe/base/check.h"
 #include "moe/cost/fluid_replay.h"
+#include "moe/cost/nominal_profile.h"
 #include "moe/export/chrome_trace.h"
 #include "moe/layer/binding.h"
 #include "moe/layer/rank_shape.h"
@@ -20,6 +21,9 @@ struct Predicted {
   LayerResult result;
   PlannedRun run;
   Timeline timeline;
+  std::string by;    // the profile's name
+  std::string weak;  // weak_rows (pricer.h)
+  bool nominal = false;
 };
 
 constexpr double kSetUp_s = 0.15;  // of a layer: its ranks, references and unpaced passes
@@ -36,25 +40,42 @@ CaseRecord record_without_run(const LayerJob& job, const Schedule& schedule, Cas
   return record;
 }
 
-Predicted predict(const Schedule& schedule, const LayerJob& job, const DegreeChoice& degrees) {
+Predicted predict_by(const Profile& profile, const Schedule& schedule, const LayerJob& job,
+                     const DegreeChoice& degrees) {
   LayerSearch search;
-  const LayerPricer pricer(job.predicted_by, job.shape, job.pricing);
-  Predicted p{search.tune(schedule, pricer, degrees), {}, {}};
+  const LayerPricer pricer(profile, job.shape, job.pricing);
+  Predicted p;
+  p.result = search.tune(schedule, pricer, degrees);
+  p.by = profile.name;
   p.run.plan = build_plan(schedule, job.shape, p.result.decision);
   require_runnable(p.run.plan);
   const std::vector<double> seconds = price(pricer, p.run.plan);
-  p.timeline = timeline_of(p.run.plan, seconds, job.predicted_by.contention);
+  p.timeline = timeline_of(p.run.plan, seconds, profile.contention);
+  p.weak = weak_rows(pricer.notes());
   p.run.forward_s = p.result.forward_s;
   p.run.backward_s = p.result.backward_s;
+  const bool is_paced = job.paced_by && !job.settings.check_only;
   const std::vector<double> paced =
-      job.paced_by ? price(LayerPricer(*job.paced_by, job.shape, job.pricing), p.run.plan) : seconds;
+      is_paced ? price(LayerPricer(*job.paced_by, job.shape, job.pricing), p.run.plan) : seconds;
   for (const Task& task : p.run.plan.tasks()) p.run.task_seconds.push_back(paced[static_cast<size_t>(task.work_class)]);
-  if (job.paced_by && slows_itself(p.run.plan, job.paced_by->contention)) {
+  if (is_paced && slows_itself(p.run.plan, job.paced_by->contention)) {
     const Slowdown slowdown(job.paced_by->contention);
     p.run.slowdown = slowdown;
     if (slowdown.stalls()) p.run.stall = [slowdown](int of, int by) { return slowdown.stall_s(of, by); };
     p.run.resources = resources_of(p.run.plan);
   }
+  return p;
+}
+
+// What is only checked needs no price.
+Predicted predict(const Schedule& schedule, const LayerJob& job, const DegreeChoice& degrees) {
+  try {
+    return predict_by(job.predicted_by, schedule, job, degrees);
+  } catch (const Unpriced&) {
+    if (!job.settings.check_only) throw;
+  }
+  Predicted p = predict_by(nominal_profile(job.shape), schedule, job, degrees);
+  p.nominal = true;
   return p;
 }
 
@@ -83,13 +104,16 @@ double estimated_bytes(const Plan& plan) {
 }
 
 Fields prediction_of(const Predicted& p, const Plan& as_run) {
+  if (p.nominal) return {{"peak_bytes", estimated_bytes(as_run)}};
   std::vector<TaskTime> times;
   for (size_t i = 0; i < p.timeline.start_s.size(); ++i) times.push_back({p.timeline.start_s[i], p.timeline.end_s[i]});
   const Overlap overlap = overlap_of(p.run.plan, times);
-  return {{"forward_s", p.result.forward_s},      {"backward_s", p.result.backward_s},
-          {"total_s", p.result.total_s()},        {"gar_in_moe_bytes", p.result.decision.gar_in_moe_bytes},
-          {"exposed_s", overlap.exposed_s},       {"overlap_efficiency", overlap.efficiency},
-          {"peak_bytes", estimated_bytes(as_run)}};
+  Fields fields{{"forward_s", p.result.forward_s},      {"backward_s", p.result.backward_s},
+                {"total_s", p.result.total_s()},        {"gar_in_moe_bytes", p.result.decision.gar_in_moe_bytes},
+                {"exposed_s", overlap.exposed_s},       {"overlap_efficiency", overlap.efficiency},
+                {"peak_bytes", estimated_bytes(as_run)}};
+  if (!p.weak.empty()) fields.set("weak_rows", p.weak);
+  return fields;
 }
 
 Fields checked_summary(const MeasuredRun& run) {
@@ -144,9 +168,10 @@ CaseRecord record_of(const LayerJob& job, const Predicted& p, const MeasuredRun&
   record.backend = job.backend();
   record.emulated = job.paced_by.has_value();
   record.dilation = all.dilation.factor;
-  record.bound_s = p.result.bound.total_s();
+  if (!p.nominal) record.bound_s = p.result.bound.total_s();
   record.prediction = prediction_of(p, run.plan);
   record.summary = checked_summary(run);
+  record.summary.set("planned_by", p.by);
   if (!run.wrong.empty()) {
     record.status = CaseStatus::wrong;
     record.reason = run.wrong;
@@ -177,7 +202,15 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
     }
   }
   const size_t own = predicted.size();
-  for (const int degree : runnable_degrees(job)) predicted.push_back(predict_tried(job, degree));
+  for (const int degree : runnable_degrees(job)) {
+    try {
+      predicted.push_back(predict_tried(job, degree));
+    } catch (const Unsupported& error) {
+      outcome.tried.push_back(record_without_run(job, *job.tried, CaseStatus::unsupported, error.what()));
+      outcome.tried.back().key = run_key(job.name, job.tried->name, degree);
+      outcome.tried.back().parameters = parameters;
+    }
+  }
   std::vector<PlannedRun> planned;
   for (const Predicted& p : predicted) planned.push_back(p.run);
   LayerMeasurement measurement;

@@ -37,15 +37,18 @@ struct LayerOutcome {
 };
 
 /// Tunes (for the job's rounding), runs, compares. More overruns than kOverrunLimit make a record `invalid`. What was
-/// only checked has status ok and no samples. A record's fields beside those of their names:
+/// only checked has status ok and no samples, and where predicted_by has no price for it a plan by nominal costs
+/// (nominal_profile.h) and no prediction. A record's fields beside those of their names:
 ///   summary      exposed_s, overlap_efficiency (overlap.h): medians over iterations of the worst rank;
 ///                ratio_PHASE_KIND: the tasks' median of measured over predicted; worst_task, worst_task_ratio;
 ///                drop_rate, most_load, mean_load, imbalance, padding (load.h); peak_bytes: of the Tensors of a rank's
 ///                layer; tensors_made: in the timed passes of all schedules
+///                planned_by: name of the profile that decided degrees and order, "nominal" of nominal costs
 ///                proven_tokens: of the layer whose results were compared (layer_bench.h)
 ///                dilation_set_by (dilation.h); repeats: times its passes were discarded for too many overruns;
 ///                proving_wall_s, unpaced_wall_s, timed_wall_s: where the time of all the layer's schedules went
-///   prediction   exposed_s, overlap_efficiency of the replay; peak_bytes by estimate_memory, without optimizer states
+///   prediction   exposed_s, overlap_efficiency of the replay; peak_bytes by estimate_memory, without optimizer states;
+///                weak_rows: which rows of the profile are weak (fit.h), and why; absent: none
 /// Loads and bytes are of the layer that ran: of an emulated cluster the proxy.
 LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters);
 

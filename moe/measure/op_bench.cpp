@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <benchmark/benchmark.h>
 #include <cmath>
-#include <span>
 
 #include "moe/measure/interleaved.h"
 
@@ -23,14 +22,14 @@ class Quiet : public benchmark::BenchmarkReporter {
 // with something else costs many sizes one sample each, and not one size all of its samples.
 class Series {
  public:
-  using Done = std::function<void(const OpCase&, const OpResult&)>;
-  Series(const Site& site, const std::vector<OpCase>& cases, const OpSettings& settings, const Done& done)
-      : runner_(site, cases, settings.timeout_s), cases_(cases), settings_(settings), done_(done) {
+  Series(const Site& site, const std::vector<OpCase>& cases, const OpSettings& settings, const OpSink& sink)
+      : runner_(site, cases, settings.timeout_s), cases_(cases), settings_(settings), done_(sink.done) {
     if (settings_.iterations == 0 && site.processes == nullptr) settings_.iterations = 1;
   }
   OpRunner& runner() { return runner_; }
 
   void run(std::span<const size_t> cases) {
+    if (cases.empty()) return;
     benchmark::ClearRegisteredBenchmarks();
     for (const size_t c : cases)
       benchmark::RegisterBenchmark(cases_[c].key().c_str(),
@@ -78,22 +77,26 @@ class Series {
   OpRunner runner_;
   const std::vector<OpCase>& cases_;
   OpSettings settings_;
-  const Done& done_;
+  const std::function<void(const OpCase&, const OpResult&)>& done_;
   std::exception_ptr failure_;
 };
 
 }  // namespace
 
-void bench_ops(const Site& site, const std::vector<OpCase>& cases, const OpSettings& settings,
-               const std::function<void(const OpCase&, const OpResult&)>& done, const std::vector<size_t>& open) {
-  Series series(site, cases, settings, done);
+void bench_ops(const Site& site, const std::vector<OpCase>& cases, const OpSettings& settings, const OpSink& sink,
+               const std::vector<size_t>& open) {
+  Series series(site, cases, settings, sink);
   if (!site.leads()) return series.runner().follow();
   interleave_repetitions();
-  for (size_t begin = 0; begin < open.size();) {
-    size_t end = begin + 1;
-    while (end < open.size() && cases[open[end]].series() == cases[open[begin]].series()) ++end;
-    series.run(std::span(open).subspan(begin, end - begin));
-    begin = end;
+  for (size_t begin = 0; begin < cases.size();) {
+    std::vector<size_t> all, now;
+    for (; all.empty() || (begin < cases.size() && cases[begin].series() == cases[all.front()].series()); ++begin) {
+      all.push_back(begin);
+      if (std::ranges::binary_search(open, begin)) now.push_back(begin);
+    }
+    series.run(now);
+    if (!sink.again) continue;
+    for (now = sink.again(all); !now.empty(); now = sink.again(all)) series.run(now);
   }
   series.runner().release();
 }

@@ -3,6 +3,7 @@
 // maximum over ranks, repetitions = samples.
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,11 +27,18 @@ struct OpResult {
   WrongElements wrong;                       // of the run before the timing
 };
 
-/// Checks and times every case; `done` is called when one has all its samples: in order of series (OpCase::series,
-/// which stand together in `cases`), in any order within one. Every process of the site calls it, with the same cases;
-/// only where the site leads anything is `done`. Throws RankFailure if a rank fails. `open`: indices of those to time,
-/// where the site leads.
-void bench_ops(const Site& site, const std::vector<OpCase>& cases, const OpSettings& settings,
-               const std::function<void(const OpCase&, const OpResult&)>& done, const std::vector<size_t>& open);
+/// Where results go, of a site that leads.
+struct OpSink {
+  /// Called when a case has all its samples: in order of series (OpCase::series, which stand together in the cases), in
+  /// any order within one.
+  std::function<void(const OpCase&, const OpResult&)> done;
+  /// Asked after each series, and after each repeat of it, which of its cases to time once more; none: it is enough.
+  std::function<std::vector<size_t>(std::span<const size_t> series)> again = {};
+};
+
+/// Checks and times every case. Every process of the site calls it, with the same cases. Throws RankFailure if a rank
+/// fails. `open`: indices of those to time, ascending, where the site leads.
+void bench_ops(const Site& site, const std::vector<OpCase>& cases, const OpSettings& settings, const OpSink& sink,
+               const std::vector<size_t>& open);
 
 }  // namespace moe

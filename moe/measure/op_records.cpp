@@ -1,6 +1,8 @@
 #include "moe/measure/op_records.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <sstream>
 
 #include "moe/exec/overhead.h"
@@ -129,6 +131,62 @@ class Extras {
   RecordWriter& writer_;
 };
 
+// The cases' records, with those of an earlier run.
+class Attempts {
+ public:
+  Attempts(const Site& site, const std::vector<OpCase>& cases, RecordWriter& writer)
+      : site_(site), cases_(cases), writer_(writer), records_(cases.size()) {
+    for (size_t i = 0; i < cases.size(); ++i)
+      for (int attempt = 0; attempt <= kMostRepeats; ++attempt)
+        if (const CaseRecord* known = writer.find(key_of(i, attempt))) {
+          records_[i].push_back(*known);
+          records_[i].back().where.clear();
+        }
+  }
+
+  std::vector<size_t> open() const {
+    std::vector<size_t> open;
+    for (size_t i = 0; i < records_.size(); ++i)
+      if (records_[i].empty()) open.push_back(i);
+    return open;
+  }
+
+  void add(const OpCase& c, const OpResult& result) {
+    const auto i = static_cast<size_t>(&c - cases_.data());
+    CaseRecord record = record_of(c, result, site_);
+    if (!records_[i].empty()) record.parameters.set("again_of", key_of(i, 0));
+    record.key = key_of(i, static_cast<int>(records_[i].size()));
+    writer_.append(record);
+    records_[i].push_back(std::move(record));
+  }
+
+  std::vector<size_t> again(std::span<const size_t> series) const {
+    std::vector<CaseRecord> of_series;
+    for (const size_t i : series) of_series.insert(of_series.end(), records_[i].begin(), records_[i].end());
+    const std::vector<std::string> keys = to_repeat(of_series);
+    std::vector<size_t> repeated;
+    for (const size_t i : series)
+      if (std::ranges::find(keys, key_of(i, 0)) != keys.end()) repeated.push_back(i);
+    return repeated;
+  }
+
+  std::vector<CaseRecord> best() const {
+    std::vector<CaseRecord> all;
+    for (const auto& attempts : records_) all.insert(all.end(), attempts.begin(), attempts.end());
+    return best_attempts(all);
+  }
+
+ private:
+  std::string key_of(size_t i, int attempt) const {
+    return fmt::format("op/{}{}", cases_[i].key(), attempt > 0 ? fmt::format("/again/{}", attempt) : "");
+  }
+
+  const Site& site_;
+  const std::vector<OpCase>& cases_;
+  RecordWriter& writer_;
+  std::vector<std::vector<CaseRecord>> records_;  // by case and attempt
+};
+
 }  // namespace
 
 CaseRecord record_of(const OpCase& c, const OpResult& result, const Site& site) {
@@ -156,29 +214,45 @@ CaseRecord record_of(const OpCase& c, const OpResult& result, const Site& site) 
   return record;
 }
 
+std::vector<std::string> to_repeat(const std::vector<CaseRecord>& of_series) {
+  std::map<std::string, int> attempts;
+  std::set<double> sizes;
+  for (const CaseRecord& record : of_series) {
+    if (record.status == CaseStatus::wrong) return {};
+    const bool again = record.parameters.has("again_of");
+    ++attempts[again ? record.parameters.text("again_of", record.key) : record.key];
+    sizes.insert(record.parameters.number(record.parameters.has("bytes") ? "bytes" : "flops", record.key));
+  }
+  if (sizes.size() < 2) return {};
+  const FittedProfile fitted = fit_profile(of_series, "series", "one series");
+  const FittedRow& row = fitted.rows.front();
+  std::vector<std::string> keys;
+  for (const SetAside& sample : row.fit.set_aside) keys.push_back(sample.name);
+  // With few aside, it is the rest that no sound line fits.
+  const bool few = static_cast<double>(keys.size()) <= kMostSetAside * static_cast<double>(row.fit.samples);
+  if (few && !(row.unusable.empty() && row.fit.weak.empty())) {
+    keys.clear();
+    for (const auto& [key, times] : attempts) keys.push_back(key);
+  }
+  std::erase_if(keys, [&](const std::string& key) { return attempts[key] > kMostRepeats; });
+  return keys;
+}
+
 std::vector<CaseRecord> measure_ops(const Site& site, RecordWriter& writer, const OpRequest& request,
                                     const std::function<void(double share)>& progress) {
   const std::vector<OpCase> cases = cases_of(site, request);
   const OpSettings& settings = request.settings;
-  std::vector<CaseRecord> records;
-  std::vector<size_t> open;
+  Attempts attempts(site, cases, writer);
+  const std::vector<size_t> open = attempts.open();
   double all = 0, done = 0;
-  for (size_t i = 0; i < cases.size(); ++i) {
-    const CaseRecord* known = writer.find("op/" + cases[i].key());
-    if (known != nullptr)
-      records.push_back(*known);
-    else
-      open.push_back(i), all += expected_seconds(cases[i], settings.repetitions);
-  }
-  bench_ops(
-      site, cases, settings,
-      [&](const OpCase& c, const OpResult& result) {
-        records.push_back(record_of(c, result, site));
-        writer.append(records.back());
-        done += expected_seconds(c, settings.repetitions);
-        progress(done / all);
-      },
-      open);
+  for (const size_t i : open) all += expected_seconds(cases[i], settings.repetitions);
+  const auto keep = [&](const OpCase& c, const OpResult& result) {
+    attempts.add(c, result);
+    done += expected_seconds(c, settings.repetitions);
+    if (all > 0) progress(std::min(1.0, done / all));
+  };
+  bench_ops(site, cases, settings, {keep, [&](auto series) { return attempts.again(series); }}, open);
+  std::vector<CaseRecord> records = attempts.best();
   Extras(site, writer).add(cases, settings, records);
   return share(site, std::move(records));
 }

@@ -90,8 +90,8 @@ TEST(MalformedFiles, Profiles) {
   const std::vector<Broken> rows{
       {"schema = 1\n", "", "1: schema: found no such key, expected a whole number"},
       {"schema = 1", "schema = 2", "1: schema: found 2, expected a whole number >= 1 and <= 1"},
-      {"name = \"p\"", "name = \"a b\"", "2: name: found 'a b', expected a name of letters"},
-      {"name = \"p\"", "name = 5", "2: name: found 5, expected a name"},
+      {"name = \"p\"", "name = \"a/b\"", "2: name: found 'a/b', expected one line of text without /"},
+      {"name = \"p\"", "name = 5", "2: name: found 5, expected a text"},
       {"name = \"p\"", "name = \"p", "2: found bad syntax ("},
       {"name = \"p\"", "schema = 1", "2: found bad syntax ("},
       {"source = \"s\"", "sauce = \"s\"", "3: sauce: found unknown key 'sauce', expected one of: schema, name"},

@@ -69,6 +69,10 @@ Profile full_profile() {
   p.modules.push_back({"gate:gshard", Phase::forward, {}, awkward(12), 0});
   p.modules.push_back(
       {"order:tutel", Phase::forward, {}, awkward(15), 0, awkward(16), 0.5, awkward(17), Range{awkward(18), 1e9}});
+  p.comm.back().verdict = {awkward(19), {{1e6, awkward(20)}, {1e6, awkward(21)}}, "held-out error 20 %"};
+  p.compute.front().verdict = {{}, {}, "r^2 0.5"};
+  p.modules.back().verdict = {2.0, {{1, 2}}, {}};
+  p.unusable = {{"allgather intra 4", "found 1 size, expected at least 2"}, {"gate:gshard backward", "\"so\""}};
   p.task_overhead_s = awkward(13);
   int place = 20;
   for (const ContentionPair& pair : contention_pairs()) {
@@ -83,6 +87,7 @@ void expect_same(const CommRow& a, const CommRow& b) {
             std::tie(b.op, b.network, b.ranks, b.alpha_s, b.beta_s_per_byte, b.algorithm));
   EXPECT_EQ(std::tie(a.r_squared, a.held_out_error, a.range_bytes, a.points),
             std::tie(b.r_squared, b.held_out_error, b.range_bytes, b.points));
+  EXPECT_EQ(a.verdict, b.verdict);
 }
 
 void expect_same(const ComputeRow& a, const ComputeRow& b) {
@@ -90,12 +95,14 @@ void expect_same(const ComputeRow& a, const ComputeRow& b) {
             std::tie(b.op, b.ffn, b.dtype, b.alpha_s, b.beta_s_per_flop, b.beta_s_per_byte));
   EXPECT_EQ(std::tie(a.r_squared, a.held_out_error, a.range_flops),
             std::tie(b.r_squared, b.held_out_error, b.range_flops));
+  EXPECT_EQ(a.verdict, b.verdict);
 }
 
 void expect_same(const ModuleRow& a, const ModuleRow& b) {
   EXPECT_EQ(std::tie(a.name, a.phase, a.seq, a.alpha_s, a.beta_s_per_flop, a.beta_s_per_byte),
             std::tie(b.name, b.phase, b.seq, b.alpha_s, b.beta_s_per_flop, b.beta_s_per_byte));
   EXPECT_EQ(std::tie(a.r_squared, a.held_out_error, a.range), std::tie(b.r_squared, b.held_out_error, b.range));
+  EXPECT_EQ(a.verdict, b.verdict);
 }
 
 template <class Row>
@@ -110,6 +117,7 @@ void expect_same(const Profile& a, const Profile& b) {
   expect_same_rows(a.comm, b.comm);
   expect_same_rows(a.compute, b.compute);
   expect_same_rows(a.modules, b.modules);
+  EXPECT_EQ(a.unusable, b.unusable);
   EXPECT_EQ(a.contention, b.contention);
 }
 

@@ -90,6 +90,46 @@ class Layerbench(unittest.TestCase):
         refused = next(row for row in states.values() if row["status"] == "unsupported")
         self.assertIn("heads", refused["reason"])
 
+    def test_a_check_needs_no_price(self):
+        """No measurement, no row for float64, none for groups of 4 nodes; dumped too."""
+        for cluster in ("host", "testbed-b"):
+            with self.subTest(cluster):
+                printed = json.loads(self.layerbench(
+                    "--cluster", cluster, "--check-only", "--dump", "dump", "--dtype", "float64", "--batch", "1",
+                    "--seq", "64", "--model-dim", "64", "--schedule", "fsmoe,tutel,lina", "--json"))
+                for row in printed["schedules"]:
+                    self.assertEqual(row["status"], "ok", row)
+                    self.assertLess(row["measured"]["worst_error"], 1e-9)
+                    self.assertEqual(row["measured"]["planned_by"], "nominal")
+                    self.assertNotIn("total_s", row["predicted"])
+                    self.assertTrue(os.path.exists(os.path.join(self.folder, "dump", row["schedule"],
+                                                                "manifest.json")))
+                measured = [line["key"] for line in self.records() if line["kind"] == "case"
+                            and not line["key"].startswith("run/")]
+                self.assertEqual(measured, [])
+        printed = json.loads(self.layerbench("--check-only", "--experts", "4", "--ep", "4", "--schedule", "tutel",
+                                             *LAYER, "--json"))
+        self.assertEqual(printed["schedules"][0]["status"], "ok", printed)
+
+    def test_a_profile_with_unusable_rows(self):
+        """What needs none of them goes on, what is predicted by a weak row says so."""
+        with open(TESTBED) as file:
+            profile = file.read()
+        begin = profile.index("[[comm]]")
+        rows = ["[[comm]]" + row for row in profile[begin:].split("[[comm]]")[1:]]
+        kept = [row for row in rows if 'op = "reducescatter"' not in row]
+        self.assertEqual(len(kept), len(rows) - 1)
+        kept[0] = kept[0].replace("[[comm]]", '[[comm]]\nweak = "held-out error 30 %"', 1)
+        with open(os.path.join(self.folder, "odd.toml"), "w") as file:
+            file.write(profile[:begin] + "".join(kept) +
+                       '\n[[unusable]]\nrow = "reducescatter intra 4"\nreason = "found times that shrink"\n')
+        printed = json.loads(self.layerbench("--cluster", "./odd.toml", *LAYER, "--schedule", "tutel,monta-o1",
+                                             "--iterations", "1", "--json"))
+        rows = {row["schedule"]: row for row in printed["schedules"]}
+        self.assertEqual(rows["tutel"]["status"], "unsupported")
+        self.assertIn("measured, but found times that shrink", rows["tutel"]["reason"])
+        self.assertIn(rows["monta-o1"]["status"], ("ok", "invalid", "unsupported"))
+
     def test_16_bits_on_a_cpu(self):
         """Refused before anything is measured; of an emulated cluster run by a proxy of 32."""
         words = ("layerbench", "--cluster", "host", "--dtype", "bfloat16")

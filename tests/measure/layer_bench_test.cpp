@@ -134,6 +134,32 @@ TEST(LayerBench, CheckOnlyTimesNothing) {
   }
 }
 
+// Every schedule that can run a layer can be verified, whatever has no price: no row, no such group, no such type.
+TEST(LayerBench, CheckOnlyNeedsNoPrice) {
+  for (const bool emulated : {true, false}) {
+    LayerJob job = small_job(emulated);
+    job.settings.check_only = true;
+    job.predicted_by = Profile();
+    if (emulated) job.paced_by = Profile();
+    job.shape.layer.dtype = DType::float64;
+    int chunked = 0;
+    const LayerOutcome outcome = run_layer_job(job, {});
+    ASSERT_EQ(outcome.records.size(), job.schedules.size());
+    for (const CaseRecord& record : outcome.records) {
+      if (record.status == CaseStatus::unsupported) {
+        EXPECT_EQ(record.reason.find("profile"), std::string::npos) << record.key << ": " << record.reason;
+        continue;
+      }
+      EXPECT_EQ(record.status, CaseStatus::ok) << record.key << ": " << record.reason;
+      EXPECT_LT(record.summary.number("worst_error", ""), 1e-9);
+      EXPECT_EQ(record.summary.text("planned_by", ""), "nominal");
+      EXPECT_FALSE(record.prediction.has("total_s") || record.bound_s) << "nominal costs predict nothing";
+      chunked += record.degree_forward > 1;
+    }
+    EXPECT_GT(chunked, 5) << "chunks are verified too";
+  }
+}
+
 TEST(LayerBench, TheHostRunsUnpaced) {
   int ran = 0;
   for (const CaseRecord& record : run_layer_job(small_job(false), {}).records) {

@@ -93,7 +93,7 @@ TEST(Modules, MeasuredAndFittedTheyPriceASimulation) {
     records.push_back(record_of(c, result, site));
     EXPECT_EQ(records.back().status, CaseStatus::ok) << c.key() << ": " << records.back().reason;
   };
-  bench_ops(site, cases, settings, check, all);
+  bench_ops(site, cases, settings, {check}, all);
   ASSERT_EQ(records.size(), 2 * 8 * names.size());
   Profile profile = fit_profile(records, "modules", "measured").profile;
   ASSERT_EQ(profile.modules.size(), 2 * names.size());

@@ -61,7 +61,7 @@ void bench_every(const std::vector<OpCase>& cases, int repetitions,
   std::iota(all.begin(), all.end(), 0);
   OpSettings settings;
   settings.repetitions = repetitions;
-  bench_ops(site_of("host", nullptr), cases, settings, done, all);
+  bench_ops(site_of("host", nullptr), cases, settings, {done}, all);
 }
 
 TEST(OpCases, SizesAreBetweenTheirBounds) {

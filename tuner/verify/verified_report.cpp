@@ -43,6 +43,14 @@ std::string runs_table(const VerifiedResults& results) {
   return table.text();
 }
 
+// What is priced by rows that their fit marks.
+std::string weak_text(const VerifiedResults& results) {
+  std::string text;
+  for (const auto& [note, layers] : noted_layers(results.rows))
+    if (note.starts_with(kWeakRow)) text += fmt::format("  {} layers: {}\n", layers, note);
+  return text.empty() ? text : text + '\n';
+}
+
 std::string agreement_text(const VerifiedResults& results) {
   const Agreement a = agreement(results.outcomes);
   const Ranking r = ranking(results.outcomes);
@@ -82,6 +90,7 @@ std::string text_of(const VerifiedResults& results) {
       "\n{}: {} node{} x {} ranks, {}\n\n{}\n", c.name, c.nodes, c.nodes > 1 ? "s" : "", c.ranks_per_node,
       results.emulated ? "emulated by 2 x 2 threads; every figure below is of that emulation" : c.source + ", unpaced",
       fit_table(results.fitted, results.emulated ? &c : nullptr));
+  text += weak_text(results);
   if (results.whole_grid) {
     text += grid_text(results) + agreement_text(results);
   } else {

@@ -1,0 +1,67 @@
+// Prices by rows that their fit marks as weak, and where a measured row is unusable.
+#include <algorithm>
+#include <gtest/gtest.h>
+
+#include "moe/cost/bounds.h"
+#include "moe/cost/pricer.h"
+
+namespace moe {
+namespace {
+
+CommRow& row_of(Profile& profile, std::string_view op) {
+  return *std::ranges::find_if(profile.comm, [&](const CommRow& row) { return row.op == op; });
+}
+
+/// What the pricer notes, or why it has no price, once everything is looked up.
+struct Priced {
+  std::set<std::string> notes;
+  std::string error;
+};
+Priced priced(const Profile& profile) {
+  const LayerShape layer{.batch = 2, .seq = 256, .model_dim = 1024, .hidden = 2048, .heads = 8, .experts = 8};
+  const LayerPricer pricer(
+      profile, complete(layer, {.nodes = profile.nodes, .ranks_per_node = profile.ranks_per_node}, Rounding::ragged));
+  try {
+    degree_free_bound(find_schedule("fsmoe"), pricer);  // needs every row
+  } catch (const Unpriced& error) {
+    return {{}, error.what()};
+  }
+  return {pricer.notes(), {}};
+}
+
+TEST(MarkedRows, WhatAWeakRowPricesIsLabelled) {
+  Profile profile = find_profile("testbed-b");
+  EXPECT_EQ(weak_rows(priced(profile).notes), "");
+  row_of(profile, "alltoall").verdict.weak = "r^2 0.50";
+  for (ModuleRow& row : profile.modules) row.verdict.weak = "held-out error 30 %";
+  EXPECT_EQ(weak_rows(priced(profile).notes),
+            "alltoall inter 8: r^2 0.50; attention backward 256: held-out error 30 %; attention forward 256: held-out "
+            "error 30 %");
+  for (CommRow& row : profile.comm) row.verdict.weak = row.op;
+  for (ComputeRow& row : profile.compute) row.verdict.weak = row.op;
+  const auto notes = priced(profile).notes;
+  for (const char* note :
+       {"weak row allgather intra 4: allgather", "weak row allreduce inter 8: allreduce", "weak row gemm float32: gemm",
+        "weak row alltoall inter 8: alltoall", "weak row reducescatter intra 4: reducescatter"})
+    EXPECT_TRUE(notes.contains(note)) << note;
+}
+
+TEST(MarkedRows, AnUnusableRowSaysWhyThereIsNoPrice) {
+  Profile profile = find_profile("testbed-b");
+  std::erase_if(profile.comm, [](const CommRow& row) { return row.op == "allgather"; });
+  profile.unusable.push_back({"allgather intra 4", "found times that shrink"});
+  EXPECT_EQ(priced(profile).error,
+            "profile testbed-b: no allgather row for 4 ranks on the intra network: measured, but found times that "
+            "shrink");
+  profile = find_profile("testbed-b");
+  profile.compute.clear();
+  profile.unusable.push_back({"gemm float32", "found 1 size"});
+  EXPECT_EQ(priced(profile).error, "profile testbed-b: no gemm row for float32: measured, but found 1 size");
+  profile = find_profile("testbed-b");
+  profile.modules.clear();
+  profile.unusable.push_back({"attention forward 256", "found 1 size"});
+  EXPECT_TRUE(priced(profile).notes.contains("priced by gemm: attention forward 256: measured, but found 1 size"));
+}
+
+}  // namespace
+}  // namespace moe
