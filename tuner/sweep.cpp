@@ -106,9 +106,12 @@ std::vector<SweepRow> sweep(const SweepRequest& request) {
 
 std::map<std::string, int> noted_layers(const std::vector<SweepRow>& rows) {
   std::map<std::string, int> layers;
-  for (const SweepRow& row : rows)
+  for (const SweepRow& row : rows) {
+    std::set<std::string> kinds;  // a layer with several notes of a kind counts once
     for (const std::string& note : row.notes)
-      ++layers[note.starts_with(kWeakRow) ? note : note.substr(0, note.find(':'))];
+      kinds.insert(note.starts_with(kWeakRow) ? note : note.substr(0, note.find(':')));
+    for (const std::string& kind : kinds) ++layers[kind];
+  }
   return layers;
 }
 
