@@ -1,11 +1,10 @@
 #include "tuner/fit_report.h"
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 
 #include "moe/base/check.h"
 #include "moe/base/table.h"
+#include "moe/base/whole_file.h"
 
 namespace moe {
 namespace {
@@ -73,14 +72,7 @@ std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
 }
 
 void save_profile(const Profile& profile, const std::string& path) {
-  const std::filesystem::path target(path);
-  std::error_code ignored;
-  if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path(), ignored);
-  const std::string temporary = path + ".part";
-  std::ofstream out(temporary);
-  write_profile(profile, out);
-  require<BadInput>(bool(out.flush()), "cannot write {}", temporary);
-  std::filesystem::rename(temporary, target);
+  write_whole_file(path, "a file for the profile", [&](std::ostream& out) { write_profile(profile, out); });
 }
 
 }  // namespace moe

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <iterator>
 
+#include "moe/base/config_files.h"
 #include "moe/base/table.h"
 #include "moe/cost/fluid_replay.h"
 #include "moe/export/chrome_trace.h"
@@ -65,9 +65,7 @@ void write_trace(const std::string& path, const std::vector<Simulated>& all) {
   for (const Simulated& s : all)
     groups.push_back(
         {fmt::format("{} simulated", s.result.schedule), -1, &s.plan, s.timeline.start_s, s.timeline.end_s});
-  std::ofstream out(path);
-  chrome_trace(groups, out);
-  require<BadInput>(bool(out.flush()), "--trace: cannot write {}", path);
+  write_chrome_trace(groups, path);
 }
 
 void write_records(const SimulateOptions& options, const LayerPricer& pricer, const std::vector<Simulated>& all) {
@@ -80,12 +78,9 @@ void write_records(const SimulateOptions& options, const LayerPricer& pricer, co
     if (options.sweep_degrees)
       std::ranges::move(degree_records(find_schedule(s.result.schedule), pricer, parameters),
                         std::back_inserter(records));
-  std::string asked = fmt::format("simulate {}", options.sweep_degrees);
-  for (const auto& [name, value] : parameters)
-    asked += std::visit([&, &of = name](const auto& v) { return fmt::format(" {}={}", of, v); }, value);
-  for (const CaseRecord& record : records)
-    asked += fmt::format(" {} {} {}", record.key, record.degree_forward, record.degree_backward);
-  RecordWriter writer(options.out, options.argv, digest_of(asked));
+  const std::string& layer = options.selection.layer_file;
+  RecordWriter writer(options.out,
+                      {options.asked, {pricer.profile().file, layer.empty() ? "" : find_config("layers", layer)}, {}});
   for (const CaseRecord& record : records)
     if (writer.find(record.key) == nullptr) writer.append(record);
   writer.end();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "moe/base/check.h"
+#include "moe/record/record.h"
 #include "tuner/chosen_model.h"
 #include "tuner/noise_report.h"
 
@@ -19,7 +20,7 @@ struct SimulateOptions {
   std::string trace;           // file for a Perfetto timeline; empty: none
   std::string out;             // records; empty: none
   bool sweep_degrees = false;  // one record a degree too; needs `out`
-  std::vector<std::string> argv;
+  Asked asked;
 };
 
 /// Schedules that a case or a profile does not allow, by reason.

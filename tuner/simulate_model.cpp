@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 
 #include "moe/base/registry.h"
 #include "moe/base/table.h"
@@ -112,9 +111,7 @@ int run_simulate_model(const SimulateOptions& options) {
     for (const Simulated& s : all)
       groups.push_back({fmt::format("{} simulated", s.result.schedule), -1, &s.result.plan, s.result.timeline.start_s,
                         s.result.timeline.end_s});
-    std::ofstream out(options.trace);
-    chrome_trace(groups, out);
-    require<BadInput>(bool(out.flush()), "--trace: cannot write {}", options.trace);
+    write_chrome_trace(groups, options.trace);
   }
   for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
   if (!options.json) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "moe/device/kind.h"
+#include "moe/record/record.h"
 #include "moe/search/selection.h"
 
 namespace moe {
@@ -18,10 +19,10 @@ struct TuneOptions {
   uint64_t seed = 1;
   double timeout_s = 60;
   DeviceKind device = DeviceKind::cpu;  // of the ranks
-  std::string out;    // records; empty: results/tune-CLUSTER.jsonl
-  std::string trace;  // timeline of one verified layer; empty: beside the records
+  std::string out;                      // records; empty: results/tune-CLUSTER.jsonl
+  std::string trace;                    // timeline of one verified layer; empty: beside the records
   bool json = false;
-  std::vector<std::string> argv;
+  Asked asked;
 };
 
 }  // namespace moe
