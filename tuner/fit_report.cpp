@@ -1,6 +1,7 @@
 #include "tuner/fit_report.h"
 
 #include <cmath>
+#include <filesystem>
 
 #include "moe/base/check.h"
 #include "moe/base/table.h"
@@ -72,6 +73,9 @@ std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
 }
 
 void save_profile(const Profile& profile, const std::string& path) {
+  std::error_code ignored;  // what is in the way is found again below
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
   write_whole_file(path, "a file for the profile", [&](std::ostream& out) { write_profile(profile, out); });
 }
 

@@ -11,7 +11,7 @@ namespace moe {
 /// cluster), the error of both.
 std::string fit_table(const FittedProfile& fitted, const Profile* truth);
 
-/// Writes the profile as a whole (moe/base/whole_file.h).
+/// Writes the profile as a whole (moe/base/whole_file.h), and makes the folders above it.
 void save_profile(const Profile& profile, const std::string& path);
 
 }  // namespace moe

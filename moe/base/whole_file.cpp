@@ -176,10 +176,7 @@ void write_target(const Target& target, const std::function<void(std::ostream&)>
 void write_whole_file(const std::string& path, const std::string& what,
                       const std::function<void(std::ostream&)>& write) {
   try {
-    const Target target = target_of(path);
-    std::error_code ignored;  // what is in the way is found again below
-    if (target.path.has_parent_path()) fs::create_directories(target.path.parent_path(), ignored);
-    write_target(target, write);
+    write_target(target_of(path), write);
   } catch (const Refusal& refusal) {
     bad_input("{}: cannot be written ({}), expected {}", path, std::strerror(refusal.error), what);
   }

@@ -141,7 +141,7 @@ void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out) {
 }
 
 void write_chrome_trace(std::span<const TraceGroup> groups, const std::string& path) {
-  write_whole_file(path, "a file for the timeline", [&](std::ostream& out) { chrome_trace(groups, out); });
+  write_whole_file(path, "a file for the timeline (--trace)", [&](std::ostream& out) { chrome_trace(groups, out); });
 }
 
 }  // namespace moe

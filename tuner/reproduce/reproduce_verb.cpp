@@ -56,7 +56,8 @@ std::string records_of(const ReproduceOptions& o, const std::vector<Report>& rep
 int run_reproduce(const ReproduceOptions& options) {
   const std::vector<Report> reports = asked_for(options);
   if (!options.write.empty())
-    write_whole_file(options.write, "a file for the page", [&](std::ostream& out) { out << page_of(reports); });
+    write_whole_file(options.write, "a file for the page (--write)",
+                     [&](std::ostream& out) { out << page_of(reports); });
   const std::string path = records_of(options, reports);
   if (options.json) {
     Json documents = Json::array();
