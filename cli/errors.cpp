@@ -14,6 +14,14 @@ int report(const std::exception& error, int code) {
   return code;
 }
 
+// Whatever printed it: a print that fails throws where its text is long, and only leaves a mark where it is short.
+bool stdout_failed() { return std::fflush(stdout) != 0 || std::ferror(stdout) != 0; }
+
+int report_stdout() {
+  say("stdout: cannot be written");
+  return kBadInput;
+}
+
 }  // namespace
 
 void say(const std::string& what) {
@@ -29,11 +37,7 @@ void say(const std::string& what) {
 int guarded(const std::function<int()>& body) {
   try {
     const int code = body();
-    if (std::fflush(stdout) != 0) {
-      fmt::print(stderr, "moetune: stdout: cannot be written\n");
-      return kBadInput;
-    }
-    return code;
+    return stdout_failed() ? report_stdout() : code;
   } catch (const BadInput& error) {
     return report(error, kBadInput);
   } catch (const WrongResult& error) {
@@ -41,7 +45,7 @@ int guarded(const std::function<int()>& body) {
   } catch (const RankFailure& error) {
     return report(error, kRankFailure);
   } catch (const std::exception& error) {
-    return report(error, 1);
+    return stdout_failed() ? report_stdout() : report(error, 1);
   }
 }
 

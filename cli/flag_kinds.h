@@ -43,6 +43,8 @@ void add_number(CLI::App& verb, const std::string& flag, Target& target, const s
 void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const std::string& help);
 void add_selection(CLI::App& verb, Selection& s, bool with_grid);
 void add_layer(CLI::App& verb, Selection& s);
+/// --out and --overwrite of a verb that appends records; what they mean is RecordWriter's.
+void add_records(CLI::App& verb, std::string& out, const std::string& help);
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& what, const std::string& example);
 
 /// Every verb with its flags, each bound to its place in the command, and what excludes or needs what.

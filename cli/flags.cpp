@@ -1,6 +1,8 @@
 #include "cli/flags.h"
 
 #include <algorithm>
+#include <array>
+#include <fmt/ranges.h>
 
 #include "cli/flag_kinds.h"
 
@@ -87,6 +89,12 @@ void needs(CLI::App& verb, const std::string& flag, const std::vector<std::strin
   for (const std::string& other : others) verb.get_option(flag)->needs(verb.get_option(other));
 }
 
+void add_records(CLI::App& verb, std::string& out, const std::string& help) {
+  verb.add_option("--out", out, help);
+  const std::string meaning = "the records file may hold other runs: what it holds makes room";
+  verb.add_flag("--overwrite", meaning);
+}
+
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& what, const std::string& example) {
   CLI::App* verb = app.add_subcommand(name, what);
   verb->footer("example:\n  ./moetune " + name + example);
@@ -116,7 +124,7 @@ void add_planning_verbs(CLI::App& app, Command& c) {
   add_number(*simulate, "--samples", noise.samples, "replays with other jitter; default: 100", 1, 1e6);
   add_number(*simulate, "--seed", noise.seed, "seed of jitter and of the experts' popularity; default: 1", 0, 9e18);
   simulate->add_option("--trace", c.simulate.trace, "write a Perfetto timeline to FILE");
-  simulate->add_option("--out", c.simulate.out, "write records, timelines included, to FILE (JSON Lines)");
+  add_records(*simulate, c.simulate.out, "write records, timelines included, to FILE (JSON Lines)");
   simulate->add_flag("--sweep-degrees", c.simulate.sweep_degrees,
                      "with --out: a record of each degree from 1 to 64 too");
   simulate->add_flag("--json", c.simulate.json, "one JSON document on stdout");
@@ -174,7 +182,7 @@ void add_reproduce(CLI::App& app, Command& c) {
   verb->add_flag("--audit", c.reproduce.audit, "every combination of FSMoE's open conventions");
   verb->add_flag("--all", c.reproduce.all, "every table, with and without the example assumptions, and the audit");
   verb->add_option("--write", c.reproduce.write, "with --all: write Markdown to FILE");
-  verb->add_option("--out", c.reproduce.out, "records FILE; default: results/reproduce-TABLE.jsonl");
+  add_records(*verb, c.reproduce.out, "records FILE; default: results/reproduce-TABLE.jsonl");
   verb->add_flag("--json", c.reproduce.json, "one JSON document on stdout");
 }
 
@@ -201,6 +209,28 @@ void require_verb(const CLI::App& app, int argc, const char* const* argv) {
     known += (known.empty() ? "" : ", ") + verb->get_name();
   }
   bad_input("verb: found {}, expected one of: {}", argc > 1 ? fmt::format("'{}'", argv[1]) : "none", known);
+}
+
+}  // namespace
+
+namespace {
+
+// What records do not depend on: where things are written, how it is shown, how processes meet. A new flag is in.
+constexpr std::array<std::string_view, 9> kOfNoRecord{"--json",  "--out",   "--overwrite", "--trace",     "--dump",
+                                                      "--write", "--tasks", "--rank",      "--rendezvous"};
+
+Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
+  Asked asked{std::move(argv), {verb.get_name()}};
+  for (const CLI::Option* option : verb.get_options())
+    if (option->count() > 0 && std::ranges::find(kOfNoRecord, option->get_name()) == kOfNoRecord.end())
+      asked.flags.push_back(fmt::format("{}={}", option->get_name(), fmt::join(option->results(), ",")));
+  const auto given = [&](const char* flag) {
+    const CLI::Option* option = verb.get_option_no_throw(flag);
+    return option != nullptr && option->count() > 0;
+  };
+  asked.named_file = given("--out");
+  asked.overwrite = given("--overwrite");
+  return asked;
 }
 
 }  // namespace
@@ -237,9 +267,8 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
         std::string(kHostCluster);
   if (command.ranks.backend == "nccl")
     command.tune.device = command.layerbench.device = command.microbench.device = DeviceKind::cuda;
-  const std::vector<std::string> all(argv, argv + argc);
-  command.simulate.argv = command.tune.argv = command.microbench.argv = command.layerbench.argv =
-      command.reproduce.argv = all;
+  command.simulate.asked = command.tune.asked = command.microbench.asked = command.layerbench.asked =
+      command.reproduce.asked = asked_by(*app.get_subcommands().front(), {argv, argv + argc});
   return command;
 }
 

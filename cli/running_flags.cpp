@@ -12,7 +12,7 @@ const std::vector<std::string> kVerbsOfRanks{"tune", "microbench", "layerbench"}
 template <class Options>
 void add_run(CLI::App& verb, Options& o, RanksFlags& ranks) {
   add_number(verb, "--timeout", o.timeout_s, "seconds a rank waits for another", 0.1, 86400);
-  verb.add_option("--out", o.out, "records FILE (JSON Lines); default: results/VERB-CLUSTER.jsonl");
+  add_records(verb, o.out, "records FILE (JSON Lines); default: results/VERB-CLUSTER.jsonl");
   verb.add_option_function<std::string>(
       "--backend",
       [&ranks](const std::string& name) {

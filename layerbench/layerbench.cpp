@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "layerbench/report.h"
+#include "moe/base/config_files.h"
 #include "moe/base/progress.h"
 #include "moe/cost/fit.h"
 #include "moe/layer/layer_device.h"
@@ -74,8 +75,8 @@ class Layerbench {
         schedules_(chosen_schedules(options.selection)),
         layers_(benched_layers(options, site_)),
         writer_(site_.open_records(
-            options.out.empty() ? "results/layerbench-" + site_.cluster.name + ".jsonl" : options.out, options.argv,
-            digest())) {
+            options.out.empty() ? "results/layerbench-" + site_.cluster.name + ".jsonl" : options.out, options.asked,
+            files_read())) {
     share_done(site_, writer_);
   }
 
@@ -107,11 +108,13 @@ class Layerbench {
   double layers() const { return static_cast<double>(layers_.size()); }
   bool of_grid() const { return !options_.selection.grid.empty(); }
 
-  // Of the same flags and the same layers, whatever files they came from.
-  std::string digest() const {
-    std::string text = fmt::format("layerbench {}", fmt::join(options_.argv, " "));
-    for (const BenchedLayer& layer : layers_) text += fmt::format(" {} {}", layer.name, describe(layer.shape.layer));
-    return digest_of(text);
+  std::vector<std::string> files_read() const {
+    const Selection& selection = options_.selection;
+    std::vector<std::string> files;
+    if (!selection.grid.empty()) files = files_of(find_grid(selection.grid));
+    if (!selection.layer_file.empty()) files.push_back(find_config("layers", selection.layer_file));
+    files.push_back(Workload(options_.workload).file());
+    return files;
   }
 
   Profile measured() {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "moe/device/kind.h"
+#include "moe/record/record.h"
 #include "moe/search/selection.h"
 
 namespace moe {
@@ -15,14 +16,14 @@ struct LayerbenchOptions {
   uint64_t seed = 1;
   double timeout_s = 60;
   DeviceKind device = DeviceKind::cpu;  // of the ranks
-  std::string out;  // records; empty: results/layerbench-CLUSTER.jsonl
+  std::string out;                      // records; empty: results/layerbench-CLUSTER.jsonl
   std::string workload = "gate";
   std::string trace;   // timeline of the first layer, measured above simulated; empty: none
   std::string dump;    // folder of tensors (layer_dump.h): DUMP/SCHEDULE, of a grid DUMP/LAYER/SCHEDULE; empty: none
   bool tasks = false;  // print how each kind of task compares with its prediction
   bool check_only = false;
   bool json = false;
-  std::vector<std::string> argv;
+  Asked asked;
 };
 
 }  // namespace moe

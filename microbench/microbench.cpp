@@ -216,8 +216,7 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
   const Site site = site_of(options.cluster, processes, options.device);
   const OpRequest request = request_of(options, site);
   const std::string path = options.out.empty() ? "results/microbench-" + site.cluster.name + ".jsonl" : options.out;
-  RecordWriter writer =
-      site.open_records(path, options.argv, digest_of(fmt::format("{}", fmt::join(options.argv, " "))));
+  RecordWriter writer = site.open_records(path, options.asked, {});
   share_done(site, writer);
   std::optional<Progress> progress;
   if (site.leads())

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "moe/device/kind.h"
+#include "moe/record/record.h"
 #include "moe/search/selection.h"
 
 namespace moe {
@@ -23,7 +24,7 @@ struct MicrobenchOptions {
   std::string out;       // records; empty: results/microbench-CLUSTER.jsonl
   bool kernels = false;  // the layer's own kernels beside their bounds, and nothing else
   bool json = false;
-  std::vector<std::string> argv;
+  Asked asked;
 };
 
 }  // namespace moe

@@ -6,7 +6,7 @@ import os
 import tomllib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-KINDS = ("run", "case", "resume", "end")
+KINDS = ("run", "case", "cases", "resume", "end")
 STATUSES = ("ok", "wrong", "invalid", "timeout", "oom", "unsupported", "error", "skipped")
 
 
@@ -72,6 +72,38 @@ class Case(dict):
         return found
 
 
+def _cases_of(line, where):
+    """The cases of a line that holds what they share once: moe/record/record_json.h says how."""
+    tables, start = line.get("tables"), line.get("key")
+    if not isinstance(tables, list) or not isinstance(start, str):
+        raise BadInput(f"{where}: tables: found {str(tables)[:24]}, expected a list, and a key")
+    for t, table in enumerate(tables):
+        try:
+            rows = [_row_of(table["columns"], row) for row in table["rows"]]
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise BadInput(f"{where}: tables[{t}]: found {str(table)[:24]}, expected columns and rows, each with a key "
+                           "and a cell for each column that is a name") from None
+        for row in rows:
+            case = {"parameters": line.get("parameters"), "samples": {}, "summary": {}, "prediction": {}}
+            for path, value in row:
+                part, _, field = path.partition(".")
+                if field and part in ("summary", "prediction"):
+                    case[part][field] = value
+                else:
+                    case[path] = value
+            yield Case(case | {"kind": "case", "key": f"{start}{case['key']}"}, where)
+
+
+def _row_of(columns, cells):
+    """Names and values of a row: a column is a name, of the next cell, or an object of what all rows share."""
+    left, row = list(cells), []
+    for column in columns:
+        row += column.items() if isinstance(column, dict) else [(column, left.pop(0))]
+    if left or "key" not in dict(row):
+        raise ValueError
+    return row
+
+
 class Records:
     """The last run of a file: its cases in file order, of a key that occurs again the last; and what was run."""
 
@@ -112,6 +144,8 @@ def _last_run(path):
         elif line["kind"] == "case":
             case = Case(line, where)
             cases[case["key"]] = case
+        elif line["kind"] == "cases":
+            cases |= {case["key"]: case for case in _cases_of(line, where)}
         elif line["kind"] == "end":
             ended = True
     if not begun:

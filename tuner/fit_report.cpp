@@ -1,10 +1,10 @@
 #include "tuner/fit_report.h"
 
 #include <filesystem>
-#include <fstream>
 
 #include "moe/base/check.h"
 #include "moe/base/table.h"
+#include "moe/base/whole_file.h"
 
 namespace moe {
 namespace {
@@ -95,14 +95,10 @@ Json fit_json(const FittedProfile& fitted) {
 }
 
 void save_profile(const Profile& profile, const std::string& path) {
-  const std::filesystem::path target(path);
-  std::error_code ignored;
-  if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path(), ignored);
-  const std::string temporary = path + ".part";
-  std::ofstream out(temporary);
-  write_profile(profile, out);
-  require<BadInput>(bool(out.flush()), "cannot write {}", temporary);
-  std::filesystem::rename(temporary, target);
+  std::error_code ignored;  // what is in the way is found again below
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  write_whole_file(path, "a file for the profile", [&](std::ostream& out) { write_profile(profile, out); });
 }
 
 }  // namespace moe

@@ -17,7 +17,7 @@ std::string fit_table(const FittedProfile& fitted, const Profile* truth);
 /// The rows, each with what its table's line and warnings say.
 Json fit_json(const FittedProfile& fitted);
 
-/// Writes the profile, through a temporary file, so that a reader never sees half of it.
+/// Writes the profile as a whole (moe/base/whole_file.h), and makes the folders above it.
 void save_profile(const Profile& profile, const std::string& path);
 
 }  // namespace moe

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <iterator>
 
+#include "moe/base/config_files.h"
 #include "moe/base/table.h"
 #include "moe/cost/fluid_replay.h"
 #include "moe/export/text_gantt.h"
@@ -73,12 +73,9 @@ void write_records(const SimulateOptions& options, const LayerPricer& pricer, co
     if (options.sweep_degrees)
       std::ranges::move(degree_records(find_schedule(s.result.schedule), pricer, parameters),
                         std::back_inserter(records));
-  std::string asked = fmt::format("simulate {}", options.sweep_degrees);
-  for (const auto& [name, value] : parameters)
-    asked += std::visit([&, &of = name](const auto& v) { return fmt::format(" {}={}", of, v); }, value);
-  for (const CaseRecord& record : records)
-    asked += fmt::format(" {} {} {}", record.key, record.degree_forward, record.degree_backward);
-  RecordWriter writer(options.out, options.argv, digest_of(asked));
+  const std::string& layer = options.selection.layer_file;
+  RecordWriter writer(options.out,
+                      {options.asked, {pricer.profile().file, layer.empty() ? "" : find_config("layers", layer)}, {}});
   for (const CaseRecord& record : records)
     if (writer.find(record.key) == nullptr) writer.append(record);
   writer.end();
@@ -137,12 +134,6 @@ TraceGroup trace_group(const Plan& plan, const Timeline& timeline) {
   return {fmt::format("{} simulated", plan.schedule), -1, &plan, timeline.start_s, timeline.end_s};
 }
 
-void write_simulated_trace(const std::string& path, const std::vector<TraceGroup>& groups) {
-  std::ofstream out(path);
-  chrome_trace(groups, out);
-  require<BadInput>(bool(out.flush()), "--trace: cannot write {}", path);
-}
-
 int run_simulate(const SimulateOptions& options) {
   check_flags(options.noise);
   if (!options.model.one_layer()) return run_simulate_model(options);
@@ -167,7 +158,7 @@ int run_simulate(const SimulateOptions& options) {
     if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.plan, s.timeline.makespan_s));
     groups.push_back(trace_group(s.plan, s.timeline));
   }
-  if (!options.trace.empty()) write_simulated_trace(options.trace, groups);
+  if (!options.trace.empty()) write_chrome_trace(groups, options.trace);
   if (!options.out.empty()) write_records(options, pricer, all);
   for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
   if (!options.json) {

@@ -7,6 +7,7 @@
 
 #include "moe/base/check.h"
 #include "moe/export/chrome_trace.h"
+#include "moe/record/record.h"
 #include "tuner/chosen_model.h"
 #include "tuner/noise_report.h"
 
@@ -21,7 +22,7 @@ struct SimulateOptions {
   std::string trace;           // file for a Perfetto timeline; empty: none
   std::string out;             // records; empty: none
   bool sweep_degrees = false;  // one record a degree too; needs `out`
-  std::vector<std::string> argv;
+  Asked asked;
 };
 
 /// Schedules asked for that the case or the profile does not allow: rows like the others, with a reason for numbers.
@@ -41,8 +42,6 @@ class Refused {
 
 /// A plan's tasks as they were simulated.
 TraceGroup trace_group(const Plan& plan, const Timeline& timeline);
-/// Writes the groups to the file of --trace. Throws BadInput where that can't be.
-void write_simulated_trace(const std::string& path, const std::vector<TraceGroup>& groups);
 
 int run_simulate(const SimulateOptions& options);
 

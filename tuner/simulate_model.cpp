@@ -141,7 +141,7 @@ int run_simulate_model(const SimulateOptions& options) {
     if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.result.plan, s.result.total_s()));
     groups.push_back(trace_group(s.result.plan, s.result.timeline));
   }
-  if (!options.trace.empty()) write_simulated_trace(options.trace, groups);
+  if (!options.trace.empty()) write_chrome_trace(groups, options.trace);
   for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
   if (!options.json) {
     print_text(chosen, profile, all);

@@ -19,14 +19,18 @@ namespace {
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
 
-CaseRecord record_of(const SweepRow& row, const LayerResult& r, const std::string& cluster) {
+CaseRecord planned(const SweepRow& row, std::string_view schedule) {
   CaseRecord record;
-  record.key = fmt::format("plan/{}/{}", row.layer, r.schedule);
-  record.parameters = parameters_of(row.shape, cluster, row.layer);
-  record.schedule = r.schedule;
+  record.key = fmt::format("plan/{}/{}", row.layer, schedule);
+  record.schedule = schedule;
+  record.backend = "none";
+  return record;
+}
+
+CaseRecord record_of(const SweepRow& row, const LayerResult& r) {
+  CaseRecord record = planned(row, r.schedule);
   record.degree_forward = r.decision.degree_forward;
   record.degree_backward = r.decision.degree_backward;
-  record.backend = "none";
   record.prediction = {{"forward_s", r.forward_s},         {"backward_s", r.backward_s},
                        {"moe_forward_s", r.moe_forward_s}, {"moe_backward_s", r.moe_backward_s},
                        {"total_s", r.total_s()},           {"gar_in_moe_bytes", r.decision.gar_in_moe_bytes}};
@@ -37,15 +41,11 @@ CaseRecord record_of(const SweepRow& row, const LayerResult& r, const std::strin
   return record;
 }
 
-CaseRecord unsupported_record(const SweepRow& row, std::string_view schedule, const std::string& reason,
-                              const std::string& cluster) {
-  CaseRecord record;
-  record.key = fmt::format("plan/{}/{}", row.layer, schedule);
+CaseRecord unsupported_record(const SweepRow& row, std::string_view schedule) {
+  CaseRecord record = planned(row, schedule);
+  const auto refused = row.refused.find(schedule);
   record.status = CaseStatus::unsupported;
-  record.reason = reason;
-  record.parameters = parameters_of(row.shape, cluster, row.layer);
-  record.schedule = schedule;
-  record.backend = "none";
+  record.reason = refused == row.refused.end() ? row.reason : refused->second;
   return record;
 }
 
@@ -67,7 +67,7 @@ void write_planned_trace(const std::string& path, const SweepRequest& request, c
   }
   std::vector<TraceGroup> groups;
   for (size_t i = 0; i < plans.size(); ++i) groups.push_back(trace_group(plans[i], timelines[i]));
-  write_simulated_trace(path, groups);
+  write_chrome_trace(groups, path);
 }
 
 }  // namespace
@@ -106,17 +106,12 @@ Fields parameters_of(const Case& shape, const std::string& cluster, const std::s
 void append_rows(RecordWriter& writer, const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
                  const std::string& cluster) {
   for (const SweepRow& row : rows) {
-    for (const LayerResult& result : row.results) {
-      CaseRecord record = record_of(row, result, cluster);
-      if (writer.find(record.key) == nullptr) writer.append(record);
-    }
-    for (const Schedule* schedule : schedules) {
-      if (row.find(schedule->name) != nullptr) continue;
-      const auto refused = row.refused.find(schedule->name);
-      const CaseRecord record =
-          unsupported_record(row, schedule->name, refused == row.refused.end() ? row.reason : refused->second, cluster);
-      if (writer.find(record.key) == nullptr) writer.append(record);
-    }
+    CaseGroup group{parameters_of(row.shape, cluster, row.layer), {}};
+    for (const LayerResult& result : row.results) group.cases.push_back(record_of(row, result));
+    for (const Schedule* schedule : schedules)
+      if (row.find(schedule->name) == nullptr) group.cases.push_back(unsupported_record(row, schedule->name));
+    std::erase_if(group.cases, [&](const CaseRecord& record) { return writer.find(record.key) != nullptr; });
+    writer.append(group);
   }
 }
 
@@ -151,7 +146,9 @@ int run_planned_tune(const TuneOptions& options) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
 
   const std::string path = records_path(options.out, "plan", profile.name);
-  RecordWriter writer(path, options.argv, digest_of(fmt::format("plan {} {}", profile.name, grid.name)));
+  std::vector<std::string> files = files_of(grid);
+  files.push_back(profile.file);
+  RecordWriter writer(path, {options.asked, std::move(files), {}});
   append_rows(writer, rows, chosen, profile.name);
   writer.end();
   if (!options.trace.empty()) write_planned_trace(options.trace, request, rows);

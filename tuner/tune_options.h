@@ -4,6 +4,7 @@
 #include <string>
 
 #include "moe/device/kind.h"
+#include "moe/record/record.h"
 #include "moe/search/selection.h"
 
 namespace moe {
@@ -21,7 +22,7 @@ struct TuneOptions {
   std::string out;                      // records; empty: results/tune-CLUSTER.jsonl
   std::string trace;                    // timeline of one verified layer; empty: beside the records
   bool json = false;
-  std::vector<std::string> argv;
+  Asked asked;
 };
 
 }  // namespace moe

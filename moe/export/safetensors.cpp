@@ -4,10 +4,10 @@
 #include <array>
 #include <bit>
 #include <cctype>
-#include <fstream>
 #include <set>
 
 #include "moe/base/check.h"
+#include "moe/base/whole_file.h"
 
 namespace moe {
 namespace {
@@ -47,15 +47,15 @@ void write_safetensors(const std::string& path, std::span<const SafeTensor> tens
   }
   header += '}';
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  std::ofstream out(path, std::ios::binary);
-  const auto put = [&](const void* data, size_t size) {
-    out.write(static_cast<const char*>(data), static_cast<std::streamsize>(size));
-  };
-  const uint64_t length = header.size();
-  put(&length, sizeof length);
-  put(header.data(), header.size());
-  for (const SafeTensor& t : tensors) put(t.data.data(), t.data.size());
-  require<BadInput>(bool(out.flush()), "{}: cannot be written", path);
+  write_whole_file(path, "a file for tensors", [&](std::ostream& out) {
+    const auto put = [&](const void* data, size_t size) {
+      out.write(static_cast<const char*>(data), static_cast<std::streamsize>(size));
+    };
+    const uint64_t length = header.size();
+    put(&length, sizeof length);
+    put(header.data(), header.size());
+    for (const SafeTensor& t : tensors) put(t.data.data(), t.data.size());
+  });
 }
 
 }  // namespace moe

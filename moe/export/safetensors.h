@@ -17,8 +17,8 @@ struct SafeTensor {
   std::span<const std::byte> data;
 };
 
-/// Overwrites `path`. Throws BadInput naming it if it can't be written; WrongResult naming the tensor whose bytes are
-/// not those of its shape, or whose name is another's or has other characters.
+/// Replaces `path` as a whole. Throws BadInput naming it if it can't be written; WrongResult naming the tensor whose
+/// bytes are not those of its shape, or whose name is another's or has other characters.
 void write_safetensors(const std::string& path, std::span<const SafeTensor> tensors);
 
 }  // namespace moe

@@ -21,6 +21,8 @@ class Workload {
   /// Sets the experts of the tokens that this rank gates, and `preset`. Throws Unsupported naming the gate if it does
   /// not choose the top k; BadInput with the file's line if a trace is not of this layer.
   void fill(const RankShape& rank, const LayerSeed& seed, Routing& routing) const;
+  /// Of a trace; else empty.
+  std::string file() const { return kind_ == Kind::trace ? text_ : std::string(); }
 
  private:
   enum class Kind : uint8_t { gate, balanced, zipf, hot, trace };

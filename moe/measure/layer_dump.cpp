@@ -2,9 +2,9 @@
 
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "moe/base/whole_file.h"
 #include "moe/export/layer_json.h"
 #include "moe/export/safetensors.h"
 #include "moe/layer/on_host.h"
@@ -91,7 +91,7 @@ Json json_of(const ParallelShape& p) {
 }
 
 Json software() {
-  const RunHeader stamp = stamp_run({}, {});
+  const RunHeader stamp = stamp_run({});
   Json all{{"moetune", MOETUNE_VERSION}, {"compiler", stamp.compiler}};
   for (const Fields* fields : {&stamp.git, &stamp.libraries})
     for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { all[name] = v; }, value);
@@ -130,10 +130,8 @@ void dump_layer(const std::string& folder, World& world, std::span<MoeLayer* con
   if (!leads(world)) return;
   Json manifest = manifest_of(*ranks.front(), plan);
   for (const std::string& file : files) manifest["ranks"].push_back(Json::parse(file));
-  const std::string path = folder + "/manifest.json";
-  std::ofstream out(path);
-  out << manifest.dump(1) << '\n';
-  require<BadInput>(bool(out.flush()), "{}: cannot be written", path);
+  write_whole_file(folder + "/manifest.json", "a file for what was dumped",
+                   [&](std::ostream& out) { out << manifest.dump(1) << '\n'; });
 }
 
 }  // namespace moe

@@ -1,7 +1,6 @@
 #include "moe/measure/layer_records.h"
 
 #include <algorithm>
-#include <fstream>
 
 #include "moe/base/check.h"
 #include "moe/cost/fluid_replay.h"
@@ -296,9 +295,7 @@ void write_layer_trace(const LayerOutcome& outcome, const std::string& path) {
     groups.push_back(
         {plan.schedule + " simulated", -1, &plan, outcome.predicted[s].start_s, outcome.predicted[s].end_s});
   }
-  std::ofstream out(path);
-  chrome_trace(groups, out);
-  require<BadInput>(bool(out.flush()), "--trace: cannot write {}", path);
+  write_chrome_trace(groups, path);
 }
 
 }  // namespace moe

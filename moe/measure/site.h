@@ -21,9 +21,10 @@ struct Site {
   std::string_view backend() const { return processes ? processes->backend() : "local"; }
   /// Whether this process writes and prints.
   bool leads() const { return processes == nullptr || moe::leads(*processes); }
-  /// Of the one that leads: what it has done already is known to all.
-  RecordWriter open_records(const std::string& path, std::vector<std::string> argv, const std::string& digest) const {
-    return leads() ? RecordWriter(path, std::move(argv), digest, ranks()) : RecordWriter(path);
+  /// Of the one that leads: what it has done already is known to all. `files`: read beside the cluster's profile.
+  RecordWriter open_records(const std::string& path, const Asked& asked, std::vector<std::string> files) const {
+    files.push_back(cluster.file);
+    return leads() ? RecordWriter(path, {asked, std::move(files), ranks()}) : RecordWriter(path);
   }
   /// What records say of the processes.
   Fields ranks() const;

@@ -252,7 +252,7 @@ Grid read_sample(const ConfigFile& file) {
     root.fail("of", fmt::format("{}, itself a sample", root.name("of")), "a grid with layers of its own");
   Grid grid = read_whole(whole);
   grid.sample_of = std::exchange(grid.name, root.name("name"));
-  grid.file = file.path;
+  grid.sample_of_file = std::exchange(grid.file, file.path);
   std::set<std::string> names;
   for (const ConfigValue& item : root.list("only")) {
     const bool known = item.kind == ConfigKind::text &&
@@ -270,6 +270,8 @@ Grid read_grid(const std::string& path) {
   const ConfigFile file = read_toml(path);
   return file.root.find("of") != nullptr ? read_sample(file) : read_whole(file);
 }
+
+std::vector<std::string> files_of(const Grid& grid) { return {grid.file, grid.sample_of_file}; }
 
 Grid find_grid(const std::string& name_or_path) { return read_grid(find_config("grids", name_or_path)); }
 

@@ -51,6 +51,7 @@ struct GridLayer {
 struct Grid {
   std::string name, source, cluster, file;
   std::string sample_of;  // the grid whose layers these are; empty: this is a whole one
+  std::string sample_of_file;
   Rounding rounding = Rounding::ragged;
   std::optional<double> memory_bytes;  // of one rank, where the grid says so
   std::vector<GridLayer> layers;
@@ -59,6 +60,9 @@ struct Grid {
 /// Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors, as are more than
 /// kMostGridLayers layers.
 Grid read_grid(const std::string& path);
+
+/// The files that it was read from: a sample's own and the one of the grid that it is of.
+std::vector<std::string> files_of(const Grid& grid);
 
 /// NAME of configs/grids/NAME.toml, or a path to a file. Throws BadInput listing the known names.
 Grid find_grid(const std::string& name_or_path);

@@ -4,7 +4,8 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <sstream>
+#include <ranges>
+#include <span>
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
@@ -18,9 +19,13 @@ std::string text_of(const std::string& path) {
   std::ifstream in;
   if (!std::filesystem::is_directory(path, ignored)) in.open(path, std::ios::binary);
   require<BadInput>(in.is_open(), "{}: found no readable file, expected records (JSON Lines)", path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
+  std::string text;
+  constexpr size_t kAtOnce = 1 << 20;
+  for (size_t size = 0; in; text.resize(size += static_cast<size_t>(in.gcount()))) {
+    text.resize(size + kAtOnce);
+    in.read(text.data() + size, kAtOnce);
+  }
+  return text;
 }
 
 struct Line {
@@ -60,11 +65,9 @@ class Assembler {
       bad_input("{}: kind: found {} outside a run, expected 'run'", line.where, shown(line.text.substr(0, 24)));
     Run& run = runs_.back();
     if (auto* found = std::get_if<CaseRecord>(&record)) {
-      const auto [place, added] = places_.try_emplace(found->key, run.cases.size());
-      if (added)
-        run.cases.push_back(std::move(*found));
-      else
-        run.cases[place->second] = std::move(*found);
+      add(std::move(*found), run);
+    } else if (auto* group = std::get_if<CaseGroup>(&record)) {
+      for (CaseRecord& one : group->cases) add(std::move(one), run);
     } else if (std::holds_alternative<ResumeMark>(record)) {
       ++run.resumed;
     } else {
@@ -74,12 +77,34 @@ class Assembler {
   std::vector<Run> take() { return std::move(runs_); }
 
  private:
+  void add(CaseRecord&& record, Run& run) {
+    const auto [place, added] = places_.try_emplace(record.key, run.cases.size());
+    if (added)
+      run.cases.push_back(std::move(record));
+    else
+      run.cases[place->second] = std::move(record);
+  }
+
   std::vector<Run> runs_;
   std::map<std::string, size_t> places_;  // of the last run's keys
 };
 
+constexpr std::string_view kRunStart = R"({"kind":"run")", kEndStart = R"({"kind":"end")";
+
 bool begins_anew(std::string_view text) {
-  return text.starts_with("{\"kind\":\"run\"") || text.starts_with("{\"kind\":\"resume\"");
+  return text.starts_with(kRunStart) || text.starts_with(R"({"kind":"resume")");
+}
+
+std::vector<Run> runs_of(std::span<Line> lines) {
+  bool broken_off = true;  // whether a writer may have been killed in this line: nothing of its run follows at once
+  for (Line& line : std::views::reverse(lines)) {
+    line.torn = broken_off && may_be_torn(line.text);
+    broken_off = line.torn || begins_anew(line.text);
+  }
+  Assembler runs;
+  for (const Line& line : lines)
+    if (!line.torn) runs.add(line);
+  return runs.take();
 }
 
 }  // namespace
@@ -87,15 +112,24 @@ bool begins_anew(std::string_view text) {
 std::vector<Run> read_runs(const std::string& path) {
   const std::string text = text_of(path);
   std::vector<Line> lines = lines_of(text, path);
-  bool broken_off = true;  // whether a writer may have been killed in this line: nothing of its run follows at once
-  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    line->torn = broken_off && may_be_torn(line->text);
-    broken_off = line->torn || begins_anew(line->text);
-  }
-  Assembler runs;
-  for (const Line& line : lines)
-    if (!line.torn) runs.add(line);
-  return runs.take();
+  return runs_of(lines);
+}
+
+std::optional<Run> read_open_run(const std::string& path) {
+  const std::string text = text_of(path);
+  std::vector<Line> lines = lines_of(text, path);
+  const auto whole = [](const Line& line, std::string_view start) {
+    return line.text.starts_with(start) && is_complete_json(line.text);
+  };
+  const auto last = std::ranges::find_if(std::views::reverse(lines), [&](auto& l) { return whole(l, kRunStart); });
+  std::span<Line> run = lines;
+  if (last != lines.rend()) run = run.subspan(static_cast<size_t>(lines.rend() - last) - 1);
+  if (run.size() < lines.size()) runs_of({lines.data(), 1});  // throws where the file is not ours
+  std::vector<Line> ends;
+  if (run.size() > 1 && whole(run.back(), kEndStart)) run = ends = {run.front(), run.back()};
+  std::vector<Run> runs = runs_of(run);
+  if (runs.empty()) return std::nullopt;
+  return std::move(runs.back());
 }
 
 Run read_last_run(const std::string& path) {

@@ -1,5 +1,6 @@
 #pragma once
 // Reads records back.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,5 +22,9 @@ std::vector<Run> read_runs(const std::string& path);
 
 /// The last run of a file. Throws BadInput where there is none.
 Run read_last_run(const std::string& path);
+
+/// The last run as one who would go on with it needs it: without its cases where it has ended, and whatever stands
+/// before it is not looked at but for the file's first line. None of a file without a run.
+std::optional<Run> read_open_run(const std::string& path);
 
 }  // namespace moe

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "moe/base/check.h"
-#include "moe/base/random.h"
 
 namespace moe {
 namespace {
@@ -61,7 +60,5 @@ const std::string& Fields::text(std::string_view name, std::string_view where) c
 }
 
 std::string_view name_of(CaseStatus status) { return kStatusNames[static_cast<size_t>(status)]; }
-
-std::string digest_of(std::string_view text) { return fmt::format("{:016x}", stream_of(text)); }
 
 }  // namespace moe

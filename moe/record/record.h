@@ -1,8 +1,9 @@
 #pragma once
-// What a measurement leaves behind: JSON Lines of three kinds, appended and never rewritten.
+// What a measurement leaves behind: JSON Lines of five kinds, appended and never rewritten.
 //
 //   {"kind": "run", ...}     RunHeader: what was asked, by which program, on which machine
 //   {"kind": "case", ...}    CaseRecord: one measured (or refused) case
+//   {"kind": "cases", ...}   CaseGroup: cases that have their parameters in common (record_json.h)
 //   {"kind": "resume", ...}  the run was broken off and goes on here
 //   {"kind": "end", ...}     the run is complete
 //
@@ -19,7 +20,7 @@
 
 namespace moe {
 
-inline constexpr int kRecordSchema = 1;
+inline constexpr int kRecordSchema = 2;  // 1 had no "cases"
 
 using Scalar = std::variant<bool, int64_t, double, std::string>;
 
@@ -91,21 +92,41 @@ struct CaseRecord {
   std::string where;                // "FILE:LINE" where it was read; not part of the record
 };
 
+/// Cases of one layer, say, that are written at once: their line has once what they share. Read back they are cases as
+/// any others. They have no parameters of their own, no samples and no timeline.
+struct CaseGroup {
+  Fields parameters;  // of each
+  std::vector<CaseRecord> cases;
+};
+
+/// How a run was asked for.
+struct Asked {
+  std::vector<std::string> argv;   // the command line, for people
+  std::vector<std::string> flags;  // of it what the records depend on, in any fixed order: "tune", "--seed=3"
+  bool named_file = false;         // the records file by its name: it is to hold the answers to one question
+  bool overwrite = false;          // and what it holds makes room
+};
+
+/// Everything that decides a run's records, but for the program, the machine and the environment.
+struct Question {
+  Asked asked;
+  std::vector<std::string> files;  // that it read: profile, grid, layer, trace; empty names count as no file
+  Fields ranks;                    // of a run of processes, see RunHeader
+};
+
 /// Everything a run is stamped with. No host name, user or path beside argv; of the environment an allow-list alone.
 struct RunHeader {
   int schema = kRecordSchema;
   std::string started;  // UTC, ISO 8601
   std::vector<std::string> argv;
-  std::string config_digest;  // of all that decides the results; runs of one digest can be resumed
+  std::string config_digest;  // of all that decides the records (stamp.h): runs of one digest can be resumed
   Fields git;                 // commit, dirty
+  std::string build;          // the program's build id, of its linker; empty: unknown
   std::string compiler;
   Fields libraries;  // name -> version
   Fields machine;    // cpu, cores, memory_bytes, os, architecture
   Fields environment;
   Fields ranks;  // of a run of processes: backend, how many, on how many nodes, over which interface; else empty
 };
-
-/// A digest of any text, for config_digest: 16 hexadecimal digits, the same on every machine.
-std::string digest_of(std::string_view text);
 
 }  // namespace moe

@@ -1,12 +1,8 @@
-// The only unit of the library that sees the JSON library.
+// Lines out.
 #include "moe/record/record_json.h"
 
-#include <cmath>
-#include <limits>
+#include <algorithm>
 #include <nlohmann/json.hpp>
-
-#include "moe/base/check.h"
-#include "moe/base/config.h"
 
 namespace moe {
 namespace {
@@ -27,6 +23,7 @@ Json json_of(const RunHeader& run) {
            {"argv", run.argv},
            {"config_digest", run.config_digest},
            {"git", json_of(run.git)},
+           {"build", run.build},
            {"compiler", run.compiler},
            {"libraries", json_of(run.libraries)},
            {"machine", json_of(run.machine)},
@@ -63,192 +60,86 @@ Json json_of(const CaseRecord& record) {
   return out;
 }
 
+/// The keys of a case line but for key and parameters, and their values; a field of a part is PART.NAME.
+using FlatCase = std::vector<std::pair<std::string, Json>>;
+
+FlatCase flat(const CaseRecord& record) {
+  FlatCase out;
+  out.emplace_back("status", name_of(record.status));
+  if (!record.reason.empty()) out.emplace_back("reason", record.reason);
+  if (!record.schedule.empty()) {
+    out.emplace_back("schedule", record.schedule);
+    out.emplace_back("degree_forward", record.degree_forward);
+    out.emplace_back("degree_backward", record.degree_backward);
+  }
+  out.emplace_back("backend", record.backend);
+  out.emplace_back("emulated", record.emulated);
+  out.emplace_back("dilation", record.dilation);
+  const auto add = [&](const char* part, const Fields& fields) {
+    for (const auto& [name, scalar] : fields)
+      std::visit([&, &of = name](const auto& value) { out.emplace_back(part + of, value); }, scalar);
+  };
+  add("summary.", record.summary);
+  add("prediction.", record.prediction);
+  if (record.bound_s) out.emplace_back("bound_s", *record.bound_s);
+  return out;
+}
+
+/// What all keys of the group begin with, up to a '/'.
+std::string common_start(const CaseGroup& group) {
+  std::string_view start = group.cases.front().key;
+  for (const CaseRecord& record : group.cases) {
+    const auto [differs, ignored] = std::ranges::mismatch(start, record.key);
+    start = start.substr(0, static_cast<size_t>(differs - start.begin()));
+  }
+  return std::string(start.substr(0, start.rfind('/') + 1));
+}
+
+/// Cases with the same keys, each with its record's key.
+using CaseTable = std::vector<std::pair<std::string_view, FlatCase>>;
+
+Json json_of(const CaseTable& table) {
+  const FlatCase& first = table.front().second;
+  Json columns = {"key"}, rows = Json::array();
+  std::vector<size_t> own;
+  for (size_t c = 0; c < first.size(); ++c) {
+    const auto& [name, value] = first[c];
+    if (std::ranges::all_of(table, [&](const auto& row) { return row.second[c].second == value; })) {
+      if (!columns.back().is_object()) columns.push_back(Json::object());
+      columns.back()[name] = value;
+    } else {
+      columns.push_back(name);
+      own.push_back(c);
+    }
+  }
+  for (const auto& [key, values] : table) {
+    Json row = Json::array({key});
+    for (const size_t c : own) row.push_back(values[c].second);
+    rows.push_back(std::move(row));
+  }
+  return {{"columns", std::move(columns)}, {"rows", std::move(rows)}};
+}
+
+Json json_of(const CaseGroup& group) {
+  const std::string start = common_start(group);
+  std::vector<CaseTable> tables;
+  for (const CaseRecord& record : group.cases) {
+    FlatCase values = flat(record);
+    const auto same_keys = [&](const CaseTable& table) {
+      return std::ranges::equal(table.front().second, values, {}, &FlatCase::value_type::first,
+                                &FlatCase::value_type::first);
+    };
+    auto table = std::ranges::find_if(tables, same_keys);
+    if (table == tables.end()) table = tables.emplace(tables.end());
+    table->emplace_back(std::string_view(record.key).substr(start.size()), std::move(values));
+  }
+  Json out{{"kind", "cases"}, {"parameters", json_of(group.parameters)}, {"key", start}};
+  for (const CaseTable& table : tables) out["tables"].push_back(json_of(table));
+  return out;
+}
+
 Json json_of(const ResumeMark& mark) { return {{"kind", "resume"}, {"started", mark.started}}; }
 Json json_of(const EndMark& mark) { return {{"kind", "end"}, {"ended", mark.ended}}; }
-
-std::string describe(const Json& value) {
-  if (value.is_string()) return shown(value.get_ref<const std::string&>());
-  if (value.is_array()) return fmt::format("a list of {}", value.size());
-  if (value.is_object()) return "an object";
-  return value.dump();
-}
-
-/// One object of a line, read key by key.
-class ObjectReader {
- public:
-  ObjectReader(const Json& object, const std::string& where) : object_(object), where_(where) {}
-
-  std::string text(const char* key) const {
-    const Json& found = get(key, "a text");
-    if (!found.is_string()) fail(key, found, "a text");
-    return found.get<std::string>();
-  }
-  std::string optional_text(const char* key) const { return object_.contains(key) ? text(key) : std::string(); }
-
-  int64_t whole(const char* key, int64_t least, int64_t most) const {
-    const std::string expected = fmt::format("a whole number from {} to {}", least, most);
-    const Json& found = get(key, expected);
-    const bool fits = found.is_number_integer() && !(found.is_number_unsigned() && found.get<uint64_t>() > INT64_MAX);
-    if (!fits || found.get<int64_t>() < least || found.get<int64_t>() > most) fail(key, found, expected);
-    return found.get<int64_t>();
-  }
-
-  double number(const char* key) const {
-    const Json& found = get(key, "a number");
-    if (!found.is_number() && !found.is_null()) fail(key, found, "a number");
-    return number_of(found);
-  }
-
-  bool boolean(const char* key) const {
-    const Json& found = get(key, "true or false");
-    if (!found.is_boolean()) fail(key, found, "true or false");
-    return found.get<bool>();
-  }
-
-  std::vector<std::string> texts(const char* key) const {
-    const Json& found = get(key, "a list of texts");
-    if (!found.is_array()) fail(key, found, "a list of texts");
-    for (const Json& item : found)
-      if (!item.is_string()) fail(key, item, "a list of texts");
-    return found.get<std::vector<std::string>>();
-  }
-
-  Fields fields(const char* key) const {
-    const Json& found = get(key, "an object");
-    if (!found.is_object()) fail(key, found, "an object");
-    Fields out;
-    for (const auto& [name, value] : found.items()) out.set(name, scalar_of(name, value));
-    return out;
-  }
-
-  std::vector<Samples> samples(const char* key) const {
-    const Json& found = get(key, "an object of samples");
-    if (!found.is_object()) fail(key, found, "an object of samples");
-    std::vector<Samples> out;
-    for (const auto& [name, iterations] : found.items()) out.push_back({name, matrix_of(name, iterations)});
-    return out;
-  }
-
-  std::vector<TaskTimes> timeline(const char* key) const {
-    const Json& found = get(key, "a list of tasks");
-    if (!found.is_array()) fail(key, found, "a list of tasks");
-    std::vector<TaskTimes> out;
-    for (const Json& item : found) {
-      const std::string where = fmt::format("{}: {}[{}]", where_, key, out.size());
-      if (!item.is_object()) bad_input("{}: found {}, expected an object", where, describe(item));
-      out.push_back(ObjectReader(item, where).task());
-    }
-    return out;
-  }
-
-  CaseStatus status(const char* key) const {
-    const std::string found = text(key);
-    std::string known;
-    for (auto s = CaseStatus::ok;; s = static_cast<CaseStatus>(static_cast<int>(s) + 1)) {
-      if (name_of(s) == found) return s;
-      known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(s));
-      if (s == CaseStatus::skipped) break;
-    }
-    fail(key, object_[key], "one of: " + known);
-  }
-
-  bool has(const char* key) const { return object_.contains(key); }
-
-  [[noreturn]] void fail(std::string_view key, const Json& found, std::string_view expected) const {
-    bad_input("{}: {}: found {}, expected {}", where_, key, describe(found), expected);
-  }
-
- private:
-  const Json& get(const char* key, std::string_view expected) const {
-    const auto found = object_.find(key);
-    if (found == object_.end()) bad_input("{}: {}: found no such key, expected {}", where_, key, expected);
-    return *found;
-  }
-
-  TaskTimes task() const {
-    TaskTimes t;
-    t.name = text("name");
-    t.kind = text("kind");
-    t.phase = text("phase");
-    t.lane = text("lane");
-    t.layer = static_cast<int>(whole("layer", 0, INT32_MAX));
-    t.chunks = static_cast<int>(whole("chunks", 1, INT32_MAX));
-    t.chunk = static_cast<int>(whole("chunk", 0, t.chunks - 1));
-    t.start_s = number("start_s");
-    t.end_s = number("end_s");
-    if (!(t.start_s <= t.end_s)) fail("end_s", object_["end_s"], fmt::format("a number from start_s = {}", t.start_s));
-    return t;
-  }
-
-  static double number_of(const Json& value) {
-    return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-  }
-
-  Scalar scalar_of(std::string_view name, const Json& value) const {
-    if (value.is_boolean()) return value.get<bool>();
-    if (value.is_string()) return value.get<std::string>();
-    if (value.is_number_integer() && !(value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX))
-      return value.get<int64_t>();
-    if (value.is_number() || value.is_null()) return number_of(value);
-    fail(name, value, "a number, a text, true or false");
-  }
-
-  std::vector<std::vector<double>> matrix_of(std::string_view name, const Json& iterations) const {
-    constexpr std::string_view kExpected = "a list (iterations) of lists (ranks) of numbers";
-    if (!iterations.is_array()) fail(name, iterations, kExpected);
-    std::vector<std::vector<double>> out;
-    for (const Json& ranks : iterations) {
-      if (!ranks.is_array()) fail(name, ranks, kExpected);
-      auto& row = out.emplace_back();
-      for (const Json& value : ranks) {
-        if (!value.is_number() && !value.is_null()) fail(name, value, kExpected);
-        row.push_back(number_of(value));
-      }
-    }
-    return out;
-  }
-
-  const Json& object_;
-  const std::string& where_;
-};
-
-RunHeader run_from(const ObjectReader& in) {
-  RunHeader run;
-  run.schema = static_cast<int>(in.whole("schema", 1, kRecordSchema));
-  run.started = in.text("started");
-  run.argv = in.texts("argv");
-  run.config_digest = in.text("config_digest");
-  run.git = in.fields("git");
-  run.compiler = in.text("compiler");
-  run.libraries = in.fields("libraries");
-  run.machine = in.fields("machine");
-  run.environment = in.fields("environment");
-  if (in.has("ranks")) run.ranks = in.fields("ranks");
-  return run;
-}
-
-CaseRecord case_from(const ObjectReader& in, const std::string& where) {
-  CaseRecord record;
-  record.key = in.text("key");
-  record.status = in.status("status");
-  record.reason = in.optional_text("reason");
-  record.parameters = in.fields("parameters");
-  record.schedule = in.optional_text("schedule");
-  if (!record.schedule.empty()) {
-    record.degree_forward = static_cast<int>(in.whole("degree_forward", 0, INT32_MAX));
-    record.degree_backward = static_cast<int>(in.whole("degree_backward", 0, INT32_MAX));
-  }
-  record.backend = in.text("backend");
-  record.emulated = in.boolean("emulated");
-  record.dilation = in.number("dilation");
-  record.samples = in.samples("samples");
-  record.summary = in.fields("summary");
-  record.prediction = in.fields("prediction");
-  if (in.has("bound_s")) record.bound_s = in.number("bound_s");
-  if (in.has("timeline")) record.timeline = in.timeline("timeline");
-  record.where = where;
-  return record;
-}
 
 }  // namespace
 
@@ -258,17 +149,5 @@ std::string to_json_line(const RecordLine& line) {
 }
 
 bool is_complete_json(std::string_view text) { return Json::accept(text); }
-
-RecordLine record_line_from(std::string_view text, const std::string& where) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) bad_input("{}: record: found {}, expected one JSON object", where, shown(text));
-  const ObjectReader in(json, where);
-  const std::string kind = in.text("kind");
-  if (kind == "run") return run_from(in);
-  if (kind == "case") return case_from(in, where);
-  if (kind == "resume") return ResumeMark{in.text("started")};
-  if (kind == "end") return EndMark{in.text("ended")};
-  in.fail("kind", json["kind"], "one of: run, case, resume, end");
-}
 
 }  // namespace moe

@@ -1,5 +1,5 @@
 #pragma once
-// Records as lines of JSON. One unit sees the JSON library; reader and writer see these functions.
+// Records as lines of JSON. Two units see the JSON library; reader and writer see these functions.
 #include <string>
 #include <string_view>
 #include <variant>
@@ -14,7 +14,17 @@ struct ResumeMark {
 struct EndMark {
   std::string ended;  // UTC, ISO 8601
 };
-using RecordLine = std::variant<RunHeader, CaseRecord, ResumeMark, EndMark>;
+using RecordLine = std::variant<RunHeader, CaseRecord, CaseGroup, ResumeMark, EndMark>;
+
+// The line of a group:
+//
+//   {"kind": "cases", "parameters": {...}, "key": "plan/B1-L256/", "tables": [
+//     {"columns": ["key", {"status": "ok"}, "degree_forward", "prediction.total_s", ...],
+//      "rows": [["fsmoe", 4, 0.01, ...], ...]}]}
+//
+// Each row is a case, with the keys of a case line in the order of the columns: a name takes the next cell (PART.NAME:
+// of a field of a part), an object has what all rows share. A case's key stands behind the line's. A table holds cases
+// with the same keys.
 
 /// One line with its newline.
 std::string to_json_line(const RecordLine& line);
@@ -22,7 +32,8 @@ std::string to_json_line(const RecordLine& line);
 /// Whether the text is one complete JSON value, whatever it says: false for a torn line.
 bool is_complete_json(std::string_view text);
 
-/// Reads a line. Throws BadInput "WHERE: KEY: found ..., expected ..."; `where` is "FILE:LINE". Keys that are not
+/// Reads a line; of a group the cases have the parameters. Throws BadInput "WHERE: KEY: found ..., expected ...";
+/// `where` is "FILE:LINE". Keys that are not
 /// known are passed over, so that a later version may add some.
 RecordLine record_line_from(std::string_view text, const std::string& where);
 

@@ -1,15 +1,20 @@
 #include "moe/record/stamp.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <link.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "moe/base/check.h"
+#include "moe/base/random.h"
 
 namespace moe {
 namespace {
@@ -96,6 +101,68 @@ std::string compiler() {
 #endif
 }
 
+/// What the linker made of all that was linked; of it no two programs have the same.
+std::string build_id() {
+  std::string id;
+  const auto note = [](dl_phdr_info* object, size_t, void* out) {
+    for (int i = 0; i < object->dlpi_phnum; ++i) {
+      const ElfW(Phdr)& part = object->dlpi_phdr[i];
+      if (part.p_type != PT_NOTE) continue;
+      const size_t unit = std::max<size_t>(part.p_align, 4);
+      const auto align = [&](size_t size) { return (size + unit - 1) / unit * unit; };
+      const char* at = reinterpret_cast<const char*>(object->dlpi_addr + part.p_vaddr);
+      for (const char* end = at + part.p_memsz; at + sizeof(ElfW(Nhdr)) < end;) {
+        const auto* header = reinterpret_cast<const ElfW(Nhdr)*>(at);
+        const char* bytes = at + sizeof *header + align(header->n_namesz);
+        if (header->n_type == NT_GNU_BUILD_ID)
+          for (const char* b = bytes; b < bytes + header->n_descsz; ++b)
+            *static_cast<std::string*>(out) += fmt::format("{:02x}", static_cast<unsigned char>(*b));
+        at = bytes + align(header->n_descsz);
+      }
+    }
+    return 1;  // the program is the first, and libraries have notes of their own
+  };
+  ::dl_iterate_phdr(note, &id);
+  return id;
+}
+
+/// Never the same: of a pipe, whose contents are gone.
+std::string read_once() {
+  struct timespec now {};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return fmt::format("read once by {} at {}.{:09}", ::getpid(), now.tv_sec, now.tv_nsec);
+}
+
+std::string contents_of(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return read_once();
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string digest_of(const RunHeader& run, const Question& question) {
+  std::string all;
+  const auto add = [&](std::string_view text) { all += fmt::format("{}:{}", text.size(), text); };  // as what it is
+  const auto add_fields = [&](const Fields& fields) {
+    for (const auto& [name, value] : fields) {
+      if (name == "CI") continue;  // who asks, not what
+      add(name);
+      std::visit([&](const auto& v) { add(fmt::format("{}", v)); }, value);
+    }
+    add("");
+  };
+  for (const size_t number : {static_cast<size_t>(run.schema), question.asked.flags.size(), question.files.size()})
+    add(fmt::format("{}", number));
+  for (const std::string& flag : question.asked.flags) add(flag);
+  for (const std::string& file : question.files)
+    if (!file.empty()) add(contents_of(file));
+  for (const Fields* fields : {&run.ranks, &run.git, &run.libraries, &run.machine, &run.environment})
+    add_fields(*fields);
+  add(run.build);
+  add(run.compiler);
+  return fmt::format("{:016x}", stream_of(all));
+}
+
 }  // namespace
 
 std::string utc_now() {
@@ -107,16 +174,18 @@ std::string utc_now() {
   return text.data();
 }
 
-RunHeader stamp_run(std::vector<std::string> argv, std::string config_digest) {
+RunHeader stamp_run(const Question& question) {
   RunHeader run;
   run.started = utc_now();
-  run.argv = std::move(argv);
-  run.config_digest = std::move(config_digest);
+  run.argv = question.asked.argv;
+  run.ranks = question.ranks;
   run.git = git_state();
+  run.build = build_id();
   run.compiler = compiler();
   run.libraries = {{"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)}};
   run.machine = machine();
   run.environment = environment();
+  run.config_digest = digest_of(run, question);
   return run;
 }
 

@@ -12,6 +12,11 @@ std::string utc_now();
 
 /// The header of a run that begins now. Of the environment only what is on the allow-list (thread counts, visible
 /// devices, ranks, NCCL's and Gloo's choices) is taken: no user, host name or path.
-RunHeader stamp_run(std::vector<std::string> argv, std::string config_digest);
+///
+/// Its digest covers all that the records depend on: the flags and ranks of the question, the contents of its files,
+/// the records' format, the program (commit, whether it was changed since, build id, compiler, libraries), the machine
+/// and the environment. 16 hexadecimal digits. A file that can't be read twice (a pipe) makes a digest of its own: its
+/// run can't be resumed.
+RunHeader stamp_run(const Question& question);
 
 }  // namespace moe

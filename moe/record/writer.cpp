@@ -1,43 +1,71 @@
 #include "moe/record/writer.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "moe/base/check.h"
+#include "moe/base/config.h"
 #include "moe/record/reader.h"
 #include "moe/record/record_json.h"
 #include "moe/record/stamp.h"
 
 namespace moe {
 
-RecordWriter::RecordWriter(std::string path, std::vector<std::string> argv, std::string config_digest,
-                           const Fields& ranks)
-    : path_(std::move(path)) {
+namespace {
+
+/// Why two runs are not of one question, as far as their headers tell.
+std::string other(const RunHeader& old, const RunHeader& now) {
+  if (old.schema != now.schema) return fmt::format("in format {}", old.schema);
+  if (old.git != now.git || old.build != now.build || old.compiler != now.compiler || old.libraries != now.libraries)
+    return "by another build";
+  if (old.machine != now.machine) return "on another machine";
+  if (old.ranks != now.ranks) return "by other ranks";
+  std::string flags;
+  for (size_t i = 1; i < old.argv.size(); ++i) flags += (i > 1 ? " " : "") + old.argv[i];
+  return fmt::format("of other flags, files or environment ({})", shown(flags));
+}
+
+}  // namespace
+
+RecordWriter::RecordWriter(std::string path, const Question& question) : path_(std::move(path)) {
   // Before the lock: stamping asks git, and a child process born with the lock would keep it for a moment after a kill.
-  RunHeader header = stamp_run(std::move(argv), config_digest);
-  header.ranks = ranks;
+  const RunHeader header = stamp_run(question);
   open();
   try {
-    std::vector<Run> runs = read_runs(path_);
-    terminate_torn_line();
-    resumed_ = !runs.empty() && !runs.back().ended && runs.back().header.config_digest == config_digest;
-    if (resumed_) {
-      for (CaseRecord& record : runs.back().cases)
-        if (record.status == CaseStatus::ok) done_.emplace(record.key, std::move(record));
-      write_line(to_json_line(ResumeMark{utc_now()}));
-    } else {
-      write_line(to_json_line(header));
+    std::optional<Run> last = read_open_run(path_);
+    if (last && question.asked.overwrite) {
+      if (::ftruncate(file_, 0) != 0) bad_input("{}: cannot be emptied ({})", path_, strerror(errno));
+      last.reset();
     }
+    if (last) check_same_question(*last, header, question.asked.named_file);
+    terminate_torn_line();
+    resumed_ = last && !last->ended && last->header.config_digest == header.config_digest;
+    write_line(resumed_ ? to_json_line(ResumeMark{utc_now()}) : to_json_line(header));
+    if (resumed_)
+      for (CaseRecord& record : last->cases)
+        if (record.status == CaseStatus::ok) done_.emplace(record.key, std::move(record));
   } catch (...) {
     ::close(file_);
     throw;
   }
+}
+
+void RecordWriter::check_same_question(const Run& last, const RunHeader& now, bool named) const {
+  const bool nothing = !last.ended && last.cases.empty();  // say, a mistake in the flags that was found late
+  if (nothing || last.header.config_digest == now.config_digest) return;
+  const std::string what =
+      fmt::format("a run {}{}", last.ended ? "" : "that was broken off, ", other(last.header, now));
+  if (named || !last.ended)
+    bad_input("{}: found {}, expected the same question, another --out, or --overwrite", path_, what);
+  fmt::print(stderr, "moetune: {}: found {}; a new one begins behind it\n", path_, what);
 }
 
 RecordWriter::~RecordWriter() {
@@ -96,12 +124,21 @@ const CaseRecord* RecordWriter::find(std::string_view key) const {
   return found == done_.end() ? nullptr : &found->second;
 }
 
+void RecordWriter::require_new(const std::string& key) {
+  require<WrongResult>(!ended_, "{}: record '{}' after the end of the run", path_, key);
+  const bool added = !find(key) && appended_.insert(key).second;
+  require<WrongResult>(added, "{}: record '{}' twice in one run", path_, key);
+}
+
 void RecordWriter::append(const CaseRecord& record) {
-  require<WrongResult>(!ended_, "{}: record '{}' after the end of the run", path_, record.key);
-  const bool added = !find(record.key) && appended_.emplace(record.key, record.status).second;
-  require<WrongResult>(added, "{}: record '{}' twice in one run", path_, record.key);
+  require_new(record.key);
   write_line(to_json_line(record));
   if (record.status == CaseStatus::ok) done_.emplace(record.key, record);
+}
+
+void RecordWriter::append(const CaseGroup& group) {
+  for (const CaseRecord& record : group.cases) require_new(record.key);
+  if (!group.cases.empty()) write_line(to_json_line(group));
 }
 
 void RecordWriter::end() {

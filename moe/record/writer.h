@@ -3,21 +3,26 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "moe/record/record.h"
 
 namespace moe {
 
+struct Run;
+
 /// Each line is one write(2) to a file opened for appending: a killed process loses at most the line it was writing,
 /// and nothing that is in the file is ever changed. One writer a file (a lock), one thread a writer.
 class RecordWriter {
  public:
-  /// Opens or creates `path`, and the folders above it. Where its last run has no end line and the same digest, that
-  /// run goes on; else a new one begins. `ranks`: of the stamp.
-  /// Throws BadInput where the file is no records file, can't be written, or another process writes it.
-  RecordWriter(std::string path, std::vector<std::string> argv, std::string config_digest,
-               const Fields& ranks = {});
+  /// Opens or creates `path`, and the folders above it. Where its last run has no end line and answers the same
+  /// question (its digest, stamp.h), that run goes on. Behind one that is complete a new one begins; of another
+  /// question only where the question does not name the file, and a line on stderr says so. Whatever the file holds
+  /// makes room where the question overwrites.
+  /// Throws BadInput where the last run is of another question and not complete, or the file named; where the file is
+  /// no records file, can't be written, or another process writes it. Then it is as it was.
+  RecordWriter(std::string path, const Question& question);
   /// Writes nothing: of the processes that run the same verb as the one that writes.
   explicit RecordWriter(std::string path) : path_(std::move(path)) {}
   ~RecordWriter();
@@ -35,12 +40,16 @@ class RecordWriter {
 
   /// Throws WrongResult for a key that this writer appended before, or that is done.
   void append(const CaseRecord& record);
+  /// All of a group as one line: all of it or nothing is in the file. What `find` knows it learns from a resumed file.
+  void append(const CaseGroup& group);
   /// Marks the run complete; nothing can be appended afterwards.
   void end();
   const std::string& path() const { return path_; }
 
  private:
   void open();
+  void require_new(const std::string& key);
+  void check_same_question(const Run& last, const RunHeader& now, bool named) const;
   void terminate_torn_line();
   void write_line(const std::string& line);
 
@@ -48,7 +57,7 @@ class RecordWriter {
   int file_ = -1;
   bool resumed_ = false, ended_ = false;
   std::map<std::string, CaseRecord, std::less<>> done_;
-  std::map<std::string, CaseStatus, std::less<>> appended_;
+  std::unordered_set<std::string> appended_;
 };
 
 }  // namespace moe

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "moe/record/reader.h"
 #include "tests/cli/program.h"
 
 namespace moe {
@@ -109,8 +110,12 @@ TEST_F(Cli, PlannedTuneHasARowForEachLayerAndSchedule) {
   const Json json = Json::parse(printed.out);
   ASSERT_EQ(json["layers"].size(), 1458U);
   for (const Json& layer : json["layers"]) ASSERT_EQ(layer["schedules"].size(), 24U);
-  std::ifstream records(folder_ + "/results/plan-testbed-b.jsonl");
-  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(records), {}, '\n'), 1458 * 24 + 2);
+  const std::string path = folder_ + "/results/plan-testbed-b.jsonl";
+  const moe::Run recorded = read_last_run(path);
+  EXPECT_TRUE(recorded.ended);
+  EXPECT_EQ(recorded.cases.size(), 1458U * 24);
+  EXPECT_EQ(recorded.cases.front().parameters.whole("seq", path), 256);
+  EXPECT_LT(std::filesystem::file_size(path), 10'000'000U);
 }
 
 TEST_F(Cli, AGridRowThatCannotBePricedIsUnsupportedAndNoError) {

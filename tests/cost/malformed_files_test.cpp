@@ -246,9 +246,10 @@ constexpr std::string_view kRecords =
 TEST(MalformedFiles, Records) {
   const std::vector<Broken> rows{
       {"{\"kind\":\"run\",", "{", "1: kind: found no such key, expected a text"},
-      {"\"kind\":\"run\"", "\"kind\":\"walk\"", "1: kind: found 'walk', expected one of: run, case, resume, end"},
+      {"\"kind\":\"run\"", "\"kind\":\"walk\"",
+       "1: kind: found 'walk', expected one of: run, case, cases, resume, end"},
       {"\"kind\":\"run\"", "\"kind\":7", "1: kind: found 7, expected a text"},
-      {"\"schema\":1", "\"schema\":2", "1: schema: found 2, expected a whole number from 1 to 1"},
+      {"\"schema\":1", "\"schema\":3", "1: schema: found 3, expected a whole number from 1 to 2"},
       {"\"schema\":1", "\"schema\":1e300", "1: schema: found 1e+300, expected a whole number"},
       {"[\"a\"]", "[1]", "1: argv: found 1, expected a list of texts"},
       {"\"git\":{}", "\"git\":[]", "1: git: found a list of 0, expected an object"},

@@ -35,7 +35,7 @@ def layerbench(folder, *arguments):
     with open(CLUSTER) as rows, open(cluster, "w") as file:
         text = rows.read()
         file.write(text.replace('"float32"', '"float64"') if "float64" in arguments else text)
-    return subprocess.run([PROGRAM, "layerbench", "--cluster", cluster, *SMALL, "--check-only", "--out",
+    return subprocess.run([PROGRAM, "layerbench", "--cluster", cluster, *SMALL, "--check-only", "--overwrite", "--out",
                            os.path.join(folder, "r.jsonl"), *arguments], capture_output=True, text=True)
 
 

@@ -3,6 +3,7 @@
 The verb `layerbench`: one layer, a grid's sample, layers and schedules that can't be run."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -77,7 +78,7 @@ class Layerbench(unittest.TestCase):
         self.assertEqual(len(layers), 6)
         self.assertEqual(len(set(layers)), 3)
         flagged = json.loads(self.layerbench("--grid", "fsmoe-30-b", "--grid-layers", "2", "--check-only", "--gate",
-                                             "switch", "--schedule", "tutel", "--json"))
+                                             "switch", "--schedule", "tutel", "--json", "--overwrite"))
         self.assertEqual(flagged["summary"][0]["ok"], 2)
         self.assertEqual(len(flagged["layers"]), 2)
 
@@ -154,6 +155,74 @@ class Layerbench(unittest.TestCase):
         found = self.run_program("microbench", "--cluster", "./half.toml", "--repetitions", "1", "-b", "64K")
         self.assertEqual(found.returncode, 0, found.stderr)
         self.assertIn("gemm/float16", found.stdout)
+
+    def broken_off(self, words):
+        """What a run leaves that is killed before its last two lines."""
+        found = self.run_program(*words)
+        self.assertEqual(found.returncode, 0, found.stderr)
+        path = os.path.join(self.folder, "r.jsonl")
+        with open(path) as file:
+            kept = "".join(file.readlines()[:-2])
+        with open(path, "w") as file:
+            file.write(kept)
+        return kept
+
+    def text(self):
+        with open(os.path.join(self.folder, "r.jsonl")) as file:
+            return file.read()
+
+    def expect_refused(self, before, words):
+        found = self.run_program(*words)
+        self.assertEqual((found.returncode, found.stdout), (2, ""), words)
+        self.assertIn("r.jsonl: found a run that was broken off", found.stderr)
+        self.assertEqual(len(found.stderr.splitlines()), 1)
+        self.assertEqual(self.text(), before, words)
+
+    def expect_resumed(self, before, words):
+        found = self.run_program(*words)
+        self.assertEqual(found.returncode, 0, found.stderr)
+        self.assertTrue(self.text().startswith(before))
+        kinds = [line["kind"] for line in self.records()]
+        self.assertEqual((kinds.count("run"), kinds.count("resume"), kinds[-1]), (1, 1, "end"))
+
+    def test_a_file_answers_one_question(self):
+        """Flags and the contents of files: of a profile, a grid, a recorded workload."""
+        shutil.copy(TESTBED, os.path.join(self.folder, "cluster.toml"))
+        self.write_grid(heads=[8, 16])
+        shared = ["--cluster", "./cluster.toml", "--out", "r.jsonl"]
+        bench = ["layerbench", *shared, "--grid", "./g.toml", "--check-only", "--schedule", "tutel,fsmoe"]
+        before = self.broken_off(bench)
+        for change in (["--seed", "2"], ["--dispatcher", "1dh"], ["--workload", "balanced"], ["--iterations", "6"],
+                       ["--grid-layers", "1"], ["--degree-forward", "2"], ["--timeout", "61"]):
+            self.expect_refused(before, bench + change)
+        self.write_grid(heads=[8, 4])
+        self.expect_refused(before, bench)
+        self.write_grid(heads=[8, 16])
+        self.expect_resumed(before, bench + ["--json"])
+        self.expect_refused(self.broken_off(bench + ["--overwrite"]),
+                            ["microbench", *shared, "-b", "64K", "--repetitions", "1"])
+        ops = ["microbench", *shared, "-b", "64K", "--repetitions", "1"]
+        before = self.broken_off(ops + ["--overwrite"])
+        self.expect_refused(before, ops + ["-c", "0"])
+        with open(os.path.join(self.folder, "cluster.toml"), "a") as file:
+            file.write("# measured again\n")
+        self.expect_refused(before, ops)
+        shutil.copy(TESTBED, os.path.join(self.folder, "cluster.toml"))
+        self.expect_resumed(before, ops)
+
+    def test_a_recorded_workload_counts(self):
+        words = ["layerbench", "--out", "r.jsonl", "--batch", "1", "--seq", "32", "--model-dim", "64", "--heads", "4",
+                 "--capacity-factor", "none", "--check-only", "--schedule", "tutel,fsmoe", "--workload", "trace:t.csv"]
+
+        def record(experts):
+            with open(os.path.join(self.folder, "t.csv"), "w") as file:
+                file.write("token,layer,experts\n" + "".join(f"{token},0,{experts}\n" for token in range(4096)))
+        record("0 1")
+        before = self.broken_off(words)
+        record("1 0")
+        self.expect_refused(before, words)
+        record("0 1")
+        self.expect_resumed(before, words)
 
 
 if __name__ == "__main__":

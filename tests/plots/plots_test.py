@@ -151,16 +151,37 @@ class Numbers(InScratch):
         records, script = self.load("records"), self.load("speedup_distribution")
         cases = records.Records("plan.jsonl").cases
         ratios, layers = script.ratios_of(cases, "tutel", "plan.jsonl")
-        lines = json_lines("plan.jsonl")[1:-1]
-        self.assertEqual(layers, len({line["parameters"]["layer"] for line in lines}))
+        self.assertEqual(layers, len({case["parameters"]["layer"] for case in cases}))
         for name in ("ds-moe", "fsmoe"):
             expected = []
-            for mine in lines:
-                for base in lines:
+            for mine in cases:
+                for base in cases:
                     same = mine["parameters"]["layer"] == base["parameters"]["layer"]
                     if same and (mine["schedule"], base["schedule"]) == (name, "tutel"):
                         expected.append(base["prediction"]["total_s"] / mine["prediction"]["total_s"])
             self.assertEqual(ratios[name], sorted(expected))
+
+    def test_a_line_of_several_cases_is_its_cases(self):
+        records = self.load("records")
+        run_line, *cases, end = json_lines("layer.jsonl")
+        groups = {}
+        for case in cases:
+            if "timeline" not in case:
+                groups.setdefault(case["schedule"], []).append(case)
+        with open("grouped.jsonl", "w") as file:
+            file.write(json.dumps(run_line) + "\n")
+            for schedule, group in groups.items():
+                start, columns = f"degrees/{schedule}/", ["key", "schedule", "degree_forward", "degree_backward", "bound_s"]
+                columns += [f"prediction.{name}" for name in group[0]["prediction"]]
+                rows = [[case["key"].removeprefix(start)] + [case[name] for name in columns[1:5]]
+                        + list(case["prediction"].values()) for case in group]
+                columns.insert(1, {name: group[0][name] for name in ("status", "backend", "emulated", "dilation")})
+                file.write(json.dumps({"kind": "cases", "parameters": group[0]["parameters"], "key": start,
+                                       "tables": [{"columns": columns, "rows": rows}]}) + "\n")
+            file.write(json.dumps(end) + "\n")
+        expected = [case for case in records.Records("layer.jsonl").cases if "timeline" not in case]
+        self.assertGreater(len(expected), 10)
+        self.assertEqual(records.Records("grouped.jsonl").cases, expected)
 
     def test_bars_are_as_long_as_their_numbers(self):
         papers, plt = self.load("papers"), self.load("style").plt
@@ -197,6 +218,8 @@ class BadInput(InScratch):
             self.write('{"kind":"case"}\n', "case.jsonl"): "case.jsonl:1: kind: found 'case' outside a run",
             self.write(run_line + '{"kind":"ca\n{"kind":"end"}\n', "torn.jsonl"): "torn.jsonl:2: record:",
             self.write(run_line + '{"kind":"case","key":3}\n', "key.jsonl"): "key.jsonl:2: key: found 3",
+            self.write(run_line + '{"kind":"cases","key":"k","tables":[{"columns":["key"],"rows":[[]]}]}\n',
+                       "row.jsonl"): "row.jsonl:2: tables[0]: found",
             self.write(run_line + '{"kind":"end"}\n', "none.jsonl"): "none.jsonl: ",
         }
         for script in self.with_records():
@@ -219,8 +242,11 @@ class BadInput(InScratch):
         self.assertEqual(run("timelines", ["torn.jsonl", "--out", "a.png"])[0], 0)
 
     def test_numbers_that_are_none(self):
-        text = text_of("plan.jsonl")
-        self.write(text.replace('"total_s":', '"total_s":null,"t":', 1))
+        lines = json_lines("plan.jsonl")
+        table = lines[1]["tables"][0]
+        cells = [column for column in table["columns"] if isinstance(column, str)]
+        table["rows"][0][cells.index("prediction.total_s")] = None
+        self.write("".join(json.dumps(line) + "\n" for line in lines))
         self.expect_refusal("speedup_distribution", ["bad.jsonl"], "bad.jsonl:2: prediction.total_s: found None")
         self.write(text_of("layer.jsonl").replace('"start_s":0.0', '"start":0.0', 1))
         self.expect_refusal("timelines", ["bad.jsonl"], "bad.jsonl:2: timeline: found")

@@ -1,10 +1,14 @@
 #include "moe/record/record.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <map>
+#include <set>
 
 #include "moe/base/check.h"
+#include "moe/base/random.h"
 #include "moe/record/record_json.h"
 #include "moe/record/stamp.h"
 #include "tests/base/scratch.h"
@@ -68,6 +72,75 @@ TEST(Record, ATimelineIsReadStrictly) {
   EXPECT_EQ(message("\"timeline\":[", "\"timeline\":[3,"), "f:1: timeline[0]: found 3, expected an object");
 }
 
+CaseGroup again(const CaseGroup& group) {
+  return std::get<CaseGroup>(record_line_from(to_json_line(group), "f.jsonl:1"));
+}
+
+TEST(Record, AGroupSurvivesItsLine) {
+  CaseGroup group = sample_group(1);
+  std::ranges::rotate(group.cases, group.cases.begin() + 2);  // what was refused stands first
+  std::ranges::rotate(group.cases.begin() + 1, group.cases.begin() + 2, group.cases.end());
+  const auto expected = cases_of(group);
+  const CaseGroup read = again(group);
+  ASSERT_EQ(read.cases.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(same(read.cases[i], expected[i])) << expected[i].key;
+  EXPECT_EQ(read.cases[3].where, "f.jsonl:1");
+}
+
+// Whatever cases share or don't: they read back as lines of their own would.
+TEST(Record, RandomGroupsReadBackAsTheirCases) {
+  uint64_t index = 0;
+  const auto draw = [&](uint64_t most) { return random_bits(3, 0, index++) % most; };
+  const auto scalar = [&]() -> Scalar {
+    const Scalar kinds[] = {draw(2) == 0, static_cast<int64_t>(draw(3)), static_cast<double>(draw(3)),
+                            0.1,          std::string("a\"\n"),          static_cast<double>(draw(1 << 20)) * 1e-9,
+                            1e300};
+    return kinds[draw(std::size(kinds))];
+  };
+  for (int round = 0; round < 500; ++round) {
+    CaseGroup group{{{"layer", "L"}}, {}};
+    for (uint64_t i = 0, cases = 1 + draw(6); i < cases; ++i) {
+      CaseRecord& record = group.cases.emplace_back();
+      record.key = fmt::format("{}/{}", draw(4) == 0 ? "a" : "plan/L", i);
+      record.backend = draw(3) == 0 ? "local" : "none";
+      record.emulated = draw(3) == 0;
+      record.dilation = static_cast<double>(1 + draw(2));
+      if (draw(3) == 0) record.status = CaseStatus::unsupported, record.reason = draw(2) == 0 ? "no" : "";
+      if (draw(4) != 0)
+        record.schedule = fmt::format("s{}", draw(2)), record.degree_forward = static_cast<int>(draw(3));
+      for (uint64_t f = draw(4); f-- > 0;) record.prediction.set(fmt::format("p{}", f), scalar());
+      for (uint64_t f = draw(2); f-- > 0;) record.summary.set(fmt::format("s.{}", f), scalar());
+      if (draw(2) == 0) record.bound_s = static_cast<double>(draw(2));
+    }
+    const CaseGroup read = again(group);
+    std::map<std::string, CaseRecord> by_key;
+    for (const CaseRecord& record : read.cases) by_key[record.key] = record;
+    ASSERT_EQ(by_key.size(), group.cases.size());
+    for (const CaseRecord& record : cases_of(group))
+      ASSERT_TRUE(same(by_key.at(record.key), again(record))) << to_json_line(group);
+  }
+}
+
+TEST(Record, AGroupIsReadStrictly) {
+  const std::string line = to_json_line(sample_group(1));
+  const auto message = [&](const std::string& from, const std::string& to) {
+    std::string changed = line;
+    EXPECT_NE(changed.find(from), std::string::npos) << from << line;
+    changed.replace(changed.find(from), from.size(), to);
+    return message_of<BadInput>([&] { record_line_from(changed, "f:1"); });
+  };
+  EXPECT_EQ(message("\"tables\":[", "\"tables\":[3,"), "f:1: tables[0]: found 3, expected an object");
+  EXPECT_EQ(message("\"tables\":", "\"table\":"), "f:1: tables: found no such key, expected a list");
+  EXPECT_EQ(message("\"rows\":[[", "\"rows\":[[1,"), "f:1: tables[0].rows[0]: found a list of 7, expected a list of 6");
+  EXPECT_EQ(message("[\"s0\",", "[7,"), "f:1: tables[0].rows[0]: key: found 7, expected a text");
+  EXPECT_EQ(message("\"columns\":[\"key\"", "\"columns\":[\"name\""),
+            "f:1: tables[0].rows[0]: key: found no such key, expected a text");
+  EXPECT_EQ(message("\"backend\":\"none\"", "\"backend\":1"),
+            "f:1: tables[0].rows[0]: backend: found 1, expected a text");
+  EXPECT_EQ(message("\"parameters\":{", "\"parameters\":[],\"p\":{"),
+            "f:1: parameters: found a list of 0, expected an object");
+}
+
 TEST(Record, UnknownKeysArePassedOver) {
   std::string line = to_json_line(sample_case(1));
   line.insert(1, R"("future": {"a": [1]}, )");
@@ -91,7 +164,7 @@ TEST(Fields, KeepTheirOrderAndKinds) {
 TEST(Stamp, TakesOfTheEnvironmentAnAllowListAlone) {
   ::setenv("OMP_NUM_THREADS", "3", 1);
   ::setenv("MOETUNE_TEST_SECRET", "hidden-value", 1);
-  const RunHeader run = stamp_run({"moetune", "tune"}, "d");
+  const RunHeader run = stamp_run(asking("d"));
   ::unsetenv("MOETUNE_TEST_SECRET");
   EXPECT_EQ(run.environment.text("OMP_NUM_THREADS", ""), "3");
   const std::string line = to_json_line(run);
@@ -101,11 +174,14 @@ TEST(Stamp, TakesOfTheEnvironmentAnAllowListAlone) {
 }
 
 TEST(Stamp, SaysWhatRanWhereAndWhen) {
-  const RunHeader run = stamp_run({"moetune", "tune", "--json"}, "abc");
+  const RunHeader run = stamp_run(asking("d"));
   const auto read = std::get<RunHeader>(record_line_from(to_json_line(run), "f.jsonl:1"));
   EXPECT_EQ(read.schema, kRecordSchema);
   EXPECT_EQ(read.argv, run.argv);
-  EXPECT_EQ(read.config_digest, "abc");
+  EXPECT_EQ(read.config_digest, run.config_digest);
+  EXPECT_EQ(read.config_digest.size(), 16u);
+  EXPECT_EQ(read.build, run.build);
+  EXPECT_GE(read.build.size(), 16u);
   EXPECT_EQ(read.started.size(), 20u);
   EXPECT_EQ(read.git, run.git);
   EXPECT_TRUE(read.git.has("commit"));
@@ -116,10 +192,41 @@ TEST(Stamp, SaysWhatRanWhereAndWhen) {
   EXPECT_FALSE(read.libraries.empty());
 }
 
-TEST(Digest, TellsTextsApart) {
-  EXPECT_EQ(digest_of("a").size(), 16u);
-  EXPECT_EQ(digest_of("a"), digest_of("a"));
-  EXPECT_NE(digest_of("a"), digest_of("b"));
+std::string digest(const Question& question) { return stamp_run(question).config_digest; }
+
+TEST(Digest, IsOfAllThatDecidesTheRecords) {
+  const Scratch scratch;
+  const std::string file = scratch.write("profile.toml", "a = 1"), second = scratch.write("grid.toml", "b = 1");
+  const Question question{{{"moetune"}, {"tune", "--seed=1"}}, {file, "", second}, {{"ranks", 4}}};
+  std::set<std::string> digests{digest(question)};
+  const auto differs = [&](const std::string& what, auto change) {
+    Question other = question;
+    change(other);
+    EXPECT_TRUE(digests.insert(digest(other)).second) << what;
+  };
+  differs("flag", [](Question& q) { q.asked.flags[1] = "--seed=2"; });
+  differs("no flag", [](Question& q) { q.asked.flags.pop_back(); });
+  differs("one flag", [](Question& q) { q.asked.flags = {"tune--seed=1"}; });
+  differs("ranks", [](Question& q) { q.ranks.set("ranks", 8); });
+  differs("no ranks", [](Question& q) { q.ranks = {}; });
+  differs("contents", [&](Question&) { scratch.write("grid.toml", "b = 2"); });
+  differs("which file is which", [&](Question& q) { std::swap(q.files[0], q.files[2]); });
+  differs("environment", [](Question&) { ::setenv("NCCL_ALGO", "Ring", 1); });
+  ::unsetenv("NCCL_ALGO");
+  for (int i = 0; i < 3; ++i) differs("a file that is gone", [](Question& q) { q.files[0] = "/dev/null"; });
+}
+
+TEST(Digest, IsOfNothingElse) {
+  const Scratch scratch;
+  const Question question{{{"moetune"}, {"tune"}}, {scratch.write("profile.toml", "a = 1")}, {}};
+  const std::string before = digest(question);
+  Question other = question;
+  other.asked.argv = {"./build/moetune", "tune", "--json"};
+  other.asked.named_file = other.asked.overwrite = true;
+  other.files = {scratch.write("copy.toml", "a = 1")};
+  ::setenv("MOETUNE_TEST", "1", 1);
+  EXPECT_EQ(digest(other), before);
+  ::unsetenv("MOETUNE_TEST");
 }
 
 }  // namespace

@@ -26,6 +26,36 @@ inline CaseRecord sample_case(int number) {
   return record;
 }
 
+/// Cases as a sweep of one layer leaves them: one refused, the others with some values alike.
+inline CaseGroup sample_group(int number) {
+  CaseGroup group{{{"layer", fmt::format("L{}", number)}, {"batch", 4}, {"f", 1.2}, {"drops", false}}, {}};
+  for (int i = 0; i < 4; ++i) {
+    CaseRecord& record = group.cases.emplace_back();
+    record.key = fmt::format("plan/L{}/s{}", number, i);
+    record.schedule = fmt::format("s{}", i);
+    record.backend = "none";
+    if (i == 2) {
+      record.status = CaseStatus::unsupported;
+      record.reason = "does not divide";
+      continue;
+    }
+    record.degree_forward = i + 1;
+    record.degree_backward = 3;
+    record.prediction = {{"total_s", 1.0 / (3 + i + number)}, {"bytes", int64_t{7}}, {"whole_s", 2.0}, {"a.b", i}};
+    record.bound_s = 0.125 * (i + 1);
+  }
+  return group;
+}
+
+/// The group's cases as they are read back.
+inline std::vector<CaseRecord> cases_of(CaseGroup group) {
+  for (CaseRecord& record : group.cases) record.parameters = group.parameters;
+  return group.cases;
+}
+
+/// What a run is asked for, by a flag.
+inline Question asking(const std::string& flag) { return {{{"moetune", "tune"}, {flag}}, {}, {}}; }
+
 inline bool same(const CaseRecord& a, const CaseRecord& b) {
   return a.key == b.key && a.status == b.status && a.reason == b.reason && a.parameters == b.parameters &&
          a.schedule == b.schedule && a.degree_forward == b.degree_forward && a.degree_backward == b.degree_backward &&

@@ -18,10 +18,9 @@ namespace moe {
 namespace {
 
 constexpr int kCases = 5;
-const std::vector<std::string> kArgv{"moetune", "tune"};
 
 std::string whole_run(const Scratch& scratch) {
-  RecordWriter writer(scratch.path("whole.jsonl"), kArgv, "d");
+  RecordWriter writer(scratch.path("whole.jsonl"), asking("d"));
   for (int i = 0; i < kCases; ++i) writer.append(sample_case(i));
   writer.end();
   return Scratch::read(writer.path());
@@ -44,6 +43,38 @@ TEST(TornFile, IsReadableWhereverItIsCut) {
   }
 }
 
+// Of groups too a killed writer leaves whole ones, and the next run adds the others.
+TEST(TornFile, GroupsAreThereWholeOrNotAtAll) {
+  const Scratch scratch;
+  constexpr int kGroups = 4;
+  const auto append_missing = [](RecordWriter& writer) {
+    for (int i = 0; i < kGroups; ++i) {
+      CaseGroup group = sample_group(i);
+      std::erase_if(group.cases, [&](const CaseRecord& record) { return writer.find(record.key) != nullptr; });
+      writer.append(group);
+    }
+    writer.end();
+  };
+  std::string whole;
+  {
+    RecordWriter writer(scratch.path("whole.jsonl"), asking("d"));
+    append_missing(writer);
+    whole = Scratch::read(writer.path());
+  }
+  for (size_t size = whole.find('\n') + 1; size + 1 < whole.size(); size += 37) {
+    const std::string path = scratch.write("cut.jsonl", whole.substr(0, size));
+    const size_t complete = lines_in(whole.substr(0, size) + (whole[size] == '\n' ? "\n" : "")) - 1;
+    ASSERT_EQ(read_last_run(path).cases.size(), 4 * complete) << size;
+    {
+      RecordWriter writer(path, asking("d"));
+      append_missing(writer);
+    }
+    const auto run = read_last_run(path);
+    ASSERT_TRUE(run.ended);
+    ASSERT_EQ(run.cases.size(), size_t{4 * kGroups}) << size;
+  }
+}
+
 TEST(TornFile, IsResumedWhereverItIsCut) {
   const Scratch scratch;
   const std::string whole = whole_run(scratch);
@@ -53,7 +84,7 @@ TEST(TornFile, IsResumedWhereverItIsCut) {
     const std::string path = scratch.write("cut.jsonl", cut);
     const auto before = read_runs(path);
     {
-      RecordWriter writer(path, kArgv, "d");
+      RecordWriter writer(path, asking("d"));
       ASSERT_EQ(writer.resumed(), !before.empty());
       ASSERT_EQ(writer.done(), before.empty() ? 0 : before[0].cases.size());
       for (int i = 0; i < kCases; ++i)
@@ -76,7 +107,7 @@ TEST(TornFile, StaysReadableWhenResumingIsKilledToo) {
        {"\n", "\n{", "\n{\"kind\":\"res", "\n{\"kind\":\"res\n{\"kind\":\"resume\",\"sta"}) {
     const std::string path = scratch.write("cut.jsonl", torn + std::string(tail));
     ASSERT_EQ(read_runs(path).size(), 1u) << tail;
-    ASSERT_TRUE(RecordWriter(path, kArgv, "d").resumed());
+    ASSERT_TRUE(RecordWriter(path, asking("d")).resumed());
     ASSERT_EQ(read_runs(path).at(0).resumed, 1);
   }
 }
@@ -98,7 +129,7 @@ constexpr std::chrono::microseconds kCaseTime{250}, kLongestLife{20'000};
 // What a child process does until it is killed: every case of the run that is not done yet.
 [[noreturn]] void work(const std::string& path) {
   try {
-    RecordWriter writer(path, kArgv, "d");
+    RecordWriter writer(path, asking("d"));
     for (int i = 0; i < kKilledCases; ++i) {
       if (writer.find(sample_case(i).key)) continue;
       writer.append(sample_case(i));

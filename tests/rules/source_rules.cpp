@@ -97,6 +97,9 @@ std::vector<std::string> violations(const std::string& path, std::string_view te
     ++number;
     if (columns(line) > kMaxColumns) report("line has " + std::to_string(columns(line)) + " columns, at most 120");
     std::smatch match;
+    if (is_source(path) && !path.starts_with("tests/") && line.find("std::ofstream") != std::string::npos) {
+      report("writes a file by itself, which write_whole_file does");
+    }
     if (is_source(path) && std::regex_search(line, match, kInclude)) {
       report(include_error(path, match[2].str(), match[1] == "\""));
     }

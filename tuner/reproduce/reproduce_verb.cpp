@@ -1,9 +1,12 @@
 #include "tuner/reproduce/reproduce_verb.h"
 
+#include <algorithm>
 #include <cstdio>
-#include <fstream>
+#include <filesystem>
 
 #include "moe/base/check.h"
+#include "moe/base/config_files.h"
+#include "moe/base/whole_file.h"
 #include "moe/record/writer.h"
 #include "tuner/reproduce/page.h"
 #include "tuner/reproduce/report_data.h"
@@ -27,16 +30,20 @@ std::vector<Report> asked_for(const ReproduceOptions& o) {
   return {reproduce(o.table, study)};
 }
 
-void write_page(const std::string& path, const std::string& text) {
-  std::ofstream out(path);
-  out << text;
-  require<BadInput>(bool(out.flush()), "--write: cannot write {}", path);
+// Whatever any table reads: all of configs, in an order of their own, and the assumptions.
+std::vector<std::string> files_read(const ReproduceOptions& o) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(config_dir()))
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  std::ranges::sort(files);
+  if (!o.assume.empty()) files.push_back(find_config("papers/assume", o.assume));
+  return files;
 }
 
 std::string records_of(const ReproduceOptions& o, const std::vector<Report>& reports) {
   const std::string what = o.all ? "all" : o.audit ? "audit" : o.table;
   const std::string path = o.out.empty() ? fmt::format("results/reproduce-{}.jsonl", what) : o.out;
-  RecordWriter writer(path, o.argv, digest_of(fmt::format("reproduce {} {}", what, o.assume)));
+  RecordWriter writer(path, {o.asked, files_read(o), {}});
   for (const Report& report : reports)
     for (const CaseRecord& record : records_of(report))
       if (writer.find(record.key) == nullptr) writer.append(record);
@@ -48,7 +55,9 @@ std::string records_of(const ReproduceOptions& o, const std::vector<Report>& rep
 
 int run_reproduce(const ReproduceOptions& options) {
   const std::vector<Report> reports = asked_for(options);
-  if (!options.write.empty()) write_page(options.write, page_of(reports));
+  if (!options.write.empty())
+    write_whole_file(options.write, "a file for the page (--write)",
+                     [&](std::ostream& out) { out << page_of(reports); });
   const std::string path = records_of(options, reports);
   if (options.json) {
     Json documents = Json::array();

@@ -1,7 +1,8 @@
 #pragma once
 // The verb `reproduce`: a paper's table or figure beside ours.
 #include <string>
-#include <vector>
+
+#include "moe/record/record.h"
 
 namespace moe {
 
@@ -13,7 +14,7 @@ struct ReproduceOptions {
   std::string write;   // with `all`: Markdown FILE
   std::string out;     // records; empty: results/reproduce-TABLE.jsonl
   bool json = false;
-  std::vector<std::string> argv;
+  Asked asked;
 };
 
 int run_reproduce(const ReproduceOptions& options);

@@ -33,7 +33,7 @@ class VerifiedTune {
       : options_(options),
         site_(site_of(options.selection.cluster, processes, options.device)),
         found_(begin(options, site_)),
-        writer_(site_.open_records(found_.records_path, options.argv, digest())) {
+        writer_(site_.open_records(found_.records_path, options.asked, files_of(found_.grid))) {
     share_done(site_, writer_);
   }
 
@@ -85,15 +85,6 @@ class VerifiedTune {
   static std::string grid_key(const Site& site) {
     if (site.emulated) return site.cluster.name;
     return site.processes ? std::string(site.backend()) : std::string(kHostCluster);
-  }
-
-  std::string digest() const {
-    std::string text = fmt::format("tune {} {} {} {} {}", found_.cluster.name, found_.grid.name,
-                                   options_.measured_layers.value_or(0), iterations(), options_.seed);
-    if (options_.measure_degrees) text += " degrees";
-    for (const Schedule* schedule : found_.verified) text += fmt::format(" {}", schedule->name);
-    const auto& d = options_.selection.degrees;
-    return digest_of(text + fmt::format(" {} {} {}", d.forward, d.backward, options_.selection.nearest));
   }
 
   int iterations() const {

@@ -1,0 +1,185 @@
+#include "moe/base/whole_file.h"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <optional>
+#include <streambuf>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "moe/base/check.h"
+
+namespace fs = std::filesystem;
+
+namespace moe {
+namespace {
+
+constexpr int kMostLinks = 40;  // as many as Linux follows
+constexpr size_t kBufferBytes = 1 << 16;
+
+/// Why the system refused, until the message is made of it.
+struct Refusal {
+  int error;
+};
+
+/// A descriptor of its own, as a stream: unlike a file stream it knows why a write failed.
+class Descriptor final : public std::streambuf {
+ public:
+  explicit Descriptor(int descriptor) : descriptor_(descriptor), buffer_(kBufferBytes) {
+    if (descriptor < 0) throw Refusal{errno};
+    setp(buffer_.data(), buffer_.data() + buffer_.size());
+  }
+  ~Descriptor() override {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int number() const { return descriptor_; }
+
+  /// Throws what any write, or the close, was refused for.
+  void finish() {
+    sync();
+    if (::close(std::exchange(descriptor_, -1)) != 0 && error_ == 0) error_ = errno;
+    if (error_ != 0) throw Refusal{error_};
+  }
+
+ protected:
+  int_type overflow(int_type c) override {
+    if (sync() != 0) return traits_type::eof();
+    if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
+    *pptr() = traits_type::to_char_type(c);
+    pbump(1);
+    return c;
+  }
+
+  int sync() override {
+    for (const char* at = pbase(); at < pptr() && error_ == 0;) {
+      const ssize_t written = ::write(descriptor_, at, static_cast<size_t>(pptr() - at));
+      if (written > 0)
+        at += written;
+      else if (written < 0 && errno != EINTR)
+        error_ = errno;
+    }
+    setp(buffer_.data(), buffer_.data() + buffer_.size());
+    return error_ == 0 ? 0 : -1;
+  }
+
+ private:
+  int descriptor_;
+  int error_ = 0;
+  std::vector<char> buffer_;
+};
+
+void fill(Descriptor& file, const std::function<void(std::ostream&)>& write) {
+  std::ostream out(&file);
+  write(out);
+  file.finish();
+}
+
+/// What a chain of links ends in, whether that exists or not; and the descriptor of ours that it may stand for.
+struct Target {
+  fs::path path;
+  std::optional<int> own_descriptor;
+};
+
+Target target_of(fs::path path) {
+  std::error_code error;
+  for (int links = 0; fs::is_symlink(fs::symlink_status(path, error)); ++links) {
+    if (links == kMostLinks) throw Refusal{ELOOP};
+    const fs::path folder = fs::canonical(path.has_parent_path() ? path.parent_path() : ".", error);
+    if (folder == fs::path("/proc") / std::to_string(::getpid()) / "fd") return {path, std::stoi(path.filename())};
+    path = folder / fs::read_symlink(path, error);  // an absolute one stands for itself
+    if (error) throw Refusal{error.value()};
+  }
+  return {path, std::nullopt};
+}
+
+/// A new file beside `target`, of the rights that a new file has; removed unless it is kept.
+class Temporary {
+ public:
+  explicit Temporary(const fs::path& target) {
+    for (int n = 0;; ++n) {
+      path_ = target.parent_path() / fmt::format(".moetune-{}-{}", ::getpid(), n);
+      descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (descriptor_ >= 0) return;
+      if (errno != EEXIST) throw Refusal{errno};
+    }
+  }
+  ~Temporary() {
+    if (!kept_) ::unlink(path_.c_str());
+  }
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+
+  int descriptor() const { return descriptor_; }
+  /// False where the folder lets nobody, or not us, replace the file: one that is mounted, one of another in /tmp.
+  bool take_place_of(const fs::path& target) {
+    kept_ = ::rename(path_.c_str(), target.c_str()) == 0;
+    if (!kept_ && errno != EBUSY && errno != EPERM) throw Refusal{errno};
+    return kept_;
+  }
+
+ private:
+  fs::path path_;
+  int descriptor_ = -1;
+  bool kept_ = false;
+};
+
+void write_directly(int descriptor, const std::function<void(std::ostream&)>& write) {
+  Descriptor file(descriptor);
+  fill(file, write);
+}
+
+void write_over(const fs::path& target, const std::function<void(std::ostream&)>& write) {
+  write_directly(::open(target.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC), write);
+}
+
+void replace(const fs::path& target, const struct stat* old, const std::function<void(std::ostream&)>& write) {
+  Temporary temporary(target);
+  Descriptor file(temporary.descriptor());
+  if (old != nullptr) {
+    // Of another's file, as far as we may; rights last, since a new owner clears some.
+    if (::fchown(file.number(), old->st_uid, old->st_gid) != 0 && errno != EPERM) throw Refusal{errno};
+    if (::fchmod(file.number(), old->st_mode & 07777) != 0) throw Refusal{errno};
+  }
+  fill(file, write);
+  if (!temporary.take_place_of(target)) write_over(target, write);
+}
+
+bool takes_new_files(const fs::path& folder) {
+  return ::faccessat(AT_FDCWD, folder.empty() ? "." : folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
+}
+
+void write_target(const Target& target, const std::function<void(std::ostream&)>& write) {
+  const fs::path& path = target.path;
+  if (target.own_descriptor) return write_directly(::fcntl(*target.own_descriptor, F_DUPFD_CLOEXEC, 0), write);
+  struct stat old {};
+  if (::stat(path.c_str(), &old) != 0) {
+    if (errno != ENOENT || !path.has_filename()) throw Refusal{errno};
+    return replace(path, nullptr, write);
+  }
+  if (S_ISDIR(old.st_mode)) throw Refusal{EISDIR};
+  if (!S_ISREG(old.st_mode)) return write_directly(::open(path.c_str(), O_WRONLY | O_CLOEXEC), write);
+  if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) throw Refusal{errno};
+  if (!takes_new_files(path.parent_path())) return write_over(path, write);
+  replace(path, &old, write);
+}
+
+}  // namespace
+
+void write_whole_file(const std::string& path, const std::string& what,
+                      const std::function<void(std::ostream&)>& write) {
+  try {
+    write_target(target_of(path), write);
+  } catch (const Refusal& refusal) {
+    bad_input("{}: cannot be written ({}), expected {}", path, std::strerror(refusal.error), what);
+  }
+}
+
+}  // namespace moe
