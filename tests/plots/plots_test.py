@@ -171,7 +171,8 @@ class Numbers(InScratch):
         with open("grouped.jsonl", "w") as file:
             file.write(json.dumps(run_line) + "\n")
             for schedule, group in groups.items():
-                start, columns = f"degrees/{schedule}/", ["key", "schedule", "degree_forward", "degree_backward", "bound_s"]
+                start = f"degrees/{schedule}/"
+                columns = ["key", "schedule", "degree_forward", "degree_backward", "bound_s"]
                 columns += [f"prediction.{name}" for name in group[0]["prediction"]]
                 rows = [[case["key"].removeprefix(start)] + [case[name] for name in columns[1:5]]
                         + list(case["prediction"].values()) for case in group]
