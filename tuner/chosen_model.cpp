@@ -26,6 +26,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   chosen.model.shape = chosen_case(selection, std::move(base), profile.nodes, profile.ranks_per_node);
   chosen.model.layers = flags.layers.value_or(chosen.model.layers);
   chosen.model.micro_batches = flags.micro_batches;
+  add_ends(chosen.model, chosen.vocabulary, chosen.tied_embedding);
   chosen.model.order = pipeline_order_from(flags.pipeline, "--pipeline");
   return chosen;
 }

@@ -50,7 +50,7 @@ void print_text(const ChosenModel& chosen, const Profile& profile, const std::ve
     const double seconds = r.total_s();
     int64_t tail = 0;
     for (const Task& task : r.plan.tasks())
-      if (task.kind == TaskKind::gradient && task.id > s.result.last_backward)
+      if (sends_gradients(task.kind) && task.id > s.result.last_backward)
         tail += r.plan.slices[static_cast<size_t>(task.slice)].bytes();
     const auto reason = profile.memory_bytes ? misfit(s.memory, *profile.memory_bytes) : std::nullopt;
     table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward), degrees_of(r),

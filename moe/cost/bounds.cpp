@@ -49,7 +49,7 @@ BoundShape bound_shape(const Schedule& schedule, const Groups& groups, Phase pha
     for (size_t lane = one.lanes.size(); shape.gradient_lane < 0 && lane-- > 1;)
       if (one.lanes[lane].owns(network)) shape.gradient_lane = static_cast<int>(lane);
   for (const Task& task : one.tasks) {
-    if (is_chunked(task.kind) || task.kind == TaskKind::expert_gradient) continue;
+    if (is_chunked(task.kind)) continue;
     shape.dense.push_back({task.kind, task.lane, false, 1});
   }
   return shape;

@@ -40,7 +40,7 @@ class LayerPricer {
   void price(const Structure& structure, const std::vector<GradientSlice>& slices, std::vector<double>& seconds) const;
   /// Seconds of one chunk of `rows` rows of T_rank; rows may be fractional.
   double chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
-  double gradient_seconds(int64_t bytes) const;
+  double gradient_seconds(int64_t bytes, TaskKind kind = TaskKind::gradient) const;
   /// Of a slice, which is no task where it has no bytes.
   double slice_seconds(int64_t bytes) const { return bytes > 0 ? gradient_seconds(bytes) : 0; }
   double dense_seconds(TaskKind kind, Phase phase, Flow flow = Flow::sharded) const;

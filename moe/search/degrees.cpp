@@ -26,6 +26,32 @@ int degree_by_size(const LayerPricer& pricer, int64_t micro_op_bytes) {
   return static_cast<int>(std::clamp(chunks, 1.0, static_cast<double>(largest_degree(pricer))));
 }
 
+// Under contention no path stays linear in a slice's bytes: every 1/32 of them, and at least a MiB.
+std::vector<int64_t> split_grain(int64_t all, int64_t element) {
+  const int64_t grain = std::max<int64_t>({element, 1 << 20, all / 32 / element * element});
+  std::vector<int64_t> splits;
+  for (int64_t bytes = 0; bytes < all; bytes += grain) splits.push_back(bytes);
+  splits.push_back(all);
+  return splits;
+}
+
+int lane_of(const Structure& structure, Network network) {
+  return static_cast<int>(std::ranges::find_if(structure.lanes, [&](const Lane& lane) { return lane.owns(network); }) -
+                          structure.lanes.begin());
+}
+
+// MoNTA's smallest chunk: of the AlltoAll and of the AllGather.
+bool too_small(const Schedule& schedule, const LayerPricer& pricer, int degree, int64_t min_chunk_bytes) {
+  if (schedule.flow != Flow::dropped || degree == 1) return false;
+  for (const TaskKind kind : {TaskKind::dispatch, TaskKind::allgather})
+    if (whole_work(kind, Phase::forward, pricer.shape(), schedule.flow).bytes / degree <
+        static_cast<double>(min_chunk_bytes))
+      return true;
+  return false;
+}
+
+}  // namespace
+
 void check_choice(const Schedule& schedule, DegreeChoice& choice) {
   require<BadInput>(choice.forward >= 0 && choice.backward >= 0, "degree: found {} and {}, expected >= 0 (0: tuned)",
                     choice.forward, choice.backward);
@@ -42,27 +68,6 @@ void check_choice(const Schedule& schedule, DegreeChoice& choice) {
                       schedule.name, choice.forward, choice.backward);
   }
 }
-
-// Under contention no path stays linear in a slice's bytes: every 1/32 of them, and at least a MiB.
-std::vector<int64_t> split_grain(int64_t all, int64_t element) {
-  const int64_t grain = std::max<int64_t>({element, 1 << 20, all / 32 / element * element});
-  std::vector<int64_t> splits;
-  for (int64_t bytes = 0; bytes < all; bytes += grain) splits.push_back(bytes);
-  splits.push_back(all);
-  return splits;
-}
-
-// MoNTA's smallest chunk: of the AlltoAll and of the AllGather.
-bool too_small(const Schedule& schedule, const LayerPricer& pricer, int degree, int64_t min_chunk_bytes) {
-  if (schedule.flow != Flow::dropped || degree == 1) return false;
-  for (const TaskKind kind : {TaskKind::dispatch, TaskKind::allgather})
-    if (whole_work(kind, Phase::forward, pricer.shape(), schedule.flow).bytes / degree <
-        static_cast<double>(min_chunk_bytes))
-      return true;
-  return false;
-}
-
-}  // namespace
 
 int largest_degree(const LayerPricer& pricer) { return static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows())); }
 
@@ -177,16 +182,19 @@ LayerSearch::Candidate LayerSearch::best_micro_ops(const Schedule& schedule, con
                                                    const DegreeChoice& choice) {
   Decision decision{degree, degree};
   decision.micro_op_bytes = choice.micro_op_bytes;
-  if (!pricer.has(GroupKind::dp)) return {decision, replay(schedule, pricer, decision, Phases::backward)};
   const StructureKey key = structure_key(schedule, pricer.groups(), decision, {}, Phases::backward);
   const CompiledStructure& c = cache_.get(key);
   pricer.price(*c.structure, {}, seconds_);
-  const Network network = pricer.groups()[static_cast<size_t>(GroupKind::dp)].network;
-  int lane = 1;
-  while (!c.structure->lanes[static_cast<size_t>(lane)].owns(network)) ++lane;
   std::vector<MicroOp> pieces;
-  for (const int64_t bytes : gradient_pieces(schedule, pricer.shape(), decision.micro_op_bytes))
-    pieces.push_back({pricer.gradient_seconds(bytes), lane, -1});
+  const auto add = [&](TaskKind kind, int made_by, const std::vector<int64_t>& all) {
+    const GroupKind group = group_of(schedule.flow, kind);
+    if (!pricer.has(group)) return;
+    const int lane = lane_of(*c.structure, pricer.groups()[static_cast<size_t>(group)].network);
+    for (const int64_t bytes : all) pieces.push_back({pricer.gradient_seconds(bytes, kind), lane, made_by});
+  };
+  add(TaskKind::gradient, -1, gradient_pieces(schedule, pricer.shape(), decision.micro_op_bytes));
+  add(TaskKind::expert_gradient, last_expert(*c.structure),
+      expert_gradient_pieces(schedule, pricer.shape(), decision.micro_op_bytes));
   const MicroOps frozen = freeze_micro_ops(*c.structure, seconds_, pieces, schedule.holds_micro_ops);
   for (const MicroOps::Place& place : frozen.places) decision.gaps.push_back(place.gap);
   if (pricer.profile().contention.none()) return {decision, frozen.seconds};

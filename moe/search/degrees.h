@@ -25,6 +25,10 @@ struct DegreeChoice {
   int64_t min_chunk_bytes = 0;             // MoNTA's I_minimal: no smaller AlltoAll or AllGather chunk is tried
 };
 
+/// Gives a schedule with one degree for both phases the same choice for both. Throws BadInput for degrees that it does
+/// not have.
+void check_choice(const Schedule& schedule, DegreeChoice& choice);
+
 /// One layer under one schedule.
 struct LayerResult {
   std::string_view schedule;
@@ -50,6 +54,8 @@ class LayerSearch {
   /// A backward of this degree by the slices that lie on its paths, of a schedule with two places for gradients
   /// (adaptive, beside_dense: the first place is MoE part, `second` beside the dense part, in either).
   SplitPaths backward_paths(const Schedule& schedule, const LayerPricer& pricer, int degree);
+  /// A packing schedule's layer with 1, 2, 4 .. experts a device (Decision::packing), as far as Lina's rule goes.
+  std::vector<LayerResult> tune_packings(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice);
   /// The times of a decision.
   LayerResult evaluate(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "moe/cost/fluid_replay.h"
@@ -40,7 +41,7 @@ void place_micro_ops(const Schedule& schedule, const Plan& plan, std::span<const
                      ModelDecision& decision) {
   std::vector<MicroOp> pieces;
   for (const Task& task : plan.tasks()) {
-    if (task.kind != TaskKind::gradient) continue;
+    if (!sends_gradients(task.kind)) continue;
     const GradientSlice& slice = plan.slices[static_cast<size_t>(task.slice)];
     pieces.push_back({seconds[static_cast<size_t>(task.work_class)], task.lane,
                       plan.gradients[static_cast<size_t>(slice.gradient)].made_by});
@@ -70,6 +71,17 @@ double stage_bound(const Schedule& schedule, const LayerPricer& pricer, int laye
   return std::max(seconds, gradients + each * (f.busy(lane) + b.busy(lane)));
 }
 
+// More experts a device need more memory, which a rank may not have.
+bool fits_packed(const LayerPricer& pricer, const ModelShape& model, const Decision& decision) {
+  if (!pricer.profile().memory_bytes) return true;
+  MemoryRequest request;
+  request.shape = decided_case(model.shape, decision);
+  request.layers = model.layers;
+  request.micro_batches = model.micro_batches;
+  request.order = model.order;
+  return !misfit(estimate_memory(request), *pricer.profile().memory_bytes);
+}
+
 }  // namespace
 
 std::span<const PartitionStrategy> partition_strategies() {
@@ -83,7 +95,19 @@ std::span<const PartitionStrategy> partition_strategies() {
 
 ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                               const PartitionStrategy& strategy, DegreeChoice choice) {
-  const LayerResult layer = layers_.tune(schedule, pricer, choice);
+  const Request request{schedule, pricer, model, strategy, choice};
+  if (!schedule.packs_experts) return tune_as(request, layers_.tune(schedule, pricer, choice));
+  std::optional<ModelResult> best;
+  for (const LayerResult& layer : layers_.tune_packings(schedule, pricer, choice)) {
+    if (best && !fits_packed(request.pricer, model, layer.decision)) break;
+    ModelResult result = tune_as(request, layer);
+    if (!best || better(result.total_s(), best->total_s())) best = std::move(result);
+  }
+  return *std::move(best);
+}
+
+ModelResult ModelSearch::tune_as(const Request& request, const LayerResult& layer) {
+  const auto& [schedule, pricer, model, strategy, choice] = request;
   const Schedule& planned = layer.decision.variant ? *layer.decision.variant : schedule;
   ModelResult result;
   result.schedule = schedule.name;
@@ -99,10 +123,10 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
   decision.micro_op_bytes = layer.decision.micro_op_bytes;
   decision.backwards.assign(static_cast<size_t>(last - first), {layer.decision.degree_backward, 0, 0, {}});
   if (splits_gradients(planned) && decided_pricer.has(GroupKind::dp))
-    split(planned, decided_pricer, strategy, choice, result);
+    split({planned, decided_pricer, model, strategy, choice}, result);
   result.plan = build_model_plan(planned, decided, decision);
   std::vector<double> seconds = price(decided_pricer, result.plan);
-  if (planned.gradients == GradientPolicy::micro_ops && decided_pricer.has(GroupKind::dp)) {
+  if (planned.gradients == GradientPolicy::micro_ops && !result.plan.slices.empty()) {
     place_micro_ops(planned, result.plan, seconds, decision);
     result.plan = build_model_plan(planned, decided, decision);
     seconds = price(decided_pricer, result.plan);
@@ -119,8 +143,8 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
 }
 
 // One r_b a layer and a split of what waits there; a schedule with one degree for both phases keeps it.
-void ModelSearch::split(const Schedule& schedule, const LayerPricer& pricer, const PartitionStrategy& strategy,
-                        const DegreeChoice& choice, ModelResult& result) {
+void ModelSearch::split(const Request& request, ModelResult& result) {
+  const auto& [schedule, pricer, model, strategy, choice] = request;
   DegreePaths tried;
   const bool apart = schedule.degrees == DegreePolicy::apart;
   const int fixed = apart ? choice.backward : result.decision.degree_forward;
@@ -130,7 +154,9 @@ void ModelSearch::split(const Schedule& schedule, const LayerPricer& pricer, con
   const auto alone = std::ranges::min_element(tried.paths, {}, &SplitPaths::neither) - tried.paths.begin();
   result.decision.degree_backward = tried.degrees[static_cast<size_t>(alone)];
   const int layers = static_cast<int>(result.decision.backwards.size());
-  result.partition = strategy.solve(partition_problem(schedule, pricer, layers, tried.paths));
+  PartitionProblem problem = partition_problem(schedule, pricer, layers, tried.paths);
+  if (pricer.shape().parallel.pp == 1) problem.waiting_bytes = model.head_gradient_bytes;
+  result.partition = strategy.solve(problem);
   for (size_t i = 0; i < result.decision.backwards.size(); ++i) {
     const LayerSlices& slices = result.partition.layers[i];
     const auto time_of = [&](const SplitPaths& paths) {

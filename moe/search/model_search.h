@@ -33,13 +33,21 @@ struct ModelResult {
 class ModelSearch {
  public:
   /// `pricer` prices one layer of the model. Degrees are those of one layer without gradients, save where these are
-  /// split: there each layer's r_b fits what it sends. The time is the replay's of the whole plan.
+  /// split: there each layer's r_b fits what it sends. Experts are packed as the whole plan's replay and a rank's
+  /// memory want it, within Lina's rule. The time is the replay's of the whole plan.
   ModelResult tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                    const PartitionStrategy& strategy, DegreeChoice choice = {});
 
  private:
-  void split(const Schedule& schedule, const LayerPricer& pricer, const PartitionStrategy& strategy,
-             const DegreeChoice& choice, ModelResult& result);
+  struct Request {
+    const Schedule& schedule;
+    const LayerPricer& pricer;
+    const ModelShape& model;
+    const PartitionStrategy& strategy;
+    DegreeChoice choice;
+  };
+  ModelResult tune_as(const Request& request, const LayerResult& layer);
+  void split(const Request& request, ModelResult& result);
 
   LayerSearch layers_;
 };

@@ -18,7 +18,7 @@ using conformance::simulate_priority;
 using conformance::WaitingPiece;
 using random_layer::RandomLayer;
 
-bool is_gradient(const Task& task) { return task.kind == TaskKind::gradient; }
+bool is_gradient(const Task& task) { return sends_gradients(task.kind); }
 
 bool holds(std::string_view schedule) { return schedule == "lina" || schedule == "lina-packed"; }
 

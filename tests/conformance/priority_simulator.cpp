@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-bool is_gradient(const Task& task) { return task.kind == TaskKind::gradient; }
+bool is_gradient(const Task& task) { return sends_gradients(task.kind); }
 
 class Simulator {
  public:

@@ -39,7 +39,7 @@ TEST(ModelFile, EveryFileReads) {
   for (const auto& name : config_names("models")) EXPECT_EQ(find_model(name).name, name);
   EXPECT_TRUE(message_of<BadInput>([] {
                 find_model("gpt5");
-              }).starts_with("models: found 'gpt5', expected a file or one of: bert-base, gpt-2, gpt2-xl"));
+              }).starts_with("models: found 'gpt5', expected a file or one of: bert-base, bert2gpt2, gpt-2, gpt2-xl"));
 }
 
 // FSMoE, section 6.4.
