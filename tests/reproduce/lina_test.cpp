@@ -34,15 +34,18 @@ TEST(Lina, ExpertsTakeWhatTheShareLeaves) {
     const double expert = pricer.chunk_seconds(TaskKind::expert, Phase::forward, rows);
     EXPECT_NEAR(2 * alltoall / (2 * alltoall + expert), 0.749, 1e-9) << row.model;
     EXPECT_NEAR(expert / (2 * alltoall), row.without, 0.03) << "Figure 2 and Table 3 agree, " << row.model;
-    EXPECT_NEAR(step_of({.model = row.model, .schedule = "lina"}).efficiency_forward, expert / (2 * alltoall), 1e-3);
+    // 30 MB cut each AlltoAll in two, and each half has its own start-up time.
+    const double halves = 4 * pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, rows / 2);
+    EXPECT_NEAR(step_of({.model = row.model, .schedule = "lina"}).efficiency_forward, expert / halves, 1e-6);
   }
 }
 
-// Table 1's parameters: 12 layers with 16 experts and with 4 differ by 144 experts of 2 M H.
+// Table 1's parameters: 12 layers with 16 experts and with 4 differ by 144 experts of 2 M H; twice as many layers by
+// 288. They are rounded to a million, and biases are not counted here.
 TEST(Lina, TableOnePrintsItsModelsWidth) {
   const Case shape = lina_case("transformer-xl", 16, assumed());
-  EXPECT_NEAR(12.0 * 12 * 2 * static_cast<double>(shape.layer.model_dim * shape.layer.hidden), 419e6 - 117e6, 1e6);
-  EXPECT_NEAR(12.0 * 24 * 2 * static_cast<double>(shape.layer.model_dim * shape.layer.hidden), 838e6 - 233e6, 1e6);
+  EXPECT_NEAR(12.0 * 12 * 2 * static_cast<double>(shape.layer.model_dim * shape.layer.hidden), 419e6 - 117e6, 2e6);
+  EXPECT_NEAR(12.0 * 24 * 2 * static_cast<double>(shape.layer.model_dim * shape.layer.hidden), 838e6 - 233e6, 2e6);
 }
 
 // Without contention, pipelining or micro-ops a step is a sum: forward and backward of 12 layers, each two AlltoAlls,
@@ -108,9 +111,8 @@ TEST(Lina, EveryFigureIsComputedWhereTheAssumptionsAre) {
   study.assumed = &assumed();
   const Report report = reproduce("lina-training", study);
   EXPECT_TRUE(report.not_computable.empty());
-  for (const Comparison& c : report.comparisons)
-    for (const Figure& f : c.figures)
-      if (c.caption.empty()) EXPECT_TRUE(f.ours.has_value()) << f.labels[0] << " " << f.labels[1];
+  for (const Figure& f : report.comparisons.front().figures)
+    EXPECT_TRUE(f.ours.has_value()) << f.labels[0] << " " << f.labels[1];
   ASSERT_EQ(report.tables.size(), 2u);
   EXPECT_EQ(report.tables[0].rows.size(), 12u) << "three models, four numbers of experts";
   EXPECT_EQ(report.tables[1].header.size(), 7u) << "10 to 100 MB";
