@@ -90,7 +90,7 @@ Comparison alltoall_alone(const std::vector<PrintedLina>& printed) {
 
 // Printed without packing; by Figure 2's share, and replayed.
 Comparison pipelining(const LinaSteps& steps) {
-  Comparison c{.caption = "pipelining efficiency with 16 experts (Table 3)",
+  Comparison c{.caption = "pipelining efficiency with 16 experts (Table 3), by Figure 2's share and replayed",
                .label_names = {"model", "experts a device"},
                .quantity = kShare};
   const double by_share = efficiency_by_share(printed_lina_text("layer_share"));
@@ -102,9 +102,9 @@ Comparison pipelining(const LinaSteps& steps) {
         const LinaStep& step = steps.at({row.model, 16, schedule});
         forward = step.efficiency_forward, both = step.efficiency;
       }
-      c.figures.push_back({labels, "by Figure 2's share", printed, share});
-      c.figures.push_back({labels, "replayed, forward", printed, forward});
-      c.figures.push_back({labels, "replayed, both phases", printed, both});
+      c.figures.push_back({labels, "Figure 2", printed, share});
+      c.figures.push_back({labels, "forward", printed, forward});
+      c.figures.push_back({labels, "both phases", printed, both});
     };
     add("lina", 1, row.without, by_share);
     add("lina-packed", row.experts_a_device, row.with, std::nullopt);
