@@ -59,7 +59,7 @@ int report_kernels(std::span<const CaseRecord> records, const std::string& path,
 
 int run_kernel_bench(const MicrobenchOptions& options) {
   const std::string path = options.out.empty() ? "results/microbench-kernels.jsonl" : options.out;
-  RecordWriter writer(path, options.argv, digest_of(fmt::format("{}", fmt::join(options.argv, " "))));
+  RecordWriter writer(path, {options.asked, {}, {}});
   KernelBench bench(writer, options.repetitions);
   const KernelSizes sizes;
   Progress progress("microbench --kernels", 60);

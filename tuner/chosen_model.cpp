@@ -23,6 +23,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   chosen.model.shape = chosen_case(selection, std::move(base), profile.nodes, profile.ranks_per_node);
   chosen.model.layers = flags.layers.value_or(chosen.model.layers);
   chosen.model.micro_batches = flags.micro_batches;
+  add_ends(chosen.model, chosen.vocabulary, chosen.tied_embedding);
   if (!flags.pipeline) return chosen;
   chosen.model.order = pipeline_order_from(*flags.pipeline, "--pipeline");
   require<BadInput>(flags.micro_batches > 1,

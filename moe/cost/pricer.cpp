@@ -62,11 +62,11 @@ LayerPricer::LayerPricer(const Profile& profile, const Case& shape, PricingOptio
 const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase phase) const {
   Curve& known = curves_[static_cast<size_t>(flow)][static_cast<size_t>(phase)][static_cast<size_t>(kind)];
   if (known.known) return known;
-  const Work whole = whole_work(kind, phase, shape_, flow);
+  const Work whole = sends_gradients(kind) ? Work{} : whole_work(kind, phase, shape_, flow);
   known = find_curve(kind, phase, whole);
   const double rows = shape_.rounding == Rounding::exact ? exact_rows_ : static_cast<double>(rows_);
   known.unit = std::max(whole.bytes, whole.flops) / (is_chunked(kind) ? rows : 1);
-  if (kind == TaskKind::gradient) known.unit = 1;
+  if (sends_gradients(kind)) known.unit = 1;
   known.known = true;
   return known;
 }
@@ -75,6 +75,8 @@ LayerPricer::Curve LayerPricer::find_curve(TaskKind kind, Phase phase, const Wor
   switch (kind) {
     case TaskKind::gradient:
       return comm_curve(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes_));
+    case TaskKind::expert_gradient:
+      return comm_curve(Op::allreduce, GroupKind::edp, static_cast<double>(expert_gradient_bytes(shape_)));
     case TaskKind::copy:
     case TaskKind::home_copy:
     case TaskKind::sum:
@@ -246,8 +248,8 @@ double LayerPricer::gradient_seconds_in_parts(int64_t bytes) const {
   return c.in_parts(static_cast<double>(bytes), profile_.task_overhead_s).all;
 }
 
-double LayerPricer::gradient_seconds(int64_t bytes) const {
-  const Curve& c = curve(Flow::sharded, TaskKind::gradient, Phase::backward);
+double LayerPricer::gradient_seconds(int64_t bytes, TaskKind kind) const {
+  const Curve& c = curve(Flow::sharded, kind, Phase::backward);
   return c.seconds(static_cast<double>(bytes)) + profile_.task_overhead_s;
 }
 
@@ -280,8 +282,8 @@ void LayerPricer::price(const Structure& structure, const std::vector<GradientSl
   std::array<std::array<Pair, kTaskKinds>, 2> known;  // chunks have one of two sizes: price each once
   for (size_t i = 0; i < seconds.size(); ++i) {
     const WorkClass& wc = structure.classes[i];
-    if (wc.kind == TaskKind::gradient) {
-      seconds[i] = gradient_seconds(slices[static_cast<size_t>(wc.slice)].bytes());
+    if (sends_gradients(wc.kind)) {
+      seconds[i] = gradient_seconds(slices[static_cast<size_t>(wc.slice)].bytes(), wc.kind);
     } else if (!is_chunked(wc.kind)) {
       seconds[i] = dense_seconds(wc.kind, wc.phase, structure.flow);
     } else {

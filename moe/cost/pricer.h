@@ -47,7 +47,7 @@ class LayerPricer {
   double chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
   /// Whatever parts `rows` rows are cut into.
   Parts in_parts(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
-  double gradient_seconds(int64_t bytes) const;
+  double gradient_seconds(int64_t bytes, TaskKind kind = TaskKind::gradient) const;
   /// Of slices of together so many bytes, however they are cut: the least that they take.
   double gradient_seconds_in_parts(int64_t bytes) const;
   /// Of a slice, which is no task where it has no bytes.

@@ -26,7 +26,9 @@ LayerBinding::LayerBinding(MoeLayer& layer, const Plan& plan)
   require_equal(plan.rows, layer.shape().rows, "the plan's T_rank");
   require<Unsupported>(plan.layers == 1, "a layer runs plans of one layer, found {}", plan.layers);
   const int64_t dense_bytes = layer.pending_.view().bytes();
-  for (const Gradient& g : plan.gradients) require_equal(g.bytes, dense_bytes, "the plan's gradient bytes");
+  const int64_t expert_bytes = layer.expert_->gradients().bytes();
+  for (const Gradient& g : plan.gradients)
+    require_equal(g.bytes, g.experts ? expert_bytes : dense_bytes, "the plan's gradient bytes");
   for (const Task& task : plan.tasks()) {
     names_.push_back(task.name());
     PhasePart& p = part(task.phase);

@@ -83,15 +83,14 @@ void LayerBinding::exchange(const Task& task, CommCall call) {
       return reduce(task, call);
     case TaskKind::allreduce:
       return comm.allreduce(b.gathered.data(), l.gathered_back.elements(), dtype, call);
-    case TaskKind::gradient: {
+    case TaskKind::gradient:
+    case TaskKind::expert_gradient: {
       // Slices may end inside an element; cut alike on both sides, they still cover each element once.
       const GradientSlice& slice = plan_.slices[static_cast<size_t>(task.slice)];
       const int64_t begin = slice.begin / bytes_of(dtype), end = slice.end / bytes_of(dtype);
-      return comm.allreduce(layer_.pending_.view().at(begin), end - begin, dtype, call);
-    }
-    case TaskKind::expert_gradient: {
-      const TensorView all = layer_.expert_->gradients();
-      return comm.allreduce(all.data(), all.elements(), dtype, call);
+      const bool experts = task.kind == TaskKind::expert_gradient;
+      const TensorView all = experts ? layer_.expert_->gradients() : layer_.pending_.view();
+      return comm.allreduce(all.at(begin), end - begin, dtype, call);
     }
     default:
       return exchange_dense(task, call);

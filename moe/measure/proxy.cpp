@@ -71,16 +71,18 @@ Plan proxy_plan(const Plan& nominal, const Case& proxy) {
   const Groups sizes = groups_of(proxy.parallel);
   for (size_t k = 0; k < sizes.size(); ++k)  // lanes follow the nominal networks
     if (plan.groups[k].network != Network::none) plan.groups[k].size = sizes[k].size;
-  const int64_t bytes = gradient_bytes(proxy), grain = bytes_of(proxy.layer.dtype);
+  const int64_t grain = bytes_of(proxy.layer.dtype);
+  for (Gradient& gradient : plan.gradients)
+    gradient.bytes = gradient.experts ? expert_gradient_bytes(proxy) : gradient_bytes(proxy);
   for (GradientSlice& slice : plan.slices) {
     const double all = static_cast<double>(nominal.gradients[static_cast<size_t>(slice.gradient)].bytes);
+    const int64_t bytes = plan.gradients[static_cast<size_t>(slice.gradient)].bytes;
     const auto scaled = [&](int64_t at) {
       return std::llround(static_cast<double>(at) / all * static_cast<double>(bytes / grain)) * grain;
     };
     slice.begin = scaled(slice.begin);
     slice.end = scaled(slice.end);
   }
-  for (Gradient& gradient : plan.gradients) gradient.bytes = bytes;
   plan.works.clear();
   for (const WorkClass& wc : plan.structure->classes)
     plan.works.push_back(work_of(wc, proxy, plan.slices, plan.structure->flow));

@@ -122,8 +122,6 @@ Work dense_work(TaskKind kind, Phase phase, const Case& c, Flow flow) {
     case TaskKind::order:
     case TaskKind::i_order:
       return {op, group, moe_volumes(c, all_rows(c) * ordered_groups(kind, phase, c, flow)).alltoall_bytes, 0, 0};
-    case TaskKind::expert_gradient:
-      return {op, group, static_cast<double>(expert_gradient_bytes(c)), 0, 0};
     case TaskKind::send:  // the receiver waits for it
       return {op, group, mp_bytes(c) / (flow == Flow::sharded ? c.parallel.mp : 1), 0, 0};
     default:
@@ -195,8 +193,10 @@ Work whole_work(TaskKind kind, Phase phase, const Case& c, Flow flow) {
 }
 
 Work work_of(const WorkClass& wc, const Case& c, const std::vector<GradientSlice>& slices, Flow flow) {
-  if (wc.kind == TaskKind::gradient)
-    return {Op::allreduce, GroupKind::dp, static_cast<double>(slices.at(static_cast<size_t>(wc.slice)).bytes()), 0, 0};
+  if (sends_gradients(wc.kind)) {
+    const double bytes = static_cast<double>(slices.at(static_cast<size_t>(wc.slice)).bytes());
+    return {Op::allreduce, group_of(flow, wc.kind), bytes, 0, 0};
+  }
   if (!is_chunked(wc.kind)) return dense_work(wc.kind, wc.phase, c, flow);
   return chunk_work(wc.kind, wc.phase, rows_of(wc, c, flow), c, flow);
 }

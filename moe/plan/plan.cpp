@@ -132,7 +132,8 @@ uint64_t Plan::hash() const {
   hash_shape(hash, shape);
   hash_structure(hash, *structure);
   for (const Gradient& gradient : gradients)
-    for (const int64_t v : {int64_t{gradient.layer}, gradient.bytes, int64_t{gradient.made_by}})
+    for (const int64_t v :
+         {int64_t{gradient.layer}, gradient.bytes, int64_t{gradient.made_by}, int64_t{gradient.experts}})
       hash.add(static_cast<uint64_t>(v));
   for (const GradientSlice& slice : slices)
     for (const int64_t v : {int64_t{slice.gradient}, slice.begin, slice.end}) hash.add(static_cast<uint64_t>(v));

@@ -24,7 +24,7 @@ enum class TaskKind : uint8_t {
   mp_allreduce, tokens_allgather, tokens_reducescatter,    // dense parts of flows that keep tokens on all MP ranks
   copy, allreduce, gather, home_copy,                      // of chunks: re-layout, partial sums, MP AllGather
   exchange, sum,                                           // SAA's phases of a combine, each followed by its gather
-  expert_gradient,                                         // AllReduce over EDP, where a schedule plans it
+  expert_gradient,                                         // the same of experts over EDP, where a schedule plans it
   send, recv, optimizer                                    // between pipeline stages; the step after all of it
 };
 // clang-format on
@@ -53,6 +53,11 @@ enum class Phase : uint8_t { forward, backward };
 std::string_view name_of(Phase phase);
 /// What every row passes once a phase, in order. SAA's phases (exchange, sum) stand for combine.
 std::span<const TaskKind> stages_of(Flow flow, Phase phase);
+
+/// Sends a slice of the gradients.
+constexpr bool sends_gradients(TaskKind kind) {
+  return kind == TaskKind::gradient || kind == TaskKind::expert_gradient;
+}
 
 /// A lane is a FIFO queue on one resource: it runs its tasks in order, each as soon as its inputs are there.
 enum class LaneKind : uint8_t { compute, inter, intra, comm, copy, gradient };
@@ -127,10 +132,11 @@ struct Structure {
 struct Gradient {
   int layer = 0;
   int64_t bytes = 0;
-  int made_by = -1;  // the task after which they exist; -1: they wait when the backward begins
+  int made_by = -1;      // the task after which they exist; -1: they wait when the backward begins
+  bool experts = false;  // of a rank's experts, summed over EDP; else of the dense part, over DP
 };
 
-/// The gradients are one sequence of bytes: a slice may reach into those after its own.
+/// The gradients are one sequence of bytes: a slice may reach into those after its own, of the same ranks.
 struct GradientSlice {
   int gradient = 0;
   int64_t begin = 0, end = 0;  // bytes from the start of `gradient`

@@ -47,7 +47,7 @@ std::vector<int> check_senders(const Plan& plan, const Ancestors& ancestors) {
   const std::vector<int> forwards = last_forwards(plan);
   std::vector<int> sender(plan.slices.size(), -1);
   for (const Task& task : plan.tasks()) {
-    if (task.kind != TaskKind::gradient) continue;
+    if (!sends_gradients(task.kind)) continue;
     if (task.slice < 0 || task.slice >= slices) broken(task, "sends slice {}, the plan has {}", task.slice, slices);
     if (sender[static_cast<size_t>(task.slice)] >= 0) broken(task, "sends slice {} a second time", task.slice);
     sender[static_cast<size_t>(task.slice)] = task.id;
@@ -55,8 +55,12 @@ std::vector<int> check_senders(const Plan& plan, const Ancestors& ancestors) {
     if (slice.gradient < 0 || slice.gradient >= gradients)
       broken(task, "sends gradient {}, the plan has {}", slice.gradient, gradients);
     const size_t first = static_cast<size_t>(slice.gradient);
-    for (size_t g = first; g < plan.gradients.size() && (g == first || offsets[g] < offsets[first] + slice.end); ++g)
+    for (size_t g = first; g < plan.gradients.size() && (g == first || offsets[g] < offsets[first] + slice.end); ++g) {
+      const bool experts = plan.gradients[g].experts;
+      if (experts != (task.kind == TaskKind::expert_gradient))
+        broken(task, "sends gradients of {}", experts ? "experts, expected the dense part's" : "the dense part");
       check_made(plan, ancestors, task, g, forwards);
+    }
   }
   return sender;
 }

@@ -92,9 +92,10 @@ int LayerBuilder::push(TaskKind kind, const std::vector<int>& after) {
     lane = own ? lane_of(GroupKind::none) + 3 : std::max(lane_of(GroupKind::mp), lane_of(GroupKind::none));
   }
   const bool between_stages = kind == TaskKind::send || kind == TaskKind::recv;
-  if (kind != TaskKind::gradient && !between_stages && pass_->phase == Phase::backward && lane == gradient_lane()) {
-    gradients_of_gap();
-    ++gap_;
+  if (!sends_gradients(kind) && !between_stages && pass_->phase == Phase::backward) {
+    LanePieces& pieces = pieces_[static_cast<size_t>(lane) % lanes_a_stage_];
+    pieces_between(lane, 0, pieces.passed);
+    ++pieces.passed;
   }
   Task task;
   task.id = static_cast<int>(structure_.tasks.size());
@@ -144,7 +145,7 @@ void LayerBuilder::part(TaskKind kind, int c, int parts) {
   task.chunks = structure_.classes.back().chunks = parts;
   task.reads.push_back(chain.data);
   if (kind == TaskKind::expert) {
-    last_expert_ = id;
+    if (c + 1 == parts) last_expert_ = id;
     if (pass_->phase == Phase::forward)
       found().expert_input = chain.data.buffer;
     else
@@ -154,20 +155,40 @@ void LayerBuilder::part(TaskKind kind, int c, int parts) {
   task.writes.push_back(chain.data);
 }
 
-void LayerBuilder::gradient(int after) {
-  const size_t place = static_cast<size_t>(slice_of_pass_++);
-  const int ready = place < pass_->ready.size() ? pass_->ready[place] : after < 0 ? found().end : -1;
-  push(TaskKind::gradient, {after, ready});
-  last().slice = structure_.classes.back().slice = structure_.slices++;
+bool LayerBuilder::of_experts(size_t place) const {
+  return place < pass_->gradients.experts.size() && pass_->gradients.experts[place];
+}
+
+void LayerBuilder::gradient(size_t place, int after) {
+  int ready = place < pass_->ready.size() ? pass_->ready[place] : after < 0 ? found().end : -1;
+  if (made_here(place)) ready = last_expert_;
+  push(of_experts(place) ? TaskKind::expert_gradient : TaskKind::gradient, {after, ready});
+  last().slice = structure_.classes.back().slice = first_slice_ + static_cast<int>(place);
+  ++structure_.slices;
 }
 
 void LayerBuilder::gradient_in_moe() {
-  if (pass_->phase == Phase::backward && slots().in_moe) gradient();
+  if (pass_->phase == Phase::backward && slots().in_moe) gradient(slice_of_pass_++);
 }
 
-void LayerBuilder::gradients_of_gap() {
+bool LayerBuilder::made_here(size_t place) const {
+  return of_experts(place) && (place >= pass_->ready.size() || pass_->ready[place] == kMadeHere);
+}
+
+// The pieces of a lane whose gaps lie between, in order, as far as they are made.
+void LayerBuilder::pieces_between(int lane, int from, int to) {
   const std::vector<int>& gaps = pass_->gradients.gaps;
-  for (; next_gap_ < gaps.size() && static_cast<size_t>(gaps[next_gap_]) <= gap_; ++next_gap_) gradient();
+  for (size_t& next = pieces_[static_cast<size_t>(lane) % lanes_a_stage_].next; next < gaps.size(); ++next) {
+    if (lane_of_slice(next) != lane) continue;
+    if (gaps[next] < from || gaps[next] > to || (made_here(next) && last_expert_ < 0)) return;
+    gradient(next);
+  }
+}
+
+void LayerBuilder::pieces_left() {
+  constexpr int kAll = std::numeric_limits<int>::max();
+  pieces_between(gradient_lane(), 0, kAll);
+  if (!pass_->gradients.experts.empty()) pieces_between(lane_of(GroupKind::edp), 0, kAll);
 }
 
 // The task that takes all chunks together.
@@ -215,7 +236,7 @@ void LayerBuilder::dense_backward() {
   if (schedule_.flow == Flow::sharded || schedule_.flow == Flow::fused)
     push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
   const bool after_mp = lane_of(GroupKind::mp) == lane_of(GroupKind::dp);
-  if (slots().beside_dense && after_mp) gradient();
+  if (slots().beside_dense && after_mp) gradient(slice_of_pass_++);
   push_dense(TaskKind::attention, Buffer::attention_partial);
   if (schedule_.flow == Flow::sharded)
     push_dense(TaskKind::mp_reducescatter, Buffer::input);
@@ -232,29 +253,30 @@ int LayerBuilder::backward() {
   last().reads = {of(found().moe_output, Phase::forward), of(Buffer::routing, Phase::forward), dense_.data};
   last().writes = {whole_of(Buffer::ordered)};
   dense_ = {{begin}, whole_of(Buffer::ordered)};
-  if (gradient_lane() != lane_of(GroupKind::dp)) gradients_of_gap();  // on their own lane from the start
+  if (gradient_lane() != lane_of(GroupKind::dp)) pieces_left();  // on their own lane from the start
   chunks_.assign(static_cast<size_t>(degree()), dense_);
   schedule_.moe_part(*this);
-  while (next_gap_ < pass_->gradients.gaps.size() && pass_->gradients.gaps[next_gap_] == kAfterMoe) {
-    gradient();
-    ++next_gap_;
-  }
-  if (schedule_.packs_experts && lane_of(GroupKind::edp) >= 0) push(TaskKind::expert_gradient, {last_expert_});
+  if (schedule_.gradients == GradientPolicy::fixed) pieces_between(gradient_lane(), kAfterMoe, kAfterMoe);
   const bool after_mp = lane_of(GroupKind::mp) == lane_of(GroupKind::dp);
-  if (slots().beside_dense && !after_mp) gradient();
+  if (slots().beside_dense && !after_mp) gradient(slice_of_pass_++);
   join_chunks(TaskKind::order, Buffer::routing);
   dense_backward();
   const int end = last_of(dense_.after);
-  gap_ = std::numeric_limits<size_t>::max();
-  gradients_of_gap();
-  if (slots().after) gradient(end);
+  pieces_left();
+  if (slots().after) gradient(slice_of_pass_++, end);
   return end;
+}
+
+void LayerBuilder::begin_slices() {
+  pieces_.assign(lanes_a_stage_, {});
+  slice_of_pass_ = 0;
+  first_slice_ = structure_.slices;
 }
 
 int LayerBuilder::add(const Pass& pass) {
   pass_ = &pass;
-  gap_ = next_gap_ = 0;
-  slice_of_pass_ = 0;
+  begin_slices();
+  last_expert_ = -1;
   const bool forward_pass = pass.phase == Phase::forward;
   const auto before = outputs_.find({pass.micro_batch, pass.layer + (forward_pass ? -1 : 1)});
   dense_ = {{}, whole_of(Buffer::input)};
@@ -287,12 +309,13 @@ void LayerBuilder::receive(int sent) {
   dense_ = {{received}, whole_of(Buffer::received)};
 }
 
-void LayerBuilder::finish(int stage, int layer, const std::vector<int>& ready) {
+void LayerBuilder::finish(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts) {
   Pass pass{.phase = Phase::backward, .stage = stage, .layer = layer, .ready = ready};
+  pass.gradients.experts = experts;
   pass_ = &pass;
-  slice_of_pass_ = 0;
+  begin_slices();
   std::vector<int> all;
-  for (size_t i = 0; i < ready.size(); ++i) gradient();
+  for (size_t i = 0; i < ready.size(); ++i) gradient(i);
   for (const Task& task : structure_.tasks)
     if (structure_.lanes[static_cast<size_t>(task.lane)].stage == stage) all.push_back(task.id);
   push(TaskKind::optimizer, all);

@@ -20,6 +20,8 @@ struct Pass {
   GradientPlacement gradients = {};  // of the slices that this backward sends
   std::vector<int> ready = {};       // the task that each slice waits for; where there is none, the layer's forward
 };
+/// Of a slice of what this pass makes itself: the gradients of its experts.
+inline constexpr int kMadeHere = -2;
 
 class LayerBuilder {
  public:
@@ -30,11 +32,13 @@ class LayerBuilder {
   /// Adds a pass and returns its last task. The forward's input is the output of the layer before, where that was
   /// built; else it comes from outside, as does the backward's.
   int add(const Pass& pass);
+  /// The last expert task of the backward that was added last.
+  int last_expert() const { return last_expert_; }
   /// What a pass made is sent to the neighbouring stage, whose next pass of that micro-batch receives it first.
   void transfer(const Pass& from);
   /// The optimizer's step of a stage, after everything that it does and the slices that are left, one for each of
-  /// `ready`, the tasks that they wait for.
-  void finish(int stage, int layer, const std::vector<int>& ready);
+  /// `ready`, the tasks that they wait for; `experts` as GradientPlacement's.
+  void finish(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts = {});
   Structure take() { return std::move(structure_); }
 
   // For schedules, while a pass is added:
@@ -77,11 +81,16 @@ class LayerBuilder {
   void regroup(int parts);
   void join_chunks(TaskKind kind, Buffer writes);
   int push_dense(TaskKind kind, Buffer writes);
-  void gradient(int after = -1);
+  void gradient(size_t place, int after = -1);
   void receive(int sent);
-  void gradients_of_gap();
+  void pieces_between(int lane, int from, int to);
+  void pieces_left();
+  bool of_experts(size_t place) const;
+  bool made_here(size_t place) const;
+  void begin_slices();
   int lane_of(GroupKind group) const;
   int gradient_lane() const;
+  int lane_of_slice(size_t place) const { return of_experts(place) ? lane_of(GroupKind::edp) : gradient_lane(); }
   Task& last() { return structure_.tasks.back(); }
   Access whole_of(Buffer buffer) const { return of(buffer, pass_->phase); }
   Access of(Buffer buffer, Phase phase, int c = 0, int parts = 1) const {
@@ -98,9 +107,14 @@ class LayerBuilder {
   std::map<std::pair<int, int>, Forward> forwards_;              // by micro-batch and layer
   std::map<std::pair<int, int>, std::array<Chain, 2>> outputs_;  // by micro-batch and layer: of each phase
   std::map<std::tuple<Phase, int, int>, int> sent_;              // by phase, micro-batch and layer: the send
-  int slice_of_pass_ = 0, last_expert_ = -1;
-  size_t gap_ = 0, next_gap_ = 0;  // tasks of this backward on the gradients' lane; gaps sent already
-  Chain dense_;                    // the dense part is one chain
+  size_t slice_of_pass_ = 0;
+  int first_slice_ = 0, last_expert_ = -1;
+  struct LanePieces {
+    int passed = 0;   // tasks of this backward on the lane
+    size_t next = 0;  // all pieces before it are of other lanes, or sent
+  };
+  std::vector<LanePieces> pieces_;  // by lane of the stage
+  Chain dense_;                     // the dense part is one chain
   std::vector<Chain> chunks_;
 };
 

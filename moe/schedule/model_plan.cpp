@@ -14,8 +14,8 @@ class Sender {
  public:
   Sender(Plan& plan, size_t first_gradient) : plan_(plan), first_(first_gradient) {}
 
-  void made(int layer, int64_t bytes, int task) {
-    plan_.gradients.push_back({layer, bytes, task});
+  void made(int layer, int64_t bytes, int task, bool experts = false) {
+    plan_.gradients.push_back({layer, bytes, task, experts});
     ends_.push_back((ends_.empty() ? 0 : ends_.back()) + bytes);
   }
   int64_t waiting() const { return (ends_.empty() ? 0 : ends_.back()) - sent_; }
@@ -75,14 +75,16 @@ class ModelBuilder {
     if (step.phase == Phase::forward) {
       pass.degree = decision_.degree_forward;
       pass.order = decision_.order_forward;
-      for (pass.layer = first; pass.layer < last; ++pass.layer) builder.add(pass);
+      for (pass.layer = first; pass.layer < last; ++pass.layer) forward_end_ = builder.add(pass);
       pass.layer = last - 1;
       if (stage + 1 < stages_) builder.transfer(pass);
       return;
     }
-    const bool sends =
-        step.micro_batch + 1 == model_.micro_batches && plan_.groups[static_cast<size_t>(GroupKind::dp)].size > 1;
+    const bool sends = step.micro_batch + 1 == model_.micro_batches;
+    const int64_t dense = plan_.shape.parallel.dp > 1 ? gradient_bytes(plan_.shape) : 0;
     Sender sender(plan_, plan_.gradients.size());
+    int end = forward_end_;
+    if (sends && stage + 1 == stages_) made_by_end(model_.layers, model_.head_gradient_bytes, end, sender);
     for (pass.layer = last - 1; pass.layer >= first; --pass.layer) {
       const BackwardDecision& decided = decision_.backwards[static_cast<size_t>(last - 1 - pass.layer)];
       const bool last_of_all = step.micro_batch + 1 == model_.micro_batches;
@@ -90,14 +92,35 @@ class ModelBuilder {
       pass.order = last_of_all ? decided.order : decision_.order_backward;
       pass.gradients = {};
       pass.ready.clear();
+      const size_t own = plan_.gradients.size();
+      const std::vector<int64_t> experts = expert_gradient_pieces(schedule_, plan_.shape, decision_.micro_op_bytes);
+      if (sends && !experts.empty()) {
+        sender.made(pass.layer, expert_gradient_bytes(plan_.shape), kMadeHere, true);
+        for (const int64_t bytes : experts) waiting_pieces_.push_back({bytes, true});
+      }
       if (sends) place(decided, sender, pass);
-      const int end = builder.add(pass);
-      if (sends) sender.made(pass.layer, gradient_bytes(plan_.shape), end);
+      end = builder.add(pass);
+      if (sends && !experts.empty()) plan_.gradients[own].made_by = builder.last_expert();
+      if (!sends || dense == 0) continue;
+      sender.made(pass.layer, dense, end);
+      if (in_pieces(schedule_))
+        for (const int64_t bytes : gradient_pieces(schedule_, plan_.shape, decision_.micro_op_bytes))
+          waiting_pieces_.push_back({bytes, false});
     }
+    if (sends && stage == 0) made_by_end(-1, model_.embedding_gradient_bytes, end, sender);
     pass.layer = first;
     pass.gradients = {};
     if (stage > 0) builder.transfer(pass);
     if (step.micro_batch + 1 == model_.micro_batches) finish(builder, stage, first, sender);
+  }
+
+  // The output projection or the embedding, one tensor.
+  void made_by_end(int layer, int64_t bytes, int task, Sender& sender) {
+    if (bytes == 0 || plan_.shape.parallel.dp == 1) return;
+    sender.made(layer, bytes, task);
+    if (!in_pieces(schedule_)) return;
+    for (const int64_t piece : pieces_of(schedule_, {bytes}, decision_.micro_op_bytes, plan_.shape.layer.dtype))
+      waiting_pieces_.push_back({piece, false});
   }
 
   void place(const BackwardDecision& decided, Sender& sender, Pass& pass) {
@@ -110,34 +133,44 @@ class ModelBuilder {
     slice(decided.gar_in_moe_bytes, pass.gradients.slots.in_moe);
     slice(decided.gar_beside_dense_bytes, pass.gradients.slots.beside_dense);
     if (!in_pieces(schedule_)) return;
-    // Pieces of the layers before wait; those that have a place here go, in order.
+    // Pieces of the layers before wait, and this one's experts; those that have a place here go, in order.
     pass.gradients.gaps = decided.gaps;
     if (schedule_.gradients != GradientPolicy::micro_ops)
       pass.gradients.gaps.assign(waiting_pieces_.size(), schedule_.gradients == GradientPolicy::fixed ? kAfterMoe : 0);
     require<BadInput>(pass.gradients.gaps.size() <= waiting_pieces_.size(),
                       "layer {}: found {} pieces to send, {} wait", pass.layer, pass.gradients.gaps.size(),
                       waiting_pieces_.size());
-    for (size_t i = 0; i < pass.gradients.gaps.size(); ++i) pass.ready.push_back(sender.send(waiting_pieces_[i]));
-    waiting_pieces_.erase(waiting_pieces_.begin(),
-                          waiting_pieces_.begin() + static_cast<std::ptrdiff_t>(pass.gradients.gaps.size()));
-    const auto own = gradient_pieces(schedule_, plan_.shape, decision_.micro_op_bytes);
-    waiting_pieces_.insert(waiting_pieces_.end(), own.begin(), own.end());
+    send_pieces(pass.gradients.gaps.size(), sender, pass.ready, pass.gradients.experts);
+  }
+
+  // The next `count` of those that wait.
+  void send_pieces(size_t count, Sender& sender, std::vector<int>& ready, std::vector<bool>& experts) {
+    for (size_t i = 0; i < count; ++i) {
+      ready.push_back(sender.send(waiting_pieces_[i].bytes));
+      experts.push_back(waiting_pieces_[i].experts);
+    }
+    waiting_pieces_.erase(waiting_pieces_.begin(), waiting_pieces_.begin() + static_cast<std::ptrdiff_t>(count));
   }
 
   void finish(LayerBuilder& builder, int stage, int layer, Sender& sender) {
     std::vector<int> ready;
-    for (const int64_t piece : waiting_pieces_) ready.push_back(sender.send(piece));
-    waiting_pieces_.clear();
+    std::vector<bool> experts;
+    send_pieces(waiting_pieces_.size(), sender, ready, experts);
     if (sender.waiting() > 0) ready.push_back(sender.send(sender.waiting()));
-    builder.finish(stage, layer, ready);
+    builder.finish(stage, layer, ready, experts);
   }
 
   const Schedule& schedule_;
   const ModelShape& model_;
   const ModelDecision& decision_;
   int stages_;
+  int forward_end_ = -1;  // the last task of the forward that was added last
   Plan plan_;
-  std::vector<int64_t> waiting_pieces_;  // of the stage whose gradients are being sent
+  struct Piece {
+    int64_t bytes;
+    bool experts;
+  };
+  std::vector<Piece> waiting_pieces_;  // of the stage whose gradients are being sent
 };
 
 }  // namespace
@@ -163,6 +196,14 @@ void check_size(const Schedule& schedule, const ModelShape& model, int degree_fo
   require<BadInput>(bytes * model.layers <= kMostBytes,
                     "layers: found {} of {} gradient bytes each, expected at most {} bytes in all", model.layers, bytes,
                     kMostBytes);
+}
+
+void add_ends(ModelShape& model, int64_t vocabulary, bool tied_embedding) {
+  const Case& c = model.shape;
+  const int64_t rows = (vocabulary + c.parallel.mp - 1) / c.parallel.mp;  // of the rank that has most
+  const int64_t bytes = rows * c.layer.model_dim * bytes_of(c.layer.dtype);
+  model.embedding_gradient_bytes = bytes;
+  model.head_gradient_bytes = tied_embedding && c.parallel.pp == 1 ? 0 : bytes;
 }
 
 Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision) {

@@ -14,7 +14,14 @@ struct ModelShape {
   int layers = 1;
   int micro_batches = 1;
   PipelineOrder order = PipelineOrder::gpipe;
+  /// Gradients of the model's ends on a rank, bytes: of the output projection, made before the last stage's backward;
+  /// of the embedding, made by the first stage's. 0: not counted.
+  int64_t head_gradient_bytes = 0, embedding_gradient_bytes = 0;
 };
+/// Gives a model the gradients of its embedding and output projection, each sharded over MP. Where they are one tensor
+/// (tied, on one stage) its gradient is whole once the embedding's is; with stages each end has a copy, and what sums
+/// the copies is not counted.
+void add_ends(ModelShape& model, int64_t vocabulary, bool tied_embedding);
 /// Layers of a stage: [first, last). Throws BadInput for fewer layers than stages, or none.
 std::pair<int, int> layers_of_stage(const ModelShape& model, int stage);
 

@@ -37,6 +37,12 @@ void check_order(const Schedule& schedule, const LaneOrder& order, int degree) {
                     order, gathers, scatters, degree);
 }
 
+// Where pieces stand for which a decision has no place.
+int default_gap(GradientPolicy policy) {
+  if (policy == GradientPolicy::micro_ops) return kAtEnd;
+  return policy == GradientPolicy::fixed ? kAfterMoe : 0;
+}
+
 }  // namespace
 
 bool splits_gradients(const Schedule& schedule) {
@@ -131,8 +137,9 @@ std::vector<int64_t> gradient_tensors(const Case& c) {
   return {query, key, key, query};
 }
 
-std::vector<int64_t> gradient_pieces(const Schedule& schedule, const Case& shape, int64_t micro_op_bytes) {
-  const int64_t grain = bytes_of(shape.layer.dtype);
+std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64_t>& tensors, int64_t micro_op_bytes,
+                               DType dtype) {
+  const int64_t grain = bytes_of(dtype);
   std::vector<int64_t> pieces;
   const int64_t all = gradient_bytes(shape), most = kMostPieces - 4;  // each of four tensors may end in a shorter piece
   require<BadInput>(
@@ -141,7 +148,7 @@ std::vector<int64_t> gradient_pieces(const Schedule& schedule, const Case& shape
       "{} ({} pieces at most)",
       micro_op_bytes, all, all / micro_op_bytes, all / most + 1, kMostPieces);
   int64_t bucket = 0;
-  for (const int64_t tensor : gradient_tensors(shape)) {
+  for (const int64_t tensor : tensors) {
     if (schedule.pieces == Pieces::fused) {
       bucket += tensor;
       if (bucket >= kBucketBytes) pieces.push_back(std::exchange(bucket, 0));
@@ -156,39 +163,65 @@ std::vector<int64_t> gradient_pieces(const Schedule& schedule, const Case& shape
   return pieces;
 }
 
+std::vector<int64_t> gradient_pieces(const Schedule& schedule, const Case& shape, int64_t micro_op_bytes) {
+  return pieces_of(schedule, gradient_tensors(shape), micro_op_bytes, shape.layer.dtype);
+}
+
+std::vector<int64_t> expert_gradient_pieces(const Schedule& schedule, const Case& shape, int64_t micro_op_bytes) {
+  if (!schedule.packs_experts || shape.parallel.edp == 1) return {};
+  const int64_t tensors = shape.layer.experts / shape.parallel.ep * gemms_of(shape.layer.ffn);
+  const std::vector<int64_t> alike(static_cast<size_t>(tensors), expert_gradient_bytes(shape) / tensors);
+  return pieces_of(schedule, alike, micro_op_bytes, shape.layer.dtype);
+}
+
 GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, const Case& shape,
                                const Decision& decision) {
-  const int64_t bytes = gradient_bytes(shape);
-  if (groups[static_cast<size_t>(GroupKind::dp)].network == Network::none || bytes == 0) return {};
-  if (schedule.gradients == GradientPolicy::after) return {{.after = true}, {}};
+  const auto spans = [&](GroupKind kind) { return groups[static_cast<size_t>(kind)].network != Network::none; };
+  const int64_t bytes = spans(GroupKind::dp) ? gradient_bytes(shape) : 0;
   if (in_pieces(schedule)) {
-    const size_t pieces = gradient_pieces(schedule, shape, decision.micro_op_bytes).size();
-    const bool micro_ops = schedule.gradients == GradientPolicy::micro_ops;
+    const size_t dense = bytes == 0 ? 0 : gradient_pieces(schedule, shape, decision.micro_op_bytes).size();
+    const size_t all = dense + expert_gradient_pieces(schedule, shape, decision.micro_op_bytes).size();
+    if (all == 0) return {};
+    const std::span<const int> gaps(decision.gaps), first = gaps.first(std::min(gaps.size(), dense));
     require<BadInput>(
-        decision.gaps.empty() || (decision.gaps.size() == pieces && std::ranges::is_sorted(decision.gaps)),
-        "gaps: found {}, expected {}, ascending", decision.gaps.size(), pieces);
-    if (!decision.gaps.empty()) return {{}, decision.gaps};
-    const int gap = micro_ops ? kAtEnd : schedule.gradients == GradientPolicy::fixed ? kAfterMoe : 0;
-    return {{}, std::vector<int>(pieces, gap)};
+        gaps.size() <= all && std::ranges::is_sorted(first) && std::ranges::is_sorted(gaps.subspan(first.size())),
+        "gaps: found {}, expected at most {}, ascending", gaps.size(), all);
+    GradientPlacement placement{{}, decision.gaps, {}};
+    placement.gaps.resize(all, default_gap(schedule.gradients));
+    if (all > dense) placement.experts.resize(dense);
+    if (all > dense) placement.experts.resize(all, true);
+    return placement;
   }
+  if (bytes == 0) return {};
+  if (schedule.gradients == GradientPolicy::after) return {{.after = true}, {}, {}};
   const int64_t first = first_bytes(schedule, decision);
   require<BadInput>(first >= 0 && first <= bytes, "gradient split: found {} bytes, expected 0 to {}", first, bytes);
-  if (schedule.gradients == GradientPolicy::adaptive) return {{.in_moe = first > 0, .beside_dense = first < bytes}, {}};
-  return {{.beside_dense = first > 0, .after = first < bytes}, {}};
+  if (schedule.gradients == GradientPolicy::adaptive)
+    return {{.in_moe = first > 0, .beside_dense = first < bytes}, {}, {}};
+  return {{.beside_dense = first > 0, .after = first < bytes}, {}, {}};
+}
+
+int last_expert(const Structure& structure) {
+  int last = -1;
+  for (const Task& task : structure.tasks)
+    if (task.kind == TaskKind::expert) last = task.id;
+  return last;
 }
 
 std::vector<GradientSlice> slices_of(const Schedule& schedule, const Case& shape, const Decision& decision) {
-  const int64_t bytes = gradient_bytes(shape);
   std::vector<GradientSlice> slices;
   if (in_pieces(schedule)) {
-    int64_t begin = 0;
-    for (const int64_t piece : gradient_pieces(schedule, shape, decision.micro_op_bytes)) {
-      slices.push_back({0, begin, begin + piece});
-      begin += piece;
-    }
+    int gradient = 0;
+    const auto add = [&](const std::vector<int64_t>& pieces) {
+      int64_t begin = 0;
+      for (const int64_t piece : pieces) slices.push_back({gradient, begin, begin + piece}), begin += piece;
+      if (!pieces.empty()) ++gradient;
+    };
+    if (shape.parallel.dp > 1) add(gradient_pieces(schedule, shape, decision.micro_op_bytes));
+    add(expert_gradient_pieces(schedule, shape, decision.micro_op_bytes));
     return slices;
   }
-  const int64_t first = first_bytes(schedule, decision);
+  const int64_t bytes = gradient_bytes(shape), first = first_bytes(schedule, decision);
   if (first > 0) slices.push_back({0, 0, first});
   if (first < bytes) slices.push_back({0, first, bytes});
   return slices;
@@ -222,11 +255,14 @@ Plan build_plan(const Schedule& schedule, const Case& shape, const Decision& dec
   plan.groups = groups_of(plan.shape.parallel);
   plan.rows = capacity_rows(plan.shape);
   const GradientPlacement placement = placement_of(schedule, plan.groups, plan.shape, decision);
+  plan.structure = build_structure(structure_key(schedule, plan.groups, decision, placement, Phases::both));
   if (placement != GradientPlacement{}) {
-    plan.gradients.push_back({1, gradient_bytes(plan.shape), -1});  // of the layer after this one, in the steady state
+    if (plan.shape.parallel.dp > 1)  // of the layer after this one, in the steady state
+      plan.gradients.push_back({1, gradient_bytes(plan.shape), -1, false});
+    if (!placement.experts.empty())
+      plan.gradients.push_back({0, expert_gradient_bytes(plan.shape), last_expert(*plan.structure), true});
     plan.slices = slices_of(schedule, plan.shape, decision);
   }
-  plan.structure = build_structure(structure_key(schedule, plan.groups, decision, placement, Phases::both));
   for (const WorkClass& wc : plan.structure->classes)
     plan.works.push_back(work_of(wc, plan.shape, plan.slices, plan.structure->flow));
   check_plan(plan);

@@ -73,7 +73,7 @@ struct Decision {
   int64_t gar_beside_dense_bytes = 0;  // beside_dense gradients: put there; the others go after everything else
   int64_t micro_op_bytes = kMicroOpBytes;
   std::vector<int> gaps =
-      {};  // micro_ops: by piece, how many tasks of this backward go before it on its lane; empty: all
+      {};  // micro_ops: by piece, how many tasks of this backward go before it on its lane; what has none: all
   LaneOrder order_forward = {}, order_backward = {};
   int packing = 1;                    // experts a device holds, in multiples of the case's own
   const Schedule* variant = nullptr;  // of a schedule that chooses
@@ -100,7 +100,8 @@ struct GradientSlots {
 };
 struct GradientPlacement {
   GradientSlots slots;
-  std::vector<int> gaps;  // ascending: Decision's
+  std::vector<int> gaps;      // ascending: Decision's
+  std::vector<bool> experts;  // by piece: of the experts, which goes no earlier than they made it; empty: none
   auto operator<=>(const GradientPlacement&) const = default;
 };
 
@@ -125,8 +126,18 @@ std::shared_ptr<const Structure> build_structure(const StructureKey& key);
 
 /// The gradients' tensors, bytes each: what a rank sums over DP for one layer (q, k, v, out).
 std::vector<int64_t> gradient_tensors(const Case& shape);
-/// Pieces of the tensors, as the schedule makes them: bytes each. Throws BadInput for more than kMostPieces.
+/// Pieces of tensors, as the schedule makes them: bytes each. Throws BadInput for more than kMostPieces.
+std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64_t>& tensors, int64_t micro_op_bytes,
+                               DType dtype);
+/// Of a layer's gradient_tensors.
 std::vector<int64_t> gradient_pieces(const Schedule& schedule, const Case& shape, int64_t micro_op_bytes);
+
+/// The same of a rank's experts, each of their matrices a tensor (Lina section 4.2); none where the schedule leaves the
+/// sum over EDP to the end, or EDP has one rank.
+std::vector<int64_t> expert_gradient_pieces(const Schedule& schedule, const Case& shape, int64_t micro_op_bytes);
+
+/// The task after which the gradients of a layer's experts exist.
+int last_expert(const Structure& structure);
 
 /// The places that `schedule` uses for the gradients, and their slices in the order of sending.
 GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, const Case& shape,

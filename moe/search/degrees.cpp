@@ -26,22 +26,9 @@ int degree_by_size(const LayerPricer& pricer, int64_t micro_op_bytes) {
   return static_cast<int>(std::clamp(chunks, 1.0, static_cast<double>(largest_degree(pricer))));
 }
 
-void check_choice(const Schedule& schedule, DegreeChoice& choice) {
-  require<BadInput>(choice.forward >= 0 && choice.backward >= 0, "degree: found {} and {}, expected >= 0 (0: tuned)",
-                    choice.forward, choice.backward);
-  require<BadInput>(choice.micro_op_bytes >= 0, "micro-op: found {} bytes, expected >= 0 (0: tuned)",
-                    choice.micro_op_bytes);
-  if (schedule.degrees == DegreePolicy::one) {
-    require<Unsupported>(choice.forward <= 1 && choice.backward <= 1, "schedule {} has degree 1 only, found {} and {}",
-                         schedule.name, choice.forward, choice.backward);
-    choice.forward = choice.backward = 1;
-  } else if (schedule.degrees != DegreePolicy::apart) {
-    if (choice.forward == 0) choice.forward = choice.backward;
-    if (choice.backward == 0) choice.backward = choice.forward;
-    require<Unsupported>(choice.forward == choice.backward,
-                         "schedule {} has one degree for both phases, found {} and {}", schedule.name, choice.forward,
-                         choice.backward);
-  }
+int lane_of(const Structure& structure, Network network) {
+  return static_cast<int>(std::ranges::find_if(structure.lanes, [&](const Lane& lane) { return lane.owns(network); }) -
+                          structure.lanes.begin());
 }
 
 // Ascending; where a split costs many replays to find, those first that do well with all gradients in one place, so
@@ -71,6 +58,24 @@ bool too_small(const Schedule& schedule, const LayerPricer& pricer, int degree, 
 }
 
 }  // namespace
+
+void check_choice(const Schedule& schedule, DegreeChoice& choice) {
+  require<BadInput>(choice.forward >= 0 && choice.backward >= 0, "degree: found {} and {}, expected >= 0 (0: tuned)",
+                    choice.forward, choice.backward);
+  require<BadInput>(choice.micro_op_bytes >= 0, "micro-op: found {} bytes, expected >= 0 (0: tuned)",
+                    choice.micro_op_bytes);
+  if (schedule.degrees == DegreePolicy::one) {
+    require<Unsupported>(choice.forward <= 1 && choice.backward <= 1, "schedule {} has degree 1 only, found {} and {}",
+                         schedule.name, choice.forward, choice.backward);
+    choice.forward = choice.backward = 1;
+  } else if (schedule.degrees != DegreePolicy::apart) {
+    if (choice.forward == 0) choice.forward = choice.backward;
+    if (choice.backward == 0) choice.backward = choice.forward;
+    require<Unsupported>(choice.forward == choice.backward,
+                         "schedule {} has one degree for both phases, found {} and {}", schedule.name, choice.forward,
+                         choice.backward);
+  }
+}
 
 int largest_degree(const LayerPricer& pricer) { return static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows())); }
 
@@ -145,16 +150,19 @@ LayerSearch::Candidate LayerSearch::best_micro_ops(const Schedule& schedule, con
                                                    const DegreeChoice& choice) {
   Decision decision{degree, degree};
   decision.micro_op_bytes = choice.micro_op_bytes;
-  if (!pricer.has(GroupKind::dp)) return {decision, replay(schedule, pricer, decision, Phases::backward)};
   const StructureKey key = structure_key(schedule, pricer.groups(), decision, {}, Phases::backward);
   const CompiledStructure& c = cache_.get(key);
   pricer.price(*c.structure, {}, seconds_);
-  const Network network = pricer.groups()[static_cast<size_t>(GroupKind::dp)].network;
-  int lane = 1;
-  while (!c.structure->lanes[static_cast<size_t>(lane)].owns(network)) ++lane;
   std::vector<MicroOp> pieces;
-  for (const int64_t bytes : gradient_pieces(schedule, pricer.shape(), decision.micro_op_bytes))
-    pieces.push_back({pricer.gradient_seconds(bytes), lane, -1});
+  const auto add = [&](TaskKind kind, int made_by, const std::vector<int64_t>& all) {
+    const GroupKind group = group_of(schedule.flow, kind);
+    if (!pricer.has(group)) return;
+    const int lane = lane_of(*c.structure, pricer.groups()[static_cast<size_t>(group)].network);
+    for (const int64_t bytes : all) pieces.push_back({pricer.gradient_seconds(bytes, kind), lane, made_by});
+  };
+  add(TaskKind::gradient, -1, gradient_pieces(schedule, pricer.shape(), decision.micro_op_bytes));
+  add(TaskKind::expert_gradient, last_expert(*c.structure),
+      expert_gradient_pieces(schedule, pricer.shape(), decision.micro_op_bytes));
   const MicroOps frozen = freeze_micro_ops(*c.structure, seconds_, pieces, schedule.holds_micro_ops);
   for (const MicroOps::Place& place : frozen.places) decision.gaps.push_back(place.gap);
   if (pricer.profile().contention.none()) return {decision, frozen.seconds};

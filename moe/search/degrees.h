@@ -40,6 +40,10 @@ struct BackwardOption {
   LaneOrder order = {};
 };
 
+/// Gives a schedule with one degree for both phases the same choice for both. Throws BadInput for degrees that it does
+/// not have.
+void check_choice(const Schedule& schedule, DegreeChoice& choice);
+
 /// One layer under one schedule.
 struct LayerResult {
   std::string_view schedule;
@@ -77,6 +81,9 @@ class LayerSearch {
   std::vector<LaneOrder> backward_orders(const Schedule& schedule, const LayerPricer& pricer, int degree);
   /// One phase at one degree, without gradients.
   PricedPass pass(const Schedule& schedule, const LayerPricer& pricer, int degree, Phase phase);
+  /// A packing schedule's layer with 1, 2, 4 .. experts a device (Decision::packing), as far as Lina's rule goes and
+  /// memory holds them.
+  std::vector<LayerResult> tune_packings(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice);
   /// The times of a decision.
   LayerResult evaluate(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision);
 

@@ -23,7 +23,7 @@ class Freezer {
 
   MicroOps run() {
     for (const Task& task : structure_.tasks) {
-      if (task.kind == TaskKind::gradient) continue;
+      if (sends_gradients(task.kind)) continue;
       double ready = 0;
       for (const int id : task.after) ready = std::max(ready, ends_[static_cast<size_t>(id)]);
       LaneState& lane = lanes_[static_cast<size_t>(task.lane)];

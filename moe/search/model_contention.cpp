@@ -80,6 +80,7 @@ PartitionProblem ModelSearch::contended_problem(const Asked& asked, const std::v
   problem.layers.assign(static_cast<size_t>(layers), layer);
   problem.allreduce_seconds = [&asked](int64_t bytes) { return asked.pricer.slice_seconds(bytes); };
   problem.element_bytes = bytes_of(asked.pricer.shape().layer.dtype);
+  problem.waiting_bytes = asked.waiting_bytes();
   return problem;
 }
 
@@ -102,7 +103,9 @@ std::vector<ModelDecision> ModelSearch::contended_starts(const Asked& asked, con
   const LayerPricer alone(free, pricer.shape(), pricer.options());
   const Options tried = this->options(asked, alone, from.degree_forward);
   const int layers = static_cast<int>(from.backwards.size());
-  const Partition partition = partition_exact(partition_problem(schedule, alone, layers, tried.paths));
+  PartitionProblem uncontended = partition_problem(schedule, alone, layers, tried.paths);
+  uncontended.waiting_bytes = asked.waiting_bytes();
+  const Partition partition = partition_exact(uncontended);
   starts.push_back(decided(
       partition, [&](LayerSlices slices) { return tried.best_for(slices, alone); }, from));
   const int64_t element = problem.element_bytes, grain = problem.total_bytes() / kGrains / element * element;

@@ -119,7 +119,8 @@ void ModelSearch::split(const Asked& asked, const Decision& layer, ModelResult& 
   result.decision.order_backward = tried.options[static_cast<size_t>(alone)].order;
   const auto best_for = [&](LayerSlices slices) { return tried.best_for(slices, pricer); };
   const int layers = static_cast<int>(result.decision.backwards.size());
-  const PartitionProblem problem = partition_problem(asked.schedule, pricer, layers, tried.paths);
+  PartitionProblem problem = partition_problem(asked.schedule, pricer, layers, tried.paths);
+  problem.waiting_bytes = asked.waiting_bytes();
   result.partition = asked.strategy.solve(problem);
   result.decision = decided(result.partition, best_for, result.decision);
   if (&asked.strategy != &partition_strategies().front()) return;

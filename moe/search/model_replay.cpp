@@ -24,7 +24,9 @@ ModelReplay::ModelReplay(const Schedule& schedule, const LayerPricer& pricer, co
     : schedule_(schedule),
       pricer_(pricer),
       model_(model),
-      made_bytes_(pricer.has(GroupKind::dp) ? pricer.gradient_bytes() : 0) {
+      made_bytes_(pricer.has(GroupKind::dp) ? pricer.gradient_bytes() : 0),
+      head_bytes_(pricer.has(GroupKind::dp) ? model.head_gradient_bytes : 0),
+      embedding_bytes_(pricer.has(GroupKind::dp) ? model.embedding_gradient_bytes : 0) {
   const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
   makers_matter_ = network(GroupKind::ep) != network(GroupKind::dp);
 }
@@ -35,6 +37,8 @@ std::vector<int64_t> ModelReplay::slices_of(const ModelDecision& decision) const
   for (int stage = model_.shape.parallel.pp - 1; stage >= 0; --stage) {
     const auto [first, last] = layers_of_stage(model_, stage);
     int64_t left = made_bytes_ * (last - first);
+    if (stage + 1 == model_.shape.parallel.pp) left += head_bytes_;
+    if (stage == 0) left += embedding_bytes_;
     for (size_t i = 0; i < static_cast<size_t>(last - first); ++i)
       for (const int64_t bytes : {decision.backwards[i].gar_in_moe_bytes, decision.backwards[i].gar_beside_dense_bytes})
         if (bytes > 0) left -= slices.emplace_back(bytes);
@@ -44,7 +48,7 @@ std::vector<int64_t> ModelReplay::slices_of(const ModelDecision& decision) const
 }
 
 bool ModelReplay::sends_what_waits(const ModelDecision& decision) const {
-  int64_t waiting = 0;
+  int64_t waiting = waiting_bytes();
   for (const BackwardDecision& b : decision.backwards) {
     if (b.gar_in_moe_bytes < 0 || b.gar_beside_dense_bytes < 0) return false;
     waiting -= b.gar_in_moe_bytes + b.gar_beside_dense_bytes;
@@ -54,11 +58,14 @@ bool ModelReplay::sends_what_waits(const ModelDecision& decision) const {
   return true;
 }
 
-// A slice waits for the layer that makes its last byte.
+// A slice waits for the layer that makes its last byte, or the head.
 std::string ModelReplay::makers(const std::vector<int64_t>& slices) const {
   std::string makers;
-  int64_t sent = 0;
-  for (const int64_t bytes : slices) makers += static_cast<char>(((sent += bytes) - 1) / made_bytes_);
+  int64_t sent = -head_bytes_;
+  for (const int64_t bytes : slices) {
+    sent += bytes;
+    makers += static_cast<char>(sent <= 0 ? -1 : (sent - 1) / made_bytes_);
+  }
   return makers;
 }
 

@@ -21,6 +21,8 @@ class ModelReplay {
   /// Whether no backward sends bytes that are not there yet.
   bool sends_what_waits(const ModelDecision& decision) const;
   int64_t made_bytes() const { return made_bytes_; }
+  /// Of the head: they wait before the first backward, where one stage has all layers.
+  int64_t waiting_bytes() const { return model_.shape.parallel.pp == 1 ? head_bytes_ : 0; }
   /// Effort so far: tasks of all replays.
   int64_t tasks() const { return tasks_; }
 
@@ -39,7 +41,7 @@ class ModelReplay {
   const Schedule& schedule_;
   const LayerPricer& pricer_;
   const ModelShape& model_;
-  int64_t made_bytes_;
+  int64_t made_bytes_, head_bytes_, embedding_bytes_;
   bool makers_matter_;  // gradients' lane has no dispatch before them, which would wait for all layers before
   int64_t tasks_ = 0;
   std::map<std::string, Compiled> compiled_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "moe/cost/fluid_replay.h"
@@ -26,7 +27,7 @@ void place_micro_ops(const Schedule& schedule, const Plan& plan, std::span<const
                      ModelDecision& decision) {
   std::vector<MicroOp> pieces;
   for (const Task& task : plan.tasks()) {
-    if (task.kind != TaskKind::gradient) continue;
+    if (!sends_gradients(task.kind)) continue;
     const GradientSlice& slice = plan.slices[static_cast<size_t>(task.slice)];
     pieces.push_back({seconds[static_cast<size_t>(task.work_class)], task.lane,
                       plan.gradients[static_cast<size_t>(slice.gradient)].made_by});
@@ -56,7 +57,18 @@ std::span<const PartitionStrategy> partition_strategies() {
 ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                               const PartitionStrategy& strategy, DegreeChoice choice) {
   choice = within_rows(choice, pricer);
-  const LayerResult layer = layers_.tune(schedule, pricer, choice);
+  const Asked asked{schedule, pricer, model, strategy, choice};
+  if (!schedule.packs_experts) return tune_as(asked, layers_.tune(schedule, pricer, choice));
+  std::optional<ModelResult> best;
+  for (const LayerResult& layer : layers_.tune_packings(schedule, pricer, choice)) {
+    ModelResult result = tune_as(asked, layer);
+    if (!best || better(result.total_s(), best->total_s())) best = std::move(result);
+  }
+  return *std::move(best);
+}
+
+ModelResult ModelSearch::tune_as(const Asked& request, const LayerResult& layer) {
+  const auto& [schedule, pricer, model, strategy, choice] = request;
   const Schedule& planned = layer.decision.variant ? *layer.decision.variant : schedule;
   ModelResult result;
   result.schedule = schedule.name;
@@ -76,7 +88,7 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
   if (splits_gradients(planned) && decided_pricer.has(GroupKind::dp)) split(asked, layer.decision, result);
   result.plan = build_model_plan(planned, decided, decision);
   std::vector<double> seconds = price(decided_pricer, result.plan);
-  if (planned.gradients == GradientPolicy::micro_ops && decided_pricer.has(GroupKind::dp)) {
+  if (planned.gradients == GradientPolicy::micro_ops && !result.plan.slices.empty()) {
     place_micro_ops(planned, result.plan, seconds, decision);
     result.plan = build_model_plan(planned, decided, decision);
     seconds = price(decided_pricer, result.plan);

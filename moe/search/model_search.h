@@ -40,8 +40,9 @@ struct ModelResult {
 class ModelSearch {
  public:
   /// `pricer` prices one layer of the model. Degrees are those of one layer without gradients, save where these are
-  /// split: there each layer's r_b fits what it sends. The time is the replay's of the whole plan. Of strategy `exact`
-  /// it is never above that of another strategy, and under contention of no small move from there either.
+  /// split: there each layer's r_b fits what it sends. Experts are packed as the whole plan's replay and a rank's
+  /// memory want it, within Lina's rule. The time is the replay's of the whole plan. Of strategy `exact` it is never
+  /// above that of another strategy, and under contention of no small move from there either.
   ModelResult tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                    const PartitionStrategy& strategy, DegreeChoice choice = {});
 
@@ -52,6 +53,8 @@ class ModelSearch {
     const ModelShape& model;
     const PartitionStrategy& strategy;
     const DegreeChoice& choice;
+    /// Of the head: made before the first backward, where one stage has all layers.
+    int64_t waiting_bytes() const { return pricer.shape().parallel.pp == 1 ? model.head_gradient_bytes : 0; }
   };
   /// Backwards of one layer that may be chosen, and the longest paths of each.
   struct Options {
@@ -62,6 +65,7 @@ class ModelSearch {
   };
   static ModelDecision decided(const Partition& partition, const std::function<BackwardOption(LayerSlices)>& best_for,
                                ModelDecision decision);
+  ModelResult tune_as(const Asked& request, const LayerResult& layer);
   void split(const Asked& asked, const Decision& layer, ModelResult& result);
   void improve(const Asked& asked, ModelReplay& replay, const Decision& layer, ModelResult& result);
   Options options(const Asked& asked, const LayerPricer& pricer, int degree_forward);

@@ -43,14 +43,17 @@ LayerResult LayerSearch::tune_variants(const Schedule& schedule, const LayerPric
 
 // p doubles while the expert's micro-op is shorter than the AlltoAll's (Lina section 4.2), as long as groups divide and
 // the profile has rows for them.
-LayerResult LayerSearch::tune_packed(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice) {
-  LayerResult best = tune_one(schedule, pricer, choice);
+std::vector<LayerResult> LayerSearch::tune_packings(const Schedule& schedule, const LayerPricer& pricer,
+                                                    DegreeChoice choice) {
+  check_choice(schedule, choice);
+  check_shape(schedule, pricer.shape());
+  std::vector<LayerResult> results{tune_one(schedule, pricer, choice)};
   for (int packing = 1; pricer.shape().parallel.ep % (2 * packing) == 0;) {
     Decision decision;
     decision.packing = packing;
     const LayerPricer packed(pricer.profile(), decided_case(pricer.shape(), decision), pricer.options());
     if (!packed.has(GroupKind::ep)) break;
-    const double rows = static_cast<double>(packed.rows()) / best.decision.degree_forward;
+    const double rows = static_cast<double>(packed.rows()) / results.back().decision.degree_forward;
     if (packed.chunk_seconds(TaskKind::expert, Phase::forward, rows) >=
         packed.chunk_seconds(TaskKind::dispatch, Phase::forward, rows))
       break;
@@ -58,12 +61,22 @@ LayerResult LayerSearch::tune_packed(const Schedule& schedule, const LayerPricer
     try {
       const LayerPricer next(pricer.profile(), decided_case(pricer.shape(), decision), pricer.options());
       if (choice.fits && !choice.fits(next.shape(), schedule.flow)) break;
-      best = tune_one(schedule, next, choice);
+      results.push_back(tune_one(schedule, next, choice));
     } catch (const Unpriced&) {
       break;  // without a row for the smaller groups Lina could not have measured them either
     }
-    best.decision.packing = packing;
+    results.back().decision.packing = packing;
   }
+  return results;
+}
+
+// Lina's rule says how far packing may go, and the replay how far it pays: the replicas' gradients cost what the
+// AlltoAlls save, and more experts need more memory (the paper then offloads to the host, which no plan does).
+LayerResult LayerSearch::tune_packed(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice) {
+  const std::vector<LayerResult> all = tune_packings(schedule, pricer, choice);
+  LayerResult best = all.front();
+  for (const LayerResult& result : all)
+    if (better(result.total_s(), best.total_s())) best = result;
   return best;
 }
 

@@ -48,13 +48,16 @@ class Expected {
       if (runs_on(step, lane)) words.push_back(step.word);
     const bool sends = phase_ == Phase::backward && plan_.groups[size_t(GroupKind::dp)].size > 1 &&
                        lane.owns(plan_.groups[size_t(GroupKind::dp)].network);
-    const size_t pieces = plan_.slices.size();
+    const size_t experts = expert_gradient_pieces(schedule_, plan_.shape, decision_.micro_op_bytes).size();
+    const size_t pieces = plan_.slices.size() - experts;
     if (sends && lane.kind == LaneKind::gradient) words.assign(pieces, "R");
     if (sends && schedule_.gradients == GradientPolicy::micro_ops)  // the last first, so that places stay what they are
       for (size_t i = pieces; i-- > 0;) {
         const size_t gap = decision_.gaps.empty() ? words.size() : static_cast<size_t>(decision_.gaps[i]);
         words.insert(words.begin() + static_cast<std::ptrdiff_t>(std::min(gap, words.size() - (pieces - 1 - i))), "R");
       }
+    if (phase_ == Phase::backward && lane.owns(network_of(GroupKind::edp)))  // replicas' have no places given: last
+      words.insert(words.end(), experts, "expert_gradient");
     return joined(words);
   }
 
@@ -98,8 +101,6 @@ class Expected {
     add("i_order");
     if (schedule_.flow == Flow::replicated) add("tokens_allgather", GroupKind::esp);  // the split's transpose
     moe_part();
-    if (schedule_.packs_experts && plan_.groups[size_t(GroupKind::edp)].size > 1)
-      add("expert_gradient", moe::group_of(schedule_.flow, TaskKind::expert_gradient));
     if (schedule_.gradients == GradientPolicy::fixed)
       for (size_t i = 0; i < plan_.slices.size(); ++i) gradient();
     add("order");

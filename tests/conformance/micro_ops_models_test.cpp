@@ -18,7 +18,7 @@ using conformance::simulate_priority;
 using conformance::WaitingPiece;
 using random_layer::RandomLayer;
 
-bool is_gradient(const Task& task) { return task.kind == TaskKind::gradient; }
+bool is_gradient(const Task& task) { return sends_gradients(task.kind); }
 
 bool holds(std::string_view schedule) { return schedule == "lina" || schedule == "lina-packed"; }
 
@@ -41,7 +41,7 @@ std::vector<WaitingPiece> pieces_of(const Plan& plan, std::span<const double> se
 // Every piece and every task of the frozen plan starts when a scheduler starts it that decides as things happen.
 TEST(MicroOpsOfModels, FrozenOrderIsThePrioritySimulation) {
   int models = 0, held = 0, beside = 0;
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
     const RandomLayer layer = full_layer(seed);
     const LayerPricer pricer(layer.profile, layer.shape);
     if (!pricer.has(GroupKind::dp) || !pricer.has(GroupKind::ep)) continue;
@@ -49,7 +49,8 @@ TEST(MicroOpsOfModels, FrozenOrderIsThePrioritySimulation) {
     const ModelShape model{layer.shape, 1 + static_cast<int>(seed % 4), 1 + static_cast<int>(seed % 3)};
     for (const char* schedule : {"pipemoe+lina", "lina-priority", "lina-partition", "lina", "lina-packed"}) {
       SCOPED_TRACE(fmt::format("{}, {} layers, pieces of {} bytes, {}", schedule, model.layers, bytes, layer.text));
-      const ModelResult result = tuned(schedule, pricer, model, {.micro_op_bytes = bytes});
+      const bool experts = std::string_view(schedule) == "lina-packed";  // whose gradients are many
+      const ModelResult result = tuned(schedule, pricer, model, {.micro_op_bytes = experts ? 64 * bytes : bytes});
       const Plan& plan = result.plan;
       const std::vector<double> seconds = price(pricer, plan);
       const PriorityRun run = simulate_priority(*plan.structure, seconds, pieces_of(plan, seconds), holds(schedule));
@@ -66,9 +67,9 @@ TEST(MicroOpsOfModels, FrozenOrderIsThePrioritySimulation) {
       ++models;
     }
   }
-  EXPECT_GT(models, 500);
-  EXPECT_GT(held, 50) << "by the AlltoAll that is imminent";
-  EXPECT_GT(beside, 1000) << "pieces before the last attention";
+  EXPECT_GT(models, 200);
+  EXPECT_GT(held, 20) << "by the AlltoAll that is imminent";
+  EXPECT_GT(beside, 500) << "pieces before the last attention";
 }
 
 // Where the combine's computation takes no time there is nothing to hold: lina is lina-partition with its experts

@@ -64,8 +64,17 @@ ModelDecision any_decision(const Schedule& schedule, const ModelShape& model, Dr
 std::map<int, double> backward_ends(const Plan& plan, const Timeline& t) {
   std::map<int, double> ends;
   for (const Task& task : plan.tasks())
-    if (task.phase == Phase::backward && task.kind != TaskKind::gradient && task.kind != TaskKind::optimizer &&
+    if (task.phase == Phase::backward && !sends_gradients(task.kind) && task.kind != TaskKind::optimizer &&
         task.kind != TaskKind::send && task.kind != TaskKind::recv)
+      ends[task.layer] = std::max(ends[task.layer], t.end_s[static_cast<size_t>(task.id)]);
+  return ends;
+}
+
+// When the last expert of its last backward ends, by layer: its experts' gradients are there then.
+std::map<int, double> expert_ends(const Plan& plan, const Timeline& t) {
+  std::map<int, double> ends;
+  for (const Task& task : plan.tasks())
+    if (task.phase == Phase::backward && task.kind == TaskKind::expert)
       ends[task.layer] = std::max(ends[task.layer], t.end_s[static_cast<size_t>(task.id)]);
   return ends;
 }
@@ -87,24 +96,39 @@ void check(const Plan& plan, const ModelShape& model, uint64_t seed) {
   std::vector<double> seconds(plan.structure->classes.size());
   for (size_t i = 0; i < seconds.size(); ++i) seconds[i] = random_uniform(seed, 92, i);
   const Timeline t = fluid_timeline(*plan.structure, networks_of(plan.groups), {}, seconds);
-  const std::map<int, double> made = backward_ends(plan, t);
-  std::map<int, int64_t> sent;
+  std::map<int, double> made = backward_ends(plan, t);
+  const std::map<int, double> experts_made = expert_ends(plan, t);
+  for (const Task& task : plan.tasks())  // the output projection's, by the loss after the last forward
+    if (task.phase == Phase::forward && task.layer + 1 == model.layers && task.micro_batch + 1 == model.micro_batches)
+      made[model.layers] = std::max(made[model.layers], t.end_s[static_cast<size_t>(task.id)]);
+  made[-1] = made.at(0);  // the embedding's
+  std::map<int, int64_t> sent, experts_sent;
   std::map<int, double> last_sent, stepped;  // by stage
   for (const Task& task : plan.tasks()) {
     const int stage = plan.structure->lanes[static_cast<size_t>(task.lane)].stage;
     if (task.kind == TaskKind::optimizer) stepped[stage] = t.start_s[static_cast<size_t>(task.id)];
-    if (task.kind != TaskKind::gradient) continue;
+    if (!sends_gradients(task.kind)) continue;
+    const bool experts = task.kind == TaskKind::expert_gradient;
     last_sent[stage] = std::max(last_sent[stage], t.end_s[static_cast<size_t>(task.id)]);
     for (const auto& [layer, bytes] : bytes_by_layer(plan, plan.slices.at(static_cast<size_t>(task.slice)))) {
-      ASSERT_GE(t.start_s[static_cast<size_t>(task.id)], made.at(layer) - 1e-9) << task.name() << " of layer " << layer;
+      ASSERT_GE(t.start_s[static_cast<size_t>(task.id)], (experts ? experts_made : made).at(layer) - 1e-9)
+          << task.name() << " of layer " << layer;
       const auto [first, last] = layers_of_stage(model, stage);
-      ASSERT_TRUE(layer >= first && layer < last) << task.name() << " is sent by stage " << stage;
-      sent[layer] += bytes;
+      const bool own = layer >= first && layer < last;
+      ASSERT_TRUE(own || (layer < 0 && first == 0) || (layer == last && last == model.layers))
+          << task.name() << " of layer " << layer << " is sent by stage " << stage;
+      (experts ? experts_sent : sent)[layer] += bytes;
     }
   }
   for (const auto& [stage, end] : last_sent) ASSERT_GE(stepped.at(stage), end - 1e-9) << "stage " << stage;
-  for (int layer = 0; layer < model.layers; ++layer)
-    ASSERT_EQ(sent[layer], model.shape.parallel.dp > 1 ? gradient_bytes(model.shape) : 0) << "layer " << layer;
+  const ParallelShape& p = model.shape.parallel;
+  const bool replicas = find_schedule(plan.schedule).packs_experts && p.edp > 1;
+  for (int layer = 0; layer < model.layers; ++layer) {
+    ASSERT_EQ(sent[layer], p.dp > 1 ? gradient_bytes(model.shape) : 0) << "layer " << layer;
+    ASSERT_EQ(experts_sent[layer], replicas ? expert_gradient_bytes(model.shape) : 0) << "layer " << layer;
+  }
+  ASSERT_EQ(sent[model.layers], p.dp > 1 ? model.head_gradient_bytes : 0);
+  ASSERT_EQ(sent[-1], p.dp > 1 ? model.embedding_gradient_bytes : 0);
 }
 
 TEST(ModelGradients, AreSentOnceAndOnlyOnceMade) {
@@ -113,7 +137,9 @@ TEST(ModelGradients, AreSentOnceAndOnlyOnceMade) {
     for (const Schedule& schedule : schedules()) {
       if (!schedule.variants.empty()) continue;
       Draws draws(seed);
-      const ModelShape model = any_model(draws);
+      ModelShape model = any_model(draws);
+      model.head_gradient_bytes = 4 * draws.below(200);
+      model.embedding_gradient_bytes = 4 * draws.below(200);
       const ModelDecision decision = any_decision(schedule, model, draws);
       SCOPED_TRACE(fmt::format("{}, seed {}, {} layers, {} micro-batches, {} stages, {}", schedule.name, seed,
                                model.layers, model.micro_batches, model.shape.parallel.pp,

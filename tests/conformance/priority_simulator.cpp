@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-bool is_gradient(const Task& task) { return task.kind == TaskKind::gradient; }
+bool is_gradient(const Task& task) { return sends_gradients(task.kind); }
 
 class Simulator {
  public:
@@ -22,6 +22,13 @@ class Simulator {
       lanes_.emplace_back();
       for (const int id : lane.queue)
         if (!is_gradient(structure.tasks[size_t(id)])) lanes_.back().queue.push_back(id);
+    }
+    for (const Task& combine : structure.tasks) {
+      if (combine.kind != TaskKind::i_order || combine.phase != Phase::backward) continue;
+      for (const Task& alltoall : structure.tasks)
+        if (alltoall.kind == TaskKind::dispatch && alltoall.phase == Phase::backward && alltoall.chunk == 0 &&
+            alltoall.layer == combine.layer && alltoall.micro_batch == combine.micro_batch)
+          pairs_.emplace_back(&combine, &alltoall);
     }
     for (const Task& task : structure.tasks)
       if (is_gradient(task)) ended_[size_t(task.id)] = true;  // nobody waits for them but the optimizer
@@ -71,15 +78,10 @@ class Simulator {
   }
   // A layer's combine computes its backward, or could, and its first AlltoAll on this lane has not started.
   bool imminent(size_t lane) const {
-    for (const Task& combine : structure_.tasks) {
-      if (combine.kind != TaskKind::i_order || combine.phase != Phase::backward || !ready(combine)) continue;
-      for (const Task& alltoall : structure_.tasks)
-        if (alltoall.kind == TaskKind::dispatch && alltoall.phase == Phase::backward && alltoall.chunk == 0 &&
-            alltoall.layer == combine.layer && alltoall.micro_batch == combine.micro_batch &&
-            size_t(alltoall.lane) == lane && run_.starts[size_t(alltoall.id)] == kNever)
-          return true;
-    }
-    return false;
+    return std::ranges::any_of(pairs_, [&](const auto& pair) {
+      const auto& [combine, alltoall] = pair;
+      return size_t(alltoall->lane) == lane && run_.starts[size_t(alltoall->id)] == kNever && ready(*combine);
+    });
   }
   void start_piece(size_t at) {
     LaneState& lane = lanes_[at];
@@ -115,6 +117,7 @@ class Simulator {
   std::span<const double> seconds_;
   std::span<const WaitingPiece> pieces_;
   bool hold_;
+  std::vector<std::pair<const Task*, const Task*>> pairs_;  // a backward's combine and its first AlltoAll
   std::vector<bool> ended_;
   std::vector<LaneState> lanes_;
   std::set<size_t> held_;

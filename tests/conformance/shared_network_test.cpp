@@ -25,7 +25,7 @@ struct Replayed {
 
 // A backward of one chunk with `buckets` buckets; seconds by kind of task alone on its network.
 Replayed replay(int buckets, std::map<TaskKind, double> seconds) {
-  const GradientPlacement placement{{}, std::vector<int>(static_cast<size_t>(buckets), 0)};
+  const GradientPlacement placement{{}, std::vector<int>(static_cast<size_t>(buckets), 0), {}};
   Replayed r;
   r.structure =
       build_structure({&find_schedule("lina-baseline"), Phases::backward, 1, 1, placement, {}, {}, kNetworks, 1});

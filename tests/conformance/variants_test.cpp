@@ -7,7 +7,8 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
-#include "moe/search/degrees.h"
+#include "moe/plan/memory.h"
+#include "moe/search/model_search.h"
 #include "tests/conformance/cases.h"
 
 namespace moe {
@@ -72,9 +73,11 @@ TEST(Packing, DoublesWhileTheExpertsMicroOpIsShorter) {
     const auto bytes = static_cast<int64_t>(draw(seed, 40, 2000, 1));
     const int64_t alltoall = capacity_rows(layer.shape) * 16 * 16 * 4;  // T_rank E M
     const int degree = static_cast<int>(std::clamp<int64_t>((alltoall + bytes - 1) / bytes, 1, pricer.rows()));
-    const LayerResult result = search.tune(find_schedule("lina-packed"), pricer, {.micro_op_bytes = bytes});
+    const auto all = search.tune_packings(find_schedule("lina-packed"), pricer, {.micro_op_bytes = bytes});
+    const LayerResult& result = all.back();
     ASSERT_EQ(result.decision.degree_forward, degree) << layer.text;
     ASSERT_EQ(result.decision.packing, packing_by_hand(layer, degree, missing)) << layer.text;
+    ASSERT_EQ(1 << (all.size() - 1), result.decision.packing) << layer.text;
     const Plan plan = build_plan(find_schedule("lina-packed"), layer.shape, result.decision);
     ASSERT_EQ(plan.shape.parallel.ep, 8 / result.decision.packing);
     ASSERT_EQ(plan.shape.parallel.edp, layer.shape.parallel.edp * result.decision.packing);
@@ -86,6 +89,53 @@ TEST(Packing, DoublesWhileTheExpertsMicroOpIsShorter) {
   }
   for (const auto& [packing, count] : found) fmt::print("{} x the experts a device: {} layers\n", packing, count);
   EXPECT_EQ(found.size(), 4u);
+}
+
+// The rule says how far packing may go, the replay and a rank's memory how far it does: what the replicas' gradients
+// cost more than the AlltoAlls save is not taken.
+TEST(Packing, IsTakenOnlyAsFarAsItPaysAndFits) {
+  LayerSearch search;
+  int less = 0, misfits = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    RandomLayer layer = packable(seed, 0);
+    const LayerPricer pricer(layer.profile, layer.shape);
+    const Schedule& schedule = find_schedule("lina-packed");
+    const auto all = search.tune_packings(schedule, pricer, {.micro_op_bytes = 2000});
+    double best = all.front().total_s();
+    for (const LayerResult& one : all) best = std::min(best, one.total_s());
+    const LayerResult result = search.tune(schedule, pricer, {.micro_op_bytes = 2000});
+    ASSERT_NEAR(result.total_s(), best, 1e-9 * best) << layer.text;
+    less += result.decision.packing < all.back().decision.packing;
+    if (result.decision.packing == 1) continue;
+    layer.profile.memory_bytes = layer_memory(layer.shape).total();  // which leaves nothing for more experts
+    const LayerPricer full(layer.profile, layer.shape);
+    ASSERT_EQ(search.tune(schedule, full, {.micro_op_bytes = 2000}).decision.packing, 1) << layer.text;
+    ++misfits;
+    const ModelResult whole = ModelSearch().tune(schedule, full, {layer.shape, 2}, partition_strategies().front());
+    ASSERT_EQ(whole.plan.shape.parallel.ep, 8) << "two layers need more memory than one has, " << layer.text;
+  }
+  fmt::print("{} of 300 layers pack less than Lina's rule alone, {} would not fit\n", less, misfits);
+  EXPECT_GT(less, 20);
+  EXPECT_GT(misfits, 20);
+}
+
+// One layer by hand: what a replica's gradients cost is that their pieces, cut like the dense part's, follow the last
+// expert on the lane that carries the AlltoAlls.
+TEST(Packing, ReplicasGradientsAreCutAndFollowTheirExpert) {
+  LayerShape shape{.batch = 4, .seq = 16, .model_dim = 16, .hidden = 32, .heads = 8, .experts = 8};
+  const Case layer = complete(shape, {.nodes = 8, .ranks_per_node = 1}, Rounding::ragged);
+  Decision decision;
+  decision.packing = 2;
+  decision.micro_op_bytes = 1000;
+  const Plan plan = build_plan(find_schedule("lina-packed"), layer, decision);
+  // Two experts of two matrices, 16 x 32 float32 each: 2048 bytes, three pieces of 171, 171 and 170 elements.
+  std::vector<int64_t> bytes;
+  for (const Task& task : plan.tasks())
+    if (task.kind == TaskKind::expert_gradient) {
+      bytes.push_back(plan.slices.at(static_cast<size_t>(task.slice)).bytes());
+      EXPECT_EQ(plan.tasks().at(static_cast<size_t>(task.after.at(0))).kind, TaskKind::expert);
+    }
+  EXPECT_EQ(bytes, (std::vector<int64_t>{684, 684, 680, 684, 684, 680, 684, 684, 680, 684, 684, 680}));
 }
 
 TEST(MicroOpSize, IsTheBestOfThoseTriedAndGivesTheDegree) {

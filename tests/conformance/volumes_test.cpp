@@ -138,10 +138,15 @@ TEST(Volumes, OfEveryTaskOfEverySchedule) {
       SCOPED_TRACE(text_of(schedule, shape, d));
       const Plan plan = build_plan(schedule, shape, d);
       const Symbols s(shape);
-      double gradients = 0;
+      double gradients = 0, expert_gradients = 0;
       for (const Task& task : plan.tasks()) {
-        if (task.kind == TaskKind::expert_gradient) continue;
         const Work& work = plan.works[static_cast<size_t>(task.work_class)];
+        if (task.kind == TaskKind::expert_gradient) {
+          ASSERT_EQ(work.op, Op::allreduce);
+          ASSERT_EQ(work.group, GroupKind::edp);
+          expert_gradients += work.bytes;
+          continue;
+        }
         if (task.kind == TaskKind::gradient) {
           ASSERT_EQ(work.op, Op::allreduce);
           ASSERT_EQ(work.group, GroupKind::dp);
@@ -160,6 +165,9 @@ TEST(Volumes, OfEveryTaskOfEverySchedule) {
       const double kv = static_cast<double>(shape.layer.kv_heads) / static_cast<double>(shape.layer.heads);
       const double dense_bytes = 4 * (2 + 2 * kv) * s.m * s.m / s.mp;
       ASSERT_EQ(gradients, shape.parallel.dp > 1 ? dense_bytes : 0) << "gradient bytes, each once";
+      const Symbols decided(plan.shape);  // E / N_EP experts a rank, g matrices of M H / N_ESP each
+      const double replicated = 4 * decided.g * decided.m * decided.h * 12 / plan.shape.parallel.ep / decided.esp;
+      ASSERT_EQ(expert_gradients, schedule.packs_experts && plan.shape.parallel.edp > 1 ? replicated : 0);
     }
   fmt::print("{} tasks have the volumes of the papers\n", compared);
   EXPECT_GT(compared, 50000);

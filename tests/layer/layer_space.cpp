@@ -100,6 +100,10 @@ Decision decision_of(const Schedule& schedule, const Case& shape, int degrees, u
   Decision d = any_decision::any_decision(schedule, shape, seed, 5);
   if (d.order_forward.empty()) d.degree_forward = forward, d.degree_backward = backward;
   if (schedule.packs_experts && shape.parallel.ep % 2 == 0) d.packing = 1 + static_cast<int>(seed % 2);
+  const size_t dense = d.gaps.size();  // and the replicas' pieces anywhere behind their experts
+  for (size_t i = expert_gradient_pieces(schedule, decided_case(shape, d), d.micro_op_bytes).size(); i-- > 0;)
+    d.gaps.push_back(static_cast<int>(random_bits(seed, 6, i) % 20));
+  std::sort(d.gaps.begin() + static_cast<std::ptrdiff_t>(dense), d.gaps.end());
   return d;
 }
 

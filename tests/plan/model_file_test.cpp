@@ -24,7 +24,9 @@ TEST(ModelFile, ShapesAreTheModelCards) {
                            {"mixtral-7b", 32, 4096, 14336, 32, 8, Ffn::mixtral},
                            {"mixtral-22b", 56, 6144, 16384, 48, 8, Ffn::mixtral},
                            {"bert-base", 12, 768, 3072, 12, 0, Ffn::gpt},
-                           {"gpt-2", 12, 768, 3072, 12, 0, Ffn::gpt}}) {
+                           {"gpt-2", 12, 768, 3072, 12, 0, Ffn::gpt},
+                           {"transformer-xl", 12, 512, 2048, 8, 0, Ffn::gpt},
+                           {"bert2gpt2", 24, 768, 3072, 12, 0, Ffn::gpt}}) {
     const Model m = find_model(std::string(card.name));
     EXPECT_EQ(m.name, card.name);
     EXPECT_EQ(std::tie(m.layers, m.layer.model_dim, m.layer.hidden, m.layer.heads, m.layer.kv_heads, m.layer.ffn),
@@ -36,11 +38,11 @@ TEST(ModelFile, ShapesAreTheModelCards) {
 }
 
 TEST(ModelFile, EveryFileReads) {
-  EXPECT_EQ(config_names("models").size(), 6u);
+  EXPECT_EQ(config_names("models").size(), 8u);
   for (const auto& name : config_names("models")) EXPECT_EQ(find_model(name).name, name);
   EXPECT_TRUE(message_of<BadInput>([] {
                 find_model("gpt5");
-              }).starts_with("models: found 'gpt5', expected a file or one of: bert-base, gpt-2, gpt2-xl"));
+              }).starts_with("models: found 'gpt5', expected a file or one of: bert-base, bert2gpt2, gpt-2, gpt2-xl"));
 }
 
 // MoNTA: what it prints of its model, and that Table 8's AlltoAll is the model's.

@@ -73,6 +73,7 @@ std::vector<std::pair<std::string, Change>> plan_changes() {
       {"gradient bytes", [](Plan& p, Structure&) { ++p.gradients[0].bytes; }},
       {"gradient layer", [](Plan& p, Structure&) { ++p.gradients[0].layer; }},
       {"gradient maker", [](Plan& p, Structure&) { ++p.gradients[0].made_by; }},
+      {"gradient of experts", [](Plan& p, Structure&) { p.gradients[0].experts = true; }},
       {"gradients", [](Plan& p, Structure&) { p.gradients.push_back({}); }},
       {"slice begin", [](Plan& p, Structure&) { p.slices[1].begin += 4; }},
       {"slice end", [](Plan& p, Structure&) { p.slices[1].end += 4; }},

@@ -45,7 +45,7 @@ Decision any_decision(const Schedule& schedule, const Case& shape, uint64_t seed
   Decision d = with_split(schedule, forward, backward, bytes_of(shape.layer.dtype) * below(3, elements + 1));
   if (schedule.gradients == GradientPolicy::micro_ops) {
     d.micro_op_bytes = std::max<int64_t>(8, gradient_bytes(shape) / (1 + below(4, 9)));
-    const size_t pieces = gradient_pieces(schedule, shape, d.micro_op_bytes).size();
+    const size_t pieces = shape.parallel.dp > 1 ? gradient_pieces(schedule, shape, d.micro_op_bytes).size() : 0;
     for (size_t i = 0; i < pieces; ++i) d.gaps.push_back(static_cast<int>(random_bits(seed, 5, i) % 20));
     std::ranges::sort(d.gaps);
   }

@@ -111,7 +111,11 @@ TEST(Schedules, HaveTheTasksOfTheirDegrees) {
       expect(TaskKind::mp_reducescatter, spans(plan, GroupKind::mp) ? 1 : 0);
       for (const TaskKind kind : {TaskKind::attention, TaskKind::gate, TaskKind::order, TaskKind::i_order})
         expect(kind, 1);
-      expect(TaskKind::gradient, phase == Phase::forward ? 0 : static_cast<int>(plan.slices.size()));
+      const auto experts = std::ranges::count_if(plan.slices, [&](const GradientSlice& slice) {
+        return plan.gradients[static_cast<size_t>(slice.gradient)].experts;
+      });
+      expect(TaskKind::gradient, phase == Phase::forward ? 0 : static_cast<int>(plan.slices.size() - experts));
+      expect(TaskKind::expert_gradient, phase == Phase::forward ? 0 : static_cast<int>(experts));
     }
   });
 }
@@ -155,8 +159,8 @@ TEST(Schedules, KeepTheirLaneOrders) {
 
 TEST(Schedules, SendEveryGradientByteOnceAndWhereTheyPromise) {
   for_every_plan([](const Schedule& schedule, const Plan& plan) {
-    const bool sent = spans(plan, GroupKind::dp);
-    ASSERT_EQ(plan.gradients.size(), sent ? 1u : 0u);
+    const bool sent = spans(plan, GroupKind::dp), replicas = schedule.packs_experts && spans(plan, GroupKind::edp);
+    ASSERT_EQ(plan.gradients.size(), (sent ? 1u : 0u) + (replicas ? 1u : 0u));
     int64_t bytes = 0;
     double priced = 0;
     for (const GradientSlice& slice : plan.slices) {
@@ -164,8 +168,8 @@ TEST(Schedules, SendEveryGradientByteOnceAndWhereTheyPromise) {
       bytes += slice.bytes();
     }
     for (const Task& task : plan.tasks())
-      if (task.kind == TaskKind::gradient) priced += plan.works[static_cast<size_t>(task.work_class)].bytes;
-    ASSERT_EQ(bytes, sent ? gradient_bytes(plan.shape) : 0);
+      if (sends_gradients(task.kind)) priced += plan.works[static_cast<size_t>(task.work_class)].bytes;
+    ASSERT_EQ(bytes, (sent ? gradient_bytes(plan.shape) : 0) + (replicas ? expert_gradient_bytes(plan.shape) : 0));
     ASSERT_EQ(priced, static_cast<double>(bytes));
     if (schedule.gradients != GradientPolicy::after || !sent) return;
     ASSERT_EQ(plan.tasks().back().kind, TaskKind::gradient);

@@ -1,105 +1,70 @@
 // Lina's training speedups (section 7.2). None of its coefficients, batches or sequence lengths is printed: what print
-// alone allows is how far its AlltoAll's speedup goes (Table 1's shares); the schedules themselves need assumptions.
+// alone allows is how far its AlltoAll's speedup goes (Table 1's shares), and that an expert takes a third of the
+// AlltoAlls beside it (Figure 2 and Table 3 agree); the steps themselves need assumptions.
 #include <algorithm>
 #include <array>
 #include <map>
 
 #include "moe/base/check.h"
-#include "moe/cost/fluid_replay.h"
-#include "moe/plan/model_file.h"
-#include "tuner/reproduce/priced.h"
+#include "tuner/reproduce/lina_findings.h"
 #include "tuner/reproduce/printed.h"
 #include "tuner/reproduce/study.h"
 
 namespace moe {
 namespace {
 
-constexpr int kGpusPerNode = 4;  // section 7.1
-constexpr std::string_view kCluster = "lina", kModel = "gpt-2";
-constexpr std::array<std::string_view, 4> kSchedules{"lina-baseline", "lina-priority", "lina-partition", "lina-packed"};
+const std::array<int, 4> kExperts{2, 4, 8, 16};
+const std::array<std::string, 6> kSchedules{"lina-baseline",  "lina-fixed", "lina-priority",
+                                            "lina-partition", "lina",       "lina-packed"};
+constexpr std::array<int, 6> kPartitionMb{10, 20, 30, 50, 70, 100};
 
-struct Result {
-  LayerResult layer;
-  double alltoall_backward_s = 0;
-};
-using Results = std::map<std::string_view, Result>;
-
-Case lina_case(int experts, double batch) {
-  LayerShape layer = find_model(std::string(kModel)).layer;
-  layer.batch = static_cast<int64_t>(batch);
-  layer.experts = experts;
-  layer.top_k = 2;
-  ParallelShape p;
-  p.ranks_per_node = std::min(experts, kGpusPerNode);
-  p.nodes = experts / p.ranks_per_node;
-  p.mp = p.esp = 1;
-  p.ep = p.dp = experts;
-  return complete(layer, p, Rounding::ragged);
+// Empty where nothing is assumed, or a row lacks.
+LinaSteps all_steps(const Assumptions* assumed, std::set<std::string>& missing) {
+  LinaSteps steps;
+  if (assumed == nullptr) return steps;
+  for (const std::string& model : kLinaModels)
+    for (const int experts : kExperts)
+      for (const std::string& schedule : kSchedules)
+        if (const auto step = lina_step({model, experts, schedule}, *assumed, missing))
+          steps[{model, experts, schedule}] = *step;
+  if (!missing.empty()) steps.clear();
+  return steps;
 }
 
-// Busy seconds of the backward's AlltoAlls, slowed as they were where gradients share their network.
-double alltoall_backward_seconds(std::string_view schedule, const Profile& profile, const Case& shape,
-                                 Decision decision) {
-  const Case decided = decided_case(shape, decision);
-  decision.packing = 1;  // the case has it
-  const LayerPricer pricer(profile, decided);
-  const Plan plan = build_plan(find_schedule(schedule), decided, decision);
-  const Timeline timeline =
-      fluid_timeline(*plan.structure, networks_of(plan.groups), profile.contention, price(pricer, plan));
-  double seconds = 0;
-  for (const Task& task : plan.tasks()) {
-    const size_t id = static_cast<size_t>(task.id);
-    if (task.phase == Phase::backward && (task.kind == TaskKind::dispatch || task.kind == TaskKind::combine))
-      seconds += timeline.end_s[id] - timeline.start_s[id];
-  }
-  return seconds;
+double seconds_of(std::string_view metric, const LinaStep& step) {
+  if (metric == "forward_moe_layer") return step.moe_forward_s;
+  if (metric == "backward_moe_layer") return step.moe_backward_s;
+  if (metric == "alltoall_backward") return step.alltoall_backward_s;
+  return step.step_s;
 }
 
-// Of as many GPUs as experts; empty where nothing is assumed, or a row lacks.
-Results results_of(int experts, const Assumptions* assumed, std::set<std::string>& missing) {
-  if (assumed == nullptr) return {};
-  const auto batch = assumed->value("batch");
-  require<BadInput>(batch.has_value() && *batch >= 1, "{}: value: found no batch of at least 1, expected one",
-                    assumed->file);
-  Profile profile;
-  profile.name = kCluster;
-  profile.nodes = profile.ranks_per_node = kGpusPerNode;
-  profile = with_assumed(profile, assumed);
-  const Case shape = lina_case(experts, *batch);
-  LayerSearch search;
-  Results results;
-  for (const std::string_view schedule : kSchedules) {
-    const auto result = tuned_from_print(search, schedule, profile, shape, assumed, missing);
-    if (!result) return {};
-    results[schedule] = {*result, alltoall_backward_seconds(schedule, profile, shape, result->decision)};
-  }
-  return results;
-}
-
-double seconds_of(std::string_view metric, const Result& r) {
-  if (metric == "forward_moe_layer") return r.layer.moe_forward_s;
-  if (metric == "backward_moe_layer") return r.layer.moe_backward_s;
-  if (metric == "alltoall_backward") return r.alltoall_backward_s;
-  return r.layer.total_s();
-}
-
-std::string_view schedule_of(std::string_view metric) {
+std::string schedule_of(std::string_view metric) {
   if (metric == "priority_only_mean") return "lina-priority";
   return metric == "priority_and_partition" ? "lina-partition" : "lina-packed";
 }
 
-std::optional<double> ours(const PrintedLina& row, const std::map<int, Results>& by_experts) {
+// The mean over the models, as the paper's; nothing where one exchanges nothing any more.
+std::optional<double> ours(const PrintedLina& row, const LinaSteps& steps) {
   double sum = 0;
   int count = 0;
-  for (const auto& [experts, results] : by_experts) {
-    if (row.experts != 0 && row.experts != experts) continue;
-    if (results.empty()) return std::nullopt;
-    const double lina = seconds_of(row.metric, results.at(schedule_of(row.metric)));
-    if (lina == 0) return std::nullopt;  // packed until nothing is exchanged
-    sum += seconds_of(row.metric, results.at("lina-baseline")) / lina;
-    ++count;
-  }
+  for (const std::string& model : kLinaModels)
+    for (const int experts : kExperts) {
+      if (steps.empty() || (row.experts != 0 && row.experts != experts)) continue;
+      const double lina = seconds_of(row.metric, steps.at({model, experts, schedule_of(row.metric)}));
+      if (lina == 0) return std::nullopt;
+      sum += seconds_of(row.metric, steps.at({model, experts, "lina-baseline"})) / lina;
+      ++count;
+    }
+  if (count == 0) return std::nullopt;
   return sum / count;
+}
+
+Comparison speedups(const std::vector<PrintedLina>& printed, const LinaSteps& steps) {
+  Comparison c{.caption = "", .label_names = {"metric", "experts"}};
+  for (const PrintedLina& row : printed)
+    c.figures.push_back(
+        {{row.metric, row.experts == 0 ? "all" : fmt::format("{}", row.experts)}, "", row.speedup, ours(row, steps)});
+  return c;
 }
 
 // The step's speedup if all AlltoAlls were as much faster as the backward's are printed to be, and nothing else: by
@@ -123,16 +88,85 @@ Comparison alltoall_alone(const std::vector<PrintedLina>& printed) {
   return c;
 }
 
-// Experts a device that lina-packed settles on; the paper's: 2, for one of its three models with 16 experts 4.
-std::string packing_finding(const std::map<int, Results>& by_experts) {
-  std::string text;
-  for (const auto& [experts, results] : by_experts)
-    if (!results.empty())
-      text += fmt::format("{}{} of {}", text.empty() ? "" : ", ", results.at("lina-packed").layer.decision.packing,
-                          experts);
-  return "Experts that lina-packed puts on a device: " + text +
-         ". The paper settles on 2 (4 in one case), with models of its own. Where packing brings the AlltoAll into a "
-         "node, all that follows hangs on how much faster that is, which is assumed.";
+// Printed without packing; by Figure 2's share, and replayed.
+Comparison pipelining(const LinaSteps& steps) {
+  Comparison c{.caption = "pipelining efficiency with 16 experts (Table 3), by Figure 2's share and replayed",
+               .label_names = {"model", "experts a device"},
+               .quantity = kShare};
+  const double by_share = efficiency_by_share(printed_lina_text("layer_share"));
+  for (const PrintedPipelining& row : printed_lina_table3()) {
+    const auto add = [&](const std::string& schedule, int experts, double printed, std::optional<double> share) {
+      const std::vector<std::string> labels{row.model, fmt::format("{}", experts)};
+      std::optional<double> forward, both;
+      if (!steps.empty()) {
+        const LinaStep& step = steps.at({row.model, 16, schedule});
+        forward = step.efficiency_forward, both = step.efficiency;
+      }
+      c.figures.push_back({labels, "Figure 2", printed, share});
+      c.figures.push_back({labels, "forward", printed, forward});
+      c.figures.push_back({labels, "both phases", printed, both});
+    };
+    add("lina", 1, row.without, by_share);
+    add("lina-packed", row.experts_a_device, row.with, std::nullopt);
+  }
+  return c;
+}
+
+// The baseline's, of Table 1's model by its layers and of all three by Figure 4's ends.
+Comparison alltoall_shares(const LinaSteps& steps, const Assumptions* assumed, std::set<std::string>& missing) {
+  Comparison c{
+      .caption = "AlltoAll's share of a baseline's step", .label_names = {"of", "experts"}, .quantity = kShare};
+  const auto share = [](const LinaStep& step) { return step.alltoall_s / step.step_s; };
+  for (const PrintedLinaShare& row : printed_lina_table1()) {
+    std::optional<double> found;
+    if (assumed != nullptr)
+      if (const auto step =
+              lina_step({.model = kLinaModels[0], .experts = row.experts, .layers = row.layers}, *assumed, missing))
+        found = share(*step);
+    c.figures.push_back(
+        {{fmt::format("Table 1, {} layers", row.layers), fmt::format("{}", row.experts)}, "", row.share, found});
+  }
+  for (const int experts : kExperts) {
+    double sum = 0;
+    for (const std::string& model : kLinaModels)
+      if (!steps.empty()) sum += share(steps.at({model, experts, "lina-baseline"})) / kLinaModels.size();
+    std::optional<double> printed, found;
+    if (experts == 2 || experts == 16) printed = printed_lina_text(fmt::format("step_share_{}", experts));
+    if (!steps.empty()) found = sum;
+    c.figures.push_back({{"Figure 4, mean of the models", fmt::format("{}", experts)}, "", printed, found});
+  }
+  return c;
+}
+
+// Section 7.2.2: each design choice in turn, without packing but for the last.
+TextTable ablation(const LinaSteps& steps) {
+  TextTable table{"speedup of a step over lina-baseline, one design choice after the other", {"model", "experts"}, {}};
+  for (size_t i = 1; i < kSchedules.size(); ++i) table.header.push_back(kSchedules[i]);
+  table.header.push_back("experts a device");
+  for (const std::string& model : kLinaModels)
+    for (const int experts : kExperts) {
+      std::vector<std::string> row{model, fmt::format("{}", experts)};
+      const double baseline = steps.at({model, experts, kSchedules[0]}).step_s;
+      for (size_t i = 1; i < kSchedules.size(); ++i)
+        row.push_back(fmt::format("{:.3f}", baseline / steps.at({model, experts, kSchedules[i]}).step_s));
+      row.push_back(fmt::format("{}", steps.at({model, experts, "lina-packed"}).packing));
+      table.rows.push_back(row);
+    }
+  return table;
+}
+
+// Section 7.2.2's partition sizes, 16 experts, without packing.
+TextTable partition_sizes(const Assumptions& assumed, std::set<std::string>& missing) {
+  TextTable table{"milliseconds of lina's step with 16 experts, by partition size", {"model"}, {}};
+  for (const int megabytes : kPartitionMb) table.header.push_back(fmt::format("{} MB", megabytes));
+  for (const std::string& model : kLinaModels) {
+    table.rows.push_back({model});
+    for (const int megabytes : kPartitionMb) {
+      const auto step = lina_step({model, 16, "lina", megabytes * int64_t{1'000'000}}, assumed, missing);
+      table.rows.back().push_back(step ? fmt::format("{:.1f}", 1e3 * step->step_s) : "-");
+    }
+  }
+  return table;
 }
 
 }  // namespace
@@ -140,38 +174,30 @@ std::string packing_finding(const std::map<int, Results>& by_experts) {
 Report lina_training(Study& study) {
   Report report{.key = "lina-training",
                 .title = "training speedups over DeepSpeed-MoE",
-                .source = "Lina (ATC'23), section 7.2 as stated in the text, and Table 1: 16 A100 in 4 nodes."};
+                .source = "Lina (ATC'23), section 7.2 as stated in the text, Tables 1 and 3: 16 A100 in 4 nodes."};
   const auto printed = printed_lina_training();
   std::set<std::string> missing;
-  std::map<int, Results> by_experts;
-  for (const int experts : {2, 4, 8, 16}) by_experts[experts] = results_of(experts, study.assumed, missing);
-  Comparison c{.caption = "", .label_names = {"metric", "experts"}};
-  for (const PrintedLina& row : printed)
-    c.figures.push_back({{row.metric, row.experts == 0 ? "all" : fmt::format("{}", row.experts)},
-                         "",
-                         row.speedup,
-                         ours(row, by_experts)});
-  report.comparisons = {c, alltoall_alone(printed)};
-  report.shows = {
-      "The step's printed speedups lie between what its AlltoAll's own speedup would give and what a step without "
-      "AlltoAll would: pipelining the experts under what is left of it must do the rest, as the paper says."};
-  if (study.assumed != nullptr && missing.empty()) report.shows.push_back(packing_finding(by_experts));
+  const LinaSteps steps = all_steps(study.assumed, missing);
+  const Assumptions* assumed = steps.empty() ? nullptr : study.assumed;
+  report.comparisons = {speedups(printed, steps), alltoall_alone(printed), pipelining(steps),
+                        alltoall_shares(steps, assumed, missing)};
+  report.shows = lina_from_print();
+  report.unexplained = lina_unexplained(printed);
+  if (assumed != nullptr) {
+    report.tables = {ablation(steps), partition_sizes(*assumed, missing)};
+    report.shows.push_back(lina_slowdowns(steps, *assumed));
+    report.shows.push_back(lina_packings(steps, *assumed));
+  }
   report.not_computable.assign(missing.begin(), missing.end());
   if (study.assumed == nullptr)
-    report.not_computable = {"AlltoAll, AllReduce, GEMM: alpha, beta", "B and L of the models, M and H of its layers",
+    report.not_computable = {"AlltoAll, AllReduce: alpha, beta; the time of a dense part",
+                             "B and L of the models, M and H but of Table 1's",
                              "memory offloading (section 7.2.1), which two of the models use"};
-  for (const Figure& f : c.figures)
-    if (study.assumed != nullptr && missing.empty() && !f.ours)
+  for (const Figure& f : report.comparisons.front().figures)
+    if (assumed != nullptr && !f.ours)
       report.not_computable.push_back(
           fmt::format("{}, {} experts: packed, nothing is exchanged any more", f.labels[0], f.labels[1]));
-
-  report.conventions = {
-      "One layer in the steady state; experts = GPUs, 4 a node, top-2, no MP. Baseline: lina-baseline, whose gradients "
-      "share the network with the AlltoAll, each at half speed while both run. Lina: lina-packed; priority and "
-      "partition: lina-partition; priority only: lina-priority.",
-      "alltoall_backward: busy time of the backward's AlltoAlls. MoE layers: from the start of the first AlltoAll to "
-      "the end of the last.",
-      "Printed speedups are means over three models, ours are of GPT-2's layer (M = 768, H = 3072, L = 1024)."};
+  report.conventions = lina_conventions();
   return report;
 }
 

@@ -135,6 +135,19 @@ std::vector<PrintedLinaShare> printed_lina_table1() {
                     &R::alltoall_ms, &R::share);
 }
 
+std::vector<PrintedPipelining> printed_lina_table3() {
+  using R = PrintedPipelining;
+  return rows_of<R>("lina-table3", {"model", "without", "with", "experts_a_device"}, &R::model, &R::without, &R::with,
+                    &R::experts_a_device);
+}
+
+double printed_lina_text(std::string_view what) {
+  using R = PrintedStatistic;
+  for (const R& row : rows_of<R>("lina-text", {"what", "value"}, &R::what, &R::value))
+    if (row.what == what) return row.value;
+  bad_input("{}/papers/lina-text.csv: found no {}, expected one", config_dir(), what);
+}
+
 double printed_monta_ratio(std::string_view what, int seq) {
   for (const PrintedRatio& row : printed_monta_text())
     if (row.what == what && row.seq == seq) return row.value;

@@ -106,6 +106,16 @@ struct PrintedLinaShare {  // lina-table1: AlltoAll of a training step
 };
 std::vector<PrintedLinaShare> printed_lina_table1();
 
+struct PrintedPipelining {  // lina-table3: efficiency with one expert a device, and with so many
+  std::string model;
+  double without = 0, with = 0;
+  int experts_a_device = 0;
+};
+std::vector<PrintedPipelining> printed_lina_table3();
+
+/// The value of `what` in lina-text. Throws BadInput where it has none.
+double printed_lina_text(std::string_view what);
+
 /// The value of `what` at `seq` in monta-text. Throws BadInput where it has none.
 double printed_monta_ratio(std::string_view what, int seq);
 
