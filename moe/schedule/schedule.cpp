@@ -1,6 +1,7 @@
 #include "moe/schedule/schedule.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "moe/base/registry.h"
@@ -141,7 +142,8 @@ std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64
                                DType dtype) {
   const int64_t grain = bytes_of(dtype);
   std::vector<int64_t> pieces;
-  const int64_t all = gradient_bytes(shape), most = kMostPieces - 4;  // each of four tensors may end in a shorter piece
+  const int64_t all = std::accumulate(tensors.begin(), tensors.end(), int64_t{0});
+  const int64_t most = std::max<int64_t>(1, kMostPieces - std::ssize(tensors));  // each may end in a shorter piece
   require<BadInput>(
       schedule.pieces == Pieces::fused || all / micro_op_bytes < most,
       "micro-op-bytes: found {}, which cuts {} gradient bytes of a layer into {} pieces, expected at least "

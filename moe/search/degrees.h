@@ -52,9 +52,9 @@ struct LayerResult {
   double moe_forward_s = 0, moe_backward_s = 0;  // start of the first dispatch to the end of the last combine
   Bound bound;                                   // whatever the degrees
   Bound degree_bound;                            // of the degrees chosen
-  bool exact_order = true;                       // of G and S, where it is searched: false if not every one is ruled out
-  double gap = 0;                                // the share by which another order may be faster, at most
-  MemoryEstimate memory;                         // that training the layer as decided takes on a rank
+  bool exact_order = true;  // of G and S, where it is searched: false if not every one is ruled out
+  double gap = 0;           // the share by which another order may be faster, at most
+  MemoryEstimate memory;    // that training the layer as decided takes on a rank
   double total_s() const { return forward_s + backward_s; }
 };
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "moe/search/contended_bound.h"
 #include "moe/search/contended_orders.h"
 #include "moe/search/lane_order.h"
-#include "moe/search/contended_bound.h"
 
 namespace moe {
 namespace {

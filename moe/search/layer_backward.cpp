@@ -1,8 +1,8 @@
 // One layer's backward by the gradients that are sent in it: its longest paths, its best split, any slices.
 #include <limits>
 
-#include "moe/search/degrees.h"
 #include "moe/search/contended_bound.h"
+#include "moe/search/degrees.h"
 #include "moe/search/partition.h"
 
 namespace moe {
@@ -46,7 +46,7 @@ double LayerSearch::backward_with(const Schedule& schedule, const LayerPricer& p
                                   LayerSlices slices) {
   Decision decision{option.degree, option.degree};
   decision.order_backward = option.order;
-  const GradientPlacement placement{{.in_moe = slices.moe_bytes > 0, .beside_dense = slices.dense_bytes > 0}, {}};
+  const GradientPlacement placement{{.in_moe = slices.moe_bytes > 0, .beside_dense = slices.dense_bytes > 0}, {}, {}};
   const CompiledStructure& c =
       compiled(structure_key(schedule, pricer.groups(), decision, placement, Phases::backward));
   std::vector<GradientSlice> sent;

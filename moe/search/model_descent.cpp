@@ -84,7 +84,8 @@ class Descent {
   // How many bytes could leave a place; of the tail, those of all layers but the last.
   int64_t bytes_in(size_t place) const {
     if (place + 1 < places()) return bytes_at(best_, place);
-    int64_t waiting = replay_.made_bytes() * static_cast<int64_t>(best_.backwards.size() - 1);
+    const auto before = static_cast<int64_t>(best_.backwards.size() - 1);
+    int64_t waiting = replay_.waiting_bytes() + replay_.made_bytes() * before;
     for (const BackwardDecision& b : best_.backwards) waiting -= b.gar_in_moe_bytes + b.gar_beside_dense_bytes;
     return waiting;
   }
