@@ -129,6 +129,7 @@ void add_planning_verbs(CLI::App& app, Command& c) {
                      "with --out: a record of each degree from 1 to 64 too");
   simulate->add_flag("--json", c.simulate.json, "one JSON document on stdout");
   needs(*simulate, "--sweep-degrees", {"--out"});
+  needs(*simulate, "--overwrite", {"--out"});
 
   CLI::App* fit = add_verb(app, "fit", "microbench records -> cluster profile (alpha, beta, r^2, held-out error)",
                            " --records results/microbench-testbed-b.jsonl --out results/mine.toml");

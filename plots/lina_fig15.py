@@ -23,10 +23,11 @@ def main():
     options = papers.arguments(__doc__, "lina_fig15.py results/reproduce-lina-training.jsonl", TABLE).parse_args()
     pages = papers.recorded(options.records, TABLE) if options.records else papers.printed(
         "lina-training", lambda row: True, ("metric", "experts"), "speedup")
-    speedups = [f for f in pages.figures if f.quantity in ("speedup", "")]
-    comparisons = {}
-    for one in speedups:
+    comparisons = {}  # those that have speedups, with their rows that have no number
+    for one in pages.figures:
         comparisons.setdefault(one.comparison, []).append(one)
+    comparisons = {caption: figures for caption, figures in comparisons.items()
+                   if any(f.quantity == "speedup" and (f.paper, f.ours) != (None, None) for f in figures)}
     rows = [len(figures) for figures in comparisons.values()]
     figure, panels = plt.subplots(len(rows), 1, squeeze=False, gridspec_kw={"height_ratios": rows},
                                   figsize=(9, 0.8 + 0.7 * len(rows) + (0.4 if pages.computed else 0.26) * sum(rows)))

@@ -13,23 +13,6 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Queues are the tasks in issue order, and a task waits only for earlier ones: then no order can deadlock.
-const Structure& checked(const Structure& structure) {
-  require<WrongResult>(structure.lanes.size() <= FluidReplay::kMaxLanes, "replay: {} lanes, at most {} expected",
-                       structure.lanes.size(), FluidReplay::kMaxLanes);
-  std::vector<std::vector<int>> issued(structure.lanes.size());
-  for (const Task& task : structure.tasks) {
-    issued.at(static_cast<size_t>(task.lane)).push_back(task.id);
-    for (const int id : task.after)
-      require<WrongResult>(id < task.id, "replay: {} is issued before task {}, which it waits for", task.name(), id);
-  }
-  for (size_t lane = 0; lane < issued.size(); ++lane)
-    require<WrongResult>(issued[lane] == structure.lanes[lane].queue,
-                         "replay: the queue of lane {} is not its tasks in issue order",
-                         name_of(structure.lanes[lane].kind));
-  return structure;
-}
-
 }  // namespace
 
 FluidReplay::FluidReplay(const Structure& structure, const GroupNetworks& networks, const Contention& contention)

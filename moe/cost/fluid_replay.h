@@ -23,8 +23,6 @@ struct LineSpan {
 /// enough.
 class FluidReplay {
  public:
-  static constexpr size_t kMaxLanes = 64;  // of all stages together
-
   /// Throws WrongResult for what can't be replayed (see Replay), BadInput for a factor below 1.
   FluidReplay(const Structure& structure, const GroupNetworks& networks, const Contention& contention);
 

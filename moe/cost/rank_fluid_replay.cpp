@@ -11,15 +11,6 @@
 #include "moe/cost/simulator.h"
 
 namespace moe {
-namespace {
-
-// As every replay does.
-const Structure& checked(const Structure& structure) {
-  const Replay checks(structure);
-  return structure;
-}
-
-}  // namespace
 
 RankFluidReplay::RankFluidReplay(const Structure& structure, const ParallelShape& parallel,
                                  const GroupNetworks& networks, const Contention& contention)
@@ -69,6 +60,7 @@ class RankFluidReplay::Run {
         own_(replay.rows_.size() * places_),
         bits_(places_),
         waits_(own_.size()),
+        stalled_(own_.size()),
         runs_(replay.runs_),
         ranks_(static_cast<size_t>(replay.ranks())) {
     for (uint32_t task = 0; task < r_.rows_.size(); ++task)
@@ -122,7 +114,7 @@ class RankFluidReplay::Run {
     uint32_t task = 0, arrived = 0;
     uint32_t rated = 0;    // how often its end was set
     uint32_t settled = 0;  // when it was last looked at
-    double slowdown = 1, start_s = 0, end_s = 0;
+    double slowdown = 1, start_s = 0, end_s = 0, stalled_s = 0;
   };
   struct End {
     double end_s;
@@ -195,24 +187,32 @@ class RankFluidReplay::Run {
     });
   }
 
-  // It begins beside what runs on its ranks: each such run meets it once. What only rounding keeps from having ended
-  // does not count.
+  // It begins beside what runs on its ranks. What only rounding keeps from having ended does not count.
   void stall(uint32_t begun, double now) {
     constexpr double kRounding = 1e-12;
-    const Resource resource = r_.rows_[runs_[begun].task].resource;
-    met_.clear();
+    const uint32_t task = runs_[begun].task;
+    met_.assign(1, begun);
     each_place(begun, [&](uint32_t place) {
-      for (const uint32_t run : ranks_[rank_of(runs_[begun].task, place)].runs)
-        if (std::ranges::find(met_, run) == met_.end()) met_.push_back(run);
+      stalled_[at(task, place)] = 0;
+      for (const uint32_t run : ranks_[rank_of(task, place)].runs) {
+        if (runs_[run].end_s - now <= kRounding * now) continue;
+        const Resource mine = r_.rows_[task].resource, its = r_.rows_[runs_[run].task].resource;
+        stalled_[at(task, place)] += r_.slowdowns_.stall_s(mine, its);
+        stalled_[at(runs_[run].task, place)] += r_.slowdowns_.stall_s(its, mine);
+        met_.push_back(run);
+      }
     });
-    for (const uint32_t run : met_) {
-      Group& other = runs_[run];
-      if (other.end_s - now <= kRounding * now) continue;
-      const Resource its = r_.rows_[other.task].resource;
-      runs_[begun].end_s += r_.slowdowns_.stall_s(resource, its);
-      other.end_s += r_.slowdowns_.stall_s(its, resource) * other.slowdown;
-      ends_.push({other.end_s, run, ++other.rated});
-    }
+    for (const uint32_t run : met_) lose_time(run);
+  }
+
+  // A task on several ranks loses what it loses on the rank where that is most.
+  void lose_time(uint32_t run) {
+    Group& group = runs_[run];
+    double most = 0;
+    each_place(run, [&](uint32_t place) { most = std::max(most, stalled_[at(group.task, place)]); });
+    group.end_s += (most - group.stalled_s) * group.slowdown;
+    if (most > group.stalled_s) ends_.push({group.end_s, run, ++group.rated});
+    group.stalled_s = most;
   }
 
   void end(uint32_t run, double now) {
@@ -260,6 +260,7 @@ class RankFluidReplay::Run {
   std::vector<double> own_;      // by task and place
   std::vector<uint32_t> bits_;   // scratch
   std::vector<uint32_t> waits_;  // by task and place: sources that have not ended
+  std::vector<double> stalled_;  // by task and place: seconds lost to what ran beside
   std::vector<Group> runs_;
   std::vector<Rank> ranks_;
   std::vector<Arrival> arriving_;

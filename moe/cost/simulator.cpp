@@ -6,26 +6,29 @@
 #include "moe/base/check.h"
 
 namespace moe {
-namespace {
 
-constexpr size_t kMaxLanes = 64;
-
-}  // namespace
-
-Replay::Replay(const Structure& structure) : lanes_(structure.lanes.size()) {
-  require<WrongResult>(lanes_ <= kMaxLanes, "replay: {} lanes, at most {} expected", lanes_, kMaxLanes);
-  std::vector<std::vector<int>> issued(lanes_);
-  for (const Task& task : structure.tasks) issued.at(static_cast<size_t>(task.lane)).push_back(task.id);
-  for (size_t lane = 0; lane < lanes_; ++lane)  // tasks are replayed in issue order: the queues must agree with it
+const Structure& checked(const Structure& structure) {
+  const size_t lanes = structure.lanes.size();
+  require<WrongResult>(lanes <= kMaxLanes, "replay: {} lanes, at most {} expected", lanes, kMaxLanes);
+  std::vector<std::vector<int>> issued(lanes);
+  for (const Task& task : structure.tasks) {
+    issued.at(static_cast<size_t>(task.lane)).push_back(task.id);
+    for (const int id : task.after)
+      require<WrongResult>(id < task.id, "replay: {} is issued before task {}, which it waits for", task.name(), id);
+  }
+  for (size_t lane = 0; lane < lanes; ++lane)
     require<WrongResult>(issued[lane] == structure.lanes[lane].queue,
                          "replay: the queue of lane {} is not its tasks in issue order",
                          name_of(structure.lanes[lane].kind));
+  return structure;
+}
+
+Replay::Replay(const Structure& structure) : lanes_(checked(structure).lanes.size()) {
   rows_.reserve(structure.tasks.size() + 1);
   for (const Task& task : structure.tasks) {
     rows_.push_back({static_cast<uint32_t>(task.work_class), static_cast<uint32_t>(dependencies_.size()),
                      static_cast<uint32_t>(task.lane)});
     for (const int id : task.after) {
-      require<WrongResult>(id < task.id, "replay: {} is issued before task {}, which it waits for", task.name(), id);
       if (structure.tasks[static_cast<size_t>(id)].lane != task.lane)
         dependencies_.push_back(static_cast<uint32_t>(id));  // on its own lane the order says it already
     }

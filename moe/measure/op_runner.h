@@ -24,7 +24,7 @@ class OpRunner {
   OpRunner(const Site& site, const std::vector<OpCase>& cases, double timeout_s);
   ~OpRunner();
 
-  /// Only where the site leads. Indices are of the constructor's cases. `check`: once, unpaced, and the result is looked
+  /// Only where the site leads. Indices are of the constructor's cases. `check`: once, unpaced, its result is looked
   /// at.
   OpSample run(size_t op, int iterations, bool check = false);
   /// The op while `by` runs beside it on another stream, from the same moment on.

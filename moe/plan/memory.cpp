@@ -196,7 +196,7 @@ MemoryEstimate layer_memory(const Case& shape, Flow flow) {
 
 int activations_kept(const Plan& plan) {
   const auto computes = [](const Task& task) {  // gradients and what passes between stages outlive no activations
-    return task.kind != TaskKind::gradient && task.kind != TaskKind::optimizer && task.kind != TaskKind::send &&
+    return !sends_gradients(task.kind) && task.kind != TaskKind::optimizer && task.kind != TaskKind::send &&
            task.kind != TaskKind::recv;
   };
   const auto set_of = [&](const Task& task) {

@@ -26,9 +26,9 @@ Difference operator-(const Difference& a, const Difference& b) {
   return {a.constant - b.constant, a.linear - b.linear, a.inverse - b.inverse};
 }
 
-Difference once(const Line& line) { return {line.alpha_s, 0, line.whole_s}; }
-Difference times_r(const Line& line) { return {line.whole_s, line.alpha_s, 0}; }
-Difference times_r_less_1(const Line& line) { return times_r(line) - once(line); }
+Difference once(const ChunkTime& line) { return {line.alpha_s, 0, line.whole_s}; }
+Difference times_r(const ChunkTime& line) { return {line.whole_s, line.alpha_s, 0}; }
+Difference times_r_less_1(const ChunkTime& line) { return times_r(line) - once(line); }
 
 std::array<Difference, 7> differences(const PhaseCosts& c) {
   const Difference gar{c.gar_s, 0, 0};
@@ -84,10 +84,10 @@ PhaseCosts phase_costs(const LayerPricer& pricer, Phase phase, double gar_s) {
   const double rows = exact ? capacity_exact(pricer.shape()) : static_cast<double>(pricer.rows());
   const auto line = [&](TaskKind kind) {
     const double alpha = pricer.chunk_seconds(kind, phase, 0);
-    return Line{alpha, pricer.chunk_seconds(kind, phase, rows) - alpha};
+    return ChunkTime{alpha, pricer.chunk_seconds(kind, phase, rows) - alpha};
   };
   const auto collective = [&](TaskKind kind, GroupKind group) {
-    return pricer.groups()[static_cast<size_t>(group)].network == Network::none ? Line{} : line(kind);
+    return pricer.groups()[static_cast<size_t>(group)].network == Network::none ? ChunkTime{} : line(kind);
   };
   return {collective(TaskKind::dispatch, GroupKind::ep), collective(TaskKind::allgather, GroupKind::esp),
           collective(TaskKind::reducescatter, GroupKind::esp), line(TaskKind::expert), gar_s};

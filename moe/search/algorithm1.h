@@ -12,14 +12,14 @@
 namespace moe {
 
 /// Seconds of an operation cut into r chunks: a chunk takes alpha + whole / r (section 4.1).
-struct Line {
+struct ChunkTime {
   double alpha_s = 0, whole_s = 0;
   double chunk(double r) const { return alpha_s + whole_s / r; }
 };
 
 /// One phase of the MoE part on one rank; `gar_s`: the gradient AllReduce put into it, 0 in a forward.
 struct PhaseCosts {
-  Line alltoall, allgather, reducescatter, expert;
+  ChunkTime alltoall, allgather, reducescatter, expert;
   double gar_s = 0;
 };
 

@@ -121,7 +121,7 @@ TEST(ConfigFiles, FindsByNameOrPath) {
   EXPECT_EQ(find_config("clusters", own), own);
   EXPECT_TRUE(find_config("clusters", "testbed-b").ends_with("/clusters/testbed-b.toml"));
   const auto message = message_of<BadInput>([] { find_config("clusters", "testbed-c"); });
-  EXPECT_TRUE(message.starts_with("clusters: found 'testbed-c', expected a file or one of: fsmoe-optimiser, "))
+  EXPECT_TRUE(message.starts_with("clusters: found 'testbed-c', expected a file or one of: a800, fsmoe-optimiser, "))
       << message;
 }
 

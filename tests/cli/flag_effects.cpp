@@ -53,6 +53,8 @@ Effects simulate() {
   add(e, changes, base + " --jitter 0.1", "--samples 3; --seed 3");
   add(e, refused, base + " --straggler 3:2", "--samples 3");
   add(e, writes, base, "--trace written; --out written; --sweep-degrees --out written");
+  add(e, parsed, "--out o.jsonl", "--overwrite");
+  add(e, refused, base, "--overwrite");
   add(e, writes, model, "--trace written");
   add(e, changes, "--schedule fsmoe", "--json");
   return e;
@@ -115,7 +117,7 @@ Effects tune() {
   e.emplace("--strategy-layers", FlagEffect{changes, base, grid + two + " --json"});
   add(e, refused, "", "--strategy-layers 3");
   add(e, writes, base, "--trace written; --out written");
-  add(e, parsed, "", "--no-verify; --measure 3; --measure-degrees; --iterations 2; --seed 7");
+  add(e, parsed, "", "--overwrite; --no-verify; --measure 3; --measure-degrees; --iterations 2; --seed 7");
   add(e, refused, base,
       "--measure 3; --measure-degrees; --iterations 2; --seed 7; --timeout 3; --backend gloo; --device cpu");
   add_ranks(e);
@@ -127,7 +129,7 @@ Effects microbench() {
   Effects e;
   add(e, parsed, "",
       "--cluster testbed-a; --repetitions 2; --min-bytes 64K; --max-bytes 1M; --iterations 2; --warmup 3; --check 0; "
-      "--dtype float64; --modules; --kernels; --out o.jsonl; --json");
+      "--dtype float64; --modules; --kernels; --out o.jsonl; --overwrite; --json");
   add(e, parsed, range, steps);
   add(e, refused, "--min-bytes 64K", steps);
   add(e, refused, range + " --step-bytes 64K", "--step-factor 4");
@@ -147,7 +149,7 @@ Effects layerbench() {
       "--layer example; --cluster testbed-a; --grid fsmoe-b; --schedule fsmoe; --degree-forward 2; --degree-backward "
       "2; "
       "--micro-op-bytes 1000; --min-chunk-bytes 1000; --nearest; --iterations 2; --seed 7; --workload balanced; "
-      "--trace t; --tasks; --dump d; --check-only; --out o.jsonl; --json");
+      "--trace t; --tasks; --dump d; --check-only; --out o.jsonl; --overwrite; --json");
   add(e, parsed, "--grid fsmoe-b", "--grid-layers 2");
   add(e, refused, "", "--grid-layers 2");
   add(e, refused, "--check-only", "--iterations 2; --trace t; --tasks");
@@ -161,7 +163,7 @@ Effects reproduce() {
   e.emplace("TABLE", FlagEffect{changes, "monta-fig13", "monta-table8"});
   add(e, changes, "lina-training", "--assume lina-a100");
   add(e, refused, "--audit", "--assume lina-a100");
-  add(e, parsed, "", "--audit; --all");
+  add(e, parsed, "", "--audit; --all; --overwrite");
   add(e, parsed, "--all", "--write w.md");
   add(e, refused, "monta-fig13", "--write w.md");
   add(e, writes, "monta-fig13", "--out written");

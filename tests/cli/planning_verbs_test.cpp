@@ -144,8 +144,8 @@ TEST_F(PlanningVerbs, AGridRowThatDoesNotFitIsUnsupportedAndNoError) {
              "schema = 1\nname = \"small\"\nsource = \"test\"\n[topology]\nnodes = 8\nranks_per_node = 4\n"
              "memory_bytes = " +
                  bytes + "\n");
-    return json_of(
-        {"tune", "--no-verify", "--cluster", cluster, "--grid", "fsmoe-b", "--schedule", "ds-moe"})["layers"];
+    return json_of({"tune", "--no-verify", "--cluster", cluster, "--grid", "fsmoe-b", "--schedule", "ds-moe",
+                    "--overwrite"})["layers"];
   };
   int misfits = 0;
   for (const Json& row : tune("1073741824")) {
@@ -257,7 +257,8 @@ TEST_F(PlanningVerbs, WhatCannotBeUsedIsOneLineAndExitCode2) {
   file("cluster.toml",
        "schema = 1\nname = \"c\"\nsource = \"s\"\n[topology]\nnodes = 1\nranks_per_node = 1\nmemory_bytes = 0\n");
   const std::vector<Malformed> rows{
-      {{"memory", "--model", "gpt5"}, {"models: found 'gpt5'", "bert-base, gpt-2, gpt2-xl, mixtral-22b, mixtral-7b"}},
+      {{"memory", "--model", "gpt5"},
+       {"models: found 'gpt5'", "bert-base, bert2gpt2, gpt-2, gpt2-xl, mixtral-22b, mixtral-7b"}},
       {{"memory", "--model", "./model.toml"}, {"./model.toml:5: depth: found unknown key 'depth'"}},
       {{"memory", "--model", "gpt-2", "--layer", "example"}, {"--model", "--layer"}},
       {{"memory", "--cluster", "./cluster.toml"}, {"./cluster.toml:7: topology.memory_bytes: found 0", "> 0"}},

@@ -80,8 +80,8 @@ TEST_F(Resumed, AFileNeverMixesTwoQuestions) {
 
 // Whatever changes a record makes it another question.
 TEST_F(Resumed, EachFlagThatChangesARecordIsInTheQuestion) {
-  const Words changes[] = {{"--schedule", "fsmoe,tutel"},    {"--degree-forward", "2"},  {"--degree-backward", "3"},
-                           {"--micro-op-bytes", "10000000"}, {"--min-chunk-bytes", "1"}, {"--nearest"}};
+  const Words changes[] = {
+      {"--schedule", "fsmoe,tutel"}, {"--degree-forward", "2"}, {"--degree-backward", "3"}, {"--nearest"}};
   const std::string before = broken_off(kTune, "r.jsonl");
   for (const Words& change : changes) {
     Words words = kTune;

@@ -107,11 +107,14 @@ TEST(Packing, IsTakenOnlyAsFarAsItPaysAndFits) {
     ASSERT_NEAR(result.total_s(), best, 1e-9 * best) << layer.text;
     less += result.decision.packing < all.back().decision.packing;
     if (result.decision.packing == 1) continue;
-    layer.profile.memory_bytes = layer_memory(layer.shape).total();  // which leaves nothing for more experts
-    const LayerPricer full(layer.profile, layer.shape);
-    ASSERT_EQ(search.tune(schedule, full, {.micro_op_bytes = 2000}).decision.packing, 1) << layer.text;
+    const double capacity = layer_memory(layer.shape).total();  // which leaves nothing for more experts
+    const DegreeChoice fitting{.micro_op_bytes = 2000, .fits = [capacity](const Case& c, Flow flow) {
+                                 return !misfit(layer_memory(c, flow), capacity);
+                               }};
+    ASSERT_EQ(search.tune(schedule, pricer, fitting).decision.packing, 1) << layer.text;
     ++misfits;
-    const ModelResult whole = ModelSearch().tune(schedule, full, {layer.shape, 2}, partition_strategies().front());
+    const PartitionStrategy& exact = partition_strategies().front();
+    const ModelResult whole = ModelSearch().tune(schedule, pricer, {layer.shape, 2}, exact, fitting);
     ASSERT_EQ(whole.plan.shape.parallel.ep, 8) << "two layers need more memory than one has, " << layer.text;
   }
   fmt::print("{} of 300 layers pack less than Lina's rule alone, {} would not fit\n", less, misfits);

@@ -80,7 +80,7 @@ class MoePart {
     const Case shape = complete({}, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
     const Phases phases = d.gar > 0 ? Phases::backward : Phases::forward;
     structure_ = build_structure(structure_key(find_schedule("fsmoe"), groups_of(shape.parallel), {d.r, d.r, 1},
-                                               {{.in_moe = d.gar > 0}, {}}, phases));
+                                               {{.in_moe = d.gar > 0}, {}, {}}, phases));
     replay_.emplace(*structure_);
   }
   // What is not the MoE part takes no time.

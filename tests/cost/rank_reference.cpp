@@ -80,7 +80,7 @@ class Clockwork {
       : d_(d), left_(seconds), wait_(wait_for_others), ranks_(d.parallel.ranks()) {
     state_.assign(static_cast<size_t>(ranks_), std::vector<State>(d.structure.tasks.size(), State::queued));
     starts_.assign(static_cast<size_t>(ranks_), std::vector<double>(d.structure.tasks.size()));
-    ends_ = starts_;
+    ends_ = lost_ = starts_;
   }
 
   void run() {
@@ -163,19 +163,34 @@ class Clockwork {
     return true;
   }
 
-  // Once for every task of a group of ranks that runs on any rank of this one's.
+  // Both lose time on every rank where they meet, and a collective as much as on the rank where that is most.
   void stall(const Task& task, const std::vector<int>& group, double now) {
     std::set<std::pair<int, int>> met;  // a rank of the group, task
+    Table& lost = lost_;
+    for (const int peer : group) lost[static_cast<size_t>(peer)][static_cast<size_t>(task.id)] = 0;
+    Table before = lost;
     for (const int peer : group)
-      for (const Task& other : d_.structure.tasks)
-        if (other.id != task.id && state(peer, other) == State::runs) met.emplace(peers(peer, other).front(), other.id);
+      for (const Task& other : d_.structure.tasks) {
+        if (other.id == task.id || state(peer, other) != State::runs) continue;
+        if (left(peer, other) * slowdown(peer, other) <= 1e-12 * now) continue;  // but for rounding it has ended
+        auto& of_peer = lost[static_cast<size_t>(peer)];
+        of_peer[static_cast<size_t>(task.id)] += stall_of(d_.contention, resource(task), resource(other));
+        of_peer[static_cast<size_t>(other.id)] += stall_of(d_.contention, resource(other), resource(task));
+        met.emplace(peers(peer, other).front(), other.id);
+      }
+    met.emplace(group.front(), task.id);
     for (const auto& [first, id] : met) {
-      const Task& other = d_.structure.tasks[static_cast<size_t>(id)];
-      if (left(first, other) * slowdown(first, other) <= 1e-12 * now) continue;  // but for rounding it has ended
-      for (const int peer : group) left(peer, task) += stall_of(d_.contention, resource(task), resource(other));
-      for (const int peer : peers(first, other))
-        left(peer, other) += stall_of(d_.contention, resource(other), resource(task));
+      const Task& each = d_.structure.tasks[static_cast<size_t>(id)];
+      const double more = most_lost(lost, first, each) - most_lost(before, first, each);
+      for (const int peer : peers(first, each)) left(peer, each) += more;
     }
+  }
+
+  double most_lost(const Table& lost, int rank, const Task& task) const {
+    double most = 0;
+    for (const int peer : peers(rank, task))
+      most = std::max(most, lost[static_cast<size_t>(peer)][static_cast<size_t>(task.id)]);
+    return most;
   }
 
   Resource resource(const Task& of) const {
@@ -224,6 +239,7 @@ class Clockwork {
   Table left_;  // seconds alone
   bool wait_;
   int ranks_;
+  Table lost_;  // seconds, to what ran beside
   std::vector<std::vector<State>> state_;
   Table starts_, ends_;
 };

@@ -56,7 +56,8 @@ class Failures(unittest.TestCase):
 
     def start(self, layer=SMALL, victim="", deed=""):
         """4 ranks that would run for days, the lanes of both networks busy."""
-        layerbench = ["layerbench", "--cluster", "profile.toml", "--iterations", "1000000", "--timeout",
+        passes = [] if "--check-only" in layer else ["--iterations", "1000000"]
+        layerbench = ["layerbench", "--cluster", "profile.toml", *passes, "--timeout",
                       str(self.timeout_s), "--json", "--out", "records.jsonl", *LAYER, *layer]
         return Run([self.wrapped, "launch", "--ranks", str(RANKS), "--", *layerbench],
                    {"VICTIM": str(victim), "DEED": deed, "TRUE_PROGRAM": PROGRAM + "-run"}, (2, 2))

@@ -97,7 +97,7 @@ class Layerbench(unittest.TestCase):
             with self.subTest(cluster):
                 printed = json.loads(self.layerbench(
                     "--cluster", cluster, "--check-only", "--dump", "dump", "--dtype", "float64", "--batch", "1",
-                    "--seq", "64", "--model-dim", "64", "--schedule", "fsmoe,tutel,lina", "--json"))
+                    "--seq", "64", "--model-dim", "64", "--schedule", "fsmoe,tutel,lina", "--overwrite", "--json"))
                 for row in printed["schedules"]:
                     self.assertEqual(row["status"], "ok", row)
                     self.assertLess(row["measured"]["worst_error"], 1e-9)
@@ -109,7 +109,7 @@ class Layerbench(unittest.TestCase):
                             and not line["key"].startswith("run/")]
                 self.assertEqual(measured, [])
         printed = json.loads(self.layerbench("--check-only", "--experts", "4", "--ep", "4", "--schedule", "tutel",
-                                             *LAYER, "--json"))
+                                             *LAYER, "--overwrite", "--json"))
         self.assertEqual(printed["schedules"][0]["status"], "ok", printed)
 
     def test_a_profile_with_unusable_rows(self):
@@ -192,7 +192,7 @@ class Layerbench(unittest.TestCase):
         shared = ["--cluster", "./cluster.toml", "--out", "r.jsonl"]
         bench = ["layerbench", *shared, "--grid", "./g.toml", "--check-only", "--schedule", "tutel,fsmoe"]
         before = self.broken_off(bench)
-        for change in (["--seed", "2"], ["--dispatcher", "1dh"], ["--workload", "balanced"], ["--iterations", "6"],
+        for change in (["--seed", "2"], ["--dispatcher", "1dh"], ["--workload", "balanced"],
                        ["--grid-layers", "1"], ["--degree-forward", "2"], ["--timeout", "61"]):
             self.expect_refused(before, bench + change)
         self.write_grid(heads=[8, 4])

@@ -37,7 +37,7 @@ TEST(KernelBench, TimesWhatIsRightAndNothingElse) {
   Kernel right = one.kernel("right"), wrong = two.kernel("wrong", {3, "element 7"}), bound = three.kernel("bound");
   right.bound = {"bound", {bound.key()}, [](double seconds, double of) { return of / seconds; }};
   bound.bound = {"wrong", {wrong.key()}, [](double, double) { return 1.0; }};
-  RecordWriter writer(scratch.path("kernels.jsonl"), {}, "digest");
+  RecordWriter writer(scratch.path("kernels.jsonl"), Question());
   KernelBench bench(writer, 4);
   bench.run(std::vector{right, wrong, bound});
   writer.end();
@@ -64,11 +64,11 @@ TEST(KernelBench, GoesOnWhereItWasBrokenOff) {
   const std::string path = scratch.path("kernels.jsonl");
   Counted done, open;
   {
-    RecordWriter writer(path, {}, "digest");
+    RecordWriter writer(path, Question());
     KernelBench(writer, 2).run(std::vector{done.kernel("done")});
   }
   const int runs = done.runs;
-  RecordWriter writer(path, {}, "digest");
+  RecordWriter writer(path, Question());
   KernelBench bench(writer, 2);
   bench.run(std::vector{done.kernel("done"), open.kernel("open")});
   EXPECT_EQ(done.runs, runs);
@@ -78,7 +78,7 @@ TEST(KernelBench, GoesOnWhereItWasBrokenOff) {
 
 TEST(KernelBench, AKernelThatThrowsEndsIt) {
   const Scratch scratch;
-  RecordWriter writer(scratch.path("kernels.jsonl"), {}, "digest");
+  RecordWriter writer(scratch.path("kernels.jsonl"), Question());
   Kernel kernel{.name = "none", .width = 1};
   kernel.run = [] { throw RankFailure("no memory"); };
   kernel.check = [] { return WrongElements{}; };

@@ -11,7 +11,7 @@ PhaseCosts random_costs(uint64_t seed, uint64_t index, bool even_handed) {
   const auto seconds = [&](double least, double decades) {  // log-uniform
     return least * std::pow(10.0, decades * random_uniform(seed, stream++, index));
   };
-  const auto line = [&] { return Line{seconds(1e-5, 2), seconds(1e-3, 2)}; };
+  const auto line = [&] { return ChunkTime{seconds(1e-5, 2), seconds(1e-3, 2)}; };
   PhaseCosts costs{line(), line(), {}, line(), 0};
   costs.reducescatter = even_handed ? costs.allgather : line();
   if (index % 2 == 1) costs.gar_s = seconds(1e-3, 2.3);

@@ -76,7 +76,7 @@ TEST(Algorithm1Golden, OperationsOverOneRankAreFree) {
   profile.task_overhead_s = 0.001;
   const Case alone = complete({.heads = 8, .experts = 2}, {.nodes = 1, .ranks_per_node = 1}, Rounding::ragged);
   const PhaseCosts costs = phase_costs(LayerPricer(profile, alone), Phase::forward, 0);
-  for (const Line& line : {costs.alltoall, costs.allgather, costs.reducescatter}) EXPECT_EQ(line.chunk(1), 0);
+  for (const ChunkTime& line : {costs.alltoall, costs.allgather, costs.reducescatter}) EXPECT_EQ(line.chunk(1), 0);
   EXPECT_GT(costs.expert.alpha_s, 0.001);
 }
 

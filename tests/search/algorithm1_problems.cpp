@@ -6,13 +6,13 @@
 #include "tests/search/algorithm1_draws.h"
 
 int main() {
-  using moe::Line;
+  using moe::ChunkTime;
   constexpr uint64_t kSeed = 20250513;
   constexpr int kMost = 64, kProblems = 200;
   nlohmann::json problems = nlohmann::json::array();
   for (uint64_t i = 0; i < kProblems; ++i) {
     const moe::PhaseCosts costs = moe::algorithm1_draws::random_costs(kSeed, i, i % 3 != 0);
-    const auto line = [](const Line& l) { return nlohmann::json{l.alpha_s, l.whole_s}; };
+    const auto line = [](const ChunkTime& l) { return nlohmann::json{l.alpha_s, l.whole_s}; };
     nlohmann::json minima = nlohmann::json::array();
     for (const auto& minimum : moe::case_minima(costs, kMost))
       minima.push_back(minimum ? nlohmann::json{minimum->degree, minimum->seconds} : nlohmann::json());

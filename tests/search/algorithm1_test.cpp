@@ -21,7 +21,7 @@ constexpr uint64_t kSeed = 20250511;
 constexpr int kMost = 64;
 
 std::string text_of(const PhaseCosts& c) {
-  const auto line = [](const Line& l) { return fmt::format("{:.9g} + {:.9g} / r", l.alpha_s, l.whole_s); };
+  const auto line = [](const ChunkTime& l) { return fmt::format("{:.9g} + {:.9g} / r", l.alpha_s, l.whole_s); };
   return fmt::format("a2a {}, ag {}, rs {}, exp {}, gar {:.9g}", line(c.alltoall), line(c.allgather),
                      line(c.reducescatter), line(c.expert), c.gar_s);
 }
@@ -99,7 +99,7 @@ PhaseCosts degenerate_costs(uint64_t i) {
   const auto number = [&] { return static_cast<double>(random_bits(kSeed, stream++, i) % 4); };
   const auto line = [&] {
     const double alpha = number();
-    return Line{alpha, 4 * number()};
+    return ChunkTime{alpha, 4 * number()};
   };
   PhaseCosts costs{line(), line(), line(), line(), 0};
   costs.gar_s = i % 2 == 0 ? 0 : 3 * number();
