@@ -8,8 +8,8 @@
 #include "moe/base/table.h"
 #include "moe/cost/fluid_replay.h"
 #include "moe/export/text_gantt.h"
-#include "moe/plan/memory.h"
 #include "moe/record/writer.h"
+#include "moe/search/within_memory.h"
 #include "tuner/results_json.h"
 #include "tuner/simulate_model.h"
 #include "tuner/timeline_records.h"
@@ -29,11 +29,9 @@ std::optional<bool> fits(const LayerResult& result, const Profile& profile) {
   return !misfit(result.memory, *profile.memory_bytes);
 }
 
-Simulated simulate_one(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice degrees) {
+Simulated simulate_one(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& degrees) {
   LayerSearch search;
-  if (const auto capacity = pricer.profile().memory_bytes)
-    degrees.fits = [capacity](const Case& c, Flow flow) { return !misfit(layer_memory(c, flow), *capacity); };
-  Simulated s{search.tune(schedule, pricer, degrees), {}, {}};
+  Simulated s{search.tune(schedule, pricer, within_memory(degrees, pricer.profile().memory_bytes)), {}, {}};
   s.plan = build_plan(schedule, pricer.shape(), s.result.decision);
   s.timeline = timeline_of(s.plan, price(pricer, s.plan), pricer.profile().contention);
   return s;

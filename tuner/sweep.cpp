@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "moe/base/check.h"
-#include "moe/plan/memory.h"
+#include "moe/search/within_memory.h"
 
 namespace moe {
 namespace {
@@ -49,9 +49,7 @@ std::string packing_key(const SweepRequest& request, const Case& shape) {
 
 void tune_row(const SweepRequest& request, const Case& shape, LayerSearch& search, SweepRow& row) {
   const LayerPricer pricer(request.profile, shape, request.pricing);
-  const auto capacity = capacity_of(request);
-  DegreeChoice choice = request.degrees;
-  if (capacity) choice.fits = [&](const Case& c, Flow flow) { return !misfit(layer_memory(c, flow), *capacity); };
+  const DegreeChoice choice = within_memory(request.degrees, capacity_of(request));
   for (const Schedule* schedule : request.schedules) {
     try {
       row.results.push_back(search.tune(*schedule, pricer, choice));

@@ -92,16 +92,18 @@ class ModelBound {
     }
     ended_[static_cast<size_t>(step.stage)][static_cast<size_t>(step.micro_batch)][static_cast<size_t>(step.phase)] =
         stage.chain();
-    if (sends && bounds_.gradient_lane >= 0) send(last - first, first_made, stage.chain());
+    if (sends && bounds_.gradient_lane >= 0) send(step.stage, last - first, first_made, stage.chain());
   }
 
   // No gradient of a stage exists before the first layer of its last backward has ended. Whatever that lane runs of the
-  // layers behind begins no earlier either. Policy `after` sends all of them in one slice once the last layer has
-  // ended.
-  void send(int layers, double first_made, double last_made) {
-    const int64_t bytes = layers * pricer_.gradient_bytes();
+  // layers behind begins no earlier either. The embedding's are made last of all. Policy `after` sends all of them in
+  // one slice once the last layer has ended. (The head's are made before all layers: left out where they may hide.)
+  void send(int stage, int layers, double first_made, double last_made) {
+    const int64_t embedding = stage == 0 ? model_.embedding_gradient_bytes : 0;
+    const int64_t bytes = layers * pricer_.gradient_bytes() + embedding;
     end_ = std::max(end_,
                     first_made + (layers - 1) * bounds_.beside_gradients_s + pricer_.gradient_seconds_in_parts(bytes));
+    end_ = std::max(end_, last_made + pricer_.gradient_seconds_in_parts(embedding));
     if (schedule_.gradients == GradientPolicy::after)
       end_ = std::max(end_, last_made + pricer_.gradient_seconds(bytes));
   }

@@ -11,7 +11,7 @@
 #include "moe/measure/op_records.h"
 #include "moe/measure/proxy.h"
 #include "moe/measure/statistics.h"
-#include "moe/plan/memory.h"
+#include "moe/search/within_memory.h"
 
 namespace moe {
 namespace {
@@ -44,7 +44,7 @@ Predicted predict_by(const Profile& profile, const Schedule& schedule, const Lay
   LayerSearch search;
   const LayerPricer pricer(profile, job.shape, job.pricing);
   Predicted p;
-  p.result = search.tune(schedule, pricer, degrees);
+  p.result = search.tune(schedule, pricer, within_memory(degrees, profile.memory_bytes));
   p.by = profile.name;
   p.run.plan = build_plan(schedule, job.shape, p.result.decision);
   require_runnable(p.run.plan);

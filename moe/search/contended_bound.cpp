@@ -157,14 +157,16 @@ class LeastModel {
     return layers_ * least(loads, passes_.forward, 0);
   }
 
-  // What the last layer makes, and nothing before the first, is sent after everything else.
+  // What the last layer makes and all that is made behind it, and nothing before the first, is sent after everything
+  // else.
   double backward() {
     const int64_t made = pricer_.has(GroupKind::dp) ? pricer_.gradient_bytes() : 0;
+    const int64_t last = made + passes_.last_bytes;
     const double first = passes_.any_order ? least(loads_, passes_.backward, 0) : shortest(passes_.backward);
     if (made == 0) return layers_ * (passes_.any_order ? first : shortest(passes_.backward));
-    const double a_byte = seconds_a_byte(pricer_, layers_ * made);
+    const double a_byte = seconds_a_byte(pricer_, layers_ * made + passes_.last_bytes);
     const double tail =
-        pricer_.gradient_bends().empty() ? pricer_.gradient_seconds(made) : a_byte * static_cast<double>(made);
+        pricer_.gradient_bends().empty() ? pricer_.gradient_seconds(last) : a_byte * static_cast<double>(last);
     const double beside = a_byte * static_cast<double>((layers_ - 1) * made);
     const auto at = [&](double price) {
       return first + tail + price * beside + (layers_ - 1) * least(loads_, passes_.backward, price);
@@ -179,7 +181,7 @@ class LeastModel {
     for (size_t i = 0; passes_.same_degree && i < passes_.forward.size(); ++i)
       both = std::min(both, passes_.forward[i].makespan_s + passes_.backward[i].makespan_s);
     if (!passes_.same_degree) both = shortest(passes_.forward) + shortest(passes_.backward);
-    return layers_ * both + pricer_.slice_seconds(layers_ * made);
+    return layers_ * both + pricer_.slice_seconds(made == 0 ? 0 : layers_ * made + passes_.last_bytes);
   }
 
  private:

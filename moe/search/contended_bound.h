@@ -21,6 +21,7 @@ struct PricedPasses {
   std::vector<PricedPass> forward, backward;
   bool same_degree = false;  // of both: they stand in pairs
   bool any_order = false;    // lanes may have other orders than these structures
+  int64_t last_bytes = 0;    // gradients made after all layers' (an embedding's)
 };
 
 /// Bounds of what FSMoE's flow runs (Flow::sharded): of one pass, and of `layers` layers of one stage with one

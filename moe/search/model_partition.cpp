@@ -138,7 +138,10 @@ void ModelSearch::split(const Asked& asked, const Decision& layer, ModelResult& 
     }
   }
   // The problem's sum is exact where nothing bends and nothing runs on into the next layer.
-  const double sum = static_cast<double>(layers) * layers_.forward_seconds(asked.schedule, pricer, layer) +
+  int64_t rest = problem.total_bytes();
+  for (const LayerSlices& slices : result.partition.layers) rest -= slices.moe_bytes + slices.dense_bytes;
+  const double behind = pricer.slice_seconds(rest + asked.model.embedding_gradient_bytes) - pricer.slice_seconds(rest);
+  const double sum = behind + static_cast<double>(layers) * layers_.forward_seconds(asked.schedule, pricer, layer) +
                      result.partition.seconds + pricer.profile().task_overhead_s;
   const bool runs_on = asked.model.micro_batches == 1 && asked.model.shape.parallel.pp == 1 && better(least, sum);
   if (!pricer.profile().contention.none() || !pricer.gradient_bends().empty() || runs_on)

@@ -6,13 +6,15 @@ namespace moe {
 namespace {
 
 constexpr int64_t kKeptTasks = 1'000'000;  // of structures that are kept: some 50 MB
+constexpr int64_t kTasksToCompile = 50;    // a task is built and checked in the time of so many replayed ones
 
 // What a plan's structure depends on, makers of slices aside.
 std::string structure_name(const ModelDecision& d, const std::vector<int64_t>& slices) {
-  std::string name{static_cast<char>(d.degree_forward), static_cast<char>(d.degree_backward)};
+  std::string name = std::to_string(d.degree_forward) + ',' + std::to_string(d.degree_backward) + ',';
   name += d.order_forward + '|' + d.order_backward + '|' + std::to_string(slices.size());
   for (const BackwardDecision& b : d.backwards) {
-    name += {static_cast<char>(b.degree), b.gar_in_moe_bytes > 0 ? 'm' : '-', b.gar_beside_dense_bytes > 0 ? 'd' : '-'};
+    name += std::to_string(b.degree);
+    name += {b.gar_in_moe_bytes > 0 ? 'm' : '-', b.gar_beside_dense_bytes > 0 ? 'd' : '-'};
     name += b.order;
   }
   return name;
@@ -64,7 +66,7 @@ std::string ModelReplay::makers(const std::vector<int64_t>& slices) const {
   int64_t sent = -head_bytes_;
   for (const int64_t bytes : slices) {
     sent += bytes;
-    makers += static_cast<char>(sent <= 0 ? -1 : (sent - 1) / made_bytes_);
+    makers += std::to_string(sent <= 0 ? -1 : (sent - 1) / made_bytes_) + ',';
   }
   return makers;
 }
@@ -96,6 +98,7 @@ double ModelReplay::seconds(const ModelDecision& decision) {
     if (kept_ > kKeptTasks) compiled_.clear(), kept_ = 0;
     found = compiled_.emplace(name, compile(decision)).first;
     kept_ += found->second.tasks;
+    tasks_ += kTasksToCompile * found->second.tasks;
   }
   Compiled& c = found->second;
   require_equal(c.slice_class.size(), slices.size(), "slices of a model's plan");

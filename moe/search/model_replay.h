@@ -23,7 +23,7 @@ class ModelReplay {
   int64_t made_bytes() const { return made_bytes_; }
   /// Of the head: they wait before the first backward, where one stage has all layers.
   int64_t waiting_bytes() const { return model_.shape.parallel.pp == 1 ? head_bytes_ : 0; }
-  /// Effort so far: tasks of all replays.
+  /// Effort so far: tasks of all replays, and those of building plans by what they take.
   int64_t tasks() const { return tasks_; }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -60,10 +61,13 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
   const Asked asked{schedule, pricer, model, strategy, choice};
   if (!schedule.packs_experts) return tune_as(asked, layers_.tune(schedule, pricer, choice));
   std::optional<ModelResult> best;
+  double at_least_s = std::numeric_limits<double>::infinity();  // of all packings
   for (const LayerResult& layer : layers_.tune_packings(schedule, pricer, choice)) {
     ModelResult result = tune_as(asked, layer);
+    at_least_s = std::min(at_least_s, result.at_least_s);
     if (!best || better(result.total_s(), best->total_s())) best = std::move(result);
   }
+  best->at_least_s = at_least_s;
   return *std::move(best);
 }
 
@@ -109,7 +113,8 @@ ModelResult ModelSearch::tune_as(const Asked& request, const LayerResult& layer)
 
 double ModelSearch::least_seconds(const Asked& asked, int layers) {
   const auto& [schedule, pricer, model, strategy, choice] = asked;
-  PricedPasses passes{{}, {}, schedule.degrees != DegreePolicy::apart, schedule.searched_order};
+  PricedPasses passes{
+      {}, {}, schedule.degrees != DegreePolicy::apart, schedule.searched_order, model.embedding_gradient_bytes};
   const int most = schedule.degrees == DegreePolicy::one ? 1 : largest_degree(pricer);
   for (const Phase phase : {Phase::forward, Phase::backward}) {
     int fixed = phase == Phase::forward ? choice.forward : choice.backward;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "moe/base/check.h"
+#include "moe/plan/memory.h"
 #include "moe/plan/model_file.h"
 #include "tuner/reproduce/printed.h"
 
@@ -121,9 +122,13 @@ std::optional<LinaStep> lina_step(const LinaRun& run, const Assumptions& assumed
     ModelShape shape{lina_case(run.model, run.experts, assumed), run.layers > 0 ? run.layers : model.layers};
     add_ends(shape, model.vocabulary, model.tied_embedding);
     const LayerPricer pricer(profile, shape.shape);
+    DegreeChoice choice{.micro_op_bytes = run.micro_op_bytes};
+    choice.fits = [&](const Case& packed, Flow flow) {
+      const MemoryRequest request{.shape = packed, .layers = shape.layers, .replicated = replicates_tokens(flow)};
+      return !profile.memory_bytes || !misfit(estimate_memory(request), *profile.memory_bytes);
+    };
     const ModelResult result =
-        ModelSearch().tune(find_schedule(run.schedule), pricer, shape, partition_strategies().front(),
-                           {.micro_op_bytes = run.micro_op_bytes});
+        ModelSearch().tune(find_schedule(run.schedule), pricer, shape, partition_strategies().front(), choice);
     LinaStep step = measured(result, price(pricer, result.plan));
     step.packing = run.experts / result.plan.shape.parallel.ep;
     return step;

@@ -180,8 +180,8 @@ class VerifiedTune {
     for (size_t i = 0; i < open.size(); i += step, ++estimated)
       seconds += estimated_seconds(job_of(*open[i], found_.cluster));
     if (estimated > 0) seconds *= static_cast<double>(open.size()) / static_cast<double>(estimated);
-    fmt::print(stderr, "moetune: {} layers to run, {} schedules, {} passes each and one to warm up: about {}\n",
-               open.size(), found_.verified.size(), iterations(), human_seconds(kGuessedOps_s + seconds));
+    fmt::print(stderr, "moetune: {} layers to run, {} schedules, {} passes each: about {}\n", open.size(),
+               found_.verified.size(), iterations(), human_seconds(kGuessedOps_s + seconds));
   }
 
   LayerOutcome run_layer(const SweepRow& row, const LayerJob& job) const {

@@ -1,0 +1,15 @@
+#pragma once
+// Decisions within the memory that a rank of a cluster has.
+#include "moe/plan/memory.h"
+#include "moe/search/degrees.h"
+
+namespace moe {
+
+/// The choice among what fits `capacity` bytes of a rank, of one layer; unknown: whatever is chosen fits.
+inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity) {
+  if (capacity)
+    choice.fits = [capacity](const Case& c, Flow flow) { return !misfit(layer_memory(c, flow), *capacity); };
+  return choice;
+}
+
+}  // namespace moe
