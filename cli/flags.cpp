@@ -212,10 +212,6 @@ void require_verb(const CLI::App& app, int argc, const char* const* argv) {
   bad_input("verb: found {}, expected one of: {}", argc > 1 ? fmt::format("'{}'", argv[1]) : "none", known);
 }
 
-}  // namespace
-
-namespace {
-
 // What records do not depend on: where things are written, how it is shown, how processes meet. A new flag is in.
 constexpr std::array<std::string_view, 9> kOfNoRecord{"--json",  "--out",   "--overwrite", "--trace",     "--dump",
                                                       "--write", "--tasks", "--rank",      "--rendezvous"};
