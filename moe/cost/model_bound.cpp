@@ -103,7 +103,7 @@ class ModelBound {
     const int64_t bytes = layers * pricer_.gradient_bytes() + embedding;
     end_ = std::max(end_,
                     first_made + (layers - 1) * bounds_.beside_gradients_s + pricer_.gradient_seconds_in_parts(bytes));
-    end_ = std::max(end_, last_made + pricer_.gradient_seconds_in_parts(embedding));
+    if (embedding > 0) end_ = std::max(end_, last_made + pricer_.gradient_seconds_in_parts(embedding));
     if (schedule_.gradients == GradientPolicy::after)
       end_ = std::max(end_, last_made + pricer_.gradient_seconds(bytes));
   }

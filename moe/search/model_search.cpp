@@ -61,12 +61,14 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
   const Asked asked{schedule, pricer, model, strategy, choice};
   if (!schedule.packs_experts) return tune_as(asked, layers_.tune(schedule, pricer, choice));
   std::optional<ModelResult> best;
-  double at_least_s = std::numeric_limits<double>::infinity();  // of all packings
+  double bound_s = std::numeric_limits<double>::infinity(), at_least_s = bound_s;  // of all packings
   for (const LayerResult& layer : layers_.tune_packings(schedule, pricer, choice)) {
     ModelResult result = tune_as(asked, layer);
+    bound_s = std::min(bound_s, result.bound_s);
     at_least_s = std::min(at_least_s, result.at_least_s);
     if (!best || better(result.total_s(), best->total_s())) best = std::move(result);
   }
+  best->bound_s = bound_s;
   best->at_least_s = at_least_s;
   return *std::move(best);
 }

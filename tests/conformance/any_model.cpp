@@ -49,9 +49,11 @@ void price_all(Draws& draws, Profile& profile, const Case& shape, double volume)
 
 Contention contention_of(Draws& draws) {
   Contention c;
-  for (double* factor : {&c.intra_by_inter, &c.inter_by_intra, &c.compute_by_inter, &c.compute_by_intra,
-                         &c.inter_by_compute, &c.intra_by_compute})
-    *factor = 1 + static_cast<double>(draws.below(3)) * draws.uniform();
+  const bool stalls = draws.below(3) == 0;
+  for (const ContentionPair& pair : contention_pairs()) {
+    c.*pair.factor = 1 + static_cast<double>(draws.below(3)) * draws.uniform();
+    if (stalls) pair.stall_s(c) = 1e-4 * draws.uniform();
+  }
   return c;
 }
 
@@ -70,6 +72,9 @@ AnyModel any_model(uint64_t seed) {
   any.model.layers = parallel.pp * (1 + static_cast<int>(draws.below(5))) + static_cast<int>(draws.below(parallel.pp));
   any.model.micro_batches = 1 + static_cast<int>(draws.below(6));
   any.model.order = draws.below(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
+  const int64_t ends = draws.below(3) * gradient_bytes(any.model.shape);
+  any.model.embedding_gradient_bytes = ends;
+  any.model.head_gradient_bytes = draws.below(2) * ends;
   any.profile.nodes = parallel.nodes;
   price_all(draws, any.profile, any.model.shape, mp_bytes(any.model.shape));
   if (draws.below(2) == 0) any.profile.contention = contention_of(draws);

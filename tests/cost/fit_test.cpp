@@ -186,7 +186,7 @@ TEST(FitProfile, TakesSlowdownsAndTheOverheadOfATask) {
   cases.push_back(slowdown("intra", "inter", 1.9, 90));
   cases.push_back(slowdown("compute", "intra", 1.5, 91));
   cases.push_back(slowdown("inter", "compute", 1.04, 92));
-  cases.push_back(slowdown("intra", "copy", 1.3, 95));
+  cases.push_back(slowdown("intra", "copy", 1.3, 89));
   cases.push_back(measured({{"op", "overlap"}, {"lane", "inter"}, {"other", "intra"}}, 1, 93));
   cases.push_back(measured({{"op", "overhead"}}, 1, 94));
   cases.back().summary.set("crossing_s", 3e-6);

@@ -197,6 +197,9 @@ Report lina_training(Study& study) {
     if (assumed != nullptr && !f.ours)
       report.not_computable.push_back(
           fmt::format("{}, {} experts: packed, nothing is exchanged any more", f.labels[0], f.labels[1]));
+  const auto open = [](const Figure& f) { return !f.ours; };
+  if (assumed != nullptr && std::ranges::any_of(report.comparisons[2].figures, open))
+    report.not_computable.push_back("efficiency with packed experts by Figure 2's share: it is of one expert a GPU");
   report.conventions = lina_conventions();
   return report;
 }
