@@ -14,8 +14,8 @@ class PlainExpert {
   struct Weight {
     Matrix value, gradient;
   };
-  /// Of one expert: w1, w2 and, where it is gated, w3 by their names (parameter.h); its input and its output's
-  /// gradient (rows, M).
+  /// `weights`: one expert's w1, w2 and, where it is gated, w3 by their names (parameter.h). `x`, `d_y`: its input and
+  /// its output's gradient (rows, M).
   PlainExpert(std::map<std::string, Weight> weights, Matrix x, Matrix d_y);
 
   WrongElements wrong_output(const Matrix& found) const;

@@ -21,7 +21,7 @@ class Stopwatch {
   Stopwatch& operator=(const Stopwatch&) = delete;
 
   cudaStream_t stream() const { return stream_; }
-  /// Of one run, which goes to the stream; of several that follow each other.
+  /// Times several runs that follow each other on the stream; returns the seconds of one.
   double seconds(const std::function<void()>& run) const {
     MOE_CHECK_CUDA(cudaEventRecord(begin_, stream_));
     for (int i = 0; i < kRuns; ++i) run();

@@ -273,17 +273,7 @@ class RankFluidReplay::Run {
 RankOutcome RankFluidReplay::replay(std::span<const double> seconds, const RankNoise& noise, int samples) const {
   require<BadInput>(samples >= 1, "samples: found {}, expected >= 1", samples);
   check_noise(noise, ranks(), layers_);
-  RankOutcome outcome;
-  outcome.rank_end_s.resize(static_cast<size_t>(ranks()));
-  outcome.rank_waiting_s.resize(static_cast<size_t>(ranks()));
-  Run run(*this, seconds, noise);
-  for (int sample = 0; sample < samples; ++sample) {
-    run.sample(sample);
-    run.collect(outcome);
-  }
-  for (std::vector<double>* sums : {&outcome.rank_end_s, &outcome.rank_waiting_s})
-    for (double& sum : *sums) sum /= samples;
-  return outcome;
+  return rank_loops::outcome_of(Run(*this, seconds, noise), ranks(), samples);
 }
 
 RankOutcome replay_ranks(const Plan& plan, std::span<const double> seconds, const Contention& contention,

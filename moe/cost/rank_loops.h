@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "moe/cost/rank_noise.h"
+#include "moe/cost/rank_replay.h"
 
 namespace moe::rank_loops {
 
@@ -98,6 +98,21 @@ inline void add(const double* __restrict a, const double* __restrict b, size_t c
 
 inline void add_to(double* __restrict out, const double* __restrict in, size_t count) {
   for (size_t i = 0; i < count; ++i) out[i] += in[i];
+}
+
+// Means over samples. `run` has sample(number), which replays, and collect(outcome), which adds the sample's sums.
+template <class Run>
+RankOutcome outcome_of(Run run, int ranks, int samples) {
+  RankOutcome outcome;
+  outcome.rank_end_s.resize(static_cast<size_t>(ranks));
+  outcome.rank_waiting_s.resize(static_cast<size_t>(ranks));
+  for (int sample = 0; sample < samples; ++sample) {
+    run.sample(sample);
+    run.collect(outcome);
+  }
+  for (std::vector<double>* sums : {&outcome.rank_end_s, &outcome.rank_waiting_s})
+    for (double& sum : *sums) sum /= samples;
+  return outcome;
 }
 
 }  // namespace moe::rank_loops

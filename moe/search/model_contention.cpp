@@ -80,7 +80,7 @@ PartitionProblem ModelSearch::contended_problem(const Asked& asked, const std::v
   problem.layers.assign(static_cast<size_t>(layers), layer);
   problem.allreduce_seconds = [&asked](int64_t bytes) { return asked.pricer.slice_seconds(bytes); };
   problem.element_bytes = bytes_of(asked.pricer.shape().layer.dtype);
-  problem.waiting_bytes = asked.waiting_bytes();
+  problem.waiting_bytes = waiting_bytes(asked.pricer, asked.model);
   return problem;
 }
 
@@ -104,8 +104,8 @@ std::vector<ModelDecision> ModelSearch::contended_starts(const Asked& asked, con
   const Options tried = this->options(asked, alone, from.degree_forward);
   const int layers = static_cast<int>(from.backwards.size());
   PartitionProblem uncontended = partition_problem(schedule, alone, layers, tried.paths);
-  uncontended.waiting_bytes = asked.waiting_bytes();
-  const Partition partition = partition_exact(uncontended);
+  uncontended.waiting_bytes = waiting_bytes(pricer, model);
+  const Partition partition = strategy.solve(uncontended);
   starts.push_back(decided(
       partition, [&](LayerSlices slices) { return tried.best_for(slices, alone); }, from));
   const int64_t element = problem.element_bytes, grain = problem.total_bytes() / kGrains / element * element;

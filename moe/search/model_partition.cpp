@@ -120,7 +120,7 @@ void ModelSearch::split(const Asked& asked, const Decision& layer, ModelResult& 
   const auto best_for = [&](LayerSlices slices) { return tried.best_for(slices, pricer); };
   const int layers = static_cast<int>(result.decision.backwards.size());
   PartitionProblem problem = partition_problem(asked.schedule, pricer, layers, tried.paths);
-  problem.waiting_bytes = asked.waiting_bytes();
+  problem.waiting_bytes = waiting_bytes(asked.pricer, asked.model);
   result.partition = asked.strategy.solve(problem);
   result.decision = decided(result.partition, best_for, result.decision);
   if (&asked.strategy != &partition_strategies().front()) return;

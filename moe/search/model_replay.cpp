@@ -22,6 +22,10 @@ std::string structure_name(const ModelDecision& d, const std::vector<int64_t>& s
 
 }  // namespace
 
+int64_t waiting_bytes(const LayerPricer& pricer, const ModelShape& model) {
+  return pricer.has(GroupKind::dp) && model.shape.parallel.pp == 1 ? model.head_gradient_bytes : 0;
+}
+
 ModelReplay::ModelReplay(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model)
     : schedule_(schedule),
       pricer_(pricer),

@@ -11,6 +11,9 @@
 
 namespace moe {
 
+/// Gradients that wait before a model's first backward: the head's, where one stage has all layers.
+int64_t waiting_bytes(const LayerPricer& pricer, const ModelShape& model);
+
 class ModelReplay {
  public:
   /// All must outlive it; `pricer` prices one layer of the model.
@@ -21,8 +24,7 @@ class ModelReplay {
   /// Whether no backward sends bytes that are not there yet.
   bool sends_what_waits(const ModelDecision& decision) const;
   int64_t made_bytes() const { return made_bytes_; }
-  /// Of the head: they wait before the first backward, where one stage has all layers.
-  int64_t waiting_bytes() const { return model_.shape.parallel.pp == 1 ? head_bytes_ : 0; }
+  int64_t waiting_bytes() const { return moe::waiting_bytes(pricer_, model_); }
   /// Effort so far: tasks of all replays, and those of building plans by what they take.
   int64_t tasks() const { return tasks_; }
 

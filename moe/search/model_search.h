@@ -53,8 +53,6 @@ class ModelSearch {
     const ModelShape& model;
     const PartitionStrategy& strategy;
     const DegreeChoice& choice;
-    /// Of the head: made before the first backward, where one stage has all layers.
-    int64_t waiting_bytes() const { return pricer.shape().parallel.pp == 1 ? model.head_gradient_bytes : 0; }
   };
   /// Backwards of one layer that may be chosen, and the longest paths of each.
   struct Options {
