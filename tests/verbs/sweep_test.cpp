@@ -1,0 +1,171 @@
+#include "verbs/sweep.h"
+
+#include <gtest/gtest.h>
+
+#include "moe/base/config_files.h"
+#include "tuner/strategy_report.h"
+#include "verbs/printed.h"
+#include "verbs/sweep_records.h"
+
+namespace moe {
+namespace {
+
+class Sweep : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    profile_ = new Profile(find_profile("testbed-b"));
+    grid_ = new Grid(find_grid("fsmoe-b"));
+    for (const Schedule& schedule : schedules()) chosen_.push_back(&schedule);
+    rows_ = new std::vector<SweepRow>(sweep({*profile_, *grid_, chosen_, {}, {}}));
+  }
+  static void TearDownTestSuite() {
+    delete rows_;
+    delete grid_;
+    delete profile_;
+  }
+  static inline Profile* profile_;
+  static inline Grid* grid_;
+  static inline std::vector<const Schedule*> chosen_;
+  static inline std::vector<SweepRow>* rows_;
+};
+
+TEST_F(Sweep, ARowALayerInGridOrder) {
+  ASSERT_EQ(rows_->size(), grid_->layers.size());
+  for (size_t i = 0; i < rows_->size(); ++i) {
+    EXPECT_EQ((*rows_)[i].layer, grid_->layers[i].name);
+    EXPECT_EQ((*rows_)[i].results.size(), chosen_.size());
+  }
+}
+
+// Rows that share prices are tuned once: tuning them one by one gives the same.
+TEST_F(Sweep, SharedRowsAreWhatTuningAloneGives) {
+  LayerSearch search;
+  for (size_t i = 0; i < rows_->size(); i += 97) {
+    const SweepRow& row = (*rows_)[i];
+    const LayerPricer pricer(*profile_, row.shape);
+    for (const LayerResult& result : row.results) {
+      const LayerResult alone = search.tune(find_schedule(result.schedule), pricer);
+      EXPECT_EQ(alone.total_s(), result.total_s()) << row.layer << " " << result.schedule;
+    }
+  }
+}
+
+TEST_F(Sweep, SummaryIsTheMeanOfRatios) {
+  for (const ScheduleSummary& s : summarise(*rows_, chosen_)) {
+    double sum = 0;
+    for (const SweepRow& row : *rows_) sum += row.find("tutel")->total_s() / row.find(s.schedule)->total_s();
+    EXPECT_NEAR(s.speedup, sum / static_cast<double>(rows_->size()), 1e-12);
+    EXPECT_LE(s.efficiency, 1);
+    int layers = 0;
+    for (const auto& [degree, count] : s.degrees_forward) layers += count;
+    EXPECT_EQ(layers, s.layers);
+  }
+}
+
+// Of all schedules some price by derived rows, with a note for each: a layer counts once.
+TEST_F(Sweep, ReportCountsNoMoreLayersThanThereAre) {
+  const std::string report = sweep_report(*rows_, chosen_, *grid_, profile_->name);
+  int counted = 0;
+  for (size_t at = 0; (at = report.find(" layers: ", at)) != std::string::npos; ++at, ++counted) {
+    const size_t begin = report.find_last_of(" \n", at - 1) + 1;
+    EXPECT_LE(std::stoul(report.substr(begin, at - begin)), rows_->size()) << report;
+  }
+  EXPECT_GT(counted, 0) << report;
+}
+
+TEST_F(Sweep, StrategiesOfNoLayersAreNone) {
+  const SweepRequest request{*profile_, *grid_, chosen_, {}, {}};
+  EXPECT_TRUE(compare_strategies(request, *rows_, 0).empty());
+  EXPECT_EQ(compare_strategies(request, *rows_, 2).size(), layer_strategies().size());
+}
+
+// Memory for the layer alone, for two experts a device, for four: of those that fit the fastest is chosen.
+TEST(SweepMemory, DecidesHowManyExpertsADeviceHolds) {
+  Profile profile = find_profile("testbed-b");
+  for (CommRow& row : profile.comm) row.alpha_s *= row.op == "alltoall" ? 1e3 : 1;  // so that packing pays
+  const Schedule& packed = find_schedule("lina-packed");
+  Grid grid = find_grid("fsmoe-b");
+  grid.layers.resize(1);
+  SweepRow row = sweep({profile, grid, {&packed}, {}, {true}}).front();
+  ASSERT_EQ(row.results.size(), 1u) << row.reason;
+  const int most = row.results.front().decision.packing;
+  ASSERT_GE(most, 4);
+  for (int packing = most / 2; packing >= 1; packing /= 2) {
+    Decision decision;
+    decision.packing = packing;
+    const double enough = layer_memory(decided_case(row.shape, decision)).total();
+    profile.memory_bytes = enough * 1.01;
+    const SweepRow fitting = sweep({profile, grid, {&packed}, {}, {true}}).front();
+    ASSERT_EQ(fitting.results.size(), 1u) << fitting.reason;
+    const LayerResult& chosen = fitting.results.front();
+    EXPECT_LE(chosen.decision.packing, packing);
+    EXPECT_LE(chosen.memory.total(), profile.memory_bytes);
+    const LayerPricer pricer(profile, row.shape, {true});
+    LayerResult fastest = chosen;
+    for (const LayerResult& one : LayerSearch().tune_packings(packed, pricer, {}))
+      if (one.decision.packing <= packing && one.total_s() < fastest.total_s()) fastest = one;
+    EXPECT_NEAR(chosen.total_s(), fastest.total_s(), 1e-9 * fastest.total_s()) << packing;
+  }
+}
+
+TEST(SweepMemory, RefusesAScheduleThatNeedsMore) {
+  Profile profile = find_profile("testbed-b");
+  Grid grid = find_grid("fsmoe-b");
+  grid.layers.resize(1);
+  const std::vector<const Schedule*> both{&find_schedule("tutel"), &find_schedule("ds-moe-replicated")};
+  const Case shape = sweep({profile, grid, both, {}, {}}).front().shape;
+  profile.memory_bytes = layer_memory(shape).total() * 1.01;  // not for tokens that every MP rank dispatches
+  const SweepRow row = sweep({profile, grid, both, {}, {}}).front();
+  EXPECT_EQ(row.status, CaseStatus::ok);
+  EXPECT_NE(row.find("tutel"), nullptr);
+  EXPECT_EQ(row.find("ds-moe-replicated"), nullptr);
+  ASSERT_TRUE(row.refused.contains("ds-moe-replicated"));
+  EXPECT_TRUE(row.refused.at("ds-moe-replicated").starts_with("does not fit: needs ")) << row.refused.begin()->second;
+}
+
+TEST(Report, DegreeRanges) {
+  EXPECT_EQ(degree_range({{3, 10}}), "3");
+  EXPECT_EQ(degree_range({{1, 1}, {2, 5}, {8, 1}}), "1-8, median 2");
+  EXPECT_EQ(degree_range({}), "-");
+}
+
+TEST(Report, PrintedSpeedups) {
+  EXPECT_DOUBLE_EQ(printed_speedup("fsmoe-b", "testbed-b", "fsmoe"), 1.22);
+  for (const char* cluster : {"testbed-a", "testbed-a-printed", "testbed-a-driver-experts"})
+    EXPECT_DOUBLE_EQ(printed_speedup("fsmoe-a", cluster, "fsmoe"), 1.18) << cluster;
+  EXPECT_EQ(printed_speedup("fsmoe-b", "testbed-b", "ds-moe"), 0);
+}
+
+// A grid's layers may be tuned on any cluster; what a paper prints is of its own.
+TEST(Report, PrintedSpeedupsBelongToGridAndClusterTogether) {
+  std::vector<std::string> clusters = config_names("clusters");
+  clusters.insert(clusters.end(), {"host", "testbed-b-fitted", "", "testbed"});
+  int printed = 0;
+  for (const std::string& grid : config_names("grids"))
+    for (const std::string& cluster : clusters) {
+      const bool of_a = grid == "fsmoe-a" && cluster.starts_with("testbed-a"),
+                 of_b = grid == "fsmoe-b" && cluster == "testbed-b";
+      for (const Schedule& schedule : schedules())
+        if (printed_speedup(grid, cluster, schedule.name) > 0) {
+          EXPECT_TRUE(of_a || of_b) << grid << " on " << cluster;
+          ++printed;
+        }
+    }
+  EXPECT_EQ(printed, 4 * 4) << "four schedules, on testbed B and by three readings of testbed A";
+}
+
+TEST(Report, TheTablesPaperColumnIsOfTheCluster) {
+  const Grid grid = find_grid("fsmoe-b");
+  const std::vector<const Schedule*> chosen{&find_schedule("tutel"), &find_schedule("fsmoe")};
+  for (const char* name : {"testbed-a", "testbed-b"}) {
+    const Profile profile = find_profile(name);
+    Grid few = grid;
+    few.layers.resize(3);
+    const auto rows = sweep({profile, few, chosen, {}, {}});
+    const std::string report = sweep_report(rows, chosen, few, profile.name);
+    EXPECT_EQ(report.find("1.220x") != std::string::npos, profile.name == "testbed-b") << report;
+  }
+}
+
+}  // namespace
+}  // namespace moe
