@@ -46,7 +46,7 @@ TensorView LayerBuffers::grow(Tensor& tensor, int64_t elements, DType dtype) con
 }
 
 void LayerBuffers::fit(const RankShape& s, Phase phase, const PhaseLayouts& l) {
-  PhaseBuffers& b = phase == Phase::forward ? forward : backward;
+  PhaseBuffers& b = of(phase);
   PhaseOwners& own = phases_[static_cast<size_t>(phase)];
   const ParallelShape& p = s.shape.parallel;
   const bool fused = s.flow == Flow::fused || s.flow == Flow::fused_gated;

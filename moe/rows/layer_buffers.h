@@ -27,6 +27,8 @@ class LayerBuffers {
   /// Makes room for what these layouts hold, and points the phase's views at it. Allocates only if it must grow.
   void fit(const RankShape& shape, Phase phase, const PhaseLayouts& layouts);
 
+  PhaseBuffers& of(Phase phase) { return phase == Phase::forward ? forward : backward; }
+
   PhaseBuffers forward, backward;
   TensorView normed_input;       // (B L, M): what attention reads, kept for the backward
   TensorView normed;             // (gated tokens, M): what the gate and the order read, likewise
