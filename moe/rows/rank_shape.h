@@ -39,19 +39,15 @@ struct RankShape {
   Share mp_group() const { return share_of(mp_tokens() * shape.parallel.dp, shape.parallel.dp, dp); }
   int64_t gated_tokens() const;
   int groups() const { return static_cast<int>(gated_tokens() / tokens.count); }
+  const FlowTraits& traits() const { return traits_of(flow); }
   /// Of the gated groups, those of this rank's own tokens or of its MP group's: how many, and the first.
-  int held_groups() const { return flow == Flow::replicated ? shape.parallel.mp : groups(); }
-  int first_held_group() const { return flow == Flow::replicated ? esp * shape.parallel.mp : 0; }
-  /// Only its own tokens are gated here; the rows of all gated groups are sent from here, not its own group's alone;
-  /// rows pass `peer` (layouts.h) on their way.
-  bool gates_own_tokens() const { return flow == Flow::sharded || flow == Flow::fused; }
-  bool sends_all_groups() const { return flow == Flow::replicated || flow == Flow::tensor; }
-  bool through_peer() const { return flow == Flow::sharded || flow == Flow::dropped; }
-  /// The ranks that gate a token and add up the gradients that they make of it (those of its hidden state).
-  int gate_copies() const { return flow == Flow::replicated ? shape.parallel.esp : 1; }
+  int held_groups() const { return gates_esp_groups() ? shape.parallel.mp : groups(); }
+  int first_held_group() const { return gates_esp_groups() ? esp * shape.parallel.mp : 0; }
+  bool gates_esp_groups() const { return traits().gates == Tokens::esp_groups; }
+  int gate_copies() const { return traits().gate_copies(shape.parallel); }
   /// How often a sum over the stage counts each token: in the gate's and the second norm's gradients; in the experts'.
-  int stage_copies() const { return gates_own_tokens() ? 1 : shape.parallel.mp; }
-  int expert_copies() const { return flow == Flow::replicated ? shape.parallel.mp : 1; }
+  int stage_copies() const { return traits().gates == Tokens::own ? 1 : shape.parallel.mp; }
+  int expert_copies() const { return traits().expert_copies(shape.parallel); }
 };
 
 /// Throws BadInput naming the field if this layer can't be run: pipeline stages, fewer key-value heads than MP ranks,

@@ -80,7 +80,7 @@ void DensePart::mp_allgather(const Task& task, CommCall call) {
   const PhaseBuffers& b = layer_.buffers.of(task.phase);
   const bool forward = task.phase == Phase::forward;
   Communicator& mp = layer_.comms.of(task.group);
-  if (rank().flow == Flow::fused) {  // in place
+  if (rank().traits().gathers_tokens()) {  // in place
     const TensorView whole = forward ? b.output : b.hidden;
     const int64_t own = rank().tokens.count * rank().model_dim();
     return mp.allgather(whole.at(rank().mp * own), whole.data(), own * bytes_of(rank().dtype()), call);

@@ -72,7 +72,7 @@ void RowExchange::dispatch(const Task& task, CommCall call) {
     });
     return swap(task, {fanned_side(b, l.home, chunk), side({b.gathered, l.gathered}, chunk)}, call);
   }
-  const RowsView there = rank().through_peer() ? RowsView{b.peer, l.peer} : RowsView{b.gathered, l.gathered};
+  const RowsView there = rank().traits().through_peer() ? RowsView{b.peer, l.peer} : RowsView{b.gathered, l.gathered};
   swap(task, {side({b.home, l.home}, chunk), side(there, chunk)}, call);
 }
 
@@ -82,7 +82,8 @@ void RowExchange::combine(const Task& task, CommCall call) {
   const int chunk = task.chunk;
   if (task.group == GroupKind::ep_esp)
     return swap(task, {side({b.gathered, l.gathered_back}, chunk), fanned_side(b, l.home_back, chunk)}, call);
-  const RowsView there = rank().through_peer() ? RowsView{b.peer, l.peer_back} : RowsView{b.gathered, l.gathered_back};
+  const RowsView there =
+      rank().traits().through_peer() ? RowsView{b.peer, l.peer_back} : RowsView{b.gathered, l.gathered_back};
   swap(task, {side(there, chunk), side({b.home, l.home_back}, chunk)}, call);
 }
 
