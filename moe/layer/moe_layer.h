@@ -31,28 +31,28 @@ class MoeLayer {
   TensorView output() const { return state_.buffers.forward.output; }            // likewise
   TensorView output_gradient() const { return state_.buffers.backward.output; }  // dY: as the loss gives it
   TensorView input_gradient() const { return state_.buffers.backward.input; }    // dX
-  /// Of the last pass; where a device has it, copied here by this call.
+  /// Shows the last pass's routing. Where a device has it, this call copies it here.
   const Routing& routing() const {
     state_.routing.fetch();
     return state_.routing;
   }
   MemorySpace& memory() const { return state_.memory(); }
-  /// From now on the gate only weighs the workload's choices.
+  /// Makes the gate weigh the workload's choices from now on, instead of choosing.
   void preset(const Workload& workload) {
     workload.fill(state_.shape, state_.seed, state_.routing);
     state_.routing.send();
   }
-  /// Of this rank's own tokens, (tokens, choices).
+  /// Shows the experts chosen for this rank's own tokens, (tokens, choices).
   std::span<const int32_t> own_choices() const;
   double auxiliary_loss() const { return state_.parts.gate->auxiliary_loss(); }
 
-  /// This rank's part of every weight and gradient. Steady state (see LayerBinding): the dense part's gradients are
-  /// those of the pass before the last, which the last pass summed over DP; the others are the last pass's own.
+  /// Shows this rank's part of every weight and gradient. In the steady state (LayerBinding) the dense part's gradients
+  /// are those of the pass before the last, which the last pass summed over DP; the others are the last pass's own.
   std::vector<Parameter> parameters();
 
   /// Calls `hook` from now on instead of the shape's own; it sends the same element type. Null: none.
   void set_hook(std::unique_ptr<Hook> hook) { state_.set_hook(std::move(hook)); }
-  /// By how much one exchange may change an element, of its size.
+  /// Bounds by how much of its size one exchange may change an element.
   double exchange_error() const {
     return state_.parts.hook ? state_.parts.hook->relative_error(state_.shape.dtype()) : 0;
   }

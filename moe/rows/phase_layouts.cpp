@@ -9,7 +9,7 @@ namespace {
 
 int member_of(const ParallelShape& p, int ep, int esp) { return p.ep_inside ? esp * p.ep + ep : ep * p.esp + esp; }
 
-// The way of every flow: what it takes to list the cells of a layout.
+// Lists the cells of a layout, station by station, for every flow.
 struct Stations {
   const RankShape& rank;
   int ep = rank.shape.parallel.ep, esp = rank.shape.parallel.esp, mp = rank.shape.parallel.mp;
@@ -33,7 +33,7 @@ struct Stations {
     for (int q = 0; q < ep; ++q) add(q, 0, q);
     return layout(ep, local, degree);
   }
-  // Of a source: a rank of the EP (and ESP) group, or one of its groups of tokens.
+  // Counts sources: a source is a rank of the EP (and ESP) group, or one of its groups of tokens.
   int sources() const { return rank.traits().sends_all_groups() ? ep * rank.groups() : ep * esp; }
   RowLayout gathered(int degree, bool chunks_inside = false, bool phases = false) {
     const int streams = sources();
@@ -62,7 +62,7 @@ struct Stations {
   }
 };
 
-// Which member of the EP x ESP group a source is of, and which of the groups that it holds.
+// Says which member of the EP x ESP group a source belongs to, and which of that member's groups it is.
 struct Origin {
   int member = 0, group = 0;
 };
@@ -83,7 +83,7 @@ Origin origin_of(const RankShape& rank, int source) {
   return {member, own_group(member)};
 }
 
-// The only number of chunks that the phase's tasks of these kinds have; 0: there are none.
+// Finds the only number of chunks that the phase's tasks of these kinds have; 0: there are none.
 int cut_of(const Plan& plan, Phase phase, std::initializer_list<TaskKind> kinds) {
   int chunks = 0;
   for (const Task& task : plan.tasks()) {
@@ -157,7 +157,7 @@ void PhaseLayouts::set_counts(const RankShape& rank, const RowCounts& counts) {
     if (layout->streams() > 0) layout->set_counts(counts.gated);
   for (RowLayout* layout : {&gathered, &gathered_back}) layout->set_counts(of_sources_);
   if (!rank.traits().through_peer()) return;
-  // What goes through `peer` is what this ESP rank gathers from its own EP peers.
+  // Through `peer` goes what this ESP rank gathers from its own EP peers.
   std::copy_n(of_sources_.begin() + rank.esp * rank.shape.parallel.ep * local, of_peers_.size(), of_peers_.begin());
   for (RowLayout* layout : {&peer, &peer_back}) layout->set_counts(of_peers_);
 }
