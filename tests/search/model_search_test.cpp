@@ -1,5 +1,5 @@
 // Whole models: plans that pass their checks, times that closed forms and single layers predict, gradients sent once.
-#include "moe/search/model_search.h"
+#include "moe/search/model_partition.h"
 
 #include <algorithm>
 #include <cmath>
@@ -126,7 +126,7 @@ TEST(ModelSearch, ThePlanTakesAsLongAsThePartitionSays) {
       const Schedule& schedule = find_schedule(name);
       const ModelResult result = search.tune(schedule, pricer, {layer.shape, layers, 1}, strategy("exact"));
       check_partition(
-          partition_problem(schedule, pricer, layers, {LayerSearch().backward_paths(schedule, pricer, {1})}),
+          partition_problem(schedule, pricer, layers, {LayerSearch().replay(schedule, pricer).backward_paths({1})}),
           result.partition);
       const double expected =
           result.last_forward_s + result.partition.seconds + layer.profile.task_overhead_s;  // and the optimizer

@@ -32,7 +32,7 @@ void RunTimeSizes::agree(Stream& stream) {
 void RunTimeSizes::take_counts() {
   const RankShape& rank = layer_.shape;
   if (pads_to_largest_load(rank.shape)) {
-    const int64_t largest = *std::ranges::max_element(of_ranks_);
+    const int64_t largest = padded_rows(rank.shape, *std::ranges::max_element(of_ranks_));
     std::ranges::fill(counts_.members, largest);
     std::ranges::fill(counts_.gated, largest);
     return;
