@@ -1,13 +1,13 @@
-// Idea. A layout says where a chunk's rows lie at each station (phase_layouts.h): in packed pieces, one for each rank
+// Idea: a layout says where a chunk's rows lie at each station (phase_layouts.h): in packed pieces, one for each rank
 // that a collective talks to. So the collectives of all flows read alike: the chunk's pieces at one station, the
 // chunk's pieces at the next, and the group between them. SAA's phases alone choose among the pieces: the ranks of one
 // EP peer have a block, the others have none.
 //
-// Invariant. A task reads and writes the pieces of its own chunk alone. A piece has the same rows in the same order on
+// Invariant: a task reads and writes the pieces of its own chunk alone. A piece has the same rows in the same order on
 // the rank that sends it and on the rank that receives it. All blocks are of one size, unless the layer drops no token;
 // then a side's bytes come from counts on which all ranks agreed (RunTimeSizes).
 //
-// Source. FSMoE, section 2: AlltoAll over EP, AllGather and ReduceScatter over ESP. Parm, sections III-A, III-C and
+// Source: FSMoE, section 2: AlltoAll over EP, AllGather and ReduceScatter over ESP. Parm, sections III-A, III-C and
 // III-D: its baseline, one AlltoAll over EP and ESP, SAA's phases. MoNTA, sections 3 and 4: its baseline, rows that the
 // MP ranks share out before the AlltoAll.
 #include "moe/layer/binding/row_exchange.h"
