@@ -36,7 +36,7 @@ MemoryRequest request_of(const ModelShape& model, const Case& shape, Flow flow) 
   request.layers = model.layers;
   request.micro_batches = model.micro_batches;
   request.order = model.order;
-  request.replicated = replicates_tokens(flow);
+  request.replicated = traits_of(flow).sends_all_groups();
   return request;
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 // Explicit tables of named things. One string is registry key, flag value and record value.
+#include <algorithm>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "moe/base/check.h"
 
@@ -15,6 +17,19 @@ const auto& find_named(const Table& table, std::string_view name, std::string_vi
   std::string known;
   for (const auto& row : table) known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
   bad_input("{}: unknown '{}', expected one of: {}", where, name, known);
+}
+
+template <class Table>
+std::vector<std::string_view> row_names(const Table& table) {
+  std::vector<std::string_view> names;
+  for (const auto& row : table) names.push_back(row.name);
+  return names;
+}
+
+/// Whether two tables name the same things in the same order: what one thing is in two libraries.
+template <class A, class B>
+constexpr bool same_names(const A& a, const B& b) {
+  return std::ranges::equal(a, b, [](const auto& x, const auto& y) { return x.name == y.name; });
 }
 
 }  // namespace moe

@@ -305,7 +305,7 @@ double LayerPricer::part_seconds(const WorkClass& wc, Flow flow, int more) const
     const Curve& c = curve(flow, wc.kind, wc.phase);
     return c.seconds(rows * c.unit) / wc.chunks + profile_.task_overhead_s;
   }
-  if (exact || flow == Flow::fused_gated) return chunk_seconds(wc.kind, wc.phase, rows / wc.chunks, flow);
+  if (exact || traits_of(flow).home_by_peers) return chunk_seconds(wc.kind, wc.phase, rows / wc.chunks, flow);
   return chunk_seconds(wc.kind, wc.phase, static_cast<double>(rows_ / wc.chunks + more), flow);
 }
 

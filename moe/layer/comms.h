@@ -1,5 +1,5 @@
 #pragma once
-// The communicators of one rank of a layer: one a kind of group, so collectives on different lanes never meet.
+// Holds the communicators of one rank of a layer: one a kind of group, so collectives on different lanes never meet.
 #include <array>
 #include <memory>
 

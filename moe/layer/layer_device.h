@@ -1,6 +1,6 @@
 #pragma once
-// What a layer runs on: its math, its memory, and the parts of which a device has its own. One a rank, which calls it
-// from the thread that issues its tasks; outlives the layer.
+// A layer runs on a LayerDevice: it has the math, the memory, and the parts of which a device has its own. Each rank
+// has one, calls it from the thread that issues its tasks, and keeps it as long as the layer.
 #include <memory>
 
 #include "moe/layer/gates/gate.h"
@@ -21,20 +21,21 @@ class LayerDevice {
   /// Throws BadInput or Unsupported naming the first of what the layer needs, beside its gate and order, that is not
   /// here.
   virtual void require_runs(const LayerShape& layer) const = 0;
-  /// Those that the layer's shape names. Throw BadInput listing the known names, Unsupported naming those that this
-  /// device has.
+  /// Both make the part that the layer's shape names. They throw BadInput listing the known names, and Unsupported
+  /// naming those that this device has.
   virtual std::unique_ptr<Gate> make_gate(const GateSetup& setup) = 0;
   virtual std::unique_ptr<Order> make_order(const RankShape& rank) = 0;
 };
 
-/// Has no state.
+/// Computes by cpu_math() and has no state.
 LayerDevice& cpu_layer_device();
 
-/// Whether layers on such a device can be of this type: 16 bits are a GPU's.
+/// Says whether layers on such a device can be of this type: 16 bits are a GPU's.
 bool computes_in(DeviceKind kind, DType dtype);
 
-/// Of the GPU that is the calling thread's. Gates gshard, switch and sigmoid; order tutel; dispatcher alltoall; any
-/// expert, norm and hook; layers with a capacity. Throws BadInput if this build has no CUDA.
+/// Makes the device of the GPU that is the calling thread's. It has gates gshard, switch and sigmoid, order tutel,
+/// dispatcher alltoall, any expert, norm and hook; it runs layers with a capacity. Throws BadInput if this build has no
+/// CUDA.
 std::unique_ptr<LayerDevice> make_cuda_layer_device();
 
 }  // namespace moe

@@ -9,7 +9,7 @@ namespace {
 
 double over(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-// Of one rank, or summed over ranks; the numbers of load_on are these, then `wanted`.
+// Names the first numbers of load_on, of one rank or summed over ranks. After them comes `wanted`.
 enum Count : size_t { pairs, dropped, filled, most_filled, kCounts };
 
 }  // namespace

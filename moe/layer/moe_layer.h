@@ -12,17 +12,8 @@
 #include <memory>
 #include <vector>
 
-#include "moe/layer/attention.h"
-#include "moe/layer/comms.h"
-#include "moe/layer/dispatchers/dispatcher.h"
-#include "moe/layer/experts/expert.h"
-#include "moe/layer/gates/gate.h"
-#include "moe/layer/hooks/hook.h"
-#include "moe/layer/layer_device.h"
-#include "moe/layer/norm.h"
-#include "moe/layer/orders/order.h"
+#include "moe/layer/layer_state.h"
 #include "moe/layer/workload.h"
-#include "moe/rows/layer_buffers.h"
 
 namespace moe {
 
@@ -30,38 +21,41 @@ class MoeLayer {
  public:
   /// Throws BadInput naming the field if this layer can't be run (rank_shape.h) or names an unknown part. Blocking: all
   /// ranks make theirs. `device` is this rank's and outlives the layer; Unsupported naming what it has not.
-  MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device = cpu_layer_device());
+  MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device = cpu_layer_device())
+      : state_(rank, seed, std::move(comms), device) {}
 
-  const RankShape& shape() const { return shape_; }
-  const LayerSeed& seed() const { return seed_; }
+  const RankShape& shape() const { return state_.shape; }
+  const LayerSeed& seed() const { return state_.seed; }
 
-  TensorView input() const { return buffers_.forward.input; }              // (held tokens, M)
-  TensorView output() const { return buffers_.forward.output; }            // likewise
-  TensorView output_gradient() const { return buffers_.backward.output; }  // dY: as the loss gives it
-  TensorView input_gradient() const { return buffers_.backward.input; }    // dX
-  /// Of the last pass; where a device has it, copied here by this call.
+  TensorView input() const { return state_.buffers.forward.input; }              // (held tokens, M)
+  TensorView output() const { return state_.buffers.forward.output; }            // likewise
+  TensorView output_gradient() const { return state_.buffers.backward.output; }  // dY: as the loss gives it
+  TensorView input_gradient() const { return state_.buffers.backward.input; }    // dX
+  /// Shows the last pass's routing. Where a device has it, this call copies it here.
   const Routing& routing() const {
-    routing_.fetch();
-    return routing_;
+    state_.routing.fetch();
+    return state_.routing;
   }
-  MemorySpace& memory() const { return device_.math().memory(); }
-  /// From now on the gate only weighs the workload's choices.
+  MemorySpace& memory() const { return state_.memory(); }
+  /// Makes the gate weigh the workload's choices from now on, instead of choosing.
   void preset(const Workload& workload) {
-    workload.fill(shape_, seed_, routing_);
-    routing_.send();
+    workload.fill(state_.shape, state_.seed, state_.routing);
+    state_.routing.send();
   }
-  /// Of this rank's own tokens, (tokens, choices).
+  /// Shows the experts chosen for this rank's own tokens, (tokens, choices).
   std::span<const int32_t> own_choices() const;
-  double auxiliary_loss() const { return gate_->auxiliary_loss(); }
+  double auxiliary_loss() const { return state_.parts.gate->auxiliary_loss(); }
 
-  /// This rank's part of every weight and gradient. Steady state (see LayerBinding): the dense part's gradients are
-  /// those of the pass before the last, which the last pass summed over DP; the others are the last pass's own.
+  /// Shows this rank's part of every weight and gradient. In the steady state (LayerBinding) the dense part's gradients
+  /// are those of the pass before the last, which the last pass summed over DP; the others are the last pass's own.
   std::vector<Parameter> parameters();
 
   /// Calls `hook` from now on instead of the shape's own; it sends the same element type. Null: none.
-  void set_hook(std::unique_ptr<Hook> hook);
-  /// By how much one exchange may change an element, of its size.
-  double exchange_error() const { return hook_ ? hook_->relative_error(shape_.dtype()) : 0; }
+  void set_hook(std::unique_ptr<Hook> hook) { state_.set_hook(std::move(hook)); }
+  /// Bounds by how much of its size one exchange may change an element.
+  double exchange_error() const {
+    return state_.parts.hook ? state_.parts.hook->relative_error(state_.shape.dtype()) : 0;
+  }
 
   /// Enqueues the sums that no plan carries: the gate's and the norms' gradients over the stage, the experts' over EDP
   /// unless the plan did that. All ranks call it, once after a pass; the gradients are whole when `stream` has passed
@@ -71,26 +65,11 @@ class MoeLayer {
   /// parameters() shows.
   void finish_step(Stream& stream);
 
- private:
-  friend class LayerBinding;
+  /// Is for a binding, which runs the layer.
+  LayerState& state() { return state_; }
 
-  RankShape shape_;
-  LayerSeed seed_;
-  LayerComms comms_;
-  LayerDevice& device_;
-  LayerBuffers buffers_;
-  mutable Routing routing_;   // its vectors are a copy of what a device has
-  Tensor d_weight_, d_fill_;  // (gated tokens, choices)
-  std::unique_ptr<Attention> attention_;
-  std::unique_ptr<RowNorm> norm1_, norm2_;  // before attention, before the gate; null: none
-  std::unique_ptr<Gate> gate_;
-  std::unique_ptr<Order> order_;
-  std::unique_ptr<Dispatcher> dispatcher_;
-  std::unique_ptr<Hook> hook_;  // null: none
-  Tensor hooked_;               // (gated tokens, M): the output's gradient as the hook gives it
-  std::unique_ptr<Expert> expert_;
-  Tensor fresh_, pending_;       // the dense part's gradients: being made by this backward; made by the one before
-  bool experts_summed_ = false;  // by the last pass's plan
+ private:
+  LayerState state_;
 };
 
 }  // namespace moe

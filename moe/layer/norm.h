@@ -14,9 +14,9 @@ class RowNorm {
   virtual ~RowNorm() = default;
   /// out = gain (x - mean) / sqrt(variance + epsilon), or gain x / sqrt(mean of squares + epsilon); x, out (rows, M).
   virtual void forward(TensorView x, TensorView out) = 0;
-  /// In place in d, d_out before and d_x after; the gain's gradient is overwritten. x is the forward's.
+  /// Turns d from d_out to d_x, in place, and overwrites the gain's gradient. x is the forward's.
   virtual void backward(TensorView x, TensorView d) = 0;
-  /// `copies`: Parameter's.
+  /// `copies` is Parameter's.
   virtual Parameter gain(int copies) = 0;
 };
 

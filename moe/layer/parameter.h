@@ -1,5 +1,5 @@
 #pragma once
-// Weights, and how they and a layer's inputs begin: from counter-based random numbers, so that any rank makes any part.
+// Weights and a layer's inputs begin as counter-based random numbers, so that any rank makes any part of them.
 #include <array>
 #include <cstdint>
 #include <string>
@@ -10,21 +10,22 @@
 
 namespace moe {
 
-/// Where a layer's numbers come from. `skew` > 0 adds a vector common to all tokens, `skew` times a standard normal, to
-/// the inputs; hidden states then share a direction, and the gate prefers some experts, the more the larger it is.
+/// Says where a layer's numbers come from. `skew` > 0 adds a vector common to all tokens, `skew` times a standard
+/// normal, to the inputs. Hidden states then share a direction, and the gate prefers some experts, the more the larger
+/// it is.
 struct LayerSeed {
   uint64_t seed = 1;
   uint64_t layer = 0;
   double skew = 0;
 };
 
-/// The ranks whose gradients add up to the whole one.
+/// Names the ranks whose gradients add up to the whole one.
 ///   dp      by the plan's gradient tasks (the dense part's; each MP rank holds another part)
 ///   stage   every rank, outside the plan (gate: each rank saw its own tokens)
 ///   edp     replicas of the same experts, outside the plan
 enum class SummedOver : uint8_t { dp, stage, edp };
 
-/// This rank's part of a weight of up to three axes; `axes[i]` says which part of axis i of the whole it is.
+/// Holds this rank's part of a weight of up to three axes; `axes[i]` says which part of axis i of the whole it is.
 struct Parameter {
   std::string name;
   std::array<Share, 3> axes;
@@ -33,21 +34,21 @@ struct Parameter {
   int copies = 1;  // how often that sum counts each token
 };
 
-/// Names of the weights, also those of their random streams.
+/// These name the weights and their random streams.
 inline constexpr std::string_view kWq = "wq", kWk = "wk", kWv = "wv", kWo = "wo";   // (M, M); wk, wv: (M, kv heads d)
 inline constexpr std::string_view kGateWeight = "gate", kGateNoise = "gate_noise";  // (E, M)
 inline constexpr std::string_view kGateProjection = "gate_projection", kGateTemperature = "gate_temperature";
 inline constexpr std::string_view kW1 = "w1", kW3 = "w3", kW2 = "w2";          // (E, M, H) twice, (E, H, M)
 inline constexpr std::string_view kNormGain1 = "norm1", kNormGain2 = "norm2";  // (M)
 
-/// What fills a tensor does so by way of the host, where `memory` is a device's.
-/// Fills a weight: normal with deviation 1 / sqrt(fan_in), by name and index in the whole.
+/// Fills a weight by name and index in the whole: normal with deviation 1 / sqrt(fan_in). Where `memory` is a device's,
+/// this and the functions below fill by way of the host.
 void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
 
-/// Fills (tokens.count, width) by global token: the layer's input, which carries the skew, and dY.
+/// Fill (tokens.count, width) by global token: the layer's input, which carries the skew, and dY.
 void fill_input(TensorView rows, Share tokens, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
 void fill_output_gradient(TensorView rows, Share tokens, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
-/// Standard normal noise of the gate by global token and expert (tokens.count, E).
+/// Fills the gate's noise by global token and expert, (tokens.count, E): standard normal.
 void fill_gate_noise(TensorView rows, Share tokens, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
 
 }  // namespace moe

@@ -33,7 +33,8 @@ double difference(const T* part, const std::array<Share, 3>& axes, std::span<con
   return worst;
 }
 
-// Of gradients: one that all but vanishes (a saturated softmax's) is as exact as the terms that it is the sum of.
+// Bounds what gradients are compared with from below: one that all but vanishes (a saturated softmax's) is as exact as
+// the terms that it is the sum of.
 double least_norm(const LayerReference& reference) {
   double largest = 0;
   for (const auto& [name, gradient] : reference.gradients)

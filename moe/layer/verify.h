@@ -9,8 +9,8 @@
 
 namespace moe {
 
-/// Largest absolute difference over all ranks' parts, divided by the largest absolute value of the reference's tensor
-/// (by 1 where that is all zeros, by no less than 1e-4 of the largest gradient).
+/// Holds the largest absolute difference over all ranks' parts, divided by the largest absolute value of the
+/// reference's tensor (by 1 where that is all zeros, by no less than 1e-4 of the largest gradient).
 struct TensorError {
   std::string tensor;
   double error = 0;
@@ -18,22 +18,22 @@ struct TensorError {
 
 /// 1e-10 for float64, 2e-5 for float32, 16 roundings for float16 and bfloat16.
 double tolerance_of(DType dtype);
-/// The same, and with a hook 32 times its error: it rounds in two exchanges forward and two back, which differences of
-/// nearly equal numbers (a softmax's gradient) amplify. No bound, but far below what a wrong layer is off by.
+/// Is the same, and with a hook 32 times its error: it rounds in two exchanges forward and two back, which differences
+/// of nearly equal numbers (a softmax's gradient) amplify. No bound, but far below what a wrong layer is off by.
 double tolerance_of(const MoeLayer& layer);
 
-/// The experts that the ranks' gates chose for their own tokens in the last pass, (tokens of all ranks, choices).
+/// Lists the experts that the ranks' gates chose for their own tokens in the last pass, (tokens of all ranks, choices).
 std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks);
 
 /// `ranks`: layers of one, some or all ranks, each after at least two passes and MoeLayer::finish_gradients. Throws
 /// WrongResult naming the token whose experts differ from the reference's.
 std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const LayerReference& reference);
 
-/// The errors; throws WrongResult naming every tensor whose error is above `tolerance` (0: tolerance_of its type, and
-/// what its hook's four exchanges may change), NaN included. Computes the reference, in float64 on one rank with all
-/// activations: slow, and large for large layers. `ranks`: of every rank, in rank order.
+/// Returns the errors; throws WrongResult naming every tensor whose error is above `tolerance` (0: tolerance_of its
+/// type, and what its hook's four exchanges may change), NaN included. Computes the reference, in float64 on one rank
+/// with all activations: slow, and large for large layers. `ranks`: of every rank, in rank order.
 std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, double tolerance = 0);
-/// The same against a reference at hand; degrees and schedules of one case share it.
+/// Does so against a reference at hand, which degrees and schedules of one case share.
 std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, const LayerReference& reference,
                                       double tolerance = 0);
 

@@ -12,7 +12,7 @@
 namespace moe {
 namespace {
 
-// What is drawn for a layer.
+// Draws what a workload leaves to chance, for one layer.
 struct Draws {
   const LayerSeed& seed;
   uint64_t bits(std::string_view of, int64_t index) const {
@@ -32,8 +32,8 @@ struct Draws {
   }
 };
 
-// Of a group's tokens, in an order of their own, each takes the k experts from its place on; those of the last, broken
-// round go on where the one before stopped.
+// Gives each of a group's tokens, in an order of their own, the k experts from its place on. The tokens of the last,
+// broken round go on where the one before stopped.
 void balance(const Routing& r, const Draws& draws, int64_t first_token, int32_t* experts) {
   const auto tokens = draws.shuffled(r.group_tokens, "workload tokens", first_token);
   const auto names = draws.shuffled(r.experts, "workload experts", first_token / r.group_tokens * r.experts);

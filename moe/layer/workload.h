@@ -1,5 +1,5 @@
 #pragma once
-// Which experts the tokens of a bench want, where the gate's own choices are not what shall be measured.
+// A workload says which experts a bench's tokens want, where the gate's own choices are not what shall be measured.
 #include <string>
 
 #include "moe/layer/parameter.h"
@@ -7,7 +7,7 @@
 
 namespace moe {
 
-/// Choices by global token and seed alone, so that all ranks agree whoever gates; a token's are top_k distinct experts.
+/// Chooses by global token and seed alone, so that all ranks agree whoever gates. A token gets top_k distinct experts.
 ///   gate        what the gate says
 ///   balanced    every rank's own tokens want each expert alike, within 1 over all their choices
 ///   zipf:S      drawn one after the other, expert e with weight (e + 1)^-S among those not drawn yet
@@ -21,7 +21,7 @@ class Workload {
   /// Sets the experts of the tokens that this rank gates, and `preset`. Throws Unsupported naming the gate if it does
   /// not choose the top k; BadInput with the file's line if a trace is not of this layer.
   void fill(const RankShape& rank, const LayerSeed& seed, Routing& routing) const;
-  /// Of a trace; else empty.
+  /// Names a trace's file; else it is empty.
   std::string file() const { return kind_ == Kind::trace ? text_ : std::string(); }
 
  private:

@@ -1,146 +1,51 @@
-// What a flow's tasks are: their groups, the stages of a row, and the work of each.
-#include <array>
+#include "moe/plan/flow.h"
 
-#include "moe/base/check.h"
-#include "moe/plan/plan.h"
+#include <array>
 
 namespace moe {
 namespace {
 
-constexpr std::array<std::string_view, kFlows> kFlowNames{"sharded",     "replicated", "fused",
-                                                          "fused-gated", "tensor",     "dropped"};
+using enum TaskKind;
+using enum Tokens;
+using enum Way;
+constexpr std::array kGathered{dispatch, allgather, expert, reducescatter, combine};
+constexpr std::array kReduced{dispatch, expert, allreduce, combine};
+constexpr std::array kAlone{dispatch, expert, combine};
+constexpr std::array kAloneWide{dispatch, expert, combine, gather};
+constexpr std::array kGatheredWide{dispatch, allgather, expert, reducescatter, combine, gather};
 
-// Copies of a rank's own T_rank rows that a task of the flow moves or computes.
-double copies(Flow flow, TaskKind kind, const ParallelShape& p) {
-  const double mp = p.mp, esp = p.esp;
-  switch (flow) {
-    case Flow::sharded:
-      return kind == TaskKind::allgather || kind == TaskKind::reducescatter ? esp : 1;
-    case Flow::replicated:
-      return kind == TaskKind::expert ? mp : mp * esp;
-    case Flow::fused:
-    case Flow::fused_gated:
-      return kind == TaskKind::expert ? 1 : kind == TaskKind::gather ? mp : esp;
-    case Flow::tensor:
-      return kind == TaskKind::expert ? 1 : mp;
-    case Flow::dropped:
-      break;
-  }
-  return kind == TaskKind::dispatch || kind == TaskKind::combine || kind == TaskKind::expert ? 1 : mp;
-}
+// clang-format off
+constexpr std::array<FlowTraits, kFlows> kTraits{{
+    // flow             name           holds     gates       way         one_group, home_by_peers, stages
+    {Flow::sharded,     "sharded",     own,      own,        over_esp,   false, false, kGathered, kGathered},
+    {Flow::replicated,  "replicated",  mp_group, esp_groups, all_groups, false, false, kReduced, kAlone},
+    {Flow::fused,       "fused",       mp_group, own,        fused,      false, false, kAlone, kAlone},
+    {Flow::fused_gated, "fused-gated", mp_group, mp_group,   fused,      false, true,  kAloneWide, kAloneWide},
+    {Flow::tensor,      "tensor",      mp_group, mp_group,   all_groups, true,  false, kReduced, kReduced},
+    {Flow::dropped,     "dropped",     mp_group, mp_group,   over_mp,    true,  false, kGatheredWide, kGatheredWide},
+}};
+// clang-format on
 
-double gated_tokens(const Case& c, Flow flow) {
-  const double tokens = static_cast<double>(c.layer.batch * c.layer.seq);
-  if (flow == Flow::sharded || flow == Flow::fused) return tokens / c.parallel.mp;
-  return flow == Flow::replicated ? tokens * c.parallel.esp : tokens;
+constexpr bool in_order() {
+  for (size_t i = 0; i < kTraits.size(); ++i)
+    if (static_cast<size_t>(kTraits[i].flow) != i) return false;
+  return true;
 }
-
-// Whole groups of rows that order (i-order) writes or reads: where the split comes after the gate, only the way home
-// has those of all MP ranks.
-double ordered_groups(TaskKind kind, Phase phase, const Case& c, Flow flow) {
-  const bool out = (kind == TaskKind::order) == (phase == Phase::forward);
-  if (out && (flow == Flow::fused_gated || flow == Flow::dropped)) return 1;
-  return gated_tokens(c, flow) * c.parallel.mp / static_cast<double>(c.layer.batch * c.layer.seq);
-}
-
-Op op_of(TaskKind kind) {
-  switch (kind) {
-    case TaskKind::dispatch:
-    case TaskKind::combine:
-    case TaskKind::exchange:
-      return Op::alltoall;
-    case TaskKind::mp_allgather:
-    case TaskKind::tokens_allgather:
-    case TaskKind::allgather:
-    case TaskKind::gather:
-      return Op::allgather;
-    case TaskKind::mp_reducescatter:
-    case TaskKind::tokens_reducescatter:
-    case TaskKind::reducescatter:
-      return Op::reducescatter;
-    case TaskKind::mp_allreduce:
-    case TaskKind::allreduce:
-    case TaskKind::gradient:
-    case TaskKind::expert_gradient:
-      return Op::allreduce;
-    case TaskKind::copy:
-    case TaskKind::home_copy:
-    case TaskKind::sum:
-      return Op::copy;
-    case TaskKind::send:
-      return Op::sendrecv;
-    case TaskKind::expert:
-      return Op::expert;
-    case TaskKind::attention:
-      return Op::attention;
-    case TaskKind::gate:
-      return Op::gemm;
-    default:
-      return Op::none;
-  }
-}
-
-double all_rows(const Case& c) {
-  return c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(padded_rows(c));
-}
-
-double rows_of(const WorkClass& wc, const Case& c, Flow flow) {
-  if (c.rounding == Rounding::exact) return capacity_exact(c) / wc.chunks;
-  const int64_t rows = padded_rows(c);
-  if (flow == Flow::fused_gated) return static_cast<double>(rows) / wc.chunks;  // SAA's phases: by peers, not by rows
-  return static_cast<double>(chunk_rows(rows, wc.chunks, wc.chunk).count());
-}
-
-Work chunk_work(TaskKind kind, Phase phase, double rows, const Case& c, Flow flow) {
-  const MoeVolumes v = moe_volumes(c, rows * copies(flow, kind, c.parallel));
-  const int passes = phase == Phase::backward ? 2 : 1;
-  if (kind == TaskKind::expert)
-    return {Op::expert, GroupKind::none, 0, passes * v.expert_flops, passes * gemms_of(c.layer.ffn)};
-  const Op op = op_of(kind);
-  const double wire = op == Op::alltoall ? bytes_of(wire_type(c.layer)) : bytes_of(c.layer.dtype);
-  return {op, group_of(flow, kind), v.alltoall_bytes * (wire / bytes_of(c.layer.dtype)), 0, 0};
-}
-
-Work dense_work(TaskKind kind, Phase phase, const Case& c, Flow flow) {
-  const int passes = phase == Phase::backward ? 2 : 1;
-  const Op op = op_of(kind);
-  const GroupKind group = group_of(flow, kind);
-  switch (kind) {
-    case TaskKind::mp_allgather:
-    case TaskKind::mp_reducescatter:
-    case TaskKind::mp_allreduce:
-      return {op, group, mp_bytes(c), 0, 0};
-    case TaskKind::tokens_allgather:
-    case TaskKind::tokens_reducescatter:
-      return {op, group, mp_bytes(c) * c.parallel.esp, 0, 0};
-    case TaskKind::attention:
-      return {op, group, 0, passes * attention_flops(c), passes * 6};
-    case TaskKind::gate: {
-      const double dim = static_cast<double>(c.layer.model_dim * c.layer.experts);
-      return {op, group, 0, passes * kFlopsPerMac * gated_tokens(c, flow) * dim, passes};
-    }
-    case TaskKind::order:
-    case TaskKind::i_order:
-      return {op, group, moe_volumes(c, all_rows(c) * ordered_groups(kind, phase, c, flow)).alltoall_bytes, 0, 0};
-    case TaskKind::send:  // the receiver waits for it
-      return {op, group, mp_bytes(c) / (flow == Flow::sharded ? c.parallel.mp : 1), 0, 0};
-    default:
-      return {Op::none, group, 0, 0, 0};
-  }
-}
+static_assert(in_order(), "a row a flow, in the enumerators' order");
 
 }  // namespace
 
-std::string_view name_of(Flow flow) { return kFlowNames[static_cast<size_t>(flow)]; }
+const FlowTraits& traits_of(Flow flow) { return kTraits[static_cast<size_t>(flow)]; }
+std::string_view name_of(Flow flow) { return traits_of(flow).name; }
 
 GroupKind group_of(Flow flow, TaskKind kind) {
   switch (kind) {
     case TaskKind::dispatch:
     case TaskKind::combine:
     case TaskKind::exchange:
-      return flow == Flow::fused || flow == Flow::fused_gated ? GroupKind::ep_esp : GroupKind::ep;
+      return traits_of(flow).fused() ? GroupKind::ep_esp : GroupKind::ep;
     case TaskKind::allgather:
-      return flow == Flow::dropped ? GroupKind::mp : GroupKind::esp;
+      return traits_of(flow).way == Way::over_mp ? GroupKind::mp : GroupKind::esp;
     case TaskKind::reducescatter:
     case TaskKind::allreduce:
     case TaskKind::tokens_allgather:
@@ -164,41 +69,7 @@ GroupKind group_of(Flow flow, TaskKind kind) {
 }
 
 std::span<const TaskKind> stages_of(Flow flow, Phase phase) {
-  using enum TaskKind;
-  static constexpr std::array kSharded{dispatch, allgather, expert, reducescatter, combine};
-  static constexpr std::array kReduced{dispatch, expert, allreduce, combine};
-  static constexpr std::array kFused{dispatch, expert, combine};
-  static constexpr std::array kFusedGated{dispatch, expert, combine, gather};
-  static constexpr std::array kDropped{dispatch, allgather, expert, reducescatter, combine, gather};
-  switch (flow) {
-    case Flow::sharded:
-      return kSharded;
-    case Flow::replicated:
-      return phase == Phase::forward ? std::span<const TaskKind>(kReduced) : kFused;
-    case Flow::tensor:
-      return kReduced;
-    case Flow::fused:
-      return kFused;
-    case Flow::fused_gated:
-      return kFusedGated;
-    case Flow::dropped:
-      break;
-  }
-  return kDropped;
-}
-
-Work whole_work(TaskKind kind, Phase phase, const Case& c, Flow flow) {
-  if (!is_chunked(kind)) return dense_work(kind, phase, c, flow);
-  return chunk_work(kind, phase, all_rows(c), c, flow);
-}
-
-Work work_of(const WorkClass& wc, const Case& c, const std::vector<GradientSlice>& slices, Flow flow) {
-  if (sends_gradients(wc.kind)) {
-    const double bytes = static_cast<double>(slices.at(static_cast<size_t>(wc.slice)).bytes());
-    return {Op::allreduce, group_of(flow, wc.kind), bytes, 0, 0};
-  }
-  if (!is_chunked(wc.kind)) return dense_work(wc.kind, wc.phase, c, flow);
-  return chunk_work(wc.kind, wc.phase, rows_of(wc, c, flow), c, flow);
+  return phase == Phase::forward ? traits_of(flow).forward : traits_of(flow).backward;
 }
 
 }  // namespace moe

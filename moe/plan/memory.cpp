@@ -184,13 +184,11 @@ MemoryEstimate estimate_memory(const MemoryRequest& r) {
   return e;
 }
 
-bool replicates_tokens(Flow flow) { return flow == Flow::replicated || flow == Flow::tensor; }
-
 MemoryEstimate layer_memory(const Case& shape, Flow flow) {
   MemoryRequest request;
   request.shape = shape;
   request.layers = shape.parallel.pp;
-  request.replicated = replicates_tokens(flow);
+  request.replicated = traits_of(flow).sends_all_groups();
   return estimate_memory(request);
 }
 
@@ -225,7 +223,7 @@ MemoryRequest memory_request(const Plan& plan) {
   request.layers = std::max(plan.layers, plan.shape.parallel.pp);
   request.micro_batches = plan.micro_batches;
   request.kept = activations_kept(plan);
-  request.replicated = replicates_tokens(plan.structure->flow);
+  request.replicated = traits_of(plan.structure->flow).sends_all_groups();
   return request;
 }
 

@@ -82,9 +82,6 @@ int micro_batches_in_flight(const MemoryRequest& request);
 /// counts below 1 and an unknown ZeRO stage.
 MemoryEstimate estimate_memory(const MemoryRequest& request);
 
-/// Every MP rank dispatches all tokens (MemoryRequest::replicated).
-bool replicates_tokens(Flow flow);
-
 /// Of one layer on each pipeline stage, one micro-batch, nothing sharded by ZeRO: what stands beside a layer's plan.
 MemoryEstimate layer_memory(const Case& shape, Flow flow = Flow::sharded);
 

@@ -11,53 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "moe/plan/groups.h"
+#include "moe/plan/flow.h"
 #include "moe/plan/volumes.h"
 
 namespace moe {
-
-// clang-format off
-enum class TaskKind : uint8_t {
-  mp_allgather, attention, mp_reducescatter, gate, order,  // the dense part
-  dispatch, allgather, expert, reducescatter, combine,     // D G E S C, one task a chunk
-  i_order, gradient,                                       // gradient: one slice's AllReduce over DP
-  mp_allreduce, tokens_allgather, tokens_reducescatter,    // dense parts of flows that keep tokens on all MP ranks
-  copy, allreduce, gather, home_copy,                      // of chunks: re-layout, partial sums, MP AllGather
-  exchange, sum,                                           // SAA's phases of a combine, each followed by its gather
-  expert_gradient,                                         // the same of experts over EDP, where a schedule plans it
-  send, recv, optimizer                                    // between pipeline stages; the step after all of it
-};
-// clang-format on
-inline constexpr int kTaskKinds = 25;
-std::string_view name_of(TaskKind kind);
-
-/// Part of the MoE layer's row traffic: one task a chunk.
-constexpr bool is_chunked(TaskKind kind) {
-  return (kind >= TaskKind::dispatch && kind <= TaskKind::combine) || (kind >= TaskKind::copy && kind <= TaskKind::sum);
-}
-
-/// How rows reach the experts and return, and which dense part goes with it.
-///   sharded      FSMoE section 2: T_rank rows a rank; AlltoAll over EP, AllGather and ReduceScatter over ESP
-///   replicated   Parm's baseline: each MP rank gates all tokens of its ESP group; AlltoAll over EP, AllReduce over ESP
-///   fused        Parm S1: tokens split over MP before the gate, gathered at the end; one AlltoAll over EP and ESP
-///   fused_gated  Parm S2: split after the gate, rows gathered over MP; one AlltoAll over EP and ESP
-///   tensor       MoNTA's baseline: each MP rank sends all rows; AlltoAll over EP, AllReduce over ESP (= MP)
-///   dropped      MoNTA O1 to O3: each MP rank sends 1 / N_MP of the rows; AlltoAll over EP, AllGather over MP
-enum class Flow : uint8_t { sharded, replicated, fused, fused_gated, tensor, dropped };
-inline constexpr int kFlows = 6;
-std::string_view name_of(Flow flow);
-/// The group over which a kind of task talks; none: a computation.
-GroupKind group_of(Flow flow, TaskKind kind);
-
-enum class Phase : uint8_t { forward, backward };
-std::string_view name_of(Phase phase);
-/// What every row passes once a phase, in order. SAA's phases (exchange, sum) stand for combine.
-std::span<const TaskKind> stages_of(Flow flow, Phase phase);
-
-/// Sends a slice of the gradients.
-constexpr bool sends_gradients(TaskKind kind) {
-  return kind == TaskKind::gradient || kind == TaskKind::expert_gradient;
-}
 
 /// A lane is a FIFO queue on one resource: it runs its tasks in order, each as soon as its inputs are there.
 enum class LaneKind : uint8_t { compute, inter, intra, comm, copy, gradient };

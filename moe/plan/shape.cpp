@@ -9,12 +9,8 @@
 namespace moe {
 namespace {
 
-struct FfnRow {
-  std::string_view name;
-  Ffn ffn;
-  int gemms;
-};
-constexpr std::array<FfnRow, 2> kFfns{{{"gpt", Ffn::gpt, 2}, {"mixtral", Ffn::mixtral, 3}}};
+constexpr std::array kFfnGemms{2, 3};  // of a forward
+static_assert(kFfnGemms.size() == kFfnParts.size());
 
 struct NormRow {
   std::string_view name;
@@ -22,23 +18,6 @@ struct NormRow {
 };
 constexpr std::array<NormRow, 4> kNorms{
     {{"by-ffn", Norm::by_ffn}, {"none", Norm::none}, {"layernorm", Norm::layernorm}, {"rmsnorm", Norm::rmsnorm}}};
-
-constexpr std::array<Part, 6> kGates{{{"gshard", "noisy top-k: softmax over the k kept logits (GShard)"},
-                                      {"switch", "top-k of a softmax over all logits (Switch Transformer)"},
-                                      {"sigmoid", "top-k, each weighed by its logit's sigmoid (BASE, StableMoE)"},
-                                      {"xmoe", "top-k of cosines in a low rank, with a learned temperature (X-MoE)"},
-                                      {"softmoe", "every row of every expert a convex mix of all tokens (SoftMoE)"},
-                                      {"expert-choice", "each expert takes its best tokens (Expert Choice)"}}};
-constexpr std::array<Part, 2> kOrders{{{"gshard", "einsum with one-hot masks, dense GEMMs (GShard)"},
-                                       {"tutel", "sparse scatter and gather of the kept rows (Tutel)"}}};
-constexpr std::array<Part, 3> kDispatchers{
-    {{"alltoall", "one AlltoAll over the EP group"},
-     {"1dh", "gather in the node, AlltoAll of the nodes' leaders, scatter (Hetu)"},
-     {"2dh", "AlltoAll in the node, then between nodes (Tutel, DeepSpeed-MoE)"}}};
-constexpr std::array<Part, 2> kFfnParts{{{"gpt", "two GEMMs with GELU"}, {"mixtral", "three GEMMs, SwiGLU"}}};
-
-constexpr std::array<Part, 2> kHooks{{{"none", "dispatch and combine send rows as they are"},
-                                      {"bf16", "rows are rounded to bfloat16 around dispatch and combine"}}};
 
 struct PlacementRow {
   std::string_view name;
@@ -94,9 +73,11 @@ void complete_parallel(ParallelShape& p, int64_t experts) {
 
 }  // namespace
 
-std::string_view name_of(Ffn ffn) { return kFfns[static_cast<size_t>(ffn)].name; }
-Ffn ffn_from(std::string_view name, std::string_view where) { return find_named(kFfns, name, where).ffn; }
-int gemms_of(Ffn ffn) { return kFfns[static_cast<size_t>(ffn)].gemms; }
+std::string_view name_of(Ffn ffn) { return kFfnParts[static_cast<size_t>(ffn)].name; }
+Ffn ffn_from(std::string_view name, std::string_view where) {
+  return static_cast<Ffn>(&find_named(kFfnParts, name, where) - kFfnParts.data());
+}
+int gemms_of(Ffn ffn) { return kFfnGemms[static_cast<size_t>(ffn)]; }
 std::string_view name_of(Norm norm) { return kNorms[static_cast<size_t>(norm)].name; }
 Norm norm_from(std::string_view name, std::string_view where) { return find_named(kNorms, name, where).norm; }
 std::string_view name_of(Rounding rounding) { return kRoundings[static_cast<size_t>(rounding)].name; }
@@ -109,12 +90,6 @@ bool ep_inside_from(std::string_view name, std::string_view where) {
   return find_named(kPlacements, name, where).ep_inside;
 }
 
-std::span<const Part> gate_parts() { return kGates; }
-std::span<const Part> order_parts() { return kOrders; }
-std::span<const Part> dispatcher_parts() { return kDispatchers; }
-std::span<const Part> hook_parts() { return kHooks; }
-std::span<const Part> ffn_parts() { return kFfnParts; }
-
 DType wire_type(const LayerShape& layer) {
   return layer.hook == "bf16" && bytes_of(layer.dtype) > bytes_of(DType::bfloat16) ? DType::bfloat16 : layer.dtype;
 }
@@ -125,10 +100,10 @@ Case complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
   require_positive(layer.model_dim, "model-dim");
   require_positive(layer.hidden, "hidden");
   require_positive(layer.heads, "heads");
-  find_named(kGates, layer.gate, "gate");
-  find_named(kOrders, layer.order, "order");
-  find_named(kDispatchers, layer.dispatcher, "dispatcher");
-  find_named(kHooks, layer.hook, "hook");
+  find_named(kGateParts, layer.gate, "gate");
+  find_named(kOrderParts, layer.order, "order");
+  find_named(kDispatcherParts, layer.dispatcher, "dispatcher");
+  find_named(kHookParts, layer.hook, "hook");
   require_positive(parallel.nodes, "nodes");
   require_positive(parallel.ranks_per_node, "ranks per node");
   if (layer.kv_heads == 0) layer.kv_heads = layer.heads;

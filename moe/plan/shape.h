@@ -2,11 +2,11 @@
 // What is trained (LayerShape) and how it is spread over ranks (ParallelShape). Notation: B, L, M, H, E, k, f.
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
 #include "moe/base/units.h"
+#include "moe/plan/parts.h"
 
 namespace moe {
 
@@ -86,15 +86,6 @@ struct Case {
 /// EP = min(ranks, E); DP and EDP from the rest) and checks that everything divides. Throws BadInput naming the field.
 Case complete(LayerShape layer, ParallelShape parallel, Rounding rounding);
 
-/// The keys of what a layer can be made of; what implements them registers under the same names.
-struct Part {
-  std::string_view name, summary;
-};
-std::span<const Part> gate_parts();
-std::span<const Part> order_parts();
-std::span<const Part> dispatcher_parts();
-std::span<const Part> hook_parts();
-std::span<const Part> ffn_parts();
 /// Of what dispatch and combine send: the layer's own, unless its hook sends another.
 DType wire_type(const LayerShape& layer);
 

@@ -26,7 +26,7 @@ void LayerBuffers::make_dense(const RankShape& s, PhaseBuffers& b) {
   const bool scattered = held < all;  // sharded, MP > 1
   b.input = scattered ? own({held, m}) : b.mp_input;
   b.hidden = scattered ? own({held, m}) : b.mp_partial;
-  if (s.flow == Flow::fused) {
+  if (s.traits().gathers_tokens()) {
     b.output = own({held, m});
     b.gate_input = b.hidden.part(before_own, {gated, m});
     b.moe_output = b.output.part(before_own, {gated, m});
@@ -46,11 +46,10 @@ TensorView LayerBuffers::grow(Tensor& tensor, int64_t elements, DType dtype) con
 }
 
 void LayerBuffers::fit(const RankShape& s, Phase phase, const PhaseLayouts& l) {
-  PhaseBuffers& b = phase == Phase::forward ? forward : backward;
+  PhaseBuffers& b = of(phase);
   PhaseOwners& own = phases_[static_cast<size_t>(phase)];
   const ParallelShape& p = s.shape.parallel;
-  const bool fused = s.flow == Flow::fused || s.flow == Flow::fused_gated;
-  const bool by_peer = s.through_peer();
+  const bool fused = s.traits().fused(), by_peer = s.traits().through_peer();
   b.home = grow(own.home, std::max(l.home.elements(), l.home_back.elements()));
   b.fanned = fused && p.esp > 1 ? grow(own.fanned, p.esp * l.home.elements()) : b.home;
   const auto peers = [&] { return grow(own.peer, std::max(l.peer.elements(), l.peer_back.elements())); };

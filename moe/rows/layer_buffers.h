@@ -1,13 +1,13 @@
 #pragma once
-// What flows through a layer. Where a group has one rank its collective is no task and moves nothing: what it would
-// write is the same memory as what it would read.
+// Holds what flows through a layer. Where a group has one rank its collective is no task and moves nothing: what it
+// would write is the same memory as what it would read.
 #include "moe/rows/phase_layouts.h"
 #include "moe/tensor/tensor.h"
 
 namespace moe {
 
-/// One phase's data. Forward in the order of its making; backward, names stand for their gradients, made from the last
-/// to the first.
+/// Views one phase's data, in the order in which a forward makes it. In the backward names stand for their gradients,
+/// made from the last to the first.
 struct PhaseBuffers {
   TensorView input;       // (held tokens, M): x
   TensorView mp_input;    // (B L, M)
@@ -16,8 +16,8 @@ struct PhaseBuffers {
   TensorView gate_input;  // (gated tokens, M)
   TensorView moe_output;  // (gated tokens, M)
   TensorView output;      // (held tokens, M): y
-  // The MoE part, see layouts.h: rows go out through these and come back through the same, chunk by chunk. A chunk's
-  // way back begins after its way out ended on every rank that reads it, so each is free by then.
+  // The MoE part's (phase_layouts.h): rows go out through these and come back through the same, chunk by chunk. A
+  // chunk's way back begins after its way out ended on every rank that reads it, so each is free by then.
   TensorView home, fanned, peer, gathered, wide, laid_out;  // fanned: a copy of home for (from) each ESP rank
 };
 
@@ -26,6 +26,8 @@ class LayerBuffers {
   explicit LayerBuffers(const RankShape& shape, MemorySpace& memory = cpu_memory());
   /// Makes room for what these layouts hold, and points the phase's views at it. Allocates only if it must grow.
   void fit(const RankShape& shape, Phase phase, const PhaseLayouts& layouts);
+
+  PhaseBuffers& of(Phase phase) { return phase == Phase::forward ? forward : backward; }
 
   PhaseBuffers forward, backward;
   TensorView normed_input;       // (B L, M): what attention reads, kept for the backward

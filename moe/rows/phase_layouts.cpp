@@ -9,7 +9,7 @@ namespace {
 
 int member_of(const ParallelShape& p, int ep, int esp) { return p.ep_inside ? esp * p.ep + ep : ep * p.esp + esp; }
 
-// The way of every flow: what it takes to list the cells of a layout.
+// Lists the cells of a layout, station by station, for every flow.
 struct Stations {
   const RankShape& rank;
   int ep = rank.shape.parallel.ep, esp = rank.shape.parallel.esp, mp = rank.shape.parallel.mp;
@@ -26,15 +26,15 @@ struct Stations {
   RowLayout home(int degree) {
     for (int peer = 0; peer < ep; ++peer)
       for (int group = 0; group < rank.groups(); ++group)
-        if (rank.sends_all_groups() || group == rank.own_group) add(group, peer * local, peer);
+        if (rank.traits().sends_all_groups() || group == rank.own_group) add(group, peer * local, peer);
     return layout(rank.groups(), all, degree);
   }
   RowLayout peer(int degree) {
     for (int q = 0; q < ep; ++q) add(q, 0, q);
     return layout(ep, local, degree);
   }
-  // Of a source: a rank of the EP (and ESP) group, or one of its groups of tokens.
-  int sources() const { return rank.sends_all_groups() ? ep * rank.groups() : ep * esp; }
+  // Counts sources: a source is a rank of the EP (and ESP) group, or one of its groups of tokens.
+  int sources() const { return rank.traits().sends_all_groups() ? ep * rank.groups() : ep * esp; }
   RowLayout gathered(int degree, bool chunks_inside = false, bool phases = false) {
     const int streams = sources();
     if (phases) {  // what goes to one EP peer lies together
@@ -44,8 +44,8 @@ struct Stations {
       return layout(streams, local, degree);
     }
     int a_piece = 1;  // fused: a rank each
-    if (rank.through_peer()) a_piece = ep;
-    if (rank.sends_all_groups()) a_piece = rank.groups();
+    if (rank.traits().through_peer()) a_piece = ep;
+    if (rank.traits().sends_all_groups()) a_piece = rank.groups();
     for (int source = 0; source < streams; ++source) add(source, 0, source / a_piece);
     return layout(streams, local, degree, chunks_inside);
   }
@@ -62,7 +62,7 @@ struct Stations {
   }
 };
 
-// Which member of the EP x ESP group a source is of, and which of the groups that it holds.
+// Says which member of the EP x ESP group a source belongs to, and which of that member's groups it is.
 struct Origin {
   int member = 0, group = 0;
 };
@@ -70,28 +70,20 @@ struct Origin {
 Origin origin_of(const RankShape& rank, int source) {
   const ParallelShape& p = rank.shape.parallel;
   const auto own_group = [&](int member) {
-    if (rank.gates_own_tokens()) return 0;
+    if (rank.traits().gates == Tokens::own) return 0;
     const int first = rank.rank - member_of(p, rank.ep, rank.esp);
     return place_in(p, GroupKind::mp, first + member);
   };
-  switch (rank.flow) {
-    case Flow::sharded:
-    case Flow::dropped: {
-      const int member = member_of(p, source % p.ep, source / p.ep);
-      return {member, own_group(member)};
-    }
-    case Flow::replicated: {
-      const int group = source % rank.groups();
-      return {member_of(p, source / rank.groups(), group / p.mp), group % p.mp};
-    }
-    case Flow::tensor:
-      return {member_of(p, source / p.mp, rank.esp), source % p.mp};
-    default:
-      return {source, own_group(source)};
+  if (rank.traits().sends_all_groups()) {
+    const int group = source % rank.groups();
+    const int esp = rank.gates_esp_groups() ? group / p.mp : rank.esp;
+    return {member_of(p, source / rank.groups(), esp), group % p.mp};
   }
+  const int member = rank.traits().fused() ? source : member_of(p, source % p.ep, source / p.ep);
+  return {member, own_group(member)};
 }
 
-// The only number of chunks that the phase's tasks of these kinds have; 0: there are none.
+// Finds the only number of chunks that the phase's tasks of these kinds have; 0: there are none.
 int cut_of(const Plan& plan, Phase phase, std::initializer_list<TaskKind> kinds) {
   int chunks = 0;
   for (const Task& task : plan.tasks()) {
@@ -140,7 +132,7 @@ PhaseLayouts::PhaseLayouts(const RankShape& rank, const Cuts& cuts) {
   peer_back = stations().peer(cuts.back);
   gathered = stations().gathered(cuts.out);
   gathered_back = stations().gathered(cuts.back, cuts.reduce < cuts.back, cuts.phases);
-  if (rank.flow == Flow::fused_gated || rank.flow == Flow::dropped) {
+  if (rank.traits().gathers_rows()) {
     wide = stations().wide(cuts.back, cuts.phases);
     if (cuts.lays_out) laid_out = stations().wide(1, false);
   }
@@ -164,8 +156,8 @@ void PhaseLayouts::set_counts(const RankShape& rank, const RowCounts& counts) {
   for (RowLayout* layout : {&home, &home_back, &wide, &laid_out})
     if (layout->streams() > 0) layout->set_counts(counts.gated);
   for (RowLayout* layout : {&gathered, &gathered_back}) layout->set_counts(of_sources_);
-  if (!rank.through_peer()) return;
-  // What goes through `peer` is what this ESP rank gathers from its own EP peers.
+  if (!rank.traits().through_peer()) return;
+  // Through `peer` goes what this ESP rank gathers from its own EP peers.
   std::copy_n(of_sources_.begin() + rank.esp * rank.shape.parallel.ep * local, of_peers_.size(), of_peers_.begin());
   for (RowLayout* layout : {&peer, &peer_back}) layout->set_counts(of_peers_);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// How one phase's rows lie at each station of their way, for the flow and the numbers of chunks of a plan.
+// Says how one phase's rows lie at each station of their way, for the flow and the numbers of chunks of a plan.
 //
 //   home      what this rank sends to the experts and gets back: its own group's rows, or (replicated, tensor) all
 //             groups', a piece an EP peer
@@ -14,7 +14,7 @@
 
 namespace moe {
 
-/// Into how many chunks a phase's collectives and expert tasks are cut.
+/// Says into how many chunks a phase's collectives and expert tasks are cut.
 struct Cuts {
   int out = 1, back = 1;       // of the rows that go to the experts; that come home
   int expert = 1, reduce = 1;  // of the expert tasks; of the ReduceScatter
@@ -25,8 +25,8 @@ struct Cuts {
 /// Throws Unsupported naming the task where a phase is cut in a way that the layer can't run.
 Cuts cuts_of(const Plan& plan, Phase phase);
 
-/// counts[group][expert] of the tokens that the ranks of an EP and ESP group hold, member after member, each with its
-/// `groups` groups; and of those that this rank gates.
+/// Counts the rows that groups of tokens fill of each expert: the groups that the ranks of an EP and ESP group hold,
+/// member after member, and those that this rank gates.
 struct RowCounts {
   std::vector<int64_t> members;  // [member of EP x ESP][held group][E]
   std::vector<int64_t> gated;    // [gated group][E]
@@ -34,11 +34,11 @@ struct RowCounts {
 
 struct PhaseLayouts {
   PhaseLayouts(const RankShape& rank, const Cuts& cuts);
-  /// The rows of all groups that this rank gates are gathered over MP.
+  /// Says whether the rows of all groups that this rank gates are gathered over MP.
   bool gathers_home() const { return wide.streams() > 1; }
-  /// RowLayout::put_on, of each.
+  /// Puts each layout on the device (RowLayout::put_on).
   void put_on(MemorySpace& memory);
-  /// Run-time sizes; allocates nothing.
+  /// Sets run-time sizes; allocates nothing.
   void set_counts(const RankShape& rank, const RowCounts& counts);
 
   RowLayout home, home_back, peer, peer_back, gathered, gathered_back, wide, laid_out;  // laid_out: if there is a copy
@@ -48,8 +48,8 @@ struct PhaseLayouts {
   std::vector<int64_t> of_peers_;
 };
 
-/// The phase of SAA's exchanges in which a rank of EP position `ep` gets the rows of peer `peer` home: in each phase a
-/// peer serves another.
+/// Numbers the phase of SAA's exchanges in which a rank of EP position `ep` gets the rows of peer `peer` home. In each
+/// phase a peer serves another.
 inline int phase_of_peer(const ParallelShape& parallel, int ep, int peer) {
   return (ep - peer + parallel.ep) % parallel.ep;
 }

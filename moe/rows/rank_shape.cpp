@@ -47,13 +47,14 @@ RankShape rank_shape(const Case& c, int rank, Flow flow) {
   s.head_dim = c.layer.model_dim / c.layer.heads;
   s.tokens = share_of(s.mp_tokens() * p.dp, p.ranks(), rank);
   const auto of_mp_group = [&](int of) { return share_of(s.mp_tokens() * p.dp, p.dp, of / p.mp); };
-  s.held = flow == Flow::sharded ? s.tokens : of_mp_group(rank);
-  s.gated = {s.gates_own_tokens() ? s.tokens : of_mp_group(rank)};
-  if (flow == Flow::replicated) {
+  const FlowTraits& traits = traits_of(flow);
+  s.held = traits.holds == Tokens::own ? s.tokens : of_mp_group(rank);
+  s.gated = {traits.gates == Tokens::own ? s.tokens : of_mp_group(rank)};
+  if (s.gates_esp_groups()) {
     s.gated.clear();
     for (const int of : members(p, GroupKind::esp, rank)) s.gated.push_back(of_mp_group(of));
   }
-  s.own_group = s.gated.front() == s.tokens ? 0 : s.mp + (flow == Flow::replicated ? s.esp * p.mp : 0);
+  s.own_group = s.gated.front() == s.tokens ? 0 : s.first_held_group() + s.mp;
   s.experts = share_of(c.layer.experts, p.ep, s.ep);
   // Query heads follow the key-value heads that they share.
   const int64_t queries = c.layer.heads / c.layer.kv_heads;

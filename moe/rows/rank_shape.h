@@ -1,5 +1,5 @@
 #pragma once
-// What one rank of a layer holds: its place in every group, its tokens, experts, heads and hidden columns.
+// Says what one rank of a layer holds: its place in every group, its tokens, experts, heads and hidden columns.
 #include <cstdint>
 #include <vector>
 
@@ -7,13 +7,13 @@
 
 namespace moe {
 
-/// A contiguous part of a whole: [first, first + count) of `total`.
+/// Is a contiguous part of a whole: [first, first + count) of `total`.
 struct Share {
   int64_t first = 0, count = 0, total = 0;
   bool operator==(const Share&) const = default;
 };
 
-/// Part `index` of `parts`: equal but for the first total % parts, which get one more.
+/// Cuts part `index` of `parts`. Parts are equal but for the first total % parts, which get one more.
 Share share_of(int64_t total, int parts, int index);
 
 /// rank = dp N_MP + mp; ep, esp and edp by the placement (ParallelShape). The ranks of an MP group have B L tokens
@@ -39,23 +39,20 @@ struct RankShape {
   Share mp_group() const { return share_of(mp_tokens() * shape.parallel.dp, shape.parallel.dp, dp); }
   int64_t gated_tokens() const;
   int groups() const { return static_cast<int>(gated_tokens() / tokens.count); }
-  /// Of the gated groups, those of this rank's own tokens or of its MP group's: how many, and the first.
-  int held_groups() const { return flow == Flow::replicated ? shape.parallel.mp : groups(); }
-  int first_held_group() const { return flow == Flow::replicated ? esp * shape.parallel.mp : 0; }
-  /// Only its own tokens are gated here; the rows of all gated groups are sent from here, not its own group's alone;
-  /// rows pass `peer` (layouts.h) on their way.
-  bool gates_own_tokens() const { return flow == Flow::sharded || flow == Flow::fused; }
-  bool sends_all_groups() const { return flow == Flow::replicated || flow == Flow::tensor; }
-  bool through_peer() const { return flow == Flow::sharded || flow == Flow::dropped; }
-  /// The ranks that gate a token and add up the gradients that they make of it (those of its hidden state).
-  int gate_copies() const { return flow == Flow::replicated ? shape.parallel.esp : 1; }
-  /// How often a sum over the stage counts each token: in the gate's and the second norm's gradients; in the experts'.
-  int stage_copies() const { return gates_own_tokens() ? 1 : shape.parallel.mp; }
-  int expert_copies() const { return flow == Flow::replicated ? shape.parallel.mp : 1; }
+  const FlowTraits& traits() const { return traits_of(flow); }
+  /// Count the gated groups that are this rank's own tokens or its MP group's, and name the first of them.
+  int held_groups() const { return gates_esp_groups() ? shape.parallel.mp : groups(); }
+  int first_held_group() const { return gates_esp_groups() ? esp * shape.parallel.mp : 0; }
+  bool gates_esp_groups() const { return traits().gates == Tokens::esp_groups; }
+  int gate_copies() const { return traits().gate_copies(shape.parallel); }
+  /// Say how often a sum over the stage counts each token: in the gate's and the second norm's gradients; in the
+  /// experts'.
+  int stage_copies() const { return traits().gates == Tokens::own ? 1 : shape.parallel.mp; }
+  int expert_copies() const { return traits().expert_copies(shape.parallel); }
 };
 
-/// Throws BadInput naming the field if this layer can't be run: pipeline stages, fewer key-value heads than MP ranks,
-/// the exact (unrounded) capacity.
+/// Places one rank. Throws BadInput naming the field if this layer can't be run: pipeline stages, fewer key-value heads
+/// than MP ranks, the exact (unrounded) capacity.
 RankShape rank_shape(const Case& shape, int rank, Flow flow = Flow::sharded);
 
 }  // namespace moe

@@ -1,5 +1,5 @@
 #pragma once
-// A gate's decision for one rank's tokens: which experts, with what weight, and in which row.
+// A routing is a gate's decision for one rank's tokens: which experts, with what weight, and in which row.
 #include <cstdint>
 #include <vector>
 
@@ -32,8 +32,9 @@ struct Routing : RoutingShape {
 
   Routing() = default;
   Routing(const RoutingShape& shape, DType weights, MemorySpace& memory = cpu_memory());
-  /// Of a device: what its gate writes and its order reads. The vectors above are the host's; a preset routing's
-  /// experts go there by send(), what the gate chose comes back by fetch(). Both block, and do nothing on a CPU.
+  /// Holds what a device's gate writes and its order reads. The vectors above are the host's. A preset routing's
+  /// experts go to the device by send(), what the gate chose comes back by fetch(). Both block, and do nothing on a
+  /// CPU.
   struct OnDevice {
     Array<int32_t> expert, row;  // of each pair, as above
     Array<int32_t> slot_of;      // of each pair: (group experts + expert) (rows + padding) + row, or kDropped

@@ -1,5 +1,5 @@
 #pragma once
-// Where rows lie on their way to the experts and back.
+// A layout says where rows lie on their way to the experts and back.
 //
 // A group of B L / N_MP tokens has T_rank rows of each expert, which is what a plan cuts into chunks. With a capacity
 // each of them holds one token's place; in a dropless layer an expert gets n rows of a group, known at run time, and
@@ -14,13 +14,14 @@
 
 namespace moe {
 
-/// The first of n rows that counts as row `row` of `rows` or later.
+/// Finds the first of n rows that counts as row `row` of `rows` or later.
 constexpr int64_t first_row(int64_t row, int64_t n, int64_t rows) {
   return n == rows ? row : (row * n + rows - 1) / rows;
 }
 
-/// Rows in memory: [chunk][cell][row of the chunk][M]. A cell is what one expert has of one stream (a group of tokens,
-/// or a rank's); consecutive cells are one piece, what a collective moves as one block. Offsets and sizes in elements.
+/// Lays rows out as [chunk][cell][row of the chunk][M]. A cell is what one expert has of one stream (a group of tokens,
+/// or a rank's). Consecutive cells are one piece, which a collective moves as one block. Offsets and sizes are in
+/// elements.
 class RowLayout {
  public:
   struct Cell {
@@ -38,26 +39,26 @@ class RowLayout {
   };
 
   RowLayout() = default;
-  /// Every cell has T_rank rows.
+  /// Gives every cell T_rank rows.
   explicit RowLayout(Shape shape);
-  /// counts[stream * experts + expert]: rows of each cell from now on. Allocates nothing.
+  /// Gives each cell counts[stream * experts + expert] rows from now on. Allocates nothing.
   void set_counts(std::span<const int64_t> counts);
 
   int degree() const { return shape_.degree; }
   int streams() const { return shape_.streams; }
   int64_t experts() const { return shape_.experts; }
-  /// Of T_rank: what a plan's chunk stands for.
+  /// Returns the rows of T_rank that a plan's chunk stands for.
   Rows chunk(int chunk) const { return chunk_rows(shape_.rows, shape_.degree, chunk); }
   bool holds(int stream) const { return cell_of_[static_cast<size_t>(stream * shape_.experts)] >= 0; }
   int64_t count(int stream, int64_t expert) const {
     return counts_[static_cast<size_t>(stream * shape_.experts + expert)];
   }
-  /// The rows of a cell that count as `rows` of T_rank.
+  /// Returns the rows of a cell that count as `rows` of T_rank.
   Rows rows_of(int stream, int64_t expert, Rows rows) const {
     const int64_t n = count(stream, expert);
     return {first_row(rows.begin, n, shape_.rows), first_row(rows.end, n, shape_.rows)};
   }
-  /// Of a row of a cell. Rows of one cell and one chunk lie one after the other.
+  /// Locates a row of a cell. Rows of one cell and one chunk lie one after the other.
   int64_t offset(int stream, int64_t expert, int64_t row) const {
     const int64_t n = count(stream, expert);
     const int64_t place = n == shape_.rows ? row : row * shape_.rows / n;
@@ -74,10 +75,10 @@ class RowLayout {
   int64_t elements() const { return elements_; }
   int64_t rows() const { return shape_.rows; }
 
-  /// Keeps, in a device's memory, where every row lies; of a layout whose cells have T_rank rows each. Copies of the
-  /// layout share it.
+  /// Keeps in a device's memory where every row lies. The layout's cells have T_rank rows each. Its copies share what
+  /// is kept.
   void put_on(MemorySpace& memory);
-  /// Of row [stream][expert][row]: its offset / M, or -1 where the stream has no cell here. Null before put_on.
+  /// Shows, for row [stream][expert][row], its offset / M, or -1 where the stream has no cell here. Null before put_on.
   const int32_t* places() const { return places_ ? places_->data() : nullptr; }
 
  private:
@@ -103,15 +104,15 @@ class RowLayout {
   std::shared_ptr<const Array<int32_t>> places_;
 };
 
-/// Where the experts compute: expert after expert, each with its rows of all streams in the order of T_rank, so that a
-/// chunk's are contiguous whatever the degree, and activations stored by one degree serve another.
+/// Says where the experts compute: expert after expert, each with its rows of all streams in the order of T_rank. So a
+/// chunk's rows are contiguous whatever the degree, and activations stored by one degree serve another.
 class ExpertRows {
  public:
   ExpertRows() = default;
   explicit ExpertRows(const RowLayout& layout) : first_(static_cast<size_t>(layout.experts()) + 1) { update(layout); }
   void update(const RowLayout& layout);
   int64_t total() const { return first_.back(); }
-  /// Of each expert, the rows that count as `rows` of T_rank; `out` has one for each.
+  /// Sets `out`, one for each expert, to the rows that count as `rows` of T_rank.
   void of_chunk(const RowLayout& layout, Rows rows, std::vector<Rows>& out) const;
 
  private:
@@ -121,7 +122,7 @@ class ExpertRows {
 /// Copies the rows that count as `rows` of T_rank from the layout to where the experts compute: of expert e to row
 /// to[e].begin of `experts` (any, M) and on.
 void unpack_rows(const RowLayout& layout, Rows rows, TensorView data, TensorView experts, std::span<const Rows> to);
-/// The way back.
+/// Copies them back.
 void pack_rows(const RowLayout& layout, Rows rows, TensorView experts, std::span<const Rows> from, TensorView data);
 
 }  // namespace moe

@@ -202,13 +202,14 @@ void LayerBuilder::join_chunks(TaskKind kind, Buffer writes) {
 }
 
 void LayerBuilder::dense_forward() {
-  if (schedule_.flow == Flow::sharded) push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
+  const FlowTraits& flow = traits_of(schedule_.flow);
+  if (flow.holds == Tokens::own) push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
   push_dense(TaskKind::attention, Buffer::attention_partial);
-  if (schedule_.flow == Flow::sharded)
+  if (flow.holds == Tokens::own)
     push_dense(TaskKind::mp_reducescatter, Buffer::hidden);
   else
     push_dense(TaskKind::mp_allreduce, Buffer::hidden);
-  if (schedule_.flow == Flow::replicated) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
+  if (flow.gates == Tokens::esp_groups) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
   const Access hidden = dense_.data;
   push_dense(TaskKind::gate, Buffer::routing);
   push_dense(TaskKind::order, Buffer::ordered);
@@ -222,23 +223,23 @@ int LayerBuilder::forward() {
   found().moe_output = chunks_.front().data.buffer;
   join_chunks(TaskKind::i_order, Buffer::output);
   last().reads.push_back(whole_of(Buffer::routing));
-  if (schedule_.flow == Flow::fused) push_dense(TaskKind::mp_allgather, Buffer::gathered_output);
+  if (traits_of(schedule_.flow).gathers_tokens()) push_dense(TaskKind::mp_allgather, Buffer::gathered_output);
   found().output = dense_.data.buffer;
   found().end = last_of(dense_.after);
   return found().end;
 }
 
 void LayerBuilder::dense_backward() {
+  const FlowTraits& flow = traits_of(schedule_.flow);
   push_dense(TaskKind::gate, Buffer::hidden);
-  if (schedule_.flow == Flow::replicated) push_dense(TaskKind::tokens_reducescatter, Buffer::token_gradients);
+  if (flow.gates == Tokens::esp_groups) push_dense(TaskKind::tokens_reducescatter, Buffer::token_gradients);
   // On a lane of its own network the slice runs beside all of the dense part; where the MP collectives share its lane
   // it waits for the first of them, which attention waits for too, and runs beside attention.
-  if (schedule_.flow == Flow::sharded || schedule_.flow == Flow::fused)
-    push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
+  if (flow.gates == Tokens::own) push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
   const bool after_mp = lane_of(GroupKind::mp) == lane_of(GroupKind::dp);
   if (slots().beside_dense && after_mp) gradient(slice_of_pass_++);
   push_dense(TaskKind::attention, Buffer::attention_partial);
-  if (schedule_.flow == Flow::sharded)
+  if (flow.holds == Tokens::own)
     push_dense(TaskKind::mp_reducescatter, Buffer::input);
   else
     push_dense(TaskKind::mp_allreduce, Buffer::input);
@@ -248,7 +249,7 @@ int LayerBuilder::backward() {
   // Where no task made the output's gradient, the loss does.
   if (dense_.data.phase == Phase::forward) dense_.data = of(found().output, Phase::forward);
   dense_.after.push_back(found().end);
-  if (schedule_.flow == Flow::replicated) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
+  if (traits_of(schedule_.flow).gates == Tokens::esp_groups) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
   const int begin = push(TaskKind::i_order, dense_.after);
   last().reads = {of(found().moe_output, Phase::forward), of(Buffer::routing, Phase::forward), dense_.data};
   last().writes = {whole_of(Buffer::ordered)};

@@ -86,16 +86,15 @@ void check_decision(const Schedule& schedule, const Decision& d) {
 
 void check_shape(const Schedule& schedule, const Case& shape) {
   const ParallelShape& p = shape.parallel;
-  if (schedule.flow == Flow::fused || schedule.flow == Flow::fused_gated)
+  if (traits_of(schedule.flow).fused())
     require<Unsupported>(shape.layer.dispatcher == "alltoall",
                          "schedule {} exchanges over EP and ESP at once: found dispatcher {}, expected alltoall",
                          schedule.name, shape.layer.dispatcher);
-  if (schedule.flow == Flow::tensor || schedule.flow == Flow::dropped)
-    require<Unsupported>(p.mp == p.esp, "schedule {} shards experts over the MP group: found mp {} and esp {}",
-                         schedule.name, p.mp, p.esp);
-  if (schedule.flow == Flow::tensor || schedule.flow == Flow::dropped)
-    require<Unsupported>(!p.ep_inside || p.ep == 1 || p.esp == 1,
-                         "schedule {} shards experts over the MP group: found EP inside the node", schedule.name);
+  if (!traits_of(schedule.flow).one_group) return;
+  require<Unsupported>(p.mp == p.esp, "schedule {} shards experts over the MP group: found mp {} and esp {}",
+                       schedule.name, p.mp, p.esp);
+  require<Unsupported>(!p.ep_inside || p.ep == 1 || p.esp == 1,
+                       "schedule {} shards experts over the MP group: found EP inside the node", schedule.name);
 }
 
 Decision with_split(const Schedule& schedule, int degree_forward, int degree_backward, int64_t bytes) {
@@ -113,7 +112,7 @@ StructureKey structure_key(const Schedule& schedule, const Groups& groups, const
   if (phases != Phases::forward) key.degree_backward = decision.degree_backward;
   if (phases != Phases::forward) key.order_backward = decision.order_backward;
   for (size_t k = 0; k < groups.size(); ++k) key.networks[k] = groups[k].network;
-  if (schedule.flow == Flow::fused_gated) key.peers = groups[static_cast<size_t>(GroupKind::ep)].size;
+  if (traits_of(schedule.flow).home_by_peers) key.peers = groups[static_cast<size_t>(GroupKind::ep)].size;
   return key;
 }
 

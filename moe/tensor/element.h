@@ -1,5 +1,6 @@
 #pragma once
-// From a run-time element type to a C++ one: the only place that knows which types the CPU layer computes in.
+// Turns a run-time element type into a C++ one. This is the only place that knows which types the CPU layer computes
+// in.
 #include <memory>
 
 #include "moe/base/check.h"

@@ -1,5 +1,5 @@
 #pragma once
-// A tensor's numbers where the host can read them, write them and compute with them.
+// An OnHost has a tensor's numbers where the host can read them, write them and compute with them.
 #include <vector>
 
 #include "moe/tensor/memory_space.h"
@@ -10,9 +10,9 @@ class OnHost {
  public:
   /// Reads a device's tensor after everything that the device was given before. Blocking.
   OnHost(TensorView t, MemorySpace& memory);
-  /// float32 or float64: the tensor itself, or a copy of what a device holds, 16-bit numbers widened.
+  /// Views float32 or float64: the tensor itself, or a copy of what a device holds, 16-bit numbers widened.
   TensorView view() const { return here_; }
-  /// What was written here goes to the tensor, to nearest even. Blocking.
+  /// Sends what was written here to the tensor, rounded to nearest even. Blocking.
   void send() const;
 
  private:

@@ -21,8 +21,8 @@ Matrix transpose(Matrix m);
 
 enum class Into { overwrite, add };
 
-/// That many products of one shape: the i-th reads and writes i steps further on, in elements. A step of `a` or `b` may
-/// be 0.
+/// Asks for `count` products of one shape. The i-th reads and writes i steps further on, in elements. A step of `a` or
+/// `b` may be 0.
 struct Batch {
   int64_t count = 1;
   int64_t a = 0, b = 0, out = 0;
@@ -40,7 +40,7 @@ class Math {
  public:
   virtual ~Math() = default;
   virtual MemorySpace& memory() = 0;
-  /// What is called from now on goes to this native stream, as Stream::launch hands it out.
+  /// Sends what is called from now on to this native stream, as Stream::launch hands it out.
   virtual void use(void* native) = 0;
 
   /// out = a b, or out += a b. `out` is not transposed and overlaps neither. Any extent may be 0.
@@ -66,15 +66,15 @@ class Math {
   virtual void convert(TensorView from, TensorView to) = 0;
 
   virtual void norm(const NormInput& in, TensorView out) = 0;
-  /// In place in d, d_out before and d_x after; d_gain is overwritten.
+  /// Turns d from d_out to d_x, in place; overwrites d_gain.
   virtual void norm_backward(const NormInput& in, TensorView d, TensorView d_gain) = 0;
-  /// In place: scores (n, L, L), row i softmax(scale times its first i + 1 numbers), 0 beyond.
+  /// Turns scores (n, L, L), in place, into softmaxes: row i of scale times its first i + 1 numbers, 0 beyond.
   virtual void causal_softmax(TensorView scores, double scale) = 0;
-  /// In place in d: d = scale p (d - <p, d>), row by row; p is what causal_softmax made.
+  /// Sets d = scale p (d - <p, d>), in place, row by row; p is what causal_softmax made.
   virtual void causal_softmax_backward(TensorView p, TensorView d, double scale) = 0;
 };
 
-/// By cpu/math.h. Has no state.
+/// Computes by cpu/math.h and has no state.
 Math& cpu_math();
 
 }  // namespace moe

@@ -1,5 +1,5 @@
 #pragma once
-// Where tensors live: a device's memory.
+// Tensors live in a MemorySpace: a device's memory.
 #include <cstdint>
 #include <utility>
 
@@ -11,21 +11,21 @@ class MemorySpace {
  public:
   virtual ~MemorySpace() = default;
   virtual DeviceKind kind() const = 0;
-  /// Zeroed, aligned to 16 bytes at least (the host's to a cache line), never null. Blocking.
+  /// Allocates zeroed bytes, aligned to 16 at least (the host's to a cache line), never null. Blocking.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* data, int64_t bytes) noexcept = 0;
-  /// Blocking; to_host after everything that the device was given before.
+  /// Both block; to_host waits for everything that the device was given before.
   virtual void from_host(const void* from, void* to, int64_t bytes) = 0;
   virtual void to_host(const void* from, void* to, int64_t bytes) = 0;
-  /// Inside this memory; queued on a native stream (Stream::launch), or done at once.
+  /// Copies inside this memory, queued on a native stream (Stream::launch) or done at once.
   virtual void copy(const void* from, void* to, int64_t bytes, void* native) = 0;
   virtual void clear(void* data, int64_t bytes, void* native) = 0;
 };
 
-/// The host's own. Has no state.
+/// Is the host's own. Has no state.
 MemorySpace& cpu_memory();
 
-/// An owner of `size` zeroed numbers that are no tensor's elements. The memory outlives it.
+/// Owns `size` zeroed numbers that are no tensor's elements. The memory must outlive it.
 template <class T>
 class Array {
  public:

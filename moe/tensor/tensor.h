@@ -1,5 +1,5 @@
 #pragma once
-// An owner of one dense tensor in a device's memory: zeroed, allocated once.
+// A Tensor owns one dense tensor in a device's memory: zeroed, allocated once.
 #include <atomic>
 #include <memory>
 
@@ -8,8 +8,8 @@
 
 namespace moe {
 
-/// Of all Tensors of this process: bytes now, the most since `peak_bytes` was last set, and how many were made. Tests
-/// and benches compare it before and after.
+/// Counts all Tensors of this process: bytes now, the most since `peak_bytes` was last set, and how many were made.
+/// Tests and benches compare it before and after.
 struct TensorMemory {
   std::atomic<int64_t> live_bytes = 0, peak_bytes = 0, made = 0;
   void take(int64_t bytes) {
@@ -23,7 +23,7 @@ inline TensorMemory tensor_memory;
 class Tensor {
  public:
   Tensor() = default;
-  /// `memory` outlives it.
+  /// `memory` must outlive it.
   Tensor(std::initializer_list<int64_t> shape, DType dtype, MemorySpace& memory = cpu_memory())
       : view_(nullptr, shape, dtype, memory.kind()) {
     memory_ = {static_cast<std::byte*>(memory.allocate(view_.bytes())), Free{&memory, view_.bytes()}};

@@ -33,13 +33,13 @@ class TensorView {
     return n;
   }
   int64_t bytes() const { return elements() * bytes_of(dtype_); }
-  /// Where element `first` lies.
+  /// Points at element `first`.
   std::byte* at(int64_t first) const { return static_cast<std::byte*>(data_) + first * bytes_of(dtype_); }
-  /// The dense part that begins `first` elements in and has its own shape.
+  /// Views the dense part that begins `first` elements in and has its own shape.
   TensorView part(int64_t first, std::initializer_list<int64_t> shape) const {
     return {at(first), shape, dtype_, device_};
   }
-  /// A tensor of the same shape elsewhere.
+  /// Views a tensor of the same shape elsewhere.
   TensorView moved_to(void* data, DeviceKind device, DType dtype) const {
     TensorView moved = *this;
     moved.data_ = data;
@@ -47,7 +47,7 @@ class TensorView {
     moved.dtype_ = dtype;
     return moved;
   }
-  /// The whole as a vector.
+  /// Views the whole as a vector.
   TensorView flat() const { return part(0, {elements()}); }
   DType dtype() const { return dtype_; }
   DeviceKind device() const { return device_; }

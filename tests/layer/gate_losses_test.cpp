@@ -127,11 +127,5 @@ TEST(AuxiliaryLosses, AreRefusedByGatesThatHaveNone) {
   EXPECT_EQ(complaint(case_of("xmoe", 0.1, 0.1)), "none");
 }
 
-TEST(GateNames, AreThoseOfThePlan) {
-  std::vector<std::string_view> planned;
-  for (const Part& part : gate_parts()) planned.push_back(part.name);
-  EXPECT_EQ(gate_names(), planned);
-}
-
 }  // namespace
 }  // namespace moe

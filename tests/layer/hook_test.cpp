@@ -204,7 +204,6 @@ TEST(LayerHook, UnknownNamesListTheKnown) {
   EXPECT_THROW(case_of("fp8"), BadInput);
   EXPECT_EQ(make_hook("none"), nullptr);
   for (const Part& part : hook_parts()) EXPECT_NO_THROW(make_hook(part.name));
-  EXPECT_EQ(hook_names().size(), hook_parts().size());
 }
 
 }  // namespace

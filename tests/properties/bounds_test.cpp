@@ -26,7 +26,7 @@ void for_results(uint64_t first, uint64_t last, bool measured, Check&& check) {
     const RandomLayer layer = full_layer(seed, measured);
     const LayerPricer pricer(layer.profile, layer.shape);
     for (const Schedule& schedule : schedules()) {
-      const bool one_group = schedule.flow == Flow::tensor || schedule.flow == Flow::dropped;
+      const bool one_group = traits_of(schedule.flow).one_group;
       if (one_group && layer.shape.parallel.mp != layer.shape.parallel.esp) continue;
       std::vector<LayerResult> results{search.tune(schedule, pricer)};
       if (fits(schedule, layer.shape))

@@ -67,7 +67,7 @@ TEST(ModelBound, NoTunedModelIsFaster) {
     const AnyModel any = any_model(seed);
     const LayerPricer pricer(any.profile, any.model.shape);
     for (const Schedule& schedule : schedules()) {
-      const bool one_group = schedule.flow == Flow::tensor || schedule.flow == Flow::dropped;
+      const bool one_group = traits_of(schedule.flow).one_group;
       if (one_group && any.model.shape.parallel.mp != any.model.shape.parallel.esp) continue;
       if (one_group && any.model.shape.parallel.ep_inside) continue;
       const ModelResult r = search.tune(schedule, pricer, any.model, partition_strategies().front());

@@ -228,7 +228,7 @@ TEST(Relations, TuningDoesNotDependOnWhatWasTunedBefore) {
     const LayerPricer pricer(layer.profile, layer.shape);
     for (size_t i = 0; i < schedules().size(); ++i) {
       const Schedule& schedule = schedules()[backwards ? schedules().size() - 1 - i : i];
-      const bool one_group = schedule.flow == Flow::tensor || schedule.flow == Flow::dropped;
+      const bool one_group = traits_of(schedule.flow).one_group;
       if (one_group && layer.shape.parallel.mp != layer.shape.parallel.esp) continue;
       const LayerResult result = search.tune(schedule, pricer);
       results.emplace(std::pair{seed, schedule.name}, key(result));

@@ -19,7 +19,7 @@ MemoryRequest request_of(const ModelShape& model, const Schedule& schedule) {
   request.layers = model.layers;
   request.micro_batches = model.micro_batches;
   request.order = model.order;
-  request.replicated = replicates_tokens(schedule.flow);
+  request.replicated = traits_of(schedule.flow).sends_all_groups();
   return request;
 }
 

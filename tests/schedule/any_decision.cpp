@@ -21,7 +21,7 @@ LaneOrder any_order(int degree, uint64_t seed) {
 }  // namespace
 
 bool fits(const Schedule& schedule, const Case& shape) {
-  const bool one_group = schedule.flow == Flow::tensor || schedule.flow == Flow::dropped;
+  const bool one_group = traits_of(schedule.flow).one_group;
   const bool same_ranks = shape.parallel.mp == shape.parallel.esp &&
                           (!shape.parallel.ep_inside || shape.parallel.ep == 1 || shape.parallel.esp == 1);
   return schedule.variants.empty() && (!one_group || same_ranks);

@@ -54,7 +54,7 @@ std::vector<Decision> decisions(const Schedule& schedule, const Case& shape) {
 }
 
 bool allows(const Schedule& schedule, const ParallelShape& parallel) {
-  const bool one_group = schedule.flow == Flow::tensor || schedule.flow == Flow::dropped;
+  const bool one_group = traits_of(schedule.flow).one_group;
   return !one_group || parallel.mp == parallel.esp;
 }
 

@@ -79,7 +79,7 @@ void expect_least(const RandomLayer& layer, LayerSearch& search) {
   const int most = static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows()));
   for (const Schedule& schedule : schedules()) {
     if (!has_only_degrees_and_splits(schedule)) continue;
-    const bool one_group = schedule.flow == Flow::tensor || schedule.flow == Flow::dropped;
+    const bool one_group = traits_of(schedule.flow).one_group;
     if (one_group && layer.shape.parallel.mp != layer.shape.parallel.esp) {
       EXPECT_THROW(search.tune(schedule, pricer), Unsupported) << schedule.name << ", " << layer.text;
       continue;

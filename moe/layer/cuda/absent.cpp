@@ -1,4 +1,4 @@
-// In a build without CUDA.
+// Stands for CUDA in a build without it.
 #include "moe/layer/layer_device.h"
 
 namespace moe {

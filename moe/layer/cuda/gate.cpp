@@ -1,68 +1,57 @@
-// Gates gshard, switch and sigmoid: they differ in noise, in how a pair is weighed, and in having losses. What they
-// compute is said in moe/layer/gates/.
-#include <array>
-
-#include "moe/base/registry.h"
+// Gates by kernels: they differ in noise, in how a pair is weighed, and in having losses, as their rows say
+// (moe/layer/gates/gate.cpp). What they compute is said in moe/layer/gates/.
 #include "moe/layer/cuda/kernels.h"
 #include "moe/layer/cuda/layer_device.h"
+#include "moe/layer/gates/auxiliary_losses.h"
 #include "moe/layer/gates/projection.h"
 #include "moe/tensor/host_copy.h"
 
 namespace moe::cuda {
 namespace {
 
-struct Kind {
-  std::string_view name;
-  Scoring scoring;
-  bool noisy = false, losses = true;
-};
-
-constexpr std::array kKinds{Kind{"gshard", Scoring::chosen, true}, Kind{"switch", Scoring::all},
-                            Kind{"sigmoid", Scoring::sigmoid, false, false}};
-
-const Kind& kind_of(std::string_view name) {
-  for (const Kind& kind : kKinds)
-    if (kind.name == name) return kind;
-  find_gate(name);  // BadInput if nobody knows it
-  throw Unsupported(fmt::format("gate {}: has no CUDA kernels, expected gshard, switch or sigmoid", name));
+const GateRow& row_of(std::string_view name) {
+  const GateRow& row = find_gate(name);
+  if (row.scoring != Scoring::none) return row;
+  std::string known;
+  for (const std::string_view gate : gate_names())
+    if (find_gate(gate).scoring != Scoring::none) known += fmt::format("{}{}", known.empty() ? "" : ", ", gate);
+  throw Unsupported(fmt::format("gate {}: has no CUDA kernels, expected one of: {}", name, known));
 }
 
 class CudaGate final : public Gate {
  public:
-  CudaGate(const GateSetup& setup, CudaMath& math, const Kind& kind)
+  CudaGate(const GateSetup& setup, CudaMath& math, const GateRow& row)
       : math_(math),
-        kind_(kind),
+        row_(row),
         rank_(setup.rank),
         tokens_(rank_.gated_tokens()),
         experts_(rank_.experts.total),
-        width_(kind.noisy ? 2 * experts_ : experts_),
+        width_(row.noisy ? 2 * experts_ : experts_),
         dtype_(sums_type(rank_.dtype())),
+        losses_(rank_),
         products_(rank_, width_, math) {
-    const auto all = static_cast<double>(rank_.tokens.total);
-    balance_ = rank_.shape.layer.aux_loss * static_cast<double>(experts_) / (all * all);
-    z_ = rank_.shape.layer.z_loss / all;
     MemorySpace& memory = math_.memory();
-    if (balance_ > 0 || z_ > 0) statistics_ = Tensor({2 * experts_ + 1}, DType::float64, memory);
-    if (kind.scoring == Scoring::all || has_losses()) {
+    statistics_ = losses_.make_statistics(memory);
+    if (row.scoring == Scoring::all || losses_.any()) {
       probabilities_ = Tensor({tokens_, experts_}, dtype_, memory);
       log_sums_ = Tensor({tokens_}, dtype_, memory);
     }
     for (const Parameter& p : parameters()) fill_weight(p, rank_.model_dim(), setup.seed, memory);
-    if (kind.noisy) fill_noise(setup.seed);
+    if (row.noisy) fill_noise(setup.seed);
   }
 
   void forward(TensorView hidden, Routing& r) override {
     products_.forward(hidden);
     const Logits l = logits(products_.products());
-    if (kind_.noisy) add_noise(work(), l, noise_.view().data(), spread(products_.products()));
+    if (row_.noisy) add_noise(work(), l, noise_.view().data(), spread(products_.products()));
     if (!r.preset) choose_top_k(work(), l, r.choices, r.device.expert.data());
     assign_rows(math_.stream(),
                 {r.groups(), r.group_tokens, r.choices, r.experts, r.rows, r.device.expert.data(), r.device.row.data(),
                  r.device.slot_of.data(), r.device.pair_of.data(), r.device.filled.data(), r.padding});
-    if (kind_.scoring == Scoring::all || has_losses())
+    if (row_.scoring == Scoring::all || losses_.any())
       softmax_scores(work(), l, probabilities_.view().data(), log_sums_.view().data());
-    weigh(work(), l, {kind_.scoring, r.choices, r.device.expert.data(), r.weight.view().data()});
-    if (has_losses()) count(r);
+    weigh(work(), l, {row_.scoring, r.choices, r.device.expert.data(), r.weight.view().data()});
+    if (losses_.any()) count(r);
   }
 
   void backward(const GateBackward& pass) override {
@@ -73,12 +62,12 @@ class CudaGate final : public Gate {
                                 .probabilities = probabilities_.view().data(),
                                 .log_sums = log_sums_.view().data(),
                                 .sums = statistics_.view().as<double>(),
-                                .balance = pass.share * balance_,
-                                .z = 2 * pass.share * z_,
+                                .balance = losses_.balance_slope(pass.share),
+                                .z = losses_.z_slope(pass.share),
                                 .noise = noise_.view().data(),
                                 .spread = spread(products),
                                 .d_spread = spread(d),
-                                .scoring = kind_.scoring,
+                                .scoring = row_.scoring,
                                 .choices = r.choices,
                                 .expert = r.device.expert.data()};
     gate_backward(work(), gradient, logits(d));
@@ -87,23 +76,19 @@ class CudaGate final : public Gate {
 
   std::vector<Parameter> parameters() override {
     std::vector<Parameter> all{products_.weight(kGateWeight, 0, experts_)};
-    if (kind_.noisy) all.push_back(products_.weight(kGateNoise, experts_, experts_));
+    if (row_.noisy) all.push_back(products_.weight(kGateNoise, experts_, experts_));
     return all;
   }
 
   TensorView statistics() override { return statistics_; }
 
   double auxiliary_loss() const override {
-    if (!has_losses()) return 0;
+    if (!losses_.any()) return 0;
     const OnHost sums(statistics_, math_.memory());
-    const double *first = sums.view().as<double>(), *probability = first + experts_;
-    double balance = 0;
-    for (int64_t e = 0; e < experts_; ++e) balance += first[e] * probability[e];
-    return balance_ * balance + z_ * first[2 * experts_];
+    return losses_.value(sums.view().as<double>());
   }
 
  private:
-  bool has_losses() const { return statistics_.view().data() != nullptr; }
   Work work() const { return {math_.stream(), dtype_}; }
   Logits logits(TensorView products) const { return {products.data(), tokens_, experts_, width_}; }
   // W_g and W_noise lie one below the other: their products side by side.
@@ -130,11 +115,11 @@ class CudaGate final : public Gate {
   }
 
   CudaMath& math_;
-  const Kind& kind_;
+  const GateRow& row_;
   RankShape rank_;
   int64_t tokens_, experts_, width_;
-  DType dtype_;                 // float32 of a 16-bit layer
-  double balance_ = 0, z_ = 0;  // as SoftmaxScores'
+  DType dtype_;  // float32 of a 16-bit layer
+  AuxiliaryLosses losses_;
   GateProjection products_;
   Tensor probabilities_, log_sums_, statistics_, noise_;
 };
@@ -142,7 +127,7 @@ class CudaGate final : public Gate {
 }  // namespace
 
 std::unique_ptr<Gate> make_gate(CudaMath& math, const GateSetup& setup) {
-  return std::make_unique<CudaGate>(setup, math, kind_of(setup.rank.shape.layer.gate));
+  return std::make_unique<CudaGate>(setup, math, row_of(setup.rank.shape.layer.gate));
 }
 
 }  // namespace moe::cuda

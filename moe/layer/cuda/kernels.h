@@ -2,6 +2,7 @@
 // The layer's kernels, launched, in the manner of moe/tensor/cuda/kernels.h.
 #include <cstdint>
 
+#include "moe/layer/gates/scoring.h"
 #include "moe/tensor/cuda/kernels.h"
 
 namespace moe::cuda {
@@ -72,8 +73,7 @@ struct RowAssignment {
 void assign_rows(void* stream, const RowAssignment& of);
 /// probabilities (tokens, experts) and the logarithm of the sum of exponentials of each token.
 void softmax_scores(Work work, const Logits& logits, void* probabilities, void* log_sums);
-/// weight[pair], as the gates have it: the softmax over the chosen logits (gshard), over all (switch), the sigmoid.
-enum class Scoring : uint8_t { chosen, all, sigmoid };
+/// Sets weight[pair] as the gate's scoring says.
 struct Choice {
   Scoring scoring;
   int64_t choices = 0;

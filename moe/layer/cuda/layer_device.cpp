@@ -10,7 +10,7 @@ PlacedRows placed(const RowLayout& layout, TensorView data) {
   return {data.data(), layout.places()};
 }
 
-// What a chunk's rows are where the experts compute: an expert's begin equally far after the one's before.
+// Describes a chunk's rows where the experts compute. An expert's begin equally far after those of the one before.
 ExpertBlock block_of(const RowLayout& layout, Rows rows, std::span<const Rows> experts) {
   ExpertBlock block{layout.streams(), layout.experts(), layout.rows(), rows.begin, rows.count()};
   block.first = experts.front().begin;

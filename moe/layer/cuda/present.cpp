@@ -1,4 +1,4 @@
-// What a build with CUDA has in absent.cpp's place.
+// Stands in absent.cpp's place in a build with CUDA.
 #include "moe/layer/cuda/layer_device.h"
 
 namespace moe {

@@ -8,7 +8,7 @@ namespace {
 constexpr int kTurns = 4;  // that a lane has under way when it copies
 constexpr int kSums = 2;   // when it adds rows up
 
-// Where row `row` of rows of `packs` begins.
+// Points at the beginning of row `row` of rows of `packs`.
 template <class T, int N>
 __device__ const Pack<T, N>* row_at(const T* rows, int64_t row, int packs) {
   return reinterpret_cast<const Pack<T, N>*>(rows) + row * packs;

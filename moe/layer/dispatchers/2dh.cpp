@@ -17,7 +17,7 @@ class TwoDimensional final : public Dispatcher {
     const int64_t block = ranks_.block_of(b);
     if (ranks_.flat()) return ep_.alltoall(b.send, b.receive, block, call);
     const int nodes = ranks_.nodes(), per_node = ranks_.per_node();
-    // By destination: [node][position] -> [position][node].
+    // Blocks change their order by destination: [node][position] -> [position][node].
     transpose_blocks(call.stream, {nodes, per_node, block}, b.send, packed_.data());
     ranks_.node->alltoall(packed_.data(), received_.data(), nodes * block, unpaced(call));
     // [position of the source][node of the destination] -> [node][position]

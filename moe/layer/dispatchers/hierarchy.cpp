@@ -19,7 +19,7 @@ Hierarchy split_by_node(const DispatcherSetup& setup, std::string_view dispatche
   const int node = setup.rank / setup.ranks_per_node, ep_rank = setup.ep.rank();
   Hierarchy h{.node = nullptr, .across = nullptr, .most_bytes = setup.most_bytes};
   h.node = setup.ep.split(node, ep_rank);
-  // Those with as many peers on their node: all of them, or else every rank of the group knows.
+  // The split joins ranks with as many peers on their node. Unless these are all, every rank of the group knows.
   const int alike = setup.ep.split(h.per_node(), ep_rank)->size();
   require<Unsupported>(alike == setup.ep.size(),
                        "dispatcher {}: {} of the {} ranks of rank {}'s EP group are on node {}, expected as many on "

@@ -10,6 +10,7 @@ namespace moe {
 namespace {
 
 constexpr std::array kExperts{ExpertRow{"gpt", make_gpt_expert}, ExpertRow{"mixtral", make_mixtral_expert}};
+static_assert(same_names(kExperts, kFfnParts), "an expert has a row here and one in moe/plan/parts.h");
 
 }  // namespace
 

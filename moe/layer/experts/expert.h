@@ -1,6 +1,6 @@
 #pragma once
 // The experts of one rank, each the same network, sharded over ESP: their outputs are partial sums over that group.
-// A new one: derive, and add a row to expert.cpp.
+// A new one derives from Expert and has a row in expert.cpp, and its name, summary and GEMMs in moe/plan.
 #include <memory>
 #include <span>
 #include <string_view>
@@ -22,13 +22,13 @@ class Expert {
   /// output = the experts of rows `rows[e]` of input (reserved rows, M), for each local expert e; output (their sum, M)
   /// has them one after the other. Stores activations of these rows.
   virtual void forward(TensorView input, std::span<const Rows> rows, TensorView output) = 0;
-  /// From d_output (rows as forward's output, M): d_input likewise, and the parameters' gradients, which the first
-  /// chunk of a backward overwrites and the others add to. `input` is the forward's.
+  /// Computes, from d_output (rows as forward's output, M), d_input likewise and the parameters' gradients. The first
+  /// chunk of a backward overwrites these, the others add to them. `input` is the forward's.
   virtual void backward(TensorView input, std::span<const Rows> rows, TensorView d_output, TensorView d_input,
                         bool first_chunk) = 0;
-  /// Replicated and summed over EDP.
+  /// Shows the parameters: replicated and summed over EDP.
   virtual std::vector<Parameter> parameters() = 0;
-  /// The parameters' gradients as one vector.
+  /// Shows the parameters' gradients as one vector.
   virtual TensorView gradients() = 0;
 };
 

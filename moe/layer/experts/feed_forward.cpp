@@ -104,7 +104,7 @@ class FeedForward final : public Expert {
     return all.part(start(i, e), {model_dim_, hidden_.count});
   }
 
-  // Of the run's first expert: rows where the experts compute, in a packed chunk, of what serves one run.
+  // These view the run's first expert: its rows where the experts compute, in a packed chunk, in what serves one run.
   static Matrix placed(TensorView t, const Run& run) { return matrix(rows_of(t, {run.at, run.at + run.rows})); }
   static Matrix packed(TensorView t, const Run& run) { return matrix(rows_of(t, {run.packed, run.packed + run.rows})); }
   static Matrix front(TensorView t, const Run& run) { return matrix(rows_of(t, {0, run.rows})); }

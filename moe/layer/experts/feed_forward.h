@@ -1,6 +1,6 @@
 #pragma once
-// What experts without biases share: act(x W, ...) W2, an element-wise activation between GEMMs. The weights before it
-// (E, M, H) are sharded over ESP by columns, W2 (E, H, M) by rows. One GEMM a weight forward, two backward.
+// Experts without biases share act(x W, ...) W2: an element-wise activation between GEMMs. The weights before it (E, M,
+// H) are sharded over ESP by columns, W2 (E, H, M) by rows. A weight takes one GEMM forward and two backward.
 #include <span>
 #include <string_view>
 

@@ -15,12 +15,27 @@
 namespace moe {
 namespace {
 
-constexpr std::array kGates{GateRow{"gshard", make_gshard_gate, Losses::balance_and_z},
-                            GateRow{"switch", make_switch_gate, Losses::balance_and_z},
-                            GateRow{"sigmoid", make_sigmoid_gate},
-                            GateRow{"xmoe", make_xmoe_gate, Losses::balance_and_z},
-                            GateRow{"softmoe", make_softmoe_gate, Losses::none, Choices::rows},
-                            GateRow{"expert-choice", make_expert_choice_gate, Losses::z, Choices::experts}};
+constexpr std::array<GateRow, 6> kGates{
+    {{.name = "gshard",
+      .make = make_gshard_gate,
+      .losses = Losses::balance_and_z,
+      .reference = &kGShardReference,
+      .scoring = Scoring::chosen,
+      .noisy = true},
+     {.name = "switch",
+      .make = make_switch_gate,
+      .losses = Losses::balance_and_z,
+      .reference = &kSwitchReference,
+      .scoring = Scoring::all},
+     {.name = "sigmoid", .make = make_sigmoid_gate, .reference = &kSigmoidReference, .scoring = Scoring::sigmoid},
+     {.name = "xmoe", .make = make_xmoe_gate, .losses = Losses::balance_and_z, .reference = &kXMoeReference},
+     {.name = "softmoe", .make = make_softmoe_gate, .choices = Choices::rows, .reference = &kSoftMoeReference},
+     {.name = "expert-choice",
+      .make = make_expert_choice_gate,
+      .losses = Losses::z,
+      .choices = Choices::experts,
+      .reference = &kExpertChoiceReference}}};
+static_assert(same_names(kGates, kGateParts), "a gate has a row here and one in moe/plan/parts.h");
 
 void check_losses(const GateRow& gate, const LayerShape& layer) {
   require<Unsupported>(layer.aux_loss == 0 || gate.losses == Losses::balance_and_z,
@@ -55,10 +70,6 @@ Routing make_routing(const RankShape& rank, MemorySpace& memory) {
   return routing;
 }
 
-std::vector<std::string_view> gate_names() {
-  std::vector<std::string_view> names;
-  for (const GateRow& row : kGates) names.push_back(row.name);
-  return names;
-}
+std::vector<std::string_view> gate_names() { return row_names(kGates); }
 
 }  // namespace moe

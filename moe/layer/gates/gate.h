@@ -1,16 +1,18 @@
 #pragma once
-// A gate decides which experts compute each token, and with what weight. A new one: derive, and add a row to gate.cpp.
+// A gate decides which experts compute each token, and with what weight. A new one derives from Gate and has a row in
+// gate.cpp, and its name and summary in moe/plan/parts.h.
 #include <memory>
 #include <string_view>
 #include <vector>
 
+#include "moe/layer/gates/scoring.h"
 #include "moe/layer/parameter.h"
 #include "moe/rows/routing.h"
 #include "moe/tensor/math.h"
 
 namespace moe {
 
-/// What reaches a gate on the way back. `hidden` and `routing` are the last forward's.
+/// Holds what reaches a gate on the way back. `hidden` and `routing` are the last forward's.
 struct GateBackward {
   TensorView hidden;  // (tokens, M)
   const Routing& routing;
@@ -28,11 +30,11 @@ class Gate {
   virtual void forward(TensorView hidden, Routing& routing) = 0;
   /// Overwrites the parameters' gradients with this rank's part and adds to d_hidden. statistics() are summed by then.
   virtual void backward(const GateBackward& pass) = 0;
-  /// Replicated on all ranks, summed over the stage.
+  /// Shows the parameters: replicated on all ranks, summed over the stage.
   virtual std::vector<Parameter> parameters() = 0;
-  /// float64 sums over all tokens of the stage that the auxiliary losses need; no data: none.
+  /// Shows the float64 sums over all tokens of the stage that the auxiliary losses need; no data: none.
   virtual TensorView statistics() { return {}; }
-  /// From the summed statistics: the losses, coefficients applied.
+  /// Computes the losses, coefficients applied, from the summed statistics.
   virtual double auxiliary_loss() const { return 0; }
 };
 
@@ -42,22 +44,28 @@ struct GateSetup {
   Math& math = cpu_math();
 };
 
-/// Pairs a token: top_k, one an expert, or one a row.
+/// Says how many pairs a token has: top_k, one an expert, or one a row.
 enum class Choices : uint8_t { top_k, experts, rows };
 
-/// The auxiliary losses that a gate has (softmax_scores.h).
+/// Names the auxiliary losses that a gate has (auxiliary_losses.h).
 enum class Losses : uint8_t { none, z, balance_and_z };
 
+struct GateReference;  // reference/gate_graph.h
+
+/// Holds all that is known of a gate.
 struct GateRow {
   std::string_view name;
   std::unique_ptr<Gate> (*make)(const GateSetup&);
   Losses losses = Losses::none;
   Choices choices = Choices::top_k;
+  const GateReference* reference = nullptr;  // its graph for autograd; null: layers with it can't be verified
+  Scoring scoring = Scoring::none;           // of its CUDA kernels
+  bool noisy = false;                        // those add noise to the logits
 };
 
 /// Throws BadInput listing the known names.
 const GateRow& find_gate(std::string_view name);
-/// The routing that this rank's gate fills; sized once. Throws BadInput if the gate can't be had with the layer's
+/// Makes the routing that this rank's gate fills, sized once. Throws BadInput if the gate can't be had with the layer's
 /// capacity factor, Unsupported if it lacks a loss that has a coefficient.
 Routing make_routing(const RankShape& rank, MemorySpace& memory = cpu_memory());
 /// "gshard", ...

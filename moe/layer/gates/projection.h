@@ -12,16 +12,16 @@ class GateProjection {
   GateProjection(const RankShape& rank, int64_t width, Math& math = cpu_math());
   /// Overwrites products.
   void forward(TensorView hidden) const;
-  /// From d_products: overwrites W's gradient and adds to d_hidden.
+  /// Overwrites W's gradient and adds to d_hidden, from d_products.
   void backward(TensorView hidden, TensorView d_hidden) const;
   TensorView products() const { return products_; }      // (tokens, width)
   TensorView d_products() const { return d_products_; }  // likewise
-  /// Rows [first, first + count) of W.
+  /// Shows rows [first, first + count) of W.
   Parameter weight(std::string_view name, int64_t first, int64_t count) const;
   Parameter weight(std::string_view name) const { return weight(name, 0, weights_.view().size(0)); }
 
  private:
-  /// `t` (tokens, M), or what wide_ then has of it.
+  /// Returns `t` (tokens, M), or what wide_ then has of it.
   TensorView widened(TensorView t) const;
   Math& math_;
   Tensor weights_, d_weights_, products_, d_products_;

@@ -1,5 +1,5 @@
 #pragma once
-// What gates share that weigh every pair by the softmax over all logits x W_g: they differ in which pairs they take.
+// Gates that weigh every pair by the softmax over all logits x W_g share this; they differ in which pairs they take.
 #include "moe/layer/gates/gate.h"
 #include "moe/layer/gates/projection.h"
 #include "moe/layer/gates/softmax_scores.h"

@@ -11,13 +11,10 @@ SoftmaxScores<T>::SoftmaxScores(const RankShape& rank)
       experts_(rank.experts.total),
       group_tokens_(rank.tokens.count),
       own_group_(rank.own_group),
+      losses_(rank),
       probabilities_({tokens_, experts_}, rank.dtype()),
-      log_sums_(static_cast<size_t>(tokens_)) {
-  const auto all = static_cast<double>(rank.tokens.total);
-  balance_ = rank.shape.layer.aux_loss * static_cast<double>(experts_) / (all * all);
-  z_ = rank.shape.layer.z_loss / all;
-  if (losses()) statistics_ = Tensor({2 * experts_ + 1}, DType::float64);
-}
+      log_sums_(static_cast<size_t>(tokens_)),
+      statistics_(losses_.make_statistics()) {}
 
 template <class T>
 void SoftmaxScores<T>::forward(const T* logits, int64_t stride) {
@@ -47,7 +44,7 @@ void SoftmaxScores<T>::count(const Routing& routing) {
   double *first = sums(), *probability = first + experts_, *squares = probability + experts_;
   std::fill_n(first, 2 * experts_ + 1, 0.0);
   for (int64_t t = own_group_ * group_tokens_; t < (own_group_ + 1) * group_tokens_; ++t) {
-    if (balance_ > 0) ++first[routing.expert[static_cast<size_t>(t * routing.choices)]];
+    if (losses_.balances()) ++first[routing.expert[static_cast<size_t>(t * routing.choices)]];
     for (int64_t e = 0; e < experts_; ++e) probability[e] += static_cast<double>(probabilities(t)[e]);
     const auto log_sum = static_cast<double>(log_sums_[static_cast<size_t>(t)]);
     *squares += log_sum * log_sum;
@@ -73,22 +70,14 @@ template <class T>
 void SoftmaxScores<T>::add_losses(double share, T* d, int64_t stride) const {
   if (!losses()) return;
   std::vector<T> slope(static_cast<size_t>(experts_));  // of the balance loss in each probability
-  for (size_t e = 0; e < slope.size(); ++e) slope[e] = static_cast<T>(share * balance_ * sums()[e]);
+  for (size_t e = 0; e < slope.size(); ++e) slope[e] = static_cast<T>(losses_.balance_slope(share) * sums()[e]);
   for (int64_t t = 0; t < tokens_; ++t, d += stride) {
     const T* p = probabilities(t);
     T mean = 0;
     for (size_t e = 0; e < slope.size(); ++e) mean += p[e] * slope[e];
-    const T z = static_cast<T>(2 * share * z_) * log_sums_[static_cast<size_t>(t)];
+    const T z = static_cast<T>(losses_.z_slope(share)) * log_sums_[static_cast<size_t>(t)];
     for (size_t e = 0; e < slope.size(); ++e) d[e] += p[e] * (slope[e] - mean + z);
   }
-}
-
-template <class T>
-double SoftmaxScores<T>::loss() const {
-  if (!losses()) return 0;
-  double balance = 0;
-  for (int64_t e = 0; e < experts_; ++e) balance += sums()[e] * sums()[experts_ + e];
-  return balance_ * balance + z_ * sums()[2 * experts_];
 }
 
 template class SoftmaxScores<float>;

@@ -1,13 +1,6 @@
 #pragma once
-// The softmax over all logits of each token, and the auxiliary losses that are made of it:
-//
-//   balance   aux_loss E sum_e f_e P_e     f_e: share of the tokens whose first choice is e, a constant of the
-//                                          gradient; P_e: mean probability of e
-//             (Switch Transformer, section 2.2; GShard's Algorithm 1 with E^2 in place of its mean's 1 / E)
-//   z         z_loss mean of log(sum_e exp(logit_e))^2 (ST-MoE, section 3.2)
-//
-// Shares and means are over all tokens of the stage, the dropped ones included.
-#include "moe/rows/rank_shape.h"
+// The softmax over all logits of each token, and the auxiliary losses that are made of it (auxiliary_losses.h).
+#include "moe/layer/gates/auxiliary_losses.h"
 #include "moe/rows/routing.h"
 
 namespace moe {
@@ -16,15 +9,14 @@ template <class T>
 class SoftmaxScores {
  public:
   explicit SoftmaxScores(const RankShape& rank);
-  /// Either loss has a coefficient.
-  bool losses() const { return balance_ > 0 || z_ > 0; }
+  bool losses() const { return losses_.any(); }
 
-  /// Of `logits`, rows `stride` apart.
+  /// Computes the softmax of `logits`, rows `stride` apart.
   void forward(const T* logits, int64_t stride);
   const T* probabilities(int64_t token) const { return probabilities_.as<T>() + token * experts_; }
   /// Sets each pair's weight to its expert's probability; 0 for pairs without an expert.
   void weigh(Routing& routing) const;
-  /// Statistics of this rank's own tokens.
+  /// Sets the statistics to those of this rank's own tokens.
   void count(const Routing& routing);
 
   /// Overwrites the logits' gradients, rows `stride` apart, by those of weigh().
@@ -32,20 +24,19 @@ class SoftmaxScores {
   /// Adds those of the losses, times `share`. The statistics are summed over the stage.
   void add_losses(double share, T* d_logits, int64_t stride) const;
 
-  /// float64: first choices of each expert, probabilities of each expert, squared log-sums; no data without losses.
   TensorView statistics() const { return statistics_; }
-  /// Both losses, from the summed statistics.
-  double loss() const;
+  /// Computes both losses from the summed statistics.
+  double loss() const { return losses() ? losses_.value(sums()) : 0; }
 
  private:
   double* sums() const { return statistics_.view().as<double>(); }
 
   int64_t tokens_, experts_, group_tokens_;
   int own_group_;
-  double balance_, z_;       // per pair of counts, per squared log-sum: already divided by the tokens of the stage
+  AuxiliaryLosses losses_;
   Tensor probabilities_;     // (tokens, E)
   std::vector<T> log_sums_;  // of each token
-  Tensor statistics_;        // (2 E + 1)
+  Tensor statistics_;
 };
 
 }  // namespace moe

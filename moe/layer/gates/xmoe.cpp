@@ -32,7 +32,7 @@ class UnitRows {
     }
   }
 
-  // From the units' gradients to those of the rows, in place.
+  // Turns the units' gradients into those of the rows, in place.
   void backward(T* d) const {
     const T* unit = units_.view().template as<T>();
     for (const T scale : scale_) {

@@ -1,7 +1,7 @@
 #pragma once
 // A hook is called at six points of the MoE part (FSMoE section 3), forward and backward, and may change what passes:
-// compress it, scale it, look at it. A new one: derive, and add a row to hook.cpp and to moe/plan/shape.cpp, which says
-// what element type it sends.
+// compress it, scale it, look at it. A new one derives from Hook and has a row in hook.cpp, and its name and summary in
+// moe/plan/parts.h; wire_type() (moe/plan/shape.cpp) says what element type it sends.
 //
 // In the backward the points are those of its own way: rows of gradients go to the experts and come back. For gradients
 // to be those of what the forward computed, each point must be the transpose of the one it mirrors: before_moe_start of
@@ -21,19 +21,20 @@ namespace moe {
 class Hook {
  public:
   virtual ~Hook() = default;
-  /// (gated tokens, M), in place: hidden states before norm and gate; backward, a copy of the output's gradient.
+  /// Gets (gated tokens, M), in place: the hidden states before norm and gate; backward, a copy of the output's
+  /// gradient.
   virtual void before_moe_start(Phase, TensorView) {}
-  /// What this rank sends, (rows, M). Writes `wire`, of the wire's type; where that is the layer's own, `wire` is
-  /// `rows`.
+  /// Gets what this rank sends, (rows, M), and writes `wire`, of the wire's type. Where that is the layer's own, `wire`
+  /// is `rows`.
   virtual void before_dispatch(Phase, TensorView /*rows*/, TensorView /*wire*/) {}
-  /// What it received; writes `rows`.
+  /// Gets what this rank received, and writes `rows`.
   virtual void after_dispatch(Phase, TensorView /*wire*/, TensorView /*rows*/) {}
   virtual void before_combine(Phase, TensorView /*rows*/, TensorView /*wire*/) {}
   virtual void after_combine(Phase, TensorView /*wire*/, TensorView /*rows*/) {}
-  /// (gated tokens, M), in place: the output, residual included; backward, the hidden states' gradient.
+  /// Gets (gated tokens, M), in place: the output, residual included; backward, the hidden states' gradient.
   virtual void before_moe_end(Phase, TensorView) {}
-  /// By how much an exchange may change an element of `dtype`, of its size: what the layer's verification must allow
-  /// for.
+  /// Bounds by how much of its size an exchange may change an element of `dtype`. The layer's verification allows for
+  /// that.
   virtual double relative_error(DType /*dtype*/) const { return 0; }
 };
 

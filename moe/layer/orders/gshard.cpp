@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-// What a group of tokens has of an expert, and the pairs that it has there.
+// Holds what a group of tokens has of an expert, and the pairs that it has there.
 struct Cell {
   int group = 0;
   int64_t expert = 0;

@@ -5,11 +5,13 @@
 #include "moe/base/registry.h"
 #include "moe/layer/orders/gshard.h"
 #include "moe/layer/orders/tutel.h"
+#include "moe/plan/parts.h"
 
 namespace moe {
 namespace {
 
 constexpr std::array kOrders{OrderRow{"gshard", make_gshard_order}, OrderRow{"tutel", make_tutel_order}};
+static_assert(same_names(kOrders, kOrderParts), "an order has a row here and one in moe/plan/parts.h");
 
 }  // namespace
 
@@ -17,10 +19,6 @@ std::unique_ptr<Order> make_order(std::string_view name, DType dtype) {
   return find_named(kOrders, name, "order").make(dtype);
 }
 
-std::vector<std::string_view> order_names() {
-  std::vector<std::string_view> names;
-  for (const OrderRow& row : kOrders) names.push_back(row.name);
-  return names;
-}
+std::vector<std::string_view> order_names() { return row_names(kOrders); }
 
 }  // namespace moe

@@ -122,7 +122,7 @@ class TutelOrder final : public Order {
     });
   }
 
-  // Of the groups held, the rows that no token fills, or all.
+  // Clears, of the groups held, the rows that no token fills, or all rows.
   static void clear_rows(const Routing& routing, RowsView rows, int64_t width, bool all) {
     for (int group = 0; group < routing.groups(); ++group) {
       if (!rows.layout.holds(group)) continue;

@@ -2,20 +2,17 @@
 
 #include <ATen/ATen.h>
 #include <algorithm>
-#include <array>
 
-#include "moe/base/registry.h"
+#include "moe/layer/gates/gate.h"
 #include "moe/plan/volumes.h"
 
 namespace moe {
 namespace {
 
-const GateGraphRow& find_graph(const Case& shape) {
-  static constexpr std::array kGraphs{&kGShardGraph, &kSwitchGraph,  &kSigmoidGraph,
-                                      &kXMoeGraph,   &kSoftMoeGraph, &kExpertChoiceGraph};
-  for (const GateGraphRow* row : kGraphs)
-    if (row->name == shape.layer.gate) return *row;
-  throw WrongResult(fmt::format("gate {} has no reference", shape.layer.gate));
+const GateReference& reference_of(const Case& shape) {
+  const GateReference* found = find_gate(shape.layer.gate).reference;
+  require<WrongResult>(found != nullptr, "gate {} has no reference", shape.layer.gate);
+  return *found;
 }
 
 // The top_k experts of one token, the best first; of equal logits the lower expert.
@@ -38,8 +35,8 @@ bool as_good(std::span<const int32_t> other, std::span<const int32_t> own, const
 
 }  // namespace
 
-std::vector<GraphWeight> gate_weights(const Case& shape) { return find_graph(shape).weights(shape); }
-GateGraph gate_graph(const GateGraphInputs& inputs) { return find_graph(inputs.shape).graph(inputs); }
+std::vector<GraphWeight> gate_weights(const Case& shape) { return reference_of(shape).weights(shape); }
+GateGraph gate_graph(const GateGraphInputs& inputs) { return reference_of(inputs.shape).graph(inputs); }
 
 std::vector<int32_t> top_k_choices(const GateGraphInputs& in, const at::Tensor& scores) {
   if (in.preset) return {in.preferred.begin(), in.preferred.end()};

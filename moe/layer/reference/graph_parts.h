@@ -13,7 +13,7 @@ namespace moe {
 
 using GraphWeights = std::map<std::string, at::Tensor>;  // by name (parameter.h)
 
-/// As fill_weight makes it, plus `offset`; axes of extent 1 in front are dropped.
+/// Describes a weight as fill_weight makes it, plus `offset`. Axes of extent 1 in front are dropped.
 struct GraphWeight {
   std::string_view name;
   std::vector<int64_t> extents;
@@ -42,7 +42,7 @@ struct GateGraphInputs {
   bool preset = false;                 // preferred is followed whatever it is
 };
 
-/// As Routing: pair p belongs to token p / choices.
+/// Holds what Routing does: pair p belongs to token p / choices.
 struct GateGraph {
   int64_t choices = 0;
   std::vector<int32_t> expert, row;  // of each pair; row in its group, -1: dropped
@@ -54,8 +54,8 @@ struct GateGraph {
 std::vector<GraphWeight> gate_weights(const Case& shape);
 GateGraph gate_graph(const GateGraphInputs& inputs);
 
-/// For gates of the top-k kind: the best top_k experts of each token by score (tokens, E), the best first, of equal
-/// ones the lower; or the preferred ones.
+/// Chooses, for gates of the top-k kind, the best top_k experts of each token by score (tokens, E): the best first, of
+/// equal ones the lower; or the preferred ones.
 std::vector<int32_t> top_k_choices(const GateGraphInputs& inputs, const at::Tensor& scores);
 /// The row of each pair: in every group of tokens, first choices in token order, then second ones; -1 beyond capacity.
 std::vector<int32_t> rows_of_choices(const Case& shape, const std::vector<int32_t>& choices);

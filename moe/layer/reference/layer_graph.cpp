@@ -22,7 +22,7 @@ at::ScalarType scalar_type(DType dtype) {
   }
 }
 
-// As the layer's are filled: 16-bit numbers as float32 that are rounded.
+// Makes a tensor to be filled as the layer's are: 16-bit numbers as float32 that are rounded.
 Tensor unfilled(at::IntArrayRef extents, DType dtype) { return at::zeros(extents, scalar_type(sums_type(dtype))); }
 Tensor rounded(const Tensor& t, DType dtype) { return t.to(scalar_type(dtype)).to(t.scalar_type()); }
 

@@ -21,7 +21,7 @@ struct GraphInputs {
   GraphWeights weights;
 };
 GraphInputs graph_inputs(const Case& shape, const LayerSeed& seed);
-/// Those of a part, of its element type; and what a gate adds.
+/// Make the weights of a part, of its element type, and the noise that a gate adds.
 GraphWeights graph_weights(const std::vector<GraphWeight>& weights, DType dtype, const LayerSeed& seed);
 at::Tensor graph_gate_noise(const Case& shape, const LayerSeed& seed);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a layer must compute, by other means: see layer_graph.h. No LibTorch in this header.
+// A reference computes what a layer must, by other means (layer_graph.h). This header names nothing of LibTorch.
 #include <cstdint>
 #include <map>
 #include <span>

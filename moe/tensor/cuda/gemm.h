@@ -14,14 +14,15 @@ class Gemm {
                    void* stream) = 0;
 };
 
-/// Which of the algorithms that cuBLASLt proposes for a shape: its first; or that which was fastest when the shape was
-/// first met (that call blocks). Ranks that compute the same gate must get the same bits, so a layer can't go by times.
+/// Picks among the algorithms that cuBLASLt proposes for a shape: its first; or that which was fastest when the shape
+/// was first met (that call blocks). Ranks that compute the same gate must get the same bits, so a layer can't go by
+/// times.
 enum class Selection : uint8_t { first, timed };
 
-/// By cuBLASLt, sums in float32 (of float64 in float64).
+/// Multiplies by cuBLASLt, with sums in float32 (of float64 in float64).
 std::unique_ptr<Gemm> make_cublas_gemm(Selection selection = Selection::first);
 
-/// Of the GPU that is the calling thread's now, whatever thread allocates: zeroed, and blocking as it must be.
+/// Allocates on the GPU that is the calling thread's now, whatever thread asks: zeroed, and blocking as it must be.
 std::unique_ptr<MemorySpace> make_device_memory();
 
 }  // namespace moe::cuda

@@ -10,7 +10,7 @@ namespace moe::cuda {
 
 // Element by element (elementwise.cu) -----------------------------------------------------------------------------
 
-/// Where they go and what types they are of.
+/// Says which stream a kernel goes to and what type its elements are of.
 struct Work {
   void* stream = nullptr;
   DType dtype = DType::float32;
@@ -28,7 +28,7 @@ void swiglu_backward(Work work, const Swiglu& of, int64_t count);
 /// to += from; t *= by.
 void add(Work work, const void* from, void* to, int64_t count);
 void scale(Work work, void* t, double by, int64_t count);
-/// To another type, to nearest even.
+/// Converts to another type, to nearest even.
 void convert(Work from_type, const void* from, DType to_type, void* to, int64_t count);
 
 // Norms and attention (norms.cu) --------------------------------------------------------------------------------
@@ -42,11 +42,11 @@ struct Norm {
   void* moments;
 };
 void norm(Work work, const Norm& of, void* out);
-/// In place in d.
+/// Works in place in d.
 void norm_backward(Work work, const Norm& of, void* d, void* d_gain);
-/// In place: row i of `rows` over its first i % seq + 1 numbers times `by`; 0 beyond. Rows of seq.
+/// Works in place: row i of `rows`, each of seq, over its first i % seq + 1 numbers times `by`; 0 beyond.
 void causal_softmax(Work work, void* scores, int64_t rows, int64_t seq, double by);
-/// In place in d: by p (d - <p, d>).
+/// Sets d to by p (d - <p, d>), in place.
 void causal_softmax_backward(Work work, const void* p, void* d, int64_t rows, int64_t seq, double by);
 
 }  // namespace moe::cuda

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "moe/layer/gates/expert_choice.h"
 #include "moe/layer/reference/gate_graph.h"
 #include "moe/plan/volumes.h"
 
@@ -57,6 +58,6 @@ GateGraph graph(const GateGraphInputs& in) {
 
 }  // namespace
 
-const GateGraphRow kExpertChoiceGraph{"expert-choice", weights, graph};
+const GateReference kExpertChoiceReference{weights, graph};
 
 }  // namespace moe

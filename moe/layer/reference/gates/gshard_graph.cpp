@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "moe/layer/gates/gshard.h"
 #include "moe/layer/reference/gate_graph.h"
 
 namespace moe {
@@ -23,6 +24,6 @@ GateGraph graph(const GateGraphInputs& in) {
 
 }  // namespace
 
-const GateGraphRow kGShardGraph{"gshard", weights, graph};
+const GateReference kGShardReference{weights, graph};
 
 }  // namespace moe

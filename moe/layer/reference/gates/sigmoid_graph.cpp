@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "moe/layer/gates/sigmoid.h"
 #include "moe/layer/reference/gate_graph.h"
 
 namespace moe {
@@ -18,6 +19,6 @@ GateGraph graph(const GateGraphInputs& in) {
 
 }  // namespace
 
-const GateGraphRow kSigmoidGraph{"sigmoid", weights, graph};
+const GateReference kSigmoidReference{weights, graph};
 
 }  // namespace moe

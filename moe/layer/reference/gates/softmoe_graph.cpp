@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "moe/layer/gates/softmoe.h"
 #include "moe/layer/reference/gate_graph.h"
 #include "moe/plan/volumes.h"
 
@@ -27,6 +28,6 @@ GateGraph graph(const GateGraphInputs& in) {
 
 }  // namespace
 
-const GateGraphRow kSoftMoeGraph{"softmoe", weights, graph};
+const GateReference kSoftMoeReference{weights, graph};
 
 }  // namespace moe

@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "moe/layer/gates/switch.h"
 #include "moe/layer/reference/gate_graph.h"
 
 namespace moe {
@@ -15,6 +16,6 @@ GateGraph graph(const GateGraphInputs& in) {
 
 }  // namespace
 
-const GateGraphRow kSwitchGraph{"switch", weights, graph};
+const GateReference kSwitchReference{weights, graph};
 
 }  // namespace moe

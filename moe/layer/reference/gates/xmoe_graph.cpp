@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <algorithm>
 
+#include "moe/layer/gates/xmoe.h"
 #include "moe/layer/reference/gate_graph.h"
 
 namespace moe {
@@ -22,6 +23,6 @@ GateGraph graph(const GateGraphInputs& in) {
 
 }  // namespace
 
-const GateGraphRow kXMoeGraph{"xmoe", weights, graph};
+const GateReference kXMoeReference{weights, graph};
 
 }  // namespace moe

@@ -1,0 +1,125 @@
+#include "moe/layer/binding/dense_part.h"
+
+namespace moe {
+
+// The residual goes into this rank's part of the sum over MP, for its own tokens: so each token's is added once.
+void DensePart::attention(const Task& task) {
+  LayerBuffers& b = layer_.buffers;
+  const LayerParts& parts = layer_.parts;
+  const bool forward = task.phase == Phase::forward;
+  const TensorView in = b.forward.mp_input, read = parts.norm1 ? b.normed_input : in;
+  const TensorView from = forward ? in : b.backward.mp_partial,
+                   to = forward ? b.forward.mp_partial : b.backward.mp_input;
+  if (forward) {
+    if (parts.norm1) parts.norm1->forward(in, read);
+    parts.attention->forward(read, to);
+  } else {
+    parts.attention->backward(read, from, to, layer_.gradients.fresh);
+    if (parts.norm1) parts.norm1->backward(in, to);
+  }
+  if (!rank().shape.layer.residual) return;
+  const int64_t m = rank().model_dim(), own = rank().tokens.count;
+  const int64_t own_row = rank().tokens.first - rank().mp_group().first;
+  math().add(from.part(own_row * m, {own, m}), to.part(own_row * m, {own, m}));
+}
+
+void DensePart::gate(const Task& task) {
+  if (task.phase == Phase::backward) return gate_backward(task.phase);
+  LayerBuffers& b = layer_.buffers;
+  hooks_.begin_moe(task.phase);
+  if (layer_.parts.norm2) layer_.parts.norm2->forward(b.forward.gate_input, b.normed);
+  layer_.parts.gate->forward(b.normed, layer_.routing);
+}
+
+void DensePart::gate_backward(Phase phase) {
+  LayerBuffers& b = layer_.buffers;
+  const double share = 1.0 / rank().gate_copies();
+  // Where several ranks gate a token each has all of d_weight, but of d_fill its own shard of the experts' part.
+  if (rank().gate_copies() > 1) math().scale(layer_.d_weight, share);
+  const TensorView d = b.backward.gate_input;
+  layer_.parts.gate->backward({b.normed, layer_.routing, layer_.d_weight, layer_.d_fill, d, share});
+  if (layer_.parts.norm2) layer_.parts.norm2->backward(b.forward.gate_input, d);
+  if (rank().shape.layer.residual) {
+    const TensorView all = hooks_.moe_gradient();
+    const int64_t m = rank().model_dim(), counted = all.size(0) / rank().gate_copies();
+    const int64_t first = rank().gate_copies() > 1 ? rank().esp * counted : 0;
+    math().add(all.part(first * m, {counted, m}), d.part(first * m, {counted, m}));
+  }
+  hooks_.end_moe(phase);
+}
+
+void DensePart::order(const Task& task) {
+  LayerBuffers& b = layer_.buffers;
+  Order& order = *layer_.parts.order;
+  if (task.phase == Phase::forward)
+    return order.order(layer_.routing, b.normed, {b.forward.home, plan_.layouts(task).home});
+  order.order_backward(layer_.routing, b.normed, home_rows(task.phase), b.backward.gate_input, layer_.d_fill);
+}
+
+void DensePart::i_order(const Task& task) {
+  LayerBuffers& b = layer_.buffers;
+  Order& order = *layer_.parts.order;
+  if (task.phase == Phase::backward) {
+    hooks_.begin_moe(task.phase);
+    return order.i_order_backward(layer_.routing, hooks_.moe_gradient(), home_rows(Phase::forward),
+                                  {b.backward.home, plan_.layouts(task).home}, layer_.d_weight);
+  }
+  order.i_order(layer_.routing, home_rows(task.phase), b.forward.moe_output);
+  if (rank().shape.layer.residual) math().add(b.forward.gate_input, b.forward.moe_output);
+  hooks_.end_moe(task.phase);
+}
+
+RowsView DensePart::home_rows(Phase phase) {
+  const PhaseBuffers& b = layer_.buffers.of(phase);
+  const PhaseLayouts& l = plan_.of(phase).layouts;
+  if (plan_.of(phase).cuts.lays_out) return {b.laid_out, l.laid_out};
+  return l.gathers_home() ? RowsView{b.wide, l.wide} : RowsView{b.home, l.home_back};
+}
+
+void DensePart::mp_allgather(const Task& task, CommCall call) {
+  const PhaseBuffers& b = layer_.buffers.of(task.phase);
+  const bool forward = task.phase == Phase::forward;
+  Communicator& mp = layer_.comms.of(task.group);
+  if (rank().traits().gathers_tokens()) {  // in place
+    const TensorView whole = forward ? b.output : b.hidden;
+    const int64_t own = rank().tokens.count * rank().model_dim();
+    return mp.allgather(whole.at(rank().mp * own), whole.data(), own * bytes_of(rank().dtype()), call);
+  }
+  const TensorView from = forward ? b.input : b.hidden, to = forward ? b.mp_input : b.mp_partial;
+  mp.allgather(from.data(), to.data(), from.bytes(), call);
+}
+
+void DensePart::mp_reducescatter(const Task& task, CommCall call) {
+  const PhaseBuffers& b = layer_.buffers.of(task.phase);
+  const bool forward = task.phase == Phase::forward;
+  const TensorView from = forward ? b.mp_partial : b.mp_input, to = forward ? b.hidden : b.input;
+  layer_.comms.of(task.group).reducescatter(from.data(), to.data(), to.elements(), rank().dtype(), call);
+}
+
+void DensePart::mp_allreduce(const Task& task, CommCall call) {
+  const PhaseBuffers& b = layer_.buffers.of(task.phase);
+  const TensorView whole = task.phase == Phase::forward ? b.mp_partial : b.mp_input;
+  layer_.comms.of(task.group).allreduce(whole.data(), whole.elements(), rank().dtype(), call);
+}
+
+void DensePart::tokens_allgather(const Task& task, CommCall call) {
+  const PhaseBuffers& b = layer_.buffers.of(task.phase);
+  const bool forward = task.phase == Phase::forward;
+  const TensorView from = forward ? b.hidden : b.output, to = forward ? b.gate_input : b.moe_output;
+  layer_.comms.of(task.group).allgather(from.data(), to.data(), from.bytes(), call);
+}
+
+void DensePart::tokens_reducescatter(const Task& task, CommCall call) {
+  const PhaseBuffers& b = layer_.buffers.of(task.phase);
+  layer_.comms.of(task.group)
+      .reducescatter(b.gate_input.data(), b.hidden.data(), b.hidden.elements(), rank().dtype(), call);
+}
+
+void DensePart::sum_statistics(Stream& stream) {
+  Communicator& everyone = layer_.comms.of(GroupKind::none);
+  const TensorView sums = layer_.parts.gate->statistics();
+  if (sums.elements() > 0 && sums.data() != nullptr && everyone.size() > 1)
+    everyone.allreduce(sums.data(), sums.elements(), sums.dtype(), {stream, {}, "sums of the auxiliary losses"});
+}
+
+}  // namespace moe

@@ -1,0 +1,41 @@
+#pragma once
+// Does the dense part's tasks: attention with its norm and residual, gate, order and i-order, and the collectives that
+// bring tokens together and apart.
+#include "moe/layer/binding/bound_plan.h"
+#include "moe/layer/binding/wire_hooks.h"
+
+namespace moe {
+
+class DensePart {
+ public:
+  DensePart(LayerState& layer, BoundPlan& plan) : layer_(layer), plan_(plan), hooks_(layer) {}
+
+  // These compute, on their task's stream.
+  void attention(const Task& task);
+  void gate(const Task& task);
+  void order(const Task& task);
+  void i_order(const Task& task);
+
+  // These enqueue a collective on the call's stream.
+  void mp_allgather(const Task& task, CommCall call);
+  void mp_reducescatter(const Task& task, CommCall call);
+  void mp_allreduce(const Task& task, CommCall call);
+  void tokens_allgather(const Task& task, CommCall call);
+  void tokens_reducescatter(const Task& task, CommCall call);
+
+  /// Enqueues, after a forward's gate, the sum over all ranks of what the auxiliary losses count.
+  void sum_statistics(Stream& stream);
+
+ private:
+  void gate_backward(Phase phase);
+  /// Returns what i_order reads in the forward, and order in the backward.
+  RowsView home_rows(Phase phase);
+  Math& math() const { return layer_.math(); }
+  const RankShape& rank() const { return layer_.shape; }
+
+  LayerState& layer_;
+  BoundPlan& plan_;
+  WireHooks hooks_;
+};
+
+}  // namespace moe

@@ -1,0 +1,50 @@
+#include "moe/layer/binding/expert_part.h"
+
+namespace moe {
+
+ExpertPart::ExpertPart(LayerState& layer, BoundPlan& plan) : layer_(layer), plan_(plan) {
+  const auto experts = static_cast<size_t>(layer.shape.experts.count);
+  for (Places& places : places_) places = {std::vector<Rows>(experts), std::vector<Rows>(experts)};
+}
+
+int64_t ExpertPart::place(Phase phase, Rows rows) {
+  auto& [at, packed] = places_[static_cast<size_t>(phase)];
+  plan_.of(phase).rows.of_chunk(plan_.of(phase).layouts.gathered, rows, at);
+  int64_t all = 0;
+  for (size_t e = 0; e < at.size(); ++e) {
+    packed[e] = {all, all + at[e].count()};
+    all = packed[e].end;
+  }
+  return all;
+}
+
+void ExpertPart::copy(const Task& task) {
+  const RowLayout& gathered = plan_.layouts(task).gathered;
+  const LayerBuffers& b = layer_.buffers;
+  const Rows rows = gathered.chunk(task.chunk);
+  place(task.phase, rows);
+  layer_.device.unpack(gathered, rows, layer_.buffers.of(task.phase).gathered,
+                       task.phase == Phase::forward ? b.expert_input : b.rows_in,
+                       places_[static_cast<size_t>(task.phase)].at);
+}
+
+void ExpertPart::expert(const Task& task) {
+  const BoundPhase& phase = plan_.of(task.phase);
+  LayerBuffers& b = layer_.buffers;
+  const TensorView wire = b.of(task.phase).gathered;
+  const int64_t m = layer_.shape.model_dim();
+  const Rows rows = chunk_rows(layer_.shape.rows, task.chunks, task.chunk);
+  const int64_t all = place(task.phase, rows);
+  const auto& [at, packed] = places_[static_cast<size_t>(task.phase)];
+  const TensorView in = b.rows_in.part(0, {all, m}), out = b.rows_out.part(0, {all, m});
+  if (task.phase == Phase::forward) {
+    if (!phase.copies) layer_.device.unpack(phase.layouts.gathered, rows, wire, b.expert_input, at);
+    layer_.parts.expert->forward(b.expert_input, at, out);
+  } else {
+    if (!phase.copies) layer_.device.unpack(phase.layouts.gathered, rows, wire, in, packed);
+    layer_.parts.expert->backward(b.expert_input, at, in, out, task.id == phase.first_expert);
+  }
+  layer_.device.pack(phase.layouts.gathered_back, rows, out, packed, wire);
+}
+
+}  // namespace moe

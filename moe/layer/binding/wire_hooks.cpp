@@ -1,0 +1,56 @@
+#include "moe/layer/binding/wire_hooks.h"
+
+#include <numeric>
+
+namespace moe {
+
+TensorView WireHooks::moe_gradient() const { return any() ? layer_.hooked.view() : layer_.buffers.backward.moe_output; }
+
+void WireHooks::begin_moe(Phase phase) const {
+  if (!any()) return;
+  if (phase == Phase::forward) return layer_.parts.hook->before_moe_start(phase, layer_.buffers.forward.gate_input);
+  layer_.math().assign(layer_.buffers.backward.moe_output, layer_.hooked);  // dY stays what the loss gave
+  layer_.parts.hook->before_moe_start(phase, layer_.hooked);
+}
+
+void WireHooks::end_moe(Phase phase) const {
+  if (!any()) return;
+  const LayerBuffers& b = layer_.buffers;
+  layer_.parts.hook->before_moe_end(phase, phase == Phase::forward ? b.forward.moe_output : b.backward.gate_input);
+}
+
+WireHooks::Converted WireHooks::converted(const Side& side, TensorView buffer) const {
+  const DType own = layer_.shape.dtype();
+  const int64_t m = layer_.shape.model_dim();
+  const int64_t count = std::reduce(side.bytes.begin(), side.bytes.end()) / bytes_of(own) / m;
+  const TensorView rows(side.data, {count, m}, own);
+  return {rows, wire_type(layer_.shape.shape.layer) == own ? rows : buffer.part(0, {count, m})};
+}
+
+Side WireHooks::on_wire(const Side& rows, TensorView wire) const {
+  Side side{wire.as<std::byte>(), rows.bytes, rows.only_some};
+  for (int64_t& bytes : side.bytes) bytes = bytes / bytes_of(layer_.shape.dtype()) * bytes_of(wire.dtype());
+  return side;
+}
+
+Sides WireHooks::before_exchange(const Task& task, const Sides& rows, const CommCall& call) const {
+  const Converted out = converted(rows.send, layer_.buffers.wire_out);
+  const Converted in = converted(rows.receive, layer_.buffers.wire_in);
+  call.stream.launch([this, out, phase = task.phase, dispatches = task.kind == TaskKind::dispatch](void* native) {
+    layer_.math().use(native);
+    Hook& hook = *layer_.parts.hook;
+    dispatches ? hook.before_dispatch(phase, out.rows, out.wire) : hook.before_combine(phase, out.rows, out.wire);
+  });
+  return {on_wire(rows.send, out.wire), on_wire(rows.receive, in.wire)};
+}
+
+void WireHooks::after_exchange(const Task& task, const Sides& rows, const CommCall& call) const {
+  const Converted in = converted(rows.receive, layer_.buffers.wire_in);
+  call.stream.launch([this, in, phase = task.phase, dispatches = task.kind == TaskKind::dispatch](void* native) {
+    layer_.math().use(native);
+    Hook& hook = *layer_.parts.hook;
+    dispatches ? hook.after_dispatch(phase, in.wire, in.rows) : hook.after_combine(phase, in.wire, in.rows);
+  });
+}
+
+}  // namespace moe

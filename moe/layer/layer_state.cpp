@@ -1,0 +1,52 @@
+#include "moe/layer/layer_state.h"
+
+#include "moe/plan/volumes.h"
+
+namespace moe {
+namespace {
+
+std::unique_ptr<Dispatcher> dispatcher_of(const RankShape& rank, const LayerComms& comms) {
+  const LayerShape& layer = rank.shape.layer;
+  const bool padded = pads_to_largest_load(rank.shape);
+  const int64_t most = padded ? padded_rows(rank.shape, rank.tokens.count) : rank.rows;
+  const int64_t rows = most * (rank.traits().sends_all_groups() ? rank.groups() : 1);
+  return make_dispatcher(layer.dispatcher, {comms.of(GroupKind::ep), rank.shape.parallel.ranks_per_node, rank.rank,
+                                            padded || layer.capacity_factor.has_value(),
+                                            rows * layer.experts * layer.model_dim * bytes_of(layer.dtype)});
+}
+
+}  // namespace
+
+LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, LayerComms layer_comms,
+                       LayerDevice& layer_device)
+    : shape((layer_device.require_runs(rank.shape.layer), rank)),
+      seed(layer_seed),
+      comms(std::move(layer_comms)),
+      device(layer_device),
+      buffers(shape, memory()),
+      routing(make_routing(shape, memory())),
+      parts{.attention = make_attention({shape, seed, math()}),
+            .norm1 = make_norm(shape, kNormGain1, seed, math()),
+            .norm2 = make_norm(shape, kNormGain2, seed, math()),
+            .gate = device.make_gate({shape, seed, math()}),
+            .order = device.make_order(shape),
+            .dispatcher = dispatcher_of(shape, comms),
+            .expert = make_expert(name_of(shape.shape.layer.ffn), {shape, seed, math()}),
+            .hook = nullptr} {
+  const int64_t dense = gradient_bytes(shape.shape) / bytes_of(shape.dtype());
+  gradients.fresh = Tensor({dense}, shape.dtype(), memory());
+  gradients.pending = Tensor({dense}, shape.dtype(), memory());
+  const DType weights = routing.weight.view().dtype();
+  d_weight = Tensor({routing.tokens, routing.choices}, weights, memory());
+  if (routing.mixes()) d_fill = Tensor({routing.tokens, routing.choices}, weights);
+  set_hook(make_hook(shape.shape.layer.hook, math()));
+  fill_input(buffers.forward.input, shape.held, seed, memory());
+  fill_output_gradient(buffers.backward.output, shape.held, seed, memory());
+}
+
+void LayerState::set_hook(std::unique_ptr<Hook> hook) {
+  parts.hook = std::move(hook);
+  if (parts.hook) hooked = Tensor({shape.gated_tokens(), shape.model_dim()}, shape.dtype(), memory());
+}
+
+}  // namespace moe

@@ -1,0 +1,58 @@
+#pragma once
+// Holds what one rank of a layer is made of and what flows through it. MoeLayer owns it and shows its results; the
+// parts of a binding (binding/) read and write it.
+#include <memory>
+
+#include "moe/layer/attention.h"
+#include "moe/layer/comms.h"
+#include "moe/layer/dispatchers/dispatcher.h"
+#include "moe/layer/experts/expert.h"
+#include "moe/layer/gates/gate.h"
+#include "moe/layer/hooks/hook.h"
+#include "moe/layer/layer_device.h"
+#include "moe/layer/norm.h"
+#include "moe/layer/orders/order.h"
+#include "moe/rows/layer_buffers.h"
+
+namespace moe {
+
+/// Holds the parts that the layer's shape names, made for this rank and its device.
+struct LayerParts {
+  std::unique_ptr<Attention> attention;
+  std::unique_ptr<RowNorm> norm1, norm2;  // before attention, before the gate; null: none
+  std::unique_ptr<Gate> gate;
+  std::unique_ptr<Order> order;
+  std::unique_ptr<Dispatcher> dispatcher;
+  std::unique_ptr<Expert> expert;
+  std::unique_ptr<Hook> hook;  // null: none
+};
+
+/// Holds the dense part's gradients of two passes: a backward makes `fresh` while its plan's tasks sum `pending` over
+/// DP.
+struct DenseGradients {
+  Tensor fresh, pending;  // made by this pass; by the one before
+  void begin_pass() { std::swap(fresh, pending); }
+};
+
+struct LayerState {
+  /// Takes and throws what MoeLayer's constructor does.
+  LayerState(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device);
+
+  void set_hook(std::unique_ptr<Hook> hook);
+  Math& math() const { return device.math(); }
+  MemorySpace& memory() const { return math().memory(); }
+
+  RankShape shape;
+  LayerSeed seed;
+  LayerComms comms;
+  LayerDevice& device;
+  LayerBuffers buffers;
+  mutable Routing routing;  // its vectors are a copy of what a device has
+  Tensor d_weight, d_fill;  // the routing's gradients, (gated tokens, choices)
+  LayerParts parts;
+  Tensor hooked;                // (gated tokens, M): the output's gradient as the hook gives it
+  DenseGradients gradients;     // the experts' are their own
+  bool experts_summed = false;  // by the last pass's plan, over EDP
+};
+
+}  // namespace moe

@@ -1,0 +1,43 @@
+#pragma once
+// Names what a layer can be made of. A part's row here is what planning knows of it: its name, which is the flag's
+// value, and what it does. What implements it has a row under the same name in moe/layer, next to the class that it
+// makes; the compiler holds each pair of tables to the same names (same_names).
+#include <array>
+#include <span>
+#include <string_view>
+
+namespace moe {
+
+struct Part {
+  std::string_view name, summary;
+};
+
+inline constexpr std::array<Part, 6> kGateParts{
+    {{"gshard", "noisy top-k: softmax over the k kept logits (GShard)"},
+     {"switch", "top-k of a softmax over all logits (Switch Transformer)"},
+     {"sigmoid", "top-k, each weighed by its logit's sigmoid (BASE, StableMoE)"},
+     {"xmoe", "top-k of cosines in a low rank, with a learned temperature (X-MoE)"},
+     {"softmoe", "every row of every expert a convex mix of all tokens (SoftMoE)"},
+     {"expert-choice", "each expert takes its best tokens (Expert Choice)"}}};
+
+inline constexpr std::array<Part, 2> kOrderParts{{{"gshard", "einsum with one-hot masks, dense GEMMs (GShard)"},
+                                                  {"tutel", "sparse scatter and gather of the kept rows (Tutel)"}}};
+
+inline constexpr std::array<Part, 3> kDispatcherParts{
+    {{"alltoall", "one AlltoAll over the EP group"},
+     {"1dh", "gather in the node, AlltoAll of the nodes' leaders, scatter (Hetu)"},
+     {"2dh", "AlltoAll in the node, then between nodes (Tutel, DeepSpeed-MoE)"}}};
+
+/// In the order of Ffn.
+inline constexpr std::array<Part, 2> kFfnParts{{{"gpt", "two GEMMs with GELU"}, {"mixtral", "three GEMMs, SwiGLU"}}};
+
+inline constexpr std::array<Part, 2> kHookParts{{{"none", "dispatch and combine send rows as they are"},
+                                                 {"bf16", "rows are rounded to bfloat16 around dispatch and combine"}}};
+
+constexpr std::span<const Part> gate_parts() { return kGateParts; }
+constexpr std::span<const Part> order_parts() { return kOrderParts; }
+constexpr std::span<const Part> dispatcher_parts() { return kDispatcherParts; }
+constexpr std::span<const Part> ffn_parts() { return kFfnParts; }
+constexpr std::span<const Part> hook_parts() { return kHookParts; }
+
+}  // namespace moe

@@ -1,0 +1,36 @@
+#pragma once
+// Names what a task of a plan does, and in which half of a pass.
+#include <cstdint>
+#include <string_view>
+
+namespace moe {
+
+// clang-format off
+enum class TaskKind : uint8_t {
+  mp_allgather, attention, mp_reducescatter, gate, order,  // the dense part
+  dispatch, allgather, expert, reducescatter, combine,     // D G E S C, one task a chunk
+  i_order, gradient,                                       // gradient: one slice's AllReduce over DP
+  mp_allreduce, tokens_allgather, tokens_reducescatter,    // dense parts of flows that keep tokens on all MP ranks
+  copy, allreduce, gather, home_copy,                      // of chunks: re-layout, partial sums, MP AllGather
+  exchange, sum,                                           // SAA's phases of a combine, each followed by its gather
+  expert_gradient,                                         // the same of experts over EDP, where a schedule plans it
+  send, recv, optimizer                                    // between pipeline stages; the step after all of it
+};
+// clang-format on
+inline constexpr int kTaskKinds = 25;
+std::string_view name_of(TaskKind kind);
+
+/// Part of the MoE layer's row traffic: one task a chunk.
+constexpr bool is_chunked(TaskKind kind) {
+  return (kind >= TaskKind::dispatch && kind <= TaskKind::combine) || (kind >= TaskKind::copy && kind <= TaskKind::sum);
+}
+
+/// Sends a slice of the gradients.
+constexpr bool sends_gradients(TaskKind kind) {
+  return kind == TaskKind::gradient || kind == TaskKind::expert_gradient;
+}
+
+enum class Phase : uint8_t { forward, backward };
+std::string_view name_of(Phase phase);
+
+}  // namespace moe

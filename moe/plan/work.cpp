@@ -1,0 +1,146 @@
+// Says what each task moves or computes on a rank, in each flow.
+#include "moe/base/check.h"
+#include "moe/plan/plan.h"
+
+namespace moe {
+namespace {
+
+// Counts copies of a rank's own T_rank rows.
+double copies(Flow flow, TaskKind kind, const ParallelShape& p) {
+  const FlowTraits& f = traits_of(flow);
+  const double all_groups = f.gates == Tokens::esp_groups ? p.mp * p.esp : p.mp;
+  const double sent = f.sends_all_groups() ? all_groups : f.fused() ? p.esp : 1;
+  switch (kind) {
+    case TaskKind::dispatch:
+    case TaskKind::combine:
+    case TaskKind::exchange:
+    case TaskKind::sum:
+      return sent;
+    case TaskKind::expert:
+      return f.expert_copies(p);
+    case TaskKind::gather:
+    case TaskKind::home_copy:
+      return p.mp;
+    default:  // between the AlltoAlls
+      return f.way == Way::over_esp ? p.esp : f.way == Way::over_mp ? p.mp : sent;
+  }
+}
+
+double gated_tokens(const Case& c, Flow flow) {
+  const double tokens = static_cast<double>(c.layer.batch * c.layer.seq);
+  const Tokens gates = traits_of(flow).gates;
+  if (gates == Tokens::own) return tokens / c.parallel.mp;
+  return gates == Tokens::esp_groups ? tokens * c.parallel.esp : tokens;
+}
+
+// Whole groups of rows that order (i-order) writes or reads: where the split comes after the gate, only the way home
+// has those of all MP ranks.
+double ordered_groups(TaskKind kind, Phase phase, const Case& c, Flow flow) {
+  const bool out = (kind == TaskKind::order) == (phase == Phase::forward);
+  if (out && traits_of(flow).gathers_rows()) return 1;
+  return gated_tokens(c, flow) * c.parallel.mp / static_cast<double>(c.layer.batch * c.layer.seq);
+}
+
+Op op_of(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::dispatch:
+    case TaskKind::combine:
+    case TaskKind::exchange:
+      return Op::alltoall;
+    case TaskKind::mp_allgather:
+    case TaskKind::tokens_allgather:
+    case TaskKind::allgather:
+    case TaskKind::gather:
+      return Op::allgather;
+    case TaskKind::mp_reducescatter:
+    case TaskKind::tokens_reducescatter:
+    case TaskKind::reducescatter:
+      return Op::reducescatter;
+    case TaskKind::mp_allreduce:
+    case TaskKind::allreduce:
+    case TaskKind::gradient:
+    case TaskKind::expert_gradient:
+      return Op::allreduce;
+    case TaskKind::copy:
+    case TaskKind::home_copy:
+    case TaskKind::sum:
+      return Op::copy;
+    case TaskKind::send:
+      return Op::sendrecv;
+    case TaskKind::expert:
+      return Op::expert;
+    case TaskKind::attention:
+      return Op::attention;
+    case TaskKind::gate:
+      return Op::gemm;
+    default:
+      return Op::none;
+  }
+}
+
+double all_rows(const Case& c) {
+  return c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(padded_rows(c));
+}
+
+double rows_of(const WorkClass& wc, const Case& c, Flow flow) {
+  if (c.rounding == Rounding::exact) return capacity_exact(c) / wc.chunks;
+  const int64_t rows = padded_rows(c);
+  if (traits_of(flow).home_by_peers) return static_cast<double>(rows) / wc.chunks;
+  return static_cast<double>(chunk_rows(rows, wc.chunks, wc.chunk).count());
+}
+
+Work chunk_work(TaskKind kind, Phase phase, double rows, const Case& c, Flow flow) {
+  const MoeVolumes v = moe_volumes(c, rows * copies(flow, kind, c.parallel));
+  const int passes = phase == Phase::backward ? 2 : 1;
+  if (kind == TaskKind::expert)
+    return {Op::expert, GroupKind::none, 0, passes * v.expert_flops, passes * gemms_of(c.layer.ffn)};
+  const Op op = op_of(kind);
+  const double wire = op == Op::alltoall ? bytes_of(wire_type(c.layer)) : bytes_of(c.layer.dtype);
+  return {op, group_of(flow, kind), v.alltoall_bytes * (wire / bytes_of(c.layer.dtype)), 0, 0};
+}
+
+Work dense_work(TaskKind kind, Phase phase, const Case& c, Flow flow) {
+  const int passes = phase == Phase::backward ? 2 : 1;
+  const Op op = op_of(kind);
+  const GroupKind group = group_of(flow, kind);
+  switch (kind) {
+    case TaskKind::mp_allgather:
+    case TaskKind::mp_reducescatter:
+    case TaskKind::mp_allreduce:
+      return {op, group, mp_bytes(c), 0, 0};
+    case TaskKind::tokens_allgather:
+    case TaskKind::tokens_reducescatter:
+      return {op, group, mp_bytes(c) * c.parallel.esp, 0, 0};
+    case TaskKind::attention:
+      return {op, group, 0, passes * attention_flops(c), passes * 6};
+    case TaskKind::gate: {
+      const double dim = static_cast<double>(c.layer.model_dim * c.layer.experts);
+      return {op, group, 0, passes * kFlopsPerMac * gated_tokens(c, flow) * dim, passes};
+    }
+    case TaskKind::order:
+    case TaskKind::i_order:
+      return {op, group, moe_volumes(c, all_rows(c) * ordered_groups(kind, phase, c, flow)).alltoall_bytes, 0, 0};
+    case TaskKind::send:  // the receiver waits for it
+      return {op, group, mp_bytes(c) / (traits_of(flow).holds == Tokens::own ? c.parallel.mp : 1), 0, 0};
+    default:
+      return {Op::none, group, 0, 0, 0};
+  }
+}
+
+}  // namespace
+
+Work whole_work(TaskKind kind, Phase phase, const Case& c, Flow flow) {
+  if (!is_chunked(kind)) return dense_work(kind, phase, c, flow);
+  return chunk_work(kind, phase, all_rows(c), c, flow);
+}
+
+Work work_of(const WorkClass& wc, const Case& c, const std::vector<GradientSlice>& slices, Flow flow) {
+  if (sends_gradients(wc.kind)) {
+    const double bytes = static_cast<double>(slices.at(static_cast<size_t>(wc.slice)).bytes());
+    return {Op::allreduce, group_of(flow, wc.kind), bytes, 0, 0};
+  }
+  if (!is_chunked(wc.kind)) return dense_work(wc.kind, wc.phase, c, flow);
+  return chunk_work(wc.kind, wc.phase, rows_of(wc, c, flow), c, flow);
+}
+
+}  // namespace moe
