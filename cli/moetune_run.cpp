@@ -6,12 +6,15 @@
 #include "cli/processes.h"
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
+#include "moe/device/device.h"
 #include "tuner/verify/verified_tune.h"
 
 int main(int argc, char** argv) {
   const int code = moe::guarded([&] {
     const auto command = moe::parse_command_line(argc, argv);
     if (!command) return int{moe::kOk};
+    for (const auto device : {command->microbench.device, command->layerbench.device, command->tune.device})
+      if (device == moe::DeviceKind::cuda) moe::set_cuda_connections();
     const auto processes = moe::start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
     return moe::run_together(processes.get(), [&] {
       if (command->verb == "microbench") return moe::run_microbench(command->microbench, processes.get());

@@ -1,9 +1,13 @@
 #include "cli/processes.h"
 
+#include <csignal>
+#include <cstdlib>
+
 #include "cli/errors.h"
 #include "moe/base/check.h"
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/comm/nccl/nccl_world.h"
+#include "moe/comm/store/store.h"
 
 namespace moe {
 namespace {
@@ -51,7 +55,6 @@ class OverNccl final : public World {
     options.timeout_s = flags.timeout_s;
     options.min_ctas = flags.min_ctas;
     options.max_ctas = flags.max_ctas;
-    options.implicit_launch_order = flags.implicit_launch_order;
     nccl_ = make_nccl_world(std::move(options));
   }
   std::string_view backend() const override { return nccl_->backend(); }
@@ -80,6 +83,13 @@ bool said_by_another(Communicator& all, const std::string& what) {
   return false;
 }
 
+// Gloo writes to connections that a dying rank closes, and NCCL reads the order of its kernels from the environment.
+void set_process(const RanksFlags& flags) {
+  std::signal(SIGPIPE, SIG_IGN);
+  store::silence_c10d();
+  if (flags.implicit_launch_order) setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+}
+
 }  // namespace
 
 std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vector<std::string>& argv) {
@@ -89,6 +99,7 @@ std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vecto
                     "--ranks-per-node: found {}, expected 1 of a rank that is alone ({})", launch.ranks_per_node,
                     describe(launch));
   if (launch.rank == 0) fmt::print(stderr, "moetune: {}\n", describe(launch));
+  set_process(flags);
   auto gloo = std::make_unique<GlooWorld>(launch, GlooJob{MOETUNE_VERSION, job_of(argv)}, flags.timeout_s);
   std::unique_ptr<World> world;
   if (flags.backend == "nccl")

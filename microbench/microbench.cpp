@@ -94,8 +94,8 @@ std::string series_of(const CaseRecord& record) { return record.key.substr(3, re
 std::string compute_table(const std::vector<CaseRecord>& records) {
   Table table({"op", "size", "time us", "spread", "GFLOP/s or GB/s", "over modelled", "status"});
   for (const CaseRecord& record : records) {
-    const std::string& op = text_of(record, "op");
-    if (op != "gemm" && op != "module") continue;
+    const auto op = find_op(text_of(record, "op"));
+    if (op != Op::gemm && op != Op::module) continue;
     const bool bytes = record.parameters.has("bytes");
     const double size = number(record, record.parameters, bytes ? "bytes" : "flops");
     const std::string shown = bytes ? human_bytes(size) : fmt::format("{:.3g} GFLOP", size * 1e-9);
@@ -168,6 +168,7 @@ CaseRecord record_of(const MeasuredOverhead& o) {
 /// Of threads, on the CPU and, where there is one, on a GPU.
 std::vector<MeasuredOverhead> measure_overheads(RecordWriter& writer) {
   std::vector<MeasuredOverhead> all;
+  set_cuda_connections();
   for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda}) {
     if (device == DeviceKind::cuda && gpu_count() == 0) continue;
     for (const int ranks : {1, 4}) {

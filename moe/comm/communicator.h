@@ -1,8 +1,8 @@
 #pragma once
 // A communicator: some ranks, one of which is us. No globals. Every operation enqueues on a stream and returns; all
 // members call the same operations in the same order, from one stream each: two lanes need two communicators. Buffers
-// must live until the stream passed them. Arguments that can't be right on any rank are BadInput at the call; what only
-// the ranks together can find out is RankFailure out of the stream.
+// must live until the stream passed them. The public calls refuse with BadInput what can't be right on any rank; what
+// only the ranks together can find out is RankFailure out of the stream.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -28,34 +28,55 @@ class Communicator {
   virtual int size() const = 0;
 
   /// Block i of `send` goes to rank i; block i of `receive` comes from rank i; each of `block_bytes`. Not in place.
-  virtual void alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) = 0;
+  void alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call);
   /// Unequal blocks, packed: send_bytes[i] to rank i, receive_bytes[i] from rank i; ours to ourselves is both. Not in
   /// place.
-  virtual void alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive,
-                         std::vector<int64_t> receive_bytes, CommCall call) = 0;
+  void alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive, std::vector<int64_t> receive_bytes,
+                 CommCall call);
   /// `receive` holds size() blocks of `block_bytes`; ours may lie in it already (send == receive + rank block_bytes).
-  virtual void allgather(const void* send, void* receive, int64_t block_bytes, CommCall call) = 0;
+  void allgather(const void* send, void* receive, int64_t block_bytes, CommCall call);
   /// Unequal blocks, packed: block_bytes[i] from rank i, the same on every rank; ours may lie in `receive` already.
-  virtual void allgatherv(const void* send, void* receive, std::vector<int64_t> block_bytes, CommCall call) = 0;
+  void allgatherv(const void* send, void* receive, std::vector<int64_t> block_bytes, CommCall call);
   /// Sums size() blocks of `block` elements in rank order; block rank() is kept. Not in place.
-  virtual void reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) = 0;
+  void reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call);
   /// Unequal blocks of blocks[i] elements, packed, the same on every rank. Not in place.
-  virtual void reducescatterv(const void* send, void* receive, std::vector<int64_t> blocks, DType dtype,
-                              CommCall call) = 0;
+  void reducescatterv(const void* send, void* receive, std::vector<int64_t> blocks, DType dtype, CommCall call);
   /// In place; sums in rank order.
-  virtual void allreduce(void* data, int64_t elements, DType dtype, CommCall call) = 0;
-  virtual void broadcast(void* data, int64_t bytes, int root, CommCall call) = 0;
-  virtual void barrier(CommCall call) = 0;
+  void allreduce(void* data, int64_t elements, DType dtype, CommCall call);
+  void broadcast(void* data, int64_t bytes, int root, CommCall call);
+  void barrier(CommCall call);
   /// To and from one other rank. A send may end no earlier than its receive begins: two ranks that both send first wait
   /// for each other.
-  virtual void send(const void* data, int64_t bytes, int peer, CommCall call) = 0;
-  virtual void receive(void* data, int64_t bytes, int peer, CommCall call) = 0;
+  void send(const void* data, int64_t bytes, int peer, CommCall call);
+  void receive(void* data, int64_t bytes, int peer, CommCall call);
 
   /// New communicators of the members with equal colour, ordered by (key, rank); a negative colour gets none (null).
   /// Blocking; all members call it. Each call makes communicators that are independent of all others.
   virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
   /// Ends the operations of every member, of this and all split from the same world, with RankFailure; for good.
   virtual void abort(const std::string& reason) = 0;
+
+ protected:
+  /// Whether operations keep the pace of their call: the emulated cluster's do. Elsewhere a pace is BadInput.
+  virtual bool keeps_pace() const { return false; }
+
+  // The same operations, with arguments that are checked.
+  virtual void do_alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) = 0;
+  virtual void do_alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive,
+                            std::vector<int64_t> receive_bytes, CommCall call) = 0;
+  virtual void do_allgather(const void* send, void* receive, int64_t block_bytes, CommCall call) = 0;
+  virtual void do_allgatherv(const void* send, void* receive, std::vector<int64_t> block_bytes, CommCall call) = 0;
+  virtual void do_reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) = 0;
+  virtual void do_reducescatterv(const void* send, void* receive, std::vector<int64_t> blocks, DType dtype,
+                                 CommCall call) = 0;
+  virtual void do_allreduce(void* data, int64_t elements, DType dtype, CommCall call) = 0;
+  virtual void do_broadcast(void* data, int64_t bytes, int root, CommCall call) = 0;
+  virtual void do_barrier(CommCall call) = 0;
+  virtual void do_send(const void* data, int64_t bytes, int peer, CommCall call) = 0;
+  virtual void do_receive(void* data, int64_t bytes, int peer, CommCall call) = 0;
+
+ private:
+  class Check;
 };
 
 }  // namespace moe

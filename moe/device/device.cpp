@@ -1,13 +1,17 @@
 #include "moe/device/device.h"
 
+#include <cstdlib>
+
 #include "moe/device/cuda/cuda_device.h"
 
 namespace moe {
 
 std::string_view name_of(DeviceKind kind) { return kind == DeviceKind::cuda ? "cuda" : "cpu"; }
 
+void set_cuda_connections() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
+
 std::unique_ptr<Device> make_device(DeviceKind kind, int local_rank) {
-  return kind == DeviceKind::cuda ? make_cuda_device(local_rank) : make_cpu_device();
+  return kind == DeviceKind::cuda ? cuda::make_device(local_rank) : make_cpu_device();
 }
 
 }  // namespace moe

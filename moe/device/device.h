@@ -10,9 +10,12 @@ namespace moe {
 /// GPUs that this process may use; 0 in a build without CUDA, and where there is no driver.
 int gpu_count();
 
-/// cuda: GPU `local_rank` modulo gpu_count(). Throws BadInput in a build without CUDA, and without a GPU. Ranks
-/// that are threads and share data take the same GPU. CUDA_DEVICE_MAX_CONNECTIONS is set to 32, unless it is set: with
-/// fewer, streams wait for each other.
+/// Sets CUDA_DEVICE_MAX_CONNECTIONS to 32, unless it is set, in the whole process: these are the hardware queues that
+/// streams are spread over, and two streams on one wait for each other. An executable calls it before CUDA starts.
+void set_cuda_connections();
+
+/// cuda: GPU `local_rank` modulo gpu_count(). Throws BadInput in a build without CUDA, and without a GPU. Ranks that
+/// are threads and share data take the same GPU.
 std::unique_ptr<Device> make_device(DeviceKind kind, int local_rank = 0);
 
 }  // namespace moe

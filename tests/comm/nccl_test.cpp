@@ -39,6 +39,8 @@ class Board {
 /// Between GPUs of one process NCCL would reach into the tests' buffers, but those of a GPU's memory pool are not open
 /// to the others. Ranks that are processes pass theirs through memory of NCCL's own.
 const bool kNoDirectAccess = setenv("NCCL_P2P_DIRECT_DISABLE", "1", 0) == 0;
+/// Kernels of several communicators run in the order of their issue.
+const bool kImplicitOrder = setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0) == 0;
 
 bool may_run(int ranks) {
   const char* shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
@@ -62,8 +64,7 @@ void on_ranks(int ranks, double timeout_s, const Body& body) {
                              .topology = {1, ranks, {}, {}},
                              .set = [&](const std::string& key, const std::string& value) { board.set(key, value); },
                              .get = [&](const std::string& key) { return board.get(key); },
-                             .timeout_s = timeout_s,
-                             .implicit_launch_order = true});
+                             .timeout_s = timeout_s});
         world->run([&](int here) { body(*world, here); });
       } catch (...) {
         errors[static_cast<size_t>(rank)] = std::current_exception();

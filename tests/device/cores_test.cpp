@@ -11,16 +11,16 @@ namespace {
 std::vector<int> cores_of_share(int part, int parts) {
   std::vector<int> own, inherited;
   std::thread([&] {
-    keep_to_share(part, parts);
-    own = usable_cores();
-    std::thread([&] { inherited = usable_cores(); }).join();
+    cpu::keep_to_share(part, parts);
+    own = cpu::usable_cores();
+    std::thread([&] { inherited = cpu::usable_cores(); }).join();
   }).join();
   EXPECT_EQ(own, inherited);
   return own;
 }
 
 TEST(CoresTest, SharesAreEqualAndCoverAllCores) {
-  const std::vector<int> all = usable_cores();
+  const std::vector<int> all = cpu::usable_cores();
   ASSERT_FALSE(all.empty());
   EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
   const auto cores = static_cast<int>(all.size());

@@ -9,14 +9,14 @@ namespace moe {
 namespace {
 
 TEST(DoorbellTest, CountsItsRings) {
-  Doorbell bell;
+  cpu::Doorbell bell;
   EXPECT_EQ(bell.rings(), 0u);
   for (int i = 0; i < 5; ++i) bell.ring();
   EXPECT_EQ(bell.rings(), 5u);
 }
 
 TEST(DoorbellTest, TimesOutWithoutARing) {
-  Doorbell bell;
+  cpu::Doorbell bell;
   const double begin = now_s();
   EXPECT_FALSE(bell.wait_until([] { return false; }, begin + 0.02));
   EXPECT_GE(now_s(), begin + 0.02);
@@ -25,7 +25,7 @@ TEST(DoorbellTest, TimesOutWithoutARing) {
 }
 
 TEST(DoorbellTest, NoRingIsLostAmongManySleepers) {
-  Doorbell bell;
+  cpu::Doorbell bell;
   std::atomic<int> round{0}, answers{0};
   constexpr int kSleepers = 6, kRounds = 2000;
   std::vector<std::thread> sleepers;

@@ -1,5 +1,5 @@
-// Of tests that need a GPU: 77 where there is none, but 1 where CUDA can't use the one that there is (a driver older
-// than the toolkit, say), or all of them would be skipped without a word.
+// The main of tests that need a GPU exits with 77 where there is none, but with 1 where CUDA can't use the one that
+// there is (a driver older than the toolkit, say), or all of them would be skipped without a word.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +10,7 @@
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  moe::set_cuda_connections();
   if (moe::gpu_count() > 0) return RUN_ALL_TESTS();
   std::string reason;
   try {

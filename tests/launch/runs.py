@@ -113,7 +113,7 @@ class Run:
         while time.monotonic() < self.started_s + limit_s and self.process.poll() is None:
             pid = self.rank(rank)
             names = [text_of(path).strip() for path in glob.glob(f"/proc/{pid}/task/*/comm")] if pid else []
-            if pid and (not joined or "watch" in names):
+            if pid and (not joined or "detector" in names):
                 self.note_sockets()
                 return pid
             time.sleep(0.01)

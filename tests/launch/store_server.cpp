@@ -5,7 +5,7 @@
 #include "moe/comm/store/store.h"
 
 int main() {
-  const moe::StoreServer server({"127.0.0.1", 0});
+  const moe::store::Server server({"127.0.0.1", 0});
   fmt::print("{}\n", server.address().port);
   std::fflush(stdout);
   while (std::getchar() != EOF) continue;

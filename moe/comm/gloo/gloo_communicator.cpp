@@ -3,10 +3,9 @@
 #include <utility>
 
 #include "moe/base/check.h"
-#include "moe/comm/arguments.h"
 #include "moe/comm/gloo/gloo_state.h"
 
-namespace moe {
+namespace moe::gloo {
 namespace {
 
 using Blocks = std::vector<int64_t>;
@@ -15,8 +14,8 @@ using Blocks = std::vector<int64_t>;
 template <class Work>
 class Operation {
  public:
-  Operation(std::shared_ptr<GlooWorld::State> state, std::shared_ptr<gloo::Group> group, std::string_view op,
-            std::string_view task, Work work)
+  Operation(std::shared_ptr<State> state, std::shared_ptr<Group> group, std::string_view op, std::string_view task,
+            Work work)
       : state_(std::move(state)), group_(std::move(group)), op_(op), task_(task), work_(std::move(work)) {}
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
@@ -37,9 +36,9 @@ class Operation {
   }
 
  private:
-  std::string name() const { return gloo::name_operation(op_, task_); }
-  const std::shared_ptr<GlooWorld::State> state_;
-  const std::shared_ptr<gloo::Group> group_;
+  std::string name() const { return name_operation(op_, task_); }
+  const std::shared_ptr<State> state_;
+  const std::shared_ptr<Group> group_;
   const std::string_view op_, task_;
   const Work work_;
   bool ran_ = false;
@@ -47,7 +46,7 @@ class Operation {
 
 class GlooCommunicator final : public Communicator {
  public:
-  GlooCommunicator(std::shared_ptr<GlooWorld::State> state, std::shared_ptr<gloo::Group> group)
+  GlooCommunicator(std::shared_ptr<State> state, std::shared_ptr<Group> group)
       : state_(std::move(state)), group_(std::move(group)), exceptions_(std::uncaught_exceptions()) {}
 
   /// The others must not see closed connections before they can read which exception closes them.
@@ -58,92 +57,73 @@ class GlooCommunicator final : public Communicator {
   int rank() const override { return group_->rank; }
   int size() const override { return group_->size(); }
 
-  void alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
-    require_size("alltoall", block_bytes, call);
-    launch("alltoall", call,
-           [=, blocks = equal(block_bytes)](gloo::Group& group) { group.alltoall(send, blocks, receive, blocks); });
-  }
-
-  void alltoallv(const void* send, Blocks send_bytes, void* receive, Blocks receive_bytes, CommCall call) override {
-    require_alltoallv(*this, send_bytes, receive_bytes, call);
-    launch("alltoallv", call, [=, to = std::move(send_bytes), from = std::move(receive_bytes)](gloo::Group& group) {
-      group.alltoall(send, to, receive, from);
-    });
-  }
-
-  void allgather(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
-    require_size("allgather", block_bytes, call);
-    launch("allgather", call,
-           [=, blocks = equal(block_bytes)](gloo::Group& group) { group.allgather(send, receive, blocks); });
-  }
-
-  void allgatherv(const void* send, void* receive, Blocks block_bytes, CommCall call) override {
-    require_blocks(*this, "allgatherv", block_bytes, call);
-    launch("allgatherv", call,
-           [=, blocks = std::move(block_bytes)](gloo::Group& group) { group.allgather(send, receive, blocks); });
-  }
-
-  void reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) override {
-    require_size("reducescatter", block, call);
-    launch("reducescatter", call,
-           [=, blocks = equal(block)](gloo::Group& group) { group.reducescatter(send, receive, blocks, dtype); });
-  }
-
-  void reducescatterv(const void* send, void* receive, Blocks blocks, DType dtype, CommCall call) override {
-    require_blocks(*this, "reducescatterv", blocks, call);
-    launch("reducescatterv", call,
-           [=, blocks = std::move(blocks)](gloo::Group& group) { group.reducescatter(send, receive, blocks, dtype); });
-  }
-
-  void allreduce(void* data, int64_t elements, DType dtype, CommCall call) override {
-    require_size("allreduce", elements, call);
-    launch("allreduce", call, [=](gloo::Group& group) { group.allreduce(data, elements, dtype); });
-  }
-
-  void broadcast(void* data, int64_t bytes, int root, CommCall call) override {
-    require_size("broadcast", bytes, call);
-    require_root(*this, root, call);
-    launch("broadcast", call, [=](gloo::Group& group) { group.broadcast(data, bytes, root); });
-  }
-
-  void barrier(CommCall call) override {
-    launch("barrier", call, [](gloo::Group& group) { group.barrier(); });
-  }
-
-  void send(const void* data, int64_t bytes, int peer, CommCall call) override {
-    require_size("send", bytes, call);
-    require_peer(*this, "send", peer, call);
-    launch("send", call, [=](gloo::Group& group) { group.send(data, bytes, peer); });
-  }
-
-  void receive(void* data, int64_t bytes, int peer, CommCall call) override {
-    require_size("receive", bytes, call);
-    require_peer(*this, "receive", peer, call);
-    launch("receive", call, [=](gloo::Group& group) { group.receive(data, bytes, peer); });
-  }
-
   std::unique_ptr<Communicator> split(int colour, int key) override;
   void abort(const std::string& reason) override {
     state_->fail(fmt::format("rank {} aborted: {}", state_->rank, reason));
   }
 
  private:
-  Blocks equal(int64_t block) const { return Blocks(static_cast<size_t>(size()), block); }
-
-  static void require_size(std::string_view op, int64_t size, const CommCall& call) {
-    require<BadInput>(size >= 0, "{} '{}': a size of {}", op, call.task, size);
+  void do_alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
+    launch("alltoall", call,
+           [=, blocks = equal(block_bytes)](Group& group) { group.alltoall(send, blocks, receive, blocks); });
   }
+
+  void do_alltoallv(const void* send, Blocks send_bytes, void* receive, Blocks receive_bytes, CommCall call) override {
+    launch("alltoallv", call, [=, to = std::move(send_bytes), from = std::move(receive_bytes)](Group& group) {
+      group.alltoall(send, to, receive, from);
+    });
+  }
+
+  void do_allgather(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
+    launch("allgather", call,
+           [=, blocks = equal(block_bytes)](Group& group) { group.allgather(send, receive, blocks); });
+  }
+
+  void do_allgatherv(const void* send, void* receive, Blocks block_bytes, CommCall call) override {
+    launch("allgatherv", call,
+           [=, blocks = std::move(block_bytes)](Group& group) { group.allgather(send, receive, blocks); });
+  }
+
+  void do_reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) override {
+    launch("reducescatter", call,
+           [=, blocks = equal(block)](Group& group) { group.reducescatter(send, receive, blocks, dtype); });
+  }
+
+  void do_reducescatterv(const void* send, void* receive, Blocks blocks, DType dtype, CommCall call) override {
+    launch("reducescatterv", call,
+           [=, blocks = std::move(blocks)](Group& group) { group.reducescatter(send, receive, blocks, dtype); });
+  }
+
+  void do_allreduce(void* data, int64_t elements, DType dtype, CommCall call) override {
+    launch("allreduce", call, [=](Group& group) { group.allreduce(data, elements, dtype); });
+  }
+
+  void do_broadcast(void* data, int64_t bytes, int root, CommCall call) override {
+    launch("broadcast", call, [=](Group& group) { group.broadcast(data, bytes, root); });
+  }
+
+  void do_barrier(CommCall call) override {
+    launch("barrier", call, [](Group& group) { group.barrier(); });
+  }
+
+  void do_send(const void* data, int64_t bytes, int peer, CommCall call) override {
+    launch("send", call, [=](Group& group) { group.send(data, bytes, peer); });
+  }
+
+  void do_receive(void* data, int64_t bytes, int peer, CommCall call) override {
+    launch("receive", call, [=](Group& group) { group.receive(data, bytes, peer); });
+  }
+
+  Blocks equal(int64_t block) const { return Blocks(static_cast<size_t>(size()), block); }
 
   template <class Work>
   void launch(std::string_view op, CommCall& call, Work work) {
-    require<BadInput>(call.pace.at_least_s <= 0, "{} '{}': a pace of {} s: only the emulated cluster is paced", op,
-                      call.task, call.pace.at_least_s);
     auto operation = std::make_shared<Operation<Work>>(state_, group_, op, call.task, std::move(work));
     call.stream.launch([operation = std::move(operation)](void*) { operation->run(); });
   }
 
-  const std::shared_ptr<GlooWorld::State> state_;
-  const std::shared_ptr<gloo::Group> group_;
+  const std::shared_ptr<State> state_;
+  const std::shared_ptr<Group> group_;
   const int exceptions_;  // in flight when it was made
 };
 
@@ -152,15 +132,14 @@ struct Choice {
 };
 
 /// What each member of the group chose, by its rank.
-std::vector<Choice> exchange_choices(GlooWorld::State& state, const gloo::Group& group, const std::string& name,
-                                     Choice ours) {
+std::vector<Choice> exchange_choices(State& state, const Group& group, const std::string& name, Choice ours) {
   if (group.size() == 1) return {ours};
   const auto fail = [&] { throw RankFailure(fmt::format("rank {} in split: {}", state.rank, state.verdict())); };
   std::vector<std::string> keys;
   for (int rank = 0; rank < group.size(); ++rank) keys.push_back(fmt::format("split/{}/{}", name, rank));
   try {
     state.store->set(keys[static_cast<size_t>(group.rank)],
-                     pack({std::to_string(ours.colour), std::to_string(ours.key)}));
+                     store::pack({std::to_string(ours.colour), std::to_string(ours.key)}));
     const auto missing = state.store->wait(keys, state.timeout_s, [&] { return state.failed(); });
     if (missing) {
       const int rank = group.ranks[*missing];
@@ -169,11 +148,11 @@ std::vector<Choice> exchange_choices(GlooWorld::State& state, const gloo::Group&
     }
     std::vector<Choice> choices;
     for (const std::string& packed : state.store->get_all(keys)) {
-      const auto texts = unpack(packed);
+      const auto texts = store::unpack(packed);
       choices.push_back({std::stoi(texts.at(0)), std::stoi(texts.at(1))});
     }
     return choices;
-  } catch (const StoreLost& error) {
+  } catch (const store::Lost& error) {
     state.suspect({error.what()}, 0);
     fail();
   }
@@ -191,14 +170,13 @@ std::unique_ptr<Communicator> GlooCommunicator::split(int colour, int key) {
   std::ranges::stable_sort(members, {}, [&](int rank) { return choices[static_cast<size_t>(rank)].key; });
   std::vector<int> world_ranks;
   for (const int rank : members) world_ranks.push_back(group_->ranks[static_cast<size_t>(rank)]);
-  return make_gloo_communicator(state_, state_->make_group(fmt::format("{}:{}", name, colour), world_ranks));
+  return make_communicator(state_, state_->make_group(fmt::format("{}:{}", name, colour), world_ranks));
 }
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_gloo_communicator(std::shared_ptr<GlooWorld::State> state,
-                                                     std::shared_ptr<gloo::Group> group) {
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<State> state, std::shared_ptr<Group> group) {
   return std::make_unique<GlooCommunicator>(std::move(state), std::move(group));
 }
 
-}  // namespace moe
+}  // namespace moe::gloo

@@ -1,15 +1,14 @@
 #include "moe/comm/gloo/gloo_world.h"
 
 #include <algorithm>
-#include <csignal>
 #include <exception>
 #include <numeric>
 #include <pthread.h>
 #include <thread>
 #include <unistd.h>
 
+#include "moe/comm/gloo/bootstrap.h"
 #include "moe/comm/gloo/gloo_state.h"
-#include "moe/comm/gloo/greeting.h"
 #include "moe/comm/store/port_file.h"
 #include "moe/comm/store/socket.h"
 #include "moe/device/cpu/cores.h"
@@ -17,7 +16,7 @@
 namespace moe {
 namespace {
 
-using State = GlooWorld::State;
+using gloo::State;
 
 int posted_port(const LaunchBoard& board, double timeout_s) {
   for (const double deadline_s = now_s() + timeout_s; board.port() == 0;) {
@@ -29,56 +28,56 @@ int posted_port(const LaunchBoard& board, double timeout_s) {
 }
 
 /// The store that the launch speaks of; served by us if we are rank 0 and nobody else does.
-std::shared_ptr<Store> open_store(const Launch& launch, double start_s, State& state,
-                                  std::unique_ptr<PortFile>& port_file) {
-  StoreAddress address{launch.host, launch.port};
+std::shared_ptr<store::Store> open_store(const Launch& launch, double start_s, State& state,
+                                         std::unique_ptr<store::PortFile>& port_file) {
+  store::Address address{launch.host, launch.port};
   const bool on_board = launch.host.empty() && launch.board;
   if (launch.host.empty()) address = {"127.0.0.1", 0};
   if (launch.rank == 0 && !launch.served) {
-    state.server = std::make_unique<StoreServer>(address);
+    state.server = std::make_unique<store::Server>(address);
     address = state.server->address();
     if (on_board) launch.board->post_port(address.port);
-    if (!launch.port_file.empty()) port_file = std::make_unique<PortFile>(launch.port_file, address.port);
+    if (!launch.port_file.empty()) port_file = std::make_unique<store::PortFile>(launch.port_file, address.port);
   } else if (on_board) {
     address.port = posted_port(*launch.board, start_s);
   } else if (!launch.port_file.empty()) {
-    address.port = wait_for_port(launch.port_file, start_s);
+    address.port = store::wait_for_port(launch.port_file, start_s);
   }
   const std::string server = launch.served ? "the launcher's store" : "rank 0";
-  const bool listens = launch.host.empty() || wait_for_listener(address, now_s() + start_s);
+  const bool listens = launch.host.empty() || store::wait_for_listener(address, now_s() + start_s);
   require<RankFailure>(listens, "{} has not opened its store at {}:{} for {:.1f} s", server, address.host, address.port,
                        start_s);
-  return std::make_shared<Store>(address, launch.run, server, state.timeout_s);
+  return std::make_shared<store::Store>(address, launch.run, server, state.timeout_s);
 }
 
-/// Fills `state` in up to its watch. All ranks leave it together, or all end.
+/// Fills `state` in up to its detector. All ranks leave it together, or all end.
 void join_run(const Launch& launch, const GlooJob& job, double start_s, State& state) {
-  const auto greetings = gloo::greet(state.store, launch, gloo::own_greeting(launch, job), start_s);
-  Store& store = *state.store;
-  const gloo::Ranking ranking = gloo::rank_nodes(greetings, launch.ranks_per_node);
+  const auto peers = gloo::bootstrap(state.store, launch, gloo::own_info(launch, job), start_s);
+  store::Store& store = *state.store;
+  const gloo::Ranking ranking = gloo::rank_nodes(peers, launch.ranks_per_node);
   state.rank = ranking.world_rank[static_cast<size_t>(launch.rank)];
   state.topology.nodes = ranking.nodes;
   state.topology.ranks_per_node = ranking.ranks_per_node;
-  const std::string& machine = greetings[static_cast<size_t>(launch.rank)].machine;
+  const std::string& machine = peers[static_cast<size_t>(launch.rank)].machine;
   state.ranks_of_machine = 0;
-  for (size_t rank = 0; rank < greetings.size(); ++rank) {
-    if (greetings[rank].machine != machine) continue;
+  for (size_t rank = 0; rank < peers.size(); ++rank) {
+    if (peers[rank].machine != machine) continue;
     if (static_cast<int>(rank) < launch.rank) ++state.topology.local_rank;
     ++state.ranks_of_machine;
   }
-  gloo::Watch::announce(store, state.rank);
+  gloo::FailureDetector::announce(store, state.rank);
   gloo::exchange_addresses(store, launch, ranking, state.topology, state.timeout_s);
 }
 
 /// After a failed start, the others may still have to read why.
-void part(Store& store, const Launch& launch) {
+void part(store::Store& store, const Launch& launch) {
   store.set(fmt::format("parted/{}", launch.rank), "");
   if (launch.rank == 0)
-    store.wait(gloo::rank_keys("parted", launch.ranks), gloo::Watch::kGrace_s, [] { return false; });
+    store.wait(gloo::rank_keys("parted", launch.ranks), gloo::FailureDetector::kGrace_s, [] { return false; });
 }
 
 void start(const Launch& launch, const GlooJob& job, double start_s, const std::shared_ptr<State>& state) {
-  std::unique_ptr<PortFile> port_file;  // needed only until all are here
+  std::unique_ptr<store::PortFile> port_file;  // needed only until all are here
   state->store = open_store(launch, start_s, *state, port_file);
   try {
     join_run(launch, job, start_s, *state);
@@ -88,27 +87,27 @@ void start(const Launch& launch, const GlooJob& job, double start_s, const std::
       gloo::refuse(*state->store,
                    of_another ? error.what() : fmt::format("rank {} failed: {}", launch.rank, error.what()));
       part(*state->store, launch);
-    } catch (const StoreLost&) {  // nobody is there to be told
+    } catch (const store::Lost&) {  // nobody is there to be told
     }
     throw;
   }
-  State* const shared = state.get();  // which outlives its watch
-  state->watch = std::make_unique<gloo::Watch>(
-      state->store, gloo::Watch::Rank{.rank = state->rank,
-                                      .ranks = launch.ranks,
-                                      .timeout_s = state->timeout_s,
-                                      .waits = [shared] { return shared->waits(); },
-                                      .abort = [shared] { shared->abort(); },
-                                      .line = [shared](const std::string& reason) { return shared->line(reason); }});
+  State* const shared = state.get();  // which outlives its detector
+  state->detector = std::make_unique<gloo::FailureDetector>(
+      state->store,
+      gloo::FailureDetector::Rank{.rank = state->rank,
+                                  .ranks = launch.ranks,
+                                  .timeout_s = state->timeout_s,
+                                  .waits = [shared] { return shared->waits(); },
+                                  .abort = [shared] { shared->abort(); },
+                                  .line = [shared](const std::string& reason) { return shared->line(reason); }});
 }
 
-bool bound_by_launcher() { return static_cast<long>(usable_cores().size()) < sysconf(_SC_NPROCESSORS_ONLN); }
+bool bound_by_launcher() { return static_cast<long>(cpu::usable_cores().size()) < sysconf(_SC_NPROCESSORS_ONLN); }
 
 }  // namespace
 
 GlooWorld::GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s, double start_s)
     : state_(std::make_shared<State>()), exceptions_(std::uncaught_exceptions()) {
-  std::signal(SIGPIPE, SIG_IGN);  // Gloo writes to connections that a dying rank closes
   state_->timeout_s = timeout_s;
   state_->topology.addresses.resize(1);
   try {
@@ -133,7 +132,7 @@ const WorldTopology& GlooWorld::topology() const { return state_->topology; }
 
 std::unique_ptr<Communicator> GlooWorld::communicator(int rank) {
   require_equal<BadInput>(rank, state_->rank, "the rank of a communicator, of which this process has one");
-  return make_gloo_communicator(state_, state_->world);
+  return gloo::make_communicator(state_, state_->world);
 }
 
 std::string GlooWorld::failure() const { return state_->failed() ? state_->verdict() : ""; }
@@ -147,7 +146,7 @@ void GlooWorld::run(const std::function<void(int rank)>& body) {
   };
   std::thread thread([&] {
     pthread_setname_np(pthread_self(), fmt::format("rank {}", state_->rank).c_str());
-    if (!bound_by_launcher()) keep_to_share(state_->topology.local_rank, state_->ranks_of_machine);
+    if (!bound_by_launcher()) cpu::keep_to_share(state_->topology.local_rank, state_->ranks_of_machine);
     try {
       body(state_->rank);
     } catch (const std::exception& thrown) {

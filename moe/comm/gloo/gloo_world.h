@@ -8,6 +8,9 @@
 #include "moe/comm/world.h"
 
 namespace moe {
+namespace gloo {
+struct State;
+}
 
 /// What all ranks must be equal in: a difference ends the run on all with RankFailure naming the rank and both values.
 struct GlooJob {
@@ -20,7 +23,8 @@ class GlooWorld final : public World {
   /// Blocks until all ranks are here: for `start_s`, if that is longer than `timeout_s`, since how far starts lie apart
   /// says nothing of the run. A rank that stays away for so long, or later for `timeout_s`, ends the run with
   /// RankFailure on all ranks. Throws BadInput if nodes hold unequally many ranks, the store's address can't be used,
-  /// or GLOO_SOCKET_IFNAME names no interface. From then on the process ignores SIGPIPE.
+  /// or GLOO_SOCKET_IFNAME names no interface. The process must ignore SIGPIPE: Gloo writes to connections that a dying
+  /// rank closes.
   GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s = 60, double start_s = 60);
   /// Rank 0 waits for the others, if all is well.
   ~GlooWorld() override;
@@ -42,10 +46,8 @@ class GlooWorld final : public World {
   std::string failure() const;
   void fail(const std::string& why);
 
-  struct State;
-
  private:
-  std::shared_ptr<State> state_;
+  std::shared_ptr<gloo::State> state_;
   int exceptions_ = 0;  // in flight when it was made
 };
 

@@ -13,7 +13,7 @@ using Works = std::vector<std::pair<c10::intrusive_ptr<c10d::Work>, int>>;  // a
 
 // Long messages go in pieces, so that a slow network shows progress.
 constexpr int64_t kPiece = 8 << 20;
-// Longer than any run: when to give up, the watch decides. A wait of Gloo's own that ends closes all connections, and
+// Longer than any run: when to give up, the detector decides. A wait of Gloo's own that ends closes all connections, and
 // the peers would take us for the one that failed.
 constexpr auto kForever = std::chrono::hours(24 * 365);
 
@@ -46,7 +46,7 @@ class Keys final : public c10d::Store {
   int64_t getNumKeys() override { return 0; }
 
  private:
-  moe::Store& ours() const { return *rendezvous_.store; }
+  store::Store& ours() const { return *rendezvous_.store; }
   std::string full(const std::string& key) const { return rendezvous_.name + "/" + key; }
   std::vector<std::string> full(const std::vector<std::string>& keys) const {
     std::vector<std::string> all;

@@ -26,7 +26,7 @@ struct Progress {
 
 /// Where the members of a mesh find each other.
 struct Rendezvous {
-  std::shared_ptr<Store> store;
+  std::shared_ptr<store::Store> store;
   std::string name;  // the same for all members; no other mesh in the store has it
   double timeout_s = 60;
   std::function<bool()> stop;  // whether to give up

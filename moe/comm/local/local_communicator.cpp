@@ -3,96 +3,95 @@
 #include <utility>
 
 #include "moe/base/check.h"
-#include "moe/comm/arguments.h"
-#include "moe/comm/local/local_state.h"
+#include "moe/comm/local/state.h"
 
-namespace moe {
+namespace moe::local {
 namespace {
 
 struct Place {
-  std::shared_ptr<LocalWorld::State> state;
-  std::shared_ptr<LocalGroup> group;
+  std::shared_ptr<State> state;
+  std::shared_ptr<Group> group;
   int rank = 0;
 
   int world_rank() const { return group->ranks[static_cast<size_t>(rank)]; }
 };
 
-/// One operation on its way through a stream.
-class Operation {
+/// An operation on its way through a stream.
+class QueuedOperation {
  public:
-  /// `member` of what `meeting` is of: all of the group, or two.
-  Operation(Place place, LocalMeeting& meeting, int member, LocalOffer offer)
-      : place_(std::move(place)), meeting_(meeting), member_(member), offer_(std::move(offer)) {}
-  Operation(const Operation&) = delete;
-  Operation& operator=(const Operation&) = delete;
+  /// `member` is our place among those of `rendezvous`: all of the group, or a sender and its receiver.
+  QueuedOperation(Place place, Rendezvous& rendezvous, int member, Operation operation)
+      : place_(std::move(place)), rendezvous_(rendezvous), member_(member), operation_(std::move(operation)) {}
+  QueuedOperation(const QueuedOperation&) = delete;
+  QueuedOperation& operator=(const QueuedOperation&) = delete;
 
-  /// The other ranks would wait for what the stream skipped.
-  ~Operation() {
+  /// Aborts if the stream skipped the operation, for which the other ranks would wait.
+  ~QueuedOperation() {
     if (ran_) return;
     try {
       place_.state->abort(
-          fmt::format("rank {} skipped {}, since its earlier work failed", place_.world_rank(), describe(offer_)));
+          fmt::format("rank {} skipped {}, since its earlier work failed", place_.world_rank(), describe(operation_)));
     } catch (...) {  // out of memory for the message: the timeout remains
     }
   }
 
   void run(Stream& stream) {
     ran_ = true;
-    offer_.began_s = now_s();
+    operation_.began_s = now_s();
     stream.calls_at_once() ? meet_at_issue(stream) : meet_on_stream();
   }
 
  private:
   void meet_on_stream() {
-    const LocalMeeting::Turn turn = meeting_.meet(member_, offer_);
-    move_on_host(moves_of(meeting_.offers(), member_));
-    meeting_.depart();
+    const Rendezvous::Turn turn = rendezvous_.meet(member_, operation_);
+    move_on_host(moves_of(rendezvous_.operations(), member_));
+    rendezvous_.depart();
     const bool in_time = hold(turn);
-    if (!in_time && offer_.pace.overruns) offer_.pace.overruns->fetch_add(1, std::memory_order_relaxed);
-    meeting_.leave(turn);
+    if (!in_time && operation_.pace.overruns) operation_.pace.overruns->fetch_add(1, std::memory_order_relaxed);
+    rendezvous_.leave(turn);
   }
 
-  /// The ranks' threads meet while they issue, since only an event that was recorded can be waited for. An event isn't
-  /// recorded again before all have waited for it: `ready` since all have departed, `done` since all have met again.
+  /// The ranks' threads meet while they issue, since a stream can wait only for an event that was recorded. A member
+  /// records an event again only when all have waited for it: `ready` after all departed, `done` after all met again.
   void meet_at_issue(Stream& stream) {
-    LocalMarks& ours = meeting_.marks(member_);
+    Marks& ours = rendezvous_.marks(member_);
     if (!ours.ready) ours = {stream.make_event(), stream.make_event(), stream.make_event()};
     stream.record(*ours.ready);
-    const LocalMeeting::Turn turn = meeting_.meet(member_, offer_);
-    wait_for_others(stream, &LocalMarks::ready);
-    const double at_least_s = longest_pace(meeting_.offers());
+    const Rendezvous::Turn turn = rendezvous_.meet(member_, operation_);
+    wait_for_others(stream, &Marks::ready);
+    const double at_least_s = longest_pace(rendezvous_.operations());
     if (at_least_s > 0) stream.mark(*ours.began);
-    stream.move(moves_of(meeting_.offers(), member_));
-    if (at_least_s > 0) stream.hold(*ours.began, {.at_least_s = at_least_s, .overruns = offer_.pace.overruns});
+    stream.move(moves_of(rendezvous_.operations(), member_));
+    if (at_least_s > 0) stream.hold(*ours.began, {.at_least_s = at_least_s, .overruns = operation_.pace.overruns});
     stream.record(*ours.done);
-    meeting_.depart();
-    meeting_.leave(turn);
-    wait_for_others(stream, &LocalMarks::done);
+    rendezvous_.depart();
+    rendezvous_.leave(turn);
+    wait_for_others(stream, &Marks::done);
   }
 
-  void wait_for_others(Stream& stream, std::unique_ptr<Event> LocalMarks::*which) const {
-    for (int other = 0; other < meeting_.members(); ++other)
-      if (other != member_) stream.wait(*(meeting_.marks(other).*which));
+  void wait_for_others(Stream& stream, std::unique_ptr<Event> Marks::*which) const {
+    for (int other = 0; other < rendezvous_.members(); ++other)
+      if (other != member_) stream.wait(*(rendezvous_.marks(other).*which));
   }
 
-  static double longest_pace(const std::vector<const LocalOffer*>& offers) {
+  static double longest_pace(const Operations& operations) {
     double longest = 0;
-    for (const LocalOffer* offer : offers) longest = std::max(longest, offer->pace.at_least_s);
+    for (const Operation* operation : operations) longest = std::max(longest, operation->pace.at_least_s);
     return longest;
   }
 
-  /// Waits for the end of its pace; returns whether that was still to come.
-  bool hold(const LocalMeeting::Turn& turn) const {
-    if (turn.running) return offer_.pace.pacer->finish(*turn.running);
+  /// Waits for the end of the operation's pace; returns whether that was still to come.
+  bool hold(const Rendezvous::Turn& turn) const {
+    if (turn.running) return operation_.pace.pacer->finish(*turn.running);
     const bool in_time = turn.ends_s == 0 || now_s() <= turn.ends_s;
     sleep_until_s(turn.ends_s);
     return in_time;
   }
 
   const Place place_;
-  LocalMeeting& meeting_;  // the group's
+  Rendezvous& rendezvous_;  // of the group
   const int member_;
-  LocalOffer offer_;
+  Operation operation_;
   bool ran_ = false;
 };
 
@@ -103,65 +102,6 @@ class LocalCommunicator final : public Communicator {
   int rank() const override { return place_.rank; }
   int size() const override { return static_cast<int>(place_.group->ranks.size()); }
 
-  void alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
-    launch({.op = LocalOp::alltoall, .send = send, .receive = receive, .count = block_bytes}, call);
-  }
-
-  void alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive, std::vector<int64_t> receive_bytes,
-                 CommCall call) override {
-    require_alltoallv(*this, send_bytes, receive_bytes, call);
-    launch({.op = LocalOp::alltoallv,
-            .send = send,
-            .receive = receive,
-            .send_bytes = std::move(send_bytes),
-            .receive_bytes = std::move(receive_bytes)},
-           call);
-  }
-
-  void allgather(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
-    launch({.op = LocalOp::allgather, .send = send, .receive = receive, .count = block_bytes}, call);
-  }
-
-  void allgatherv(const void* send, void* receive, std::vector<int64_t> block_bytes, CommCall call) override {
-    require_blocks(*this, "allgatherv", block_bytes, call);
-    launch({.op = LocalOp::allgatherv, .send = send, .receive = receive, .blocks = std::move(block_bytes)}, call);
-  }
-
-  void reducescatterv(const void* send, void* receive, std::vector<int64_t> blocks, DType dtype,
-                      CommCall call) override {
-    require_blocks(*this, "reducescatterv", blocks, call);
-    launch(
-        {.op = LocalOp::reducescatterv, .send = send, .receive = receive, .dtype = dtype, .blocks = std::move(blocks)},
-        call);
-  }
-
-  void reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) override {
-    launch({.op = LocalOp::reducescatter, .send = send, .receive = receive, .count = block, .dtype = dtype}, call);
-  }
-
-  void allreduce(void* data, int64_t elements, DType dtype, CommCall call) override {
-    launch({.op = LocalOp::allreduce, .send = data, .receive = data, .count = elements, .dtype = dtype}, call);
-  }
-
-  void broadcast(void* data, int64_t bytes, int root, CommCall call) override {
-    require_root(*this, root, call);
-    launch({.op = LocalOp::broadcast, .send = data, .receive = data, .count = bytes, .root = root}, call);
-  }
-
-  void barrier(CommCall call) override { launch({.op = LocalOp::barrier}, call); }
-
-  void send(const void* data, int64_t bytes, int peer, CommCall call) override {
-    require_peer(*this, "send", peer, call);
-    LocalMeeting& meeting = place_.group->pair(place_.rank, peer);
-    launch({.op = LocalOp::send, .send = data, .count = bytes}, call, meeting, 0);
-  }
-
-  void receive(void* data, int64_t bytes, int peer, CommCall call) override {
-    require_peer(*this, "receive", peer, call);
-    LocalMeeting& meeting = place_.group->pair(peer, place_.rank);
-    launch({.op = LocalOp::receive, .receive = data, .count = bytes}, call, meeting, 1);
-  }
-
   std::unique_ptr<Communicator> split(int colour, int key) override;
 
   void abort(const std::string& reason) override {
@@ -169,40 +109,88 @@ class LocalCommunicator final : public Communicator {
   }
 
  private:
-  void launch(LocalOffer offer, CommCall& call) {
-    launch(std::move(offer), call, place_.group->operations, place_.rank);
+  bool keeps_pace() const override { return true; }
+
+  void do_alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
+    launch({.op = Op::alltoall, .send = send, .receive = receive, .count = block_bytes}, call);
   }
 
-  void launch(LocalOffer offer, CommCall& call, LocalMeeting& meeting, int member) {
-    require<BadInput>(offer.count >= 0, "{} '{}': a size of {}", name_of(offer.op), call.task, offer.count);
-    require<Unsupported>(!call.pace.pacer || !call.stream.calls_at_once(),
-                         "{} '{}': tasks that slow each other down are paced on the CPU alone", name_of(offer.op),
-                         call.task);
-    offer.task = call.task;
-    offer.pace = call.pace;
-    auto operation = std::make_shared<Operation>(place_, meeting, member, std::move(offer));
-    call.stream.launch([operation = std::move(operation), stream = &call.stream](void*) { operation->run(*stream); });
+  void do_alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive,
+                    std::vector<int64_t> receive_bytes, CommCall call) override {
+    launch({.op = Op::alltoallv,
+            .send = send,
+            .receive = receive,
+            .send_bytes = std::move(send_bytes),
+            .receive_bytes = std::move(receive_bytes)},
+           call);
+  }
+
+  void do_allgather(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
+    launch({.op = Op::allgather, .send = send, .receive = receive, .count = block_bytes}, call);
+  }
+
+  void do_allgatherv(const void* send, void* receive, std::vector<int64_t> block_bytes, CommCall call) override {
+    launch({.op = Op::allgatherv, .send = send, .receive = receive, .blocks = std::move(block_bytes)}, call);
+  }
+
+  void do_reducescatterv(const void* send, void* receive, std::vector<int64_t> blocks, DType dtype,
+                         CommCall call) override {
+    launch({.op = Op::reducescatterv, .send = send, .receive = receive, .dtype = dtype, .blocks = std::move(blocks)},
+           call);
+  }
+
+  void do_reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) override {
+    launch({.op = Op::reducescatter, .send = send, .receive = receive, .count = block, .dtype = dtype}, call);
+  }
+
+  void do_allreduce(void* data, int64_t elements, DType dtype, CommCall call) override {
+    launch({.op = Op::allreduce, .send = data, .receive = data, .count = elements, .dtype = dtype}, call);
+  }
+
+  void do_broadcast(void* data, int64_t bytes, int root, CommCall call) override {
+    launch({.op = Op::broadcast, .send = data, .receive = data, .count = bytes, .root = root}, call);
+  }
+
+  void do_barrier(CommCall call) override { launch({.op = Op::barrier}, call); }
+
+  void do_send(const void* data, int64_t bytes, int peer, CommCall call) override {
+    launch({.op = Op::send, .send = data, .count = bytes}, call, place_.group->pair(place_.rank, peer), 0);
+  }
+
+  void do_receive(void* data, int64_t bytes, int peer, CommCall call) override {
+    launch({.op = Op::receive, .receive = data, .count = bytes}, call, place_.group->pair(peer, place_.rank), 1);
+  }
+
+  void launch(Operation operation, CommCall& call) {
+    launch(std::move(operation), call, place_.group->operations, place_.rank);
+  }
+
+  void launch(Operation operation, CommCall& call, Rendezvous& rendezvous, int member) {
+    operation.task = call.task;
+    operation.pace = call.pace;
+    auto queued = std::make_shared<QueuedOperation>(place_, rendezvous, member, std::move(operation));
+    call.stream.launch([queued = std::move(queued), stream = &call.stream](void*) { queued->run(*stream); });
   }
 
   const Place place_;
 };
 
 /// The members of `rank`'s colour in their new order, as ranks of the old group.
-std::vector<int> same_colour(const std::vector<const LocalOffer*>& offers, int rank) {
-  const auto offer = [&](int member) -> const LocalOffer& { return *offers[static_cast<size_t>(member)]; };
+std::vector<int> same_colour(const Operations& operations, int rank) {
+  const auto operation = [&](int member) -> const Operation& { return *operations[static_cast<size_t>(member)]; };
   std::vector<int> members;
-  for (int member = 0; member < static_cast<int>(offers.size()); ++member)
-    if (offer(member).colour == offer(rank).colour) members.push_back(member);
-  std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return offer(a).key < offer(b).key; });
+  for (int member = 0; member < static_cast<int>(operations.size()); ++member)
+    if (operation(member).colour == operation(rank).colour) members.push_back(member);
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return operation(a).key < operation(b).key; });
   return members;
 }
 
 std::unique_ptr<Communicator> LocalCommunicator::split(int colour, int key) {
   const int rank = place_.rank;
-  LocalGroup& group = *place_.group;
-  const LocalOffer offer{.op = LocalOp::split, .colour = colour, .key = key};
-  LocalMeeting::Turn turn = group.splits.meet(rank, offer);
-  const std::vector<int> members = same_colour(group.splits.offers(), rank);
+  Group& group = *place_.group;
+  const Operation operation{.op = Op::split, .colour = colour, .key = key};
+  Rendezvous::Turn turn = group.splits.meet(rank, operation);
+  const std::vector<int> members = same_colour(group.splits.operations(), rank);
   const auto leader = static_cast<size_t>(members.front());
   if (colour >= 0 && members.front() == rank) {
     std::vector<int> world_ranks;
@@ -213,21 +201,20 @@ std::unique_ptr<Communicator> LocalCommunicator::split(int colour, int key) {
   group.splits.leave(turn);
 
   // Second meeting: nobody starts another split before all have taken their group.
-  std::shared_ptr<LocalGroup> ours = colour < 0 ? nullptr : group.children[leader];
-  turn = group.splits.meet(rank, offer);
+  std::shared_ptr<Group> ours = colour < 0 ? nullptr : group.children[leader];
+  turn = group.splits.meet(rank, operation);
   if (members.front() == rank) group.children[leader].reset();
   group.splits.depart();
   group.splits.leave(turn);
   if (!ours) return nullptr;
   const auto place = std::find(members.begin(), members.end(), rank) - members.begin();
-  return make_local_communicator(place_.state, std::move(ours), static_cast<int>(place));
+  return make_communicator(place_.state, std::move(ours), static_cast<int>(place));
 }
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_local_communicator(std::shared_ptr<LocalWorld::State> state,
-                                                      std::shared_ptr<LocalGroup> group, int rank) {
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<State> state, std::shared_ptr<Group> group, int rank) {
   return std::make_unique<LocalCommunicator>(Place{std::move(state), std::move(group), rank});
 }
 
-}  // namespace moe
+}  // namespace moe::local

@@ -13,6 +13,9 @@
 #include "moe/comm/world.h"
 
 namespace moe {
+namespace local {
+struct State;
+}
 
 class LocalWorld final : public World {
  public:
@@ -32,10 +35,8 @@ class LocalWorld final : public World {
   /// itself in the others' errors. What was aborted stays so: make another world.
   void run(const std::function<void(int rank)>& body) override;
 
-  struct State;
-
  private:
-  std::shared_ptr<State> state_;
+  std::shared_ptr<local::State> state_;
 };
 
 }  // namespace moe

@@ -7,7 +7,7 @@
 #include "moe/device/cuda/check.h"
 #include "moe/device/stream.h"
 
-namespace moe {
+namespace moe::nccl {
 namespace {
 
 constexpr double kBusyS = 2e-3;
@@ -38,7 +38,7 @@ bool reached(cudaEvent_t event) {
 
 }  // namespace
 
-NcclComm::~NcclComm() {
+Comm::~Comm() {
   const std::lock_guard lock(mutex_);
   for (const Queued& each : queued_) spare_.push_back(each.marks);
   for (const Marks& marks : spare_) {
@@ -56,7 +56,7 @@ NcclComm::~NcclComm() {
 }
 
 // Not under the lock: it takes as long as the last rank takes to come.
-void NcclComm::make(const Make& make) {
+void Comm::make(const Make& make) {
   const double begin_s = now_s();
   ncclResult_t result = make(&making_);
   if (making_ && (result == ncclSuccess || result == ncclInProgress)) result = state_of(making_);
@@ -76,7 +76,7 @@ void NcclComm::make(const Make& make) {
   throw RankFailure(failed("connecting", why));
 }
 
-void NcclComm::issue(const std::string& what, const Call& call) {
+void Comm::issue(const std::string& what, const Call& call) {
   ncclResult_t result = ncclSuccess;
   {
     const std::lock_guard lock(mutex_);
@@ -88,7 +88,7 @@ void NcclComm::issue(const std::string& what, const Call& call) {
   wait_until_taken(what, result);
 }
 
-void NcclComm::wait_until_taken(const std::string& what, ncclResult_t result) {
+void Comm::wait_until_taken(const std::string& what, ncclResult_t result) {
   const double begin_s = now_s();
   while (result == ncclInProgress) {
     wait_a_little(begin_s);
@@ -103,7 +103,7 @@ void NcclComm::wait_until_taken(const std::string& what, ncclResult_t result) {
   throw RankFailure(failed(what, comm_ ? explain(result, comm_) : aborted_));
 }
 
-void NcclComm::queue(const std::string& what, const Call& call, cudaStream_t stream, std::shared_ptr<Failure> failure) {
+void Comm::queue(const std::string& what, const Call& call, cudaStream_t stream, std::shared_ptr<Failure> failure) {
   const Marks marks = take_marks();
   MOE_CHECK_CUDA(cudaEventRecord(marks.begun, stream));
   issue(what, call);
@@ -113,7 +113,7 @@ void NcclComm::queue(const std::string& what, const Call& call, cudaStream_t str
   queued_.push_back({what, marks, std::move(failure)});
 }
 
-NcclComm::Marks NcclComm::take_marks() {
+Comm::Marks Comm::take_marks() {
   const std::lock_guard lock(mutex_);
   Marks marks;
   if (!spare_.empty()) {
@@ -126,7 +126,7 @@ NcclComm::Marks NcclComm::take_marks() {
   return marks;
 }
 
-std::string NcclComm::trouble() {
+std::string Comm::trouble() {
   const std::lock_guard lock(mutex_);
   if (!comm_) return {};
   while (!queued_.empty() && reached(queued_.front().marks.ended)) {
@@ -143,7 +143,7 @@ std::string NcclComm::trouble() {
   return failed(what, fmt::format("has waited {} s for another rank, which is dead, stuck or late", timeout_s_));
 }
 
-void NcclComm::abort(const std::string& reason) {
+void Comm::abort(const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (!aborted_.empty()) return;
   aborted_ = reason;
@@ -153,8 +153,8 @@ void NcclComm::abort(const std::string& reason) {
 }
 
 // A reason that names this rank already stands for itself.
-std::string NcclComm::failed(const std::string& what, const std::string& why) const {
+std::string Comm::failed(const std::string& what, const std::string& why) const {
   return why.starts_with(name_ + " in ") ? why : fmt::format("{} in {}: {}", name_, what, why);
 }
 
-}  // namespace moe
+}  // namespace moe::nccl

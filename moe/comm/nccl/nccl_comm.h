@@ -11,18 +11,18 @@
 
 #include "moe/device/failure.h"
 
-namespace moe {
+namespace moe::nccl {
 
 /// All of NCCL's calls return at once (blocking = 0) and are made under a lock, so that another thread can abort what a
 /// dead rank would keep waiting. Threads may call it at once.
-class NcclComm {
+class Comm {
  public:
   /// `name` of the rank in errors.
-  NcclComm(std::string name, double timeout_s) : name_(std::move(name)), timeout_s_(timeout_s) {}
+  Comm(std::string name, double timeout_s) : name_(std::move(name)), timeout_s_(timeout_s) {}
   /// Flushes what was issued; aborts if that takes longer than the timeout.
-  ~NcclComm();
-  NcclComm(const NcclComm&) = delete;
-  NcclComm& operator=(const NcclComm&) = delete;
+  ~Comm();
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
 
   using Make = std::function<ncclResult_t(ncclComm_t* made)>;
   using Call = std::function<ncclResult_t(ncclComm_t comm)>;
@@ -65,4 +65,4 @@ class NcclComm {
   std::vector<Marks> spare_;
 };
 
-}  // namespace moe
+}  // namespace moe::nccl

@@ -4,11 +4,10 @@
 #include <utility>
 
 #include "moe/base/check.h"
-#include "moe/comm/arguments.h"
 #include "moe/comm/nccl/nccl_state.h"
 #include "moe/device/cuda/cuda_stream.h"
 
-namespace moe {
+namespace moe::nccl {
 namespace {
 
 const std::byte* at(const void* data, int64_t offset) { return static_cast<const std::byte*>(data) + offset; }
@@ -59,13 +58,19 @@ struct Operation {
 
 class NcclCommunicator final : public Communicator {
  public:
-  NcclCommunicator(std::shared_ptr<NcclState> state, std::shared_ptr<NcclComm> comm, int rank, int size)
+  NcclCommunicator(std::shared_ptr<State> state, std::shared_ptr<Comm> comm, int rank, int size)
       : state_(std::move(state)), comm_(std::move(comm)), rank_(rank), size_(size) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  void alltoall(const void* send, void* receive, int64_t block, CommCall call) override {
+  std::unique_ptr<Communicator> split(int colour, int key) override;
+  void abort(const std::string& reason) override {
+    state_->abort(fmt::format("{} aborted: {}", state_->name(), reason));
+  }
+
+ private:
+  void do_alltoall(const void* send, void* receive, int64_t block, CommCall call) override {
     const auto run = [n = size_, block, whole = state_->alltoall()](const void* from, void* to, ncclComm_t comm,
                                                                     cudaStream_t stream) {
       const auto bytes = static_cast<size_t>(block);
@@ -80,9 +85,8 @@ class NcclCommunicator final : public Communicator {
     launch({"alltoall", send, block * size_, receive, block * size_, run}, call);
   }
 
-  void alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive, std::vector<int64_t> receive_bytes,
-                 CommCall call) override {
-    require_alltoallv(*this, send_bytes, receive_bytes, call);
+  void do_alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive,
+                    std::vector<int64_t> receive_bytes, CommCall call) override {
     const int64_t sent = sum_of(send_bytes), received = sum_of(receive_bytes);
     const auto run = [sends = std::move(send_bytes), receives = std::move(receive_bytes)](
                          const void* from, void* to, ncclComm_t comm, cudaStream_t stream) {
@@ -100,15 +104,14 @@ class NcclCommunicator final : public Communicator {
     launch({"alltoallv", send, sent, receive, received, run}, call);
   }
 
-  void allgather(const void* send, void* receive, int64_t block, CommCall call) override {
+  void do_allgather(const void* send, void* receive, int64_t block, CommCall call) override {
     const auto run = [block](const void* from, void* to, ncclComm_t comm, cudaStream_t stream) {
       return ncclAllGather(from, to, static_cast<size_t>(block), ncclUint8, comm, stream);
     };
     launch({"allgather", send, block, receive, block * size_, run}, call);
   }
 
-  void allgatherv(const void* send, void* receive, std::vector<int64_t> blocks, CommCall call) override {
-    require_blocks(*this, "allgatherv", blocks, call);
+  void do_allgatherv(const void* send, void* receive, std::vector<int64_t> blocks, CommCall call) override {
     const int64_t all = sum_of(blocks), ours = blocks[static_cast<size_t>(rank_)];
     const auto run = [rank = rank_, blocks = std::move(blocks)](const void* from, void* to, ncclComm_t comm,
                                                                 cudaStream_t stream) {
@@ -126,7 +129,7 @@ class NcclCommunicator final : public Communicator {
     launch({"allgatherv", send, ours, receive, all, run}, call);
   }
 
-  void reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) override {
+  void do_reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) override {
     const auto run = [block, dtype](const void* from, void* to, ncclComm_t comm, cudaStream_t stream) {
       return ncclReduceScatter(from, to, static_cast<size_t>(block), type_of(dtype), ncclSum, comm, stream);
     };
@@ -134,9 +137,8 @@ class NcclCommunicator final : public Communicator {
     launch({"reducescatter", send, bytes * size_, receive, bytes, run}, call);
   }
 
-  void reducescatterv(const void* send, void* receive, std::vector<int64_t> blocks, DType dtype,
-                      CommCall call) override {
-    require_blocks(*this, "reducescatterv", blocks, call);
+  void do_reducescatterv(const void* send, void* receive, std::vector<int64_t> blocks, DType dtype,
+                         CommCall call) override {
     const int64_t width = bytes_of(dtype), all = sum_of(blocks), ours = blocks[static_cast<size_t>(rank_)];
     const auto run = [width, dtype, blocks = std::move(blocks)](const void* from, void* to, ncclComm_t comm,
                                                                 cudaStream_t stream) {
@@ -153,7 +155,7 @@ class NcclCommunicator final : public Communicator {
     launch({"reducescatterv", send, all * width, receive, ours * width, run}, call);
   }
 
-  void allreduce(void* data, int64_t elements, DType dtype, CommCall call) override {
+  void do_allreduce(void* data, int64_t elements, DType dtype, CommCall call) override {
     const auto run = [elements, dtype](const void* from, void* to, ncclComm_t comm, cudaStream_t stream) {
       return ncclAllReduce(from, to, static_cast<size_t>(elements), type_of(dtype), ncclSum, comm, stream);
     };
@@ -161,15 +163,14 @@ class NcclCommunicator final : public Communicator {
     launch({"allreduce", data, bytes, data, bytes, run}, call);
   }
 
-  void broadcast(void* data, int64_t bytes, int root, CommCall call) override {
-    require_root(*this, root, call);
+  void do_broadcast(void* data, int64_t bytes, int root, CommCall call) override {
     const auto run = [bytes, root](const void* from, void* to, ncclComm_t comm, cudaStream_t stream) {
       return ncclBroadcast(from, to, static_cast<size_t>(bytes), ncclUint8, root, comm, stream);
     };
     launch({"broadcast", data, bytes, data, bytes, run}, call);
   }
 
-  void barrier(CommCall call) override {
+  void do_barrier(CommCall call) override {
     if (!token_) token_ = std::make_shared<Memory>(state_->device().make_memory(sizeof(float)));
     const auto run = [token = token_](const void*, void*, ncclComm_t comm, cudaStream_t stream) {
       return ncclAllReduce(token->data(), token->data(), 1, ncclFloat32, ncclSum, comm, stream);
@@ -177,44 +178,32 @@ class NcclCommunicator final : public Communicator {
     launch({"barrier", nullptr, 0, nullptr, 0, run}, call);
   }
 
-  void send(const void* data, int64_t bytes, int peer, CommCall call) override {
-    require_peer(*this, "send", peer, call);
+  void do_send(const void* data, int64_t bytes, int peer, CommCall call) override {
     const auto run = [bytes, peer](const void* from, void*, ncclComm_t comm, cudaStream_t stream) {
       return ncclSend(from, static_cast<size_t>(bytes), ncclUint8, peer, comm, stream);
     };
     launch({"send", data, bytes, nullptr, 0, run}, call);
   }
 
-  void receive(void* data, int64_t bytes, int peer, CommCall call) override {
-    require_peer(*this, "receive", peer, call);
+  void do_receive(void* data, int64_t bytes, int peer, CommCall call) override {
     const auto run = [bytes, peer](const void*, void* to, ncclComm_t comm, cudaStream_t stream) {
       return ncclRecv(to, static_cast<size_t>(bytes), ncclUint8, peer, comm, stream);
     };
     launch({"receive", nullptr, 0, data, bytes, run}, call);
   }
 
-  std::unique_ptr<Communicator> split(int colour, int key) override;
-  void abort(const std::string& reason) override {
-    state_->abort(fmt::format("{} aborted: {}", state_->name(), reason));
-  }
-
- private:
   void launch(Operation operation, CommCall& call);
   void launch_staged(Operation operation, CommCall& call);
 
-  const std::shared_ptr<NcclState> state_;
-  const std::shared_ptr<NcclComm> comm_;
+  const std::shared_ptr<State> state_;
+  const std::shared_ptr<Comm> comm_;
   const int rank_, size_;
   std::shared_ptr<Memory> token_;  // what barrier() sums
 };
 
 void NcclCommunicator::launch(Operation operation, CommCall& call) {
   const std::string_view op = operation.name;
-  require<BadInput>(operation.send_bytes >= 0 && operation.receive_bytes >= 0, "{} '{}': sizes of {} and {} bytes", op,
-                    call.task, operation.send_bytes, operation.receive_bytes);
-  require<BadInput>(call.pace.at_least_s <= 0, "{} '{}': a pace of {} s; only emulated clusters are paced", op,
-                    call.task, call.pace.at_least_s);
-  auto* stream = dynamic_cast<CudaStream*>(&call.stream);
+  auto* stream = dynamic_cast<cuda::CudaStream*>(&call.stream);
   if (!stream) return launch_staged(std::move(operation), call);
   const std::string what = call.task.empty() ? std::string(op) : fmt::format("'{}' ({})", call.task, op);
   stream->launch([&](void* native) {
@@ -259,14 +248,14 @@ std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key) {
   int rank = 0, size = 0;
   comm->issue("split", [&](ncclComm_t made) { return ncclCommUserRank(made, &rank); });
   comm->issue("split", [&](ncclComm_t made) { return ncclCommCount(made, &size); });
-  return make_nccl_communicator(state_, std::move(comm), rank, size);
+  return make_communicator(state_, std::move(comm), rank, size);
 }
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_nccl_communicator(std::shared_ptr<NcclState> state, std::shared_ptr<NcclComm> comm,
-                                                     int rank, int size) {
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<State> state, std::shared_ptr<Comm> comm, int rank,
+                                                int size) {
   return std::make_unique<NcclCommunicator>(std::move(state), std::move(comm), rank, size);
 }
 
-}  // namespace moe
+}  // namespace moe::nccl

@@ -7,7 +7,7 @@
 
 #include "moe/base/check.h"
 
-namespace moe {
+namespace moe::nccl {
 namespace {
 
 /// Of the calling thread: the device's constructor made the GPU the current one of its own thread only.
@@ -15,13 +15,13 @@ void use_gpu_of(const NcclOptions& options) { cudaSetDevice(options.local_rank %
 
 }  // namespace
 
-NcclState::NcclState(NcclOptions options)
+State::State(NcclOptions options)
     : options_(std::move(options)), device_(make_device(DeviceKind::cuda, options_.local_rank)) {
-  alltoall_ = reinterpret_cast<NcclAlltoAll>(dlsym(RTLD_DEFAULT, "ncclAlltoAll"));
+  alltoall_ = reinterpret_cast<AlltoAll>(dlsym(RTLD_DEFAULT, "ncclAlltoAll"));
   watcher_ = std::thread([this] { watch(); });
 }
 
-NcclState::~NcclState() {
+State::~State() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -30,7 +30,7 @@ NcclState::~NcclState() {
   watcher_.join();
 }
 
-ncclConfig_t NcclState::config() const {
+ncclConfig_t State::config() const {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   if (options_.min_ctas > 0) config.minCTAs = options_.min_ctas;
@@ -38,10 +38,10 @@ ncclConfig_t NcclState::config() const {
   return config;
 }
 
-std::string NcclState::name() const { return fmt::format("rank {}", options_.rank); }
+std::string State::name() const { return fmt::format("rank {}", options_.rank); }
 
-std::shared_ptr<NcclComm> NcclState::make_comm(const NcclComm::Make& make) {
-  auto comm = std::make_shared<NcclComm>(name(), options_.timeout_s);
+std::shared_ptr<Comm> State::make_comm(const Comm::Make& make) {
+  auto comm = std::make_shared<Comm>(name(), options_.timeout_s);
   {
     const std::lock_guard lock(mutex_);
     require<RankFailure>(aborted_.empty(), "{}: {}", name(), aborted_);
@@ -61,15 +61,15 @@ std::shared_ptr<NcclComm> NcclState::make_comm(const NcclComm::Make& make) {
   return comm;
 }
 
-std::vector<std::shared_ptr<NcclComm>> NcclState::comms() {
+std::vector<std::shared_ptr<Comm>> State::comms() {
   const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<NcclComm>> all;
+  std::vector<std::shared_ptr<Comm>> all;
   for (const auto& known : comms_)
     if (auto comm = known.lock()) all.push_back(std::move(comm));
   return all;
 }
 
-void NcclState::abort(const std::string& reason) {
+void State::abort(const std::string& reason) {
   {
     const std::lock_guard lock(mutex_);
     if (!aborted_.empty()) return;
@@ -86,7 +86,7 @@ void NcclState::abort(const std::string& reason) {
   if (options_.fail) options_.fail(reason);
 }
 
-void NcclState::watch() {
+void State::watch() {
   use_gpu_of(options_);
   const auto step = std::chrono::duration<double>(std::min(0.02, options_.timeout_s / 10));
   std::unique_lock lock(mutex_);
@@ -101,4 +101,4 @@ void NcclState::watch() {
   }
 }
 
-}  // namespace moe
+}  // namespace moe::nccl

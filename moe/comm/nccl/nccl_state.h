@@ -11,40 +11,40 @@
 #include "moe/comm/nccl/nccl_world.h"
 #include "moe/device/device.h"
 
-namespace moe {
+namespace moe::nccl {
 
 /// ncclAlltoAll, which libraries before 2.28 lack.
-using NcclAlltoAll = ncclResult_t (*)(const void* send, void* receive, size_t count, ncclDataType_t type,
-                                      ncclComm_t comm, cudaStream_t stream);
+using AlltoAll = ncclResult_t (*)(const void* send, void* receive, size_t count, ncclDataType_t type, ncclComm_t comm,
+                                  cudaStream_t stream);
 
-class NcclState {
+class State {
  public:
-  explicit NcclState(NcclOptions options);
-  ~NcclState();
-  NcclState(const NcclState&) = delete;
-  NcclState& operator=(const NcclState&) = delete;
+  explicit State(NcclOptions options);
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
 
   const NcclOptions& options() const { return options_; }
   Device& device() const { return *device_; }
-  NcclAlltoAll alltoall() const { return alltoall_; }
+  AlltoAll alltoall() const { return alltoall_; }
   ncclConfig_t config() const;
   std::string name() const;
 
   /// Watched, and reached by abort(). Throws what make() throws.
-  std::shared_ptr<NcclComm> make_comm(const NcclComm::Make& make);
+  std::shared_ptr<Comm> make_comm(const Comm::Make& make);
   void abort(const std::string& reason);
 
  private:
-  std::vector<std::shared_ptr<NcclComm>> comms();
+  std::vector<std::shared_ptr<Comm>> comms();
   void watch();
 
   const NcclOptions options_;
   const std::unique_ptr<Device> device_;
-  NcclAlltoAll alltoall_ = nullptr;
+  AlltoAll alltoall_ = nullptr;
 
   std::mutex mutex_;  // guards all below
-  std::vector<std::weak_ptr<NcclComm>> comms_;
-  std::vector<std::shared_ptr<NcclComm>> unfinished_;  // NCCL may still write to one whose making failed
+  std::vector<std::weak_ptr<Comm>> comms_;
+  std::vector<std::shared_ptr<Comm>> unfinished_;  // NCCL may still write to one whose making failed
   std::string aborted_;
   bool stopping_ = false;
   std::condition_variable stop_;
@@ -52,7 +52,7 @@ class NcclState {
 };
 
 /// Of `group`, which has `size` ranks and in which this is `rank`.
-std::unique_ptr<Communicator> make_nccl_communicator(std::shared_ptr<NcclState> state, std::shared_ptr<NcclComm> comm,
-                                                     int rank, int size);
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<State> state, std::shared_ptr<Comm> comm, int rank,
+                                                int size);
 
-}  // namespace moe
+}  // namespace moe::nccl

@@ -1,6 +1,5 @@
 #include "moe/comm/nccl/nccl_world.h"
 
-#include <cstdlib>
 #include <cstring>
 
 #include "moe/base/check.h"
@@ -34,7 +33,7 @@ ncclUniqueId shared_id(const NcclOptions& options) {
   return id;
 }
 
-std::vector<std::pair<std::string, std::string>> settings_of(const NcclState& state) {
+std::vector<std::pair<std::string, std::string>> settings_of(const nccl::State& state) {
   int version = 0, gpu = 0;
   ncclGetVersion(&version);
   MOE_CHECK_CUDA(cudaGetDevice(&gpu));
@@ -58,7 +57,7 @@ std::vector<std::pair<std::string, std::string>> settings_of(const NcclState& st
 
 class ConnectedWorld final : public World {
  public:
-  explicit ConnectedWorld(NcclOptions options) : state_(std::make_shared<NcclState>(std::move(options))) {
+  explicit ConnectedWorld(NcclOptions options) : state_(std::make_shared<nccl::State>(std::move(options))) {
     const NcclOptions& ours = state_->options();
     const ncclUniqueId id = shared_id(ours);
     ncclConfig_t config = state_->config();
@@ -75,7 +74,7 @@ class ConnectedWorld final : public World {
 
   std::unique_ptr<Communicator> communicator(int rank) override {
     require_equal<BadInput>(rank, state_->options().rank, "rank of this process");
-    return make_nccl_communicator(state_, comm_, rank, ranks());
+    return nccl::make_communicator(state_, comm_, rank, ranks());
   }
 
   void run(const std::function<void(int rank)>& body) override {
@@ -88,8 +87,8 @@ class ConnectedWorld final : public World {
   }
 
  private:
-  const std::shared_ptr<NcclState> state_;
-  std::shared_ptr<NcclComm> comm_;
+  const std::shared_ptr<nccl::State> state_;
+  std::shared_ptr<nccl::Comm> comm_;
   std::vector<std::pair<std::string, std::string>> settings_;
 };
 
@@ -100,7 +99,6 @@ std::unique_ptr<World> make_nccl_world(NcclOptions options) {
                     options.size);
   require<BadInput>(options.size == 1 || (options.get && options.set), "a world of {} ranks without a place to meet",
                     options.size);
-  if (options.implicit_launch_order) setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   return std::make_unique<ConnectedWorld>(std::move(options));
 }
 

@@ -25,8 +25,6 @@ struct NcclOptions {
   /// An operation that the GPU has begun ends with RankFailure after so long without the other ranks.
   double timeout_s = 60;
   int min_ctas = 0, max_ctas = 0;  // thread blocks a communicator takes from the experts; 0: NCCL's choice
-  /// NCCL_LAUNCH_ORDER_IMPLICIT: kernels of several communicators run in the order of their issue. Unless it is set.
-  bool implicit_launch_order = false;
 };
 
 /// Its settings(): version, algorithm of alltoall, thread blocks, GPU, NCCL_* that were set. Blocking; every rank calls

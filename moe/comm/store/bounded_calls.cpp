@@ -7,9 +7,9 @@
 #include <pthread.h>
 #include <thread>
 
-#include "moe/comm/store/silence.h"
+#include "moe/comm/store/liveness.h"
 
-namespace moe {
+namespace moe::store {
 namespace {
 
 struct Call {
@@ -73,17 +73,17 @@ bool BoundedCalls::run(std::function<void()> work, double timeout_s) {
   if (state_->stuck) return false;
   state_->queue.push_back(call);
   state_->changed.notify_all();
-  Silence silence(timeout_s);
-  while (!silence.too_long()) {
-    if (state_->changed.wait_for(lock, silence.step(), [&] { return call->done; })) {
+  Liveness liveness(timeout_s);
+  while (!liveness.timed_out()) {
+    if (state_->changed.wait_for(lock, liveness.step(), [&] { return call->done; })) {
       if (call->error) std::rethrow_exception(call->error);
       return true;
     }
-    silence.note(0);
+    liveness.note(0);
   }
   state_->stuck = true;
   state_->queue.clear();
   return false;
 }
 
-}  // namespace moe
+}  // namespace moe::store

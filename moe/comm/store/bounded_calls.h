@@ -3,7 +3,7 @@
 #include <functional>
 #include <memory>
 
-namespace moe {
+namespace moe::store {
 
 class BoundedCalls {
  public:
@@ -23,4 +23,4 @@ class BoundedCalls {
   std::shared_ptr<State> state_;  // shared with the thread
 };
 
-}  // namespace moe
+}  // namespace moe::store

@@ -15,7 +15,7 @@
 #include "moe/comm/store/socket.h"
 #include "moe/device/stream.h"
 
-namespace moe {
+namespace moe::store {
 namespace {
 
 /// When a process started, in the kernel's ticks since boot; 0: there is none. With it a number names one process only.
@@ -70,4 +70,4 @@ int wait_for_port(const std::string& path, double timeout_s) {
   throw RankFailure(fmt::format("rank 0 has not written its port into {} for {:.1f} s", path, timeout_s));
 }
 
-}  // namespace moe
+}  // namespace moe::store

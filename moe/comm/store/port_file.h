@@ -3,7 +3,7 @@
 // read. The file names its maker, so that what a killed run left behind neither hinders nor fools the next.
 #include <string>
 
-namespace moe {
+namespace moe::store {
 
 /// Rank 0's side: the file exists as long as this.
 class PortFile {
@@ -21,4 +21,4 @@ class PortFile {
 /// The others' side: waits for a file made by a living process of this user. Throws RankFailure after `timeout_s`.
 int wait_for_port(const std::string& path, double timeout_s);
 
-}  // namespace moe
+}  // namespace moe::store

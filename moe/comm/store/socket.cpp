@@ -17,7 +17,7 @@
 
 #include "moe/device/stream.h"
 
-namespace moe {
+namespace moe::store {
 namespace {
 
 struct Resolved {
@@ -28,7 +28,7 @@ struct Resolved {
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&address); }
 };
 
-Resolved resolve(const StoreAddress& address) {
+Resolved resolve(const Address& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -74,7 +74,7 @@ FileDescriptor::~FileDescriptor() {
   if (number_ >= 0) close(number_);
 }
 
-Listener listen_on(const StoreAddress& address) {
+Listener listen_on(const Address& address) {
   const auto check = [&](bool ok) {
     require<BadInput>(ok, "store address {}:{}: rank 0 can't listen there: {}", address.host, address.port,
                       std::strerror(errno));
@@ -92,7 +92,7 @@ Listener listen_on(const StoreAddress& address) {
   return listener;
 }
 
-bool wait_for_listener(const StoreAddress& address, double deadline_s) {
+bool wait_for_listener(const Address& address, double deadline_s) {
   const Resolved resolved = resolve(address);
   for (auto pause = std::chrono::milliseconds(1); !accepts(resolved, deadline_s);) {
     if (now_s() > deadline_s) return false;
@@ -120,11 +120,11 @@ std::vector<Interface> interfaces() {
 }
 
 // Connecting a datagram socket sends nothing: it only asks for the route.
-std::string address_towards(const StoreAddress& address) {
+std::string address_towards(const Address& address) {
   const Resolved resolved = resolve(address);
   const FileDescriptor socket(::socket(resolved.address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (connect(socket.get(), resolved.get(), resolved.size) != 0) return {};
   return text_of(own_address(socket.get()).get());
 }
 
-}  // namespace moe
+}  // namespace moe::store

@@ -6,7 +6,7 @@
 
 #include "moe/comm/store/store.h"
 
-namespace moe {
+namespace moe::store {
 
 /// Owns a file descriptor.
 class FileDescriptor {
@@ -31,9 +31,9 @@ struct Listener {
 };
 
 /// Listens on that address alone; port 0: any free one. Throws BadInput naming it and why.
-Listener listen_on(const StoreAddress& address);
+Listener listen_on(const Address& address);
 /// Whether something accepts connections there before now_s() is `deadline_s`.
-bool wait_for_listener(const StoreAddress& address, double deadline_s);
+bool wait_for_listener(const Address& address, double deadline_s);
 
 /// A network interface that is up and has an address.
 struct Interface {
@@ -43,6 +43,6 @@ struct Interface {
 /// IPv4 addresses before IPv6 ones; link-local IPv6 ones are left out.
 std::vector<Interface> interfaces();
 /// Our address on the way to `address`; empty: there is no way.
-std::string address_towards(const StoreAddress& address);
+std::string address_towards(const Address& address);
 
-}  // namespace moe
+}  // namespace moe::store

@@ -12,7 +12,7 @@
 
 C10_DECLARE_int(caffe2_log_level);
 
-namespace moe {
+namespace moe::store {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -22,13 +22,7 @@ constexpr std::chrono::milliseconds kLongestPause(16);  // between two looks
 Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 std::string text_of(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 
-/// Of a lost store our own line speaks; c10d would write a stack trace beside it.
-void silence_c10d() {
-  static const int once = FLAGS_caffe2_log_level = c10::GLOG_FATAL;  // stores may open on several threads
-  static_cast<void>(once);
-}
-
-c10d::TCPStoreOptions options_of(const StoreAddress& address, double timeout_s) {
+c10d::TCPStoreOptions options_of(const Address& address, double timeout_s) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(address.port);
   options.waitWorkers = false;
@@ -38,12 +32,13 @@ c10d::TCPStoreOptions options_of(const StoreAddress& address, double timeout_s) 
 
 }  // namespace
 
-struct StoreServer::Impl {
+void silence_c10d() { FLAGS_caffe2_log_level = c10::GLOG_FATAL; }
+
+struct Server::Impl {
   c10::intrusive_ptr<c10d::TCPStore> store;
 };
 
-StoreServer::StoreServer(const StoreAddress& address) : impl_(std::make_unique<Impl>()) {
-  silence_c10d();
+Server::Server(const Address& address) : impl_(std::make_unique<Impl>()) {
   Listener listener = listen_on(address);
   address_ = {address.host, listener.port};
   c10d::TCPStoreOptions options = options_of(address_, 60);
@@ -52,7 +47,7 @@ StoreServer::StoreServer(const StoreAddress& address) : impl_(std::make_unique<I
   impl_->store = c10::make_intrusive<c10d::TCPStore>(address_.host, options);
 }
 
-StoreServer::~StoreServer() = default;
+Server::~Server() = default;
 
 struct Store::Impl {
   c10::intrusive_ptr<c10d::TCPStore> store;
@@ -66,26 +61,25 @@ auto Store::bounded(Call&& call) {
   const auto result = std::make_shared<std::optional<Result>>();
   try {
     const auto run = [call, result, store = impl_->store] { *result = call(*store); };
-    require<StoreLost>(impl_->calls.run(run, timeout_s_), "{} has not answered for {:.1f} s", server_, timeout_s_);
-  } catch (const StoreLost&) {
+    require<Lost>(impl_->calls.run(run, timeout_s_), "{} has not answered for {:.1f} s", server_, timeout_s_);
+  } catch (const Lost&) {
     throw;
   } catch (const std::exception&) {
-    throw StoreLost(fmt::format("{} closed its connections", server_));
+    throw Lost(fmt::format("{} closed its connections", server_));
   }
   return std::move(**result);
 }
 
-Store::Store(const StoreAddress& address, std::string prefix, std::string server, double timeout_s)
+Store::Store(const Address& address, std::string prefix, std::string server, double timeout_s)
     : address_(address),
       prefix_(std::move(prefix)),
       server_(std::move(server)),
       timeout_s_(timeout_s),
       impl_(std::make_shared<Impl>()) {
-  silence_c10d();
   const double deadline_s = now_s() + timeout_s;
   // Asked in our own way first: c10d would write a warning for every attempt.
-  require<StoreLost>(wait_for_listener(address, deadline_s), "{} has not opened its store at {}:{} for {:.1f} s",
-                     server_, address.host, address.port, timeout_s);
+  require<Lost>(wait_for_listener(address, deadline_s), "{} has not opened its store at {}:{} for {:.1f} s", server_,
+                address.host, address.port, timeout_s);
   const auto made = std::make_shared<c10::intrusive_ptr<c10d::TCPStore>>();
   bool in_time = false;
   try {
@@ -95,11 +89,10 @@ Store::Store(const StoreAddress& address, std::string prefix, std::string server
     in_time = impl_->calls.run(connect, timeout_s);
   } catch (const std::exception& error) {
     const std::string_view what = error.what();
-    throw StoreLost(fmt::format("{}: no store at {}:{} ({})", server_, address.host, address.port,
-                                what.substr(0, what.find('\n'))));
+    throw Lost(fmt::format("{}: no store at {}:{} ({})", server_, address.host, address.port,
+                           what.substr(0, what.find('\n'))));
   }
-  require<StoreLost>(in_time, "{} has not answered for {:.1f} s at {}:{}", server_, timeout_s, address.host,
-                     address.port);
+  require<Lost>(in_time, "{} has not answered for {:.1f} s at {}:{}", server_, timeout_s, address.host, address.port);
   impl_->store = std::move(*made);
 }
 
@@ -183,4 +176,4 @@ std::vector<std::string> unpack(const std::string& packed) {
   return texts;
 }
 
-}  // namespace moe
+}  // namespace moe::store

@@ -9,43 +9,43 @@
 
 #include "moe/base/check.h"
 
-namespace moe {
+namespace moe::store {
 
-struct StoreAddress {
+struct Address {
   std::string host;
   int port = 0;
 };
 
 /// The store itself failed, which is the death or silence of the process that serves it.
-class StoreLost : public RankFailure {
+class Lost : public RankFailure {
   using RankFailure::RankFailure;
 };
 
 /// Serves a store from this process until it is destroyed, on its address alone. Port 0: any free one.
-class StoreServer {
+class Server {
  public:
   /// Throws BadInput if the address isn't ours or its port is taken.
-  explicit StoreServer(const StoreAddress& address);
-  ~StoreServer();
-  const StoreAddress& address() const { return address_; }
+  explicit Server(const Address& address);
+  ~Server();
+  const Address& address() const { return address_; }
 
  private:
   struct Impl;
-  StoreAddress address_;
+  Address address_;
   std::unique_ptr<Impl> impl_;
 };
 
 /// A connection to a store. Threads may use it at once. All keys are below `prefix`. What isn't answered within
-/// `timeout_s` is StoreLost ("... has not answered for 5.0 s"), as is a closed connection ("... closed its
+/// `timeout_s` is Lost ("... has not answered for 5.0 s"), as is a closed connection ("... closed its
 /// connections").
 class Store {
  public:
   /// Waits until the server is there. `server`: what to call it in errors, "rank 0".
-  Store(const StoreAddress& address, std::string prefix, std::string server, double timeout_s);
+  Store(const Address& address, std::string prefix, std::string server, double timeout_s);
   ~Store();
   /// The same connection; its keys are below `folder` of ours.
   std::shared_ptr<Store> below(const std::string& folder) const;
-  const StoreAddress& address() const { return address_; }
+  const Address& address() const { return address_; }
   const std::string& prefix() const { return prefix_; }
 
   void set(const std::string& key, const std::string& value);
@@ -66,14 +66,18 @@ class Store {
   template <class Call>
   auto bounded(Call&& call);
 
-  const StoreAddress address_;
+  const Address address_;
   const std::string prefix_, server_;
   const double timeout_s_;
   std::shared_ptr<Impl> impl_;  // all folders'
 };
 
+/// Stops c10d's own log lines in the whole process. An executable calls it first, so that of a lost store one line
+/// speaks, ours, without c10d's stack trace beside it.
+void silence_c10d();
+
 /// Several texts as one, and back.
 std::string pack(const std::vector<std::string>& texts);
 std::vector<std::string> unpack(const std::string& packed);
 
-}  // namespace moe
+}  // namespace moe::store

@@ -6,12 +6,16 @@
 
 #include "moe/device/stream.h"
 
-namespace moe {
+namespace moe::cpu {
 
 void be_punctual() {
   thread_local bool punctual = false;
   if (!punctual) punctual = prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL) == 0;
 }
+
+}  // namespace moe::cpu
+
+namespace moe {
 
 double now_s() {
   timespec time;
@@ -20,9 +24,9 @@ double now_s() {
 }
 
 void sleep_until_s(double deadline_s) {
-  const double wake_s = deadline_s - kSpinS;
+  const double wake_s = deadline_s - cpu::kSpinS;
   if (now_s() < wake_s) {
-    be_punctual();
+    cpu::be_punctual();
     const auto whole = static_cast<time_t>(wake_s);
     const timespec until{whole, static_cast<long>((wake_s - static_cast<double>(whole)) * 1e9)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sched.h>
 
-namespace moe {
+namespace moe::cpu {
 
 std::vector<int> usable_cores() {
   cpu_set_t set;
@@ -27,4 +27,4 @@ void keep_to_share(int part, int parts) {
   sched_setaffinity(0, sizeof set, &set);
 }
 
-}  // namespace moe
+}  // namespace moe::cpu

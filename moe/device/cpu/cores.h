@@ -2,7 +2,7 @@
 // Which cores a thread runs on.
 #include <vector>
 
-namespace moe {
+namespace moe::cpu {
 
 /// The cores that the calling thread may use, ascending.
 std::vector<int> usable_cores();
@@ -11,4 +11,4 @@ std::vector<int> usable_cores();
 /// where there are more parts than cores, neighbouring parts share one. Does nothing where the system refuses.
 void keep_to_share(int part, int parts);
 
-}  // namespace moe
+}  // namespace moe::cpu

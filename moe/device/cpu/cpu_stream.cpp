@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <utility>
 
-namespace moe {
+namespace moe::cpu {
 
 CpuStream::CpuStream(std::string_view name, std::shared_ptr<Failure> failure)
     : name_(name.substr(0, 15)),  // what the kernel keeps of a thread's name
@@ -111,4 +111,4 @@ void CpuStream::execute(Command& command) {
   }
 }
 
-}  // namespace moe
+}  // namespace moe::cpu

@@ -8,7 +8,7 @@
 #include "moe/device/cpu/doorbell.h"
 #include "moe/device/stream.h"
 
-namespace moe {
+namespace moe::cpu {
 
 /// The n-th record to be issued is reached when the bell has rung n times.
 class CpuEvent final : public Event {
@@ -69,4 +69,4 @@ class CpuStream final : public Stream {
   std::thread thread_;
 };
 
-}  // namespace moe
+}  // namespace moe::cpu

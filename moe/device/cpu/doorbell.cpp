@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace moe {
+namespace moe::cpu {
 namespace {
 
 static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
@@ -38,4 +38,4 @@ void Doorbell::sleep_while(uint32_t seen, double deadline_s) noexcept {
   syscall(SYS_futex, &word_, FUTEX_WAIT_BITSET_PRIVATE, asleep, &until, nullptr, FUTEX_BITSET_MATCH_ANY);
 }
 
-}  // namespace moe
+}  // namespace moe::cpu

@@ -10,7 +10,7 @@
 
 #include "moe/device/stream.h"
 
-namespace moe {
+namespace moe::cpu {
 
 inline constexpr double kForever = std::numeric_limits<double>::infinity();
 
@@ -42,4 +42,4 @@ class Doorbell {
   std::atomic<uint32_t> word_{0};
 };
 
-}  // namespace moe
+}  // namespace moe::cpu

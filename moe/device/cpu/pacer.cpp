@@ -22,7 +22,7 @@ class Pacer::Task {
   std::vector<double> stalled_s;  // by use; guarded by the pacer's mutex, as the next
   double slowdown = 1;
   std::atomic<double> ends_s{0};  // at the present rate; written under the mutex, no more once it has passed
-  Doorbell earlier;               // rings when ends_s moves so; a later one is seen when the old one passes
+  cpu::Doorbell earlier;          // rings when ends_s moves so; a later one is seen when the old one passes
 };
 
 Pacer::Pacer(int ranks, int resources, Slowdown slowdown, Stall stall)
@@ -44,11 +44,12 @@ std::shared_ptr<Pacer::Task> Pacer::start(std::vector<Use> uses, double alone_s)
 
 bool Pacer::finish(Task& task) {
   const bool in_time = now_s() <= task.ends_s;
-  be_punctual();
+  cpu::be_punctual();
   while (true) {
     const double ends_s = task.ends_s, now = now_s();
     if (now >= ends_s && end(task, false)) return in_time;
-    if (ends_s - now > kSpinS) task.earlier.wait_until([&] { return task.ends_s != ends_s; }, ends_s - kSpinS);
+    if (ends_s - now > cpu::kSpinS)
+      task.earlier.wait_until([&] { return task.ends_s != ends_s; }, ends_s - cpu::kSpinS);
   }
 }
 

@@ -7,7 +7,7 @@ namespace moe {
 
 int gpu_count() { return 0; }
 
-std::unique_ptr<Device> make_cuda_device(int) {
+std::unique_ptr<Device> cuda::make_device(int) {
   bad_input("this build has no CUDA: build it where nvcc is installed (cmake --preset cuda)");
 }
 

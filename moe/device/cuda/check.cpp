@@ -2,13 +2,13 @@
 
 #include "moe/base/check.h"
 
-namespace moe {
+namespace moe::cuda {
 
-void check_cuda(cudaError_t status, const char* call) {
+void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) [[likely]]
     return;
   cudaGetLastError();  // or the next launch on this thread would report it once more
   throw RankFailure(fmt::format("{}: {} ({})", call, cudaGetErrorString(status), cudaGetErrorName(status)));
 }
 
-}  // namespace moe
+}  // namespace moe::cuda

@@ -5,7 +5,7 @@
 #include "moe/device/cuda/check.h"
 #include "moe/device/stream.h"
 
-namespace moe {
+namespace moe::cuda {
 namespace {
 
 constexpr double kFreshS = 0.1;
@@ -26,7 +26,7 @@ void spin_until_reached(cudaEvent_t event) {
 
 }  // namespace
 
-CudaClock::CudaClock() {
+Clock::Clock() {
   int least = 0, greatest = 0;
   MOE_CHECK_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   MOE_CHECK_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
@@ -35,19 +35,19 @@ CudaClock::CudaClock() {
   take_reference(std::numeric_limits<double>::infinity());
 }
 
-CudaClock::~CudaClock() {
+Clock::~Clock() {
   cudaEventDestroy(spare_);
   cudaEventDestroy(reference_);
   cudaStreamDestroy(stream_);
 }
 
-void CudaClock::refresh() {
+void Clock::refresh() {
   const std::lock_guard lock(mutex_);
   const double age_s = now_s() - reference_s_;
   if (age_s > kFreshS) take_reference(error_s_ + kDrift * age_s);
 }
 
-void CudaClock::take_reference(double better_than_s) {
+void Clock::take_reference(double better_than_s) {
   for (int attempt = 0; attempt < kTries; ++attempt) {
     const double before_s = now_s();
     MOE_CHECK_CUDA(cudaEventRecord(spare_, stream_));
@@ -62,16 +62,16 @@ void CudaClock::take_reference(double better_than_s) {
   }
 }
 
-double CudaClock::seconds(cudaEvent_t event) {
+double Clock::seconds(cudaEvent_t event) {
   const std::lock_guard lock(mutex_);
   float milliseconds = 0;
   MOE_CHECK_CUDA(cudaEventElapsedTime(&milliseconds, reference_, event));
   return reference_s_ + 1e-3 * static_cast<double>(milliseconds);
 }
 
-double CudaClock::error_s() {
+double Clock::error_s() {
   const std::lock_guard lock(mutex_);
   return error_s_;
 }
 
-}  // namespace moe
+}  // namespace moe::cuda

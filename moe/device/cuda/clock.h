@@ -4,17 +4,17 @@
 #include <mutex>
 #include <utility>
 
-namespace moe {
+namespace moe::cuda {
 
 /// Knows at what moment of now_s() the GPU reached a reference event; other events are so much earlier or later by the
 /// GPU's own timer. Moments read between two refreshes share a reference, so their differences have no error but the
 /// GPU timer's (about 0.5 us). Of the current GPU of the thread that makes it; threads may call it at once.
-class CudaClock {
+class Clock {
  public:
-  CudaClock();
-  ~CudaClock();
-  CudaClock(const CudaClock&) = delete;
-  CudaClock& operator=(const CudaClock&) = delete;
+  Clock();
+  ~Clock();
+  Clock(const Clock&) = delete;
+  Clock& operator=(const Clock&) = delete;
 
   /// If the last reference is older than 0.1 s takes a new one, unless that is worse than the old with what the two
   /// clocks drift apart by: microseconds a second.
@@ -33,4 +33,4 @@ class CudaClock {
   double reference_s_ = 0, error_s_ = 0;
 };
 
-}  // namespace moe
+}  // namespace moe::cuda

@@ -4,8 +4,8 @@
 
 #include "moe/device/stream.h"
 
-namespace moe {
+namespace moe::cuda {
 
-std::unique_ptr<Device> make_cuda_device(int local_rank);
+std::unique_ptr<Device> make_device(int local_rank);
 
-}  // namespace moe
+}  // namespace moe::cuda

@@ -6,7 +6,7 @@
 #include "moe/device/cuda/check.h"
 #include "moe/device/cuda/kernels.h"
 
-namespace moe {
+namespace moe::cuda {
 namespace {
 
 constexpr size_t kCounters = 64;
@@ -67,7 +67,7 @@ void CudaStream::launch(std::function<void(void*)> work) {
     work(stream_);
     const cudaError_t status = cudaGetLastError();
     // What a query of an event leaves behind is no failure.
-    if (status != cudaErrorNotReady) check_cuda(status, "a kernel launch");
+    if (status != cudaErrorNotReady) check(status, "a kernel launch");
   });
 }
 
@@ -152,4 +152,4 @@ void CudaStream::drain() {
   counted_.clear();
 }
 
-}  // namespace moe
+}  // namespace moe::cuda

@@ -8,7 +8,7 @@
 #include "moe/device/cuda/gpu.h"
 #include "moe/device/stream.h"
 
-namespace moe {
+namespace moe::cuda {
 
 class CudaEvent final : public Event {
  public:
@@ -72,4 +72,4 @@ class CudaStream final : public Stream {
   Memory counters_;
 };
 
-}  // namespace moe
+}  // namespace moe::cuda

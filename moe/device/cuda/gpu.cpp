@@ -6,7 +6,7 @@
 #include "moe/device/cuda/check.h"
 #include "moe/device/cuda/kernels.h"
 
-namespace moe {
+namespace moe::cuda {
 namespace {
 
 std::string human(int64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
@@ -28,7 +28,7 @@ Gpu::Gpu(int index) : index_(index) {
   }
   MOE_CHECK_CUDA(cudaStreamCreateWithFlags(&memory_stream_, cudaStreamNonBlocking));
   load_kernels();
-  clock_ = std::make_unique<CudaClock>();
+  clock_ = std::make_unique<Clock>();
 }
 
 Gpu::~Gpu() {
@@ -74,4 +74,4 @@ void Gpu::refuse(int64_t bytes, const char* where) const {
                                 human(static_cast<int64_t>(all)), human(static_cast<int64_t>(left))));
 }
 
-}  // namespace moe
+}  // namespace moe::cuda

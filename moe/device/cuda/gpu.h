@@ -7,7 +7,7 @@
 #include "moe/device/cuda/clock.h"
 #include "moe/device/memory.h"
 
-namespace moe {
+namespace moe::cuda {
 
 class Gpu : public std::enable_shared_from_this<Gpu> {
  public:
@@ -20,7 +20,7 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   int index() const { return index_; }
   /// Makes it the calling thread's: CUDA has a current GPU a thread.
   void use() const;
-  CudaClock& clock() { return *clock_; }
+  Clock& clock() { return *clock_; }
 
   /// Of the GPU's memory pool, which keeps what is freed for the next. Ready for any stream; freed memory may be handed
   /// out again at once.
@@ -35,7 +35,7 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   const int index_;
   bool pooled_ = false;
   cudaStream_t memory_stream_ = nullptr;
-  std::unique_ptr<CudaClock> clock_;
+  std::unique_ptr<Clock> clock_;
 };
 
-}  // namespace moe
+}  // namespace moe::cuda

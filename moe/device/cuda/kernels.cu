@@ -6,7 +6,7 @@
 #include "moe/device/cuda/check.h"
 #include "moe/device/cuda/kernels.h"
 
-namespace moe {
+namespace moe::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -225,4 +225,4 @@ void launch_sum(const Sum& sum, cudaStream_t stream) {
   }
 }
 
-}  // namespace moe
+}  // namespace moe::cuda

@@ -6,7 +6,7 @@
 
 #include "moe/device/moves.h"
 
-namespace moe {
+namespace moe::cuda {
 
 /// CUDA loads a kernel when it is first launched, and may wait for all streams to do so; this loads those below now.
 void load_kernels();
@@ -23,4 +23,4 @@ void launch_sum(const Sum& sum, cudaStream_t stream);
 
 inline constexpr int kMaxSummands = 64;
 
-}  // namespace moe
+}  // namespace moe::cuda

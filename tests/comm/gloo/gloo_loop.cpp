@@ -12,6 +12,7 @@
 
 #include "moe/base/check.h"
 #include "moe/comm/gloo/gloo_world.h"
+#include "moe/comm/store/store.h"
 
 namespace moe {
 namespace {
@@ -58,6 +59,8 @@ void loop(Communicator& world) {
 }  // namespace moe
 
 int main(int count, char** arguments) {
+  std::signal(SIGPIPE, SIG_IGN);
+  moe::store::silence_c10d();
   for (const int number : {SIGUSR1, SIGUSR2, SIGHUP, SIGALRM, SIGTERM})
     std::signal(number, [](int which) { moe::told = which; });
   const auto argument = [&](int i, const char* otherwise) { return std::string(count > i ? arguments[i] : otherwise); };

@@ -1,5 +1,6 @@
 // One rank of a world of processes: every one runs the same tests in the same order. Started N times by ranks.py, or by
 // a launcher.
+#include <csignal>
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <iostream>
@@ -117,6 +118,7 @@ int run_tests() {
 
 int main(int count, char** arguments) {
   testing::InitGoogleTest(&count, arguments);
+  std::signal(SIGPIPE, SIG_IGN);
   int code = 4;
   try {
     code = moe::run_tests();

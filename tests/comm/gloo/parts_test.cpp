@@ -1,4 +1,4 @@
-// What the world of processes is made of, each by itself: store, port file, ranking of nodes, silence.
+// What the world of processes is made of, each by itself: store, port file, ranking of nodes, liveness.
 #include <algorithm>
 #include <atomic>
 #include <fcntl.h>
@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "moe/base/check.h"
-#include "moe/comm/gloo/greeting.h"
+#include "moe/comm/gloo/bootstrap.h"
 #include "moe/comm/store/bounded_calls.h"
+#include "moe/comm/store/liveness.h"
 #include "moe/comm/store/port_file.h"
-#include "moe/comm/store/silence.h"
 #include "moe/comm/store/socket.h"
 #include "moe/comm/store/store.h"
 
@@ -32,8 +32,8 @@ std::string error_of(const std::function<void()>& body) {
 }
 
 TEST(StoreTest, SetsGetsAddsAndKeepsTheFirst) {
-  const StoreServer server({"127.0.0.1", 0});
-  Store one(server.address(), "run/", "rank 0", 5), two(server.address(), "run/", "rank 0", 5),
+  const store::Server server({"127.0.0.1", 0});
+  store::Store one(server.address(), "run/", "rank 0", 5), two(server.address(), "run/", "rank 0", 5),
       other(server.address(), "other/", "rank 0", 5);
   EXPECT_FALSE(two.check({"a"}));
   one.set("a", std::string("1\0\n2", 4));
@@ -46,8 +46,8 @@ TEST(StoreTest, SetsGetsAddsAndKeepsTheFirst) {
 }
 
 TEST(StoreTest, WaitingNamesTheFirstMissingKeyAndStopsWhenTold) {
-  const StoreServer server({"127.0.0.1", 0});
-  Store store(server.address(), "", "rank 0", 5);
+  const store::Server server({"127.0.0.1", 0});
+  store::Store store(server.address(), "", "rank 0", 5);
   store.set("a", "");
   const auto never = [] { return false; };
   EXPECT_EQ(store.wait({"a"}, 5, never), std::nullopt);
@@ -61,40 +61,42 @@ TEST(StoreTest, WaitingNamesTheFirstMissingKeyAndStopsWhenTold) {
 }
 
 TEST(StoreTest, AServerThatIsGoneIsNamed) {
-  auto server = std::make_unique<StoreServer>(StoreAddress{"127.0.0.1", 0});
-  Store store(server->address(), "", "rank 0", 5);
-  const StoreAddress address = server->address();
+  auto server = std::make_unique<store::Server>(store::Address{"127.0.0.1", 0});
+  store::Store store(server->address(), "", "rank 0", 5);
+  const store::Address address = server->address();
   server.reset();
-  EXPECT_EQ(error_of<StoreLost>([&] { store.get("a"); }), "rank 0 closed its connections");
-  EXPECT_NE(error_of<StoreLost>([&] { Store(address, "", "rank 0", 0.3); }).find("rank 0 has not opened its store"),
-            std::string::npos);
+  EXPECT_EQ(error_of<store::Lost>([&] { store.get("a"); }), "rank 0 closed its connections");
+  EXPECT_NE(
+      error_of<store::Lost>([&] { store::Store(address, "", "rank 0", 0.3); }).find("rank 0 has not opened its store"),
+      std::string::npos);
 }
 
 TEST(StoreTest, ASilentServerIsLostAfterTheTimeout) {
-  Listener mute = listen_on({"127.0.0.1", 0});  // accepts, and never answers
+  store::Listener mute = store::listen_on({"127.0.0.1", 0});  // accepts, and never answers
   const double begin = now_s();
-  const std::string error = error_of<StoreLost>([&] { Store({"127.0.0.1", mute.port}, "", "rank 0", 0.5); });
+  const std::string error = error_of<store::Lost>([&] { store::Store({"127.0.0.1", mute.port}, "", "rank 0", 0.5); });
   EXPECT_NE(error.find("rank 0"), std::string::npos) << error;
   EXPECT_LT(now_s() - begin, 5);
 }
 
 TEST(StoreTest, ServesOnItsAddressAloneAndRefusesATakenPort) {
-  const StoreServer server({"127.0.0.1", 0});
-  EXPECT_FALSE(wait_for_listener({"127.0.0.2", server.address().port}, now_s() + 0.2)) << "another address of ours";
-  const std::string error = error_of<BadInput>([&] { const StoreServer second(server.address()); });
+  const store::Server server({"127.0.0.1", 0});
+  EXPECT_FALSE(store::wait_for_listener({"127.0.0.2", server.address().port}, now_s() + 0.2))
+      << "another address of ours";
+  const std::string error = error_of<BadInput>([&] { const store::Server second(server.address()); });
   EXPECT_NE(error.find(fmt::format("127.0.0.1:{}", server.address().port)), std::string::npos) << error;
 }
 
 TEST(StoreTest, PacksTexts) {
   const std::vector<std::string> texts{"", "1:2", std::string("\0\n", 2), "tail"};
-  EXPECT_EQ(unpack(pack(texts)), texts);
-  for (const std::string broken : {"x", "3:ab", "3", ":ab"}) EXPECT_THROW(unpack(broken), RankFailure) << broken;
+  EXPECT_EQ(store::unpack(store::pack(texts)), texts);
+  for (const std::string broken : {"x", "3:ab", "3", ":ab"}) EXPECT_THROW(store::unpack(broken), RankFailure) << broken;
 }
 
 TEST(BoundedCallsTest, ACallThatNeverReturnsIsLeftBehind) {
   const auto release = std::make_shared<std::atomic<bool>>(false);
   {
-    BoundedCalls calls;
+    store::BoundedCalls calls;
     int ran = 0;
     EXPECT_TRUE(calls.run([&] { ++ran; }, 5));
     EXPECT_THROW(calls.run([] { throw std::logic_error("of the call"); }, 5), std::logic_error);
@@ -112,17 +114,17 @@ TEST(BoundedCallsTest, ACallThatNeverReturnsIsLeftBehind) {
 }
 
 TEST(SilenceTest, CountsOnlyWhileListenedTo) {
-  Silence silence(0.2);
+  store::Liveness liveness(0.2);
   std::this_thread::sleep_for(std::chrono::milliseconds(400));
-  silence.note(0);
-  EXPECT_FALSE(silence.too_long()) << "we weren't there";
-  for (int i = 0; i < 30 && !silence.too_long(); ++i) {
-    std::this_thread::sleep_for(silence.step());
-    silence.note(0);
+  liveness.note(0);
+  EXPECT_FALSE(liveness.timed_out()) << "we weren't there";
+  for (int i = 0; i < 30 && !liveness.timed_out(); ++i) {
+    std::this_thread::sleep_for(liveness.step());
+    liveness.note(0);
   }
-  EXPECT_TRUE(silence.too_long());
-  silence.note(1);
-  EXPECT_FALSE(silence.too_long());
+  EXPECT_TRUE(liveness.timed_out());
+  liveness.note(1);
+  EXPECT_FALSE(liveness.timed_out());
 }
 
 class PortFileTest : public testing::Test {
@@ -135,7 +137,7 @@ class PortFileTest : public testing::Test {
     chmod(path_.c_str(), mode);
   }
   bool found() const {
-    return error_of<RankFailure>([&] { wait_for_port(path_, 0.05); }) == "none";
+    return error_of<RankFailure>([&] { store::wait_for_port(path_, 0.05); }) == "none";
   }
 
   const std::string path_ = testing::TempDir() + "moetune-test-" + std::to_string(getpid()) + ".port";
@@ -143,28 +145,28 @@ class PortFileTest : public testing::Test {
 
 TEST_F(PortFileTest, IsReadWhileItsMakerKeepsItAndGoneAfterwards) {
   {
-    const PortFile file(path_, 4711);
-    EXPECT_EQ(wait_for_port(path_, 1), 4711);
+    const store::PortFile file(path_, 4711);
+    EXPECT_EQ(store::wait_for_port(path_, 1), 4711);
     struct stat status {};
     ASSERT_EQ(stat(path_.c_str(), &status), 0);
     EXPECT_EQ(status.st_mode & 0777, 0600u);
-    EXPECT_THROW(PortFile(path_, 1), BadInput) << "another run that is alive";
+    EXPECT_THROW(store::PortFile(path_, 1), BadInput) << "another run that is alive";
   }
   EXPECT_FALSE(std::filesystem::exists(path_));
-  EXPECT_NE(error_of<RankFailure>([&] { wait_for_port(path_, 0.05); }).find(path_), std::string::npos);
+  EXPECT_NE(error_of<RankFailure>([&] { store::wait_for_port(path_, 0.05); }).find(path_), std::string::npos);
 }
 
 TEST_F(PortFileTest, WhatADeadProcessLeftNeitherFoolsNorHinders) {
   const pid_t child = fork();
   if (child == 0) {
-    new PortFile(path_, 1);
+    new store::PortFile(path_, 1);
     _exit(0);
   }
   waitpid(child, nullptr, 0);
   ASSERT_TRUE(std::filesystem::exists(path_));
   EXPECT_FALSE(found());
-  const PortFile file(path_, 4711);
-  EXPECT_EQ(wait_for_port(path_, 1), 4711);
+  const store::PortFile file(path_, 4711);
+  EXPECT_EQ(store::wait_for_port(path_, 1), 4711);
 }
 
 TEST_F(PortFileTest, ANumberThatNowNamesAnotherProcessIsNotItsMaker) {
@@ -174,7 +176,7 @@ TEST_F(PortFileTest, ANumberThatNowNamesAnotherProcessIsNotItsMaker) {
 
 TEST_F(PortFileTest, WhatOthersMayReadOrIsHalfWrittenOrALinkIsIgnored) {
   const std::string whole = [&] {
-    const PortFile file(path_, 4711);
+    const store::PortFile file(path_, 4711);
     std::string line;
     std::getline(std::ifstream(path_), line);
     return line;
@@ -194,14 +196,14 @@ TEST_F(PortFileTest, WhatOthersMayReadOrIsHalfWrittenOrALinkIsIgnored) {
   std::filesystem::remove(target);
 }
 
-std::vector<gloo::Greeting> greetings_of(const std::vector<std::string>& machines) {
-  std::vector<gloo::Greeting> all;
+std::vector<gloo::PeerInfo> peers_of(const std::vector<std::string>& machines) {
+  std::vector<gloo::PeerInfo> all;
   for (const auto& machine : machines) all.push_back({"1", "job", "0", "host-" + machine, machine});
   return all;
 }
 
 TEST(RankingTest, RanksOfAMachineBecomeNeighboursInOrderOfAppearance) {
-  const gloo::Ranking ranking = gloo::rank_nodes(greetings_of({"b", "a", "a", "b"}), 0);
+  const gloo::Ranking ranking = gloo::rank_nodes(peers_of({"b", "a", "a", "b"}), 0);
   EXPECT_EQ(ranking.world_rank, (std::vector<int>{0, 2, 3, 1}));
   EXPECT_EQ(ranking.nodes, 2);
   EXPECT_EQ(ranking.ranks_per_node, 2);
@@ -209,24 +211,24 @@ TEST(RankingTest, RanksOfAMachineBecomeNeighboursInOrderOfAppearance) {
 }
 
 TEST(RankingTest, AMachineMayStandForSeveralNodes) {
-  const gloo::Ranking ranking = gloo::rank_nodes(greetings_of({"a", "a", "a", "a"}), 2);
+  const gloo::Ranking ranking = gloo::rank_nodes(peers_of({"a", "a", "a", "a"}), 2);
   EXPECT_EQ(ranking.nodes, 2);
   EXPECT_EQ(ranking.ranks_per_node, 2);
   EXPECT_TRUE(ranking.one_machine);
-  EXPECT_EQ(gloo::rank_nodes(greetings_of({"a", "b", "a", "b", "a", "a"}), 2).world_rank,
+  EXPECT_EQ(gloo::rank_nodes(peers_of({"a", "b", "a", "b", "a", "a"}), 2).world_rank,
             (std::vector<int>{0, 4, 1, 5, 2, 3}));
 }
 
 TEST(RankingTest, UnequalNodesAreNamed) {
-  const std::string error = error_of<BadInput>([] { gloo::rank_nodes(greetings_of({"a", "a", "b"}), 0); });
+  const std::string error = error_of<BadInput>([] { gloo::rank_nodes(peers_of({"a", "a", "b"}), 0); });
   EXPECT_NE(error.find("host-a holds 2, host-b holds 1"), std::string::npos) << error;
-  EXPECT_THROW(gloo::rank_nodes(greetings_of({"a", "a", "a"}), 2), BadInput);
+  EXPECT_THROW(gloo::rank_nodes(peers_of({"a", "a", "a"}), 2), BadInput);
 }
 
 TEST(InterfacesTest, LoopbackIsThereAndLeadsToItself) {
-  const auto all = interfaces();
-  EXPECT_TRUE(std::ranges::any_of(all, [](const Interface& each) { return each.loopback; }));
-  EXPECT_EQ(address_towards({"127.0.0.1", 1}), "127.0.0.1");
+  const auto all = store::interfaces();
+  EXPECT_TRUE(std::ranges::any_of(all, [](const store::Interface& each) { return each.loopback; }));
+  EXPECT_EQ(store::address_towards({"127.0.0.1", 1}), "127.0.0.1");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Worlds whose ranks are threads here: what doesn't need processes of their own.
+#include <csignal>
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <thread>
@@ -9,6 +10,9 @@
 
 namespace moe {
 namespace {
+
+/// Gloo writes to connections that a dying rank closes.
+const auto kPipeHandler = std::signal(SIGPIPE, SIG_IGN);
 
 /// What each rank's own thread threw, or "none".
 std::vector<std::string> run_ranks(int ranks, Launch launch, const std::function<void(GlooWorld&, int)>& body) {
@@ -41,7 +45,7 @@ class ServedTest : public testing::Test {
     launch.run = run;
     return launch;
   }
-  const StoreServer server_{{"127.0.0.1", 0}};
+  const store::Server server_{{"127.0.0.1", 0}};
 };
 
 void sum_of_all(GlooWorld& world, int expected) {

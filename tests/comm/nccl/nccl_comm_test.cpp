@@ -39,7 +39,7 @@ namespace {
 
 constexpr int kForEver = 1 << 30;
 
-NcclComm::Make giving(ncclComm& made) {
+nccl::Comm::Make giving(ncclComm& made) {
   return [&made](ncclComm_t* to) {
     *to = &made;
     return ncclSuccess;
@@ -59,7 +59,7 @@ std::string failure(Body&& body) {
 // As ncclCommSplit of 2.28 does for communicators that don't block.
 TEST(NcclCommTest, ASplitThatSaysItIsDoneIsWaitedFor) {
   ncclComm world, part;
-  NcclComm parent("rank 3", 60), child("rank 3", 60);
+  nccl::Comm parent("rank 3", 60), child("rank 3", 60);
   parent.make(giving(world));
   child.make([&](ncclComm_t* made) {
     *made = nullptr;
@@ -80,7 +80,7 @@ TEST(NcclCommTest, ASplitThatSaysItIsDoneIsWaitedFor) {
 
 TEST(NcclCommTest, WhatIsNotTakenInTimeNamesRankAndOperation) {
   ncclComm world;
-  NcclComm comm("rank 3", 0.05);
+  nccl::Comm comm("rank 3", 0.05);
   comm.make(giving(world));
   const auto call = [](ncclComm_t made) {
     made->questions = kForEver;
@@ -92,7 +92,7 @@ TEST(NcclCommTest, WhatIsNotTakenInTimeNamesRankAndOperation) {
 
 TEST(NcclCommTest, AnErrorIsExplained) {
   ncclComm world;
-  NcclComm comm("rank 3", 60);
+  nccl::Comm comm("rank 3", 60);
   comm.make(giving(world));
   EXPECT_EQ(failure([&] { comm.issue("barrier", [](ncclComm_t) { return ncclSystemError; }); }),
             "rank 3 in barrier: NCCL: an error: its cause");
@@ -100,7 +100,7 @@ TEST(NcclCommTest, AnErrorIsExplained) {
 
 TEST(NcclCommTest, AnAbortByAnotherThreadEndsAWaitAndAllThatFollows) {
   ncclComm world;
-  NcclComm comm("rank 3", 60);
+  nccl::Comm comm("rank 3", 60);
   comm.make(giving(world));
   std::thread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -118,7 +118,7 @@ TEST(NcclCommTest, AnAbortByAnotherThreadEndsAWaitAndAllThatFollows) {
 
 TEST(NcclCommTest, WhatIsUnderWayIsFlushedBeforeItIsDestroyed) {
   ncclComm world;
-  std::make_unique<NcclComm>("rank 3", 60)->make(giving(world));
+  std::make_unique<nccl::Comm>("rank 3", 60)->make(giving(world));
   EXPECT_TRUE(world.destroyed);
   EXPECT_FALSE(world.aborted);
 }

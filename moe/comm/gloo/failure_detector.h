@@ -10,12 +10,12 @@
 #include <thread>
 #include <vector>
 
-#include "moe/comm/store/silence.h"
+#include "moe/comm/store/liveness.h"
 #include "moe/comm/store/store.h"
 
 namespace moe::gloo {
 
-class Watch {
+class FailureDetector {
  public:
   /// What an operation of ours waits for.
   struct Wait {
@@ -34,14 +34,14 @@ class Watch {
     std::function<std::string(const std::string& reason)> line;
   };
 
-  /// All ranks have called announce() before any makes its watch.
-  static void announce(Store& store, int rank);
-  Watch(std::shared_ptr<Store> store, Rank self);
+  /// All ranks have called announce() before any makes its detector.
+  static void announce(store::Store& store, int rank);
+  FailureDetector(std::shared_ptr<store::Store> store, Rank self);
   /// We leave the run. Rank 0 stays until all have left or the run fails: it listens, and may serve the store. After a
   /// failure, returns within kGrace_s; a failure that only now comes up ends the process.
-  ~Watch();
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
+  ~FailureDetector();
+  FailureDetector(const FailureDetector&) = delete;
+  FailureDetector& operator=(const FailureDetector&) = delete;
 
   /// The run failed: tells all. Returns once they can read it, or the store is lost.
   void fail(const std::string& reason);
@@ -56,7 +56,7 @@ class Watch {
   /// Blocks until the run failed, and returns why: the same on all ranks.
   std::string verdict() const;
 
-  /// After a failure a process whose own code hasn't destroyed its watch by then prints its line and ends with code 4.
+  /// After a failure a process whose own code hasn't destroyed its detector by then prints its line and ends with code 4.
   static constexpr double kGrace_s = 3;
 
  private:
@@ -78,7 +78,7 @@ class Watch {
   [[noreturn]] void end_process(const std::string& reason);
   void pause();
 
-  const std::shared_ptr<Store> store_;
+  const std::shared_ptr<store::Store> store_;
   const Rank self_;
   const double interval_s_;
 
@@ -92,13 +92,13 @@ class Watch {
   // The thread's own.
   struct Heard {
     int rank = 0;
-    Silence silence;
+    store::Liveness liveness;
     bool left = false;
   };
   struct Stall {
     const void* group = nullptr;
     int peer = -1;
-    Silence silence;
+    store::Liveness liveness;
   };
   std::vector<Heard> others_;
   std::vector<Stall> stalls_;

@@ -1,4 +1,4 @@
-#include "moe/comm/gloo/greeting.h"
+#include "moe/comm/gloo/bootstrap.h"
 
 #include <algorithm>
 #include <climits>
@@ -38,13 +38,13 @@ std::string machine_name() {
   return fmt::format("{} {} {}", host_name(), first_line("/proc/sys/kernel/random/boot_id"), network);
 }
 
-std::string pack_greeting(const Greeting& greeting) {
-  return pack({greeting.version, greeting.job, greeting.ranks_per_node, greeting.host, greeting.machine});
+std::string pack_info(const PeerInfo& info) {
+  return store::pack({info.version, info.job, info.ranks_per_node, info.host, info.machine});
 }
 
-Greeting unpack_greeting(const std::string& packed) {
-  const auto texts = unpack(packed);
-  require_equal<RankFailure>(texts.size(), size_t{5}, "a rank's greeting: texts");
+PeerInfo unpack_info(const std::string& packed) {
+  const auto texts = store::unpack(packed);
+  require_equal<RankFailure>(texts.size(), size_t{5}, "a rank's info: texts");
   return {texts[0], texts[1], texts[2], texts[3], texts[4]};
 }
 
@@ -66,10 +66,10 @@ std::pair<std::string, std::string> difference(const std::string& one, const std
   return {text(a), text(b)};
 }
 
-void require_same_job(const std::vector<Greeting>& greetings) {
-  const Greeting& first = greetings.front();
-  for (size_t rank = 1; rank < greetings.size(); ++rank) {
-    const Greeting& other = greetings[rank];
+void require_same_job(const std::vector<PeerInfo>& peers) {
+  const PeerInfo& first = peers.front();
+  for (size_t rank = 1; rank < peers.size(); ++rank) {
+    const PeerInfo& other = peers[rank];
     const auto same = [&](const std::string& theirs, const std::string& zeros, std::string_view what) {
       require<RankFailure>(theirs == zeros, "rank {} on {} has {} '{}', rank 0 '{}'", rank, other.host, what, theirs,
                            zeros);
@@ -82,9 +82,9 @@ void require_same_job(const std::vector<Greeting>& greetings) {
 }
 
 /// Debian's hosts file calls a machine's own name 127.0.1.1: whoever serves there hears nobody else.
-std::string why_unreachable(const StoreAddress& store) {
+std::string why_unreachable(const store::Address& store) {
   if (store.host == "localhost" || store.host.starts_with("127.") || store.host == "::1") return {};
-  const std::string address = address_towards(store);
+  const std::string address = store::address_towards(store);
   if (!address.starts_with("127.") && address != "::1") return {};
   return fmt::format("; {} is this machine's loopback by its hosts file, expected an address that others reach",
                      store.host);
@@ -93,38 +93,38 @@ std::string why_unreachable(const StoreAddress& store) {
 /// What `launch` knows of those that it started.
 std::optional<std::string> gone(const Launch& launch) { return launch.board ? launch.board->failure() : std::nullopt; }
 
-bool refused(Store& store) { return store.check({kRefusal}); }
+bool refused(store::Store& store) { return store.check({kRefusal}); }
 
-[[noreturn]] void fail_to_meet(Store& store, const Launch& launch, size_t missing, double timeout_s) {
+[[noreturn]] void fail_to_meet(store::Store& store, const Launch& launch, size_t missing, double timeout_s) {
   if (refused(store)) throw RankFailure(store.get(kRefusal));
   if (const auto why = gone(launch)) throw RankFailure(*why);
   throw RankFailure(fmt::format("rank {} has not joined the run for {:.1f} s{}", missing, timeout_s,
                                 why_unreachable(store.address())));
 }
 
-Interface choose_interface(const StoreAddress& store, bool one_machine) {
-  const auto all = interfaces();
+store::Interface choose_interface(const store::Address& store, bool one_machine) {
+  const auto all = store::interfaces();
   const auto find = [&](const auto& fits) {
     const auto found = std::ranges::find_if(all, fits);
-    return found == all.end() ? Interface{} : *found;
+    return found == all.end() ? store::Interface{} : *found;
   };
   if (const std::string named = environment_variable("GLOO_SOCKET_IFNAME").value_or(""); !named.empty()) {
     std::vector<std::string> names;
-    for (const Interface& each : all)
+    for (const store::Interface& each : all)
       if (std::ranges::find(names, each.name) == names.end()) names.push_back(each.name);
-    const Interface found = find([&](const Interface& each) { return each.name == named; });
+    const store::Interface found = find([&](const store::Interface& each) { return each.name == named; });
     require<BadInput>(!found.name.empty(), "GLOO_SOCKET_IFNAME: found '{}', expected one of {} on {}", named,
                       fmt::join(names, " "), host_name());
     return found;
   }
-  if (one_machine) return find([](const Interface& each) { return each.loopback; });
-  const std::string address = address_towards(store);
-  return find([&](const Interface& each) { return each.address == address; });
+  if (one_machine) return find([](const store::Interface& each) { return each.loopback; });
+  const std::string address = store::address_towards(store);
+  return find([&](const store::Interface& each) { return each.address == address; });
 }
 
 }  // namespace
 
-Greeting own_greeting(const Launch& launch, const GlooJob& job) {
+PeerInfo own_info(const Launch& launch, const GlooJob& job) {
   return {job.version, job.text, std::to_string(launch.ranks_per_node), host_name(), machine_name()};
 }
 
@@ -134,15 +134,15 @@ std::vector<std::string> rank_keys(const std::string& name, int ranks) {
   return keys;
 }
 
-void refuse(Store& store, const std::string& why) { store.set_first(kRefusal, why); }
+void refuse(store::Store& store, const std::string& why) { store.set_first(kRefusal, why); }
 
 namespace {
 
 /// How ranks meet. An earlier life of theirs may have left anything in the store but an answer to rank 0's call for a
 /// new one; so nobody goes on before rank 0 has heard all answers to its own.
-class Meeting {
+class Bootstrap {
  public:
-  Meeting(std::shared_ptr<Store>& store, const Launch& launch, double timeout_s)
+  Bootstrap(std::shared_ptr<store::Store>& store, const Launch& launch, double timeout_s)
       : run_(store), store_(store), launch_(launch), timeout_s_(timeout_s), deadline_s_(now_s() + timeout_s) {}
 
   std::vector<std::string> exchange(const std::string& ours) {
@@ -150,7 +150,7 @@ class Meeting {
       enter();
       if (!join(ours)) continue;
       if (launch_.rank == 0) store_->set(kComplete, "");
-      if (launch_.rank == 0 || !wait({kComplete})) return store_->get_all(greetings());
+      if (launch_.rank == 0 || !wait({kComplete})) return store_->get_all(peers());
       if (!over()) fail(0);
     }
   }
@@ -158,7 +158,7 @@ class Meeting {
  private:
   double left_s() const { return deadline_s_ - now_s(); }
   bool over() { return run_->add(kLives, 0) != life_; }
-  std::vector<std::string> greetings() const { return rank_keys("greeting", launch_.ranks); }
+  std::vector<std::string> peers() const { return rank_keys("info", launch_.ranks); }
   std::optional<size_t> wait(const std::vector<std::string>& keys) {
     return store_->wait(keys, left_s(), [&] { return over() || refused(*store_) || gone(launch_); });
   }
@@ -179,8 +179,8 @@ class Meeting {
       if (refused(*store_)) throw RankFailure(store_->get(kRefusal));
       another_is_that_rank();
     }
-    store_->set(fmt::format("greeting/{}", launch_.rank), ours);
-    const auto missing = wait(greetings());
+    store_->set(fmt::format("info/{}", launch_.rank), ours);
+    const auto missing = wait(peers());
     if (missing && !over()) fail(*missing);
     if (missing && launch_.rank == 0) another_is_that_rank();
     return !missing;
@@ -191,8 +191,8 @@ class Meeting {
   }
   [[noreturn]] void fail(size_t missing) { fail_to_meet(*store_, launch_, missing, timeout_s_); }
 
-  const std::shared_ptr<Store> run_;
-  std::shared_ptr<Store>& store_;
+  const std::shared_ptr<store::Store> run_;
+  std::shared_ptr<store::Store>& store_;
   const Launch& launch_;
   const double timeout_s_, deadline_s_;
   int64_t life_ = 0;
@@ -200,34 +200,34 @@ class Meeting {
 
 }  // namespace
 
-std::vector<Greeting> greet(std::shared_ptr<Store>& store, const Launch& launch, const Greeting& ours,
-                            double timeout_s) {
-  std::vector<Greeting> all;
-  for (const auto& packed : Meeting(store, launch, timeout_s).exchange(pack_greeting(ours)))
-    all.push_back(unpack_greeting(packed));
+std::vector<PeerInfo> bootstrap(std::shared_ptr<store::Store>& store, const Launch& launch, const PeerInfo& ours,
+                                double timeout_s) {
+  std::vector<PeerInfo> all;
+  for (const auto& packed : Bootstrap(store, launch, timeout_s).exchange(pack_info(ours)))
+    all.push_back(unpack_info(packed));
   require_same_job(all);
   return all;
 }
 
-Ranking rank_nodes(const std::vector<Greeting>& greetings, int ranks_per_node) {
-  const int ranks = static_cast<int>(greetings.size());
+Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node) {
+  const int ranks = static_cast<int>(peers.size());
   std::vector<std::vector<int>> machines;  // the launcher's ranks on each
   for (int rank = 0; rank < ranks; ++rank) {
-    const auto& name = greetings[static_cast<size_t>(rank)].machine;
+    const auto& name = peers[static_cast<size_t>(rank)].machine;
     const auto known = std::ranges::find_if(
-        machines, [&](const auto& on) { return greetings[static_cast<size_t>(on.front())].machine == name; });
+        machines, [&](const auto& on) { return peers[static_cast<size_t>(on.front())].machine == name; });
     if (known == machines.end())
       machines.push_back({rank});
     else
       known->push_back(rank);
   }
 
-  Ranking ranking{.world_rank = std::vector<int>(greetings.size()), .one_machine = machines.size() == 1};
+  Ranking ranking{.world_rank = std::vector<int>(peers.size()), .one_machine = machines.size() == 1};
   ranking.ranks_per_node = ranks_per_node > 0 ? ranks_per_node : static_cast<int>(machines.front().size());
   int next = 0;
   std::vector<std::string> held;
   for (const auto& machine : machines) {
-    held.push_back(fmt::format("{} holds {}", greetings[static_cast<size_t>(machine.front())].host, machine.size()));
+    held.push_back(fmt::format("{} holds {}", peers[static_cast<size_t>(machine.front())].host, machine.size()));
     for (const int rank : machine) ranking.world_rank[static_cast<size_t>(rank)] = next++;
   }
   for (const auto& machine : machines) {
@@ -241,9 +241,9 @@ Ranking rank_nodes(const std::vector<Greeting>& greetings, int ranks_per_node) {
   return ranking;
 }
 
-void exchange_addresses(Store& store, const Launch& launch, const Ranking& ranking, WorldTopology& topology,
+void exchange_addresses(store::Store& store, const Launch& launch, const Ranking& ranking, WorldTopology& topology,
                         double timeout_s) {
-  const Interface ours = choose_interface(store.address(), ranking.one_machine);
+  const store::Interface ours = choose_interface(store.address(), ranking.one_machine);
   require<BadInput>(!ours.name.empty(), "no interface of {} leads to the store at {}:{}; expected GLOO_SOCKET_IFNAME",
                     host_name(), store.address().host, store.address().port);
   topology.interface = ours.name;

@@ -10,36 +10,37 @@
 namespace moe::gloo {
 
 /// What a process tells all others; `machine` is equal where two can reach each other by loopback.
-struct Greeting {
+struct PeerInfo {
   std::string version, job, ranks_per_node, host, machine;
 };
-Greeting own_greeting(const Launch& launch, const GlooJob& job);
+PeerInfo own_info(const Launch& launch, const GlooJob& job);
 
-/// Everybody's, by the launcher's ranks. Whoever starts ranks anew may serve the same store to them: they meet below a
-/// life that rank 0 begins, and `store` is left there. Throws RankFailure naming who stayed away or differs from rank
-/// 0, BadInput if another process is our rank too.
-std::vector<Greeting> greet(std::shared_ptr<Store>& store, const Launch& launch, const Greeting& ours,
-                            double timeout_s);
+/// Returns the infos of all processes, by the launcher's ranks. A launcher that starts ranks anew may serve the same
+/// store to them: the ranks meet below a life that rank 0 begins, and `store` is left there. Throws RankFailure naming
+/// who stayed away or differs from rank 0, BadInput if another process is our rank too.
+std::vector<PeerInfo> bootstrap(std::shared_ptr<store::Store>& store, const Launch& launch, const PeerInfo& ours,
+                                double timeout_s);
 
-/// The world's ranks: those of a node are neighbours, nodes in the order in which the launcher's ranks name them.
+/// The world's ranks: those of a node are neighbours, and nodes come in the order in which the launcher's ranks name
+/// them.
 struct Ranking {
   std::vector<int> world_rank;  // by the launcher's rank
   int nodes = 1, ranks_per_node = 1;
   bool one_machine = true;
 };
 /// `ranks_per_node` 0: as they are on machines; throws BadInput naming these if they hold unequally many.
-Ranking rank_nodes(const std::vector<Greeting>& greetings, int ranks_per_node);
+Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node);
 
-/// Tells all the name and address of the interface over which we talk (GLOO_SOCKET_IFNAME, else loopback on one
+/// Tells all ranks the address of the interface over which we talk (GLOO_SOCKET_IFNAME, else loopback on one
 /// machine, else the one towards the store) and fills those of `topology` in. Throws BadInput if there is no such
 /// interface.
-void exchange_addresses(Store& store, const Launch& launch, const Ranking& ranking, WorldTopology& topology,
+void exchange_addresses(store::Store& store, const Launch& launch, const Ranking& ranking, WorldTopology& topology,
                         double timeout_s);
 
 /// One key a rank, "NAME/<launcher's rank>".
 std::vector<std::string> rank_keys(const std::string& name, int ranks);
 
 /// Tells the others why we can't start: they end with it.
-void refuse(Store& store, const std::string& why);
+void refuse(store::Store& store, const std::string& why);
 
 }  // namespace moe::gloo

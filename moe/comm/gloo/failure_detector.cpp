@@ -1,4 +1,4 @@
-#include "moe/comm/gloo/watch.h"
+#include "moe/comm/gloo/failure_detector.h"
 
 #include <algorithm>
 #include <chrono>
@@ -20,7 +20,7 @@ constexpr double kLeavingInterval_s = 0.02;
 std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
 
 /// What a rank says of itself: how often it has said something, and whom it has been waiting for; -1: nobody; -2:
-/// Watch::kConnecting.
+/// FailureDetector::kConnecting.
 struct Beat {
   uint64_t count = 0;
   int waits_for = -1;
@@ -32,27 +32,27 @@ Beat parse(const std::string& text) {
   return beat;
 }
 
-Watch::Failure silent(int rank, double timeout_s) {
+FailureDetector::Failure silent(int rank, double timeout_s) {
   return {fmt::format("rank {} has not answered for {:.1f} s", rank, timeout_s), rank};
 }
 
-Watch::Failure parse_failure(const std::string& text) {
+FailureDetector::Failure parse_failure(const std::string& text) {
   const size_t space = text.find(' ');
   return {text.substr(space + 1), std::stoi(text.substr(0, space))};
 }
 
 }  // namespace
 
-void Watch::announce(Store& store, int rank) { store.set(beat_key(rank), "0 -1"); }
+void FailureDetector::announce(store::Store& store, int rank) { store.set(beat_key(rank), "0 -1"); }
 
-Watch::Watch(std::shared_ptr<Store> store, Rank self)
+FailureDetector::FailureDetector(std::shared_ptr<store::Store> store, Rank self)
     : store_(std::move(store)), self_(std::move(self)), interval_s_(std::min(0.5, self_.timeout_s / 10)) {
   for (int rank = 0; rank < (self_.rank == 0 ? self_.ranks : 1); ++rank)
-    if (rank != self_.rank) others_.push_back({rank, Silence(self_.timeout_s)});
+    if (rank != self_.rank) others_.push_back({rank, store::Liveness(self_.timeout_s)});
   thread_ = std::thread([this] { serve(); });
 }
 
-Watch::~Watch() {
+FailureDetector::~FailureDetector() {
   {
     const std::lock_guard lock(mutex_);
     leaving_ = true;
@@ -61,12 +61,12 @@ Watch::~Watch() {
   thread_.join();
 }
 
-void Watch::fail(const std::string& reason) {
+void FailureDetector::fail(const std::string& reason) {
   suspect({reason}, 0);
   verdict();
 }
 
-void Watch::suspect(Failure failure, double patience_s) {
+void FailureDetector::suspect(Failure failure, double patience_s) {
   {
     const std::lock_guard lock(mutex_);
     if (reason_) return;
@@ -76,19 +76,19 @@ void Watch::suspect(Failure failure, double patience_s) {
   changed_.notify_all();
 }
 
-bool Watch::failed() const {
+bool FailureDetector::failed() const {
   const std::lock_guard lock(mutex_);
   return reason_.has_value();
 }
 
-std::string Watch::verdict() const {
+std::string FailureDetector::verdict() const {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return reason_.has_value(); });
   return *reason_;
 }
 
-void Watch::serve() {
-  pthread_setname_np(pthread_self(), "watch");
+void FailureDetector::serve() {
+  pthread_setname_np(pthread_self(), "detector");
   while (!done(now_s())) {
     try {
       tick();
@@ -99,12 +99,12 @@ void Watch::serve() {
   }
   try {
     store_->set(beat_key(self_.rank), kLeft);
-  } catch (const StoreLost&) {  // nobody is there to be told
+  } catch (const store::Lost&) {  // nobody is there to be told
   }
 }
 
 /// Whether we may leave. Rank 0 leaves last, so that the others can hear why.
-bool Watch::done(double now) {
+bool FailureDetector::done(double now) {
   const std::lock_guard lock(mutex_);
   if (leaving_ && self_.rank != 0) return true;
   const bool all_left = std::ranges::all_of(others_, &Heard::left);
@@ -114,7 +114,7 @@ bool Watch::done(double now) {
   return false;
 }
 
-void Watch::tick() {
+void FailureDetector::tick() {
   beat();
   if (failed()) {
     if (self_.rank == 0) listen();
@@ -129,53 +129,54 @@ void Watch::tick() {
   if (failure) return conclude(*failure);
   listen();
   for (const Heard& other : others_)
-    if (!other.left && other.silence.too_long()) return conclude(silent(other.rank, self_.timeout_s));
+    if (!other.left && other.liveness.timed_out()) return conclude(silent(other.rank, self_.timeout_s));
   if (const auto stall = overdue()) conclude(*stall);
 }
 
 // Only a wait that has lasted is told: who hears it draws conclusions from it.
-void Watch::beat() {
+void FailureDetector::beat() {
   int waits_for = -1;
   for (const Stall& stall : stalls_)
-    if (stall.silence.seconds() > 2 * interval_s_) waits_for = stall.peer;
+    if (stall.liveness.seconds() > 2 * interval_s_) waits_for = stall.peer;
   store_->set(beat_key(self_.rank), fmt::format("{} {}", ++beats_, waits_for));
 }
 
-std::vector<std::string> Watch::beats(const std::vector<int>& ranks) {
+std::vector<std::string> FailureDetector::beats(const std::vector<int>& ranks) {
   std::vector<std::string> keys;
   for (const int rank : ranks) keys.push_back(beat_key(rank));
   return store_->get_all(keys);
 }
 
-void Watch::listen() {
+void FailureDetector::listen() {
   std::vector<int> ranks;
   for (const Heard& other : others_) ranks.push_back(other.rank);
   const auto heard = beats(ranks);
   for (size_t i = 0; i < heard.size(); ++i) {
     others_[i].left = others_[i].left || heard[i] == kLeft;
-    others_[i].silence.note(parse(heard[i]).count);
+    others_[i].liveness.note(parse(heard[i]).count);
   }
 }
 
 /// What to say of an operation of ours that has waited for too long.
-std::optional<Watch::Failure> Watch::overdue() {
+std::optional<FailureDetector::Failure> FailureDetector::overdue() {
   const std::vector<Wait> waits = self_.waits();
   std::erase_if(stalls_, [&](const Stall& stall) {
     return std::ranges::none_of(waits, [&](const Wait& wait) { return wait.group == stall.group; });
   });
   for (const Wait& wait : waits) {
     auto stall = std::ranges::find(stalls_, wait.group, &Stall::group);
-    if (stall == stalls_.end()) stall = stalls_.insert(stall, {wait.group, wait.peer, Silence(self_.timeout_s)});
+    if (stall == stalls_.end())
+      stall = stalls_.insert(stall, {wait.group, wait.peer, store::Liveness(self_.timeout_s)});
     stall->peer = wait.peer;
-    stall->silence.note(wait.progress);
-    if (wait.peer != kConnecting && stall->silence.too_long()) return blame(wait.peer);
+    stall->liveness.note(wait.progress);
+    if (wait.peer != kConnecting && stall->liveness.timed_out()) return blame(wait.peer);
   }
   return std::nullopt;
 }
 
 /// The peer that doesn't answer may itself wait for another, and that one for a third: follows them to whoever waits
 /// for nobody, or is no longer alive.
-Watch::Failure Watch::blame(int peer) {
+FailureDetector::Failure FailureDetector::blame(int peer) {
   std::vector<int> all(static_cast<size_t>(self_.ranks));
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
   const auto before = beats(all);
@@ -200,7 +201,8 @@ Watch::Failure Watch::blame(int peer) {
 }
 
 /// Of beats at two moments: a rank that is dead, else one that waits for nobody, which those who connect wait for.
-Watch::Failure Watch::idle(const std::vector<std::string>& before, const std::vector<std::string>& after) const {
+FailureDetector::Failure FailureDetector::idle(const std::vector<std::string>& before,
+                                               const std::vector<std::string>& after) const {
   std::optional<Failure> waits_for_nobody;
   for (size_t rank = 0; rank < after.size(); ++rank) {
     if (static_cast<int>(rank) == self_.rank || after[rank] == kLeft) continue;
@@ -213,11 +215,11 @@ Watch::Failure Watch::idle(const std::vector<std::string>& before, const std::ve
 }
 
 /// Tells all, unless another has told first: then it is as that one says.
-void Watch::conclude(const Failure& failure) {
+void FailureDetector::conclude(const Failure& failure) {
   end(parse_failure(store_->set_first(kFailure, fmt::format("{} {}", failure.gone, failure.reason))));
 }
 
-void Watch::end(const Failure& failure) {
+void FailureDetector::end(const Failure& failure) {
   {
     const std::lock_guard lock(mutex_);
     if (reason_) return;
@@ -230,13 +232,13 @@ void Watch::end(const Failure& failure) {
   self_.abort();
 }
 
-void Watch::end_process(const std::string& reason) {
+void FailureDetector::end_process(const std::string& reason) {
   fmt::print(stderr, "moetune: {}\n", self_.line(reason));
   _exit(kFailedCode);
 }
 
 /// Until the next beat is due, or somebody wants something.
-void Watch::pause() {
+void FailureDetector::pause() {
   std::unique_lock lock(mutex_);
   const bool was_leaving = leaving_;
   const auto due = [&] { return suspicion_ && !reason_ && now_s() >= suspicion_->due_s; };

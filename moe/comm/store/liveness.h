@@ -1,17 +1,17 @@
 #pragma once
 // How long nothing was heard of someone, counted only while we listened: a pause of the whole machine, or of us alone,
-// is not the other's silence.
+// is not the other's liveness.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 
 #include "moe/device/stream.h"
 
-namespace moe {
+namespace moe::store {
 
-class Silence {
+class Liveness {
  public:
-  explicit Silence(double timeout_s) : timeout_s_(timeout_s), noted_s_(now_s()) {}
+  explicit Liveness(double timeout_s) : timeout_s_(timeout_s), noted_s_(now_s()) {}
 
   /// How long to wait before the next note.
   std::chrono::duration<double> step() const { return std::chrono::duration<double>(timeout_s_ / kSteps); }
@@ -24,7 +24,7 @@ class Silence {
     noted_s_ = now;
   }
   double seconds() const { return silent_s_; }
-  bool too_long() const { return silent_s_ >= timeout_s_; }
+  bool timed_out() const { return silent_s_ >= timeout_s_; }
 
  private:
   static constexpr int kSteps = 10;
@@ -33,4 +33,4 @@ class Silence {
   uint64_t heard_ = 0;
 };
 
-}  // namespace moe
+}  // namespace moe::store

@@ -1,0 +1,51 @@
+#pragma once
+// What a rank brings to an operation among ranks of one process.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "moe/base/units.h"
+#include "moe/device/stream.h"
+
+namespace moe::local {
+
+// clang-format off
+enum class Op {
+  alltoall, alltoallv, allgather, allgatherv, reducescatter, reducescatterv, allreduce, broadcast, barrier, send,
+  receive, split
+};
+// clang-format on
+std::string_view name_of(Op op);
+
+struct Operation {
+  Op op = Op::barrier;
+  std::string_view task = {};
+  const void* send = nullptr;
+  void* receive = nullptr;
+  int64_t count = 0;  // bytes or, of sums, elements: of a block, or of all for allreduce and broadcast
+  DType dtype = DType::float32;
+  int root = 0;
+  std::vector<int64_t> send_bytes = {}, receive_bytes = {};  // of alltoallv
+  std::vector<int64_t> blocks = {};                          // of allgatherv, bytes; of reducescatterv, elements
+  int colour = 0, key = 0;                                   // of split
+  Pace pace = {};
+  double began_s = 0;
+};
+
+/// What each member brings, by its place among them.
+using Operations = std::vector<const Operation*>;
+
+/// "'forward dispatch 1/2 of layer 0' (alltoall)", or "alltoall" where the task has no name.
+std::string describe(const Operation& operation);
+
+/// Returns an empty text if the members' operations fit together, else a line that names two ranks, their tasks and the
+/// two values. `names[i]` is the world rank of member i. A send meets a receive: of these, the sender is member 0.
+std::string disagreement(const Operations& operations, const std::vector<int>& names);
+
+/// The copies and sums by which `rank` receives its part from its peers' buffers; in an allreduce each rank sums its
+/// share and writes it to all. A rank writes only where no other rank writes or reads during the operation, so that the
+/// ranks need no order among themselves.
+Moves moves_of(const Operations& operations, int rank);
+
+}  // namespace moe::local

@@ -1,0 +1,115 @@
+#include "moe/comm/local/rendezvous.h"
+
+#include <algorithm>
+#include <fmt/ranges.h>
+#include <utility>
+
+namespace moe::local {
+
+Rendezvous::Rendezvous(std::vector<int> names, double timeout_s)
+    : names_(std::move(names)),
+      timeout_s_(timeout_s),
+      marks_(names_.size()),
+      here_(names_.size(), false),
+      operations_(names_.size(), nullptr) {}
+
+Rendezvous::Turn Rendezvous::meet(int member, const Operation& operation) {
+  const uint64_t round = arrive(member, operation);
+  const auto opened = [&] { return opened_.load(std::memory_order_acquire) >= round; };
+  const auto over = [&] { return opened() || failed_.load(std::memory_order_acquire); };
+  if (!bell_.wait_until(over, now_s() + timeout_s_)) give_up(operation, round);
+  if (!opened()) fail(member, operation);
+  return turn_;
+}
+
+uint64_t Rendezvous::arrive(int member, const Operation& operation) {
+  const auto index = static_cast<size_t>(member);
+  uint64_t round = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failed_.load(std::memory_order_relaxed)) fail(member, operation);
+    round = opened_.load(std::memory_order_relaxed) + 1;
+    if (here_[index]) {
+      set_failed(fmt::format("rank {} came to {} before its last operation was over: each stream needs a communicator",
+                             names_[index], describe(operation)));
+    } else {
+      here_[index] = true;
+      operations_[index] = &operation;
+      if (++arrived_ < names_.size()) return round;
+      arrived_ = 0;
+      open();
+    }
+  }
+  bell_.ring();
+  return round;
+}
+
+void Rendezvous::open() {
+  std::string wrong = disagreement(operations_, names_);
+  if (!wrong.empty()) return set_failed(std::move(wrong));
+  double began_s = 0, at_least_s = 0;
+  std::vector<Pacer::Use> uses;
+  for (const Operation* each : operations_) {
+    began_s = std::max(began_s, each->began_s);
+    at_least_s = std::max(at_least_s, each->pace.at_least_s);
+    uses.push_back({each->pace.rank, each->pace.resource});
+  }
+  turn_ = {.round = opened_.load(std::memory_order_relaxed) + 1};
+  if (Pacer* pacer = operations_.front()->pace.pacer; pacer && at_least_s > 0)
+    turn_.running = pacer->start(std::move(uses), at_least_s);
+  else if (at_least_s > 0)
+    turn_.ends_s = began_s + at_least_s;
+  opened_.fetch_add(1, std::memory_order_release);
+}
+
+void Rendezvous::give_up(const Operation& operation, uint64_t round) {
+  {
+    const std::lock_guard lock(mutex_);
+    // Since we looked, the last member may have come, or another given up.
+    if (opened_.load(std::memory_order_relaxed) >= round || failed_.load(std::memory_order_relaxed)) return;
+    std::vector<int> missing;
+    for (size_t i = 0; i < names_.size(); ++i)
+      if (!here_[i]) missing.push_back(names_[i]);
+    set_failed(fmt::format("waited {} s in {} for rank{} {}", timeout_s_, describe(operation),
+                           missing.size() == 1 ? "" : "s", fmt::join(missing, ", ")));
+  }
+  bell_.ring();
+}
+
+void Rendezvous::set_failed(std::string reason) {
+  reason_ = std::move(reason);
+  failed_.store(true, std::memory_order_release);
+}
+
+void Rendezvous::fail(int member, const Operation& operation) const {
+  if (!aborted_) throw RankFailure(reason_);
+  throw Aborted(fmt::format("rank {} in {}: {}", names_[static_cast<size_t>(member)], describe(operation), reason_));
+}
+
+void Rendezvous::depart() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (++departed_ < names_.size()) return;
+    departed_ = 0;
+    std::fill(here_.begin(), here_.end(), false);
+    turn_.running.reset();
+    closed_.fetch_add(1, std::memory_order_release);
+  }
+  bell_.ring();
+}
+
+void Rendezvous::leave(const Turn& turn) {
+  bell_.wait_until([&] { return closed_.load(std::memory_order_acquire) >= turn.round; });
+}
+
+void Rendezvous::abort(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failed_.load(std::memory_order_relaxed)) return;
+    aborted_ = true;
+    set_failed(reason);
+  }
+  bell_.ring();
+}
+
+}  // namespace moe::local

@@ -1,0 +1,80 @@
+#pragma once
+// The ranks of a group meet here, operation after operation: all arrive with theirs, see each other's, and leave
+// together.
+//
+// A round opens when the last member has arrived (opened_) and closes when the last has departed (closed_). Between the
+// two every member may read the others' operations and buffers, so leave() returns only after the round has closed.
+// Arrivals and departures are counted under mutex_; whoever waits sleeps on bell_ and looks at the atomics alone.
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "moe/base/check.h"
+#include "moe/comm/local/operation.h"
+#include "moe/device/cpu/doorbell.h"
+#include "moe/device/pacer.h"
+
+namespace moe::local {
+
+/// The RankFailure of a rank that was well itself: another rank's failure or abort ended its operation.
+class Aborted : public RankFailure {
+  using RankFailure::RankFailure;
+};
+
+/// A member's events. The others' streams wait for `ready` (its buffers may be read) and `done` (it is done with all
+/// buffers); `began` is when its part began.
+struct Marks {
+  std::unique_ptr<Event> ready, done, began;
+};
+
+class Rendezvous {
+ public:
+  /// `names[i]`: what to call member i in errors, its world rank.
+  Rendezvous(std::vector<int> names, double timeout_s);
+
+  struct Turn {
+    uint64_t round = 0;
+    double ends_s = 0;                               // the operation ends no earlier; 0: whenever it is done
+    std::shared_ptr<Pacer::Task> running = nullptr;  // says when the operation ends, where others slow it down
+  };
+  /// Blocks until all members are here. Throws RankFailure on all of them if the operations disagree or one is missing
+  /// for longer than the timeout. The others read `operation` until leave() returns.
+  Turn meet(int member, const Operation& operation);
+  const Operations& operations() const { return operations_; }
+  /// The caller is done with the others' buffers. Nothing may throw between meet() and depart().
+  void depart();
+  /// Blocks until all have departed. Never fails: whoever met will depart.
+  void leave(const Turn& turn);
+
+  int members() const { return static_cast<int>(names_.size()); }
+  /// The member makes its own when it first needs them; the others look at them while they meet.
+  Marks& marks(int member) { return marks_[static_cast<size_t>(member)]; }
+
+  /// Ends the round that isn't open yet, and all later ones, with Aborted.
+  void abort(const std::string& reason);
+
+ private:
+  uint64_t arrive(int member, const Operation& operation);
+  void open();
+  void set_failed(std::string reason);
+  void give_up(const Operation& operation, uint64_t round);
+  [[noreturn]] void fail(int member, const Operation& operation) const;
+
+  const std::vector<int> names_;
+  const double timeout_s_;
+  std::vector<Marks> marks_;
+
+  std::mutex mutex_;
+  std::vector<bool> here_;             // guarded by mutex_
+  Operations operations_;              // written under mutex_, constant while a round is open
+  size_t arrived_ = 0, departed_ = 0;  // guarded by mutex_
+  Turn turn_;                          // of the open round
+  std::string reason_;                 // why rounds fail; constant once failed_ is set
+  bool aborted_ = false;               // whether abort() failed them; constant once failed_ is set
+  std::atomic<bool> failed_{false};
+  std::atomic<uint64_t> opened_{0}, closed_{0};  // rounds at which all have arrived, have departed
+  cpu::Doorbell bell_;
+};
+
+}  // namespace moe::local

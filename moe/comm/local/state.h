@@ -1,0 +1,57 @@
+#pragma once
+// What the communicators of one local world share.
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "moe/comm/local/local_world.h"
+#include "moe/comm/local/rendezvous.h"
+
+namespace moe::local {
+
+struct Group {
+  Group(std::vector<int> world_ranks, double timeout_s)
+      : ranks(std::move(world_ranks)),
+        timeout(timeout_s),
+        operations(ranks, timeout),
+        splits(ranks, timeout),
+        children(ranks.size()) {}
+
+  /// Where what `from` sends meets what `to` receives; `from` is its member 0.
+  Rendezvous& pair(int from, int to);
+  void abort(const std::string& reason);
+
+  const std::vector<int> ranks;  // of the world, by rank in the group
+  const double timeout;
+  Rendezvous operations;
+  Rendezvous splits;  // apart, since splitting blocks its caller while operations run on streams
+  std::vector<std::shared_ptr<Group>> children;  // of the split going on, by the member that made it
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<int, int>, Rendezvous> pairs_;  // made when they are first used; guarded by mutex_, as the next
+  std::string reason_;                               // why it was aborted; empty: it was not
+};
+
+struct State {
+  State(int ranks, double timeout);
+
+  /// A group that abort() reaches.
+  std::shared_ptr<Group> make_group(std::vector<int> world_ranks);
+  void abort(const std::string& why);
+
+  const double timeout_s;
+  const WorldTopology topology;
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Group>> groups;  // guarded by mutex
+  std::string reason;                        // why it was aborted, empty: it was not; guarded by mutex
+  std::shared_ptr<Group> world;
+};
+
+/// The communicator of `rank` inside `group`.
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<State> state, std::shared_ptr<Group> group, int rank);
+
+}  // namespace moe::local
