@@ -71,6 +71,7 @@ TEST(Completion, BashIsGivenWhatItAsksFor) {
   };
   EXPECT_EQ(offered("./moetune sim"), "simulate\n");
   EXPECT_EQ(offered("./moetune tune --cluster=h"), "host\n");
+  EXPECT_EQ(offered("./moetune memory --model mixtral-7b@"), "fsmoe\n");
   EXPECT_EQ(offered("./moetune memory --recompute "), "none selective full\n");
   EXPECT_EQ(offered("./moetune memory --batch "), "\n");
 }
