@@ -1,5 +1,8 @@
 #pragma once
-// Flags of one kind, as every verb has them.
+// Flags as every verb has them, and how --help groups them.
+//
+// A flag's type says what may stand behind it, and completion reads it (cli/completion.h): `gpt|mixtral` are the words
+// themselves; CLUSTER, GRID, LAYER, MODEL, SCHEDULE, GATE and the like are names that `list` shows; FILE is a path.
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <string>
@@ -39,12 +42,31 @@ void add_number(CLI::App& verb, const std::string& flag, Target& target, const s
       ->type_name("N");
 }
 
+/// A flag that takes what `type` says. A default in its target is shown.
+template <class Target>
+CLI::Option* add_text(CLI::App& verb, const std::string& flag, const char* type, Target& target,
+                      const std::string& help) {
+  CLI::Option* option = verb.add_option(flag, target, help)->type_name(type);
+  if constexpr (std::is_same_v<Target, std::string>)
+    if (!target.empty()) option->capture_default_str();
+  return option;
+}
+
+/// --help shows a verb's flags in three groups, in this order. Flags added from here on belong to `group`.
+inline constexpr const char *kWhat = "What to run", *kHow = "How", *kOutput = "Output";
+void begin_group(CLI::App& verb, const char* group);
+
 /// Bytes, with K, M or G for powers of 1024.
 void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const std::string& help);
-void add_selection(CLI::App& verb, Selection& s, bool with_grid);
+/// What is run.
+void add_model(CLI::App& verb, ModelFlags& m);
 void add_layer(CLI::App& verb, Selection& s);
+/// Which schedules, and how they are chosen among.
+void add_schedule(CLI::App& verb, Selection& s);
+void add_degrees(CLI::App& verb, Selection& s);
 /// --out and --overwrite of a verb that appends records; what they mean is RecordWriter's.
 void add_records(CLI::App& verb, std::string& out, const std::string& help);
+void add_json(CLI::App& verb, bool& json);
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& what, const std::string& example);
 
 /// Every verb with its flags, each bound to its place in the command, and what excludes or needs what.
@@ -54,9 +76,18 @@ void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std
 /// Flags that mean something beside another alone.
 void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others);
 
-/// The verbs that run layers, and launch, which starts them.
-void add_running_verbs(CLI::App& app, Command& c);
+void add_list(CLI::App& app, Command& c);
+void add_tune(CLI::App& app, Command& c);
+void add_simulate(CLI::App& app, Command& c);
+void add_fit(CLI::App& app, Command& c);
+void add_memory(CLI::App& app, Command& c);
+void add_placement(CLI::App& app, Command& c);
+void add_planner_bench(CLI::App& app, Command& c);
+void add_microbench(CLI::App& app, Command& c);
+void add_layerbench(CLI::App& app, Command& c);
 void add_launch(CLI::App& app, Command& c);
+void add_reproduce(CLI::App& app, Command& c);
+
 /// What an option of one backend alone finds beside another. Throws BadInput naming the flag.
 void check_backend(const CLI::App& verb, const RanksFlags& ranks);
 /// The command that launch starts: with a backend of processes, and right by itself.

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <unistd.h>
 
+#include "cli/completion.h"
 #include "cli/errors.h"
 #include "cli/flags.h"
 #include "moe/base/check.h"
@@ -24,10 +25,16 @@ int hand_over(char** argv) {
                  std::strerror(errno));
 }
 
+int print_completions(const std::string& line) {
+  for (const std::string& word : moe::completions(line)) fmt::print("{}\n", word);
+  return moe::kOk;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   return moe::guarded([&] {
+    if (argc == 3 && std::string_view(argv[1]) == "--complete") return print_completions(argv[2]);
     const auto command = moe::parse_command_line(argc, argv);
     if (!command) return int{moe::kOk};
     if (moe::runs_layers(*command)) return hand_over(argv);

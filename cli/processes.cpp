@@ -5,6 +5,7 @@
 
 #include "cli/errors.h"
 #include "moe/base/check.h"
+#include "moe/base/version.h"
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/comm/nccl/nccl_world.h"
 #include "moe/comm/store/store.h"
@@ -100,7 +101,7 @@ std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vecto
                     describe(launch));
   if (launch.rank == 0) fmt::print(stderr, "moetune: {}\n", describe(launch));
   set_process(flags);
-  auto gloo = std::make_unique<GlooWorld>(launch, GlooJob{MOETUNE_VERSION, job_of(argv)}, flags.timeout_s);
+  auto gloo = std::make_unique<GlooWorld>(launch, GlooJob{std::string(version()), job_of(argv)}, flags.timeout_s);
   std::unique_ptr<World> world;
   if (flags.backend == "nccl")
     world = std::make_unique<OverNccl>(std::move(gloo), flags);

@@ -21,14 +21,16 @@ Json named(const Rows& rows) {
   return list;
 }
 
-/// What the file says of itself; a file that can't be read is still listed, with the reason.
-std::string source_of(const std::string& path) {
+/// What the file says of itself: what it is, else where it is from; of one that can't be read, why.
+std::string summary_of(const std::string& path) {
   try {
     const ConfigFile file = read_toml(path);
     const ConfigValue* whole = file.root.find("of");  // a sample of a grid
     if (whole != nullptr && whole->kind == ConfigKind::text) return "a sample of " + whole->text;
-    const ConfigValue* source = file.root.find("source");
-    return source != nullptr && source->kind == ConfigKind::text ? source->text : "its file names no source";
+    for (const char* key : {"summary", "source"})
+      if (const ConfigValue* said = file.root.find(key); said != nullptr && said->kind == ConfigKind::text)
+        return said->text;
+    return "its file names no source";
   } catch (const BadInput& error) {
     return error.what();
   }
@@ -37,7 +39,7 @@ std::string source_of(const std::string& path) {
 Json files(const std::string& folder) {
   Json list = Json::array();
   for (const std::string& name : config_names(folder))
-    list.push_back({{"name", name}, {"summary", source_of(find_config(folder, name))}});
+    list.push_back({{"name", name}, {"summary", summary_of(find_config(folder, name))}});
   return list;
 }
 

@@ -2,13 +2,13 @@
 
 #include <string>
 
-#include "moe/plan/model_file.h"
-
 namespace moe {
+
+Model fsmoe_model(std::string_view printed) { return find_model(std::string(printed) + "@fsmoe"); }
 
 Case model_case(std::string_view model, const Profile& profile, int nodes, int64_t batch, int64_t seq,
                 double capacity) {
-  LayerShape layer = find_model(std::string(model)).layer;
+  LayerShape layer = fsmoe_model(model).layer;
   layer.batch = batch;
   layer.seq = seq;
   layer.top_k = kModelTopK;

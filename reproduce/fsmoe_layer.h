@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "moe/cost/profile.h"
+#include "moe/plan/model_file.h"
 #include "moe/plan/volumes.h"
 
 namespace moe {
@@ -11,6 +12,9 @@ namespace moe {
 /// k and f of section 6.4.
 inline constexpr int kModelTopK = 2;
 inline constexpr double kModelCapacityFactor = 1.2;
+
+/// FSMoE's variant of a model, by the name that its tables print: "mixtral-7b".
+Model fsmoe_model(std::string_view printed);
 
 /// One layer of a model, B and L as asked for, on the first `nodes` nodes of the profile's cluster, unrounded.
 /// `capacity` is k f, with k = 2.

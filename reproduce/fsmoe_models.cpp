@@ -1,7 +1,7 @@
 #include "reproduce/fsmoe_models.h"
 
 #include "moe/base/check.h"
-#include "moe/plan/model_file.h"
+#include "reproduce/fsmoe_layer.h"
 
 namespace moe {
 namespace {
@@ -24,7 +24,7 @@ std::string ModelRun::name() const { return fmt::format("{} on {}", model, clust
 StepSeconds step_seconds(const ModelRun& run, const std::vector<std::string>& schedules, const Assumptions* assumed,
                          std::set<std::string>& missing) {
   const Profile profile = with_assumed(find_profile(run.cluster), assumed);
-  const Model model = on_cluster(find_model(run.model), run.cluster);
+  const Model model = on_cluster(fsmoe_model(run.model), run.cluster);
   const Case shape = layer_case(model, profile, run);
   const ModelShape whole{shape, model.layers, run.micro_batches, PipelineOrder::gpipe};
   ModelSearch search;

@@ -12,7 +12,7 @@ namespace moe {
 
 /// A model as one of the figures runs it.
 struct ModelRun {
-  std::string cluster, model;  // NAMEs of configs/clusters and configs/models
+  std::string cluster, model;  // NAME of configs/clusters; the model as FSMoE prints it
   int nodes = 0;               // of the cluster; 0: all
   int64_t seq = 0;             // 0: the model's own on that cluster
   int stages = 1, micro_batches = 1;

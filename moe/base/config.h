@@ -34,7 +34,7 @@ std::string describe(const ConfigValue& value);
 /// `text` in quotes, on one line, cut to 60 characters; control characters and broken UTF-8 show as '?'.
 std::string shown(std::string_view text);
 
-/// Letters, digits and . _ : + -: what can be part of keys and file names.
+/// Letters, digits and . _ : + - @: what can be part of keys and file names.
 bool is_name(std::string_view text);
 /// One line of UTF-8 without control characters; may be empty.
 bool is_line(std::string_view text);

@@ -32,7 +32,7 @@ std::string expectation(std::string_view kind, const Limits& limits) {
 }  // namespace
 
 bool is_name(std::string_view text) {
-  constexpr std::string_view kMarks = "._:+-";
+  constexpr std::string_view kMarks = "._:+-@";
   return !text.empty() && std::all_of(text.begin(), text.end(), [&](unsigned char c) {
     return (c < 0x80 && std::isalnum(c)) || kMarks.find(static_cast<char>(c)) != std::string_view::npos;
   });
@@ -143,7 +143,7 @@ std::string TableReader::text(std::string_view key, bool one_line) const {
 }
 
 std::string TableReader::name(std::string_view key) const {
-  constexpr std::string_view kExpected = "a name of letters, digits and . _ : + -";
+  constexpr std::string_view kExpected = "a name of letters, digits and . _ : + - @";
   if (!has(key)) fail(key, "no such key", kExpected);
   const ConfigValue& found = value(key);
   if (found.kind != ConfigKind::text || !is_name(found.text)) fail(found, key, kExpected);

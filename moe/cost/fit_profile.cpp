@@ -78,7 +78,7 @@ RowKey key_of(const CaseRecord& record, const Profile& profile) {
     key.table = RowKey::Table::module;
     key.op = parameters.text("name", record.where);
     key.phase = first_of(record, "phase", "forward", "backward") ? Phase::forward : Phase::backward;
-    require<BadInput>(is_name(key.op), "{}: name: found {}, expected letters, digits and . _ : + -", record.where,
+    require<BadInput>(is_name(key.op), "{}: name: found {}, expected letters, digits and . _ : + - @", record.where,
                       shown(key.op));
     if (parameters.has("seq")) key.seq = whole_within(record, "seq", 1, INT64_MAX);
   } else {

@@ -159,13 +159,14 @@ void read_rows(const TableReader& root, Profile& out) {
 
 Profile read_profile(const std::string& path) {
   const ConfigFile file = read_toml(path);
-  const TableReader root(file, {"schema", "name", "source", "topology", "comm", "compute", "module", "unusable",
-                                "overhead", "contention"});
+  const TableReader root(file, {"schema", "name", "summary", "source", "topology", "comm", "compute", "module",
+                                "unusable", "overhead", "contention"});
   root.integer("schema", {.least = 1, .most = 1});
   Profile out;
   out.file = path;
   out.name = root.text("name");
   if (!is_profile_name(out.name)) root.fail(root.value("name"), "name", kProfileName);
+  if (root.has("summary")) root.text("summary");  // what the cluster is, for `list`
   out.source = root.text("source", false);
   const TableReader topology = root.table("topology", {"nodes", "ranks_per_node", "memory_bytes"});
   out.nodes = static_cast<int>(topology.integer("nodes", {.least = 1, .most = kMostNodes}));

@@ -22,6 +22,7 @@ Json json_of(const RunHeader& run) {
            {"started", run.started},
            {"argv", run.argv},
            {"config_digest", run.config_digest},
+           {"version", run.version},
            {"git", json_of(run.git)},
            {"build", run.build},
            {"compiler", run.compiler},

@@ -166,6 +166,7 @@ RunHeader run_from(const ObjectReader& in) {
   run.argv = in.texts("argv");
   run.config_digest = in.text("config_digest");
   run.git = in.fields("git");
+  run.version = in.optional_text("version");
   run.build = in.optional_text("build");
   run.compiler = in.text("compiler");
   run.libraries = in.fields("libraries");

@@ -15,6 +15,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
+#include "moe/base/version.h"
 
 namespace moe {
 namespace {
@@ -179,6 +180,7 @@ RunHeader stamp_run(const Question& question) {
   run.started = utc_now();
   run.argv = question.asked.argv;
   run.ranks = question.ranks;
+  run.version = version();
   run.git = git_state();
   run.build = build_id();
   run.compiler = compiler();

@@ -23,7 +23,7 @@ Json json_of(std::vector<std::string> arguments) {
 
 TEST(Large, ManyMicroBatchesOfAModelArePlanned) {
   const Printed printed =
-      moetune({"simulate", "--model", "gpt2-xl", "--schedule", "ds-moe,tutel,fsmoe", "--micro-batches", "256"});
+      moetune({"simulate", "--model", "gpt2-xl@fsmoe", "--schedule", "ds-moe,tutel,fsmoe", "--micro-batches", "256"});
   EXPECT_EQ(printed.exit_code, 0) << printed.err;
   EXPECT_NE(printed.out.find("48 layers"), std::string::npos) << printed.out;
 }
@@ -64,8 +64,8 @@ TEST(Large, DegreesAboveTheRowsAreTheRows) {
 // 64 micro-batches under gpipe on one stage: all are kept, by both verbs.
 TEST(Large, SimulateAndMemoryCountTheSameBytes) {
   for (const char* order : {"gpipe", "1f1b"}) {
-    const std::vector<std::string> model{"--cluster", "testbed-b",       "--model", "gpt2-xl",    "--layers",
-                                         "2",         "--micro-batches", "64",      "--pipeline", order};
+    const std::vector<std::string> model{"--cluster", "testbed-b",       "--model", "gpt2-xl@fsmoe", "--layers",
+                                         "2",         "--micro-batches", "64",      "--pipeline",    order};
     std::vector<std::string> memory{"memory"}, simulate{"simulate", "--schedule", "fsmoe"};
     memory.insert(memory.end(), model.begin(), model.end());
     simulate.insert(simulate.end(), model.begin(), model.end());

@@ -74,10 +74,10 @@ TEST_F(PlanningVerbs, HaveHelpWithAnExampleThatRuns) {
 // Mixtral-7B as FSMoE trains it on testbed B: 3 x 4096 x 14336 / 4 of experts, (2 x 4096^2 + 2 x 4096 x 1024) / 4 of
 // attention, 4 x 4096 of norms and 2 x 8 x 4096 of the gate, 7 times, and 2 x 32000 x 4096 / 4 on the ends.
 TEST_F(PlanningVerbs, MemoryOfAModelAsText) {
-  const Printed printed = run({"memory", "--model", "mixtral-7b"});
+  const Printed printed = run({"memory", "--model", "mixtral-7b@fsmoe"});
   EXPECT_EQ(printed.exit_code, 0) << printed.err;
   EXPECT_EQ(printed.out,
-            R"(mixtral-7b on testbed-b (8 nodes x 4): 7 layers of B1 L256 M4096 H14336 E8 k2 f1.2 mixtral
+            R"(mixtral-7b@fsmoe on testbed-b (8 nodes x 4): 7 layers of B1 L256 M4096 H14336 E8 k2 f1.2 mixtral
 pp 1 dp 8 mp 4 ep 8 esp 4 edp 1; ZeRO 0, 1 of 1 micro-batches in flight (gpipe), recompute none
 
   count       weights  gradients  optimizer  activations   buffers     total  of 11.00 GiB
@@ -92,12 +92,12 @@ counted: fits
 }
 
 TEST_F(PlanningVerbs, MemoryAsJson) {
-  const Json json = json_of({"memory", "--model", "mixtral-7b", "--layers", "32"});
+  const Json json = json_of({"memory", "--model", "mixtral-7b@fsmoe", "--layers", "32"});
   const double parameters =
       32 * (3 * 4096.0 * 14336 / 4 + (2 * 4096.0 * 4096 + 2 * 4096.0 * 1024) / 4 + 4 * 4096 + 2 * 8 * 4096) +
       2 * 32000 * 4096.0 / 4;
   EXPECT_EQ(json["cluster"], "testbed-b");
-  EXPECT_EQ(json["model"], "mixtral-7b");
+  EXPECT_EQ(json["model"], "mixtral-7b@fsmoe");
   EXPECT_EQ(json["layers"], 32);
   EXPECT_EQ(json["layer"]["seq"], 256) << "as on testbed-b";
   EXPECT_EQ(json["memory_bytes"], 11.0 * (1 << 30));
@@ -224,7 +224,7 @@ TEST_F(PlanningVerbs, WhatThePaperLeavesOpenIsSaid) {
   EXPECT_NE(json["reason"].get<std::string>().find("the paper does not say"), std::string::npos);
 }
 
-TEST_F(PlanningVerbs, ListQuotesEachFilesSource) {
+TEST_F(PlanningVerbs, ListSaysOfEachFileWhatItIs) {
   const Json json = json_of({"list"});
   for (const char* kind : {"clusters", "grids", "layers", "models"}) {
     ASSERT_FALSE(json[kind].empty()) << kind;
@@ -234,13 +234,15 @@ TEST_F(PlanningVerbs, ListQuotesEachFilesSource) {
       EXPECT_NE(summary, "its file names no source") << row["name"];
     }
   }
-  const auto source = [&](const char* kind, const char* name) -> std::string {
+  const auto summary = [&](const char* kind, const char* name) -> std::string {
     for (const Json& row : json[kind])
       if (row["name"] == name) return row["summary"];
     return "no such row";
   };
-  EXPECT_TRUE(source("clusters", "testbed-b").starts_with("FSMoE (ASPLOS'25), Fig. 5 (c) and (d)"));
-  EXPECT_TRUE(source("models", "mixtral-7b").starts_with("Shape and vocabulary: Mixtral-8x7B's model card"));
+  EXPECT_EQ(summary("clusters", "testbed-b"), "8 nodes x 4 RTX 2080 Ti, 100 Gb/s; FSMoE, Fig. 5");
+  EXPECT_TRUE(
+      summary("models", "mixtral-7b").starts_with("Shape, experts, k and vocabulary: Mixtral-8x7B's model card"));
+  EXPECT_TRUE(summary("models", "mixtral-7b@fsmoe").starts_with("FSMoE's variant of Mixtral-8x7B"));
   const Printed text = run({"list"});
   size_t begin = 0;
   for (size_t end; (end = text.out.find('\n', begin)) != std::string::npos; begin = end + 1)
@@ -258,7 +260,8 @@ TEST_F(PlanningVerbs, WhatCannotBeUsedIsOneLineAndExitCode2) {
        "schema = 1\nname = \"c\"\nsource = \"s\"\n[topology]\nnodes = 1\nranks_per_node = 1\nmemory_bytes = 0\n");
   const std::vector<Malformed> rows{
       {{"memory", "--model", "gpt5"},
-       {"models: found 'gpt5'", "bert-base, bert2gpt2, gpt-2, gpt2-xl, mixtral-22b, mixtral-7b"}},
+       {"models: found 'gpt5'",
+        "bert-base, bert2gpt2, gpt-2, gpt2-xl, gpt2-xl@fsmoe, mixtral-22b, mixtral-22b@fsmoe, mixtral-7b"}},
       {{"memory", "--model", "./model.toml"}, {"./model.toml:5: depth: found unknown key 'depth'"}},
       {{"memory", "--model", "gpt-2", "--layer", "example"}, {"--model", "--layer"}},
       {{"memory", "--cluster", "./cluster.toml"}, {"./cluster.toml:7: topology.memory_bytes: found 0", "> 0"}},

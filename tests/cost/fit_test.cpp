@@ -231,7 +231,7 @@ TEST(FitProfile, RefusesRecordsByLine) {
   EXPECT_EQ(message({{"op", "alltoall"}, {"network", "intra"}, {"ranks", 2}, {"algorithm", "ring"}}, 1),
             "r.jsonl:7: algorithm: found 'ring', expected one of: direct, 1dh, 2dh");
   EXPECT_EQ(message({{"op", "module"}, {"name", "gate:my own"}, {"phase", "forward"}, {"flops", 8}}, 1),
-            "r.jsonl:7: name: found 'gate:my own', expected letters, digits and . _ : + -");
+            "r.jsonl:7: name: found 'gate:my own', expected letters, digits and . _ : + - @");
   EXPECT_EQ(message({{"op", "module"}, {"name", "attention"}, {"phase", "forward"}, {"seq", 0}}, 1),
             fmt::format("r.jsonl:7: seq: found 0, expected 1 to {}", INT64_MAX));
   EXPECT_EQ(message({{"op", "alltoall"}, {"network", "inter"}, {"ranks", 2}}, 1),

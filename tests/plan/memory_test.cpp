@@ -292,13 +292,13 @@ struct PaperRun {
 
 // FSMoE, section 6.4: the models it ran did fit, the whole ones that it cut did not.
 TEST(Memory, AgreesWithWhatFsmoeRan) {
-  for (const PaperRun& run : {PaperRun{"gpt2-xl", "testbed-a", 6, 8, 0, 48, true},
-                              {"gpt2-xl", "testbed-b", 8, 4, 0, 11, true},
-                              {"mixtral-7b", "testbed-a", 6, 8, 0, 48, true},
-                              {"mixtral-7b", "testbed-b", 8, 4, 0, 11, true},
-                              {"mixtral-7b", "testbed-b", 8, 4, 32, 11, false},
-                              {"mixtral-22b", "testbed-a", 6, 8, 0, 48, true},
-                              {"mixtral-22b", "testbed-a", 6, 8, 56, 48, false}}) {
+  for (const PaperRun& run : {PaperRun{"gpt2-xl@fsmoe", "testbed-a", 6, 8, 0, 48, true},
+                              {"gpt2-xl@fsmoe", "testbed-b", 8, 4, 0, 11, true},
+                              {"mixtral-7b@fsmoe", "testbed-a", 6, 8, 0, 48, true},
+                              {"mixtral-7b@fsmoe", "testbed-b", 8, 4, 0, 11, true},
+                              {"mixtral-7b@fsmoe", "testbed-b", 8, 4, 32, 11, false},
+                              {"mixtral-22b@fsmoe", "testbed-a", 6, 8, 0, 48, true},
+                              {"mixtral-22b@fsmoe", "testbed-a", 6, 8, 56, 48, false}}) {
     const Model model = on_cluster(find_model(run.model), run.cluster);
     ParallelShape parallel = model.parallel;
     parallel.nodes = run.nodes;

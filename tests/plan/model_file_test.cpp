@@ -23,6 +23,9 @@ TEST(ModelFile, ShapesAreTheModelCards) {
   for (const Card& card : {Card{"gpt2-xl", 48, 1600, 6400, 25, 0, Ffn::gpt},
                            {"mixtral-7b", 32, 4096, 14336, 32, 8, Ffn::mixtral},
                            {"mixtral-22b", 56, 6144, 16384, 48, 8, Ffn::mixtral},
+                           {"gpt2-xl@fsmoe", 48, 1600, 6400, 25, 0, Ffn::gpt},
+                           {"mixtral-7b@fsmoe", 32, 4096, 14336, 32, 8, Ffn::mixtral},
+                           {"mixtral-22b@fsmoe", 56, 6144, 16384, 48, 8, Ffn::mixtral},
                            {"bert-base", 12, 768, 3072, 12, 0, Ffn::gpt},
                            {"gpt-2", 12, 768, 3072, 12, 0, Ffn::gpt},
                            {"transformer-xl", 12, 512, 2048, 8, 0, Ffn::gpt},
@@ -33,12 +36,14 @@ TEST(ModelFile, ShapesAreTheModelCards) {
               std::tie(card.layers, card.model_dim, card.hidden, card.heads, card.kv_heads, card.ffn))
         << card.name;
     EXPECT_EQ(m.layer.top_k, 2) << card.name;
-    EXPECT_EQ(m.layer.capacity_factor, 1.2) << card.name;
+    const bool published = card.name.starts_with("mixtral") && !card.name.ends_with("@fsmoe");
+    EXPECT_EQ(m.layer.capacity_factor, published ? std::nullopt : std::optional(1.2)) << card.name;
+    EXPECT_EQ(m.layer.experts, published ? 8 : 0) << card.name;
   }
 }
 
 TEST(ModelFile, EveryFileReads) {
-  EXPECT_EQ(config_names("models").size(), 8u);
+  EXPECT_EQ(config_names("models").size(), 11u);
   for (const auto& name : config_names("models")) EXPECT_EQ(find_model(name).name, name);
   EXPECT_TRUE(message_of<BadInput>([] {
                 find_model("gpt5");
@@ -63,15 +68,15 @@ TEST(ModelFile, ClustersChangeWhatThePaperSays) {
     return std::tuple{m.layers, m.layer.batch, m.layer.seq};
   };
   for (const std::string a : {"testbed-a", "testbed-a-printed", "testbed-a-driver-experts", "testbed-a-fitted"}) {
-    EXPECT_EQ(on("gpt2-xl", a), std::tuple(48, 1, 1024)) << a;
-    EXPECT_EQ(on("mixtral-7b", a), std::tuple(32, 1, 1024)) << a;
-    EXPECT_EQ(on("mixtral-22b", a), std::tuple(33, 1, 1024)) << a;
+    EXPECT_EQ(on("gpt2-xl@fsmoe", a), std::tuple(48, 1, 1024)) << a;
+    EXPECT_EQ(on("mixtral-7b@fsmoe", a), std::tuple(32, 1, 1024)) << a;
+    EXPECT_EQ(on("mixtral-22b@fsmoe", a), std::tuple(33, 1, 1024)) << a;
   }
   for (const std::string b : {"testbed-b", "testbed-b-fitted"}) {
-    EXPECT_EQ(on("gpt2-xl", b), std::tuple(48, 1, 256)) << b;
-    EXPECT_EQ(on("mixtral-7b", b), std::tuple(7, 1, 256)) << b;
+    EXPECT_EQ(on("gpt2-xl@fsmoe", b), std::tuple(48, 1, 256)) << b;
+    EXPECT_EQ(on("mixtral-7b@fsmoe", b), std::tuple(7, 1, 256)) << b;
   }
-  EXPECT_EQ(on("mixtral-7b", "elsewhere"), std::tuple(32, 1, 1024));
+  EXPECT_EQ(on("mixtral-7b@fsmoe", "elsewhere"), std::tuple(32, 1, 1024));
 }
 
 TEST(ModelFile, EveryModelIsAWholeCaseOnItsClusters) {
@@ -80,11 +85,11 @@ TEST(ModelFile, EveryModelIsAWholeCaseOnItsClusters) {
     int nodes, ranks_per_node;
   };
   const Cluster a{"testbed-a", 6, 8}, b{"testbed-b", 8, 4}, parm_a{"parm-a", 1, 8}, parm_b{"parm-b", 8, 4};
-  for (const auto& [name, cluster, experts, ep] : {std::tuple{"gpt2-xl", a, 6, 6},
-                                                   {"gpt2-xl", b, 8, 8},
-                                                   {"mixtral-7b", a, 6, 6},
-                                                   {"mixtral-7b", b, 8, 8},
-                                                   {"mixtral-22b", a, 6, 6},
+  for (const auto& [name, cluster, experts, ep] : {std::tuple{"gpt2-xl@fsmoe", a, 6, 6},
+                                                   {"gpt2-xl@fsmoe", b, 8, 8},
+                                                   {"mixtral-7b@fsmoe", a, 6, 6},
+                                                   {"mixtral-7b@fsmoe", b, 8, 8},
+                                                   {"mixtral-22b@fsmoe", a, 6, 6},
                                                    {"bert-base", parm_a, 2, 2},
                                                    {"bert-base", parm_b, 8, 8},
                                                    {"gpt-2", parm_a, 2, 2},

@@ -9,6 +9,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
+#include "moe/base/version.h"
 #include "moe/record/record_json.h"
 #include "moe/record/stamp.h"
 #include "tests/base/scratch.h"
@@ -180,6 +181,7 @@ TEST(Stamp, SaysWhatRanWhereAndWhen) {
   EXPECT_EQ(read.argv, run.argv);
   EXPECT_EQ(read.config_digest, run.config_digest);
   EXPECT_EQ(read.config_digest.size(), 16u);
+  EXPECT_EQ(read.version, version());
   EXPECT_EQ(read.build, run.build);
   EXPECT_GE(read.build.size(), 16u);
   EXPECT_EQ(read.started.size(), 20u);

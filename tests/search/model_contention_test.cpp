@@ -188,7 +188,7 @@ TEST(ModelContention, ModelsThatWereLostAreNot) {
   Profile b = find_profile("testbed-b");
   b.contention.compute_by_inter = 3;
   b.contention.compute_by_intra = 1.5;
-  const Model mixtral = on_cluster(find_model("mixtral-7b"), "testbed-b");
+  const Model mixtral = on_cluster(find_model("mixtral-7b@fsmoe"), "testbed-b");
   ParallelShape parallel = mixtral.parallel;
   parallel.nodes = b.nodes;
   parallel.ranks_per_node = b.ranks_per_node;

@@ -144,7 +144,7 @@ TEST(ModelSearch, ThePlanTakesAsLongAsThePartitionSays) {
 
 TEST(ModelSearch, ExactIsNeverSlowerThanThePapersSteps) {
   ModelSearch search;
-  for (const char* name : {"gpt2-xl", "mixtral-7b", "mixtral-22b"})
+  for (const char* name : {"gpt2-xl@fsmoe", "mixtral-7b@fsmoe", "mixtral-22b@fsmoe"})
     for (const char* cluster : {"testbed-a", "testbed-b"}) {
       const Profile profile = find_profile(cluster);
       const Model model = on_cluster(find_model(name), cluster);

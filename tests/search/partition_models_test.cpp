@@ -43,9 +43,9 @@ partition_random::Model of_model(const Model& model, const LayerPricer& pricer) 
 }
 
 TEST(PartitionModels, EachStrategy) {
-  const std::pair<const char*, const char*> runs[] = {{"gpt2-xl", "testbed-a"},     {"gpt2-xl", "testbed-b"},
-                                                      {"mixtral-7b", "testbed-a"},  {"mixtral-7b", "testbed-b"},
-                                                      {"mixtral-22b", "testbed-a"}, {"mixtral-22b", "testbed-b"}};
+  const std::pair<const char*, const char*> runs[] = {
+      {"gpt2-xl@fsmoe", "testbed-a"},    {"gpt2-xl@fsmoe", "testbed-b"},     {"mixtral-7b@fsmoe", "testbed-a"},
+      {"mixtral-7b@fsmoe", "testbed-b"}, {"mixtral-22b@fsmoe", "testbed-a"}, {"mixtral-22b@fsmoe", "testbed-b"}};
   for (const auto& [name, cluster] : runs) {
     const Profile profile = find_profile(cluster);
     const Model model = on_cluster(find_model(name), cluster);

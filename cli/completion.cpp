@@ -1,0 +1,122 @@
+#include "cli/completion.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "cli/flag_kinds.h"
+#include "moe/base/config_files.h"
+#include "moe/schedule/schedule.h"
+#include "verbs/paper_tables.h"
+
+namespace moe {
+namespace {
+
+using Words = std::vector<std::string>;
+
+template <class Rows>
+Words names_of(const Rows& rows) {
+  Words names;
+  for (const auto& row : rows) names.emplace_back(row.name);
+  return names;
+}
+
+// The names of that kind; none where it is a kind without (N, FILE), or no kind at all.
+Words names_of_kind(std::string_view kind) {
+  if (kind == "CLUSTER") return config_names("clusters");
+  if (kind == "GRID") return config_names("grids");
+  if (kind == "LAYER") return config_names("layers");
+  if (kind == "MODEL") return config_names("models");
+  if (kind == "ASSUMPTIONS") return config_names("papers/assume");
+  if (kind == "SCHEDULE") return names_of(schedules());
+  if (kind == "GATE") return names_of(gate_parts());
+  if (kind == "ORDER") return names_of(order_parts());
+  if (kind == "DISPATCHER") return names_of(dispatcher_parts());
+  if (kind == "HOOK") return names_of(hook_parts());
+  if (kind == "FFN") return names_of(ffn_parts());
+  if (kind == "TABLE") return names_of(kPaperTables);
+  return {};
+}
+
+// Of a type as --help shows it: `CLUSTER|host|FILE` are the clusters and the word host; `zipf:S` begins with zipf:.
+Words values_of(const std::string& type) {
+  Words values;
+  std::istringstream parts(type);
+  for (std::string part; std::getline(parts, part, '|');) {
+    const Words names = names_of_kind(part);
+    values.insert(values.end(), names.begin(), names.end());
+    const auto free = std::ranges::find_if(part, [](char c) { return c == '[' || (c >= 'A' && c <= 'Z'); });
+    if (free != part.begin()) values.emplace_back(part.begin(), free);
+  }
+  return values;
+}
+
+bool takes_value(const CLI::Option& option) { return option.get_type_size() > 0; }
+
+// Those that begin as `typed` does.
+Words beginning(const std::string& typed, Words words) {
+  std::erase_if(words, [&](const std::string& word) { return !word.starts_with(typed); });
+  return words;
+}
+
+Words values_for(const CLI::Option& option, const std::string& typed) {
+  const size_t earlier = option.get_delimiter() == ',' ? typed.find_last_of(',') + 1 : 0;
+  Words values = beginning(typed.substr(earlier), values_of(option.get_type_name()));
+  for (std::string& value : values) value.insert(0, typed, 0, earlier);
+  return values;
+}
+
+Words flags_of(const CLI::App& verb) {
+  Words flags;
+  for (const CLI::Option* option : verb.get_options())
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  return flags;
+}
+
+Words positionals_of(const CLI::App& verb) {
+  Words values;
+  for (const CLI::Option* option : verb.get_options())
+    if (option->get_positional()) values = values_of(option->get_name());
+  return values;
+}
+
+// What launch starts stands behind a --, and is a verb whose ranks are processes.
+Words verbs_of(const CLI::App& app, bool launched) {
+  Words verbs;
+  for (const CLI::App* verb : app.get_subcommands(nullptr))
+    if (!launched || verb->get_option_no_throw("--backend") != nullptr) verbs.push_back(verb->get_name());
+  return verbs;
+}
+
+}  // namespace
+
+Words completions(const std::string& line) {
+  std::istringstream in(line + "\n");
+  Words words{std::istream_iterator<std::string>(in), {}};
+  std::string typed;
+  if (!words.empty() && !line.ends_with(' ')) typed = words.back(), words.pop_back();
+  if (!words.empty()) words.erase(words.begin());                                       // the program
+  while (!words.empty() && words.front().starts_with('-')) words.erase(words.begin());  // --yes, the script's
+  CLI::App app;
+  Command command;
+  add_verbs(app, command);
+  const auto behind = std::ranges::find(words, "--");
+  const bool launched = behind != words.end() && words.front() == "launch";
+  if (launched) words.erase(words.begin(), behind + 1);
+  if (words.empty())
+    return beginning(typed, !launched && typed.starts_with('-') ? flags_of(app) : verbs_of(app, launched));
+  const auto verbs = app.get_subcommands([&](CLI::App* verb) { return verb->get_name() == words.front(); });
+  if (verbs.empty()) return {};
+  const CLI::App& verb = *verbs.front();
+  const CLI::Option* before = verb.get_option_no_throw(words.back());
+  if (before != nullptr && takes_value(*before)) return values_for(*before, typed);
+  if (!typed.starts_with('-')) return beginning(typed, positionals_of(verb));
+  const size_t equals = typed.find('=');
+  if (equals == std::string::npos) return beginning(typed, flags_of(verb));
+  const CLI::Option* given = verb.get_option_no_throw(typed.substr(0, equals));
+  if (given == nullptr) return {};
+  Words values = values_for(*given, typed.substr(equals + 1));
+  for (std::string& value : values) value.insert(0, typed, 0, equals + 1);
+  return values;
+}
+
+}  // namespace moe

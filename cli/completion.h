@@ -1,0 +1,12 @@
+#pragma once
+// What a shell may offer next, read off the verbs and flags themselves, so that it knows them all and no other.
+#include <string>
+#include <vector>
+
+namespace moe {
+
+/// The words that may stand where `line`, a command line up to the cursor, ends: verbs, flags, or what the type of the
+/// flag before says. Empty where anything may, or a path.
+std::vector<std::string> completions(const std::string& line);
+
+}  // namespace moe

@@ -1,0 +1,144 @@
+#include "cli/flag_kinds.h"
+
+#include <algorithm>
+
+#include "moe/base/version.h"
+
+namespace moe {
+namespace {
+
+int64_t bytes_from(const std::string& flag, const std::string& text) {
+  const size_t unit = text.empty() ? std::string::npos : std::string("KMG").find(text.back());
+  const bool plain = unit == std::string::npos;
+  const auto value = number<int64_t>(flag, plain ? text : text.substr(0, text.size() - 1), 0, 1e12);
+  return plain ? value : value << (10 * (unit + 1));
+}
+
+class Help : public CLI::Formatter {
+ public:
+  Help() { column_width(28); }
+  // What a flag excludes or needs is said where it is missed: here it would bury what the flag does.
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string text;
+    if (option->get_type_size() == 0) return text;
+    if (!option->get_type_name().empty()) text += " " + option->get_type_name();
+    if (!option->get_default_str().empty()) text += "=" + option->get_default_str();
+    return text;
+  }
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    std::string text = Formatter::make_help(app, std::move(name), mode);
+    for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
+    return text;
+  }
+};
+
+}  // namespace
+
+void begin_group(CLI::App& verb, const char* group) { verb.option_defaults()->group(group); }
+
+void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const std::string& help) {
+  verb.add_option_function<std::string>(
+          flag, [flag, &target](const std::string& text) { target = bytes_from(flag, text); }, help)
+      ->type_name("BYTES");
+}
+
+void add_model(CLI::App& verb, ModelFlags& m) {
+  add_text(verb, "--model", "MODEL|FILE", m.model, "a whole model (configs/models/)");
+  add_number(verb, "--layers", m.layers, "layers; default: the model's, or 1", 1, 1e5);
+  add_number(verb, "--micro-batches", m.micro_batches, "micro-batches of --batch samples each", 1, 1e6);
+  add_text(verb, "--pipeline", "gpipe|1f1b", m.pipeline, "order of several micro-batches; default: gpipe");
+}
+
+void add_layer(CLI::App& verb, Selection& s) {
+  LayerFlags& l = s.layer;
+  add_text(verb, "--layer", "LAYER|FILE", s.layer_file, "a layer (configs/layers/); the flags below go over it");
+  add_number(verb, "--batch", l.batch, "samples of one MP group (B)", 1);
+  add_number(verb, "--seq", l.seq, "tokens a sample (L)", 1);
+  add_number(verb, "--model-dim", l.model_dim, "embedding size (M)", 1);
+  add_number(verb, "--hidden", l.hidden, "expert hidden size (H)", 1);
+  add_number(verb, "--heads", l.heads, "attention heads", 1);
+  add_number(verb, "--kv-heads", l.kv_heads, "key-value heads; default: heads", 1);
+  add_number(verb, "--experts", l.experts, "experts in all (E); default: one a node, on one node one a rank", 1);
+  add_number(verb, "--top-k", l.top_k, "experts a token (k)", 1);
+  add_text(verb, "--capacity-factor", "F|none", l.capacity_factor, "f; none: dropless");
+  add_text(verb, "--capacity-rounding", "ragged|lcm|exact|tutel|deepspeed|megatron", l.rounding,
+           "how many rows an expert takes");
+  add_text(verb, "--ffn", "FFN", l.ffn, "kind of expert");
+  add_text(verb, "--gate", "GATE", l.gate, "which experts a token goes to");
+  add_text(verb, "--order", "ORDER", l.order, "how rows are brought into the experts' order");
+  add_text(verb, "--dispatcher", "DISPATCHER", l.dispatcher, "how rows travel");
+  add_text(verb, "--hook", "HOOK", l.hook, "what goes over the wire");
+  add_text(verb, "--norm", "layernorm|rmsnorm|none", l.norm, "default: layernorm with gpt, rmsnorm with mixtral");
+  verb.add_flag("--no-residual", l.no_residual, "nothing is added around attention and the MoE part");
+  add_number(verb, "--aux-loss", l.aux_loss, "coefficient of the gate's load-balancing loss; default 0", 0, 1e3);
+  add_number(verb, "--z-loss", l.z_loss, "coefficient of the gate's z loss; default 0", 0, 1e3);
+  add_text(verb, "--dtype", "float32|float16|bfloat16|float64", l.dtype, "of activations and weights");
+  add_number(verb, "--dp", l.dp, "data-parallel group size", 1, 1e6);
+  add_number(verb, "--mp", l.mp, "model-parallel group size; default: ranks a node, on one node 1", 1, 1e6);
+  add_number(verb, "--ep", l.ep,
+             "expert-parallel group size; default: min(nodes, experts), on one node min(ranks, experts)", 1, 1e6);
+  add_number(verb, "--esp", l.esp, "expert-sharding group size; default: ranks a node, on one node 1", 1, 1e6);
+  add_number(verb, "--pp", l.pp, "pipeline stages", 1, 1e6);
+  add_text(verb, "--placement", "esp-inside|ep-inside", l.placement, "which ranks of an expert group are neighbours");
+}
+
+void add_schedule(CLI::App& verb, Selection& s) {
+  verb.add_option("--schedule", s.schedules,
+                  "one, or several: NAME,NAME; default: all (tune runs ds-moe, tutel, fsmoe)")
+      ->type_name("SCHEDULE|all")
+      ->delimiter(',');
+}
+
+void add_degrees(CLI::App& verb, Selection& s) {
+  add_number(verb, "--degree-forward", s.degrees.forward, "pipeline degree forward; 0: tuned", 0, 4096);
+  add_number(verb, "--degree-backward", s.degrees.backward, "pipeline degree backward; 0: tuned", 0, 4096);
+  add_number(verb, "--micro-op-bytes", s.degrees.micro_op_bytes,
+             "size of a gradient piece of schedules that cut them; default 30 MB, 0: tuned", 0, 1e12);
+  add_number(verb, "--min-chunk-bytes", s.degrees.min_chunk_bytes, "monta: no smaller chunk is tried", 0, 1e12);
+  verb.add_flag("--nearest", s.nearest, "borrow the row of the nearest group size where a profile has none");
+}
+
+void add_records(CLI::App& verb, std::string& out, const std::string& help) {
+  add_text(verb, "--out", "FILE", out, help);
+  const std::string meaning = "the records file may hold other runs: what it holds makes room";
+  verb.add_flag("--overwrite", meaning);
+}
+
+void add_json(CLI::App& verb, bool& json) {
+  verb.add_flag("--json", json, "one JSON document on stdout, and nothing else there");
+}
+
+CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& what, const std::string& example) {
+  CLI::App* verb = app.add_subcommand(name, what);
+  verb->footer("example:\n  ./moetune " + name + example);
+  begin_group(*verb, kWhat);
+  return verb;
+}
+
+void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept) {
+  CLI::Option* alone = verb.get_option(flag);
+  for (CLI::Option* other : verb.get_options()) {
+    const bool stays = std::ranges::any_of(kept, [&](const std::string& name) { return other->check_name(name); });
+    if (other != alone && other != verb.get_help_ptr() && !stays) alone->excludes(other);
+  }
+}
+
+void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others) {
+  for (const std::string& other : others) verb.get_option(flag)->needs(verb.get_option(other));
+}
+
+void add_verbs(CLI::App& app, Command& c) {
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "moetune " + std::string(version()));
+  app.formatter(std::make_shared<Help>());
+  for (const auto add : {add_list, add_tune, add_simulate, add_fit, add_memory, add_placement, add_planner_bench,
+                         add_microbench, add_layerbench, add_launch, add_reproduce})
+    add(app, c);
+  for (CLI::App* verb : app.get_subcommands(nullptr)) {  // last, where the output is
+    verb->set_help_flag();
+    verb->set_help_flag("-h,--help", "print this");
+    verb->get_help_ptr()->group(kOutput);
+  }
+}
+
+}  // namespace moe

@@ -1,0 +1,111 @@
+#include "cli/flag_kinds.h"
+
+namespace moe {
+
+void add_list(CLI::App& app, Command& c) {
+  CLI::App* verb = add_verb(app, "list", "schedules, clusters, grids, layers, models, gates and the like", "");
+  begin_group(*verb, kOutput);
+  add_json(*verb, c.list_json);
+}
+
+namespace {
+
+void add_noise(CLI::App& verb, NoiseFlags& noise) {
+  add_number(verb, "--jitter", noise.jitter, "replay all ranks too: variation of every task (0.1: 10 %)", 0, 10);
+  verb.add_option("--straggler", noise.stragglers, "slow ranks")->type_name("RANK:FACTOR[,..]")->delimiter(',');
+  add_number(verb, "--zipf", noise.zipf, "uneven routing of a dropless layer: Zipf's exponent", 0, 10);
+  add_number(verb, "--samples", noise.samples, "replays with other jitter; default: 100", 1, 1e6);
+  add_number(verb, "--seed", noise.seed, "seed of jitter and of the experts' popularity; default: 1", 0, 9e18);
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, Command& c) {
+  SimulateOptions& s = c.simulate;
+  CLI::App* verb =
+      add_verb(app, "simulate", "one layer or model, one schedule -> timeline, lane loads, bounds, memory",
+               " --cluster testbed-b --schedule fsmoe --batch 4 --seq 1024 --model-dim 2048 --hidden 8192");
+  add_text(*verb, "--cluster", "CLUSTER|FILE", s.selection.cluster, "cluster profile");
+  add_schedule(*verb, s.selection);
+  add_model(*verb, s.model);
+  add_layer(*verb, s.selection);
+  begin_group(*verb, kHow);
+  add_degrees(*verb, s.selection);
+  add_text(*verb, "--partition", "exact|paper|step1|none", s.partition,
+           "how a model's gradients are spread over its layers; default: exact");
+  add_noise(*verb, s.noise);
+  begin_group(*verb, kOutput);
+  add_text(*verb, "--trace", "FILE", s.trace, "write a Perfetto timeline");
+  add_records(*verb, s.out, "write records, timelines included (JSON Lines)");
+  verb->add_flag("--sweep-degrees", s.sweep_degrees, "with --out: a record of each degree from 1 to 64 too");
+  add_json(*verb, s.json);
+  needs(*verb, "--sweep-degrees", {"--out"});
+  needs(*verb, "--overwrite", {"--out"});
+}
+
+void add_fit(CLI::App& app, Command& c) {
+  CLI::App* verb = add_verb(app, "fit", "microbench records -> cluster profile (alpha, beta, r^2, held-out error)",
+                            " --records results/microbench-testbed-b.jsonl --out results/mine.toml");
+  add_text(*verb, "--records", "FILE", c.fit.records, "records of microbench or tune");
+  begin_group(*verb, kOutput);
+  add_text(*verb, "--name", "NAME", c.fit.name, "name of the profile; default: CLUSTER-fitted");
+  add_text(*verb, "--out", "FILE", c.fit.out, "the profile; default: results/NAME.toml");
+  add_json(*verb, c.fit.json);
+}
+
+void add_planner_bench(CLI::App& app, Command& c) {
+  CLI::App* verb = add_verb(app, "plannerbench", "how fast and how lean tuning and replays are, beside their limits",
+                            " --json > planner.json");
+  begin_group(*verb, kOutput);
+  verb->add_flag("--json", c.planner_bench.json, "Google Benchmark's JSON on stdout");
+}
+
+void add_memory(CLI::App& app, Command& c) {
+  MemoryOptions& m = c.memory;
+  CLI::App* verb = add_verb(app, "memory", "bytes of a layer or a model on one rank, and whether they fit",
+                            " --model mixtral-7b --cluster testbed-b --zero 1");
+  add_text(*verb, "--cluster", "CLUSTER|FILE", m.selection.cluster, "cluster profile");
+  add_model(*verb, m.model);
+  add_layer(*verb, m.selection);
+  verb->add_flag("--parm", m.parm, "count the layers of Parm's grid that fit its GPUs instead");
+  begin_group(*verb, kHow);
+  add_number(*verb, "--zero", m.zero, "ZeRO stage: 1 shards optimizer states, 2 gradients too, 3 weights too", 0,
+             kMostZeroStage);
+  add_text(*verb, "--recompute", "none|selective|full", m.recompute, "selective: attention scores");
+  add_number(*verb, "--memory-gib", m.memory_gib, "memory of a rank; default: the profile's", 1e-6, 1e6);
+  begin_group(*verb, kOutput);
+  add_json(*verb, m.json);
+  stands_alone(*verb, "--parm", {"--top-k", "--experts", "--json"});
+}
+
+void add_placement(CLI::App& app, Command& c) {
+  PlacementRequest& r = c.placement.request;
+  CLI::App* verb =
+      add_verb(app, "placement", "long contexts: CP beside or around EP, by MoNTA's rule; the ranks of every group",
+               " --ep 8 --cp 4 --switch-ports 32");
+  add_number(*verb, "--dp", r.dp, "data-parallel group size", 1, 1e6);
+  add_number(*verb, "--tp", r.tp, "tensor- and sequence-parallel group size, inside a node", 1, 1024);
+  add_number(*verb, "--cp", r.cp, "context-parallel group size", 1, 1e6);
+  add_number(*verb, "--ep", r.ep, "expert-parallel group size", 1, 1e6);
+  add_number(*verb, "--pp", r.pp, "pipeline stages", 1, 1e6);
+  add_number(*verb, "--ranks-per-node", r.ranks_per_node, "GPUs a node", 1, 1024);
+  add_number(*verb, "--switch-ports", r.switch_ports, "ports of the switch that joins GPUs of one TP position", 1, 1e6);
+  begin_group(*verb, kOutput);
+  add_json(*verb, c.placement.json);
+}
+
+void add_reproduce(CLI::App& app, Command& c) {
+  ReproduceOptions& r = c.reproduce;
+  CLI::App* verb =
+      add_verb(app, "reproduce", "a paper's table or figure beside ours, and what no print decides", " fsmoe-table5");
+  verb->add_option("TABLE", r.table, "key of a table, see list")->type_name("");
+  add_text(*verb, "--assume", "ASSUMPTIONS|FILE", r.assume, "for what no paper prints (configs/papers/assume/)");
+  verb->add_flag("--audit", r.audit, "every combination of FSMoE's open conventions");
+  verb->add_flag("--all", r.all, "every table, with and without the example assumptions, and the audit");
+  begin_group(*verb, kOutput);
+  add_text(*verb, "--write", "FILE", r.write, "with --all: write Markdown");
+  add_records(*verb, r.out, "records; default: results/reproduce-TABLE.jsonl");
+  add_json(*verb, r.json);
+}
+
+}  // namespace moe

@@ -1,0 +1,7 @@
+#include "moe/base/version.h"
+
+namespace moe {
+
+std::string_view version() { return MOETUNE_VERSION; }
+
+}  // namespace moe

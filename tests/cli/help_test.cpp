@@ -1,0 +1,63 @@
+// How --help shows flags: in three groups, and those that verbs have in common in the same order.
+#include <algorithm>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <map>
+
+#include "cli/flag_kinds.h"
+
+namespace moe {
+namespace {
+
+using Flags = std::vector<std::string>;
+
+// By verb, as --help shows them: by group, then as they were added.
+std::map<std::string, Flags> flags_as_shown() {
+  CLI::App app;
+  Command command;
+  add_verbs(app, command);
+  std::map<std::string, Flags> shown;
+  for (const CLI::App* verb : app.get_subcommands(nullptr))
+    for (const std::string& group : verb->get_groups())
+      for (const CLI::Option* option : verb->get_options())
+        if (option->get_group() == group && option->nonpositional())
+          shown[verb->get_name()].push_back(option->get_lnames().front());
+  return shown;
+}
+
+TEST(Help, FlagsOfOneNameStandInOneOrderEverywhere) {
+  const auto shown = flags_as_shown();
+  int compared = 0;
+  for (const auto& [verb, flags] : shown)
+    for (const auto& [other, of_other] : shown) {
+      Flags mine, theirs;
+      const auto in = [](const Flags& all) {
+        return [&all](const std::string& flag) { return std::ranges::find(all, flag) != all.end(); };
+      };
+      std::ranges::copy_if(flags, std::back_inserter(mine), in(of_other));
+      std::ranges::copy_if(of_other, std::back_inserter(theirs), in(flags));
+      EXPECT_EQ(mine, theirs) << verb << " and " << other;
+      compared += verb < other ? static_cast<int>(mine.size()) : 0;
+    }
+  EXPECT_GT(compared, 200);
+}
+
+TEST(Help, GroupsAreWhatHowAndOutput) {
+  CLI::App app;
+  Command command;
+  add_verbs(app, command);
+  const Flags known{kWhat, kHow, kOutput};
+  for (const CLI::App* verb : app.get_subcommands(nullptr)) {
+    Flags groups = verb->get_groups(), in_order;
+    std::ranges::copy_if(known, std::back_inserter(in_order),
+                         [&](const std::string& group) { return std::ranges::find(groups, group) != groups.end(); });
+    EXPECT_EQ(groups, in_order) << verb->get_name();
+    EXPECT_EQ(groups.back(), kOutput) << verb->get_name();
+    const std::string help = verb->help();
+    EXPECT_EQ(help.find("\n\n\n"), std::string::npos) << help;
+    EXPECT_EQ(help.find("Excludes"), std::string::npos) << help;
+  }
+}
+
+}  // namespace
+}  // namespace moe
