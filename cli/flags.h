@@ -7,12 +7,12 @@
 #include "cli/launch.h"
 #include "layerbench/options.h"
 #include "microbench/options.h"
-#include "tuner/fit_verb.h"
-#include "tuner/memory_verb.h"
-#include "tuner/placement_verb.h"
-#include "tuner/planner_bench.h"
-#include "tuner/reproduce/reproduce_verb.h"
-#include "tuner/simulate.h"
+#include "planner/memory.h"
+#include "planner/placement.h"
+#include "planner/plannerbench.h"
+#include "planner/simulate.h"
+#include "reproduce/reproduce.h"
+#include "tuner/fit.h"
 #include "tuner/tune_options.h"
 
 namespace moe {

@@ -7,11 +7,11 @@
 #include "cli/errors.h"
 #include "cli/flags.h"
 #include "moe/base/check.h"
-#include "tuner/list_verb.h"
-#include "tuner/memory_verb.h"
-#include "tuner/placement_verb.h"
-#include "tuner/planner_bench.h"
-#include "tuner/reproduce/reproduce_verb.h"
+#include "planner/list.h"
+#include "planner/memory.h"
+#include "planner/placement.h"
+#include "planner/plannerbench.h"
+#include "reproduce/reproduce.h"
 #include "tuner/tune.h"
 
 namespace {

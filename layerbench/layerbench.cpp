@@ -12,7 +12,7 @@
 #include "moe/measure/op_records.h"
 #include "moe/plan/grid.h"
 #include "moe/record/writer.h"
-#include "moe/search/pick_layers.h"
+#include "verbs/pick_layers.h"
 
 namespace moe {
 namespace {

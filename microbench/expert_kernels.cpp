@@ -2,8 +2,8 @@
 
 #include "microbench/kernels.h"
 #include "microbench/plain_expert.h"
-#include "moe/layer/cpu/math.h"
 #include "moe/layer/experts/expert.h"
+#include "moe/tensor/cpu/math.h"
 
 namespace moe {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "moe/layer/orders/order.h"
-#include "moe/layer/rank_shape.h"
 #include "moe/measure/kernel_bench.h"
+#include "moe/rows/rank_shape.h"
 
 namespace moe {
 

@@ -3,7 +3,7 @@
 
 #include "microbench/kernels.h"
 #include "moe/base/random.h"
-#include "moe/layer/on_host.h"
+#include "moe/tensor/host_copy.h"
 
 namespace moe {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "moe/cost/fit.h"
-#include "tuner/results_json.h"
+#include "verbs/results_json.h"
 
 namespace moe {
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "moe/search/strategies.h"
-#include "tuner/results_json.h"
-#include "tuner/sweep.h"
+#include "verbs/results_json.h"
+#include "verbs/sweep.h"
 
 namespace moe {
 

@@ -4,50 +4,20 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "moe/base/config_files.h"
 #include "moe/base/table.h"
 #include "moe/cost/fluid_replay.h"
-#include "moe/search/pick_layers.h"
-#include "tuner/reproduce/printed.h"
-#include "tuner/results_json.h"
-#include "tuner/simulate.h"
+#include "moe/export/chrome_trace.h"
 #include "tuner/strategy_report.h"
+#include "verbs/pick_layers.h"
+#include "verbs/printed.h"
+#include "verbs/results_json.h"
+#include "verbs/sweep_records.h"
 
 namespace moe {
 namespace {
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
-
-CaseRecord planned(const SweepRow& row, std::string_view schedule) {
-  CaseRecord record;
-  record.key = fmt::format("plan/{}/{}", row.layer, schedule);
-  record.schedule = schedule;
-  record.backend = "none";
-  return record;
-}
-
-CaseRecord record_of(const SweepRow& row, const LayerResult& r) {
-  CaseRecord record = planned(row, r.schedule);
-  record.degree_forward = r.decision.degree_forward;
-  record.degree_backward = r.decision.degree_backward;
-  record.prediction = {{"forward_s", r.forward_s},         {"backward_s", r.backward_s},
-                       {"moe_forward_s", r.moe_forward_s}, {"moe_backward_s", r.moe_backward_s},
-                       {"total_s", r.total_s()},           {"gar_in_moe_bytes", r.decision.gar_in_moe_bytes}};
-  record.prediction.set("degree_bound_s", r.degree_bound.total_s());
-  record.prediction.set("memory_bytes", r.memory.total());
-  if (const std::string weak = weak_rows(row.notes); !weak.empty()) record.prediction.set("weak_rows", weak);
-  record.bound_s = r.bound.total_s();
-  return record;
-}
-
-CaseRecord unsupported_record(const SweepRow& row, std::string_view schedule) {
-  CaseRecord record = planned(row, schedule);
-  const auto refused = row.refused.find(schedule);
-  record.status = CaseStatus::unsupported;
-  record.reason = refused == row.refused.end() ? row.reason : refused->second;
-  return record;
-}
 
 // One of the layers that could be planned, under every schedule.
 void write_planned_trace(const std::string& path, const SweepRequest& request, const std::vector<SweepRow>& rows) {
@@ -71,49 +41,6 @@ void write_planned_trace(const std::string& path, const SweepRequest& request, c
 }
 
 }  // namespace
-
-Grid grid_of(const Selection& selection, const std::string& cluster) {
-  if (!selection.grid.empty()) return find_grid(selection.grid);
-  for (const std::string& name : config_names("grids")) {
-    Grid grid = find_grid(name);
-    if (grid.cluster == cluster && grid.sample_of.empty()) return grid;
-  }
-  bad_input("--grid: cluster {} has no grid of its own, expected --grid NAME or FILE", cluster);
-}
-
-std::string records_path(const std::string& out, const std::string& verb, const std::string& cluster) {
-  return out.empty() ? fmt::format("results/{}-{}.jsonl", verb, cluster) : out;
-}
-
-Fields parameters_of(const Case& shape, const std::string& cluster, const std::string& layer) {
-  Fields fields{{"cluster", cluster}, {"layer", layer}};
-  const Json json = to_json(shape);
-  for (const auto& [name, value] : json.items()) {
-    if (value.is_string())
-      fields.set(name, value.get<std::string>());
-    else if (value.is_number_integer())
-      fields.set(name, value.get<int64_t>());
-    else if (value.is_number())
-      fields.set(name, value.get<double>());
-    else if (value.is_boolean())
-      fields.set(name, std::string(value.get<bool>() ? "yes" : "no"));
-    else
-      fields.set(name, std::string("none"));
-  }
-  return fields;
-}
-
-void append_rows(RecordWriter& writer, const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
-                 const std::string& cluster) {
-  for (const SweepRow& row : rows) {
-    CaseGroup group{parameters_of(row.shape, cluster, row.layer), {}};
-    for (const LayerResult& result : row.results) group.cases.push_back(record_of(row, result));
-    for (const Schedule* schedule : schedules)
-      if (row.find(schedule->name) == nullptr) group.cases.push_back(unsupported_record(row, schedule->name));
-    std::erase_if(group.cases, [&](const CaseRecord& record) { return writer.find(record.key) != nullptr; });
-    writer.append(group);
-  }
-}
 
 std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
                          const Grid& grid, const std::string& cluster) {

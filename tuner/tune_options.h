@@ -5,7 +5,7 @@
 
 #include "moe/device/kind.h"
 #include "moe/record/record.h"
-#include "moe/search/selection.h"
+#include "verbs/selection.h"
 
 namespace moe {
 

@@ -1,8 +1,8 @@
 #include "microbench/cuda/gpu_kernels.h"
 #include "microbench/plain_expert.h"
-#include "moe/layer/cuda/gemm.h"
 #include "moe/layer/experts/expert.h"
-#include "moe/layer/on_host.h"
+#include "moe/tensor/cuda/gemm.h"
+#include "moe/tensor/host_copy.h"
 
 namespace moe {
 namespace {

@@ -3,7 +3,7 @@
 #include "microbench/cuda/gpu_kernels.h"
 #include "microbench/cuda/thrust_gather.h"
 #include "moe/layer/cuda/kernels.h"
-#include "moe/layer/on_host.h"
+#include "moe/tensor/host_copy.h"
 
 namespace moe {
 namespace {

@@ -144,4 +144,8 @@ void write_chrome_trace(std::span<const TraceGroup> groups, const std::string& p
   write_whole_file(path, "a file for the timeline (--trace)", [&](std::ostream& out) { chrome_trace(groups, out); });
 }
 
+TraceGroup trace_group(const Plan& plan, const Timeline& timeline) {
+  return {fmt::format("{} simulated", plan.schedule), -1, &plan, timeline.start_s, timeline.end_s};
+}
+
 }  // namespace moe

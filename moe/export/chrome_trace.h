@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "moe/cost/simulator.h"
 #include "moe/plan/plan.h"
 
 namespace moe {
@@ -15,6 +16,9 @@ struct TraceGroup {
   const Plan* plan = nullptr;
   std::span<const double> start_s, end_s;  // by task id
 };
+
+/// A plan's tasks as they were simulated.
+TraceGroup trace_group(const Plan& plan, const Timeline& timeline);
 
 /// Writes one JSON object whose traceEvents are complete events in whole nanoseconds, counted from 0 of the group's
 /// clock, and an arrow (flow events s and f) for each dependency that crosses lanes: from the last nanosecond of the

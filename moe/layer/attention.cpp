@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "moe/layer/tensor.h"
+#include "moe/tensor/tensor.h"
 
 namespace moe {
 namespace {

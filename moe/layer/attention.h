@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "moe/layer/math.h"
 #include "moe/layer/parameter.h"
+#include "moe/tensor/math.h"
 
 namespace moe {
 

@@ -202,8 +202,8 @@ void LayerBinding::copy(const Task& task) {
   const LayerBuffers& b = layer_.buffers_;
   const Rows rows = p.layouts.gathered.chunk(task.chunk);
   p.rows.of_chunk(p.layouts.gathered, rows, p.at);
-  math().unpack(p.layouts.gathered, rows, buffers(task.phase).gathered,
-                task.phase == Phase::forward ? b.expert_input : b.rows_in, p.at);
+  layer_.device_.unpack(p.layouts.gathered, rows, buffers(task.phase).gathered,
+                        task.phase == Phase::forward ? b.expert_input : b.rows_in, p.at);
 }
 
 void LayerBinding::expert(const Task& task) {
@@ -220,13 +220,13 @@ void LayerBinding::expert(const Task& task) {
   const TensorView in = b.rows_in.part(0, {packed, rank().model_dim()}),
                    out = b.rows_out.part(0, {packed, rank().model_dim()});
   if (task.phase == Phase::forward) {
-    if (!p.copies) math().unpack(p.layouts.gathered, rows, wire.gathered, b.expert_input, p.at);
+    if (!p.copies) layer_.device_.unpack(p.layouts.gathered, rows, wire.gathered, b.expert_input, p.at);
     layer_.expert_->forward(b.expert_input, p.at, out);
   } else {
-    if (!p.copies) math().unpack(p.layouts.gathered, rows, wire.gathered, in, p.packed);
+    if (!p.copies) layer_.device_.unpack(p.layouts.gathered, rows, wire.gathered, in, p.packed);
     layer_.expert_->backward(b.expert_input, p.at, in, out, task.id == p.first_expert);
   }
-  math().pack(p.layouts.gathered_back, rows, out, p.packed, wire.gathered);
+  layer_.device_.pack(p.layouts.gathered_back, rows, out, p.packed, wire.gathered);
 }
 
 void LayerBinding::lay_out(const Task& task) {

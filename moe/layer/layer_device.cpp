@@ -1,6 +1,6 @@
 #include "moe/layer/layer_device.h"
 
-#include "moe/layer/element.h"
+#include "moe/tensor/element.h"
 
 namespace moe {
 namespace {
@@ -8,6 +8,14 @@ namespace {
 class CpuLayerDevice final : public LayerDevice {
  public:
   Math& math() override { return cpu_math(); }
+  void unpack(const RowLayout& layout, Rows rows, TensorView data, TensorView experts,
+              std::span<const Rows> to) override {
+    unpack_rows(layout, rows, data, experts, to);
+  }
+  void pack(const RowLayout& layout, Rows rows, TensorView experts, std::span<const Rows> from,
+            TensorView data) override {
+    pack_rows(layout, rows, experts, from, data);
+  }
   void require_runs(const LayerShape& layer) const override {
     with_element(layer.dtype, [](auto) {});
   }

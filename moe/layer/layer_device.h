@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "moe/layer/gates/gate.h"
-#include "moe/layer/math.h"
 #include "moe/layer/orders/order.h"
+#include "moe/tensor/math.h"
 
 namespace moe {
 
@@ -13,6 +13,11 @@ class LayerDevice {
  public:
   virtual ~LayerDevice() = default;
   virtual Math& math() = 0;
+  /// unpack_rows and pack_rows of row_layout.h. CUDA: of layouts that were put on the device.
+  virtual void unpack(const RowLayout& layout, Rows rows, TensorView data, TensorView experts,
+                      std::span<const Rows> to) = 0;
+  virtual void pack(const RowLayout& layout, Rows rows, TensorView experts, std::span<const Rows> from,
+                    TensorView data) = 0;
   /// Throws BadInput or Unsupported naming the first of what the layer needs, beside its gate and order, that is not
   /// here.
   virtual void require_runs(const LayerShape& layer) const = 0;

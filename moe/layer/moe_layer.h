@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "moe/layer/attention.h"
-#include "moe/layer/buffers.h"
 #include "moe/layer/comms.h"
 #include "moe/layer/dispatchers/dispatcher.h"
 #include "moe/layer/experts/expert.h"
@@ -23,6 +22,7 @@
 #include "moe/layer/norm.h"
 #include "moe/layer/orders/order.h"
 #include "moe/layer/workload.h"
+#include "moe/rows/layer_buffers.h"
 
 namespace moe {
 
@@ -79,7 +79,7 @@ class MoeLayer {
   LayerComms comms_;
   LayerDevice& device_;
   LayerBuffers buffers_;
-  mutable Routing routing_;  // its vectors are a copy of what a device has
+  mutable Routing routing_;   // its vectors are a copy of what a device has
   Tensor d_weight_, d_fill_;  // (gated tokens, choices)
   std::unique_ptr<Attention> attention_;
   std::unique_ptr<RowNorm> norm1_, norm2_;  // before attention, before the gate; null: none

@@ -1,8 +1,8 @@
 #include "moe/layer/norm.h"
 
-#include "moe/layer/element.h"
-#include "moe/layer/on_host.h"
-#include "moe/layer/tensor.h"
+#include "moe/tensor/element.h"
+#include "moe/tensor/host_copy.h"
+#include "moe/tensor/tensor.h"
 
 namespace moe {
 namespace {

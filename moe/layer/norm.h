@@ -3,8 +3,8 @@
 #include <memory>
 #include <string_view>
 
-#include "moe/layer/math.h"
 #include "moe/layer/parameter.h"
+#include "moe/tensor/math.h"
 
 namespace moe {
 

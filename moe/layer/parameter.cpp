@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "moe/base/random.h"
-#include "moe/layer/element.h"
-#include "moe/layer/on_host.h"
+#include "moe/tensor/element.h"
+#include "moe/tensor/host_copy.h"
 
 namespace moe {
 namespace {

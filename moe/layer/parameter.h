@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "moe/layer/memory_space.h"
-#include "moe/layer/rank_shape.h"
+#include "moe/rows/rank_shape.h"
+#include "moe/tensor/memory_space.h"
 
 namespace moe {
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "moe/layer/parameter.h"
-#include "moe/layer/routing.h"
+#include "moe/rows/routing.h"
 
 namespace moe {
 

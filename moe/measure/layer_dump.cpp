@@ -7,9 +7,9 @@
 #include "moe/base/whole_file.h"
 #include "moe/export/layer_json.h"
 #include "moe/export/safetensors.h"
-#include "moe/layer/on_host.h"
 #include "moe/layer/verify.h"
 #include "moe/record/stamp.h"
+#include "moe/tensor/host_copy.h"
 
 namespace moe {
 namespace {

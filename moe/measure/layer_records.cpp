@@ -7,10 +7,10 @@
 #include "moe/cost/nominal_profile.h"
 #include "moe/export/chrome_trace.h"
 #include "moe/layer/binding.h"
-#include "moe/layer/rank_shape.h"
 #include "moe/measure/op_records.h"
 #include "moe/measure/proxy.h"
 #include "moe/measure/statistics.h"
+#include "moe/rows/rank_shape.h"
 #include "moe/search/within_memory.h"
 
 namespace moe {

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "moe/layer/element.h"
 #include "moe/layer/parameter.h"
 #include "moe/measure/module_run.h"
+#include "moe/tensor/element.h"
 
 namespace moe {
 namespace {

@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "moe/layer/attention.h"
-#include "moe/layer/cpu/math.h"
 #include "moe/layer/hooks/hook.h"
-#include "moe/layer/layouts.h"
+#include "moe/rows/phase_layouts.h"
+#include "moe/tensor/cpu/math.h"
 
 namespace moe {
 namespace {

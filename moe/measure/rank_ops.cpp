@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "moe/device/device.h"
-#include "moe/layer/element.h"
-#include "moe/layer/on_host.h"
+#include "moe/tensor/element.h"
+#include "moe/tensor/host_copy.h"
 
 namespace moe {
 namespace {

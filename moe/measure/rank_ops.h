@@ -7,10 +7,10 @@
 
 #include "moe/comm/communicator.h"
 #include "moe/layer/layer_device.h"
-#include "moe/layer/tensor.h"
 #include "moe/measure/module_run.h"
 #include "moe/measure/op_cases.h"
 #include "moe/measure/wrong_elements.h"
+#include "moe/tensor/tensor.h"
 
 namespace moe {
 

@@ -2,7 +2,7 @@
 
 #include "moe/base/check.h"
 #include "moe/measure/proxy.h"
-#include "moe/search/selection.h"
+#include "verbs/selection.h"
 
 namespace moe {
 namespace {

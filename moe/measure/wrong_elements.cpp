@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "moe/layer/element.h"
+#include "moe/tensor/element.h"
 
 namespace moe {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "moe/layer/math.h"
+#include "moe/tensor/math.h"
 
 namespace moe {
 

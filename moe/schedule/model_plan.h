@@ -40,7 +40,7 @@ struct BackwardDecision {
 /// Every stage does alike.
 struct ModelDecision {
   int degree_forward = 1;
-  int degree_backward = 1;  // of the micro-batches before the last
+  int degree_backward = 1;                       // of the micro-batches before the last
   LaneOrder order_forward, order_backward = {};  // the second, too, of the micro-batches before the last
   int64_t micro_op_bytes = kMicroOpBytes;
   std::vector<BackwardDecision> backwards;  // by place in a stage's backward, its last layer first

@@ -1,7 +1,7 @@
 // For a network without AlltoAll: every rank gathers what all ranks send, and keeps what is for it. N times the bytes.
 #include <cstring>
 
-#include "moe/layer/tensor.h"
+#include "moe/tensor/tensor.h"
 #include "tests/adding/parts.h"
 
 namespace moe {

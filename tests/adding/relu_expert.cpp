@@ -1,8 +1,8 @@
 // max(x W1, 0) W2: sharding, GEMMs and gradients are those of every expert without biases.
 #include <array>
 
-#include "moe/layer/element.h"
 #include "moe/layer/experts/feed_forward.h"
+#include "moe/tensor/element.h"
 #include "tests/adding/parts.h"
 
 namespace moe {

@@ -1,9 +1,9 @@
 // The k largest logits x W_g of a token, each weighed by max(logit, 0).
 #include <algorithm>
 
-#include "moe/layer/element.h"
 #include "moe/layer/gates/projection.h"
 #include "moe/layer/gates/top_k.h"
+#include "moe/tensor/element.h"
 #include "tests/adding/parts.h"
 
 namespace moe {

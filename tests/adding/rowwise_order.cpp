@@ -1,5 +1,5 @@
 // Row by row, one thread, for gates that do not mix tokens.
-#include "moe/layer/element.h"
+#include "moe/tensor/element.h"
 #include "tests/adding/parts.h"
 
 namespace moe {

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "moe/layer/parameter.h"
-#include "tests/layer/random_tensor.h"
+#include "tests/tensor/random_tensor.h"
 
 namespace moe {
 

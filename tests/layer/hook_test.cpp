@@ -12,7 +12,7 @@
 
 #include "moe/base/random.h"
 #include "moe/layer/binding.h"
-#include "moe/layer/cpu/math.h"
+#include "moe/tensor/cpu/math.h"
 #include "tests/layer/local_layers.h"
 #include "tests/layer/wire_count.h"
 

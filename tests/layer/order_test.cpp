@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <numeric>
 
-#include "moe/layer/cpu/math.h"
-#include "tests/layer/random_tensor.h"
+#include "moe/tensor/cpu/math.h"
+#include "tests/tensor/random_tensor.h"
 
 namespace moe {
 namespace {

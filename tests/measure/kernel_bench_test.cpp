@@ -7,13 +7,13 @@
 
 #include "moe/base/random.h"
 #include "moe/comm/local/local_world.h"
-#include "moe/layer/cpu/math.h"
 #include "moe/measure/op_cases.h"
 #include "moe/measure/rank_ops.h"
 #include "moe/measure/site.h"
 #include "moe/record/reader.h"
+#include "moe/tensor/cpu/math.h"
 #include "tests/base/scratch.h"
-#include "tests/layer/random_tensor.h"
+#include "tests/tensor/random_tensor.h"
 
 namespace moe {
 namespace {

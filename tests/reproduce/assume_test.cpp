@@ -1,15 +1,15 @@
 // Assumption files, and that nothing is computed on more than print and they allow.
-#include "tuner/reproduce/assume.h"
+#include "reproduce/assume.h"
 
 #include <algorithm>
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
+#include "reproduce/fsmoe_layer.h"
+#include "reproduce/priced.h"
+#include "reproduce/study.h"
 #include "tests/base/scratch.h"
-#include "tuner/reproduce/fsmoe_layer.h"
-#include "tuner/reproduce/priced.h"
-#include "tuner/reproduce/study.h"
-#include "tuner/reproduce/tables.h"
+#include "verbs/paper_tables.h"
 
 namespace moe {
 namespace {

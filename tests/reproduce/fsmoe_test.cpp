@@ -4,10 +4,10 @@
 #include <set>
 
 #include "moe/base/check.h"
-#include "tuner/reproduce/fsmoe_contention.h"
-#include "tuner/reproduce/fsmoe_table2.h"
-#include "tuner/reproduce/printed.h"
-#include "tuner/reproduce/study.h"
+#include "reproduce/fsmoe_contention.h"
+#include "reproduce/fsmoe_table2.h"
+#include "reproduce/study.h"
+#include "verbs/printed.h"
 
 namespace moe {
 namespace {

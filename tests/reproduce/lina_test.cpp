@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
-#include "tuner/reproduce/lina_models.h"
-#include "tuner/reproduce/printed.h"
-#include "tuner/reproduce/study.h"
+#include "reproduce/lina_models.h"
+#include "reproduce/study.h"
+#include "verbs/printed.h"
 
 namespace moe {
 namespace {

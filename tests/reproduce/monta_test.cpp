@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "moe/base/check.h"
-#include "tuner/reproduce/monta_plans.h"
-#include "tuner/reproduce/printed.h"
+#include "reproduce/monta_plans.h"
+#include "verbs/printed.h"
 
 namespace moe {
 namespace {

@@ -1,5 +1,5 @@
 // docs/reproduction.md is what the command writes, and every table says what it must.
-#include "tuner/reproduce/page.h"
+#include "reproduce/page.h"
 
 #include <fstream>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "moe/base/check.h"
-#include "tuner/reproduce/report_data.h"
-#include "tuner/reproduce/tables.h"
+#include "reproduce/report_data.h"
+#include "verbs/paper_tables.h"
 
 namespace moe {
 namespace {

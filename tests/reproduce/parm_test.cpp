@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <map>
 
-#include "tuner/reproduce/parm_layers.h"
-#include "tuner/reproduce/printed.h"
+#include "reproduce/parm_layers.h"
+#include "verbs/printed.h"
 
 namespace moe {
 namespace {

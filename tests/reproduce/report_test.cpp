@@ -1,13 +1,13 @@
 // Reports as text, JSON and records.
-#include "tuner/reproduce/report.h"
+#include "reproduce/report.h"
 
 #include <gtest/gtest.h>
 #include <set>
 #include <sstream>
 
 #include "moe/base/check.h"
-#include "tuner/reproduce/page.h"
-#include "tuner/reproduce/report_data.h"
+#include "reproduce/page.h"
+#include "reproduce/report_data.h"
 
 namespace moe {
 namespace {

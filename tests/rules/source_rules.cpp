@@ -15,17 +15,20 @@ constexpr int kMaxLines = 350;
 constexpr int kMaxColumns = 120;
 
 // Lowest first: a folder may include itself and what stands before it.
-constexpr std::array<std::string_view, 13> kLibrary = {"base",   "record", "plan",   "schedule", "cost",
+constexpr std::array<std::string_view, 15> kLibrary = {"base",   "record", "plan",   "schedule", "cost",
                                                        "search", "export", "device", "comm",     "exec",
-                                                       "layer",  "torch",  "measure"};
+                                                       "tensor", "rows",   "layer",  "torch",    "measure"};
 // Above the library; they never include each other.
-constexpr std::array<std::string_view, 4> kPrograms = {"microbench", "layerbench", "modelbench", "tuner"};
+constexpr std::array<std::string_view, 6> kPrograms = {"microbench", "layerbench", "modelbench",
+                                                       "tuner",      "planner",    "reproduce"};
+
+constexpr int kProgramHeight = kLibrary.size() + 1;
 
 constexpr std::array<std::string_view, 3> kTorchHeaders = {"torch/", "ATen/", "c10/"};
-constexpr std::array<std::string_view, 11> kTorchFolders = {
-    "moe/comm/gloo/",   "moe/comm/store/",   "moe/layer/cpu/", "moe/layer/reference/",
-    "tests/comm/gloo/", "tests/comm/store/", "tests/layer/",   "modelbench/reference/",
-    "moe/torch/",       "tests/torch/",      "examples/"};
+constexpr std::array<std::string_view, 12> kTorchFolders = {
+    "moe/comm/gloo/",        "moe/comm/store/",  "moe/tensor/cpu/",   "moe/layer/reference/",
+    "tests/tensor/",         "tests/comm/gloo/", "tests/comm/store/", "tests/layer/",
+    "modelbench/reference/", "moe/torch/",       "tests/torch/",      "examples/"};
 constexpr std::array<std::string_view, 6> kCudaHeaders = {"cuda", "cublas", "nccl", "cub/", "thrust/", "nvtx3/"};
 constexpr std::array<std::string_view, 2> kCudaFolders = {"/cuda/", "/nccl/"};
 constexpr std::array<std::string_view, 5> kEmptyNames = {"utils", "common", "helpers", "new_", "_v2"};
@@ -43,16 +46,18 @@ std::string_view folder(std::string_view path, int depth) {
   return path.substr(0, path.find('/'));
 }
 
-// How high a file stands; -1 where it stands nowhere. All programs stand equally high, cli above them, tests on top.
+// How high a file stands; -1 where it stands nowhere. Above the library: what verbs share, then all
+// programs, equally high, cli, and tests on top.
 int height(std::string_view path) {
   const auto top = folder(path, 0);
   if (top == "moe") {
     const auto found = std::ranges::find(kLibrary, folder(path, 1));
     return found == kLibrary.end() ? -1 : static_cast<int>(found - kLibrary.begin());
   }
-  if (std::ranges::find(kPrograms, top) != kPrograms.end()) return kLibrary.size();
-  if (top == "cli") return kLibrary.size() + 1;
-  return top == "tests" || top == "examples" ? static_cast<int>(kLibrary.size()) + 2 : -1;
+  if (top == "verbs") return kLibrary.size();
+  if (std::ranges::find(kPrograms, top) != kPrograms.end()) return kProgramHeight;
+  if (top == "cli") return kProgramHeight + 1;
+  return top == "tests" || top == "examples" ? kProgramHeight + 2 : -1;
 }
 
 std::string own_include_error(std::string_view path, std::string_view included) {
@@ -60,7 +65,7 @@ std::string own_include_error(std::string_view path, std::string_view included) 
   if (included.find('/') == std::string_view::npos || to < 0) {
     return "includes \"" + std::string(included) + "\", which is no path from the root to a known folder";
   }
-  const bool programs = from == to && from == static_cast<int>(kLibrary.size());
+  const bool programs = from == to && from == kProgramHeight;
   if (to > from || (programs && folder(path, 0) != folder(included, 0))) {
     return "may not include " + std::string(included) + ": it stands above or beside this folder";
   }

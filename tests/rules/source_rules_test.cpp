@@ -31,7 +31,7 @@ TEST(SourceRules, ReportEachKindOfViolation) {
       {"moe/plan/task.h", "#include \"moe/planning/task_id.h\""},
       {"moe/plans/task.h", "#include <vector>"},
       {"moe/exec/executor.cpp", "#include <torch/torch.h>"},
-      {"moe/layer/tensor_view.h", "#include <ATen/ATen.h>"},
+      {"moe/tensor/tensor_view.h", "#include <ATen/ATen.h>"},
       {"moe/comm/local/world.cpp", "#include <c10/util/Exception.h>"},
       {"tests/exec/executor_test.cpp", "#include \"ATen/ATen.h\""},
       {"moe/device/cpu/stream.cpp", "#include <cuda_runtime.h>"},

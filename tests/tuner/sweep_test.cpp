@@ -1,11 +1,12 @@
-#include "tuner/sweep.h"
+#include "verbs/sweep.h"
 
 #include <gtest/gtest.h>
 
 #include "moe/base/config_files.h"
-#include "tuner/reproduce/printed.h"
 #include "tuner/strategy_report.h"
 #include "tuner/tune.h"
+#include "verbs/printed.h"
+#include "verbs/sweep_records.h"
 
 namespace moe {
 namespace {

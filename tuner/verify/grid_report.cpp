@@ -1,9 +1,9 @@
 #include "tuner/verify/grid_report.h"
 
 #include "moe/base/table.h"
-#include "tuner/reproduce/fsmoe_reading.h"
-#include "tuner/reproduce/printed.h"
+#include "reproduce/fsmoe_reading.h"
 #include "tuner/verify/agreement.h"
+#include "verbs/printed.h"
 
 namespace moe {
 namespace {

@@ -2,9 +2,9 @@
 
 #include "moe/base/table.h"
 #include "tuner/fit_report.h"
-#include "tuner/reproduce/printed.h"
 #include "tuner/verify/agreement.h"
 #include "tuner/verify/grid_report.h"
+#include "verbs/printed.h"
 
 namespace moe {
 namespace {
@@ -77,8 +77,8 @@ std::string time_text(const VerifiedResults& results) {
       results.measuring_s, results.planning_s, t.proving_s, t.unpaced_s + t.timed_s, t.repeats);
   if (t.longest == nullptr || !results.emulated) return text;
   const CaseRecord& r = *t.longest;
-  return text + fmt::format("      longest {}: {:.1f} s at dilation {:.2f}, by {}\n",
-                            r.parameters.text("layer", r.key), r.summary.number("timed_wall_s", r.key), r.dilation,
+  return text + fmt::format("      longest {}: {:.1f} s at dilation {:.2f}, by {}\n", r.parameters.text("layer", r.key),
+                            r.summary.number("timed_wall_s", r.key), r.dilation,
                             r.summary.text("dilation_set_by", r.key));
 }
 

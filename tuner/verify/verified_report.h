@@ -5,8 +5,8 @@
 
 #include "moe/cost/fit.h"
 #include "moe/measure/layer_records.h"
-#include "tuner/results_json.h"
-#include "tuner/sweep.h"
+#include "verbs/results_json.h"
+#include "verbs/sweep.h"
 
 namespace moe {
 

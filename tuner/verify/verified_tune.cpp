@@ -10,11 +10,12 @@
 #include "moe/device/stream.h"
 #include "moe/layer/layer_device.h"
 #include "moe/measure/op_records.h"
-#include "moe/search/pick_layers.h"
 #include "tuner/fit_report.h"
 #include "tuner/tune.h"
 #include "tuner/verify/agreement.h"
 #include "tuner/verify/verified_report.h"
+#include "verbs/pick_layers.h"
+#include "verbs/sweep_records.h"
 
 namespace moe {
 namespace {

@@ -6,7 +6,7 @@
 #include "moe/layer/cuda/kernels.h"
 #include "moe/layer/cuda/layer_device.h"
 #include "moe/layer/gates/projection.h"
-#include "moe/layer/on_host.h"
+#include "moe/tensor/host_copy.h"
 
 namespace moe::cuda {
 namespace {

@@ -1,6 +1,6 @@
 // Gates: a warp a token, an expert a lane and turn; rows of experts by counting, so that no order depends on races.
 #include "moe/layer/cuda/kernels.h"
-#include "moe/layer/cuda/reduce.cuh"
+#include "moe/tensor/cuda/reduce.cuh"
 
 namespace moe::cuda {
 namespace {

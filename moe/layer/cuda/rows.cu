@@ -1,6 +1,6 @@
 // Rows: a warp each, 16 bytes a lane and turn, several turns under way at once.
 #include "moe/layer/cuda/kernels.h"
-#include "moe/layer/cuda/reduce.cuh"
+#include "moe/tensor/cuda/reduce.cuh"
 
 namespace moe::cuda {
 namespace {

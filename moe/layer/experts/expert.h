@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "moe/layer/math.h"
 #include "moe/layer/parameter.h"
 #include "moe/plan/volumes.h"
+#include "moe/tensor/math.h"
 
 namespace moe {
 

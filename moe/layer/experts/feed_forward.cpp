@@ -1,6 +1,6 @@
 #include "moe/layer/experts/feed_forward.h"
 
-#include "moe/layer/tensor.h"
+#include "moe/tensor/tensor.h"
 
 namespace moe {
 namespace {

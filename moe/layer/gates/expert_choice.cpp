@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "moe/layer/element.h"
 #include "moe/layer/gates/softmax_gate.h"
+#include "moe/tensor/element.h"
 
 namespace moe {
 namespace {

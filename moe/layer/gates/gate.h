@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "moe/layer/math.h"
 #include "moe/layer/parameter.h"
-#include "moe/layer/routing.h"
+#include "moe/rows/routing.h"
+#include "moe/tensor/math.h"
 
 namespace moe {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "moe/layer/element.h"
 #include "moe/layer/gates/projection.h"
 #include "moe/layer/gates/softmax_scores.h"
 #include "moe/layer/gates/top_k.h"
+#include "moe/tensor/element.h"
 
 namespace moe {
 namespace {

@@ -1,9 +1,9 @@
 #pragma once
 // The GEMMs of a gate: products = hidden W^T with W of (width, M), and the way back. Of 16-bit hidden states in
 // float32, weights included: what a gate decides by isn't rounded to 8 or 11 bits.
-#include "moe/layer/math.h"
 #include "moe/layer/parameter.h"
-#include "moe/layer/tensor.h"
+#include "moe/tensor/math.h"
+#include "moe/tensor/tensor.h"
 
 namespace moe {
 

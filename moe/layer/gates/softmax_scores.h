@@ -7,8 +7,8 @@
 //   z         z_loss mean of log(sum_e exp(logit_e))^2 (ST-MoE, section 3.2)
 //
 // Shares and means are over all tokens of the stage, the dropped ones included.
-#include "moe/layer/rank_shape.h"
-#include "moe/layer/routing.h"
+#include "moe/rows/rank_shape.h"
+#include "moe/rows/routing.h"
 
 namespace moe {
 

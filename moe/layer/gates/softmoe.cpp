@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "moe/layer/element.h"
 #include "moe/layer/gates/projection.h"
+#include "moe/tensor/element.h"
 
 namespace moe {
 namespace {

@@ -1,8 +1,8 @@
 #include "moe/layer/gates/switch.h"
 
-#include "moe/layer/element.h"
 #include "moe/layer/gates/softmax_gate.h"
 #include "moe/layer/gates/top_k.h"
+#include "moe/tensor/element.h"
 
 namespace moe {
 namespace {

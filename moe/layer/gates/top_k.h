@@ -1,6 +1,6 @@
 #pragma once
 // What the gates of the top-k kind share.
-#include "moe/layer/routing.h"
+#include "moe/rows/routing.h"
 
 namespace moe {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "moe/layer/cpu/math.h"
-#include "moe/layer/element.h"
 #include "moe/layer/gates/projection.h"
 #include "moe/layer/gates/softmax_scores.h"
 #include "moe/layer/gates/top_k.h"
+#include "moe/tensor/cpu/math.h"
+#include "moe/tensor/element.h"
 
 namespace moe {
 namespace {

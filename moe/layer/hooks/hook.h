@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "moe/layer/math.h"
 #include "moe/plan/plan.h"
+#include "moe/tensor/math.h"
 
 namespace moe {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "moe/layer/cpu/math.h"
-#include "moe/layer/element.h"
+#include "moe/tensor/cpu/math.h"
+#include "moe/tensor/element.h"
 
 namespace moe {
 namespace {

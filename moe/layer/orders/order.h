@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "moe/layer/routing.h"
-#include "moe/layer/rows.h"
+#include "moe/rows/routing.h"
+#include "moe/rows/row_layout.h"
 
 namespace moe {
 

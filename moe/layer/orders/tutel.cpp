@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "moe/layer/cpu/math.h"
-#include "moe/layer/cpu/row_kernels.h"
-#include "moe/layer/element.h"
+#include "moe/tensor/cpu/math.h"
+#include "moe/tensor/cpu/row_kernels.h"
+#include "moe/tensor/element.h"
 
 namespace moe {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "moe/base/random.h"
-#include "moe/layer/cuda/element.cuh"
-#include "moe/layer/tensor.h"
+#include "moe/tensor/cuda/element.cuh"
+#include "moe/tensor/tensor.h"
 #include "tests/layer/cuda/test_device.h"
 
 namespace moe {

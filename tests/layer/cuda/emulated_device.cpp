@@ -4,7 +4,7 @@
 #include <cstring>
 #include <sys/mman.h>
 
-#include "moe/layer/cuda/launch.cuh"
+#include "moe/tensor/cuda/launch.cuh"
 #include "tests/layer/cuda/test_device.h"
 
 namespace moe {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "moe/base/check.h"
-#include "moe/layer/cuda/launch.cuh"
+#include "moe/tensor/cuda/launch.cuh"
 
 thread_local EmulatedIndex threadIdx, blockIdx, blockDim, gridDim;
 

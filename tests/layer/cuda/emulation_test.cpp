@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "moe/base/check.h"
-#include "moe/layer/cuda/reduce.cuh"
+#include "moe/tensor/cuda/reduce.cuh"
 #include "tests/layer/cuda/test_device.h"
 
 namespace moe::cuda {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "moe/layer/cuda/kernels.h"
-#include "moe/layer/on_host.h"
+#include "moe/tensor/host_copy.h"
 #include "tests/layer/cuda/device_values.h"
 #include "tests/layer/cuda/test_device.h"
 

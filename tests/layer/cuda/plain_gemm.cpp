@@ -1,4 +1,4 @@
-#include "moe/layer/cuda/element.cuh"
+#include "moe/tensor/cuda/element.cuh"
 #include "tests/layer/cuda/test_device.h"
 
 namespace moe {

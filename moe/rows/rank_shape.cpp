@@ -1,0 +1,66 @@
+#include "moe/rows/rank_shape.h"
+
+#include <algorithm>
+
+#include "moe/base/check.h"
+#include "moe/plan/volumes.h"
+
+namespace moe {
+namespace {
+
+void check_supported(const Case& c) {
+  const LayerShape& l = c.layer;
+  require<BadInput>(c.parallel.pp == 1, "pp = {}: pipeline stages are unsupported yet by the layer, expected 1",
+                    c.parallel.pp);
+  require<BadInput>(l.kv_heads >= c.parallel.mp, "kv-heads = {} over mp = {}: every rank needs a key-value head",
+                    l.kv_heads, c.parallel.mp);
+  require<BadInput>(c.rounding != Rounding::exact, "capacity-rounding exact: for planning only, expected another");
+}
+
+}  // namespace
+
+Share share_of(int64_t total, int parts, int index) {
+  const int64_t base = total / parts, longer = total % parts;
+  return {index * base + std::min<int64_t>(index, longer), base + (index < longer ? 1 : 0), total};
+}
+
+int64_t RankShape::gated_tokens() const {
+  int64_t sum = 0;
+  for (const Share& run : gated) sum += run.count;
+  return sum;
+}
+
+RankShape rank_shape(const Case& c, int rank, Flow flow) {
+  check_supported(c);
+  const ParallelShape& p = c.parallel;
+  require<BadInput>(rank >= 0 && rank < p.ranks(), "rank: found {}, expected 0 to {}", rank, p.ranks() - 1);
+  RankShape s;
+  s.shape = c;
+  s.flow = flow;
+  s.rank = rank;
+  s.dp = place_in(p, GroupKind::dp, rank);
+  s.mp = place_in(p, GroupKind::mp, rank);
+  s.edp = place_in(p, GroupKind::edp, rank);
+  s.ep = place_in(p, GroupKind::ep, rank);
+  s.esp = place_in(p, GroupKind::esp, rank);
+  s.rows = capacity_rows(c);
+  s.head_dim = c.layer.model_dim / c.layer.heads;
+  s.tokens = share_of(s.mp_tokens() * p.dp, p.ranks(), rank);
+  const auto of_mp_group = [&](int of) { return share_of(s.mp_tokens() * p.dp, p.dp, of / p.mp); };
+  s.held = flow == Flow::sharded ? s.tokens : of_mp_group(rank);
+  s.gated = {s.gates_own_tokens() ? s.tokens : of_mp_group(rank)};
+  if (flow == Flow::replicated) {
+    s.gated.clear();
+    for (const int of : members(p, GroupKind::esp, rank)) s.gated.push_back(of_mp_group(of));
+  }
+  s.own_group = s.gated.front() == s.tokens ? 0 : s.mp + (flow == Flow::replicated ? s.esp * p.mp : 0);
+  s.experts = share_of(c.layer.experts, p.ep, s.ep);
+  // Query heads follow the key-value heads that they share.
+  const int64_t queries = c.layer.heads / c.layer.kv_heads;
+  const Share kv = share_of(c.layer.kv_heads, p.mp, s.mp);
+  s.heads = {kv.first * queries, kv.count * queries, c.layer.heads};
+  s.hidden = share_of(c.layer.hidden, p.esp, s.esp);
+  return s;
+}
+
+}  // namespace moe

@@ -1,0 +1,52 @@
+#pragma once
+// A gate's decision for one rank's tokens: which experts, with what weight, and in which row.
+#include <cstdint>
+#include <vector>
+
+#include "moe/tensor/tensor.h"
+
+namespace moe {
+
+struct RoutingShape {
+  int64_t tokens = 0;        // that this rank gates, whole groups of them
+  int64_t group_tokens = 0;  // B L / N_MP: capacity counts by group, so that no routing depends on who gates
+  int64_t choices = 0;       // pairs a token may have: top_k, E (Expert Choice) or E rows (SoftMoE)
+  int64_t experts = 0;
+  int64_t rows = 0;  // that a group may fill of each expert: T_rank, or all its tokens where none is dropped
+  int64_t pairs() const { return tokens * choices; }
+  int64_t groups() const { return tokens / group_tokens; }
+};
+
+/// Pair p = token * choices + choice, choices from the most to the least preferred. A pair brings its token into a row
+/// of an expert and that row's output back: row += fill * token, output += weight * row.
+struct Routing : RoutingShape {
+  static constexpr int32_t kDropped = -1;
+
+  std::vector<int32_t> expert;  // of each pair
+  std::vector<int32_t> row;     // of each pair, in its group: in [0, rows), or kDropped: the pair's weight is lost
+  std::vector<int64_t> filled;  // [group][expert]: rows [0, filled) hold a token, the others are empty
+  Tensor weight;                // (tokens, choices), float32 of a 16-bit layer
+  Tensor fill;                  // likewise, of gates that mix tokens (SoftMoE); no data: 1
+  bool preset = false;          // `expert` is given (a recorded or drawn workload): gates only weigh it
+
+  Routing() = default;
+  Routing(const RoutingShape& shape, DType weights, MemorySpace& memory = cpu_memory());
+  /// Of a device: what its gate writes and its order reads. The vectors above are the host's; a preset routing's
+  /// experts go there by send(), what the gate chose comes back by fetch(). Both block, and do nothing on a CPU.
+  struct OnDevice {
+    Array<int32_t> expert, row;  // of each pair, as above
+    Array<int32_t> slot_of;      // of each pair: (group experts + expert) rows + row, or kDropped
+    Array<int32_t> pair_of;      // of each such slot; -1: empty
+    Array<int64_t> filled;
+  } device;
+  void send() const;
+  void fetch();
+  int64_t group_of(int64_t token) const { return token / group_tokens; }
+  bool mixes() const { return fill.view().data() != nullptr; }
+};
+
+/// Gives every pair its row from `expert`, group by group: all first choices in token order, then all second choices,
+/// ...; what comes to a full expert is dropped (GShard, section 2.2).
+void assign_rows(Routing& routing);
+
+}  // namespace moe

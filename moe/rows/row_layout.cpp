@@ -1,0 +1,136 @@
+#include "moe/rows/row_layout.h"
+
+#include <cstring>
+
+#include "moe/base/check.h"
+
+namespace moe {
+namespace {
+
+// Calls copy(element in the layout, row where the experts compute, rows) for every run that is contiguous in both.
+template <class Copy>
+void for_each_run(const RowLayout& layout, Rows rows, std::span<const Rows> experts, Copy copy) {
+  for (int64_t e = 0; e < layout.experts(); ++e) {
+    int64_t at = experts[static_cast<size_t>(e)].begin;
+    for (int chunk = 0; chunk < layout.degree(); ++chunk) {
+      const Rows whole = layout.chunk(chunk);
+      const Rows part{std::max(rows.begin, whole.begin), std::min(rows.end, whole.end)};
+      const int64_t step = layout.streams() == 1 ? std::max<int64_t>(part.count(), 1) : 1;
+      for (int64_t row = part.begin; row < part.end; row += step)
+        for (int stream = 0; stream < layout.streams(); ++stream) {
+          const Rows run = layout.rows_of(stream, e, {row, row + step});
+          if (run.count() == 0) continue;
+          copy(layout.offset(stream, e, run.begin), at, run.count());
+          at += run.count();
+        }
+    }
+  }
+}
+
+}  // namespace
+
+RowLayout::RowLayout(Shape shape) : shape_(std::move(shape)) {
+  require<BadInput>(shape_.degree >= 1, "degree: found {}, expected >= 1", shape_.degree);
+  cell_of_.assign(static_cast<size_t>(shape_.streams * shape_.experts), -1);
+  for (size_t i = 0; i < shape_.cells.size(); ++i) {
+    const Cell& cell = shape_.cells[i];
+    if (i == 0 || cell.piece != shape_.cells[i - 1].piece) piece_cells_.push_back(i);
+    cell_of_[static_cast<size_t>(cell.stream * shape_.experts + cell.expert)] = static_cast<int64_t>(i);
+  }
+  pieces_ = static_cast<int>(piece_cells_.size());
+  piece_cells_.push_back(shape_.cells.size());
+  chunk_of_.resize(static_cast<size_t>(shape_.rows));
+  for (int chunk = 0; chunk < shape_.degree; ++chunk) {
+    const Rows rows = chunks_.emplace_back(chunk_rows(shape_.rows, shape_.degree, chunk));
+    for (int64_t row = rows.begin; row < rows.end; ++row) chunk_of_[static_cast<size_t>(row)] = chunk;
+  }
+  counts_.assign(cell_of_.size(), shape_.rows);
+  starts_.resize(static_cast<size_t>(shape_.degree) * shape_.cells.size());
+  piece_start_.resize(static_cast<size_t>(shape_.degree * pieces_));
+  piece_size_.resize(piece_start_.size());
+  set_counts(std::vector<int64_t>(counts_));
+}
+
+void RowLayout::set_counts(std::span<const int64_t> counts) {
+  require_equal(counts.size(), counts_.size(), "counts of rows");
+  std::copy(counts.begin(), counts.end(), counts_.begin());
+  elements_ = 0;
+  if (shape_.chunks_inside) {
+    for (int piece = 0; piece < pieces_; ++piece)
+      for (int chunk = 0; chunk < shape_.degree; ++chunk) place_piece(chunk, piece);
+  } else {
+    for (int chunk = 0; chunk < shape_.degree; ++chunk)
+      for (int piece = 0; piece < pieces_; ++piece) place_piece(chunk, piece);
+  }
+}
+
+void RowLayout::place_piece(int chunk, int piece) {
+  const int64_t begin = elements_;
+  for (size_t i = piece_cells_[static_cast<size_t>(piece)]; i < piece_cells_[static_cast<size_t>(piece) + 1]; ++i) {
+    const Cell& cell = shape_.cells[i];
+    start(chunk, static_cast<int64_t>(i)) = elements_;
+    elements_ += rows_of(cell.stream, cell.expert, this->chunk(chunk)).count() * shape_.model_dim;
+  }
+  piece_start_[index(chunk, piece)] = begin;
+  piece_size_[index(chunk, piece)] = elements_ - begin;
+}
+
+void RowLayout::put_on(MemorySpace& memory) {
+  if (memory.kind() == DeviceKind::cpu) return;
+  std::vector<int32_t> places;
+  for (int stream = 0; stream < shape_.streams; ++stream)
+    for (int64_t e = 0; e < shape_.experts; ++e) {
+      require<Unsupported>(count(stream, e) == shape_.rows,
+                           "a device's layout: found {} rows of expert {}, expected {}", count(stream, e), e,
+                           shape_.rows);
+      const bool here = cell_of_[static_cast<size_t>(stream * shape_.experts + e)] >= 0;
+      for (int64_t row = 0; row < shape_.rows; ++row)
+        places.push_back(here ? static_cast<int32_t>(offset(stream, e, row) / shape_.model_dim) : -1);
+    }
+  auto array = std::make_shared<Array<int32_t>>(memory, static_cast<int64_t>(places.size()));
+  array->from_host(places.data());
+  places_ = std::move(array);
+}
+
+int64_t RowLayout::chunk_elements(int chunk) const {
+  int64_t sum = 0;
+  for (int piece = 0; piece < pieces_; ++piece) sum += piece_elements(chunk, piece);
+  return sum;
+}
+
+void ExpertRows::update(const RowLayout& layout) {
+  for (int64_t e = 0; e < layout.experts(); ++e) {
+    int64_t& next = first_[static_cast<size_t>(e) + 1];
+    next = first_[static_cast<size_t>(e)];
+    for (int stream = 0; stream < layout.streams(); ++stream) next += layout.count(stream, e);
+  }
+}
+
+void ExpertRows::of_chunk(const RowLayout& layout, Rows rows, std::vector<Rows>& out) const {
+  for (size_t e = 0; e < out.size(); ++e) {
+    out[e] = {first_[e], first_[e]};
+    for (int stream = 0; stream < layout.streams(); ++stream) {
+      const Rows of = layout.rows_of(stream, static_cast<int64_t>(e), rows);
+      out[e].begin += of.begin;
+      out[e].end += of.end;
+    }
+  }
+}
+
+void unpack_rows(const RowLayout& layout, Rows rows, TensorView data, TensorView experts, std::span<const Rows> to) {
+  const int64_t element = bytes_of(data.dtype()), row_bytes = experts.size(1) * element;
+  for_each_run(layout, rows, to, [&](int64_t from, int64_t row, int64_t count) {
+    std::memcpy(experts.as<std::byte>() + row * row_bytes, data.as<std::byte>() + from * element,
+                static_cast<size_t>(count * row_bytes));
+  });
+}
+
+void pack_rows(const RowLayout& layout, Rows rows, TensorView experts, std::span<const Rows> from, TensorView data) {
+  const int64_t element = bytes_of(data.dtype()), row_bytes = experts.size(1) * element;
+  for_each_run(layout, rows, from, [&](int64_t to, int64_t row, int64_t count) {
+    std::memcpy(data.as<std::byte>() + to * element, experts.as<std::byte>() + row * row_bytes,
+                static_cast<size_t>(count * row_bytes));
+  });
+}
+
+}  // namespace moe

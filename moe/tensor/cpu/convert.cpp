@@ -1,0 +1,18 @@
+#include "moe/base/check.h"
+#include "moe/base/numbers.h"
+#include "moe/tensor/cpu/math.h"
+
+namespace moe {
+
+void convert(TensorView from, TensorView to) {
+  require_equal(from.elements(), to.elements(), "elements to convert");
+  with_number(from.dtype(), [&]<class From>(From) {
+    with_number(to.dtype(), [&]<class To>(To) {
+      const From* in = from.as<const From>();
+      To* out = to.as<To>();
+      for (int64_t i = 0; i < from.elements(); ++i) round_to(widened(in[i]), out[i]);
+    });
+  });
+}
+
+}  // namespace moe

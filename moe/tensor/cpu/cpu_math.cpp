@@ -1,0 +1,131 @@
+// Math on the CPU.
+#include <algorithm>
+#include <cmath>
+
+#include "moe/tensor/cpu/math.h"
+#include "moe/tensor/cpu/row_kernels.h"
+#include "moe/tensor/element.h"
+
+namespace moe {
+namespace {
+
+// Of one row, with what it is centred and scaled by.
+template <class T>
+struct NormRow {
+  NormRow(const T* row, const T* gains, const NormInput& in) : x(row), gain(gains), width(in.x.size(1)) {
+    if (in.centred) mean = mean_of([&](int64_t j) { return x[j]; });
+    const T variance = mean_of([&](int64_t j) { return (x[j] - mean) * (x[j] - mean); });
+    scale = T(1) / std::sqrt(variance + static_cast<T>(in.epsilon));
+  }
+  T normed(int64_t j) const { return (x[j] - mean) * scale; }
+  template <class Term>
+  T mean_of(Term term) const {
+    return sum_of<T>(width, term) / static_cast<T>(width);
+  }
+
+  const T *x, *gain;
+  int64_t width;
+  T mean = 0, scale = 0;
+};
+
+template <class T>
+void norm_rows(const NormInput& in, T* out) {
+  const int64_t width = in.x.size(1);
+  for (int64_t i = 0; i < in.x.size(0); ++i, out += width) {
+    const NormRow<T> row(in.x.as<T>() + i * width, in.gain.as<T>(), in);
+    for (int64_t j = 0; j < width; ++j) out[j] = row.gain[j] * row.normed(j);
+  }
+}
+
+// With h = (x - mean) scale and u = gain d_out: d_x = scale (u - h mean(u h) - mean(u)), the last term of LayerNorm.
+template <class T>
+void norm_rows_backward(const NormInput& in, T* d, T* d_gain) {
+  const int64_t width = in.x.size(1);
+  std::fill_n(d_gain, width, T(0));
+  for (int64_t i = 0; i < in.x.size(0); ++i, d += width) {
+    const NormRow<T> row(in.x.as<T>() + i * width, in.gain.as<T>(), in);
+    const auto u = [&](int64_t j) { return row.gain[j] * d[j]; };
+    const T along = row.mean_of([&](int64_t j) { return u(j) * row.normed(j); });
+    const T common = in.centred ? row.mean_of(u) : T(0);
+    for (int64_t j = 0; j < width; ++j) d_gain[j] += d[j] * row.normed(j);
+    for (int64_t j = 0; j < width; ++j) d[j] = row.scale * (u(j) - row.normed(j) * along - common);
+  }
+}
+
+template <class T>
+void softmax_rows(T* row, int64_t rows, int64_t seq, T scale) {
+  for (int64_t r = 0; r < rows; ++r, row += seq) {
+    const int64_t end = r % seq + 1;
+    const T top = *std::max_element(row, row + end);
+    T sum = 0;
+    for (int64_t j = 0; j < end; ++j) sum += row[j] = std::exp(scale * (row[j] - top));
+    for (int64_t j = 0; j < end; ++j) row[j] /= sum;
+    std::fill(row + end, row + seq, T(0));
+  }
+}
+
+template <class T>
+void softmax_rows_backward(const T* p, T* d, int64_t rows, int64_t seq, T scale) {
+  for (int64_t r = 0; r < rows; ++r, p += seq, d += seq) {
+    T mean = 0;
+    for (int64_t j = 0; j <= r % seq; ++j) mean += p[j] * d[j];
+    for (int64_t j = 0; j < seq; ++j) d[j] = scale * p[j] * (d[j] - mean);
+  }
+}
+
+Matrix advanced(Matrix m, int64_t elements) {
+  m.data = static_cast<std::byte*>(m.data) + elements * bytes_of(m.dtype);
+  return m;
+}
+
+class CpuMath final : public Math {
+ public:
+  MemorySpace& memory() override { return cpu_memory(); }
+  void use(void*) override {}
+  void gemm(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch) override {
+    for (int64_t i = 0; i < batch.count; ++i)
+      moe::gemm(advanced(a, i * batch.a), advanced(b, i * batch.b), advanced(out, i * batch.out), into);
+  }
+  bool batches() const override { return false; }
+  void gelu(TensorView x, TensorView out) override { moe::gelu(x, out); }
+  void gelu_backward(TensorView x, TensorView d_out, TensorView d_x) override { moe::gelu_backward(x, d_out, d_x); }
+  void swiglu(TensorView a, TensorView b, TensorView out) override { moe::swiglu(a, b, out); }
+  void swiglu_backward(TensorView a, TensorView b, TensorView d_out, TensorView d_a, TensorView d_b) override {
+    moe::swiglu_backward(a, b, d_out, d_a, d_b);
+  }
+  void assign(TensorView from, TensorView to) override { moe::assign(from, to); }
+  void add(TensorView from, TensorView to) override { moe::add(from, to); }
+  void scale(TensorView t, double by) override { moe::scale(t, by); }
+  void convert(TensorView from, TensorView to) override { moe::convert(from, to); }
+
+  void norm(const NormInput& in, TensorView out) override {
+    with_element(out.dtype(), [&](auto zero) { norm_rows(in, out.as<decltype(zero)>()); });
+  }
+  void norm_backward(const NormInput& in, TensorView d, TensorView d_gain) override {
+    with_element(d.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      norm_rows_backward(in, d.as<T>(), d_gain.as<T>());
+    });
+  }
+  void causal_softmax(TensorView scores, double by) override {
+    with_element(scores.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      softmax_rows(scores.as<T>(), scores.size(0) * scores.size(1), scores.size(2), static_cast<T>(by));
+    });
+  }
+  void causal_softmax_backward(TensorView p, TensorView d, double by) override {
+    with_element(p.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      softmax_rows_backward(p.as<T>(), d.as<T>(), p.size(0) * p.size(1), p.size(2), static_cast<T>(by));
+    });
+  }
+};
+
+}  // namespace
+
+Math& cpu_math() {
+  static CpuMath math;
+  return math;
+}
+
+}  // namespace moe

@@ -1,0 +1,62 @@
+#include "moe/tensor/cuda/cuda_math.h"
+
+#include "moe/tensor/cuda/kernels.h"
+
+namespace moe::cuda {
+namespace {
+
+Norm norm_of(const NormInput& in) {
+  return {in.x.size(0), in.x.size(1), in.centred, in.epsilon, in.x.data(), in.gain.data(), in.moments.data()};
+}
+
+}  // namespace
+
+void CudaMath::gelu(TensorView x, TensorView out) {
+  cuda::gelu({stream_, x.dtype()}, x.data(), out.data(), x.elements());
+}
+
+void CudaMath::gelu_backward(TensorView x, TensorView d_out, TensorView d_x) {
+  cuda::gelu_backward({stream_, x.dtype()}, x.data(), d_out.data(), d_x.data(), x.elements());
+}
+
+void CudaMath::swiglu(TensorView a, TensorView b, TensorView out) {
+  cuda::swiglu({stream_, a.dtype()}, {a.data(), b.data(), nullptr, out.data(), nullptr}, a.elements());
+}
+
+void CudaMath::swiglu_backward(TensorView a, TensorView b, TensorView d_out, TensorView d_a, TensorView d_b) {
+  cuda::swiglu_backward({stream_, a.dtype()}, {a.data(), b.data(), d_out.data(), d_a.data(), d_b.data()}, a.elements());
+}
+
+void CudaMath::assign(TensorView from, TensorView to) {
+  require_equal(from.bytes(), to.bytes(), "bytes to assign");
+  memory_->copy(from.data(), to.data(), from.bytes(), stream_);
+}
+
+void CudaMath::add(TensorView from, TensorView to) {
+  require_equal(from.elements(), to.elements(), "elements to add");
+  cuda::add({stream_, from.dtype()}, from.data(), to.data(), from.elements());
+}
+
+void CudaMath::scale(TensorView t, double by) { cuda::scale({stream_, t.dtype()}, t.data(), by, t.elements()); }
+
+void CudaMath::convert(TensorView from, TensorView to) {
+  require_equal(from.elements(), to.elements(), "elements to convert");
+  cuda::convert({stream_, from.dtype()}, from.data(), to.dtype(), to.data(), from.elements());
+}
+
+void CudaMath::norm(const NormInput& in, TensorView out) {
+  cuda::norm({stream_, out.dtype()}, norm_of(in), out.data());
+}
+
+void CudaMath::norm_backward(const NormInput& in, TensorView d, TensorView d_gain) {
+  cuda::norm_backward({stream_, d.dtype()}, norm_of(in), d.data(), d_gain.data());
+}
+
+void CudaMath::causal_softmax(TensorView scores, double by) {
+  cuda::causal_softmax({stream_, scores.dtype()}, scores.data(), scores.size(0) * scores.size(1), scores.size(2), by);
+}
+
+void CudaMath::causal_softmax_backward(TensorView p, TensorView d, double by) {
+  cuda::causal_softmax_backward({stream_, p.dtype()}, p.data(), d.data(), p.size(0) * p.size(1), p.size(2), by);
+}
+}  // namespace moe::cuda

@@ -1,0 +1,44 @@
+#pragma once
+// Math made of kernels, a memory and GEMMs. Names no CUDA header: tests put emulated ones under it.
+#include <memory>
+
+#include "moe/tensor/cuda/gemm.h"
+
+namespace moe::cuda {
+
+/// What is made here runs on the stream that the math was last told to use.
+class CudaMath final : public Math {
+ public:
+  CudaMath(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm)
+      : memory_(std::move(memory)), gemm_(std::move(gemm)) {}
+
+  void* stream() const { return stream_; }
+
+  MemorySpace& memory() override { return *memory_; }
+  void use(void* native) override {
+    if (native != stream_) stream_ = native;
+  }
+  void gemm(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch) override {
+    gemm_->run(a, b, out, into, batch, stream_);
+  }
+  bool batches() const override { return true; }
+  void gelu(TensorView x, TensorView out) override;
+  void gelu_backward(TensorView x, TensorView d_out, TensorView d_x) override;
+  void swiglu(TensorView a, TensorView b, TensorView out) override;
+  void swiglu_backward(TensorView a, TensorView b, TensorView d_out, TensorView d_a, TensorView d_b) override;
+  void assign(TensorView from, TensorView to) override;
+  void add(TensorView from, TensorView to) override;
+  void scale(TensorView t, double by) override;
+  void convert(TensorView from, TensorView to) override;
+  void norm(const NormInput& in, TensorView out) override;
+  void norm_backward(const NormInput& in, TensorView d, TensorView d_gain) override;
+  void causal_softmax(TensorView scores, double scale) override;
+  void causal_softmax_backward(TensorView p, TensorView d, double scale) override;
+
+ private:
+  std::unique_ptr<MemorySpace> memory_;
+  std::unique_ptr<Gemm> gemm_;
+  void* stream_ = nullptr;
+};
+
+}  // namespace moe::cuda

@@ -1,0 +1,86 @@
+#pragma once
+// Elements and 16 bytes of them. Arithmetic is in float32, of float64 elements in float64.
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "moe/base/numbers.h"
+#include "moe/tensor/cuda/launch.cuh"
+
+namespace moe::cuda {
+
+inline constexpr int kThreads = 256, kWarpSize = 32;
+inline constexpr unsigned kAllLanes = 0xffffffffU;
+
+template <class T>
+__device__ inline Sums<T> value_of(T v) {
+  if constexpr (std::is_same_v<T, Sums<T>>)
+    return v;
+  else
+    return to_float(v);
+}
+
+template <class T, class From>
+__device__ inline T rounded(From v) {
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+    return static_cast<T>(v);
+  } else {
+    T out;
+    round_to(v, out);
+    return out;
+  }
+}
+
+/// N elements that are read and written at once; at most 16 bytes.
+template <class T, int N>
+struct alignas(N * sizeof(T)) Pack {
+  T at[N];
+};
+
+template <int N, class T>
+__device__ inline Pack<T, N> load(const T* from) {
+  return *reinterpret_cast<const Pack<T, N>*>(from);
+}
+template <int N, class T>
+__device__ inline void store(const Pack<T, N>& pack, T* to) {
+  *reinterpret_cast<Pack<T, N>*>(to) = pack;
+}
+
+/// Elements of 16 bytes.
+template <class T>
+inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));
+
+inline bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+/// with_number, with the device's own 16-bit types.
+template <class Body>
+void with_type(DType dtype, Body body) {
+  with_number(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_same_v<T, moe::Bfloat16>)
+      body(Bfloat16{});
+    else if constexpr (std::is_same_v<T, moe::Float16>)
+      body(Float16{});
+    else
+      body(zero);
+  });
+}
+
+/// Calls body(std::integral_constant<int, N>) with the elements that a thread may read at once: 16 bytes, or 1.
+template <class T, class Body>
+void with_pack(bool whole, Body body) {
+  if (whole)
+    body(std::integral_constant<int, kPack<T>>{});
+  else
+    body(std::integral_constant<int, 1>{});
+}
+
+/// A thread for each of `count`; a warp for each.
+inline Grid threads_for(int64_t count) { return {(count + kThreads - 1) / kThreads, kThreads}; }
+inline Grid warps_for(int64_t count) { return threads_for(count * kWarpSize); }
+
+__device__ inline int64_t thread_index() { return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
+__device__ inline int64_t warp_index() { return thread_index() / kWarpSize; }
+__device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % kWarpSize; }
+
+}  // namespace moe::cuda

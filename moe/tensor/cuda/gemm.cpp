@@ -1,0 +1,235 @@
+// cuBLASLt is column-major, where a row-major matrix is its transpose: out = a b is computed as out^T = b^T a^T.
+#include "moe/tensor/cuda/gemm.h"
+
+#include <algorithm>
+#include <bit>
+#include <cublasLt.h>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "moe/device/cuda/check.h"
+
+namespace moe::cuda {
+namespace {
+
+constexpr size_t kWorkspace = 32 << 20;  // bytes a stream
+constexpr int kProposals = 8, kRuns = 3;
+
+void check_lt(cublasStatus_t status, const char* call) {
+  require<RankFailure>(status == CUBLAS_STATUS_SUCCESS, "{}: cuBLAS says {}", call, cublasLtGetStatusString(status));
+}
+#define MOE_CHECK_LT(call) check_lt((call), #call)
+
+struct Types {
+  cudaDataType_t element, factor;
+  cublasComputeType_t compute;
+};
+Types types_of(DType dtype) {
+  switch (dtype) {
+    case DType::float64:
+      return {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
+    case DType::float16:
+      return {CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    case DType::bfloat16:
+      return {CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    default:
+      return {CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+  }
+}
+
+/// What cuBLASLt makes and destroys by a pair of calls.
+template <class Handle, cublasStatus_t (*kDestroy)(Handle)>
+struct Owned {
+  Owned() = default;
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() {
+    if (handle) kDestroy(handle);
+  }
+  Handle handle = nullptr;
+};
+using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+
+void make_layout(Layout& layout, const Matrix& m, int64_t count, int64_t step) {
+  MOE_CHECK_LT(cublasLtMatrixLayoutCreate(&layout.handle, types_of(m.dtype).element, static_cast<uint64_t>(m.cols),
+                                          static_cast<uint64_t>(m.rows), m.stride));
+  const auto batch = static_cast<int32_t>(count);
+  MOE_CHECK_LT(
+      cublasLtMatrixLayoutSetAttribute(layout.handle, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch));
+  MOE_CHECK_LT(
+      cublasLtMatrixLayoutSetAttribute(layout.handle, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step));
+}
+
+/// Bytes that a pointer is a multiple of, at most 256.
+uint32_t alignment_of(const void* data) {
+  return 1U << std::min(8, std::countr_zero(reinterpret_cast<uintptr_t>(data) | 256));
+}
+
+/// One product, ready to be enqueued.
+struct Product {
+  Product(const Matrix& a, const Matrix& b, const Matrix& out, const Batch& batch) {
+    const Types types = types_of(out.dtype);
+    MOE_CHECK_LT(cublasLtMatmulDescCreate(&operation.handle, types.compute, types.factor));
+    const auto set = [&](cublasLtMatmulDescAttributes_t which, bool transposed) {
+      const cublasOperation_t op = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+      MOE_CHECK_LT(cublasLtMatmulDescSetAttribute(operation.handle, which, &op, sizeof op));
+    };
+    set(CUBLASLT_MATMUL_DESC_TRANSA, b.transposed);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, a.transposed);
+    make_layout(left, b, batch.count, batch.b);
+    make_layout(right, a, batch.count, batch.a);
+    make_layout(result, out, batch.count, batch.out);
+  }
+  Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> operation;
+  Layout left, right, result;
+};
+
+class DeviceBytes {
+ public:
+  /// Null where the GPU has no more.
+  explicit DeviceBytes(size_t bytes) {
+    if (cudaMalloc(&data_, bytes) != cudaSuccess) data_ = nullptr, cudaGetLastError();
+  }
+  DeviceBytes(DeviceBytes&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  DeviceBytes& operator=(DeviceBytes&&) = delete;
+  ~DeviceBytes() { cudaFree(data_); }
+  void* data() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
+class CublasGemm final : public Gemm {
+ public:
+  explicit CublasGemm(Selection selection) : selection_(selection) { MOE_CHECK_LT(cublasLtCreate(&lt_.handle)); }
+
+  void run(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch, void* native) override {
+    const auto stream = static_cast<cudaStream_t>(native);
+    const int64_t inner = a.transposed ? a.rows : a.cols;
+    if (out.rows == 0 || out.cols == 0 || batch.count == 0) return;
+    if (inner == 0) return into == Into::add ? void() : clear(out, batch, stream);
+    const Product product(a, b, out, batch);
+    const Call call{product, a, b, out, into, batch, stream, workspace(stream)};
+    multiply(call, out.data, algorithm(call));
+  }
+
+ private:
+  using Shape = std::vector<int64_t>;
+  struct Call {
+    const Product& product;
+    const Matrix &a, &b, &out;
+    Into into;
+    const Batch& batch;
+    cudaStream_t stream;
+    void* workspace;
+  };
+
+  static Shape shape_of(const Call& c) {
+    Shape shape{
+        static_cast<int64_t>(c.out.dtype), c.into == Into::add, c.batch.count, c.batch.a, c.batch.b, c.batch.out};
+    for (const Matrix* m : {&c.a, &c.b, &c.out})
+      shape.insert(shape.end(), {m->rows, m->cols, m->stride, m->transposed, alignment_of(m->data)});
+    return shape;
+  }
+
+  static void clear(const Matrix& out, const Batch& batch, cudaStream_t stream) {
+    const auto element = static_cast<size_t>(bytes_of(out.dtype));
+    for (int64_t i = 0; i < batch.count; ++i)
+      MOE_CHECK_CUDA(cudaMemset2DAsync(static_cast<std::byte*>(out.data) + static_cast<size_t>(i * batch.out) * element,
+                                       static_cast<size_t>(out.stride) * element, 0,
+                                       static_cast<size_t>(out.cols) * element, static_cast<size_t>(out.rows), stream));
+  }
+
+  void* workspace(cudaStream_t stream) {
+    const auto found = workspaces_.find(stream);
+    if (found != workspaces_.end()) return found->second.data();
+    DeviceBytes made(kWorkspace);
+    require<BadInput>(made.data() != nullptr, "cuBLASLt's workspace of {} bytes a stream: the GPU has no more memory",
+                      kWorkspace);
+    return workspaces_.emplace(stream, std::move(made)).first->second.data();
+  }
+
+  void multiply(const Call& c, void* out, const cublasLtMatmulAlgo_t& algorithm) const {
+    const double one64 = 1, beta64 = c.into == Into::add ? 1 : 0;
+    const float one32 = 1, beta32 = static_cast<float>(beta64);
+    const bool wide = c.out.dtype == DType::float64;
+    const Product& p = c.product;
+    MOE_CHECK_LT(cublasLtMatmul(lt_.handle, p.operation.handle, wide ? static_cast<const void*>(&one64) : &one32,
+                                c.b.data, p.left.handle, c.a.data, p.right.handle,
+                                wide ? static_cast<const void*>(&beta64) : &beta32, out, p.result.handle, out,
+                                p.result.handle, &algorithm, c.workspace, kWorkspace, c.stream));
+  }
+
+  const cublasLtMatmulAlgo_t& algorithm(const Call& c) {
+    Shape shape = shape_of(c);
+    const auto found = chosen_.find(shape);
+    if (found != chosen_.end()) return found->second;
+    const auto proposals = propose(c);
+    const size_t best = selection_ == Selection::timed ? fastest(c, proposals) : 0;
+    return chosen_.emplace(std::move(shape), proposals[best].algo).first->second;
+  }
+
+  std::vector<cublasLtMatmulHeuristicResult_t> propose(const Call& c) const {
+    Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference;
+    MOE_CHECK_LT(cublasLtMatmulPreferenceCreate(&preference.handle));
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
+      MOE_CHECK_LT(cublasLtMatmulPreferenceSetAttribute(preference.handle, which, &value, sizeof value));
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
+    // The other ways to split a sum keep its parts in the type of the output, and don't promise their order.
+    const bool strict = selection_ == Selection::first || bytes_of(c.out.dtype) < 4;
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           uint32_t{strict ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK});
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(c.b.data));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(c.a.data));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(c.out.data));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(c.out.data));
+    std::vector<cublasLtMatmulHeuristicResult_t> proposals(kProposals);
+    int found = 0;
+    const Product& p = c.product;
+    MOE_CHECK_LT(cublasLtMatmulAlgoGetHeuristic(lt_.handle, p.operation.handle, p.left.handle, p.right.handle,
+                                                p.result.handle, p.result.handle, preference.handle, kProposals,
+                                                proposals.data(), &found));
+    proposals.resize(static_cast<size_t>(found));
+    require<RankFailure>(found > 0, "cuBLASLt has no algorithm for a product into ({}, {}) of {}", c.out.rows,
+                         c.out.cols, name_of(c.out.dtype));
+    return proposals;
+  }
+
+  // On an output of their own: the call's may be one that is added to.
+  size_t fastest(const Call& c, const std::vector<cublasLtMatmulHeuristicResult_t>& proposals) const {
+    const int64_t elements = (c.batch.count - 1) * c.batch.out + (c.out.rows - 1) * c.out.stride + c.out.cols;
+    const DeviceBytes scratch(static_cast<size_t>(elements * bytes_of(c.out.dtype)));
+    if (scratch.data() == nullptr) return 0;
+    cudaEvent_t begin = nullptr, end = nullptr;
+    MOE_CHECK_CUDA(cudaEventCreate(&begin));
+    MOE_CHECK_CUDA(cudaEventCreate(&end));
+    size_t best = 0;
+    float least = 0;
+    for (size_t i = 0; i < proposals.size(); ++i) {
+      multiply(c, scratch.data(), proposals[i].algo);
+      MOE_CHECK_CUDA(cudaEventRecord(begin, c.stream));
+      for (int run = 0; run < kRuns; ++run) multiply(c, scratch.data(), proposals[i].algo);
+      MOE_CHECK_CUDA(cudaEventRecord(end, c.stream));
+      MOE_CHECK_CUDA(cudaEventSynchronize(end));
+      float milliseconds = 0;
+      MOE_CHECK_CUDA(cudaEventElapsedTime(&milliseconds, begin, end));
+      if (i == 0 || milliseconds < least) best = i, least = milliseconds;
+    }
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    return best;
+  }
+
+  Selection selection_;
+  Owned<cublasLtHandle_t, cublasLtDestroy> lt_;
+  std::map<cudaStream_t, DeviceBytes> workspaces_;
+  std::map<Shape, cublasLtMatmulAlgo_t> chosen_;
+};
+
+}  // namespace
+
+std::unique_ptr<Gemm> make_cublas_gemm(Selection selection) { return std::make_unique<CublasGemm>(selection); }
+
+}  // namespace moe::cuda

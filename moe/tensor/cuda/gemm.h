@@ -1,0 +1,27 @@
+#pragma once
+// Matrix products on a GPU.
+#include <memory>
+
+#include "moe/tensor/math.h"
+
+namespace moe::cuda {
+
+class Gemm {
+ public:
+  virtual ~Gemm() = default;
+  /// Math::gemm, enqueued on a cudaStream_t. float32 is float32: no TF32.
+  virtual void run(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch,
+                   void* stream) = 0;
+};
+
+/// Which of the algorithms that cuBLASLt proposes for a shape: its first; or that which was fastest when the shape was
+/// first met (that call blocks). Ranks that compute the same gate must get the same bits, so a layer can't go by times.
+enum class Selection : uint8_t { first, timed };
+
+/// By cuBLASLt, sums in float32 (of float64 in float64).
+std::unique_ptr<Gemm> make_cublas_gemm(Selection selection = Selection::first);
+
+/// Of the GPU that is the calling thread's now, whatever thread allocates: zeroed, and blocking as it must be.
+std::unique_ptr<MemorySpace> make_device_memory();
+
+}  // namespace moe::cuda

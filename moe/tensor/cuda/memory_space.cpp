@@ -1,0 +1,59 @@
+#include <cuda_runtime.h>
+
+#include "moe/device/cuda/check.h"
+#include "moe/tensor/cuda/gemm.h"
+
+namespace moe::cuda {
+namespace {
+
+// A layer's threads come and go, and each starts with GPU 0 as its own.
+class DeviceMemory final : public MemorySpace {
+ public:
+  DeviceMemory() { MOE_CHECK_CUDA(cudaGetDevice(&gpu_)); }
+  DeviceKind kind() const override { return DeviceKind::cuda; }
+
+  void* allocate(int64_t bytes) override {
+    use();
+    void* data = nullptr;
+    const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes) + 1);  // + 1: never a null pointer
+    if (status == cudaErrorMemoryAllocation) cudaGetLastError();                   // it is not the GPU's failure
+    require<BadInput>(status != cudaErrorMemoryAllocation, "a tensor of {} bytes: the GPU has no more memory", bytes);
+    MOE_CHECK_CUDA(status);
+    MOE_CHECK_CUDA(cudaMemset(data, 0, static_cast<size_t>(bytes)));
+    MOE_CHECK_CUDA(cudaStreamSynchronize(nullptr));  // streams that don't wait for the default one may use it now
+    return data;
+  }
+  void release(void* data, int64_t) noexcept override { cudaFree(data); }
+
+  // The GPU's streams do not wait for the default stream, so all of it is waited for.
+  void from_host(const void* from, void* to, int64_t bytes) override {
+    use();
+    MOE_CHECK_CUDA(cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice));
+    MOE_CHECK_CUDA(cudaStreamSynchronize(nullptr));
+  }
+  void to_host(const void* from, void* to, int64_t bytes) override {
+    use();
+    MOE_CHECK_CUDA(cudaDeviceSynchronize());
+    MOE_CHECK_CUDA(cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost));
+  }
+
+  void copy(const void* from, void* to, int64_t bytes, void* native) override {
+    if (bytes == 0) return;
+    MOE_CHECK_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
+                                   static_cast<cudaStream_t>(native)));
+  }
+  void clear(void* data, int64_t bytes, void* native) override {
+    MOE_CHECK_CUDA(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), static_cast<cudaStream_t>(native)));
+  }
+
+ private:
+  void use() const { MOE_CHECK_CUDA(cudaSetDevice(gpu_)); }
+
+  int gpu_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<MemorySpace> make_device_memory() { return std::make_unique<DeviceMemory>(); }
+
+}  // namespace moe::cuda

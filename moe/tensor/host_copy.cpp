@@ -1,0 +1,26 @@
+#include "moe/tensor/host_copy.h"
+
+#include "moe/tensor/cpu/math.h"
+
+namespace moe {
+
+OnHost::OnHost(TensorView t, MemorySpace& memory) : memory_(memory), there_(t), stored_(t) {
+  if (t.device() != DeviceKind::cpu) {
+    copy_.resize(static_cast<size_t>(t.bytes()));
+    stored_ = t.moved_to(copy_.data(), DeviceKind::cpu, t.dtype());
+    memory.to_host(t.data(), stored_.data(), t.bytes());
+  }
+  here_ = stored_;
+  const DType wide = sums_type(t.dtype());
+  if (t.dtype() == wide) return;
+  wide_.resize(static_cast<size_t>(t.elements() * bytes_of(wide)));
+  here_ = t.moved_to(wide_.data(), DeviceKind::cpu, wide);
+  convert(stored_, here_);
+}
+
+void OnHost::send() const {
+  if (here_.data() != stored_.data()) convert(here_, stored_);
+  if (there_.device() != DeviceKind::cpu) memory_.from_host(stored_.data(), there_.data(), there_.bytes());
+}
+
+}  // namespace moe

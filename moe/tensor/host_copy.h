@@ -1,0 +1,24 @@
+#pragma once
+// A tensor's numbers where the host can read them, write them and compute with them.
+#include <vector>
+
+#include "moe/tensor/memory_space.h"
+
+namespace moe {
+
+class OnHost {
+ public:
+  /// Reads a device's tensor after everything that the device was given before. Blocking.
+  OnHost(TensorView t, MemorySpace& memory);
+  /// float32 or float64: the tensor itself, or a copy of what a device holds, 16-bit numbers widened.
+  TensorView view() const { return here_; }
+  /// What was written here goes to the tensor, to nearest even. Blocking.
+  void send() const;
+
+ private:
+  MemorySpace& memory_;
+  TensorView there_, stored_, here_;    // stored_: of there_'s type
+  std::vector<std::byte> copy_, wide_;  // no Tensors: those are counted as the layer's
+};
+
+}  // namespace moe

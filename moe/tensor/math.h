@@ -1,0 +1,80 @@
+#pragma once
+// The dense math of a layer on one device. CPU: done at once, and has no state. CUDA: queued on the stream that use()
+// named last; like cuBLAS' handle, so a layer's calls come from the one thread that issues its tasks.
+#include "moe/tensor/memory_space.h"
+
+namespace moe {
+
+/// A row-major matrix, perhaps a block of columns of a wider one: row i begins at data + i stride elements.
+struct Matrix {
+  void* data = nullptr;
+  int64_t rows = 0, cols = 0, stride = 0;
+  DType dtype = DType::float32;
+  bool transposed = false;  // read as its transpose; rows and cols are those before
+};
+
+/// A tensor of rank 2, whole.
+Matrix matrix(TensorView tensor);
+/// Its columns [first, first + count).
+Matrix columns(TensorView tensor, int64_t first, int64_t count);
+Matrix transpose(Matrix m);
+
+enum class Into { overwrite, add };
+
+/// That many products of one shape: the i-th reads and writes i steps further on, in elements. A step of `a` or `b` may
+/// be 0.
+struct Batch {
+  int64_t count = 1;
+  int64_t a = 0, b = 0, out = 0;
+};
+
+/// x, out (rows, width); gain (width). By the mean and the deviation (`centred`), or the mean of squares.
+struct NormInput {
+  TensorView x, gain;
+  bool centred = false;
+  double epsilon = 0;
+  TensorView moments;  // (rows, 2), written: for the device's own use
+};
+
+class Math {
+ public:
+  virtual ~Math() = default;
+  virtual MemorySpace& memory() = 0;
+  /// What is called from now on goes to this native stream, as Stream::launch hands it out.
+  virtual void use(void* native) = 0;
+
+  /// out = a b, or out += a b. `out` is not transposed and overlaps neither. Any extent may be 0.
+  virtual void gemm(const Matrix& a, const Matrix& b, const Matrix& out, Into into = Into::overwrite,
+                    const Batch& batch = {}) = 0;
+  /// gemm() of several of equal shape is faster than as many calls.
+  virtual bool batches() const = 0;
+
+  /// out = x Phi(x) with the normal distribution's exact Phi (erf, no tanh approximation).
+  virtual void gelu(TensorView x, TensorView out) = 0;
+  /// d_x = d_out (Phi(x) + x phi(x)); d_x may be d_out.
+  virtual void gelu_backward(TensorView x, TensorView d_out, TensorView d_x) = 0;
+  /// out = silu(a) b, silu(x) = x / (1 + exp(-x)).
+  virtual void swiglu(TensorView a, TensorView b, TensorView out) = 0;
+  /// d_a = d_out silu'(a) b, d_b = d_out silu(a); d_a may be d_out.
+  virtual void swiglu_backward(TensorView a, TensorView b, TensorView d_out, TensorView d_a, TensorView d_b) = 0;
+  /// to = from; to += from. Of equal size, not overlapping.
+  virtual void assign(TensorView from, TensorView to) = 0;
+  virtual void add(TensorView from, TensorView to) = 0;
+  /// t *= by.
+  virtual void scale(TensorView t, double by) = 0;
+  /// to = from in another element type, to nearest even.
+  virtual void convert(TensorView from, TensorView to) = 0;
+
+  virtual void norm(const NormInput& in, TensorView out) = 0;
+  /// In place in d, d_out before and d_x after; d_gain is overwritten.
+  virtual void norm_backward(const NormInput& in, TensorView d, TensorView d_gain) = 0;
+  /// In place: scores (n, L, L), row i softmax(scale times its first i + 1 numbers), 0 beyond.
+  virtual void causal_softmax(TensorView scores, double scale) = 0;
+  /// In place in d: d = scale p (d - <p, d>), row by row; p is what causal_softmax made.
+  virtual void causal_softmax_backward(TensorView p, TensorView d, double scale) = 0;
+};
+
+/// By cpu/math.h. Has no state.
+Math& cpu_math();
+
+}  // namespace moe

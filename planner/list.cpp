@@ -1,0 +1,75 @@
+#include "planner/list.h"
+
+#include <algorithm>
+
+#include "moe/base/check.h"
+#include "moe/base/config.h"
+#include "moe/base/config_files.h"
+#include "moe/schedule/schedule.h"
+#include "verbs/paper_tables.h"
+#include "verbs/results_json.h"
+
+namespace moe {
+namespace {
+
+constexpr size_t kShownSummary = 94;  // of a line of 120, beside indent and name
+
+template <class Rows>
+Json named(const Rows& rows) {
+  Json list = Json::array();
+  for (const auto& row : rows) list.push_back({{"name", row.name}, {"summary", row.summary}});
+  return list;
+}
+
+/// What the file says of itself; a file that can't be read is still listed, with the reason.
+std::string source_of(const std::string& path) {
+  try {
+    const ConfigFile file = read_toml(path);
+    const ConfigValue* whole = file.root.find("of");  // a sample of a grid
+    if (whole != nullptr && whole->kind == ConfigKind::text) return "a sample of " + whole->text;
+    const ConfigValue* source = file.root.find("source");
+    return source != nullptr && source->kind == ConfigKind::text ? source->text : "its file names no source";
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+}
+
+Json files(const std::string& folder) {
+  Json list = Json::array();
+  for (const std::string& name : config_names(folder))
+    list.push_back({{"name", name}, {"summary", source_of(find_config(folder, name))}});
+  return list;
+}
+
+/// One line of the terminal.
+std::string cut(std::string text) {
+  text.resize(std::min(text.find('\n'), text.size()));
+  return text.size() <= kShownSummary ? text : text.substr(0, text.find_last_of(' ', kShownSummary - 3)) + " ..";
+}
+
+}  // namespace
+
+int run_list(bool json) {
+  Json clusters = files("clusters");
+  clusters.push_back(
+      {{"name", "host"},
+       {"summary", "this machine's threads as 2 nodes x 2 ranks, unpaced; for microbench, layerbench, tune"}});
+  const Json all{{"schedules", named(schedules())}, {"clusters", clusters},
+                 {"grids", files("grids")},         {"layers", files("layers")},
+                 {"models", files("models")},       {"gates", named(gate_parts())},
+                 {"orders", named(order_parts())},  {"dispatchers", named(dispatcher_parts())},
+                 {"hooks", named(hook_parts())},    {"ffns", named(ffn_parts())},
+                 {"papers", named(kPaperTables)}};
+  if (json) {
+    fmt::print("{}\n", all.dump(1));
+    return 0;
+  }
+  for (const auto& [kind, rows] : all.items()) {
+    fmt::print("{}\n", kind);
+    for (const Json& row : rows)
+      fmt::print("  {:<24} {}\n", row["name"].get<std::string>(), cut(row["summary"].get<std::string>()));
+  }
+  return 0;
+}
+
+}  // namespace moe

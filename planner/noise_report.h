@@ -1,0 +1,40 @@
+#pragma once
+// Plans replayed on all ranks with jitter, stragglers and uneven routing.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "moe/cost/pricer.h"
+#include "moe/cost/rank_replay.h"
+#include "verbs/results_json.h"
+
+namespace moe {
+
+struct NoiseFlags {
+  double jitter = 0;                    // coefficient of variation of every task, lognormal
+  std::vector<std::string> stragglers;  // "RANK:FACTOR"
+  std::optional<double> zipf;           // experts' popularity by Zipf's law with this exponent; dropless layers alone
+  std::optional<int> samples;           // none: kNoiseSamples; without jitter all are alike
+  std::optional<uint64_t> seed;         // of jitter and popularity; none: 1
+  bool any() const { return jitter > 0 || !stragglers.empty() || zipf.has_value(); }
+};
+inline constexpr int kNoiseSamples = 100;
+
+/// Throws BadInput naming a flag that the others leave without meaning, or what can't be read.
+void check_flags(const NoiseFlags& flags);
+
+/// The noise that the flags ask for, on so many pipeline stages of that shape; each of the layers has popular experts
+/// of its own. Throws BadInput naming the flag.
+RankNoise noise_of(const NoiseFlags& flags, const Case& shape, int stages = 1, int layers = 1);
+
+struct NoiseRow {
+  std::string schedule;
+  double even_s = 0;  // without noise
+  RankOutcome outcome;
+};
+/// The plan of a layer or a model, replayed on all its ranks. `pricer`: of its layer.
+NoiseRow with_noise(const NoiseFlags& flags, const LayerPricer& pricer, const Plan& plan, double even_s);
+std::string noise_text(const std::vector<NoiseRow>& rows);
+Json to_json(const NoiseRow& row);
+
+}  // namespace moe

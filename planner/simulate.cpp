@@ -1,0 +1,171 @@
+#include "planner/simulate.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+
+#include "moe/base/config_files.h"
+#include "moe/base/table.h"
+#include "moe/cost/fluid_replay.h"
+#include "moe/export/text_gantt.h"
+#include "moe/record/writer.h"
+#include "moe/search/within_memory.h"
+#include "planner/simulate_model.h"
+#include "planner/timeline_records.h"
+#include "verbs/results_json.h"
+#include "verbs/sweep_records.h"
+
+namespace moe {
+namespace {
+
+struct Simulated {
+  LayerResult result;
+  Plan plan;
+  Timeline timeline;
+};
+
+std::optional<bool> fits(const LayerResult& result, const Profile& profile) {
+  if (!profile.memory_bytes) return std::nullopt;
+  return !misfit(result.memory, *profile.memory_bytes);
+}
+
+Simulated simulate_one(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& degrees) {
+  LayerSearch search;
+  Simulated s{search.tune(schedule, pricer, within_memory(degrees, pricer.profile().memory_bytes)), {}, {}};
+  s.plan = build_plan(schedule, pricer.shape(), s.result.decision);
+  s.timeline = timeline_of(s.plan, price(pricer, s.plan), pricer.profile().contention);
+  return s;
+}
+
+void print_text(const Case& shape, const Profile& profile, const std::vector<Simulated>& all, const Refused& refused) {
+  fmt::print("{} on {} ({} nodes x {}), {}\n\n", describe(shape.layer), profile.name, profile.nodes,
+             profile.ranks_per_node, name_of(shape.rounding));
+  Table table({"schedule", "r_f", "r_b", "forward ms", "backward ms", "MoE f ms", "MoE b ms", "bound ms",
+               "bound at r ms", "efficiency", "a rank needs"});
+  for (const Simulated& s : all) {
+    const LayerResult& r = s.result;
+    table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward),
+               fmt::format("{}", r.decision.degree_backward), fmt::format("{:.4f}", r.forward_s * 1e3),
+               fmt::format("{:.4f}", r.backward_s * 1e3), fmt::format("{:.4f}", r.moe_forward_s * 1e3),
+               fmt::format("{:.4f}", r.moe_backward_s * 1e3), fmt::format("{:.4f}", r.bound.total_s() * 1e3),
+               fmt::format("{:.4f}", r.degree_bound.total_s() * 1e3),
+               fmt::format("{:.1f} %", 100 * r.bound.total_s() / r.total_s()),
+               human_bytes(r.memory.total()) + (fits(r, profile).value_or(true) ? "" : ", does not fit")});
+  }
+  fmt::print("{}{}", table.text(), refused.text());
+  if (profile.memory_bytes) fmt::print("memory of a rank: {}\n", human_bytes(*profile.memory_bytes));
+  for (const Simulated& s : all)
+    fmt::print("\n{}{} (binding lane: {} forward, {} backward)\n{}", s.result.schedule,
+               s.result.decision.variant ? fmt::format(" = {}", s.result.decision.variant->name) : "",
+               s.result.bound.forward_term, s.result.bound.backward_term,
+               text_gantt(*s.plan.structure, s.timeline, 100));
+}
+
+void write_records(const SimulateOptions& options, const LayerPricer& pricer, const std::vector<Simulated>& all) {
+  const Case& shape = pricer.shape();
+  const std::string& cluster = pricer.profile().name;
+  const Fields parameters = parameters_of(shape, cluster, describe(shape.layer));
+  std::vector<CaseRecord> records;
+  for (const Simulated& s : all) records.push_back(timeline_record(s.result, s.plan, s.timeline, parameters));
+  for (const Simulated& s : all)
+    if (options.sweep_degrees)
+      std::ranges::move(degree_records(find_schedule(s.result.schedule), pricer, parameters),
+                        std::back_inserter(records));
+  const std::string& layer = options.selection.layer_file;
+  RecordWriter writer(options.out,
+                      {options.asked, {pricer.profile().file, layer.empty() ? "" : find_config("layers", layer)}, {}});
+  for (const CaseRecord& record : records)
+    if (writer.find(record.key) == nullptr) writer.append(record);
+  writer.end();
+}
+
+Json documents_of(const LayerPricer& pricer, const std::vector<Simulated>& all, const std::vector<NoiseRow>& noisy) {
+  Json documents = Json::array();
+  for (const Simulated& s : all) {
+    Json json = to_json(s.result);
+    json["status"] = name_of(CaseStatus::ok);
+    json["cluster"] = pricer.profile().name;
+    json["layer"] = to_json(pricer.shape());
+    json["notes"] = pricer.notes();
+    const auto fit = fits(s.result, pricer.profile());
+    json["fits"] = fit ? Json(*fit) : Json(nullptr);
+    add_timeline(json, s.plan, s.timeline);
+    if (!noisy.empty()) json["noise"] = to_json(noisy[documents.size()]);
+    documents.push_back(std::move(json));
+  }
+  return documents;
+}
+
+void check_one_layer(const SimulateOptions& options) {
+  require<BadInput>(!options.partition,
+                    "--partition: found one layer, once, whose gradients its schedule places; expected --model, "
+                    "--layers or --micro-batches with it");
+  require<BadInput>(!options.model.pipeline, "--pipeline: found one layer, once; expected --micro-batches N with it");
+}
+
+}  // namespace
+
+void Refused::add(const Schedule& schedule, const Unsupported& error) {
+  rows_.emplace_back(schedule.name, error.what());
+}
+
+void Refused::require_others(size_t asked) const {
+  if (rows_.size() < asked) return;
+  std::string first;
+  for (const auto& [schedule, reason] : rows_)
+    if (reason == rows_.front().second) first += (first.empty() ? "" : ", ") + schedule;
+  throw Unsupported(asked == 1 ? rows_.front().second : fmt::format("{}: {}", first, rows_.front().second));
+}
+
+std::string Refused::text() const {
+  std::string text;
+  for (const auto& [schedule, reason] : rows_) text += fmt::format("  {}: unsupported: {}\n", schedule, reason);
+  return text;
+}
+
+void Refused::append_to(Json& rows) const {
+  for (const auto& [schedule, reason] : rows_)
+    rows.push_back({{"schedule", schedule}, {"status", name_of(CaseStatus::unsupported)}, {"reason", reason}});
+}
+
+int run_simulate(const SimulateOptions& options) {
+  check_flags(options.noise);
+  if (!options.model.one_layer()) return run_simulate_model(options);
+  check_one_layer(options);
+  const Profile profile = chosen_profile(options.selection);
+  const Case shape = chosen_case(options.selection, profile.nodes, profile.ranks_per_node);
+  const LayerPricer pricer(profile, shape, {options.selection.nearest});
+  const auto chosen = chosen_schedules(options.selection);
+  std::vector<Simulated> all;
+  Refused refused;
+  for (const Schedule* schedule : chosen) {
+    try {
+      all.push_back(simulate_one(*schedule, pricer, options.selection.degrees));
+    } catch (const Unsupported& error) {
+      refused.add(*schedule, error);
+    }
+  }
+  refused.require_others(chosen.size());
+  std::vector<NoiseRow> noisy;
+  std::vector<TraceGroup> groups;
+  for (const Simulated& s : all) {
+    if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.plan, s.timeline.makespan_s));
+    groups.push_back(trace_group(s.plan, s.timeline));
+  }
+  if (!options.trace.empty()) write_chrome_trace(groups, options.trace);
+  if (!options.out.empty()) write_records(options, pricer, all);
+  for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
+  if (!options.json) {
+    print_text(shape, profile, all, refused);
+    fmt::print("{}", noise_text(noisy));
+    return 0;
+  }
+  // One schedule asked for: its object is the document; several: a list of them.
+  Json documents = documents_of(pricer, all, noisy);
+  refused.append_to(documents);
+  const Json document = chosen.size() == 1 ? documents.front() : Json{{"schedules", documents}};
+  fmt::print("{}\n", document.dump(1));
+  return 0;
+}
+
+}  // namespace moe

@@ -1,0 +1,45 @@
+#pragma once
+// The verb `simulate`: one layer, or a model, under chosen schedules on a profile; timeline, lane loads, bounds.
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "moe/base/check.h"
+#include "moe/export/chrome_trace.h"
+#include "moe/record/record.h"
+#include "planner/noise_report.h"
+#include "verbs/chosen_model.h"
+
+namespace moe {
+
+struct SimulateOptions {
+  Selection selection;
+  ModelFlags model;                      // with a model or several layers: a whole model
+  std::optional<std::string> partition;  // of a model's gradients; empty: exact
+  NoiseFlags noise;                      // replays on all ranks beside the even one
+  bool json = false;
+  std::string trace;           // file for a Perfetto timeline; empty: none
+  std::string out;             // records; empty: none
+  bool sweep_degrees = false;  // one record a degree too; needs `out`
+  Asked asked;
+};
+
+/// Schedules asked for that the case or the profile does not allow: rows like the others, with a reason for numbers.
+class Refused {
+ public:
+  void add(const Schedule& schedule, const Unsupported& error);
+  /// Throws Unsupported with the reasons where no schedule is left to show.
+  void require_others(size_t asked) const;
+  /// The rows "SCHEDULE: unsupported: REASON".
+  std::string text() const;
+  /// {schedule, status, reason} each.
+  void append_to(Json& rows) const;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> rows_;
+};
+
+int run_simulate(const SimulateOptions& options);
+
+}  // namespace moe

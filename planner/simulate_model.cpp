@@ -1,0 +1,168 @@
+#include "planner/simulate_model.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "moe/base/registry.h"
+#include "moe/base/table.h"
+#include "moe/search/model_search.h"
+#include "verbs/results_json.h"
+
+namespace moe {
+namespace {
+
+struct Simulated {
+  ModelResult result;
+  MemoryEstimate memory;
+  int64_t tail_bytes = 0;  // of the gradients
+};
+
+std::string degrees_of(const ModelResult& result) {
+  const auto [least, most] = std::ranges::minmax(result.decision.backwards, {}, &BackwardDecision::degree);
+  return least.degree == most.degree ? fmt::format("{}", least.degree)
+                                     : fmt::format("{}-{}", least.degree, most.degree);
+}
+
+MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request) {
+  request.vocabulary = chosen.vocabulary;
+  request.tied_embedding = chosen.tied_embedding;
+  return estimate_memory(request);
+}
+
+// Before there is a plan: the model with layers of that shape.
+MemoryRequest request_of(const ModelShape& model, const Case& shape, Flow flow) {
+  MemoryRequest request;
+  request.shape = shape;
+  request.layers = model.layers;
+  request.micro_batches = model.micro_batches;
+  request.order = model.order;
+  request.replicated = replicates_tokens(flow);
+  return request;
+}
+
+// The plan is kept where something is drawn or listed from it: plans may have millions of tasks.
+Simulated simulated(const ChosenModel& chosen, ModelResult result, bool keep_plan) {
+  const MemoryEstimate memory = memory_of(chosen, memory_request(result.plan));
+  Simulated s{std::move(result), memory};
+  for (const Task& task : s.result.plan.tasks())
+    if (sends_gradients(task.kind) && task.id > s.result.last_backward)
+      s.tail_bytes += s.result.plan.slices[static_cast<size_t>(task.slice)].bytes();
+  if (keep_plan) return s;
+  s.result.plan = {};
+  s.result.timeline = {{}, {}, {}, s.result.total_s()};
+  return s;
+}
+
+void print_text(const ChosenModel& chosen, const Profile& profile, const std::vector<Simulated>& all) {
+  const ParallelShape& p = chosen.model.shape.parallel;
+  fmt::print("{} on {} ({} nodes x {}): {} layers of {}, {} stage{}, {} micro-batch{} ({})\n\n",
+             chosen.name.empty() ? "layer" : chosen.name, profile.name, profile.nodes, profile.ranks_per_node,
+             chosen.model.layers, describe(chosen.model.shape.layer), p.pp, p.pp == 1 ? "" : "s",
+             chosen.model.micro_batches, chosen.model.micro_batches == 1 ? "" : "es", name_of(chosen.model.order));
+  Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of the bound", "may be off by",
+               "gradients in the tail", "a rank needs", "fits"});
+  const auto tutel = std::ranges::find(all, "tutel", [](const Simulated& s) { return s.result.schedule; });
+  for (const Simulated& s : all) {
+    const ModelResult& r = s.result;
+    const double seconds = r.total_s();
+    const auto reason = profile.memory_bytes ? misfit(s.memory, *profile.memory_bytes) : std::nullopt;
+    table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward), degrees_of(r),
+               fmt::format("{:.3f}", seconds * 1e3),
+               tutel == all.end() ? "-" : fmt::format("{:.3f}x", tutel->result.total_s() / seconds),
+               fmt::format("{:.1f} %", 100 * r.bound_s / seconds),
+               r.exact() ? "exact" : fmt::format("{:.1f} %", 100 * r.gap()),
+               human_bytes(static_cast<double>(s.tail_bytes)), human_bytes(s.memory.total()),
+               !profile.memory_bytes ? "unknown"
+               : reason              ? "no"
+                                     : "yes"});
+  }
+  fmt::print("{}", table.text());
+}
+
+Json to_json(const Simulated& s, const Profile& profile) {
+  const ModelResult& r = s.result;
+  Json backwards = Json::array();
+  for (const BackwardDecision& b : r.decision.backwards)
+    backwards.push_back({{"degree", b.degree},
+                         {"gar_in_moe_bytes", b.gar_in_moe_bytes},
+                         {"gar_beside_dense_bytes", b.gar_beside_dense_bytes},
+                         {"gaps", b.gaps},
+                         {"order", b.order}});
+  Json json{{"schedule", r.schedule},
+            {"status", name_of(CaseStatus::ok)},
+            {"variant", r.variant ? Json(r.variant->name) : Json(nullptr)},
+            {"degree_forward", r.decision.degree_forward},
+            {"backwards", backwards},
+            {"forward_s", r.last_forward_s},
+            {"total_s", r.total_s()},
+            {"bound_s", r.bound_s},
+            {"at_least_s", r.at_least_s},
+            {"exact", r.exact()},
+            {"gap", r.gap()},
+            {"memory_bytes", s.memory.total()},
+            {"fits", nullptr}};
+  if (profile.memory_bytes) json["fits"] = !misfit(s.memory, *profile.memory_bytes);
+  add_timeline(json, r.plan, r.timeline);
+  return json;
+}
+
+}  // namespace
+
+int run_simulate_model(const SimulateOptions& options) {
+  const ModelFlags& asked = options.model;
+  const std::string found = !asked.model.empty() ? "--model" : asked.layers ? "--layers" : "--micro-batches";
+  require<BadInput>(options.out.empty(), "--out: found {} too, expected one layer, once: records are of layers", found);
+  const Profile profile = chosen_profile(options.selection);
+  const ChosenModel chosen = chosen_model(asked, options.selection, profile);
+  const PartitionStrategy& strategy =
+      find_named(partition_strategies(), options.partition.value_or("exact"), "--partition");
+  const LayerPricer pricer(profile, chosen.model.shape, {options.selection.nearest});
+  const auto schedules = chosen_schedules(options.selection);
+  ModelSearch search;
+  DegreeChoice degrees = options.selection.degrees;
+  if (profile.memory_bytes)
+    degrees.fits = [&](const Case& shape, Flow flow) {
+      return !misfit(memory_of(chosen, request_of(chosen.model, shape, flow)), *profile.memory_bytes);
+    };
+  std::vector<Simulated> all;
+  Refused refused;
+  for (const Schedule* schedule : schedules) {
+    try {
+      all.push_back(simulated(chosen, search.tune(*schedule, pricer, chosen.model, strategy, degrees),
+                              options.json || !options.trace.empty() || options.noise.any()));
+    } catch (const Unsupported& error) {
+      refused.add(*schedule, error);
+    }
+  }
+  refused.require_others(schedules.size());
+  std::vector<NoiseRow> noisy;
+  std::vector<TraceGroup> groups;
+  for (const Simulated& s : all) {
+    if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.result.plan, s.result.total_s()));
+    groups.push_back(trace_group(s.result.plan, s.result.timeline));
+  }
+  if (!options.trace.empty()) write_chrome_trace(groups, options.trace);
+  for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
+  if (!options.json) {
+    print_text(chosen, profile, all);
+    fmt::print("{}{}", refused.text(), noise_text(noisy));
+    return 0;
+  }
+  Json models = Json::array();
+  for (const Simulated& s : all) {
+    models.push_back(to_json(s, profile));
+    if (!noisy.empty()) models.back()["noise"] = to_json(noisy[models.size() - 1]);
+  }
+  refused.append_to(models);
+  fmt::print("{}\n", Json{{"cluster", profile.name},
+                          {"model", chosen.name},
+                          {"layers", chosen.model.layers},
+                          {"micro_batches", chosen.model.micro_batches},
+                          {"layer", to_json(chosen.model.shape)},
+                          {"partition", strategy.name},
+                          {"schedules", models}}
+                         .dump(1));
+  return 0;
+}
+
+}  // namespace moe

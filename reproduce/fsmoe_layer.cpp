@@ -1,0 +1,26 @@
+#include "reproduce/fsmoe_layer.h"
+
+#include <string>
+
+#include "moe/plan/model_file.h"
+
+namespace moe {
+
+Case model_case(std::string_view model, const Profile& profile, int nodes, int64_t batch, int64_t seq,
+                double capacity) {
+  LayerShape layer = find_model(std::string(model)).layer;
+  layer.batch = batch;
+  layer.seq = seq;
+  layer.top_k = kModelTopK;
+  layer.capacity_factor = capacity / kModelTopK;
+  ParallelShape parallel;
+  parallel.nodes = nodes;
+  parallel.ranks_per_node = profile.ranks_per_node;
+  return complete(layer, parallel, Rounding::exact);
+}
+
+Case table2_case(std::string_view model, const Profile& profile, double capacity) {
+  return model_case(model, profile, profile.nodes, 4, 1024, capacity);
+}
+
+}  // namespace moe

@@ -1,0 +1,37 @@
+#pragma once
+// FSMoE's models (section 6.4) as steps of like layers.
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "reproduce/priced.h"
+
+namespace moe {
+
+/// A model as one of the figures runs it.
+struct ModelRun {
+  std::string cluster, model;  // NAMEs of configs/clusters and configs/models
+  int nodes = 0;               // of the cluster; 0: all
+  int64_t seq = 0;             // 0: the model's own on that cluster
+  int stages = 1, micro_batches = 1;
+  auto operator<=>(const ModelRun&) const = default;
+  std::string name() const;  // "mixtral-7b on testbed-a"
+};
+
+/// Seconds of a training step by schedule, nothing for what no row prices.
+using StepSeconds = std::map<std::string, std::optional<double>>;
+StepSeconds step_seconds(const ModelRun& run, const std::vector<std::string>& schedules, const Assumptions* assumed,
+                         std::set<std::string>& missing);
+
+/// How many times faster `schedule` is than `over`.
+std::optional<double> speedup_of(const StepSeconds& steps, const std::string& schedule, const std::string& over);
+
+/// The schedules of Figures 6 to 8, DeepSpeed-MoE both ways.
+const std::vector<std::string>& figure_schedules();
+
+/// The conventions that every model's figure shares.
+std::vector<std::string> model_conventions();
+
+}  // namespace moe

@@ -1,0 +1,101 @@
+#include "reproduce/priced.h"
+
+#include <algorithm>
+#include <array>
+
+#include "moe/base/check.h"
+#include "moe/base/registry.h"
+#include "moe/cost/fluid_replay.h"
+
+namespace moe {
+namespace {
+
+struct Derivation {
+  std::string_view op, note, name;  // as in an assumption file; as the pricer notes it; as a reader knows it
+};
+constexpr std::array<Derivation, 2> kDerivations{
+    {{"allreduce", "derived: intra allreduce", "AllReduce inside a node"},
+     {"a2a-ep-esp", "derived: alltoall over EP and ESP", "AlltoAll over EP and ESP"}}};
+
+bool all_allowed(const std::set<std::string>& notes, const Assumptions* assumed, std::set<std::string>& missing) {
+  bool allowed = true;
+  for (const std::string& note : notes)
+    for (const Derivation& d : kDerivations) {
+      if (!note.starts_with(d.note) || (assumed != nullptr && assumed->derives(d.op))) continue;
+      missing.emplace(d.name);
+      allowed = false;
+    }
+  return allowed;
+}
+
+// Every row that lacks, by borrowing the nearest of each.
+template <class Tune>
+void name_missing(const Profile& profile, const Case& shape, const Tune& tune, const Unpriced& error,
+                  std::set<std::string>& missing) {
+  constexpr std::string_view kNearest = "nearest: ", kPriced = " priced by";
+  std::set<std::string> names;
+  try {
+    const LayerPricer pricer(profile, shape, {.nearest = true});
+    tune(pricer);
+    for (const std::string& note : pricer.notes())
+      if (note.starts_with(kNearest))
+        names.insert(
+            fmt::format("{}, {}", profile.name, note.substr(kNearest.size(), note.find(kPriced) - kNearest.size())));
+  } catch (const Unpriced&) {
+  }
+  if (names.empty()) names.insert(error.what());
+  missing.merge(names);
+}
+
+// What `tune` makes of a pricer of its own, so that nothing but its own needs are noted.
+template <class Tune>
+auto from_print(const Profile& profile, const Case& shape, const Assumptions* assumed, std::set<std::string>& missing,
+                const Tune& tune) -> std::optional<decltype(tune(std::declval<const LayerPricer&>()))> {
+  try {
+    const LayerPricer pricer(profile, shape);
+    auto result = tune(pricer);
+    if (!all_allowed(pricer.notes(), assumed, missing)) return std::nullopt;
+    return result;
+  } catch (const Unpriced& error) {
+    name_missing(profile, shape, tune, error, missing);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const Profile& profile,
+                                            const Case& shape, const Assumptions* assumed,
+                                            std::set<std::string>& missing) {
+  const Schedule& chosen = find_schedule(schedule);
+  return from_print(profile, shape, assumed, missing,
+                    [&](const LayerPricer& pricer) { return search.tune(chosen, pricer); });
+}
+
+std::optional<double> step_from_print(ModelSearch& search, std::string_view schedule, const Profile& profile,
+                                      const ModelShape& model, const Assumptions* assumed,
+                                      std::set<std::string>& missing) {
+  const Schedule& chosen = find_schedule(schedule);
+  const PartitionStrategy& strategy = find_named(partition_strategies(), "exact", "strategy");
+  return from_print(profile, model.shape, assumed, missing,
+                    [&](const LayerPricer& pricer) { return search.tune(chosen, pricer, model, strategy).total_s(); });
+}
+
+double seconds_counting(const std::function<bool(const WorkClass&)>& counted, const Schedule& schedule,
+                        const LayerPricer& pricer, Decision decision) {
+  const Schedule& chosen = decision.variant != nullptr ? *decision.variant : schedule;
+  decision.variant = nullptr;
+  const Plan plan = build_plan(chosen, pricer.shape(), decision);
+  std::vector<double> seconds = price(pricer, plan);
+  for (size_t i = 0; i < seconds.size(); ++i)
+    if (!counted(plan.structure->classes[i])) seconds[i] = 0;
+  return timeline_of(plan, seconds, pricer.profile().contention).makespan_s;
+}
+
+double seconds_without(const std::vector<TaskKind>& kinds, std::string_view schedule, const Profile& profile,
+                       const Case& shape, const LayerResult& tuned) {
+  const auto counted = [&](const WorkClass& c) { return std::ranges::find(kinds, c.kind) == kinds.end(); };
+  return seconds_counting(counted, find_schedule(schedule), LayerPricer(profile, shape), tuned.decision);
+}
+
+}  // namespace moe

@@ -1,0 +1,34 @@
+#pragma once
+// Layers tuned on what a paper prints and, where asked for, on what is assumed: never on more.
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "moe/search/model_search.h"
+#include "reproduce/assume.h"
+#include "verbs/sweep.h"
+
+namespace moe {
+
+/// One layer under one schedule, or nothing where the profile lacks a row that it needs, or has it derived without the
+/// assumptions allowing that; `missing` then gains the names of what lacks.
+std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const Profile& profile,
+                                            const Case& shape, const Assumptions* assumed,
+                                            std::set<std::string>& missing);
+
+/// Seconds of a training step of a whole model, by the replay of its plan, with the gradients spread exactly; nothing
+/// under the same terms.
+std::optional<double> step_from_print(ModelSearch& search, std::string_view schedule, const Profile& profile,
+                                      const ModelShape& model, const Assumptions* assumed,
+                                      std::set<std::string>& missing);
+
+/// Seconds of the decided layer, forward and backward, as if classes that `counted` refuses took no time: what a paper
+/// leaves out of its own, or looks at alone.
+double seconds_counting(const std::function<bool(const WorkClass&)>& counted, const Schedule& schedule,
+                        const LayerPricer& pricer, Decision decision);
+double seconds_without(const std::vector<TaskKind>& kinds, std::string_view schedule, const Profile& profile,
+                       const Case& shape, const LayerResult& tuned);
+
+}  // namespace moe

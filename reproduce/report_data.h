@@ -1,0 +1,18 @@
+#pragma once
+// A report for programs: JSON, and records that plots are drawn from.
+#include <vector>
+
+#include "moe/record/record.h"
+#include "reproduce/report.h"
+#include "verbs/results_json.h"
+
+namespace moe {
+
+/// {table, title, source, figures[] = {comparison, labels..., convention, quantity, paper, ours, difference}, ...}.
+Json to_json(const Report& report);
+
+/// One record a figure, key "reproduce/TABLE/...": parameters say what and under which convention; `prediction` has our
+/// number, `summary` the paper's, under the quantity's name. A figure without ours is `unsupported`.
+std::vector<CaseRecord> records_of(const Report& report);
+
+}  // namespace moe

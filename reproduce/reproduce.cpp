@@ -1,0 +1,78 @@
+#include "reproduce/reproduce.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "moe/base/check.h"
+#include "moe/base/config_files.h"
+#include "moe/base/whole_file.h"
+#include "moe/record/writer.h"
+#include "reproduce/page.h"
+#include "reproduce/report_data.h"
+#include "reproduce/study.h"
+
+namespace moe {
+namespace {
+
+std::vector<Report> asked_for(const ReproduceOptions& o) {
+  require<BadInput>(!o.table.empty() + o.audit + o.all == 1,
+                    "reproduce: found {}, expected one of TABLE, --audit and --all",
+                    o.table.empty() && !o.audit && !o.all ? "none" : "several");
+  require<BadInput>(o.assume.empty() || !o.table.empty(), "--assume: found {}, expected a TABLE with it", o.assume);
+  require<BadInput>(o.write.empty() || o.all, "--write: found {}, expected --all with it", o.write);
+  if (o.all) return all_reports();
+  Study study;
+  if (o.audit) return {fsmoe_audit(study)};
+  if (o.assume.empty()) return {reproduce(o.table, study)};
+  const Assumptions assumed = find_assumptions(o.assume);
+  study.assumed = &assumed;
+  return {reproduce(o.table, study)};
+}
+
+// Whatever any table reads: all of configs, in an order of their own, and the assumptions.
+std::vector<std::string> files_read(const ReproduceOptions& o) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(config_dir()))
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  std::ranges::sort(files);
+  if (!o.assume.empty()) files.push_back(find_config("papers/assume", o.assume));
+  return files;
+}
+
+std::string records_of(const ReproduceOptions& o, const std::vector<Report>& reports) {
+  const std::string what = o.all ? "all" : o.audit ? "audit" : o.table;
+  const std::string path = o.out.empty() ? fmt::format("results/reproduce-{}.jsonl", what) : o.out;
+  RecordWriter writer(path, {o.asked, files_read(o), {}});
+  for (const Report& report : reports)
+    for (const CaseRecord& record : records_of(report))
+      if (writer.find(record.key) == nullptr) writer.append(record);
+  writer.end();
+  return path;
+}
+
+}  // namespace
+
+int run_reproduce(const ReproduceOptions& options) {
+  const std::vector<Report> reports = asked_for(options);
+  if (!options.write.empty())
+    write_whole_file(options.write, "a file for the page (--write)",
+                     [&](std::ostream& out) { out << page_of(reports); });
+  const std::string path = records_of(options, reports);
+  if (options.json) {
+    Json documents = Json::array();
+    for (const Report& report : reports) documents.push_back(to_json(report));
+    Json document = documents.size() == 1 ? documents.front() : Json{{"tables", documents}};
+    document["records"] = path;
+    fmt::print("{}\n", document.dump(1));
+    return 0;
+  }
+  if (!options.write.empty())
+    fmt::print("{}: {} tables\n", options.write, reports.size());
+  else
+    for (const Report& report : reports) fmt::print("{}", report_text(report, ReportStyle::terminal));
+  fmt::print("records: {}\n", path);
+  return 0;
+}
+
+}  // namespace moe

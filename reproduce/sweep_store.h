@@ -1,0 +1,32 @@
+#pragma once
+// FSMoE's 1458 layers, swept once a reading, for every table that asks.
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "reproduce/fsmoe_reading.h"
+#include "verbs/sweep.h"
+
+namespace moe {
+
+/// Table 5's, in its order.
+std::vector<const Schedule*> table5_schedules();
+
+/// One sweep in figures.
+struct SweptReading {
+  Reading reading;
+  std::vector<ScheduleSummary> schedules;  // table5_schedules' order
+  const ScheduleSummary& find(std::string_view schedule) const;
+};
+
+class SweepStore {
+ public:
+  const SweptReading& of(const Reading& reading);
+  /// Sweeps what is not swept yet, on all cores; the results do not depend on how many.
+  void prepare(const std::vector<Reading>& readings);
+
+ private:
+  std::map<Reading, SweptReading> swept_;
+};
+
+}  // namespace moe

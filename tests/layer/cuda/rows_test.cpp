@@ -1,0 +1,48 @@
+// Rows between their layouts and the experts, on a device against the CPU's.
+#include <gtest/gtest.h>
+
+#include "moe/rows/row_layout.h"
+#include "tests/layer/cuda/device_values.h"
+#include "tests/layer/cuda/test_device.h"
+
+namespace moe {
+namespace {
+
+class CudaRowsTest : public testing::TestWithParam<DType> {
+ protected:
+  MemorySpace& memory() { return device_->math().memory(); }
+  Pair random(std::initializer_list<int64_t> shape, uint64_t stream) { return {shape, GetParam(), memory(), stream}; }
+  std::unique_ptr<LayerDevice> device_ = make_test_layer_device();
+};
+
+// A rank's rows of its sources, in chunks, to where the experts compute and back.
+TEST_P(CudaRowsTest, PacksAndUnpacks) {
+  for (const int64_t width : {1, 3, 8, 40, 129})
+    for (const int degree : {1, 2, 5})
+      for (const int streams : {1, 3}) {
+        constexpr int64_t kRows = 7, kExperts = 3;
+        RowLayout::Shape shape{kRows, width, streams, kExperts, degree, false, {}};
+        for (int stream = 0; stream < streams; ++stream)
+          for (int64_t e = 0; e < kExperts; ++e) shape.cells.push_back({stream, e, stream});
+        RowLayout layout(std::move(shape));
+        layout.put_on(memory());
+        ExpertRows places(layout);
+        Pair data = random({layout.elements()}, 1), back = random({layout.elements()}, 2);
+        Pair experts = random({places.total(), width}, 3);
+        std::vector<Rows> at(kExperts);
+        for (int chunk = 0; chunk < degree; ++chunk) {
+          places.of_chunk(layout, layout.chunk(chunk), at);
+          device_->unpack(layout, layout.chunk(chunk), data.device, experts.device, at);
+          unpack_rows(layout, layout.chunk(chunk), data.reference, experts.reference, at);
+          device_->pack(layout, layout.chunk(chunk), experts.device, at, back.device);
+        }
+        expect_near(experts.device, experts.reference, 0, "where the experts compute");
+        expect_near(back.device, data.reference, 0, "and back");
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaRowsTest,
+                         testing::Values(DType::float16, DType::bfloat16, DType::float32, DType::float64));
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,117 @@
+#include "tests/properties/any_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "moe/base/check.h"
+#include "moe/base/random.h"
+#include "tests/properties/cases.h"
+
+namespace moe::any_model {
+namespace {
+
+class Draws {
+ public:
+  Draws(uint64_t seed, uint64_t stream) : seed_(seed), stream_(stream) {}
+  int64_t below(int64_t n) {
+    return static_cast<int64_t>(random_bits(seed_, stream_, index_++) % static_cast<uint64_t>(n));
+  }
+  double uniform() { return random_uniform(seed_, stream_ + 1, index_++); }
+
+ private:
+  uint64_t seed_, stream_, index_ = 0;
+};
+
+// A row for every op, network and group size that the profile lacks, some of them as measured curves.
+void price_all(Draws& draws, Profile& profile, const Case& shape, double volume) {
+  for (const char* op : {"alltoall", "allgather", "reducescatter", "allreduce", "a2a-ep-esp", "sendrecv"})
+    for (const Network network : {Network::intra, Network::inter})
+      for (int ranks = 2; ranks <= shape.parallel.ranks(); ++ranks) {
+        const bool known = std::ranges::any_of(profile.comm, [&](const CommRow& row) {
+          return row.op == op && row.network == network && row.ranks == ranks;
+        });
+        if (known) continue;
+        CommRow& row = profile.comm.emplace_back();
+        row.op = op;
+        row.network = network;
+        row.ranks = ranks;
+        row.alpha_s = 1e-6 * std::pow(10.0, 3 * draws.uniform());
+        row.beta_s_per_byte = 1e-5 * std::pow(10.0, 3 * draws.uniform()) / volume;
+        double size = volume * 0.02, seconds = row.alpha_s;
+        for (int i = 0; draws.below(3) == 0 && i < 4; ++i) {
+          row.points.push_back({size, seconds});
+          size += volume * draws.uniform();
+          seconds += 1e-6 * std::pow(10.0, 3 * draws.uniform());
+        }
+        if (row.points.size() < 2) row.points.clear();
+      }
+}
+
+Contention contention_of(Draws& draws) {
+  Contention c;
+  const bool stalls = draws.below(3) == 0;
+  for (const ContentionPair& pair : contention_pairs()) {
+    c.*pair.factor = 1 + static_cast<double>(draws.below(3)) * draws.uniform();
+    if (stalls) pair.stall_s(c) = 1e-4 * draws.uniform();
+  }
+  return c;
+}
+
+}  // namespace
+
+AnyModel any_model(uint64_t seed) {
+  Draws draws(seed, 101);
+  const random_layer::RandomLayer layer = conformance::full_layer(seed, draws.below(3) == 0);
+  AnyModel any{layer.profile, {}, ""};
+  ParallelShape parallel = layer.shape.parallel;
+  parallel.pp = 1 + static_cast<int>(draws.below(3));
+  parallel.nodes *= parallel.pp;
+  parallel.ep_inside = draws.below(2) == 0;
+  parallel.dp = parallel.edp = 0;
+  any.model.shape = complete(layer.shape.layer, parallel, layer.shape.rounding);
+  any.model.layers = parallel.pp * (1 + static_cast<int>(draws.below(5))) + static_cast<int>(draws.below(parallel.pp));
+  any.model.micro_batches = 1 + static_cast<int>(draws.below(6));
+  any.model.order = draws.below(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
+  const int64_t ends = draws.below(3) * gradient_bytes(any.model.shape);
+  any.model.embedding_gradient_bytes = ends;
+  any.model.head_gradient_bytes = draws.below(2) * ends;
+  any.profile.nodes = parallel.nodes;
+  price_all(draws, any.profile, any.model.shape, mp_bytes(any.model.shape));
+  if (draws.below(2) == 0) any.profile.contention = contention_of(draws);
+  any.text = fmt::format("{}; {} stages, {} layers, {} micro-batches, {}, {}{}", layer.text, parallel.pp,
+                         any.model.layers, any.model.micro_batches, name_of(any.model.order), placement_name(parallel),
+                         any.profile.contention.none() ? "" : ", contention");
+  return any;
+}
+
+ModelDecision any_model_decision(const Schedule& schedule, const ModelShape& model, uint64_t seed) {
+  Draws draws(seed, 201);
+  const auto degree = [&] { return 1 + static_cast<int>(draws.below(6)); };
+  ModelDecision decision;
+  if (schedule.degrees != DegreePolicy::one) decision.degree_forward = decision.degree_backward = degree();
+  const auto [first, last] = layers_of_stage(model, 0);
+  const int64_t element = bytes_of(model.shape.layer.dtype), made = gradient_bytes(model.shape);
+  const bool sends = groups_of(model.shape.parallel)[static_cast<size_t>(GroupKind::dp)].size > 1;
+  decision.micro_op_bytes = std::max<int64_t>(8, made / (1 + draws.below(5)));
+  const auto pieces = static_cast<int64_t>(gradient_pieces(schedule, model.shape, decision.micro_op_bytes).size());
+  int64_t waiting = 0, waiting_pieces = 0;
+  for (int layer = first; layer < last; ++layer) {
+    BackwardDecision& b = decision.backwards.emplace_back();
+    b.degree = schedule.degrees == DegreePolicy::apart ? degree() : decision.degree_backward;
+    const auto take = [&](int64_t& bytes) {
+      if (!sends || !splits_gradients(schedule)) return;
+      bytes = draws.below(waiting / element + 1) * element;
+      waiting -= bytes;
+    };
+    if (schedule.gradients == GradientPolicy::adaptive) take(b.gar_in_moe_bytes);
+    take(b.gar_beside_dense_bytes);
+    if (sends && schedule.gradients == GradientPolicy::micro_ops)
+      for (int64_t i = draws.below(waiting_pieces + 1); i > 0; --i) b.gaps.push_back(static_cast<int>(draws.below(12)));
+    std::ranges::sort(b.gaps);
+    waiting += made;
+    waiting_pieces += pieces - static_cast<int64_t>(b.gaps.size());
+  }
+  return decision;
+}
+
+}  // namespace moe::any_model

@@ -1,0 +1,75 @@
+// Memory counted from plans: what they keep alive, when, is what the verbs say of the model.
+#include <gtest/gtest.h>
+
+#include "moe/plan/memory.h"
+#include "tests/properties/any_model.h"
+#include "tests/schedule/any_decision.h"
+
+namespace moe {
+namespace {
+
+using any_decision::fits;
+using any_model::any_model;
+using any_model::any_model_decision;
+using any_model::AnyModel;
+
+MemoryRequest request_of(const ModelShape& model, const Schedule& schedule) {
+  MemoryRequest request;
+  request.shape = model.shape;
+  request.layers = model.layers;
+  request.micro_batches = model.micro_batches;
+  request.order = model.order;
+  request.replicated = replicates_tokens(schedule.flow);
+  return request;
+}
+
+TEST(PlanMemory, IsWhatTheModelsOrderSays) {
+  int plans = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    const AnyModel any = any_model(seed);
+    for (const Schedule& schedule : schedules()) {
+      if (!fits(schedule, any.model.shape)) continue;
+      const Plan plan = build_model_plan(schedule, any.model, any_model_decision(schedule, any.model, seed));
+      const MemoryEstimate counted = estimate_memory(memory_request(plan));
+      const MemoryEstimate said = estimate_memory(request_of(any.model, schedule));
+      ASSERT_DOUBLE_EQ(counted.activations, said.activations) << schedule.name << ", " << any.text;
+      ASSERT_DOUBLE_EQ(counted.total(), said.total()) << schedule.name << ", " << any.text;
+      ++plans;
+    }
+  }
+  EXPECT_GT(plans, 2000);
+}
+
+// By hand: gpipe keeps all micro-batches of its layers, on one stage too; 1F1B as many as stages follow.
+TEST(PlanMemory, KeepsWhatItsBackwardsWaitFor) {
+  LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 4, .top_k = 1};
+  for (const int pp : {1, 2, 4})
+    for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b}) {
+      const ParallelShape parallel{.nodes = 2 * pp, .ranks_per_node = 2, .mp = 2, .ep = 2, .esp = 2, .pp = pp};
+      const ModelShape model{complete(layer, parallel, Rounding::ragged), 5, 9, order};
+      const Schedule& schedule = find_schedule("fsmoe");
+      const Plan plan = build_model_plan(schedule, model, any_model_decision(schedule, model, 7));
+      const int layers = (5 + pp - 1) / pp;
+      EXPECT_EQ(activations_kept(plan), layers * (order == PipelineOrder::gpipe ? 9 : pp))
+          << pp << " stages, " << name_of(order);
+    }
+}
+
+// Two experts' places a device: half the EP group, twice the experts' weights.
+TEST(PlanMemory, CountsPackedExperts) {
+  const Schedule& schedule = find_schedule("lina-packed");
+  const Case shape = complete({.experts = 8}, {.nodes = 8, .ranks_per_node = 1, .mp = 1, .ep = 8}, Rounding::ragged);
+  Decision decision;
+  decision.packing = 4;
+  const MemoryEstimate packed = estimate_memory(memory_request(build_plan(schedule, shape, decision)));
+  const MemoryEstimate by_hand =
+      layer_memory(complete({.experts = 8}, {.nodes = 8, .ranks_per_node = 1, .mp = 1, .ep = 2}, Rounding::ragged));
+  EXPECT_DOUBLE_EQ(packed.total(), by_hand.total());
+  MemoryRequest alone;
+  alone.shape = shape;
+  const double expert_bytes = 4 * rank_parameters(alone).experts;
+  EXPECT_NEAR(packed.weights - layer_memory(shape).weights, 3 * expert_bytes, 1e-6 * expert_bytes);
+}
+
+}  // namespace
+}  // namespace moe

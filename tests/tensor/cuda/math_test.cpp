@@ -1,0 +1,144 @@
+// Every kernel of CudaMath against the CPU's, in float64 on the same numbers, over types and sizes, aligned or not.
+#include "moe/tensor/math.h"
+
+#include <gtest/gtest.h>
+
+#include "moe/layer/norm.h"
+#include "tests/layer/cuda/device_values.h"
+#include "tests/layer/cuda/test_device.h"
+
+namespace moe {
+namespace {
+
+class CudaMathTest : public testing::TestWithParam<DType> {
+ protected:
+  Pair random(std::initializer_list<int64_t> shape, uint64_t stream) const {
+    return {shape, GetParam(), math_->memory(), stream};
+  }
+  std::unique_ptr<Math> math_ = make_test_math();
+};
+
+constexpr int64_t kSizes[] = {0, 1, 7, 8, 33, 512, 1000, 2049};
+
+TEST_P(CudaMathTest, ElementByElement) {
+  for (const int64_t n : kSizes) {
+    SCOPED_TRACE(n);
+    Pair a = random({n}, 1), b = random({n}, 2), d = random({n}, 3), out = random({n}, 4), d_b = random({n}, 5);
+    math_->gelu(a.device, out.device), cpu_math().gelu(a.reference, out.reference);
+    expect_near(out, "gelu");
+    math_->gelu_backward(a.device, d.device, d.device), cpu_math().gelu_backward(a.reference, d.reference, d.reference);
+    expect_near(d, "gelu backward");
+    math_->swiglu(a.device, b.device, out.device), cpu_math().swiglu(a.reference, b.reference, out.reference);
+    expect_near(out, "swiglu");
+    Pair dy = random({n}, 6);
+    math_->swiglu_backward(a.device, b.device, dy.device, dy.device, d_b.device);
+    cpu_math().swiglu_backward(a.reference, b.reference, dy.reference, dy.reference, d_b.reference);
+    expect_near(dy, "swiglu's first gradient", 2), expect_near(d_b, "swiglu's second gradient");
+    Pair sum = random({n}, 7);
+    math_->add(a.device, sum.device), cpu_math().add(a.reference, sum.reference);
+    expect_near(sum, "add");
+    math_->scale(sum.device, 0.3), cpu_math().scale(sum.reference, 0.3);
+    expect_near(sum, "scale", 2);
+    math_->assign(a.device, b.device);
+    expect_near(b.device, a.device, 0, "assign");
+  }
+}
+
+// Parts that no 16 bytes begin at.
+TEST_P(CudaMathTest, UnalignedParts) {
+  Pair a = random({64}, 1), sum = random({64}, 2);
+  math_->add(a.device.view().part(3, {48}), sum.device.view().part(1, {48}));
+  cpu_math().add(a.reference.view().part(3, {48}), sum.reference.view().part(1, {48}));
+  expect_near(sum, "add");
+}
+
+TEST_P(CudaMathTest, ExtremesOfActivations) {
+  Pair x = random({16}, 1), out = random({16}, 2), one = random({16}, 3);
+  for_each_element(x.device, [&](int64_t i, auto& v) {
+    v = cuda::rounded<std::remove_reference_t<decltype(v)>>(i % 2 == 0 ? -1000.0 : 1000.0);
+  });
+  math_->gelu(x.device, out.device);
+  EXPECT_EQ(values_of(out.device)[0], 0);
+  EXPECT_EQ(values_of(out.device)[1], values_of(x.device)[1]);
+  math_->swiglu(x.device, one.device, out.device);
+  EXPECT_EQ(values_of(out.device)[0], 0);
+}
+
+TEST_P(CudaMathTest, ConvertsToNearestEven) {
+  for (const DType to : kDTypes)
+    for (const int64_t n : kSizes) {
+      const Pair from = random({n}, 1);
+      const Tensor there({n}, to, math_->memory()), back({n}, DType::float64, math_->memory());
+      math_->convert(from.device, there);
+      math_->convert(there, back);
+      Tensor expected({n}, to, math_->memory());
+      for_each_element(expected, [&](int64_t i, auto& v) {
+        v = cuda::rounded<std::remove_reference_t<decltype(v)>>(from.reference.as<double>()[i]);
+      });
+      expect_near(there, expected, 0, "there");
+      expect_near(back, expected, 0, "and back");
+    }
+}
+
+TEST_P(CudaMathTest, ConvertsAsTheCpuDoes) {
+  if (bytes_of(GetParam()) < 4) return;
+  const int64_t n = 4096;
+  const Pair from = random({n}, 1);
+  const Tensor host({n}, GetParam()), cpu({n}, DType::bfloat16), wire({n}, DType::bfloat16, math_->memory());
+  math_->memory().to_host(from.device.view().data(), host.view().data(), host.view().bytes());
+  cpu_math().convert(host, cpu);
+  math_->convert(from.device, wire);
+  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(wire.as<uint16_t>()[i], cpu.as<uint16_t>()[i]);
+}
+
+TEST_P(CudaMathTest, Norms) {
+  for (const bool centred : {false, true})
+    for (const int64_t rows : {0, 1, 9, 40})
+      for (const int64_t width : {1, 21, 32, 65, 300}) {
+        SCOPED_TRACE(fmt::format("centred {}, {} rows of {}", centred, rows, width));
+        Pair x = random({rows, width}, 1), gain = random({width}, 2), d = random({rows, width}, 3);
+        Pair out = random({rows, width}, 4), d_gain = random({width}, 5);
+        const DType sums = GetParam() == DType::float64 ? DType::float64 : DType::float32;
+        const Tensor moments({rows, 2}, sums, math_->memory());
+        const NormInput there{x.device, gain.device, centred, RowNorm::kEpsilon, moments};
+        const NormInput here{x.reference, gain.reference, centred, RowNorm::kEpsilon, {}};
+        math_->norm(there, out.device), cpu_math().norm(here, out.reference);
+        expect_near(out, "norm", 2);
+        if (width == 1) continue;  // all of a gradient cancels
+        math_->norm_backward(there, d.device, d_gain.device);
+        cpu_math().norm_backward(here, d.reference, d_gain.reference);
+        expect_near(d, "d", 10), expect_near(d_gain, "d_gain", 4);
+      }
+}
+
+TEST_P(CudaMathTest, CausalSoftmax) {
+  for (const int64_t seq : {1, 5, 32, 70}) {
+    Pair p = random({3, seq, seq}, 1), d = random({3, seq, seq}, 2);
+    math_->causal_softmax(p.device, 0.37), cpu_math().causal_softmax(p.reference, 0.37);
+    expect_near(p, "softmax", 2);
+    math_->causal_softmax_backward(p.device, d.device, 0.37);
+    cpu_math().causal_softmax_backward(p.reference, d.reference, 0.37);
+    expect_near(d, "its gradient", 4);
+  }
+}
+
+// Attention's and the experts' batches: several products of one shape, `a` or `b` perhaps the same for all.
+TEST(CpuMath, BatchesAreSoManyProducts) {
+  const Pair a({3, 4, 5}, DType::float64, cpu_memory(), 1), b({5, 2}, DType::float64, cpu_memory(), 2);
+  const Tensor out({3, 4, 2}, DType::float64), one({4, 2}, DType::float64);
+  const auto plane = [](TensorView t, int64_t i) {
+    return matrix(t.part(i * t.size(1) * t.size(2), {t.size(1), t.size(2)}));
+  };
+  cpu_math().gemm(plane(a.device, 0), matrix(b.device), plane(out, 0), Into::overwrite, {3, 20, 0, 8});
+  const auto gemm = make_plain_gemm();
+  for (int64_t i = 0; i < 3; ++i) {
+    gemm->run(plane(a.device, i), matrix(b.device), matrix(one), Into::overwrite, {}, nullptr);
+    expect_near(out.view().part(8 * i, {8}), one, 1e-14, "product");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaMathTest, testing::ValuesIn(kDTypes),
+                         [](const auto& row) { return std::string(name_of(row.param)); });
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,159 @@
+// gemm and gelu against loops, over transposes, blocks of columns, empty extents and both element types.
+#include "moe/tensor/cpu/math.h"
+
+#include <atomic>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "moe/base/random.h"
+#include "moe/tensor/element.h"
+#include "moe/tensor/tensor.h"
+
+namespace moe {
+namespace {
+
+template <class T>
+Tensor random_tensor(std::initializer_list<int64_t> shape, DType dtype, uint64_t stream) {
+  Tensor t(shape, dtype);
+  for (int64_t i = 0; i < t.view().elements(); ++i)
+    t.view().as<T>()[i] = static_cast<T>(random_normal(7, stream, static_cast<uint64_t>(i)));
+  return t;
+}
+
+template <class T>
+T element(Matrix m, int64_t i, int64_t j) {
+  if (m.transposed) std::swap(i, j);
+  return static_cast<const T*>(m.data)[i * m.stride + j];
+}
+
+template <class T>
+void expect_gemm(Matrix a, Matrix b, Matrix out, Into into) {
+  std::vector<double> expected;
+  const int64_t inner = a.transposed ? a.rows : a.cols;
+  for (int64_t i = 0; i < out.rows; ++i)
+    for (int64_t j = 0; j < out.cols; ++j) {
+      double sum = into == Into::add ? element<T>(out, i, j) : 0;
+      for (int64_t k = 0; k < inner; ++k) sum += double{element<T>(a, i, k)} * element<T>(b, k, j);
+      expected.push_back(sum);
+    }
+  gemm(a, b, out, into);
+  for (int64_t i = 0; i < out.rows; ++i)
+    for (int64_t j = 0; j < out.cols; ++j)
+      EXPECT_NEAR(element<T>(out, i, j), expected[static_cast<size_t>(i * out.cols + j)],
+                  sizeof(T) == 4 ? 1e-4 : 1e-12);
+}
+
+class GemmTest : public testing::TestWithParam<DType> {};
+
+TEST_P(GemmTest, MultipliesEveryTransposeOverwritingAndAdding) {
+  with_element(GetParam(), [&](auto zero) {
+    using T = decltype(zero);
+    const Tensor a = random_tensor<T>({5, 7}, GetParam(), 1), at = random_tensor<T>({7, 5}, GetParam(), 2);
+    const Tensor b = random_tensor<T>({7, 3}, GetParam(), 3), bt = random_tensor<T>({3, 7}, GetParam(), 4);
+    const Tensor out = random_tensor<T>({5, 3}, GetParam(), 5);
+    for (const Matrix& left : {matrix(a), transpose(matrix(at))})
+      for (const Matrix& right : {matrix(b), transpose(matrix(bt))})
+        for (const Into into : {Into::overwrite, Into::add}) expect_gemm<T>(left, right, matrix(out), into);
+  });
+}
+
+TEST_P(GemmTest, WritesNothingOutsideItsColumns) {
+  with_element(GetParam(), [&](auto zero) {
+    using T = decltype(zero);
+    const Tensor a = random_tensor<T>({4, 6}, GetParam(), 1), b = random_tensor<T>({6, 9}, GetParam(), 2);
+    const Tensor out({4, 8}, GetParam());
+    expect_gemm<T>(columns(a, 1, 3), transpose(columns(b, 4, 3)), columns(out, 2, 6), Into::overwrite);
+    for (int64_t i = 0; i < 4; ++i)
+      for (const int64_t j : {0, 1}) EXPECT_EQ(element<T>(matrix(out), i, j), T(0));
+  });
+}
+
+TEST_P(GemmTest, TakesEmptyExtents) {
+  const Tensor none({0, 4}, GetParam()), square({4, 4}, GetParam());
+  with_element(GetParam(), [&](auto zero) {
+    using T = decltype(zero);
+    T* data = square.view().as<T>();
+    std::fill_n(data, 16, T(3));
+    gemm(matrix(none), matrix(square), matrix(none));
+    gemm(transpose(matrix(none)), matrix(none), matrix(square), Into::add);
+    EXPECT_EQ(data[5], T(3));
+    gemm(transpose(matrix(none)), matrix(none), matrix(square));
+    EXPECT_EQ(data[5], T(0));
+    gelu(none, none);
+  });
+}
+
+TEST_P(GemmTest, OverwritesNotANumber) {
+  const Tensor one({1, 1}, GetParam()), out({1, 1}, GetParam());
+  with_element(GetParam(), [&](auto zero) {
+    using T = decltype(zero);
+    *out.view().as<T>() = std::numeric_limits<T>::quiet_NaN();
+    gemm(matrix(one), matrix(one), matrix(out));
+    EXPECT_EQ(*out.view().as<T>(), T(0));
+  });
+}
+
+TEST_P(GemmTest, GeluIsExactAndItsGradientToo) {
+  with_element(GetParam(), [&](auto zero) {
+    using T = decltype(zero);
+    const Tensor x = random_tensor<T>({100}, GetParam(), 6), d = random_tensor<T>({100}, GetParam(), 7);
+    const Tensor y({100}, GetParam()), dx({100}, GetParam());
+    gelu(x, y);
+    gelu_backward(x, d, dx);
+    const double tolerance = sizeof(T) == 4 ? 1e-6 : 1e-14;
+    for (int64_t i = 0; i < 100; ++i) {
+      const double v = x.view().as<T>()[i], phi = 0.5 * std::erfc(-v / std::sqrt(2.0));
+      EXPECT_NEAR(y.view().as<T>()[i], v * phi, tolerance);
+      const double slope = phi + v * std::exp(-v * v / 2) / std::sqrt(2 * M_PI);
+      EXPECT_NEAR(dx.view().as<T>()[i], d.view().as<T>()[i] * slope, 10 * tolerance);
+    }
+  });
+}
+
+TEST_P(GemmTest, SwigluIsItsFormulaAndItsGradientToo) {
+  with_element(GetParam(), [&](auto zero) {
+    using T = decltype(zero);
+    const Tensor a = random_tensor<T>({100}, GetParam(), 8), b = random_tensor<T>({100}, GetParam(), 9);
+    const Tensor d = random_tensor<T>({100}, GetParam(), 10), y({100}, GetParam()), db({100}, GetParam());
+    a.view().as<T>()[3] = T(-1000);  // exp overflows
+    const std::vector<T> dy(d.view().as<T>(), d.view().as<T>() + 100);
+    swiglu(a, b, y);
+    swiglu_backward(a, b, d, d, db);
+    const double tolerance = sizeof(T) == 4 ? 1e-5 : 1e-14;
+    for (size_t i = 0; i < 100; ++i) {
+      const double u = a.view().as<T>()[i], v = b.view().as<T>()[i], s = 1 / (1 + std::exp(-u));
+      EXPECT_NEAR(y.view().as<T>()[i], u * s * v, tolerance);
+      EXPECT_NEAR(d.view().as<T>()[i], dy[i] * v * (s + u * s * (1 - s)), tolerance);
+      EXPECT_NEAR(db.view().as<T>()[i], dy[i] * u * s, tolerance);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GemmTest, testing::Values(DType::float32, DType::float64),
+                         [](const auto& row) { return std::string(name_of(row.param)); });
+
+TEST(ParallelFor, GivesEveryPartToOneThread) {
+  for (const int threads : {1, 3, 8})
+    for (const int64_t count : {0, 1, 2, 7, 1000}) {
+      set_math_threads(threads);
+      std::vector<std::atomic<int>> met(static_cast<size_t>(count));
+      std::atomic<int> calls = 0;
+      parallel_for(count, 1 << 20, [&](int64_t begin, int64_t end) {
+        ++calls;
+        for (int64_t i = begin; i < end; ++i) ++met[static_cast<size_t>(i)];
+      });
+      set_math_threads(1);
+      for (const auto& times : met) EXPECT_EQ(times, 1);
+      EXPECT_EQ(calls, std::clamp<int64_t>(count, 1, threads));
+    }
+}
+
+TEST(MathThreads, RefusesNone) { EXPECT_THROW(set_math_threads(0), BadInput); }
+
+TEST(WithElement, RefusesSixteenBits) {
+  EXPECT_THROW(with_element(DType::bfloat16, [](auto) {}), BadInput);
+}
+
+}  // namespace
+}  // namespace moe

@@ -1,9 +1,0 @@
-#pragma once
-// `simulate --model`: a whole model under chosen schedules.
-#include "tuner/simulate.h"
-
-namespace moe {
-
-int run_simulate_model(const SimulateOptions& options);
-
-}  // namespace moe

@@ -1,0 +1,34 @@
+#include "verbs/chosen_model.h"
+
+#include "moe/base/check.h"
+#include "moe/plan/model_file.h"
+
+namespace moe {
+
+ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, const Profile& profile) {
+  ChosenModel chosen;
+  LayerFile base;
+  if (!flags.model.empty()) {
+    require<BadInput>(selection.layer_file.empty(), "--model: found --layer too, expected one of them");
+    const Model model = on_cluster(find_model(flags.model), profile.name);
+    base.name = chosen.name = model.name;
+    base.layer = model.layer;
+    base.parallel = model.parallel;
+    chosen.model.layers = model.layers;
+    chosen.vocabulary = model.vocabulary;
+    chosen.tied_embedding = model.tied_embedding;
+  } else if (!selection.layer_file.empty()) {
+    base = find_layer(selection.layer_file);
+  }
+  chosen.model.shape = chosen_case(selection, std::move(base), profile.nodes, profile.ranks_per_node);
+  chosen.model.layers = flags.layers.value_or(chosen.model.layers);
+  chosen.model.micro_batches = flags.micro_batches;
+  add_ends(chosen.model, chosen.vocabulary, chosen.tied_embedding);
+  if (!flags.pipeline) return chosen;
+  chosen.model.order = pipeline_order_from(*flags.pipeline, "--pipeline");
+  require<BadInput>(flags.micro_batches > 1,
+                    "--pipeline: found one micro-batch, which has one order; expected --micro-batches N with it");
+  return chosen;
+}
+
+}  // namespace moe

@@ -1,0 +1,31 @@
+#pragma once
+// The model that a verb's flags ask for, or its layer as a model of one.
+#include <optional>
+#include <string>
+
+#include "moe/cost/profile.h"
+#include "moe/schedule/model_plan.h"
+#include "verbs/selection.h"
+
+namespace moe {
+
+struct ModelFlags {
+  std::string model;                    // NAME or FILE; empty: the layer
+  std::optional<int> layers;            // empty: the model's, or 1
+  int micro_batches = 1;                // of the layer's batch each
+  std::optional<std::string> pipeline;  // gpipe | 1f1b; empty: gpipe
+  /// One layer, once: no model, which some flags need.
+  bool one_layer() const { return model.empty() && !layers && micro_batches == 1; }
+};
+
+struct ChosenModel {
+  std::string name;  // empty: a layer
+  ModelShape model;
+  int64_t vocabulary = 0;  // 0: unknown
+  bool tied_embedding = false;
+};
+
+/// The model on that cluster, the selection's layer flags over its own. Throws BadInput naming the flag.
+ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, const Profile& profile);
+
+}  // namespace moe

@@ -1,0 +1,21 @@
+#pragma once
+// The planning verbs' results as JSON; the keys are the ones the documentation promises.
+#include <nlohmann/json.hpp>
+
+#include "moe/cost/simulator.h"
+#include "verbs/sweep.h"
+
+namespace moe {
+
+using Json = nlohmann::ordered_json;
+
+/// schedule, degrees, seconds of both phases and of their MoE parts, gar_in_moe_bytes, bounds; what else was decided.
+Json to_json(const LayerResult& result);
+/// The layer's shape and groups.
+Json to_json(const Case& shape);
+/// lanes (name, busy_s) and tasks (name, phase, layer, chunk, lane, start_s, end_s).
+void add_timeline(Json& json, const Plan& plan, const Timeline& timeline);
+/// layers[] = {layer, status, schedules[]}.
+Json to_json(const std::vector<SweepRow>& rows);
+
+}  // namespace moe

@@ -1,0 +1,123 @@
+#include "verbs/selection.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "moe/base/config_files.h"
+#include "moe/base/registry.h"
+
+namespace moe {
+namespace {
+
+double positive_number(const std::string& text, std::string_view flag) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require<BadInput>(error == std::errc{} && end == text.data() + text.size() && value > 0 && value < 1e6,
+                    "{}: found '{}', expected a number > 0 or none", flag, text);
+  return value;
+}
+
+template <class To, class From>
+void override_with(To& value, const std::optional<From>& flag) {
+  if (flag) value = static_cast<To>(*flag);
+}
+
+void apply(const LayerFlags& flags, LayerShape& layer) {
+  override_with(layer.batch, flags.batch);
+  override_with(layer.seq, flags.seq);
+  if (flags.model_dim) layer.model_dim = *flags.model_dim;
+  override_with(layer.hidden, flags.hidden);
+  override_with(layer.heads, flags.heads);
+  override_with(layer.kv_heads, flags.kv_heads);
+  override_with(layer.experts, flags.experts);
+  override_with(layer.top_k, flags.top_k);
+  if (flags.capacity_factor) {
+    layer.capacity_factor.reset();
+    if (*flags.capacity_factor != "none")
+      layer.capacity_factor = positive_number(*flags.capacity_factor, "--capacity-factor");
+  }
+  if (flags.ffn) layer.ffn = ffn_from(*flags.ffn, "--ffn");
+  if (flags.dtype) layer.dtype = dtype_from(*flags.dtype, "--dtype");
+  if (flags.gate) layer.gate = find_named(gate_parts(), *flags.gate, "--gate").name;
+  if (flags.order) layer.order = find_named(order_parts(), *flags.order, "--order").name;
+  if (flags.dispatcher) layer.dispatcher = find_named(dispatcher_parts(), *flags.dispatcher, "--dispatcher").name;
+  if (flags.norm) layer.norm = norm_from(*flags.norm, "--norm");
+  override_with(layer.aux_loss, flags.aux_loss);
+  override_with(layer.z_loss, flags.z_loss);
+  if (flags.no_residual) layer.residual = false;
+  if (flags.hook) layer.hook = find_named(hook_parts(), *flags.hook, "--hook").name;
+}
+
+// Whether the schedule, or one that it chooses among, is so.
+template <class Is>
+bool any_variant(const Schedule& schedule, Is is) {
+  return is(schedule) || std::ranges::any_of(schedule.variants, [&](const Schedule* variant) { return is(*variant); });
+}
+
+void check_read(const DegreeChoice& degrees, const std::vector<const Schedule*>& schedules) {
+  const auto read_by = [&](auto is) {
+    return std::ranges::any_of(schedules, [&](const Schedule* schedule) { return any_variant(*schedule, is); });
+  };
+  require<BadInput>(
+      degrees.min_chunk_bytes == 0 || read_by([](const Schedule& s) { return s.flow == Flow::dropped; }),
+      "--min-chunk-bytes: found no schedule of MoNTA's that cuts chunks, expected --schedule monta, -o2 or -o3");
+  require<BadInput>(
+      degrees.micro_op_bytes == kMicroOpBytes || read_by(in_pieces),
+      "--micro-op-bytes: found no schedule that cuts gradients into pieces, expected --schedule pipemoe+lina or one of "
+      "Lina's");
+}
+
+}  // namespace
+
+Profile chosen_profile(const Selection& selection) {
+  require<BadInput>(selection.cluster != kHostCluster,
+                    "--cluster: found {}, this machine's threads, which microbench, layerbench and tune measure; "
+                    "expected a profile, as microbench --cluster {} and fit make one",
+                    kHostCluster, kHostCluster);
+  return find_profile(selection.cluster);
+}
+
+std::vector<const Schedule*> chosen_schedules(const Selection& selection) {
+  std::vector<const Schedule*> chosen;
+  const bool all = selection.schedules.empty() || selection.schedules == std::vector<std::string>{"all"};
+  for (const Schedule& schedule : schedules())
+    if (all) chosen.push_back(&schedule);
+  if (!all)
+    for (const std::string& name : selection.schedules) {
+      const Schedule* schedule = &find_named(schedules(), name, "--schedule");
+      if (std::find(chosen.begin(), chosen.end(), schedule) == chosen.end()) chosen.push_back(schedule);
+    }
+  check_read(selection.degrees, chosen);
+  return chosen;
+}
+
+Case chosen_case(const Selection& selection, int nodes, int ranks_per_node) {
+  LayerFile file;
+  if (!selection.layer_file.empty()) file = find_layer(selection.layer_file);
+  return chosen_case(selection, std::move(file), nodes, ranks_per_node);
+}
+
+Case chosen_case(const Selection& selection, LayerFile file, int nodes, int ranks_per_node) {
+  apply(selection.layer, file.layer);
+  file.parallel.nodes = nodes;
+  file.parallel.ranks_per_node = ranks_per_node;
+  override_with(file.parallel.dp, selection.layer.dp);
+  override_with(file.parallel.mp, selection.layer.mp);
+  override_with(file.parallel.ep, selection.layer.ep);
+  override_with(file.parallel.esp, selection.layer.esp);
+  override_with(file.parallel.pp, selection.layer.pp);
+  if (selection.layer.placement) file.parallel.ep_inside = ep_inside_from(*selection.layer.placement, "--placement");
+  if (selection.layer.rounding) file.rounding = rounding_from(*selection.layer.rounding, "--capacity-rounding");
+  return complete(file.layer, file.parallel, file.rounding.value_or(Rounding::ragged));
+}
+
+Grid grid_of(const Selection& selection, const std::string& cluster) {
+  if (!selection.grid.empty()) return find_grid(selection.grid);
+  for (const std::string& name : config_names("grids")) {
+    Grid grid = find_grid(name);
+    if (grid.cluster == cluster && grid.sample_of.empty()) return grid;
+  }
+  bad_input("--grid: cluster {} has no grid of its own, expected --grid NAME or FILE", cluster);
+}
+
+}  // namespace moe

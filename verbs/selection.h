@@ -1,0 +1,51 @@
+#pragma once
+// What a verb works on, as it was asked for: a cluster, a layer or a grid, schedules, degrees.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "moe/cost/profile.h"
+#include "moe/plan/grid.h"
+#include "moe/plan/layer_file.h"
+#include "moe/search/degrees.h"
+
+namespace moe {
+
+inline constexpr std::string_view kDefaultCluster = "testbed-b";
+inline constexpr std::string_view kHostCluster = "host";
+
+/// A layer by hand; what is empty comes from the layer file, or the defaults.
+struct LayerFlags {
+  std::optional<int64_t> batch, seq, model_dim, hidden, heads, kv_heads, experts, top_k;
+  std::optional<std::string> capacity_factor;  // a number, or "none": dropless
+  std::optional<std::string> ffn, gate, order, dispatcher, hook, norm, dtype, rounding, placement;
+  std::optional<double> aux_loss, z_loss;
+  bool no_residual = false;
+  std::optional<int> dp, mp, ep, esp, pp;
+};
+
+struct Selection {
+  std::string cluster{kDefaultCluster};
+  std::string grid;        // empty: the one that belongs to the cluster
+  std::string layer_file;  // empty: none
+  LayerFlags layer;
+  std::vector<std::string> schedules;  // empty or "all": all
+  DegreeChoice degrees;
+  bool nearest = false;
+};
+
+/// The profile of the cluster asked for. Throws BadInput for one that has none: `host`, which is measured.
+Profile chosen_profile(const Selection& selection);
+
+/// The schedules asked for. Throws BadInput listing the known names, or naming a flag that none of them reads.
+std::vector<const Schedule*> chosen_schedules(const Selection& selection);
+
+/// The grid asked for, or the first whole one of configs/grids that names this cluster as its own.
+Grid grid_of(const Selection& selection, const std::string& cluster);
+
+/// The one layer asked for, on a cluster of `nodes` x `ranks_per_node`. Throws BadInput naming the flag.
+Case chosen_case(const Selection& selection, int nodes, int ranks_per_node);
+/// The same, where what no flag says comes from `base`, whatever the selection's layer file.
+Case chosen_case(const Selection& selection, LayerFile base, int nodes, int ranks_per_node);
+
+}  // namespace moe

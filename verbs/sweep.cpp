@@ -1,0 +1,150 @@
+#include "verbs/sweep.h"
+
+#include <algorithm>
+
+#include "moe/base/check.h"
+#include "moe/search/within_memory.h"
+
+namespace moe {
+namespace {
+
+// What decides a layer's prices; heads do not, once they are spread.
+std::string pricing_key(const Case& c) {
+  const ParallelShape& p = c.parallel;
+  return fmt::format("{} {} {} {} {} {} {} {} {}", describe(c.layer), gradient_bytes(c), attention_flops(c),
+                     name_of(c.rounding), p.nodes, p.mp, p.ep, p.esp, p.edp);
+}
+
+std::optional<double> capacity_of(const SweepRequest& request) {
+  return request.grid.memory_bytes ? request.grid.memory_bytes : request.profile.memory_bytes;
+}
+
+SweepRow shaped(const SweepRequest& request, const GridLayer& layer) {
+  SweepRow row;
+  row.layer = layer.name;
+  try {
+    const ParallelShape whole{.nodes = request.profile.nodes, .ranks_per_node = request.profile.ranks_per_node};
+    row.shape = complete(layer.shape, layer.parallel.value_or(whole), request.grid.rounding);
+    const MemoryEstimate memory = layer_memory(row.shape);
+    row.memory_bytes = memory.total();
+    const auto capacity = capacity_of(request);
+    if (const auto reason = capacity ? misfit(memory, *capacity) : std::nullopt) throw BadInput(*reason);
+  } catch (const BadInput& error) {
+    row.status = CaseStatus::unsupported;
+    row.reason = error.what();
+  }
+  return row;
+}
+
+// Which numbers of experts a device holds: layers that are priced alike may differ in heads, and so in memory.
+std::string packing_key(const SweepRequest& request, const Case& shape) {
+  const auto packed = std::ranges::find_if(request.schedules, &Schedule::packs_experts);
+  const auto capacity = capacity_of(request);
+  std::string key;
+  if (packed == request.schedules.end() || !capacity) return key;
+  for (Decision decision; shape.parallel.ep % decision.packing == 0; decision.packing *= 2)
+    key += misfit(layer_memory(decided_case(shape, decision), (*packed)->flow), *capacity) ? '-' : '+';
+  return key;
+}
+
+void tune_row(const SweepRequest& request, const Case& shape, LayerSearch& search, SweepRow& row) {
+  const LayerPricer pricer(request.profile, shape, request.pricing);
+  const DegreeChoice choice = within_memory(request.degrees, capacity_of(request));
+  for (const Schedule* schedule : request.schedules) {
+    try {
+      row.results.push_back(search.tune(*schedule, pricer, choice));
+    } catch (const Unsupported& error) {
+      row.refused[schedule->name] = error.what();
+    }
+  }
+  row.notes = pricer.notes();
+}
+
+// The memory of this row's own shape; what does not fit is not to be chosen.
+void settle(const SweepRequest& request, SweepRow& row) {
+  const auto capacity = capacity_of(request);
+  for (LayerResult& result : row.results) {
+    const Decision& decision = result.decision;
+    const Schedule& planned = decision.variant ? *decision.variant : find_schedule(result.schedule);
+    result.memory = layer_memory(decided_case(row.shape, decision), planned.flow);
+    if (const auto reason = capacity ? misfit(result.memory, *capacity) : std::nullopt)
+      row.refused[result.schedule] = *reason;
+  }
+  std::erase_if(row.results, [&](const LayerResult& result) { return row.refused.contains(result.schedule); });
+  if (!row.results.empty() || row.refused.empty()) return;
+  row.status = CaseStatus::unsupported;
+  row.reason = row.refused.begin()->second;
+}
+
+}  // namespace
+
+const LayerResult* SweepRow::find(std::string_view schedule) const {
+  for (const LayerResult& result : results)
+    if (result.schedule == schedule) return &result;
+  return nullptr;
+}
+
+std::vector<SweepRow> sweep(const SweepRequest& request) {
+  LayerSearch search;
+  std::map<std::string, SweepRow> known;
+  std::vector<SweepRow> rows;
+  rows.reserve(request.grid.layers.size());
+  for (const GridLayer& layer : request.grid.layers) {
+    SweepRow& row = rows.emplace_back(shaped(request, layer));
+    if (row.status != CaseStatus::ok) continue;
+    const auto [it, fresh] = known.try_emplace(pricing_key(row.shape) + packing_key(request, row.shape));
+    if (fresh) tune_row(request, row.shape, search, it->second);
+    row.results = it->second.results;
+    row.refused = it->second.refused;
+    row.notes = it->second.notes;
+    settle(request, row);
+  }
+  return rows;
+}
+
+std::map<std::string, int> noted_layers(const std::vector<SweepRow>& rows) {
+  std::map<std::string, int> layers;
+  for (const SweepRow& row : rows) {
+    std::set<std::string> kinds;  // a layer with several notes of a kind counts once
+    for (const std::string& note : row.notes)
+      kinds.insert(note.starts_with(kWeakRow) ? note : note.substr(0, note.find(':')));
+    for (const std::string& kind : kinds) ++layers[kind];
+  }
+  return layers;
+}
+
+std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,
+                                       const std::vector<const Schedule*>& schedules) {
+  std::vector<ScheduleSummary> summaries;
+  for (const Schedule* schedule : schedules) {
+    ScheduleSummary& s = summaries.emplace_back();
+    s.schedule = schedule->name;
+    for (const SweepRow& row : rows) {
+      const LayerResult* result = row.find(schedule->name);
+      if (result == nullptr) continue;
+      ++s.layers;
+      if (const LayerResult* tutel = row.find("tutel")) s.speedup += tutel->total_s() / result->total_s();
+      s.efficiency += result->bound.total_s() / result->total_s();
+      s.apart += result->decision.degree_forward != result->decision.degree_backward;
+      ++s.degrees_forward[result->decision.degree_forward];
+      ++s.degrees_backward[result->decision.degree_backward];
+    }
+    if (s.layers > 0) s.speedup /= s.layers, s.efficiency /= s.layers;
+  }
+  return summaries;
+}
+
+std::string degree_range(const std::map<int, int>& degrees) {
+  if (degrees.empty()) return "-";
+  int all = 0, seen = 0, median = degrees.begin()->first;
+  for (const auto& [degree, count] : degrees) all += count;
+  for (const auto& [degree, count] : degrees) {
+    if (2 * seen >= all) break;
+    median = degree;
+    seen += count;
+  }
+  if (degrees.size() == 1) return fmt::format("{}", median);
+  return fmt::format("{}-{}, median {}", degrees.begin()->first, degrees.rbegin()->first, median);
+}
+
+}  // namespace moe

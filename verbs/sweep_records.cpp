@@ -1,0 +1,74 @@
+#include "verbs/sweep_records.h"
+
+#include "verbs/results_json.h"
+
+namespace moe {
+namespace {
+
+CaseRecord planned(const SweepRow& row, std::string_view schedule) {
+  CaseRecord record;
+  record.key = fmt::format("plan/{}/{}", row.layer, schedule);
+  record.schedule = schedule;
+  record.backend = "none";
+  return record;
+}
+
+CaseRecord record_of(const SweepRow& row, const LayerResult& r) {
+  CaseRecord record = planned(row, r.schedule);
+  record.degree_forward = r.decision.degree_forward;
+  record.degree_backward = r.decision.degree_backward;
+  record.prediction = {{"forward_s", r.forward_s},         {"backward_s", r.backward_s},
+                       {"moe_forward_s", r.moe_forward_s}, {"moe_backward_s", r.moe_backward_s},
+                       {"total_s", r.total_s()},           {"gar_in_moe_bytes", r.decision.gar_in_moe_bytes}};
+  record.prediction.set("degree_bound_s", r.degree_bound.total_s());
+  record.prediction.set("memory_bytes", r.memory.total());
+  if (const std::string weak = weak_rows(row.notes); !weak.empty()) record.prediction.set("weak_rows", weak);
+  record.bound_s = r.bound.total_s();
+  return record;
+}
+
+CaseRecord unsupported_record(const SweepRow& row, std::string_view schedule) {
+  CaseRecord record = planned(row, schedule);
+  const auto refused = row.refused.find(schedule);
+  record.status = CaseStatus::unsupported;
+  record.reason = refused == row.refused.end() ? row.reason : refused->second;
+  return record;
+}
+
+}  // namespace
+
+std::string records_path(const std::string& out, const std::string& verb, const std::string& cluster) {
+  return out.empty() ? fmt::format("results/{}-{}.jsonl", verb, cluster) : out;
+}
+
+Fields parameters_of(const Case& shape, const std::string& cluster, const std::string& layer) {
+  Fields fields{{"cluster", cluster}, {"layer", layer}};
+  const Json json = to_json(shape);
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_string())
+      fields.set(name, value.get<std::string>());
+    else if (value.is_number_integer())
+      fields.set(name, value.get<int64_t>());
+    else if (value.is_number())
+      fields.set(name, value.get<double>());
+    else if (value.is_boolean())
+      fields.set(name, std::string(value.get<bool>() ? "yes" : "no"));
+    else
+      fields.set(name, std::string("none"));
+  }
+  return fields;
+}
+
+void append_rows(RecordWriter& writer, const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
+                 const std::string& cluster) {
+  for (const SweepRow& row : rows) {
+    CaseGroup group{parameters_of(row.shape, cluster, row.layer), {}};
+    for (const LayerResult& result : row.results) group.cases.push_back(record_of(row, result));
+    for (const Schedule* schedule : schedules)
+      if (row.find(schedule->name) == nullptr) group.cases.push_back(unsupported_record(row, schedule->name));
+    std::erase_if(group.cases, [&](const CaseRecord& record) { return writer.find(record.key) != nullptr; });
+    writer.append(group);
+  }
+}
+
+}  // namespace moe
