@@ -126,7 +126,7 @@ class VerifiedTune {
     LayerJob job;
     job.name = row.layer;
     job.shape = row.shape;
-    job.shape.rounding = Rounding::ragged;
+    if (row.shape.rounding != Rounding::lcm) job.shape.rounding = Rounding::ragged;
     job.predicted_by = predicted_by;
     if (found_.emulated) job.paced_by = found_.cluster;
     job.schedules = found_.verified;
