@@ -83,9 +83,8 @@ PLOTTING = plotting_python()
 class Folder:
     """A checkout to run in: the tree's folders by links, docs and results of its own, `./moetune` the built program."""
 
-    def __init__(self):
-        self.scratch = tempfile.TemporaryDirectory()
-        self.path = pathlib.Path(self.scratch.name)
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
         for entry in ROOT.iterdir():
             if entry.is_dir() and entry.name not in ("build", "results", "docs", ".git"):
                 (self.path / entry.name).symlink_to(entry)
@@ -115,10 +114,9 @@ class Pages(unittest.TestCase):
         """`calls`: (where, words of moetune)."""
         split = []
         for where, words in calls:
-            if "--" in words:  # what launch starts
-                split.append((where, words[words.index("--") + 1:]))
-                words = words[:words.index("--")] + ["--"] + split[-1][1]
             split.append((where, words))
+            if "--" in words:  # what launch starts, as it does
+                split.append((where, words[words.index("--") + 1:] + ["--backend", "gloo"]))
         lines = "".join("\t".join(words) + "\n" for _, words in split)
         verdicts = subprocess.run([PARSER], input=lines, capture_output=True, text=True, check=True).stdout.splitlines()
         for (where, words), verdict in zip(split, verdicts, strict=True):
@@ -153,8 +151,8 @@ class Pages(unittest.TestCase):
         if not re.fullmatch(pattern + "(?:\\s*records.*\n)?", printed):
             self.assertEqual(shown.text, printed, f"{shown} is not what {block} prints")
 
-    def run_page(self, page):
-        folder, ran = Folder(), 0
+    def run_page(self, page, folder):
+        ran = 0
         for block in page.blocks:
             if block.name and block.language in ("toml", "csv"):
                 (folder.path / block.name).write_text(block.text)
@@ -177,8 +175,8 @@ class Pages(unittest.TestCase):
     def test_commands_run(self):
         ran = 0
         for page in pages():
-            with self.subTest(page=page.path):
-                ran += self.run_page(page)
+            with self.subTest(page=page.path), tempfile.TemporaryDirectory() as scratch:
+                ran += self.run_page(page, Folder(scratch))
         print(f"{ran} commands ran")
         self.assertGreater(ran, 20)
 

@@ -74,7 +74,7 @@ def commands(text):
 
 def moetune_words(words):
     """What moetune is called with in a command, whoever starts it; None: it is not called."""
-    for i, word in enumerate(words):
-        if word in ("./moetune", "./build/release/cli/moetune"):
-            return words[i + 1:]
-    return None
+    if words[0] == "./moetune":
+        return words[1:]
+    program = "./build/release/cli/moetune"  # behind a launcher and its flags
+    return words[words.index(program) + 1:] if program in words else None
