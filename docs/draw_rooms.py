@@ -172,7 +172,8 @@ def picture():
             '<defs><marker id="tip" markerWidth="7" markerHeight="7" refX="5" refY="3" orient="auto">'
             f'<path d="M0,0 L6,3 L0,6 z" fill="{LINE}"/></marker></defs>',
             f'<rect width="{WIDTH}" height="{end}" fill="white"/>',
-            text(WIDTH / 2, 26, "Each room includes those that its arrows lead to. Blue plans; orange needs LibTorch.", 14),
+            text(WIDTH / 2, 26, "Each room includes those that its arrows lead to. Blue plans, orange needs LibTorch.",
+                 14),
             text(WIDTH / 2, below + 16, "A plan's way", 14)]
     return "\n".join(head + rooms_drawn + way_drawn + ["</svg>"]) + "\n"
 

@@ -71,8 +71,8 @@ def reason_not_to_run(words):
 
 
 def plotting_python():
-    for python in (sys.executable, "/usr/bin/python3"):
-        if os.path.exists(python) and not subprocess.run([python, "-c", "import matplotlib"], capture_output=True).returncode:
+    for python in filter(os.path.exists, (sys.executable, "/usr/bin/python3")):
+        if subprocess.run([python, "-c", "import matplotlib"], capture_output=True).returncode == 0:
             return python
     return None
 

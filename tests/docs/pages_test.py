@@ -34,7 +34,7 @@ class Pages(unittest.TestCase):
         picture. Lines that are code by their indent would be none of these."""
         for page in pages():
             self.assertEqual(len(re.findall("^```", page.text, re.MULTILINE)), 2 * len(page.blocks), page.path)
-            self.assertNotRegex(page.prose, r"\n\n {4,}[^ *-]", "code by its indent, expected a fenced block: " + page.path)
+            self.assertNotRegex(page.prose, r"\n\n {4,}[^ *-]", f"{page.path}: code by its indent, expected a fence")
             for block in page.blocks:
                 self.assertIn(block.language, ("sh", "text", "cpp", "cmake", "toml", "csv", "json"), block)
 
