@@ -70,7 +70,7 @@ class Columns(unittest.TestCase):
     """Each table's columns are defined in one section."""
 
     def test_of_every_table_are_defined(self):
-        sections = [set(re.findall(r"`([^`]+)`", part)) for part in Page("docs/metrics.md").text.split("\n## ")]
+        sections = [set(re.findall(r"`([^`]+)`", part)) for part in Page("docs/metrics.md").prose.split("\n## ")]
         tables = 0
         for path in sources("verbs", "tuner", "planner", "microbench", "layerbench"):
             for heads in COLUMNS.findall(path.read_text()):
