@@ -7,6 +7,7 @@
 #include "moe/plan/memory.h"
 #include "moe/plan/model_file.h"
 #include "verbs/printed.h"
+#include "moe/search/variants.h"
 
 namespace moe {
 namespace {
@@ -141,7 +142,7 @@ std::optional<LinaStep> lina_step(const LinaRun& run, const Assumptions& assumed
 LinaRule lina_rule(const std::string& model, int experts, const Assumptions& assumed) {
   const Profile profile = lina_profile(model, assumed);
   const LayerPricer pricer(profile, lina_case(model, experts, assumed));
-  const std::vector<LayerResult> all = LayerSearch().tune_packings(find_schedule("lina-packed"), pricer, {});
+  const std::vector<LayerResult> all = tune_packings(LayerSearch().replay(find_schedule("lina-packed"), pricer), {});
   return {all.back().decision.packing, all.front().total_s() / all.back().total_s()};
 }
 

@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "moe/search/micro_ops.h"
+#include "moe/search/padding.h"
+#include "moe/search/searched_orders.h"
 
 namespace moe {
 namespace {
@@ -22,20 +24,109 @@ int lane_of(const Structure& structure, Network network) {
                           structure.lanes.begin());
 }
 
-// Ascending; where a split costs many replays to find, those first that do well with all gradients in one place, so
-// that the others are soon ruled out.
-std::vector<int> backward_degrees(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer, int fixed) {
-  std::vector<std::pair<double, int>> order;
-  const bool split = splits_gradients(schedule) && !pricer.profile().contention.none();
-  for (const int r : tried_degrees(fixed, pricer)) {
-    const Decision decision = with_split(schedule, schedule.degrees == DegreePolicy::apart ? 1 : r, r, 0);
-    order.emplace_back(split ? search.backward_seconds(schedule, pricer, decision) : 0, r);
+// The best degrees, micro-ops or split of one choice.
+class DegreeSearch {
+ public:
+  DegreeSearch(LayerReplay& layer, const DegreeChoice& choice)
+      : layer_(layer), schedule_(layer.schedule), pricer_(layer.pricer), choice_(choice) {}
+
+  Candidate best() { return schedule_.degrees == DegreePolicy::apart ? apart() : together(); }
+
+ private:
+  // r_f and r_b apart: each phase by itself.
+  Candidate apart() {
+    const Candidate forward = best_forward();
+    const PhaseBound bound = layer_.bound(Phase::backward);
+    Candidate best{{}, kNever};
+    for (const int r : backward_degrees()) {
+      if (best.seconds < kNever && !better(bound.at(r).seconds, best.seconds)) continue;
+      const Candidate c = best_backward(r, best.seconds);
+      const bool tie = !better(best.seconds, c.seconds) && r < best.decision.degree_backward;
+      if (better(c.seconds, best.seconds) || tie) best = c;
+    }
+    best.decision.degree_forward = forward.decision.degree_forward;
+    best.decision.order_forward = forward.decision.order_forward;
+    best.seconds += forward.seconds;
+    return best;
   }
-  std::ranges::sort(order);
-  std::vector<int> degrees;
-  for (const auto& [seconds, r] : order) degrees.push_back(r);
-  return degrees;
-}
+
+  Candidate together() {
+    const PhaseBound forward_bound = layer_.bound(Phase::forward), backward_bound = layer_.bound(Phase::backward);
+    Candidate best{{}, kNever};
+    for (const int r : tried_degrees(choice_.forward, pricer_)) {
+      if (best.seconds < kNever && (!better(forward_bound.at(r).seconds + backward_bound.at(r).seconds, best.seconds) ||
+                                    too_small(schedule_, pricer_, r, choice_.min_chunk_bytes)))
+        continue;
+      const double forward = layer_.seconds({r, r}, Phases::forward);
+      Candidate c = best_backward(r, best.seconds - forward);
+      c.seconds += forward;
+      if (better(c.seconds, best.seconds)) best = c;
+    }
+    return best;
+  }
+
+  Candidate best_forward() {
+    const PhaseBound bound = layer_.bound(Phase::forward);
+    Candidate best{{}, kNever};
+    for (const int r : tried_degrees(choice_.forward, pricer_)) {
+      if (best.seconds < kNever && !better(bound.at(r).seconds, best.seconds)) continue;
+      const double seconds = layer_.seconds({r, 1}, Phases::forward);
+      if (better(seconds, best.seconds)) best = {{r, 1}, seconds};
+    }
+    return best;
+  }
+
+  // Ascending; where a split costs many replays to find, those first that do well with all gradients in one place, so
+  // that the others are soon ruled out.
+  std::vector<int> backward_degrees() {
+    std::vector<std::pair<double, int>> order;
+    const bool split = splits_gradients(schedule_) && !pricer_.profile().contention.none();
+    for (const int r : tried_degrees(choice_.backward, pricer_)) {
+      const Decision decision = with_split(schedule_, schedule_.degrees == DegreePolicy::apart ? 1 : r, r, 0);
+      order.emplace_back(split ? layer_.seconds(decision, Phases::backward) : 0, r);
+    }
+    std::ranges::sort(order);
+    std::vector<int> degrees;
+    for (const auto& [seconds, r] : order) degrees.push_back(r);
+    return degrees;
+  }
+
+  // The least of its splits; any of them where none beats `to_beat`.
+  Candidate best_backward(int degree, double to_beat) {
+    if (schedule_.gradients == GradientPolicy::micro_ops) return best_micro_ops(degree);
+    const Decision decision{schedule_.degrees == DegreePolicy::apart ? 1 : degree, degree};
+    if (layer_.splits()) return layer_.best_split_of(decision, to_beat);
+    return {decision, layer_.seconds(decision, Phases::backward)};
+  }
+
+  // Micro-ops go where the replay without them leaves their lane idle.
+  Candidate best_micro_ops(int degree) {
+    Decision decision{degree, degree};
+    decision.micro_op_bytes = choice_.micro_op_bytes;
+    const StructureKey key = structure_key(schedule_, pricer_.groups(), decision, {}, Phases::backward);
+    const CompiledStructure& c = layer_.store.get(key);
+    pricer_.price(*c.structure, {}, layer_.store.seconds);
+    std::vector<MicroOp> pieces;
+    const auto add = [&](TaskKind kind, int made_by, const std::vector<int64_t>& all) {
+      const GroupKind group = group_of(schedule_.flow, kind);
+      if (!pricer_.has(group)) return;
+      const int lane = lane_of(*c.structure, pricer_.groups()[static_cast<size_t>(group)].network);
+      for (const int64_t bytes : all) pieces.push_back({pricer_.gradient_seconds(bytes, kind), lane, made_by});
+    };
+    add(TaskKind::gradient, -1, gradient_pieces(schedule_, pricer_.shape(), decision.micro_op_bytes));
+    add(TaskKind::expert_gradient, last_expert(*c.structure),
+        expert_gradient_pieces(schedule_, pricer_.shape(), decision.micro_op_bytes));
+    const MicroOps frozen = freeze_micro_ops(*c.structure, layer_.store.seconds, pieces, schedule_.holds_micro_ops);
+    for (const MicroOps::Place& place : frozen.places) decision.gaps.push_back(place.gap);
+    if (pricer_.profile().contention.none()) return {decision, frozen.seconds};
+    return {decision, layer_.seconds(decision, Phases::backward)};
+  }
+
+  LayerReplay& layer_;
+  const Schedule& schedule_;
+  const LayerPricer& pricer_;
+  const DegreeChoice& choice_;
+};
 
 }  // namespace
 
@@ -105,190 +196,23 @@ DegreeChoice within_rows(DegreeChoice choice, const LayerPricer& pricer) {
   return choice;
 }
 
-const CompiledStructure& LayerSearch::compiled(const Schedule& schedule, const LayerPricer& pricer,
-                                               const Decision& decision, Phases phases) {
-  const GradientPlacement placement = phases == Phases::forward
-                                          ? GradientPlacement{}
-                                          : placement_of(schedule, pricer.groups(), pricer.shape(), decision);
-  return compiled(structure_key(schedule, pricer.groups(), decision, placement, phases));
-}
-
-const CompiledStructure& LayerSearch::compiled(const StructureKey& key) {
-  if (key.order_forward.empty() && key.order_backward.empty()) return cache_.get(key);
-  if (!ordered_ || ordered_key_ != key) ordered_ = std::make_unique<CompiledStructure>(key);
-  ordered_key_ = key;
-  return *ordered_;
-}
-
-double LayerSearch::makespan(const CompiledStructure& c, const LayerPricer& pricer) {
-  return c.makespan(seconds_, pricer.profile().contention, ends_);
-}
-
-double LayerSearch::replay(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision,
-                           Phases phases) {
-  const CompiledStructure& c = compiled(schedule, pricer, decision, phases);
-  std::vector<GradientSlice> slices;
-  if (c.structure->slices > 0) slices = slices_of(schedule, pricer.shape(), decision);
-  pricer.price(*c.structure, slices, seconds_);
-  return makespan(c, pricer);
-}
-
-LayerSearch::Bounds LayerSearch::bounds(const Schedule& schedule, const LayerPricer& pricer) {
-  const auto of_phase = [&](Phase phase) {
-    const StructureKey key = structure_key(schedule, pricer.groups(), {}, {}, Phases::both);
-    const auto [it, fresh] = bound_shapes_.try_emplace({key, phase});
-    if (fresh) it->second = bound_shape(schedule, pricer.groups(), phase);
-    return PhaseBound(schedule, it->second, pricer);
-  };
-  return {of_phase(Phase::forward), of_phase(Phase::backward)};
-}
-
-double LayerSearch::moe_seconds(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision,
-                                Phases phases) {
-  const CompiledStructure& c = compiled(schedule, pricer, decision, phases);
-  replay(schedule, pricer, decision, phases);
-  double begin = std::numeric_limits<double>::infinity(), end = 0;
-  std::vector<double> lane_end(c.structure->lanes.size());
-  for (const Task& task : c.structure->tasks) {
-    double& before = lane_end[static_cast<size_t>(task.lane)];
-    if (is_chunked(task.kind)) {
-      double start = before;
-      for (const int id : task.after) start = std::max(start, ends_[static_cast<size_t>(id)]);
-      begin = std::min(begin, start);
-      end = std::max(end, ends_[static_cast<size_t>(task.id)]);
-    }
-    before = ends_[static_cast<size_t>(task.id)];
-  }
-  return end - begin;
-}
-
-// Micro-ops go where the replay without them leaves their lane idle.
-LayerSearch::Candidate LayerSearch::best_micro_ops(const Schedule& schedule, const LayerPricer& pricer, int degree,
-                                                   const DegreeChoice& choice) {
-  Decision decision{degree, degree};
-  decision.micro_op_bytes = choice.micro_op_bytes;
-  const StructureKey key = structure_key(schedule, pricer.groups(), decision, {}, Phases::backward);
-  const CompiledStructure& c = cache_.get(key);
-  pricer.price(*c.structure, {}, seconds_);
-  std::vector<MicroOp> pieces;
-  const auto add = [&](TaskKind kind, int made_by, const std::vector<int64_t>& all) {
-    const GroupKind group = group_of(schedule.flow, kind);
-    if (!pricer.has(group)) return;
-    const int lane = lane_of(*c.structure, pricer.groups()[static_cast<size_t>(group)].network);
-    for (const int64_t bytes : all) pieces.push_back({pricer.gradient_seconds(bytes, kind), lane, made_by});
-  };
-  add(TaskKind::gradient, -1, gradient_pieces(schedule, pricer.shape(), decision.micro_op_bytes));
-  add(TaskKind::expert_gradient, last_expert(*c.structure),
-      expert_gradient_pieces(schedule, pricer.shape(), decision.micro_op_bytes));
-  const MicroOps frozen = freeze_micro_ops(*c.structure, seconds_, pieces, schedule.holds_micro_ops);
-  for (const MicroOps::Place& place : frozen.places) decision.gaps.push_back(place.gap);
-  if (pricer.profile().contention.none()) return {decision, frozen.seconds};
-  return {decision, replay(schedule, pricer, decision, Phases::backward)};
-}
-
-// The least of its splits; any of them where none beats `to_beat`.
-LayerSearch::Candidate LayerSearch::best_backward(const Schedule& schedule, const LayerPricer& pricer, int degree,
-                                                  double to_beat, const DegreeChoice& choice) {
-  if (schedule.gradients == GradientPolicy::micro_ops) return best_micro_ops(schedule, pricer, degree, choice);
-  const Decision decision{schedule.degrees == DegreePolicy::apart ? 1 : degree, degree};
-  if (splits_gradients(schedule) && pricer.has(GroupKind::dp) && pricer.gradient_bytes() > 0)
-    return best_split_of(schedule, pricer, decision, to_beat);
-  return {decision, replay(schedule, pricer, decision, Phases::backward)};
-}
-
-LayerSearch::Candidate LayerSearch::best_forward(const Schedule& schedule, const LayerPricer& pricer,
-                                                 const DegreeChoice& choice) {
-  const PhaseBound bound = bounds(schedule, pricer).forward;
+LayerResult tune_degrees(LayerReplay layer, const DegreeChoice& choice) {
+  const Case& shape = layer.pricer.shape();  // a single row has degree 1 alone
+  if (shape.rounding == Rounding::lcm && shape.row_multiple == 1 && layer.pricer.rows() > 1)
+    return tune_padded(layer, choice);
   Candidate best{{}, kNever};
-  for (const int r : tried_degrees(choice.forward, pricer)) {
-    if (best.seconds < kNever && !better(bound.at(r).seconds, best.seconds)) continue;
-    const double seconds = replay(schedule, pricer, {r, 1}, Phases::forward);
-    if (better(seconds, best.seconds)) best = {{r, 1}, seconds};
-  }
-  return best;
-}
-
-// r_f and r_b apart: each phase by itself.
-LayerSearch::Candidate LayerSearch::search(const Schedule& schedule, const LayerPricer& pricer,
-                                           const DegreeChoice& choice) {
-  const Candidate forward = best_forward(schedule, pricer, choice);
-  const PhaseBound bound = bounds(schedule, pricer).backward;
-  Candidate best{{}, kNever};
-  for (const int r : backward_degrees(*this, schedule, pricer, choice.backward)) {
-    if (best.seconds < kNever && !better(bound.at(r).seconds, best.seconds)) continue;
-    const Candidate c = best_backward(schedule, pricer, r, best.seconds, choice);
-    const bool tie = !better(best.seconds, c.seconds) && r < best.decision.degree_backward;
-    if (better(c.seconds, best.seconds) || tie) best = c;
-  }
-  best.decision.degree_forward = forward.decision.degree_forward;
-  best.decision.order_forward = forward.decision.order_forward;
-  best.seconds += forward.seconds;
-  return best;
-}
-
-LayerSearch::Candidate LayerSearch::search_together(const Schedule& schedule, const LayerPricer& pricer,
-                                                    const DegreeChoice& choice) {
-  const Bounds bound = bounds(schedule, pricer);
-  Candidate best{{}, kNever};
-  for (const int r : tried_degrees(choice.forward, pricer)) {
-    if (best.seconds < kNever && (!better(bound.forward.at(r).seconds + bound.backward.at(r).seconds, best.seconds) ||
-                                  too_small(schedule, pricer, r, choice.min_chunk_bytes)))
-      continue;
-    const double forward = replay(schedule, pricer, {r, r}, Phases::forward);
-    Candidate c = best_backward(schedule, pricer, r, best.seconds - forward, choice);
-    c.seconds += forward;
+  for (const DegreeChoice& sized : sized_choices(layer.schedule, layer.pricer, choice)) {
+    const Candidate c = DegreeSearch(layer, sized).best();
     if (better(c.seconds, best.seconds)) best = c;
   }
-  return best;
-}
-
-LayerResult LayerSearch::tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice) {
-  check_choice(schedule, choice);
-  choice = within_rows(choice, pricer);
-  if (!schedule.variants.empty()) return tune_variants(schedule, pricer, choice);
-  check_shape(schedule, pricer.shape());
-  if (schedule.packs_experts) return tune_packed(schedule, pricer, choice);
-  return tune_one(schedule, pricer, choice);
-}
-
-LayerResult LayerSearch::tune_one(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice) {
-  const Case& shape = pricer.shape();  // a single row has degree 1 alone
-  if (shape.rounding == Rounding::lcm && shape.row_multiple == 1 && pricer.rows() > 1)
-    return tune_padded(schedule, pricer, choice);
-  Candidate best{{}, kNever};
-  for (const DegreeChoice& sized : sized_choices(schedule, pricer, choice)) {
-    const Candidate c = schedule.degrees == DegreePolicy::apart ? search(schedule, pricer, sized)
-                                                                : search_together(schedule, pricer, sized);
-    if (better(c.seconds, best.seconds)) best = c;
-  }
-  LayerResult result = evaluate(schedule, pricer, best.decision);
-  if (!schedule.searched_order) return result;
-  improve_orders(schedule, pricer, choice, result);
+  LayerResult result = layer.result(best.decision);
+  if (!layer.schedule.searched_order) return result;
+  improve_orders(layer, choice, result);
   const bool exact = result.exact_order;
   const double gap = result.gap;
-  result = evaluate(schedule, pricer, result.decision);
+  result = layer.result(result.decision);
   result.exact_order = exact;
   result.gap = gap;
-  return result;
-}
-
-LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision) {
-  if (!schedule.variants.empty() || decided_case(pricer.shape(), decision) != pricer.shape())
-    return evaluate_chosen(schedule, pricer, decision);
-  check_decision(schedule, decision);
-  LayerResult result;
-  result.schedule = schedule.name;
-  result.decision = decision;
-  result.forward_s = replay(schedule, pricer, decision, Phases::forward);
-  result.backward_s = replay(schedule, pricer, decision, Phases::backward);
-  result.memory = layer_memory(pricer.shape(), schedule.flow);
-  result.moe_forward_s = moe_seconds(schedule, pricer, decision, Phases::forward);
-  result.moe_backward_s = moe_seconds(schedule, pricer, decision, Phases::backward);
-  const Bounds bound = bounds(schedule, pricer);
-  const auto f = bound.forward.degree_free(), b = bound.backward.degree_free();
-  result.bound = {f.seconds, b.seconds, f.name, b.name};
-  const auto f_at = bound.forward.at(decision.degree_forward), b_at = bound.backward.at(decision.degree_backward);
-  result.degree_bound = {f_at.seconds, b_at.seconds, f_at.name, b_at.name};
   return result;
 }
 

@@ -1,11 +1,13 @@
 // `exact` under contention: no path stays straight there, so that decisions from several sides are replayed, and the
 // best of them goes down to where no small move helps.
+#include "moe/search/model_contention.h"
+
 #include <limits>
 
 #include "moe/search/lane_order.h"
 #include "moe/search/model_descent.h"
-#include "moe/search/model_search.h"
 #include "moe/search/partition_search.h"
+#include "moe/search/searched_orders.h"
 
 namespace moe {
 namespace {
@@ -21,13 +23,12 @@ void add(std::vector<BackwardOption>& options, const BackwardOption& option) {
   options.push_back(option);
 }
 
-}  // namespace
-
 // The best for some ways to send a layer's gradients, and their neighbours.
-std::vector<BackwardOption> ModelSearch::contended_options(const Asked& asked, int degree_forward) {
-  const auto& [schedule, pricer, model, strategy, choice] = asked;
+std::vector<BackwardOption> contended_options(const ModelQuestion& asked, int degree_forward) {
+  const Schedule& schedule = asked.schedule();
+  const LayerPricer& pricer = asked.pricer();
   const bool apart = schedule.degrees == DegreePolicy::apart, in_moe = schedule.gradients == GradientPolicy::adaptive;
-  const int fixed = apart ? choice.backward : std::max(choice.forward, choice.backward);
+  const int fixed = apart ? asked.choice.backward : std::max(asked.choice.forward, asked.choice.backward);
   const int64_t element = bytes_of(pricer.shape().layer.dtype), made = pricer.gradient_bytes();
   const int64_t half = made / 2 / element * element;
   std::vector<LayerSlices> samples{{0, 0}, {0, half}, {0, made}, {0, 2 * made}};
@@ -38,7 +39,7 @@ std::vector<BackwardOption> ModelSearch::contended_options(const Asked& asked, i
     int best = std::max(fixed, 1);
     double least = std::numeric_limits<double>::max();
     for (const int r : tried)
-      if (const double seconds = layers_.backward_with(schedule, pricer, {r}, slices); better(seconds, least))
+      if (const double seconds = asked.layer.backward_with({r}, slices); better(seconds, least))
         best = r, least = seconds;
     add(options, {best});
   }
@@ -47,15 +48,15 @@ std::vector<BackwardOption> ModelSearch::contended_options(const Asked& asked, i
     for (const int r : {options[i].degree - 1, options[i].degree + 1})
       if (std::ranges::find(tried, r) != tried.end()) add(options, {r});
   for (size_t i = options.size(); i-- > 0;) {
-    std::vector<LaneOrder> orders = layers_.backward_orders(schedule, pricer, options[i].degree);
+    std::vector<LaneOrder> orders = backward_orders(asked.layer, options[i].degree);
     if (!orders.empty())
       for (const LaneOrder& order : lane_orders(static_cast<size_t>(options[i].degree))) orders.push_back(order);
     for (const LayerSlices& slices : samples) {
       BackwardOption best = options[i];
-      double least = layers_.backward_with(schedule, pricer, best, slices);
+      double least = asked.layer.backward_with(best, slices);
       for (const LaneOrder& order : orders) {
         const BackwardOption ordered{best.degree, order};
-        if (const double seconds = layers_.backward_with(schedule, pricer, ordered, slices); better(seconds, least))
+        if (const double seconds = asked.layer.backward_with(ordered, slices); better(seconds, least))
           best = ordered, least = seconds;
       }
       add(options, best);
@@ -64,32 +65,32 @@ std::vector<BackwardOption> ModelSearch::contended_options(const Asked& asked, i
   return options;
 }
 
-PartitionProblem ModelSearch::contended_problem(const Asked& asked, const std::vector<BackwardOption>& options,
-                                                int layers) {
+PartitionProblem contended_problem(const ModelQuestion& asked, const std::vector<BackwardOption>& options, int layers) {
   PartitionLayer layer;
   layer.key = "like all others";
-  layer.made_bytes = asked.pricer.gradient_bytes();
-  layer.seconds = [this, &asked, &options](int64_t moe_bytes, int64_t dense_bytes) {
+  layer.made_bytes = asked.pricer().gradient_bytes();
+  layer.seconds = [&asked, &options](int64_t moe_bytes, int64_t dense_bytes) {
     double least = std::numeric_limits<double>::infinity();
-    if (moe_bytes > 0 && asked.schedule.gradients != GradientPolicy::adaptive) return least;
+    if (moe_bytes > 0 && asked.schedule().gradients != GradientPolicy::adaptive) return least;
     for (const BackwardOption& option : options)
-      least = std::min(least, layers_.backward_with(asked.schedule, asked.pricer, option, {moe_bytes, dense_bytes}));
+      least = std::min(least, asked.layer.backward_with(option, {moe_bytes, dense_bytes}));
     return least;
   };
   PartitionProblem problem;
   problem.layers.assign(static_cast<size_t>(layers), layer);
-  problem.allreduce_seconds = [&asked](int64_t bytes) { return asked.pricer.slice_seconds(bytes); };
-  problem.element_bytes = bytes_of(asked.pricer.shape().layer.dtype);
-  problem.waiting_bytes = waiting_bytes(asked.pricer, asked.model);
+  problem.allreduce_seconds = [&asked](int64_t bytes) { return asked.pricer().slice_seconds(bytes); };
+  problem.element_bytes = bytes_of(asked.pricer().shape().layer.dtype);
+  problem.waiting_bytes = waiting_bytes(asked.pricer(), asked.model);
   return problem;
 }
 
 // What is best without contention, what one layer in its steady state does, and dynamic programming over single
 // layers' replays, whose sum forgets what runs on into the next layer.
-std::vector<ModelDecision> ModelSearch::contended_starts(const Asked& asked, const PartitionProblem& problem,
-                                                         const std::vector<BackwardOption>& options,
-                                                         const Decision& layer, const ModelDecision& from) {
-  const auto& [schedule, pricer, model, strategy, choice] = asked;
+std::vector<ModelDecision> contended_starts(const ModelQuestion& asked, const PartitionProblem& problem,
+                                            const std::vector<BackwardOption>& options, const Decision& layer,
+                                            const ModelDecision& from) {
+  const Schedule& schedule = asked.schedule();
+  const LayerPricer& pricer = asked.pricer();
   std::vector<ModelDecision> starts;
   const bool in_moe = schedule.gradients == GradientPolicy::adaptive;
   ModelDecision& steady = starts.emplace_back(from);
@@ -101,25 +102,27 @@ std::vector<ModelDecision> ModelSearch::contended_starts(const Asked& asked, con
   Profile free = pricer.profile();
   free.contention = {};
   const LayerPricer alone(free, pricer.shape(), pricer.options());
-  const Options tried = this->options(asked, alone, from.degree_forward);
+  LayerReplay uncontended_layer{schedule, alone, asked.layer.store};
+  const BackwardOptions tried = backward_options(asked, uncontended_layer, from.degree_forward);
   const int layers = static_cast<int>(from.backwards.size());
   PartitionProblem uncontended = partition_problem(schedule, alone, layers, tried.paths);
-  uncontended.waiting_bytes = waiting_bytes(pricer, model);
-  const Partition partition = strategy.solve(uncontended);
+  uncontended.waiting_bytes = waiting_bytes(pricer, asked.model);
+  const Partition partition = asked.strategy.solve(uncontended);
   starts.push_back(decided(
       partition, [&](LayerSlices slices) { return tried.best_for(slices, alone); }, from));
   const int64_t element = problem.element_bytes, grain = problem.total_bytes() / kGrains / element * element;
   const auto best_for = [&](LayerSlices slices) {
-    return *std::ranges::min_element(options, {}, [&](const BackwardOption& option) {
-      return layers_.backward_with(schedule, pricer, option, slices);
-    });
+    return *std::ranges::min_element(
+        options, {}, [&](const BackwardOption& option) { return asked.layer.backward_with(option, slices); });
   };
   starts.push_back(decided(partition_exact(problem, {std::max(element, grain)}), best_for, from));
   return starts;
 }
 
-void ModelSearch::improve(const Asked& asked, ModelReplay& replay, const Decision& layer, ModelResult& result) {
-  const auto& [schedule, pricer, model, strategy, choice] = asked;
+}  // namespace
+
+void improve_by_replay(const ModelQuestion& asked, ModelReplay& replay, const Decision& layer, ModelResult& result) {
+  const Schedule& schedule = asked.schedule();
   const int layers = static_cast<int>(result.decision.backwards.size());
   const bool apart = schedule.degrees == DegreePolicy::apart;
   const std::vector<BackwardOption> all = contended_options(asked, result.decision.degree_forward);
@@ -132,8 +135,9 @@ void ModelSearch::improve(const Asked& asked, ModelReplay& replay, const Decisio
   DescentMoves moves;
   moves.backwards = all;
   moves.one_degree = !apart;
-  moves.micro_batches = apart && choice.backward == 0 && model.micro_batches > 1;
-  moves.forward_too = apart && choice.forward == 0 && (model.micro_batches > 1 || model.shape.parallel.pp > 1);
+  moves.micro_batches = apart && asked.choice.backward == 0 && asked.model.micro_batches > 1;
+  moves.forward_too =
+      apart && asked.choice.forward == 0 && (asked.model.micro_batches > 1 || asked.model.shape.parallel.pp > 1);
   moves.in_moe = schedule.gradients == GradientPolicy::adaptive;
   moves.element_bytes = problem.element_bytes;
   moves.most_tasks = kReplayedTasks;

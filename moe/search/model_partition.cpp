@@ -1,10 +1,12 @@
 // A stage's backward as a partition problem, its layers' seconds from replays; what else `exact` compares and tries.
+#include "moe/search/model_partition.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "moe/search/model_descent.h"
-#include "moe/search/model_search.h"
+#include "moe/search/model_contention.h"
+#include "moe/search/searched_orders.h"
 
 namespace moe {
 namespace {
@@ -69,7 +71,7 @@ PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& 
   return problem;
 }
 
-void ModelSearch::Options::add(const BackwardOption& option, const SplitPaths& found) {
+void BackwardOptions::add(const BackwardOption& option, const SplitPaths& found) {
   for (const SplitPaths& other : paths)
     if (worse(found, other)) return;
   for (size_t i = paths.size(); i-- > 0;)
@@ -81,14 +83,14 @@ void ModelSearch::Options::add(const BackwardOption& option, const SplitPaths& f
   options.push_back(option);
 }
 
-const BackwardOption& ModelSearch::Options::best_for(LayerSlices slices, const LayerPricer& pricer) const {
+const BackwardOption& BackwardOptions::best_for(LayerSlices slices, const LayerPricer& pricer) const {
   const double moe_s = pricer.slice_seconds(slices.moe_bytes), dense_s = pricer.slice_seconds(slices.dense_bytes);
   const auto seconds = [&](const SplitPaths& p) { return p.seconds(moe_s, dense_s); };
   return options[static_cast<size_t>(std::ranges::min_element(paths, {}, seconds) - paths.begin())];
 }
 
-ModelDecision ModelSearch::decided(const Partition& partition,
-                                   const std::function<BackwardOption(LayerSlices)>& best_for, ModelDecision decision) {
+ModelDecision decided(const Partition& partition, const std::function<BackwardOption(LayerSlices)>& best_for,
+                      ModelDecision decision) {
   for (size_t i = 0; i < decision.backwards.size(); ++i) {
     const LayerSlices& slices = partition.layers[i];
     const BackwardOption option = best_for(slices);
@@ -97,35 +99,33 @@ ModelDecision ModelSearch::decided(const Partition& partition,
   return decision;
 }
 
-// A schedule with one degree for both phases keeps it.
-ModelSearch::Options ModelSearch::options(const Asked& asked, const LayerPricer& pricer, int degree_forward) {
-  Options tried;
-  const int fixed = asked.schedule.degrees == DegreePolicy::apart ? asked.choice.backward : degree_forward;
-  for (const int r : tried_degrees(fixed, pricer)) {
-    tried.add({r}, layers_.backward_paths(asked.schedule, pricer, {r}));
-    for (const LaneOrder& order : layers_.backward_orders(asked.schedule, pricer, r))
-      tried.add({r, order}, layers_.backward_paths(asked.schedule, pricer, {r, order}));
+BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer, int degree_forward) {
+  BackwardOptions tried;
+  const int fixed = asked.schedule().degrees == DegreePolicy::apart ? asked.choice.backward : degree_forward;
+  for (const int r : tried_degrees(fixed, layer.pricer)) {
+    tried.add({r}, layer.backward_paths({r}));
+    for (const LaneOrder& order : backward_orders(layer, r)) tried.add({r, order}, layer.backward_paths({r, order}));
   }
   return tried;
 }
 
-// One r_b a layer and a split of what waits there.
-void ModelSearch::split(const Asked& asked, const Decision& layer, ModelResult& result) {
-  const LayerPricer& pricer = asked.pricer;
-  const Options tried = options(asked, pricer, result.decision.degree_forward);
+void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelResult& result) {
+  const LayerPricer& pricer = asked.pricer();
+  const Schedule& schedule = asked.schedule();
+  const BackwardOptions tried = backward_options(asked, asked.layer, result.decision.degree_forward);
   const auto alone = std::ranges::min_element(tried.paths, {}, &SplitPaths::neither) - tried.paths.begin();
   result.decision.degree_backward = tried.options[static_cast<size_t>(alone)].degree;
   result.decision.order_backward = tried.options[static_cast<size_t>(alone)].order;
   const auto best_for = [&](LayerSlices slices) { return tried.best_for(slices, pricer); };
   const int layers = static_cast<int>(result.decision.backwards.size());
-  PartitionProblem problem = partition_problem(asked.schedule, pricer, layers, tried.paths);
-  problem.waiting_bytes = waiting_bytes(asked.pricer, asked.model);
+  PartitionProblem problem = partition_problem(schedule, pricer, layers, tried.paths);
+  problem.waiting_bytes = waiting_bytes(pricer, asked.model);
   result.partition = asked.strategy.solve(problem);
   result.decision = decided(result.partition, best_for, result.decision);
   if (&asked.strategy != &partition_strategies().front()) return;
-  ModelReplay replay(asked.schedule, pricer, asked.model);
+  ModelReplay replay(schedule, pricer, asked.model);
   double least = replay.seconds(result.decision);
-  const bool in_moe = asked.schedule.gradients == GradientPolicy::adaptive;
+  const bool in_moe = schedule.gradients == GradientPolicy::adaptive;
   for (const PartitionStrategy& other : partition_strategies().subspan(1)) {
     if (!in_moe && other.name == "paper") continue;  // its second step puts gradients into MoE parts
     const Partition partition = other.solve(problem);
@@ -140,11 +140,11 @@ void ModelSearch::split(const Asked& asked, const Decision& layer, ModelResult& 
   int64_t rest = problem.total_bytes();
   for (const LayerSlices& slices : result.partition.layers) rest -= slices.moe_bytes + slices.dense_bytes;
   const double behind = pricer.slice_seconds(rest + asked.model.embedding_gradient_bytes) - pricer.slice_seconds(rest);
-  const double sum = behind + static_cast<double>(layers) * layers_.forward_seconds(asked.schedule, pricer, layer) +
+  const double sum = behind + static_cast<double>(layers) * asked.layer.seconds(layer, Phases::forward) +
                      result.partition.seconds + pricer.profile().task_overhead_s;
   const bool runs_on = asked.model.micro_batches == 1 && asked.model.shape.parallel.pp == 1 && better(least, sum);
   if (!pricer.profile().contention.none() || !pricer.gradient_bends().empty() || runs_on)
-    improve(asked, replay, layer, result);
+    improve_by_replay(asked, replay, layer, result);
 }
 
 }  // namespace moe

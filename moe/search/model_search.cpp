@@ -10,6 +10,8 @@
 #include "moe/cost/model_bound.h"
 #include "moe/search/contended_bound.h"
 #include "moe/search/micro_ops.h"
+#include "moe/search/model_partition.h"
+#include "moe/search/variants.h"
 
 namespace moe {
 namespace {
@@ -43,6 +45,22 @@ void place_micro_ops(const Schedule& schedule, const Plan& plan, std::span<const
   }
 }
 
+// What no decision for a stage with one micro-batch can beat, contention counted.
+double least_seconds(LayerReplay layer, const ModelShape& model, const DegreeChoice& choice, int layers) {
+  const Schedule& schedule = layer.schedule;
+  const LayerPricer& pricer = layer.pricer;
+  PricedPasses passes{
+      {}, {}, schedule.degrees != DegreePolicy::apart, schedule.searched_order, model.embedding_gradient_bytes};
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    int fixed = phase == Phase::forward ? choice.forward : choice.backward;
+    if (passes.same_degree) fixed = std::max(choice.forward, choice.backward);
+    auto& of_phase = phase == Phase::forward ? passes.forward : passes.backward;
+    if (schedule.degrees == DegreePolicy::one) fixed = 1;
+    for (const int r : tried_degrees(fixed, pricer)) of_phase.push_back(layer.pass(r, phase));
+  }
+  return least_model_seconds(pricer, layers, passes, splits_gradients(schedule));
+}
+
 }  // namespace
 
 std::span<const PartitionStrategy> partition_strategies() {
@@ -62,7 +80,7 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
   if (!schedule.packs_experts) return tune_as(asked, layers_.tune(schedule, pricer, choice));
   std::optional<ModelResult> best;
   double bound_s = std::numeric_limits<double>::infinity(), at_least_s = bound_s;  // of all packings
-  for (const LayerResult& layer : layers_.tune_packings(schedule, pricer, choice)) {
+  for (const LayerResult& layer : tune_packings(layers_.replay(schedule, pricer), choice)) {
     ModelResult result = tune_as(asked, layer);
     bound_s = std::min(bound_s, result.bound_s);
     at_least_s = std::min(at_least_s, result.at_least_s);
@@ -73,8 +91,8 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
   return *std::move(best);
 }
 
-ModelResult ModelSearch::tune_as(const Asked& request, const LayerResult& layer) {
-  const auto& [schedule, pricer, model, strategy, choice] = request;
+ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
+  const auto& [schedule, pricer, model, strategy, choice] = asked;
   const Schedule& planned = layer.decision.variant ? *layer.decision.variant : schedule;
   ModelResult result;
   result.schedule = schedule.name;
@@ -90,8 +108,10 @@ ModelResult ModelSearch::tune_as(const Asked& request, const LayerResult& layer)
   decision.order_forward = layer.decision.order_forward;
   decision.micro_op_bytes = layer.decision.micro_op_bytes;
   decision.backwards.assign(static_cast<size_t>(last - first), {layer.decision.degree_backward, 0, 0, {}});
-  const Asked asked{planned, decided_pricer, decided, strategy, choice};
-  if (splits_gradients(planned) && decided_pricer.has(GroupKind::dp)) split(asked, layer.decision, result);
+  if (splits_gradients(planned) && decided_pricer.has(GroupKind::dp)) {
+    LayerReplay replay = layers_.replay(planned, decided_pricer);
+    split_gradients({replay, decided, strategy, choice}, layer.decision, result);
+  }
   result.plan = build_model_plan(planned, decided, decision);
   std::vector<double> seconds = price(decided_pricer, result.plan);
   if (planned.gradients == GradientPolicy::micro_ops && !result.plan.slices.empty()) {
@@ -114,22 +134,8 @@ ModelResult ModelSearch::tune_as(const Asked& request, const LayerResult& layer)
   const bool decides_places = splits_gradients(planned) || planned.gradients == GradientPolicy::after;
   if (planned.flow == Flow::sharded && decides_places && model.micro_batches == 1 && decided.shape.parallel.pp == 1)
     result.at_least_s =
-        std::max(result.bound_s, least_seconds({planned, least_pricer, decided, strategy, choice}, last - first));
+        std::max(result.bound_s, least_seconds(layers_.replay(planned, least_pricer), decided, choice, last - first));
   return result;
-}
-
-double ModelSearch::least_seconds(const Asked& asked, int layers) {
-  const auto& [schedule, pricer, model, strategy, choice] = asked;
-  PricedPasses passes{
-      {}, {}, schedule.degrees != DegreePolicy::apart, schedule.searched_order, model.embedding_gradient_bytes};
-  for (const Phase phase : {Phase::forward, Phase::backward}) {
-    int fixed = phase == Phase::forward ? choice.forward : choice.backward;
-    if (passes.same_degree) fixed = std::max(choice.forward, choice.backward);
-    auto& of_phase = phase == Phase::forward ? passes.forward : passes.backward;
-    if (schedule.degrees == DegreePolicy::one) fixed = 1;
-    for (const int r : tried_degrees(fixed, pricer)) of_phase.push_back(layers_.pass(schedule, pricer, r, phase));
-  }
-  return least_model_seconds(pricer, layers, passes, splits_gradients(schedule));
 }
 
 }  // namespace moe

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "moe/schedule/model_plan.h"
-#include "moe/search/degrees.h"
+#include "moe/search/layer_search.h"
 #include "moe/search/partition.h"
 
 namespace moe {
@@ -17,8 +17,6 @@ struct PartitionStrategy {
 };
 /// exact, paper (both steps), step1, none.
 std::span<const PartitionStrategy> partition_strategies();
-
-class ModelReplay;
 
 struct ModelResult {
   std::string_view schedule;
@@ -55,32 +53,9 @@ class ModelSearch {
     const PartitionStrategy& strategy;
     const DegreeChoice& choice;
   };
-  /// Backwards of one layer that may be chosen, and the longest paths of each.
-  struct Options {
-    std::vector<BackwardOption> options;
-    std::vector<SplitPaths> paths;
-    void add(const BackwardOption& option, const SplitPaths& found);
-    const BackwardOption& best_for(LayerSlices slices, const LayerPricer& pricer) const;
-  };
-  static ModelDecision decided(const Partition& partition, const std::function<BackwardOption(LayerSlices)>& best_for,
-                               ModelDecision decision);
-  ModelResult tune_as(const Asked& request, const LayerResult& layer);
-  void split(const Asked& asked, const Decision& layer, ModelResult& result);
-  void improve(const Asked& asked, ModelReplay& replay, const Decision& layer, ModelResult& result);
-  Options options(const Asked& asked, const LayerPricer& pricer, int degree_forward);
-  std::vector<BackwardOption> contended_options(const Asked& asked, int degree_forward);
-  std::vector<ModelDecision> contended_starts(const Asked& asked, const PartitionProblem& problem,
-                                              const std::vector<BackwardOption>& options, const Decision& layer,
-                                              const ModelDecision& from);
-  PartitionProblem contended_problem(const Asked& asked, const std::vector<BackwardOption>& options, int layers);
-  double least_seconds(const Asked& asked, int layers);
+  ModelResult tune_as(const Asked& asked, const LayerResult& layer);
 
   LayerSearch layers_;
 };
-
-/// One stage's backward as a partition problem: a layer's seconds are the least over degrees of its replayed backward
-/// with so many bytes in its MoE part and so many beside its dense part. `pricer` and `by_degree` must outlive it.
-PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& pricer, int layers,
-                                   const std::vector<SplitPaths>& by_degree);
 
 }  // namespace moe

@@ -1,9 +1,8 @@
-// Degrees that pad (Rounding::lcm): T_rank is a multiple of both, so that neither phase's is decided alone.
+#include "moe/search/padding.h"
+
 #include <algorithm>
 #include <limits>
 #include <set>
-
-#include "moe/search/degrees.h"
 
 namespace moe {
 namespace {
@@ -26,22 +25,25 @@ LayerPricer with_rows(const LayerPricer& pricer, int64_t rows) {
   return {pricer.profile(), padded, pricer.options()};
 }
 
-}  // namespace
-
-double LayerSearch::least_of_degrees(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice) {
-  const Bounds bound = bounds(schedule, pricer);
-  const auto least = [&](int fixed, const PhaseBound& phase) {
+// What no degrees take less than, each phase by itself.
+double least_of_degrees(LayerReplay layer, const DegreeChoice& choice) {
+  const auto least = [&](int fixed, Phase phase) {
+    const PhaseBound bound = layer.bound(phase);
     double seconds = std::numeric_limits<double>::max();
-    for (const int r : tried_degrees(fixed, pricer)) seconds = std::min(seconds, phase.at(r).seconds);
+    for (const int r : tried_degrees(fixed, layer.pricer)) seconds = std::min(seconds, bound.at(r).seconds);
     return seconds;
   };
-  return least(choice.forward, bound.forward) + least(choice.backward, bound.backward);
+  return least(choice.forward, Phase::forward) + least(choice.backward, Phase::backward);
 }
+
+}  // namespace
 
 // For every number of rows to which a pair pads, all degrees that divide it are tried as without padding, each phase by
 // itself, the least bound first. A pair that needs fewer rows than it had there has its turn with those; it wins with
 // more only where a measured curve falls, and then the pairs that do need as many are tried one by one.
-LayerResult LayerSearch::tune_padded(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice) {
+LayerResult tune_padded(LayerReplay layer, const DegreeChoice& choice) {
+  const Schedule& schedule = layer.schedule;
+  const LayerPricer& pricer = layer.pricer;
   std::optional<LayerResult> best;
   std::set<std::string> notes;
   double least_s = std::numeric_limits<double>::max();
@@ -50,8 +52,10 @@ LayerResult LayerSearch::tune_padded(const Schedule& schedule, const LayerPricer
     std::set<int64_t> wanted;
     for_each_pair(schedule, pricer, sized, [&](int f, int b) { wanted.insert(rows_of(pricer.shape(), f, b)); });
     std::vector<std::pair<double, int64_t>> order;
-    for (const int64_t rows : wanted)
-      order.emplace_back(least_of_degrees(schedule, with_rows(pricer, rows), sized), rows);
+    for (const int64_t rows : wanted) {
+      const LayerPricer padded = with_rows(pricer, rows);
+      order.emplace_back(least_of_degrees({schedule, padded, layer.store}, sized), rows);
+    }
     std::ranges::sort(order);
     for (const auto& [bound_s, rows] : order) {
       if (best && !better(bound_s, best->total_s())) break;
@@ -61,7 +65,7 @@ LayerResult LayerSearch::tune_padded(const Schedule& schedule, const LayerPricer
         best = result;
         notes = padded.notes();
       };
-      const LayerResult any = tune_one(schedule, padded, sized);
+      const LayerResult any = tune_degrees({schedule, padded, layer.store}, sized);
       least_s = std::min(least_s, any.total_s() / (1 + any.gap));
       exact = exact && any.exact_order;
       if (rows_of(pricer.shape(), any.decision.degree_forward, any.decision.degree_backward) == rows) {
@@ -72,7 +76,7 @@ LayerResult LayerSearch::tune_padded(const Schedule& schedule, const LayerPricer
           if (f > 1 && too_small(schedule, padded, f, sized.min_chunk_bytes)) return;
           DegreeChoice both = sized;
           both.forward = f, both.backward = b;
-          keep(tune_one(schedule, padded, both));
+          keep(tune_degrees({schedule, padded, layer.store}, both));
         });
       }
     }

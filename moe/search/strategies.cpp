@@ -75,7 +75,7 @@ LayerResult evolution(LayerSearch& search, const Schedule& schedule, const Layer
     return with_split(schedule, best.decision.degree_forward, degree, bytes);
   };
   const auto backward = [&](std::span<const double> x) {
-    return search.backward_seconds(schedule, pricer, decided(x));
+    return search.replay(schedule, pricer).seconds(decided(x), Phases::backward);
   };
   const Evolved found = minimise({.generations = 60}, 2, backward);
   return search.evaluate(schedule, pricer, decided(found.x));

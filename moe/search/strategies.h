@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "moe/search/degrees.h"
+#include "moe/search/layer_search.h"
 
 namespace moe {
 

@@ -1,7 +1,6 @@
-// Schedules that choose: among others (parm, monta), or how many experts a device holds (lina-packed).
-#include <algorithm>
+#include "moe/search/variants.h"
 
-#include "moe/search/degrees.h"
+#include <algorithm>
 
 namespace moe {
 namespace {
@@ -25,14 +24,13 @@ bool first_is_faster(const LayerPricer& pricer, const LayerResult& first, const 
 
 }  // namespace
 
-LayerResult LayerSearch::tune_variants(const Schedule& schedule, const LayerPricer& pricer,
-                                       const DegreeChoice& choice) {
+LayerResult tune_variants(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer,
+                          const DegreeChoice& choice) {
   std::vector<LayerResult> results;
-  std::string reasons;
   for (const Schedule* variant : schedule.variants) {
     const bool one = variant->degrees == DegreePolicy::one;
     if (one && std::max(choice.forward, choice.backward) > 1) continue;  // another degree was asked for
-    LayerResult result = tune(*variant, pricer, choice);
+    LayerResult result = search.tune(*variant, pricer, choice);
     result.schedule = schedule.name;
     result.decision.variant = variant;
     results.push_back(result);
@@ -43,11 +41,12 @@ LayerResult LayerSearch::tune_variants(const Schedule& schedule, const LayerPric
 
 // p doubles while the expert's micro-op is shorter than the AlltoAll's (Lina section 4.2), as long as groups divide and
 // the profile has rows for them.
-std::vector<LayerResult> LayerSearch::tune_packings(const Schedule& schedule, const LayerPricer& pricer,
-                                                    DegreeChoice choice) {
+std::vector<LayerResult> tune_packings(LayerReplay layer, DegreeChoice choice) {
+  const Schedule& schedule = layer.schedule;
+  const LayerPricer& pricer = layer.pricer;
   check_choice(schedule, choice);
   check_shape(schedule, pricer.shape());
-  std::vector<LayerResult> results{tune_one(schedule, pricer, choice)};
+  std::vector<LayerResult> results{tune_degrees(layer, choice)};
   for (int packing = 1; pricer.shape().parallel.ep % (2 * packing) == 0;) {
     const LayerPricer packed(pricer.profile(), decided_case(pricer.shape(), results.back().decision), pricer.options());
     if (!packed.has(GroupKind::ep)) break;
@@ -60,7 +59,7 @@ std::vector<LayerResult> LayerSearch::tune_packings(const Schedule& schedule, co
     try {
       const LayerPricer next(pricer.profile(), decided_case(pricer.shape(), decision), pricer.options());
       if (choice.fits && !choice.fits(next.shape(), schedule.flow)) break;
-      results.push_back(tune_one(schedule, next, choice));
+      results.push_back(tune_degrees({schedule, next, layer.store}, choice));
     } catch (const Unpriced&) {
       break;  // without a row for the smaller groups Lina could not have measured them either
     }
@@ -71,31 +70,12 @@ std::vector<LayerResult> LayerSearch::tune_packings(const Schedule& schedule, co
 
 // Lina's rule says how far packing may go, and the replay how far it pays: the replicas' gradients cost what the
 // AlltoAlls save, and more experts need more memory (the paper then offloads to the host, which no plan does).
-LayerResult LayerSearch::tune_packed(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice) {
-  const std::vector<LayerResult> all = tune_packings(schedule, pricer, choice);
+LayerResult tune_packed(LayerReplay layer, const DegreeChoice& choice) {
+  const std::vector<LayerResult> all = tune_packings(layer, choice);
   LayerResult best = all.front();
   for (const LayerResult& result : all)
     if (better(result.total_s(), best.total_s())) best = result;
   return best;
-}
-
-LayerResult LayerSearch::evaluate_chosen(const Schedule& schedule, const LayerPricer& pricer,
-                                         const Decision& decision) {
-  LayerResult result;
-  if (schedule.variants.empty()) {
-    check_decision(schedule, decision);
-    const LayerPricer decided(pricer.profile(), decided_case(pricer.shape(), decision), pricer.options());
-    Decision inside = decision;
-    inside.packing = 1;
-    result = evaluate(schedule, decided, inside);
-  } else {
-    require<BadInput>(std::ranges::count(schedule.variants, decision.variant) == 1,
-                      "schedule {} chooses among others: found no choice", schedule.name);
-    result = evaluate(*decision.variant, pricer, decision);
-  }
-  result.schedule = schedule.name;
-  result.decision = decision;
-  return result;
 }
 
 }  // namespace moe

@@ -4,7 +4,7 @@
 #include <limits>
 #include <map>
 
-#include "moe/search/degrees.h"
+#include "moe/search/layer_search.h"
 #include "tests/properties/any_model.h"
 #include "tests/properties/cases.h"
 #include "tests/schedule/any_decision.h"

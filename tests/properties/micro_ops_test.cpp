@@ -9,7 +9,7 @@
 
 #include "moe/base/random.h"
 #include "moe/cost/simulator.h"
-#include "moe/search/degrees.h"
+#include "moe/search/layer_search.h"
 #include "tests/properties/cases.h"
 #include "tests/properties/priority_simulator.h"
 

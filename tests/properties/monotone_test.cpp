@@ -8,7 +8,7 @@
 #include <map>
 
 #include "moe/base/random.h"
-#include "moe/search/degrees.h"
+#include "moe/search/layer_search.h"
 #include "tests/properties/cases.h"
 #include "tests/schedule/any_decision.h"
 

@@ -10,6 +10,7 @@
 #include "moe/plan/memory.h"
 #include "moe/search/model_search.h"
 #include "tests/properties/cases.h"
+#include "moe/search/variants.h"
 
 namespace moe {
 namespace {
@@ -73,7 +74,7 @@ TEST(Packing, DoublesWhileTheExpertsMicroOpIsShorter) {
     const auto bytes = static_cast<int64_t>(draw(seed, 40, 2000, 1));
     const int64_t alltoall = capacity_rows(layer.shape) * 16 * 16 * 4;  // T_rank E M
     const int degree = static_cast<int>(std::clamp<int64_t>((alltoall + bytes - 1) / bytes, 1, pricer.rows()));
-    const auto all = search.tune_packings(find_schedule("lina-packed"), pricer, {.micro_op_bytes = bytes});
+    const auto all = tune_packings(search.replay(find_schedule("lina-packed"), pricer), {.micro_op_bytes = bytes});
     const LayerResult& result = all.back();
     ASSERT_EQ(result.decision.degree_forward, degree) << layer.text;
     ASSERT_EQ(result.decision.packing, packing_by_hand(layer, degree, missing)) << layer.text;
@@ -100,7 +101,7 @@ TEST(Packing, IsTakenOnlyAsFarAsItPaysAndFits) {
     RandomLayer layer = packable(seed, 0);
     const LayerPricer pricer(layer.profile, layer.shape);
     const Schedule& schedule = find_schedule("lina-packed");
-    const auto all = search.tune_packings(schedule, pricer, {.micro_op_bytes = 2000});
+    const auto all = tune_packings(search.replay(schedule, pricer), {.micro_op_bytes = 2000});
     double best = all.front().total_s();
     for (const LayerResult& one : all) best = std::min(best, one.total_s());
     const LayerResult result = search.tune(schedule, pricer, {.micro_op_bytes = 2000});

@@ -6,7 +6,7 @@
 
 #include "moe/plan/grid.h"
 #include "moe/search/algorithm1.h"
-#include "moe/search/degrees.h"
+#include "moe/search/layer_search.h"
 
 namespace moe {
 namespace {

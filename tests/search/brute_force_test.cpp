@@ -8,7 +8,7 @@
 #include <set>
 
 #include "moe/base/random.h"
-#include "moe/search/degrees.h"
+#include "moe/search/layer_search.h"
 #include "tests/cost/random_layer.h"
 
 namespace moe {

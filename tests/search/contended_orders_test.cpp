@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 
-#include "moe/search/degrees.h"
+#include "moe/search/layer_search.h"
 #include "moe/search/lane_order.h"
 #include "tests/cost/random_layer.h"
 #include "tests/schedule/any_decision.h"
@@ -37,7 +37,7 @@ double least_of_all(LayerSearch& search, const LayerPricer& pricer, int degree) 
       Decision d = with_split(schedule, degree, degree, first);
       d.order_forward = d.order_backward = order;
       if (first == 0) forward = std::min(forward, search.evaluate(schedule, pricer, d).forward_s);
-      backward = std::min(backward, search.backward_seconds(schedule, pricer, d));
+      backward = std::min(backward, search.replay(schedule, pricer).seconds(d, Phases::backward));
     }
   return forward + backward;
 }

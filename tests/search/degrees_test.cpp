@@ -1,5 +1,5 @@
 // What a search's results promise: degrees and splits as asked, times of the whole plan, no time below the bound.
-#include "moe/search/degrees.h"
+#include "moe/search/layer_search.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // The authors' published optimiser (FSMoE): B4 L1024 M4096 H14336, Mixtral experts, k f = 2.4, MP = ESP = 8.
 #include <gtest/gtest.h>
 
-#include "moe/search/degrees.h"
+#include "moe/search/layer_search.h"
 
 namespace moe {
 namespace {

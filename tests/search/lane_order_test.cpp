@@ -9,7 +9,7 @@
 
 #include "moe/base/random.h"
 #include "moe/plan/grid.h"
-#include "moe/search/degrees.h"
+#include "moe/search/layer_search.h"
 
 namespace moe {
 namespace {

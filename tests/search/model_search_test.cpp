@@ -1,6 +1,4 @@
 // Whole models: plans that pass their checks, times that closed forms and single layers predict, gradients sent once.
-#include "moe/search/model_search.h"
-
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -11,6 +9,8 @@
 #include "moe/base/random.h"
 #include "moe/cost/fluid_replay.h"
 #include "moe/plan/model_file.h"
+#include "moe/search/layer_search.h"
+#include "moe/search/model_partition.h"
 #include "tests/cost/random_layer.h"
 #include "tests/schedule/any_decision.h"
 
@@ -126,7 +126,7 @@ TEST(ModelSearch, ThePlanTakesAsLongAsThePartitionSays) {
       const Schedule& schedule = find_schedule(name);
       const ModelResult result = search.tune(schedule, pricer, {layer.shape, layers, 1}, strategy("exact"));
       check_partition(
-          partition_problem(schedule, pricer, layers, {LayerSearch().backward_paths(schedule, pricer, {1})}),
+          partition_problem(schedule, pricer, layers, {LayerSearch().replay(schedule, pricer).backward_paths({1})}),
           result.partition);
       const double expected =
           result.last_forward_s + result.partition.seconds + layer.profile.task_overhead_s;  // and the optimizer

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <numeric>
 
-#include "moe/search/degrees.h"
+#include "moe/search/layer_search.h"
 #include "tests/cost/random_layer.h"
 #include "tests/schedule/any_decision.h"
 

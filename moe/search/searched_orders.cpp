@@ -1,9 +1,8 @@
-// Lane orders of schedules that have them searched (fsmoe-interleaved): from the best that FSMoE's order gives, to the
-// best order of every degree that the bounds leave open.
+#include "moe/search/searched_orders.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "moe/search/contended_bound.h"
 #include "moe/search/contended_orders.h"
 #include "moe/search/lane_order.h"
 
@@ -40,40 +39,8 @@ bool order_matters(const LayerPricer& pricer) {
   return pricer.has(GroupKind::esp) && beside != network(GroupKind::esp);
 }
 
-}  // namespace
-
-// Of the forward, whose dense part no order changes; of the backward for the gradients that FSMoE's order puts into the
-// MoE part and for none, each with its best split, until neither changes.
-void LayerSearch::improve_orders(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice,
-                                 LayerResult& best) {
-  if (!order_matters(pricer)) return;
-  if (!pricer.profile().contention.none()) return contended_orders(schedule, pricer, choice, best);
-  const Bounds bound = bounds(schedule, pricer);
-  const int most = largest_degree(pricer);
-  const double dense = best.forward_s - best.moe_forward_s;
-  double open_forward = best.forward_s, open_backward = best.backward_s;  // bounds of degrees searched in part
-  for (const int r : tried_degrees(choice.forward, pricer)) {
-    if (r < 2 || r > most || !better(bound.forward.at(r).seconds, best.forward_s)) continue;
-    const OrderChoice order = best_lane_order(chunk_times(pricer, Phase::forward, r, 0));
-    best.exact_order &= order.exact;
-    if (!order.exact) open_forward = std::min(open_forward, bound.forward.at(r).seconds);
-    if (!better(dense + order.seconds, best.forward_s)) continue;
-    best.forward_s = dense + order.seconds;
-    best.decision.degree_forward = r;
-    best.decision.order_forward = order.order;
-  }
-  for (const int r : tried_degrees(choice.backward, pricer)) {
-    if (r < 2 || r > most || !better(bound.backward.at(r).seconds, best.backward_s)) continue;
-    const bool exact = std::exchange(best.exact_order, true);
-    improve_backward(schedule, pricer, r, best);
-    if (!best.exact_order) open_backward = std::min(open_backward, bound.backward.at(r).seconds);
-    best.exact_order &= exact;
-  }
-  const double least = std::min(open_forward, best.forward_s) + std::min(open_backward, best.backward_s);
-  if (!best.exact_order) best.gap = best.total_s() / least - 1;
-}
-
-void LayerSearch::improve_backward(const Schedule& schedule, const LayerPricer& pricer, int degree, LayerResult& best) {
+void improve_backward(LayerReplay& layer, int degree, LayerResult& best) {
+  const LayerPricer& pricer = layer.pricer;
   const bool split = pricer.has(GroupKind::dp) && pricer.gradient_bytes() > 0;
   std::vector<int64_t> in_moe{0};
   if (split && best.decision.gar_in_moe_bytes > 0) in_moe.push_back(best.decision.gar_in_moe_bytes);
@@ -86,9 +53,9 @@ void LayerSearch::improve_backward(const Schedule& schedule, const LayerPricer& 
     decision.order_backward = order.order;
     Candidate found{decision, 0};
     if (split)
-      found = best_split_of(schedule, pricer, decision, best.backward_s);
+      found = layer.best_split_of(decision, best.backward_s);
     else
-      found.seconds = replay(schedule, pricer, decision, Phases::backward);
+      found.seconds = layer.seconds(decision, Phases::backward);
     if (!better(found.seconds, best.backward_s)) continue;
     best.backward_s = found.seconds;
     best.decision = found.decision;
@@ -98,10 +65,10 @@ void LayerSearch::improve_backward(const Schedule& schedule, const LayerPricer& 
 }
 
 // Every degree that its bound leaves open, smaller ones first.
-void LayerSearch::contended_orders(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice,
-                                   LayerResult& best) {
-  const Bounds bound = bounds(schedule, pricer);
-  ContendedOrders orders(schedule, pricer);
+void contended_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult& best) {
+  const LayerPricer& pricer = layer.pricer;
+  const PhaseBound forward_bound = layer.bound(Phase::forward), backward_bound = layer.bound(Phase::backward);
+  ContendedOrders orders(layer.schedule, layer.pricer);
   double least = 0;
   for (const Phase phase : {Phase::forward, Phase::backward}) {
     const bool forward = phase == Phase::forward;
@@ -111,9 +78,9 @@ void LayerSearch::contended_orders(const Schedule& schedule, const LayerPricer& 
     double& seconds = forward ? best.forward_s : best.backward_s;
     double least_open = seconds;
     for (const int r : tried_degrees(fixed, pricer)) {
-      const double free = (forward ? bound.forward : bound.backward).at(r).seconds;
+      const double free = (forward ? forward_bound : backward_bound).at(r).seconds;
       if (r < 2 || !better(free, seconds)) continue;
-      const double at_least = std::max(free, least_pass_seconds(pricer, pass(schedule, pricer, r, phase), gradients));
+      const double at_least = std::max(free, least_pass_seconds(pricer, layer.pass(r, phase), gradients));
       if (!better(at_least, seconds)) continue;
       const ContendedOrder found = orders.best(phase, r, at_least, {best.decision, seconds, 0});
       seconds = found.seconds;
@@ -126,10 +93,44 @@ void LayerSearch::contended_orders(const Schedule& schedule, const LayerPricer& 
   best.exact_order = best.gap <= 1e-9;
 }
 
+}  // namespace
+
+// Of the forward, whose dense part no order changes; of the backward for the gradients that FSMoE's order puts into the
+// MoE part and for none, each with its best split, until neither changes.
+void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult& best) {
+  const LayerPricer& pricer = layer.pricer;
+  if (!order_matters(pricer)) return;
+  if (!pricer.profile().contention.none()) return contended_orders(layer, choice, best);
+  const PhaseBound forward_bound = layer.bound(Phase::forward), backward_bound = layer.bound(Phase::backward);
+  const int most = largest_degree(pricer);
+  const double dense = best.forward_s - best.moe_forward_s;
+  double open_forward = best.forward_s, open_backward = best.backward_s;  // bounds of degrees searched in part
+  for (const int r : tried_degrees(choice.forward, pricer)) {
+    if (r < 2 || r > most || !better(forward_bound.at(r).seconds, best.forward_s)) continue;
+    const OrderChoice order = best_lane_order(chunk_times(pricer, Phase::forward, r, 0));
+    best.exact_order &= order.exact;
+    if (!order.exact) open_forward = std::min(open_forward, forward_bound.at(r).seconds);
+    if (!better(dense + order.seconds, best.forward_s)) continue;
+    best.forward_s = dense + order.seconds;
+    best.decision.degree_forward = r;
+    best.decision.order_forward = order.order;
+  }
+  for (const int r : tried_degrees(choice.backward, pricer)) {
+    if (r < 2 || r > most || !better(backward_bound.at(r).seconds, best.backward_s)) continue;
+    const bool exact = std::exchange(best.exact_order, true);
+    improve_backward(layer, r, best);
+    if (!best.exact_order) open_backward = std::min(open_backward, backward_bound.at(r).seconds);
+    best.exact_order &= exact;
+  }
+  const double least = std::min(open_forward, best.forward_s) + std::min(open_backward, best.backward_s);
+  if (!best.exact_order) best.gap = best.total_s() / least - 1;
+}
+
 // Those that are best without contention with no gradients in the MoE part, with half of a layer's and with all.
-std::vector<LaneOrder> LayerSearch::backward_orders(const Schedule& schedule, const LayerPricer& pricer, int degree) {
+std::vector<LaneOrder> backward_orders(LayerReplay& layer, int degree) {
+  const LayerPricer& pricer = layer.pricer;
   std::vector<LaneOrder> orders;
-  if (!schedule.searched_order || degree < 2 || !order_matters(pricer)) return orders;
+  if (!layer.schedule.searched_order || degree < 2 || !order_matters(pricer)) return orders;
   const int64_t made = pricer.has(GroupKind::dp) ? pricer.gradient_bytes() : 0;
   for (const int64_t bytes : {int64_t{0}, made / 2, made}) {
     const double gradients = pricer.slice_seconds(bytes);

@@ -1,0 +1,171 @@
+#include "moe/search/layer_replay.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "moe/search/partition.h"
+
+namespace moe {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::max();
+
+}  // namespace
+
+const CompiledStructure& ReplayStore::get(const StructureKey& key) {
+  if (key.order_forward.empty() && key.order_backward.empty()) return structures.get(key);
+  if (!ordered || ordered_key != key) ordered = std::make_unique<CompiledStructure>(key);
+  ordered_key = key;
+  return *ordered;
+}
+
+const CompiledStructure& LayerReplay::compiled(const Decision& decision, Phases phases) {
+  const GradientPlacement placement = phases == Phases::forward
+                                          ? GradientPlacement{}
+                                          : placement_of(schedule, pricer.groups(), pricer.shape(), decision);
+  return store.get(structure_key(schedule, pricer.groups(), decision, placement, phases));
+}
+
+double LayerReplay::makespan(const CompiledStructure& c) {
+  return c.makespan(store.seconds, pricer.profile().contention, store.ends);
+}
+
+double LayerReplay::seconds(const Decision& decision, Phases phases) {
+  const CompiledStructure& c = compiled(decision, phases);
+  std::vector<GradientSlice> slices;
+  if (c.structure->slices > 0) slices = slices_of(schedule, pricer.shape(), decision);
+  pricer.price(*c.structure, slices, store.seconds);
+  return makespan(c);
+}
+
+PhaseBound LayerReplay::bound(Phase phase) {
+  const StructureKey key = structure_key(schedule, pricer.groups(), {}, {}, Phases::both);
+  const auto [it, fresh] = store.bound_shapes.try_emplace({key, phase});
+  if (fresh) it->second = bound_shape(schedule, pricer.groups(), phase);
+  return {schedule, it->second, pricer};
+}
+
+// From the start of the first chunk's first task to the end of the last one.
+double LayerReplay::moe_seconds(const Decision& decision, Phases phases) {
+  const CompiledStructure& c = compiled(decision, phases);
+  seconds(decision, phases);
+  double begin = std::numeric_limits<double>::infinity(), end = 0;
+  std::vector<double> lane_end(c.structure->lanes.size());
+  for (const Task& task : c.structure->tasks) {
+    double& before = lane_end[static_cast<size_t>(task.lane)];
+    if (is_chunked(task.kind)) {
+      double start = before;
+      for (const int id : task.after) start = std::max(start, store.ends[static_cast<size_t>(id)]);
+      begin = std::min(begin, start);
+      end = std::max(end, store.ends[static_cast<size_t>(task.id)]);
+    }
+    before = store.ends[static_cast<size_t>(task.id)];
+  }
+  return end - begin;
+}
+
+PricedPass LayerReplay::pass(int degree, Phase phase) {
+  const Phases phases = phase == Phase::forward ? Phases::forward : Phases::backward;
+  const CompiledStructure& c = store.get(structure_key(schedule, pricer.groups(), {degree, degree}, {}, phases));
+  PricedPass priced{c.structure, {}, 0};
+  pricer.price(*c.structure, {}, priced.seconds);
+  priced.makespan_s = c.makespan(priced.seconds, pricer.profile().contention, store.ends);
+  return priced;
+}
+
+LayerResult LayerReplay::result(const Decision& decision) {
+  check_decision(schedule, decision);
+  LayerResult result;
+  result.schedule = schedule.name;
+  result.decision = decision;
+  result.forward_s = seconds(decision, Phases::forward);
+  result.backward_s = seconds(decision, Phases::backward);
+  result.memory = layer_memory(pricer.shape(), schedule.flow);
+  result.moe_forward_s = moe_seconds(decision, Phases::forward);
+  result.moe_backward_s = moe_seconds(decision, Phases::backward);
+  const PhaseBound forward = bound(Phase::forward), backward = bound(Phase::backward);
+  const auto f = forward.degree_free(), b = backward.degree_free();
+  result.bound = {f.seconds, b.seconds, f.name, b.name};
+  const auto f_at = forward.at(decision.degree_forward), b_at = backward.at(decision.degree_backward);
+  result.degree_bound = {f_at.seconds, b_at.seconds, f_at.name, b_at.name};
+  return result;
+}
+
+bool LayerReplay::splits() const {
+  return splits_gradients(schedule) && pricer.has(GroupKind::dp) && pricer.gradient_bytes() > 0;
+}
+
+// A slice that outweighs everything else lies on the longest path: what is left is that path without it. Where even the
+// path without slices is no shorter than `to_beat`, the others are left at 0. `store.seconds` holds the other classes'
+// prices.
+SplitPaths LayerReplay::split_paths(const CompiledStructure& c, double to_beat) {
+  const auto with = [&](double first_s, double second_s) {
+    for (size_t i = 0; i < store.seconds.size(); ++i) {
+      const int slice = c.structure->classes[i].slice;
+      if (slice >= 0) store.seconds[i] = slice == 0 ? first_s : second_s;
+    }
+    return makespan(c);
+  };
+  const double neither = with(0, 0), heavy = 2 * neither + 1e-9;
+  if (!better(neither, to_beat)) return {neither};
+  return {neither, with(heavy, 0) - heavy, with(0, heavy) - heavy, with(heavy, heavy) - 2 * heavy};
+}
+
+// A schedule that splits between the dense part and the end has its first place beside the dense part.
+SplitPaths LayerReplay::backward_paths(const BackwardOption& option) {
+  const bool apart = schedule.degrees == DegreePolicy::apart;
+  Decision decision =
+      with_split(schedule, apart ? 1 : option.degree, option.degree, bytes_of(pricer.shape().layer.dtype));
+  decision.order_backward = option.order;
+  const CompiledStructure& c = compiled(decision, Phases::backward);
+  pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), store.seconds);
+  const SplitPaths paths = split_paths(c, kNever);
+  if (schedule.gradients == GradientPolicy::adaptive) return paths;
+  return {paths.neither, paths.neither, paths.first, paths.first};  // nothing goes into the MoE part
+}
+
+double LayerReplay::backward_with(const BackwardOption& option, LayerSlices slices) {
+  Decision decision{option.degree, option.degree};
+  decision.order_backward = option.order;
+  const GradientPlacement placement{{.in_moe = slices.moe_bytes > 0, .beside_dense = slices.dense_bytes > 0}, {}, {}};
+  const CompiledStructure& c =
+      store.get(structure_key(schedule, pricer.groups(), decision, placement, Phases::backward));
+  std::vector<GradientSlice> sent;
+  for (const int64_t bytes : {slices.moe_bytes, slices.dense_bytes})
+    if (bytes > 0) sent.push_back({0, 0, bytes});
+  pricer.price(*c.structure, sent, store.seconds);
+  return makespan(c);
+}
+
+Candidate LayerReplay::best_split_of(Decision decision, double to_beat) {
+  int64_t& first =
+      schedule.gradients == GradientPolicy::adaptive ? decision.gar_in_moe_bytes : decision.gar_beside_dense_bytes;
+  const int64_t all = pricer.gradient_bytes(), element = bytes_of(pricer.shape().layer.dtype);
+  std::vector<int64_t> candidates{0};
+  first = element;
+  const CompiledStructure& c = compiled(decision, Phases::backward);
+  pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), store.seconds);
+  const Contention& contention = pricer.profile().contention;
+  if (!contention.none()) {
+    const auto ruled_out = [&] {
+      if (!better(least_free_split(c.replay, *c.structure, pricer, store.seconds), to_beat)) return true;
+      if (to_beat == kNever || schedule.flow != Flow::sharded) return false;
+      const PricedPass alone = pass(decision.degree_backward, Phase::backward);
+      return !better(least_pass_seconds(pricer, alone, least_gradient_seconds(pricer, all)), to_beat);
+    };
+    if (!ruled_out())
+      candidates = {0, all, best_contended_split(c.under(contention), *c.structure, pricer, store.seconds)};
+  } else {
+    const SplitPaths paths = split_paths(c, to_beat);
+    if (better(paths.neither, to_beat)) candidates = {0, all, best_split(paths, pricer)};
+  }
+  Candidate best{{}, kNever};
+  for (const int64_t bytes : candidates) {
+    first = bytes;
+    const double found = seconds(decision, Phases::backward);
+    if (better(found, best.seconds)) best = {decision, found};
+  }
+  return best;
+}
+
+}  // namespace moe

@@ -1,0 +1,94 @@
+#pragma once
+// What a decision for one layer takes: replays of its phases, their bounds, and its backward by the gradients that are
+// sent in it.
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "moe/cost/bounds.h"
+#include "moe/cost/pricer.h"
+#include "moe/plan/memory.h"
+#include "moe/search/contended_bound.h"
+#include "moe/search/gradient_split.h"
+#include "moe/search/structure_cache.h"
+
+namespace moe {
+
+struct LayerSlices;
+
+/// Decisions must not hang on the last bit of a sum: a later candidate wins by more than that, or not at all.
+inline bool better(double candidate_s, double best_s) { return candidate_s < best_s * (1 - 1e-12); }
+
+/// A degree of a layer's backward and the order on its intra lane.
+struct BackwardOption {
+  int degree = 1;
+  LaneOrder order = {};
+};
+
+/// One layer under one schedule.
+struct LayerResult {
+  std::string_view schedule;
+  Decision decision;
+  double forward_s = 0, backward_s = 0;
+  double moe_forward_s = 0, moe_backward_s = 0;  // start of the first dispatch to the end of the last combine
+  Bound bound;                                   // whatever the degrees
+  Bound degree_bound;                            // of the degrees chosen
+  bool exact_order = true;  // of G and S, where it is searched: false if not every one is ruled out
+  double gap = 0;           // the share by which another order may be faster, at most
+  MemoryEstimate memory;    // that training the layer as decided takes on a rank
+  double total_s() const { return forward_s + backward_s; }
+};
+
+/// A decision, perhaps of one phase alone, and what it takes.
+struct Candidate {
+  Decision decision;
+  double seconds = 0;
+};
+
+/// What all questions share, whatever their schedule and layer: compiled structures, and scratch.
+struct ReplayStore {
+  const CompiledStructure& get(const StructureKey& key);
+
+  StructureCache structures;
+  StructureKey ordered_key;  // a searched lane order is asked for once or twice: only the last is kept
+  std::unique_ptr<CompiledStructure> ordered;
+  std::map<std::pair<StructureKey, Phase>, BoundShape> bound_shapes;
+  std::vector<double> seconds, ends;  // scratch
+};
+
+/// One layer under one schedule that doesn't choose among others. All it names outlives it.
+class LayerReplay {
+ public:
+  LayerReplay(const Schedule& of_schedule, const LayerPricer& of_pricer, ReplayStore& shared)
+      : schedule(of_schedule), pricer(of_pricer), store(shared) {}
+
+  const Schedule& schedule;
+  const LayerPricer& pricer;
+  ReplayStore& store;
+
+  /// Seconds of the phases, which may be one alone.
+  double seconds(const Decision& decision, Phases phases);
+  PhaseBound bound(Phase phase);
+  /// One phase at one degree, without gradients.
+  PricedPass pass(int degree, Phase phase);
+  /// Its times, bounds and memory. Throws BadInput for a decision that the schedule can't have.
+  LayerResult result(const Decision& decision);
+
+  /// Whether its backward has two places for gradients, and some to put there.
+  bool splits() const;
+  /// A backward of this degree by the slices that lie on its paths, of a schedule with two places for gradients
+  /// (adaptive, beside_dense: the first place is MoE part, `second` beside the dense part, in either).
+  SplitPaths backward_paths(const BackwardOption& option);
+  /// Seconds of a backward with these bytes in the two places that a model's layer has, whatever waits.
+  double backward_with(const BackwardOption& option, LayerSlices slices);
+  /// The least over splits of a backward with everything else decided; any of them where none beats `to_beat`.
+  Candidate best_split_of(Decision decision, double to_beat);
+
+ private:
+  const CompiledStructure& compiled(const Decision& decision, Phases phases);
+  double makespan(const CompiledStructure& c);
+  SplitPaths split_paths(const CompiledStructure& c, double to_beat);
+  double moe_seconds(const Decision& decision, Phases phases);
+};
+
+}  // namespace moe

@@ -1,0 +1,23 @@
+#pragma once
+// One layer under one schedule, decided: what tuner, models and benches ask.
+#include "moe/search/degrees.h"
+
+namespace moe {
+
+/// Keeps what questions share, so that a grid's layers are asked of one.
+class LayerSearch {
+ public:
+  /// Decides what `choice` leaves open (tune_degrees), which variant a schedule chooses, and how far it packs experts.
+  /// A degree that the schedule does not have (ds-moe: only 1; tutel: one for both) is BadInput; a schedule that this
+  /// case or profile does not allow is Unsupported.
+  LayerResult tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice = {});
+  /// The times of a decision.
+  LayerResult evaluate(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision);
+  /// Of a schedule that doesn't choose among others; schedule and pricer outlive it.
+  LayerReplay replay(const Schedule& schedule, const LayerPricer& pricer) { return {schedule, pricer, store_}; }
+
+ private:
+  ReplayStore store_;
+};
+
+}  // namespace moe

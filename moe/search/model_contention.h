@@ -1,0 +1,11 @@
+#pragma once
+// Gradients of a model where layers' times don't add up: under contention, and where one layer runs on into the next.
+#include "moe/search/model_partition.h"
+#include "moe/search/model_replay.h"
+
+namespace moe {
+
+/// From the result and other starts down to where no small move of the whole model's replay is faster.
+void improve_by_replay(const ModelQuestion& asked, ModelReplay& replay, const Decision& layer, ModelResult& result);
+
+}  // namespace moe

@@ -1,0 +1,46 @@
+#pragma once
+// Where a model's gradients are sent, and each layer's r_b with it: the search for one stage's layers.
+#include <functional>
+#include <vector>
+
+#include "moe/search/model_search.h"
+
+namespace moe {
+
+class ModelReplay;
+
+/// What is asked of a model whose layers' decisions are made so far.
+struct ModelQuestion {
+  LayerReplay& layer;  // any of its layers: they are alike
+  const ModelShape& model;
+  const PartitionStrategy& strategy;
+  const DegreeChoice& choice;
+  const Schedule& schedule() const { return layer.schedule; }
+  const LayerPricer& pricer() const { return layer.pricer; }
+};
+
+/// Backwards of one layer that may be chosen, and the longest paths of each.
+struct BackwardOptions {
+  std::vector<BackwardOption> options;
+  std::vector<SplitPaths> paths;
+  void add(const BackwardOption& option, const SplitPaths& found);
+  const BackwardOption& best_for(LayerSlices slices, const LayerPricer& pricer) const;
+};
+/// `layer`: the question's, or the same without contention. A schedule with one degree for both phases keeps
+/// `degree_forward`.
+BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer, int degree_forward);
+
+/// The decision with the partition's slices, each layer's backward being the best for them.
+ModelDecision decided(const Partition& partition, const std::function<BackwardOption(LayerSlices)>& best_for,
+                      ModelDecision decision);
+
+/// One stage's backward as a partition problem: a layer's seconds are the least over degrees of its replayed backward
+/// with so many bytes in its MoE part and so many beside its dense part. `pricer` and `by_degree` must outlive it.
+PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& pricer, int layers,
+                                   const std::vector<SplitPaths>& by_degree);
+
+/// Decides one r_b a layer and a split of what waits there; strategy `exact` compares all strategies by replays of the
+/// model and goes on from the best (model_contention.h). `layer`: what one layer does by itself.
+void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelResult& result);
+
+}  // namespace moe
