@@ -9,6 +9,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
+#include "reproduce/first_page.h"
 #include "reproduce/study.h"
 #include "verbs/paper_tables.h"
 
@@ -78,7 +79,7 @@ constexpr std::array<std::string_view, 5> kChanges{
     "count the same sums."};
 
 std::string changes_text() {
-  std::string text = "What changed since the last edition, and why:\n\n";
+  std::string text = "## What changed since the last edition, and why\n\n";
   for (const std::string_view change : kChanges) text += wrapped(change, "- ");
   return text + '\n';
 }
@@ -86,7 +87,7 @@ std::string changes_text() {
 std::string readings_text() {
   std::string text = "## Formulas, where the code takes another than is printed\n\n";
   for (const std::string_view reading : kReadings) text += wrapped(reading, "- ");
-  return text;
+  return text + '\n';
 }
 
 }  // namespace
@@ -119,26 +120,23 @@ TextTable summary_of(const std::vector<Report>& reports) {
 }
 
 std::string page_of(const std::vector<Report>& reports) {
-  std::string text = "# What the papers print, beside what moetune computes\n\n";
+  std::string text = first_page(reports);
+  text += "## Every comparison in one row\n\n";
   text += wrapped(
-      "Written by `./moetune reproduce --all --write docs/reproduction.md`; a test holds it to what the command "
-      "computes. The papers' numbers are those of configs/papers/. Ours are replays of plans on coefficients that the "
-      "papers print, read as each section says; nothing is tuned to make a number fit, and what is fitted (one "
-      "slowdown "
-      "a testbed, MoNTA's two stalls) says so. What rests on a coefficient that no paper prints is left open ('-'), or "
-      "computed from an example of "
-      "configs/papers/assume/, whose rows are listed under 'assumed'.",
-      "");
-  text += '\n';
-  text += changes_text();
-  text += wrapped(
-      "In short, one row a comparison: how many numbers the paper prints, how many of them we compute, and by how much "
-      "the convention that comes closest is off in the median.",
+      "How many numbers the paper prints, how many of them we compute, and by how much the convention that comes "
+      "closest "
+      "is off in the median. Written by `./moetune reproduce --all --write docs/reproduction.md`; a test holds it to "
+      "what "
+      "the command computes. The papers' numbers are those of configs/papers/. What rests on a coefficient that no "
+      "paper "
+      "prints is left open ('-'), or computed from an example of configs/papers/assume/, whose rows are listed under "
+      "'assumed'.",
       "");
   text += '\n';
   Report summary;
   summary.tables = {summary_of(reports)};
   text += tables_text(summary, ReportStyle::markdown);
+  text += changes_text();
   text += readings_text();
   for (Report report : reports) {
     if (!report.assuming.empty()) report.conventions = {"as without assumptions, above"};

@@ -202,23 +202,6 @@ TEST_F(FlagWalk, EveryFlagChangesSomethingOrIsRefused) {
   fmt::print("{} uses of flags\n", walked);
 }
 
-TEST(Readme, NamesCommandsThatCanBeParsed) {
-  std::ifstream readme(MOETUNE_SOURCE_DIR "/README.md");
-  int parsed_commands = 0;
-  for (std::string line; std::getline(readme, line);) {
-    line = line.substr(0, line.find(" # "));
-    for (size_t at = 0; (at = line.find("./moetune ", at)) != std::string::npos; ++at) {
-      const Words words = words_of(line.substr(at, line.find("&&", at) - at));
-      if (!line.starts_with("    ") || words.at(1) == "test" || words.at(1) == "VERB") continue;  // prose; the script's
-      std::vector<const char*> argv;
-      for (const std::string& word : words) argv.push_back(word.c_str());
-      EXPECT_NO_THROW(parse_command_line(static_cast<int>(argv.size()), argv.data())) << line;
-      ++parsed_commands;
-    }
-  }
-  EXPECT_GT(parsed_commands, 20);
-}
-
 TEST_F(FlagWalk, TheTableHasNoFlagThatIsNone) {
   const auto flags = flags_of_verbs();
   for (const auto& [verb, table] : flag_effects()) {

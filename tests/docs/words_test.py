@@ -1,0 +1,137 @@
+"""usage: words_test.py PROGRAM
+
+What docs/metrics.md and docs/formats.md define against what there is: columns of tables in the sources, keys that the
+readers of files know, keys of JSON documents and of records that the program writes or that lie in the tree."""
+import gzip
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from pages import ROOT, Page
+
+PROGRAM = os.path.abspath(sys.argv[1])
+LAYER = "--batch 1 --seq 256 --model-dim 512 --hidden 1024".split()
+DOCUMENTS = [["simulate", *LAYER, "--schedule", "fsmoe"], ["simulate", *LAYER, "--schedule", "fsmoe,lina,parm,monta"],
+             ["simulate", *LAYER, "--schedule", "fsmoe-interleaved", "--cluster", "testbed-a"],
+             ["simulate", *LAYER, "--schedule", "fsmoe", "--jitter", "0.1"],
+             ["simulate", "--model", "gpt2-xl", "--layers", "2", "--schedule", "fsmoe,lina-packed"],
+             ["tune", "--no-verify", "--grid", "fsmoe-30-b", "--out", "r.jsonl"], ["memory", "--model", "mixtral-7b"],
+             ["memory", "--parm"], ["placement", "--ep", "8", "--cp", "4", "--switch-ports", "32"],
+             ["fit", "--records", str(ROOT / "tests/plots/data/microbench.jsonl"), "--out", "p.toml"],
+             ["reproduce", "monta-fig13", "--out", "r.jsonl", "--overwrite"], ["list"]]
+RECORDS = [["simulate", *LAYER, "--schedule", "fsmoe", "--sweep-degrees"],
+           ["tune", "--no-verify", "--grid", "fsmoe-30-b"], ["reproduce", "monta-fig14", "--assume", "monta-a800"]]
+# Keys that name things of the user's choice, or of a paper's table: their values are not formats.
+OPEN = {"libraries", "environment", "software", "unsupported", "tensors", "without_time", "machine", "git", "figures"}
+READERS = re.compile(r"(?:TableReader \w+\(\s*file, |\.tables?\(\s*\"\w+\",\s*)\{([^{}]*)\}")
+COLUMNS = re.compile(r"(?:\bTable \w+\(\s*\{|Table table_\{\{|header\{|header\.insert\(header\.end\(\), \{)(.*?)\}",
+                     re.DOTALL)
+OF_DATA = re.compile(r"of $|of \{\}$|$")  # columns that are named after the data
+
+
+def spans(page):
+    return set(page.spans())
+
+
+def sources(*folders):
+    return [path for folder in folders for path in (ROOT / folder).rglob("*.cpp") if (ROOT / folder).is_dir()]
+
+
+def keys_of(json_value):
+    found = set()
+    if isinstance(json_value, dict):
+        for key, value in json_value.items():
+            found.add(key)
+            if key not in OPEN:
+                found |= keys_of(value)
+    elif isinstance(json_value, list):
+        for item in json_value:
+            found |= keys_of(item)
+    return found
+
+
+def keys_of_record(line):
+    """As keys_of; of a line of several cases its columns, whose parts are dotted."""
+    found = set()
+    for table in line.pop("tables", []):
+        found |= {"tables", "columns", "rows"}
+        for column in table["columns"]:
+            for name in [column] if isinstance(column, str) else column:
+                found |= set(name.split(".", 1))
+    return found | keys_of(line)
+
+
+class Columns(unittest.TestCase):
+    """Each table's columns are defined in one section."""
+
+    def test_of_every_table_are_defined(self):
+        sections = [set(re.findall(r"`([^`]+)`", part)) for part in Page("docs/metrics.md").prose.split("\n## ")]
+        tables = 0
+        for path in sources("verbs", "tuner", "planner", "microbench", "layerbench"):
+            for heads in COLUMNS.findall(path.read_text()):
+                names = {name for name in re.findall(r'"([^"]*)"', heads) if not OF_DATA.match(name)}
+                best = min((names - section for section in sections), key=len)
+                self.assertEqual(best, set(), f"{path.relative_to(ROOT)}: a table's columns")
+                tables += bool(names)
+        self.assertGreater(tables, 15)
+
+
+class Formats(unittest.TestCase):
+    maxDiff = None
+    page = Page("docs/formats.md")
+
+    def check(self, keys, what):
+        missing = sorted(keys - spans(self.page))
+        self.assertEqual(missing, [], f"{what}: not in docs/formats.md")
+
+    def test_define_what_readers_of_toml_know(self):
+        known = set()
+        for path in sources("moe", "reproduce"):
+            for keys in READERS.findall(path.read_text()):
+                known |= set(re.findall(r'"(\w+)"', keys))
+        self.assertGreater(len(known), 60)
+        self.check(known, "keys of TOML files")
+        toml = self.page.section("Files that you write")
+        cells = re.findall(r"^\| (`[^|]*`) \|", toml, re.MULTILINE)
+        said = set(re.findall(r"`(\w+)`", " ".join(cells)))
+        self.assertEqual(sorted(said - known), [], "keys that no reader knows")
+
+    def run_program(self, folder, words):
+        return subprocess.run([PROGRAM, *words], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+    def test_define_the_documents(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for words in DOCUMENTS:
+                if words[0] == "tune":
+                    words = words[:1] + ["--strategy-layers", "1"] + words[1:]
+                with self.subTest(words=words):
+                    document = json.loads(self.run_program(folder, words + ["--json"]))
+                    self.check(set(document) if words == ["list"] else keys_of(document), " ".join(words))
+
+    def test_define_the_records(self):
+        texts = {path.name: path.read_text() for path in (ROOT / "tests/plots/data").glob("*.jsonl")}
+        texts |= {path.name: path.read_text() for path in (ROOT / "results").glob("*.jsonl")}
+        with gzip.open(ROOT / "results/fsmoe-b-emulated.jsonl.gz", "rt") as lines:
+            texts["fsmoe-b-emulated"] = "".join(line for i, line in enumerate(lines) if i % 40 == 0 or i < 300)
+        with tempfile.TemporaryDirectory() as folder:
+            for i, words in enumerate(RECORDS):
+                self.run_program(folder, words + ["--out", f"{i}.jsonl"])
+                texts[" ".join(words)] = pathlib.Path(folder, f"{i}.jsonl").read_text()
+        for name, text in texts.items():
+            with self.subTest(records=name):
+                keys = set()
+                for line in map(json.loads, text.splitlines()):
+                    if line.get("key", "").startswith("reproduce/"):  # fields as the paper's table says
+                        line["parameters"], line["summary"], line["prediction"] = {}, {}, {}
+                    keys |= keys_of_record(line)
+                self.check({key for key in keys if not key.startswith("ratio_")}, name)
+
+
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True
+    unittest.main(argv=sys.argv[:1])
