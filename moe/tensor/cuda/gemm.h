@@ -21,7 +21,4 @@ enum class Selection : uint8_t { first, timed };
 /// By cuBLASLt, sums in float32 (of float64 in float64).
 std::unique_ptr<Gemm> make_cublas_gemm(Selection selection = Selection::first);
 
-/// Of the GPU that is the calling thread's now, whatever thread allocates: zeroed, and blocking as it must be.
-std::unique_ptr<MemorySpace> make_device_memory();
-
 }  // namespace moe::cuda
