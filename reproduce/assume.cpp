@@ -11,9 +11,11 @@ namespace {
 
 constexpr double kMostRanks = 1e6;
 
+Op op_from(const TableReader& t, OpTable table) { return *find_op(t.choice("op", names_of(table))); }
+
 CommRow comm_from(const TableReader& t) {
   CommRow row;
-  row.op = t.choice("op", {"alltoall", "allgather", "reducescatter", "allreduce", "sendrecv", "a2a-ep-esp", "saa"});
+  row.op = op_from(t, OpTable::comm);
   row.network = t.choice("network", {"inter", "intra"}) == "inter" ? Network::inter : Network::intra;
   row.ranks = static_cast<int>(t.integer("ranks", {.least = 2, .most = kMostRanks}));
   row.alpha_s = t.real("alpha_s", kNonNegative);
@@ -23,11 +25,11 @@ CommRow comm_from(const TableReader& t) {
 
 ComputeRow compute_from(const TableReader& t) {
   ComputeRow row;
-  row.op = t.choice("op", {"gemm", "expert", "copy"});
-  if (row.op == "expert") row.ffn = ffn_from(t.text("ffn"), t.where("ffn"));
+  row.op = op_from(t, OpTable::compute);
+  if (row.op == Op::expert) row.ffn = ffn_from(t.text("ffn"), t.where("ffn"));
   if (t.has("dtype")) row.dtype = dtype_from(t.text("dtype"), t.where("dtype"));
   row.alpha_s = t.real("alpha_s", kNonNegative);
-  if (row.op == "copy")
+  if (row.op == Op::copy)
     row.beta_s_per_byte = t.real("beta_s_per_byte", kPositive);
   else
     row.beta_s_per_flop = t.real("beta_s_per_flop", kPositive);
@@ -83,12 +85,12 @@ struct Put {
 
 struct Describe {
   std::string operator()(const CommRow& row) const {
-    return fmt::format("{} {} {}: {:.4g} us + {:.4g} ps/byte", row.op, name_of(row.network), row.ranks,
+    return fmt::format("{} {} {}: {:.4g} us + {:.4g} ps/byte", name_of(row.op), name_of(row.network), row.ranks,
                        row.alpha_s * 1e6, row.beta_s_per_byte * 1e12);
   }
   std::string operator()(const ComputeRow& row) const {
-    const std::string what = row.ffn ? fmt::format("{} {}", row.op, name_of(*row.ffn)) : row.op;
-    if (row.op == "copy") return fmt::format("{}: {:.4g} ps/byte", what, row.beta_s_per_byte * 1e12);
+    const std::string what = fmt::format("{}{}", name_of(row.op), row.ffn ? fmt::format(" {}", name_of(*row.ffn)) : "");
+    if (row.op == Op::copy) return fmt::format("{}: {:.4g} ps/byte", what, row.beta_s_per_byte * 1e12);
     return fmt::format("{} {}: {:.4g} us + {:.4g} fs/FLOP", what, name_of(row.dtype), row.alpha_s * 1e6,
                        row.beta_s_per_flop * 1e15);
   }

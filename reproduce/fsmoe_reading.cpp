@@ -80,17 +80,17 @@ Profile with_beta_unit(Profile profile, Testbed testbed, BetaOrder order, BetaUn
 
 Profile with_gemm_per_mac(Profile profile) {
   for (ComputeRow& row : profile.compute)
-    if (row.op == "gemm") row.beta_s_per_flop /= kFlopsPerMac;
+    if (row.op == Op::gemm) row.beta_s_per_flop /= kFlopsPerMac;
   return profile;
 }
 
 Profile with_experts_from_table2(Profile profile, Testbed testbed) {
   const double alpha_s =
-      find_row(profile.compute, profile.name, "gemm", [](const ComputeRow& row) { return row.op == "gemm"; }).alpha_s;
+      find_row(profile.compute, profile.name, "gemm", [](const ComputeRow& row) { return row.op == Op::gemm; }).alpha_s;
   for (const std::string_view model : {"gpt2-xl", "mixtral-7b"}) {
     const Ffn ffn = model == "gpt2-xl" ? Ffn::gpt : Ffn::mixtral;
     ComputeRow row;
-    row.op = "expert";
+    row.op = Op::expert;
     row.ffn = ffn;
     row.alpha_s = gemms_of(ffn) * alpha_s;
     row.beta_s_per_flop = expert_beta_of_table2(testbed, model, profile, alpha_s);
@@ -101,7 +101,7 @@ Profile with_experts_from_table2(Profile profile, Testbed testbed) {
 
 Profile with_driver_experts(Profile profile) {
   for (const ComputeRow& row : find_profile("testbed-a-driver-experts").compute)
-    if (row.op == "expert") profile.compute.push_back(row);
+    if (row.op == Op::expert) profile.compute.push_back(row);
   return profile;
 }
 

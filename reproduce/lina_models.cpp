@@ -107,7 +107,7 @@ Profile lina_profile(const std::string& model, const Assumptions& assumed) {
   const double alltoall_s =
       pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, static_cast<double>(pricer.rows()));
   ComputeRow expert;
-  expert.op = "expert";
+  expert.op = Op::expert;
   expert.ffn = shape.layer.ffn;
   expert.dtype = shape.layer.dtype;
   expert.beta_s_per_flop = alltoall_s * expert_over_alltoall(printed_lina_text("layer_share")) /

@@ -57,7 +57,7 @@ Profile parm_cluster(std::string_view testbed) {
     for (const int ranks : {2, 4}) {
       if (row.testbed != testbed) continue;
       CommRow gather;
-      gather.op = "allgather";
+      gather.op = Op::allgather;
       gather.network = Network::intra;
       gather.ranks = ranks;
       gather.alpha_s = row.alpha_s;

@@ -73,6 +73,7 @@ class TableReader {
   std::string name(std::string_view key) const;
   /// One of `choices`.
   std::string choice(std::string_view key, std::initializer_list<std::string_view> choices) const;
+  std::string choice(std::string_view key, std::span<const std::string_view> choices) const;
 
   std::optional<double> optional_real(std::string_view key, Limits limits = {}) const;
   std::optional<int64_t> optional_integer(std::string_view key, Limits limits = {}) const;

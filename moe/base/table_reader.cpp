@@ -151,6 +151,10 @@ std::string TableReader::name(std::string_view key) const {
 }
 
 std::string TableReader::choice(std::string_view key, std::initializer_list<std::string_view> choices) const {
+  return choice(key, std::span(choices.begin(), choices.size()));
+}
+
+std::string TableReader::choice(std::string_view key, std::span<const std::string_view> choices) const {
   const std::string expected = "one of: " + join(choices);
   if (!has(key)) fail(key, "no such key", expected);
   const ConfigValue& found = value(key);

@@ -41,12 +41,12 @@ class Communicator {
   void reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call);
   /// Unequal blocks of blocks[i] elements, packed, the same on every rank. Not in place.
   void reducescatterv(const void* send, void* receive, std::vector<int64_t> blocks, DType dtype, CommCall call);
-  /// In place; sums in rank order.
+  /// Sums in place, in rank order.
   void allreduce(void* data, int64_t elements, DType dtype, CommCall call);
   void broadcast(void* data, int64_t bytes, int root, CommCall call);
   void barrier(CommCall call);
-  /// To and from one other rank. A send may end no earlier than its receive begins: two ranks that both send first wait
-  /// for each other.
+  /// Move bytes to and from one other rank. A send may end no earlier than its receive begins: two ranks that both send
+  /// first wait for each other.
   void send(const void* data, int64_t bytes, int peer, CommCall call);
   void receive(void* data, int64_t bytes, int peer, CommCall call);
 

@@ -12,7 +12,7 @@
 namespace moe {
 namespace {
 
-/// The variables of one launcher; an empty name: it sets none.
+/// Names the variables that one launcher sets; an empty name: it sets none.
 struct Launcher {
   std::string_view name, rank, ranks, ranks_here, job;
 };
@@ -93,7 +93,7 @@ bool take_slurm(Launch& launch, const Reader& reader) {
   return take(launch, step, reader);
 }
 
-/// How many ranks share our host, as the launcher says; 0: it doesn't.
+/// Returns how many ranks share our host, as the launcher says; 0: it says nothing.
 int ranks_here(const Launcher* launcher, const Launch& launch, const Reader& reader) {
   if (launcher == nullptr) return 0;
   if (const auto here = reader.number(launcher->ranks_here, 1, kMostRanks)) return *here;
@@ -103,7 +103,8 @@ int ranks_here(const Launcher* launcher, const Launch& launch, const Reader& rea
   return nodes == 1 ? launch.ranks : 0;
 }
 
-/// What ranks of one job, and no other, have in common: the launcher's name for it, else the process that started them.
+/// Returns a name that the ranks of one job share and no others: the launcher's, else that of the process that started
+/// them.
 std::string job_name(const Launcher* launcher, const Reader& reader) {
   std::string name = launcher ? reader.text(launcher->job).value_or("") : "";
   if (const auto step = reader.text("SLURM_STEP_ID"); launcher == &kSlurm && step)

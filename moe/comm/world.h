@@ -29,10 +29,10 @@ class World {
   /// The ranks that this process runs, ascending.
   virtual std::vector<int> here() const = 0;
   virtual const WorldTopology& topology() const = 0;
-  /// What else results depend on, for records: a library's version and choices.
+  /// Returns what else results depend on, for records: a library's version and choices.
   virtual std::vector<std::pair<std::string, std::string>> settings() const { return {}; }
 
-  /// The world communicator of one of them. Independent handles of one group: two streams need two split()s.
+  /// Returns the world communicator of one of them. All handles are of one group: two streams need two split()s.
   virtual std::unique_ptr<Communicator> communicator(int rank) = 0;
   /// Runs body(rank) on one thread for each rank that is here, and joins them. The first exception (other than the
   /// RankFailures that it caused) ends the other ranks, wherever they are, and is rethrown.
@@ -45,9 +45,9 @@ bool leads(const World& world);
 /// Every rank's text, by rank, on all of them; `mine` are those of here(). Blocking; every process calls it, outside of
 /// run().
 std::vector<std::string> gather(World& world, std::vector<std::string> mine);
-/// The same of numbers, equally many from each rank or not.
+/// Gathers numbers likewise, equally many from each rank or not.
 std::vector<std::vector<double>> gather(World& world, const std::vector<std::vector<double>>& mine);
-/// Rank 0's text, everywhere.
+/// Returns rank 0's text on all ranks.
 std::string broadcast(World& world, std::string text);
 
 }  // namespace moe

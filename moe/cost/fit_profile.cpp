@@ -11,8 +11,6 @@
 namespace moe {
 namespace {
 
-constexpr std::array<std::string_view, 7> kCommOps{"alltoall",   "allgather", "reducescatter", "allreduce", "sendrecv",
-                                                   "a2a-ep-esp", "saa"};
 constexpr std::array<std::string_view, 3> kAlgorithms{"direct", "1dh", "2dh"};
 
 /// What tells the rows of a profile apart; the first field orders them.
@@ -51,8 +49,9 @@ int64_t whole_within(const CaseRecord& record, std::string_view name, int64_t le
 RowKey collective_key(const CaseRecord& record, const Profile& profile) {
   RowKey key;
   key.op = record.parameters.text("op", record.where);
-  const bool known = std::ranges::find(kCommOps, key.op) != kCommOps.end();
-  require<BadInput>(known, "{}: op: found '{}', expected a collective, gemm or module", record.where, key.op);
+  const auto op = find_op(key.op);
+  require<BadInput>(op && facts_of(*op).table == OpTable::comm,
+                    "{}: op: found '{}', expected a collective, gemm or module", record.where, key.op);
   key.network = first_of(record, "network", "inter", "intra") ? Network::inter : Network::intra;
   const int64_t ranks = record.parameters.whole("ranks", record.where);
   require<BadInput>(ranks >= 2, "{}: ranks: found {}, expected at least 2", record.where, ranks);
@@ -71,10 +70,11 @@ RowKey key_of(const CaseRecord& record, const Profile& profile) {
   const Fields& parameters = record.parameters;
   RowKey key;
   key.op = parameters.text("op", record.where);
-  if (key.op == "gemm") {
+  const auto op = find_op(key.op);
+  if (op == Op::gemm) {
     key.table = RowKey::Table::compute;
     key.dtype = dtype_from(parameters.text("dtype", record.where), record.where + ": dtype");
-  } else if (key.op == "module") {
+  } else if (op == Op::module) {
     key.table = RowKey::Table::module;
     key.op = parameters.text("name", record.where);
     key.phase = first_of(record, "phase", "forward", "backward") ? Phase::forward : Phase::backward;
@@ -117,9 +117,9 @@ Row fitted(Row row, const LinearFit& fit) {
 
 /// The key's row without a fit.
 CommRow comm_of(const RowKey& key) {
-  return {.op = key.op, .network = key.network, .ranks = key.ranks, .algorithm = key.algorithm};
+  return {.op = *find_op(key.op), .network = key.network, .ranks = key.ranks, .algorithm = key.algorithm};
 }
-ComputeRow compute_of(const RowKey& key) { return {.op = key.op, .dtype = key.dtype}; }
+ComputeRow compute_of(const RowKey& key) { return {.op = *find_op(key.op), .dtype = key.dtype}; }
 ModuleRow module_of(const RowKey& key) { return {key.op, key.phase, key.seq}; }
 
 std::string name_of(const RowKey& key) {

@@ -1,16 +1,14 @@
 #include "moe/cost/nominal_profile.h"
 
 #include <algorithm>
-#include <array>
 
 namespace moe {
 namespace {
 
 constexpr double kDispatch_s = 1e-3, kAlpha_s = kDispatch_s / 8;
-constexpr std::array<std::string_view, 4> kOps{"alltoall", "allgather", "reducescatter", "allreduce"};
 
-void add_comm(Profile& profile, std::string_view op, const Group& group, double beta, std::string_view algorithm) {
-  const CommRow row{.op = std::string(op),
+void add_comm(Profile& profile, Op op, const Group& group, double beta, std::string_view algorithm) {
+  const CommRow row{.op = op,
                     .network = group.network,
                     .ranks = group.size,
                     .alpha_s = kAlpha_s,
@@ -32,15 +30,15 @@ Profile nominal_profile(const Case& shape) {
   const double beta = kDispatch_s / std::max(bytes, 1.0);
   for (const Group& group : groups_of(shape.parallel)) {
     if (group.network == Network::none) continue;
-    for (const std::string_view op : kOps) add_comm(profile, op, group, beta, CommRow{}.algorithm);
-    add_comm(profile, "sendrecv", {group.kind, 2, group.network}, beta, CommRow{}.algorithm);
-    if (shape.layer.dispatcher != "alltoall") add_comm(profile, "alltoall", group, beta, shape.layer.dispatcher);
+    for (const Op op : collectives()) add_comm(profile, op, group, beta, CommRow{}.algorithm);
+    add_comm(profile, Op::sendrecv, {group.kind, 2, group.network}, beta, CommRow{}.algorithm);
+    if (shape.layer.dispatcher != "alltoall") add_comm(profile, Op::alltoall, group, beta, shape.layer.dispatcher);
   }
-  profile.compute.push_back({.op = "gemm",
+  profile.compute.push_back({.op = Op::gemm,
                              .dtype = shape.layer.dtype,
                              .alpha_s = kAlpha_s / 2,
                              .beta_s_per_flop = kDispatch_s / std::max(flops, 1.0)});
-  profile.compute.push_back({.op = "copy", .beta_s_per_byte = beta / 10});
+  profile.compute.push_back({.op = Op::copy, .beta_s_per_byte = beta / 10});
   return profile;
 }
 

@@ -114,8 +114,8 @@ void LayerPricer::add_hook(Curve& exchange, TaskKind kind, Phase phase) const {
   exchange.hook_beta = row->beta_s_per_byte;
 }
 
-const CommRow* LayerPricer::comm_row(std::string_view op, const Group& group) const {
-  const bool named = op == "alltoall" && shape_.layer.dispatcher != "alltoall";
+const CommRow* LayerPricer::comm_row(Op op, const Group& group) const {
+  const bool named = op == Op::alltoall && shape_.layer.dispatcher != "alltoall";
   const std::string_view algorithm = named ? std::string_view(shape_.layer.dispatcher) : "direct";
   for (const CommRow& row : profile_.comm)
     if (row.op == op && row.network == group.network && row.ranks == group.size && row.algorithm == algorithm)
@@ -123,16 +123,16 @@ const CommRow* LayerPricer::comm_row(std::string_view op, const Group& group) co
   return nullptr;
 }
 
-const CommRow& LayerPricer::comm_row_or_nearest(std::string_view op, const Group& group) const {
+const CommRow& LayerPricer::comm_row_or_nearest(Op op, const Group& group) const {
   if (const CommRow* row = comm_row(op, group)) return *row;
   const CommRow* nearest = nullptr;
   for (const CommRow& row : profile_.comm)
     if (row.op == op && row.network == group.network && row.algorithm == "direct" &&
         (nearest == nullptr || std::abs(row.ranks - group.size) < std::abs(nearest->ranks - group.size)))
       nearest = &row;
-  const bool direct = op != "alltoall" || shape_.layer.dispatcher == "alltoall";
-  const std::string what = fmt::format("{}{}", op, direct ? "" : " " + shape_.layer.dispatcher);
-  const CommRow missing{.op = std::string(op),
+  const bool direct = op != Op::alltoall || shape_.layer.dispatcher == "alltoall";
+  const std::string what = fmt::format("{}{}", name_of(op), direct ? "" : " " + shape_.layer.dispatcher);
+  const CommRow missing{.op = op,
                         .network = group.network,
                         .ranks = group.size,
                         .algorithm = direct ? "direct" : shape_.layer.dispatcher};
@@ -147,8 +147,8 @@ const CommRow& LayerPricer::comm_row_or_nearest(std::string_view op, const Group
 
 LayerPricer::Curve LayerPricer::row_curve(const CommRow& row, double bytes) const {
   if (const auto& range = row.range_bytes; range && (bytes < (*range)[0] || bytes > (*range)[1]))
-    notes_.insert(fmt::format("outside the fitted range: {} of {} (fitted {} to {})", row.op, human_bytes(bytes),
-                              human_bytes((*range)[0]), human_bytes((*range)[1])));
+    notes_.insert(fmt::format("outside the fitted range: {} of {} (fitted {} to {})", name_of(row.op),
+                              human_bytes(bytes), human_bytes((*range)[0]), human_bytes((*range)[1])));
   used(row);
   return {row.alpha_s, row.beta_s_per_byte, 0, row.points.empty() ? nullptr : &row.points};
 }
@@ -157,31 +157,31 @@ LayerPricer::Curve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) 
   const Group& group = groups_[static_cast<size_t>(kind)];
   if (group.network == Network::none) return {};
   if (kind == GroupKind::ep_esp) return fused_alltoall_curve(bytes);
-  if (op == Op::sendrecv) return row_curve(comm_row_or_nearest(name_of(op), {kind, 2, group.network}), bytes);
-  if (op == Op::allreduce && group.network == Network::intra && comm_row("allreduce", group) == nullptr) {
-    const CommRow *scatter = comm_row("reducescatter", group), *gather = comm_row("allgather", group);
+  if (op == Op::sendrecv) return row_curve(comm_row_or_nearest(op, {kind, 2, group.network}), bytes);
+  if (op == Op::allreduce && group.network == Network::intra && comm_row(Op::allreduce, group) == nullptr) {
+    const CommRow *scatter = comm_row(Op::reducescatter, group), *gather = comm_row(Op::allgather, group);
     if (scatter != nullptr && gather != nullptr) {
       notes_.insert("derived: intra allreduce = reducescatter + allgather of the same volume");
       used(*scatter), used(*gather);
       return {scatter->alpha_s + gather->alpha_s, scatter->beta_s_per_byte + gather->beta_s_per_byte, 0, nullptr};
     }
   }
-  return row_curve(comm_row_or_nearest(name_of(op), group), bytes);
+  return row_curve(comm_row_or_nearest(op, group), bytes);
 }
 
 // Parm Eq. 4: as the EP AlltoAll of the same volume, where the pair was not measured.
 LayerPricer::Curve LayerPricer::fused_alltoall_curve(double bytes) const {
   const Group &both = groups_[static_cast<size_t>(GroupKind::ep_esp)],
               &ep = groups_[static_cast<size_t>(GroupKind::ep)];
-  if (const CommRow* row = comm_row("a2a-ep-esp", both)) return row_curve(*row, bytes);
+  if (const CommRow* row = comm_row(Op::a2a_ep_esp, both)) return row_curve(*row, bytes);
   notes_.insert("derived: alltoall over EP and ESP = the EP alltoall of the same volume");
-  return row_curve(comm_row_or_nearest("alltoall", ep.network == Network::none ? both : ep), bytes);
+  return row_curve(comm_row_or_nearest(Op::alltoall, ep.network == Network::none ? both : ep), bytes);
 }
 
 const ComputeRow& LayerPricer::gemm_row() const {
   for (const ComputeRow& row : profile_.compute)
-    if (row.op == "gemm" && row.dtype == shape_.layer.dtype) return used(row);
-  const ComputeRow missing{.op = "gemm", .dtype = shape_.layer.dtype};
+    if (row.op == Op::gemm && row.dtype == shape_.layer.dtype) return used(row);
+  const ComputeRow missing{.op = Op::gemm, .dtype = shape_.layer.dtype};
   throw Unpriced(fmt::format("profile {}: no gemm row for {}{}", profile_.name, name_of(shape_.layer.dtype),
                              why_unusable(row_name(missing))));
 }
@@ -218,7 +218,7 @@ LayerPricer::Curve LayerPricer::compute_curve(TaskKind kind, Phase phase, const 
   const double passes = phase == Phase::backward ? 2 : 1;
   if (kind == TaskKind::expert)
     for (const ComputeRow& row : profile_.compute)
-      if (row.op == "expert" && row.ffn == shape_.layer.ffn && row.dtype == shape_.layer.dtype) {
+      if (row.op == Op::expert && row.ffn == shape_.layer.ffn && row.dtype == shape_.layer.dtype) {
         used(row);
         return {passes * row.alpha_s, row.beta_s_per_flop, 0, nullptr};
       }
@@ -228,7 +228,7 @@ LayerPricer::Curve LayerPricer::compute_curve(TaskKind kind, Phase phase, const 
 
 LayerPricer::Curve LayerPricer::copy_curve() const {
   for (const ComputeRow& row : profile_.compute)
-    if (row.op == "copy") return {used(row).alpha_s, row.beta_s_per_byte, 0, nullptr};
+    if (row.op == Op::copy) return {used(row).alpha_s, row.beta_s_per_byte, 0, nullptr};
   notes_.insert("not priced: copies, for which the profile has no row");
   return {};
 }
@@ -259,7 +259,7 @@ double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
 }
 
 std::optional<double> LayerPricer::saa_seconds() const {
-  const CommRow* row = comm_row("saa", groups_[static_cast<size_t>(GroupKind::ep_esp)]);
+  const CommRow* row = comm_row(Op::saa, groups_[static_cast<size_t>(GroupKind::ep_esp)]);
   if (row == nullptr) return std::nullopt;
   used(*row);
   return row->alpha_s + row->beta_s_per_byte * whole_work(TaskKind::combine, Phase::forward, shape_, Flow::fused).bytes;

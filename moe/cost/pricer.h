@@ -78,8 +78,8 @@ class LayerPricer {
   Curve comm_curve(Op op, GroupKind kind, double bytes) const;
   Curve fused_alltoall_curve(double bytes) const;
   Curve row_curve(const CommRow& row, double bytes) const;
-  const CommRow* comm_row(std::string_view op, const Group& group) const;
-  const CommRow& comm_row_or_nearest(std::string_view op, const Group& group) const;
+  const CommRow* comm_row(Op op, const Group& group) const;
+  const CommRow& comm_row_or_nearest(Op op, const Group& group) const;
   template <class Row>
   const Row& used(const Row& row) const;
   std::string why_unusable(const std::string& name) const;

@@ -23,10 +23,9 @@ struct RowVerdict {
   bool operator==(const RowVerdict&) const = default;
 };
 
-/// [[comm]]: one op, group size, network and algorithm. op: alltoall allgather reducescatter allreduce sendrecv
-/// a2a-ep-esp saa.
+/// [[comm]]: one op of that table (op.h), group size, network and algorithm.
 struct CommRow {
-  std::string op;
+  Op op = Op::none;
   Network network = Network::inter;
   int ranks = 0;  // of the group, not of the cluster
   double alpha_s = 0;
@@ -40,7 +39,7 @@ struct CommRow {
 
 /// [[compute]]: gemm (gemms * alpha + flops * beta), expert (with ffn, as a whole) or copy (beta_s_per_byte).
 struct ComputeRow {
-  std::string op;
+  Op op = Op::none;
   std::optional<Ffn> ffn = {};
   DType dtype = DType::float32;
   double alpha_s = 0;

@@ -51,9 +51,11 @@ void read_fit(const TableReader& table, Row& out) {
   }
 }
 
+Op op_from(const TableReader& row, OpTable table) { return *find_op(row.choice("op", names_of(table))); }
+
 CommRow comm_from(const TableReader& row, const Profile& profile) {
   CommRow out;
-  out.op = row.choice("op", {"alltoall", "allgather", "reducescatter", "allreduce", "sendrecv", "a2a-ep-esp", "saa"});
+  out.op = op_from(row, OpTable::comm);
   out.network = network_from(row);
   const double most = most_ranks(profile, out.network);
   out.ranks = static_cast<int>(row.integer("ranks", {.least = 2, .most = most}));
@@ -68,15 +70,16 @@ CommRow comm_from(const TableReader& row, const Profile& profile) {
 
 ComputeRow compute_from(const TableReader& row) {
   ComputeRow out;
-  out.op = row.choice("op", {"gemm", "expert", "copy"});
-  if (out.op == "expert") out.ffn = ffn_from(row.text("ffn"), row.where("ffn"));
-  if (out.op != "expert" && row.has("ffn")) row.fail(row.value("ffn"), "ffn", "none beside op = '" + out.op + "'");
+  out.op = op_from(row, OpTable::compute);
+  if (out.op == Op::expert) out.ffn = ffn_from(row.text("ffn"), row.where("ffn"));
+  if (out.op != Op::expert && row.has("ffn"))
+    row.fail(row.value("ffn"), "ffn", fmt::format("none beside op = '{}'", name_of(out.op)));
   if (row.has("dtype")) out.dtype = dtype_from(row.text("dtype"), row.where("dtype"));
   out.alpha_s = row.real("alpha_s", kNonNegative);
-  const bool copy = out.op == "copy";
+  const bool copy = out.op == Op::copy;
   const std::string_view unit = copy ? "beta_s_per_byte" : "beta_s_per_flop";
   const std::string_view other = copy ? "beta_s_per_flop" : "beta_s_per_byte";
-  if (row.has(other)) row.fail(row.value(other), other, fmt::format("{} for op = '{}'", unit, out.op));
+  if (row.has(other)) row.fail(row.value(other), other, fmt::format("{} for op = '{}'", unit, name_of(out.op)));
   (copy ? out.beta_s_per_byte : out.beta_s_per_flop) = row.real(unit, kPositive);
   if (copy && row.has("range_flops")) row.fail(row.value("range_flops"), "range_flops", "none beside op = 'copy'");
   read_fit(row, out);

@@ -53,7 +53,8 @@ void write_fit(std::ostream& out, const Row& row) {
 }
 
 void write(std::ostream& out, const CommRow& row) {
-  fmt::print(out, "\n[[comm]]\nop = \"{}\"\nnetwork = \"{}\"\nranks = {}\n", row.op, name_of(row.network), row.ranks);
+  fmt::print(out, "\n[[comm]]\nop = \"{}\"\nnetwork = \"{}\"\nranks = {}\n", name_of(row.op), name_of(row.network),
+             row.ranks);
   write_number(out, "alpha_s", row.alpha_s);
   write_number(out, "beta_s_per_byte", row.beta_s_per_byte);
   if (row.algorithm != CommRow{}.algorithm) fmt::print(out, "algorithm = \"{}\"\n", row.algorithm);
@@ -63,11 +64,11 @@ void write(std::ostream& out, const CommRow& row) {
 }
 
 void write(std::ostream& out, const ComputeRow& row) {
-  fmt::print(out, "\n[[compute]]\nop = \"{}\"\n", row.op);
+  fmt::print(out, "\n[[compute]]\nop = \"{}\"\n", name_of(row.op));
   if (row.ffn) fmt::print(out, "ffn = \"{}\"\n", name_of(*row.ffn));
   fmt::print(out, "dtype = \"{}\"\n", name_of(row.dtype));
   write_number(out, "alpha_s", row.alpha_s);
-  if (row.op == "copy")
+  if (row.op == Op::copy)
     write_number(out, "beta_s_per_byte", row.beta_s_per_byte);
   else
     write_number(out, "beta_s_per_flop", row.beta_s_per_flop);
@@ -101,11 +102,12 @@ void write(std::ostream& out, const Contention& contention) {
 
 std::string row_name(const CommRow& row) {
   const std::string algorithm = row.algorithm == CommRow{}.algorithm ? "" : " " + row.algorithm;
-  return fmt::format("{} {} {}{}", row.op, name_of(row.network), row.ranks, algorithm);
+  return fmt::format("{} {} {}{}", name_of(row.op), name_of(row.network), row.ranks, algorithm);
 }
 
 std::string row_name(const ComputeRow& row) {
-  return fmt::format("{}{} {}", row.op, row.ffn ? fmt::format(" {}", name_of(*row.ffn)) : "", name_of(row.dtype));
+  return fmt::format("{}{} {}", name_of(row.op), row.ffn ? fmt::format(" {}", name_of(*row.ffn)) : "",
+                     name_of(row.dtype));
 }
 
 std::string row_name(const ModuleRow& row) {

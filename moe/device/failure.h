@@ -23,7 +23,7 @@ class Failure {
     const std::lock_guard lock(mutex_);
     if (first_) std::rethrow_exception(first_);
   }
-  /// Only while nothing is queued on the streams that share it.
+  /// Call it only while nothing is queued on the streams that share it.
   void clear() noexcept {
     const std::lock_guard lock(mutex_);
     first_ = nullptr;

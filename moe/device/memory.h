@@ -1,10 +1,12 @@
 #pragma once
-// Owns memory of a device, or of the host for a device.
+// Memory of a device, or of the host for a device: who owns a block, where blocks are made, and how the host reaches
+// them.
 #include <cstdint>
 #include <functional>
 #include <utility>
 
 #include "moe/base/check.h"
+#include "moe/device/kind.h"
 
 namespace moe {
 
@@ -13,7 +15,7 @@ class OutOfMemory : public BadInput {
   using BadInput::BadInput;
 };
 
-/// At least 64-byte aligned; holds anything at first. Of no bytes it may be null.
+/// Owns one block.
 class Memory {
  public:
   using Release = std::function<void(void* data)>;
@@ -43,6 +45,42 @@ class Memory {
   void* data_ = nullptr;
   int64_t bytes_ = 0;
   Release release_;
+};
+
+/// One device's memory as tensors need it. The space outlives its blocks.
+class MemorySpace {
+ public:
+  virtual ~MemorySpace() = default;
+  virtual DeviceKind kind() const = 0;
+  /// Zeroed, aligned to 16 bytes at least (the host's to a cache line), never null. Blocking. Throws OutOfMemory.
+  virtual Memory allocate(int64_t bytes) = 0;
+  /// Blocking; to_host after everything that the device was given before.
+  virtual void from_host(const void* from, void* to, int64_t bytes) = 0;
+  virtual void to_host(const void* from, void* to, int64_t bytes) = 0;
+  /// Inside this memory; queued on a native stream (Stream::launch), or done at once.
+  virtual void copy(const void* from, void* to, int64_t bytes, void* native) = 0;
+  virtual void clear(void* data, int64_t bytes, void* native) = 0;
+};
+
+/// The host's own. Has no state.
+MemorySpace& cpu_memory();
+
+/// An owner of `size` zeroed numbers.
+template <class T>
+class Array {
+ public:
+  Array() = default;
+  Array(MemorySpace& space, int64_t size)
+      : space_(&space), memory_(space.allocate(size * static_cast<int64_t>(sizeof(T)))), size_(size) {}
+  T* data() const { return static_cast<T*>(memory_.data()); }
+  int64_t size() const { return size_; }
+  void from_host(const T* from) const { space_->from_host(from, data(), memory_.bytes()); }
+  void to_host(T* to) const { space_->to_host(data(), to, memory_.bytes()); }
+
+ private:
+  MemorySpace* space_ = nullptr;
+  Memory memory_;
+  int64_t size_ = 0;
 };
 
 }  // namespace moe

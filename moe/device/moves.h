@@ -7,7 +7,7 @@
 
 namespace moe {
 
-/// The two don't overlap, or are the same.
+/// Its two places don't overlap, or are the same.
 struct Copy {
   void* to = nullptr;
   const void* from = nullptr;
@@ -29,7 +29,7 @@ struct Moves {
   Sum sum;
 };
 
-/// In memory of the host, by the calling thread, at once.
+/// Moves at once, in the host's memory, on the calling thread.
 void move_on_host(const Moves& moves);
 
 }  // namespace moe

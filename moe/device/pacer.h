@@ -1,7 +1,11 @@
 #pragma once
-// Paces tasks that slow each other down while they run: between two of their starts and ends each has a constant rate.
-// Starts and ends are read from the clock as they happen. Knows nothing of costs: how much tasks slow each other, it is
+// Paces tasks that slow each other down while they run. Knows nothing of costs: how much tasks slow each other, it is
 // told.
+//
+// Idea: a fluid model. Between two starts or ends of tasks each has a constant rate, so the moment at which a task will
+// end is known until the next start or end moves it. Invariant: what is left of a task is (ends_s - now) / slowdown,
+// unchanged by a change of rates; a moment that has passed is moved no more. Starts and ends are read from the clock as
+// they happen.
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -10,15 +14,15 @@
 
 namespace moe {
 
-/// Of a set of ranks that share a clock. Threads may call it at once; it outlives its tasks.
+/// Serves a set of ranks that share a clock. Threads may call it at once; it outlives its tasks.
 class Pacer {
  public:
   /// What a task uses of a rank.
   struct Use {
     int rank = 0, resource = 0;
   };
-  /// How many times as long a task that uses `resource` takes while running[r] tasks of its rank, itself included, use
-  /// resource r. It then gets through so much less of what is left of it. At least 1.
+  /// Returns how many times as long a task that uses `resource` takes while running[r] tasks of its rank, itself
+  /// included, use resource r. It then gets through so much less of what is left of it. At least 1.
   using Slowdown = std::function<double(std::span<const int> running, int resource)>;
   /// Seconds that a task which uses `resource` loses when it and one that uses `by` begin to run side by side.
   using Stall = std::function<double(int resource, int by)>;

@@ -25,13 +25,13 @@ class Event {
   virtual double seconds() const = 0;
 };
 
-/// How long a piece of work must at least take (0: no pace), and where to count that it took longer by itself
+/// Says how long a piece of work must at least take (0: no pace), and where to count that it took longer by itself
 /// ("overrun").
 struct Pace {
   double at_least_s = 0;
   std::atomic<int64_t>* overruns = nullptr;
-  /// Where tasks slow each other down (pacer.h); at_least_s is then what the work takes alone, and the use is its own.
-  /// Not for hold().
+  /// Paces tasks that slow each other down (pacer.h); at_least_s is then what the work takes alone, and the use is its
+  /// own. Not for hold().
   Pacer* pacer = nullptr;
   int rank = 0, resource = 0;
 };
@@ -42,7 +42,7 @@ class Stream {
   /// Queues `work`. CPU: runs it on the stream's thread. CUDA: calls it at once with the native stream to launch on.
   /// After a failure it is destroyed uncalled.
   virtual void launch(std::function<void(void* native)> work) = 0;
-  /// Whether launch() calls its work at once, on the calling thread.
+  /// Returns whether launch() calls its work at once, on the calling thread.
   virtual bool calls_at_once() const = 0;
   virtual void record(Event& event) = 0;
   virtual void wait(Event& event) = 0;
@@ -75,7 +75,8 @@ class Device {
   virtual std::unique_ptr<Stream> make_stream(std::string_view name, std::shared_ptr<Failure> failure = nullptr,
                                               Urgency urgency = Urgency::usual) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
-  /// Memory of the device (memory.h). Free it once the streams have passed what uses it. Throws OutOfMemory.
+  /// Memory of the device, aligned to 64 bytes at least; holds anything at first, and is null perhaps of no bytes. Free
+  /// it once the streams have passed what uses it. Throws OutOfMemory.
   virtual Memory make_memory(int64_t bytes) = 0;
   /// Memory of the host that the device copies from and to at full speed, without blocking.
   virtual Memory make_host_memory(int64_t bytes) = 0;

@@ -5,8 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "moe/device/memory.h"
 #include "moe/rows/rank_shape.h"
-#include "moe/tensor/memory_space.h"
+#include "moe/tensor/tensor_view.h"
 
 namespace moe {
 

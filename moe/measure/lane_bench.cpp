@@ -13,17 +13,18 @@ constexpr double kLonger = 4;  // than the timed op, so that the other never end
 constexpr double kMostIterations = 200;
 
 struct TimedLane {
-  std::string_view name, op;
+  std::string_view name;
+  Op op = Op::none;
   size_t op_index = 0;
   double seconds = 0;  // of one, alone
 };
 
 // Of one node, AlltoAll is what its network carries.
 std::vector<TimedLane> lanes_of(const std::vector<OpCase>& cases) {
-  const std::pair<TimedLane, Network> candidates[] = {{{"inter", "alltoall"}, Network::inter},
-                                                      {{"intra", "alltoall"}, Network::intra},
-                                                      {{"intra", "allgather"}, Network::intra},
-                                                      {{"compute", "gemm"}, Network::none}};
+  const std::pair<TimedLane, Network> candidates[] = {{{"inter", Op::alltoall}, Network::inter},
+                                                      {{"intra", Op::alltoall}, Network::intra},
+                                                      {{"intra", Op::allgather}, Network::intra},
+                                                      {{"compute", Op::gemm}, Network::none}};
   std::vector<TimedLane> lanes;
   for (const auto& [wanted, network] : candidates) {
     if (!lanes.empty() && lanes.back().name == wanted.name) continue;

@@ -22,17 +22,14 @@ constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kThreadShare = 16, kProcessShare = 4;  // of FSMoE's sizes, what CPU ranks can carry
 constexpr std::array<int64_t, 8> kModuleBatches{1, 2, 3, 4, 5, 8, 10, 16};  // no two sizes alike
 
-bool is_timed(const CommRow& row) {
-  return row.algorithm == "direct" &&
-         (row.op == "alltoall" || row.op == "allgather" || row.op == "reducescatter" || row.op == "allreduce");
-}
+bool is_timed(const CommRow& row) { return row.algorithm == "direct" && facts_of(row.op).collective; }
 
 double gemm_flops(int64_t dim) { return kFlopsPerMac * std::pow(static_cast<double>(dim), 3); }
 int64_t gemm_dim(int64_t elements) { return std::llround(std::sqrt(static_cast<double>(elements))); }
 
-OpCase collective(std::string op, Network network, int ranks, int64_t bytes, DType dtype) {
+OpCase collective(Op op, Network network, int ranks, int64_t bytes, DType dtype) {
   OpCase c;
-  c.op = std::move(op);
+  c.op = op;
   c.network = network;
   c.ranks = ranks;
   c.dtype = dtype;
@@ -43,7 +40,7 @@ OpCase collective(std::string op, Network network, int ranks, int64_t bytes, DTy
 
 OpCase gemm(int64_t dim, DType dtype) {
   OpCase c;
-  c.op = "gemm";
+  c.op = Op::gemm;
   c.dtype = dtype;
   c.flops = gemm_flops(dim);
   c.real_dim = dim;
@@ -52,7 +49,7 @@ OpCase gemm(int64_t dim, DType dtype) {
 
 OpCase module_case(const std::string& name, Phase phase, const Case& shape) {
   OpCase c;
-  c.op = "module";
+  c.op = Op::module;
   c.module = name;
   c.phase = phase;
   (is_priced_by_byte(name) ? c.bytes : c.flops) = module_size(module_of(name).value(), phase, shape);
@@ -95,9 +92,9 @@ void dilate(std::vector<OpCase>& cases) {
 }  // namespace
 
 std::string OpCase::series() const {
-  if (op == "gemm") return fmt::format("gemm {}", name_of(dtype));
-  if (op == "module") return fmt::format("{} {}{}", module, name_of(phase), seq ? fmt::format(" {}", *seq) : "");
-  return fmt::format("{} {} {}", op, name_of(network), ranks);
+  if (op == Op::gemm) return fmt::format("gemm {}", name_of(dtype));
+  if (op == Op::module) return fmt::format("{} {}{}", module, name_of(phase), seq ? fmt::format(" {}", *seq) : "");
+  return fmt::format("{} {} {}", name_of(op), name_of(network), ranks);
 }
 
 std::string OpCase::key() const {
@@ -110,12 +107,12 @@ Fields OpCase::parameters(const Profile& cluster) const {
   Fields fields{{"cluster", cluster.name},
                 {"nodes", int64_t{cluster.nodes}},
                 {"ranks_per_node", int64_t{cluster.ranks_per_node}},
-                {"op", op}};
-  if (op == "gemm") {
+                {"op", std::string(name_of(op))}};
+  if (op == Op::gemm) {
     fields.set("dtype", std::string(name_of(dtype)));
     fields.set("flops", flops);
     fields.set("gemms", int64_t{1});
-  } else if (op == "module") {
+  } else if (op == Op::module) {
     fields.set("name", module);
     fields.set("phase", std::string(name_of(phase)));
     fields.set(bytes > 0 ? "bytes" : "flops", size());
@@ -126,14 +123,9 @@ Fields OpCase::parameters(const Profile& cluster) const {
     fields.set("ranks", int64_t{ranks});
     fields.set("dtype", std::string(name_of(dtype)));
     fields.set("bytes", bytes);
-    fields.set("wire_bytes", bytes * wire_share());
+    fields.set("wire_bytes", bytes * wire_share(op, ranks));
   }
   return fields;
-}
-
-double OpCase::wire_share() const {
-  const double others = static_cast<double>(ranks - 1) / ranks;
-  return op == "allreduce" ? 2 * others : others;
 }
 
 OpSizes sizes_for(DType layers, DeviceKind device) {
@@ -169,7 +161,7 @@ std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes)
       cases.push_back(std::move(c));
     }
   for (const ComputeRow& row : cluster.compute)
-    for (int i = 1; row.op == "gemm" && i <= kGemmSizes; ++i) {
+    for (int i = 1; row.op == Op::gemm && i <= kGemmSizes; ++i) {
       OpCase c = gemm(gemm_dim(i * kGemmStep), row.dtype);
       c.real_dim = kProxyGemmDim;
       c.modelled_s = row.alpha_s + c.flops * row.beta_s_per_flop;
@@ -187,7 +179,7 @@ std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend,
   std::vector<OpCase> cases;
   const int64_t share = backend == "local" ? kThreadShare : backend == "gloo" ? kProcessShare : 1;
   // Every rank's block has whole elements, and as many as the others': what is recorded is what is moved.
-  const auto add = [&](const char* op, Network network, int ranks) {
+  const auto add = [&](Op op, Network network, int ranks) {
     if (ranks < 2) return;
     std::set<int64_t> volumes;
     for (const int64_t bytes : bytes_of(sizes, share)) {
@@ -199,10 +191,10 @@ std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend,
   const bool one_node = cluster.nodes == 1;  // then experts are spread over its ranks
   const auto [between_experts, experts] =
       one_node ? std::pair(Network::intra, cluster.ranks_per_node) : std::pair(Network::inter, cluster.nodes);
-  add("alltoall", between_experts, experts);
-  add("allgather", Network::intra, cluster.ranks_per_node);
-  add("reducescatter", Network::intra, cluster.ranks_per_node);
-  add("allreduce", between_experts, experts);
+  add(Op::alltoall, between_experts, experts);
+  add(Op::allgather, Network::intra, cluster.ranks_per_node);
+  add(Op::reducescatter, Network::intra, cluster.ranks_per_node);
+  add(Op::allreduce, between_experts, experts);
   const int64_t gemm_share = backend == "nccl" ? 1 : kThreadShare;
   for (int i = 1; computes_in(device, sizes.dtype) && i <= kGemmSizes; ++i)
     cases.push_back(gemm(gemm_dim(i * kGemmStep / gemm_share), sizes.dtype));

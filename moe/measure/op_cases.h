@@ -14,7 +14,7 @@ namespace moe {
 
 /// One op at one size. Nominal sizes decide the pace and the record; real ones what is moved or multiplied under it.
 struct OpCase {
-  std::string op;                   // alltoall allgather reducescatter allreduce gemm module
+  Op op = Op::none;                 // a collective, gemm or module
   Network network = Network::none;  // of a collective's group
   int ranks = 0;                    // of its nominal group
   double bytes = 0;                 // volume as FSMoE counts it
@@ -32,8 +32,6 @@ struct OpCase {
   std::string series() const;  // "alltoall inter 8": the cases that are fitted together
   std::string key() const;     // "alltoall/inter/8/1048576"
   Fields parameters(const Profile& cluster) const;
-  /// Bytes that a rank's link carries for each byte of volume: nccl-tests' bus bandwidth over the volume's.
-  double wire_share() const;
 };
 
 /// Collectives' volumes in bytes: from `begin` to `end`, each `factor` times the one before, or `step` bytes more where

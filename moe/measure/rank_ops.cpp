@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-bool sums(const OpCase& c) { return c.op == "reducescatter" || c.op == "allreduce"; }
+bool sums(const OpCase& c) { return facts_of(c.op).sums; }
 
 // Tells rank and place. Small where it is summed, so that sums are exact; of 16 bits bfloat16 is exact up to 256.
 int64_t value_at(const OpCase& c, int rank, int64_t i) {
@@ -59,7 +59,7 @@ void RankOps::prepare(const OpCase& c) {
     third_ = c.real_dim > 0 ? Tensor({n}, dtype, memory) : Tensor();
   }
   fill(send_, [&](int64_t i) { return static_cast<double>(value_at(c, rank_, i)); });
-  fill(receive_, [&](int64_t i) { return c.op == "allreduce" ? static_cast<double>(value_at(c, rank_, i)) : 0.0; });
+  fill(receive_, [&](int64_t i) { return c.op == Op::allreduce ? static_cast<double>(value_at(c, rank_, i)) : 0.0; });
   if (c.real_dim > 0) fill(third_, [](int64_t i) { return 1e-3 * static_cast<double>(i * 7 % 13 - 6); });
 }
 
@@ -95,11 +95,11 @@ void RankOps::enqueue(const OpCase& c, Pace pace) {
   const int64_t block = elements_ / group_->size(), block_bytes = block * bytes_of(c.dtype);
   const void* send = send_.view().data();
   void* receive = receive_.view().data();
-  const CommCall call{*stream_, pace, c.op};
-  if (c.op == "alltoall") return group_->alltoall(send, receive, block_bytes, call);
-  if (c.op == "allgather") return group_->allgather(send, receive, block_bytes, call);
-  if (c.op == "reducescatter") return group_->reducescatter(send, receive, block, c.dtype, call);
-  if (c.op == "allreduce") return group_->allreduce(receive, elements_, c.dtype, call);
+  const CommCall call{*stream_, pace, name_of(c.op)};
+  if (c.op == Op::alltoall) return group_->alltoall(send, receive, block_bytes, call);
+  if (c.op == Op::allgather) return group_->allgather(send, receive, block_bytes, call);
+  if (c.op == Op::reducescatter) return group_->reducescatter(send, receive, block, c.dtype, call);
+  if (c.op == Op::allreduce) return group_->allreduce(receive, elements_, c.dtype, call);
   stream_->launch([this, n = c.real_dim](void* native) {
     const auto square = [n](const Tensor& t) { return matrix(t.view().part(0, {n, n})); };
     math().use(native);
@@ -111,14 +111,14 @@ void RankOps::enqueue(const OpCase& c, Pace pace) {
 template <class T>
 WrongElements RankOps::check_collective(const OpCase& c) const {
   const int64_t size = group_->size(), block = elements_ / size, mine = group_->rank();
-  const int64_t n = c.op == "reducescatter" ? block : elements_;
+  const int64_t n = c.op == Op::reducescatter ? block : elements_;
   const OnHost received(receive_, math().memory());
   WrongElements wrong;
   for (int64_t i = 0; i < n; ++i) {
     int64_t expected = 0;
-    const int64_t at = c.op == "reducescatter" ? mine * block + i : i;
-    if (c.op == "alltoall") expected = value_at(c, world_rank(i / block, c), mine * block + i % block);
-    if (c.op == "allgather") expected = value_at(c, world_rank(i / block, c), i % block);
+    const int64_t at = c.op == Op::reducescatter ? mine * block + i : i;
+    if (c.op == Op::alltoall) expected = value_at(c, world_rank(i / block, c), mine * block + i % block);
+    if (c.op == Op::allgather) expected = value_at(c, world_rank(i / block, c), i % block);
     for (int64_t r = 0; sums(c) && r < size; ++r) expected += value_at(c, world_rank(r, c), at);
     const T found = received.view().template as<T>()[i];
     if (found == static_cast<T>(expected)) continue;

@@ -40,8 +40,6 @@ constexpr std::array<std::string_view, 23> kBufferNames{
     "dispatched", "gathered",       "expert_out",        "scattered",       "combined", "output",
     "gradient",   "tokens",         "token_gradients",   "gathered_output", "laid_out", "reduced",
     "exchanged",  "summed",         "home_gathered",     "home_laid_out",   "received"};
-constexpr std::array<std::string_view, 10> kOpNames{"none", "alltoall", "allgather", "reducescatter", "allreduce",
-                                                    "gemm", "expert",   "attention", "copy",          "sendrecv"};
 
 class Hash {
  public:
@@ -115,7 +113,6 @@ std::string_view name_of(TaskKind kind) { return kTaskNames[static_cast<size_t>(
 std::string_view name_of(Phase phase) { return kPhaseNames[static_cast<size_t>(phase)]; }
 std::string_view name_of(LaneKind kind) { return kLaneNames[static_cast<size_t>(kind)]; }
 std::string_view name_of(Buffer buffer) { return kBufferNames[static_cast<size_t>(buffer)]; }
-std::string_view name_of(Op op) { return kOpNames[static_cast<size_t>(op)]; }
 
 std::string Task::name() const {
   std::string text = fmt::format("{} {}", name_of(phase), name_of(kind));

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "moe/plan/flow.h"
+#include "moe/plan/groups.h"
+#include "moe/plan/op.h"
 #include "moe/plan/volumes.h"
 
 namespace moe {
@@ -99,20 +101,6 @@ struct GradientSlice {
   int64_t begin = 0, end = 0;  // bytes from the start of `gradient`
   int64_t bytes() const { return end - begin; }
 };
-
-enum class Op : uint8_t {
-  none,
-  alltoall,
-  allgather,
-  reducescatter,
-  allreduce,
-  gemm,
-  expert,
-  attention,
-  copy,
-  sendrecv
-};
-std::string_view name_of(Op op);
 
 /// What a class moves or computes on each rank, to be priced.
 struct Work {

@@ -9,8 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "moe/device/memory.h"
 #include "moe/plan/volumes.h"
-#include "moe/tensor/memory_space.h"
+#include "moe/tensor/tensor_view.h"
 
 namespace moe {
 

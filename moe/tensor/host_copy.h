@@ -2,7 +2,8 @@
 // An OnHost has a tensor's numbers where the host can read them, write them and compute with them.
 #include <vector>
 
-#include "moe/tensor/memory_space.h"
+#include "moe/device/memory.h"
+#include "moe/tensor/tensor_view.h"
 
 namespace moe {
 

@@ -1,7 +1,8 @@
 #pragma once
 // The dense math of a layer on one device. CPU: done at once, and has no state. CUDA: queued on the stream that use()
 // named last; like cuBLAS' handle, so a layer's calls come from the one thread that issues its tasks.
-#include "moe/tensor/memory_space.h"
+#include "moe/device/memory.h"
+#include "moe/tensor/tensor_view.h"
 
 namespace moe {
 

@@ -1,9 +1,9 @@
 #pragma once
 // A Tensor owns one dense tensor in a device's memory: zeroed, allocated once.
 #include <atomic>
-#include <memory>
+#include <utility>
 
-#include "moe/tensor/memory_space.h"
+#include "moe/device/memory.h"
 #include "moe/tensor/tensor_view.h"
 
 namespace moe {
@@ -26,9 +26,9 @@ class Tensor {
   /// `memory` must outlive it.
   Tensor(std::initializer_list<int64_t> shape, DType dtype, MemorySpace& memory = cpu_memory())
       : view_(nullptr, shape, dtype, memory.kind()) {
-    memory_ = {static_cast<std::byte*>(memory.allocate(view_.bytes())), Free{&memory, view_.bytes()}};
-    tensor_memory.take(view_.bytes());
-    view_ = TensorView(memory_.get(), shape, dtype, memory.kind());
+    memory_ = memory.allocate(view_.bytes());
+    counted_ = Counted(view_.bytes());
+    view_ = TensorView(memory_.data(), shape, dtype, memory.kind());
   }
   TensorView view() const { return view_; }
   operator TensorView() const { return view_; }
@@ -38,15 +38,24 @@ class Tensor {
   }
 
  private:
-  struct Free {
-    MemorySpace* memory;
-    int64_t bytes;
-    void operator()(std::byte* data) const {
-      memory->release(data, bytes);
-      tensor_memory.live_bytes -= bytes;
+  /// Bytes in tensor_memory for as long as it lives.
+  class Counted {
+   public:
+    Counted() = default;
+    explicit Counted(int64_t bytes) : bytes_(bytes) { tensor_memory.take(bytes); }
+    Counted(Counted&& other) noexcept : bytes_(std::exchange(other.bytes_, 0)) {}
+    Counted& operator=(Counted&& other) noexcept {
+      const int64_t taken = std::exchange(other.bytes_, 0);
+      tensor_memory.live_bytes -= std::exchange(bytes_, taken);
+      return *this;
     }
+    ~Counted() { tensor_memory.live_bytes -= bytes_; }
+
+   private:
+    int64_t bytes_ = 0;
   };
-  std::unique_ptr<std::byte, Free> memory_;
+  Memory memory_;
+  Counted counted_;
   TensorView view_;
 };
 

@@ -148,9 +148,9 @@ TEST(FitProfile, MakesARowOfEachKindOfCase) {
   EXPECT_EQ(profile.nodes, 2);
   EXPECT_EQ(profile.ranks_per_node, 2);
   ASSERT_EQ(profile.comm.size(), 2u);
-  EXPECT_EQ(profile.comm[0].op, "allgather");
+  EXPECT_EQ(profile.comm[0].op, Op::allgather);
   EXPECT_EQ(profile.comm[0].network, Network::intra);
-  EXPECT_EQ(profile.comm[1].op, "alltoall");
+  EXPECT_EQ(profile.comm[1].op, Op::alltoall);
   EXPECT_NEAR(profile.comm[1].alpha_s, 2e-4, 1e-12);
   EXPECT_NEAR(profile.comm[1].beta_s_per_byte, 3e-10, 1e-18);
   EXPECT_EQ(profile.comm[1].range_bytes, (Range{1048576, 8 * 1048576}));

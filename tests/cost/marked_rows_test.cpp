@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-CommRow& row_of(Profile& profile, std::string_view op) {
+CommRow& row_of(Profile& profile, Op op) {
   return *std::ranges::find_if(profile.comm, [&](const CommRow& row) { return row.op == op; });
 }
 
@@ -32,13 +32,13 @@ Priced priced(const Profile& profile) {
 TEST(MarkedRows, WhatAWeakRowPricesIsLabelled) {
   Profile profile = find_profile("testbed-b");
   EXPECT_EQ(weak_rows(priced(profile).notes), "");
-  row_of(profile, "alltoall").verdict.weak = "r^2 0.50";
+  row_of(profile, Op::alltoall).verdict.weak = "r^2 0.50";
   for (ModuleRow& row : profile.modules) row.verdict.weak = "held-out error 30 %";
   EXPECT_EQ(weak_rows(priced(profile).notes),
             "alltoall inter 8: r^2 0.50; attention backward 256: held-out error 30 %; attention forward 256: held-out "
             "error 30 %");
-  for (CommRow& row : profile.comm) row.verdict.weak = row.op;
-  for (ComputeRow& row : profile.compute) row.verdict.weak = row.op;
+  for (CommRow& row : profile.comm) row.verdict.weak = name_of(row.op);
+  for (ComputeRow& row : profile.compute) row.verdict.weak = name_of(row.op);
   const auto notes = priced(profile).notes;
   for (const char* note :
        {"weak row allgather intra 4: allgather", "weak row allreduce inter 8: allreduce", "weak row gemm float32: gemm",
@@ -48,7 +48,7 @@ TEST(MarkedRows, WhatAWeakRowPricesIsLabelled) {
 
 TEST(MarkedRows, AnUnusableRowSaysWhyThereIsNoPrice) {
   Profile profile = find_profile("testbed-b");
-  std::erase_if(profile.comm, [](const CommRow& row) { return row.op == "allgather"; });
+  std::erase_if(profile.comm, [](const CommRow& row) { return row.op == Op::allgather; });
   profile.unusable.push_back({"allgather intra 4", "found times that shrink"});
   EXPECT_EQ(priced(profile).error,
             "profile testbed-b: no allgather row for 4 ranks on the intra network: measured, but found times that "

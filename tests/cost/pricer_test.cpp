@@ -22,7 +22,7 @@ Profile small_profile() {
   Profile p;
   p.name = "small";
   p.nodes = p.ranks_per_node = 2;
-  const auto add = [&](std::string_view op, Network network, double alpha, double beta) {
+  const auto add = [&](Op op, Network network, double alpha, double beta) {
     CommRow row;
     row.op = op;
     row.network = network;
@@ -31,19 +31,19 @@ Profile small_profile() {
     row.beta_s_per_byte = beta;
     p.comm.push_back(row);
   };
-  add("alltoall", Network::inter, 1e-4, 1e-9);
-  add("allreduce", Network::inter, 2e-4, 2e-9);
-  add("allgather", Network::intra, 3e-5, 3e-10);
-  add("reducescatter", Network::intra, 4e-5, 4e-10);
+  add(Op::alltoall, Network::inter, 1e-4, 1e-9);
+  add(Op::allreduce, Network::inter, 2e-4, 2e-9);
+  add(Op::allgather, Network::intra, 3e-5, 3e-10);
+  add(Op::reducescatter, Network::intra, 4e-5, 4e-10);
   ComputeRow gemm;
-  gemm.op = "gemm";
+  gemm.op = Op::gemm;
   gemm.alpha_s = 5e-6;
   gemm.beta_s_per_flop = 1e-12;
   p.compute.push_back(gemm);
   return p;
 }
 
-CommRow& row_of(Profile& profile, std::string_view op) {
+CommRow& row_of(Profile& profile, Op op) {
   return *std::ranges::find_if(profile.comm, [&](const CommRow& row) { return row.op == op; });
 }
 
@@ -67,7 +67,7 @@ bool has_note(const LayerPricer& pricer, std::string_view begin) {
   return std::ranges::any_of(pricer.notes(), [&](const std::string& note) { return note.starts_with(begin); });
 }
 
-bool has_row(const Profile& profile, std::string_view op, const Group& group) {
+bool has_row(const Profile& profile, Op op, const Group& group) {
   return std::ranges::any_of(profile.comm, [&](const CommRow& row) {
     return row.op == op && row.network == group.network && row.ranks == group.size;
   });
@@ -79,15 +79,15 @@ double expected_seconds(const Profile& profile, const Plan& plan, const Work& wo
   const Group& group = plan.groups[static_cast<size_t>(work.group)];
   const bool fused = work.group == GroupKind::ep_esp;  // as the EP AlltoAll, where it has one
   const Group& priced = fused && plan.groups[1].size > 1 ? plan.groups[1] : group;
-  if (work.op == Op::allreduce && group.network == Network::intra && !has_row(profile, "allreduce", group)) {
+  if (work.op == Op::allreduce && group.network == Network::intra && !has_row(profile, Op::allreduce, group)) {
     for (const CommRow& row : profile.comm)
-      if ((row.op == "reducescatter" || row.op == "allgather") && row.network == group.network &&
+      if ((row.op == Op::reducescatter || row.op == Op::allgather) && row.network == group.network &&
           row.ranks == group.size)
         seconds += row.alpha_s + work.bytes * row.beta_s_per_byte;
     return seconds;
   }
   for (const CommRow& row : profile.comm)
-    if (row.op == name_of(work.op) && row.network == priced.network && row.ranks == priced.size)
+    if (row.op == work.op && row.network == priced.network && row.ranks == priced.size)
       return seconds + row.alpha_s + work.bytes * row.beta_s_per_byte;
   if (work.op == Op::none || work.op == Op::copy) return seconds;
   EXPECT_TRUE(work.op == Op::gemm || work.op == Op::expert || work.op == Op::attention) << name_of(work.op);
@@ -134,7 +134,7 @@ TEST(Pricer, BackwardExpertsDoubleStartsAndWork) {
 TEST(Pricer, AnExpertRowOfItsKindReplacesGemm) {
   Profile profile = small_profile();
   ComputeRow expert;
-  expert.op = "expert";
+  expert.op = Op::expert;
   expert.ffn = Ffn::mixtral;
   expert.alpha_s = 7e-3;
   profile.compute.push_back(expert);
@@ -221,8 +221,8 @@ TEST(Pricer, AHooksRowAddsToEveryExchange) {
 
 TEST(Pricer, MeasuredCurvesHoldInsideTheirRangeOnly) {
   Profile profile = small_profile();
-  row_of(profile, "alltoall").points = {{1024, 1.0}, {2048, 3.0}, {8192, 4.0}};
-  row_of(profile, "allreduce").points = {{100, 1.0}, {300, 2.0}};
+  row_of(profile, Op::alltoall).points = {{1024, 1.0}, {2048, 3.0}, {8192, 4.0}};
+  row_of(profile, Op::allreduce).points = {{100, 1.0}, {300, 2.0}};
   const LayerPricer pricer(profile, small_case());
   const double row = 4 * 32 * 4;  // E M elements of float32: 512 bytes
   const auto seconds = [&](double bytes) {
@@ -249,7 +249,7 @@ TEST(Pricer, AGroupSizeWithoutARowNamesTheNearest) {
   EXPECT_TRUE(has_note(borrowed, "nearest: alltoall over 4 ranks priced by the row of 2 ranks"));
   EXPECT_TRUE(has_note(borrowed, "nearest: allreduce over 4 ranks priced by the row of 2 ranks"));
   EXPECT_DOUBLE_EQ(borrowed.gradient_seconds(1000), 2e-4 + 2e-6);
-  CommRow three = row_of(profile, "alltoall");
+  CommRow three = row_of(profile, Op::alltoall);
   three.ranks = 3;
   three.alpha_s = 9;
   profile.comm.push_back(three);
@@ -260,11 +260,11 @@ TEST(Pricer, AGroupSizeWithoutARowNamesTheNearest) {
 
 TEST(Pricer, RowsOfOtherNetworksAndAlgorithmsDoNotCount) {
   Profile profile = small_profile();
-  row_of(profile, "alltoall").algorithm = "2dh";
+  row_of(profile, Op::alltoall).algorithm = "2dh";
   EXPECT_NE(unpriced(profile, small_case()).find("no alltoall row for 2 ranks on the inter network"),
             std::string::npos);
   profile = small_profile();
-  row_of(profile, "allgather").network = Network::inter;
+  row_of(profile, Op::allgather).network = Network::inter;
   EXPECT_NE(unpriced(profile, small_case()).find("no allgather row for 2 ranks on the intra network"),
             std::string::npos);
   EXPECT_NE(unpriced(profile, small_case(), {.nearest = true}), "priced") << "another network is not near";
@@ -278,16 +278,16 @@ TEST(Pricer, AnIntraAllReduceIsDerivedAndSaysSo) {
   EXPECT_TRUE(has_note(pricer, "derived: intra allreduce"));
   const LayerPricer inter(profile, small_case());
   EXPECT_FALSE(has_note(inter, "derived")) << "nothing is derived here";
-  std::erase_if(profile.comm, [](const CommRow& row) { return row.op == "reducescatter"; });
+  std::erase_if(profile.comm, [](const CommRow& row) { return row.op == Op::reducescatter; });
   EXPECT_NE(unpriced(profile, one_node), "priced");
 }
 
 TEST(Pricer, SaysWhatLiesOutsideTheFittedRange) {
   Profile profile = small_profile();
   // T_rank = ceil(1.2 x 128 / (2 x 4)) = 20 rows of E M = 128 elements: 10240 bytes.
-  row_of(profile, "alltoall").range_bytes = Range{1, 10239};
+  row_of(profile, Op::alltoall).range_bytes = Range{1, 10239};
   EXPECT_TRUE(has_note(LayerPricer(profile, small_case()), "outside the fitted range: alltoall"));
-  row_of(profile, "alltoall").range_bytes = Range{1, 10240};
+  row_of(profile, Op::alltoall).range_bytes = Range{1, 10240};
   EXPECT_FALSE(has_note(LayerPricer(profile, small_case()), "outside"));
 }
 

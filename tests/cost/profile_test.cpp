@@ -32,7 +32,7 @@ Profile full_profile() {
   p.nodes = 8;
   p.ranks_per_node = 4;
   p.memory_bytes = 11.0 * 1024 * kMiB;
-  p.comm.push_back({"alltoall",
+  p.comm.push_back({Op::alltoall,
                     Network::inter,
                     8,
                     awkward(0),
@@ -42,8 +42,8 @@ Profile full_profile() {
                     0.01,
                     Range{1, 2.5e7},
                     {{1, awkward(2)}, {1e6 / 3, awkward(3)}, {25165824, 7.88e-3}}});
-  p.comm.push_back({"saa", Network::intra, 4, 0, awkward(4), "direct", {}, {}, {}, {}});
-  p.compute.push_back({.op = "gemm",
+  p.comm.push_back({Op::saa, Network::intra, 4, 0, awkward(4), "direct", {}, {}, {}, {}});
+  p.compute.push_back({.op = Op::gemm,
                        .ffn = {},
                        .dtype = DType::bfloat16,
                        .alpha_s = awkward(5),
@@ -51,14 +51,14 @@ Profile full_profile() {
                        .r_squared = 1.0,
                        .held_out_error = 0.0,
                        .range_flops = Range{0, 1e12}});
-  p.compute.push_back({.op = "expert",
+  p.compute.push_back({.op = Op::expert,
                        .ffn = Ffn::mixtral,
                        .alpha_s = awkward(7),
                        .beta_s_per_flop = awkward(8),
                        .r_squared = {},
                        .held_out_error = {},
                        .range_flops = {}});
-  p.compute.push_back({.op = "copy",
+  p.compute.push_back({.op = Op::copy,
                        .ffn = {},
                        .alpha_s = 0,
                        .beta_s_per_byte = awkward(9),
@@ -146,7 +146,7 @@ TEST(Profile, AnUnknownNameListsThePresets) {
             "testbed-a-driver-experts, testbed-a-printed, testbed-b");
 }
 
-const CommRow& row(const Profile& profile, std::string_view op, int ranks) {
+const CommRow& row(const Profile& profile, Op op, int ranks) {
   for (const auto& found : profile.comm)
     if (found.op == op && found.ranks == ranks) return found;
   throw BadInput("no such row");
@@ -154,9 +154,9 @@ const CommRow& row(const Profile& profile, std::string_view op, int ranks) {
 
 // Milliseconds and ms per unit as printed; `units` of them are one byte.
 void expect_row(const CommRow& found, Network network, double alpha_ms, double beta_ms, double units) {
-  EXPECT_EQ(found.network, network) << found.op;
-  EXPECT_NEAR(found.alpha_s * 1e3, alpha_ms, 1e-12) << found.op;
-  EXPECT_NEAR(found.beta_s_per_byte * 1e3 / (beta_ms * units), 1, 1e-12) << found.op;
+  EXPECT_EQ(found.network, network) << name_of(found.op);
+  EXPECT_NEAR(found.alpha_s * 1e3, alpha_ms, 1e-12) << name_of(found.op);
+  EXPECT_NEAR(found.beta_s_per_byte * 1e3 / (beta_ms * units), 1, 1e-12) << name_of(found.op);
 }
 
 TEST(Presets, TestbedBIsFigure5PerByte) {
@@ -165,10 +165,10 @@ TEST(Presets, TestbedBIsFigure5PerByte) {
   EXPECT_EQ(b.memory_bytes, 11.0 * 1024 * kMiB);
   EXPECT_EQ(b.ranks_per_node, 4);
   EXPECT_EQ(b.comm.size(), 4u);
-  expect_row(row(b, "alltoall", 8), Network::inter, 1.75e-1, 3.06e-7, 1);
-  expect_row(row(b, "allgather", 4), Network::intra, 3.20e-2, 1.68e-7, 1);
-  expect_row(row(b, "reducescatter", 4), Network::intra, 3.91e-2, 1.67e-7, 1);
-  expect_row(row(b, "allreduce", 8), Network::inter, 8.37e-2, 5.99e-7, 1);
+  expect_row(row(b, Op::alltoall, 8), Network::inter, 1.75e-1, 3.06e-7, 1);
+  expect_row(row(b, Op::allgather, 4), Network::intra, 3.20e-2, 1.68e-7, 1);
+  expect_row(row(b, Op::reducescatter, 4), Network::intra, 3.91e-2, 1.67e-7, 1);
+  expect_row(row(b, Op::allreduce, 8), Network::inter, 8.37e-2, 5.99e-7, 1);
   ASSERT_EQ(b.compute.size(), 1u);
   EXPECT_NEAR(b.compute[0].alpha_s, 9.24e-5, 1e-15);
   EXPECT_NEAR(b.compute[0].beta_s_per_flop, 4.42e-14, 1e-24);
@@ -201,12 +201,12 @@ TEST(Presets, TestbedAIsTheDriversPerElement) {
     const Profile a = find_profile(name);
     EXPECT_EQ(a.nodes * a.ranks_per_node, 48);
     EXPECT_EQ(a.comm.size(), 6u);
-    expect_row(row(a, "alltoall", 6), Network::inter, 2.8745790958e-1, 2.3201445211e-6, 0.25);
-    expect_row(row(a, "allgather", 8), Network::intra, 3.3789345076e-1, 2.3477633843e-7, 0.25);
-    expect_row(row(a, "reducescatter", 8), Network::intra, 3.9538829900e-1, 2.2171110136e-7, 0.25);
-    expect_row(row(a, "allreduce", 6), Network::inter, 5.1136532051e-1, 4.9511764052e-6, 0.25);
-    expect_row(row(a, "alltoall", 4), Network::inter, 2.3515350484e-1, 1.8543323833e-6, 0.25);
-    expect_row(row(a, "allreduce", 4), Network::inter, 3.4099276392e-1, 3.4950701465e-6, 0.25);
+    expect_row(row(a, Op::alltoall, 6), Network::inter, 2.8745790958e-1, 2.3201445211e-6, 0.25);
+    expect_row(row(a, Op::allgather, 8), Network::intra, 3.3789345076e-1, 2.3477633843e-7, 0.25);
+    expect_row(row(a, Op::reducescatter, 8), Network::intra, 3.9538829900e-1, 2.2171110136e-7, 0.25);
+    expect_row(row(a, Op::allreduce, 6), Network::inter, 5.1136532051e-1, 4.9511764052e-6, 0.25);
+    expect_row(row(a, Op::alltoall, 4), Network::inter, 2.3515350484e-1, 1.8543323833e-6, 0.25);
+    expect_row(row(a, Op::allreduce, 4), Network::inter, 3.4099276392e-1, 3.4950701465e-6, 0.25);
     EXPECT_NEAR(a.compute.at(0).alpha_s, 4.26e-5, 1e-15);
     EXPECT_NEAR(a.compute.at(0).beta_s_per_flop, 2.29e-14, 1e-24);
   }
@@ -225,20 +225,20 @@ TEST(Presets, TheDriversExpertsCountTwoGemms) {
 
 TEST(Presets, TestbedAPrintedKeepsTheMisprint) {
   const Profile a = find_profile("testbed-a-printed");
-  expect_row(row(a, "alltoall", 6), Network::inter, 2.87e-1, 2.21e-7, 1);
-  expect_row(row(a, "allgather", 8), Network::intra, 3.37e-1, 2.32e-6, 1);
-  expect_row(row(a, "reducescatter", 8), Network::intra, 3.95e-1, 2.34e-7, 1);
-  expect_row(row(a, "allreduce", 6), Network::inter, 5.11e-1, 4.95e-6, 1);
+  expect_row(row(a, Op::alltoall, 6), Network::inter, 2.87e-1, 2.21e-7, 1);
+  expect_row(row(a, Op::allgather, 8), Network::intra, 3.37e-1, 2.32e-6, 1);
+  expect_row(row(a, Op::reducescatter, 8), Network::intra, 3.95e-1, 2.34e-7, 1);
+  expect_row(row(a, Op::allreduce, 6), Network::inter, 5.11e-1, 4.95e-6, 1);
 }
 
 TEST(Presets, TheOptimisersExpertIsThreeGemms) {
   const Profile o = find_profile("fsmoe-optimiser");
   EXPECT_EQ(o.nodes, 4);
   EXPECT_EQ(o.ranks_per_node, 8);
-  expect_row(row(o, "alltoall", 4), Network::inter, .23515350484, 1.8543323833e-6, 0.25);
-  expect_row(row(o, "allgather", 8), Network::intra, .0549, 6.72388e-7, 0.25);
-  expect_row(row(o, "reducescatter", 8), Network::intra, .0688, 6.70433e-7, 0.25);
-  expect_row(row(o, "allreduce", 4), Network::inter, .34099276392, 3.4950701465e-6, 0.25);
+  expect_row(row(o, Op::alltoall, 4), Network::inter, .23515350484, 1.8543323833e-6, 0.25);
+  expect_row(row(o, Op::allgather, 8), Network::intra, .0549, 6.72388e-7, 0.25);
+  expect_row(row(o, Op::reducescatter, 8), Network::intra, .0688, 6.70433e-7, 0.25);
+  expect_row(row(o, Op::allreduce, 4), Network::inter, .34099276392, 3.4950701465e-6, 0.25);
   EXPECT_NEAR(3 * o.compute.at(0).alpha_s, .591943532e-3, 1e-15);
   EXPECT_NEAR(2 * o.compute.at(0).beta_s_per_flop * 1e3 / 5.6847387697e-11, 1, 1e-12);
 }

@@ -52,7 +52,7 @@ Case random_case(Draws& draws) {
 }
 
 // alpha + beta of the volume, or a curve of a few points around it.
-CommRow row_of(Draws& draws, std::string_view op, const Group& group, double volume, bool measured) {
+CommRow row_of(Draws& draws, Op op, const Group& group, double volume, bool measured) {
   CommRow row;
   row.op = op;
   row.network = group.network;
@@ -72,24 +72,25 @@ CommRow row_of(Draws& draws, std::string_view op, const Group& group, double vol
 void add_comm(Draws& draws, RandomLayer& layer, bool measured) {
   const Groups groups = groups_of(layer.shape.parallel);
   const MoeVolumes volumes = moe_volumes(layer.shape, capacity_exact(layer.shape));
-  const auto add = [&](std::string_view op, GroupKind kind, double volume) {
+  const auto add = [&](Op op, GroupKind kind, double volume) {
     const Group& group = groups[static_cast<size_t>(kind)];
     if (group.size == 1) return;
     for (const CommRow& row : layer.profile.comm)
       if (row.op == op && row.network == group.network && row.ranks == group.size) return;
     layer.profile.comm.push_back(row_of(draws, op, group, volume, measured));
   };
-  add("alltoall", GroupKind::ep, volumes.alltoall_bytes);
-  add("allgather", GroupKind::esp, volumes.gathered_bytes);
-  add("reducescatter", GroupKind::esp, volumes.gathered_bytes);
-  add("allgather", GroupKind::mp, mp_bytes(layer.shape));
-  add("reducescatter", GroupKind::mp, mp_bytes(layer.shape));
-  add("allreduce", GroupKind::dp, static_cast<double>(gradient_bytes(layer.shape)));
+  add(Op::alltoall, GroupKind::ep, volumes.alltoall_bytes);
+  add(Op::allgather, GroupKind::esp, volumes.gathered_bytes);
+  add(Op::reducescatter, GroupKind::esp, volumes.gathered_bytes);
+  add(Op::allgather, GroupKind::mp, mp_bytes(layer.shape));
+  add(Op::reducescatter, GroupKind::mp, mp_bytes(layer.shape));
+  add(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes(layer.shape)));
   // What other flows than FSMoE's need; inside a node an AllReduce is derived.
-  add("allreduce", GroupKind::edp, mp_bytes(layer.shape));
+  add(Op::allreduce, GroupKind::edp, mp_bytes(layer.shape));
   for (const GroupKind kind : {GroupKind::mp, GroupKind::esp})
-    if (groups[static_cast<size_t>(kind)].network == Network::inter) add("allreduce", kind, mp_bytes(layer.shape));
-  if (groups[static_cast<size_t>(GroupKind::ep)].size == 1) add("alltoall", GroupKind::ep_esp, volumes.gathered_bytes);
+    if (groups[static_cast<size_t>(kind)].network == Network::inter) add(Op::allreduce, kind, mp_bytes(layer.shape));
+  if (groups[static_cast<size_t>(GroupKind::ep)].size == 1)
+    add(Op::alltoall, GroupKind::ep_esp, volumes.gathered_bytes);
 }
 
 }  // namespace
@@ -104,7 +105,7 @@ RandomLayer random_layer(uint64_t seed, bool measured) {
   add_comm(draws, layer, measured);
   const double flops = moe_volumes(layer.shape, capacity_exact(layer.shape)).expert_flops;
   ComputeRow gemm;
-  gemm.op = "gemm";
+  gemm.op = Op::gemm;
   gemm.alpha_s = draws.seconds(1e-7, 5);
   gemm.beta_s_per_flop = draws.seconds(1e-5, 4) / flops;
   layer.profile.compute.push_back(gemm);

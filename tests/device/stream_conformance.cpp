@@ -52,8 +52,10 @@ TEST_P(DeviceConformance, WaitOrdersStreams) {
 TEST_P(DeviceConformance, WaitingForANeverRecordedEventDoesNothing) {
   const auto never = event();
   const auto lane = stream();
+  const auto count = counter(*lane);
   lane->wait(*never);
-  lane->synchronize();
+  increment(*lane, count);
+  EXPECT_EQ(count.read(*lane).front(), 1);
 }
 
 TEST_P(DeviceConformance, AWaitMeansTheRecordIssuedLastBeforeIt) {

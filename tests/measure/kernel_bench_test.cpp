@@ -113,7 +113,7 @@ TEST(WrongProducts, AreThoseThatAreOff) {
 // What never ran isn't right.
 TEST(RankOps, NoOpIsTakenForRightUnseen) {
   const Profile host = site_of("host", nullptr).cluster;
-  std::set<std::string> seen;
+  std::set<Op> seen;
   LocalWorld world(4);
   for (const OpCase& c : real_cases(host, "local")) {
     if (!seen.insert(c.op).second) continue;
@@ -131,7 +131,7 @@ TEST(RankOps, NoOpIsTakenForRightUnseen) {
     EXPECT_GT(before, 0) << c.key();
     EXPECT_EQ(after, 0) << c.key();
   }
-  EXPECT_TRUE(seen.contains("gemm"));
+  EXPECT_TRUE(seen.contains(Op::gemm));
   EXPECT_EQ(seen.size(), 5U);
 }
 

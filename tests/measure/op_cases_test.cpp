@@ -80,7 +80,7 @@ TEST(OpCases, RealSizesAreOfWholeElementsForEveryRank) {
   cluster.nodes = 3;
   std::vector<double> bytes;
   for (const OpCase& c : real_cases(cluster, "gloo", {.begin = 1, .end = 64, .dtype = DType::float64})) {
-    if (c.op != "alltoall") continue;
+    if (c.op != Op::alltoall) continue;
     bytes.push_back(c.bytes);
     EXPECT_EQ(static_cast<double>(c.real_elements) * 8, c.bytes);
   }
@@ -121,7 +121,7 @@ TEST(OpBench, HostOpsAreChecked) {
     });
   }
   const auto on_gpu = real_cases(host, "local", {.dtype = DType::bfloat16}, DeviceKind::cuda);
-  EXPECT_EQ(std::ranges::count(on_gpu, std::string("gemm"), &OpCase::op), 12);
+  EXPECT_EQ(std::ranges::count(on_gpu, Op::gemm, &OpCase::op), 12);
 }
 
 TEST(OpCases, LayersOf16BitsAreMeasuredAsSuchOnAGpuAlone) {

@@ -75,7 +75,7 @@ TEST(MeasureAndFit, LeavesRowsWithAReason) {
 std::vector<OpCase> few_cases() {
   std::vector<OpCase> cases;
   for (const OpCase& c : real_cases(site_of("host", nullptr).cluster, "local"))
-    if (c.op == "gemm" || c.op == "allgather") cases.push_back(c);
+    if (c.op == Op::gemm || c.op == Op::allgather) cases.push_back(c);
   return cases;
 }
 

@@ -124,7 +124,7 @@ Profile small_cluster(uint64_t seed) {
   profile.nodes = 4;
   profile.ranks_per_node = 2;
   profile.comm.clear();
-  for (const char* op : {"alltoall", "allgather", "reducescatter", "allreduce", "sendrecv"})
+  for (const Op op : {Op::alltoall, Op::allgather, Op::reducescatter, Op::allreduce, Op::sendrecv})
     for (const Network network : {Network::intra, Network::inter}) {
       CommRow row;
       row.op = op;

@@ -24,7 +24,7 @@ class Draws {
 
 // A row for every op, network and group size that the profile lacks, some of them as measured curves.
 void price_all(Draws& draws, Profile& profile, const Case& shape, double volume) {
-  for (const char* op : {"alltoall", "allgather", "reducescatter", "allreduce", "a2a-ep-esp", "sendrecv"})
+  for (const Op op : {Op::alltoall, Op::allgather, Op::reducescatter, Op::allreduce, Op::a2a_ep_esp, Op::sendrecv})
     for (const Network network : {Network::intra, Network::inter})
       for (int ranks = 2; ranks <= shape.parallel.ranks(); ++ranks) {
         const bool known = std::ranges::any_of(profile.comm, [&](const CommRow& row) {

@@ -45,17 +45,17 @@ random_layer::RandomLayer full_layer(uint64_t seed, bool measured) {
   };
   const double bytes = moe_volumes(layer.shape, capacity_exact(layer.shape)).alltoall_bytes;
   ComputeRow copy;
-  copy.op = "copy";
+  copy.op = Op::copy;
   copy.alpha_s = seconds(0, 1e-7, 3);
   copy.beta_s_per_byte = seconds(1, 1e-5, 4) / bytes;
   layer.profile.compute.push_back(copy);
   const Group edp = groups_of(layer.shape.parallel)[static_cast<size_t>(GroupKind::edp)];
   const bool known = std::ranges::any_of(layer.profile.comm, [&](const CommRow& row) {
-    return row.op == "allreduce" && row.network == edp.network && row.ranks == edp.size;
+    return row.op == Op::allreduce && row.network == edp.network && row.ranks == edp.size;
   });
   if (edp.size > 1 && !known) {
     CommRow row;
-    row.op = "allreduce";
+    row.op = Op::allreduce;
     row.network = edp.network;
     row.ranks = edp.size;
     row.alpha_s = seconds(4, 1e-6, 3);

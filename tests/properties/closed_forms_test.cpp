@@ -121,7 +121,7 @@ TEST(Saa, PhasesOverlapAndTheirExchangesAreOneAlltoAll) {
   }
 }
 
-const CommRow* find_row(const Profile& profile, std::string_view op, const Group& group) {
+const CommRow* find_row(const Profile& profile, Op op, const Group& group) {
   for (const CommRow& r : profile.comm)
     if (r.op == op && r.network == group.network && r.ranks == group.size) return &r;
   return nullptr;
@@ -137,20 +137,20 @@ class ByHand {
     n_ = 4 * t_rank_ * static_cast<double>(l.experts * l.model_dim);
     blm_ = 4.0 * static_cast<double>(l.batch * l.seq * l.model_dim);
   }
-  double comm(std::string_view op, GroupKind kind, double bytes) const {
+  double comm(Op op, GroupKind kind, double bytes) const {
     const Group& group = groups_[static_cast<size_t>(kind)];
     if (group.size == 1) return 0;
     const CommRow* r = find_row(layer_.profile, op, group);
-    if (r == nullptr && op == "allreduce" && group.network == Network::intra)  // derived
-      return comm("reducescatter", kind, bytes) + comm("allgather", kind, bytes) - layer_.profile.task_overhead_s;
-    if (r == nullptr) throw std::runtime_error(fmt::format("no {} row: {}", op, layer_.text));
+    if (r == nullptr && op == Op::allreduce && group.network == Network::intra)  // derived
+      return comm(Op::reducescatter, kind, bytes) + comm(Op::allgather, kind, bytes) - layer_.profile.task_overhead_s;
+    if (r == nullptr) throw std::runtime_error(fmt::format("no {} row: {}", name_of(op), layer_.text));
     return r->alpha_s + bytes * r->beta_s_per_byte + layer_.profile.task_overhead_s;
   }
   /// Parm Eq. 4: as EP's, of the same volume.
   double fused_alltoall(double bytes) const {
     if (groups_[static_cast<size_t>(GroupKind::ep_esp)].size == 1) return 0;
     const bool ep = groups_[static_cast<size_t>(GroupKind::ep)].size > 1;
-    return comm("alltoall", ep ? GroupKind::ep : GroupKind::ep_esp, bytes);
+    return comm(Op::alltoall, ep ? GroupKind::ep : GroupKind::ep_esp, bytes);
   }
   double expert(double copies) const {
     const LayerShape& l = layer_.shape.layer;
@@ -182,18 +182,18 @@ TEST(Sequences, TakeTheSumOfTheirOperations) {
     const LayerPricer pricer(layer.profile, layer.shape);
     const ByHand by(layer);
     const double mp = layer.shape.parallel.mp, esp = layer.shape.parallel.esp, n = by.n(), etm = n * mp;
-    const double fused = by.fused_alltoall(etm * esp / mp), gather = by.comm("allgather", GroupKind::mp, etm);
+    const double fused = by.fused_alltoall(etm * esp / mp), gather = by.comm(Op::allgather, GroupKind::mp, etm);
     const double sum = esp > 1 ? by.copy(etm * esp / mp) : 0;
-    const auto a2a = [&](double bytes) { return by.comm("alltoall", GroupKind::ep, bytes); };
+    const auto a2a = [&](double bytes) { return by.comm(Op::alltoall, GroupKind::ep, bytes); };
     const std::map<std::string_view, double> expected{
-        {"ds-moe", 2 * a2a(n) + by.comm("allgather", GroupKind::esp, n * esp) + by.expert(1) +
-                       by.comm("reducescatter", GroupKind::esp, n * esp)},
+        {"ds-moe", 2 * a2a(n) + by.comm(Op::allgather, GroupKind::esp, n * esp) + by.expert(1) +
+                       by.comm(Op::reducescatter, GroupKind::esp, n * esp)},
         {"ds-moe-replicated",
-         2 * a2a(etm * esp) + by.expert(mp) + by.comm("allreduce", GroupKind::esp, etm * esp)},  // Eq. 1
+         2 * a2a(etm * esp) + by.expert(mp) + by.comm(Op::allreduce, GroupKind::esp, etm * esp)},  // Eq. 1
         {"parm-s1", 2 * fused + by.expert(1) + sum},
         {"parm-s2-aas", 2 * fused + by.expert(1) + sum + gather},
-        {"monta-baseline", 2 * a2a(etm) + by.expert(1) + by.comm("allreduce", GroupKind::esp, etm)},
-        {"monta-o1", 2 * (a2a(etm / mp) + gather) + by.expert(1) + by.comm("reducescatter", GroupKind::esp, etm)}};
+        {"monta-baseline", 2 * a2a(etm) + by.expert(1) + by.comm(Op::allreduce, GroupKind::esp, etm)},
+        {"monta-o1", 2 * (a2a(etm / mp) + gather) + by.expert(1) + by.comm(Op::reducescatter, GroupKind::esp, etm)}};
     for (const auto& [name, seconds] : expected) {
       const Schedule& schedule = find_schedule(name);
       if (!any_decision::fits(schedule, layer.shape)) continue;
@@ -238,11 +238,11 @@ TEST(Parm, ChoosesByItsCostModel) {
     const double mp = layer.shape.parallel.mp, esp = layer.shape.parallel.esp, etm = by.n() * mp;
     const double y = etm * esp, fused = by.fused_alltoall(y / mp);
     CommRow saa;
-    saa.op = "saa";
+    saa.op = Op::saa;
     saa.network = both.network;
     saa.ranks = both.size;
     saa.alpha_s = draw(seed, 8);
-    saa.beta_s_per_byte = (fused + by.comm("allgather", GroupKind::mp, etm)) * random_uniform(seed, 5, 9) / (y / mp);
+    saa.beta_s_per_byte = (fused + by.comm(Op::allgather, GroupKind::mp, etm)) * random_uniform(seed, 5, 9) / (y / mp);
     if (measured && both.size > 1) layer.profile.comm.push_back(saa);
     const int peers = layer.shape.parallel.ep;
     const double overhead = layer.profile.task_overhead_s;
@@ -252,11 +252,11 @@ TEST(Parm, ChoosesByItsCostModel) {
       if (exchanges)
         exchanged = (shared ? std::max(exchanged, gathered) : exchanged) + (fused - overhead) / peers + overhead;
       summed = esp > 1 ? std::max(summed, exchanged) + by.copy(y / mp / peers) : exchanged;
-      gathered = gathers ? std::max(gathered, summed) + by.comm("allgather", GroupKind::mp, etm / peers) : summed;
+      gathered = gathers ? std::max(gathered, summed) + by.comm(Op::allgather, GroupKind::mp, etm / peers) : summed;
     }
     const double overlap = measured && exchanges ? saa.alpha_s + y / mp * saa.beta_s_per_byte : gathered;
     const double sum = (measured && exchanges) || esp == 1 ? 0 : by.copy(y / mp);
-    const double d1 = 2 * fused + sum + by.comm("allgather", GroupKind::mp, by.blm()), d2 = fused + overlap;
+    const double d1 = 2 * fused + sum + by.comm(Op::allgather, GroupKind::mp, by.blm()), d2 = fused + overlap;
     if (std::abs(d1 - d2) <= 1e-9 * d1) continue;
     const LayerPricer pricer(layer.profile, layer.shape);
     const LayerResult result = search.tune(find_schedule("parm"), pricer);

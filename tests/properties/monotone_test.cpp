@@ -25,12 +25,12 @@ using random_layer::RandomLayer;
 std::string make_cheaper(Profile& profile, uint64_t seed) {
   std::vector<std::pair<std::string, double*>> prices;
   for (CommRow& row : profile.comm) {
-    prices.emplace_back(row.op + " alpha", &row.alpha_s);
-    prices.emplace_back(row.op + " beta", &row.beta_s_per_byte);
+    prices.emplace_back(row_name(row) + " alpha", &row.alpha_s);
+    prices.emplace_back(row_name(row) + " beta", &row.beta_s_per_byte);
   }
   for (ComputeRow& row : profile.compute) {
-    prices.emplace_back(row.op + " alpha", &row.alpha_s);
-    prices.emplace_back(row.op + " beta", row.op == "copy" ? &row.beta_s_per_byte : &row.beta_s_per_flop);
+    prices.emplace_back(row_name(row) + " alpha", &row.alpha_s);
+    prices.emplace_back(row_name(row) + " beta", row.op == Op::copy ? &row.beta_s_per_byte : &row.beta_s_per_flop);
   }
   for (ModuleRow& row : profile.modules) prices.emplace_back(row.name, &row.alpha_s);
   prices.emplace_back("task overhead", &profile.task_overhead_s);

@@ -31,16 +31,16 @@ RandomLayer packable(uint64_t seed, int missing) {
   const double bytes = moe_volumes(layer.shape, capacity_exact(layer.shape)).alltoall_bytes;
   for (const int ranks : {2, 4, 8}) {
     CommRow row;
-    row.op = "alltoall";
+    row.op = Op::alltoall;
     row.ranks = ranks;
     row.alpha_s = draw(seed, static_cast<uint64_t>(ranks), 1e-6, 2);
     row.beta_s_per_byte = draw(seed, 10 + static_cast<uint64_t>(ranks), 1e-5, 2) / bytes;
     if (ranks != missing) layer.profile.comm.push_back(row);
-    row.op = "allreduce";
+    row.op = Op::allreduce;
     layer.profile.comm.push_back(row);
   }
   ComputeRow gemm;
-  gemm.op = "gemm";
+  gemm.op = Op::gemm;
   gemm.alpha_s = draw(seed, 30, 1e-7, 2);
   gemm.beta_s_per_flop = draw(seed, 31, 1e-5, 2) / moe_volumes(layer.shape, capacity_exact(layer.shape)).expert_flops;
   layer.profile.compute.push_back(gemm);
@@ -57,7 +57,7 @@ int packing_by_hand(const RandomLayer& layer, int degree, int missing) {
   for (; 8 / p > 1; p *= 2) {
     double alltoall = 0;
     for (const CommRow& row : layer.profile.comm)
-      if (row.op == "alltoall" && row.ranks == 8 / p)
+      if (row.op == Op::alltoall && row.ranks == 8 / p)
         alltoall = row.alpha_s + whole.alltoall_bytes / degree * row.beta_s_per_byte;
     if (expert >= alltoall || 8 / (2 * p) == missing) break;
   }
@@ -212,14 +212,14 @@ TEST(Parm, IsNeverSlowerThanTheBaselineWhereItsAssumptionsHold) {
     Profile& profile = layer.profile;
     profile.task_overhead_s = 0;
     profile.modules.clear();
-    std::erase_if(profile.compute, [](const ComputeRow& row) { return row.op == "copy"; });
-    std::erase_if(profile.comm, [](const CommRow& row) { return row.op == "a2a-ep-esp" || row.op == "saa"; });
+    std::erase_if(profile.compute, [](const ComputeRow& row) { return row.op == Op::copy; });
+    std::erase_if(profile.comm, [](const CommRow& row) { return row.op == Op::a2a_ep_esp || row.op == Op::saa; });
     double alltoall = 1e300;
     for (const CommRow& row : profile.comm)
-      if (row.op == "alltoall") alltoall = std::min(alltoall, row.beta_s_per_byte);
+      if (row.op == Op::alltoall) alltoall = std::min(alltoall, row.beta_s_per_byte);
     for (uint64_t i = 0; CommRow & row : profile.comm) {
       row.alpha_s = 0;
-      if (row.op == "allgather") row.beta_s_per_byte = alltoall * random_uniform(seed, 73, i++);
+      if (row.op == Op::allgather) row.beta_s_per_byte = alltoall * random_uniform(seed, 73, i++);
     }
     const LayerPricer pricer(profile, layer.shape);
     const double baseline = search.tune(find_schedule("ds-moe-replicated"), pricer).total_s();

@@ -43,7 +43,7 @@ TEST(Assume, RowsReplaceTheirLikesOnTheirClusterAlone) {
   EXPECT_EQ(after.comm.size(), before.comm.size());
   int found = 0;
   for (const CommRow& row : after.comm)
-    if (row.op == "alltoall" && row.ranks == 8) {
+    if (row.op == Op::alltoall && row.ranks == 8) {
       EXPECT_EQ(row.alpha_s, 1);
       EXPECT_EQ(row.beta_s_per_byte, 2);
       ++found;

@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-const CommRow& row_of(const Profile& profile, std::string_view op, int ranks) {
+const CommRow& row_of(const Profile& profile, Op op, int ranks) {
   for (const CommRow& row : profile.comm)
     if (row.op == op && row.ranks == ranks) return row;
   throw BadInput("no such row");
@@ -61,16 +61,16 @@ TEST(FsmoeReading, PresetsAreTheFiles) {
 TEST(FsmoeReading, EachChoiceChangesWhatItSays) {
   Reading r = preset_reading(Testbed::b);
   r.unit = BetaUnit::element;
-  EXPECT_NEAR(row_of(profile_of(r), "alltoall", 8).beta_s_per_byte, 3.06e-10 / 4, 1e-22);
-  EXPECT_EQ(row_of(profile_of(r), "alltoall", 8).alpha_s, 1.75e-4);
+  EXPECT_NEAR(row_of(profile_of(r), Op::alltoall, 8).beta_s_per_byte, 3.06e-10 / 4, 1e-22);
+  EXPECT_EQ(row_of(profile_of(r), Op::alltoall, 8).alpha_s, 1.75e-4);
   r = preset_reading(Testbed::a);
-  EXPECT_NEAR(row_of(profile_of(r), "allgather", 8).beta_s_per_byte, 2.3477633843e-7 / 4000, 1e-20);
+  EXPECT_NEAR(row_of(profile_of(r), Op::allgather, 8).beta_s_per_byte, 2.3477633843e-7 / 4000, 1e-20);
   r.unit = BetaUnit::byte;
-  EXPECT_NEAR(row_of(profile_of(r), "allgather", 8).beta_s_per_byte, 2.3477633843e-7 / 1000, 1e-20);
+  EXPECT_NEAR(row_of(profile_of(r), Op::allgather, 8).beta_s_per_byte, 2.3477633843e-7 / 1000, 1e-20);
   r.order = BetaOrder::printed;
-  EXPECT_NEAR(row_of(profile_of(r), "allgather", 8).beta_s_per_byte, 2.32e-9, 1e-20);
+  EXPECT_NEAR(row_of(profile_of(r), Op::allgather, 8).beta_s_per_byte, 2.32e-9, 1e-20);
   r.unit = BetaUnit::element;
-  EXPECT_NEAR(row_of(profile_of(r), "alltoall", 6).beta_s_per_byte, 2.21e-10 / 4, 1e-20);
+  EXPECT_NEAR(row_of(profile_of(r), Op::alltoall, 6).beta_s_per_byte, 2.21e-10 / 4, 1e-20);
   r = preset_reading(Testbed::b);
   r.gemm = GemmBeta::mac;
   EXPECT_NEAR(profile_of(r).compute.front().beta_s_per_flop, 2.21e-14, 1e-26);
@@ -117,7 +117,7 @@ TEST(FsmoeReading, ExpertsOfTable2AreTheBestFit) {
         return sum;
       };
       for (const ComputeRow& row : profile.compute) {
-        if (row.op != "expert" || row.ffn != ffn) continue;
+        if (row.op != Op::expert || row.ffn != ffn) continue;
         const double best = error(row.beta_s_per_flop, row.alpha_s);
         EXPECT_LT(best, error(row.beta_s_per_flop * 1.001, row.alpha_s));
         EXPECT_LT(best, error(row.beta_s_per_flop * 0.999, row.alpha_s));

@@ -70,23 +70,23 @@ std::vector<int> lengths() {
 TEST(Monta, PresetIsWhatIsPrintedAndWhatIsAssumed) {
   const MontaPlatform p = table8_platform();
   const Profile preset = find_profile("a800");
-  const auto expect_line = [&](const char* op, Network network, const TimeLine& line) {
+  const auto expect_line = [&](Op op, Network network, const TimeLine& line) {
     for (const CommRow& row : preset.comm)
       if (row.op == op && row.network == network) {
-        EXPECT_NEAR(row.alpha_s / line.alpha_s, 1, 1e-9) << op;
-        EXPECT_NEAR(row.beta_s_per_byte / line.beta_s_per_byte, 1, 1e-9) << op;
+        EXPECT_NEAR(row.alpha_s / line.alpha_s, 1, 1e-9) << name_of(op);
+        EXPECT_NEAR(row.beta_s_per_byte / line.beta_s_per_byte, 1, 1e-9) << name_of(op);
         return;
       }
-    ADD_FAILURE() << op;
+    ADD_FAILURE() << name_of(op);
   };
-  expect_line("alltoall", Network::inter, p.alltoall);
-  expect_line("allgather", Network::intra, p.allgather);
+  expect_line(Op::alltoall, Network::inter, p.alltoall);
+  expect_line(Op::allgather, Network::intra, p.allgather);
   EXPECT_NEAR(preset.compute.front().beta_s_per_byte * p.copy_bytes_per_s, 1, 1e-12);
   const Assumptions assumed = find_assumptions("monta-a800");
   EXPECT_EQ(monta_cluster(&assumed).contention, preset.contention);
   EXPECT_FALSE(preset.contention.none());
   EXPECT_TRUE(monta_cluster(nullptr).contention.none());
-  std::set<std::tuple<std::string, double, double>> rows, expected;
+  std::set<std::tuple<Op, double, double>> rows, expected;
   for (const CommRow& row : preset.comm) rows.insert({row.op, row.alpha_s, row.beta_s_per_byte});
   for (const ComputeRow& row : preset.compute) rows.insert({row.op, row.alpha_s, row.beta_s_per_flop});
   for (const AssumedRow& row : assumed.rows) {

@@ -26,32 +26,32 @@ class ByHand {
   // on all ranks already.
   double baseline_s() const {
     const double tokens = blm_ * p_.esp, y = etm_ * p_.esp;
-    const double reduced = p_.esp > 1 ? comm("reducescatter", p_.esp, y) + comm("allgather", p_.esp, y) : 0;
+    const double reduced = p_.esp > 1 ? comm(Op::reducescatter, p_.esp, y) + comm(Op::allgather, p_.esp, y) : 0;
     const double gathered =
-        p_.esp > 1 ? 2 * comm("allgather", p_.esp, tokens) + comm("reducescatter", p_.esp, tokens) : 0;
+        p_.esp > 1 ? 2 * comm(Op::allgather, p_.esp, tokens) + comm(Op::reducescatter, p_.esp, tokens) : 0;
     return gathered + reduced + 4 * alltoall(y);
   }
 
   // What SAA saves of an AlltoAll and an AllGather in sequence, forward and backward.
   double saved_s() const {
     const double exchange = alltoall(etm_ * p_.esp / p_.mp) / p_.ep;
-    const double gather = p_.mp > 1 ? comm("allgather", p_.mp, etm_ / p_.ep) : 0;
+    const double gather = p_.mp > 1 ? comm(Op::allgather, p_.mp, etm_ / p_.ep) : 0;
     double exchanged = 0, gathered = 0;
     for (int peer = 0; peer < p_.ep; ++peer) {
       exchanged += exchange;
       gathered = std::max(gathered, exchanged) + gather;
     }
-    return 2 * (p_.ep * exchange + (p_.mp > 1 ? comm("allgather", p_.mp, etm_) : 0) - gathered);
+    return 2 * (p_.ep * exchange + (p_.mp > 1 ? comm(Op::allgather, p_.mp, etm_) : 0) - gathered);
   }
 
  private:
-  double comm(std::string_view op, int ranks, double bytes) const {
+  double comm(Op op, int ranks, double bytes) const {
     for (const CommRow& row : profile_.comm)
       if (row.op == op && row.ranks == ranks) return row.alpha_s + bytes * row.beta_s_per_byte;
-    ADD_FAILURE() << op << " " << ranks;
+    ADD_FAILURE() << name_of(op) << " " << ranks;
     return 0;
   }
-  double alltoall(double bytes) const { return comm("alltoall", p_.ep, bytes); }
+  double alltoall(double bytes) const { return comm(Op::alltoall, p_.ep, bytes); }
 
   const Profile& profile_;
   const ParallelShape& p_;

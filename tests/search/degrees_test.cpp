@@ -173,7 +173,7 @@ TEST(LayerSearch, TiesGoToTheSmallerDegreeAndNoDegreeExceedsTheRows) {
   row.ranks = 2;
   row.beta_s_per_byte = 1e-6;
   layer.profile.comm.clear();
-  for (const char* op : {"alltoall", "allreduce"}) {
+  for (const Op op : {Op::alltoall, Op::allreduce}) {
     row.op = op;
     layer.profile.comm.push_back(row);
   }

@@ -34,7 +34,7 @@ ModelShape two_stages(int layers, int micro_batches, PipelineOrder order) {
           layers, micro_batches, order};
 }
 
-void add_row(Profile& profile, std::string_view op, Network network, int ranks, double alpha_s, double beta) {
+void add_row(Profile& profile, Op op, Network network, int ranks, double alpha_s, double beta) {
   CommRow& row = profile.comm.emplace_back();
   row.op = op;
   row.network = network;
@@ -50,11 +50,11 @@ Profile profile_for(const Case& shape, double send_s) {
   profile.ranks_per_node = shape.parallel.ranks_per_node;
   for (const Network network : {Network::inter, Network::intra})
     for (const int ranks : {2, 4})
-      for (const char* op : {"alltoall", "allgather", "reducescatter", "allreduce"})
+      for (const Op op : {Op::alltoall, Op::allgather, Op::reducescatter, Op::allreduce})
         add_row(profile, op, network, ranks, 1e-5, 2e-9);
-  add_row(profile, "sendrecv", Network::inter, 2, send_s, 0);
+  add_row(profile, Op::sendrecv, Network::inter, 2, send_s, 0);
   ComputeRow gemm;
-  gemm.op = "gemm";
+  gemm.op = Op::gemm;
   gemm.alpha_s = 5e-6;
   gemm.beta_s_per_flop = 1e-11;
   profile.compute.push_back(gemm);

@@ -84,7 +84,7 @@ TEST_F(Sweep, StrategiesOfNoLayersAreNone) {
 // Memory for the layer alone, for two experts a device, for four: of those that fit the fastest is chosen.
 TEST(SweepMemory, DecidesHowManyExpertsADeviceHolds) {
   Profile profile = find_profile("testbed-b");
-  for (CommRow& row : profile.comm) row.alpha_s *= row.op == "alltoall" ? 1e3 : 1;  // so that packing pays
+  for (CommRow& row : profile.comm) row.alpha_s *= row.op == Op::alltoall ? 1e3 : 1;  // so that packing pays
   const Schedule& packed = find_schedule("lina-packed");
   Grid grid = find_grid("fsmoe-b");
   grid.layers.resize(1);

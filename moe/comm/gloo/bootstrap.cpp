@@ -53,7 +53,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return {std::istream_iterator<std::string>(words), {}};
 }
 
-/// Of two command lines the words in which they differ, with the flag before them.
+/// Returns the words in which two command lines differ, with the flag before them.
 std::pair<std::string, std::string> difference(const std::string& one, const std::string& other) {
   std::vector<std::string> a = words_of(one), b = words_of(other);
   const auto [to_a, to_b] = std::ranges::mismatch(a, b);
@@ -90,7 +90,7 @@ std::string why_unreachable(const store::Address& store) {
                      store.host);
 }
 
-/// What `launch` knows of those that it started.
+/// Returns what `launch` knows of those that it started.
 std::optional<std::string> gone(const Launch& launch) { return launch.board ? launch.board->failure() : std::nullopt; }
 
 bool refused(store::Store& store) { return store.check({kRefusal}); }
@@ -138,8 +138,10 @@ void refuse(store::Store& store, const std::string& why) { store.set_first(kRefu
 
 namespace {
 
-/// How ranks meet. An earlier life of theirs may have left anything in the store but an answer to rank 0's call for a
-/// new one; so nobody goes on before rank 0 has heard all answers to its own.
+/// Brings the ranks together in a store that may hold what earlier ranks of the run left, where a launcher starts ranks
+/// anew. Idea: rank 0 counts up a number, its life, and all keys lie below the newest. Invariant: an earlier life may
+/// have left anything but an answer to rank 0's newest call, so nobody goes on before rank 0 has heard all answers to
+/// that, and whoever sees a newer life begins again in it.
 class Bootstrap {
  public:
   Bootstrap(std::shared_ptr<store::Store>& store, const Launch& launch, double timeout_s)
@@ -163,17 +165,17 @@ class Bootstrap {
     return store_->wait(keys, left_s(), [&] { return over() || refused(*store_) || gone(launch_); });
   }
 
-  /// The newest life, which rank 0 begins.
+  /// Goes to the newest life, which rank 0 begins.
   void enter() {
     if (launch_.rank != 0 && run_->wait({kLives}, left_s(), [&] { return gone(launch_).has_value(); })) fail(0);
     life_ = run_->add(kLives, launch_.rank == 0 ? 1 : 0);
     store_ = run_->below(fmt::format("life/{}/", life_));
   }
 
-  /// False: this life is over.
+  /// Returns false if this life is over.
   bool join(const std::string& ours) {
     if (refused(*store_) || store_->add(fmt::format("here/{}", launch_.rank), 1) != 1) {
-      // Ours before we were started anew, perhaps, and then rank 0 is too.
+      // The place may be ours of before we were started anew; then rank 0 is started anew too.
       if (launch_.served) store_->wait({"nothing but a new life"}, left_s(), [&] { return over(); });
       if (over()) return false;
       if (refused(*store_)) throw RankFailure(store_->get(kRefusal));

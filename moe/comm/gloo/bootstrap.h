@@ -28,7 +28,8 @@ struct Ranking {
   int nodes = 1, ranks_per_node = 1;
   bool one_machine = true;
 };
-/// `ranks_per_node` 0: as they are on machines; throws BadInput naming these if they hold unequally many.
+/// Takes the ranks as they are on machines if `ranks_per_node` is 0; throws BadInput naming the machines if these hold
+/// unequally many.
 Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node);
 
 /// Tells all ranks the address of the interface over which we talk (GLOO_SOCKET_IFNAME, else loopback on one

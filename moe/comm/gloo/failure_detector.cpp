@@ -19,7 +19,7 @@ constexpr double kLeavingInterval_s = 0.02;
 
 std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
 
-/// What a rank says of itself: how often it has said something, and whom it has been waiting for; -1: nobody; -2:
+/// A rank's message: how often it has said something, and whom it has been waiting for; -1: nobody; -2:
 /// FailureDetector::kConnecting.
 struct Beat {
   uint64_t count = 0;
@@ -103,7 +103,7 @@ void FailureDetector::serve() {
   }
 }
 
-/// Whether we may leave. Rank 0 leaves last, so that the others can hear why.
+/// Returns whether we may leave. Rank 0 leaves last, so that the others can hear why.
 bool FailureDetector::done(double now) {
   const std::lock_guard lock(mutex_);
   if (leaving_ && self_.rank != 0) return true;
@@ -133,11 +133,11 @@ void FailureDetector::tick() {
   if (const auto stall = overdue()) conclude(*stall);
 }
 
-// Only a wait that has lasted is told: who hears it draws conclusions from it.
+// Tells only a wait that has lasted, since others draw conclusions from it.
 void FailureDetector::beat() {
   int waits_for = -1;
   for (const Stall& stall : stalls_)
-    if (stall.liveness.seconds() > 2 * interval_s_) waits_for = stall.peer;
+    if (stall.liveness.silent_s() > 2 * interval_s_) waits_for = stall.peer;
   store_->set(beat_key(self_.rank), fmt::format("{} {}", ++beats_, waits_for));
 }
 
@@ -157,7 +157,7 @@ void FailureDetector::listen() {
   }
 }
 
-/// What to say of an operation of ours that has waited for too long.
+/// Returns the failure behind an operation of ours that has waited for too long.
 std::optional<FailureDetector::Failure> FailureDetector::overdue() {
   const std::vector<Wait> waits = self_.waits();
   std::erase_if(stalls_, [&](const Stall& stall) {
@@ -200,7 +200,8 @@ FailureDetector::Failure FailureDetector::blame(int peer) {
   }
 }
 
-/// Of beats at two moments: a rank that is dead, else one that waits for nobody, which those who connect wait for.
+/// Looks at beats of two moments for a rank that is dead, else for one that waits for nobody: who connects waits for
+/// it.
 FailureDetector::Failure FailureDetector::idle(const std::vector<std::string>& before,
                                                const std::vector<std::string>& after) const {
   std::optional<Failure> waits_for_nobody;
@@ -237,7 +238,7 @@ void FailureDetector::end_process(const std::string& reason) {
   _exit(kFailedCode);
 }
 
-/// Until the next beat is due, or somebody wants something.
+/// Sleeps until the next beat is due or somebody wants something.
 void FailureDetector::pause() {
   std::unique_lock lock(mutex_);
   const bool was_leaving = leaving_;

@@ -1,6 +1,11 @@
 #pragma once
-// Sees to it that a run whose rank died, was stopped or hangs ends on all ranks: each tells the others through the
-// store that it is alive, and the first who knows of a failure tells it. Rank 0 listens to all, the others to rank 0.
+// Sees to it that a run whose rank died, was stopped or hangs ends on all ranks. A detector by heartbeats and time-outs
+// (Chandra and Toueg, Unreliable failure detectors for reliable distributed systems, 1996): each rank tells through the
+// store that it is alive and whom it waits for; rank 0 listens to all, the others to rank 0.
+//
+// Invariant: all ranks end with one verdict. Whoever concludes on a failure writes it to the store unless another has
+// (compare-and-set), and ends by what then stands there. A wait that is too long blames no peer by itself: the waits
+// are followed from rank to rank to the one that is dead or waits for nobody (failure_detector.cpp, blame).
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -17,20 +22,20 @@ namespace moe::gloo {
 
 class FailureDetector {
  public:
-  /// What an operation of ours waits for.
+  /// An operation of ours that waits for a peer.
   struct Wait {
     const void* group = nullptr;  // tells operations that run at once apart
     uint64_t progress = 0;
     int peer = -1;  // of the world, or kConnecting
   };
-  /// The peer of who waits for some members of a new group to connect, and can't tell which.
+  /// Stands for the peer where some members of a new group have yet to connect and we can't tell which.
   static constexpr int kConnecting = -2;
   struct Rank {
     int rank = 0, ranks = 2;
     double timeout_s = 60;
     std::function<std::vector<Wait>()> waits;
     std::function<void()> abort;  // ends all operations
-    /// The line that ends this rank, given what happened.
+    /// Returns the line that ends this rank, given what happened.
     std::function<std::string(const std::string& reason)> line;
   };
 
@@ -43,20 +48,21 @@ class FailureDetector {
   FailureDetector(const FailureDetector&) = delete;
   FailureDetector& operator=(const FailureDetector&) = delete;
 
-  /// The run failed: tells all. Returns once they can read it, or the store is lost.
+  /// Tells all that the run failed. Returns once they can read it, or the store is lost.
   void fail(const std::string& reason);
   /// Why a run failed, and the rank, if any, of which nothing more will be heard.
   struct Failure {
     std::string reason;
     int gone = -1;
   };
-  /// The run failed, it seems: if nobody says why for `patience_s`, this is why. Doesn't block.
+  /// Says why the run failed, it seems: the failure holds if nobody says another for `patience_s`. Doesn't block.
   void suspect(Failure failure, double patience_s);
   bool failed() const;
   /// Blocks until the run failed, and returns why: the same on all ranks.
   std::string verdict() const;
 
-  /// After a failure a process whose own code hasn't destroyed its detector by then prints its line and ends with code 4.
+  /// After a failure a process whose own code hasn't destroyed its detector by then prints its line and ends with code
+  /// 4.
   static constexpr double kGrace_s = 3;
 
  private:
@@ -89,7 +95,7 @@ class FailureDetector {
   double ended_s_ = 0;
   bool leaving_ = false;
 
-  // The thread's own.
+  // What follows is the thread's own.
   struct Heard {
     int rank = 0;
     store::Liveness liveness;

@@ -20,7 +20,8 @@ class Operation {
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  /// The other ranks would wait for what the stream skipped. Its own failure, if we hear of it soon, says more.
+  /// Suspects the run if the stream skipped the operation, for which the other ranks would wait. The stream's own
+  /// failure, if we hear of it soon, says more.
   ~Operation() {
     if (ran_ || state_->failed()) return;
     try {
@@ -49,7 +50,7 @@ class GlooCommunicator final : public Communicator {
   GlooCommunicator(std::shared_ptr<State> state, std::shared_ptr<Group> group)
       : state_(std::move(state)), group_(std::move(group)), exceptions_(std::uncaught_exceptions()) {}
 
-  /// The others must not see closed connections before they can read which exception closes them.
+  /// Keeps the connections open while an exception passes: the others must be able to read why before they close.
   ~GlooCommunicator() override {
     if (std::uncaught_exceptions() > exceptions_) state_->keep(group_);
   }
@@ -131,7 +132,7 @@ struct Choice {
   int colour = 0, key = 0;
 };
 
-/// What each member of the group chose, by its rank.
+/// Returns what each member of the group chose, by its rank.
 std::vector<Choice> exchange_choices(State& state, const Group& group, const std::string& name, Choice ours) {
   if (group.size() == 1) return {ours};
   const auto fail = [&] { throw RankFailure(fmt::format("rank {} in split: {}", state.rank, state.verdict())); };

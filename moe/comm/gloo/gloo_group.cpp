@@ -44,7 +44,7 @@ void Group::exchange(Op op) {
   throw BrokenExchange{result.end, result.peer < 0 ? -1 : ranks[static_cast<size_t>(result.peer)]};
 }
 
-// At each distance all ranks send to different ones, so that no rank is everybody's target at once.
+// Ranks send to different ones at each distance, so that no rank is everybody's target at once.
 void Group::alltoall(const void* send, const std::vector<int64_t>& send_bytes, void* receive,
                      const std::vector<int64_t>& receive_bytes) {
   const auto own = static_cast<size_t>(rank);
@@ -121,7 +121,8 @@ void Group::broadcast(void* data, int64_t bytes, int root) {
   exchange(Op::broadcast);
 }
 
-/// After the round of distance d each rank knows of the 2 d before it.
+/// A dissemination barrier (Hensgen, Finkel and Manber, 1988): after the round of distance d each rank knows of the 2 d
+/// before it.
 void Group::barrier() {
   std::byte told{}, heard{};
   for (int distance = 1; distance < size(); distance *= 2) {

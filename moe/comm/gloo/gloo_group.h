@@ -45,11 +45,11 @@ class Group {
   void send(const void* data, int64_t bytes, int peer);
   void receive(void* data, int64_t bytes, int peer);
 
-  /// What an operation of ours waits for, if there is one: its peer is a rank of the world.
+  /// Says what an operation of ours waits for, if there is one: its peer is a rank of the world.
   Progress progress() const;
   void abort();
 
-  /// The operation that runs now, "'forward dispatch 1/2 of layer 0' (alltoall)"; empty: none.
+  /// Returns the operation that runs now, "'forward dispatch 1/2 of layer 0' (alltoall)"; empty: none.
   std::string doing() const;
   void set_doing(std::string_view op, std::string_view task);
 

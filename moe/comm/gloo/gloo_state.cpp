@@ -9,7 +9,7 @@ namespace moe::gloo {
 
 namespace {
 
-// While it lives, others can tell that we wait for somebody.
+// Lets others tell, while it lives, that we wait for somebody.
 class Connecting {
  public:
   explicit Connecting(State& state) : state_(state) { ++state_.connecting; }
@@ -42,7 +42,7 @@ std::shared_ptr<Group> State::make_group(const std::string& name, const std::vec
       mesh = std::make_unique<Mesh>(Rendezvous{store, "mesh/" + name, timeout_s, [this] { return failed(); }}, member);
     } catch (const std::exception& error) {
       const std::string_view what = error.what();
-      // Where it isn't us who lacks memory or threads, one of the others died, and the detector will find out which.
+      // Unless we lack memory or threads, one of the others died, and the detector will find out which.
       const bool ours = dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const std::system_error*>(&error);
       suspect({fmt::format("rank {} can't connect to the others ({})", rank, what.substr(0, what.find('\n')))},
               ours ? 0 : 1.5 * timeout_s);

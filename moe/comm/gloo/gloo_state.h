@@ -52,7 +52,7 @@ struct State {
   std::string verdict();
   /// Ends the run on all ranks; returns once they can know.
   void fail(const std::string& why);
-  /// See FailureDetector.
+  /// Passes a suspicion on to the detector.
   void suspect(const FailureDetector::Failure& failure, double patience_s);
   /// Runs an operation of `group`; throws RankFailure with its line if it breaks.
   void run(Group& group, std::string_view op, std::string_view task, const std::function<void()>& work);

@@ -27,7 +27,7 @@ int posted_port(const LaunchBoard& board, double timeout_s) {
   return board.port();
 }
 
-/// The store that the launch speaks of; served by us if we are rank 0 and nobody else does.
+/// Opens the store that the launch speaks of; serves it if we are rank 0 and nobody else does.
 std::shared_ptr<store::Store> open_store(const Launch& launch, double start_s, State& state,
                                          std::unique_ptr<store::PortFile>& port_file) {
   store::Address address{launch.host, launch.port};
@@ -69,7 +69,7 @@ void join_run(const Launch& launch, const GlooJob& job, double start_s, State& s
   gloo::exchange_addresses(store, launch, ranking, state.topology, state.timeout_s);
 }
 
-/// After a failed start, the others may still have to read why.
+/// Waits after a failed start until the others have read why.
 void part(store::Store& store, const Launch& launch) {
   store.set(fmt::format("parted/{}", launch.rank), "");
   if (launch.rank == 0)

@@ -12,7 +12,7 @@ namespace gloo {
 struct State;
 }
 
-/// What all ranks must be equal in: a difference ends the run on all with RankFailure naming the rank and both values.
+/// All ranks must be equal in it: a difference ends the run on all with RankFailure naming the rank and both values.
 struct GlooJob {
   std::string version;  // of the program
   std::string text;     // verb and flags
@@ -42,7 +42,8 @@ class GlooWorld final : public World {
   /// with code 4: no thread may keep a failed run alive.
   void run(const std::function<void(int rank)>& body) override;
 
-  /// For what ranks do beside this world: why the run failed, empty if it hasn't; and to end it on all of them.
+  /// Serve what ranks do beside this world: failure() returns why the run failed, empty if it hasn't; fail() ends it on
+  /// all of them.
   std::string failure() const;
   void fail(const std::string& why);
 

@@ -11,10 +11,10 @@ namespace {
 
 using Works = std::vector<std::pair<c10::intrusive_ptr<c10d::Work>, int>>;  // and the peer
 
-// Long messages go in pieces, so that a slow network shows progress.
+// Long messages go in pieces of so many bytes, so that a slow network shows progress.
 constexpr int64_t kPiece = 8 << 20;
-// Longer than any run: when to give up, the detector decides. A wait of Gloo's own that ends closes all connections, and
-// the peers would take us for the one that failed.
+// Waits last longer than any run, since the failure detector decides when to give up. A wait that Gloo ends closes all
+// connections, and the peers would take us for the one that failed.
 constexpr auto kForever = std::chrono::hours(24 * 365);
 
 std::chrono::milliseconds milliseconds(double seconds) {

@@ -175,7 +175,7 @@ class LocalCommunicator final : public Communicator {
   const Place place_;
 };
 
-/// The members of `rank`'s colour in their new order, as ranks of the old group.
+/// Returns the members of `rank`'s colour in their new order, as ranks of the old group.
 std::vector<int> same_colour(const Operations& operations, int rank) {
   const auto operation = [&](int member) -> const Operation& { return *operations[static_cast<size_t>(member)]; };
   std::vector<int> members;
@@ -200,7 +200,7 @@ std::unique_ptr<Communicator> LocalCommunicator::split(int colour, int key) {
   group.splits.depart();
   group.splits.leave(turn);
 
-  // Second meeting: nobody starts another split before all have taken their group.
+  // They meet a second time, so that nobody starts another split before all have taken their group.
   std::shared_ptr<Group> ours = colour < 0 ? nullptr : group.children[leader];
   turn = group.splits.meet(rank, operation);
   if (members.front() == rank) group.children[leader].reset();

@@ -20,7 +20,7 @@ struct Group {
         splits(ranks, timeout),
         children(ranks.size()) {}
 
-  /// Where what `from` sends meets what `to` receives; `from` is its member 0.
+  /// Returns where what `from` sends meets what `to` receives; `from` is its member 0.
   Rendezvous& pair(int from, int to);
   void abort(const std::string& reason);
 

@@ -19,7 +19,7 @@ void wait_a_little(double since_s) {
   std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
-/// Of a call that NCCL goes on with in the background.
+/// Returns how far NCCL is with a call that it goes on with in the background.
 ncclResult_t state_of(ncclComm_t comm) {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
@@ -55,7 +55,7 @@ Comm::~Comm() {
   result == ncclSuccess ? ncclCommDestroy(comm_) : ncclCommAbort(comm_);
 }
 
-// Not under the lock: it takes as long as the last rank takes to come.
+// Waits without the lock, since it takes as long as the last rank takes to come.
 void Comm::make(const Make& make) {
   const double begin_s = now_s();
   ncclResult_t result = make(&making_);

@@ -34,7 +34,7 @@ class Comm {
   /// Issues work for `stream`; should it not end, `failure` is set.
   void queue(const std::string& what, const Call& call, cudaStream_t stream, std::shared_ptr<Failure> failure);
 
-  /// Why work has failed, or what has not ended within the timeout since the GPU began it; empty: neither.
+  /// Returns why work has failed, or what has not ended within the timeout since the GPU began it; empty: neither.
   std::string trouble();
   /// Ends what is queued, and all that is issued later, with RankFailure; for good.
   void abort(const std::string& reason);

@@ -213,7 +213,7 @@ void NcclCommunicator::launch(Operation operation, CommCall& call) {
   });
 }
 
-/// From and to the host's memory, on a thread of the CPU.
+/// Passes the host's memory through the GPU's, on a thread of the CPU.
 void NcclCommunicator::launch_staged(Operation operation, CommCall& call) {
   const auto ours = std::make_shared<NcclCommunicator>(state_, comm_, rank_, size_);
   call.stream.launch([ours, operation = std::move(operation), task = std::string(call.task)](void*) {

@@ -10,7 +10,7 @@
 namespace moe::nccl {
 namespace {
 
-/// Of the calling thread: the device's constructor made the GPU the current one of its own thread only.
+/// Makes the GPU the calling thread's: the device's constructor did so for its own thread only.
 void use_gpu_of(const NcclOptions& options) { cudaSetDevice(options.local_rank % gpu_count()); }
 
 }  // namespace

@@ -51,7 +51,7 @@ class State {
   std::thread watcher_;
 };
 
-/// Of `group`, which has `size` ranks and in which this is `rank`.
+/// Makes the communicator of `comm`, which has `size` ranks and in which this is `rank`.
 std::unique_ptr<Communicator> make_communicator(std::shared_ptr<State> state, std::shared_ptr<Comm> comm, int rank,
                                                 int size);
 

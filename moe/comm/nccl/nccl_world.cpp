@@ -18,7 +18,7 @@ std::string make_id() {
   return {id.internal, sizeof id.internal};
 }
 
-/// Rank 0's id, on all ranks.
+/// Returns rank 0's id on all ranks.
 ncclUniqueId shared_id(const NcclOptions& options) {
   ncclUniqueId id{};
   std::string text;

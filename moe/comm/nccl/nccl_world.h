@@ -15,10 +15,10 @@ struct NcclOptions {
   int rank = 0, size = 1;
   int local_rank = 0;           // takes GPU local_rank modulo those that there are
   WorldTopology topology = {};  // as NCCL finds its own ways, for reading only
-  /// Where ranks meet: what rank 0 sets once, the others get, waiting for it. Keys of this world alone.
+  /// Let ranks meet: what rank 0 sets once, the others get, waiting for it. The keys are this world's alone.
   std::function<void(const std::string& key, const std::string& value)> set = nullptr;
   std::function<std::string(const std::string& key)> get = nullptr;
-  /// Why another rank's run failed; empty: it hasn't. Asked every few milliseconds by a thread of this world's.
+  /// Returns why another rank's run failed; empty: it hasn't. Asked every few milliseconds by a thread of this world's.
   std::function<std::string()> failure = nullptr;
   /// Tells the others why ours did.
   std::function<void(const std::string& why)> fail = nullptr;

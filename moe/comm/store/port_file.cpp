@@ -18,7 +18,8 @@
 namespace moe::store {
 namespace {
 
-/// When a process started, in the kernel's ticks since boot; 0: there is none. With it a number names one process only.
+/// Returns when a process started, in the kernel's ticks since boot; 0: there is none. With it a number names one
+/// process only.
 uint64_t start_of(int process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string line;
@@ -33,7 +34,7 @@ uint64_t start_of(int process) {
   return ticks;
 }
 
-/// The port in the file, if its maker is this user's and alive.
+/// Reads the port in the file, if its maker is this user's and alive.
 std::optional<int> read_port(const std::string& path) {
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   struct stat status {};

@@ -5,7 +5,7 @@
 
 namespace moe::store {
 
-/// Rank 0's side: the file exists as long as this.
+/// Keeps rank 0's file for as long as it lives.
 class PortFile {
  public:
   /// Throws BadInput if another run that is alive holds it, or it can't be made.
@@ -18,7 +18,7 @@ class PortFile {
   const std::string path_;
 };
 
-/// The others' side: waits for a file made by a living process of this user. Throws RankFailure after `timeout_s`.
+/// Waits, on the other ranks, for a file made by a living process of this user. Throws RankFailure after `timeout_s`.
 int wait_for_port(const std::string& path, double timeout_s);
 
 }  // namespace moe::store

@@ -32,7 +32,7 @@ struct Listener {
 
 /// Listens on that address alone; port 0: any free one. Throws BadInput naming it and why.
 Listener listen_on(const Address& address);
-/// Whether something accepts connections there before now_s() is `deadline_s`.
+/// Waits until something accepts connections there; returns false if nothing has when now_s() is `deadline_s`.
 bool wait_for_listener(const Address& address, double deadline_s);
 
 /// A network interface that is up and has an address.

@@ -54,7 +54,7 @@ struct Store::Impl {
   BoundedCalls calls;
 };
 
-// What the call uses is its own: it may be left behind.
+// The call owns what it uses, since it may be left behind.
 template <class Call>
 auto Store::bounded(Call&& call) {
   using Result = decltype(call(*impl_->store));

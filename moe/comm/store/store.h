@@ -43,7 +43,7 @@ class Store {
   /// Waits until the server is there. `server`: what to call it in errors, "rank 0".
   Store(const Address& address, std::string prefix, std::string server, double timeout_s);
   ~Store();
-  /// The same connection; its keys are below `folder` of ours.
+  /// Returns the same connection with keys below `folder` of ours.
   std::shared_ptr<Store> below(const std::string& folder) const;
   const Address& address() const { return address_; }
   const std::string& prefix() const { return prefix_; }
@@ -52,9 +52,9 @@ class Store {
   /// Sets it unless it is set; returns what it is then.
   std::string set_first(const std::string& key, const std::string& value);
   int64_t add(const std::string& key, int64_t amount);
-  /// Whether all of them are set.
+  /// Returns whether all of them are set.
   bool check(const std::vector<std::string>& keys);
-  /// Of keys that are set, in their order.
+  /// Returns the values of keys that are set, in their order.
   std::vector<std::string> get_all(const std::vector<std::string>& keys);
   /// Waits until all of them are set. Returns the first that isn't after `timeout_s`, or when `stop()`.
   std::optional<size_t> wait(const std::vector<std::string>& keys, double timeout_s, const std::function<bool()>& stop);

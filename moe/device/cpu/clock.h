@@ -6,7 +6,7 @@ namespace moe::cpu {
 // spinning for longer takes it from other lanes without gain.
 inline constexpr double kSpinS = 100e-6;
 
-/// Of the calling thread: Linux lets a thread's timers slip by 50 us to wake several at once, unless told not to.
+/// Tells Linux not to let the calling thread's timers slip by 50 us, which it does to wake several at once.
 void be_punctual();
 
 }  // namespace moe::cpu

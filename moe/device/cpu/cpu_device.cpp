@@ -1,7 +1,5 @@
-#include <algorithm>
-#include <cstdlib>
-
 #include "moe/device/cpu/cpu_stream.h"
+#include "moe/device/cpu/memory.h"
 
 namespace moe {
 namespace {
@@ -12,13 +10,8 @@ class CpuDevice final : public Device {
     return std::make_unique<cpu::CpuStream>(name, std::move(failure));
   }
   std::unique_ptr<Event> make_event() override { return std::make_unique<cpu::CpuEvent>(); }
-  Memory make_memory(int64_t bytes) override {
-    const auto rounded = (static_cast<size_t>(bytes) + 63) / 64 * 64;
-    void* data = std::aligned_alloc(64, std::max(rounded, size_t{64}));
-    require<OutOfMemory>(data != nullptr, "no memory for {}", human_bytes(static_cast<double>(bytes)));
-    return {data, bytes, [](void* owned) { std::free(owned); }};
-  }
-  Memory make_host_memory(int64_t bytes) override { return make_memory(bytes); }
+  Memory make_memory(int64_t bytes) override { return cpu::allocate(bytes); }
+  Memory make_host_memory(int64_t bytes) override { return cpu::allocate(bytes); }
 };
 
 }  // namespace

@@ -1,5 +1,9 @@
 #pragma once
-// What threads of one process wait on: sleep in the kernel until somebody rings.
+// Threads of one process wait on it: they sleep in the kernel until somebody rings.
+//
+// Idea: an event count on a futex (see futex(2)). A sleeper reads the count, looks whether what it waits for holds, and
+// sleeps only if the count is still the same. Invariant: a ring changes the word, so none can fall between a sleeper's
+// look and its sleep.
 //
 // Waiting never spins: with more threads than cores that takes the core from whoever is waited for (10,000 pauses made
 // a paced run of 4 ranks on 2 cores four times as late). Nor does it yield: that makes collectives on an idle machine
@@ -18,7 +22,7 @@ inline constexpr double kForever = std::numeric_limits<double>::infinity();
 /// number of rings until the sleepers run again.
 class Doorbell {
  public:
-  /// Modulo 2^31.
+  /// Counts modulo 2^31.
   uint32_t rings() const noexcept { return word_.load(std::memory_order_acquire) >> 1; }
   void ring() noexcept;
 
@@ -37,8 +41,7 @@ class Doorbell {
  private:
   void sleep_while(uint32_t seen, double deadline_s) noexcept;
 
-  // Bit 0: somebody sleeps; the bits above: rings. One word, so that no ring can fall between a sleeper's look and its
-  // sleep.
+  // Bit 0 says that somebody sleeps; the bits above count the rings.
   std::atomic<uint32_t> word_{0};
 };
 

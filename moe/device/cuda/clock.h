@@ -6,9 +6,11 @@
 
 namespace moe::cuda {
 
-/// Knows at what moment of now_s() the GPU reached a reference event; other events are so much earlier or later by the
-/// GPU's own timer. Moments read between two refreshes share a reference, so their differences have no error but the
-/// GPU timer's (about 0.5 us). Of the current GPU of the thread that makes it; threads may call it at once.
+/// Knows at what moment of now_s() the GPU reached a reference event, by Cristian's algorithm (Probabilistic clock
+/// synchronization, 1989): half way between asking and hearing, and the quickest of some tries. Other events are so
+/// much earlier or later by the GPU's own timer. Moments read between two refreshes share a reference, so their
+/// differences have no error but the GPU timer's (about 0.5 us). Takes the current GPU of the thread that makes it;
+/// threads may call it at once.
 class Clock {
  public:
   Clock();
@@ -21,7 +23,7 @@ class Clock {
   void refresh();
   /// When the GPU reached `event`, which it did. Throws RankFailure if not.
   double seconds(cudaEvent_t event);
-  /// How far off the reference may be: half the time between asking for it and seeing it reached.
+  /// Returns how far off the reference may be: half the time between asking for it and seeing it reached.
   double error_s();
 
  private:

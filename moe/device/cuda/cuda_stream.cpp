@@ -87,7 +87,7 @@ void CudaStream::mark(Event& since) {
   attempt([&] {
     auto& event = static_cast<CudaEvent&>(since);
     event.prepare_mark();
-    // After the event, so that nothing held from then on ends before its pace.
+    // The GPU notes the time after the event, so that nothing held from then on ends before its pace.
     launch_stamp(static_cast<uint64_t*>(event.time_ns_.data()), stream_);
     MOE_CHECK_CUDA(cudaEventRecord(event.noted_, stream_));
     event.marked_ = true;
@@ -143,7 +143,7 @@ void CudaStream::synchronize() {
   failure_->rethrow();
 }
 
-// With the lock held: no hold may be queued between its wait and its look at the counters.
+// Callers hold the lock: no hold may be queued between its wait and its look at the counters.
 void CudaStream::drain() {
   MOE_CHECK_CUDA(cudaStreamSynchronize(stream_));
   auto* counters = static_cast<uint64_t*>(counters_.data());

@@ -22,7 +22,7 @@ class CudaEvent final : public Event {
 
  private:
   friend class CudaStream;
-  /// Where the GPU notes the time of the last mark, and the event that it has done so; made by the first mark.
+  /// Makes, at the first mark, the place where the GPU notes the time of the last one, and the event that it has.
   void prepare_mark();
 
   const std::shared_ptr<Gpu> gpu_;
@@ -53,7 +53,7 @@ class CudaStream final : public Stream {
   void synchronize() override;
 
   Gpu& gpu() const { return *gpu_; }
-  /// For what finds a failure of queued work by other means than this stream.
+  /// Serves whoever finds a failure of queued work by other means than this stream.
   const std::shared_ptr<Failure>& failure() const { return failure_; }
 
  private:

@@ -22,8 +22,8 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   void use() const;
   Clock& clock() { return *clock_; }
 
-  /// Of the GPU's memory pool, which keeps what is freed for the next. Ready for any stream; freed memory may be handed
-  /// out again at once.
+  /// Takes from the GPU's memory pool, which keeps what is freed for the next. Ready for any stream; freed memory may
+  /// be handed out again at once.
   Memory allocate(int64_t bytes);
   /// Page-locked; the GPU reads and writes it too, at the same address.
   Memory allocate_host(int64_t bytes);

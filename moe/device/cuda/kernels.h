@@ -18,7 +18,7 @@ void launch_stamp(uint64_t* at, cudaStream_t stream);
 void launch_hold(const uint64_t* since, uint64_t at_least_ns, uint64_t* overruns, cudaStream_t stream);
 /// All in memory that the GPU can access.
 void launch_copies(std::span<const Copy> copies, cudaStream_t stream);
-/// Of up to kMaxSummands operands.
+/// Sums up to kMaxSummands operands.
 void launch_sum(const Sum& sum, cudaStream_t stream);
 
 inline constexpr int kMaxSummands = 64;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "moe/device/cuda/check.h"
+#include "moe/device/cuda/memory.h"
 
 namespace moe::cuda {
 namespace {
@@ -85,21 +86,6 @@ struct Product {
   Layout left, right, result;
 };
 
-class DeviceBytes {
- public:
-  /// Null where the GPU has no more.
-  explicit DeviceBytes(size_t bytes) {
-    if (cudaMalloc(&data_, bytes) != cudaSuccess) data_ = nullptr, cudaGetLastError();
-  }
-  DeviceBytes(DeviceBytes&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-  DeviceBytes& operator=(DeviceBytes&&) = delete;
-  ~DeviceBytes() { cudaFree(data_); }
-  void* data() const { return data_; }
-
- private:
-  void* data_ = nullptr;
-};
-
 class CublasGemm final : public Gemm {
  public:
   explicit CublasGemm(Selection selection) : selection_(selection) { MOE_CHECK_LT(cublasLtCreate(&lt_.handle)); }
@@ -144,7 +130,7 @@ class CublasGemm final : public Gemm {
   void* workspace(cudaStream_t stream) {
     const auto found = workspaces_.find(stream);
     if (found != workspaces_.end()) return found->second.data();
-    DeviceBytes made(kWorkspace);
+    Memory made = try_allocate(kWorkspace);
     require<BadInput>(made.data() != nullptr, "cuBLASLt's workspace of {} bytes a stream: the GPU has no more memory",
                       kWorkspace);
     return workspaces_.emplace(stream, std::move(made)).first->second.data();
@@ -200,7 +186,7 @@ class CublasGemm final : public Gemm {
   // On an output of their own: the call's may be one that is added to.
   size_t fastest(const Call& c, const std::vector<cublasLtMatmulHeuristicResult_t>& proposals) const {
     const int64_t elements = (c.batch.count - 1) * c.batch.out + (c.out.rows - 1) * c.out.stride + c.out.cols;
-    const DeviceBytes scratch(static_cast<size_t>(elements * bytes_of(c.out.dtype)));
+    const Memory scratch = try_allocate(elements * bytes_of(c.out.dtype));
     if (scratch.data() == nullptr) return 0;
     cudaEvent_t begin = nullptr, end = nullptr;
     MOE_CHECK_CUDA(cudaEventCreate(&begin));
@@ -224,7 +210,7 @@ class CublasGemm final : public Gemm {
 
   Selection selection_;
   Owned<cublasLtHandle_t, cublasLtDestroy> lt_;
-  std::map<cudaStream_t, DeviceBytes> workspaces_;
+  std::map<cudaStream_t, Memory> workspaces_;
   std::map<Shape, cublasLtMatmulAlgo_t> chosen_;
 };
 

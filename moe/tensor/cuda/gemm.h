@@ -22,7 +22,4 @@ enum class Selection : uint8_t { first, timed };
 /// Multiplies by cuBLASLt, with sums in float32 (of float64 in float64).
 std::unique_ptr<Gemm> make_cublas_gemm(Selection selection = Selection::first);
 
-/// Allocates on the GPU that is the calling thread's now, whatever thread asks: zeroed, and blocking as it must be.
-std::unique_ptr<MemorySpace> make_device_memory();
-
 }  // namespace moe::cuda

@@ -19,7 +19,7 @@ int64_t whole(int64_t bytes, int64_t of) { return (bytes + of - 1) / of * of; }
 class GuardedMemory final : public MemorySpace {
  public:
   DeviceKind kind() const override { return DeviceKind::cuda; }
-  void* allocate(int64_t bytes) override {
+  Memory allocate(int64_t bytes) override {
     const int64_t padded = std::max<int64_t>(whole(bytes, 16), 16), pages = whole(padded, kPage);
     void* all = mmap(nullptr, static_cast<size_t>(pages + 2 * kPage), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     require<WrongResult>(all != MAP_FAILED, "no memory for an emulated device");
@@ -28,9 +28,17 @@ class GuardedMemory final : public MemorySpace {
     std::fill(first, first + pages, kBehind);
     std::byte* data = first + pages - padded;
     std::memset(data, 0, static_cast<size_t>(bytes));
-    return data;
+    return {data, bytes, [bytes](void* owned) { release(owned, bytes); }};
   }
-  void release(void* data, int64_t bytes) noexcept override {
+  void from_host(const void* from, void* to, int64_t bytes) override { copy(from, to, bytes, nullptr); }
+  void to_host(const void* from, void* to, int64_t bytes) override { copy(from, to, bytes, nullptr); }
+  void copy(const void* from, void* to, int64_t bytes, void*) override {
+    if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  void clear(void* data, int64_t bytes, void*) override { std::memset(data, 0, static_cast<size_t>(bytes)); }
+
+ private:
+  static void release(void* data, int64_t bytes) {
     const int64_t padded = std::max<int64_t>(whole(bytes, 16), 16), pages = whole(padded, kPage);
     auto* at = static_cast<std::byte*>(data);
     std::byte* first = at + padded - pages;
@@ -41,12 +49,6 @@ class GuardedMemory final : public MemorySpace {
     }
     munmap(first - kPage, static_cast<size_t>(pages + 2 * kPage));
   }
-  void from_host(const void* from, void* to, int64_t bytes) override { copy(from, to, bytes, nullptr); }
-  void to_host(const void* from, void* to, int64_t bytes) override { copy(from, to, bytes, nullptr); }
-  void copy(const void* from, void* to, int64_t bytes, void*) override {
-    if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
-  }
-  void clear(void* data, int64_t bytes, void*) override { std::memset(data, 0, static_cast<size_t>(bytes)); }
 };
 
 void turn_threads() {

@@ -108,15 +108,15 @@ __global__ void write_kernel(char* data, int64_t at) { data[at] = 1; }
 TEST(GuardedMemoryDeathTest, EndsTheProcessThatLeavesAnAllocation) {
   for (const int64_t bytes : {1, 16, 5000}) {
     const auto memory = make_test_memory();
-    auto* data = static_cast<char*>(memory->allocate(bytes));
+    Memory block = memory->allocate(bytes);
+    auto* data = static_cast<char*>(block.data());
     char out = 7;
     launch(touch_kernel, {1, 32}, nullptr, data, bytes - 1, &out);
     EXPECT_EQ(out, 0);
     EXPECT_DEATH(launch(touch_kernel, {1, 32}, nullptr, data, (bytes + 15) / 16 * 16, &out), "");
     EXPECT_DEATH(launch(touch_kernel, {1, 32}, nullptr, data, int64_t{-8192}, &out), "");
     if (bytes % 16 == 0) continue;
-    EXPECT_DEATH((launch(write_kernel, {1, 32}, nullptr, data, bytes), memory->release(data, bytes)), "wrote outside");
-    memory->release(data, bytes);
+    EXPECT_DEATH((launch(write_kernel, {1, 32}, nullptr, data, bytes), block = Memory()), "wrote outside");
   }
 }
 

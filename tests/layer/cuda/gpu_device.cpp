@@ -11,14 +11,14 @@ namespace {
 class ManagedMemory final : public MemorySpace {
  public:
   DeviceKind kind() const override { return DeviceKind::cuda; }
-  void* allocate(int64_t bytes) override {
+  Memory allocate(int64_t bytes) override {
     void* data = nullptr;
     MOE_CHECK_CUDA(cudaMallocManaged(&data, static_cast<size_t>(bytes) + 1));
+    Memory memory(data, bytes, [](void* owned) { cudaFree(owned); });
     clear(data, bytes, nullptr);
     finish_test_device();
-    return data;
+    return memory;
   }
-  void release(void* data, int64_t) noexcept override { cudaFree(data); }
   void from_host(const void* from, void* to, int64_t bytes) override {
     MOE_CHECK_CUDA(cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault));
     finish_test_device();

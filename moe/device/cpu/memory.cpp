@@ -1,22 +1,24 @@
-#include "moe/tensor/memory_space.h"
+#include "moe/device/cpu/memory.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
-#include <new>
+
+#include "moe/base/units.h"
 
 namespace moe {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
+constexpr size_t kCacheLine = 64;
 
 class CpuMemory final : public MemorySpace {
  public:
   DeviceKind kind() const override { return DeviceKind::cpu; }
-  void* allocate(int64_t bytes) override {
-    void* data = ::operator new(static_cast<size_t>(bytes) + 1, kAlignment);  // + 1: never a null pointer
-    std::memset(data, 0, static_cast<size_t>(bytes));
-    return data;
+  Memory allocate(int64_t bytes) override {
+    Memory memory = cpu::allocate(bytes);
+    clear(memory.data(), bytes, nullptr);
+    return memory;
   }
-  void release(void* data, int64_t) noexcept override { ::operator delete(data, kAlignment); }
   void from_host(const void* from, void* to, int64_t bytes) override { copy(from, to, bytes, nullptr); }
   void to_host(const void* from, void* to, int64_t bytes) override { copy(from, to, bytes, nullptr); }
   void copy(const void* from, void* to, int64_t bytes, void*) override {
@@ -26,6 +28,13 @@ class CpuMemory final : public MemorySpace {
 };
 
 }  // namespace
+
+Memory cpu::allocate(int64_t bytes) {
+  const auto lines = (static_cast<size_t>(bytes) + kCacheLine - 1) / kCacheLine;
+  void* data = std::aligned_alloc(kCacheLine, std::max(lines, size_t{1}) * kCacheLine);
+  require<OutOfMemory>(data != nullptr, "no memory for {}", human_bytes(static_cast<double>(bytes)));
+  return {data, bytes, [](void* owned) { std::free(owned); }};
+}
 
 MemorySpace& cpu_memory() {
   static CpuMemory memory;

@@ -1,35 +1,18 @@
-// What the world of processes is made of, each by itself: store, port file, ranking of nodes, liveness.
+#include "moe/comm/store/store.h"
+
 #include <algorithm>
 #include <atomic>
-#include <fcntl.h>
-#include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 
 #include "moe/base/check.h"
-#include "moe/comm/gloo/bootstrap.h"
 #include "moe/comm/store/bounded_calls.h"
 #include "moe/comm/store/liveness.h"
-#include "moe/comm/store/port_file.h"
 #include "moe/comm/store/socket.h"
-#include "moe/comm/store/store.h"
+#include "tests/comm/store/error_of.h"
 
 namespace moe {
 namespace {
-
-template <class Error>
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "none";
-}
 
 TEST(StoreTest, SetsGetsAddsAndKeepsTheFirst) {
   const store::Server server({"127.0.0.1", 0});
@@ -113,7 +96,7 @@ TEST(BoundedCallsTest, ACallThatNeverReturnsIsLeftBehind) {
   *release = true;
 }
 
-TEST(SilenceTest, CountsOnlyWhileListenedTo) {
+TEST(LivenessTest, CountsOnlyWhileListenedTo) {
   store::Liveness liveness(0.2);
   std::this_thread::sleep_for(std::chrono::milliseconds(400));
   liveness.note(0);
@@ -125,104 +108,6 @@ TEST(SilenceTest, CountsOnlyWhileListenedTo) {
   EXPECT_TRUE(liveness.timed_out());
   liveness.note(1);
   EXPECT_FALSE(liveness.timed_out());
-}
-
-class PortFileTest : public testing::Test {
- protected:
-  PortFileTest() { std::filesystem::remove(path_); }
-  ~PortFileTest() override { std::filesystem::remove(path_); }
-
-  void write(const std::string& text, mode_t mode = 0600) const {
-    std::ofstream(path_) << text;
-    chmod(path_.c_str(), mode);
-  }
-  bool found() const {
-    return error_of<RankFailure>([&] { store::wait_for_port(path_, 0.05); }) == "none";
-  }
-
-  const std::string path_ = testing::TempDir() + "moetune-test-" + std::to_string(getpid()) + ".port";
-};
-
-TEST_F(PortFileTest, IsReadWhileItsMakerKeepsItAndGoneAfterwards) {
-  {
-    const store::PortFile file(path_, 4711);
-    EXPECT_EQ(store::wait_for_port(path_, 1), 4711);
-    struct stat status {};
-    ASSERT_EQ(stat(path_.c_str(), &status), 0);
-    EXPECT_EQ(status.st_mode & 0777, 0600u);
-    EXPECT_THROW(store::PortFile(path_, 1), BadInput) << "another run that is alive";
-  }
-  EXPECT_FALSE(std::filesystem::exists(path_));
-  EXPECT_NE(error_of<RankFailure>([&] { store::wait_for_port(path_, 0.05); }).find(path_), std::string::npos);
-}
-
-TEST_F(PortFileTest, WhatADeadProcessLeftNeitherFoolsNorHinders) {
-  const pid_t child = fork();
-  if (child == 0) {
-    new store::PortFile(path_, 1);
-    _exit(0);
-  }
-  waitpid(child, nullptr, 0);
-  ASSERT_TRUE(std::filesystem::exists(path_));
-  EXPECT_FALSE(found());
-  const store::PortFile file(path_, 4711);
-  EXPECT_EQ(store::wait_for_port(path_, 1), 4711);
-}
-
-TEST_F(PortFileTest, ANumberThatNowNamesAnotherProcessIsNotItsMaker) {
-  write(fmt::format("{} 1 4711\n", getpid()));
-  EXPECT_FALSE(found());
-}
-
-TEST_F(PortFileTest, WhatOthersMayReadOrIsHalfWrittenOrALinkIsIgnored) {
-  const std::string whole = [&] {
-    const store::PortFile file(path_, 4711);
-    std::string line;
-    std::getline(std::ifstream(path_), line);
-    return line;
-  }();
-  write(whole + "\n");
-  EXPECT_TRUE(found());
-  write(whole);
-  EXPECT_FALSE(found()) << "no end of line";
-  write(whole + "\n", 0644);
-  EXPECT_FALSE(found()) << "readable by others";
-  std::filesystem::remove(path_);
-  const std::string target = path_ + ".target";
-  std::ofstream(target) << whole << "\n";
-  chmod(target.c_str(), 0600);
-  std::filesystem::create_symlink(target, path_);
-  EXPECT_FALSE(found()) << "a link";
-  std::filesystem::remove(target);
-}
-
-std::vector<gloo::PeerInfo> peers_of(const std::vector<std::string>& machines) {
-  std::vector<gloo::PeerInfo> all;
-  for (const auto& machine : machines) all.push_back({"1", "job", "0", "host-" + machine, machine});
-  return all;
-}
-
-TEST(RankingTest, RanksOfAMachineBecomeNeighboursInOrderOfAppearance) {
-  const gloo::Ranking ranking = gloo::rank_nodes(peers_of({"b", "a", "a", "b"}), 0);
-  EXPECT_EQ(ranking.world_rank, (std::vector<int>{0, 2, 3, 1}));
-  EXPECT_EQ(ranking.nodes, 2);
-  EXPECT_EQ(ranking.ranks_per_node, 2);
-  EXPECT_FALSE(ranking.one_machine);
-}
-
-TEST(RankingTest, AMachineMayStandForSeveralNodes) {
-  const gloo::Ranking ranking = gloo::rank_nodes(peers_of({"a", "a", "a", "a"}), 2);
-  EXPECT_EQ(ranking.nodes, 2);
-  EXPECT_EQ(ranking.ranks_per_node, 2);
-  EXPECT_TRUE(ranking.one_machine);
-  EXPECT_EQ(gloo::rank_nodes(peers_of({"a", "b", "a", "b", "a", "a"}), 2).world_rank,
-            (std::vector<int>{0, 4, 1, 5, 2, 3}));
-}
-
-TEST(RankingTest, UnequalNodesAreNamed) {
-  const std::string error = error_of<BadInput>([] { gloo::rank_nodes(peers_of({"a", "a", "b"}), 0); });
-  EXPECT_NE(error.find("host-a holds 2, host-b holds 1"), std::string::npos) << error;
-  EXPECT_THROW(gloo::rank_nodes(peers_of({"a", "a", "a"}), 2), BadInput);
 }
 
 TEST(InterfacesTest, LoopbackIsThereAndLeadsToItself) {

@@ -1,7 +1,9 @@
+#include "moe/device/cuda/memory.h"
+
+#include <algorithm>
 #include <cuda_runtime.h>
 
 #include "moe/device/cuda/check.h"
-#include "moe/tensor/cuda/gemm.h"
 
 namespace moe::cuda {
 namespace {
@@ -12,18 +14,14 @@ class DeviceMemory final : public MemorySpace {
   DeviceMemory() { MOE_CHECK_CUDA(cudaGetDevice(&gpu_)); }
   DeviceKind kind() const override { return DeviceKind::cuda; }
 
-  void* allocate(int64_t bytes) override {
+  Memory allocate(int64_t bytes) override {
     use();
-    void* data = nullptr;
-    const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes) + 1);  // + 1: never a null pointer
-    if (status == cudaErrorMemoryAllocation) cudaGetLastError();                   // it is not the GPU's failure
-    require<BadInput>(status != cudaErrorMemoryAllocation, "a tensor of {} bytes: the GPU has no more memory", bytes);
-    MOE_CHECK_CUDA(status);
-    MOE_CHECK_CUDA(cudaMemset(data, 0, static_cast<size_t>(bytes)));
+    Memory memory = try_allocate(bytes);
+    require<OutOfMemory>(memory.data() != nullptr, "a tensor of {} bytes: the GPU has no more memory", bytes);
+    MOE_CHECK_CUDA(cudaMemset(memory.data(), 0, static_cast<size_t>(bytes)));
     MOE_CHECK_CUDA(cudaStreamSynchronize(nullptr));  // streams that don't wait for the default one may use it now
-    return data;
+    return memory;
   }
-  void release(void* data, int64_t) noexcept override { cudaFree(data); }
 
   // The GPU's streams do not wait for the default stream, so all of it is waited for.
   void from_host(const void* from, void* to, int64_t bytes) override {
@@ -54,6 +52,17 @@ class DeviceMemory final : public MemorySpace {
 
 }  // namespace
 
-std::unique_ptr<MemorySpace> make_device_memory() { return std::make_unique<DeviceMemory>(); }
+Memory try_allocate(int64_t bytes) {
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(std::max(bytes, int64_t{1})));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // it is not the GPU's failure
+    return {};
+  }
+  MOE_CHECK_CUDA(status);
+  return {data, bytes, [](void* owned) { cudaFree(owned); }};
+}
+
+std::unique_ptr<MemorySpace> make_memory_space() { return std::make_unique<DeviceMemory>(); }
 
 }  // namespace moe::cuda

@@ -1,0 +1,10 @@
+#pragma once
+// Where all of the host's blocks come from.
+#include "moe/device/memory.h"
+
+namespace moe::cpu {
+
+/// Aligned to a cache line, never null; holds anything at first. Throws OutOfMemory.
+Memory allocate(int64_t bytes);
+
+}  // namespace moe::cpu

@@ -1,0 +1,18 @@
+#pragma once
+#include <functional>
+#include <string>
+
+namespace moe {
+
+/// The message of the Error that `body` throws, or "none".
+template <class Error>
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+}  // namespace moe
