@@ -21,8 +21,8 @@ int hand_over(char** argv) {
   const auto self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string sibling = self.parent_path() / "moetune-run";
   execv(sibling.c_str(), argv);
-  moe::bad_input("{}: {}; this build has the planning verbs alone, ./moetune builds the other", sibling,
-                 std::strerror(errno));
+  moe::bad_input("{}: {}; here are the planning verbs alone, the package moetune and ./moetune have the others",
+                 sibling, std::strerror(errno));
 }
 
 int print_completions(const std::string& line) {

@@ -1,5 +1,6 @@
-# `cmake --install`: the programs, the data files, and a package. find_package(moetune) gives moetune::plan (the
-# planning half) and, where it was built, moetune::layer (what runs layers, with LibTorch).
+# `cmake --install`: the programs (components planning and running), the data files (data), and the library with its
+# CMake package: find_package(moetune) gives moetune::plan (the planning half) and, where it was built, moetune::layer
+# (what runs layers, with LibTorch).
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/moetune)
@@ -17,8 +18,14 @@ endif()
 get_property(folders GLOBAL PROPERTY moe_folders)
 install(TARGETS ${exported} ${folders} EXPORT moetuneTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT moetuneTargets NAMESPACE moetune:: DESTINATION ${package_dir})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/moe/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moe FILES_MATCHING PATTERN "*.h"
-        PATTERN measure EXCLUDE)
+# Public is what stands at the top of a folder, a layer's kinds of parts, and where ranks come from.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/moe/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moe
+        FILES_MATCHING
+        REGEX "/moe/[a-z]+/[a-z0-9_]+\\.h$"
+        REGEX "/layer/(gates|orders|dispatchers|experts|hooks)/[a-z0-9_]+\\.h$"
+        REGEX "_world\\.h$"
+        REGEX "/reference/reference\\.h$"
+        PATTERN measure EXCLUDE PATTERN cuda EXCLUDE PATTERN cpu EXCLUDE PATTERN store EXCLUDE)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/moetuneConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/moetuneConfig.cmake INSTALL_DESTINATION ${package_dir})
@@ -27,8 +34,16 @@ install(FILES ${PROJECT_BINARY_DIR}/moetuneConfig.cmake ${PROJECT_BINARY_DIR}/mo
               ${PROJECT_SOURCE_DIR}/cmake/torch.cmake
         DESTINATION ${package_dir})
 
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/moetune/configs)
-install(TARGETS moetune RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/moetune/configs COMPONENT data)
+install(FILES ${PROJECT_SOURCE_DIR}/cli/completion.bash RENAME moetune
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT planning)
+install(TARGETS moetune RUNTIME DESTINATION bin COMPONENT planning)
 if(MOETUNE_RUN)
-  install(TARGETS moetune-run RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
+  # bin/moetune-run finds LibTorch first, so nothing says where this machine has it.
+  configure_file(${PROJECT_SOURCE_DIR}/cli/moetune-run.in ${PROJECT_BINARY_DIR}/moetune-run @ONLY)
+  install(PROGRAMS ${PROJECT_BINARY_DIR}/moetune-run DESTINATION bin COMPONENT running)
+  install(FILES ${PROJECT_SOURCE_DIR}/cmake/libtorch.sh DESTINATION libexec/moetune COMPONENT running)
+  install(TARGETS moetune-run RUNTIME DESTINATION libexec/moetune COMPONENT running)
+  install(CODE [[file(RPATH_REMOVE FILE "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/libexec/moetune/moetune-run")]]
+          COMPONENT running)
 endif()

@@ -10,7 +10,11 @@ if(NOT EXISTS "${torch_dir}/lib/libtorch_cpu.so")
   message(FATAL_ERROR "LibTorch not found. Run `./moetune test`, which fetches it, or pass -DMOETUNE_TORCH_DIR=DIR "
                       "(DIR holds include/ and lib/), or build what needs none: cmake --preset plan")
 endif()
-message(STATUS "LibTorch: ${torch_dir}")
+file(GLOB torch_version_file "${torch_dir}/version.py" "${torch_dir}/build-version")
+list(GET torch_version_file 0 torch_version_file)
+file(STRINGS "${torch_version_file}" torch_version REGEX "[0-9]+\\.[0-9]+\\.[0-9]+" LIMIT_COUNT 1)
+string(REGEX REPLACE "[^0-9]*([0-9]+\\.[0-9]+\\.[0-9]+).*" "\\1" torch_version "${torch_version}")
+message(STATUS "LibTorch ${torch_version}: ${torch_dir}")
 
 # libtorch_cpu needs libcupti and libcudart: from the wheels beside torch, or from the CUDA toolkit.
 file(GLOB torch_lib_dirs "${torch_dir}/../nvidia/*/lib")

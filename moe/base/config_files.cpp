@@ -25,11 +25,12 @@ std::string config_dir() {
                       shown(chosen));
     return chosen;
   }
-  if (holds_configs(MOETUNE_CONFIG_DIR)) return MOETUNE_CONFIG_DIR;
   std::error_code error;
   fs::path above = fs::read_symlink("/proc/self/exe", error).parent_path();
   for (; !error && above.has_relative_path(); above = above.parent_path())
-    if (holds_configs(above / "configs")) return (above / "configs").string();
+    for (const char* here : {"configs", "share/moetune/configs"})  // a checkout's, and what is installed
+      if (holds_configs(above / here)) return (above / here).string();
+  if (holds_configs(MOETUNE_CONFIG_DIR)) return MOETUNE_CONFIG_DIR;
   bad_input("configs: found no such folder at {} or above the program, expected it there or in MOETUNE_CONFIG_DIR",
             shown(MOETUNE_CONFIG_DIR));
 }

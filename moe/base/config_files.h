@@ -5,8 +5,8 @@
 
 namespace moe {
 
-/// The folder `configs`: the environment's MOETUNE_CONFIG_DIR, else the one the program was built with, else the
-/// nearest one above the program's own file. Throws BadInput where none exists.
+/// The folder `configs`: the environment's MOETUNE_CONFIG_DIR, else the nearest one above the program's own file, of a
+/// checkout or in share/moetune, else the one the program was built with. Throws BadInput where none exists.
 std::string config_dir();
 
 /// The names in configs/FOLDER, sorted.

@@ -27,6 +27,8 @@ class BuildProgress(unittest.TestCase):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="moetune-progress-"))
         self.addCleanup(shutil.rmtree, self.root)
         shutil.copy(ROOT / "moetune", self.root / "moetune")
+        (self.root / "cmake").mkdir()
+        shutil.copy(ROOT / "cmake" / "libtorch.sh", self.root / "cmake")
         (self.root / "moe").mkdir()
         (self.root / "bin").mkdir()
         self.program(self.root / "bin" / "cmake", CMAKE)

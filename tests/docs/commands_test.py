@@ -24,7 +24,7 @@ OTHERS = {
     "torchrun": "a launcher; tests/launch/launchers_test.py starts ranks by it",
     "mpirun": "a launcher; tests/launch/launchers_test.py starts ranks by it",
     "srun": "a launcher of clusters; tests/launch/launchers_test.py sets its variables",
-    "cmake": "the build itself; tests/examples/installed_test.py installs it",
+    "cmake": "the build itself; tests/examples/installed_test.py installs it, tests/package makes packages",
     "ctest": "runs this very test",
     "pip": "installs into this machine",
     "git": "changes the checkout",

@@ -16,12 +16,24 @@ def run(*command, cwd):
     return done.stdout
 
 
+def headers_are_public(include):
+    """They need none that is not there, and none says how a part is made."""
+    headers = list(include.rglob("*.h"))
+    assert len(headers) > 80, len(headers)
+    for header in headers:
+        assert not {"cuda", "cpu", "store", "measure"} & set(header.parts), header
+        for needed in re.findall(r'#include "(moe/[^"]+)"', header.read_text()):
+            assert (include / needed).is_file(), f"{header} includes {needed}, which is not installed"
+
+
 def main(cmake, build):
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
-        run(cmake, "--install", build, "--prefix", folder / "installed", "--component", "Unspecified", cwd=folder)
+        for component in ("Unspecified", "data"):
+            run(cmake, "--install", build, "--prefix", folder / "installed", "--component", component, cwd=folder)
         for part in ("include/moe/plan/plan.h", "share/moetune/configs/clusters/testbed-b.toml"):
             assert (folder / "installed" / part).is_file(), part
+        headers_are_public(folder / "installed" / "include")
         run(cmake, "-S", ROOT / "examples" / "train_layer", "-B", folder / "build", "-DCMAKE_BUILD_TYPE=Release",
             f"-DCMAKE_PREFIX_PATH={folder / 'installed'}", cwd=folder)
         compiled = (folder / "build" / "CMakeCache.txt").read_text()

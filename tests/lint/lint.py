@@ -1,0 +1,77 @@
+"""usage: lint.py format | lint.py tidy BUILD [all]
+
+format: every source is laid out as .clang-format says. tidy: clang-tidy finds nothing in the units changed since the
+branch left origin/main (or, on it, since the commit before), or in all. Exit code 77 where it can't be told."""
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[2]
+FORMAT_VERSION = "14"  # others lay out some lines otherwise
+MOST_CHANGED = 6       # 13 s each
+SOURCES = ("*.cpp", "*.h", "*.cu")
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(77)
+
+
+def tool(name):
+    return shutil.which(name) or skip(f"there is no {name}")
+
+
+def git(*words):
+    ran = subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True)
+    return ran.stdout.split() if ran.returncode == 0 else None
+
+
+def of_each(command, lists):
+    """Runs `command` on each list of files, as many at once as there are cores; what it printed where it failed."""
+    def run(files):
+        ran = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True)
+        return ran.stdout + ran.stderr if ran.returncode != 0 else ""
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return [printed for printed in pool.map(run, lists) if printed]
+
+
+def check_format():
+    clang_format = tool("clang-format")
+    version = subprocess.run([clang_format, "--version"], capture_output=True, text=True).stdout
+    if re.search(r"version (\d+)", version)[1] != FORMAT_VERSION:
+        skip(f"expected clang-format {FORMAT_VERSION}, found {version.strip()}")
+    files = git("ls-files", "--cached", "--others", "--exclude-standard", *SOURCES) or skip("no git checkout")
+    files = [file for file in files if (ROOT / file).exists()]
+    return of_each([clang_format, "--dry-run", "-Werror"], [files[i:i + 40] for i in range(0, len(files), 40)])
+
+
+def changed_units(units):
+    head, fork = git("rev-parse", "HEAD"), git("merge-base", "HEAD", "origin/main")
+    since = fork if fork and fork != head else git("rev-parse", "--verify", "HEAD~1")
+    changed = git("diff", "--name-only", *since, "--", "*.cpp") if since else skip("no commit to compare with")
+    changed = [unit for unit in units if unit in changed]
+    if not changed:
+        skip("no unit has changed")
+    if len(changed) > MOST_CHANGED:
+        skip(f"{len(changed)} units have changed, more than {MOST_CHANGED}: --all looks at them")
+    return changed
+
+
+def check_tidy(build, which="changed"):
+    clang_tidy = tool("clang-tidy")
+    commands = json.loads(pathlib.Path(build, "compile_commands.json").read_text())
+    units = sorted({os.path.relpath(command["file"], ROOT) for command in commands})
+    units = [unit for unit in units if unit.endswith(".cpp") and not unit.startswith("build")]
+    chosen = units if which == "all" else changed_units(units)
+    print(f"clang-tidy looks at {len(chosen)} of {len(units)} units")
+    return of_each([clang_tidy, "--quiet", "-p", build], [[unit] for unit in chosen])
+
+
+found = check_format() if sys.argv[1] == "format" else check_tidy(*sys.argv[2:])
+print("\n".join(found))
+sys.exit(1 if found else 0)
