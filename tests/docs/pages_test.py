@@ -111,6 +111,13 @@ class Pages(unittest.TestCase):
                 self.assertIn(f"({page.path}", readme.text)
 
 
+class Version(unittest.TestCase):
+    def test_is_one(self):
+        version = re.search(r"VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text().split("project(")[1])[1]
+        self.assertIn(f"\nversion: {version}\n", (ROOT / "CITATION.cff").read_text())
+        self.assertRegex((ROOT / "CHANGELOG.md").read_text(), rf"\n## \[.*{re.escape(version)}")
+
+
 class Reproduction(unittest.TestCase):
     def test_opens_with_one_page(self):
         text = (ROOT / WRITTEN_BY_CODE).read_text()
