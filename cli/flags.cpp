@@ -106,7 +106,7 @@ namespace {
 void add_planning_verbs(CLI::App& app, Command& c) {
   CLI::App* list =
       add_verb(app, "list", "schedules, clusters, grids, layers, gates, orders, dispatchers, hooks, ffns", "");
-  list->add_flag("--json", c.list_json, "one JSON document");
+  list->add_flag("--json", c.list.json, "one JSON document");
 
   CLI::App* simulate =
       add_verb(app, "simulate", "one layer or model, one schedule -> timeline, lane loads, bounds, memory",
@@ -140,7 +140,7 @@ void add_planning_verbs(CLI::App& app, Command& c) {
 
   CLI::App* bench = add_verb(app, "plannerbench", "how fast and how lean tuning and replays are, beside their limits",
                              " --json > planner.json");
-  bench->add_flag("--json", c.planner_bench.json, "Google Benchmark's JSON on stdout");
+  bench->add_flag("--json", c.plannerbench.json, "Google Benchmark's JSON on stdout");
 }
 
 void add_shape_verbs(CLI::App& app, Command& c) {
@@ -227,6 +227,7 @@ Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
   };
   asked.named_file = given("--out");
   asked.overwrite = given("--overwrite");
+  asked.otherwise = "another --out, or --overwrite";
   return asked;
 }
 

@@ -5,15 +5,16 @@
 #include <vector>
 
 #include "cli/launch.h"
-#include "layerbench/options.h"
-#include "microbench/options.h"
+#include "layerbench/layerbench.h"
+#include "microbench/microbench.h"
+#include "planner/list.h"
 #include "planner/memory.h"
 #include "planner/placement.h"
 #include "planner/plannerbench.h"
 #include "planner/simulate.h"
 #include "reproduce/reproduce.h"
 #include "tuner/fit.h"
-#include "tuner/tune_options.h"
+#include "tuner/tune.h"
 
 namespace moe {
 
@@ -32,12 +33,12 @@ struct Command {
   std::string verb;
   RanksFlags ranks;
   LaunchOptions launch;
-  bool list_json = false;
+  ListOptions list;
   SimulateOptions simulate;
   FitOptions fit;
   MemoryOptions memory;
   PlacementOptions placement;
-  PlannerBenchOptions planner_bench;
+  PlannerbenchOptions plannerbench;
   TuneOptions tune;
   ReproduceOptions reproduce;
   MicrobenchOptions microbench;

@@ -6,7 +6,7 @@
 #include "cli/processes.h"
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
-#include "tuner/verify/verified_tune.h"
+#include "tuner/tune.h"
 
 int main(int argc, char** argv) {
   const int code = moe::guarded([&] {
@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
     return moe::run_together(processes.get(), [&] {
       if (command->verb == "microbench") return moe::run_microbench(command->microbench, processes.get());
       if (command->verb == "layerbench") return moe::run_layerbench(command->layerbench, processes.get());
-      return moe::run_verified_tune(command->tune, processes.get());
+      return moe::run_tune(command->tune, processes.get());
     });
   });
   // At once: the libraries' own tidying up may wait for ranks that are no more.

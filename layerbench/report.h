@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "moe/measure/layer_records.h"
+#include "verbs/run/layer_run.h"
 
 namespace moe {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "microbench/options.h"
+#include "microbench/microbench.h"
 #include "moe/record/record.h"
 
 namespace moe {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "moe/layer/orders/order.h"
-#include "moe/measure/kernel_bench.h"
+#include "moe/measure/kernels/kernel_bench.h"
 #include "moe/rows/rank_shape.h"
 
 namespace moe {

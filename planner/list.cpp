@@ -49,7 +49,7 @@ std::string cut(std::string text) {
 
 }  // namespace
 
-int run_list(bool json) {
+int run_list(const ListOptions& options) {
   Json clusters = files("clusters");
   clusters.push_back(
       {{"name", "host"},
@@ -60,7 +60,7 @@ int run_list(bool json) {
                  {"orders", named(order_parts())},  {"dispatchers", named(dispatcher_parts())},
                  {"hooks", named(hook_parts())},    {"ffns", named(ffn_parts())},
                  {"papers", named(kPaperTables)}};
-  if (json) {
+  if (options.json) {
     fmt::print("{}\n", all.dump(1));
     return 0;
   }

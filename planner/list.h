@@ -3,6 +3,10 @@
 
 namespace moe {
 
-int run_list(bool json);
+struct ListOptions {
+  bool json = false;
+};
+
+int run_list(const ListOptions& options);
 
 }  // namespace moe

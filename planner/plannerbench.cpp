@@ -176,7 +176,7 @@ class Figures : public benchmark::BenchmarkReporter {
 
 }  // namespace
 
-int run_planner_bench(const PlannerBenchOptions& options) {
+int run_plannerbench(const PlannerbenchOptions& options) {
   std::string program = "moetune";
   std::array argv{program.data()};
   int argc = 1;

@@ -42,9 +42,6 @@ struct Reading {
   auto operator<=>(const Reading&) const = default;
 };
 
-/// Layers with r_f != r_b of 1458 on testbed B, as the paper measured them (FSMoE section 2.3).
-inline constexpr double kPrintedApart = 912;
-
 /// What the presets testbed-a and testbed-b hold.
 Reading preset_reading(Testbed testbed);
 /// Every combination of the choices that a testbed leaves open, without contention.

@@ -1,7 +1,6 @@
 #include "tuner/verify/grid_report.h"
 
 #include "moe/base/table.h"
-#include "reproduce/fsmoe_reading.h"
 #include "tuner/verify/agreement.h"
 #include "verbs/printed.h"
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "moe/cost/fit.h"
-#include "moe/measure/layer_records.h"
 #include "verbs/results_json.h"
+#include "verbs/run/layer_run.h"
 #include "verbs/sweep.h"
 
 namespace moe {
