@@ -57,7 +57,7 @@ void add_layer(CLI::App& verb, Selection& s) {
   add_number(verb, "--experts", l.experts, "experts in all (E); default: one a node, on one node one a rank", 1);
   add_number(verb, "--top-k", l.top_k, "experts a token (k)", 1);
   verb.add_option("--capacity-factor", l.capacity_factor, "f, or none: dropless");
-  verb.add_option("--capacity-rounding", l.rounding, "ragged | exact | tutel | deepspeed | megatron");
+  verb.add_option("--capacity-rounding", l.rounding, "ragged | lcm | exact | tutel | deepspeed | megatron");
   verb.add_option("--ffn", l.ffn, "gpt | mixtral");
   verb.add_option("--gate", l.gate, "gate, see list");
   verb.add_option("--order", l.order, "order, see list");

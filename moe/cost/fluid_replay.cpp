@@ -1,3 +1,8 @@
+// Idea: rates change only where a task starts or ends. The replay jumps from one such event to the next and moves the
+// ends of those tasks whose slowdown has changed.
+// Invariant: `end` of a running lane is when its task ends if nothing changes; `busy_` of a stage is the sum of the
+// steps of what runs there, an index into the table of slowdowns (slowdown.h).
+// One algorithm runs on two clocks: numbers, and lines that say how ends move as the tasks' seconds change.
 #include "moe/cost/fluid_replay.h"
 
 #include <algorithm>

@@ -52,7 +52,7 @@ LayerPricer::LayerPricer(const Profile& profile, const Case& shape, PricingOptio
       shape_(shape),
       options_(options),
       groups_(groups_of(shape.parallel)),
-      rows_(capacity_rows(shape)),
+      rows_(padded_rows(shape)),
       gradient_bytes_(moe::gradient_bytes(shape)),
       exact_rows_(capacity_exact(shape)) {
   for (const ModuleRow& module : profile.modules)

@@ -1,3 +1,8 @@
+// Idea: tasks go over arrays of ranks, one array operation a task, in issue order. Ranks are cut into blocks that hold
+// whole groups, so that a block's arrays stay in the cache through a segment: tasks up to a group too wide for it.
+// Invariant: when a row is stepped, the ends of all its sources lie in their buffers for the whole block. A buffer is
+// handed on once nothing waits for its task any more (`give_buffers`).
+// Each rank carries two ends: as it happens, and as it would be had it waited for no other rank.
 #include "moe/cost/rank_replay.h"
 
 #include <algorithm>

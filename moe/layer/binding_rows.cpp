@@ -23,7 +23,7 @@ void LayerBinding::agree(Stream& stream) {
                 counts_.members.begin() + static_cast<int64_t>(i) * held);
   std::ranges::copy(layer_.routing_.filled, counts_.gated.begin());
   if (pads_to_largest_load(rank().shape)) {
-    const int64_t largest = *std::ranges::max_element(of_ranks_);
+    const int64_t largest = padded_rows(rank().shape, *std::ranges::max_element(of_ranks_));
     std::ranges::fill(counts_.members, largest);
     std::ranges::fill(counts_.gated, largest);
   }

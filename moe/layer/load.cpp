@@ -44,7 +44,7 @@ RoutingLoad load_of(const RankShape& any, std::span<const std::vector<double>> r
   if (any.shape.layer.capacity_factor)
     sent = blocks * static_cast<double>(any.rows);
   else if (pads_to_largest_load(any.shape))
-    sent = blocks * most;
+    sent = blocks * static_cast<double>(padded_rows(any.shape, static_cast<int64_t>(most)));
   RoutingLoad load;
   load.pairs = static_cast<int64_t>(sum[pairs]);
   load.dropped = static_cast<int64_t>(sum[dropped]);

@@ -8,7 +8,8 @@ namespace {
 std::unique_ptr<Dispatcher> dispatcher_of(const RankShape& rank, const LayerComms& comms) {
   const LayerShape& layer = rank.shape.layer;
   const bool padded = pads_to_largest_load(rank.shape);
-  const int64_t rows = (padded ? rank.tokens.count : rank.rows) * (rank.sends_all_groups() ? rank.groups() : 1);
+  const int64_t most = padded ? padded_rows(rank.shape, rank.tokens.count) : rank.rows;
+  const int64_t rows = most * (rank.sends_all_groups() ? rank.groups() : 1);
   return make_dispatcher(layer.dispatcher, {comms.of(GroupKind::ep), rank.shape.parallel.ranks_per_node, rank.rank,
                                             padded || layer.capacity_factor.has_value(),
                                             rows * layer.experts * layer.model_dim * bytes_of(layer.dtype)});

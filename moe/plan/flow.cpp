@@ -81,12 +81,12 @@ Op op_of(TaskKind kind) {
 }
 
 double all_rows(const Case& c) {
-  return c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(capacity_rows(c));
+  return c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(padded_rows(c));
 }
 
 double rows_of(const WorkClass& wc, const Case& c, Flow flow) {
   if (c.rounding == Rounding::exact) return capacity_exact(c) / wc.chunks;
-  const int64_t rows = capacity_rows(c);
+  const int64_t rows = padded_rows(c);
   if (flow == Flow::fused_gated) return static_cast<double>(rows) / wc.chunks;  // SAA's phases: by peers, not by rows
   return static_cast<double>(chunk_rows(rows, wc.chunks, wc.chunk).count());
 }

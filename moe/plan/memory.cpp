@@ -84,7 +84,7 @@ double dense_elements(const MemoryRequest& r) {
 // Rows of M elements that a rank sends in one dispatch.
 double dispatched_rows(const MemoryRequest& r) {
   const Case& c = r.shape;
-  const double rows = c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(capacity_rows(c));
+  const double rows = c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(padded_rows(c));
   return rows * static_cast<double>(c.layer.experts) * (r.replicated ? c.parallel.mp : 1);
 }
 

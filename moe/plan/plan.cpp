@@ -73,6 +73,7 @@ void hash_shape(Hash& hash, const Case& c) {
     hash.add(static_cast<uint64_t>(v));
   hash.add(uint64_t{p.ep_inside} << 1 | uint64_t{l.residual});
   hash.add(name_of(c.rounding));
+  if (c.row_multiple > 1) hash.add(static_cast<uint64_t>(c.row_multiple));
 }
 
 void hash_ids(Hash& hash, const std::vector<int>& ids) {

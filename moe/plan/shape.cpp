@@ -50,11 +50,12 @@ struct RoundingRow {
   std::string_view name;
   Rounding rounding;
 };
-constexpr std::array<RoundingRow, 5> kRoundings{{{"ragged", Rounding::ragged},
+constexpr std::array<RoundingRow, 6> kRoundings{{{"ragged", Rounding::ragged},
                                                  {"exact", Rounding::exact},
                                                  {"tutel", Rounding::tutel},
                                                  {"deepspeed", Rounding::deepspeed},
-                                                 {"megatron", Rounding::megatron}}};
+                                                 {"megatron", Rounding::megatron},
+                                                 {"lcm", Rounding::lcm}}};
 
 constexpr int kMostRanks = 1 << 24;
 

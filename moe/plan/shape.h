@@ -27,7 +27,9 @@ Norm norm_from(std::string_view name, std::string_view where);
 ///   tutel      k floor(f ceil(N / E)); where none is dropped, padded to the largest load of any expert
 ///   deepspeed  ceil(k f N / E), at least 4; likewise padded
 ///   megatron   ceil(k f N / E); where none is dropped, unequal AlltoAll, as with ragged
-enum class Rounding { ragged, exact, tutel, deepspeed, megatron };
+///   lcm        ceil(k f N / E) and empty rows up to a multiple of lcm(r_f, r_b): chunks are equal, as in FSMoE's code;
+///              where none is dropped, the largest load of any expert is padded so
+enum class Rounding { ragged, exact, tutel, deepspeed, megatron, lcm };
 std::string_view name_of(Rounding rounding);
 Rounding rounding_from(std::string_view name, std::string_view where);
 
@@ -76,6 +78,7 @@ struct Case {
   LayerShape layer;
   ParallelShape parallel;
   Rounding rounding = Rounding::ragged;
+  int64_t row_multiple = 1;  // of T_rank; with lcm, what the degrees decide (decided_case)
   bool operator==(const Case&) const = default;
 };
 

@@ -70,8 +70,15 @@ int64_t capacity_rows(const Case& c) {
   return std::max<int64_t>(1, l.top_k * static_cast<int64_t>(one));
 }
 
+int64_t padded_rows(const Case& c, int64_t rows) {
+  return (rows + c.row_multiple - 1) / c.row_multiple * c.row_multiple;
+}
+
+int64_t padded_rows(const Case& c) { return padded_rows(c, capacity_rows(c)); }
+
 bool pads_to_largest_load(const Case& c) {
-  return !c.layer.capacity_factor && (c.rounding == Rounding::tutel || c.rounding == Rounding::deepspeed);
+  return !c.layer.capacity_factor &&
+         (c.rounding == Rounding::tutel || c.rounding == Rounding::deepspeed || c.rounding == Rounding::lcm);
 }
 
 MoeVolumes moe_volumes(const Case& c, double rows) {

@@ -23,8 +23,13 @@ Rows chunk_rows(int64_t total, int chunks, int chunk);
 
 /// k f B L / (N_MP E), unrounded; f = 1 where the layer drops nothing (its expectation under balanced routing).
 double capacity_exact(const Case& c);
-/// T_rank: rows a rank sends to each expert, rounded as the case says (exact: up).
+/// Rows that a rank's tokens may fill of each expert, rounded as the case says (exact: up). What comes beyond is
+/// dropped.
 int64_t capacity_rows(const Case& c);
+/// `rows` and as many empty ones as make a multiple of the case's row_multiple.
+int64_t padded_rows(const Case& c, int64_t rows);
+/// T_rank: rows a rank sends to each expert, those of its capacity padded.
+int64_t padded_rows(const Case& c);
 /// Nothing is dropped, and every expert gets as many rows as the one that is chosen most.
 bool pads_to_largest_load(const Case& c);
 

@@ -23,7 +23,7 @@ struct RankShape {
   Flow flow = Flow::sharded;
   int rank = 0;
   int dp = 0, mp = 0, ep = 0, esp = 0, edp = 0;  // positions in the groups
-  int64_t rows = 0;                              // T_rank
+  int64_t rows = 0;                              // T_rank, padded
   int64_t head_dim = 0;
   Share tokens;              // this rank's own, of all tokens: dp B L + mp B L / N_MP is the first
   Share held;                // those whose input and output are here: its own (sharded), or the MP group's

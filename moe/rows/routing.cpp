@@ -12,7 +12,7 @@ Routing::Routing(const RoutingShape& shape, DType weights, MemorySpace& memory)
       weight({tokens, choices}, weights, memory) {
   if (memory.kind() == DeviceKind::cpu) return;
   for (Array<int32_t>* of_pairs : {&device.expert, &device.row, &device.slot_of}) *of_pairs = {memory, pairs()};
-  device.pair_of = {memory, groups() * experts * rows};
+  device.pair_of = {memory, groups() * experts * (rows + padding)};
   device.filled = {memory, groups() * experts};
 }
 

@@ -12,7 +12,8 @@ struct RoutingShape {
   int64_t group_tokens = 0;  // B L / N_MP: capacity counts by group, so that no routing depends on who gates
   int64_t choices = 0;       // pairs a token may have: top_k, E (Expert Choice) or E rows (SoftMoE)
   int64_t experts = 0;
-  int64_t rows = 0;  // that a group may fill of each expert: T_rank, or all its tokens where none is dropped
+  int64_t rows = 0;     // that a group may fill of each expert: its capacity, or all its tokens where none is dropped
+  int64_t padding = 0;  // rows that lie behind these, always empty: with them there are T_rank
   int64_t pairs() const { return tokens * choices; }
   int64_t groups() const { return tokens / group_tokens; }
 };
@@ -35,7 +36,7 @@ struct Routing : RoutingShape {
   /// experts go there by send(), what the gate chose comes back by fetch(). Both block, and do nothing on a CPU.
   struct OnDevice {
     Array<int32_t> expert, row;  // of each pair, as above
-    Array<int32_t> slot_of;      // of each pair: (group experts + expert) rows + row, or kDropped
+    Array<int32_t> slot_of;      // of each pair: (group experts + expert) (rows + padding) + row, or kDropped
     Array<int32_t> pair_of;      // of each such slot; -1: empty
     Array<int64_t> filled;
   } device;

@@ -46,7 +46,7 @@ class ModelBuilder {
     plan_.schedule = schedule.name;
     plan_.shape = model.shape;
     plan_.groups = groups_of(model.shape.parallel);
-    plan_.rows = capacity_rows(model.shape);
+    plan_.rows = padded_rows(model.shape);
     plan_.layers = model.layers;
     plan_.micro_batches = model.micro_batches;
     plan_.degree_forward = decision.degree_forward;

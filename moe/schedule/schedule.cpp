@@ -230,13 +230,25 @@ std::vector<GradientSlice> slices_of(const Schedule& schedule, const Case& shape
 }
 
 Case decided_case(const Case& shape, const Decision& decision) {
-  if (decision.packing == 1) return shape;
-  require<Unsupported>(shape.parallel.ep % decision.packing == 0, "packing {}: an EP group of {} does not divide by it",
-                       decision.packing, shape.parallel.ep);
-  ParallelShape parallel = shape.parallel;
-  parallel.ep /= decision.packing;
-  parallel.edp = 0;
-  return complete(shape.layer, parallel, shape.rounding);
+  Case decided = shape;
+  if (decision.packing > 1) {
+    require<Unsupported>(shape.parallel.ep % decision.packing == 0,
+                         "packing {}: an EP group of {} does not divide by it", decision.packing, shape.parallel.ep);
+    decided.parallel.ep /= decision.packing;
+    decided.parallel.edp = 0;
+    decided = complete(decided.layer, decided.parallel, decided.rounding);
+    decided.row_multiple = shape.row_multiple;
+  }
+  if (shape.rounding != Rounding::lcm || shape.row_multiple > 1) return decided;
+  decided.row_multiple =
+      std::max<int64_t>(1, std::lcm(int64_t{decision.degree_forward}, int64_t{decision.degree_backward}));
+  const double bytes = moe_volumes(decided, static_cast<double>(padded_rows(decided))).alltoall_bytes;
+  require<BadInput>(bytes <= static_cast<double>(kMostBytes),
+                    "capacity-rounding lcm: degrees {} and {} pad {} rows an expert to a multiple of {}, {:.3g} bytes "
+                    "in all, expected at most {}",
+                    decision.degree_forward, decision.degree_backward, capacity_rows(decided), decided.row_multiple,
+                    bytes, kMostBytes);
+  return decided;
 }
 
 Plan build_plan(const Schedule& schedule, const Case& shape, const Decision& decision) {
@@ -255,7 +267,7 @@ Plan build_plan(const Schedule& schedule, const Case& shape, const Decision& dec
   plan.degree_backward = decision.degree_backward;
   plan.shape = decided_case(shape, decision);
   plan.groups = groups_of(plan.shape.parallel);
-  plan.rows = capacity_rows(plan.shape);
+  plan.rows = padded_rows(plan.shape);
   const GradientPlacement placement = placement_of(schedule, plan.groups, plan.shape, decision);
   plan.structure = build_structure(structure_key(schedule, plan.groups, decision, placement, Phases::both));
   if (placement != GradientPlacement{}) {

@@ -144,8 +144,9 @@ GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, c
                                const Decision& decision);
 std::vector<GradientSlice> slices_of(const Schedule& schedule, const Case& shape, const Decision& decision);
 
-/// The case that a decision trains: with `packing` times as many experts a device, and EP groups that much smaller.
-/// Throws Unsupported where that does not divide.
+/// The case that a decision trains: with `packing` times as many experts a device, and EP groups that much smaller;
+/// with Rounding::lcm, T_rank a multiple of both degrees, unless the case says of what already. Throws Unsupported
+/// where packing does not divide, BadInput where so many rows are too many bytes.
 Case decided_case(const Case& shape, const Decision& decision);
 
 /// The plan of one layer, forward and backward, checked.

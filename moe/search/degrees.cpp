@@ -10,15 +10,6 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::max();
 
-struct Degrees {
-  int first, last;
-};
-
-Degrees degrees(int fixed, const LayerPricer& pricer) {
-  if (fixed > 0) return {fixed, fixed};
-  return {1, largest_degree(pricer)};
-}
-
 // As many chunks as keep an AlltoAll's within the size of a micro-op.
 int degree_by_size(const LayerPricer& pricer, int64_t micro_op_bytes) {
   const double bytes = whole_work(TaskKind::dispatch, Phase::forward, pricer.shape(), Flow::sharded).bytes;
@@ -33,11 +24,10 @@ int lane_of(const Structure& structure, Network network) {
 
 // Ascending; where a split costs many replays to find, those first that do well with all gradients in one place, so
 // that the others are soon ruled out.
-std::vector<int> backward_degrees(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer,
-                                  Degrees tried) {
+std::vector<int> backward_degrees(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer, int fixed) {
   std::vector<std::pair<double, int>> order;
   const bool split = splits_gradients(schedule) && !pricer.profile().contention.none();
-  for (int r = tried.first; r <= tried.last; ++r) {
+  for (const int r : tried_degrees(fixed, pricer)) {
     const Decision decision = with_split(schedule, schedule.degrees == DegreePolicy::apart ? 1 : r, r, 0);
     order.emplace_back(split ? search.backward_seconds(schedule, pricer, decision) : 0, r);
   }
@@ -45,16 +35,6 @@ std::vector<int> backward_degrees(LayerSearch& search, const Schedule& schedule,
   std::vector<int> degrees;
   for (const auto& [seconds, r] : order) degrees.push_back(r);
   return degrees;
-}
-
-// MoNTA's smallest chunk: of the AlltoAll and of the AllGather.
-bool too_small(const Schedule& schedule, const LayerPricer& pricer, int degree, int64_t min_chunk_bytes) {
-  if (schedule.flow != Flow::dropped || degree == 1) return false;
-  for (const TaskKind kind : {TaskKind::dispatch, TaskKind::allgather})
-    if (whole_work(kind, Phase::forward, pricer.shape(), schedule.flow).bytes / degree <
-        static_cast<double>(min_chunk_bytes))
-      return true;
-  return false;
 }
 
 }  // namespace
@@ -77,13 +57,50 @@ void check_choice(const Schedule& schedule, DegreeChoice& choice) {
   }
 }
 
-int largest_degree(const LayerPricer& pricer) { return static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows())); }
+int largest_degree(const LayerPricer& pricer) {
+  return static_cast<int>(std::min<int64_t>(kMaxDegree, capacity_rows(pricer.shape())));
+}
+
+std::vector<int> tried_degrees(int fixed, const LayerPricer& pricer) {
+  if (fixed > 0) return {fixed};
+  std::vector<int> tried;
+  for (int r = 1; r <= largest_degree(pricer); ++r)
+    if (pricer.shape().row_multiple == 1 || pricer.rows() % r == 0) tried.push_back(r);
+  return tried;
+}
+
+bool too_small(const Schedule& schedule, const LayerPricer& pricer, int degree, int64_t min_chunk_bytes) {
+  if (schedule.flow != Flow::dropped || degree == 1) return false;
+  for (const TaskKind kind : {TaskKind::dispatch, TaskKind::allgather})
+    if (whole_work(kind, Phase::forward, pricer.shape(), schedule.flow).bytes / degree <
+        static_cast<double>(min_chunk_bytes))
+      return true;
+  return false;
+}
+
+std::vector<DegreeChoice> sized_choices(const Schedule& schedule, const LayerPricer& pricer,
+                                        const DegreeChoice& choice) {
+  const bool micro_ops = schedule.gradients == GradientPolicy::micro_ops && schedule.pieces == Pieces::cut;
+  std::vector<int64_t> sizes{choice.micro_op_bytes};
+  if (choice.micro_op_bytes == 0) sizes = {kMicroOpBytes};
+  if (choice.micro_op_bytes == 0 && micro_ops)
+    for (const int64_t megabytes : {1, 2, 5, 10, 20, 50, 100}) sizes.push_back(megabytes * 1'000'000);
+  std::vector<DegreeChoice> sized;
+  for (const int64_t size : sizes) {
+    DegreeChoice& of = sized.emplace_back(choice);
+    of.micro_op_bytes = size;
+    if (schedule.degrees == DegreePolicy::by_size && choice.forward == 0)
+      of.forward = of.backward = degree_by_size(pricer, size);
+  }
+  return sized;
+}
 
 DegreeChoice within_rows(DegreeChoice choice, const LayerPricer& pricer) {
+  const int64_t rows = capacity_rows(pricer.shape());
   for (int* degree : {&choice.forward, &choice.backward}) {
-    if (*degree <= pricer.rows()) continue;
-    pricer.note(fmt::format("degree above T_rank: found {}, treated as {}, one row a chunk", *degree, pricer.rows()));
-    *degree = static_cast<int>(pricer.rows());
+    if (*degree <= rows) continue;
+    pricer.note(fmt::format("degree above T_rank: found {}, treated as {}, one row a chunk", *degree, rows));
+    *degree = static_cast<int>(rows);
   }
   return choice;
 }
@@ -183,9 +200,8 @@ LayerSearch::Candidate LayerSearch::best_forward(const Schedule& schedule, const
                                                  const DegreeChoice& choice) {
   const PhaseBound bound = bounds(schedule, pricer).forward;
   Candidate best{{}, kNever};
-  const Degrees tried = degrees(choice.forward, pricer);
-  for (int r = tried.first; r <= tried.last; ++r) {
-    if (r > tried.first && !better(bound.at(r).seconds, best.seconds)) continue;
+  for (const int r : tried_degrees(choice.forward, pricer)) {
+    if (best.seconds < kNever && !better(bound.at(r).seconds, best.seconds)) continue;
     const double seconds = replay(schedule, pricer, {r, 1}, Phases::forward);
     if (better(seconds, best.seconds)) best = {{r, 1}, seconds};
   }
@@ -198,7 +214,7 @@ LayerSearch::Candidate LayerSearch::search(const Schedule& schedule, const Layer
   const Candidate forward = best_forward(schedule, pricer, choice);
   const PhaseBound bound = bounds(schedule, pricer).backward;
   Candidate best{{}, kNever};
-  for (const int r : backward_degrees(*this, schedule, pricer, degrees(choice.backward, pricer))) {
+  for (const int r : backward_degrees(*this, schedule, pricer, choice.backward)) {
     if (best.seconds < kNever && !better(bound.at(r).seconds, best.seconds)) continue;
     const Candidate c = best_backward(schedule, pricer, r, best.seconds, choice);
     const bool tie = !better(best.seconds, c.seconds) && r < best.decision.degree_backward;
@@ -214,12 +230,9 @@ LayerSearch::Candidate LayerSearch::search_together(const Schedule& schedule, co
                                                     const DegreeChoice& choice) {
   const Bounds bound = bounds(schedule, pricer);
   Candidate best{{}, kNever};
-  Degrees tried = degrees(choice.forward, pricer);
-  if (schedule.degrees == DegreePolicy::by_size && choice.forward == 0)
-    tried.first = tried.last = degree_by_size(pricer, choice.micro_op_bytes);
-  for (int r = tried.first; r <= tried.last; ++r) {
-    if (r > tried.first && (!better(bound.forward.at(r).seconds + bound.backward.at(r).seconds, best.seconds) ||
-                            too_small(schedule, pricer, r, choice.min_chunk_bytes)))
+  for (const int r : tried_degrees(choice.forward, pricer)) {
+    if (best.seconds < kNever && (!better(bound.forward.at(r).seconds + bound.backward.at(r).seconds, best.seconds) ||
+                                  too_small(schedule, pricer, r, choice.min_chunk_bytes)))
       continue;
     const double forward = replay(schedule, pricer, {r, r}, Phases::forward);
     Candidate c = best_backward(schedule, pricer, r, best.seconds - forward, choice);
@@ -239,15 +252,11 @@ LayerResult LayerSearch::tune(const Schedule& schedule, const LayerPricer& price
 }
 
 LayerResult LayerSearch::tune_one(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice) {
-  const bool micro_ops = schedule.gradients == GradientPolicy::micro_ops && schedule.pieces == Pieces::cut;
-  std::vector<int64_t> sizes{choice.micro_op_bytes};
-  if (choice.micro_op_bytes == 0) sizes = {kMicroOpBytes};
-  if (choice.micro_op_bytes == 0 && micro_ops)
-    for (const int64_t megabytes : {1, 2, 5, 10, 20, 50, 100}) sizes.push_back(megabytes * 1'000'000);
+  const Case& shape = pricer.shape();  // a single row has degree 1 alone
+  if (shape.rounding == Rounding::lcm && shape.row_multiple == 1 && pricer.rows() > 1)
+    return tune_padded(schedule, pricer, choice);
   Candidate best{{}, kNever};
-  for (const int64_t size : sizes) {
-    DegreeChoice sized = choice;
-    sized.micro_op_bytes = size;
+  for (const DegreeChoice& sized : sized_choices(schedule, pricer, choice)) {
     const Candidate c = schedule.degrees == DegreePolicy::apart ? search(schedule, pricer, sized)
                                                                 : search_together(schedule, pricer, sized);
     if (better(c.seconds, best.seconds)) best = c;
@@ -264,7 +273,8 @@ LayerResult LayerSearch::tune_one(const Schedule& schedule, const LayerPricer& p
 }
 
 LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision) {
-  if (!schedule.variants.empty() || decision.packing > 1) return evaluate_chosen(schedule, pricer, decision);
+  if (!schedule.variants.empty() || decided_case(pricer.shape(), decision) != pricer.shape())
+    return evaluate_chosen(schedule, pricer, decision);
   check_decision(schedule, decision);
   LayerResult result;
   result.schedule = schedule.name;

@@ -20,6 +20,9 @@ struct PricedPass;
 /// The largest degree that is tried; never more than T_rank.
 inline constexpr int kMaxDegree = 64;
 int largest_degree(const LayerPricer& pricer);
+/// `fixed`, or where that is 0 all from 1 on; of a case that is padded to a multiple of rows, those that cut them into
+/// equal chunks.
+std::vector<int> tried_degrees(int fixed, const LayerPricer& pricer);
 
 /// Decisions must not hang on the last bit of a sum: a later candidate wins by more than that, or not at all.
 inline bool better(double candidate_s, double best_s) { return candidate_s < best_s * (1 - 1e-12); }
@@ -31,6 +34,11 @@ struct DegreeChoice {
   /// Whether a rank's memory holds such a layer: experts are packed only as far as it does. Empty: it holds any.
   std::function<bool(const Case&, Flow)> fits = {};
 };
+/// Whether the chunks of such a degree are below min_chunk_bytes: of the AlltoAll or of the AllGather.
+bool too_small(const Schedule& schedule, const LayerPricer& pricer, int degree, int64_t min_chunk_bytes);
+/// One of every size of micro-op that is to be tried, with the degrees where the size decides them.
+std::vector<DegreeChoice> sized_choices(const Schedule& schedule, const LayerPricer& pricer,
+                                        const DegreeChoice& choice);
 /// Degrees above T_rank as T_rank, since no chunk has less than a row; the pricer notes it.
 DegreeChoice within_rows(DegreeChoice choice, const LayerPricer& pricer);
 
@@ -61,9 +69,10 @@ struct LayerResult {
 class LayerSearch {
  public:
   /// Decides what `choice` leaves open so that forward plus backward is least (FSMoE section 4; the split of section
-  /// 5 for a single layer: how many bytes go into each of the places that the schedule has). Ties go to the smaller
-  /// degree. A degree that the schedule does not have (ds-moe: only 1; tutel: one for both) is BadInput; a schedule
-  /// that this case or profile does not allow is Unsupported.
+  /// 5 for a single layer: how many bytes go into each of the places that the schedule has). With Rounding::lcm it
+  /// weighs what each pair of degrees pads. Ties go to the smaller degree. A degree that the schedule does not have
+  /// (ds-moe: only 1; tutel: one for both) is BadInput; a schedule that this case or profile does not allow is
+  /// Unsupported.
   LayerResult tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice = {});
   double forward_seconds(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision) {
     return replay(schedule, pricer, decision, Phases::forward);
@@ -119,6 +128,8 @@ class LayerSearch {
   void contended_orders(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice,
                         LayerResult& best);
   LayerResult tune_one(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice);
+  double least_of_degrees(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice);
+  LayerResult tune_padded(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice);
 
   StructureCache cache_;
   StructureKey ordered_key_;  // a searched lane order is asked for once or twice: only the last is kept

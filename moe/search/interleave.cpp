@@ -50,11 +50,10 @@ void LayerSearch::improve_orders(const Schedule& schedule, const LayerPricer& pr
   if (!pricer.profile().contention.none()) return contended_orders(schedule, pricer, choice, best);
   const Bounds bound = bounds(schedule, pricer);
   const int most = largest_degree(pricer);
-  const auto tried = [&](int fixed, int r) { return fixed == 0 || fixed == r; };
   const double dense = best.forward_s - best.moe_forward_s;
   double open_forward = best.forward_s, open_backward = best.backward_s;  // bounds of degrees searched in part
-  for (int r = 2; r <= most; ++r) {
-    if (!tried(choice.forward, r) || !better(bound.forward.at(r).seconds, best.forward_s)) continue;
+  for (const int r : tried_degrees(choice.forward, pricer)) {
+    if (r < 2 || r > most || !better(bound.forward.at(r).seconds, best.forward_s)) continue;
     const OrderChoice order = best_lane_order(chunk_times(pricer, Phase::forward, r, 0));
     best.exact_order &= order.exact;
     if (!order.exact) open_forward = std::min(open_forward, bound.forward.at(r).seconds);
@@ -63,8 +62,8 @@ void LayerSearch::improve_orders(const Schedule& schedule, const LayerPricer& pr
     best.decision.degree_forward = r;
     best.decision.order_forward = order.order;
   }
-  for (int r = 2; r <= most; ++r) {
-    if (!tried(choice.backward, r) || !better(bound.backward.at(r).seconds, best.backward_s)) continue;
+  for (const int r : tried_degrees(choice.backward, pricer)) {
+    if (r < 2 || r > most || !better(bound.backward.at(r).seconds, best.backward_s)) continue;
     const bool exact = std::exchange(best.exact_order, true);
     improve_backward(schedule, pricer, r, best);
     if (!best.exact_order) open_backward = std::min(open_backward, bound.backward.at(r).seconds);
@@ -111,7 +110,7 @@ void LayerSearch::contended_orders(const Schedule& schedule, const LayerPricer& 
     const double gradients = least_gradient_seconds(pricer, sent);
     double& seconds = forward ? best.forward_s : best.backward_s;
     double least_open = seconds;
-    for (int r = fixed > 0 ? fixed : 2; r <= (fixed > 0 ? fixed : largest_degree(pricer)); ++r) {
+    for (const int r : tried_degrees(fixed, pricer)) {
       const double free = (forward ? bound.forward : bound.backward).at(r).seconds;
       if (r < 2 || !better(free, seconds)) continue;
       const double at_least = std::max(free, least_pass_seconds(pricer, pass(schedule, pricer, r, phase), gradients));

@@ -33,11 +33,11 @@ std::vector<BackwardOption> ModelSearch::contended_options(const Asked& asked, i
   std::vector<LayerSlices> samples{{0, 0}, {0, half}, {0, made}, {0, 2 * made}};
   if (in_moe) samples.insert(samples.end(), {{half, half}, {half, 0}, {made, 0}, {2 * made, 0}, {made, made}});
   std::vector<BackwardOption> options;
-  const int most = largest_degree(pricer);
+  const std::vector<int> tried = tried_degrees(fixed, pricer);
   for (const LayerSlices& slices : samples) {
     int best = std::max(fixed, 1);
     double least = std::numeric_limits<double>::max();
-    for (int r = fixed > 0 ? fixed : 1; r <= (fixed > 0 ? fixed : most); ++r)
+    for (const int r : tried)
       if (const double seconds = layers_.backward_with(schedule, pricer, {r}, slices); better(seconds, least))
         best = r, least = seconds;
     add(options, {best});
@@ -45,7 +45,7 @@ std::vector<BackwardOption> ModelSearch::contended_options(const Asked& asked, i
   if (!apart) add(options, {degree_forward});
   for (size_t i = options.size(); i-- > 0 && fixed == 0;)
     for (const int r : {options[i].degree - 1, options[i].degree + 1})
-      if (r >= 1 && r <= most) add(options, {r});
+      if (std::ranges::find(tried, r) != tried.end()) add(options, {r});
   for (size_t i = options.size(); i-- > 0;) {
     std::vector<LaneOrder> orders = layers_.backward_orders(schedule, pricer, options[i].degree);
     if (!orders.empty())

@@ -101,8 +101,7 @@ ModelDecision ModelSearch::decided(const Partition& partition,
 ModelSearch::Options ModelSearch::options(const Asked& asked, const LayerPricer& pricer, int degree_forward) {
   Options tried;
   const int fixed = asked.schedule.degrees == DegreePolicy::apart ? asked.choice.backward : degree_forward;
-  const int most = largest_degree(pricer);
-  for (int r = fixed > 0 ? fixed : 1; r <= (fixed > 0 ? fixed : most); ++r) {
+  for (const int r : tried_degrees(fixed, pricer)) {
     tried.add({r}, layers_.backward_paths(asked.schedule, pricer, {r}));
     for (const LaneOrder& order : layers_.backward_orders(asked.schedule, pricer, r))
       tried.add({r, order}, layers_.backward_paths(asked.schedule, pricer, {r, order}));

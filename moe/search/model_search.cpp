@@ -106,10 +106,15 @@ ModelResult ModelSearch::tune_as(const Asked& request, const LayerResult& layer)
       result.last_forward_s = std::max(result.last_forward_s, result.timeline.end_s[static_cast<size_t>(task.id)]);
     if (task.kind == TaskKind::attention) result.last_backward = task.id;
   }
-  result.bound_s = result.at_least_s = model_bound(planned, decided_pricer, decided);
+  // No degrees have fewer rows than without padding.
+  Case unpadded = decided.shape;
+  unpadded.row_multiple = 1;
+  const LayerPricer least_pricer(pricer.profile(), unpadded, pricer.options());
+  result.bound_s = result.at_least_s = model_bound(planned, least_pricer, decided);
   const bool decides_places = splits_gradients(planned) || planned.gradients == GradientPolicy::after;
   if (planned.flow == Flow::sharded && decides_places && model.micro_batches == 1 && decided.shape.parallel.pp == 1)
-    result.at_least_s = std::max(result.bound_s, least_seconds(asked, last - first));
+    result.at_least_s =
+        std::max(result.bound_s, least_seconds({planned, least_pricer, decided, strategy, choice}, last - first));
   return result;
 }
 
@@ -117,13 +122,12 @@ double ModelSearch::least_seconds(const Asked& asked, int layers) {
   const auto& [schedule, pricer, model, strategy, choice] = asked;
   PricedPasses passes{
       {}, {}, schedule.degrees != DegreePolicy::apart, schedule.searched_order, model.embedding_gradient_bytes};
-  const int most = schedule.degrees == DegreePolicy::one ? 1 : largest_degree(pricer);
   for (const Phase phase : {Phase::forward, Phase::backward}) {
     int fixed = phase == Phase::forward ? choice.forward : choice.backward;
     if (passes.same_degree) fixed = std::max(choice.forward, choice.backward);
     auto& of_phase = phase == Phase::forward ? passes.forward : passes.backward;
-    for (int r = fixed > 0 ? fixed : 1; r <= (fixed > 0 ? fixed : most); ++r)
-      of_phase.push_back(layers_.pass(schedule, pricer, r, phase));
+    if (schedule.degrees == DegreePolicy::one) fixed = 1;
+    for (const int r : tried_degrees(fixed, pricer)) of_phase.push_back(layers_.pass(schedule, pricer, r, phase));
   }
   return least_model_seconds(pricer, layers, passes, splits_gradients(schedule));
 }

@@ -40,7 +40,8 @@ struct ModelResult {
 class ModelSearch {
  public:
   /// `pricer` prices one layer of the model. Degrees are those of one layer without gradients, save where these are
-  /// split: there each layer's r_b fits what it sends. Experts are packed as the whole plan's replay and a rank's
+  /// split: there each layer's r_b fits what it sends (with Rounding::lcm, among those that cut that one layer's rows
+  /// into equal chunks). Experts are packed as the whole plan's replay and a rank's
   /// memory want it, within Lina's rule. The time is the replay's of the whole plan. Of strategy `exact` it is never
   /// above that of another strategy, and under contention of no small move from there either.
   ModelResult tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,

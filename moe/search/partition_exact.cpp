@@ -1,4 +1,11 @@
-// Dynamic programming over the bytes that wait before each layer, with the states exact and thinned out by grains.
+// The exact partition of gradients over a model's layers (FSMoE, section 5, solved without its heuristics).
+//
+// Idea: dynamic programming over layers in backward order. A state is the number of gradient bytes that wait before a
+// layer, with the least cost of the layers before it; a layer's curve f(z) says what sending z of them costs.
+// Invariant: states keep exact bytes and exact costs. Grains only thin them out: of the states in one grain the
+// cheapest stays, and the one whose waiting bytes can cost least later. So the result is at most one grain's bytes per
+// layer away from the best, and every cost is one that a replay gives.
+// Dropped: a state that another one beats for sure, whatever the layers to come cost (`undominated`).
 #include <algorithm>
 #include <limits>
 #include <map>

@@ -49,14 +49,13 @@ std::vector<LayerResult> LayerSearch::tune_packings(const Schedule& schedule, co
   check_shape(schedule, pricer.shape());
   std::vector<LayerResult> results{tune_one(schedule, pricer, choice)};
   for (int packing = 1; pricer.shape().parallel.ep % (2 * packing) == 0;) {
-    Decision decision;
-    decision.packing = packing;
-    const LayerPricer packed(pricer.profile(), decided_case(pricer.shape(), decision), pricer.options());
+    const LayerPricer packed(pricer.profile(), decided_case(pricer.shape(), results.back().decision), pricer.options());
     if (!packed.has(GroupKind::ep)) break;
     const double rows = static_cast<double>(packed.rows()) / results.back().decision.degree_forward;
     if (packed.chunk_seconds(TaskKind::expert, Phase::forward, rows) >=
         packed.chunk_seconds(TaskKind::dispatch, Phase::forward, rows))
       break;
+    Decision decision;
     decision.packing = packing *= 2;
     try {
       const LayerPricer next(pricer.profile(), decided_case(pricer.shape(), decision), pricer.options());
@@ -83,12 +82,12 @@ LayerResult LayerSearch::tune_packed(const Schedule& schedule, const LayerPricer
 LayerResult LayerSearch::evaluate_chosen(const Schedule& schedule, const LayerPricer& pricer,
                                          const Decision& decision) {
   LayerResult result;
-  if (decision.packing > 1) {
+  if (schedule.variants.empty()) {
     check_decision(schedule, decision);
-    const LayerPricer packed(pricer.profile(), decided_case(pricer.shape(), decision), pricer.options());
+    const LayerPricer decided(pricer.profile(), decided_case(pricer.shape(), decision), pricer.options());
     Decision inside = decision;
     inside.packing = 1;
-    result = evaluate(schedule, packed, inside);
+    result = evaluate(schedule, decided, inside);
   } else {
     require<BadInput>(std::ranges::count(schedule.variants, decision.variant) == 1,
                       "schedule {} chooses among others: found no choice", schedule.name);

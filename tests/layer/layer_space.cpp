@@ -54,10 +54,10 @@ const std::vector<Spread>& spreads() {
   return all;
 }
 
-const std::vector<Capacity> kCapacities{{0.7, Rounding::ragged},        {1.3, Rounding::ragged},
-                                        {2.4, Rounding::megatron},      {1.2, Rounding::tutel},
-                                        {1.1, Rounding::deepspeed},     {std::nullopt, Rounding::ragged},
-                                        {std::nullopt, Rounding::tutel}};
+const std::vector<Capacity> kCapacities{
+    {0.7, Rounding::ragged},         {1.3, Rounding::ragged},    {2.4, Rounding::megatron},
+    {1.2, Rounding::tutel},          {1.1, Rounding::deepspeed}, {std::nullopt, Rounding::ragged},
+    {std::nullopt, Rounding::tutel}, {1.3, Rounding::lcm},       {std::nullopt, Rounding::lcm}};
 constexpr std::pair<double, double> kLosses[]{{0, 0}, {0.3, 0}, {0.2, 0.1}};
 constexpr int64_t kTopK[]{1, 2, 5};
 constexpr std::pair<int, int> kHeads[]{{8, 8}, {8, 4}, {10, 5}};

@@ -55,6 +55,21 @@ TEST(Capacity, IsTheFormulaRoundedUp) {
   EXPECT_GT(compared, 3000);
 }
 
+TEST(Capacity, PaddingIsTheNextMultipleAndLetsNoMoreTokensThrough) {
+  for (int64_t seq = 8; seq <= 400; seq += 8) {
+    Case c = complete({.batch = 1, .seq = seq, .experts = 4, .top_k = 1, .capacity_factor = 1.1},
+                      {.nodes = 4, .ranks_per_node = 1}, Rounding::lcm);
+    const int64_t capacity = capacity_rows(c);
+    EXPECT_EQ(padded_rows(c), capacity);
+    for (c.row_multiple = 1; c.row_multiple <= 60; ++c.row_multiple) {
+      EXPECT_EQ(capacity_rows(c), capacity);
+      EXPECT_EQ(padded_rows(c) % c.row_multiple, 0);
+      EXPECT_GE(padded_rows(c), capacity);
+      EXPECT_LT(padded_rows(c), capacity + c.row_multiple);
+    }
+  }
+}
+
 TEST(Capacity, DroplessTakesItsExpectation) {
   LayerShape layer{.batch = 3, .seq = 10, .experts = 4, .top_k = 2, .capacity_factor = std::nullopt};
   const Case c = complete(layer, {.nodes = 4, .ranks_per_node = 1}, Rounding::ragged);

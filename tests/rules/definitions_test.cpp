@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <map>
+#include <set>
 
 #include "tests/rules/tree.h"
 
@@ -23,6 +24,26 @@ TEST(Definitions, OfEveryNameThereIsOneInTheWholeTree) {
             << "namespace of its own";
       }
   EXPECT_GT(first.size(), 1000u) << "the tree was not read";
+}
+
+// A class cut over sources obeys the limit on lines and defeats it.
+TEST(Definitions, OfAClassStandInOneSource) {
+  std::set<std::string> types;
+  std::map<std::string, std::set<std::string>> sources;  // by class, of its members
+  for (const TreeFile& file : tree_files())
+    if (is_source(file.path) && !is_stand_in(file.path))
+      for (const std::string& name : external_definitions(file.text)) {
+        const size_t member = name.substr(0, name.find('(')).rfind("::");
+        if (name.find('(') == std::string::npos)
+          types.insert(name);
+        else if (member != std::string::npos && !file.path.ends_with(".h"))
+          sources[name.substr(0, member)].insert(file.path);
+      }
+  for (const auto& [type, files] : sources)
+    if (types.contains(type)) {
+      EXPECT_EQ(files.size(), 1u) << type << " is cut over " << testing::PrintToString(files);
+    }
+  EXPECT_GT(types.size(), 300u) << "the tree was not read";
 }
 
 TEST(Definitions, AreTypesFunctionsAndInlineVariables) {

@@ -138,7 +138,7 @@ class VerifiedTune {
     LayerJob job = jobs_;
     job.name = row.layer;
     job.shape = row.shape;
-    job.shape.rounding = Rounding::ragged;
+    if (row.shape.rounding != Rounding::lcm) job.shape.rounding = Rounding::ragged;
     job.predicted_by = predicted_by;
     return job;
   }

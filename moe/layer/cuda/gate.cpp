@@ -58,7 +58,7 @@ class CudaGate final : public Gate {
     if (!r.preset) choose_top_k(work(), l, r.choices, r.device.expert.data());
     assign_rows(math_.stream(),
                 {r.groups(), r.group_tokens, r.choices, r.experts, r.rows, r.device.expert.data(), r.device.row.data(),
-                 r.device.slot_of.data(), r.device.pair_of.data(), r.device.filled.data()});
+                 r.device.slot_of.data(), r.device.pair_of.data(), r.device.filled.data(), r.padding});
     if (kind_.scoring == Scoring::all || has_losses())
       softmax_scores(work(), l, probabilities_.view().data(), log_sums_.view().data());
     weigh(work(), l, {kind_.scoring, r.choices, r.device.expert.data(), r.weight.view().data()});

@@ -57,7 +57,8 @@ __global__ void top_k_kernel(Logits l, int choices, int32_t* chosen) {
 __global__ void assign_kernel(RowAssignment a) {
   __shared__ int parts[kThreads / kWarpSize];
   const int experts = static_cast<int>(a.experts), expert = static_cast<int>(blockIdx.x) % experts;
-  const int64_t group = blockIdx.x / static_cast<unsigned>(experts), first_slot = blockIdx.x * a.rows;
+  const int64_t group = blockIdx.x / static_cast<unsigned>(experts), slots = a.rows + a.padding;
+  const int64_t first_slot = blockIdx.x * slots;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize, lane = lane_index();
   int used = 0;
   for (int64_t choice = 0; choice < a.choices; ++choice)
@@ -80,7 +81,7 @@ __global__ void assign_kernel(RowAssignment a) {
       if (kept) a.pair_of[first_slot + row] = static_cast<int32_t>(pair);
     }
   const int64_t filled = used < a.rows ? used : a.rows;
-  for (int64_t row = filled + threadIdx.x; row < a.rows; row += kThreads) a.pair_of[first_slot + row] = -1;
+  for (int64_t row = filled + threadIdx.x; row < slots; row += kThreads) a.pair_of[first_slot + row] = -1;
   if (threadIdx.x == 0) a.filled[blockIdx.x] = filled;
 }
 

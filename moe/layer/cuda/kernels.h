@@ -67,6 +67,7 @@ struct RowAssignment {
   const int32_t* expert;
   int32_t *row, *slot_of, *pair_of;
   int64_t* filled;
+  int64_t padding = 0;  // slots behind an expert's rows
 };
 void assign_rows(void* stream, const RowAssignment& of);
 /// probabilities (tokens, experts) and the logarithm of the sum of exponentials of each token.

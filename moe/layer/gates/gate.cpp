@@ -10,6 +10,7 @@
 #include "moe/layer/gates/softmoe.h"
 #include "moe/layer/gates/switch.h"
 #include "moe/layer/gates/xmoe.h"
+#include "moe/plan/volumes.h"
 
 namespace moe {
 namespace {
@@ -42,7 +43,8 @@ Routing make_routing(const RankShape& rank, MemorySpace& memory) {
                     "no meaning, expected a number",
                     layer.gate);
   RoutingShape shape{.tokens = rank.gated_tokens(), .group_tokens = rank.tokens.count, .experts = layer.experts};
-  shape.rows = layer.capacity_factor ? rank.rows : shape.group_tokens;
+  shape.rows = layer.capacity_factor ? capacity_rows(rank.shape) : shape.group_tokens;
+  shape.padding = layer.capacity_factor ? rank.rows - shape.rows : 0;
   shape.choices = top_k ? layer.top_k : layer.experts * (gate.choices == Choices::rows ? shape.rows : 1);
   require<BadInput>(shape.pairs() < std::numeric_limits<int32_t>::max(),
                     "gate {}: {} tokens with {} choices each are too many pairs, expected fewer than 2^31", layer.gate,

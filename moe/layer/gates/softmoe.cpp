@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "moe/layer/gates/projection.h"
+#include "moe/plan/volumes.h"
 #include "moe/tensor/element.h"
 
 namespace moe {
@@ -13,7 +14,7 @@ template <class T>
 class SoftMoeGate final : public Gate {
  public:
   explicit SoftMoeGate(const GateSetup& setup)
-      : rows_(setup.rank.experts.total * setup.rank.rows),
+      : rows_(setup.rank.experts.total * capacity_rows(setup.rank.shape)),
         logits_(setup.rank, rows_),
         most_(static_cast<size_t>(rows_)),
         sum_(most_) {

@@ -32,6 +32,7 @@ Case shrunk(const Case& nominal, const ParallelShape& parallel, int fewest_rows)
   const Rounding rounding = nominal.rounding == Rounding::exact ? Rounding::ragged : nominal.rounding;
   Case small = complete(layer, parallel, rounding);
   while (static_cast<double>(capacity_rows(small)) < rows) ++small.layer.batch;  // Tutel's rounds down
+  small.row_multiple = nominal.row_multiple;
   return small;
 }
 
@@ -67,7 +68,7 @@ double reference_flops(const Case& shape) {
 Plan proxy_plan(const Plan& nominal, const Case& proxy) {
   Plan plan = nominal;
   plan.shape = proxy;
-  plan.rows = capacity_rows(proxy);
+  plan.rows = padded_rows(proxy);
   const Groups sizes = groups_of(proxy.parallel);
   for (size_t k = 0; k < sizes.size(); ++k)  // lanes follow the nominal networks
     if (plan.groups[k].network != Network::none) plan.groups[k].size = sizes[k].size;

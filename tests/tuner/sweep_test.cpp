@@ -4,6 +4,7 @@
 
 #include "moe/base/config_files.h"
 #include "tuner/strategy_report.h"
+#include "tuner/sweep_report.h"
 #include "verbs/printed.h"
 #include "verbs/sweep_records.h"
 

@@ -1,0 +1,86 @@
+// Degrees that pad (Rounding::lcm): T_rank is a multiple of both, so that neither phase's is decided alone.
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "moe/search/degrees.h"
+
+namespace moe {
+namespace {
+
+/// Calls body(r_f, r_b) for every pair that schedule, choice and the rows of `pricer` allow.
+template <class Body>
+void for_each_pair(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice, Body body) {
+  for (const int forward : tried_degrees(choice.forward, pricer))
+    for (const int backward : tried_degrees(choice.backward, pricer))
+      if (schedule.degrees == DegreePolicy::apart || forward == backward) body(forward, backward);
+}
+
+int64_t rows_of(const Case& shape, int forward, int backward) {
+  return padded_rows(decided_case(shape, {forward, backward}));
+}
+
+LayerPricer with_rows(const LayerPricer& pricer, int64_t rows) {
+  Case padded = pricer.shape();
+  padded.row_multiple = rows;
+  return {pricer.profile(), padded, pricer.options()};
+}
+
+}  // namespace
+
+double LayerSearch::least_of_degrees(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice) {
+  const Bounds bound = bounds(schedule, pricer);
+  const auto least = [&](int fixed, const PhaseBound& phase) {
+    double seconds = std::numeric_limits<double>::max();
+    for (const int r : tried_degrees(fixed, pricer)) seconds = std::min(seconds, phase.at(r).seconds);
+    return seconds;
+  };
+  return least(choice.forward, bound.forward) + least(choice.backward, bound.backward);
+}
+
+// For every number of rows to which a pair pads, all degrees that divide it are tried as without padding, each phase by
+// itself, the least bound first. A pair that needs fewer rows than it had there has its turn with those; it wins with
+// more only where a measured curve falls, and then the pairs that do need as many are tried one by one.
+LayerResult LayerSearch::tune_padded(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice) {
+  std::optional<LayerResult> best;
+  std::set<std::string> notes;
+  double least_s = std::numeric_limits<double>::max();
+  bool exact = true;
+  for (const DegreeChoice& sized : sized_choices(schedule, pricer, choice)) {
+    std::set<int64_t> wanted;
+    for_each_pair(schedule, pricer, sized, [&](int f, int b) { wanted.insert(rows_of(pricer.shape(), f, b)); });
+    std::vector<std::pair<double, int64_t>> order;
+    for (const int64_t rows : wanted)
+      order.emplace_back(least_of_degrees(schedule, with_rows(pricer, rows), sized), rows);
+    std::ranges::sort(order);
+    for (const auto& [bound_s, rows] : order) {
+      if (best && !better(bound_s, best->total_s())) break;
+      const LayerPricer padded = with_rows(pricer, rows);
+      const auto keep = [&](const LayerResult& result) {
+        if (best && !better(result.total_s(), best->total_s())) return;
+        best = result;
+        notes = padded.notes();
+      };
+      const LayerResult any = tune_one(schedule, padded, sized);
+      least_s = std::min(least_s, any.total_s() / (1 + any.gap));
+      exact = exact && any.exact_order;
+      if (rows_of(pricer.shape(), any.decision.degree_forward, any.decision.degree_backward) == rows) {
+        keep(any);
+      } else if (!best || better(any.total_s(), best->total_s())) {
+        for_each_pair(schedule, padded, sized, [&](int f, int b) {
+          if (rows_of(pricer.shape(), f, b) != rows) return;
+          if (f > 1 && too_small(schedule, padded, f, sized.min_chunk_bytes)) return;
+          DegreeChoice both = sized;
+          both.forward = f, both.backward = b;
+          keep(tune_one(schedule, padded, both));
+        });
+      }
+    }
+  }
+  for (const std::string& note : notes) pricer.note(note);
+  best->exact_order = exact;
+  if (!exact) best->gap = std::max(0.0, best->total_s() / least_s - 1);
+  return *best;
+}
+
+}  // namespace moe
