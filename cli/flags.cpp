@@ -117,7 +117,7 @@ void add_planning_verbs(CLI::App& app, Command& c) {
   simulate->add_option("--partition", c.simulate.partition,
                        "exact | paper | step1 | none: how a model's gradients are spread over its layers; default: "
                        "exact");
-  NoiseFlags& noise = c.simulate.noise;
+  planner::NoiseFlags& noise = c.simulate.noise;
   add_number(*simulate, "--jitter", noise.jitter, "replay all ranks too: variation of every task (0.1: 10 %)", 0, 10);
   simulate->add_option("--straggler", noise.stragglers, "RANK:FACTOR[,...]: slow ranks")->delimiter(',');
   add_number(*simulate, "--zipf", noise.zipf, "uneven routing of a dropless layer: Zipf's exponent", 0, 10);
@@ -144,7 +144,7 @@ void add_planning_verbs(CLI::App& app, Command& c) {
 }
 
 void add_shape_verbs(CLI::App& app, Command& c) {
-  MemoryOptions& m = c.memory;
+  planner::MemoryOptions& m = c.memory;
   CLI::App* memory = add_verb(app, "memory", "bytes of a layer or a model on one rank, and whether they fit",
                               " --model mixtral-7b --cluster testbed-b --zero 1");
   memory->add_option("--cluster", m.selection.cluster, "cluster NAME or profile FILE")->capture_default_str();
@@ -217,7 +217,9 @@ constexpr std::array<std::string_view, 9> kOfNoRecord{"--json",  "--out",   "--o
                                                       "--write", "--tasks", "--rank",      "--rendezvous"};
 
 Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
-  Asked asked{std::move(argv), {verb.get_name()}};
+  Asked asked;
+  asked.argv = std::move(argv);
+  asked.flags = {verb.get_name()};
   for (const CLI::Option* option : verb.get_options())
     if (option->count() > 0 && std::ranges::find(kOfNoRecord, option->get_name()) == kOfNoRecord.end())
       asked.flags.push_back(fmt::format("{}={}", option->get_name(), fmt::join(option->results(), ",")));

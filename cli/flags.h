@@ -33,16 +33,16 @@ struct Command {
   std::string verb;
   RanksFlags ranks;
   LaunchOptions launch;
-  ListOptions list;
-  SimulateOptions simulate;
-  FitOptions fit;
-  MemoryOptions memory;
-  PlacementOptions placement;
-  PlannerbenchOptions plannerbench;
-  TuneOptions tune;
-  ReproduceOptions reproduce;
-  MicrobenchOptions microbench;
-  LayerbenchOptions layerbench;
+  planner::ListOptions list;
+  planner::SimulateOptions simulate;
+  tuner::FitOptions fit;
+  planner::MemoryOptions memory;
+  planner::PlacementOptions placement;
+  planner::PlannerbenchOptions plannerbench;
+  tuner::TuneOptions tune;
+  reproduce::ReproduceOptions reproduce;
+  microbench::MicrobenchOptions microbench;
+  layerbench::LayerbenchOptions layerbench;
 };
 
 /// The command, or nothing after help or version was printed (exit 0). Throws BadInput naming the flag, what was found

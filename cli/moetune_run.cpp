@@ -14,9 +14,9 @@ int main(int argc, char** argv) {
     if (!command) return int{moe::kOk};
     const auto processes = moe::start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
     return moe::run_together(processes.get(), [&] {
-      if (command->verb == "microbench") return moe::run_microbench(command->microbench, processes.get());
-      if (command->verb == "layerbench") return moe::run_layerbench(command->layerbench, processes.get());
-      return moe::run_tune(command->tune, processes.get());
+      if (command->verb == "microbench") return moe::microbench::run_microbench(command->microbench, processes.get());
+      if (command->verb == "layerbench") return moe::layerbench::run_layerbench(command->layerbench, processes.get());
+      return moe::tuner::run_tune(command->tune, processes.get());
     });
   });
   // At once: the libraries' own tidying up may wait for ranks that are no more.

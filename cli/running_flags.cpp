@@ -83,7 +83,7 @@ void add_running_verbs(CLI::App& app, Command& c) {
                " --cluster testbed-b --repetitions 5");
   microbench->add_option("--cluster", c.microbench.cluster, "cluster NAME or profile FILE to emulate, or host")
       ->capture_default_str();
-  MicrobenchOptions& m = c.microbench;
+  microbench::MicrobenchOptions& m = c.microbench;
   add_number(*microbench, "--repetitions", m.repetitions, "samples a size", 1, 1e6);
   add_bytes(*microbench, "-b,--min-bytes", m.least_bytes, "collectives' least size: 64K, 1M, ...; default: -e");
   add_bytes(*microbench, "-e,--max-bytes", m.most_bytes,

@@ -14,7 +14,7 @@
 #include "verbs/run/op_records.h"
 #include "verbs/sweep_records.h"
 
-namespace moe {
+namespace moe::layerbench {
 namespace {
 
 constexpr double kGuessedLayer_s = 4;
@@ -195,4 +195,4 @@ int run_layerbench(const LayerbenchOptions& options, World* processes) {
   return 0;
 }
 
-}  // namespace moe
+}  // namespace moe::layerbench

@@ -7,8 +7,10 @@
 #include "verbs/selection.h"
 
 namespace moe {
-
 class World;
+}
+
+namespace moe::layerbench {
 
 struct LayerbenchOptions {
   Selection selection;  // with a grid: its layers, changed as the layer's flags say
@@ -30,4 +32,4 @@ struct LayerbenchOptions {
 /// `processes`: of the run, one rank each, which all call it; none: ranks are threads.
 int run_layerbench(const LayerbenchOptions& options, World* processes);
 
-}  // namespace moe
+}  // namespace moe::layerbench

@@ -9,7 +9,7 @@
 #include "moe/base/units.h"
 #include "verbs/run/layer_records.h"
 
-namespace moe {
+namespace moe::layerbench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -199,4 +199,4 @@ std::string json_of(const LayerbenchResults& results) {
   return all.dump(1);
 }
 
-}  // namespace moe
+}  // namespace moe::layerbench

@@ -11,7 +11,7 @@
 #include "verbs/run/op_records.h"
 #include "verbs/sweep_records.h"
 
-namespace moe {
+namespace moe::microbench {
 namespace {
 
 // Names separated by commas, or all; each is one of the registries'.
@@ -107,4 +107,4 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
   return std::ranges::any_of(results.records, wrong) ? 3 : 0;
 }
 
-}  // namespace moe
+}  // namespace moe::microbench

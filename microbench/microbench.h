@@ -7,8 +7,10 @@
 #include "verbs/selection.h"
 
 namespace moe {
-
 class World;
+}
+
+namespace moe::microbench {
 
 struct MicrobenchOptions {
   std::string cluster{kDefaultCluster};
@@ -31,4 +33,4 @@ struct MicrobenchOptions {
 /// `processes`: of the run, one rank each, which all call it; none: ranks are threads.
 int run_microbench(const MicrobenchOptions& options, World* processes);
 
-}  // namespace moe
+}  // namespace moe::microbench

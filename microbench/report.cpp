@@ -8,7 +8,7 @@
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 
-namespace moe {
+namespace moe::microbench {
 namespace {
 
 double number(const CaseRecord& record, const Fields& fields, std::string_view name) {
@@ -74,7 +74,7 @@ std::string compute_table(const std::vector<CaseRecord>& records) {
       table.add(
           {series_of(record), shown, "-", "-", "-", "-", fmt::format("{}: {}", name_of(record.status), record.reason)});
   }
-  return table.empty() ? "" : "\n" + table.text();
+  return table.empty() ? "" : fmt::format("\n{}", table.text());
 }
 
 std::string lanes_tables(const std::vector<CaseRecord>& records) {
@@ -141,4 +141,4 @@ std::string json_of(const MicrobenchResults& results) {
   return json.dump(1);
 }
 
-}  // namespace moe
+}  // namespace moe::microbench

@@ -7,7 +7,7 @@
 #include "moe/exec/overhead.h"
 #include "moe/record/record.h"
 
-namespace moe {
+namespace moe::microbench {
 
 /// What tasks and hand-overs cost an executor with so many ranks in a process.
 struct MeasuredOverhead {
@@ -31,4 +31,4 @@ std::string json_of(const MicrobenchResults& results);
 /// Series after series, sizes ascending: they are measured in turns. What is no op comes last, in its order.
 void sort_by_series(std::vector<CaseRecord>& records);
 
-}  // namespace moe
+}  // namespace moe::microbench

@@ -9,7 +9,7 @@
 #include "verbs/paper_tables.h"
 #include "verbs/results_json.h"
 
-namespace moe {
+namespace moe::planner {
 namespace {
 
 constexpr size_t kShownSummary = 94;  // of a line of 120, beside indent and name
@@ -72,4 +72,4 @@ int run_list(const ListOptions& options) {
   return 0;
 }
 
-}  // namespace moe
+}  // namespace moe::planner

@@ -1,7 +1,7 @@
 #pragma once
 // The verb `list`: what there is to choose from.
 
-namespace moe {
+namespace moe::planner {
 
 struct ListOptions {
   bool json = false;
@@ -9,4 +9,4 @@ struct ListOptions {
 
 int run_list(const ListOptions& options);
 
-}  // namespace moe
+}  // namespace moe::planner

@@ -13,7 +13,7 @@
 #include "verbs/selection.h"
 #include "verbs/sweep_records.h"
 
-namespace moe {
+namespace moe::planner {
 namespace {
 
 constexpr std::string_view kGrid = "fsmoe-b", kSchedule = "fsmoe";
@@ -201,4 +201,4 @@ int run_plannerbench(const PlannerbenchOptions& options) {
   return 0;
 }
 
-}  // namespace moe
+}  // namespace moe::planner

@@ -1,7 +1,7 @@
 #pragma once
 // The verb `plannerbench`: how fast and how lean planning is. Timed by Google Benchmark, one thread.
 
-namespace moe {
+namespace moe::planner {
 
 struct PlannerbenchOptions {
   bool json = false;  // Google Benchmark's JSON instead of a line a figure
@@ -11,4 +11,4 @@ struct PlannerbenchOptions {
 /// ranks of a large cluster with jitter.
 int run_plannerbench(const PlannerbenchOptions& options);
 
-}  // namespace moe
+}  // namespace moe::planner

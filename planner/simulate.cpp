@@ -16,7 +16,7 @@
 #include "verbs/sweep_records.h"
 #include "verbs/trace_file.h"
 
-namespace moe {
+namespace moe::planner {
 namespace {
 
 struct Simulated {
@@ -169,4 +169,4 @@ int run_simulate(const SimulateOptions& options) {
   return 0;
 }
 
-}  // namespace moe
+}  // namespace moe::planner

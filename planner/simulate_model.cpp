@@ -9,7 +9,7 @@
 #include "verbs/results_json.h"
 #include "verbs/trace_file.h"
 
-namespace moe {
+namespace moe::planner {
 namespace {
 
 struct Simulated {
@@ -166,4 +166,4 @@ int run_simulate_model(const SimulateOptions& options) {
   return 0;
 }
 
-}  // namespace moe
+}  // namespace moe::planner

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace moe {
+namespace moe::planner {
 namespace {
 
 CaseRecord record_of(std::string key, const LayerResult& result, const Fields& parameters) {
@@ -64,4 +64,4 @@ std::vector<CaseRecord> degree_records(const Schedule& schedule, const LayerPric
   return records;
 }
 
-}  // namespace moe
+}  // namespace moe::planner

@@ -4,7 +4,7 @@
 
 #include "moe/plan/model_file.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 Case model_case(std::string_view model, const Profile& profile, int nodes, int64_t batch, int64_t seq,
                 double capacity) {
@@ -23,4 +23,4 @@ Case table2_case(std::string_view model, const Profile& profile, double capacity
   return model_case(model, profile, profile.nodes, 4, 1024, capacity);
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

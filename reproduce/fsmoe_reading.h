@@ -8,7 +8,7 @@
 #include "moe/cost/profile.h"
 #include "moe/plan/grid.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 enum class Testbed : uint8_t { a, b };
 std::string_view name_of(Testbed testbed);       // of its cluster: "testbed-a"
@@ -58,4 +58,4 @@ Profile with_driver_attention(Profile profile);
 Profile profile_of(const Reading& reading);
 Grid grid_of(const Reading& reading);
 
-}  // namespace moe
+}  // namespace moe::reproduce

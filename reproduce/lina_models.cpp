@@ -9,7 +9,7 @@
 #include "moe/plan/model_file.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr int kGpusPerNode = 4, kGpus = 16;  // section 7.1
@@ -139,4 +139,4 @@ LinaRule lina_rule(const std::string& model, int experts, const Assumptions& ass
   return {all.back().decision.packing, all.front().total_s() / all.back().total_s()};
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -13,7 +13,7 @@
 #include "reproduce/study.h"
 #include "verbs/paper_tables.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 // Of one comparison, by convention: how far each number that has both is off.
@@ -143,4 +143,4 @@ std::string page_of(const std::vector<Report>& reports) {
   return text;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

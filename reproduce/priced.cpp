@@ -7,7 +7,7 @@
 #include "moe/base/registry.h"
 #include "moe/cost/fluid_replay.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 struct Derivation {
@@ -98,4 +98,4 @@ double seconds_without(const std::vector<TaskKind>& kinds, std::string_view sche
   return seconds_counting(counted, find_schedule(schedule), LayerPricer(profile, shape), tuned.decision);
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -3,7 +3,7 @@
 #include "moe/base/table.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
@@ -32,4 +32,4 @@ std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<co
   return text;
 }
 
-}  // namespace moe
+}  // namespace moe::tuner

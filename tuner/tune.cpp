@@ -12,7 +12,7 @@
 #include "verbs/sweep_records.h"
 #include "verbs/trace_file.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 // One of the layers that could be planned, under every schedule.
@@ -71,4 +71,4 @@ int run_planned_tune(const TuneOptions& options) {
   return 0;
 }
 
-}  // namespace moe
+}  // namespace moe::tuner

@@ -8,8 +8,10 @@
 #include "verbs/selection.h"
 
 namespace moe {
-
 class World;
+}
+
+namespace moe::tuner {
 
 struct TuneOptions {
   Selection selection;
@@ -33,4 +35,4 @@ int run_tune(const TuneOptions& options, World* processes);
 /// `tune --no-verify`: plans on the profile as it stands.
 int run_planned_tune(const TuneOptions& options);
 
-}  // namespace moe
+}  // namespace moe::tuner

@@ -76,9 +76,9 @@ std::string parsed(const std::string& verb, const std::string& text) {
   for (const std::string& word : words) argv.push_back(word.c_str());
   const auto c = parse_command_line(static_cast<int>(argv.size()), argv.data());
   if (!c) return "help";
-  const TuneOptions& t = c->tune;
-  const MicrobenchOptions& m = c->microbench;
-  const LayerbenchOptions& l = c->layerbench;
+  const tuner::TuneOptions& t = c->tune;
+  const microbench::MicrobenchOptions& m = c->microbench;
+  const layerbench::LayerbenchOptions& l = c->layerbench;
   const RanksFlags& r = c->ranks;
   return c->verb + of(t.selection) +
          all_of(t.verify, t.measured_layers, t.strategy_layers, t.measure_degrees, t.iterations, t.seed, t.timeout_s,

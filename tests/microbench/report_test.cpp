@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-namespace moe {
+namespace moe::microbench {
 namespace {
 
 CaseRecord collective(double bytes, double seconds) {
@@ -71,4 +71,4 @@ TEST(MicrobenchReport, SizesAscendWithinTheirSeries) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::microbench

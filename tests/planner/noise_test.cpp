@@ -13,7 +13,7 @@
 #include "tests/cost/rank_reference.h"
 #include "verbs/chosen_model.h"
 
-namespace moe {
+namespace moe::planner {
 namespace {
 
 // Where each rank stands in its EP group, by counting: neighbours differ in ESP's place, or with EP inside in EP's.
@@ -183,4 +183,4 @@ TEST(NoiseOfModels, IsTheClockworkOfEveryRank) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::planner

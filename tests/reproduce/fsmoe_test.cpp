@@ -9,7 +9,7 @@
 #include "reproduce/study.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 const CommRow& row_of(const Profile& profile, std::string_view op, int ranks) {
@@ -185,4 +185,4 @@ TEST(FsmoeContention, FitsFsmoeAndLeavesOneLaneSchedulesAlone) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::reproduce

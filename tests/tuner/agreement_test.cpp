@@ -5,7 +5,7 @@
 
 #include "tuner/verify/grid_report.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 CaseRecord run(const std::string& schedule, double predicted_s, double measured_s, int degree_backward = 1) {
@@ -111,4 +111,4 @@ TEST(Agreement, ErrorsAreOfTimedRuns) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::tuner

@@ -8,7 +8,7 @@
 #include "verbs/printed.h"
 #include "verbs/sweep_records.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 class Sweep : public testing::Test {
@@ -169,4 +169,4 @@ TEST(Report, TheTablesPaperColumnIsOfTheCluster) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::tuner

@@ -7,7 +7,7 @@
 #include "moe/base/statistics.h"
 #include "verbs/run/layer_records.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 double predicted(const CaseRecord& record) { return record.prediction.number("total_s", record.key); }
@@ -121,4 +121,4 @@ RunTime run_time(const std::vector<LayerOutcome>& outcomes) {
   return time;
 }
 
-}  // namespace moe
+}  // namespace moe::tuner

@@ -5,7 +5,7 @@
 
 #include "verbs/run/layer_run.h"
 
-namespace moe {
+namespace moe::tuner {
 
 inline constexpr double kClearDifference = 0.02;  // predictions closer than this don't fix a ranking
 
@@ -55,4 +55,4 @@ struct RunTime {
 };
 RunTime run_time(const std::vector<LayerOutcome>& outcomes);
 
-}  // namespace moe
+}  // namespace moe::tuner

@@ -4,7 +4,7 @@
 #include "tuner/verify/agreement.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 constexpr std::string_view kPrintedApartSchedule = "fsmoe";
@@ -71,4 +71,4 @@ std::string grid_text(const VerifiedResults& results) {
   return text;
 }
 
-}  // namespace moe
+}  // namespace moe::tuner

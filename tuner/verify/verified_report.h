@@ -8,7 +8,7 @@
 #include "verbs/run/layer_run.h"
 #include "verbs/sweep.h"
 
-namespace moe {
+namespace moe::tuner {
 
 struct VerifiedResults {
   Profile cluster;
@@ -27,4 +27,4 @@ struct VerifiedResults {
 std::string text_of(const VerifiedResults& results);
 Json json_of(const VerifiedResults& results);
 
-}  // namespace moe
+}  // namespace moe::tuner

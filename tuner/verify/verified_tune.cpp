@@ -17,7 +17,7 @@
 #include "verbs/run/op_records.h"
 #include "verbs/sweep_records.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 constexpr int kRepetitions = 5;
@@ -218,4 +218,4 @@ class VerifiedTune {
 
 int run_tune(const TuneOptions& options, World* processes) { return VerifiedTune(options, processes).run(); }
 
-}  // namespace moe
+}  // namespace moe::tuner
