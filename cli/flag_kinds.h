@@ -82,7 +82,7 @@ void add_simulate(CLI::App& app, Command& c);
 void add_fit(CLI::App& app, Command& c);
 void add_memory(CLI::App& app, Command& c);
 void add_placement(CLI::App& app, Command& c);
-void add_planner_bench(CLI::App& app, Command& c);
+void add_plannerbench(CLI::App& app, Command& c);
 void add_microbench(CLI::App& app, Command& c);
 void add_layerbench(CLI::App& app, Command& c);
 void add_launch(CLI::App& app, Command& c);

@@ -24,7 +24,9 @@ constexpr std::array<std::string_view, 9> kOfNoRecord{"--json",  "--out",   "--o
                                                       "--write", "--tasks", "--rank",      "--rendezvous"};
 
 Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
-  Asked asked{std::move(argv), {verb.get_name()}};
+  Asked asked;
+  asked.argv = std::move(argv);
+  asked.flags = {verb.get_name()};
   for (const CLI::Option* option : verb.get_options())
     if (option->count() > 0 && std::ranges::find(kOfNoRecord, option->get_name()) == kOfNoRecord.end())
       asked.flags.push_back(fmt::format("{}={}", option->get_name(), fmt::join(option->results(), ",")));
@@ -34,6 +36,7 @@ Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
   };
   asked.named_file = given("--out");
   asked.overwrite = given("--overwrite");
+  asked.otherwise = "another --out, or --overwrite";
   return asked;
 }
 

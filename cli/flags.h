@@ -5,15 +5,16 @@
 #include <vector>
 
 #include "cli/launch.h"
-#include "layerbench/options.h"
-#include "microbench/options.h"
+#include "layerbench/layerbench.h"
+#include "microbench/microbench.h"
+#include "planner/list.h"
 #include "planner/memory.h"
 #include "planner/placement.h"
 #include "planner/plannerbench.h"
 #include "planner/simulate.h"
 #include "reproduce/reproduce.h"
 #include "tuner/fit.h"
-#include "tuner/tune_options.h"
+#include "tuner/tune.h"
 
 namespace moe {
 
@@ -32,16 +33,16 @@ struct Command {
   std::string verb;
   RanksFlags ranks;
   LaunchOptions launch;
-  bool list_json = false;
-  SimulateOptions simulate;
-  FitOptions fit;
-  MemoryOptions memory;
-  PlacementOptions placement;
-  PlannerBenchOptions planner_bench;
-  TuneOptions tune;
-  ReproduceOptions reproduce;
-  MicrobenchOptions microbench;
-  LayerbenchOptions layerbench;
+  planner::ListOptions list;
+  planner::SimulateOptions simulate;
+  tuner::FitOptions fit;
+  planner::MemoryOptions memory;
+  planner::PlacementOptions placement;
+  planner::PlannerbenchOptions plannerbench;
+  tuner::TuneOptions tune;
+  reproduce::ReproduceOptions reproduce;
+  microbench::MicrobenchOptions microbench;
+  layerbench::LayerbenchOptions layerbench;
 };
 
 /// The command, or nothing after help or version was printed (exit 0). Throws BadInput naming the flag, what was found

@@ -42,13 +42,13 @@ int main(int argc, char** argv) {
       if (command->launch.command.empty()) return int{moe::kOk};
       return moe::run_launch(command->launch, std::filesystem::read_symlink("/proc/self/exe"));
     }
-    if (command->verb == "list") return moe::run_list(command->list_json);
-    if (command->verb == "simulate") return moe::run_simulate(command->simulate);
-    if (command->verb == "fit") return moe::run_fit(command->fit);
-    if (command->verb == "memory") return moe::run_memory(command->memory);
-    if (command->verb == "placement") return moe::run_placement(command->placement);
-    if (command->verb == "reproduce") return moe::run_reproduce(command->reproduce);
-    if (command->verb == "plannerbench") return moe::run_planner_bench(command->planner_bench);
-    return moe::run_planned_tune(command->tune);
+    if (command->verb == "list") return moe::planner::run_list(command->list);
+    if (command->verb == "simulate") return moe::planner::run_simulate(command->simulate);
+    if (command->verb == "fit") return moe::tuner::run_fit(command->fit);
+    if (command->verb == "memory") return moe::planner::run_memory(command->memory);
+    if (command->verb == "placement") return moe::planner::run_placement(command->placement);
+    if (command->verb == "reproduce") return moe::reproduce::run_reproduce(command->reproduce);
+    if (command->verb == "plannerbench") return moe::planner::run_plannerbench(command->plannerbench);
+    return moe::tuner::run_planned_tune(command->tune);
   });
 }

@@ -7,7 +7,7 @@
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
 #include "moe/device/device.h"
-#include "tuner/verify/verified_tune.h"
+#include "tuner/tune.h"
 
 int main(int argc, char** argv) {
   const int code = moe::guarded([&] {
@@ -17,9 +17,9 @@ int main(int argc, char** argv) {
       if (device == moe::DeviceKind::cuda) moe::set_cuda_connections();
     const auto processes = moe::start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
     return moe::run_together(processes.get(), [&] {
-      if (command->verb == "microbench") return moe::run_microbench(command->microbench, processes.get());
-      if (command->verb == "layerbench") return moe::run_layerbench(command->layerbench, processes.get());
-      return moe::run_verified_tune(command->tune, processes.get());
+      if (command->verb == "microbench") return moe::microbench::run_microbench(command->microbench, processes.get());
+      if (command->verb == "layerbench") return moe::layerbench::run_layerbench(command->layerbench, processes.get());
+      return moe::tuner::run_tune(command->tune, processes.get());
     });
   });
   // At once: the libraries' own tidying up may wait for ranks that are no more.

@@ -5,12 +5,12 @@ namespace moe {
 void add_list(CLI::App& app, Command& c) {
   CLI::App* verb = add_verb(app, "list", "schedules, clusters, grids, layers, models, gates and the like", "");
   begin_group(*verb, kOutput);
-  add_json(*verb, c.list_json);
+  add_json(*verb, c.list.json);
 }
 
 namespace {
 
-void add_noise(CLI::App& verb, NoiseFlags& noise) {
+void add_noise(CLI::App& verb, planner::NoiseFlags& noise) {
   add_number(verb, "--jitter", noise.jitter, "replay all ranks too: variation of every task (0.1: 10 %)", 0, 10);
   verb.add_option("--straggler", noise.stragglers, "slow ranks")->type_name("RANK:FACTOR[,..]")->delimiter(',');
   add_number(verb, "--zipf", noise.zipf, "uneven routing of a dropless layer: Zipf's exponent", 0, 10);
@@ -21,7 +21,7 @@ void add_noise(CLI::App& verb, NoiseFlags& noise) {
 }  // namespace
 
 void add_simulate(CLI::App& app, Command& c) {
-  SimulateOptions& s = c.simulate;
+  planner::SimulateOptions& s = c.simulate;
   CLI::App* verb =
       add_verb(app, "simulate", "one layer or model, one schedule -> timeline, lane loads, bounds, memory",
                " --cluster testbed-b --schedule fsmoe --batch 4 --seq 1024 --model-dim 2048 --hidden 8192");
@@ -53,15 +53,15 @@ void add_fit(CLI::App& app, Command& c) {
   add_json(*verb, c.fit.json);
 }
 
-void add_planner_bench(CLI::App& app, Command& c) {
+void add_plannerbench(CLI::App& app, Command& c) {
   CLI::App* verb = add_verb(app, "plannerbench", "how fast and how lean tuning and replays are, beside their limits",
                             " --json > planner.json");
   begin_group(*verb, kOutput);
-  verb->add_flag("--json", c.planner_bench.json, "Google Benchmark's JSON on stdout");
+  verb->add_flag("--json", c.plannerbench.json, "Google Benchmark's JSON on stdout");
 }
 
 void add_memory(CLI::App& app, Command& c) {
-  MemoryOptions& m = c.memory;
+  planner::MemoryOptions& m = c.memory;
   CLI::App* verb = add_verb(app, "memory", "bytes of a layer or a model on one rank, and whether they fit",
                             " --model mixtral-7b --cluster testbed-b --zero 1");
   add_text(*verb, "--cluster", "CLUSTER|FILE", m.selection.cluster, "cluster profile");
@@ -95,7 +95,7 @@ void add_placement(CLI::App& app, Command& c) {
 }
 
 void add_reproduce(CLI::App& app, Command& c) {
-  ReproduceOptions& r = c.reproduce;
+  reproduce::ReproduceOptions& r = c.reproduce;
   CLI::App* verb =
       add_verb(app, "reproduce", "a paper's table or figure beside ours, and what no print decides", " fsmoe-table5");
   verb->add_option("TABLE", r.table, "key of a table, see list")->type_name("");

@@ -49,7 +49,7 @@ void add_results(CLI::App& verb, Options& o) {
 }
 
 // What tune does beside planning, which --no-verify leaves out.
-void add_verification(CLI::App& verb, TuneOptions& o) {
+void add_verification(CLI::App& verb, tuner::TuneOptions& o) {
   verb.add_flag("!--no-verify", o.verify, "plan on the profile as it stands: nothing is measured or run");
   verb.add_option_function<std::string>(
           "--measure",
@@ -98,7 +98,7 @@ void add_tune(CLI::App& app, Command& c) {
 }
 
 void add_microbench(CLI::App& app, Command& c) {
-  MicrobenchOptions& m = c.microbench;
+  microbench::MicrobenchOptions& m = c.microbench;
   CLI::App* verb = add_verb(app, "microbench", "time alltoall, allgather, reducescatter, allreduce, gemm -> records",
                             " --cluster testbed-b --repetitions 5");
   add_text(*verb, "--cluster", "CLUSTER|host|FILE", m.cluster, "cluster profile to emulate");
@@ -127,7 +127,7 @@ void add_microbench(CLI::App& app, Command& c) {
 }
 
 void add_layerbench(CLI::App& app, Command& c) {
-  LayerbenchOptions& l = c.layerbench;
+  layerbench::LayerbenchOptions& l = c.layerbench;
   Selection& s = l.selection;
   CLI::App* verb = add_verb(app, "layerbench", "run MoE layers under schedules, for real, beside the prediction",
                             " --cluster testbed-b --batch 2 --seq 256 --model-dim 1024 --hidden 2048");

@@ -9,7 +9,8 @@ target=${1:-$root/.staged}
 packages=(libfmt-dev libfmt9 libeigen3-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libfccp-dev libgtest-dev
   libgmock-dev libbenchmark-dev libbenchmark1debian libgloo-dev)
 optional=(libgmock-dev libgloo-dev)
-boost_headers=(boost/math/tools/minima.hpp boost/math/tools/roots.hpp)
+boost_headers=(boost/math/tools/minima.hpp boost/math/tools/roots.hpp
+               boost/math/statistics/univariate_statistics.hpp)
 
 die() { echo "stage_dependencies: $*" >&2; exit 2; }
 

@@ -2,19 +2,19 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 
 #include "layerbench/report.h"
 #include "moe/base/config_files.h"
 #include "moe/base/progress.h"
 #include "moe/cost/fit.h"
 #include "moe/layer/layer_device.h"
-#include "moe/measure/op_records.h"
 #include "moe/plan/grid.h"
-#include "moe/record/writer.h"
 #include "verbs/pick_layers.h"
+#include "verbs/run/layer_dump.h"
+#include "verbs/run/op_records.h"
+#include "verbs/sweep_records.h"
 
-namespace moe {
+namespace moe::layerbench {
 namespace {
 
 constexpr double kGuessedLayer_s = 4;
@@ -25,14 +25,16 @@ struct BenchedLayer {
   std::string refused;  // why it can't be shaped on this cluster; of a grid's layers alone
 };
 
+Workload workload_of(const LayerbenchOptions& options) { return Workload(options.workload, "--workload"); }
+
 // Before anything is measured; what an emulated cluster runs is a proxy.
-void require_runs(const LayerShape& layer, const Site& site) {
-  if (!site.emulated && site.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer);
+void require_runs(const LayerShape& layer, const Target& target) {
+  if (!target.emulated && target.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer);
 }
 
 // Grids that papers plan with the unrounded capacity are run with the ragged one.
-BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const Selection& selection, const Site& site) {
-  const Profile& cluster = site.cluster;
+BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const Selection& selection, const Target& target) {
+  const Profile& cluster = target.cluster;
   LayerFile base;
   base.layer = layer.shape;
   base.parallel = layer.parallel.value_or(ParallelShape{});
@@ -42,18 +44,18 @@ BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const Selection& 
   try {
     benched.shape = chosen_case(selection, base, own ? layer.parallel->nodes : cluster.nodes,
                                 own ? layer.parallel->ranks_per_node : cluster.ranks_per_node);
-    require_runs(layer.shape, site);
+    require_runs(layer.shape, target);
   } catch (const BadInput& error) {
     benched.refused = error.what();
   }
   return benched;
 }
 
-std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const Site& site) {
+std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const Target& target) {
   const Selection& selection = options.selection;
   if (selection.grid.empty()) {
-    const Case shape = chosen_case(selection, site.cluster.nodes, site.cluster.ranks_per_node);
-    require_runs(shape.layer, site);
+    const Case shape = chosen_case(selection, target.cluster.nodes, target.cluster.ranks_per_node);
+    require_runs(shape.layer, target);
     return {{describe(shape.layer), shape, {}}};
   }
   require<BadInput>(selection.layer_file.empty(), "--layer: found '{}' beside --grid, expected one of them",
@@ -63,7 +65,7 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
   for (const GridLayer& layer : grid.layers) shapes.push_back(layer.shape);
   std::vector<BenchedLayer> layers;
   for (const size_t i : pick_layers(shapes, options.layers > 0 ? options.layers : static_cast<int>(shapes.size())))
-    layers.push_back(of_grid(grid.layers[i], grid, selection, site));
+    layers.push_back(of_grid(grid.layers[i], grid, selection, target));
   return layers;
 }
 
@@ -71,28 +73,27 @@ class Layerbench {
  public:
   Layerbench(const LayerbenchOptions& options, World* processes)
       : options_(options),
-        site_(site_of(options.selection.cluster, processes, options.device)),
-        schedules_(chosen_schedules(options.selection)),
-        layers_(benched_layers(options, site_)),
-        writer_(site_.open_records(
-            options.out.empty() ? "results/layerbench-" + site_.cluster.name + ".jsonl" : options.out, options.asked,
-            files_read())) {
-    share_done(site_, writer_);
+        target_(target_of(options.selection.cluster, {processes, options.device})),
+        jobs_(jobs_on(target_, options.selection, settings_of(options))),
+        layers_(benched_layers(options, target_)),
+        writer_(target_.open_records(records_path(options.out, "layerbench", target_.cluster.name), options.asked,
+                                     files_read())) {
+    share_done(target_, writer_);
   }
 
-  const Site& site() const { return site_; }
+  const Target& target() const { return target_; }
 
   LayerbenchResults run() {
-    LayerbenchResults results{site_.cluster.name,
+    LayerbenchResults results{target_.cluster.name,
                               options_.selection.grid,
                               writer_.path(),
-                              site_.emulated,
+                              target_.emulated,
                               options_.check_only,
                               options_.tasks,
                               {}};
     const bool none_runs = std::ranges::none_of(layers_, &std::string::empty, &BenchedLayer::refused);
-    predicted_by_ = site_.measured || none_runs || options_.check_only ? site_.cluster : measured();
-    const bool several = layers_.size() > 1 && site_.leads();
+    jobs_.predicted_by = target_.measured || none_runs || options_.check_only ? target_.cluster : measured();
+    const bool several = layers_.size() > 1 && target_.leads();
     std::optional<Progress> progress;
     if (several) progress.emplace(fmt::format("running {} layers", layers_.size()), kGuessedLayer_s * layers());
     for (const BenchedLayer& layer : layers_) {
@@ -113,66 +114,52 @@ class Layerbench {
     std::vector<std::string> files;
     if (!selection.grid.empty()) files = files_of(find_grid(selection.grid));
     if (!selection.layer_file.empty()) files.push_back(find_config("layers", selection.layer_file));
-    files.push_back(Workload(options_.workload).file());
+    files.push_back(workload_of(options_).file());
     return files;
   }
 
   Profile measured() {
     std::optional<Progress> progress;
-    if (site_.leads()) progress.emplace("measuring " + site_.cluster.name, 10);
+    if (target_.leads()) progress.emplace("measuring " + target_.cluster.name, 10);
     OpRequest request;
     request.settings.repetitions = options_.iterations;
     request.settings.timeout_s = options_.timeout_s;
-    request.sizes = sizes_for(layers_.front().shape.layer.dtype, site_.device);
-    const FittedProfile fitted = measure_and_fit(site_, writer_, request, [&](double share) { progress->at(share); });
+    request.sizes = sizes_for(layers_.front().shape.layer.dtype, target_.ranks.device);
+    const FittedProfile fitted = measure_and_fit(target_, writer_, request, [&](double share) { progress->at(share); });
     if (!progress) return fitted.profile;
     progress->done();
     for (const std::string& line : fit_warnings(fitted)) fmt::print(stderr, "moetune: warning: {}\n", line);
     return fitted.profile;
   }
 
-  LayerJob job_of(const BenchedLayer& layer) const {
-    LayerJob job;
-    job.name = layer.name;
-    job.shape = layer.shape;
-    job.predicted_by = predicted_by_;
-    if (site_.emulated) job.paced_by = site_.cluster;
-    job.schedules = schedules_;
-    job.degrees = options_.selection.degrees;
-    job.pricing = {options_.selection.nearest};
-    job.settings = {.emulated = site_.emulated,
-                    .iterations = options_.iterations,
-                    .seed = options_.seed,
-                    .timeout_s = options_.timeout_s,
-                    .check_only = options_.check_only,
-                    .workload = Workload(options_.workload),
-                    .device = site_.device,
-                    .processes = site_.processes};
-    if (!options_.dump.empty()) job.settings.dump = of_grid() ? options_.dump + "/" + layer.name : options_.dump;
-    return job;
+  static LayerBenchSettings settings_of(const LayerbenchOptions& options) {
+    return {.iterations = options.iterations,
+            .seed = options.seed,
+            .timeout_s = options.timeout_s,
+            .check_only = options.check_only,
+            .workload = workload_of(options)};
   }
 
-  // What a run that was broken off measured already: of a grid's layer all or nothing.
-  std::optional<LayerOutcome> known(const LayerJob& job) const {
-    LayerOutcome outcome;
-    outcome.layer = job.name;
-    for (const Schedule* schedule : job.schedules) {
-      const CaseRecord* record = writer_.find(run_key(job.name, schedule->name));
-      if (record == nullptr) return std::nullopt;
-      outcome.records.push_back(*record);
-    }
-    return outcome;
+  LayerJob job_of(const BenchedLayer& layer) const {
+    LayerJob job = jobs_;
+    job.name = layer.name;
+    job.shape = layer.shape;
+    if (options_.dump.empty()) return job;
+    const std::string folder = of_grid() ? options_.dump + "/" + layer.name : options_.dump;
+    job.settings.inspect = [folder](World& world, std::span<MoeLayer* const> ranks, const Plan& plan) {
+      dump_layer(folder + "/" + plan.schedule, world, ranks, plan);
+    };
+    return job;
   }
 
   LayerOutcome outcome_of(const BenchedLayer& layer) {
     const LayerJob job = job_of(layer);
     const bool files = !options_.dump.empty() || !options_.trace.empty();
     if (of_grid() && !files)
-      if (auto outcome = known(job)) return *outcome;
+      if (auto outcome = known_outcome(job, writer_)) return *outcome;
     LayerOutcome outcome = run(layer, job);
-    for (const CaseRecord& record : outcome.records)
-      if (writer_.find(record.key) == nullptr) writer_.append(record);
-    if (site_.leads() && !options_.trace.empty() && !options_.check_only && !traced_ && !outcome.measured.empty()) {
+    append(outcome, writer_);
+    if (target_.leads() && !options_.trace.empty() && !traced_ && was_timed(outcome)) {
       write_layer_trace(outcome, options_.trace);
       traced_ = true;
     }
@@ -181,23 +168,15 @@ class Layerbench {
 
   // Alone, a layer that can't be run is an error; in a grid, a row with a reason.
   LayerOutcome run(const BenchedLayer& layer, const LayerJob& job) const {
-    const Fields parameters{{"cluster", site_.cluster.name}, {"layer", job.name}, {"workload", options_.workload}};
+    const Fields parameters{{"cluster", target_.cluster.name}, {"layer", job.name}, {"workload", options_.workload}};
     if (!of_grid()) return run_layer_job(job, parameters);
     if (!layer.refused.empty()) return failed_layer_job(job, parameters, CaseStatus::unsupported, layer.refused);
-    try {
-      return run_layer_job(job, parameters);
-    } catch (const BadInput& error) {
-      return failed_layer_job(job, parameters, CaseStatus::unsupported, error.what());
-    } catch (const RankFailure& error) {
-      if (site_.processes) throw;  // they all end
-      return failed_layer_job(job, parameters, CaseStatus::error, error.what());
-    }
+    return run_or_record_why(job, parameters);
   }
 
   const LayerbenchOptions& options_;
-  Site site_;
-  Profile predicted_by_;
-  std::vector<const Schedule*> schedules_;
+  Target target_;
+  LayerJob jobs_;  // without a layer
   std::vector<BenchedLayer> layers_;
   RecordWriter writer_;
   bool traced_ = false;
@@ -206,16 +185,14 @@ class Layerbench {
 }  // namespace
 
 int run_layerbench(const LayerbenchOptions& options, World* processes) {
-  std::error_code error;
-  if (!options.dump.empty()) std::filesystem::create_directories(options.dump, error);
-  require<BadInput>(!error, "--dump: cannot make {}: {}", options.dump, error.message());
+  if (!options.dump.empty()) make_dump_folder(options.dump);
   Layerbench bench(options, processes);
   const LayerbenchResults results = bench.run();
-  if (bench.site().leads()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
+  if (bench.target().leads()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
   for (const LayerOutcome& outcome : results.outcomes)
-    for (const CaseRecord& record : outcome.records)
-      require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
+    for (const ScheduleRun& run : outcome.runs)
+      require<WrongResult>(run.record.status != CaseStatus::wrong, "{}: {}", run.record.key, run.record.reason);
   return 0;
 }
 
-}  // namespace moe
+}  // namespace moe::layerbench

@@ -1,11 +1,35 @@
 #pragma once
 // The verb `layerbench`: one layer under schedules, for real, beside its prediction.
-#include "layerbench/options.h"
-#include "moe/comm/world.h"
+#include <string>
+
+#include "moe/device/kind.h"
+#include "moe/record/record.h"
+#include "verbs/selection.h"
 
 namespace moe {
+class World;
+}
+
+namespace moe::layerbench {
+
+struct LayerbenchOptions {
+  Selection selection;  // with a grid: its layers, changed as the layer's flags say
+  int layers = 6;       // of a grid: at most so many of them (pick_layers); 0: all
+  int iterations = 5;
+  uint64_t seed = 1;
+  double timeout_s = 60;
+  DeviceKind device = DeviceKind::cpu;  // of the ranks
+  std::string out;                      // records; empty: results/layerbench-CLUSTER.jsonl
+  std::string workload = "gate";
+  std::string trace;   // timeline of the first layer, measured above simulated; empty: none
+  std::string dump;    // folder of tensors (layer_dump.h): DUMP/SCHEDULE, of a grid DUMP/LAYER/SCHEDULE; empty: none
+  bool tasks = false;  // print how each kind of task compares with its prediction
+  bool check_only = false;
+  bool json = false;
+  Asked asked;
+};
 
 /// `processes`: of the run, one rank each, which all call it; none: ranks are threads.
 int run_layerbench(const LayerbenchOptions& options, World* processes);
 
-}  // namespace moe
+}  // namespace moe::layerbench

@@ -4,11 +4,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "moe/base/statistics.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
-#include "moe/measure/statistics.h"
+#include "verbs/run/layer_records.h"
 
-namespace moe {
+namespace moe::layerbench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -21,10 +22,11 @@ std::string ms(double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); }
 std::string percent(double share, int digits = 1) { return fmt::format("{:.{}f} %", 100 * share, digits); }
 std::string degrees(const CaseRecord& r) { return fmt::format("{}/{}", r.degree_forward, r.degree_backward); }
 
-std::string times_of(const std::vector<CaseRecord>& records) {
+std::string times_of(const std::vector<ScheduleRun>& runs) {
   Table table(
       {"schedule", "r", "model ms", "ms", "forward", "backward", "error", "spread", "exposed ms", "overlap", "status"});
-  for (const CaseRecord& r : records) {
+  for (const ScheduleRun& run : runs) {
+    const CaseRecord& r = run.record;
     if (!timed(r)) continue;
     const double total = summary(r, "total_s");
     table.add({r.schedule, degrees(r), ms(prediction(r, "total_s")), ms(total), ms(summary(r, "forward_s")),
@@ -35,10 +37,10 @@ std::string times_of(const std::vector<CaseRecord>& records) {
   return "Time (medians over the passes of the slowest rank; r: degrees forward/backward)\n\n" + table.text() + '\n';
 }
 
-std::string checks_of(const std::vector<CaseRecord>& records) {
+std::string checks_of(const std::vector<ScheduleRun>& runs) {
   Table table({"schedule", "r", "dropped", "most/mean", "empty", "peak", "estimate", "off by", "in", "status"});
-  for (const CaseRecord& r : records)
-    if (checked(r))
+  for (const ScheduleRun& run : runs)
+    if (const CaseRecord& r = run.record; checked(r))
       table.add({r.schedule, degrees(r), percent(summary(r, "drop_rate")),
                  fmt::format("{:.2f}", summary(r, "imbalance")), percent(summary(r, "padding")),
                  human_bytes(summary(r, "peak_bytes")), human_bytes(prediction(r, "peak_bytes")),
@@ -51,36 +53,37 @@ std::string checks_of(const std::vector<CaseRecord>& records) {
 
 std::string tasks_of(const LayerOutcome& outcome) {
   std::string text;
-  for (size_t s = 0; s < outcome.tasks.size(); ++s) {
+  for (const ScheduleRun& run : outcome.runs) {
+    if (run.tasks.empty()) continue;
     Table table({"tasks", "number", "model ms", "ms", "median", "worst", "which"});
-    for (const TaskComparison& t : outcome.tasks[s]) {
+    for (const TaskComparison& t : run.tasks) {
       const auto ratio = [](double r) { return r > 0 ? fmt::format("{:.3f}", r) : "-"; };
       table.add({fmt::format("{} {}", name_of(t.phase), name_of(t.kind)), fmt::format("{}", t.tasks), ms(t.predicted_s),
                  ms(t.measured_s), ratio(t.median_ratio), ratio(t.worst_ratio),
                  t.worst_task.substr(0, t.worst_task.find(" of layer"))});
     }
-    if (!outcome.tasks[s].empty())
-      text += fmt::format("Tasks of {}, measured over predicted\n\n{}\n", outcome.plans[s].schedule, table.text());
+    text += fmt::format("Tasks of {}, measured over predicted\n\n{}\n", run.plan.schedule, table.text());
   }
   return text;
 }
 
 std::string text_of(const LayerOutcome& outcome, const LayerbenchResults& results) {
-  const double dilation = outcome.records.empty() ? 1 : outcome.records.front().dilation;
+  const double dilation = outcome.runs.empty() ? 1 : outcome.runs.front().record.dilation;
   std::string text =
       fmt::format("{} on {}{}\n\n", outcome.layer, results.cluster,
                   !results.emulated    ? ""
                   : results.check_only ? " (emulated by 2 x 2 threads)"
                                        : fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation));
-  if (std::ranges::any_of(outcome.records, timed)) text += times_of(outcome.records);
-  if (std::ranges::any_of(outcome.records, checked)) text += checks_of(outcome.records);
+  if (std::ranges::any_of(outcome.runs, timed, &ScheduleRun::record)) text += times_of(outcome.runs);
+  if (std::ranges::any_of(outcome.runs, checked, &ScheduleRun::record)) text += checks_of(outcome.runs);
   if (results.tasks) text += tasks_of(outcome);
   const size_t before = text.size();
-  for (const CaseRecord& r : outcome.records)
-    if (r.prediction.has("weak_rows"))
+  for (const ScheduleRun& run : outcome.runs)
+    if (const CaseRecord& r = run.record; r.prediction.has("weak_rows"))
       text += fmt::format("  {}: predicted by weak rows: {}\n", r.schedule, r.prediction.text("weak_rows", r.key));
-  for (const CaseRecord& r : outcome.records)
-    if (!r.reason.empty()) text += fmt::format("  {}: {}: {}\n", r.schedule, name_of(r.status), r.reason);
+  for (const ScheduleRun& run : outcome.runs)
+    if (const CaseRecord& r = run.record; !r.reason.empty())
+      text += fmt::format("  {}: {}: {}\n", r.schedule, name_of(r.status), r.reason);
   return text.size() > before ? text + '\n' : text;
 }
 
@@ -100,26 +103,31 @@ std::string summary_text(const LayerbenchResults& results) {
 
 Json json_of(const LayerOutcome& outcome) {
   auto list = Json::array();
-  for (size_t s = 0; s < outcome.records.size(); ++s) {
-    const CaseRecord& r = outcome.records[s];
+  for (const ScheduleRun& run : outcome.runs) {
+    const CaseRecord& r = run.record;
     Json row{{"schedule", r.schedule}, {"status", name_of(r.status)},        {"emulated", r.emulated},
              {"dilation", r.dilation}, {"degree_forward", r.degree_forward}, {"degree_backward", r.degree_backward}};
     if (!r.reason.empty()) row["reason"] = r.reason;
     for (const auto& [part, fields] : {std::pair{"measured", &r.summary}, {"predicted", &r.prediction}})
       for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { row[part][name] = v; }, value);
-    if (s < outcome.tasks.size())
-      for (const TaskComparison& t : outcome.tasks[s])
-        row["tasks"].push_back({{"kind", name_of(t.kind)},
-                                {"phase", name_of(t.phase)},
-                                {"tasks", t.tasks},
-                                {"measured_s", t.measured_s},
-                                {"predicted_s", t.predicted_s},
-                                {"median_ratio", t.median_ratio},
-                                {"worst_ratio", t.worst_ratio},
-                                {"worst_task", t.worst_task}});
+    for (const TaskComparison& t : run.tasks)
+      row["tasks"].push_back({{"kind", name_of(t.kind)},
+                              {"phase", name_of(t.phase)},
+                              {"tasks", t.tasks},
+                              {"measured_s", t.measured_s},
+                              {"predicted_s", t.predicted_s},
+                              {"median_ratio", t.median_ratio},
+                              {"worst_ratio", t.worst_ratio},
+                              {"worst_task", t.worst_task}});
     list.push_back(std::move(row));
   }
   return {{"layer", outcome.layer}, {"schedules", std::move(list)}};
+}
+
+const CaseRecord* record_of(const LayerOutcome& outcome, std::string_view schedule) {
+  for (const ScheduleRun& run : outcome.runs)
+    if (run.record.schedule == schedule) return &run.record;
+  return nullptr;
 }
 
 }  // namespace
@@ -128,8 +136,9 @@ std::vector<GridSummary> summarise(const std::vector<LayerOutcome>& outcomes) {
   std::vector<GridSummary> rows;
   std::vector<std::vector<double>> errors;
   for (const LayerOutcome& outcome : outcomes) {
-    const auto tutel = std::ranges::find(outcome.records, "tutel", &CaseRecord::schedule);
-    for (const CaseRecord& r : outcome.records) {
+    const CaseRecord* tutel = record_of(outcome, "tutel");
+    for (const ScheduleRun& run : outcome.runs) {
+      const CaseRecord& r = run.record;
       auto row = std::ranges::find(rows, r.schedule, &GridSummary::schedule);
       if (row == rows.end()) {
         row = rows.insert(rows.end(), GridSummary());
@@ -141,7 +150,7 @@ std::vector<GridSummary> summarise(const std::vector<LayerOutcome>& outcomes) {
       errors[static_cast<size_t>(row - rows.begin())].push_back(std::abs(measured_over_predicted(r) - 1));
       row->exposed_share += summary(r, "exposed_s") / summary(r, "total_s");
       row->overlap += summary(r, "overlap_efficiency");
-      if (tutel == outcome.records.end() || tutel->status != CaseStatus::ok) continue;
+      if (tutel == nullptr || tutel->status != CaseStatus::ok) continue;
       ++row->compared;
       row->measured_speedup += summary(*tutel, "total_s") / summary(r, "total_s");
       row->predicted_speedup += prediction(*tutel, "total_s") / prediction(r, "total_s");
@@ -190,4 +199,4 @@ std::string json_of(const LayerbenchResults& results) {
   return all.dump(1);
 }
 
-}  // namespace moe
+}  // namespace moe::layerbench

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "moe/measure/layer_records.h"
+#include "verbs/run/layer_run.h"
 
-namespace moe {
+namespace moe::layerbench {
 
 struct LayerbenchResults {
   std::string cluster, grid, records_path;  // grid: empty: one layer by hand
@@ -31,4 +31,4 @@ struct GridSummary {
 };
 std::vector<GridSummary> summarise(const std::vector<LayerOutcome>& outcomes);
 
-}  // namespace moe
+}  // namespace moe::layerbench

@@ -5,7 +5,7 @@
 #include "moe/layer/experts/expert.h"
 #include "moe/tensor/cpu/math.h"
 
-namespace moe {
+namespace moe::microbench {
 namespace {
 
 // Of one expert, without what lies between its GEMMs; each as LibTorch's mm computes it.
@@ -114,4 +114,4 @@ void expert_kernels(const KernelSizes& sizes, const KernelGroup& group) {
   for (const Ffn ffn : {Ffn::gpt, Ffn::mixtral}) bench_expert(sizes, ffn, group);
 }
 
-}  // namespace moe
+}  // namespace moe::microbench

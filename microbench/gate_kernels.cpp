@@ -6,7 +6,7 @@
 #include "moe/layer/verify.h"
 #include "moe/plan/volumes.h"
 
-namespace moe {
+namespace moe::microbench {
 namespace {
 
 constexpr double kLeastNorm = 1e-4;  // of the largest gradient
@@ -113,4 +113,4 @@ void gate_kernels(const KernelSizes& sizes, const KernelGroup& group) {
   }
 }
 
-}  // namespace moe
+}  // namespace moe::microbench

@@ -8,7 +8,7 @@
 #include "moe/base/table.h"
 #include "moe/record/writer.h"
 
-namespace moe {
+namespace moe::microbench {
 namespace {
 
 constexpr double kGroups = 12;  // of a CPU's kernels
@@ -74,4 +74,4 @@ int run_kernel_bench(const MicrobenchOptions& options) {
   return report_kernels(bench.records(), path, options.json);
 }
 
-}  // namespace moe
+}  // namespace moe::microbench

@@ -4,10 +4,10 @@
 #include <span>
 #include <string>
 
-#include "microbench/options.h"
+#include "microbench/microbench.h"
 #include "moe/record/record.h"
 
-namespace moe {
+namespace moe::microbench {
 
 /// Checks, then times every kernel, into records; prints them. Returns 3 if a kernel is wrong, else 0.
 int run_kernel_bench(const MicrobenchOptions& options);
@@ -15,4 +15,4 @@ int run_kernel_bench(const MicrobenchOptions& options);
 /// Prints records of kernels; the exit code.
 int report_kernels(std::span<const CaseRecord> records, const std::string& path, bool json);
 
-}  // namespace moe
+}  // namespace moe::microbench

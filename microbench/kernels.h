@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "moe/layer/orders/order.h"
-#include "moe/measure/kernel_bench.h"
+#include "moe/measure/kernels/kernel_bench.h"
 #include "moe/rows/rank_shape.h"
 
-namespace moe {
+namespace moe::microbench {
 
 struct KernelSizes {
   int64_t tokens = 2048, experts = 8, top_k = 2;
@@ -54,4 +54,4 @@ WrongElements wrong_rows(const RoutedRows& found, const float* by, TensorView to
 WrongElements wrong_tokens(const RoutedRows& of, const float* by, TensorView found);
 WrongElements wrong_dots(const RoutedRows& of, TensorView tokens, TensorView found);
 
-}  // namespace moe
+}  // namespace moe::microbench

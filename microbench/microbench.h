@@ -1,14 +1,36 @@
 #pragma once
-// The verb `microbench`, and its measuring part for `tune`.
-#include <functional>
+// The verb `microbench`: ops timed into records, or the layer's own kernels.
+#include <string>
 
-#include "microbench/options.h"
-#include "moe/comm/world.h"
-#include "moe/record/writer.h"
+#include "moe/device/kind.h"
+#include "moe/record/record.h"
+#include "verbs/selection.h"
 
 namespace moe {
+class World;
+}
+
+namespace moe::microbench {
+
+struct MicrobenchOptions {
+  std::string cluster{kDefaultCluster};
+  int repetitions = 5;
+  double timeout_s = 60;
+  DeviceKind device = DeviceKind::cpu;  // of the ranks
+  // As nccl-tests' flags of one letter.
+  int64_t least_bytes = 0, most_bytes = 0, step_bytes = 0;  // of collectives; most 0: FSMoE's sizes
+  double step_factor = 2;
+  int iterations = 0, warm_ups = 1;  // of an op in one sample, 0: chosen; before the samples
+  int check = 1;
+  std::string dtype = "float32";
+  std::string modules;   // NAME[,NAME] or all: sub-modules of a layer, timed too; on the host
+  std::string out;       // records; empty: results/microbench-CLUSTER.jsonl
+  bool kernels = false;  // the layer's own kernels beside their bounds, and nothing else
+  bool json = false;
+  Asked asked;
+};
 
 /// `processes`: of the run, one rank each, which all call it; none: ranks are threads.
 int run_microbench(const MicrobenchOptions& options, World* processes);
 
-}  // namespace moe
+}  // namespace moe::microbench

@@ -6,7 +6,7 @@
 #include "moe/layer/gates/gate.h"
 #include "moe/layer/orders/order.h"
 
-namespace moe {
+namespace moe::microbench {
 namespace {
 
 // One group of tokens, routed by a gate, and everything that the four maps of an order read and write.
@@ -123,4 +123,4 @@ void order_kernels(const KernelSizes& sizes, const KernelGroup& group) {
   }
 }
 
-}  // namespace moe
+}  // namespace moe::microbench

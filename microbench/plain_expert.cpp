@@ -5,7 +5,7 @@
 
 #include "moe/layer/parameter.h"
 
-namespace moe {
+namespace moe::microbench {
 namespace {
 
 constexpr int64_t kSampled = 3;  // rows, and numbers of H
@@ -119,4 +119,4 @@ WrongElements PlainExpert::wrong_gradients(const Matrix& d_x) const {
   return wrong;
 }
 
-}  // namespace moe
+}  // namespace moe::microbench

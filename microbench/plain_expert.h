@@ -6,7 +6,7 @@
 
 #include "moe/measure/wrong_elements.h"
 
-namespace moe {
+namespace moe::microbench {
 
 class PlainExpert {
  public:
@@ -34,4 +34,4 @@ class PlainExpert {
   bool gated_;
 };
 
-}  // namespace moe
+}  // namespace moe::microbench

@@ -5,7 +5,7 @@
 #include "moe/base/random.h"
 #include "moe/tensor/host_copy.h"
 
-namespace moe {
+namespace moe::microbench {
 namespace {
 
 constexpr int64_t kColumns = 256, kMixedColumns = 16, kPairs = 4096;
@@ -98,4 +98,4 @@ WrongElements wrong_dots(const RoutedRows& of, TensorView tokens, TensorView fou
   return wrong;
 }
 
-}  // namespace moe
+}  // namespace moe::microbench

@@ -9,7 +9,7 @@
 #include "verbs/paper_tables.h"
 #include "verbs/results_json.h"
 
-namespace moe {
+namespace moe::planner {
 namespace {
 
 constexpr size_t kShownSummary = 94;  // of a line of 120, beside indent and name
@@ -51,7 +51,7 @@ std::string cut(std::string text) {
 
 }  // namespace
 
-int run_list(bool json) {
+int run_list(const ListOptions& options) {
   Json clusters = files("clusters");
   clusters.push_back(
       {{"name", "host"},
@@ -62,7 +62,7 @@ int run_list(bool json) {
                  {"orders", named(order_parts())},  {"dispatchers", named(dispatcher_parts())},
                  {"hooks", named(hook_parts())},    {"ffns", named(ffn_parts())},
                  {"papers", named(kPaperTables)}};
-  if (json) {
+  if (options.json) {
     fmt::print("{}\n", all.dump(1));
     return 0;
   }
@@ -74,4 +74,4 @@ int run_list(bool json) {
   return 0;
 }
 
-}  // namespace moe
+}  // namespace moe::planner

@@ -1,8 +1,12 @@
 #pragma once
 // The verb `list`: what there is to choose from.
 
-namespace moe {
+namespace moe::planner {
 
-int run_list(bool json);
+struct ListOptions {
+  bool json = false;
+};
 
-}  // namespace moe
+int run_list(const ListOptions& options);
+
+}  // namespace moe::planner

@@ -3,7 +3,7 @@
 #include "moe/base/check.h"
 #include "planner/memory_report.h"
 
-namespace moe {
+namespace moe::planner {
 namespace {
 
 constexpr double kGiB = 1024.0 * kMiB;
@@ -97,4 +97,4 @@ int run_memory(const MemoryOptions& options) {
   return 0;
 }
 
-}  // namespace moe
+}  // namespace moe::planner

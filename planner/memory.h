@@ -6,7 +6,7 @@
 #include "moe/plan/memory.h"
 #include "verbs/chosen_model.h"
 
-namespace moe {
+namespace moe::planner {
 
 struct MemoryOptions {
   Selection selection;  // cluster and layer; its flags go over the model's layer
@@ -20,4 +20,4 @@ struct MemoryOptions {
 
 int run_memory(const MemoryOptions& options);
 
-}  // namespace moe
+}  // namespace moe::planner

@@ -7,7 +7,7 @@
 #include "moe/base/check.h"
 #include "moe/base/table.h"
 
-namespace moe {
+namespace moe::planner {
 namespace {
 
 constexpr std::array kModels{ActivationModel::printed, ActivationModel::corrected, ActivationModel::counted};
@@ -174,4 +174,4 @@ Json to_json(const ParmCounts& counts) {
   return json;
 }
 
-}  // namespace moe
+}  // namespace moe::planner

@@ -8,7 +8,7 @@
 #include "moe/plan/memory.h"
 #include "verbs/results_json.h"
 
-namespace moe {
+namespace moe::planner {
 
 /// What is reported: one request, counted in each way.
 struct MemoryReport {
@@ -53,4 +53,4 @@ ParmCounts count_parm_layers(const std::vector<Grid>& grids, const ParmAssumptio
 std::string parm_table(const ParmCounts& counts);
 Json to_json(const ParmCounts& counts);
 
-}  // namespace moe
+}  // namespace moe::planner

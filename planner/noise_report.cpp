@@ -11,7 +11,7 @@
 #include "moe/base/table.h"
 #include "moe/cost/rank_fluid_replay.h"
 
-namespace moe {
+namespace moe::planner {
 namespace {
 
 constexpr uint64_t kPopularityStream = 77;  // and on, one a layer
@@ -119,4 +119,4 @@ Json to_json(const NoiseRow& row) {
           {"samples", row.outcome.makespan_s.size()}};
 }
 
-}  // namespace moe
+}  // namespace moe::planner

@@ -8,7 +8,7 @@
 #include "moe/cost/rank_replay.h"
 #include "verbs/results_json.h"
 
-namespace moe {
+namespace moe::planner {
 
 struct NoiseFlags {
   double jitter = 0;                    // coefficient of variation of every task, lognormal
@@ -37,4 +37,4 @@ NoiseRow with_noise(const NoiseFlags& flags, const LayerPricer& pricer, const Pl
 std::string noise_text(const std::vector<NoiseRow>& rows);
 Json to_json(const NoiseRow& row);
 
-}  // namespace moe
+}  // namespace moe::planner

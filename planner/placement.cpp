@@ -5,7 +5,7 @@
 #include "moe/base/table.h"
 #include "verbs/results_json.h"
 
-namespace moe {
+namespace moe::planner {
 namespace {
 
 constexpr size_t kShownGroups = 2;  // of each dimension, in the table
@@ -93,4 +93,4 @@ int run_placement(const PlacementOptions& options) {
   return 0;
 }
 
-}  // namespace moe
+}  // namespace moe::planner

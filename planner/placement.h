@@ -2,7 +2,7 @@
 // The verb `placement`: where context parallelism goes beside expert parallelism, by MoNTA's rule.
 #include "moe/plan/placement.h"
 
-namespace moe {
+namespace moe::planner {
 
 struct PlacementOptions {
   PlacementRequest request{.tp = 8, .ep = 8, .cp = 4, .pp = 1, .dp = 1, .ranks_per_node = 8, .switch_ports = 32};
@@ -11,4 +11,4 @@ struct PlacementOptions {
 
 int run_placement(const PlacementOptions& options);
 
-}  // namespace moe
+}  // namespace moe::planner

@@ -13,7 +13,7 @@
 #include "verbs/selection.h"
 #include "verbs/sweep_records.h"
 
-namespace moe {
+namespace moe::planner {
 namespace {
 
 constexpr std::string_view kGrid = "fsmoe-b", kSchedule = "fsmoe";
@@ -176,7 +176,7 @@ class Figures : public benchmark::BenchmarkReporter {
 
 }  // namespace
 
-int run_planner_bench(const PlannerBenchOptions& options) {
+int run_plannerbench(const PlannerbenchOptions& options) {
   std::string program = "moetune";
   std::array argv{program.data()};
   int argc = 1;
@@ -201,4 +201,4 @@ int run_planner_bench(const PlannerBenchOptions& options) {
   return 0;
 }
 
-}  // namespace moe
+}  // namespace moe::planner

@@ -15,8 +15,9 @@
 #include "planner/timeline_records.h"
 #include "verbs/results_json.h"
 #include "verbs/sweep_records.h"
+#include "verbs/trace_file.h"
 
-namespace moe {
+namespace moe::planner {
 namespace {
 
 struct Simulated {
@@ -135,7 +136,7 @@ int run_simulate(const SimulateOptions& options) {
   check_one_layer(options);
   const Profile profile = chosen_profile(options.selection);
   const Case shape = chosen_case(options.selection, profile.nodes, profile.ranks_per_node);
-  const LayerPricer pricer(profile, shape, {options.selection.nearest});
+  const LayerPricer pricer(profile, shape, pricing_of(options.selection));
   const auto chosen = chosen_schedules(options.selection);
   std::vector<Simulated> all;
   Refused refused;
@@ -153,7 +154,7 @@ int run_simulate(const SimulateOptions& options) {
     if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.plan, s.timeline.makespan_s));
     groups.push_back(trace_group(s.plan, s.timeline));
   }
-  if (!options.trace.empty()) write_chrome_trace(groups, options.trace);
+  if (!options.trace.empty()) write_trace(groups, options.trace);
   if (!options.out.empty()) write_records(options, pricer, all);
   for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
   if (!options.json) {
@@ -169,4 +170,4 @@ int run_simulate(const SimulateOptions& options) {
   return 0;
 }
 
-}  // namespace moe
+}  // namespace moe::planner

@@ -11,7 +11,7 @@
 #include "planner/noise_report.h"
 #include "verbs/chosen_model.h"
 
-namespace moe {
+namespace moe::planner {
 
 struct SimulateOptions {
   Selection selection;
@@ -42,4 +42,4 @@ class Refused {
 
 int run_simulate(const SimulateOptions& options);
 
-}  // namespace moe
+}  // namespace moe::planner

@@ -7,8 +7,9 @@
 #include "moe/base/table.h"
 #include "moe/search/model_search.h"
 #include "verbs/results_json.h"
+#include "verbs/trace_file.h"
 
-namespace moe {
+namespace moe::planner {
 namespace {
 
 struct Simulated {
@@ -116,7 +117,7 @@ int run_simulate_model(const SimulateOptions& options) {
   const ChosenModel chosen = chosen_model(asked, options.selection, profile);
   const PartitionStrategy& strategy =
       find_named(partition_strategies(), options.partition.value_or("exact"), "--partition");
-  const LayerPricer pricer(profile, chosen.model.shape, {options.selection.nearest});
+  const LayerPricer pricer(profile, chosen.model.shape, pricing_of(options.selection));
   const auto schedules = chosen_schedules(options.selection);
   ModelSearch search;
   DegreeChoice degrees = options.selection.degrees;
@@ -141,7 +142,7 @@ int run_simulate_model(const SimulateOptions& options) {
     if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.result.plan, s.result.total_s()));
     groups.push_back(trace_group(s.result.plan, s.result.timeline));
   }
-  if (!options.trace.empty()) write_chrome_trace(groups, options.trace);
+  if (!options.trace.empty()) write_trace(groups, options.trace);
   for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
   if (!options.json) {
     print_text(chosen, profile, all);
@@ -165,4 +166,4 @@ int run_simulate_model(const SimulateOptions& options) {
   return 0;
 }
 
-}  // namespace moe
+}  // namespace moe::planner

@@ -2,8 +2,8 @@
 // `simulate --model`: a whole model under chosen schedules.
 #include "planner/simulate.h"
 
-namespace moe {
+namespace moe::planner {
 
 int run_simulate_model(const SimulateOptions& options);
 
-}  // namespace moe
+}  // namespace moe::planner

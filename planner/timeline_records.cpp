@@ -4,7 +4,7 @@
 
 #include "moe/search/layer_search.h"
 
-namespace moe {
+namespace moe::planner {
 namespace {
 
 CaseRecord record_of(std::string key, const LayerResult& result, const Fields& parameters) {
@@ -66,4 +66,4 @@ std::vector<CaseRecord> degree_records(const Schedule& schedule, const LayerPric
   return records;
 }
 
-}  // namespace moe
+}  // namespace moe::planner

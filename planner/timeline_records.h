@@ -6,7 +6,7 @@
 #include "moe/record/record.h"
 #include "moe/search/degrees.h"
 
-namespace moe {
+namespace moe::planner {
 
 /// The tasks of a plan and when they run, in issue order.
 std::vector<TaskTimes> task_times(const Plan& plan, const Timeline& timeline);
@@ -21,4 +21,4 @@ CaseRecord timeline_record(const LayerResult& result, const Plan& plan, const Ti
 /// degree_bound_PHASE_s (moe/cost/bounds.h: of chunks of this degree) and free_bound_PHASE_s (of any degree).
 std::vector<CaseRecord> degree_records(const Schedule& schedule, const LayerPricer& pricer, const Fields& parameters);
 
-}  // namespace moe
+}  // namespace moe::planner

@@ -6,7 +6,7 @@
 #include "moe/base/config.h"
 #include "moe/base/config_files.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr double kMostRanks = 1e6;
@@ -166,4 +166,4 @@ std::vector<std::string> lines_of(const Assumptions& assumed) {
   return lines;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

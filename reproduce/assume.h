@@ -21,7 +21,7 @@
 
 #include "moe/cost/profile.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 struct AssumedRow {
   std::string cluster, label;
@@ -62,4 +62,4 @@ Profile with_assumed(Profile profile, const Assumptions* assumed);
 /// One line a row and value, for a report.
 std::vector<std::string> lines_of(const Assumptions& assumed);
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -10,7 +10,7 @@
 #include "reproduce/study.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr std::array<std::string_view, 3> kCompared{"tutel-improved", "fsmoe-no-iio", "fsmoe"};
@@ -252,4 +252,4 @@ Report fsmoe_audit(Study& study) {
   return report;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

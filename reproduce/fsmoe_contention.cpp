@@ -6,7 +6,7 @@
 #include "moe/base/check.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr double kTolerance = 1e-3;  // of a speedup
@@ -143,4 +143,4 @@ void add_fitted_contention(Report& report, Study& study, const std::vector<Readi
   report.tables.push_back(std::move(table));
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

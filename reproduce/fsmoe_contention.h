@@ -4,7 +4,7 @@
 
 #include "reproduce/study.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 inline constexpr double kMostContention = 2;  // where sharing two networks is no better than taking turns
 
@@ -16,4 +16,4 @@ std::vector<Reading> with_fitted_contention(SweepStore& sweeps, const std::vecto
 void add_fitted_contention(Report& report, Study& study, const std::vector<Reading>& on_a,
                            const std::vector<Reading>& on_b);
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -8,7 +8,7 @@
 #include "reproduce/study.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr std::array<std::string_view, 2> kBaselines{"ds-moe", "ds-moe-replicated"};
@@ -224,4 +224,4 @@ Report fsmoe_fig7(Study& study) {
   return report;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -2,7 +2,9 @@
 
 #include <string>
 
-namespace moe {
+#include "moe/plan/model_file.h"
+
+namespace moe::reproduce {
 
 Model fsmoe_model(std::string_view printed) { return find_model(std::string(printed) + "@fsmoe"); }
 
@@ -23,4 +25,4 @@ Case table2_case(std::string_view model, const Profile& profile, double capacity
   return model_case(model, profile, profile.nodes, 4, 1024, capacity);
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -7,7 +7,7 @@
 #include "moe/plan/model_file.h"
 #include "moe/plan/volumes.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 /// k and f of section 6.4.
 inline constexpr int kModelTopK = 2;
@@ -24,4 +24,4 @@ Case model_case(std::string_view model, const Profile& profile, int nodes, int64
 /// Table 2's: B = 4, L = 1024.
 Case table2_case(std::string_view model, const Profile& profile, double capacity);
 
-}  // namespace moe
+}  // namespace moe::reproduce

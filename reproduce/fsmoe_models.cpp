@@ -3,7 +3,7 @@
 #include "moe/base/check.h"
 #include "reproduce/fsmoe_layer.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 Case layer_case(const Model& model, const Profile& profile, const ModelRun& run) {
@@ -59,4 +59,4 @@ std::vector<std::string> model_conventions() {
       "show is not said. No paper prints that AllReduce: it is left open unless an assumption file has it derived."};
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -8,7 +8,7 @@
 
 #include "reproduce/priced.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 /// A model as one of the figures runs it.
 struct ModelRun {
@@ -34,4 +34,4 @@ const std::vector<std::string>& figure_schedules();
 /// The conventions that every model's figure shares.
 std::vector<std::string> model_conventions();
 
-}  // namespace moe
+}  // namespace moe::reproduce

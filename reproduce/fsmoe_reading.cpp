@@ -7,7 +7,7 @@
 #include "reproduce/fsmoe_layer.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr double kBytesPerElement = 4;  // float32, FSMoE section 6.2
@@ -142,4 +142,4 @@ Grid grid_of(const Reading& r) {
   return find_grid(name);
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

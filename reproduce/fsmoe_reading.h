@@ -8,7 +8,7 @@
 #include "moe/cost/profile.h"
 #include "moe/plan/grid.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 enum class Testbed : uint8_t { a, b };
 std::string_view name_of(Testbed testbed);       // of its cluster: "testbed-a"
@@ -42,9 +42,6 @@ struct Reading {
   auto operator<=>(const Reading&) const = default;
 };
 
-/// Layers with r_f != r_b of 1458 on testbed B, as the paper measured them (FSMoE section 2.3).
-inline constexpr double kPrintedApart = 912;
-
 /// What the presets testbed-a and testbed-b hold.
 Reading preset_reading(Testbed testbed);
 /// Every combination of the choices that a testbed leaves open, without contention.
@@ -61,4 +58,4 @@ Profile with_driver_attention(Profile profile);
 Profile profile_of(const Reading& reading);
 Grid grid_of(const Reading& reading);
 
-}  // namespace moe
+}  // namespace moe::reproduce

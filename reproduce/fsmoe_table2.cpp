@@ -12,7 +12,7 @@
 #include "reproduce/study.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr std::array kCapacities{1.2, 2.4};
@@ -229,4 +229,4 @@ Report fsmoe_table2(Study&) {
   return report;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

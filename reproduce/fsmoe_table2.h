@@ -2,10 +2,10 @@
 // FSMoE Table 2 as a yardstick of a reading's coefficients.
 #include "reproduce/fsmoe_reading.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 /// Root of the mean square of ours / printed - 1 over the reading's testbed: AlltoAll, AllGather, ReduceScatter,
 /// AllReduce, experts and attention of both models and phases, at k f = 2.4 whatever the reading's volumes.
 double table2_error(const Reading& reading);
 
-}  // namespace moe
+}  // namespace moe::reproduce

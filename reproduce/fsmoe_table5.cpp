@@ -6,7 +6,7 @@
 #include "reproduce/study.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr std::array kCapacities{Capacity::f_alone, Capacity::k_times_f};
@@ -132,4 +132,4 @@ Report fsmoe_degrees(Study& study) {
   return report;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -8,7 +8,7 @@
 #include "reproduce/study.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr std::string_view kPricedGate = "gshard";  // whose GEMM the planner prices where no module row does
@@ -111,4 +111,4 @@ Report fsmoe_table6(Study& study) {
   return report;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -5,7 +5,7 @@
 
 #include "moe/base/check.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 // What follows from print alone.
 std::vector<std::string> lina_from_print() {
@@ -107,4 +107,4 @@ std::vector<std::string> lina_conventions() {
       "fusing of packed experts' kernels (multi-stream execution, section 6.1) changes no time here."};
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

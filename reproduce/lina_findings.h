@@ -8,7 +8,7 @@
 #include "reproduce/lina_models.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 inline const std::array<std::string, 3> kLinaModels{"transformer-xl", "gpt-2", "bert2gpt2"};
 
@@ -27,4 +27,4 @@ std::string lina_slowdowns(const LinaSteps& steps, const Assumptions& assumed);
 std::string lina_packings(const LinaSteps& steps, const Assumptions& assumed);
 std::vector<std::string> lina_conventions();
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -4,12 +4,13 @@
 #include <map>
 
 #include "moe/base/check.h"
+#include "moe/base/statistics.h"
 #include "moe/plan/memory.h"
 #include "moe/plan/model_file.h"
 #include "verbs/printed.h"
 #include "moe/search/variants.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr int kGpusPerNode = 4, kGpus = 16;  // section 7.1
@@ -40,13 +41,6 @@ double moe_seconds(const ModelResult& result, Phase phase) {
   return seconds;
 }
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 1;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
 LinaStep measured(const ModelResult& result, const std::vector<double>& alone_s) {
   LinaStep step{.step_s = result.total_s()};
   step.moe_forward_s = moe_seconds(result, Phase::forward);
@@ -69,7 +63,7 @@ LinaStep measured(const ModelResult& result, const std::vector<double>& alone_s)
     step.alltoall_backward_s += seconds;
     slowdowns.push_back(seconds / alone_s[static_cast<size_t>(task.work_class)]);
   }
-  step.slowdown = median(std::move(slowdowns));
+  if (!slowdowns.empty()) step.slowdown = upper_median(std::move(slowdowns));
   const double forward_s = step.alltoall_s - step.alltoall_backward_s;
   if (step.alltoall_s > 0) step.efficiency = overlap / step.alltoall_s;
   if (forward_s > 0) step.efficiency_forward = overlap_forward / forward_s;
@@ -147,4 +141,4 @@ LinaRule lina_rule(const std::string& model, int experts, const Assumptions& ass
   return {all.back().decision.packing, all.front().total_s() / all.back().total_s()};
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

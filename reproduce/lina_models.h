@@ -8,7 +8,7 @@
 #include "moe/search/model_search.h"
 #include "reproduce/assume.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 /// The expert's forward over the AlltoAll's by a printed share of AlltoAll in a layer's forward: two AlltoAlls and an
 /// expert take 2 t_a / share (Lina, Figure 2); what else is in a layer counts as expert.
@@ -51,4 +51,4 @@ struct LinaRule {
 };
 LinaRule lina_rule(const std::string& model, int experts, const Assumptions& assumed);
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -10,7 +10,7 @@
 #include "reproduce/study.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 const std::array<int, 4> kExperts{2, 4, 8, 16};
@@ -204,4 +204,4 @@ Report lina_training(Study& study) {
   return report;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

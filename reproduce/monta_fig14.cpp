@@ -7,7 +7,7 @@
 #include "reproduce/study.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr int kStepSeq = 8, kLongSeq = 256;  // thousands of tokens
@@ -182,4 +182,4 @@ Report monta_fig14(Study& study) {
   return report;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -4,7 +4,7 @@
 #include "moe/base/units.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr double kMillionBytes = 1e6;
@@ -83,4 +83,4 @@ MontaPlatform table8_platform() {
 
 double monta_bytes(int thousand_tokens) { return kTable8Bytes * thousand_tokens / kTable8Tokens; }
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -4,7 +4,7 @@
 #include <array>
 #include <string_view>
 
-namespace moe {
+namespace moe::reproduce {
 
 enum class MontaStrategy : int { baseline, o1, o2, o3 };
 std::string_view name_of(MontaStrategy strategy);
@@ -54,4 +54,4 @@ double monta_bytes(int thousand_tokens);
 inline constexpr int kMontaChunks = 4;
 inline constexpr std::array kMontaStrategies{MontaStrategy::o1, MontaStrategy::o2, MontaStrategy::o3};
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -7,7 +7,7 @@
 #include "moe/search/layer_search.h"
 #include "reproduce/priced.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr std::string_view kCluster = "a800", kModel = "moe-2x70b";
@@ -91,4 +91,4 @@ MontaStrategy least_exchange(const MontaLayer& layer, int chunks) {
   return *std::ranges::min_element(kMontaStrategies, {}, [&](MontaStrategy s) { return layer.exchange_s(s, chunks); });
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -7,7 +7,7 @@
 #include "reproduce/assume.h"
 #include "reproduce/monta_model.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 /// The preset with what is assumed; without assumptions (null) nothing slows anything. Of its rows, exchanges alone use
 /// no more than Table 8 prints.
@@ -53,4 +53,4 @@ class MontaLayer {
 /// The strategy that takes least for one exchange; of O2 and O3 with so many chunks.
 MontaStrategy least_exchange(const MontaLayer& layer, int chunks);
 
-}  // namespace moe
+}  // namespace moe::reproduce

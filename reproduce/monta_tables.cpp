@@ -9,7 +9,7 @@
 #include "reproduce/study.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr int kTable8Seq = 8, kLongSeq = 256;  // thousands of tokens
@@ -144,4 +144,4 @@ Report monta_fig13(Study&) {
   return report;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

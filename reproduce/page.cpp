@@ -9,18 +9,13 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
+#include "moe/base/statistics.h"
 #include "reproduce/first_page.h"
 #include "reproduce/study.h"
 #include "verbs/paper_tables.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 // Of one comparison, by convention: how far each number that has both is off.
 std::map<std::string, std::vector<double>> differences_of(const Comparison& c) {
@@ -146,4 +141,4 @@ std::string page_of(const std::vector<Report>& reports) {
   return text;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

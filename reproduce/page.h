@@ -5,7 +5,7 @@
 
 #include "reproduce/report.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 /// Every table from print alone, then with each example assumption file that is for it; the audit last.
 std::vector<Report> all_reports();
@@ -17,4 +17,4 @@ TextTable summary_of(const std::vector<Report>& reports);
 /// The page: the same text on every machine.
 std::string page_of(const std::vector<Report>& reports);
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -9,7 +9,7 @@
 #include "reproduce/priced.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr std::array<std::string_view, 5> kSchedules{kParmBaseline, "parm-s1", "parm-s2-aas", "parm-s2", "parm"};
@@ -83,4 +83,4 @@ std::vector<ParmLayer> parm_layers(std::string_view testbed, const Assumptions* 
   return layers;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -8,7 +8,7 @@
 
 #include "reproduce/assume.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 inline constexpr std::string_view kParmBaseline = "ds-moe-replicated";
 
@@ -34,4 +34,4 @@ struct ParmLayer {
 std::vector<ParmLayer> parm_layers(std::string_view testbed, const Assumptions* assumed,
                                    std::set<std::string>& missing);
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -15,7 +15,7 @@
 #include "reproduce/study.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr double kFourTimes = 4;  // Figure 7's threshold
@@ -270,4 +270,4 @@ Report parm_table5(Study& study) {
   return report;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

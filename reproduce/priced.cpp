@@ -8,7 +8,7 @@
 #include "moe/cost/fluid_replay.h"
 #include "moe/search/layer_search.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 struct Derivation {
@@ -99,4 +99,4 @@ double seconds_without(const std::vector<TaskKind>& kinds, std::string_view sche
   return seconds_counting(counted, find_schedule(schedule), LayerPricer(profile, shape), tuned.decision);
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

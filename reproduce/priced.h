@@ -10,7 +10,7 @@
 #include "reproduce/assume.h"
 #include "verbs/sweep.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 /// One layer under one schedule, or nothing where the profile lacks a row that it needs, or has it derived without the
 /// assumptions allowing that; `missing` then gains the names of what lacks.
@@ -31,4 +31,4 @@ double seconds_counting(const std::function<bool(const WorkClass&)>& counted, co
 double seconds_without(const std::vector<TaskKind>& kinds, std::string_view schedule, const Profile& profile,
                        const Case& shape, const LayerResult& tuned);
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -5,7 +5,7 @@
 #include "moe/base/check.h"
 #include "moe/base/table.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 std::string shown(std::optional<double> value, const Quantity& q) {
@@ -110,4 +110,4 @@ std::string report_text(const Report& report, ReportStyle style) {
   return text;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

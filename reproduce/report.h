@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace moe {
+namespace moe::reproduce {
 
 /// What a number counts: its name in records, and how people read it.
 struct Quantity {
@@ -74,4 +74,4 @@ std::string wrapped(std::string_view text, std::string_view first, size_t column
 /// The rows of a comparison: labels, paper, then ours and its difference under each convention.
 TextTable drawn(const Comparison& comparison);
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -2,7 +2,7 @@
 
 #include "moe/base/check.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 Json number(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
@@ -63,4 +63,4 @@ std::vector<CaseRecord> records_of(const Report& report) {
   return records;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

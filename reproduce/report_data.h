@@ -6,7 +6,7 @@
 #include "reproduce/report.h"
 #include "verbs/results_json.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 /// {table, title, source, figures[] = {comparison, labels..., convention, quantity, paper, ours, difference}, ...}.
 Json to_json(const Report& report);
@@ -15,4 +15,4 @@ Json to_json(const Report& report);
 /// number, `summary` the paper's, under the quantity's name. A figure without ours is `unsupported`.
 std::vector<CaseRecord> records_of(const Report& report);
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -12,7 +12,7 @@
 #include "reproduce/report_data.h"
 #include "reproduce/study.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 std::vector<Report> asked_for(const ReproduceOptions& o) {
@@ -75,4 +75,4 @@ int run_reproduce(const ReproduceOptions& options) {
   return 0;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

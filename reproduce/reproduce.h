@@ -4,7 +4,7 @@
 
 #include "moe/record/record.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 struct ReproduceOptions {
   std::string table;   // a key of kPaperTables
@@ -19,4 +19,4 @@ struct ReproduceOptions {
 
 int run_reproduce(const ReproduceOptions& options);
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -7,7 +7,7 @@
 #include "reproduce/report.h"
 #include "reproduce/sweep_store.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 struct Study {
   SweepStore sweeps;
@@ -35,4 +35,4 @@ Report fsmoe_audit(Study& study);
 /// assumptions are not for.
 Report reproduce(std::string_view key, Study& study);
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -9,7 +9,7 @@
 #include "moe/base/check.h"
 #include "moe/base/progress.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr double kGuessedSweepSeconds = 0.8;
@@ -75,4 +75,4 @@ void SweepStore::prepare(const std::vector<Reading>& readings) {
   for (SweptReading& result : results) swept_.emplace(result.reading, std::move(result));
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

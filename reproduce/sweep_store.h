@@ -7,7 +7,7 @@
 #include "reproduce/fsmoe_reading.h"
 #include "verbs/sweep.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 /// Table 5's, in its order.
 std::vector<const Schedule*> table5_schedules();
@@ -29,4 +29,4 @@ class SweepStore {
   std::map<Reading, SweptReading> swept_;
 };
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -3,7 +3,7 @@
 #include "reproduce/study.h"
 #include "verbs/paper_tables.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 struct TableRow {
@@ -47,4 +47,4 @@ Report reproduce(std::string_view key, Study& study) {
   return report;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -7,7 +7,7 @@
 #include "tuner/fit_report.h"
 #include "verbs/results_json.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 // The profile that paced the records' emulated cluster, if it is one of ours.
@@ -51,4 +51,4 @@ int run_fit(const FitOptions& options) {
   return 0;
 }
 
-}  // namespace moe
+}  // namespace moe::tuner

@@ -2,7 +2,7 @@
 // The verb `fit`: microbench records -> cluster profile.
 #include <string>
 
-namespace moe {
+namespace moe::tuner {
 
 struct FitOptions {
   std::string records = "results/microbench-testbed-b.jsonl";
@@ -13,4 +13,4 @@ struct FitOptions {
 
 int run_fit(const FitOptions& options);
 
-}  // namespace moe
+}  // namespace moe::tuner

@@ -6,7 +6,7 @@
 #include "moe/base/table.h"
 #include "moe/base/whole_file.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 struct Truth {
@@ -101,4 +101,4 @@ void save_profile(const Profile& profile, const std::string& path) {
   write_whole_file(path, "a file for the profile", [&](std::ostream& out) { write_profile(profile, out); });
 }
 
-}  // namespace moe
+}  // namespace moe::tuner

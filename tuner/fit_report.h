@@ -7,7 +7,7 @@
 #include "moe/cost/fit.h"
 #include "verbs/results_json.h"
 
-namespace moe {
+namespace moe::tuner {
 
 /// One line a row: alpha, beta, r^2 of all samples, held-out error (median and worst), samples set aside; beside
 /// `truth`, where given (the profile that paced an emulated cluster), the error of both. "!": weak or unusable. Then
@@ -20,4 +20,4 @@ Json fit_json(const FittedProfile& fitted);
 /// Writes the profile as a whole (moe/base/whole_file.h), and makes the folders above it.
 void save_profile(const Profile& profile, const std::string& path);
 
-}  // namespace moe
+}  // namespace moe::tuner

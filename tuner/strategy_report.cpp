@@ -5,7 +5,7 @@
 
 #include "moe/base/table.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 // Spread evenly over those that could be tuned.
@@ -69,4 +69,4 @@ Json to_json(const std::vector<StrategyRow>& rows) {
   return json;
 }
 
-}  // namespace moe
+}  // namespace moe::tuner

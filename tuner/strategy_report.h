@@ -7,7 +7,7 @@
 #include "verbs/results_json.h"
 #include "verbs/sweep.h"
 
-namespace moe {
+namespace moe::tuner {
 
 struct StrategyRow {
   std::string_view strategy;
@@ -21,4 +21,4 @@ std::vector<StrategyRow> compare_strategies(const SweepRequest& request, const s
 std::string strategy_table(const std::vector<StrategyRow>& rows);
 Json to_json(const std::vector<StrategyRow>& rows);
 
-}  // namespace moe
+}  // namespace moe::tuner

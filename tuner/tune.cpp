@@ -4,20 +4,16 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "moe/base/table.h"
 #include "moe/cost/fluid_replay.h"
-#include "moe/export/chrome_trace.h"
 #include "tuner/strategy_report.h"
+#include "tuner/sweep_report.h"
 #include "verbs/pick_layers.h"
-#include "verbs/printed.h"
 #include "verbs/results_json.h"
 #include "verbs/sweep_records.h"
+#include "verbs/trace_file.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
-
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
 
 // One of the layers that could be planned, under every schedule.
 void write_planned_trace(const std::string& path, const SweepRequest& request, const std::vector<SweepRow>& rows) {
@@ -37,38 +33,17 @@ void write_planned_trace(const std::string& path, const SweepRequest& request, c
   }
   std::vector<TraceGroup> groups;
   for (size_t i = 0; i < plans.size(); ++i) groups.push_back(trace_group(plans[i], timelines[i]));
-  write_chrome_trace(groups, path);
+  write_trace(groups, path);
 }
 
 }  // namespace
-
-std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
-                         const Grid& grid, const std::string& cluster) {
-  const auto summaries = summarise(rows, schedules);
-  Table table({"schedule", "layers", "speedup over tutel", "paper", "of the bound", "r_f", "r_b", "r_f != r_b"});
-  for (const ScheduleSummary& s : summaries)
-    table.add({std::string(s.schedule), fmt::format("{}", s.layers), times(s.speedup),
-               times(printed_speedup(grid.name, cluster, s.schedule)), percent(s.efficiency),
-               degree_range(s.degrees_forward), degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
-  std::string text = table.text();
-  std::map<std::string, int> reasons;
-  for (const SweepRow& row : rows) {
-    if (!row.reason.empty()) ++reasons[row.reason.substr(0, row.reason.find(": needs"))];  // sizes differ by layer
-    if (row.reason.empty())
-      for (const auto& [schedule, reason] : row.refused)
-        ++reasons[fmt::format("{}: {}", schedule, reason.substr(0, reason.find(": needs")))];
-  }
-  for (const auto& [reason, count] : reasons) text += fmt::format("  unsupported, {} layers: {}\n", count, reason);
-  for (const auto& [note, count] : noted_layers(rows)) text += fmt::format("  {} layers: {}\n", count, note);
-  return text;
-}
 
 int run_planned_tune(const TuneOptions& options) {
   const Profile profile = chosen_profile(options.selection);
   const Grid grid = grid_of(options.selection, profile.name);
   const auto chosen = chosen_schedules(options.selection);
   const auto start = std::chrono::steady_clock::now();
-  const SweepRequest request{profile, grid, chosen, options.selection.degrees, {options.selection.nearest}};
+  const SweepRequest request{profile, grid, chosen, options.selection.degrees, pricing_of(options.selection)};
   const auto rows = sweep(request);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
 
@@ -96,4 +71,4 @@ int run_planned_tune(const TuneOptions& options) {
   return 0;
 }
 
-}  // namespace moe
+}  // namespace moe::tuner

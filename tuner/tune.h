@@ -1,16 +1,38 @@
 #pragma once
-// The verb `tune`, without its real runs: a grid swept on a profile, its table, its records.
-#include "moe/plan/grid.h"
-#include "tuner/tune_options.h"
-#include "verbs/sweep.h"
+// The verb `tune`: measure the cluster, fit it, sweep a grid, run some of the winners to check the prediction.
+#include <optional>
+#include <string>
+
+#include "moe/device/kind.h"
+#include "moe/record/record.h"
+#include "verbs/selection.h"
 
 namespace moe {
+class World;
+}
 
-/// Mean speedups over tutel beside the paper's, degrees, efficiency, and what has to be known of them.
-std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
-                         const Grid& grid, const std::string& cluster);
+namespace moe::tuner {
+
+struct TuneOptions {
+  Selection selection;
+  bool verify = true;  // measure, fit and verify by real runs; else plan on the profile as it stands
+  std::optional<int> measured_layers = 6;  // to run for real; none: every layer of the grid
+  int strategy_layers = 12;       // planned: on which the papers' strategies are compared with the exact search
+  bool measure_degrees = false;   // with every layer: which degrees are best by measurement
+  std::optional<int> iterations;  // none: 5, of every layer 3
+  uint64_t seed = 1;
+  double timeout_s = 60;
+  DeviceKind device = DeviceKind::cpu;  // of the ranks
+  std::string out;                      // records; empty: results/tune-CLUSTER.jsonl
+  std::string trace;                    // timeline of one verified layer; empty: beside the records
+  bool json = false;
+  Asked asked;
+};
+
+/// All of it (tuner/verify). `processes`: of the run, one rank each, which all call it; none: ranks are threads.
+int run_tune(const TuneOptions& options, World* processes);
 
 /// `tune --no-verify`: plans on the profile as it stands.
 int run_planned_tune(const TuneOptions& options);
 
-}  // namespace moe
+}  // namespace moe::tuner

@@ -77,6 +77,8 @@ Profile chosen_profile(const Selection& selection) {
   return find_profile(selection.cluster);
 }
 
+PricingOptions pricing_of(const Selection& selection) { return {selection.nearest, "--nearest"}; }
+
 std::vector<const Schedule*> chosen_schedules(const Selection& selection) {
   std::vector<const Schedule*> chosen;
   const bool all = selection.schedules.empty() || selection.schedules == std::vector<std::string>{"all"};

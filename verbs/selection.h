@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "moe/cost/profile.h"
+#include "moe/cost/pricer.h"
 #include "moe/plan/grid.h"
 #include "moe/plan/layer_file.h"
 #include "moe/search/degrees.h"
@@ -36,6 +36,9 @@ struct Selection {
 
 /// The profile of the cluster asked for. Throws BadInput for one that has none: `host`, which is measured.
 Profile chosen_profile(const Selection& selection);
+
+/// How a profile prices what it has no row for.
+PricingOptions pricing_of(const Selection& selection);
 
 /// The schedules asked for. Throws BadInput listing the known names, or naming a flag that none of them reads.
 std::vector<const Schedule*> chosen_schedules(const Selection& selection);

@@ -1,8 +1,8 @@
 // In a build without CUDA.
 #include "microbench/kernels.h"
 
-namespace moe {
+namespace moe::microbench {
 
 void gpu_kernels(const KernelSizes&, const KernelGroup&) {}
 
-}  // namespace moe
+}  // namespace moe::microbench

@@ -4,7 +4,7 @@
 #include "moe/tensor/cuda/gemm.h"
 #include "moe/tensor/host_copy.h"
 
-namespace moe {
+namespace moe::microbench {
 namespace {
 
 constexpr int64_t kLocalExperts = 4;
@@ -147,4 +147,4 @@ void gpu_expert_kernels(const KernelSizes& sizes, Ffn ffn, LayerDevice& device, 
   group(experts.kernels());
 }
 
-}  // namespace moe
+}  // namespace moe::microbench

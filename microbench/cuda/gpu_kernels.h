@@ -4,7 +4,7 @@
 #include "microbench/kernels.h"
 #include "moe/layer/layer_device.h"
 
-namespace moe {
+namespace moe::microbench {
 
 /// Gives the orders of one width and of the sizes' type, or the experts of one kind.
 void gpu_order_kernels(const KernelSizes& sizes, int64_t width, LayerDevice& device, const Stopwatch& watch,
@@ -12,4 +12,4 @@ void gpu_order_kernels(const KernelSizes& sizes, int64_t width, LayerDevice& dev
 void gpu_expert_kernels(const KernelSizes& sizes, Ffn ffn, LayerDevice& device, const Stopwatch& watch,
                         const KernelGroup& group);
 
-}  // namespace moe
+}  // namespace moe::microbench

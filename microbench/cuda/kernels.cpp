@@ -1,6 +1,6 @@
 #include "microbench/cuda/gpu_kernels.h"
 
-namespace moe {
+namespace moe::microbench {
 
 void gpu_kernels(const KernelSizes&, const KernelGroup& group) {
   int gpus = 0;
@@ -18,4 +18,4 @@ void gpu_kernels(const KernelSizes&, const KernelGroup& group) {
   for (const Ffn ffn : {Ffn::gpt, Ffn::mixtral}) gpu_expert_kernels(sizes, ffn, *device, watch, group);
 }
 
-}  // namespace moe
+}  // namespace moe::microbench

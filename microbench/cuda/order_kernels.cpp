@@ -5,7 +5,7 @@
 #include "moe/layer/cuda/kernels.h"
 #include "moe/tensor/host_copy.h"
 
-namespace moe {
+namespace moe::microbench {
 namespace {
 
 // A routing that a gate made, and what the kernels of an order read and write.
@@ -153,4 +153,4 @@ void gpu_order_kernels(const KernelSizes& sizes, int64_t width, LayerDevice& dev
   group(orders.kernels());
 }
 
-}  // namespace moe
+}  // namespace moe::microbench

@@ -5,7 +5,7 @@
 
 #include "moe/device/cuda/check.h"
 
-namespace moe {
+namespace moe::microbench {
 
 class Stopwatch {
  public:
@@ -38,4 +38,4 @@ class Stopwatch {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
-}  // namespace moe
+}  // namespace moe::microbench

@@ -5,7 +5,7 @@
 
 #include "microbench/cuda/thrust_gather.h"
 
-namespace moe {
+namespace moe::microbench {
 namespace {
 
 struct PackOf {
@@ -26,4 +26,4 @@ void thrust_gather(const void* tokens, const int32_t* token_of, int64_t rows, in
                  static_cast<const uint4*>(tokens), static_cast<uint4*>(out));
 }
 
-}  // namespace moe
+}  // namespace moe::microbench

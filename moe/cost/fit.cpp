@@ -5,16 +5,12 @@
 #include <limits>
 #include <map>
 
+#include "moe/base/statistics.h"
+
 namespace moe {
 namespace {
 
 constexpr size_t kNamedInAWarning = 3;  // of the samples that a row sets aside
-
-double median(std::vector<double> values) {
-  const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), half, values.end());
-  return values.size() % 2 == 1 ? *half : (*half + *std::max_element(values.begin(), half)) / 2;
-}
 
 double r_squared(const std::vector<FitSample>& samples, const Line& line) {
   double mean = 0, residual = 0, total = 0, most = 0;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "moe/base/random.h"
+#include "moe/base/statistics.h"
 
 namespace moe {
 namespace {
@@ -24,13 +25,6 @@ std::vector<double> residuals(const Line& line, const std::vector<FitSample>& sa
   std::vector<double> all;
   for (const FitSample& sample : samples) all.push_back(residual(line, sample));
   return all;
-}
-
-// The ([n / 2] + 1)th of n: over half of the samples are within it.
-double middle(std::vector<double> values) {
-  const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), half, values.end());
-  return *half;
 }
 
 // Least squares of sqrt(weight) seconds.
@@ -71,7 +65,7 @@ Line least_median_line(const std::vector<FitSample>& samples) {
   Line best;
   double least = std::numeric_limits<double>::infinity();
   const auto consider = [&](const Line& line) {
-    const double median = middle(residuals(line, samples));
+    const double median = upper_median(residuals(line, samples));
     if (median < least) least = median, best = line;
   };
   const size_t count = samples.size(), pairs = count * (count - 1) / 2;
@@ -93,7 +87,7 @@ Line least_median_line(const std::vector<FitSample>& samples) {
 std::vector<bool> off_the_line(const Line& line, const std::vector<FitSample>& samples) {
   const std::vector<double> all = residuals(line, samples);
   const auto n = static_cast<double>(all.size());
-  const double deviation = 1.4826 * (1 + 5 / (n - 2)) * middle(all);
+  const double deviation = 1.4826 * (1 + 5 / (n - 2)) * upper_median(all);
   std::vector<bool> off;
   for (const double r : all) off.push_back(r > std::max(kLeastOutlier, kOutlierDeviations * deviation));
   return off;

@@ -17,7 +17,8 @@ class Unpriced : public Unsupported {
 };
 
 struct PricingOptions {
-  bool nearest = false;  // borrow the row of the nearest group size where none fits, and mark the result
+  bool nearest = false;           // borrow the row of the nearest group size where none fits, and mark the result
+  std::string_view borrows = {};  // what a user asks for that with, as messages name it
 };
 
 /// Least seconds of work that is cut into parts: of all parts together, and of any one.

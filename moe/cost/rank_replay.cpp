@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
+#include "moe/base/statistics.h"
 #include "moe/cost/rank_loops.h"
 #include "moe/cost/simulator.h"
 
@@ -35,12 +36,7 @@ double mean(std::span<const double> values) {
 
 double RankOutcome::mean_waiting_s() const { return mean(rank_waiting_s); }
 
-double RankOutcome::quantile_s(double share) const {
-  std::vector<double> sorted = makespan_s;
-  std::ranges::sort(sorted);
-  const double place = std::ceil(share * static_cast<double>(sorted.size()) - 1e-9);
-  return sorted.at(static_cast<size_t>(std::max(1.0, place)) - 1);
-}
+double RankOutcome::quantile_s(double share) const { return nearest_rank(makespan_s, share); }
 
 RankReplay::RankReplay(const Structure& structure, const ParallelShape& parallel, int ranks_at_once) {
   const Replay checked(structure);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
+#include "moe/base/statistics.h"
 #include "moe/comm/local/local_world.h"
 #include "moe/exec/executor.h"
 
@@ -60,12 +61,6 @@ Structure ping_pong(int tasks) {
   return structure;
 }
 
-double median(std::vector<double>& samples) {
-  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
-  std::nth_element(samples.begin(), middle, samples.end());
-  return *middle;
-}
-
 double last_end(const RunTimes& times) {
   double end = 0;
   for (const TaskTime& task : times.tasks) end = std::max(end, task.end_s);
@@ -114,7 +109,7 @@ double measure_task_s(const Measured& what) {
       whole = {std::min(whole.begin_s, rank[run].begin_s), std::max(whole.end_s, rank[run].end_s)};
     samples.push_back((whole.end_s - whole.begin_s) / static_cast<double>(structure->tasks.size()));
   }
-  return median(samples);
+  return upper_median(std::move(samples));
 }
 
 double measure_crossing_s(const Measured& what) {
@@ -126,7 +121,7 @@ double measure_crossing_s(const Measured& what) {
   });
   std::vector<double> samples;
   for (const auto& rank : gaps) samples.insert(samples.end(), rank.begin(), rank.end());
-  return median(samples);
+  return upper_median(std::move(samples));
 }
 
 }  // namespace

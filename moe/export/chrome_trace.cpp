@@ -5,7 +5,6 @@
 #include <ostream>
 
 #include "moe/base/check.h"
-#include "moe/base/whole_file.h"
 
 namespace moe {
 namespace {
@@ -138,10 +137,6 @@ void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out) {
   EventWriter writer(out);
   for (size_t i = 0; i < groups.size(); ++i) writer.group(groups[i], static_cast<int>(i));
   out << "\n]}\n";
-}
-
-void write_chrome_trace(std::span<const TraceGroup> groups, const std::string& path) {
-  write_whole_file(path, "a file for the timeline (--trace)", [&](std::ostream& out) { chrome_trace(groups, out); });
 }
 
 TraceGroup trace_group(const Plan& plan, const Timeline& timeline) {

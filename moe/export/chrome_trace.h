@@ -27,7 +27,5 @@ TraceGroup trace_group(const Plan& plan, const Timeline& timeline);
 /// which (L2 M1, from 1), its tracks which stage. Throws WrongResult, before anything is written, for a task
 /// that has no times or ends before it starts.
 void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out);
-/// The same as a file (moe/base/whole_file.h).
-void write_chrome_trace(std::span<const TraceGroup> groups, const std::string& path);
 
 }  // namespace moe

@@ -17,7 +17,7 @@ namespace moe {
 class Workload {
  public:
   /// Throws BadInput that begins with `where` and lists the kinds.
-  explicit Workload(std::string_view spec = "gate", std::string_view where = "--workload");
+  explicit Workload(std::string_view spec = "gate", std::string_view where = "workload");
   /// Sets the experts of the tokens that this rank gates, and `preset`. Throws Unsupported naming the gate if it does
   /// not choose the top k; BadInput with the file's line if a trace is not of this layer.
   void fill(const RankShape& rank, const LayerSeed& seed, Routing& routing) const;

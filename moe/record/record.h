@@ -105,6 +105,7 @@ struct Asked {
   std::vector<std::string> flags;  // of it what the records depend on, in any fixed order: "tune", "--seed=3"
   bool named_file = false;         // the records file by its name: it is to hold the answers to one question
   bool overwrite = false;          // and what it holds makes room
+  std::string otherwise = {};      // what lets another question be answered, as messages name it
 };
 
 /// Everything that decides a run's records, but for the program, the machine and the environment.

@@ -45,7 +45,7 @@ RecordWriter::RecordWriter(std::string path, const Question& question) : path_(s
       if (::ftruncate(file_, 0) != 0) bad_input("{}: cannot be emptied ({})", path_, strerror(errno));
       last.reset();
     }
-    if (last) check_same_question(*last, header, question.asked.named_file);
+    if (last) check_same_question(*last, header, question.asked);
     terminate_torn_line();
     resumed_ = last && !last->ended && last->header.config_digest == header.config_digest;
     write_line(resumed_ ? to_json_line(ResumeMark{utc_now()}) : to_json_line(header));
@@ -58,13 +58,14 @@ RecordWriter::RecordWriter(std::string path, const Question& question) : path_(s
   }
 }
 
-void RecordWriter::check_same_question(const Run& last, const RunHeader& now, bool named) const {
+void RecordWriter::check_same_question(const Run& last, const RunHeader& now, const Asked& asked) const {
   const bool nothing = !last.ended && last.cases.empty();  // say, a mistake in the flags that was found late
   if (nothing || last.header.config_digest == now.config_digest) return;
   const std::string what =
       fmt::format("a run {}{}", last.ended ? "" : "that was broken off, ", other(last.header, now));
-  if (named || !last.ended)
-    bad_input("{}: found {}, expected the same question, another --out, or --overwrite", path_, what);
+  if (asked.named_file || !last.ended)
+    bad_input("{}: found {}, expected the same question{}{}", path_, what, asked.otherwise.empty() ? "" : ", ",
+              asked.otherwise);
   fmt::print(stderr, "moetune: {}: found {}; a new one begins behind it\n", path_, what);
 }
 

@@ -49,7 +49,7 @@ class RecordWriter {
  private:
   void open();
   void require_new(const std::string& key);
-  void check_same_question(const Run& last, const RunHeader& now, bool named) const;
+  void check_same_question(const Run& last, const RunHeader& now, const Asked& asked) const;
   void terminate_torn_line();
   void write_line(const std::string& line);
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "moe/comm/local/local_world.h"
-#include "moe/measure/module_run.h"
+#include "moe/measure/modules/module_run.h"
 #include "tests/adding/parts.h"
 #include "tests/layer/local_layers.h"
 

@@ -76,9 +76,9 @@ std::string parsed(const std::string& verb, const std::string& text) {
   for (const std::string& word : words) argv.push_back(word.c_str());
   const auto c = parse_command_line(static_cast<int>(argv.size()), argv.data());
   if (!c) return "help";
-  const TuneOptions& t = c->tune;
-  const MicrobenchOptions& m = c->microbench;
-  const LayerbenchOptions& l = c->layerbench;
+  const tuner::TuneOptions& t = c->tune;
+  const microbench::MicrobenchOptions& m = c->microbench;
+  const layerbench::LayerbenchOptions& l = c->layerbench;
   const RanksFlags& r = c->ranks;
   return c->verb + of(t.selection) +
          all_of(t.verify, t.measured_layers, t.strategy_layers, t.measure_degrees, t.iterations, t.seed, t.timeout_s,
@@ -91,7 +91,7 @@ std::string parsed(const std::string& verb, const std::string& text) {
                 l.dump, l.tasks, l.check_only, l.json) +
          all_of(r.backend, r.rank, r.ranks, r.timeout_s, r.rendezvous, r.ranks_per_node, r.min_ctas, r.max_ctas,
                 r.implicit_launch_order, c->launch.ranks) +
-         all_of(c->fit.records, c->fit.name, c->fit.out, c->fit.json, c->planner_bench.json, c->reproduce.table,
+         all_of(c->fit.records, c->fit.name, c->fit.out, c->fit.json, c->plannerbench.json, c->reproduce.table,
                 c->reproduce.assume, c->reproduce.audit, c->reproduce.all, c->reproduce.write, c->reproduce.out,
                 c->reproduce.json);
 }

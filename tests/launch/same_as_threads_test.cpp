@@ -10,8 +10,8 @@
 
 #include "cli/flags.h"
 #include "moe/cost/profile.h"
-#include "moe/measure/layer_records.h"
 #include "tests/cli/program.h"
+#include "verbs/run/layer_run.h"
 
 namespace moe {
 namespace {
@@ -84,8 +84,9 @@ class SameAsThreads : public testing::TestWithParam<Shape> {
     job.schedules = chosen_schedules(selection);
     job.settings = {.emulated = false, .check_only = true};
     Errors errors;
-    for (const CaseRecord& record : run_layer_job(job, {}).records)
-      if (record.status == CaseStatus::ok) errors[record.schedule] = record.summary.number("worst_error", "threads");
+    for (const ScheduleRun& run : run_layer_job(job, {}).runs)
+      if (const CaseRecord& record = run.record; record.status == CaseStatus::ok)
+        errors[record.schedule] = record.summary.number("worst_error", "threads");
     return errors;
   }
 

@@ -25,7 +25,7 @@ std::vector<int32_t> choices(const Case& shape, std::string_view spec, int rank,
                              const LayerSeed& seed = {}) {
   const RankShape s = rank_shape(shape, rank, flow);
   Routing routing = make_routing(s);
-  Workload(spec).fill(s, seed, routing);
+  Workload(spec, "--workload").fill(s, seed, routing);
   EXPECT_TRUE(routing.preset);
   return routing.expert;
 }

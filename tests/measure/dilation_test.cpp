@@ -1,5 +1,5 @@
 // What decides how much slower than modelled an emulated cluster runs: robust figures, and named.
-#include "moe/measure/dilation.h"
+#include "moe/measure/layers/dilation.h"
 
 #include <gtest/gtest.h>
 

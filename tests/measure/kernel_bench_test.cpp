@@ -1,5 +1,5 @@
 // Kernels are looked at before they are timed; what is wrong is a record without a number.
-#include "moe/measure/kernel_bench.h"
+#include "moe/measure/kernels/kernel_bench.h"
 
 #include <cmath>
 #include <gtest/gtest.h>
@@ -7,12 +7,12 @@
 
 #include "moe/base/random.h"
 #include "moe/comm/local/local_world.h"
-#include "moe/measure/op_cases.h"
-#include "moe/measure/rank_ops.h"
-#include "moe/measure/site.h"
+#include "moe/measure/ops/op_cases.h"
+#include "moe/measure/ops/rank_ops.h"
 #include "moe/record/reader.h"
 #include "moe/tensor/cpu/math.h"
 #include "tests/base/scratch.h"
+#include "tests/measure/host_cluster.h"
 #include "tests/tensor/random_tensor.h"
 
 namespace moe {
@@ -112,7 +112,7 @@ TEST(WrongProducts, AreThoseThatAreOff) {
 
 // What never ran isn't right.
 TEST(RankOps, NoOpIsTakenForRightUnseen) {
-  const Profile host = site_of("host", nullptr).cluster;
+  const Profile host = host_cluster();
   std::set<Op> seen;
   LocalWorld world(4);
   for (const OpCase& c : real_cases(host, "local")) {

@@ -1,4 +1,4 @@
-#include "moe/measure/op_cases.h"
+#include "moe/measure/ops/op_cases.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,8 +8,9 @@
 #include <set>
 
 #include "moe/base/check.h"
-#include "moe/measure/module_run.h"
-#include "moe/measure/op_bench.h"
+#include "moe/measure/modules/module_run.h"
+#include "moe/measure/ops/op_bench.h"
+#include "tests/measure/host_cluster.h"
 
 namespace moe {
 namespace {
@@ -61,7 +62,7 @@ void bench_every(const std::vector<OpCase>& cases, int repetitions,
   std::iota(all.begin(), all.end(), 0);
   OpSettings settings;
   settings.repetitions = repetitions;
-  bench_ops(site_of("host", nullptr), cases, settings, {done}, all);
+  bench_ops({}, cases, settings, {done}, all);
 }
 
 TEST(OpCases, SizesAreBetweenTheirBounds) {
@@ -107,7 +108,7 @@ TEST(OpBench, ChecksAndTimesEveryOp) {
 
 // GEMMs of 16 bits are a GPU's.
 TEST(OpBench, HostOpsAreChecked) {
-  const Profile host = site_of("host", nullptr).cluster;
+  const Profile host = host_cluster();
   for (const auto& [dtype, ops] : {std::pair(DType::float32, 5U), {DType::bfloat16, 4U}, {DType::float16, 4U}}) {
     std::vector<OpCase> cases;
     std::set<std::string> seen;

@@ -1,4 +1,4 @@
-#include "moe/measure/overlap.h"
+#include "moe/measure/layers/overlap.h"
 
 #include <gtest/gtest.h>
 

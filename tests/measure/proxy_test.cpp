@@ -1,5 +1,5 @@
 // The proxy must run the nominal plan's tasks: same structure, small sizes, every chunk with rows.
-#include "moe/measure/proxy.h"
+#include "moe/measure/layers/proxy.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include "microbench/kernel_bench.h"
 #include "moe/base/random.h"
 
-namespace moe {
+namespace moe::microbench {
 namespace {
 
 KernelSizes small_sizes() {
@@ -75,4 +75,4 @@ TEST(Kernels, AWrongOneEndsTheVerbWithThree) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::microbench

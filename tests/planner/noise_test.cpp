@@ -13,7 +13,7 @@
 #include "tests/cost/rank_reference.h"
 #include "verbs/chosen_model.h"
 
-namespace moe {
+namespace moe::planner {
 namespace {
 
 // Where each rank stands in its EP group, by counting: neighbours differ in ESP's place, or with EP inside in EP's.
@@ -157,7 +157,7 @@ TEST(NoiseOfModels, IsTheClockworkOfEveryRank) {
       flags.layers = 2;
       flags.micro_batches = seed % 3 == 1 ? 2 : 1;
       const ChosenModel chosen = chosen_model(flags, selection, profile);
-      const LayerPricer pricer(profile, chosen.model.shape, {selection.nearest});
+      const LayerPricer pricer(profile, chosen.model.shape, pricing_of(selection));
       const Schedule& schedule = find_schedule(name);
       const int degree = schedule.degrees == DegreePolicy::one ? 1 : 2;
       const DegreeChoice degrees{degree, degree};
@@ -183,4 +183,4 @@ TEST(NoiseOfModels, IsTheClockworkOfEveryRank) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::planner

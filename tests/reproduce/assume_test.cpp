@@ -12,7 +12,7 @@
 #include "tests/base/scratch.h"
 #include "verbs/paper_tables.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 constexpr std::string_view kHead = "schema = 1\nname = \"n\"\nsource = \"s\"\ntables = [\"fsmoe-fig6\"]\n";
@@ -120,4 +120,4 @@ TEST(Assume, EveryRowThatLacksIsNamed) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -10,7 +10,7 @@
 #include "reproduce/study.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 const CommRow& row_of(const Profile& profile, Op op, int ranks) {
@@ -186,4 +186,4 @@ TEST(FsmoeContention, FitsFsmoeAndLeavesOneLaneSchedulesAlone) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -7,7 +7,7 @@
 #include "reproduce/study.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 const Assumptions& assumed() {
@@ -121,4 +121,4 @@ TEST(Lina, EveryFigureIsComputedWhereTheAssumptionsAre) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::reproduce

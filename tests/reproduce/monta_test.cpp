@@ -10,7 +10,7 @@
 #include "reproduce/monta_plans.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 // Three machines in a row, one job a chunk: AlltoAll, AllGather, copy; O2 runs AllGather and copy on one machine.
@@ -216,4 +216,4 @@ TEST(Monta, StepIsTheSumOfItsParts) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::reproduce

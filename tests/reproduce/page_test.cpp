@@ -10,7 +10,7 @@
 #include "reproduce/report_data.h"
 #include "verbs/paper_tables.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 class Page : public testing::Test {
@@ -67,4 +67,4 @@ TEST_F(Page, RecordsHaveKeysOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -7,7 +7,7 @@
 #include "reproduce/parm_layers.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 class ByHand {
@@ -100,4 +100,4 @@ TEST(Parm, IsFasterThanTheBaselineOnEveryConfiguredLayer) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::reproduce

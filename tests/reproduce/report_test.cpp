@@ -9,7 +9,7 @@
 #include "reproduce/page.h"
 #include "reproduce/report_data.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 Report sample() {
@@ -106,4 +106,4 @@ TEST(Page, SaysWhereTheCodeTakesAnotherFormulaThanIsPrinted) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -8,7 +8,7 @@
 #include "tests/base/scratch.h"
 #include "tests/cli/program.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 using Json = nlohmann::json;
@@ -67,4 +67,4 @@ TEST(Reproduce, WhatCannotBeUsedIsOneLineAndExitCode2) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::reproduce

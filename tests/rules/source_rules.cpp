@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 15> kLibrary = {"base",   "record", "plan
 constexpr std::array<std::string_view, 6> kPrograms = {"microbench", "layerbench", "modelbench",
                                                        "tuner",      "planner",    "reproduce"};
 
-constexpr int kProgramHeight = kLibrary.size() + 1;
+constexpr int kVerbsHeight = kLibrary.size(), kRunHeight = kVerbsHeight + 1, kProgramHeight = kRunHeight + 1;
 
 constexpr std::array<std::string_view, 3> kTorchHeaders = {"torch/", "ATen/", "c10/"};
 constexpr std::array<std::string_view, 12> kTorchFolders = {
@@ -46,15 +46,16 @@ std::string_view folder(std::string_view path, int depth) {
   return path.substr(0, path.find('/'));
 }
 
-// How high a file stands; -1 where it stands nowhere. Above the library: what verbs share, then all
-// programs, equally high, cli, and tests on top.
+// How high a file stands; -1 where it stands nowhere. Above the library: what verbs share, what those that run layers
+// share, then all programs, equally high, cli, and tests on top.
 int height(std::string_view path) {
   const auto top = folder(path, 0);
   if (top == "moe") {
     const auto found = std::ranges::find(kLibrary, folder(path, 1));
     return found == kLibrary.end() ? -1 : static_cast<int>(found - kLibrary.begin());
   }
-  if (top == "verbs") return kLibrary.size();
+  if (path.starts_with("verbs/run/")) return kRunHeight;
+  if (top == "verbs") return kVerbsHeight;
   if (std::ranges::find(kPrograms, top) != kPrograms.end()) return kProgramHeight;
   if (top == "cli") return kProgramHeight + 1;
   return top == "tests" || top == "examples" ? kProgramHeight + 2 : -1;

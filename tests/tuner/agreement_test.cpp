@@ -5,7 +5,7 @@
 
 #include "tuner/verify/grid_report.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 CaseRecord run(const std::string& schedule, double predicted_s, double measured_s, int degree_backward = 1) {
@@ -25,11 +25,16 @@ CaseRecord failed(CaseRecord record, CaseStatus status, const std::string& reaso
   return record;
 }
 
+LayerOutcome of(const std::string& layer, std::vector<CaseRecord> runs, std::vector<CaseRecord> tried = {}) {
+  LayerOutcome outcome{layer, {}, std::move(tried)};
+  for (CaseRecord& record : runs) outcome.runs.push_back({std::move(record)});
+  return outcome;
+}
+
 TEST(Agreement, SpeedupIsTheMeanOfRatiosOverLayersThatHaveBoth) {
   const std::vector<LayerOutcome> outcomes{
-      {"first", {run("tutel", 4, 6), run("fsmoe", 2, 2, 3)}, {}, {}, {}, {}},
-      {"second", {run("tutel", 3, 3), run("fsmoe", 3, 3)}, {}, {}, {}, {}},
-      {"third", {failed(run("tutel", 9, 99), CaseStatus::invalid, "slow"), run("fsmoe", 1, 1, 5)}, {}, {}, {}, {}}};
+      of("first", {run("tutel", 4, 6), run("fsmoe", 2, 2, 3)}), of("second", {run("tutel", 3, 3), run("fsmoe", 3, 3)}),
+      of("third", {failed(run("tutel", 9, 99), CaseStatus::invalid, "slow"), run("fsmoe", 1, 1, 5)})};
   const MeasuredSchedule fsmoe = measured_schedule(outcomes, "fsmoe");
   EXPECT_EQ(fsmoe.layers, 2);
   EXPECT_DOUBLE_EQ(fsmoe.measured, 2);
@@ -44,7 +49,7 @@ TEST(Agreement, SpeedupIsTheMeanOfRatiosOverLayersThatHaveBoth) {
 TEST(Agreement, TauCountsClearPairsAlone) {
   // b over a is as predicted, c over a and c over b are not; d is too close to a, and 2 % from no other by less.
   const std::vector<LayerOutcome> outcomes{
-      {"one", {run("a", 1, 1), run("b", 2, 2), run("c", 3, 0.5), run("d", 1.015, 0.9)}, {}, {}, {}, {}}};
+      of("one", {run("a", 1, 1), run("b", 2, 2), run("c", 3, 0.5), run("d", 1.015, 0.9)})};
   const Ranking r = ranking(outcomes);
   EXPECT_EQ(r.pairs, 5);  // a b, a c, b c, b d, c d
   EXPECT_EQ(r.agree, 2);  // a b, b d
@@ -63,11 +68,11 @@ CaseRecord tried(int degree, double forward_s, double backward_s) {
 
 TEST(Agreement, BestDegreesAreThoseOfTheShortestPhases) {
   const std::vector<LayerOutcome> outcomes{
-      {"apart", {}, {tried(1, 4, 3), tried(2, 2, 5)}, {}, {}, {}},       // best 2 and 1: 5, equal 7
-      {"hardly", {}, {tried(1, 2, 3), tried(2, 1.999, 5)}, {}, {}, {}},  // best 2 and 1: 4.999, equal 5
-      {"equal", {}, {tried(1, 2, 3), tried(2, 3, 5)}, {}, {}, {}},       // best 1 and 1
-      {"broken", {}, {failed(tried(1, 2, 3), CaseStatus::invalid, ""), tried(2, 1, 5)}, {}, {}, {}},
-      {"untried", {run("tutel", 1, 1)}, {}, {}, {}, {}}};
+      of("apart", {}, {tried(1, 4, 3), tried(2, 2, 5)}),       // best 2 and 1: 5, equal 7
+      of("hardly", {}, {tried(1, 2, 3), tried(2, 1.999, 5)}),  // best 2 and 1: 4.999, equal 5
+      of("equal", {}, {tried(1, 2, 3), tried(2, 3, 5)}),       // best 1 and 1
+      of("broken", {}, {failed(tried(1, 2, 3), CaseStatus::invalid, ""), tried(2, 1, 5)}),
+      of("untried", {run("tutel", 1, 1)})};
   const BestDegrees measured = best_degrees(outcomes, Times::measured);
   EXPECT_EQ(measured.layers, 3);
   EXPECT_EQ(measured.apart, 2);
@@ -84,15 +89,14 @@ TEST(Agreement, TimesOfALayerCountOnceAndRepeatsOfEachRun) {
     record.summary.set("repeats", repeats);
     return record;
   };
-  const std::vector<LayerOutcome> outcomes{{"one", {timed(4, 1), timed(4, 0)}, {timed(4, 2)}, {}, {}, {}},
-                                           {"two", {timed(7, 0), run("tutel", 1, 1)}, {}, {}, {}, {}},
-                                           {"three", {run("a", 1, 1)}, {}, {}, {}, {}}};
+  const std::vector<LayerOutcome> outcomes{of("one", {timed(4, 1), timed(4, 0)}, {timed(4, 2)}),
+                                           of("two", {timed(7, 0), run("tutel", 1, 1)}), of("three", {run("a", 1, 1)})};
   const RunTime t = run_time(outcomes);
   EXPECT_EQ(t.proving_s, 2);
   EXPECT_EQ(t.unpaced_s, 1);
   EXPECT_EQ(t.timed_s, 11);
   EXPECT_EQ(t.repeats, 3);
-  EXPECT_EQ(t.longest, &outcomes[1].records[0]);
+  EXPECT_EQ(t.longest, &outcomes[1].runs[0].record);
   EXPECT_EQ(run_time({}).longest, nullptr);
 }
 
@@ -100,11 +104,11 @@ TEST(Agreement, ErrorsAreOfTimedRuns) {
   CaseRecord without_time = run("b", 1, 1);
   without_time.summary = {};
   const std::vector<LayerOutcome> outcomes{
-      {"one", {run("a", 2, 2.2), failed(without_time, CaseStatus::unsupported, "no")}, {}, {}, {}, {}}};
+      of("one", {run("a", 2, 2.2), failed(without_time, CaseStatus::unsupported, "no")})};
   const Agreement a = agreement(outcomes);
   EXPECT_EQ(a.runs, 1);
   EXPECT_NEAR(a.worst_error, 0.1, 1e-12);
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::tuner

@@ -13,7 +13,7 @@
 #include "moe/base/random.h"
 #include "moe/record/reader.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 // Layers of k = 9 choose more experts than there are: rows with a reason, asked for again by every run.
@@ -131,4 +131,4 @@ TEST_F(KilledTune, ResumesWithoutDoingAnythingTwice) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::tuner

@@ -4,12 +4,12 @@
 
 #include "moe/base/config_files.h"
 #include "tuner/strategy_report.h"
-#include "tuner/tune.h"
+#include "tuner/sweep_report.h"
 #include "verbs/printed.h"
 #include "verbs/sweep_records.h"
 #include "moe/search/variants.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 class Sweep : public testing::Test {
@@ -170,4 +170,4 @@ TEST(Report, TheTablesPaperColumnIsOfTheCluster) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::tuner

@@ -2,18 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
-#include "moe/measure/statistics.h"
+#include "moe/base/statistics.h"
+#include "verbs/run/layer_records.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 double predicted(const CaseRecord& record) { return record.prediction.number("total_s", record.key); }
 double measured(const CaseRecord& record) { return record.summary.number("total_s", record.key); }
 
 const CaseRecord* run_well(const LayerOutcome& outcome, std::string_view schedule) {
-  for (const CaseRecord& record : outcome.records)
-    if (record.schedule == schedule && record.status == CaseStatus::ok && was_timed(record)) return &record;
+  for (const ScheduleRun& run : outcome.runs)
+    if (const CaseRecord& r = run.record; r.schedule == schedule && r.status == CaseStatus::ok && was_timed(r))
+      return &r;
   return nullptr;
 }
 
@@ -21,11 +24,16 @@ const CaseRecord* run_well(const LayerOutcome& outcome, std::string_view schedul
 
 bool was_timed(const CaseRecord& record) { return record.summary.has("total_s"); }
 
+std::vector<const CaseRecord*> runs_of(const LayerOutcome& outcome) {
+  std::vector<const CaseRecord*> all;
+  for (const ScheduleRun& run : outcome.runs) all.push_back(&run.record);
+  for (const CaseRecord& record : outcome.tried) all.push_back(&record);
+  return all;
+}
+
 std::vector<const CaseRecord*> runs_of(const std::vector<LayerOutcome>& outcomes) {
   std::vector<const CaseRecord*> all;
-  for (const LayerOutcome& outcome : outcomes)
-    for (const auto* records : {&outcome.records, &outcome.tried})
-      for (const CaseRecord& record : *records) all.push_back(&record);
+  for (const LayerOutcome& outcome : outcomes) std::ranges::move(runs_of(outcome), std::back_inserter(all));
   return all;
 }
 
@@ -67,9 +75,10 @@ BestDegrees best_degrees(const std::vector<LayerOutcome>& outcomes, Times times)
 Ranking ranking(const std::vector<LayerOutcome>& outcomes) {
   Ranking r;
   for (const LayerOutcome& outcome : outcomes)
-    for (const CaseRecord& a : outcome.records)
-      for (const CaseRecord& b : outcome.records) {
-        if (&a >= &b || !was_timed(a) || !was_timed(b)) continue;
+    for (const ScheduleRun& one : outcome.runs)
+      for (const ScheduleRun& other : outcome.runs) {
+        const CaseRecord &a = one.record, &b = other.record;
+        if (&one >= &other || !was_timed(a) || !was_timed(b)) continue;
         const double ratio = predicted(a) / predicted(b);
         if (std::abs(std::log(ratio)) <= std::log1p(kClearDifference)) continue;
         ++r.pairs;
@@ -97,12 +106,11 @@ RunTime run_time(const std::vector<LayerOutcome>& outcomes) {
   double longest_s = 0;
   for (const LayerOutcome& layer : outcomes) {
     const CaseRecord* any = nullptr;  // each run's record has the layer's times
-    for (const auto* records : {&layer.records, &layer.tried})
-      for (const CaseRecord& r : *records) {
-        if (!r.summary.has("timed_wall_s")) continue;
-        any = &r;
-        if (r.summary.has("repeats")) time.repeats += r.summary.whole("repeats", r.key);
-      }
+    for (const CaseRecord* r : runs_of(layer)) {
+      if (!r->summary.has("timed_wall_s")) continue;
+      any = r;
+      if (r->summary.has("repeats")) time.repeats += r->summary.whole("repeats", r->key);
+    }
     if (any == nullptr) continue;
     const double timed_s = any->summary.number("timed_wall_s", any->key);
     time.proving_s += any->summary.number("proving_wall_s", any->key);
@@ -113,4 +121,4 @@ RunTime run_time(const std::vector<LayerOutcome>& outcomes) {
   return time;
 }
 
-}  // namespace moe
+}  // namespace moe::tuner

@@ -3,13 +3,14 @@
 #include <string_view>
 #include <vector>
 
-#include "moe/measure/layer_records.h"
+#include "verbs/run/layer_run.h"
 
-namespace moe {
+namespace moe::tuner {
 
 inline constexpr double kClearDifference = 0.02;  // predictions closer than this don't fix a ranking
 
 /// Of tried degrees too.
+std::vector<const CaseRecord*> runs_of(const LayerOutcome& outcome);
 std::vector<const CaseRecord*> runs_of(const std::vector<LayerOutcome>& outcomes);
 /// Whether the record has a measured time: one that is `invalid` may have.
 bool was_timed(const CaseRecord& record);
@@ -54,4 +55,4 @@ struct RunTime {
 };
 RunTime run_time(const std::vector<LayerOutcome>& outcomes);
 
-}  // namespace moe
+}  // namespace moe::tuner

@@ -1,11 +1,10 @@
 #include "tuner/verify/grid_report.h"
 
 #include "moe/base/table.h"
-#include "reproduce/fsmoe_reading.h"
 #include "tuner/verify/agreement.h"
 #include "verbs/printed.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 constexpr std::string_view kPrintedApartSchedule = "fsmoe";
@@ -72,4 +71,4 @@ std::string grid_text(const VerifiedResults& results) {
   return text;
 }
 
-}  // namespace moe
+}  // namespace moe::tuner

@@ -5,7 +5,7 @@
 
 #include "tuner/verify/verified_report.h"
 
-namespace moe {
+namespace moe::tuner {
 
 /// The name under which a paper prints this grid's figures: its own, or that of the grid it is a sample of.
 const std::string& whole_grid_of(const Grid& grid);
@@ -16,4 +16,4 @@ std::map<std::string, int> runs_without_time(const std::vector<LayerOutcome>& ou
 /// The tables, and which runs are not in them.
 std::string grid_text(const VerifiedResults& results);
 
-}  // namespace moe
+}  // namespace moe::tuner

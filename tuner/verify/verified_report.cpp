@@ -5,8 +5,9 @@
 #include "tuner/verify/agreement.h"
 #include "tuner/verify/grid_report.h"
 #include "verbs/printed.h"
+#include "verbs/run/layer_records.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 double predicted(const CaseRecord& record) { return record.prediction.number("total_s", record.key); }
@@ -171,4 +172,4 @@ Json json_of(const VerifiedResults& results) {
           {"layers", to_json(results.rows)}};
 }
 
-}  // namespace moe
+}  // namespace moe::tuner

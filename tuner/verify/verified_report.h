@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "moe/cost/fit.h"
-#include "moe/measure/layer_records.h"
 #include "verbs/results_json.h"
+#include "verbs/run/layer_run.h"
 #include "verbs/sweep.h"
 
-namespace moe {
+namespace moe::tuner {
 
 struct VerifiedResults {
   Profile cluster;
@@ -27,4 +27,4 @@ struct VerifiedResults {
 std::string text_of(const VerifiedResults& results);
 Json json_of(const VerifiedResults& results);
 
-}  // namespace moe
+}  // namespace moe::tuner

@@ -1,5 +1,4 @@
-#include "tuner/verify/verified_tune.h"
-
+// The verb `tune`, whole.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -9,15 +8,16 @@
 #include "moe/base/units.h"
 #include "moe/device/stream.h"
 #include "moe/layer/layer_device.h"
-#include "moe/measure/op_records.h"
 #include "tuner/fit_report.h"
 #include "tuner/tune.h"
 #include "tuner/verify/agreement.h"
 #include "tuner/verify/verified_report.h"
 #include "verbs/pick_layers.h"
+#include "verbs/run/layer_plan.h"
+#include "verbs/run/op_records.h"
 #include "verbs/sweep_records.h"
 
-namespace moe {
+namespace moe::tuner {
 namespace {
 
 constexpr int kRepetitions = 5;
@@ -32,14 +32,15 @@ class VerifiedTune {
  public:
   VerifiedTune(const TuneOptions& options, World* processes)
       : options_(options),
-        site_(site_of(options.selection.cluster, processes, options.device)),
-        found_(begin(options, site_)),
-        writer_(site_.open_records(found_.records_path, options.asked, files_of(found_.grid))) {
-    share_done(site_, writer_);
+        target_(target_of(options.selection.cluster, {processes, options.device})),
+        found_(begin(options, target_)),
+        jobs_(jobs()),
+        writer_(target_.open_records(found_.records_path, options.asked, files_of(found_.grid))) {
+    share_done(target_, writer_);
   }
 
   int run() {
-    if (writer_.resumed() && site_.leads())
+    if (writer_.resumed() && target_.leads())
       fmt::print(stderr, "moetune: {}: the last run was broken off; {} cases are done\n", found_.records_path,
                  writer_.done());
     if (found_.whole_grid) tell_time();
@@ -51,21 +52,21 @@ class VerifiedTune {
     if (!found_.whole_grid) append_rows(writer_, found_.rows, found_.schedules, found_.cluster.name);
     run_layers();
     writer_.end();
-    if (site_.leads()) fmt::print("{}\n", options_.json ? json_of(found_).dump(1) : text_of(found_));
+    if (target_.leads()) fmt::print("{}\n", options_.json ? json_of(found_).dump(1) : text_of(found_));
     for (const CaseRecord* record : runs_of(found_.outcomes))
       require<WrongResult>(record->status != CaseStatus::wrong, "{}: {}", record->key, record->reason);
     return 0;
   }
 
  private:
-  static VerifiedResults begin(const TuneOptions& options, const Site& site) {
+  static VerifiedResults begin(const TuneOptions& options, const Target& target) {
     VerifiedResults found;
-    found.cluster = site.cluster;
-    found.emulated = site.emulated;
-    found.processes = site.processes != nullptr;
-    found.grid = grid_of(options.selection, grid_key(site));
+    found.cluster = target.cluster;
+    found.emulated = target.emulated;
+    found.processes = target.ranks.processes != nullptr;
+    found.grid = grid_of(options.selection, grid_key(target));
     for (const GridLayer& layer : found.grid.layers)
-      require<BadInput>(site.emulated || computes_in(site.device, layer.shape.dtype),
+      require<BadInput>(target.emulated || computes_in(target.ranks.device, layer.shape.dtype),
                         "grid {}: layers of {} run on GPUs alone, expected --device cuda, or --no-verify to plan only",
                         found.grid.name, name_of(layer.shape.dtype));
     found.whole_grid = !options.measured_layers;
@@ -83,9 +84,9 @@ class VerifiedTune {
   }
 
   // Processes have grids by their backend, threads that of the host.
-  static std::string grid_key(const Site& site) {
-    if (site.emulated) return site.cluster.name;
-    return site.processes ? std::string(site.backend()) : std::string(kHostCluster);
+  static std::string grid_key(const Target& target) {
+    if (target.emulated) return target.cluster.name;
+    return target.ranks.processes ? std::string(target.backend()) : std::string(kHostCluster);
   }
 
   int iterations() const {
@@ -98,9 +99,9 @@ class VerifiedTune {
   }
 
   void measure_and_fit() {
-    if (site_.measured && !site_.emulated) {
-      found_.fitted.profile = site_.cluster;
-      found_.profile_path = site_.cluster.file;
+    if (target_.measured && !target_.emulated) {
+      found_.fitted.profile = target_.cluster;
+      found_.profile_path = target_.cluster.file;
       return;
     }
     std::optional<Progress> progress = step(
@@ -108,8 +109,8 @@ class VerifiedTune {
     OpRequest request;
     request.settings.repetitions = kRepetitions;
     request.settings.timeout_s = options_.timeout_s;
-    request.sizes = sizes_for(found_.grid.layers.front().shape.dtype, site_.device);
-    found_.fitted = moe::measure_and_fit(site_, writer_, request, [&](double share) { progress->at(share); });
+    request.sizes = sizes_for(found_.grid.layers.front().shape.dtype, target_.ranks.device);
+    found_.fitted = moe::measure_and_fit(target_, writer_, request, [&](double share) { progress->at(share); });
     found_.profile_path = beside_records(".toml");
     if (!progress) return;
     progress->done();
@@ -118,54 +119,33 @@ class VerifiedTune {
 
   std::optional<Progress> step(const std::string& what, double seconds) const {
     std::optional<Progress> progress;
-    if (site_.leads()) progress.emplace(what, seconds);
+    if (target_.leads()) progress.emplace(what, seconds);
     return progress;
   }
 
+  // What all layers share.
+  LayerJob jobs() const {
+    LayerJob job = jobs_on(target_, options_.selection,
+                           {.iterations = iterations(), .seed = options_.seed, .timeout_s = options_.timeout_s});
+    job.schedules = found_.verified;
+    if (!options_.measure_degrees) return job;
+    job.tried = &find_schedule("fsmoe");
+    job.tried_degrees.assign(kTriedDegrees.begin(), kTriedDegrees.end());
+    return job;
+  }
+
   LayerJob job_of(const SweepRow& row, const Profile& predicted_by) const {
-    LayerJob job;
+    LayerJob job = jobs_;
     job.name = row.layer;
     job.shape = row.shape;
     if (row.shape.rounding != Rounding::lcm) job.shape.rounding = Rounding::ragged;
     job.predicted_by = predicted_by;
-    if (found_.emulated) job.paced_by = found_.cluster;
-    job.schedules = found_.verified;
-    job.degrees = options_.selection.degrees;
-    if (options_.measure_degrees) {
-      job.tried = &find_schedule("fsmoe");
-      job.tried_degrees.assign(kTriedDegrees.begin(), kTriedDegrees.end());
-    }
-    job.pricing = {options_.selection.nearest};
-    job.settings = {.emulated = found_.emulated,
-                    .iterations = iterations(),
-                    .seed = options_.seed,
-                    .timeout_s = options_.timeout_s,
-                    .device = site_.device,
-                    .processes = site_.processes};
     return job;
-  }
-
-  // What an earlier, broken-off run measured of this layer; nothing unless it has every run.
-  LayerOutcome known(const LayerJob& job) const {
-    LayerOutcome outcome;
-    outcome.layer = job.name;
-    bool whole = true;
-    const auto take = [&](const std::string& key, std::vector<CaseRecord>& into) {
-      const CaseRecord* record = writer_.find(key);
-      if (record == nullptr)
-        whole = false;
-      else
-        into.push_back(*record);
-    };
-    for (const Schedule* schedule : job.schedules) take(run_key(job.name, schedule->name), outcome.records);
-    for (const int degree : runnable_degrees(job)) take(run_key(job.name, job.tried->name, degree), outcome.tried);
-    if (!whole) outcome.records.clear(), outcome.tried.clear();
-    return outcome;
   }
 
   std::vector<SweepRow> swept_by(const Profile& profile) const {
     const auto& selection = options_.selection;
-    return sweep({profile, found_.grid, found_.schedules, selection.degrees, {selection.nearest}});
+    return sweep({profile, found_.grid, found_.schedules, selection.degrees, pricing_of(selection)});
   }
 
   // Said before anything long. Of a machine's own, unpaced threads nothing is known yet.
@@ -174,7 +154,7 @@ class VerifiedTune {
     std::vector<const SweepRow*> open;
     const std::vector<SweepRow> rows = swept_by(found_.cluster);
     for (const SweepRow& row : rows)
-      if (row.status == CaseStatus::ok && known(job_of(row, found_.cluster)).records.empty()) open.push_back(&row);
+      if (row.status == CaseStatus::ok && !known_outcome(job_of(row, found_.cluster), writer_)) open.push_back(&row);
     double seconds = 0;
     size_t estimated = 0;
     const size_t step = open.size() > kEstimateAll ? kEstimateEvery : 1;
@@ -185,17 +165,18 @@ class VerifiedTune {
                found_.verified.size(), iterations(), human_seconds(kGuessedOps_s + seconds));
   }
 
-  LayerOutcome run_layer(const SweepRow& row, const LayerJob& job) const {
+  // A layer's outcome, of this run or of the one before that was broken off.
+  LayerOutcome outcome_of(const SweepRow& row) {
+    const LayerJob job = job_of(row, found_.fitted.profile);
+    if (row.status == CaseStatus::ok)
+      if (auto known = known_outcome(job, writer_)) return *std::move(known);
     const Fields parameters = parameters_of(job.shape, found_.cluster.name, job.name);
-    if (row.status != CaseStatus::ok) return failed_layer_job(job, parameters, row.status, row.reason);
-    try {
-      return run_layer_job(job, parameters);
-    } catch (const BadInput& error) {  // in a grid, a row with a reason
-      return failed_layer_job(job, parameters, CaseStatus::unsupported, error.what());
-    } catch (const RankFailure& error) {
-      if (site_.processes) throw;  // they all end
-      return failed_layer_job(job, parameters, CaseStatus::error, error.what());
-    }
+    LayerOutcome outcome = row.status == CaseStatus::ok ? run_or_record_why(job, parameters)
+                                                        : failed_layer_job(job, parameters, row.status, row.reason);
+    append(outcome, writer_);
+    if (found_.trace_path.empty() && was_timed(outcome)) write_trace(outcome);
+    for (ScheduleRun& run : outcome.runs) run = {std::move(run.record)};  // of hundreds of layers the plans are large
+    return outcome;
   }
 
   // All, or some of those that were planned.
@@ -216,34 +197,25 @@ class VerifiedTune {
              kGuessedLayer_s * static_cast<double>(chosen.size()));
     for (size_t i = 0; i < chosen.size(); ++i) {
       if (progress) progress->at(static_cast<double>(i) / static_cast<double>(chosen.size()));
-      const LayerJob job = job_of(*chosen[i], found_.fitted.profile);
-      LayerOutcome outcome;
-      if (chosen[i]->status == CaseStatus::ok) outcome = known(job);
-      if (outcome.records.empty()) {
-        outcome = run_layer(*chosen[i], job);
-        for (const auto* records : {&outcome.records, &outcome.tried})
-          for (const CaseRecord& record : *records)
-            if (writer_.find(record.key) == nullptr) writer_.append(record);
-        if (found_.trace_path.empty() && !outcome.plans.empty()) write_trace(outcome);
-      }
-      found_.outcomes.push_back({outcome.layer, std::move(outcome.records), std::move(outcome.tried), {}, {}, {}});
+      found_.outcomes.push_back(outcome_of(*chosen[i]));
     }
     if (progress) progress->done();
   }
 
   void write_trace(const LayerOutcome& outcome) {
     found_.trace_path = options_.trace.empty() ? beside_records(".trace.json") : options_.trace;
-    if (site_.leads()) write_layer_trace(outcome, found_.trace_path);
+    if (target_.leads()) write_layer_trace(outcome, found_.trace_path);
   }
 
   const TuneOptions& options_;
-  Site site_;
+  Target target_;
   VerifiedResults found_;
+  LayerJob jobs_;  // without a layer
   RecordWriter writer_;
 };
 
 }  // namespace
 
-int run_verified_tune(const TuneOptions& options, World* processes) { return VerifiedTune(options, processes).run(); }
+int run_tune(const TuneOptions& options, World* processes) { return VerifiedTune(options, processes).run(); }
 
-}  // namespace moe
+}  // namespace moe::tuner

@@ -1,0 +1,145 @@
+#include "microbench/report.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "moe/base/check.h"
+#include "moe/base/table.h"
+#include "moe/base/units.h"
+#include "moe/plan/op.h"
+
+namespace moe::microbench {
+namespace {
+
+double number(const CaseRecord& record, const Fields& fields, std::string_view name) {
+  return fields.number(name, record.key);
+}
+
+std::string text_of(const CaseRecord& record, std::string_view name) {
+  return record.parameters.text(name, record.key);
+}
+
+double median_of(const CaseRecord& record) { return number(record, record.summary, "median_s"); }
+
+std::string spread_of(const CaseRecord& record) {
+  const double most = number(record, record.summary, "most_s"), least = number(record, record.summary, "least_s");
+  return fmt::format("{:.1f} %", 100 * (most - least) / median_of(record));
+}
+
+std::string over_modelled(const CaseRecord& record) {
+  if (!record.emulated) return "-";
+  return fmt::format("{:.4f}", median_of(record) / number(record, record.prediction, "median_s"));
+}
+
+// As nccl-tests prints it: bandwidths by the volume, and by what a link carries of it.
+std::string collectives_table(const std::vector<CaseRecord>& records, bool check) {
+  Table table({"op", "ranks", "size B", "count", "type", "time us", "spread", "algbw GB/s", "busbw GB/s", "#wrong",
+               "over modelled"});
+  for (const CaseRecord& record : records) {
+    if (!record.parameters.has("wire_bytes")) continue;
+    const double bytes = number(record, record.parameters, "bytes");
+    const DType dtype = dtype_from(text_of(record, "dtype"), record.key);
+    std::vector<std::string> row{
+        fmt::format("{} {}", text_of(record, "op"), text_of(record, "network")),
+        fmt::format("{:.0f}", number(record, record.parameters, "ranks")), fmt::format("{:.0f}", bytes),
+        fmt::format("{:.0f}", bytes / static_cast<double>(bytes_of(dtype))), std::string(name_of(dtype))};
+    if (record.status == CaseStatus::ok) {
+      const double seconds = median_of(record), wire = number(record, record.parameters, "wire_bytes");
+      row.insert(row.end(), {fmt::format("{:.1f}", seconds * 1e6), spread_of(record),
+                             fmt::format("{:.3f}", bytes / seconds * 1e-9),
+                             fmt::format("{:.3f}", wire / seconds * 1e-9), check ? "0" : "-", over_modelled(record)});
+    } else {
+      row.insert(row.end(), {"-", "-", "-", "-", record.reason, "-"});
+    }
+    table.add(std::move(row));
+  }
+  return table.text();
+}
+
+// "gemm float32": all of a key but its size.
+std::string series_of(const CaseRecord& record) { return record.key.substr(3, record.key.rfind('/') - 3); }
+
+std::string compute_table(const std::vector<CaseRecord>& records) {
+  Table table({"op", "size", "time us", "spread", "GFLOP/s or GB/s", "over modelled", "status"});
+  for (const CaseRecord& record : records) {
+    const auto op = find_op(text_of(record, "op"));
+    if (op != Op::gemm && op != Op::module) continue;
+    const bool bytes = record.parameters.has("bytes");
+    const double size = number(record, record.parameters, bytes ? "bytes" : "flops");
+    const std::string shown = bytes ? human_bytes(size) : fmt::format("{:.3g} GFLOP", size * 1e-9);
+    if (record.status == CaseStatus::ok)
+      table.add({series_of(record), shown, fmt::format("{:.1f}", median_of(record) * 1e6), spread_of(record),
+                 fmt::format("{:.3f}", size / median_of(record) * 1e-9), over_modelled(record), "ok"});
+    else
+      table.add(
+          {series_of(record), shown, "-", "-", "-", "-", fmt::format("{}: {}", name_of(record.status), record.reason)});
+  }
+  return table.empty() ? "" : fmt::format("\n{}", table.text());
+}
+
+std::string lanes_tables(const std::vector<CaseRecord>& records) {
+  Table table({"lane", "beside", "alone us", "beside us", "slower by"});
+  for (const CaseRecord& record : records) {
+    if (text_of(record, "op") != "slowdown") continue;
+    const auto us = [&](const char* name) { return fmt::format("{:.1f}", number(record, record.summary, name) * 1e6); };
+    table.add({text_of(record, "lane"), text_of(record, "by"), us("alone_s"), us("beside_s"),
+               fmt::format("{:.2f}x", number(record, record.summary, "factor"))});
+  }
+  Table overlaps({"lanes", "alone us", "", "both us", "overlap"});
+  for (const CaseRecord& record : records) {
+    if (text_of(record, "op") != "overlap") continue;
+    const auto us = [&](const char* name) { return fmt::format("{:.1f}", number(record, record.summary, name) * 1e6); };
+    overlaps.add({fmt::format("{} + {}", text_of(record, "lane"), text_of(record, "other")), us("alone_s"),
+                  us("other_alone_s"), us("both_s"),
+                  fmt::format("{:.0f} %", 100 * number(record, record.summary, "overlap"))});
+  }
+  return table.empty() ? "" : fmt::format("\n{}\n{}", table.text(), overlaps.text());
+}
+
+nlohmann::ordered_json to_json(const std::vector<CaseRecord>& records) {
+  auto list = nlohmann::ordered_json::array();
+  for (const CaseRecord& record : records) {
+    nlohmann::ordered_json row{{"key", record.key},
+                               {"status", name_of(record.status)},
+                               {"emulated", record.emulated},
+                               {"dilation", record.dilation}};
+    for (const auto* fields : {&record.parameters, &record.summary})
+      for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { row[name] = v; }, value);
+    list.push_back(std::move(row));
+  }
+  return list;
+}
+
+}  // namespace
+
+void sort_by_series(std::vector<CaseRecord>& records) {
+  std::ranges::stable_sort(records, {}, [](const CaseRecord& record) {
+    if (!record.key.starts_with("op/")) return std::pair(std::string("~"), 0.0);
+    const char* size = record.parameters.has("bytes") ? "bytes" : "flops";
+    return std::pair(series_of(record), number(record, record.parameters, size));
+  });
+}
+
+std::string text_of(const MicrobenchResults& results) {
+  std::string text =
+      fmt::format("{}{}{}\nexecutor, empty tasks, unpaced:\n", collectives_table(results.records, results.checked),
+                  compute_table(results.records), lanes_tables(results.records));
+  for (const auto& [ranks, device, o] : results.overheads)
+    text += fmt::format("  {}, {} rank{} a process: {:.2f} us a task, {:.1f} us a hand-over between lanes\n",
+                        name_of(device), ranks, ranks > 1 ? "s" : "", o.task_s * 1e6, o.crossing_s * 1e6);
+  return text + fmt::format("\nrecords: {}", results.records_path);
+}
+
+std::string json_of(const MicrobenchResults& results) {
+  nlohmann::ordered_json json{{"cluster", results.cluster},
+                              {"backend", results.backend},
+                              {"records", results.records_path},
+                              {"ops", to_json(results.records)}};
+  for (const auto& [ranks, device, o] : results.overheads)
+    json["overhead"].push_back(
+        {{"ranks", ranks}, {"device", name_of(device)}, {"task_s", o.task_s}, {"crossing_s", o.crossing_s}});
+  return json.dump(1);
+}
+
+}  // namespace moe::microbench

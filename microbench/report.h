@@ -1,0 +1,34 @@
+#pragma once
+// What `microbench` found, as text and as JSON.
+#include <string>
+#include <vector>
+
+#include "moe/device/kind.h"
+#include "moe/exec/overhead.h"
+#include "moe/record/record.h"
+
+namespace moe::microbench {
+
+/// What tasks and hand-overs cost an executor with so many ranks in a process.
+struct MeasuredOverhead {
+  int ranks = 1;
+  DeviceKind device = DeviceKind::cpu;
+  Overhead overhead;
+};
+
+struct MicrobenchResults {
+  std::string cluster, backend, records_path;
+  bool checked = true;              // wrong elements were looked for
+  std::vector<CaseRecord> records;  // of ops, slowdowns and overlaps, as the tables list them
+  std::vector<MeasuredOverhead> overheads;
+};
+
+/// Collectives as nccl-tests prints them, then GEMMs and modules, how lanes slow each other, and overheads.
+std::string text_of(const MicrobenchResults& results);
+/// One document: cluster, backend, records, `ops` and `overhead`.
+std::string json_of(const MicrobenchResults& results);
+
+/// Series after series, sizes ascending: they are measured in turns. What is no op comes last, in its order.
+void sort_by_series(std::vector<CaseRecord>& records);
+
+}  // namespace moe::microbench

@@ -1,0 +1,43 @@
+#include "moe/base/statistics.h"
+
+#include <algorithm>
+#include <boost/math/statistics/univariate_statistics.hpp>
+#include <cmath>
+
+#include "moe/base/check.h"
+
+namespace moe {
+namespace {
+
+void require_any(const std::vector<double>& values) { require<WrongResult>(!values.empty(), "statistics: no samples"); }
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  require_any(values);
+  return boost::math::statistics::median(values);
+}
+
+double upper_median(std::vector<double> values) {
+  require_any(values);
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+double quantile(std::vector<double> values, double share) {
+  require_any(values);
+  std::ranges::sort(values);
+  const double place = share * static_cast<double>(values.size() - 1);
+  const size_t below = static_cast<size_t>(place), above = std::min(below + 1, values.size() - 1);
+  return std::lerp(values[below], values[above], place - static_cast<double>(below));
+}
+
+double nearest_rank(std::vector<double> values, double share) {
+  require_any(values);
+  std::ranges::sort(values);
+  const double place = std::ceil(share * static_cast<double>(values.size()) - 1e-9);  // 0.95 of 20 is the 19th
+  return values.at(static_cast<size_t>(std::max(1.0, place)) - 1);
+}
+
+}  // namespace moe

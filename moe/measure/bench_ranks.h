@@ -1,0 +1,17 @@
+#pragma once
+// The ranks that a bench runs on.
+#include "moe/comm/world.h"
+#include "moe/device/kind.h"
+
+namespace moe {
+
+/// Threads of this process, which share one GPU, or the processes of a run, one rank each.
+struct BenchRanks {
+  World* processes = nullptr;  // all of them call what is given these ranks; none: threads
+  DeviceKind device = DeviceKind::cpu;
+
+  /// Whether this process decides by the clock, and keeps what was found.
+  bool leads() const { return processes == nullptr || moe::leads(*processes); }
+};
+
+}  // namespace moe

@@ -1,0 +1,147 @@
+#include "moe/measure/kernels/kernel_bench.h"
+
+#include <algorithm>
+#include <benchmark/benchmark.h>
+
+#include "moe/base/statistics.h"
+#include "moe/measure/interleaved.h"
+
+namespace moe {
+namespace {
+
+constexpr double kSample_s = 0.03;  // of as many runs as fit, if one is shorter
+constexpr double kSlow_s = 0.5;     // of one run
+constexpr int kSlowRepetitions = 2;
+
+using Body = std::function<void(const Kernel&, benchmark::State&)>;
+
+// What Google Benchmark ran: seconds of one run, a number a repetition.
+class Race : public benchmark::BenchmarkReporter {
+ public:
+  ~Race() override { benchmark::ClearRegisteredBenchmarks(); }
+
+  benchmark::internal::Benchmark& add(const Kernel& kernel, Body body) {
+    return *benchmark::RegisterBenchmark(kernel.key().c_str(), [this, &kernel, body](benchmark::State& state) {
+      if (failure_) return state.SkipWithError("an earlier kernel failed");
+      try {
+        body(kernel, state);
+      } catch (...) {
+        failure_ = std::current_exception();
+        state.SkipWithError("failed");
+      }
+    });
+  }
+  void run() {
+    benchmark::RunSpecifiedBenchmarks(this);
+    benchmark::ClearRegisteredBenchmarks();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+  const std::vector<double>& seconds(const Kernel& kernel) { return seconds_[kernel.key()]; }
+
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>& runs) override {
+    for (const Run& run : runs)
+      if (run.run_type == Run::RT_Iteration && !run.error_occurred)
+        seconds_[run.run_name.function_name].push_back(run.real_accumulated_time / static_cast<double>(run.iterations));
+  }
+
+ private:
+  std::map<std::string, std::vector<double>> seconds_;
+  std::exception_ptr failure_;
+};
+
+void run_all(const Kernel& kernel, benchmark::State& state) {
+  for (auto _ : state)
+    if (kernel.seconds)
+      state.SetIterationTime(kernel.seconds());
+    else
+      kernel.run();
+}
+
+std::string text_of(const WrongElements& wrong) {
+  return fmt::format("{} wrong element{}; {}", wrong.count, wrong.count > 1 ? "s" : "", wrong.first);
+}
+
+}  // namespace
+
+std::string Kernel::key() const { return fmt::format("kernel/{}/{}", width, name); }
+
+CaseRecord record_of(const Kernel& kernel, const WrongElements& wrong, const std::vector<double>& seconds, double of) {
+  CaseRecord record;
+  record.key = kernel.key();
+  record.backend = "local";
+  record.parameters = {{"op", "kernel"}, {"kernel", kernel.name}, {"model_dim", kernel.width}};
+  for (const auto& [name, value] : kernel.shape) record.parameters.set(name, value);
+  if (kernel.bytes > 0) record.parameters.set("bytes", kernel.bytes);
+  if (!kernel.bound.name.empty()) record.parameters.set("bound", kernel.bound.name);
+  if (wrong.count > 0) {
+    record.status = CaseStatus::wrong;
+    record.reason = text_of(wrong);
+    return record;
+  }
+  Samples samples{"seconds", {}};
+  for (const double s : seconds) samples.values.push_back({s});
+  record.samples = {samples};
+  const double least = quantile(seconds, 0);
+  record.summary = {{"median_s", median(seconds)}, {"least_s", least}, {"most_s", quantile(seconds, 1)}};
+  if (kernel.bytes > 0) record.summary.set("bytes_per_s", kernel.bytes / least);
+  if (of > 0) record.summary.set("share", kernel.bound.share(least, of));
+  return record;
+}
+
+void KernelBench::run(std::span<const Kernel> group) {
+  std::vector<const Kernel*> open;
+  for (const Kernel& kernel : group)
+    if (const CaseRecord* known = writer_.find(kernel.key()))
+      least_s_[kernel.key()] = known->summary.number("least_s", known->key);
+    else
+      open.push_back(&kernel);
+  interleave_repetitions();
+  std::map<std::string, WrongElements> wrong;
+  Race first, timed;
+  for (const Kernel* kernel : open)
+    first
+        .add(*kernel,
+             [&](const Kernel& k, benchmark::State& state) {
+               for (auto _ : state) k.run();
+               wrong[k.key()] = k.check();
+             })
+        .Iterations(1)
+        ->UseRealTime();
+  first.run();
+  for (const Kernel* kernel : open) {
+    if (wrong.at(kernel->key()).count > 0) continue;
+    const bool slow = first.seconds(*kernel).at(0) >= kSlow_s;
+    auto& benchmark = timed.add(*kernel, run_all);
+    benchmark.Repetitions(slow ? std::min(repetitions_, kSlowRepetitions) : repetitions_);
+    if (kernel->seconds)
+      benchmark.UseManualTime()->Iterations(1);
+    else
+      benchmark.UseRealTime()->MinTime(kSample_s);
+  }
+  timed.run();
+  for (const Kernel* kernel : open)
+    if (const auto& seconds = timed.seconds(*kernel); !seconds.empty()) least_s_[kernel->key()] = quantile(seconds, 0);
+  for (const Kernel& kernel : group) record(kernel, wrong[kernel.key()], timed.seconds(kernel));
+}
+
+void KernelBench::record(const Kernel& kernel, const WrongElements& wrong, const std::vector<double>& seconds) {
+  if (const CaseRecord* known = writer_.find(kernel.key())) {
+    records_.push_back(*known);
+    return;
+  }
+  records_.push_back(record_of(kernel, wrong, seconds, least(kernel.bound)));
+  writer_.append(records_.back());
+}
+
+double KernelBench::least(const KernelBound& bound) const {
+  double sum = 0;
+  for (const std::string& key : bound.kernels) {
+    const auto known = least_s_.find(key);
+    if (known == least_s_.end()) return 0;  // it is wrong
+    sum += known->second;
+  }
+  return sum;
+}
+
+}  // namespace moe

@@ -1,0 +1,65 @@
+#include "moe/measure/layers/dilation.h"
+
+#include <fmt/format.h>
+#include <map>
+
+#include "moe/base/statistics.h"
+#include "moe/cost/slowdown.h"
+#include "moe/measure/layers/overlap.h"
+
+namespace moe {
+namespace {
+
+constexpr double kShortestPass_s = 0.15;    // of the case's fastest schedule: hand-overs are about 1 % of it
+constexpr double kShortestTask_s = 0.2e-3;  // work that wakes from a long wait is cold, and slower than when unpaced
+constexpr double kWorkMargin = 3;           // a pace is at least this many times the work under it
+
+std::string words_for(const Plan& plan, Phase phase, TaskKind kind) {
+  return fmt::format("{} {} of {}", name_of(phase), name_of(kind), plan.schedule);
+}
+
+}  // namespace
+
+Dilation least_dilation(const std::vector<PlannedRun>& planned) {
+  double fastest = 1e300, shortest = 1e300;
+  std::string which;
+  for (const PlannedRun& p : planned) {
+    fastest = std::min(fastest, p.forward_s + p.backward_s);
+    for (const Task& task : p.plan.tasks()) {
+      const double seconds = p.task_seconds[static_cast<size_t>(task.id)];
+      if (seconds <= 0 || seconds >= shortest) continue;
+      shortest = seconds;
+      which = words_for(p.plan, task.phase, task.kind);
+    }
+  }
+  const double of_pass = kShortestPass_s / fastest, of_task = kShortestTask_s / shortest;
+  if (of_pass >= of_task) return {of_pass, "the shortest pass"};
+  return {of_task, "the shortest task, " + which};
+}
+
+Dilation choose_dilation(const std::vector<PlannedRun>& planned, const std::vector<std::vector<RankTimes>>& unpaced) {
+  Dilation chosen = least_dilation(planned);
+  for (size_t s = 0; s < planned.size(); ++s) {
+    std::map<std::pair<Phase, TaskKind>, std::vector<double>> ratios;
+    for (const Task& task : planned[s].plan.tasks()) {
+      const double modelled = planned[s].task_seconds[static_cast<size_t>(task.id)];
+      if (modelled <= 0) continue;
+      for (const RankTimes& pass : unpaced[s])
+        ratios[{task.phase, task.kind}].push_back(own_seconds(task, pass) / modelled);
+    }
+    for (auto& [of, values] : ratios) {
+      const double factor = kWorkMargin * median(std::move(values));
+      if (factor > chosen.factor) chosen = {factor, "the work of " + words_for(planned[s].plan, of.first, of.second)};
+    }
+  }
+  return chosen;
+}
+
+std::unique_ptr<Pacer> make_pacer(const PlannedRun& run, int ranks, const Dilation& dilation) {
+  if (!run.slowdown) return nullptr;
+  Pacer::Stall stall;
+  if (run.stall) stall = [of = run.stall, dilation](int slowed, int by) { return dilation.factor * of(slowed, by); };
+  return std::make_unique<Pacer>(ranks, kResources, run.slowdown, stall);
+}
+
+}  // namespace moe

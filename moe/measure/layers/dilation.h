@@ -1,0 +1,41 @@
+#pragma once
+// How many times slower than modelled an emulated cluster runs, so that the real work fits under its paces.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "moe/exec/executor.h"
+#include "moe/measure/layers/pass_times.h"
+#include "moe/plan/plan.h"
+
+namespace moe {
+
+/// One schedule's plan, priced.
+struct PlannedRun {
+  Plan plan;                             // nominal
+  std::vector<double> task_seconds;      // modelled, by task id
+  double forward_s = 0, backward_s = 0;  // predicted
+  // Where tasks slow each other down (moe/cost/slowdown.h), how, and by task id what each uses; else all are empty.
+  Pacer::Slowdown slowdown = {};
+  Pacer::Stall stall = {};
+  std::vector<int> resources = {};
+};
+
+struct Dilation {
+  double factor = 1;
+  std::string set_by =
+      {};  // "the shortest pass", "the shortest task, ..." or "the work of ...": what asks for the most
+};
+
+/// The least dilation whose passes and tasks are long enough to be paced well, whatever the work under them takes.
+Dilation least_dilation(const std::vector<PlannedRun>& planned);
+
+/// That, or three times the largest ratio of unpaced work to modelled time. A ratio is the median over all passes and
+/// over all tasks of one kind and phase of a schedule, so that neither one pass nor one task that the machine
+/// interrupted decides. `unpaced`: [schedule][pass].
+Dilation choose_dilation(const std::vector<PlannedRun>& planned, const std::vector<std::vector<RankTimes>>& unpaced);
+
+/// Of a run whose tasks slow each other down, else null: the same rates as modelled, and stalls dilated as tasks are.
+std::unique_ptr<Pacer> make_pacer(const PlannedRun& run, int ranks, const Dilation& dilation);
+
+}  // namespace moe

@@ -1,0 +1,295 @@
+#include "moe/measure/layers/layer_bench.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "moe/base/check.h"
+#include "moe/comm/local/local_world.h"
+#include "moe/device/device.h"
+#include "moe/layer/binding.h"
+#include "moe/layer/verify.h"
+#include "moe/measure/layers/pass_times.h"
+#include "moe/measure/layers/proxy.h"
+
+namespace moe {
+namespace {
+
+constexpr int kUnpacedPasses = 7;  // to see how long the work under a pace takes; they warm up the paced ones too
+constexpr int kAttempts = 3;       // at passes whose tasks outlast their modelled time
+
+// One schedule on one rank.
+struct RankRun {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<LayerDevice> layer_device;  // null: the CPU's
+  std::unique_ptr<MoeLayer> layer;
+  std::unique_ptr<LayerBinding> binding;
+  std::unique_ptr<Executor> executor;
+};
+
+class LayerBench {
+ public:
+  LayerBench(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings)
+      : planned_(planned), settings_(settings) {
+    for (const PlannedRun& p : planned) {
+      MeasuredRun& run = result_.runs.emplace_back();
+      run.plan = p.plan;
+      if (settings.emulated) {
+        Case proxy = proxy_case(p.plan.shape, p.plan.degree_forward, p.plan.degree_backward);
+        DType& dtype = proxy.layer.dtype;
+        if (!computes_in(settings.ranks.device, dtype)) dtype = sums_type(dtype);
+        run.plan = proxy_plan(p.plan, proxy);
+      }
+      proven_.push_back(run.plan);
+      if (reference_flops(run.plan.shape) <= settings.most_reference_flops) continue;
+      small_proof_ = true;
+      proven_.back() = proxy_plan(p.plan, small_case(p.plan.shape, p.plan.degree_forward, p.plan.degree_backward));
+    }
+    ranks_ = result_.runs.front().plan.shape.parallel.ranks();
+    if (!settings.ranks.processes) threads_.emplace(ranks_, settings.timeout_s);
+    require_equal<BadInput>(world().ranks(), ranks_, "ranks of the run, and of the layer's parallel shape");
+    here_ = world().here();
+    rank_runs_.resize(here_.size());
+  }
+
+  LayerMeasurement run() {
+    result_.took.proving_s = seconds_of([&] { prove(); });
+    if (settings_.check_only) return std::move(result_);
+    if (settings_.emulated) result_.took.unpaced_s = seconds_of([&] { choose_pace(); });
+    result_.took.timed_s = seconds_of([&] { time(); });
+    return std::move(result_);
+  }
+
+ private:
+  World& world() { return settings_.ranks.processes ? *settings_.ranks.processes : *threads_; }
+  // Of a rank, among those that are here.
+  size_t place(int rank) const { return static_cast<size_t>(rank - here_.front()); }
+  std::vector<RankRun>& runs_of(int rank) { return rank_runs_[place(rank)]; }
+
+  template <class Work>
+  static double seconds_of(Work work) {
+    const double begin_s = now_s();
+    work();
+    return now_s() - begin_s;
+  }
+
+  void prove() {
+    for (size_t s = 0; s < planned_.size(); ++s) make(s, proven_[s]);
+    for (size_t s = 0; s < planned_.size(); ++s) verify(s);
+    if (settings_.check_only || !small_proof_) return;
+    for (auto& runs : rank_runs_) runs.clear();
+    for (size_t s = 0; s < planned_.size(); ++s) make(s, result_.runs[s].plan);
+  }
+
+  void choose_pace() {
+    std::vector<std::vector<RankTimes>> unpaced(planned_.size(),
+                                                std::vector<RankTimes>(kUnpacedPasses, RankTimes(here_.size())));
+    world().run([&](int rank) { unpaced_passes(rank, unpaced); });
+    result_.dilation = choose_dilation(planned_, unpaced);
+  }
+
+  void time() {
+    for (const PlannedRun& p : planned_) pacers_.push_back(make_pacer(p, ranks_, result_.dilation));
+    timed_.resize(planned_.size());
+    std::vector<size_t> open;
+    for (size_t s = 0; s < planned_.size(); ++s)
+      if (result_.runs[s].wrong.empty()) open.push_back(s);
+    const int64_t made = tensor_memory.made;
+    for (int attempt = 0; attempt < kAttempts && !open.empty(); ++attempt) {
+      for (const size_t s : open) timed_[s].assign(here_.size(), {});
+      world().run([&](int rank) { timed_passes(rank, open); });
+      for (const size_t s : open) collect(s, attempt);
+      std::erase_if(open, [&](size_t s) { return overrun_share(result_.runs[s]) <= kOverrunLimit; });
+    }
+    result_.tensors_made = tensor_memory.made - made;
+  }
+
+  // A layer on every rank that ran `plan` and has its gradients.
+  void make(size_t s, const Plan& plan) {
+    const int64_t before = tensor_memory.live_bytes;
+    tensor_memory.peak_bytes = before;
+    world().run([&](int rank) { set_up(rank, plan); });
+    world().run([&](int rank) { proving_passes(rank, s); });
+    result_.runs[s].peak_bytes =
+        static_cast<double>(tensor_memory.peak_bytes - before) / static_cast<double>(here_.size());
+  }
+
+  void set_up(int rank, const Plan& plan) {
+    const auto everyone = world().communicator(rank);
+    RankRun& mine = runs_of(rank).emplace_back();
+    mine.device = make_device(settings_.ranks.device, world().topology().local_rank);
+    if (settings_.ranks.device == DeviceKind::cuda) mine.layer_device = make_cuda_layer_device();
+    LayerSeed seed;
+    seed.seed = settings_.seed;
+    mine.layer = std::make_unique<MoeLayer>(rank_shape(plan.shape, rank, plan.structure->flow), seed,
+                                            LayerComms::split(*everyone, plan.shape.parallel),
+                                            mine.layer_device ? *mine.layer_device : cpu_layer_device());
+    mine.layer->preset(settings_.workload);
+    mine.binding = std::make_unique<LayerBinding>(*mine.layer, plan);
+    mine.executor = std::make_unique<Executor>(*mine.device, plan.structure);
+    require_same_plan(*everyone, plan);
+  }
+
+  // Ranks that run different plans would hang or mix up their data.
+  void require_same_plan(Communicator& everyone, const Plan& plan) {
+    const uint64_t mine = plan.hash();
+    std::vector<uint64_t> all(static_cast<size_t>(everyone.size()));
+    const auto stream = make_cpu_device()->make_stream("plan hash");
+    everyone.allgather(&mine, all.data(), sizeof mine, {*stream, {}, "comparing plans"});
+    stream->synchronize();
+    for (size_t r = 0; r < all.size(); ++r)
+      require<RankFailure>(all[r] == mine, "rank {}: plan {:016x} of {} differs from rank {}'s {:016x}",
+                           everyone.rank(), mine, plan.schedule, r, all[r]);
+  }
+
+  void together(Communicator& everyone, Stream& stream) {
+    everyone.barrier({stream, {}, "start of a pass"});
+    stream.synchronize();
+  }
+
+  // Two passes: in the second the first one's dense gradients are summed.
+  void proving_passes(int rank, size_t s) {
+    const auto everyone = world().communicator(rank);
+    const auto stream = make_start_stream(rank);
+    RankRun& mine = runs_of(rank)[s];
+    for (int pass = 0; pass < 2; ++pass) {
+      together(*everyone, *stream);
+      mine.executor->run(*mine.binding);
+    }
+    mine.layer->finish_gradients(*stream);
+    stream->synchronize();
+  }
+
+  std::vector<MoeLayer*> layers_of(size_t s) {
+    std::vector<MoeLayer*> layers;
+    for (auto& runs : rank_runs_) layers.push_back(runs[s].layer.get());
+    return layers;
+  }
+
+  // What every rank's gates chose, wherever it is.
+  std::vector<int32_t> all_choices(const std::vector<MoeLayer*>& layers) {
+    std::vector<std::string> mine;
+    for (MoeLayer* layer : layers) {
+      const auto own = std::as_bytes(layer->own_choices());
+      mine.emplace_back(reinterpret_cast<const char*>(own.data()), own.size());
+    }
+    std::vector<int32_t> all;
+    for (const std::string& text : gather(world(), std::move(mine))) {
+      const size_t before = all.size();
+      all.resize(before + text.size() / sizeof(int32_t));
+      std::memcpy(all.data() + before, text.data(), text.size());
+    }
+    return all;
+  }
+
+  void verify(size_t s) {
+    const std::vector<MoeLayer*> layers = layers_of(s);
+    const MoeLayer& first = *layers.front();
+    MeasuredRun& run = result_.runs[s];
+    run.proven_tokens = static_cast<double>(first.shape().tokens.total);
+    std::vector<std::vector<double>> loads;
+    for (MoeLayer* layer : layers) loads.push_back(load_on(*layer));
+    run.load = load_of(first.shape(), gather(world(), loads));
+    if (settings_.inspect) settings_.inspect(world(), layers, proven_[s]);
+    const std::vector<int32_t> choices = all_choices(layers);
+    const double tie = tolerance_of(first.shape().dtype());
+    const LayerReference reference =
+        reference_layer(first.shape().shape, first.seed(), {choices, tie, first.routing().preset});
+    try {
+      for (const TensorError& e : verify_layer(layers, reference))
+        if (e.error > run.worst_error) run.worst_error = e.error, run.worst_tensor = e.tensor;
+    } catch (const WrongResult& error) {
+      run.wrong = error.what();
+    }
+    share_verdict(run);
+  }
+
+  // The first wrong process's words, or the worst of the right ones' errors.
+  void share_verdict(MeasuredRun& run) {
+    if (here_.size() == static_cast<size_t>(ranks_)) return;
+    const std::string wrong = run.wrong.empty() ? "" : fmt::format("rank {}: {}", here_.front(), run.wrong);
+    const auto tensors = gather(world(), std::vector{run.worst_tensor});
+    const auto errors = gather(world(), std::vector<std::vector<double>>{{run.worst_error}});
+    run.wrong.clear();
+    for (const std::string& each : gather(world(), std::vector{wrong}))
+      if (run.wrong.empty()) run.wrong = each;
+    for (size_t rank = 0; rank < errors.size(); ++rank)
+      if (errors[rank].front() > run.worst_error)
+        run.worst_error = errors[rank].front(), run.worst_tensor = tensors[rank];
+  }
+
+  void unpaced_passes(int rank, std::vector<std::vector<RankTimes>>& unpaced) {
+    const auto everyone = world().communicator(rank);
+    const auto stream = make_start_stream(rank);
+    for (size_t s = 0; s < planned_.size(); ++s)
+      for (RankTimes& pass : unpaced[s]) {
+        RankRun& mine = runs_of(rank)[s];
+        together(*everyone, *stream);
+        pass[place(rank)] = mine.executor->run(*mine.binding).tasks;
+      }
+  }
+
+  std::unique_ptr<Stream> make_start_stream(int rank) { return runs_of(rank).front().device->make_stream("start"); }
+
+  void timed_passes(int rank, const std::vector<size_t>& schedules) {
+    const auto everyone = world().communicator(rank);
+    const auto stream = make_start_stream(rank);
+    std::vector<std::vector<double>> paces(planned_.size());
+    if (settings_.emulated)
+      for (const size_t s : schedules)
+        for (const double seconds : planned_[s].task_seconds) paces[s].push_back(seconds * result_.dilation.factor);
+    const int warm_ups = settings_.emulated ? 0 : 1;
+    for (int iteration = -warm_ups; iteration < settings_.iterations; ++iteration)
+      for (const size_t s : schedules) {
+        RankRun& mine = runs_of(rank)[s];
+        together(*everyone, *stream);
+        const RunTimes& times =
+            mine.executor->run(*mine.binding, paces[s], std::nullopt, {pacers_[s].get(), rank, planned_[s].resources});
+        if (iteration < 0) continue;
+        append_pass(result_.runs[s].plan, times, result_.dilation.factor, timed_[s][place(rank)]);
+      }
+  }
+
+  void collect(size_t s, int repeats) {
+    MeasuredRun& run = result_.runs[s];
+    run.repeats = repeats;
+    PassTimes passes = read_passes(run.plan, gather(world(), timed_[s]));
+    run.forward_s = std::move(passes.forward_s);
+    run.total_s = std::move(passes.total_s);
+    run.exposed_s = std::move(passes.exposed_s);
+    run.overlap = std::move(passes.overlap);
+    run.overruns = passes.overruns;
+    if (settings_.emulated)
+      run.paced_tasks = static_cast<int64_t>(run.plan.tasks().size()) * ranks_ * settings_.iterations;
+    run.task_s.clear();
+    const double dilation = result_.dilation.factor;
+    for (const Task& task : run.plan.tasks()) run.task_s.push_back(median_seconds(passes.tasks, task) / dilation);
+    run.median_tasks = passes.tasks[median_pass(run.total_s)].front();
+    for (TaskTime& t : run.median_tasks) t = {t.start_s / dilation, t.end_s / dilation};
+  }
+
+  const std::vector<PlannedRun>& planned_;
+  const LayerBenchSettings& settings_;
+  std::optional<LocalWorld> threads_;
+  int ranks_ = 0;
+  std::vector<int> here_;  // the ranks of this process
+  LayerMeasurement result_;
+  std::vector<Plan> proven_;                     // by schedule, what is verified:
+  bool small_proof_ = false;                     // not what is timed
+  std::vector<std::unique_ptr<Pacer>> pacers_;   // by schedule; none: its tasks don't slow each other
+  std::vector<std::vector<RankRun>> rank_runs_;  // [rank here][schedule]
+  std::vector<std::vector<PassNumbers>> timed_;  // [schedule][rank here]
+};
+
+}  // namespace
+
+double overrun_share(const MeasuredRun& run) {
+  return run.paced_tasks > 0 ? static_cast<double>(run.overruns) / static_cast<double>(run.paced_tasks) : 0;
+}
+
+LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings) {
+  require<WrongResult>(!planned.empty(), "layer bench: no schedule to run");
+  return LayerBench(planned, settings).run();
+}
+
+}  // namespace moe

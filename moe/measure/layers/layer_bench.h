@@ -1,0 +1,71 @@
+#pragma once
+// Runs one layer under several schedules, for real: verifies each against the reference, then times their passes in
+// turn, so that a machine's mood falls on all of them alike.
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "moe/exec/executor.h"
+#include "moe/layer/load.h"
+#include "moe/layer/moe_layer.h"
+#include "moe/layer/workload.h"
+#include "moe/measure/bench_ranks.h"
+#include "moe/measure/layers/dilation.h"
+
+namespace moe {
+
+struct LayerBenchSettings {
+  bool emulated = true;  // paced by the plan's modelled times over a proxy; else the plan itself, unpaced
+  int iterations = 5;
+  uint64_t seed = 1;
+  double timeout_s = 60;
+  bool check_only = false;
+  Workload workload = Workload();
+  double most_reference_flops = 2e11;  // of a layer that is verified itself: some 10 s of a core
+  BenchRanks ranks = {};               // all processes with the same plans
+  /// Given every schedule's layers before they are verified: those of this process's ranks in rank order, each after
+  /// two passes of the plan and finish_gradients.
+  std::function<void(World&, std::span<MoeLayer* const>, const Plan&)> inspect = {};
+};
+
+/// What one schedule's passes took; seconds are divided by the dilation.
+struct MeasuredRun {
+  Plan plan;                                            // as it ran
+  std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
+  std::vector<std::vector<double>> exposed_s, overlap;  // likewise (overlap.h: exposed_s, efficiency)
+  std::vector<double> task_s;                           // by task id: own_seconds (overlap.h), median over iterations
+  std::vector<TaskTime> median_tasks;                   // rank 0's, of the iteration whose total is the median
+  int64_t overruns = 0, paced_tasks = 0;                // over all ranks and timed iterations
+  int repeats = 0;                                      // times its passes were discarded for too many overruns
+  RoutingLoad load;                                     // of the last pass before the verification
+  double peak_bytes = 0;                                // of the layer's Tensors, a rank: the mean over ranks
+  double worst_error = 0;                               // of the verification, relative to the maximum norm
+  std::string worst_tensor;
+  double proven_tokens = 0;  // of the layer that was verified: a smaller one where this one's reference is too large
+  std::string wrong;         // how outputs or gradients disagree with the reference; such a run is never timed
+};
+
+/// Where the time of measure_layer went.
+struct WallTimes {
+  double proving_s = 0, unpaced_s = 0, timed_s = 0;
+};
+
+struct LayerMeasurement {
+  Dilation dilation;
+  WallTimes took;
+  int64_t tensors_made = 0;       // allocations of Tensors in all timed passes
+  std::vector<MeasuredRun> runs;  // by schedule
+};
+
+/// More than this share of overruns makes a measurement invalid.
+inline constexpr double kOverrunLimit = 0.01;
+/// Of overruns of paced tasks.
+double overrun_share(const MeasuredRun& run);
+
+/// Paced passes of a schedule with more overruns than kOverrunLimit are discarded and run again, at most twice:
+/// something else used the cores. The same on every process, but for peak_bytes' and tensors_made's own share. Throws
+/// RankFailure if a rank fails, BadInput where the plans are not for as many ranks as there are processes.
+LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings);
+
+}  // namespace moe

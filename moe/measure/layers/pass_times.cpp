@@ -1,0 +1,68 @@
+#include "moe/measure/layers/pass_times.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "moe/base/statistics.h"
+#include "moe/measure/layers/overlap.h"
+#include "moe/measure/over_ranks.h"
+
+namespace moe {
+namespace {
+
+enum Number : size_t { kForward, kTotal, kExposed, kEfficiency, kOverruns, kFirstTask };
+
+}  // namespace
+
+void append_pass(const Plan& plan, const RunTimes& times, double dilation, PassNumbers& passes) {
+  double forward = 0, total = 0;
+  for (const Task& task : plan.tasks()) {
+    const double end = times.tasks[static_cast<size_t>(task.id)].end_s / dilation;
+    total = std::max(total, end);
+    if (task.phase == Phase::forward) forward = std::max(forward, end);
+  }
+  const Overlap overlap = overlap_of(plan, times.tasks);
+  passes.insert(passes.end(), {forward, total, overlap.exposed_s / dilation, overlap.efficiency,
+                               static_cast<double>(times.overruns)});
+  for (const TaskTime& t : times.tasks) passes.insert(passes.end(), {t.start_s, t.end_s});
+}
+
+PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks) {
+  const size_t tasks = plan.tasks().size(), size = kFirstTask + 2 * tasks;
+  PassTimes all;
+  for (size_t at = 0; at < ranks.front().size(); at += size) {
+    const auto column = [&](Number which) {
+      std::vector<double> values;
+      for (const auto& rank : ranks) values.push_back(rank.at(at + which));
+      return values;
+    };
+    all.forward_s.push_back(column(kForward));
+    all.total_s.push_back(column(kTotal));
+    all.exposed_s.push_back(column(kExposed));
+    all.overlap.push_back(column(kEfficiency));
+    for (const double overruns : column(kOverruns)) all.overruns += static_cast<int64_t>(overruns);
+    RankTimes& pass = all.tasks.emplace_back();
+    for (const auto& rank : ranks) {
+      const double* times = rank.data() + at + kFirstTask;
+      for (auto& own = pass.emplace_back(); own.size() < tasks; times += 2) own.push_back({times[0], times[1]});
+    }
+  }
+  return all;
+}
+
+size_t median_pass(const std::vector<std::vector<double>>& total_s) {
+  const std::vector<double> totals = max_over_ranks(total_s);
+  const double middle = median(totals);
+  size_t nearest = 0;
+  for (size_t i = 0; i < totals.size(); ++i)
+    if (std::abs(totals[i] - middle) < std::abs(totals[nearest] - middle)) nearest = i;
+  return nearest;
+}
+
+double median_seconds(const std::vector<RankTimes>& passes, const Task& task) {
+  std::vector<double> seconds;
+  for (const RankTimes& ranks : passes) seconds.push_back(own_seconds(task, ranks));
+  return median(std::move(seconds));
+}
+
+}  // namespace moe

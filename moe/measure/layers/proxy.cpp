@@ -1,0 +1,94 @@
+#include "moe/measure/layers/proxy.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "moe/base/check.h"
+
+namespace moe {
+namespace {
+
+constexpr int64_t kModelDim = 64, kHeads = 4, kTokensASample = 32, kFewestRows = 4;
+
+int two_if_more(int nominal) { return nominal > 1 ? 2 : 1; }
+
+// `parallel` sizes and few tokens, in the proportions of `nominal`.
+Case shrunk(const Case& nominal, const ParallelShape& parallel, int fewest_rows) {
+  LayerShape layer = nominal.layer;
+  layer.heads = std::max<int64_t>(kHeads, parallel.mp);
+  layer.kv_heads =
+      nominal.layer.kv_heads < nominal.layer.heads ? std::max<int64_t>(layer.heads / 2, parallel.mp) : layer.heads;
+  layer.model_dim = kModelDim / kHeads * layer.heads;
+  const double scale = static_cast<double>(nominal.layer.hidden) / static_cast<double>(nominal.layer.model_dim);
+  const auto hidden = std::llround(static_cast<double>(layer.model_dim) * scale);
+  layer.hidden = std::max<int64_t>(parallel.esp, hidden / parallel.esp * parallel.esp);
+  layer.experts = nominal.layer.experts / nominal.parallel.ep * parallel.ep;
+  layer.top_k = std::min(nominal.layer.top_k, layer.experts);
+  const auto rows = static_cast<double>(std::max<int64_t>(fewest_rows, kFewestRows));
+  const double tokens = rows * parallel.mp * static_cast<double>(layer.experts) /
+                        (static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1.0));
+  layer.seq = kTokensASample;
+  layer.batch = static_cast<int64_t>(std::ceil(tokens / kTokensASample));
+  const Rounding rounding = nominal.rounding == Rounding::exact ? Rounding::ragged : nominal.rounding;
+  Case small = complete(layer, parallel, rounding);
+  while (static_cast<double>(capacity_rows(small)) < rows) ++small.layer.batch;  // Tutel's rounds down
+  small.row_multiple = nominal.row_multiple;
+  return small;
+}
+
+}  // namespace
+
+Case proxy_case(const Case& nominal, int degree_forward, int degree_backward) {
+  const ParallelShape& p = nominal.parallel;
+  require<BadInput>(p.pp == 1, "pp: found {}, expected 1: pipeline stages can't be run yet", p.pp);
+  ParallelShape parallel;
+  parallel.ep_inside = p.ep_inside;
+  parallel.nodes = kProxyNodes;
+  parallel.ranks_per_node = kProxyRanksPerNode;
+  parallel.mp = two_if_more(p.mp);
+  parallel.ep = two_if_more(p.ep);
+  parallel.esp = two_if_more(p.esp);
+  return shrunk(nominal, parallel, std::max(degree_forward, degree_backward));
+}
+
+Case small_case(const Case& nominal, int degree_forward, int degree_backward) {
+  return shrunk(nominal, nominal.parallel, std::max(degree_forward, degree_backward));
+}
+
+double reference_flops(const Case& shape) {
+  const LayerShape& layer = shape.layer;
+  const auto m = static_cast<double>(layer.model_dim), h = static_cast<double>(layer.hidden);
+  const auto seq = static_cast<double>(layer.seq), tokens = static_cast<double>(layer.batch) * seq * shape.parallel.dp;
+  const double attention = 4 * m * m + 2 * seq * m;
+  const double experts = static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1) *
+                         (layer.ffn == Ffn::mixtral ? 3 : 2) * m * h;
+  return 3 * kFlopsPerMac * tokens * (attention + experts);  // a backward is twice a forward
+}
+
+Plan proxy_plan(const Plan& nominal, const Case& proxy) {
+  Plan plan = nominal;
+  plan.shape = proxy;
+  plan.rows = padded_rows(proxy);
+  const Groups sizes = groups_of(proxy.parallel);
+  for (size_t k = 0; k < sizes.size(); ++k)  // lanes follow the nominal networks
+    if (plan.groups[k].network != Network::none) plan.groups[k].size = sizes[k].size;
+  const int64_t grain = bytes_of(proxy.layer.dtype);
+  for (Gradient& gradient : plan.gradients)
+    gradient.bytes = gradient.experts ? expert_gradient_bytes(proxy) : gradient_bytes(proxy);
+  for (GradientSlice& slice : plan.slices) {
+    const double all = static_cast<double>(nominal.gradients[static_cast<size_t>(slice.gradient)].bytes);
+    const int64_t bytes = plan.gradients[static_cast<size_t>(slice.gradient)].bytes;
+    const auto scaled = [&](int64_t at) {
+      return std::llround(static_cast<double>(at) / all * static_cast<double>(bytes / grain)) * grain;
+    };
+    slice.begin = scaled(slice.begin);
+    slice.end = scaled(slice.end);
+  }
+  plan.works.clear();
+  for (const WorkClass& wc : plan.structure->classes)
+    plan.works.push_back(work_of(wc, proxy, plan.slices, plan.structure->flow));
+  check_plan(plan);
+  return plan;
+}
+
+}  // namespace moe

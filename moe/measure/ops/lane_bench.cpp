@@ -1,0 +1,115 @@
+#include "moe/measure/ops/lane_bench.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "moe/base/statistics.h"
+
+namespace moe {
+namespace {
+
+constexpr double kSample_s = 20e-3, kOverlapped_s = 60e-3;
+constexpr double kLonger = 4;  // than the timed op, so that the other never ends before it
+constexpr double kMostIterations = 200;
+
+struct TimedLane {
+  std::string_view name;
+  Op op = Op::none;
+  size_t op_index = 0;
+  double seconds = 0;  // of one, alone
+};
+
+// Of one node, AlltoAll is what its network carries.
+std::vector<TimedLane> lanes_of(const std::vector<OpCase>& cases) {
+  const std::pair<TimedLane, Network> candidates[] = {{{"inter", Op::alltoall}, Network::inter},
+                                                      {{"intra", Op::alltoall}, Network::intra},
+                                                      {{"intra", Op::allgather}, Network::intra},
+                                                      {{"compute", Op::gemm}, Network::none}};
+  std::vector<TimedLane> lanes;
+  for (const auto& [wanted, network] : candidates) {
+    if (!lanes.empty() && lanes.back().name == wanted.name) continue;
+    std::optional<size_t> largest;
+    for (size_t i = 0; i < cases.size(); ++i)
+      if (cases[i].op == wanted.op && cases[i].network == network &&
+          (!largest || cases[i].size() > cases[*largest].size()))
+        largest = i;
+    if (largest) lanes.push_back({wanted.name, wanted.op, *largest, 0});
+  }
+  return lanes;
+}
+
+int times_in(double seconds, double one) {
+  return static_cast<int>(std::round(std::clamp(seconds / one, 1.0, kMostIterations)));
+}
+
+double slowest(const OpSample& sample) { return *std::ranges::max_element(sample.seconds); }
+
+}  // namespace
+
+double LaneSlowdown::factor() const { return std::max(1.0, median(beside_s) / median(alone_s)); }
+
+double LaneOverlap::overlap() const {
+  std::vector<double> overlaps;
+  for (size_t i = 0; i < both_s.size(); ++i)
+    overlaps.push_back((alone_s[i] + other_alone_s[i] - both_s[i]) / std::min(alone_s[i], other_alone_s[i]));
+  return median(std::move(overlaps));
+}
+
+namespace {
+
+class LaneBench {
+ public:
+  LaneBench(OpRunner& runner, int repetitions) : runner_(runner), repetitions_(repetitions) {}
+
+  LaneSlowdown slowdown(const TimedLane& lane, const TimedLane& by) {
+    LaneSlowdown found{std::string(lane.name), std::string(by.name), {}, {}};
+    const int iterations = times_in(kSample_s, lane.seconds);
+    // The other lane may be slowed as well, which only makes it last longer.
+    const int by_iterations = times_in(kLonger * iterations * lane.seconds, by.seconds);
+    for (int repetition = 0; repetition < repetitions_; ++repetition) {
+      found.alone_s.push_back(slowest(runner_.run(lane.op_index, iterations)));
+      found.beside_s.push_back(slowest(runner_.run_beside(lane.op_index, iterations, by.op_index, by_iterations)));
+    }
+    return found;
+  }
+
+  LaneOverlap overlap(const TimedLane& lane, const TimedLane& other) {
+    LaneOverlap found{std::string(lane.name), std::string(other.name), {}, {}, {}};
+    const int one = times_in(kOverlapped_s, lane.seconds), two = times_in(kOverlapped_s, other.seconds);
+    for (int repetition = 0; repetition < repetitions_; ++repetition) {
+      found.alone_s.push_back(one * slowest(runner_.run(lane.op_index, one)));
+      found.other_alone_s.push_back(two * slowest(runner_.run(other.op_index, two)));
+      found.both_s.push_back(slowest(runner_.run_both(lane.op_index, one, other.op_index, two)));
+    }
+    return found;
+  }
+
+ private:
+  OpRunner& runner_;
+  int repetitions_;
+};
+
+}  // namespace
+
+LaneTimes bench_lanes(const BenchRanks& ranks, const std::vector<OpCase>& cases, const OpSettings& settings) {
+  OpRunner runner(ranks, cases, settings.timeout_s);
+  if (!ranks.leads()) {
+    runner.follow();
+    return {};
+  }
+  std::vector<TimedLane> lanes = lanes_of(cases);
+  for (TimedLane& lane : lanes)
+    for (int warm_up = 0; warm_up < 2; ++warm_up) lane.seconds = slowest(runner.run(lane.op_index, 1));
+  LaneBench bench(runner, settings.repetitions);
+  LaneTimes found;
+  for (size_t a = 0; a < lanes.size(); ++a)
+    for (size_t b = 0; b < lanes.size(); ++b) {
+      if (a == b) continue;
+      found.slowdowns.push_back(bench.slowdown(lanes[a], lanes[b]));
+      if (a < b) found.overlaps.push_back(bench.overlap(lanes[a], lanes[b]));
+    }
+  runner.release();
+  return found;
+}
+
+}  // namespace moe

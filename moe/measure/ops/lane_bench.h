@@ -1,0 +1,35 @@
+#pragma once
+// How much lanes slow each other down: a collective between nodes, one inside them and a GEMM, each alone and beside
+// each other one.
+#include <string>
+#include <vector>
+
+#include "moe/measure/ops/op_bench.h"
+
+namespace moe {
+
+/// What the op of one lane takes alone, and while another lane is busy all the time.
+struct LaneSlowdown {
+  std::string lane, by;                   // inter, intra, compute
+  std::vector<double> alone_s, beside_s;  // by repetition, maximum over ranks
+  double factor() const;                  // median over median, at least 1
+};
+
+/// How much of the shorter of two lanes' ops hides behind the other: (a + b - both) / min(a, b), of ops that last about
+/// 60 ms each. 1: they run side by side; 0: one after the other.
+struct LaneOverlap {
+  std::string lane, other;
+  std::vector<double> alone_s, other_alone_s, both_s;  // by repetition, maximum over ranks
+  double overlap() const;                              // median over repetitions
+};
+
+struct LaneTimes {
+  std::vector<LaneSlowdown> slowdowns;  // of every ordered pair
+  std::vector<LaneOverlap> overlaps;    // of every pair
+};
+
+/// Of the largest alltoall between nodes, allgather inside them and GEMM in `cases`; of the lanes that have one. Every
+/// process of the ranks calls it; those that don't lead get nothing.
+LaneTimes bench_lanes(const BenchRanks& ranks, const std::vector<OpCase>& cases, const OpSettings& settings);
+
+}  // namespace moe

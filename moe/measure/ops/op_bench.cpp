@@ -1,0 +1,104 @@
+#include "moe/measure/ops/op_bench.h"
+
+#include <algorithm>
+#include <benchmark/benchmark.h>
+#include <cmath>
+
+#include "moe/measure/interleaved.h"
+
+namespace moe {
+namespace {
+
+constexpr double kSample_s = 10e-3, kMostIterations = 20;  // of processes: their barriers let them go unevenly
+
+// Google Benchmark runs and repeats; what it reports is kept per rank by the cases themselves.
+class Quiet : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>&) override {}
+};
+
+// The cases of one series. Their repetitions are interleaved at random, so that a moment in which the machine is busy
+// with something else costs many sizes one sample each, and not one size all of its samples.
+class Series {
+ public:
+  Series(const BenchRanks& ranks, const std::vector<OpCase>& cases, const OpSettings& settings, const OpSink& sink)
+      : runner_(ranks, cases, settings.timeout_s), cases_(cases), settings_(settings), done_(sink.done) {
+    if (settings_.iterations == 0 && ranks.processes == nullptr) settings_.iterations = 1;
+  }
+  OpRunner& runner() { return runner_; }
+
+  void run(std::span<const size_t> cases) {
+    if (cases.empty()) return;
+    benchmark::ClearRegisteredBenchmarks();
+    for (const size_t c : cases)
+      benchmark::RegisterBenchmark(cases_[c].key().c_str(),
+                                   [this, c, result = OpResult{}](benchmark::State& state) mutable {
+                                     for (auto _ : state) sample(c, result, state);
+                                   })
+          ->Iterations(1)
+          ->Repetitions(settings_.repetitions)
+          ->UseManualTime();
+    Quiet quiet;
+    benchmark::RunSpecifiedBenchmarks(&quiet);
+    benchmark::ClearRegisteredBenchmarks();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void sample(size_t c, OpResult& result, benchmark::State& state) {
+    if (failure_) return state.SkipWithError("an earlier op failed");
+    try {
+      if (result.seconds.empty()) warm_up(c, result);
+      const OpSample sample = runner_.run(c, result.iterations);
+      result.seconds.push_back(sample.seconds);
+      result.overruns += sample.overruns;
+      state.SetIterationTime(std::max(0.0, slowest(sample)));
+      if (result.seconds.size() == static_cast<size_t>(settings_.repetitions)) done_(cases_[c], result);
+    } catch (...) {
+      failure_ = std::current_exception();
+      state.SkipWithError("failed");
+    }
+  }
+
+  void warm_up(size_t c, OpResult& result) {
+    double took = 0;
+    for (int i = 0; i < std::max(1, settings_.warm_ups); ++i) {
+      const OpSample sample = runner_.run(c, 1, settings_.check && i == 0);
+      if (i == 0) result.wrong = sample.wrong;
+      took = slowest(sample);
+    }
+    const int enough = took > 0 ? static_cast<int>(std::ceil(std::min(kMostIterations, kSample_s / took))) : 1;
+    result.iterations = settings_.iterations > 0 ? settings_.iterations : enough;
+  }
+
+  static double slowest(const OpSample& sample) { return *std::ranges::max_element(sample.seconds); }
+
+  OpRunner runner_;
+  const std::vector<OpCase>& cases_;
+  OpSettings settings_;
+  const std::function<void(const OpCase&, const OpResult&)>& done_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+void bench_ops(const BenchRanks& ranks, const std::vector<OpCase>& cases, const OpSettings& settings,
+               const OpSink& sink, const std::vector<size_t>& open) {
+  Series series(ranks, cases, settings, sink);
+  if (!ranks.leads()) return series.runner().follow();
+  interleave_repetitions();
+  for (size_t begin = 0; begin < cases.size();) {
+    std::vector<size_t> all, now;
+    for (; all.empty() || (begin < cases.size() && cases[begin].series() == cases[all.front()].series()); ++begin) {
+      all.push_back(begin);
+      if (std::ranges::binary_search(open, begin)) now.push_back(begin);
+    }
+    series.run(now);
+    if (!sink.again) continue;
+    for (now = sink.again(all); !now.empty(); now = sink.again(all)) series.run(now);
+  }
+  series.runner().release();
+}
+
+}  // namespace moe

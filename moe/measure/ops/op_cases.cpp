@@ -1,0 +1,227 @@
+#include "moe/measure/ops/op_cases.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "moe/base/check.h"
+#include "moe/base/units.h"
+#include "moe/cost/modules.h"
+#include "moe/layer/layer_device.h"
+
+namespace moe {
+namespace {
+
+constexpr int64_t kCollectiveStep = int64_t{1} << 18, kGemmStep = int64_t{1} << 19;  // float elements
+constexpr int kCollectiveSizes = 24, kGemmSizes = 12;
+constexpr int64_t kProxyShare = 256;  // nominal elements for each real one
+constexpr int64_t kProxyGemmDim = 48;
+constexpr double kShortestSample_s = 2e-3;
+constexpr int64_t kFloatBytes = 4;
+constexpr int64_t kThreadShare = 16, kProcessShare = 4;  // of FSMoE's sizes, what CPU ranks can carry
+constexpr std::array<int64_t, 8> kModuleBatches{1, 2, 3, 4, 5, 8, 10, 16};  // no two sizes alike
+
+bool is_timed(const CommRow& row) { return row.algorithm == "direct" && facts_of(row.op).collective; }
+
+double gemm_flops(int64_t dim) { return kFlopsPerMac * std::pow(static_cast<double>(dim), 3); }
+int64_t gemm_dim(int64_t elements) { return std::llround(std::sqrt(static_cast<double>(elements))); }
+
+OpCase collective(Op op, Network network, int ranks, int64_t bytes, DType dtype) {
+  OpCase c;
+  c.op = op;
+  c.network = network;
+  c.ranks = ranks;
+  c.dtype = dtype;
+  c.bytes = static_cast<double>(bytes);
+  c.real_elements = bytes / bytes_of(dtype);
+  return c;
+}
+
+OpCase gemm(int64_t dim, DType dtype) {
+  OpCase c;
+  c.op = Op::gemm;
+  c.dtype = dtype;
+  c.flops = gemm_flops(dim);
+  c.real_dim = dim;
+  return c;
+}
+
+OpCase module_case(const std::string& name, Phase phase, const Case& shape) {
+  OpCase c;
+  c.op = Op::module;
+  c.module = name;
+  c.phase = phase;
+  (is_priced_by_byte(name) ? c.bytes : c.flops) = module_size(module_of(name).value(), phase, shape);
+  return c;
+}
+
+// Of testbed shapes: B {1, 2, 4} x M {1024, 2048, 4096}, at the row's sequence length; each size once.
+std::vector<OpCase> paced_module_cases(const ModuleRow& row, const Profile& cluster) {
+  std::vector<OpCase> cases;
+  std::set<double> sizes;
+  for (const int64_t batch : {1, 2, 4})
+    for (const int64_t dim : {1024, 2048, 4096}) {
+      Case shape;
+      shape.layer.batch = batch;
+      shape.layer.seq = row.seq.value_or(1024);
+      shape.layer.model_dim = dim;
+      shape.layer.hidden = 4 * dim;
+      shape.layer.heads = shape.layer.kv_heads = 16;
+      shape.layer.experts = cluster.nodes;
+      shape.parallel.mp = cluster.ranks_per_node;
+      shape.layer = with_module(shape.layer, module_of(row.name).value());
+      OpCase c = module_case(row.name, row.phase, shape);
+      c.seq = row.seq;
+      c.real_dim = kProxyGemmDim;
+      c.modelled_s = row.alpha_s + c.size() * row.beta();
+      if (sizes.insert(c.size()).second) cases.push_back(std::move(c));
+    }
+  return cases;
+}
+
+void dilate(std::vector<OpCase>& cases) {
+  for (OpCase& c : cases) {
+    double shortest = c.modelled_s;
+    for (const OpCase& other : cases)
+      if (other.series() == c.series()) shortest = std::min(shortest, other.modelled_s);
+    c.dilation = std::max(1.0, kShortestSample_s / shortest);
+  }
+}
+
+}  // namespace
+
+std::string OpCase::series() const {
+  if (op == Op::gemm) return fmt::format("gemm {}", name_of(dtype));
+  if (op == Op::module) return fmt::format("{} {}{}", module, name_of(phase), seq ? fmt::format(" {}", *seq) : "");
+  return fmt::format("{} {} {}", name_of(op), name_of(network), ranks);
+}
+
+std::string OpCase::key() const {
+  std::string text = fmt::format("{} {:.0f}", series(), size());
+  std::replace(text.begin(), text.end(), ' ', '/');
+  return text;
+}
+
+Fields OpCase::parameters(const Profile& cluster) const {
+  Fields fields{{"cluster", cluster.name},
+                {"nodes", int64_t{cluster.nodes}},
+                {"ranks_per_node", int64_t{cluster.ranks_per_node}},
+                {"op", std::string(name_of(op))}};
+  if (op == Op::gemm) {
+    fields.set("dtype", std::string(name_of(dtype)));
+    fields.set("flops", flops);
+    fields.set("gemms", int64_t{1});
+  } else if (op == Op::module) {
+    fields.set("name", module);
+    fields.set("phase", std::string(name_of(phase)));
+    fields.set(bytes > 0 ? "bytes" : "flops", size());
+    if (seq) fields.set("seq", *seq);
+    if (shape) fields.set("layer", describe(shape->layer));
+  } else {
+    fields.set("network", std::string(name_of(network)));
+    fields.set("ranks", int64_t{ranks});
+    fields.set("dtype", std::string(name_of(dtype)));
+    fields.set("bytes", bytes);
+    fields.set("wire_bytes", bytes * wire_share(op, ranks));
+  }
+  return fields;
+}
+
+OpSizes sizes_for(DType layers, DeviceKind device) {
+  OpSizes sizes;
+  if (computes_in(device, layers)) sizes.dtype = layers;
+  return sizes;
+}
+
+std::vector<int64_t> bytes_of(const OpSizes& sizes, int64_t share) {
+  std::vector<int64_t> bytes;
+  if (sizes.end == 0) {
+    for (int i = 1; i <= kCollectiveSizes; ++i) bytes.push_back(i * kCollectiveStep / share * kFloatBytes);
+    return bytes;
+  }
+  require<BadInput>(sizes.begin > 0 && sizes.begin <= sizes.end,
+                    "sizes: found {} to {} bytes, expected 0 < least <= most", sizes.begin, sizes.end);
+  require<BadInput>(sizes.step > 0 || sizes.factor > 1, "sizes: found factor {}, expected more than 1", sizes.factor);
+  for (auto at = static_cast<double>(sizes.begin); at <= static_cast<double>(sizes.end);
+       at = sizes.step > 0 ? at + static_cast<double>(sizes.step) : at * sizes.factor)
+    bytes.push_back(std::llround(at));
+  return bytes;
+}
+
+std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes) {
+  require<BadInput>(cluster.contention.none(),
+                    "cluster {}: found [contention] factors, expected none: ops are timed one at a time", cluster.name);
+  std::vector<OpCase> cases;
+  for (const CommRow& row : cluster.comm)
+    for (const int64_t bytes : is_timed(row) ? bytes_of(sizes, 1) : std::vector<int64_t>{}) {
+      OpCase c = collective(row.op, row.network, row.ranks, bytes, sizes.dtype);
+      c.real_elements /= kProxyShare;
+      c.modelled_s = row.alpha_s + c.bytes * row.beta_s_per_byte;
+      cases.push_back(std::move(c));
+    }
+  for (const ComputeRow& row : cluster.compute)
+    for (int i = 1; row.op == Op::gemm && i <= kGemmSizes; ++i) {
+      OpCase c = gemm(gemm_dim(i * kGemmStep), row.dtype);
+      c.real_dim = kProxyGemmDim;
+      c.modelled_s = row.alpha_s + c.flops * row.beta_s_per_flop;
+      cases.push_back(std::move(c));
+    }
+  for (const ModuleRow& row : cluster.modules)
+    if (module_of(row.name) && row.beta() > 0)
+      std::ranges::move(paced_module_cases(row, cluster), std::back_inserter(cases));
+  dilate(cases);
+  return cases;
+}
+
+std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& sizes,
+                               DeviceKind device) {
+  std::vector<OpCase> cases;
+  const int64_t share = backend == "local" ? kThreadShare : backend == "gloo" ? kProcessShare : 1;
+  // Every rank's block has whole elements, and as many as the others': what is recorded is what is moved.
+  const auto add = [&](Op op, Network network, int ranks) {
+    if (ranks < 2) return;
+    std::set<int64_t> volumes;
+    for (const int64_t bytes : bytes_of(sizes, share)) {
+      const int64_t least = ranks * bytes_of(sizes.dtype);
+      volumes.insert(std::max<int64_t>(1, bytes / least) * least);
+    }
+    for (const int64_t bytes : volumes) cases.push_back(collective(op, network, ranks, bytes, sizes.dtype));
+  };
+  const bool one_node = cluster.nodes == 1;  // then experts are spread over its ranks
+  const auto [between_experts, experts] =
+      one_node ? std::pair(Network::intra, cluster.ranks_per_node) : std::pair(Network::inter, cluster.nodes);
+  add(Op::alltoall, between_experts, experts);
+  add(Op::allgather, Network::intra, cluster.ranks_per_node);
+  add(Op::reducescatter, Network::intra, cluster.ranks_per_node);
+  add(Op::allreduce, between_experts, experts);
+  const int64_t gemm_share = backend == "nccl" ? 1 : kThreadShare;
+  for (int i = 1; computes_in(device, sizes.dtype) && i <= kGemmSizes; ++i)
+    cases.push_back(gemm(gemm_dim(i * kGemmStep / gemm_share), sizes.dtype));
+  return cases;
+}
+
+std::vector<OpCase> module_cases(std::span<const std::string> modules, const Profile& host) {
+  std::vector<OpCase> cases;
+  for (const std::string& name : modules) {
+    const bool attention = name == "attention";
+    for (const int64_t seq : attention ? std::vector<int64_t>{64, 128, 256} : std::vector<int64_t>{64})
+      for (const Phase phase : {Phase::forward, Phase::backward})
+        for (size_t i = 0; i < kModuleBatches.size(); ++i) {
+          LayerShape layer;
+          layer.batch = kModuleBatches[i];
+          layer.seq = seq;
+          layer.model_dim = i % 2 == 0 ? 64 : 128;
+          layer.hidden = 4 * layer.model_dim;
+          layer.heads = layer.model_dim / 16;
+          layer.experts = host.nodes;
+          const Case shape = complete(with_module(layer, module_of(name).value()), {}, Rounding::ragged);
+          OpCase& c = cases.emplace_back(module_case(name, phase, shape));
+          if (attention) c.seq = seq;
+          c.shape = shape;
+        }
+  }
+  return cases;
+}
+
+}  // namespace moe

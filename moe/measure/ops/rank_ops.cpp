@@ -1,0 +1,150 @@
+#include "moe/measure/ops/rank_ops.h"
+
+#include <algorithm>
+
+#include "moe/device/device.h"
+#include "moe/tensor/element.h"
+#include "moe/tensor/host_copy.h"
+
+namespace moe {
+namespace {
+
+bool sums(const OpCase& c) { return facts_of(c.op).sums; }
+
+// Tells rank and place. Small where it is summed, so that sums are exact; of 16 bits bfloat16 is exact up to 256.
+int64_t value_at(const OpCase& c, int rank, int64_t i) {
+  if (bytes_of(c.dtype) > 2) return sums(c) ? (rank * 7 + i) % 251 : rank * 1000 + i % 997;
+  if (!sums(c)) return (rank * 31 + i) % 251;
+  return rank < 64 ? (rank * 3 + i) % 4 : 0;
+}
+
+}  // namespace
+
+RankOps::RankOps(Communicator& world, const Place& place)
+    : world_(world.split(0, world.rank())),
+      device_(make_device(place.device, place.gpu)),
+      layer_device_(place.device == DeviceKind::cuda ? make_cuda_layer_device() : nullptr),
+      stream_(device_->make_stream("op")),
+      start_(device_->make_event()),
+      end_(device_->make_event()),
+      rank_(world_->rank()),
+      ranks_per_node_(place.ranks_per_node) {
+  intra_ = world_->split(rank_ / ranks_per_node_, rank_);
+  inter_ = world_->split(rank_ % ranks_per_node_, rank_);
+}
+
+int RankOps::group_of(const OpCase& c) const {
+  if (c.network == Network::none) return rank_;
+  return c.network == Network::intra ? rank_ / ranks_per_node_ : rank_ % ranks_per_node_;
+}
+
+int RankOps::world_rank(int64_t member, const OpCase& c) const {
+  const int m = static_cast<int>(member);
+  return c.network == Network::intra ? rank_ / ranks_per_node_ * ranks_per_node_ + m
+                                     : m * ranks_per_node_ + rank_ % ranks_per_node_;
+}
+
+void RankOps::prepare(const OpCase& c) {
+  if (c.shape) return prepare_module(c);
+  group_ = c.network == Network::intra ? intra_.get() : inter_.get();
+  const int64_t size = group_->size();
+  elements_ = std::max<int64_t>(1, c.real_elements / size) * size;  // every block alike
+  const int64_t n = c.real_dim > 0 ? c.real_dim * c.real_dim : elements_;
+  // A paced GEMM is a proxy: of 16 bits a CPU has none.
+  const DType dtype = c.real_dim > 0 && c.modelled_s > 0 ? sums_type(c.dtype) : c.dtype;
+  if (send_.view().elements() != n || send_.view().dtype() != dtype) {
+    MemorySpace& memory = math().memory();
+    send_ = Tensor({n}, dtype, memory);
+    receive_ = Tensor({n}, dtype, memory);
+    third_ = c.real_dim > 0 ? Tensor({n}, dtype, memory) : Tensor();
+  }
+  fill(send_, [&](int64_t i) { return static_cast<double>(value_at(c, rank_, i)); });
+  fill(receive_, [&](int64_t i) { return c.op == Op::allreduce ? static_cast<double>(value_at(c, rank_, i)) : 0.0; });
+  if (c.real_dim > 0) fill(third_, [](int64_t i) { return 1e-3 * static_cast<double>(i * 7 % 13 - 6); });
+}
+
+template <class Value>
+void RankOps::fill(const Tensor& tensor, Value value) const {
+  const OnHost there(tensor, math().memory());
+  with_element(there.view().dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0; i < tensor.view().elements(); ++i) there.view().as<T>()[i] = static_cast<T>(value(i));
+  });
+  there.send();
+}
+
+// Modules of a series are made once each; on the CPU.
+void RankOps::prepare_module(const OpCase& c) {
+  if (series_ != c.series()) modules_.clear();
+  series_ = c.series();
+  auto& module = modules_[c.key()];
+  if (module == nullptr) module = make_module_run(c.module, *c.shape);
+  module_ = module.get();
+  module_->prepare(c.phase);
+}
+
+void RankOps::begin(const OpCase& c, int iterations, bool paced) {
+  world_->barrier({*stream_, {}, "start of an op"});
+  stream_->mark(*start_);
+  for (int i = 0; i < iterations; ++i) enqueue(c, {paced ? c.modelled_s * c.dilation : 0, &overruns_});
+  stream_->record(*end_);
+}
+
+void RankOps::enqueue(const OpCase& c, Pace pace) {
+  if (c.shape) return stream_->launch([this, phase = c.phase](void*) { module_->run(phase); });
+  const int64_t block = elements_ / group_->size(), block_bytes = block * bytes_of(c.dtype);
+  const void* send = send_.view().data();
+  void* receive = receive_.view().data();
+  const CommCall call{*stream_, pace, name_of(c.op)};
+  if (c.op == Op::alltoall) return group_->alltoall(send, receive, block_bytes, call);
+  if (c.op == Op::allgather) return group_->allgather(send, receive, block_bytes, call);
+  if (c.op == Op::reducescatter) return group_->reducescatter(send, receive, block, c.dtype, call);
+  if (c.op == Op::allreduce) return group_->allreduce(receive, elements_, c.dtype, call);
+  stream_->launch([this, n = c.real_dim](void* native) {
+    const auto square = [n](const Tensor& t) { return matrix(t.view().part(0, {n, n})); };
+    math().use(native);
+    math().gemm(square(send_), square(third_), square(receive_));
+  });
+  stream_->hold(*start_, pace);
+}
+
+template <class T>
+WrongElements RankOps::check_collective(const OpCase& c) const {
+  const int64_t size = group_->size(), block = elements_ / size, mine = group_->rank();
+  const int64_t n = c.op == Op::reducescatter ? block : elements_;
+  const OnHost received(receive_, math().memory());
+  WrongElements wrong;
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t expected = 0;
+    const int64_t at = c.op == Op::reducescatter ? mine * block + i : i;
+    if (c.op == Op::alltoall) expected = value_at(c, world_rank(i / block, c), mine * block + i % block);
+    if (c.op == Op::allgather) expected = value_at(c, world_rank(i / block, c), i % block);
+    for (int64_t r = 0; sums(c) && r < size; ++r) expected += value_at(c, world_rank(r, c), at);
+    const T found = received.view().template as<T>()[i];
+    if (found == static_cast<T>(expected)) continue;
+    if (wrong.count++ == 0)
+      wrong.first = fmt::format("rank {}, element {}: found {}, expected {}", rank_, i, found, expected);
+  }
+  return wrong;
+}
+
+WrongElements RankOps::check_gemm(int64_t dim) const {
+  MemorySpace& memory = math().memory();
+  const OnHost a(send_, memory), b(third_, memory), out(receive_, memory);
+  const auto square = [&](const OnHost& t) { return matrix(t.view().part(0, {dim, dim})); };
+  WrongElements wrong = wrong_products(square(a), square(b), square(out), receive_.view().dtype());
+  if (wrong.count > 0) wrong.first = fmt::format("rank {}, {}", rank_, wrong.first);
+  return wrong;
+}
+
+WrongElements RankOps::check(const OpCase& c) const {
+  if (c.shape) {
+    std::string wrong = repeated_run_error(*module_, c.phase);
+    if (wrong.empty()) wrong = gradient_error(c.module);
+    return {wrong.empty() ? 0 : 1, wrong};
+  }
+  if (c.real_dim > 0) return check_gemm(c.real_dim);
+  return with_element(sums_type(c.dtype), [&](auto zero) { return check_collective<decltype(zero)>(c); });
+}
+
+}  // namespace moe

@@ -1,0 +1,68 @@
+#pragma once
+// One rank's side of the ops that microbench times: its buffers, groups and stream.
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "moe/comm/communicator.h"
+#include "moe/layer/layer_device.h"
+#include "moe/measure/modules/module_run.h"
+#include "moe/measure/ops/op_cases.h"
+#include "moe/measure/wrong_elements.h"
+#include "moe/tensor/tensor.h"
+
+namespace moe {
+
+class RankOps {
+ public:
+  struct Place {
+    int ranks_per_node = 1;
+    DeviceKind device = DeviceKind::cpu;
+    int gpu = 0;  // which one, modulo their number
+  };
+  /// Splits `world` into the groups of nodes. Blocking; all ranks make theirs.
+  RankOps(Communicator& world, const Place& place);
+
+  /// Which ranks share a collective's group with this one.
+  int group_of(const OpCase& c) const;
+  void prepare(const OpCase& c);
+  /// Blocks until all ranks are here, then enqueues the op `iterations` times; of an emulated cluster each one paced,
+  /// unless told not to.
+  void begin(const OpCase& c, int iterations, bool paced = true);
+  void finish() { stream_->synchronize(); }
+  /// Of the last run.
+  double start_s() const { return start_->seconds(); }
+  double end_s() const { return end_->seconds(); }
+
+  /// Of what was run once since prepare().
+  WrongElements check(const OpCase& c) const;
+  int64_t take_overruns() { return overruns_.exchange(0); }
+
+ private:
+  int world_rank(int64_t member, const OpCase& c) const;
+  void prepare_module(const OpCase& c);
+  Math& math() const { return layer_device_ ? layer_device_->math() : cpu_math(); }
+  void enqueue(const OpCase& c, Pace pace);
+  template <class Value>
+  void fill(const Tensor& tensor, Value value) const;
+  template <class T>
+  WrongElements check_collective(const OpCase& c) const;
+  WrongElements check_gemm(int64_t dim) const;
+
+  std::unique_ptr<Communicator> world_, intra_, inter_;
+  Communicator* group_ = nullptr;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<LayerDevice> layer_device_;  // null: the CPU's
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Event> start_, end_;
+  Tensor send_, receive_, third_;
+  std::string series_;
+  std::map<std::string, std::unique_ptr<ModuleRun>> modules_;  // by key
+  ModuleRun* module_ = nullptr;
+  std::atomic<int64_t> overruns_{0};
+  int64_t elements_ = 0;
+  int rank_ = 0, ranks_per_node_ = 1;
+};
+
+}  // namespace moe

@@ -1,0 +1,16 @@
+#pragma once
+// This machine's threads, as benches over them see a cluster.
+#include "moe/cost/profile.h"
+#include "moe/measure/layers/proxy.h"
+
+namespace moe {
+
+inline Profile host_cluster() {
+  Profile host;
+  host.name = "host";
+  host.nodes = kProxyNodes;
+  host.ranks_per_node = kProxyRanksPerNode;
+  return host;
+}
+
+}  // namespace moe

@@ -1,0 +1,65 @@
+// Ops of four threads, run one by one and two at once.
+#include "moe/measure/ops/op_runner.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+
+namespace moe {
+namespace {
+
+/// An op between nodes and one inside them, both paced.
+std::vector<OpCase> paced_ops(double modelled_s, double dilation) {
+  std::vector<OpCase> cases(2);
+  for (OpCase& c : cases) {
+    c.ranks = 2;
+    c.bytes = 4096;
+    c.real_elements = 64;
+    c.modelled_s = modelled_s;
+    c.dilation = dilation;
+  }
+  cases[0].op = "alltoall";
+  cases[0].network = Network::inter;
+  cases[1].op = "allgather";
+  cases[1].network = Network::intra;
+  return cases;
+}
+
+double least(const OpSample& sample) { return *std::ranges::min_element(sample.seconds); }
+double most(const OpSample& sample) { return *std::ranges::max_element(sample.seconds); }
+
+TEST(OpRunner, SecondsAreOfOneIterationAndUndilated) {
+  const std::vector<OpCase> cases = paced_ops(5e-3, 20);
+  OpRunner runner({}, cases, 60);
+  const OpSample sample = runner.run(0, 3);
+  ASSERT_EQ(sample.seconds.size(), 4U);
+  EXPECT_EQ(sample.overruns, 0);
+  EXPECT_GE(least(sample), 5e-3 * (1 - 1e-6));
+  EXPECT_LT(most(sample), 15e-3) << "three iterations' sum, or dilated";
+}
+
+TEST(OpRunner, TwoOpsLastUntilTheLaterOneEnds) {
+  const std::vector<OpCase> cases = paced_ops(20e-3, 1);
+  OpRunner runner({}, cases, 60);
+  EXPECT_GE(least(runner.run_both(0, 1, 1, 3)), 60e-3 * (1 - 1e-6)) << "the other one's three iterations";
+  const OpSample beside = runner.run_beside(0, 1, 1, 10);
+  EXPECT_GE(least(beside), 20e-3 * (1 - 1e-6));
+  EXPECT_LT(most(beside), 200e-3) << "the other one's time";
+}
+
+TEST(OpRunner, WorkThatOutlastsItsPaceIsAnOverrun) {
+  const std::vector<OpCase> cases = paced_ops(1e-12, 1);
+  OpRunner runner({}, cases, 60);
+  EXPECT_EQ(runner.run(0, 2).overruns, 8) << "two on each of four ranks";
+  EXPECT_EQ(runner.run(0, 2).overruns, 8) << "counted anew";
+}
+
+TEST(OpRunner, AChecksResultIsLookedAtAndUnpaced) {
+  std::vector<OpCase> cases = paced_ops(10, 1);
+  OpRunner runner({}, cases, 60);
+  const OpSample sample = runner.run(1, 5, true);
+  EXPECT_EQ(sample.wrong.count, 0) << sample.wrong.first;
+  EXPECT_LT(most(sample), 10);
+}
+
+}  // namespace
+}  // namespace moe

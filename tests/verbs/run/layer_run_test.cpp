@@ -1,0 +1,179 @@
+// Every schedule of a layer verified and run: paced no faster than modelled, unpaced on the host.
+#include "verbs/run/layer_run.h"
+
+#include <gtest/gtest.h>
+
+#include "moe/cost/simulator.h"
+#include "tests/schedule/any_decision.h"
+#include "verbs/run/layer_records.h"
+
+namespace moe {
+namespace {
+
+LayerJob small_job(bool emulated) {
+  LayerJob job;
+  job.name = "small";
+  LayerShape layer;
+  layer.batch = 1;
+  layer.seq = emulated ? 256 : 32;
+  layer.model_dim = emulated ? 1024 : 32;
+  layer.hidden = 2 * layer.model_dim;
+  layer.heads = 8;
+  const Profile profile = find_profile("testbed-b");
+  ParallelShape parallel;
+  parallel.nodes = emulated ? profile.nodes : 2;
+  parallel.ranks_per_node = emulated ? profile.ranks_per_node : 2;
+  job.shape = complete(layer, parallel, Rounding::ragged);
+  job.predicted_by = profile;
+  if (emulated) job.paced_by = profile;
+  job.pricing.nearest = true;
+  job.schedules = any_decision::fitting(job.shape);
+  job.settings.emulated = emulated;
+  job.settings.iterations = 2;
+  return job;
+}
+
+// A layer whose reference would take too long is timed itself, and its plans are proven on a smaller one.
+TEST(LayerRun, ALargeLayersPlansAreProvenOnASmallerOne) {
+  LayerJob job = small_job(false);
+  LayerShape layer = job.shape.layer;
+  layer.batch = 3;
+  job.shape = complete(layer, job.shape.parallel, Rounding::ragged);
+  job.schedules = {&find_schedule("tutel"), &find_schedule("fsmoe")};
+  const LayerOutcome itself = run_layer_job(job, {});
+  job.settings.most_reference_flops = 0;
+  const LayerOutcome smaller = run_layer_job(job, {});
+  const double tokens = static_cast<double>(job.shape.layer.batch * job.shape.layer.seq * job.shape.parallel.dp);
+  for (size_t s = 0; s < job.schedules.size(); ++s) {
+    const CaseRecord &own = itself.runs[s].record, &other = smaller.runs[s].record;
+    EXPECT_EQ(own.summary.number("proven_tokens", ""), tokens);
+    EXPECT_NE(other.summary.number("proven_tokens", ""), tokens);
+    EXPECT_EQ(other.status, CaseStatus::ok) << other.reason;
+    EXPECT_GT(other.summary.number("worst_error", ""), 0);
+    EXPECT_EQ(other.samples[0].values.size(), 2U);
+    EXPECT_EQ(smaller.runs[s].plan.shape.layer.seq, job.shape.layer.seq);
+  }
+}
+
+TEST(LayerRun, EverySchedulesRunIsVerifiedAndNoFasterThanModelled) {
+  const LayerJob job = small_job(true);
+  const LayerOutcome outcome = run_layer_job(job, {});
+  ASSERT_EQ(outcome.runs.size(), job.schedules.size());
+  for (const auto& [record, plan, predicted, measured, tasks] : outcome.runs) {
+    EXPECT_TRUE(record.status == CaseStatus::ok || record.status == CaseStatus::invalid) << record.reason;
+    EXPECT_GT(record.summary.number("worst_error", ""), 0);
+    EXPECT_LT(record.summary.number("worst_error", ""), 2e-5);
+    EXPECT_TRUE(record.emulated);
+    EXPECT_GE(record.dilation * record.prediction.number("total_s", ""), 0.149);
+    EXPECT_GE(measured_over_predicted(record), 1 - 1e-6);
+    ASSERT_EQ(record.samples.size(), 2U);
+    EXPECT_EQ(record.samples[0].values.size(), 2U);
+    EXPECT_EQ(record.samples[0].values[0].size(), 4U);
+    ASSERT_EQ(measured.size(), plan.tasks().size());
+    for (const Task& task : plan.tasks())  // measured order keeps every dependency
+      for (const int before : task.after)
+        EXPECT_LE(measured[static_cast<size_t>(before)].end_s, measured[static_cast<size_t>(task.id)].start_s + 1e-9);
+  }
+}
+
+// Chunks are views of what is there once.
+TEST(LayerRun, NoDegreeNeedsMoreMemoryAndNoTimedPassMakesTensors) {
+  LayerJob job = small_job(false);
+  job.schedules.clear();
+  job.tried = &find_schedule("fsmoe");
+  job.tried_degrees = {1, 8};
+  for (const bool drops : {true, false}) {
+    if (!drops) job.shape.layer.capacity_factor.reset();
+    const LayerOutcome outcome = run_layer_job(job, {});
+    ASSERT_EQ(outcome.tried.size(), 2U);
+    EXPECT_EQ(outcome.tried[1].degree_forward, 8);
+    const auto bytes = [&](size_t run) { return outcome.tried[run].summary.number("peak_bytes", ""); };
+    EXPECT_GT(bytes(0), 0);
+    if (drops) {
+      EXPECT_EQ(bytes(0), bytes(1));
+    }
+    for (const CaseRecord& record : outcome.tried) {
+      EXPECT_EQ(record.summary.whole("tensors_made", ""), 0);
+      EXPECT_GT(record.prediction.number("peak_bytes", ""), 0);
+    }
+  }
+}
+
+TEST(LayerRun, OverlapAndTasksStandBesideTheirPrediction) {
+  LayerJob job = small_job(true);
+  job.schedules = {&find_schedule("fsmoe"), &find_schedule("ds-moe")};
+  const LayerOutcome outcome = run_layer_job(job, {});
+  ASSERT_EQ(outcome.runs.size(), 2U);
+  for (const auto& [record, plan, predicted, measured, compared] : outcome.runs) {
+    EXPECT_NEAR(record.summary.number("exposed_s", ""), record.prediction.number("exposed_s", ""),
+                0.2 * record.prediction.number("total_s", ""));
+    EXPECT_GE(record.summary.number("worst_task_ratio", ""), 1 - 1e-6);  // none is faster than its pace
+    EXPECT_GE(record.summary.number("ratio_forward_dispatch", ""), 1 - 1e-6);
+    int tasks = 0;
+    for (const TaskComparison& row : compared) tasks += row.tasks;
+    EXPECT_EQ(tasks, static_cast<int>(plan.tasks().size()));
+  }
+  const auto efficiency = [&](size_t run) {
+    return outcome.runs[run].record.prediction.number("overlap_efficiency", "");
+  };
+  EXPECT_GT(efficiency(0), efficiency(1));
+  EXPECT_NEAR(efficiency(1), 0, 1e-12);  // ds-moe runs one after the other
+}
+
+TEST(LayerRun, CheckOnlyTimesNothing) {
+  LayerJob job = small_job(true);
+  job.settings.check_only = true;
+  const LayerOutcome outcome = run_layer_job(job, {});
+  EXPECT_FALSE(was_timed(outcome));
+  for (const ScheduleRun& run : outcome.runs) {
+    const CaseRecord& record = run.record;
+    EXPECT_EQ(record.status, CaseStatus::ok);
+    EXPECT_TRUE(record.samples.empty());
+    EXPECT_FALSE(record.summary.has("total_s"));
+  }
+}
+
+// Every schedule that can run a layer can be verified, whatever has no price: no row, no such group, no such type.
+TEST(LayerRun, CheckOnlyNeedsNoPrice) {
+  for (const bool emulated : {true, false}) {
+    LayerJob job = small_job(emulated);
+    job.settings.check_only = true;
+    job.predicted_by = Profile();
+    if (emulated) job.paced_by = Profile();
+    job.shape.layer.dtype = DType::float64;
+    int chunked = 0;
+    const LayerOutcome outcome = run_layer_job(job, {});
+    ASSERT_EQ(outcome.runs.size(), job.schedules.size());
+    for (const ScheduleRun& run : outcome.runs) {
+      const CaseRecord& record = run.record;
+      if (record.status == CaseStatus::unsupported) {
+        EXPECT_EQ(record.reason.find("profile"), std::string::npos) << record.key << ": " << record.reason;
+        continue;
+      }
+      EXPECT_EQ(record.status, CaseStatus::ok) << record.key << ": " << record.reason;
+      EXPECT_LT(record.summary.number("worst_error", ""), 1e-9);
+      EXPECT_EQ(record.summary.text("planned_by", ""), "nominal");
+      EXPECT_FALSE(record.prediction.has("total_s") || record.bound_s) << "nominal costs predict nothing";
+      chunked += record.degree_forward > 1;
+    }
+    EXPECT_GT(chunked, 5) << "chunks are verified too";
+  }
+}
+
+TEST(LayerRun, TheHostRunsUnpaced) {
+  int ran = 0;
+  for (const ScheduleRun& run : run_layer_job(small_job(false), {}).runs) {
+    const CaseRecord& record = run.record;
+    if (record.status == CaseStatus::unsupported) continue;  // the profile prices no AllReduce inside these nodes
+    ++ran;
+    EXPECT_EQ(record.status, CaseStatus::ok) << record.key << ": " << record.reason;
+    EXPECT_FALSE(record.emulated);
+    EXPECT_EQ(record.dilation, 1);
+    EXPECT_FALSE(record.summary.has("overrun_share"));
+    EXPECT_GT(record.summary.number("total_s", ""), record.summary.number("forward_s", ""));
+  }
+  EXPECT_GT(ran, 12);
+}
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,74 @@
+// Where a verb measures, by its flags and by what the processes are.
+#include "verbs/run/target.h"
+
+#include <filesystem>
+#include <gtest/gtest.h>
+
+#include "moe/base/check.h"
+#include "tests/base/scratch.h"
+
+namespace moe {
+namespace {
+
+/// Processes that never talk: one rank each, on as many nodes as testbed-b.
+class SilentWorld final : public World {
+ public:
+  explicit SilentWorld(int rank, int nodes = 8) : rank_(rank) {
+    topology_.nodes = nodes;
+    topology_.ranks_per_node = 4;
+  }
+  std::string_view backend() const override { return "gloo"; }
+  int ranks() const override { return topology_.nodes * topology_.ranks_per_node; }
+  std::vector<int> here() const override { return {rank_}; }
+  const WorldTopology& topology() const override { return topology_; }
+  std::unique_ptr<Communicator> communicator(int) override { return nullptr; }
+  void run(const std::function<void(int rank)>& body) override { body(rank_); }
+
+ private:
+  int rank_;
+  WorldTopology topology_;
+};
+
+TEST(Target, ThreadsEmulateAProfileOrAreMeasuredThemselves) {
+  const Target emulated = target_of("testbed-b", {});
+  EXPECT_TRUE(emulated.emulated && emulated.measured && emulated.leads());
+  EXPECT_EQ(emulated.cluster.nodes, 8);
+  EXPECT_EQ(emulated.backend(), "local");
+  const Target host = target_of("host", {});
+  EXPECT_FALSE(host.emulated || host.measured);
+  EXPECT_EQ(host.cluster.nodes * host.cluster.ranks_per_node, 4);
+  EXPECT_EQ(target_of("host", {nullptr, DeviceKind::cuda}).cluster.name, "host-cuda");
+  EXPECT_EQ(target_of("testbed-b", {nullptr, DeviceKind::cuda}).cluster.name, "testbed-b");
+}
+
+TEST(Target, ProcessesAreMeasuredOrPredictedByAProfileOfTheirShape) {
+  SilentWorld processes(0);
+  const Target host = target_of("host", {&processes});
+  EXPECT_FALSE(host.emulated || host.measured);
+  EXPECT_EQ(host.cluster.name, "gloo-8x4");
+  const Target predicted = target_of("testbed-b", {&processes});
+  EXPECT_TRUE(predicted.measured);
+  EXPECT_FALSE(predicted.emulated) << "processes are never paced";
+  SilentWorld fewer(0, 2);
+  try {
+    target_of("testbed-b", {&fewer});
+    ADD_FAILURE() << "a profile of other nodes was taken";
+  } catch (const BadInput& error) {
+    EXPECT_STREQ(error.what(), "--cluster: testbed-b is of 8 nodes x 4 ranks, found processes on 2 x 4");
+  }
+}
+
+TEST(Target, OnlyTheProcessThatLeadsWritesRecords) {
+  const Scratch scratch;
+  for (const int rank : {1, 0}) {
+    SilentWorld process(rank);
+    const Target target = target_of("host", {&process});
+    EXPECT_EQ(target.leads(), rank == 0);
+    const std::string path = scratch.path("records.jsonl");
+    target.open_records(path, {}, {}).end();
+    EXPECT_EQ(std::filesystem::exists(path), rank == 0);
+  }
+}
+
+}  // namespace
+}  // namespace moe

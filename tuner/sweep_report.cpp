@@ -1,0 +1,35 @@
+#include "tuner/sweep_report.h"
+
+#include "moe/base/table.h"
+#include "verbs/printed.h"
+
+namespace moe::tuner {
+namespace {
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
+
+}  // namespace
+
+std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
+                         const Grid& grid, const std::string& cluster) {
+  const auto summaries = summarise(rows, schedules);
+  Table table({"schedule", "layers", "speedup over tutel", "paper", "of the bound", "r_f", "r_b", "r_f != r_b"});
+  for (const ScheduleSummary& s : summaries)
+    table.add({std::string(s.schedule), fmt::format("{}", s.layers), times(s.speedup),
+               times(printed_speedup(grid.name, cluster, s.schedule)), percent(s.efficiency),
+               degree_range(s.degrees_forward), degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
+  std::string text = table.text();
+  std::map<std::string, int> reasons;
+  for (const SweepRow& row : rows) {
+    if (!row.reason.empty()) ++reasons[row.reason.substr(0, row.reason.find(": needs"))];  // sizes differ by layer
+    if (row.reason.empty())
+      for (const auto& [schedule, reason] : row.refused)
+        ++reasons[fmt::format("{}: {}", schedule, reason.substr(0, reason.find(": needs")))];
+  }
+  for (const auto& [reason, count] : reasons) text += fmt::format("  unsupported, {} layers: {}\n", count, reason);
+  for (const auto& [note, count] : noted_layers(rows)) text += fmt::format("  {} layers: {}\n", count, note);
+  return text;
+}
+
+}  // namespace moe::tuner

@@ -1,0 +1,141 @@
+#include "verbs/run/layer_dump.h"
+
+#include <deque>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "moe/base/whole_file.h"
+#include "moe/export/layer_json.h"
+#include "moe/export/safetensors.h"
+#include "moe/layer/verify.h"
+#include "moe/record/stamp.h"
+#include "moe/tensor/host_copy.h"
+
+namespace moe {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// One rank's file in the making.
+class RankDump {
+ public:
+  explicit RankDump(MoeLayer& layer) : layer_(layer), rank_(layer.shape()) {
+    const Share width{0, rank_.model_dim(), rank_.model_dim()};
+    add("input", layer.input(), {rank_.held, width});
+    add("output", layer.output(), {rank_.held, width});
+    add("output_gradient", layer.output_gradient(), {rank_.held, width});
+    add("input_gradient", layer.input_gradient(), {rank_.held, width});
+    bool noisy = false;
+    for (const Parameter& p : layer.parameters()) {
+      auto first = p.axes.begin();  // ones in front are of weights with fewer axes
+      while (p.summed_over != SummedOver::edp && first + 1 < p.axes.end() && first->total == 1) ++first;
+      const std::vector<Share> axes(first, p.axes.end());
+      add(p.name, p.value, axes);
+      add(p.name + ".gradient", p.gradient, axes);
+      noisy |= p.name == kGateNoise;
+    }
+    add_routing();
+    if (!noisy) return;
+    noise_ = Tensor({rank_.tokens.count, rank_.experts.total}, sums_type(rank_.dtype()));
+    fill_gate_noise(noise_, rank_.tokens, layer.seed());
+    add("noise", noise_, {rank_.tokens, {0, rank_.experts.total, rank_.experts.total}});
+  }
+
+  Json write(const std::string& folder) const {
+    const std::string file = fmt::format("rank-{}.safetensors", rank_.rank);
+    write_safetensors(folder + "/" + file, tensors_);
+    return {{"rank", rank_.rank}, {"file", file},     {"dp", rank_.dp},   {"mp", rank_.mp},
+            {"ep", rank_.ep},     {"esp", rank_.esp}, {"edp", rank_.edp}, {"tensors", axes_}};
+  }
+
+ private:
+  void add(const std::string& name, const void* data, std::string_view type, const std::vector<Share>& axes) {
+    size_t bytes = type.ends_with("32") ? 4 : 8;
+    std::vector<int64_t> shape;
+    for (const Share& axis : axes) {
+      bytes *= static_cast<size_t>(axis.count);
+      shape.push_back(axis.count);
+      axes_[name].push_back({axis.first, axis.count, axis.total});
+    }
+    tensors_.push_back({name, type, std::move(shape), {static_cast<const std::byte*>(data), bytes}});
+  }
+  void add(const std::string& name, TensorView view, const std::vector<Share>& axes) {
+    const TensorView here = copies_.emplace_back(view, layer_.memory()).view();
+    add(name, here.data(), here.dtype() == DType::float64 ? "F64" : "F32", axes);
+  }
+
+  void add_routing() {
+    const Routing& r = layer_.routing();
+    const std::vector<Share> axes{rank_.tokens, {0, r.choices, r.choices}};
+    const int64_t first = rank_.own_group * r.group_tokens * r.choices;
+    add("routing.expert", r.expert.data() + first, "I32", axes);
+    add("routing.row", r.row.data() + first, "I32", axes);
+    const auto own = [&](const Tensor& t) { return t.view().part(first, {r.group_tokens, r.choices}); };
+    add("routing.weight", own(r.weight), axes);
+    if (r.mixes()) add("routing.fill", own(r.fill), axes);
+  }
+
+  MoeLayer& layer_;
+  const RankShape& rank_;
+  Tensor noise_;
+  std::deque<OnHost> copies_;
+  std::vector<SafeTensor> tensors_;
+  Json axes_ = Json::object();
+};
+
+Json json_of(const ParallelShape& p) {
+  return {{"nodes", p.nodes}, {"ranks_per_node", p.ranks_per_node},
+          {"dp", p.dp},       {"mp", p.mp},
+          {"ep", p.ep},       {"esp", p.esp},
+          {"edp", p.edp},     {"ep_inside", p.ep_inside}};
+}
+
+Json software() {
+  const RunHeader stamp = stamp_run({});
+  Json all{{"moetune", MOETUNE_VERSION}, {"compiler", stamp.compiler}};
+  for (const Fields* fields : {&stamp.git, &stamp.libraries})
+    for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { all[name] = v; }, value);
+  return all;
+}
+
+Json manifest_of(MoeLayer& layer, const Plan& plan) {
+  const Routing& routing = layer.routing();
+  return {{"schema", 1},
+          {"layer", layer_json(plan.shape.layer)},
+          {"parallel", json_of(plan.shape.parallel)},
+          {"flow", name_of(plan.structure->flow)},
+          {"schedule", plan.schedule},
+          {"degree_forward", plan.degree_forward},
+          {"degree_backward", plan.degree_backward},
+          {"capacity_rounding", name_of(plan.shape.rounding)},
+          {"seed", layer.seed().seed},
+          {"layer_index", layer.seed().layer},
+          {"group_tokens", routing.group_tokens},
+          {"capacity_rows", routing.rows},
+          {"preset", routing.preset},
+          {"tolerance", tolerance_of(layer)},
+          {"software", software()},
+          {"ranks", Json::array()}};
+}
+
+}  // namespace
+
+void make_dump_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  require<BadInput>(!error, "--dump: cannot make {}: {}", folder, error.message());
+}
+
+void dump_layer(const std::string& folder, World& world, std::span<MoeLayer* const> ranks, const Plan& plan) {
+  make_dump_folder(folder);
+  std::vector<std::string> files;
+  for (MoeLayer* rank : ranks) files.push_back(RankDump(*rank).write(folder).dump());
+  files = gather(world, std::move(files));
+  if (!leads(world)) return;
+  Json manifest = manifest_of(*ranks.front(), plan);
+  for (const std::string& file : files) manifest["ranks"].push_back(Json::parse(file));
+  write_whole_file(folder + "/manifest.json", "a file for what was dumped",
+                   [&](std::ostream& out) { out << manifest.dump(1) << '\n'; });
+}
+
+}  // namespace moe

@@ -1,0 +1,33 @@
+#pragma once
+// A layer that ran, as files that other software can check.
+//
+//   FOLDER/rank-R.safetensors   every rank's part of: input, output, output_gradient (dY), input_gradient (dX), each
+//                               weight by its name and its gradient as NAME.gradient; of the rank's own tokens
+//                               routing.expert and routing.row (-1: dropped; rows count from 0 in the rank's tokens,
+//                               expert by expert), routing.weight, routing.fill (of gates that mix tokens) and
+//                               noise (of gates that add it)
+//   FOLDER/manifest.json        layer: its shape; parallel: sizes of the groups; flow, schedule, degrees, seed;
+//                               group_tokens: capacity counts by them, a rank's own; capacity_rows: of an expert and
+//                               group; tolerance: the largest error allowed, relative to a tensor's largest value;
+//                               software; ranks: of each its file, its places in the groups, and which part of the
+//                               whole its tensors are: for every axis [first, count, total]
+//
+// Tokens are those of all DP groups, in order. Weights are (in, out): y = x W, experts' with the expert as first axis;
+// but the gate's are (out, in).
+#include <span>
+#include <string>
+
+#include "moe/comm/world.h"
+#include "moe/layer/moe_layer.h"
+
+namespace moe {
+
+/// Makes a folder that `--dump` asks for. Throws BadInput naming the flag.
+void make_dump_folder(const std::string& folder);
+
+/// `ranks`: the layers of this process's ranks in rank order, each after at least two passes of `plan` and
+/// finish_gradients; every process of `world` calls it, rank 0's writes the manifest. Makes the folder. Throws BadInput
+/// naming the file that can't be written.
+void dump_layer(const std::string& folder, World& world, std::span<MoeLayer* const> ranks, const Plan& plan);
+
+}  // namespace moe

@@ -1,0 +1,41 @@
+#pragma once
+// One layer under several schedules, as a verb asks for it.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "moe/cost/pricer.h"
+#include "moe/measure/layers/layer_bench.h"
+#include "moe/schedule/schedule.h"
+#include "moe/search/degrees.h"
+#include "verbs/run/target.h"
+#include "verbs/selection.h"
+
+namespace moe {
+
+struct LayerJob {
+  std::string name;
+  Case shape;
+  Profile predicted_by;             // what the plans are tuned and predicted with
+  std::optional<Profile> paced_by;  // what the emulated cluster is; none: this machine, unpaced
+  std::vector<const Schedule*> schedules;
+  DegreeChoice degrees;
+  const Schedule* tried = nullptr;  // runs at each of these degrees too, forward and backward alike, but those above
+  std::vector<int> tried_degrees;   // largest_degree
+  PricingOptions pricing;
+  LayerBenchSettings settings;
+
+  std::string_view backend() const { return settings.ranks.processes ? settings.ranks.processes->backend() : "local"; }
+};
+
+/// What the jobs of one run share: all but a layer and the profile that predicts it. `settings`: what the target does
+/// not decide.
+LayerJob jobs_on(const Target& target, const Selection& selection, LayerBenchSettings settings);
+
+/// The tried degrees that the layer has rows for.
+std::vector<int> runnable_degrees(const LayerJob& job);
+
+/// "run/LAYER/SCHEDULE", of a tried degree "run/LAYER/SCHEDULE/r4".
+std::string run_key(const std::string& layer, std::string_view schedule, int tried_degree = 0);
+
+}  // namespace moe

@@ -1,0 +1,89 @@
+#include "verbs/run/layer_plan.h"
+
+#include "moe/base/check.h"
+#include "moe/cost/fluid_replay.h"
+#include "moe/cost/nominal_profile.h"
+#include "moe/layer/binding.h"
+#include "moe/measure/layers/proxy.h"
+#include "moe/rows/rank_shape.h"
+#include "moe/search/within_memory.h"
+
+namespace moe {
+namespace {
+
+constexpr double kSetUp_s = 0.15;  // of a layer: its ranks, references and unpaced passes
+
+// What the tasks of an emulated run last, and how they slow each other down; of any other what they are predicted to.
+void pace(const LayerJob& job, const std::vector<double>& predicted, PlannedRun& run) {
+  const bool paced = job.paced_by && !job.settings.check_only;
+  const std::vector<double> seconds =
+      paced ? price(LayerPricer(*job.paced_by, job.shape, job.pricing), run.plan) : predicted;
+  for (const Task& task : run.plan.tasks()) run.task_seconds.push_back(seconds[static_cast<size_t>(task.work_class)]);
+  if (!paced || !slows_itself(run.plan, job.paced_by->contention)) return;
+  const Slowdown slowdown(job.paced_by->contention);
+  run.slowdown = slowdown;
+  if (slowdown.stalls()) run.stall = [slowdown](int of, int by) { return slowdown.stall_s(of, by); };
+  run.resources = resources_of(run.plan);
+}
+
+PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Schedule& schedule,
+                        const DegreeChoice& degrees) {
+  LayerSearch search;
+  const LayerPricer pricer(profile, job.shape, job.pricing);
+  PlannedSchedule p;
+  p.by = profile.name;
+  p.result = search.tune(schedule, pricer, within_memory(degrees, profile.memory_bytes));
+  p.run.plan = build_plan(schedule, job.shape, p.result.decision);
+  require_runnable(p.run.plan);
+  p.run.forward_s = p.result.forward_s;
+  p.run.backward_s = p.result.backward_s;
+  const std::vector<double> seconds = price(pricer, p.run.plan);
+  p.timeline = timeline_of(p.run.plan, seconds, profile.contention);
+  p.weak = weak_rows(pricer.notes());
+  pace(job, seconds, p.run);
+  return p;
+}
+
+PlannedSchedule plan(const LayerJob& job, const Schedule& schedule, const DegreeChoice& degrees) {
+  try {
+    return plan_by(job.predicted_by, job, schedule, degrees);
+  } catch (const Unpriced&) {
+    if (!job.settings.check_only) throw;
+  }
+  PlannedSchedule p = plan_by(nominal_profile(job.shape), job, schedule, degrees);
+  p.nominal = true;
+  return p;
+}
+
+}  // namespace
+
+PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule) {
+  return plan(job, schedule, job.degrees);
+}
+
+PlannedSchedule plan_tried(const LayerJob& job, int degree) {
+  DegreeChoice degrees = job.degrees;
+  degrees.forward = degrees.backward = degree;
+  return plan(job, *job.tried, degrees);
+}
+
+double estimated_seconds(const LayerJob& job) {
+  std::vector<PlannedRun> planned;
+  double pass_s = 0;
+  const auto add = [&](const auto& plan) {
+    try {
+      PlannedRun run = plan().run;
+      rank_shape(proxy_case(job.shape, run.plan.degree_forward, run.plan.degree_backward), 0);
+      pass_s += run.forward_s + run.backward_s;
+      planned.push_back(std::move(run));
+    } catch (const Unsupported&) {
+    } catch (const BadInput&) {  // no rank can hold such a layer
+    }
+  };
+  for (const Schedule* schedule : job.schedules) add([&] { return plan_schedule(job, *schedule); });
+  for (const int degree : runnable_degrees(job)) add([&] { return plan_tried(job, degree); });
+  if (planned.empty()) return 0;
+  return kSetUp_s + job.settings.iterations * pass_s * least_dilation(planned).factor;
+}
+
+}  // namespace moe

@@ -1,0 +1,28 @@
+#pragma once
+// A schedule planned for a layer's job, and what its run is predicted to take.
+#include <string>
+
+#include "moe/cost/simulator.h"
+#include "verbs/run/layer_job.h"
+
+namespace moe {
+
+struct PlannedSchedule {
+  LayerResult result;
+  PlannedRun run;
+  Timeline timeline;     // predicted
+  std::string by;        // name of the profile that decided, "nominal" of nominal costs
+  std::string weak;      // weak_rows (pricer.h)
+  bool nominal = false;  // by nominal costs, which predict nothing
+};
+
+/// Tunes for the job's rounding. Throws Unsupported for what can't be planned or run; where the job only checks, what
+/// predicted_by has no price for is planned by nominal costs (nominal_profile.h).
+PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule);
+/// The job's tried schedule at that degree, forward and backward.
+PlannedSchedule plan_tried(const LayerJob& job, int degree);
+
+/// About how long the job will run on an emulated cluster.
+double estimated_seconds(const LayerJob& job);
+
+}  // namespace moe

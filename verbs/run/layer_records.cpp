@@ -1,0 +1,133 @@
+#include "verbs/run/layer_records.h"
+
+#include "moe/base/check.h"
+#include "moe/base/statistics.h"
+#include "moe/measure/over_ranks.h"
+#include "moe/plan/memory.h"
+
+namespace moe {
+namespace {
+
+std::vector<double> differences(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> d;
+  for (size_t i = 0; i < a.size(); ++i) d.push_back(a[i] - b[i]);
+  return d;
+}
+
+double estimated_bytes(const Plan& plan) {
+  MemoryRequest request;
+  request.shape = plan.shape;
+  request.replicated = plan.structure->flow == Flow::replicated;
+  const MemoryEstimate estimate = estimate_memory(request);
+  return estimate.total() - estimate.optimizer;
+}
+
+Fields prediction_of(const PlannedSchedule& p, const Plan& as_run) {
+  if (p.nominal) return {{"peak_bytes", estimated_bytes(as_run)}};
+  std::vector<TaskTime> times;
+  for (size_t i = 0; i < p.timeline.start_s.size(); ++i) times.push_back({p.timeline.start_s[i], p.timeline.end_s[i]});
+  const Overlap overlap = overlap_of(p.run.plan, times);
+  Fields fields{{"forward_s", p.result.forward_s},      {"backward_s", p.result.backward_s},
+                {"total_s", p.result.total_s()},        {"gar_in_moe_bytes", p.result.decision.gar_in_moe_bytes},
+                {"exposed_s", overlap.exposed_s},       {"overlap_efficiency", overlap.efficiency},
+                {"peak_bytes", estimated_bytes(as_run)}};
+  if (!p.weak.empty()) fields.set("weak_rows", p.weak);
+  return fields;
+}
+
+Fields checked_summary(const MeasuredRun& run) {
+  return {{"worst_error", run.worst_error},  {"worst_tensor", run.worst_tensor}, {"proven_tokens", run.proven_tokens},
+          {"drop_rate", run.load.drop_rate}, {"most_load", run.load.most_load},  {"mean_load", run.load.mean_load},
+          {"imbalance", run.load.imbalance}, {"padding", run.load.padding},      {"peak_bytes", run.peak_bytes}};
+}
+
+void add_tasks(const std::vector<TaskComparison>& tasks, Fields& summary) {
+  const TaskComparison* worst = nullptr;
+  for (const TaskComparison& t : tasks) {
+    if (t.median_ratio == 0) continue;
+    summary.set(fmt::format("ratio_{}_{}", name_of(t.phase), name_of(t.kind)), t.median_ratio);
+    if (worst == nullptr || farther_from_1(t.worst_ratio, worst->worst_ratio)) worst = &t;
+  }
+  if (worst == nullptr) return;
+  summary.set("worst_task", worst->worst_task);
+  summary.set("worst_task_ratio", worst->worst_ratio);
+}
+
+void add_times(const MeasuredRun& run, CaseRecord& record) {
+  const std::vector<double> forward = max_over_ranks(run.forward_s), total = max_over_ranks(run.total_s);
+  record.samples = {{"forward_s", run.forward_s}, {"total_s", run.total_s}};
+  record.summary.set("forward_s", median(forward));
+  record.summary.set("backward_s", median(differences(total, forward)));
+  record.summary.set("total_s", median(total));
+  record.summary.set("least_total_s", quantile(total, 0));
+  record.summary.set("most_total_s", quantile(total, 1));
+  record.summary.set("exposed_s", median(max_over_ranks(run.exposed_s)));
+  record.summary.set("overlap_efficiency", median(min_over_ranks(run.overlap)));
+  if (run.paced_tasks == 0) return;
+  const double share = overrun_share(run);
+  record.summary.set("overrun_share", share);
+  record.summary.set("repeats", int64_t{run.repeats});
+  if (share <= kOverrunLimit) return;
+  record.status = CaseStatus::invalid;
+  record.reason = fmt::format("{:.1f} % of the tasks outlasted their modelled time", 100 * share);
+}
+
+void add_all(const LayerMeasurement& all, CaseRecord& record) {
+  record.summary.set("tensors_made", all.tensors_made);
+  if (record.emulated) record.summary.set("dilation_set_by", all.dilation.set_by);
+  record.summary.set("proving_wall_s", all.took.proving_s);
+  record.summary.set("unpaced_wall_s", all.took.unpaced_s);
+  record.summary.set("timed_wall_s", all.took.timed_s);
+}
+
+}  // namespace
+
+std::vector<TaskComparison> compared_tasks(const RanSchedule& ran) {
+  if (ran.run.task_s.empty()) return {};
+  const Timeline& predicted = ran.planned.timeline;
+  return compare_tasks(ran.run.plan, ran.run.task_s, differences(predicted.end_s, predicted.start_s));
+}
+
+CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vector<TaskComparison>& tasks) {
+  const auto& [planned, run, all] = ran;
+  const LayerResult& result = planned.result;
+  CaseRecord record;
+  record.key = run_key(job.name, result.schedule);
+  record.schedule = result.schedule;
+  record.degree_forward = result.decision.degree_forward;
+  record.degree_backward = result.decision.degree_backward;
+  record.backend = job.backend();
+  record.emulated = job.paced_by.has_value();
+  record.dilation = all.dilation.factor;
+  if (!planned.nominal) record.bound_s = result.bound.total_s();
+  record.prediction = prediction_of(planned, run.plan);
+  record.summary = checked_summary(run);
+  record.summary.set("planned_by", planned.by);
+  if (!run.wrong.empty()) {
+    record.status = CaseStatus::wrong;
+    record.reason = run.wrong;
+  }
+  if (job.settings.check_only || !run.wrong.empty()) return record;
+  add_times(run, record);
+  add_all(all, record);
+  add_tasks(tasks, record.summary);
+  return record;
+}
+
+CaseRecord record_without_run(const LayerJob& job, const Schedule& schedule, CaseStatus status,
+                              const std::string& reason) {
+  CaseRecord record;
+  record.key = run_key(job.name, schedule.name);
+  record.schedule = schedule.name;
+  record.backend = job.backend();
+  record.emulated = job.paced_by.has_value();
+  record.status = status;
+  record.reason = reason;
+  return record;
+}
+
+double measured_over_predicted(const CaseRecord& record) {
+  return record.summary.number("total_s", record.key) / record.prediction.number("total_s", record.key);
+}
+
+}  // namespace moe

@@ -1,0 +1,41 @@
+#pragma once
+// What a schedule's run of a layer leaves in the records.
+#include "moe/measure/layers/overlap.h"
+#include "moe/record/record.h"
+#include "verbs/run/layer_plan.h"
+
+namespace moe {
+
+/// What one schedule was planned as, and what `run` of `all` found.
+struct RanSchedule {
+  const PlannedSchedule& planned;
+  const MeasuredRun& run;
+  const LayerMeasurement& all;
+};
+
+/// The tasks, measured beside predicted; none of what was only checked.
+std::vector<TaskComparison> compared_tasks(const RanSchedule& ran);
+
+/// More overruns than kOverrunLimit make a record `invalid`. What was only checked has status ok and no samples, and
+/// where it was planned by nominal costs no prediction. A record's fields beside those of their names:
+///   summary      exposed_s, overlap_efficiency (overlap.h): medians over iterations of the worst rank;
+///                ratio_PHASE_KIND: the tasks' median of measured over predicted; worst_task, worst_task_ratio;
+///                drop_rate, most_load, mean_load, imbalance, padding (load.h); peak_bytes: of the Tensors of a rank's
+///                layer; tensors_made: in the timed passes of all schedules
+///                planned_by: name of the profile that decided degrees and order, "nominal" of nominal costs
+///                proven_tokens: of the layer whose results were compared (layer_bench.h)
+///                dilation_set_by (dilation.h); repeats: times its passes were discarded for too many overruns;
+///                proving_wall_s, unpaced_wall_s, timed_wall_s: where the time of all the layer's schedules went
+///   prediction   exposed_s, overlap_efficiency of the replay; peak_bytes by estimate_memory, without optimizer states;
+///                weak_rows: which rows of the profile are weak (fit.h), and why; absent: none
+/// Loads and bytes are of the layer that ran: of an emulated cluster the proxy.
+CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vector<TaskComparison>& tasks);
+
+/// Of a schedule that did not run.
+CaseRecord record_without_run(const LayerJob& job, const Schedule& schedule, CaseStatus status,
+                              const std::string& reason);
+
+/// Measured total over predicted total of an ok record.
+double measured_over_predicted(const CaseRecord& record);
+
+}  // namespace moe

@@ -1,0 +1,142 @@
+#include "verbs/run/layer_run.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "moe/base/check.h"
+#include "verbs/run/layer_records.h"
+#include "verbs/trace_file.h"
+
+namespace moe {
+namespace {
+
+/// A job's plans, of its schedules and then of its tried degrees, and the records of those that can't be planned.
+struct PlannedJob {
+  std::vector<PlannedSchedule> planned;
+  size_t of_schedules = 0;
+  std::vector<CaseRecord> unsupported, unsupported_tried;
+};
+
+PlannedJob plan(const LayerJob& job) {
+  PlannedJob all;
+  const auto add = [&](const std::function<PlannedSchedule()>& plan, const Schedule& schedule,
+                       std::vector<CaseRecord>& unsupported) {
+    try {
+      all.planned.push_back(plan());
+    } catch (const Unsupported& error) {
+      unsupported.push_back(record_without_run(job, schedule, CaseStatus::unsupported, error.what()));
+      return false;
+    }
+    return true;
+  };
+  for (const Schedule* schedule : job.schedules)
+    add([&] { return plan_schedule(job, *schedule); }, *schedule, all.unsupported);
+  all.of_schedules = all.planned.size();
+  for (const int degree : runnable_degrees(job))
+    if (!add([&] { return plan_tried(job, degree); }, *job.tried, all.unsupported_tried))
+      all.unsupported_tried.back().key = run_key(job.name, job.tried->name, degree);
+  return all;
+}
+
+LayerMeasurement measure(const LayerJob& job, const std::vector<PlannedSchedule>& planned) {
+  std::vector<PlannedRun> runs;
+  for (const PlannedSchedule& p : planned) runs.push_back(p.run);
+  return runs.empty() ? LayerMeasurement() : measure_layer(runs, job.settings);
+}
+
+void set_parameters(const Fields& parameters, LayerOutcome& outcome) {
+  for (ScheduleRun& run : outcome.runs) run.record.parameters = parameters;
+  for (CaseRecord& record : outcome.tried) record.parameters = parameters;
+}
+
+}  // namespace
+
+LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
+  PlannedJob all = plan(job);
+  const LayerMeasurement measurement = measure(job, all.planned);
+  LayerOutcome outcome{job.name, {}, std::move(all.unsupported_tried)};
+  for (size_t s = 0; s < all.planned.size(); ++s) {
+    PlannedSchedule& planned = all.planned[s];
+    const MeasuredRun& measured = measurement.runs[s];
+    const RanSchedule ran{planned, measured, measurement};
+    std::vector<TaskComparison> tasks = compared_tasks(ran);
+    CaseRecord record = record_of(job, ran, tasks);
+    if (s < all.of_schedules) {
+      outcome.runs.push_back({std::move(record), std::move(planned.run.plan), std::move(planned.timeline),
+                              measured.median_tasks, std::move(tasks)});
+    } else {
+      record.key = run_key(job.name, record.schedule, record.degree_forward);
+      outcome.tried.push_back(std::move(record));
+    }
+  }
+  for (CaseRecord& record : all.unsupported) outcome.runs.push_back({std::move(record)});
+  set_parameters(parameters, outcome);
+  return outcome;
+}
+
+LayerOutcome run_or_record_why(const LayerJob& job, const Fields& parameters) {
+  try {
+    return run_layer_job(job, parameters);
+  } catch (const BadInput& error) {
+    return failed_layer_job(job, parameters, CaseStatus::unsupported, error.what());
+  } catch (const RankFailure& error) {
+    if (job.settings.ranks.processes) throw;  // they all end
+    return failed_layer_job(job, parameters, CaseStatus::error, error.what());
+  }
+}
+
+LayerOutcome failed_layer_job(const LayerJob& job, const Fields& parameters, CaseStatus status,
+                              const std::string& reason) {
+  LayerOutcome outcome{job.name, {}};
+  for (const Schedule* schedule : job.schedules)
+    outcome.runs.push_back({record_without_run(job, *schedule, status, reason)});
+  set_parameters(parameters, outcome);
+  return outcome;
+}
+
+std::optional<LayerOutcome> known_outcome(const LayerJob& job, const RecordWriter& writer) {
+  LayerOutcome outcome{job.name, {}};
+  for (const Schedule* schedule : job.schedules) {
+    const CaseRecord* record = writer.find(run_key(job.name, schedule->name));
+    if (record == nullptr) return std::nullopt;
+    outcome.runs.push_back({*record});
+  }
+  for (const int degree : runnable_degrees(job)) {
+    const CaseRecord* record = writer.find(run_key(job.name, job.tried->name, degree));
+    if (record == nullptr) return std::nullopt;
+    outcome.tried.push_back(*record);
+  }
+  return outcome;
+}
+
+void append(const LayerOutcome& outcome, RecordWriter& writer) {
+  const auto append_new = [&](const CaseRecord& record) {
+    if (writer.find(record.key) == nullptr) writer.append(record);
+  };
+  for (const ScheduleRun& run : outcome.runs) append_new(run.record);
+  for (const CaseRecord& record : outcome.tried) append_new(record);
+}
+
+bool was_timed(const LayerOutcome& outcome) {
+  return std::ranges::any_of(outcome.runs, [](const ScheduleRun& run) { return !run.measured.empty(); });
+}
+
+void write_layer_trace(const LayerOutcome& outcome, const std::string& path) {
+  std::vector<Timeline> measured;
+  std::vector<const ScheduleRun*> timed;
+  for (const ScheduleRun& run : outcome.runs) {
+    if (run.measured.empty()) continue;
+    timed.push_back(&run);
+    Timeline& timeline = measured.emplace_back();
+    for (const TaskTime& t : run.measured) timeline.start_s.push_back(t.start_s), timeline.end_s.push_back(t.end_s);
+  }
+  std::vector<TraceGroup> groups;
+  for (size_t s = 0; s < timed.size(); ++s) {
+    const Plan& plan = timed[s]->plan;
+    groups.push_back({plan.schedule + " measured", 0, &plan, measured[s].start_s, measured[s].end_s});
+    groups.push_back(trace_group(plan, timed[s]->predicted));
+  }
+  write_trace(groups, path);
+}
+
+}  // namespace moe

@@ -1,0 +1,49 @@
+#pragma once
+// A layer's job, run: what `layerbench` and `tune` do with each of their layers.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "moe/measure/layers/overlap.h"
+#include "moe/record/writer.h"
+#include "verbs/run/layer_job.h"
+
+namespace moe {
+
+/// One schedule's run. All but the record is empty where it did not run, or is taken from an earlier run.
+struct ScheduleRun {
+  CaseRecord record;
+  Plan plan = {};                          // nominal
+  Timeline predicted = {};                 // of that plan
+  std::vector<TaskTime> measured = {};     // rank 0, of the median iteration; empty: it was not timed
+  std::vector<TaskComparison> tasks = {};  // likewise
+};
+
+struct LayerOutcome {
+  std::string layer;
+  std::vector<ScheduleRun> runs;       // of the schedules that ran, in their order, then of those that can't
+  std::vector<CaseRecord> tried = {};  // of the job's tried degrees
+};
+
+/// Plans, runs, compares, records (layer_records.h). `parameters`: of every record.
+LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters);
+
+/// The same; what can't be run, or of threads fails, is a record of every schedule with its status and the reason.
+LayerOutcome run_or_record_why(const LayerJob& job, const Fields& parameters);
+
+/// What a job that did not run leaves: a record of every schedule with this status and reason.
+LayerOutcome failed_layer_job(const LayerJob& job, const Fields& parameters, CaseStatus status,
+                              const std::string& reason);
+
+/// What a run that was broken off measured of this layer already: all of it or nothing.
+std::optional<LayerOutcome> known_outcome(const LayerJob& job, const RecordWriter& writer);
+
+/// Appends the records that the writer has not.
+void append(const LayerOutcome& outcome, RecordWriter& writer);
+
+/// Whether a run of it has times.
+bool was_timed(const LayerOutcome& outcome);
+/// Perfetto timeline: for each timed schedule the measured ranks' lanes above the simulated ones.
+void write_layer_trace(const LayerOutcome& outcome, const std::string& path);
+
+}  // namespace moe

@@ -1,0 +1,34 @@
+#pragma once
+// Where a verb measures: an emulated cluster, this machine's threads, or the processes of a run.
+#include <string>
+
+#include "moe/cost/profile.h"
+#include "moe/measure/bench_ranks.h"
+#include "moe/record/writer.h"
+
+namespace moe {
+
+struct Target {
+  /// Of an emulated cluster, and of one that was measured before, its profile; else what is known before measuring:
+  /// name and shape.
+  Profile cluster;
+  bool emulated = false;  // paced by `cluster`, over threads
+  bool measured = true;   // `cluster` has its times; else they are to be measured first
+  BenchRanks ranks = {};
+
+  std::string_view backend() const { return ranks.processes ? ranks.processes->backend() : "local"; }
+  /// Whether this process writes and prints.
+  bool leads() const { return ranks.leads(); }
+  /// Of the one that leads: what it has done already is known to all. `files`: read beside the cluster's profile.
+  RecordWriter open_records(const std::string& path, const Asked& asked, std::vector<std::string> files) const;
+};
+
+/// Tells every process's writer what the leading one's has done. Every process calls it, once.
+void share_done(const Target& target, RecordWriter& writer);
+
+/// `host`: of threads 2 nodes x 2 ranks, of processes what they are ("gloo-2x4"); unpaced, to be measured. Else a
+/// profile: of threads to emulate, of processes what predicts them. Throws BadInput where such a profile is not of as
+/// many nodes and ranks as the processes.
+Target target_of(const std::string& cluster, const BenchRanks& ranks);
+
+}  // namespace moe

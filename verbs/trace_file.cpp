@@ -1,0 +1,11 @@
+#include "verbs/trace_file.h"
+
+#include "moe/base/whole_file.h"
+
+namespace moe {
+
+void write_trace(std::span<const TraceGroup> groups, const std::string& path) {
+  write_whole_file(path, "a file for the timeline (--trace)", [&](std::ostream& out) { chrome_trace(groups, out); });
+}
+
+}  // namespace moe

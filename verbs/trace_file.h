@@ -1,0 +1,13 @@
+#pragma once
+// The timeline that `--trace FILE` asks for.
+#include <span>
+#include <string>
+
+#include "moe/export/chrome_trace.h"
+
+namespace moe {
+
+/// Throws BadInput naming the flag where the file can't be written.
+void write_trace(std::span<const TraceGroup> groups, const std::string& path);
+
+}  // namespace moe
