@@ -14,7 +14,7 @@ TEST(ModuleRun, EveryRegisteredModulesGradientIsTheSlopeOfItsForward) {
 }
 
 TEST(ModuleRun, EveryRegisteredModuleRepeatsItself) {
-  Case shape = small_module_case();
+  LayerCase shape = small_module_case();
   shape.layer.dtype = DType::float32;
   for (const std::string& name : registered_modules()) {
     const auto module = make_module_run(name, shape);
@@ -27,7 +27,7 @@ TEST(ModuleRun, EveryRegisteredModuleRepeatsItself) {
 }
 
 TEST(ModuleRun, UnknownModulesAreRefused) {
-  const Case shape = small_module_case();
+  const LayerCase shape = small_module_case();
   for (const char* name : {"gates:gshard", "gate", "gate:", "attention:flash", "norm"})
     EXPECT_THROW(make_module_run(name, shape), BadInput) << name;
   EXPECT_THROW(make_module_run("gate:none", shape), BadInput);

@@ -44,7 +44,7 @@ TEST(ModuleRecords, MeasuredAndFittedTheyPriceASimulation) {
   layer.hidden = 512;
   layer.heads = 8;
   layer.experts = 2;
-  const Case shape = complete(layer, {}, Rounding::ragged);  // one rank: no collective needs a row
+  const LayerCase shape = complete(layer, {}, Rounding::ragged);  // one rank: no collective needs a row
   const Plan plan = build_plan(find_schedule("ds-moe"), shape, {});
   const LayerPricer pricer(profile, shape);
   const auto seconds = price(pricer, plan);
