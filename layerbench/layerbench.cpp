@@ -21,7 +21,7 @@ constexpr double kGuessedLayer_s = 4;
 
 struct BenchedLayer {
   std::string name;
-  Case shape;
+  LayerCase shape;
   std::string refused;  // why it can't be shaped on this cluster; of a grid's layers alone
 };
 
@@ -52,7 +52,7 @@ BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const Selection& 
 std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const Site& site) {
   const Selection& selection = options.selection;
   if (selection.grid.empty()) {
-    const Case shape = chosen_case(selection, site.cluster.nodes, site.cluster.ranks_per_node);
+    const LayerCase shape = chosen_case(selection, site.cluster.nodes, site.cluster.ranks_per_node);
     require_runs(shape.layer, site);
     return {{describe(shape.layer), shape, {}}};
   }

@@ -28,7 +28,7 @@ double weight_of(const float* by, int64_t pair) { return by == nullptr ? 1 : by[
 
 Tensor random_rows(std::initializer_list<int64_t> shape, DType dtype, MemorySpace& memory) {
   Tensor t(shape, dtype, memory);
-  const OnHost host(t, memory);
+  const HostCopy host(t, memory);
   for (int64_t i = 0; i < t.view().elements(); ++i)
     host.view().as<float>()[i] = static_cast<float>(random_uniform(1, 2, static_cast<uint64_t>(i)) - 0.5);
   host.send();

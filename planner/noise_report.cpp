@@ -39,7 +39,7 @@ std::vector<double> popularity(int64_t experts, double exponent, uint64_t seed, 
 }
 
 // Rows of each rank's experts over the mean; padded ones have as many of each as the most popular.
-std::vector<double> loads(const Case& shape, int ranks, std::vector<double> popularity) {
+std::vector<double> loads(const LayerCase& shape, int ranks, std::vector<double> popularity) {
   const ParallelShape& p = shape.parallel;
   const double mean = std::accumulate(popularity.begin(), popularity.end(), 0.0) / p.ep;
   const auto on_a_rank = static_cast<std::ptrdiff_t>(popularity.size()) / p.ep;
@@ -61,7 +61,7 @@ void check_flags(const NoiseFlags& flags) {
                     "--seed: found neither --jitter nor --zipf, expected what it seeds");
 }
 
-RankNoise noise_of(const NoiseFlags& flags, const Case& shape, int stages, int layers) {
+RankNoise noise_of(const NoiseFlags& flags, const LayerCase& shape, int stages, int layers) {
   const int ranks = shape.parallel.ranks() / shape.parallel.pp * stages;
   RankNoise noise;
   noise.seed = flags.seed.value_or(1);

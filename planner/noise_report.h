@@ -25,7 +25,7 @@ void check_flags(const NoiseFlags& flags);
 
 /// The noise that the flags ask for, on so many pipeline stages of that shape; each of the layers has popular experts
 /// of its own. Throws BadInput naming the flag.
-RankNoise noise_of(const NoiseFlags& flags, const Case& shape, int stages = 1, int layers = 1);
+RankNoise noise_of(const NoiseFlags& flags, const LayerCase& shape, int stages = 1, int layers = 1);
 
 struct NoiseRow {
   std::string schedule;

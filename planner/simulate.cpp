@@ -38,7 +38,8 @@ Simulated simulate_one(const Schedule& schedule, const LayerPricer& pricer, cons
   return s;
 }
 
-void print_text(const Case& shape, const Profile& profile, const std::vector<Simulated>& all, const Refused& refused) {
+void print_text(const LayerCase& shape, const Profile& profile, const std::vector<Simulated>& all,
+                const Refused& refused) {
   fmt::print("{} on {} ({} nodes x {}), {}\n\n", describe(shape.layer), profile.name, profile.nodes,
              profile.ranks_per_node, name_of(shape.rounding));
   Table table({"schedule", "r_f", "r_b", "forward ms", "backward ms", "MoE f ms", "MoE b ms", "bound ms",
@@ -63,7 +64,7 @@ void print_text(const Case& shape, const Profile& profile, const std::vector<Sim
 }
 
 void write_records(const SimulateOptions& options, const LayerPricer& pricer, const std::vector<Simulated>& all) {
-  const Case& shape = pricer.shape();
+  const LayerCase& shape = pricer.shape();
   const std::string& cluster = pricer.profile().name;
   const Fields parameters = parameters_of(shape, cluster, describe(shape.layer));
   std::vector<CaseRecord> records;
@@ -134,7 +135,7 @@ int run_simulate(const SimulateOptions& options) {
   if (!options.model.one_layer()) return run_simulate_model(options);
   check_one_layer(options);
   const Profile profile = chosen_profile(options.selection);
-  const Case shape = chosen_case(options.selection, profile.nodes, profile.ranks_per_node);
+  const LayerCase shape = chosen_case(options.selection, profile.nodes, profile.ranks_per_node);
   const LayerPricer pricer(profile, shape, {options.selection.nearest});
   const auto chosen = chosen_schedules(options.selection);
   std::vector<Simulated> all;

@@ -30,7 +30,7 @@ MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request) {
 }
 
 // Before there is a plan: the model with layers of that shape.
-MemoryRequest request_of(const ModelShape& model, const Case& shape, Flow flow) {
+MemoryRequest request_of(const ModelShape& model, const LayerCase& shape, Flow flow) {
   MemoryRequest request;
   request.shape = shape;
   request.layers = model.layers;
@@ -121,7 +121,7 @@ int run_simulate_model(const SimulateOptions& options) {
   ModelSearch search;
   DegreeChoice degrees = options.selection.degrees;
   if (profile.memory_bytes)
-    degrees.fits = [&](const Case& shape, Flow flow) {
+    degrees.fits = [&](const LayerCase& shape, Flow flow) {
       return !misfit(memory_of(chosen, request_of(chosen.model, shape, flow)), *profile.memory_bytes);
     };
   std::vector<Simulated> all;

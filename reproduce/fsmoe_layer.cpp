@@ -6,8 +6,8 @@ namespace moe {
 
 Model fsmoe_model(std::string_view printed) { return find_model(std::string(printed) + "@fsmoe"); }
 
-Case model_case(std::string_view model, const Profile& profile, int nodes, int64_t batch, int64_t seq,
-                double capacity) {
+LayerCase model_case(std::string_view model, const Profile& profile, int nodes, int64_t batch, int64_t seq,
+                     double capacity) {
   LayerShape layer = fsmoe_model(model).layer;
   layer.batch = batch;
   layer.seq = seq;
@@ -19,7 +19,7 @@ Case model_case(std::string_view model, const Profile& profile, int nodes, int64
   return complete(layer, parallel, Rounding::exact);
 }
 
-Case table2_case(std::string_view model, const Profile& profile, double capacity) {
+LayerCase table2_case(std::string_view model, const Profile& profile, double capacity) {
   return model_case(model, profile, profile.nodes, 4, 1024, capacity);
 }
 

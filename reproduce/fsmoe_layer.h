@@ -18,10 +18,10 @@ Model fsmoe_model(std::string_view printed);
 
 /// One layer of a model, B and L as asked for, on the first `nodes` nodes of the profile's cluster, unrounded.
 /// `capacity` is k f, with k = 2.
-Case model_case(std::string_view model, const Profile& profile, int nodes, int64_t batch, int64_t seq,
-                double capacity = kModelTopK * kModelCapacityFactor);
+LayerCase model_case(std::string_view model, const Profile& profile, int nodes, int64_t batch, int64_t seq,
+                     double capacity = kModelTopK * kModelCapacityFactor);
 
 /// Table 2's: B = 4, L = 1024.
-Case table2_case(std::string_view model, const Profile& profile, double capacity);
+LayerCase table2_case(std::string_view model, const Profile& profile, double capacity);
 
 }  // namespace moe

@@ -6,7 +6,7 @@
 namespace moe {
 namespace {
 
-Case layer_case(const Model& model, const Profile& profile, const ModelRun& run) {
+LayerCase layer_case(const Model& model, const Profile& profile, const ModelRun& run) {
   LayerShape layer = model.layer;
   if (run.seq > 0) layer.seq = run.seq;
   ParallelShape parallel = model.parallel;
@@ -25,7 +25,7 @@ StepSeconds step_seconds(const ModelRun& run, const std::vector<std::string>& sc
                          std::set<std::string>& missing) {
   const Profile profile = with_assumed(find_profile(run.cluster), assumed);
   const Model model = on_cluster(fsmoe_model(run.model), run.cluster);
-  const Case shape = layer_case(model, profile, run);
+  const LayerCase shape = layer_case(model, profile, run);
   const ModelShape whole{shape, model.layers, run.micro_batches, PipelineOrder::gpipe};
   ModelSearch search;
   StepSeconds steps;

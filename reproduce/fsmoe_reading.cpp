@@ -25,7 +25,7 @@ void scale_comm(Profile& profile, double factor) {
 
 // Of the experts of one model in Table 2, forward and backward: t = passes (g alpha + flops beta), by least squares.
 double expert_beta_of_table2(Testbed testbed, std::string_view model, const Profile& profile, double alpha_s) {
-  const Case shape = table2_case(model, profile, kModelTopK * kModelCapacityFactor);
+  const LayerCase shape = table2_case(model, profile, kModelTopK * kModelCapacityFactor);
   const double flops = moe_volumes(shape, capacity_exact(shape)).expert_flops;
   const double gemms = gemms_of(shape.layer.ffn);
   double seconds = 0, work = 0;

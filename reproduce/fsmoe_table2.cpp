@@ -35,7 +35,7 @@ std::optional<double> seconds_of(const LayerPricer& pricer, std::string_view op,
 }
 
 double seconds_at(const Profile& profile, const PrintedOp& row, double capacity) {
-  const Case shape = table2_case(row.model, profile, capacity);
+  const LayerCase shape = table2_case(row.model, profile, capacity);
   return seconds_of(LayerPricer(profile, shape), row.op, row.phase == "forward" ? Phase::forward : Phase::backward)
       .value_or(0);
 }
@@ -131,7 +131,7 @@ std::string expert_finding(const std::vector<PrintedOp>& printed) {
     for (const std::string_view model : kModels) {
       const Profile profile = find_profile(std::string(testbed));
       const PrintedOp row = rows_of(printed, testbed, model, "experts").front();
-      const Case shape = table2_case(model, profile, kModelTopK * kModelCapacityFactor);
+      const LayerCase shape = table2_case(model, profile, kModelTopK * kModelCapacityFactor);
       const ComputeRow& gemm = profile.compute.front();
       const double macs = moe_volumes(shape, capacity_exact(shape)).expert_flops / kFlopsPerMac;
       const double beta_per_mac = (row.ms * kMilli - gemms_of(shape.layer.ffn) * gemm.alpha_s) / macs;
@@ -170,7 +170,7 @@ std::string computation_finding(const Comparison& c) {
 std::string three_matrices(const std::vector<PrintedOp>& printed) {
   const PrintedOp row = rows_of(printed, "testbed-a", "gpt2-xl", "allreduce").back();
   const Profile profile = find_profile(row.testbed);
-  const Case shape = table2_case(row.model, profile, 1);
+  const LayerCase shape = table2_case(row.model, profile, 1);
   const double dim = static_cast<double>(shape.layer.model_dim);
   const auto bytes = static_cast<int64_t>(3 * dim * dim / shape.parallel.mp * bytes_of(shape.layer.dtype));
   return fmt::format(

@@ -55,7 +55,7 @@ std::string lina_slowdowns(const LinaSteps& steps, const Assumptions& assumed) {
   std::string found;
   double least = 0, most = 0;
   for (const std::string& model : kLinaModels) {
-    const Case shape = lina_case(model, 16, assumed);
+    const LayerCase shape = lina_case(model, 16, assumed);
     const Profile profile = lina_profile(model, assumed);
     const LayerPricer pricer(profile, shape);
     const double alltoall =

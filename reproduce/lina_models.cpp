@@ -6,8 +6,8 @@
 #include "moe/base/check.h"
 #include "moe/plan/memory.h"
 #include "moe/plan/model_file.h"
-#include "verbs/printed.h"
 #include "moe/search/variants.h"
+#include "verbs/printed.h"
 
 namespace moe {
 namespace {
@@ -82,7 +82,7 @@ double expert_over_alltoall(double layer_share) { return 2 * (1 / layer_share - 
 
 double efficiency_by_share(double layer_share) { return expert_over_alltoall(layer_share) / 2; }
 
-Case lina_case(const std::string& model, int experts, const Assumptions& assumed) {
+LayerCase lina_case(const std::string& model, int experts, const Assumptions& assumed) {
   LayerShape layer = find_model(model).layer;
   layer.batch = std::max<int64_t>(1, static_cast<int64_t>(assumed_value(assumed, "tokens")) / layer.seq);
   layer.capacity_factor = assumed_value(assumed, "capacity_factor");
@@ -102,7 +102,7 @@ Profile lina_profile(const std::string& model, const Assumptions& assumed) {
   profile.nodes = profile.ranks_per_node = kGpusPerNode;
   profile.memory_bytes = kGpuBytes;
   profile = with_assumed(profile, &assumed);
-  const Case shape = lina_case(model, kGpus, assumed);
+  const LayerCase shape = lina_case(model, kGpus, assumed);
   const LayerPricer pricer(profile, shape);
   const double alltoall_s =
       pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, static_cast<double>(pricer.rows()));
@@ -124,7 +124,7 @@ std::optional<LinaStep> lina_step(const LinaRun& run, const Assumptions& assumed
     add_ends(shape, model.vocabulary, model.tied_embedding);
     const LayerPricer pricer(profile, shape.shape);
     DegreeChoice choice{.micro_op_bytes = run.micro_op_bytes};
-    choice.fits = [&](const Case& packed, Flow flow) {
+    choice.fits = [&](const LayerCase& packed, Flow flow) {
       const MemoryRequest request{
           .shape = packed, .layers = shape.layers, .replicated = traits_of(flow).sends_all_groups()};
       return !profile.memory_bytes || !misfit(estimate_memory(request), *profile.memory_bytes);

@@ -19,7 +19,7 @@ double efficiency_by_share(double layer_share);
 
 /// The layer of a model on as many GPUs as experts, 4 a node, one expert each, top-2, no MP (Lina, sections 2.1 and
 /// 7.1); B from the assumed tokens a GPU.
-Case lina_case(const std::string& model, int experts, const Assumptions& assumed);
+LayerCase lina_case(const std::string& model, int experts, const Assumptions& assumed);
 /// The assumed rows, a rank's 40 GB, and the experts' time by the printed share with 16 GPUs.
 Profile lina_profile(const std::string& model, const Assumptions& assumed);
 

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kCluster = "a800", kModel = "moe-2x70b";
 constexpr int kThousand = 1024;  // as sequence lengths count
 
-Case layer_of(const Profile& profile, int thousand_tokens) {
+LayerCase layer_of(const Profile& profile, int thousand_tokens) {
   Model model = find_model(std::string(kModel));
   model.layer.seq = int64_t{thousand_tokens} * kThousand;
   model.parallel.nodes = profile.nodes;

@@ -15,7 +15,7 @@ namespace {
 constexpr std::array<std::string_view, 5> kSchedules{kParmBaseline, "parm-s1", "parm-s2-aas", "parm-s2", "parm"};
 
 // Whether the layer fits its GPUs as the baseline runs it, which had to run too.
-bool fits(const Case& shape, double capacity_bytes) {
+bool fits(const LayerCase& shape, double capacity_bytes) {
   MemoryRequest request;
   request.shape = shape;
   request.dense_part = false;
@@ -26,7 +26,7 @@ bool fits(const Case& shape, double capacity_bytes) {
 const std::vector<TaskKind> kLeftOut{TaskKind::attention, TaskKind::mp_allreduce, TaskKind::gradient};
 
 // What a computation of the baseline's layer takes; it runs in sequence.
-double computation_seconds(const Profile& profile, const Case& shape, const LayerResult& tuned) {
+double computation_seconds(const Profile& profile, const LayerCase& shape, const LayerResult& tuned) {
   const auto counted = [](const WorkClass& c) { return c.kind == TaskKind::gate || c.kind == TaskKind::expert; };
   return seconds_counting(counted, find_schedule(kParmBaseline), LayerPricer(profile, shape), tuned.decision);
 }
@@ -34,7 +34,7 @@ double computation_seconds(const Profile& profile, const Case& shape, const Laye
 // Whether every row is there.
 bool price_layer(LayerSearch& search, const Profile& profile, const Assumptions* assumed, ParmLayer& layer,
                  std::set<std::string>& missing) {
-  const Case& shape = layer.shape;
+  const LayerCase& shape = layer.shape;
   for (const std::string_view schedule : kSchedules) {
     const auto tuned = tuned_from_print(search, schedule, profile, shape, assumed, missing);
     if (!tuned) return false;
@@ -74,7 +74,7 @@ std::vector<ParmLayer> parm_layers(std::string_view testbed, const Assumptions* 
   std::vector<ParmLayer> layers;
   LayerSearch search;
   for (const GridLayer& configured : grid.layers) {
-    const Case shape = complete(configured.shape, *configured.parallel, grid.rounding);
+    const LayerCase shape = complete(configured.shape, *configured.parallel, grid.rounding);
     if (!fits(shape, grid.memory_bytes.value_or(0))) continue;
     ParmLayer& layer = layers.emplace_back();
     layer.shape = shape;

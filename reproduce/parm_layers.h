@@ -18,7 +18,7 @@ Profile parm_cluster(std::string_view testbed);
 /// One layer, the MoE part's forward and backward alone: attention and the AllReduce of gradients are left out, as the
 /// paper leaves them (section VI-A).
 struct ParmLayer {
-  Case shape;
+  LayerCase shape;
   std::map<std::string_view, double> seconds;  // by schedule: baseline, parm-s1, parm-s2-aas, parm-s2, parm
   double communication_s = 0;                  // by which collectives lengthen the baseline
 

@@ -195,7 +195,7 @@ std::string closeness_finding(const Comparison& c) {
          "AlltoAll's overlap cost beside their bytes is not in the assumed rows.";
 }
 
-Case model_shape(const Model& model, const Profile& profile) {
+LayerCase model_shape(const Model& model, const Profile& profile) {
   ParallelShape parallel = model.parallel;
   parallel.nodes = profile.nodes;
   parallel.ranks_per_node = profile.ranks_per_node;
@@ -253,7 +253,7 @@ Report parm_table5(Study& study) {
     if (study.assumed != nullptr) {
       const Profile profile = with_assumed(parm_cluster(row.testbed), study.assumed);
       const Model model = on_cluster(find_model(row.model), profile.name);
-      const Case shape = model_shape(model, profile);
+      const LayerCase shape = model_shape(model, profile);
       const auto baseline = tuned_from_print(search, kParmBaseline, profile, shape, study.assumed, missing);
       const auto parm = tuned_from_print(search, "parm", profile, shape, study.assumed, missing);
       if (baseline && parm) figure.ours = baseline->total_s() / parm->total_s();

@@ -31,7 +31,7 @@ bool all_allowed(const std::set<std::string>& notes, const Assumptions* assumed,
 
 // Every row that lacks, by borrowing the nearest of each.
 template <class Tune>
-void name_missing(const Profile& profile, const Case& shape, const Tune& tune, const Unpriced& error,
+void name_missing(const Profile& profile, const LayerCase& shape, const Tune& tune, const Unpriced& error,
                   std::set<std::string>& missing) {
   constexpr std::string_view kNearest = "nearest: ", kPriced = " priced by";
   std::set<std::string> names;
@@ -50,8 +50,9 @@ void name_missing(const Profile& profile, const Case& shape, const Tune& tune, c
 
 // What `tune` makes of a pricer of its own, so that nothing but its own needs are noted.
 template <class Tune>
-auto from_print(const Profile& profile, const Case& shape, const Assumptions* assumed, std::set<std::string>& missing,
-                const Tune& tune) -> std::optional<decltype(tune(std::declval<const LayerPricer&>()))> {
+auto from_print(const Profile& profile, const LayerCase& shape, const Assumptions* assumed,
+                std::set<std::string>& missing, const Tune& tune)
+    -> std::optional<decltype(tune(std::declval<const LayerPricer&>()))> {
   try {
     const LayerPricer pricer(profile, shape);
     auto result = tune(pricer);
@@ -66,7 +67,7 @@ auto from_print(const Profile& profile, const Case& shape, const Assumptions* as
 }  // namespace
 
 std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const Profile& profile,
-                                            const Case& shape, const Assumptions* assumed,
+                                            const LayerCase& shape, const Assumptions* assumed,
                                             std::set<std::string>& missing) {
   const Schedule& chosen = find_schedule(schedule);
   return from_print(profile, shape, assumed, missing,
@@ -94,7 +95,7 @@ double seconds_counting(const std::function<bool(const WorkClass&)>& counted, co
 }
 
 double seconds_without(const std::vector<TaskKind>& kinds, std::string_view schedule, const Profile& profile,
-                       const Case& shape, const LayerResult& tuned) {
+                       const LayerCase& shape, const LayerResult& tuned) {
   const auto counted = [&](const WorkClass& c) { return std::ranges::find(kinds, c.kind) == kinds.end(); };
   return seconds_counting(counted, find_schedule(schedule), LayerPricer(profile, shape), tuned.decision);
 }

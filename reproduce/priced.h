@@ -15,7 +15,7 @@ namespace moe {
 /// One layer under one schedule, or nothing where the profile lacks a row that it needs, or has it derived without the
 /// assumptions allowing that; `missing` then gains the names of what lacks.
 std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const Profile& profile,
-                                            const Case& shape, const Assumptions* assumed,
+                                            const LayerCase& shape, const Assumptions* assumed,
                                             std::set<std::string>& missing);
 
 /// Seconds of a training step of a whole model, by the replay of its plan, with the gradients spread exactly; nothing
@@ -29,6 +29,6 @@ std::optional<double> step_from_print(ModelSearch& search, std::string_view sche
 double seconds_counting(const std::function<bool(const WorkClass&)>& counted, const Schedule& schedule,
                         const LayerPricer& pricer, Decision decision);
 double seconds_without(const std::vector<TaskKind>& kinds, std::string_view schedule, const Profile& profile,
-                       const Case& shape, const LayerResult& tuned);
+                       const LayerCase& shape, const LayerResult& tuned);
 
 }  // namespace moe

@@ -34,7 +34,7 @@ Json to_json(const LayerResult& r) {
   return json;
 }
 
-Json to_json(const Case& c) {
+Json to_json(const LayerCase& c) {
   Json json = layer_json(c.layer);
   json["capacity_rounding"] = name_of(c.rounding);
   const ParallelShape& p = c.parallel;

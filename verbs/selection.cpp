@@ -91,13 +91,13 @@ std::vector<const Schedule*> chosen_schedules(const Selection& selection) {
   return chosen;
 }
 
-Case chosen_case(const Selection& selection, int nodes, int ranks_per_node) {
+LayerCase chosen_case(const Selection& selection, int nodes, int ranks_per_node) {
   LayerFile file;
   if (!selection.layer_file.empty()) file = find_layer(selection.layer_file);
   return chosen_case(selection, std::move(file), nodes, ranks_per_node);
 }
 
-Case chosen_case(const Selection& selection, LayerFile file, int nodes, int ranks_per_node) {
+LayerCase chosen_case(const Selection& selection, LayerFile file, int nodes, int ranks_per_node) {
   apply(selection.layer, file.layer);
   file.parallel.nodes = nodes;
   file.parallel.ranks_per_node = ranks_per_node;

@@ -44,8 +44,8 @@ std::vector<const Schedule*> chosen_schedules(const Selection& selection);
 Grid grid_of(const Selection& selection, const std::string& cluster);
 
 /// The one layer asked for, on a cluster of `nodes` x `ranks_per_node`. Throws BadInput naming the flag.
-Case chosen_case(const Selection& selection, int nodes, int ranks_per_node);
+LayerCase chosen_case(const Selection& selection, int nodes, int ranks_per_node);
 /// The same, where what no flag says comes from `base`, whatever the selection's layer file.
-Case chosen_case(const Selection& selection, LayerFile base, int nodes, int ranks_per_node);
+LayerCase chosen_case(const Selection& selection, LayerFile base, int nodes, int ranks_per_node);
 
 }  // namespace moe

@@ -10,7 +10,7 @@ namespace moe {
 namespace {
 
 // What decides a layer's prices; heads do not, once they are spread.
-std::string pricing_key(const Case& c) {
+std::string pricing_key(const LayerCase& c) {
   const ParallelShape& p = c.parallel;
   return fmt::format("{} {} {} {} {} {} {} {} {}", describe(c.layer), gradient_bytes(c), attention_flops(c),
                      name_of(c.rounding), p.nodes, p.mp, p.ep, p.esp, p.edp);
@@ -38,7 +38,7 @@ SweepRow shaped(const SweepRequest& request, const GridLayer& layer) {
 }
 
 // Which numbers of experts a device holds: layers that are priced alike may differ in heads, and so in memory.
-std::string packing_key(const SweepRequest& request, const Case& shape) {
+std::string packing_key(const SweepRequest& request, const LayerCase& shape) {
   const auto packed = std::ranges::find_if(request.schedules, &Schedule::packs_experts);
   const auto capacity = capacity_of(request);
   std::string key;
@@ -48,7 +48,7 @@ std::string packing_key(const SweepRequest& request, const Case& shape) {
   return key;
 }
 
-void tune_row(const SweepRequest& request, const Case& shape, LayerSearch& search, SweepRow& row) {
+void tune_row(const SweepRequest& request, const LayerCase& shape, LayerSearch& search, SweepRow& row) {
   const LayerPricer pricer(request.profile, shape, request.pricing);
   const DegreeChoice choice = within_memory(request.degrees, capacity_of(request));
   for (const Schedule* schedule : request.schedules) {

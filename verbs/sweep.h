@@ -13,7 +13,7 @@ namespace moe {
 
 struct SweepRow {
   std::string layer;
-  Case shape;
+  LayerCase shape;
   double memory_bytes = 0;  // that training the layer takes on a rank; what a schedule takes stands in its result
   CaseStatus status = CaseStatus::ok;  // unsupported: can't be shaped or priced on this cluster
   std::string reason;

@@ -41,7 +41,7 @@ std::string records_path(const std::string& out, const std::string& verb, const 
   return out.empty() ? fmt::format("results/{}-{}.jsonl", verb, cluster) : out;
 }
 
-Fields parameters_of(const Case& shape, const std::string& cluster, const std::string& layer) {
+Fields parameters_of(const LayerCase& shape, const std::string& cluster, const std::string& layer) {
   Fields fields{{"cluster", cluster}, {"layer", layer}};
   const Json json = to_json(shape);
   for (const auto& [name, value] : json.items()) {

@@ -12,7 +12,7 @@ namespace moe {
 std::string records_path(const std::string& out, const std::string& verb, const std::string& cluster);
 
 /// Parameters of a case, for its record.
-Fields parameters_of(const Case& shape, const std::string& cluster, const std::string& layer);
+Fields parameters_of(const LayerCase& shape, const std::string& cluster, const std::string& layer);
 
 /// One record a layer and schedule, but those the writer has already; those of a layer are one line.
 void append_rows(RecordWriter& writer, const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,

@@ -10,7 +10,7 @@
 int main() {
   moe::LayerShape layer{.batch = 2, .seq = 32, .model_dim = 32, .hidden = 64, .heads = 4};
   const moe::ParallelShape parallel{.nodes = 2, .ranks_per_node = 2};  // MP = ESP = 2 inside a node, EP = 2 between
-  const moe::Case shape = moe::complete(layer, parallel, moe::Rounding::ragged);
+  const moe::LayerCase shape = moe::complete(layer, parallel, moe::Rounding::ragged);
   const moe::Plan plan =
       moe::build_plan(moe::find_schedule("fsmoe"), shape, {.degree_forward = 2, .degree_backward = 2});
 

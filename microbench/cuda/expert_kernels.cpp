@@ -90,28 +90,28 @@ class Experts {
   }
 
   // Of the last expert.
-  struct LastOnHost : OnHost {
-    LastOnHost(TensorView t, MemorySpace& memory)
-        : OnHost(t.part(t.elements() / kLocalExperts * (kLocalExperts - 1), {t.size(0) / kLocalExperts, t.size(1)}),
-                 memory) {}
+  struct LastHostCopy : HostCopy {
+    LastHostCopy(TensorView t, MemorySpace& memory)
+        : HostCopy(t.part(t.elements() / kLocalExperts * (kLocalExperts - 1), {t.size(0) / kLocalExperts, t.size(1)}),
+                   memory) {}
     operator Matrix() const { return matrix(view()); }
   };
-  LastOnHost last(TensorView t) const { return {t, math_.memory()}; }
+  LastHostCopy last(TensorView t) const { return {t, math_.memory()}; }
 
   WrongElements wrong_forward() const {
-    const LastOnHost x = last(x_), w1 = last(w1_), hidden = last(hidden_), y = last(y_);
+    const LastHostCopy x = last(x_), w1 = last(w1_), hidden = last(hidden_), y = last(y_);
     const WrongElements wrong = wrong_products(x, w1, hidden, DType::float32);
     return wrong.count > 0 ? wrong : wrong_products(hidden, transpose(w1), y, DType::float32);
   }
   WrongElements wrong_backward() const {
-    const LastOnHost x = last(x_), w1 = last(w1_), hidden = last(hidden_), d_y = last(d_y_), d_x = last(d_x_),
-                     d_w1 = last(d_w1_);
+    const LastHostCopy x = last(x_), w1 = last(w1_), hidden = last(hidden_), d_y = last(d_y_), d_x = last(d_x_),
+                       d_w1 = last(d_w1_);
     WrongElements wrong = wrong_products(d_y, w1, hidden, DType::float32);
     if (wrong.count == 0) wrong = wrong_products(transpose(x), hidden, d_w1, DType::float32);
     return wrong.count > 0 ? wrong : wrong_products(hidden, transpose(w1), d_x, DType::float32);
   }
   WrongElements wrong_expert(bool is_forward) const {
-    std::vector<LastOnHost> copies;
+    std::vector<LastHostCopy> copies;
     copies.reserve(2 * 3);
     std::map<std::string, PlainExpert::Weight> weights;
     for (const Parameter& p : expert_->parameters()) {
@@ -121,7 +121,7 @@ class Experts {
       };
       weights[p.name] = {copy(p.value), copy(p.gradient)};
     }
-    const LastOnHost x = last(x_), d_y = last(d_y_), found = last(is_forward ? y_ : d_x_);
+    const LastHostCopy x = last(x_), d_y = last(d_y_), found = last(is_forward ? y_ : d_x_);
     const PlainExpert plain(std::move(weights), x, d_y);
     return is_forward ? plain.wrong_output(found) : plain.wrong_gradients(found);
   }

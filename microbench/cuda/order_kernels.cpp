@@ -105,7 +105,7 @@ class Orders {
   // What other_ was given from another tensor, element by element.
   template <class Source>
   WrongElements wrong_copies(Source source, const Tensor& from) const {
-    const OnHost there(other_, memory_), expected(from, memory_);
+    const HostCopy there(other_, memory_), expected(from, memory_);
     const SumCheck check("rows", 0, dtype_, DType::float32);
     WrongElements wrong;
     for (int64_t i = 0; i < there.view().elements(); ++i) {
@@ -117,19 +117,19 @@ class Orders {
   }
 
   WrongElements wrong_ordered(const Tensor& rows, const float* by) const {
-    const OnHost there(rows, memory_), tokens(hidden_, memory_);
+    const HostCopy there(rows, memory_), tokens(hidden_, memory_);
     return wrong_rows({routing_, {there.view(), layout_}, dtype_}, by, tokens.view());
   }
   WrongElements wrong_combined(const Tensor& rows, bool weighed) const {
-    const OnHost there(rows, memory_), weight(routing_.weight, memory_), output(output_, memory_);
+    const HostCopy there(rows, memory_), weight(routing_.weight, memory_), output(output_, memory_);
     const float* by = weighed ? weight.view().as<float>() : nullptr;
     return wrong_tokens({routing_, {there.view(), layout_}, dtype_}, by, output.view());
   }
   WrongElements wrong_back() const {
-    const OnHost weight(routing_.weight, memory_);
+    const HostCopy weight(routing_.weight, memory_);
     const WrongElements wrong = wrong_ordered(other_, weight.view().as<float>());
     if (wrong.count > 0) return wrong;
-    const OnHost rows(rows_, memory_), tokens(hidden_, memory_), d_weight(d_weight_, memory_);
+    const HostCopy rows(rows_, memory_), tokens(hidden_, memory_), d_weight(d_weight_, memory_);
     return wrong_dots({routing_, {rows.view(), layout_}, dtype_}, tokens.view(), d_weight.view());
   }
 

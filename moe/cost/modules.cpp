@@ -66,7 +66,7 @@ LayerShape with_module(LayerShape layer, const Module& module) {
   return layer;
 }
 
-double module_size(const Module& module, Phase phase, const Case& shape, Flow flow) {
+double module_size(const Module& module, Phase phase, const LayerCase& shape, Flow flow) {
   const Work work = whole_work(module.kind, phase, shape, flow);
   return std::max(work.bytes, work.flops);
 }

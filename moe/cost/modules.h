@@ -24,6 +24,6 @@ bool is_priced_by_byte(std::string_view name);
 /// `layer` with this module in it.
 LayerShape with_module(LayerShape layer, const Module& module);
 /// FLOPs or bytes of one whole phase.
-double module_size(const Module& module, Phase phase, const Case& shape, Flow flow = Flow::sharded);
+double module_size(const Module& module, Phase phase, const LayerCase& shape, Flow flow = Flow::sharded);
 
 }  // namespace moe

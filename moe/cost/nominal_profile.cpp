@@ -20,7 +20,7 @@ void add_comm(Profile& profile, Op op, const Group& group, double beta, std::str
 
 }  // namespace
 
-Profile nominal_profile(const Case& shape) {
+Profile nominal_profile(const LayerCase& shape) {
   Profile profile;
   profile.name = "nominal";
   profile.nodes = shape.parallel.nodes;

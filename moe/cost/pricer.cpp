@@ -47,7 +47,7 @@ Parts LayerPricer::Curve::in_parts(double work, double overhead) const {
   return least;
 }
 
-LayerPricer::LayerPricer(const Profile& profile, const Case& shape, PricingOptions options)
+LayerPricer::LayerPricer(const Profile& profile, const LayerCase& shape, PricingOptions options)
     : profile_(profile),
       shape_(shape),
       options_(options),

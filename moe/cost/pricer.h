@@ -30,11 +30,11 @@ struct Parts {
 /// one.
 class LayerPricer {
  public:
-  LayerPricer(const Profile& profile, const Case& shape, PricingOptions options = {});
-  LayerPricer(Profile&&, const Case&, PricingOptions = {}) = delete;  // it would not outlive the pricer
+  LayerPricer(const Profile& profile, const LayerCase& shape, PricingOptions options = {});
+  LayerPricer(Profile&&, const LayerCase&, PricingOptions = {}) = delete;  // it would not outlive the pricer
 
   const Profile& profile() const { return profile_; }
-  const Case& shape() const { return shape_; }
+  const LayerCase& shape() const { return shape_; }
   const PricingOptions& options() const { return options_; }
   const Groups& groups() const { return groups_; }
   int64_t rows() const { return rows_; }
@@ -91,7 +91,7 @@ class LayerPricer {
   const ComputeRow& gemm_row() const;
 
   const Profile& profile_;
-  Case shape_;
+  LayerCase shape_;
   PricingOptions options_;
   Groups groups_;
   int64_t rows_ = 0, gradient_bytes_ = 0;

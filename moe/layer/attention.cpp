@@ -74,7 +74,7 @@ class CausalAttention final : public Attention {
   }
 
   std::vector<Parameter> parameters(TensorView gradients) override {
-    const Share one{0, 1, 1}, all{0, model_dim_, model_dim_};
+    const ShardRange one{0, 1, 1}, all{0, model_dim_, model_dim_};
     std::vector<Parameter> result{{std::string(kWq), {one, all, columns_}, wq_, {}, SummedOver::dp},
                                   {std::string(kWk), {one, all, kv_columns_}, wk_, {}, SummedOver::dp},
                                   {std::string(kWv), {one, all, kv_columns_}, wv_, {}, SummedOver::dp},
@@ -92,7 +92,7 @@ class CausalAttention final : public Attention {
   static Matrix plane(TensorView t) { return matrix(t.part(0, {t.size(1), t.size(2)})); }
 
   // The columns of these heads, or of the key-value heads that as many `queries` read each.
-  static Share of_heads(Share heads, int64_t head_dim, int64_t queries = 1) {
+  static ShardRange of_heads(ShardRange heads, int64_t head_dim, int64_t queries = 1) {
     return {heads.first / queries * head_dim, heads.count / queries * head_dim, heads.total / queries * head_dim};
   }
 
@@ -116,8 +116,8 @@ class CausalAttention final : public Attention {
 
   Math& math_;
   int64_t tokens_, seq_, model_dim_, head_dim_, heads_;
-  int64_t queries_;             // heads that read one key-value head
-  Share columns_, kv_columns_;  // of this rank's heads, of M; of its key-value heads
+  int64_t queries_;                  // heads that read one key-value head
+  ShardRange columns_, kv_columns_;  // of this rank's heads, of M; of its key-value heads
   double scale_;
   Tensor wq_, wk_, wv_, wo_;
   Tensor q_, mixed_, dq_, d_mixed_;  // (B L, local heads d)

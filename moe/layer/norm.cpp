@@ -13,7 +13,7 @@ class Normalizer final : public RowNorm {
       : math_(math), name_(name), width_(shape.model_dim()), centred_(shape.shape.layer.norm == Norm::layernorm) {
     for (Tensor* t : {&gain_, &d_gain_}) *t = Tensor({1, 1, width_}, shape.dtype(), math.memory());
     fill_weight(gain(1), 4, seed, math.memory());  // about 1, each another
-    const OnHost host(gain_, math.memory());
+    const HostCopy host(gain_, math.memory());
     with_element(host.view().dtype(), [&](auto zero) {
       for (int64_t j = 0; j < width_; ++j) host.view().as<decltype(zero)>()[j] += 1;
     });
@@ -24,7 +24,7 @@ class Normalizer final : public RowNorm {
   void backward(TensorView x, TensorView d) override { math_.norm_backward(input(x), d, d_gain_); }
 
   Parameter gain(int copies) override {
-    const Share one{0, 1, 1};
+    const ShardRange one{0, 1, 1};
     return {name_, {one, one, {0, width_, width_}}, gain_, d_gain_, SummedOver::stage, copies};
   }
 

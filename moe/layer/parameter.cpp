@@ -10,14 +10,14 @@ namespace moe {
 namespace {
 
 template <class T>
-void fill_rows(TensorView rows, Share tokens, uint64_t seed, uint64_t stream) {
+void fill_rows(TensorView rows, ShardRange tokens, uint64_t seed, uint64_t stream) {
   T* out = rows.as<T>();
   const auto first = static_cast<uint64_t>(tokens.first * rows.size(1));
   for (int64_t i = 0; i < rows.elements(); ++i)
     out[i] = static_cast<T>(random_normal(seed, stream, first + static_cast<uint64_t>(i)));
 }
 
-void fill_rows(TensorView rows, Share tokens, const LayerSeed& seed, std::string_view name) {
+void fill_rows(TensorView rows, ShardRange tokens, const LayerSeed& seed, std::string_view name) {
   require_equal(rows.size(0), tokens.count, "tokens to fill");
   with_element(rows.dtype(),
                [&](auto zero) { fill_rows<decltype(zero)>(rows, tokens, seed.seed, stream_of(name, seed.layer)); });
@@ -35,7 +35,7 @@ void add_skew(TensorView rows, const LayerSeed& seed) {
 }
 
 template <class T>
-void fill_block(const std::array<Share, 3>& axes, T* out, double scale, uint64_t seed, uint64_t stream) {
+void fill_block(const std::array<ShardRange, 3>& axes, T* out, double scale, uint64_t seed, uint64_t stream) {
   const auto& [a, b, c] = axes;
   for (int64_t i = a.first; i < a.first + a.count; ++i)
     for (int64_t j = b.first; j < b.first + b.count; ++j)
@@ -49,7 +49,7 @@ void fill_block(const std::array<Share, 3>& axes, T* out, double scale, uint64_t
 void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed, MemorySpace& memory) {
   const auto& [a, b, c] = weight.axes;
   require_equal(weight.value.elements(), a.count * b.count * c.count, "elements of " + weight.name);
-  const OnHost host(weight.value, memory);
+  const HostCopy host(weight.value, memory);
   with_element(host.view().dtype(), [&](auto zero) {
     fill_block(weight.axes, host.view().as<decltype(zero)>(), 1 / std::sqrt(static_cast<double>(fan_in)), seed.seed,
                stream_of(weight.name, seed.layer));
@@ -57,22 +57,22 @@ void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed,
   host.send();
 }
 
-void fill_input(TensorView rows, Share tokens, const LayerSeed& seed, MemorySpace& memory) {
-  const OnHost host(rows, memory);
+void fill_input(TensorView rows, ShardRange tokens, const LayerSeed& seed, MemorySpace& memory) {
+  const HostCopy host(rows, memory);
   fill_rows(host.view(), tokens, seed, "input");
   if (seed.skew != 0)
     with_element(host.view().dtype(), [&](auto zero) { add_skew<decltype(zero)>(host.view(), seed); });
   host.send();
 }
 
-void fill_output_gradient(TensorView rows, Share tokens, const LayerSeed& seed, MemorySpace& memory) {
-  const OnHost host(rows, memory);
+void fill_output_gradient(TensorView rows, ShardRange tokens, const LayerSeed& seed, MemorySpace& memory) {
+  const HostCopy host(rows, memory);
   fill_rows(host.view(), tokens, seed, "output gradient");
   host.send();
 }
 
-void fill_gate_noise(TensorView rows, Share tokens, const LayerSeed& seed, MemorySpace& memory) {
-  const OnHost host(rows, memory);
+void fill_gate_noise(TensorView rows, ShardRange tokens, const LayerSeed& seed, MemorySpace& memory) {
+  const HostCopy host(rows, memory);
   fill_rows(host.view(), tokens, seed, "gate noise");
   host.send();
 }

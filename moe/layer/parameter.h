@@ -29,7 +29,7 @@ enum class SummedOver : uint8_t { dp, stage, edp };
 /// Holds this rank's part of a weight of up to three axes; `axes[i]` says which part of axis i of the whole it is.
 struct Parameter {
   std::string name;
-  std::array<Share, 3> axes;
+  std::array<ShardRange, 3> axes;
   TensorView value, gradient;  // (axes[0].count, axes[1].count, axes[2].count) elements, row-major
   SummedOver summed_over = SummedOver::stage;
   int copies = 1;  // how often that sum counts each token
@@ -47,9 +47,10 @@ inline constexpr std::string_view kNormGain1 = "norm1", kNormGain2 = "norm2";  /
 void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
 
 /// Fill (tokens.count, width) by global token: the layer's input, which carries the skew, and dY.
-void fill_input(TensorView rows, Share tokens, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
-void fill_output_gradient(TensorView rows, Share tokens, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
+void fill_input(TensorView rows, ShardRange tokens, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
+void fill_output_gradient(TensorView rows, ShardRange tokens, const LayerSeed& seed,
+                          MemorySpace& memory = cpu_memory());
 /// Fills the gate's noise by global token and expert, (tokens.count, E): standard normal.
-void fill_gate_noise(TensorView rows, Share tokens, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
+void fill_gate_noise(TensorView rows, ShardRange tokens, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
 
 }  // namespace moe

@@ -22,7 +22,7 @@ double worse(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 // Largest difference between a part and its place in the whole.
 template <class T>
-double difference(const T* part, const std::array<Share, 3>& axes, std::span<const double> whole) {
+double difference(const T* part, const std::array<ShardRange, 3>& axes, std::span<const double> whole) {
   const auto& [a, b, c] = axes;
   double worst = 0;
   for (int64_t i = a.first; i < a.first + a.count; ++i)
@@ -45,7 +45,7 @@ double least_norm(const LayerReference& reference) {
 class Errors {
  public:
   explicit Errors(double least_norm) : least_norm_(least_norm) {}
-  void add(const std::string& tensor, TensorView part, const std::array<Share, 3>& axes,
+  void add(const std::string& tensor, TensorView part, const std::array<ShardRange, 3>& axes,
            std::span<const double> whole) {
     require_equal(static_cast<int64_t>(whole.size()), axes[0].total * axes[1].total * axes[2].total,
                   "elements of " + tensor);
@@ -67,7 +67,7 @@ class Errors {
 
 void check_choices(const MoeLayer& rank, const LayerReference& reference) {
   const std::span<const int32_t> choices = rank.own_choices();
-  const Share& tokens = rank.shape().tokens;
+  const ShardRange& tokens = rank.shape().tokens;
   const auto top_k = static_cast<size_t>(rank.routing().choices);
   require_equal(static_cast<size_t>(tokens.total) * top_k, reference.choices.size(), "routed pairs");
   const size_t first = static_cast<size_t>(tokens.first) * top_k;
@@ -107,8 +107,8 @@ std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const La
   Errors errors(least_norm(reference));
   for (MoeLayer* rank : ranks) {
     const RankShape& s = rank->shape();
-    const auto on_host = [&](TensorView t) { return OnHost(t, rank->memory()); };
-    const std::array<Share, 3> tokens{Share{0, 1, 1}, s.held, {0, s.model_dim(), s.model_dim()}};
+    const auto on_host = [&](TensorView t) { return HostCopy(t, rank->memory()); };
+    const std::array<ShardRange, 3> tokens{ShardRange{0, 1, 1}, s.held, {0, s.model_dim(), s.model_dim()}};
     errors.add("output", on_host(rank->output()).view(), tokens, reference.output);
     errors.add("input gradient", on_host(rank->input_gradient()).view(), tokens, reference.input_gradient);
     for (const Parameter& p : rank->parameters())

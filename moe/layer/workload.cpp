@@ -108,7 +108,7 @@ void Workload::fill(const RankShape& rank, const LayerSeed& seed, Routing& r) co
   const std::vector<int32_t> recorded =
       kind_ == Kind::trace ? read_trace(text_, rank, seed.layer) : std::vector<int32_t>();
   int32_t* out = r.expert.data();
-  for (const Share& run : rank.gated)
+  for (const ShardRange& run : rank.gated)
     for (int64_t token = run.first; token < run.first + run.count; ++token, out += r.choices) {
       if (kind_ == Kind::trace) {
         std::copy_n(recorded.begin() + token * r.choices, r.choices, out);

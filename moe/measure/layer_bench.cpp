@@ -36,7 +36,7 @@ class LayerBench {
       MeasuredRun& run = result_.runs.emplace_back();
       run.plan = p.plan;
       if (settings.emulated) {
-        Case proxy = proxy_case(p.plan.shape, p.plan.degree_forward, p.plan.degree_backward);
+        LayerCase proxy = proxy_case(p.plan.shape, p.plan.degree_forward, p.plan.degree_backward);
         DType& dtype = proxy.layer.dtype;
         if (!computes_in(settings.device, dtype)) dtype = sums_type(dtype);
         run.plan = proxy_plan(p.plan, proxy);

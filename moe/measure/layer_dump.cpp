@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 class RankDump {
  public:
   explicit RankDump(MoeLayer& layer) : layer_(layer), rank_(layer.shape()) {
-    const Share width{0, rank_.model_dim(), rank_.model_dim()};
+    const ShardRange width{0, rank_.model_dim(), rank_.model_dim()};
     add("input", layer.input(), {rank_.held, width});
     add("output", layer.output(), {rank_.held, width});
     add("output_gradient", layer.output_gradient(), {rank_.held, width});
@@ -29,7 +29,7 @@ class RankDump {
     for (const Parameter& p : layer.parameters()) {
       auto first = p.axes.begin();  // ones in front are of weights with fewer axes
       while (p.summed_over != SummedOver::edp && first + 1 < p.axes.end() && first->total == 1) ++first;
-      const std::vector<Share> axes(first, p.axes.end());
+      const std::vector<ShardRange> axes(first, p.axes.end());
       add(p.name, p.value, axes);
       add(p.name + ".gradient", p.gradient, axes);
       noisy |= p.name == kGateNoise;
@@ -49,24 +49,24 @@ class RankDump {
   }
 
  private:
-  void add(const std::string& name, const void* data, std::string_view type, const std::vector<Share>& axes) {
+  void add(const std::string& name, const void* data, std::string_view type, const std::vector<ShardRange>& axes) {
     size_t bytes = type.ends_with("32") ? 4 : 8;
     std::vector<int64_t> shape;
-    for (const Share& axis : axes) {
+    for (const ShardRange& axis : axes) {
       bytes *= static_cast<size_t>(axis.count);
       shape.push_back(axis.count);
       axes_[name].push_back({axis.first, axis.count, axis.total});
     }
     tensors_.push_back({name, type, std::move(shape), {static_cast<const std::byte*>(data), bytes}});
   }
-  void add(const std::string& name, TensorView view, const std::vector<Share>& axes) {
+  void add(const std::string& name, TensorView view, const std::vector<ShardRange>& axes) {
     const TensorView here = copies_.emplace_back(view, layer_.memory()).view();
     add(name, here.data(), here.dtype() == DType::float64 ? "F64" : "F32", axes);
   }
 
   void add_routing() {
     const Routing& r = layer_.routing();
-    const std::vector<Share> axes{rank_.tokens, {0, r.choices, r.choices}};
+    const std::vector<ShardRange> axes{rank_.tokens, {0, r.choices, r.choices}};
     const int64_t first = rank_.own_group * r.group_tokens * r.choices;
     add("routing.expert", r.expert.data() + first, "I32", axes);
     add("routing.row", r.row.data() + first, "I32", axes);
@@ -78,7 +78,7 @@ class RankDump {
   MoeLayer& layer_;
   const RankShape& rank_;
   Tensor noise_;
-  std::deque<OnHost> copies_;
+  std::deque<HostCopy> copies_;
   std::vector<SafeTensor> tensors_;
   Json axes_ = Json::object();
 };

@@ -14,7 +14,7 @@ namespace moe {
 
 struct LayerJob {
   std::string name;
-  Case shape;
+  LayerCase shape;
   Profile predicted_by;             // what the plans are tuned and predicted with
   std::optional<Profile> paced_by;  // what the emulated cluster is; none: this machine, unpaced
   std::vector<const Schedule*> schedules;

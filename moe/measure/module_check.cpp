@@ -39,7 +39,7 @@ double loss(const ModuleRun& module) {
 
 }  // namespace
 
-Case small_module_case() {
+LayerCase small_module_case() {
   LayerShape layer;
   layer.batch = 2;
   layer.seq = 8;

@@ -15,7 +15,7 @@ void clear(TensorView t) { std::memset(t.data(), 0, static_cast<size_t>(t.bytes(
 // Buffers of (rows_in, M) and (rows_out, M), filled.
 class WithRank : public ModuleRun {
  protected:
-  explicit WithRank(const Case& shape) : rank_(rank_shape(shape, 0)) {}
+  explicit WithRank(const LayerCase& shape) : rank_(rank_shape(shape, 0)) {}
   void make_buffers(int64_t rows_in, int64_t rows_out) {
     for (Tensor* t : {&input_, &d_input_}) *t = Tensor({rows_in, rank_.model_dim()}, rank_.dtype());
     for (Tensor* t : {&output_, &d_output_}) *t = Tensor({rows_out, rank_.model_dim()}, rank_.dtype());
@@ -29,7 +29,7 @@ class WithRank : public ModuleRun {
 
 class AttentionRun final : public WithRank {
  public:
-  explicit AttentionRun(const Case& shape)
+  explicit AttentionRun(const LayerCase& shape)
       : WithRank(shape),
         attention_(make_attention({rank_, seed_})),
         gradients_({gradient_bytes(shape) / bytes_of(rank_.dtype())}, rank_.dtype()) {
@@ -47,7 +47,7 @@ class AttentionRun final : public WithRank {
 
 class GateRun final : public WithRank {
  public:
-  GateRun(const Case& shape, const GateRow& gate)
+  GateRun(const LayerCase& shape, const GateRow& gate)
       : WithRank(shape),
         routing_(make_routing(rank_)),
         gate_(gate.make({rank_, seed_})),
@@ -84,7 +84,7 @@ class GateRun final : public WithRank {
 // The way out, or home, of the tokens that the layer's gate routes.
 class OrderRun final : public WithRank {
  public:
-  OrderRun(const Case& shape, std::unique_ptr<Order> order, bool home)
+  OrderRun(const LayerCase& shape, std::unique_ptr<Order> order, bool home)
       : WithRank(shape),
         home_(home),
         layouts_(rank_, {}),
@@ -118,7 +118,7 @@ class OrderRun final : public WithRank {
 class ExpertRun final : public WithRank {
  public:
   template <class Make>
-  ExpertRun(const Case& shape, Make make) : WithRank(shape), expert_(make(ExpertSetup{rank_, seed_})) {
+  ExpertRun(const LayerCase& shape, Make make) : WithRank(shape), expert_(make(ExpertSetup{rank_, seed_})) {
     for (int64_t e = 0; e < rank_.experts.count; ++e) rows_.push_back({e * rank_.rows, (e + 1) * rank_.rows});
     make_buffers(rows_.back().end, rows_.back().end);
     expert_->reserve(rows_.back().end);
@@ -136,7 +136,7 @@ class ExpertRun final : public WithRank {
 // Around one dispatch; a combine's pair is its like.
 class HookRun final : public WithRank {
  public:
-  explicit HookRun(const Case& shape)
+  explicit HookRun(const LayerCase& shape)
       : WithRank(shape), hook_(make_hook(shape.layer.hook)), own_type_(wire_type(shape.layer) == rank_.dtype()) {
     require<BadInput>(hook_ != nullptr, "modules: hook:{} does nothing that could be timed", shape.layer.hook);
     const int64_t rows = rank_.rows * rank_.experts.total;
@@ -179,12 +179,12 @@ std::vector<std::string> registered_modules() {
   return names;
 }
 
-std::unique_ptr<ModuleRun> make_module_run(std::string_view name, const Case& shape) {
+std::unique_ptr<ModuleRun> make_module_run(std::string_view name, const LayerCase& shape) {
   const auto module = module_of(name);
   require<BadInput>(
       module.has_value(),
       "modules: found '{}', expected attention, gate:NAME, order:NAME, i-order:NAME, expert:NAME or hook:NAME", name);
-  Case alone = shape;
+  LayerCase alone = shape;
   alone.layer = with_module(shape.layer, *module);
   switch (module->kind) {
     case TaskKind::gate:
@@ -203,15 +203,15 @@ std::unique_ptr<ModuleRun> make_module_run(std::string_view name, const Case& sh
   }
 }
 
-std::unique_ptr<ModuleRun> make_gate_run(const GateRow& gate, const Case& shape) {
+std::unique_ptr<ModuleRun> make_gate_run(const GateRow& gate, const LayerCase& shape) {
   return std::make_unique<GateRun>(shape, gate);
 }
 
-std::unique_ptr<ModuleRun> make_order_run(const OrderRow& order, bool way_back, const Case& shape) {
+std::unique_ptr<ModuleRun> make_order_run(const OrderRow& order, bool way_back, const LayerCase& shape) {
   return std::make_unique<OrderRun>(shape, order.make(shape.layer.dtype), way_back);
 }
 
-std::unique_ptr<ModuleRun> make_expert_run(const ExpertRow& expert, const Case& shape) {
+std::unique_ptr<ModuleRun> make_expert_run(const ExpertRow& expert, const LayerCase& shape) {
   return std::make_unique<ExpertRun>(shape, expert.make);
 }
 

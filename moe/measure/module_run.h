@@ -36,11 +36,11 @@ std::vector<std::string> registered_modules();
 
 /// The module of a rank of `shape`, alone: of one rank, so that it talks to no other. Throws BadInput for unknown
 /// names, and for shapes that no layer can have.
-std::unique_ptr<ModuleRun> make_module_run(std::string_view name, const Case& shape);
+std::unique_ptr<ModuleRun> make_module_run(std::string_view name, const LayerCase& shape);
 /// Of a part that no registry knows yet. The gate's choices are of the kind of the layer's own.
-std::unique_ptr<ModuleRun> make_gate_run(const GateRow& gate, const Case& shape);
-std::unique_ptr<ModuleRun> make_order_run(const OrderRow& order, bool way_back, const Case& shape);
-std::unique_ptr<ModuleRun> make_expert_run(const ExpertRow& expert, const Case& shape);
+std::unique_ptr<ModuleRun> make_gate_run(const GateRow& gate, const LayerCase& shape);
+std::unique_ptr<ModuleRun> make_order_run(const OrderRow& order, bool way_back, const LayerCase& shape);
+std::unique_ptr<ModuleRun> make_expert_run(const ExpertRow& expert, const LayerCase& shape);
 
 /// What is wrong with the last run of the phase; empty: it is finite, not all zeros, and running it again gives the
 /// same numbers.
@@ -50,6 +50,6 @@ std::string repeated_run_error(ModuleRun& module, Phase phase);
 std::string slope_error(ModuleRun& module);
 /// The same on a small layer; of hooks nothing.
 std::string gradient_error(std::string_view name);
-Case small_module_case();
+LayerCase small_module_case();
 
 }  // namespace moe

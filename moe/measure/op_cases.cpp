@@ -47,7 +47,7 @@ OpCase gemm(int64_t dim, DType dtype) {
   return c;
 }
 
-OpCase module_case(const std::string& name, Phase phase, const Case& shape) {
+OpCase module_case(const std::string& name, Phase phase, const LayerCase& shape) {
   OpCase c;
   c.op = Op::module;
   c.module = name;
@@ -62,7 +62,7 @@ std::vector<OpCase> paced_module_cases(const ModuleRow& row, const Profile& clus
   std::set<double> sizes;
   for (const int64_t batch : {1, 2, 4})
     for (const int64_t dim : {1024, 2048, 4096}) {
-      Case shape;
+      LayerCase shape;
       shape.layer.batch = batch;
       shape.layer.seq = row.seq.value_or(1024);
       shape.layer.model_dim = dim;
@@ -215,7 +215,7 @@ std::vector<OpCase> module_cases(std::span<const std::string> modules, const Pro
           layer.hidden = 4 * layer.model_dim;
           layer.heads = layer.model_dim / 16;
           layer.experts = host.nodes;
-          const Case shape = complete(with_module(layer, module_of(name).value()), {}, Rounding::ragged);
+          const LayerCase shape = complete(with_module(layer, module_of(name).value()), {}, Rounding::ragged);
           OpCase& c = cases.emplace_back(module_case(name, phase, shape));
           if (attention) c.seq = seq;
           c.shape = shape;

@@ -20,8 +20,8 @@ struct OpCase {
   double bytes = 0;                 // volume as FSMoE counts it
   double flops = 0;
   DType dtype = DType::float32;
-  std::string module;         // "gate:gshard"
-  std::optional<Case> shape;  // of the module that really runs; none: a GEMM under its pace
+  std::string module;              // "gate:gshard"
+  std::optional<LayerCase> shape;  // of the module that really runs; none: a GEMM under its pace
   Phase phase = Phase::forward;
   std::optional<int64_t> seq;
   double modelled_s = 0;      // on the emulated cluster; 0: unpaced

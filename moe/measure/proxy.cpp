@@ -13,7 +13,7 @@ constexpr int64_t kModelDim = 64, kHeads = 4, kTokensASample = 32, kFewestRows =
 int two_if_more(int nominal) { return nominal > 1 ? 2 : 1; }
 
 // `parallel` sizes and few tokens, in the proportions of `nominal`.
-Case shrunk(const Case& nominal, const ParallelShape& parallel, int fewest_rows) {
+LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fewest_rows) {
   LayerShape layer = nominal.layer;
   layer.heads = std::max<int64_t>(kHeads, parallel.mp);
   layer.kv_heads =
@@ -30,7 +30,7 @@ Case shrunk(const Case& nominal, const ParallelShape& parallel, int fewest_rows)
   layer.seq = kTokensASample;
   layer.batch = static_cast<int64_t>(std::ceil(tokens / kTokensASample));
   const Rounding rounding = nominal.rounding == Rounding::exact ? Rounding::ragged : nominal.rounding;
-  Case small = complete(layer, parallel, rounding);
+  LayerCase small = complete(layer, parallel, rounding);
   while (static_cast<double>(capacity_rows(small)) < rows) ++small.layer.batch;  // Tutel's rounds down
   small.row_multiple = nominal.row_multiple;
   return small;
@@ -38,7 +38,7 @@ Case shrunk(const Case& nominal, const ParallelShape& parallel, int fewest_rows)
 
 }  // namespace
 
-Case proxy_case(const Case& nominal, int degree_forward, int degree_backward) {
+LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward) {
   const ParallelShape& p = nominal.parallel;
   require<BadInput>(p.pp == 1, "pp: found {}, expected 1: pipeline stages can't be run yet", p.pp);
   ParallelShape parallel;
@@ -51,11 +51,11 @@ Case proxy_case(const Case& nominal, int degree_forward, int degree_backward) {
   return shrunk(nominal, parallel, std::max(degree_forward, degree_backward));
 }
 
-Case small_case(const Case& nominal, int degree_forward, int degree_backward) {
+LayerCase small_case(const LayerCase& nominal, int degree_forward, int degree_backward) {
   return shrunk(nominal, nominal.parallel, std::max(degree_forward, degree_backward));
 }
 
-double reference_flops(const Case& shape) {
+double reference_flops(const LayerCase& shape) {
   const LayerShape& layer = shape.layer;
   const auto m = static_cast<double>(layer.model_dim), h = static_cast<double>(layer.hidden);
   const auto seq = static_cast<double>(layer.seq), tokens = static_cast<double>(layer.batch) * seq * shape.parallel.dp;
@@ -65,7 +65,7 @@ double reference_flops(const Case& shape) {
   return 3 * kFlopsPerMac * tokens * (attention + experts);  // a backward is twice a forward
 }
 
-Plan proxy_plan(const Plan& nominal, const Case& proxy) {
+Plan proxy_plan(const Plan& nominal, const LayerCase& proxy) {
   Plan plan = nominal;
   plan.shape = proxy;
   plan.rows = padded_rows(proxy);

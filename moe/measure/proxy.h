@@ -9,14 +9,14 @@ inline constexpr int kProxyNodes = 2, kProxyRanksPerNode = 2;
 
 /// 2 nodes x 2 ranks; groups of 2 where the nominal has more than one rank; experts a rank as nominal; k' = min(k, E');
 /// M' = 64, H' = 64 H / M; rows enough that every chunk of both degrees has some.
-Case proxy_case(const Case& nominal, int degree_forward, int degree_backward);
+LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward);
 
 /// The same on all ranks of `nominal`, for its plan to be proven where the layer itself is too large for a reference.
-Case small_case(const Case& nominal, int degree_forward, int degree_backward);
+LayerCase small_case(const LayerCase& nominal, int degree_forward, int degree_backward);
 /// About how many FLOPs the reference of a layer takes, forward and backward.
-double reference_flops(const Case& shape);
+double reference_flops(const LayerCase& shape);
 
 /// The nominal plan's structure over the proxy's shape; gradient slices cut at the same fractions.
-Plan proxy_plan(const Plan& nominal, const Case& proxy);
+Plan proxy_plan(const Plan& nominal, const LayerCase& proxy);
 
 }  // namespace moe

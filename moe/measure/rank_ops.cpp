@@ -65,7 +65,7 @@ void RankOps::prepare(const OpCase& c) {
 
 template <class Value>
 void RankOps::fill(const Tensor& tensor, Value value) const {
-  const OnHost there(tensor, math().memory());
+  const HostCopy there(tensor, math().memory());
   with_element(there.view().dtype(), [&](auto zero) {
     using T = decltype(zero);
     for (int64_t i = 0; i < tensor.view().elements(); ++i) there.view().as<T>()[i] = static_cast<T>(value(i));
@@ -112,7 +112,7 @@ template <class T>
 WrongElements RankOps::check_collective(const OpCase& c) const {
   const int64_t size = group_->size(), block = elements_ / size, mine = group_->rank();
   const int64_t n = c.op == Op::reducescatter ? block : elements_;
-  const OnHost received(receive_, math().memory());
+  const HostCopy received(receive_, math().memory());
   WrongElements wrong;
   for (int64_t i = 0; i < n; ++i) {
     int64_t expected = 0;
@@ -130,8 +130,8 @@ WrongElements RankOps::check_collective(const OpCase& c) const {
 
 WrongElements RankOps::check_gemm(int64_t dim) const {
   MemorySpace& memory = math().memory();
-  const OnHost a(send_, memory), b(third_, memory), out(receive_, memory);
-  const auto square = [&](const OnHost& t) { return matrix(t.view().part(0, {dim, dim})); };
+  const HostCopy a(send_, memory), b(third_, memory), out(receive_, memory);
+  const auto square = [&](const HostCopy& t) { return matrix(t.view().part(0, {dim, dim})); };
   WrongElements wrong = wrong_products(square(a), square(b), square(out), receive_.view().dtype());
   if (wrong.count > 0) wrong.first = fmt::format("rank {}, {}", rank_, wrong.first);
   return wrong;

@@ -20,9 +20,9 @@ constexpr std::array<NamedValue<ActivationModel>, 3> kModels{{{"printed", Activa
 constexpr std::array<NamedValue<Recompute>, 3> kRecomputes{
     {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
 
-double width(const Case& c) { return bytes_of(c.layer.dtype); }
+double width(const LayerCase& c) { return bytes_of(c.layer.dtype); }
 
-double tokens(const Case& c) { return static_cast<double>(c.layer.batch * c.layer.seq); }
+double tokens(const LayerCase& c) { return static_cast<double>(c.layer.batch * c.layer.seq); }
 
 int layers_of_stage(const MemoryRequest& r) {
   const int stages = r.shape.parallel.pp;
@@ -83,7 +83,7 @@ double dense_elements(const MemoryRequest& r) {
 
 // Rows of M elements that a rank sends in one dispatch.
 double dispatched_rows(const MemoryRequest& r) {
-  const Case& c = r.shape;
+  const LayerCase& c = r.shape;
   const double rows = c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(padded_rows(c));
   return rows * static_cast<double>(c.layer.experts) * (r.replicated ? c.parallel.mp : 1);
 }
@@ -93,7 +93,7 @@ double gated_tokens(const MemoryRequest& r) { return tokens(r.shape) / (r.replic
 // Of the MoE part: the gate's input; the experts' input; what lies between their GEMMs (GPT: before and after GELU;
 // SwiGLU: gate, up and their product); the rows that came back, for the gate's gradient.
 double moe_elements(const MemoryRequest& r) {
-  const Case& c = r.shape;
+  const LayerCase& c = r.shape;
   const double model_dim = static_cast<double>(c.layer.model_dim), out = dispatched_rows(r);
   const double between = gemms_of(c.layer.ffn) * static_cast<double>(c.layer.hidden) / c.parallel.esp;
   return gated_tokens(r) * model_dim + out * c.parallel.esp * (model_dim + between) + out * model_dim;
@@ -133,7 +133,7 @@ double activations(const MemoryRequest& r) {
 }
 
 double buffers(const MemoryRequest& r) {
-  const Case& c = r.shape;
+  const LayerCase& c = r.shape;
   const double model_dim = static_cast<double>(c.layer.model_dim), w = width(c);
   const double out = dispatched_rows(r) * model_dim, gathered = out * c.parallel.esp;
   // Parm's baseline gathers tokens over ESP before its gate, so that its AlltoAlls carry N_ESP times as much.
@@ -184,7 +184,7 @@ MemoryEstimate estimate_memory(const MemoryRequest& r) {
   return e;
 }
 
-MemoryEstimate layer_memory(const Case& shape, Flow flow) {
+MemoryEstimate layer_memory(const LayerCase& shape, Flow flow) {
   MemoryRequest request;
   request.shape = shape;
   request.layers = shape.parallel.pp;

@@ -39,7 +39,7 @@ std::string_view name_of(Recompute recompute);
 Recompute recompute_from(std::string_view name, std::string_view where);
 
 struct MemoryRequest {
-  Case shape;             // of one layer; batch: samples of one micro-batch
+  LayerCase shape;        // of one layer; batch: samples of one micro-batch
   int layers = 1;         // of the model, over all stages; the fullest stage has ceil(layers / p)
   int micro_batches = 1;  // m
   PipelineOrder order = PipelineOrder::gpipe;
@@ -83,7 +83,7 @@ int micro_batches_in_flight(const MemoryRequest& request);
 MemoryEstimate estimate_memory(const MemoryRequest& request);
 
 /// Of one layer on each pipeline stage, one micro-batch, nothing sharded by ZeRO: what stands beside a layer's plan.
-MemoryEstimate layer_memory(const Case& shape, Flow flow = Flow::sharded);
+MemoryEstimate layer_memory(const LayerCase& shape, Flow flow = Flow::sharded);
 
 /// Counted from the plan, in issue order: a layer's activations of a micro-batch live from the first task of its
 /// forward to the last of its backward. Layers x micro-batches at once, on the stage that has most.

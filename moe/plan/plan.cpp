@@ -57,7 +57,7 @@ class Hash {
   uint64_t state_ = 0xcbf29ce484222325ULL;  // FNV-1a
 };
 
-void hash_shape(Hash& hash, const Case& c) {
+void hash_shape(Hash& hash, const LayerCase& c) {
   const LayerShape& l = c.layer;
   for (const int64_t v : {l.batch, l.seq, l.model_dim, l.hidden, l.heads, l.kv_heads, l.experts, l.top_k})
     hash.add(static_cast<uint64_t>(v));

@@ -115,7 +115,7 @@ struct Plan {
   std::string schedule;
   int degree_forward = 1, degree_backward = 1;
   int layers = 1, micro_batches = 1;
-  Case shape;
+  LayerCase shape;
   Groups groups;
   int64_t rows = 0;  // T_rank
   std::vector<Gradient> gradients;
@@ -131,10 +131,10 @@ struct Plan {
 
 /// Work of a class in a flow: volumes of its chunk of the layer, or its slice of the gradients. An exchange has its
 /// share of a combine's bytes.
-Work work_of(const WorkClass& work_class, const Case& shape, const std::vector<GradientSlice>& slices,
+Work work_of(const WorkClass& work_class, const LayerCase& shape, const std::vector<GradientSlice>& slices,
              Flow flow = Flow::sharded);
 /// Work of all rows, or of the whole dense part, that `chunks` chunks share.
-Work whole_work(TaskKind kind, Phase phase, const Case& shape, Flow flow);
+Work whole_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 
 /// Throws WrongResult naming the task that breaks a rule: ids and work classes are consistent; dependencies are
 /// acyclic; no lane order deadlocks (over all stages at once) or differs from the issue order; a network has one lane a

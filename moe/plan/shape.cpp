@@ -94,7 +94,7 @@ DType wire_type(const LayerShape& layer) {
   return layer.hook == "bf16" && bytes_of(layer.dtype) > bytes_of(DType::bfloat16) ? DType::bfloat16 : layer.dtype;
 }
 
-Case complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
+LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
   require_positive(layer.batch, "batch");
   require_positive(layer.seq, "seq");
   require_positive(layer.model_dim, "model-dim");
@@ -123,7 +123,7 @@ Case complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
   require_divides(parallel.esp, layer.hidden, "esp", "hidden");
   require<BadInput>(layer.heads >= parallel.mp, "heads = {} over mp = {}: every rank needs a head", layer.heads,
                     parallel.mp);
-  Case shape{std::move(layer), parallel, rounding};
+  LayerCase shape{std::move(layer), parallel, rounding};
   check_volumes(shape);
   require_divides(parallel.mp, shape.layer.batch * shape.layer.seq, "mp", "batch x seq");
   return shape;

@@ -74,17 +74,17 @@ std::string_view placement_name(const ParallelShape& parallel);
 bool ep_inside_from(std::string_view name, std::string_view where);
 
 /// A layer on a cluster, complete: no field is 0 any more.
-struct Case {
+struct LayerCase {
   LayerShape layer;
   ParallelShape parallel;
   Rounding rounding = Rounding::ragged;
   int64_t row_multiple = 1;  // of T_rank; with lcm, what the degrees decide (decided_case)
-  bool operator==(const Case&) const = default;
+  bool operator==(const LayerCase&) const = default;
 };
 
 /// Fills the defaults (MP = ESP = ranks a node, E = nodes, EP = min(nodes, E); on one node MP = ESP = 1, E = ranks,
 /// EP = min(ranks, E); DP and EDP from the rest) and checks that everything divides. Throws BadInput naming the field.
-Case complete(LayerShape layer, ParallelShape parallel, Rounding rounding);
+LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding);
 
 /// Of what dispatch and combine send: the layer's own, unless its hook sends another.
 DType wire_type(const LayerShape& layer);

@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-double bytes_per_element(const Case& c) { return bytes_of(c.layer.dtype); }
+double bytes_per_element(const LayerCase& c) { return bytes_of(c.layer.dtype); }
 
 // Factors are at least 1.
 void check_product(std::string_view what, std::initializer_list<int64_t> factors) {
@@ -25,7 +25,7 @@ void check_product(std::string_view what, std::initializer_list<int64_t> factors
 
 }  // namespace
 
-void check_volumes(const Case& c) {
+void check_volumes(const LayerCase& c) {
   const LayerShape& l = c.layer;
   const int64_t bytes = bytes_of(l.dtype);
   check_product("batch x seq x model-dim x bytes of an element", {l.batch, l.seq, l.model_dim, bytes});
@@ -51,14 +51,14 @@ Rows chunk_rows(int64_t total, int chunks, int chunk) {
   return {begin, begin + base + (chunk < longer ? 1 : 0)};
 }
 
-double capacity_exact(const Case& c) {
+double capacity_exact(const LayerCase& c) {
   const LayerShape& l = c.layer;
   const double pairs =
       static_cast<double>(l.top_k) * l.capacity_factor.value_or(1.0) * static_cast<double>(l.batch * l.seq);
   return pairs / static_cast<double>(c.parallel.mp * l.experts);
 }
 
-int64_t capacity_rows(const Case& c) {
+int64_t capacity_rows(const LayerCase& c) {
   // The factor 1 - 1e-12 keeps 2.4 * 5 from becoming 13 by a rounding error of the product.
   constexpr double kBelow = 1 - 1e-12;
   const LayerShape& l = c.layer;
@@ -70,18 +70,18 @@ int64_t capacity_rows(const Case& c) {
   return std::max<int64_t>(1, l.top_k * static_cast<int64_t>(one));
 }
 
-int64_t padded_rows(const Case& c, int64_t rows) {
+int64_t padded_rows(const LayerCase& c, int64_t rows) {
   return (rows + c.row_multiple - 1) / c.row_multiple * c.row_multiple;
 }
 
-int64_t padded_rows(const Case& c) { return padded_rows(c, capacity_rows(c)); }
+int64_t padded_rows(const LayerCase& c) { return padded_rows(c, capacity_rows(c)); }
 
-bool pads_to_largest_load(const Case& c) {
+bool pads_to_largest_load(const LayerCase& c) {
   return !c.layer.capacity_factor &&
          (c.rounding == Rounding::tutel || c.rounding == Rounding::deepspeed || c.rounding == Rounding::lcm);
 }
 
-MoeVolumes moe_volumes(const Case& c, double rows) {
+MoeVolumes moe_volumes(const LayerCase& c, double rows) {
   const double elements = rows * static_cast<double>(c.layer.experts * c.layer.model_dim);
   MoeVolumes v;
   v.alltoall_bytes = elements * bytes_per_element(c);
@@ -90,14 +90,14 @@ MoeVolumes moe_volumes(const Case& c, double rows) {
   return v;
 }
 
-Heads most_heads(const Case& c) {
+Heads most_heads(const LayerCase& c) {
   const auto share = [&](int64_t heads) { return (heads + c.parallel.mp - 1) / c.parallel.mp; };
   const LayerShape& l = c.layer;
   const int64_t kv = share(l.kv_heads);
   return {l.kv_heads < c.parallel.mp ? share(l.heads) : kv * (l.heads / l.kv_heads), kv};
 }
 
-double attention_flops(const Case& c) {
+double attention_flops(const LayerCase& c) {
   const LayerShape& l = c.layer;
   const double tokens = static_cast<double>(l.batch * l.seq), seq = static_cast<double>(l.seq);
   const double scores_and_values =
@@ -105,11 +105,11 @@ double attention_flops(const Case& c) {
   return kFlopsPerMac * (tokens * static_cast<double>(attention_parameters(c)) + scores_and_values);
 }
 
-double mp_bytes(const Case& c) {
+double mp_bytes(const LayerCase& c) {
   return static_cast<double>(c.layer.batch * c.layer.seq * c.layer.model_dim) * bytes_per_element(c);
 }
 
-int64_t attention_parameters(const Case& c) {
+int64_t attention_parameters(const LayerCase& c) {
   const LayerShape& l = c.layer;
   const int64_t head_dim = l.model_dim / l.heads;
   // q and out by heads, k and v by key-value heads
@@ -117,9 +117,9 @@ int64_t attention_parameters(const Case& c) {
   return 2 * l.model_dim * head_dim * (most.query + most.key_value);
 }
 
-int64_t gradient_bytes(const Case& c) { return attention_parameters(c) * bytes_of(c.layer.dtype); }
+int64_t gradient_bytes(const LayerCase& c) { return attention_parameters(c) * bytes_of(c.layer.dtype); }
 
-int64_t expert_gradient_bytes(const Case& c) {
+int64_t expert_gradient_bytes(const LayerCase& c) {
   const LayerShape& l = c.layer;
   return l.experts / c.parallel.ep * gemms_of(l.ffn) * l.model_dim * (l.hidden / c.parallel.esp) * bytes_of(l.dtype);
 }

@@ -9,7 +9,7 @@ namespace moe {
 /// What a rank's layer has of elements and bytes is counted exactly, in int64_t and in double, up to here.
 inline constexpr int64_t kMostBytes = int64_t{1} << 53;
 /// Throws BadInput naming the fields whose product is more than kMostBytes.
-void check_volumes(const Case& c);
+void check_volumes(const LayerCase& c);
 
 /// Rows [begin, end) of T_rank.
 struct Rows {
@@ -22,16 +22,16 @@ struct Rows {
 Rows chunk_rows(int64_t total, int chunks, int chunk);
 
 /// k f B L / (N_MP E), unrounded; f = 1 where the layer drops nothing (its expectation under balanced routing).
-double capacity_exact(const Case& c);
+double capacity_exact(const LayerCase& c);
 /// Rows that a rank's tokens may fill of each expert, rounded as the case says (exact: up). What comes beyond is
 /// dropped.
-int64_t capacity_rows(const Case& c);
+int64_t capacity_rows(const LayerCase& c);
 /// `rows` and as many empty ones as make a multiple of the case's row_multiple.
-int64_t padded_rows(const Case& c, int64_t rows);
+int64_t padded_rows(const LayerCase& c, int64_t rows);
 /// T_rank: rows a rank sends to each expert, those of its capacity padded.
-int64_t padded_rows(const Case& c);
+int64_t padded_rows(const LayerCase& c);
 /// Nothing is dropped, and every expert gets as many rows as the one that is chosen most.
-bool pads_to_largest_load(const Case& c);
+bool pads_to_largest_load(const LayerCase& c);
 
 /// Everything a chunk of `rows` rows of T_rank moves and computes on one rank.
 struct MoeVolumes {
@@ -39,19 +39,19 @@ struct MoeVolumes {
   double gathered_bytes = 0;  // G's gathered size, S's input size: N_ESP times D's
   double expert_flops = 0;    // forward; backward is twice that
 };
-MoeVolumes moe_volumes(const Case& c, double rows);
+MoeVolumes moe_volumes(const LayerCase& c, double rows);
 
 /// Of the MP rank that has most: whole key-value heads, each with the heads that read it; where there are fewer of them
 /// than ranks, ranks share one.
 struct Heads {
   int64_t query = 0, key_value = 0;
 };
-Heads most_heads(const Case& c);
+Heads most_heads(const LayerCase& c);
 
-double attention_flops(const Case& c);  // forward, of the rank with most heads
-double mp_bytes(const Case& c);         // MP AllGather's gathered size, MP ReduceScatter's input size: B L M
-int64_t gradient_bytes(const Case& c);  // dense parameters / N_MP that are summed over DP: attention's projections
-int64_t expert_gradient_bytes(const Case& c);  // of a rank's experts' shards, summed over EDP
-int64_t attention_parameters(const Case& c);   // of the largest MP shard
+double attention_flops(const LayerCase& c);  // forward, of the rank with most heads
+double mp_bytes(const LayerCase& c);         // MP AllGather's gathered size, MP ReduceScatter's input size: B L M
+int64_t gradient_bytes(const LayerCase& c);  // dense parameters / N_MP that are summed over DP: attention's projections
+int64_t expert_gradient_bytes(const LayerCase& c);  // of a rank's experts' shards, summed over EDP
+int64_t attention_parameters(const LayerCase& c);   // of the largest MP shard
 
 }  // namespace moe

@@ -26,7 +26,7 @@ double copies(Flow flow, TaskKind kind, const ParallelShape& p) {
   }
 }
 
-double gated_tokens(const Case& c, Flow flow) {
+double gated_tokens(const LayerCase& c, Flow flow) {
   const double tokens = static_cast<double>(c.layer.batch * c.layer.seq);
   const Tokens gates = traits_of(flow).gates;
   if (gates == Tokens::own) return tokens / c.parallel.mp;
@@ -35,7 +35,7 @@ double gated_tokens(const Case& c, Flow flow) {
 
 // Whole groups of rows that order (i-order) writes or reads: where the split comes after the gate, only the way home
 // has those of all MP ranks.
-double ordered_groups(TaskKind kind, Phase phase, const Case& c, Flow flow) {
+double ordered_groups(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   const bool out = (kind == TaskKind::order) == (phase == Phase::forward);
   if (out && traits_of(flow).gathers_rows()) return 1;
   return gated_tokens(c, flow) * c.parallel.mp / static_cast<double>(c.layer.batch * c.layer.seq);
@@ -78,18 +78,18 @@ Op op_of(TaskKind kind) {
   }
 }
 
-double all_rows(const Case& c) {
+double all_rows(const LayerCase& c) {
   return c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(padded_rows(c));
 }
 
-double rows_of(const WorkClass& wc, const Case& c, Flow flow) {
+double rows_of(const WorkClass& wc, const LayerCase& c, Flow flow) {
   if (c.rounding == Rounding::exact) return capacity_exact(c) / wc.chunks;
   const int64_t rows = padded_rows(c);
   if (traits_of(flow).home_by_peers) return static_cast<double>(rows) / wc.chunks;
   return static_cast<double>(chunk_rows(rows, wc.chunks, wc.chunk).count());
 }
 
-Work chunk_work(TaskKind kind, Phase phase, double rows, const Case& c, Flow flow) {
+Work chunk_work(TaskKind kind, Phase phase, double rows, const LayerCase& c, Flow flow) {
   const MoeVolumes v = moe_volumes(c, rows * copies(flow, kind, c.parallel));
   const int passes = phase == Phase::backward ? 2 : 1;
   if (kind == TaskKind::expert)
@@ -99,7 +99,7 @@ Work chunk_work(TaskKind kind, Phase phase, double rows, const Case& c, Flow flo
   return {op, group_of(flow, kind), v.alltoall_bytes * (wire / bytes_of(c.layer.dtype)), 0, 0};
 }
 
-Work dense_work(TaskKind kind, Phase phase, const Case& c, Flow flow) {
+Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   const int passes = phase == Phase::backward ? 2 : 1;
   const Op op = op_of(kind);
   const GroupKind group = group_of(flow, kind);
@@ -129,12 +129,12 @@ Work dense_work(TaskKind kind, Phase phase, const Case& c, Flow flow) {
 
 }  // namespace
 
-Work whole_work(TaskKind kind, Phase phase, const Case& c, Flow flow) {
+Work whole_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   if (!is_chunked(kind)) return dense_work(kind, phase, c, flow);
   return chunk_work(kind, phase, all_rows(c), c, flow);
 }
 
-Work work_of(const WorkClass& wc, const Case& c, const std::vector<GradientSlice>& slices, Flow flow) {
+Work work_of(const WorkClass& wc, const LayerCase& c, const std::vector<GradientSlice>& slices, Flow flow) {
   if (sends_gradients(wc.kind)) {
     const double bytes = static_cast<double>(slices.at(static_cast<size_t>(wc.slice)).bytes());
     return {Op::allreduce, group_of(flow, wc.kind), bytes, 0, 0};

@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-void check_supported(const Case& c) {
+void check_supported(const LayerCase& c) {
   const LayerShape& l = c.layer;
   require<BadInput>(c.parallel.pp == 1, "pp = {}: pipeline stages are unsupported yet by the layer, expected 1",
                     c.parallel.pp);
@@ -19,18 +19,18 @@ void check_supported(const Case& c) {
 
 }  // namespace
 
-Share share_of(int64_t total, int parts, int index) {
+ShardRange share_of(int64_t total, int parts, int index) {
   const int64_t base = total / parts, longer = total % parts;
   return {index * base + std::min<int64_t>(index, longer), base + (index < longer ? 1 : 0), total};
 }
 
 int64_t RankShape::gated_tokens() const {
   int64_t sum = 0;
-  for (const Share& run : gated) sum += run.count;
+  for (const ShardRange& run : gated) sum += run.count;
   return sum;
 }
 
-RankShape rank_shape(const Case& c, int rank, Flow flow) {
+RankShape rank_shape(const LayerCase& c, int rank, Flow flow) {
   check_supported(c);
   const ParallelShape& p = c.parallel;
   require<BadInput>(rank >= 0 && rank < p.ranks(), "rank: found {}, expected 0 to {}", rank, p.ranks() - 1);
@@ -58,7 +58,7 @@ RankShape rank_shape(const Case& c, int rank, Flow flow) {
   s.experts = share_of(c.layer.experts, p.ep, s.ep);
   // Query heads follow the key-value heads that they share.
   const int64_t queries = c.layer.heads / c.layer.kv_heads;
-  const Share kv = share_of(c.layer.kv_heads, p.mp, s.mp);
+  const ShardRange kv = share_of(c.layer.kv_heads, p.mp, s.mp);
   s.heads = {kv.first * queries, kv.count * queries, c.layer.heads};
   s.hidden = share_of(c.layer.hidden, p.esp, s.esp);
   return s;

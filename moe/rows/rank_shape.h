@@ -8,35 +8,35 @@
 namespace moe {
 
 /// Is a contiguous part of a whole: [first, first + count) of `total`.
-struct Share {
+struct ShardRange {
   int64_t first = 0, count = 0, total = 0;
-  bool operator==(const Share&) const = default;
+  bool operator==(const ShardRange&) const = default;
 };
 
 /// Cuts part `index` of `parts`. Parts are equal but for the first total % parts, which get one more.
-Share share_of(int64_t total, int parts, int index);
+ShardRange share_of(int64_t total, int parts, int index);
 
 /// rank = dp N_MP + mp; ep, esp and edp by the placement (ParallelShape). The ranks of an MP group have B L tokens
 /// together; a group of tokens is the B L / N_MP of them that are one rank's own.
 struct RankShape {
-  Case shape;
+  LayerCase shape;
   Flow flow = Flow::sharded;
   int rank = 0;
   int dp = 0, mp = 0, ep = 0, esp = 0, edp = 0;  // positions in the groups
   int64_t rows = 0;                              // T_rank, padded
   int64_t head_dim = 0;
-  Share tokens;              // this rank's own, of all tokens: dp B L + mp B L / N_MP is the first
-  Share held;                // those whose input and output are here: its own (sharded), or the MP group's
-  std::vector<Share> gated;  // runs of tokens that this rank gates; more than one in the replicated flow
-  int own_group = 0;         // which of the gated groups are its own tokens
-  Share experts;             // of E, held by this EP rank
-  Share heads;               // of this MP rank; they need not divide
-  Share hidden;              // of H: columns of W1 and rows of W2 that this ESP rank holds
+  ShardRange tokens;              // this rank's own, of all tokens: dp B L + mp B L / N_MP is the first
+  ShardRange held;                // those whose input and output are here: its own (sharded), or the MP group's
+  std::vector<ShardRange> gated;  // runs of tokens that this rank gates; more than one in the replicated flow
+  int own_group = 0;              // which of the gated groups are its own tokens
+  ShardRange experts;             // of E, held by this EP rank
+  ShardRange heads;               // of this MP rank; they need not divide
+  ShardRange hidden;              // of H: columns of W1 and rows of W2 that this ESP rank holds
 
   DType dtype() const { return shape.layer.dtype; }
   int64_t model_dim() const { return shape.layer.model_dim; }
   int64_t mp_tokens() const { return shape.layer.batch * shape.layer.seq; }  // of the MP group: B L
-  Share mp_group() const { return share_of(mp_tokens() * shape.parallel.dp, shape.parallel.dp, dp); }
+  ShardRange mp_group() const { return share_of(mp_tokens() * shape.parallel.dp, shape.parallel.dp, dp); }
   int64_t gated_tokens() const;
   int groups() const { return static_cast<int>(gated_tokens() / tokens.count); }
   const FlowTraits& traits() const { return traits_of(flow); }
@@ -53,6 +53,6 @@ struct RankShape {
 
 /// Places one rank. Throws BadInput naming the field if this layer can't be run: pipeline stages, fewer key-value heads
 /// than MP ranks, the exact (unrounded) capacity.
-RankShape rank_shape(const Case& shape, int rank, Flow flow = Flow::sharded);
+RankShape rank_shape(const LayerCase& shape, int rank, Flow flow = Flow::sharded);
 
 }  // namespace moe

@@ -199,7 +199,7 @@ void check_size(const Schedule& schedule, const ModelShape& model, int degree_fo
 }
 
 void add_ends(ModelShape& model, int64_t vocabulary, bool tied_embedding) {
-  const Case& c = model.shape;
+  const LayerCase& c = model.shape;
   const int64_t rows = (vocabulary + c.parallel.mp - 1) / c.parallel.mp;  // of the rank that has most
   const int64_t bytes = rows * c.layer.model_dim * bytes_of(c.layer.dtype);
   model.embedding_gradient_bytes = bytes;

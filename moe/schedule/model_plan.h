@@ -10,7 +10,7 @@ namespace moe {
 
 /// shape.parallel.pp stages share the layers: the first ones have one more where they don't divide.
 struct ModelShape {
-  Case shape;  // of one layer; batch: samples of one micro-batch
+  LayerCase shape;  // of one layer; batch: samples of one micro-batch
   int layers = 1;
   int micro_batches = 1;
   PipelineOrder order = PipelineOrder::gpipe;

@@ -84,7 +84,7 @@ void check_decision(const Schedule& schedule, const Decision& d) {
                     schedule.packs_experts ? ">= 1" : "1");
 }
 
-void check_shape(const Schedule& schedule, const Case& shape) {
+void check_shape(const Schedule& schedule, const LayerCase& shape) {
   const ParallelShape& p = shape.parallel;
   if (traits_of(schedule.flow).fused())
     require<Unsupported>(shape.layer.dispatcher == "alltoall",
@@ -130,7 +130,7 @@ std::shared_ptr<const Structure> build_structure(const StructureKey& key) {
   return std::make_shared<const Structure>(builder.take());
 }
 
-std::vector<int64_t> gradient_tensors(const Case& c) {
+std::vector<int64_t> gradient_tensors(const LayerCase& c) {
   const Heads most = most_heads(c);
   const int64_t head_bytes = c.layer.model_dim * (c.layer.model_dim / c.layer.heads) * bytes_of(c.layer.dtype);
   const int64_t query = most.query * head_bytes, key = most.key_value * head_bytes;
@@ -164,18 +164,18 @@ std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64
   return pieces;
 }
 
-std::vector<int64_t> gradient_pieces(const Schedule& schedule, const Case& shape, int64_t micro_op_bytes) {
+std::vector<int64_t> gradient_pieces(const Schedule& schedule, const LayerCase& shape, int64_t micro_op_bytes) {
   return pieces_of(schedule, gradient_tensors(shape), micro_op_bytes, shape.layer.dtype);
 }
 
-std::vector<int64_t> expert_gradient_pieces(const Schedule& schedule, const Case& shape, int64_t micro_op_bytes) {
+std::vector<int64_t> expert_gradient_pieces(const Schedule& schedule, const LayerCase& shape, int64_t micro_op_bytes) {
   if (!schedule.packs_experts || shape.parallel.edp == 1) return {};
   const int64_t tensors = shape.layer.experts / shape.parallel.ep * gemms_of(shape.layer.ffn);
   const std::vector<int64_t> alike(static_cast<size_t>(tensors), expert_gradient_bytes(shape) / tensors);
   return pieces_of(schedule, alike, micro_op_bytes, shape.layer.dtype);
 }
 
-GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, const Case& shape,
+GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, const LayerCase& shape,
                                const Decision& decision) {
   const auto spans = [&](GroupKind kind) { return groups[static_cast<size_t>(kind)].network != Network::none; };
   const int64_t bytes = spans(GroupKind::dp) ? gradient_bytes(shape) : 0;
@@ -209,7 +209,7 @@ int last_expert(const Structure& structure) {
   return last;
 }
 
-std::vector<GradientSlice> slices_of(const Schedule& schedule, const Case& shape, const Decision& decision) {
+std::vector<GradientSlice> slices_of(const Schedule& schedule, const LayerCase& shape, const Decision& decision) {
   std::vector<GradientSlice> slices;
   if (in_pieces(schedule)) {
     int gradient = 0;
@@ -228,8 +228,8 @@ std::vector<GradientSlice> slices_of(const Schedule& schedule, const Case& shape
   return slices;
 }
 
-Case decided_case(const Case& shape, const Decision& decision) {
-  Case decided = shape;
+LayerCase decided_case(const LayerCase& shape, const Decision& decision) {
+  LayerCase decided = shape;
   if (decision.packing > 1) {
     require<Unsupported>(shape.parallel.ep % decision.packing == 0,
                          "packing {}: an EP group of {} does not divide by it", decision.packing, shape.parallel.ep);
@@ -250,7 +250,7 @@ Case decided_case(const Case& shape, const Decision& decision) {
   return decided;
 }
 
-Plan build_plan(const Schedule& schedule, const Case& shape, const Decision& decision) {
+Plan build_plan(const Schedule& schedule, const LayerCase& shape, const Decision& decision) {
   if (!schedule.variants.empty()) {
     require<BadInput>(std::ranges::count(schedule.variants, decision.variant) == 1,
                       "schedule {} chooses among others: found no choice", schedule.name);

@@ -86,7 +86,7 @@ Decision with_split(const Schedule& schedule, int degree_forward, int degree_bac
 void check_decision(const Schedule& schedule, const Decision& decision);
 
 /// Throws Unsupported where the schedule's flow has no meaning on this parallel shape.
-void check_shape(const Schedule& schedule, const Case& shape);
+void check_shape(const Schedule& schedule, const LayerCase& shape);
 
 /// Its gradients are split between two places: adaptive, beside_dense.
 bool splits_gradients(const Schedule& schedule);
@@ -125,31 +125,31 @@ StructureKey structure_key(const Schedule& schedule, const Groups& groups, const
 std::shared_ptr<const Structure> build_structure(const StructureKey& key);
 
 /// The gradients' tensors, bytes each: what a rank sums over DP for one layer (q, k, v, out).
-std::vector<int64_t> gradient_tensors(const Case& shape);
+std::vector<int64_t> gradient_tensors(const LayerCase& shape);
 /// Pieces of tensors, as the schedule makes them: bytes each. Throws BadInput for more than kMostPieces.
 std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64_t>& tensors, int64_t micro_op_bytes,
                                DType dtype);
 /// Of a layer's gradient_tensors.
-std::vector<int64_t> gradient_pieces(const Schedule& schedule, const Case& shape, int64_t micro_op_bytes);
+std::vector<int64_t> gradient_pieces(const Schedule& schedule, const LayerCase& shape, int64_t micro_op_bytes);
 
 /// The same of a rank's experts, each of their matrices a tensor (Lina section 4.2); none where the schedule leaves the
 /// sum over EDP to the end, or EDP has one rank.
-std::vector<int64_t> expert_gradient_pieces(const Schedule& schedule, const Case& shape, int64_t micro_op_bytes);
+std::vector<int64_t> expert_gradient_pieces(const Schedule& schedule, const LayerCase& shape, int64_t micro_op_bytes);
 
 /// The task after which the gradients of a layer's experts exist.
 int last_expert(const Structure& structure);
 
 /// The places that `schedule` uses for the gradients, and their slices in the order of sending.
-GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, const Case& shape,
+GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, const LayerCase& shape,
                                const Decision& decision);
-std::vector<GradientSlice> slices_of(const Schedule& schedule, const Case& shape, const Decision& decision);
+std::vector<GradientSlice> slices_of(const Schedule& schedule, const LayerCase& shape, const Decision& decision);
 
 /// The case that a decision trains: with `packing` times as many experts a device, and EP groups that much smaller;
 /// with Rounding::lcm, T_rank a multiple of both degrees, unless the case says of what already. Throws Unsupported
 /// where packing does not divide, BadInput where so many rows are too many bytes.
-Case decided_case(const Case& shape, const Decision& decision);
+LayerCase decided_case(const LayerCase& shape, const Decision& decision);
 
 /// The plan of one layer, forward and backward, checked.
-Plan build_plan(const Schedule& schedule, const Case& shape, const Decision& decision);
+Plan build_plan(const Schedule& schedule, const LayerCase& shape, const Decision& decision);
 
 }  // namespace moe

@@ -197,7 +197,7 @@ DegreeChoice within_rows(DegreeChoice choice, const LayerPricer& pricer) {
 }
 
 LayerResult tune_degrees(LayerReplay layer, const DegreeChoice& choice) {
-  const Case& shape = layer.pricer.shape();  // a single row has degree 1 alone
+  const LayerCase& shape = layer.pricer.shape();  // a single row has degree 1 alone
   if (shape.rounding == Rounding::lcm && shape.row_multiple == 1 && layer.pricer.rows() > 1)
     return tune_padded(layer, choice);
   Candidate best{{}, kNever};

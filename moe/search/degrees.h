@@ -19,7 +19,7 @@ struct DegreeChoice {
   int64_t micro_op_bytes = kMicroOpBytes;  // of schedules with micro-ops; 0: tuned
   int64_t min_chunk_bytes = 0;             // MoNTA's I_minimal: no smaller AlltoAll or AllGather chunk is tried
   /// Whether a rank's memory holds such a layer: experts are packed only as far as it does. Empty: it holds any.
-  std::function<bool(const Case&, Flow)> fits = {};
+  std::function<bool(const LayerCase&, Flow)> fits = {};
 };
 /// Whether the chunks of such a degree are below min_chunk_bytes: of the AlltoAll or of the AllGather.
 bool too_small(const Schedule& schedule, const LayerPricer& pricer, int degree, int64_t min_chunk_bytes);

@@ -21,7 +21,7 @@ LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& p
     require<BadInput>(std::ranges::count(schedule.variants, decision.variant) == 1,
                       "schedule {} chooses among others: found no choice", schedule.name);
     result = evaluate(*decision.variant, pricer, decision);
-  } else if (const Case decided = decided_case(pricer.shape(), decision); decided != pricer.shape()) {
+  } else if (const LayerCase decided = decided_case(pricer.shape(), decision); decided != pricer.shape()) {
     check_decision(schedule, decision);
     Decision inside = decision;
     inside.packing = 1;

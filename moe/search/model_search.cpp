@@ -127,7 +127,7 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
     if (task.kind == TaskKind::attention) result.last_backward = task.id;
   }
   // No degrees have fewer rows than without padding.
-  Case unpadded = decided.shape;
+  LayerCase unpadded = decided.shape;
   unpadded.row_multiple = 1;
   const LayerPricer least_pricer(pricer.profile(), unpadded, pricer.options());
   result.bound_s = result.at_least_s = model_bound(planned, least_pricer, decided);

@@ -15,12 +15,12 @@ void for_each_pair(const Schedule& schedule, const LayerPricer& pricer, const De
       if (schedule.degrees == DegreePolicy::apart || forward == backward) body(forward, backward);
 }
 
-int64_t rows_of(const Case& shape, int forward, int backward) {
+int64_t rows_of(const LayerCase& shape, int forward, int backward) {
   return padded_rows(decided_case(shape, {forward, backward}));
 }
 
 LayerPricer with_rows(const LayerPricer& pricer, int64_t rows) {
-  Case padded = pricer.shape();
+  LayerCase padded = pricer.shape();
   padded.row_multiple = rows;
   return {pricer.profile(), padded, pricer.options()};
 }

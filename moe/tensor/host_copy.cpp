@@ -4,7 +4,7 @@
 
 namespace moe {
 
-OnHost::OnHost(TensorView t, MemorySpace& memory) : memory_(memory), there_(t), stored_(t) {
+HostCopy::HostCopy(TensorView t, MemorySpace& memory) : memory_(memory), there_(t), stored_(t) {
   if (t.device() != DeviceKind::cpu) {
     copy_.resize(static_cast<size_t>(t.bytes()));
     stored_ = t.moved_to(copy_.data(), DeviceKind::cpu, t.dtype());
@@ -18,7 +18,7 @@ OnHost::OnHost(TensorView t, MemorySpace& memory) : memory_(memory), there_(t), 
   convert(stored_, here_);
 }
 
-void OnHost::send() const {
+void HostCopy::send() const {
   if (here_.data() != stored_.data()) convert(here_, stored_);
   if (there_.device() != DeviceKind::cpu) memory_.from_host(stored_.data(), there_.data(), there_.bytes());
 }

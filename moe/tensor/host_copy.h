@@ -1,5 +1,5 @@
 #pragma once
-// An OnHost has a tensor's numbers where the host can read them, write them and compute with them.
+// An HostCopy has a tensor's numbers where the host can read them, write them and compute with them.
 #include <vector>
 
 #include "moe/device/memory.h"
@@ -7,10 +7,10 @@
 
 namespace moe {
 
-class OnHost {
+class HostCopy {
  public:
   /// Reads a device's tensor after everything that the device was given before. Blocking.
-  OnHost(TensorView t, MemorySpace& memory);
+  HostCopy(TensorView t, MemorySpace& memory);
   /// Views float32 or float64: the tensor itself, or a copy of what a device holds, 16-bit numbers widened.
   TensorView view() const { return here_; }
   /// Sends what was written here to the tensor, rounded to nearest even. Blocking.

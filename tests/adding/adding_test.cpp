@@ -9,8 +9,8 @@
 namespace moe {
 namespace {
 
-Case case_of(DType dtype) {
-  Case shape = small_module_case();
+LayerCase case_of(DType dtype) {
+  LayerCase shape = small_module_case();
   shape.layer.dtype = dtype;
   return shape;
 }
@@ -59,14 +59,14 @@ TEST(Adding, ADispatcher) {
   });
 }
 
-Case four_ranks() {
+LayerCase four_ranks() {
   LayerShape layer{.batch = 2, .seq = 8, .model_dim = 16, .hidden = 8, .heads = 4, .experts = 4};
   layer.dtype = DType::float64;
   return complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
 }
 
 TEST(Adding, AHook) {
-  const Case shape = four_ranks();
+  const LayerCase shape = four_ranks();
   LocalLayers layers(shape, {});
   for (MoeLayer* rank : layers.ranks()) rank->set_hook(make_scaled_hook(cpu_math()));
   layers.run(plan_for(shape, "fsmoe", 2, 2));
@@ -74,7 +74,7 @@ TEST(Adding, AHook) {
 }
 
 TEST(Adding, AScheduleRunsAndIsVerified) {
-  const Case shape = four_ranks();
+  const LayerCase shape = four_ranks();
   LocalLayers layers(shape, {});
   for (const int degree : {1, 2, 4}) {
     const int64_t half = gradient_bytes(shape) / 2;

@@ -77,7 +77,7 @@ class MoePart {
     return parts.try_emplace({d.r, d.gar > 0}, d).first->second;
   }
   explicit MoePart(const Draw& d) {
-    const Case shape = complete({}, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
+    const LayerCase shape = complete({}, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
     const Phases phases = d.gar > 0 ? Phases::backward : Phases::forward;
     structure_ = build_structure(structure_key(find_schedule("fsmoe"), groups_of(shape.parallel), {d.r, d.r, 1},
                                                {{.in_moe = d.gar > 0}, {}, {}}, phases));

@@ -76,7 +76,7 @@ TEST(FluidReplay, IsThePlainOneWithoutContention) {
 }
 
 TEST(FluidReplay, OfSchedules) {
-  const Case shape = complete({}, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
+  const LayerCase shape = complete({}, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
   double worst = 0;
   uint64_t index = 0;
   for (const std::string_view name :

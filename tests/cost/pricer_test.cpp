@@ -47,12 +47,12 @@ CommRow& row_of(Profile& profile, Op op) {
   return *std::ranges::find_if(profile.comm, [&](const CommRow& row) { return row.op == op; });
 }
 
-Case small_case(ParallelShape parallel = {.nodes = 2, .ranks_per_node = 2}) {
+LayerCase small_case(ParallelShape parallel = {.nodes = 2, .ranks_per_node = 2}) {
   LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 4, .top_k = 1};
   return complete(layer, parallel, Rounding::ragged);
 }
 
-std::string unpriced(const Profile& profile, const Case& shape, PricingOptions options = {}) {
+std::string unpriced(const Profile& profile, const LayerCase& shape, PricingOptions options = {}) {
   try {
     const LayerPricer pricer(profile, shape, options);
     degree_free_bound(find_schedule("fsmoe"), pricer);  // needs every row
@@ -169,7 +169,7 @@ TEST(Pricer, AttentionRowsOfTheSequenceLengthReplaceGemm) {
 
 TEST(Pricer, ModuleRowsOfTheLayersPartsReplaceGemm) {
   Profile profile = small_profile();
-  const Case shape = small_case();
+  const LayerCase shape = small_case();
   const auto seconds = [&](TaskKind kind, Phase phase) {
     const LayerPricer pricer(profile, shape);
     return is_chunked(kind) ? pricer.chunk_seconds(kind, phase, 1) : pricer.dense_seconds(kind, phase);
@@ -205,7 +205,7 @@ TEST(Pricer, ModuleRowsOfTheLayersPartsReplaceGemm) {
 
 TEST(Pricer, AHooksRowAddsToEveryExchange) {
   Profile profile = small_profile();
-  Case shape = small_case();
+  LayerCase shape = small_case();
   shape.layer.hook = "bf16";
   const auto seconds = [&](TaskKind kind) {
     return LayerPricer(profile, shape).chunk_seconds(kind, Phase::forward, 3);
@@ -241,7 +241,7 @@ TEST(Pricer, MeasuredCurvesHoldInsideTheirRangeOnly) {
 
 TEST(Pricer, AGroupSizeWithoutARowNamesTheNearest) {
   Profile profile = small_profile();
-  const Case wide = small_case({.nodes = 4, .ranks_per_node = 2});
+  const LayerCase wide = small_case({.nodes = 4, .ranks_per_node = 2});
   const std::string text = unpriced(profile, wide);
   for (const char* part : {"small", "alltoall", "4 ranks", "inter", "nearest has 2 ranks"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in: " << text;
@@ -272,7 +272,7 @@ TEST(Pricer, RowsOfOtherNetworksAndAlgorithmsDoNotCount) {
 
 TEST(Pricer, AnIntraAllReduceIsDerivedAndSaysSo) {
   Profile profile = small_profile();
-  const Case one_node = small_case({.nodes = 1, .ranks_per_node = 2, .mp = 1, .esp = 2});
+  const LayerCase one_node = small_case({.nodes = 1, .ranks_per_node = 2, .mp = 1, .esp = 2});
   const LayerPricer pricer(profile, one_node);
   EXPECT_DOUBLE_EQ(pricer.gradient_seconds(1000), 7e-5 + 1000 * 7e-10);
   EXPECT_TRUE(has_note(pricer, "derived: intra allreduce"));

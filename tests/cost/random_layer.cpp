@@ -27,7 +27,7 @@ class Draws {
   uint64_t seed_, index_ = 0;
 };
 
-Case random_case(Draws& draws) {
+LayerCase random_case(Draws& draws) {
   LayerShape layer;
   layer.batch = draws.pick({1, 2});
   layer.seq = draws.pick({16, 48, 96});

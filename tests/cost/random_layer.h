@@ -9,7 +9,7 @@ namespace moe::random_layer {
 
 struct RandomLayer {
   Profile profile;
-  Case shape;
+  LayerCase shape;
   std::string text;  // the seed and what was drawn, for failures
 };
 

@@ -120,7 +120,7 @@ TEST(RankFluidReplay, SamplesAreFixedBySeedAndNumber) {
 // A schedule whose AllReduce shares the network with AlltoAll: little noise moves its time little, never below.
 TEST(RankFluidReplay, OfASharedNetworkIsNoFasterWithNoise) {
   const Profile profile = find_profile("testbed-b");
-  const Case shape = complete({}, {.nodes = 8, .ranks_per_node = 4}, Rounding::ragged);
+  const LayerCase shape = complete({}, {.nodes = 8, .ranks_per_node = 4}, Rounding::ragged);
   const LayerPricer pricer(profile, shape);
   const Schedule& schedule = find_schedule("lina-baseline");
   const Plan plan = build_plan(schedule, shape, {});

@@ -58,7 +58,8 @@ TEST(RankReplay, IsTheClockworkOnSchedules) {
     const Schedule& schedule = find_schedule(name);
     LayerShape layer;
     layer.experts = 4;
-    const Case shape = complete(layer, {.nodes = 4, .ranks_per_node = 4, .mp = 2, .ep = 2, .esp = 4}, Rounding::ragged);
+    const LayerCase shape =
+        complete(layer, {.nodes = 4, .ranks_per_node = 4, .mp = 2, .ep = 2, .esp = 4}, Rounding::ragged);
     const int r = schedule.degrees == DegreePolicy::one ? 1 : 3;
     const Plan plan = build_plan(schedule, shape, with_split(schedule, r, r, 4096));
     Draw d{*plan.structure, shape.parallel, {}, {Jitter::lognormal, 0.1, {{5, 1.3}}, {}, {}, 1}, {}, {}};

@@ -124,7 +124,7 @@ TEST(Replay, IsTheClockworkOnRandomPlans) {
 }
 
 TEST(Replay, IsTheClockworkOnEverySchedule) {
-  const Case shape = complete({}, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
+  const LayerCase shape = complete({}, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
   uint64_t index = 0;
   for (const Schedule& schedule : schedules())
     for (uint64_t seed = 1; seed <= 9; ++seed) {

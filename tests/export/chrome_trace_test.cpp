@@ -18,7 +18,7 @@ using nlohmann::json;
 
 Plan plan_of_four_ranks() {
   LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .top_k = 1};
-  const Case shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
+  const LayerCase shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
   return build_plan(find_schedule("fsmoe"), shape, {2, 3, 100});
 }
 

@@ -17,7 +17,7 @@ struct HeadShape {
   int mp;
 };
 
-Case case_of(HeadShape s) {
+LayerCase case_of(HeadShape s) {
   LayerShape layer{.batch = 6, .seq = 7, .model_dim = 24, .hidden = 12};
   layer.heads = s.heads;
   layer.kv_heads = s.kv_heads;
@@ -35,7 +35,7 @@ class AttentionTest : public testing::TestWithParam<HeadShape> {
   at::Tensor graph() const { return attention_graph(shape_.layer, in_, weights_); }
   at::Tensor loss() const { return (graph() * dy_).sum(); }
 
-  Case shape_ = case_of(GetParam());
+  LayerCase shape_ = case_of(GetParam());
   LayerSeed seed_{.seed = 8};
   Tensor x_ = random_tensor({42, 24}, 1), d_ = random_tensor({42, 24}, 2);
   at::Tensor in_ = graph_leaf(x_), dy_ = graph_leaf(d_).detach();

@@ -206,7 +206,7 @@ TEST(DispatcherTest, ALayerIsTheReferencesUnderEachWithEveryHook) {
       layer.dispatcher = dispatcher.name;
       layer.hook = hook.name;
       const ParallelShape parallel{.nodes = 2, .ranks_per_node = 2, .mp = 2, .ep = 4, .esp = 1};
-      const Case shape = complete(layer, parallel, Rounding::ragged);
+      const LayerCase shape = complete(layer, parallel, Rounding::ragged);
       LocalLayers layers(shape, {.seed = 5});
       layers.run(plan_for(shape, "fsmoe", 2, 3));
       EXPECT_NO_THROW(verify_layer(layers.ranks())) << dispatcher.name << " " << hook.name;

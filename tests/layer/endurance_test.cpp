@@ -88,7 +88,7 @@ TEST(Endurance, RandomDelaysHangNothingAndChangeNoBit) {
   EXPECT_EQ(ran, 200);
 }
 
-Case small_case(std::optional<double> factor) {
+LayerCase small_case(std::optional<double> factor) {
   LayerShape layer{.batch = 2, .seq = 16, .model_dim = 16, .hidden = 24, .heads = 4, .experts = 4, .top_k = 2};
   layer.dtype = DType::float64;
   layer.capacity_factor = factor;
@@ -100,7 +100,7 @@ TEST(Endurance, FiveHundredPassesGiveTheSameBits) {
     for (const std::string_view name : {"fsmoe", "pipemoe+lina", "lina-baseline", "lina-partition", "parm-s1",
                                         "parm-s2", "monta-o3", "monta-baseline", "ds-moe-replicated"}) {
       SCOPED_TRACE(name);
-      const Case shape = small_case(factor);
+      const LayerCase shape = small_case(factor);
       const Schedule& schedule = find_schedule(name);
       LocalLayers layers(shape, {.seed = 3}, schedule.flow);
       const Plan plan = plan_for(shape, name, schedule.degrees == DegreePolicy::one ? 1 : 3,
@@ -114,7 +114,7 @@ TEST(Endurance, FiveHundredPassesGiveTheSameBits) {
 }
 
 TEST(Endurance, WithoutTheReLayoutCopiesChunksAreWrong) {
-  const Case shape = small_case(1.2);
+  const LayerCase shape = small_case(1.2);
   const LayerSeed seed{.seed = 5};
   const LayerReference reference = reference_layer(shape, seed);
   for (const TaskKind kind : {TaskKind::copy, TaskKind::home_copy})
@@ -132,12 +132,12 @@ TEST(Endurance, WithoutTheReLayoutCopiesChunksAreWrong) {
 }
 
 TEST(Endurance, RanksThatDisagreeOnCapacityEndWithAnError) {
-  const Case some = small_case(1.2), more = small_case(2.4);
+  const LayerCase some = small_case(1.2), more = small_case(2.4);
   LocalWorld world(4, 5);
   std::string complaint = "none";
   try {
     world.run([&](int rank) {
-      const Case& mine = rank == 2 ? more : some;
+      const LayerCase& mine = rank == 2 ? more : some;
       const auto device = make_cpu_device();
       const auto everyone = world.communicator(rank);
       MoeLayer layer(rank_shape(mine, rank), {}, LayerComms::split(*everyone, mine.parallel));

@@ -18,7 +18,7 @@ struct Chunks {
 };
 
 // Chunk `chunk` of the rows of the local experts, from where they begin.
-std::vector<Rows> chunk_of(Share experts, int chunks, int chunk) {
+std::vector<Rows> chunk_of(ShardRange experts, int chunks, int chunk) {
   std::vector<Rows> all;
   int64_t first = 0;
   for (int64_t e = experts.first; e < experts.first + experts.count; ++e) {
@@ -50,7 +50,7 @@ struct Passed {
   Tensor output, d_input;
 };
 
-Passed pass(Expert& expert, Share experts, const Tensor& x, const Tensor& d, Chunks chunks) {
+Passed pass(Expert& expert, ShardRange experts, const Tensor& x, const Tensor& d, Chunks chunks) {
   const int64_t all = x.view().size(0);
   Passed passed{Tensor({all, kWidth}, DType::float64), Tensor({all, kWidth}, DType::float64)};
   for (int chunk = 0; chunk < chunks.forward; ++chunk) {
@@ -86,7 +86,7 @@ class ExpertTest : public testing::TestWithParam<Ffn> {
     return at::cat(out);
   }
 
-  Case shape_;
+  LayerCase shape_;
   LayerSeed seed_{.seed = 6, .layer = 2};
   GraphWeights weights_;
 };

@@ -10,7 +10,7 @@
 namespace moe {
 namespace {
 
-Case case_of(std::string_view gate, double aux_loss, double z_loss, int64_t experts = 4) {
+LayerCase case_of(std::string_view gate, double aux_loss, double z_loss, int64_t experts = 4) {
   LayerShape layer{.batch = 1, .seq = 8, .model_dim = 6, .hidden = 4, .heads = 2, .experts = experts};
   layer.dtype = DType::float64;
   layer.gate = gate;
@@ -19,7 +19,7 @@ Case case_of(std::string_view gate, double aux_loss, double z_loss, int64_t expe
   return complete(layer, {.nodes = 2, .ranks_per_node = 1, .ep = 2}, Rounding::ragged);
 }
 
-Case with_its_losses(std::string_view gate) {
+LayerCase with_its_losses(std::string_view gate) {
   const Losses losses = find_gate(gate).losses;
   return case_of(gate, losses == Losses::balance_and_z ? 0.5 : 0, losses != Losses::none ? 0.3 : 0);
 }
@@ -28,7 +28,7 @@ class GateGraphTest : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(GateGraphTest, GradientsAreCentralDifferences) {
   at::manual_seed(3);
-  const Case shape = with_its_losses(GetParam());
+  const LayerCase shape = with_its_losses(GetParam());
   const GraphInputs inputs = graph_inputs(shape, {.seed = 4});
   GraphWeights leaves;
   for (const GraphWeight& weight : gate_weights(shape))
@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(All, GateGraphTest, testing::ValuesIn(gate_names()), []
   return name;
 });
 
-GateResult run(const Case& shape, const at::Tensor& hidden, const std::map<std::string, at::Tensor>& weights) {
+GateResult run(const LayerCase& shape, const at::Tensor& hidden, const std::map<std::string, at::Tensor>& weights) {
   GateRanks ranks(shape, Flow::sharded, {.seed = 5});
   for (const auto& [name, values] : weights) ranks.set_weight(name, values);
   const int64_t choices = ranks.routing(0).choices;
@@ -108,7 +108,7 @@ TEST(AuxiliaryLosses, PullTowardsBalanceOverAllRanks) {
   EXPECT_NEAR(d.sum().item<double>(), 0, 1e-15);
 }
 
-std::string complaint(const Case& shape) {
+std::string complaint(const LayerCase& shape) {
   try {
     make_routing(rank_shape(shape, 0));
   } catch (const Unsupported& e) {

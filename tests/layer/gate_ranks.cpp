@@ -16,7 +16,7 @@ at::Tensor wrap(TensorView t) {
 // The rows of the tokens that a rank gates.
 at::Tensor gated(const RankShape& shape, const at::Tensor& all) {
   std::vector<at::Tensor> runs;
-  for (const Share& run : shape.gated) runs.push_back(all.narrow(0, run.first, run.count));
+  for (const ShardRange& run : shape.gated) runs.push_back(all.narrow(0, run.first, run.count));
   return at::cat(runs).contiguous();
 }
 
@@ -24,7 +24,7 @@ at::Tensor gated(const RankShape& shape, const at::Tensor& all) {
 template <class Body>
 void for_each_token(const RankShape& shape, Body body) {
   int64_t at = 0;
-  for (const Share& run : shape.gated)
+  for (const ShardRange& run : shape.gated)
     for (int64_t i = 0; i < run.count; ++i) body(at++, run.first + i);
 }
 
@@ -32,7 +32,7 @@ TensorView view(const at::Tensor& t) { return {t.mutable_data_ptr(), {t.size(0),
 
 }  // namespace
 
-GateRanks::GateRanks(const Case& shape, Flow flow, const LayerSeed& seed) {
+GateRanks::GateRanks(const LayerCase& shape, Flow flow, const LayerSeed& seed) {
   for (int r = 0; r < shape.parallel.ranks(); ++r) {
     Rank& rank = ranks_.emplace_back();
     rank.shape = rank_shape(shape, r, flow);

@@ -27,7 +27,7 @@ struct GateLoss {
 
 class GateRanks {
  public:
-  GateRanks(const Case& shape, Flow flow, const LayerSeed& seed);
+  GateRanks(const LayerCase& shape, Flow flow, const LayerSeed& seed);
   /// The same on every rank; `values` flat.
   void set_weight(const std::string& name, const at::Tensor& values);
   at::Tensor weight(const std::string& name) const;

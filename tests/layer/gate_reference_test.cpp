@@ -32,7 +32,7 @@ constexpr std::array kVariants{
     Variant{.name = "two_experts", .seq = 6, .experts = 2, .top_k = 1, .factor = 1},
     Variant{.name = "ties", .seq = 12, .experts = 4, .top_k = 2, .factor = 0.8, .ties = true}};
 
-Case case_of(std::string_view gate, const Variant& v) {
+LayerCase case_of(std::string_view gate, const Variant& v) {
   LayerShape layer{.batch = 1, .seq = v.seq, .model_dim = 18, .hidden = 4, .heads = 2, .experts = v.experts};
   layer.top_k = v.top_k;
   layer.capacity_factor = v.factor;
@@ -85,7 +85,7 @@ class GateTest : public testing::TestWithParam<std::tuple<std::string_view, Vari
   void compare_rows(const GateResult& found, const GateGraph& graph) const;
 
   Variant variant_;
-  Case shape_;
+  LayerCase shape_;
   LayerSeed seed_{.seed = 3, .skew = variant_.skew};
   GraphInputs inputs_;
   at::Tensor hidden_;

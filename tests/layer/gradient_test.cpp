@@ -16,7 +16,7 @@ struct Spread {
   int ranks, mp, ep, esp;
 };
 
-Case case_of(const Spread& s, int64_t batch, double factor, DType dtype) {
+LayerCase case_of(const Spread& s, int64_t batch, double factor, DType dtype) {
   LayerShape layer{.batch = batch, .seq = 8, .model_dim = 20, .hidden = 12, .heads = 10, .experts = 8, .top_k = 2};
   layer.capacity_factor = factor;
   layer.dtype = dtype;
@@ -64,7 +64,7 @@ std::vector<std::vector<int32_t>> own_rows(const LocalLayers& layers) {
   return all;
 }
 
-void prove_all(const Case& shape, const LayerSeed& seed, bool every) {
+void prove_all(const LayerCase& shape, const LayerSeed& seed, bool every) {
   std::map<Flow, std::unique_ptr<LocalLayers>> by_flow;
   const LayerReference reference = reference_layer(shape, seed);
   std::vector<std::vector<int32_t>> rows;

@@ -98,7 +98,7 @@ TEST(Bf16Hook, KeepsInfinitiesNaNsZerosAndWhatItCanHold) {
       (std::vector<double>{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), 0}));
 }
 
-Case case_of(std::string_view hook, bool residual = true) {
+LayerCase case_of(std::string_view hook, bool residual = true) {
   LayerShape layer{.batch = 2, .seq = 8, .model_dim = 12, .hidden = 24, .heads = 4, .experts = 8};
   layer.dtype = kDouble;
   layer.residual = residual;
@@ -114,7 +114,7 @@ double worst_of(const std::vector<TensorError>& errors) {
 
 // A tensor passes at most four roundings of 2^-8 each, two of them on the way back.
 TEST(LayerHook, Bf16LayerIsTheReferencesWithinItsRoundingsAndNoBetterInEveryFlow) {
-  const Case shape = case_of("bf16");
+  const LayerCase shape = case_of("bf16");
   const LayerReference reference = reference_layer(shape, {.seed = 6});
   for (const std::string_view schedule :
        {"fsmoe", "tutel", "ds-moe", "ds-moe-replicated", "parm-s1", "parm-s2", "parm-s2-aas", "monta-baseline"}) {
@@ -133,7 +133,7 @@ TEST(LayerHook, Bf16LayerIsTheReferencesWithinItsRoundingsAndNoBetterInEveryFlow
 }
 
 /// Bytes of all AlltoAlls of one pass.
-int64_t wire_bytes(const Case& shape) {
+int64_t wire_bytes(const LayerCase& shape) {
   WireCount count;
   LocalWorld world(shape.parallel.ranks());
   const Plan plan = plan_for(shape, "fsmoe", 2, 3);
@@ -148,12 +148,12 @@ int64_t wire_bytes(const Case& shape) {
 }
 
 TEST(LayerHook, Bf16SendsAQuarterOfFloat64sBytesAndHalfOfFloat32s) {
-  Case plain = case_of("none"), hooked = case_of("bf16");
+  LayerCase plain = case_of("none"), hooked = case_of("bf16");
   EXPECT_EQ(wire_bytes(hooked) * 4, wire_bytes(plain));
   plain.layer.dtype = hooked.layer.dtype = kFloat;
   EXPECT_EQ(wire_bytes(hooked) * 2, wire_bytes(plain));
   // As planned, but for what a rank sends itself: half of it, of two EP peers.
-  const auto planned = [](const Case& c) {
+  const auto planned = [](const LayerCase& c) {
     double bytes = 0;
     for (const Phase phase : {Phase::forward, Phase::backward})
       for (const TaskKind kind : {TaskKind::dispatch, TaskKind::combine})
@@ -175,7 +175,7 @@ class Scaling final : public Hook {
 
 // Without residuals the scales are those of weights: W1 by -2, the gate's by -1. All are powers of two: exact.
 TEST(LayerHook, GradientsAreTrueWhereEveryPointMirrorsItsTranspose) {
-  const Case shape = case_of("none", false);
+  const LayerCase shape = case_of("none", false);
   const Plan plan = plan_for(shape, "fsmoe", 2, 3);
   LocalLayers hooked(shape, {.seed = 7}), scaled(shape, {.seed = 7});
   const std::map<std::string, double> by{

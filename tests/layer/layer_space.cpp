@@ -92,7 +92,7 @@ std::vector<Axis> make_axes() {
   return all;
 }
 
-Decision decision_of(const Schedule& schedule, const Case& shape, int degrees, uint64_t seed) {
+Decision decision_of(const Schedule& schedule, const LayerCase& shape, int degrees, uint64_t seed) {
   static constexpr std::pair<int, int> kDegrees[]{{1, 1}, {2, 3}, {3, 2}, {5, 4}, {9, 9}};
   auto [forward, backward] = kDegrees[static_cast<size_t>(degrees)];
   if (schedule.degrees == DegreePolicy::one) forward = backward = 1;
@@ -130,7 +130,7 @@ std::string text_of(const Point& point) {
   return text;
 }
 
-Case shape_of(const Point& point) {
+LayerCase shape_of(const Point& point) {
   const auto name = [&](size_t axis) { return axes()[axis].values[static_cast<size_t>(point[axis])]; };
   const Spread& s = spreads()[static_cast<size_t>(point[5])];
   const auto [heads, kv] = kHeads[point[10]];
@@ -147,14 +147,14 @@ Case shape_of(const Point& point) {
   std::tie(layer.aux_loss, layer.z_loss) = kLosses[point[8]];
   ParallelShape parallel{.nodes = s.nodes, .ranks_per_node = s.ranks_per_node, .mp = s.mp, .ep = s.ep, .esp = s.esp};
   parallel.ep_inside = s.ep_inside;
-  const Case shape = complete(layer, parallel, capacity.rounding);
+  const LayerCase shape = complete(layer, parallel, capacity.rounding);
   check_shape(find_schedule(name(4)), shape);
   make_routing(rank_shape(shape, 0));
   return shape;
 }
 
 LayerCase make_case(const Point& point, uint64_t seed) {
-  const Case asked = shape_of(point);
+  const LayerCase asked = shape_of(point);
   const Schedule& schedule = find_schedule(axes()[4].values[static_cast<size_t>(point[4])]);
   LayerCase c;
   c.plan = build_plan(schedule, asked, decision_of(schedule, asked, point[9], seed));

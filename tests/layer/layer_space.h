@@ -23,12 +23,12 @@ const std::vector<Axis>& axes();
 std::string text_of(const Point& point);
 
 struct LayerCase {
-  Case shape;
+  LayerCase shape;
   Plan plan;
   LayerSeed seed;
 };
 /// Throws BadInput or Unsupported where the parts don't go together.
-Case shape_of(const Point& point);
+LayerCase shape_of(const Point& point);
 /// The same, and any decision of the schedule.
 LayerCase make_case(const Point& point, uint64_t seed);
 

@@ -7,7 +7,7 @@
 namespace moe {
 namespace {
 
-Case small_case() {
+LayerCase small_case() {
   LayerShape layer;
   layer.batch = 2, layer.seq = 16, layer.model_dim = 16, layer.hidden = 16, layer.heads = 4;
   layer.experts = 4, layer.top_k = 2, layer.capacity_factor = 1;
@@ -16,7 +16,7 @@ Case small_case() {
   return complete(layer, parallel, Rounding::ragged);
 }
 
-RoutingLoad load_under(const Case& shape, const std::string& workload, const std::string& schedule = "tutel") {
+RoutingLoad load_under(const LayerCase& shape, const std::string& workload, const std::string& schedule = "tutel") {
   const Plan plan = plan_for(shape, schedule, 1, 1);
   LocalLayers layers(shape, {}, plan.structure->flow);
   for (MoeLayer* rank : layers.ranks()) rank->preset(Workload(workload));
@@ -46,7 +46,7 @@ TEST(RoutingLoad, AHotExpertDropsAndLeavesRowsEmpty) {
 }
 
 TEST(RoutingLoad, DroplessSendsWhatThereIsOrPads) {
-  Case shape = small_case();
+  LayerCase shape = small_case();
   shape.layer.capacity_factor.reset();
   EXPECT_EQ(load_under(shape, "hot:0").dropped, 0);
   EXPECT_EQ(load_under(shape, "hot:0").padding, 0);

@@ -8,7 +8,7 @@
 
 namespace moe {
 
-LocalLayers::LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow, const LayersOn& on)
+LocalLayers::LocalLayers(const LayerCase& shape, const LayerSeed& seed, Flow flow, const LayersOn& on)
     : world_(shape.parallel.ranks()),
       device_(on.streams()),
       layer_devices_(static_cast<size_t>(shape.parallel.ranks())),
@@ -70,7 +70,8 @@ int64_t LocalLayers::idle_experts() const {
   return std::ranges::count(tokens, 0);
 }
 
-Plan plan_for(const Case& shape, std::string_view schedule, int degree_forward, int degree_backward, double gar_share) {
+Plan plan_for(const LayerCase& shape, std::string_view schedule, int degree_forward, int degree_backward,
+              double gar_share) {
   const Schedule& row = find_schedule(schedule);
   const auto first = static_cast<int64_t>(gar_share * static_cast<double>(gradient_bytes(shape)));
   return build_plan(row, shape, with_split(row, degree_forward, degree_backward, first));

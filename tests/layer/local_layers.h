@@ -19,7 +19,7 @@ struct LayersOn {
 
 class LocalLayers {
  public:
-  LocalLayers(const Case& shape, const LayerSeed& seed, Flow flow = Flow::sharded, const LayersOn& on = {});
+  LocalLayers(const LayerCase& shape, const LayerSeed& seed, Flow flow = Flow::sharded, const LayersOn& on = {});
   /// Overwrites every result by NaN, so that none can be left from a run before.
   void poison();
   /// What runs in the layer's binding's place on a rank.
@@ -43,7 +43,7 @@ class LocalLayers {
 };
 
 /// The plan of `schedule` at these degrees; where it puts gradients into the MoE part, `gar_share` of them.
-Plan plan_for(const Case& shape, std::string_view schedule, int degree_forward, int degree_backward,
+Plan plan_for(const LayerCase& shape, std::string_view schedule, int degree_forward, int degree_backward,
               double gar_share = 0.3);
 
 }  // namespace moe

@@ -16,7 +16,7 @@ TEST_P(NormTest, EqualsItsGraph) {
   LayerShape layer{.batch = 1, .seq = 9, .model_dim = 21, .hidden = 4, .heads = 3, .experts = 1, .top_k = 1};
   layer.norm = GetParam();
   layer.dtype = DType::float64;
-  const Case c = complete(layer, {}, Rounding::ragged);
+  const LayerCase c = complete(layer, {}, Rounding::ragged);
   const auto norm = make_norm(rank_shape(c, 0), kNormGain2, {.seed = 3});
   const std::vector<Parameter> gain{norm->gain(1)};
   const Tensor x = random_tensor({9, 21}, 1), d = random_tensor({9, 21}, 2), y({9, 21}, DType::float64);

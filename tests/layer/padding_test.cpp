@@ -7,7 +7,7 @@
 namespace moe {
 namespace {
 
-Case case_of(std::optional<double> factor, Rounding rounding, std::string gate) {
+LayerCase case_of(std::optional<double> factor, Rounding rounding, std::string gate) {
   LayerShape layer{.batch = 1, .seq = 24, .model_dim = 20, .hidden = 12, .heads = 10, .experts = 4, .top_k = 2};
   layer.capacity_factor = factor;
   layer.dtype = DType::float64;
@@ -15,7 +15,7 @@ Case case_of(std::optional<double> factor, Rounding rounding, std::string gate) 
   return complete(layer, {.nodes = 2, .ranks_per_node = 2}, rounding);
 }
 
-std::unique_ptr<LocalLayers> ran(const Case& shape, const Plan& plan) {
+std::unique_ptr<LocalLayers> ran(const LayerCase& shape, const Plan& plan) {
   auto layers = std::make_unique<LocalLayers>(plan.shape, LayerSeed{.seed = 5, .skew = 2.0}, plan.structure->flow);
   layers->poison();
   layers->run(plan);
@@ -32,8 +32,8 @@ TEST(Padding, ChangesNoOutputAndIsProven) {
         for (const auto& [forward, backward] : {std::pair{2, 3}, {3, 4}, {5, 1}}) {
           if (!factor && gate != "gshard") continue;  // the others have a capacity
           SCOPED_TRACE(fmt::format("{} {} r {} {}", gate, name, forward, backward));
-          const Case ragged = case_of(factor, Rounding::ragged, std::string(gate));
-          const Case lcm = case_of(factor, Rounding::lcm, std::string(gate));
+          const LayerCase ragged = case_of(factor, Rounding::ragged, std::string(gate));
+          const LayerCase lcm = case_of(factor, Rounding::lcm, std::string(gate));
           const Plan even = plan_for(lcm, name, forward, backward), plain = plan_for(ragged, name, forward, backward);
           ASSERT_EQ(even.rows % (forward * backward), 0);
           ASSERT_GE(even.rows, plain.rows);

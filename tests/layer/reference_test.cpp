@@ -8,14 +8,14 @@
 namespace moe {
 namespace {
 
-Case small_case(DType dtype = DType::float64) {
+LayerCase small_case(DType dtype = DType::float64) {
   LayerShape layer{.batch = 2, .seq = 5, .model_dim = 6, .hidden = 8, .heads = 3, .experts = 4, .top_k = 2};
   layer.dtype = dtype;
   return complete(layer, {.nodes = 2, .ranks_per_node = 2, .mp = 2, .ep = 2, .esp = 2}, Rounding::ragged);
 }
 
 // Largest error over some elements of `leaf`, relative to the largest gradient.
-double difference_error(const Case& c, const GraphInputs& inputs, const at::Tensor& leaf,
+double difference_error(const LayerCase& c, const GraphInputs& inputs, const at::Tensor& leaf,
                         const std::vector<double>& gradient) {
   constexpr double kStep = 1e-5;
   double* values = leaf.mutable_data_ptr<double>();
@@ -36,7 +36,7 @@ double difference_error(const Case& c, const GraphInputs& inputs, const at::Tens
 
 TEST(Reference, GradientsAreCentralDifferences) {
   for (const double skew : {0.0, 1.5}) {
-    const Case c = small_case();
+    const LayerCase c = small_case();
     const LayerSeed seed{.seed = 5, .layer = 1, .skew = skew};
     const LayerReference reference = reference_layer(c, seed);
     const GraphInputs inputs = graph_inputs(c, seed);
@@ -47,7 +47,7 @@ TEST(Reference, GradientsAreCentralDifferences) {
 }
 
 TEST(Reference, FollowsAnotherChoiceOnlyWhereItIsAsGood) {
-  const Case c = small_case();
+  const LayerCase c = small_case();
   const LayerSeed seed{.seed = 5};
   const std::vector<int32_t> own = reference_layer(c, seed).choices;
   std::vector<int32_t> other = own;

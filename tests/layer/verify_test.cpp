@@ -12,7 +12,7 @@
 namespace moe {
 namespace {
 
-Case case_of(DType dtype = DType::float64, int64_t model_dim = 12, int64_t seq = 8) {
+LayerCase case_of(DType dtype = DType::float64, int64_t model_dim = 12, int64_t seq = 8) {
   LayerShape layer{.batch = 2, .seq = seq, .model_dim = model_dim, .hidden = 2 * model_dim, .heads = 3};
   layer.experts = 4;
   layer.dtype = dtype;
@@ -47,7 +47,7 @@ class VerifyTest : public testing::Test {
     return text;
   }
 
-  Case shape_ = case_of();
+  LayerCase shape_ = case_of();
   LayerSeed seed_{.seed = 21};
   LocalLayers layers_;
   LayerReference reference_;
@@ -102,7 +102,7 @@ TEST_F(VerifyTest, FindsOtherWeightsAndOtherChoices) {
 }
 
 TEST_F(VerifyTest, RefusesPlansOfOtherLayers) {
-  Case other = shape_;
+  LayerCase other = shape_;
   other.layer.hidden *= 2;
   MoeLayer& rank = *layers_.ranks().front();
   EXPECT_COMPLAINT(complaint([&] { LayerBinding(rank, plan_for(other, "tutel", 1, 1)); }), "the plan is for");
@@ -117,7 +117,7 @@ TEST_F(VerifyTest, RefusesPlansOfOtherLayers) {
 }
 
 TEST(VerifyFloat32, HoldsOnceASchedule) {
-  const Case shape = case_of(DType::float32, 48, 32);
+  const LayerCase shape = case_of(DType::float32, 48, 32);
   const LayerSeed seed{.seed = 4, .skew = 0.3};
   double worst = 0;
   for (const Schedule* row : any_decision::fitting(shape)) {

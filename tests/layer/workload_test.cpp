@@ -14,14 +14,14 @@
 namespace moe {
 namespace {
 
-Case case_of(int64_t seq, int64_t experts, int64_t top_k, std::string_view gate = "switch") {
+LayerCase case_of(int64_t seq, int64_t experts, int64_t top_k, std::string_view gate = "switch") {
   LayerShape layer{.batch = 1, .seq = seq, .model_dim = 4, .hidden = 4, .heads = 2, .experts = experts};
   layer.top_k = top_k;
   layer.gate = gate;
   return complete(layer, {.nodes = 2, .ranks_per_node = 2, .mp = 2, .ep = 1, .esp = 2}, Rounding::ragged);
 }
 
-std::vector<int32_t> choices(const Case& shape, std::string_view spec, int rank, Flow flow = Flow::sharded,
+std::vector<int32_t> choices(const LayerCase& shape, std::string_view spec, int rank, Flow flow = Flow::sharded,
                              const LayerSeed& seed = {}) {
   const RankShape s = rank_shape(shape, rank, flow);
   Routing routing = make_routing(s);
@@ -39,7 +39,7 @@ std::vector<int64_t> counts(const std::vector<int32_t>& experts, int64_t of, siz
 class EveryWorkload : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(EveryWorkload, GivesDistinctExpertsBySeedWhoeverGates) {
-  const Case shape = case_of(24, 6, 3);
+  const LayerCase shape = case_of(24, 6, 3);
   const auto of_rank = [&](int rank) { return choices(shape, GetParam(), rank); };
   for (int rank = 0; rank < 4; ++rank) {
     const auto own = of_rank(rank);
@@ -101,13 +101,13 @@ TEST(ZipfWorkload, HasItsFrequencies) {
 }
 
 TEST(HotWorkload, IsWantedFirstByAllTokens) {
-  const Case shape = case_of(400, 4, 2);
+  const LayerCase shape = case_of(400, 4, 2);
   EXPECT_EQ(counts(choices(shape, "hot:3", 1), 4, 2), (std::vector<int64_t>{0, 0, 0, 200}));
   EXPECT_EQ(counts(choices(shape, "hot", 1), 4, 2), (std::vector<int64_t>{200, 0, 0, 0}));
   for (const int64_t others : counts(choices(shape, "hot:3", 1), 4)) EXPECT_GT(others, 40);
 }
 
-std::string complaint(std::string_view spec, const Case& shape = case_of(4, 4, 2)) {
+std::string complaint(std::string_view spec, const LayerCase& shape = case_of(4, 4, 2)) {
   try {
     choices(shape, spec, 0);
   } catch (const BadInput& e) {
@@ -149,7 +149,7 @@ class TraceTest : public testing::Test {
 };
 
 TEST_F(TraceTest, ComesBackAsItWasRecorded) {
-  const Case shape = case_of(24, 6, 3);
+  const LayerCase shape = case_of(24, 6, 3);
   std::ofstream out(path());
   out << "# zipf\nlayer, experts, token\n";
   for (uint64_t layer = 0; layer < 2; ++layer)

@@ -21,7 +21,7 @@ TEST(ModuleRun, EveryRegisteredModulesGradientIsTheSlopeOfItsForward) {
 }
 
 TEST(ModuleRun, EveryRegisteredModuleRepeatsItself) {
-  Case shape = small_module_case();
+  LayerCase shape = small_module_case();
   shape.layer.dtype = DType::float32;
   for (const std::string& name : registered_modules()) {
     const auto module = make_module_run(name, shape);
@@ -34,7 +34,7 @@ TEST(ModuleRun, EveryRegisteredModuleRepeatsItself) {
 }
 
 TEST(ModuleRun, UnknownModulesAreRefused) {
-  const Case shape = small_module_case();
+  const LayerCase shape = small_module_case();
   for (const char* name : {"gates:gshard", "gate", "gate:", "attention:flash", "norm"})
     EXPECT_THROW(make_module_run(name, shape), BadInput) << name;
   EXPECT_THROW(make_module_run("gate:none", shape), BadInput);
@@ -110,7 +110,7 @@ TEST(Modules, MeasuredAndFittedTheyPriceASimulation) {
   layer.hidden = 512;
   layer.heads = 8;
   layer.experts = 2;
-  const Case shape = complete(layer, {}, Rounding::ragged);  // one rank: no collective needs a row
+  const LayerCase shape = complete(layer, {}, Rounding::ragged);  // one rank: no collective needs a row
   const Plan plan = build_plan(find_schedule("ds-moe"), shape, {});
   const LayerPricer pricer(profile, shape);
   const auto seconds = price(pricer, plan);

@@ -15,7 +15,7 @@ struct Nominal {
   int64_t experts, model_dim, hidden;
 };
 
-Case nominal_case(const Nominal& n) {
+LayerCase nominal_case(const Nominal& n) {
   LayerShape layer;
   layer.seq = 512;
   layer.model_dim = n.model_dim;
@@ -36,7 +36,7 @@ const std::vector<Nominal> kNominals{{8, 4, 4, 4, 8, 8, 1024, 4096},  {6, 8, 8, 
 
 TEST(Proxy, HasFourRanksAndTheNominalsGroups) {
   for (const Nominal& n : kNominals) {
-    const Case nominal = nominal_case(n), proxy = proxy_case(nominal, 3, 5);
+    const LayerCase nominal = nominal_case(n), proxy = proxy_case(nominal, 3, 5);
     EXPECT_EQ(proxy.parallel.ranks(), 4);
     EXPECT_EQ(proxy.parallel.mp, n.mp > 1 ? 2 : 1);
     EXPECT_EQ(proxy.parallel.ep, n.ep > 1 ? 2 : 1);
@@ -49,7 +49,7 @@ TEST(Proxy, HasFourRanksAndTheNominalsGroups) {
 }
 
 TEST(Proxy, KeepsGroupedQueries) {
-  Case nominal = nominal_case(kNominals.front());
+  LayerCase nominal = nominal_case(kNominals.front());
   EXPECT_EQ(proxy_case(nominal, 1, 1).layer.kv_heads, 4);
   nominal.layer.kv_heads = nominal.layer.heads / 4;
   EXPECT_EQ(proxy_case(nominal, 1, 1).layer.heads, 4);
@@ -59,7 +59,7 @@ TEST(Proxy, KeepsGroupedQueries) {
 TEST(Proxy, EveryChunkHasRows) {
   for (const Nominal& n : kNominals)
     for (const auto& [forward, backward] : {std::pair{1, 1}, {2, 7}, {64, 3}}) {
-      const Case proxy = proxy_case(nominal_case(n), forward, backward);
+      const LayerCase proxy = proxy_case(nominal_case(n), forward, backward);
       EXPECT_GE(capacity_rows(proxy), std::max(forward, backward));
     }
 }
@@ -73,7 +73,7 @@ TEST(Proxy, PlanKeepsTheStructureAndTheGradientsShares) {
   for (const Nominal& n : kNominals)
     for (const Schedule* row : any_decision::fitting(nominal_case(n))) {
       const Schedule& schedule = *row;
-      const Case nominal = nominal_case(n);
+      const LayerCase nominal = nominal_case(n);
       const int degree = schedule.degrees == DegreePolicy::one ? 1 : 4;
       const Decision decision = with_split(schedule, degree, degree, gradient_bytes(nominal) / 4);
       const Plan plan = build_plan(schedule, nominal, decision);
@@ -90,7 +90,7 @@ TEST(Proxy, EverySchedulesProxyAgreesWithTheReference) {
   for (const int nodes : {3, 6, 8}) {
     LayerShape layer{.batch = 2, .seq = 64, .model_dim = 1024, .hidden = 2048, .heads = 8, .experts = nodes};
     layer.dtype = DType::float64;
-    const Case nominal = complete(layer, {.nodes = nodes, .ranks_per_node = 4}, Rounding::ragged);
+    const LayerCase nominal = complete(layer, {.nodes = nodes, .ranks_per_node = 4}, Rounding::ragged);
     for (const Schedule* schedule : any_decision::fitting(nominal)) {
       SCOPED_TRACE(fmt::format("{} on {} nodes", schedule->name, nodes));
       const int degree = schedule->degrees == DegreePolicy::one ? 1 : 3;

@@ -50,7 +50,7 @@ Plan model_plan(const Schedule& schedule, const ModelShape& model, int degree) {
 }
 
 TEST(Ancestors, AreTheTransitiveClosureOfAnyLayersPlan) {
-  const Case shape = broken_plan::four_ranks();
+  const LayerCase shape = broken_plan::four_ranks();
   for (uint64_t seed = 1; seed <= 40; ++seed)
     for (const Schedule* schedule : any_decision::fitting(shape))
       expect_closure(build_plan(*schedule, shape, any_decision::any_decision(*schedule, shape, seed)));

@@ -7,7 +7,7 @@
 
 namespace moe::broken_plan {
 
-Case four_ranks() {
+LayerCase four_ranks() {
   LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .top_k = 1};
   return complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
 }

@@ -12,7 +12,7 @@ namespace moe::broken_plan {
 inline constexpr Phase kForward = Phase::forward, kBackward = Phase::backward;
 
 /// Two nodes of two ranks: EP = DP = 2 between nodes, MP = ESP = 2 inside them.
-Case four_ranks();
+LayerCase four_ranks();
 /// 1000 bytes of gradients go into the MoE part under fsmoe, the others beside the dense part.
 Plan good_plan(std::string_view schedule = "fsmoe", Decision decision = {2, 3, 1000});
 Plan changed(const Plan& plan, const std::function<void(Structure&)>& change);

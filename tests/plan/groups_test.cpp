@@ -103,7 +103,7 @@ TEST(Groups, NetworkIsInterIfAnyGroupSpansNodes) {
 }
 
 TEST(Groups, PapersCaseKeepsShardingInsideANode) {
-  const Case c = complete({}, {.nodes = 8, .ranks_per_node = 4}, Rounding::ragged);
+  const LayerCase c = complete({}, {.nodes = 8, .ranks_per_node = 4}, Rounding::ragged);
   const ParallelShape expected{8, 4, 8, 4, 8, 4, 1, 1};
   EXPECT_EQ(c.parallel, expected);
   const Groups groups = groups_of(c.parallel);

@@ -54,7 +54,7 @@ TEST(ModelFile, EveryFileReads) {
 TEST(ModelFile, TwoExpertsOf70BAreMontas) {
   const Model m = find_model("moe-2x70b");
   EXPECT_EQ(std::tie(m.layer.model_dim, m.layer.experts, m.layer.top_k, m.layer.seq), std::tuple(8192, 2, 2, 8192));
-  const Case c = complete(m.layer, {.nodes = 2, .ranks_per_node = 8}, Rounding::ragged);
+  const LayerCase c = complete(m.layer, {.nodes = 2, .ranks_per_node = 8}, Rounding::ragged);
   EXPECT_EQ(std::tie(c.parallel.mp, c.parallel.ep, c.parallel.esp), std::tuple(8, 2, 8));
   EXPECT_EQ(mp_bytes(c) * 2, 256.0 * (1 << 20)) << "k b s h BPE";
 }
@@ -99,7 +99,7 @@ TEST(ModelFile, EveryModelIsAWholeCaseOnItsClusters) {
     ParallelShape parallel = model.parallel;
     parallel.nodes = cluster.nodes;
     parallel.ranks_per_node = cluster.ranks_per_node;
-    const Case whole = complete(model.layer, parallel, Rounding::ragged);
+    const LayerCase whole = complete(model.layer, parallel, Rounding::ragged);
     EXPECT_EQ(whole.layer.experts, experts) << name << " on " << cluster.name;
     EXPECT_EQ(whole.parallel.ep, ep) << name << " on " << cluster.name;
   }

@@ -28,7 +28,7 @@ TEST(ParallelGrid, ParmsAreTable3) {
       EXPECT_EQ(p.ranks_per_node, ranks_per_node);
       EXPECT_EQ(l.experts, p.ranks() / p.esp) << layer.name;
       EXPECT_EQ(l.model_dim % p.esp + l.hidden % p.esp, 0);
-      const Case whole = complete(l, p, grid.rounding);
+      const LayerCase whole = complete(l, p, grid.rounding);
       EXPECT_EQ(whole.parallel.ep * whole.parallel.esp, p.ranks()) << "EP spans all ranks";
     }
     EXPECT_EQ(names.size(), grid.layers.size());
@@ -89,7 +89,7 @@ TEST(ParallelGrid, SizesThatAreNotListedAreTheDefaults) {
   text.replace(text.find("\"esp-groups\""), 12, "\"nodes\"");
   const Grid grid = read_grid(scratch.write("g.toml", text));
   ASSERT_EQ(grid.layers.size(), 2u);
-  const Case whole = complete(grid.layers[1].shape, *grid.layers[1].parallel, grid.rounding);
+  const LayerCase whole = complete(grid.layers[1].shape, *grid.layers[1].parallel, grid.rounding);
   EXPECT_EQ(std::tie(whole.parallel.mp, whole.parallel.esp, whole.parallel.ep), std::tuple(4, 4, 2));
 }
 

@@ -84,7 +84,7 @@ TEST(PlanChecks, GradientBeforeItsMaker) {
 
 TEST(PlanChecks, WaitingGradientBeforeTheBackwardBegins) {
   std::string first;
-  Case shape = four_ranks();  // without AlltoAlls nothing precedes the gradients on their lane
+  LayerCase shape = four_ranks();  // without AlltoAlls nothing precedes the gradients on their lane
   shape.parallel.ep = 1;
   shape.parallel.edp = 2;
   const Plan good = build_plan(find_schedule("fsmoe"), shape, {2, 3, 1000});

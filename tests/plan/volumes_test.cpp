@@ -43,7 +43,7 @@ TEST(Capacity, IsTheFormulaRoundedUp) {
               if (k > experts) continue;
               LayerShape layer{.batch = batch, .seq = seq, .experts = experts, .top_k = k};
               layer.capacity_factor = static_cast<double>(f.numerator) / static_cast<double>(f.denominator);
-              const Case c =
+              const LayerCase c =
                   complete(layer, {.nodes = 1, .ranks_per_node = 4, .mp = mp, .ep = 1, .esp = 1}, Rounding::ragged);
               const int64_t top = k * f.numerator * batch * seq, bottom = f.denominator * mp * experts;
               ASSERT_EQ(capacity_rows(c), (top + bottom - 1) / bottom)
@@ -57,8 +57,8 @@ TEST(Capacity, IsTheFormulaRoundedUp) {
 
 TEST(Capacity, PaddingIsTheNextMultipleAndLetsNoMoreTokensThrough) {
   for (int64_t seq = 8; seq <= 400; seq += 8) {
-    Case c = complete({.batch = 1, .seq = seq, .experts = 4, .top_k = 1, .capacity_factor = 1.1},
-                      {.nodes = 4, .ranks_per_node = 1}, Rounding::lcm);
+    LayerCase c = complete({.batch = 1, .seq = seq, .experts = 4, .top_k = 1, .capacity_factor = 1.1},
+                           {.nodes = 4, .ranks_per_node = 1}, Rounding::lcm);
     const int64_t capacity = capacity_rows(c);
     EXPECT_EQ(padded_rows(c), capacity);
     for (c.row_multiple = 1; c.row_multiple <= 60; ++c.row_multiple) {
@@ -72,7 +72,7 @@ TEST(Capacity, PaddingIsTheNextMultipleAndLetsNoMoreTokensThrough) {
 
 TEST(Capacity, DroplessTakesItsExpectation) {
   LayerShape layer{.batch = 3, .seq = 10, .experts = 4, .top_k = 2, .capacity_factor = std::nullopt};
-  const Case c = complete(layer, {.nodes = 4, .ranks_per_node = 1}, Rounding::ragged);
+  const LayerCase c = complete(layer, {.nodes = 4, .ranks_per_node = 1}, Rounding::ragged);
   EXPECT_EQ(capacity_exact(c), 15.0);
   EXPECT_EQ(capacity_rows(c), 15);
 }
@@ -92,7 +92,7 @@ TEST(Volumes, AreTheFormulas) {
                  .top_k = pick(7, {1, 2})};
     l.ffn = pick(8, {0, 1}) == 0 ? Ffn::gpt : Ffn::mixtral;
     l.dtype = pick(9, {0, 1}) == 0 ? DType::float32 : DType::bfloat16;
-    const Case c = complete(l, {.nodes = 8, .ranks_per_node = 4}, Rounding::exact);
+    const LayerCase c = complete(l, {.nodes = 8, .ranks_per_node = 4}, Rounding::exact);
     const double bytes = l.dtype == DType::float32 ? 4 : 2, g = l.ffn == Ffn::gpt ? 2 : 3, mp = 4, esp = 4;
     const double b = double(l.batch), s = double(l.seq), m = double(l.model_dim), h = double(l.hidden);
     const double n_a2a = double(l.top_k) * 1.2 * b * s * m / mp;
@@ -112,10 +112,10 @@ TEST(Volumes, AreTheFormulas) {
 
 TEST(Volumes, UnevenHeadsCountTheLargestShard) {
   LayerShape l{.model_dim = 1600, .hidden = 6400, .heads = 25};  // GPT2-XL
-  const Case c = complete(l, {.nodes = 8, .ranks_per_node = 4}, Rounding::ragged);
+  const LayerCase c = complete(l, {.nodes = 8, .ranks_per_node = 4}, Rounding::ragged);
   EXPECT_EQ(attention_parameters(c), 4 * 1600 * 64 * 7);
   EXPECT_EQ(gradient_bytes(c), 4 * attention_parameters(c));
-  const Case whole = complete(l, {.nodes = 8, .ranks_per_node = 1}, Rounding::ragged);
+  const LayerCase whole = complete(l, {.nodes = 8, .ranks_per_node = 1}, Rounding::ragged);
   EXPECT_DOUBLE_EQ(attention_flops(c) / attention_flops(whole), 7.0 / 25);  // of all 25 heads
 }
 
@@ -124,7 +124,7 @@ TEST(Volumes, WorkOfChunksAddsUp) {
   for (const Rounding rounding : {Rounding::ragged, Rounding::exact})
     for (const int chunks : {1, 2, 3, 7, 64}) {
       LayerShape layer{.batch = 1, .seq = 100, .model_dim = 64, .hidden = 128, .heads = 4, .ffn = Ffn::mixtral};
-      const Case c = complete(layer, {.nodes = 2, .ranks_per_node = 2}, rounding);
+      const LayerCase c = complete(layer, {.nodes = 2, .ranks_per_node = 2}, rounding);
       const double rows = rounding == Rounding::exact ? capacity_exact(c) : double(capacity_rows(c));
       const MoeVolumes whole = moe_volumes(c, rows);
       for (const Phase phase : {Phase::forward, Phase::backward}) {

@@ -25,7 +25,7 @@ std::vector<int> ep_places(const ParallelShape& p) {
   return places;
 }
 
-Case dropless(int nodes, int ranks_per_node, int pp, bool ep_inside) {
+LayerCase dropless(int nodes, int ranks_per_node, int pp, bool ep_inside) {
   LayerShape layer;
   layer.capacity_factor.reset();
   layer.experts = 12;
@@ -45,7 +45,7 @@ TEST(NoiseFlags, LoadsFollowThePlacement) {
     for (const int pp : {1, 2})
       for (const bool ep_inside : {false, true})
         for (uint64_t seed = 1; seed <= 5; ++seed) {
-          const Case shape = dropless(nodes, ranks_per_node, pp, ep_inside);
+          const LayerCase shape = dropless(nodes, ranks_per_node, pp, ep_inside);
           const ParallelShape& p = shape.parallel;
           NoiseFlags flags;
           flags.zipf = 1.1;
@@ -74,7 +74,7 @@ TEST(NoiseFlags, LoadsFollowThePlacement) {
 }
 
 TEST(NoiseFlags, LayersHavePopularExpertsOfTheirOwn) {
-  const Case shape = dropless(12, 2, 1, false);
+  const LayerCase shape = dropless(12, 2, 1, false);
   NoiseFlags flags;
   flags.zipf = 1.1;
   const std::vector<double> one = noise_of(flags, shape).load, four = noise_of(flags, shape, 1, 4).load;
@@ -88,7 +88,7 @@ TEST(NoiseFlags, LayersHavePopularExpertsOfTheirOwn) {
 
 // Where experts are padded to the largest load, every rank has it.
 TEST(NoiseFlags, PaddedExpertsAreAllAsFullAsTheMostPopular) {
-  Case shape = dropless(12, 2, 1, false);
+  LayerCase shape = dropless(12, 2, 1, false);
   NoiseFlags flags;
   flags.zipf = 1.1;
   const std::vector<double> uneven = noise_of(flags, shape).load;
@@ -112,7 +112,7 @@ TEST(NoiseFlags, WhatMeansNothingIsRefused) {
   EXPECT_NO_THROW(noise_of(flags, dropless(4, 2, 1, false)));
   EXPECT_THROW(noise_of(flags, complete({}, {.nodes = 4, .ranks_per_node = 2}, Rounding::ragged)), BadInput);
   for (const char* gate : {"softmoe", "expert-choice"}) {
-    Case even = dropless(4, 2, 1, false);
+    LayerCase even = dropless(4, 2, 1, false);
     even.layer.gate = gate;
     EXPECT_THROW(noise_of(flags, even), BadInput) << gate;
   }

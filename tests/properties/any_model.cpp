@@ -23,7 +23,7 @@ class Draws {
 };
 
 // A row for every op, network and group size that the profile lacks, some of them as measured curves.
-void price_all(Draws& draws, Profile& profile, const Case& shape, double volume) {
+void price_all(Draws& draws, Profile& profile, const LayerCase& shape, double volume) {
   for (const Op op : {Op::alltoall, Op::allgather, Op::reducescatter, Op::allreduce, Op::a2a_ep_esp, Op::sendrecv})
     for (const Network network : {Network::intra, Network::inter})
       for (int ranks = 2; ranks <= shape.parallel.ranks(); ++ranks) {

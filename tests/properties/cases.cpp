@@ -7,8 +7,8 @@
 
 namespace moe::conformance {
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<LayerCase> cases() {
+  std::vector<LayerCase> all;
   for (const int nodes : {1, 2, 3, 4})
     for (const int ranks_per_node : {1, 2, 4})
       for (const int mp : {1, 2, 4})
@@ -26,13 +26,13 @@ std::vector<Case> cases() {
   return all;
 }
 
-std::string text_of(const Case& shape) {
+std::string text_of(const LayerCase& shape) {
   const ParallelShape& p = shape.parallel;
   return fmt::format("{}, {} nodes x {}, dp {} mp {} edp {} ep {} esp {}, {}", describe(shape.layer), p.nodes,
                      p.ranks_per_node, p.dp, p.mp, p.edp, p.ep, p.esp, name_of(shape.rounding));
 }
 
-std::string text_of(const Schedule& schedule, const Case& shape, const Decision& d) {
+std::string text_of(const Schedule& schedule, const LayerCase& shape, const Decision& d) {
   return fmt::format("{} r {} {}, {} + {} bytes split, {} gaps, order {} {}, packing {}, {}", schedule.name,
                      d.degree_forward, d.degree_backward, d.gar_in_moe_bytes, d.gar_beside_dense_bytes, d.gaps.size(),
                      d.order_forward, d.order_backward, d.packing, text_of(shape));

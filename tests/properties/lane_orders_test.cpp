@@ -190,7 +190,7 @@ std::string found_on(const Plan& plan, const Lane& lane, Phase phase) {
 TEST(LaneOrdersOfAll, AreThoseOfThePapers) {
   std::map<std::string_view, std::set<std::string>> seen;
   uint64_t seed = 0;
-  for (const Case& shape : cases())
+  for (const LayerCase& shape : cases())
     for (const Schedule& schedule : schedules()) {
       if (!any_decision::fits(schedule, shape)) continue;
       for (int draw = 0; draw < 3; ++draw) {
@@ -217,7 +217,7 @@ TEST(LaneOrdersOfAll, AreThoseOfThePapers) {
 // By hand, on two nodes of two ranks: what the sequences above come to.
 TEST(LaneOrdersOfAll, ByHand) {
   LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 2, .top_k = 1};
-  const Case shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
+  const LayerCase shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
   const auto lanes = [&](std::string_view schedule, Decision d, Phase phase) {
     const Plan plan = build_plan(find_schedule(schedule), shape, d);
     std::vector<std::string> texts;

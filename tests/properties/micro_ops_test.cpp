@@ -163,7 +163,7 @@ TEST(MicroOps, PiecesCutEachTensorAlone) {
   LayerShape layer{.batch = 2, .seq = 64, .model_dim = 96, .hidden = 64, .heads = 8, .kv_heads = 4, .experts = 4};
   for (const int mp : {1, 2, 4})
     for (const int64_t size : {4, 100, 1000, 4096, 9215, 9216, 9217, 40'000, 30'000'000}) {
-      const Case shape = complete(layer, {.nodes = 4, .ranks_per_node = 4, .mp = mp}, Rounding::ragged);
+      const LayerCase shape = complete(layer, {.nodes = 4, .ranks_per_node = 4, .mp = mp}, Rounding::ragged);
       const int64_t query = 4 * 96 * 96 / mp, key = query / 2;  // bytes of q and out, of k and v
       for (const char* name : {"pipemoe+lina", "lina-partition", "lina", "lina-packed"}) {
         std::vector<int64_t> found = gradient_pieces(find_schedule(name), shape, size);
@@ -190,7 +190,7 @@ TEST(MicroOps, PiecesCutEachTensorAlone) {
 // Whole tensors until they reach 25 MiB: q of 36 MiB alone, k, v and out of 18, 18 and 36 MiB as 36 and 36.
 TEST(MicroOps, BucketsFuseWholeTensors) {
   LayerShape layer{.batch = 1, .seq = 64, .model_dim = 3072, .hidden = 64, .heads = 8, .kv_heads = 4, .experts = 4};
-  const Case shape = complete(layer, {.nodes = 4, .ranks_per_node = 1, .mp = 1}, Rounding::ragged);
+  const LayerCase shape = complete(layer, {.nodes = 4, .ranks_per_node = 1, .mp = 1}, Rounding::ragged);
   for (const char* name : {"lina-baseline", "lina-fixed", "lina-priority"})
     EXPECT_EQ(gradient_pieces(find_schedule(name), shape, 1000), (std::vector<int64_t>{36 << 20, 36 << 20, 36 << 20}))
         << name;

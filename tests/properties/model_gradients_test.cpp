@@ -25,7 +25,7 @@ class Draws {
 ModelShape any_model(Draws& draws) {
   LayerShape layer{.batch = 2, .seq = 20, .model_dim = 16, .hidden = 32, .heads = 8, .experts = 12};
   const int pp = 1 + static_cast<int>(draws.below(2)), mp = 1 + static_cast<int>(draws.below(2));
-  const Case shape =
+  const LayerCase shape =
       complete(layer, {.nodes = 4, .ranks_per_node = 2, .mp = mp, .ep = 2, .esp = mp, .pp = pp}, Rounding::ragged);
   return {shape, pp * (2 + static_cast<int>(draws.below(2))), 1 + static_cast<int>(draws.below(3)),
           draws.below(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b};

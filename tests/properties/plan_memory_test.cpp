@@ -58,7 +58,8 @@ TEST(PlanMemory, KeepsWhatItsBackwardsWaitFor) {
 // Two experts' places a device: half the EP group, twice the experts' weights.
 TEST(PlanMemory, CountsPackedExperts) {
   const Schedule& schedule = find_schedule("lina-packed");
-  const Case shape = complete({.experts = 8}, {.nodes = 8, .ranks_per_node = 1, .mp = 1, .ep = 8}, Rounding::ragged);
+  const LayerCase shape =
+      complete({.experts = 8}, {.nodes = 8, .ranks_per_node = 1, .mp = 1, .ep = 8}, Rounding::ragged);
   Decision decision;
   decision.packing = 4;
   const MemoryEstimate packed = estimate_memory(memory_request(build_plan(schedule, shape, decision)));

@@ -1,5 +1,7 @@
 // Decisions beside degrees and splits: experts a device (Lina section 4.2), MoNTA's number of chunks, the degree that a
 // micro-op's size gives, and what a schedule that chooses reports and promises.
+#include "moe/search/variants.h"
+
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -10,7 +12,6 @@
 #include "moe/plan/memory.h"
 #include "moe/search/model_search.h"
 #include "tests/properties/cases.h"
-#include "moe/search/variants.h"
 
 namespace moe {
 namespace {
@@ -109,7 +110,7 @@ TEST(Packing, IsTakenOnlyAsFarAsItPaysAndFits) {
     less += result.decision.packing < all.back().decision.packing;
     if (result.decision.packing == 1) continue;
     const double capacity = layer_memory(layer.shape).total();  // which leaves nothing for more experts
-    const DegreeChoice fitting{.micro_op_bytes = 2000, .fits = [capacity](const Case& c, Flow flow) {
+    const DegreeChoice fitting{.micro_op_bytes = 2000, .fits = [capacity](const LayerCase& c, Flow flow) {
                                  return !misfit(layer_memory(c, flow), capacity);
                                }};
     ASSERT_EQ(search.tune(schedule, pricer, fitting).decision.packing, 1) << layer.text;
@@ -127,7 +128,7 @@ TEST(Packing, IsTakenOnlyAsFarAsItPaysAndFits) {
 // expert on the lane that carries the AlltoAlls.
 TEST(Packing, ReplicasGradientsAreCutAndFollowTheirExpert) {
   LayerShape shape{.batch = 4, .seq = 16, .model_dim = 16, .hidden = 32, .heads = 8, .experts = 8};
-  const Case layer = complete(shape, {.nodes = 8, .ranks_per_node = 1}, Rounding::ragged);
+  const LayerCase layer = complete(shape, {.nodes = 8, .ranks_per_node = 1}, Rounding::ragged);
   Decision decision;
   decision.packing = 2;
   decision.micro_op_bytes = 1000;

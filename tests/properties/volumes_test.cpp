@@ -16,7 +16,7 @@ using conformance::text_of;
 
 // The symbols of the papers, in elements and multiply-accumulates.
 struct Symbols {
-  explicit Symbols(const Case& c)
+  explicit Symbols(const LayerCase& c)
       : tokens(static_cast<double>(c.layer.batch * c.layer.seq)),
         m(static_cast<double>(c.layer.model_dim)),
         h(static_cast<double>(c.layer.hidden)),
@@ -47,7 +47,7 @@ struct Expected {
   double elements = 0, macs = 0;
 };
 
-Expected dense(const Symbols& s, const Case& c, Flow flow, const Task& task) {
+Expected dense(const Symbols& s, const LayerCase& c, Flow flow, const Task& task) {
   const double passes = task.phase == Phase::backward ? 2 : 1, blm = s.tokens * s.m;
   switch (task.kind) {
     case TaskKind::mp_allgather:
@@ -130,7 +130,7 @@ Expected moe(const Symbols& s, Flow flow, const Task& task) {
 TEST(Volumes, OfEveryTaskOfEverySchedule) {
   int compared = 0;
   uint64_t seed = 0;
-  for (const Case& shape : cases())
+  for (const LayerCase& shape : cases())
     for (const Schedule& schedule : schedules()) {
       if (!any_decision::fits(schedule, shape)) continue;
       Decision d = any_decision::any_decision(schedule, shape, ++seed, 9);
@@ -176,7 +176,8 @@ TEST(Volumes, OfEveryTaskOfEverySchedule) {
 // Figures by hand: 4 nodes x 2, N_MP = N_ESP = 2, N_EP = 4, B 2, L 20, M 16, E 12, k f = 2.4. T_rank = 4, T = 8.
 TEST(Volumes, ByHand) {
   LayerShape layer{.batch = 2, .seq = 20, .model_dim = 16, .hidden = 32, .heads = 8, .experts = 12};
-  const Case shape = complete(layer, {.nodes = 4, .ranks_per_node = 2, .mp = 2, .ep = 4, .esp = 2}, Rounding::ragged);
+  const LayerCase shape =
+      complete(layer, {.nodes = 4, .ranks_per_node = 2, .mp = 2, .ep = 4, .esp = 2}, Rounding::ragged);
   const auto bytes = [&](std::string_view schedule, TaskKind kind) {
     double all = 0;
     const Plan plan = build_plan(find_schedule(schedule), shape, {});
@@ -209,7 +210,7 @@ TEST(Volumes, GradientTensorsAreTheLargestRanksShards) {
         if (heads % kv != 0 || heads < mp) continue;
         LayerShape layer;
         layer.model_dim = 64 * heads, layer.hidden = 64, layer.heads = heads, layer.kv_heads = kv, layer.seq = 64;
-        const Case c = complete(layer, {.nodes = 2, .ranks_per_node = mp, .mp = mp, .esp = 1}, Rounding::ragged);
+        const LayerCase c = complete(layer, {.nodes = 2, .ranks_per_node = mp, .mp = mp, .esp = 1}, Rounding::ragged);
         std::vector<int64_t> keys(static_cast<size_t>(mp)), queries(keys.size());
         for (int head = 0; head < std::max(kv, mp); ++head) ++keys[static_cast<size_t>(head % mp)];
         for (int head = 0; head < heads && kv < mp; ++head) ++queries[static_cast<size_t>(head % mp)];

@@ -97,7 +97,7 @@ TEST(Assume, ATableRefusesAssumptionsForAnother) {
 // DeepSpeed-MoE's replicated tokens need an AllReduce inside a node, which the pricer would derive.
 TEST(Assume, NothingIsDerivedUnlessAllowed) {
   const Profile profile = find_profile("testbed-b");
-  const Case shape = table2_case("gpt2-xl", profile, 2.4);
+  const LayerCase shape = table2_case("gpt2-xl", profile, 2.4);
   LayerSearch search;
   std::set<std::string> missing;
   EXPECT_FALSE(tuned_from_print(search, "ds-moe-replicated", profile, shape, nullptr, missing));
@@ -112,7 +112,7 @@ TEST(Assume, NothingIsDerivedUnlessAllowed) {
 
 TEST(Assume, EveryRowThatLacksIsNamed) {
   const Profile profile = find_profile("testbed-a");
-  const Case shape = model_case("gpt2-xl", profile, 2, 1, 1024);
+  const LayerCase shape = model_case("gpt2-xl", profile, 2, 1, 1024);
   LayerSearch search;
   std::set<std::string> missing;
   EXPECT_FALSE(tuned_from_print(search, "fsmoe", profile, shape, nullptr, missing));

@@ -27,7 +27,7 @@ LinaStep step_of(const LinaRun& run) {
 TEST(Lina, ExpertsTakeWhatTheShareLeaves) {
   for (const PrintedPipelining& row : printed_lina_table3()) {
     const Profile profile = lina_profile(row.model, assumed());
-    const Case shape = lina_case(row.model, 16, assumed());
+    const LayerCase shape = lina_case(row.model, 16, assumed());
     const LayerPricer pricer(profile, shape);
     const auto rows = static_cast<double>(pricer.rows());
     const double alltoall = pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, rows);
@@ -43,7 +43,7 @@ TEST(Lina, ExpertsTakeWhatTheShareLeaves) {
 // Table 1's parameters: 12 layers with 16 experts and with 4 differ by 144 experts of 2 M H; twice as many layers by
 // 288. They are rounded to a million, and biases are not counted here.
 TEST(Lina, TableOnePrintsItsModelsWidth) {
-  const Case shape = lina_case("transformer-xl", 16, assumed());
+  const LayerCase shape = lina_case("transformer-xl", 16, assumed());
   EXPECT_NEAR(12.0 * 12 * 2 * static_cast<double>(shape.layer.model_dim * shape.layer.hidden), 419e6 - 117e6, 2e6);
   EXPECT_NEAR(12.0 * 24 * 2 * static_cast<double>(shape.layer.model_dim * shape.layer.hidden), 838e6 - 233e6, 2e6);
 }
@@ -53,7 +53,7 @@ TEST(Lina, TableOnePrintsItsModelsWidth) {
 TEST(Lina, ABaselineStepIsAtLeastItsComputationAndAlltoAlls) {
   for (const int experts : {4, 16}) {
     const Profile profile = lina_profile("transformer-xl", assumed());
-    const Case shape = lina_case("transformer-xl", experts, assumed());
+    const LayerCase shape = lina_case("transformer-xl", experts, assumed());
     const LayerPricer pricer(profile, shape);
     const auto rows = static_cast<double>(pricer.rows());
     double layer = 0;

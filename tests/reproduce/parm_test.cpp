@@ -12,7 +12,7 @@ namespace {
 
 class ByHand {
  public:
-  ByHand(const Profile& profile, const Case& c)
+  ByHand(const Profile& profile, const LayerCase& c)
       : profile_(profile),
         p_(c.parallel),
         blm_(4.0 * static_cast<double>(c.layer.batch * c.layer.seq * c.layer.model_dim)) {

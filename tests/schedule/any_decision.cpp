@@ -20,21 +20,21 @@ LaneOrder any_order(int degree, uint64_t seed) {
 
 }  // namespace
 
-bool fits(const Schedule& schedule, const Case& shape) {
+bool fits(const Schedule& schedule, const LayerCase& shape) {
   const bool one_group = traits_of(schedule.flow).one_group;
   const bool same_ranks = shape.parallel.mp == shape.parallel.esp &&
                           (!shape.parallel.ep_inside || shape.parallel.ep == 1 || shape.parallel.esp == 1);
   return schedule.variants.empty() && (!one_group || same_ranks);
 }
 
-std::vector<const Schedule*> fitting(const Case& shape) {
+std::vector<const Schedule*> fitting(const LayerCase& shape) {
   std::vector<const Schedule*> all;
   for (const Schedule& schedule : schedules())
     if (fits(schedule, shape)) all.push_back(&schedule);
   return all;
 }
 
-Decision any_decision(const Schedule& schedule, const Case& shape, uint64_t seed, int most) {
+Decision any_decision(const Schedule& schedule, const LayerCase& shape, uint64_t seed, int most) {
   const auto below = [&](uint64_t stream, int64_t n) {
     return static_cast<int64_t>(random_bits(seed, stream, 0) % static_cast<uint64_t>(n));
   };

@@ -7,10 +7,10 @@
 namespace moe::any_decision {
 
 /// Has plans of its own, and its flow a meaning on this shape.
-bool fits(const Schedule& schedule, const Case& shape);
+bool fits(const Schedule& schedule, const LayerCase& shape);
 /// The schedules that fit.
-std::vector<const Schedule*> fitting(const Case& shape);
+std::vector<const Schedule*> fitting(const LayerCase& shape);
 /// Any decision that the schedule has: degrees up to `most`, split, gaps, sizes and lane order.
-Decision any_decision(const Schedule& schedule, const Case& shape, uint64_t seed, int most = 12);
+Decision any_decision(const Schedule& schedule, const LayerCase& shape, uint64_t seed, int most = 12);
 
 }  // namespace moe::any_decision

@@ -26,12 +26,12 @@ std::vector<ParallelShape> parallel_shapes() {
   return all;
 }
 
-Case case_of(const ParallelShape& parallel) {
+LayerCase case_of(const ParallelShape& parallel) {
   LayerShape layer{.batch = 2, .seq = 12, .model_dim = 16, .hidden = 32, .heads = 8, .experts = 24, .top_k = 2};
   return complete(layer, parallel, Rounding::ragged);
 }
 
-std::vector<Decision> decisions(const Schedule& schedule, const Case& shape) {
+std::vector<Decision> decisions(const Schedule& schedule, const LayerCase& shape) {
   std::vector<Decision> all;
   for (const int forward : {1, 3, 9})
     for (const int backward : {1, 2, 3, 7}) {
@@ -63,7 +63,7 @@ void for_every_plan(const std::function<void(const Schedule&, const Plan&)>& che
   for (const Schedule& schedule : schedules())
     for (const ParallelShape& parallel : parallel_shapes()) {
       if (!schedule.variants.empty()) continue;  // it has the plans of those
-      const Case shape = case_of(parallel);
+      const LayerCase shape = case_of(parallel);
       if (!allows(schedule, parallel)) {
         ASSERT_THROW(build_plan(schedule, shape, {}), Unsupported) << schedule.name;
         continue;
@@ -252,7 +252,7 @@ TEST(Schedules, AreFoundByNameOrRefusedWithTheNames) {
 }
 
 TEST(Schedules, RefuseDecisionsTheyDoNotHave) {
-  const Case shape = case_of({.nodes = 2, .ranks_per_node = 2, .mp = 2, .ep = 2, .esp = 2});
+  const LayerCase shape = case_of({.nodes = 2, .ranks_per_node = 2, .mp = 2, .ep = 2, .esp = 2});
   const int64_t bytes = gradient_bytes(shape);
   const auto refused = [&](std::string_view schedule, Decision decision) {
     EXPECT_THROW(build_plan(find_schedule(schedule), shape, decision), BadInput)

@@ -19,7 +19,7 @@ std::string complaint(Call&& call) {
   return "no complaint";
 }
 
-Case two_nodes(LayerShape layer = {}) {
+LayerCase two_nodes(LayerShape layer = {}) {
   return complete(std::move(layer), {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
 }
 
@@ -34,7 +34,7 @@ TEST(Limits, TasksOfAPlan) {
 }
 
 TEST(Limits, PiecesOfALayersGradients) {
-  const Case shape = two_nodes();
+  const LayerCase shape = two_nodes();
   const std::string text = complaint([&] { gradient_pieces(find_schedule("lina"), shape, 1); });
   EXPECT_TRUE(text.starts_with("micro-op-bytes: found 1, which cuts 8388608 gradient bytes")) << text;
   EXPECT_NE(text.find("expected at least 84 (100000 pieces at most)"), std::string::npos) << text;
@@ -68,7 +68,7 @@ TEST(Limits, NothingOverflows) {
     if (seed % 3 == 0) layer.capacity_factor = std::pow(10.0, 300 * random_uniform(seed, 3, index++));
     if (seed % 2 == 0) layer.batch = layer.experts = 2;  // else hardly any is counted
     try {
-      const Case c = two_nodes(layer);
+      const LayerCase c = two_nodes(layer);
       const double dim = static_cast<double>(layer.model_dim), experts = static_cast<double>(c.layer.experts);
       EXPECT_NEAR(static_cast<double>(gradient_bytes(c)) / (4 * dim * dim / 2 * 4), 1, 1e-12);
       EXPECT_NEAR(static_cast<double>(expert_gradient_bytes(c)) /

@@ -30,7 +30,7 @@ PhaseCosts authors_costs() {
           0};
 }
 
-Case golden_case() {
+LayerCase golden_case() {
   LayerShape layer{.batch = 4, .seq = 1024, .model_dim = 4096, .hidden = 14336, .heads = 32, .experts = 4, .top_k = 2};
   layer.capacity_factor = 1.2;
   layer.ffn = Ffn::mixtral;
@@ -74,7 +74,7 @@ TEST(Algorithm1Golden, TheSameFromAPricedLayer) {
 TEST(Algorithm1Golden, OperationsOverOneRankAreFree) {
   Profile profile = find_profile("fsmoe-optimiser");
   profile.task_overhead_s = 0.001;
-  const Case alone = complete({.heads = 8, .experts = 2}, {.nodes = 1, .ranks_per_node = 1}, Rounding::ragged);
+  const LayerCase alone = complete({.heads = 8, .experts = 2}, {.nodes = 1, .ranks_per_node = 1}, Rounding::ragged);
   const PhaseCosts costs = phase_costs(LayerPricer(profile, alone), Phase::forward, 0);
   for (const ChunkTime& line : {costs.alltoall, costs.allgather, costs.reducescatter}) EXPECT_EQ(line.chunk(1), 0);
   EXPECT_GT(costs.expert.alpha_s, 0.001);
@@ -88,7 +88,7 @@ class MoePart {
     return parts.try_emplace({r, phase, gradients}, r, phase, gradients).first->second;
   }
   MoePart(int r, Phase phase, bool gradients) : r_(r), phase_(phase) {
-    const Case shape = complete({}, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
+    const LayerCase shape = complete({}, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
     plan_ = build_plan(find_schedule("fsmoe"), shape, {r, r, gradients ? gradient_bytes(shape) : 0});
     replay_.emplace(*plan_.structure);
   }

@@ -6,7 +6,7 @@
 namespace moe {
 namespace {
 
-Case golden_case() {
+LayerCase golden_case() {
   LayerShape layer{.batch = 4, .seq = 1024, .model_dim = 4096, .hidden = 14336, .heads = 32, .experts = 4, .top_k = 2};
   layer.capacity_factor = 1.2;
   layer.ffn = Ffn::mixtral;

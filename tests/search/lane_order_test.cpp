@@ -124,7 +124,7 @@ TEST(LaneOrder, InterleavedIsNeverSlowerThanFsmoeOnItsGrids) {
         testbed, 100 * moe / layers, 100 * most, 100 * forward / layers, 100 * total / layers, exact, layers);
     EXPECT_GE(total, 0);
     if (*testbed == 'a') {
-      EXPECT_GT(moe, 0.02 * layers) << "FSMoE's Case 3 is there";
+      EXPECT_GT(moe, 0.02 * layers) << "FSMoE's LayerCase 3 is there";
     }
   }
 }

@@ -43,7 +43,7 @@ void add_row(Profile& profile, Op op, Network network, int ranks, double alpha_s
   row.beta_s_per_byte = beta;
 }
 
-Profile profile_for(const Case& shape, double send_s) {
+Profile profile_for(const LayerCase& shape, double send_s) {
   Profile profile;
   profile.name = "two stages";
   profile.nodes = shape.parallel.nodes;

@@ -19,7 +19,7 @@ double least_of_pairs(const Schedule& schedule, const LayerPricer& pricer, Layer
   for (int f = 1; f <= most; ++f)
     for (int b = 1; b <= most; ++b) {
       if (schedule.degrees != DegreePolicy::apart && f != b) continue;
-      Case padded = pricer.shape();
+      LayerCase padded = pricer.shape();
       padded.row_multiple = std::lcm(f, b);
       padded.rounding = Rounding::ragged;  // which leaves the rows as they are
       const LayerPricer at(pricer.profile(), padded, pricer.options());
@@ -59,7 +59,7 @@ TEST(Padding, SearchIsAsGoodAsEveryPairOfDegrees) {
 
 TEST(Padding, FixedDegreesPadToTheirMultipleAndBytesCountIt) {
   const LayerShape layer{.batch = 1, .seq = 1024, .experts = 8, .top_k = 1, .capacity_factor = 1.0};
-  const Case shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::lcm);
+  const LayerCase shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::lcm);
   ASSERT_EQ(capacity_rows(shape), 64);
   const Schedule& fsmoe = find_schedule("fsmoe");
   const Plan plan = build_plan(fsmoe, shape, {7, 8});

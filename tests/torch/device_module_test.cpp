@@ -22,7 +22,7 @@ struct Made {
 };
 void PrintTo(const Made& made, std::ostream* out) { *out << name_of(made.dtype); }
 
-Case case_of(DType dtype) {
+LayerCase case_of(DType dtype) {
   LayerShape layer{.batch = 2, .seq = 8, .model_dim = 16, .hidden = 24, .heads = 4, .experts = 4};
   layer.dtype = dtype;
   return complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
@@ -34,7 +34,7 @@ torch::Tensor uniform(const TensorView& like, int seed) {
 }
 
 // The first rank's losses, step by step.
-std::vector<double> losses_of(const Case& shape, bool on_device, torch::ScalarType type) {
+std::vector<double> losses_of(const LayerCase& shape, bool on_device, torch::ScalarType type) {
   const Schedule& row = find_schedule("fsmoe");
   const Plan plan = build_plan(row, shape, with_split(row, 2, 2, gradient_bytes(shape) / 3));
   std::vector<double> losses;

@@ -15,13 +15,13 @@
 namespace moe {
 namespace {
 
-Case case_of(ParallelShape parallel, DType dtype) {
+LayerCase case_of(ParallelShape parallel, DType dtype) {
   LayerShape layer{.batch = 2, .seq = 8, .model_dim = 16, .hidden = 24, .heads = 4, .experts = 4};
   layer.dtype = dtype;
   return complete(layer, parallel, Rounding::ragged);
 }
 
-Plan plan_of(const Case& shape, std::string_view schedule, int degree) {
+Plan plan_of(const LayerCase& shape, std::string_view schedule, int degree) {
   const Schedule& row = find_schedule(schedule);
   return build_plan(row, shape, with_split(row, degree, degree, gradient_bytes(shape) / 3));
 }
@@ -32,7 +32,7 @@ torch::Tensor tensor_of(TensorView t) {
 }
 
 // Every rank's module, made and used on its own thread.
-void on_ranks(const Case& shape, const Plan& plan, const std::function<void(int, MoeLayerModule&)>& body) {
+void on_ranks(const LayerCase& shape, const Plan& plan, const std::function<void(int, MoeLayerModule&)>& body) {
   LocalWorld world(shape.parallel.ranks());
   world.run([&](int rank) {
     const auto comm = world.communicator(rank);
@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, MoeLayerModuleTest,
                                                 "fsmoe"}));
 
 TEST_P(MoeLayerModuleTest, GradientsAreTheReferences) {
-  const Case shape = case_of(GetParam().parallel, DType::float64);
+  const LayerCase shape = case_of(GetParam().parallel, DType::float64);
   const Plan plan = plan_of(shape, GetParam().schedule, GetParam().schedule == "ds-moe" ? 1 : 2);
   const auto ranks = static_cast<size_t>(shape.parallel.ranks());
   std::vector<std::shared_ptr<MoeLayer>> layers(ranks);
@@ -88,7 +88,7 @@ TEST_P(MoeLayerModuleTest, GradientsAreTheReferences) {
 }
 
 TEST_P(MoeLayerModuleTest, TwentyStepsLowerTheLoss) {
-  const Case shape = case_of(GetParam().parallel, DType::float32);
+  const LayerCase shape = case_of(GetParam().parallel, DType::float32);
   const Plan plan = plan_of(shape, GetParam().schedule, 1);
   std::mutex mutex;
   std::vector<double> first(1), last(1);
@@ -113,7 +113,7 @@ TEST_P(MoeLayerModuleTest, TwentyStepsLowerTheLoss) {
 }
 
 TEST(MoeLayerModule, ABackwardFollowsItsOwnForward) {
-  const Case shape = case_of({}, DType::float32);
+  const LayerCase shape = case_of({}, DType::float32);
   on_ranks(shape, plan_of(shape, "ds-moe", 1), [&](int, MoeLayerModule& module) {
     const auto x = tensor_of(module.layer().input()).clone();
     const auto older = module.forward(x).sum();
@@ -127,7 +127,7 @@ TEST(MoeLayerModule, ABackwardFollowsItsOwnForward) {
 }
 
 TEST(MoeLayerModule, WeightsThatGotOtherMemoryAreTakenOver) {
-  const Case shape = case_of({}, DType::float32);
+  const LayerCase shape = case_of({}, DType::float32);
   on_ranks(shape, plan_of(shape, "ds-moe", 1), [&](int, MoeLayerModule& module) {
     const torch::NoGradGuard no_grad;
     const auto x = tensor_of(module.layer().input()).clone();

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "moe/base/config_files.h"
+#include "moe/search/variants.h"
 #include "tuner/strategy_report.h"
 #include "tuner/tune.h"
 #include "verbs/printed.h"
 #include "verbs/sweep_records.h"
-#include "moe/search/variants.h"
 
 namespace moe {
 namespace {
@@ -115,7 +115,7 @@ TEST(SweepMemory, RefusesAScheduleThatNeedsMore) {
   Grid grid = find_grid("fsmoe-b");
   grid.layers.resize(1);
   const std::vector<const Schedule*> both{&find_schedule("tutel"), &find_schedule("ds-moe-replicated")};
-  const Case shape = sweep({profile, grid, both, {}, {}}).front().shape;
+  const LayerCase shape = sweep({profile, grid, both, {}, {}}).front().shape;
   profile.memory_bytes = layer_memory(shape).total() * 1.01;  // not for tokens that every MP rank dispatches
   const SweepRow row = sweep({profile, grid, both, {}, {}}).front();
   EXPECT_EQ(row.status, CaseStatus::ok);

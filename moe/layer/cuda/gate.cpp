@@ -84,7 +84,7 @@ class CudaGate final : public Gate {
 
   double auxiliary_loss() const override {
     if (!losses_.any()) return 0;
-    const OnHost sums(statistics_, math_.memory());
+    const HostCopy sums(statistics_, math_.memory());
     return losses_.value(sums.view().as<double>());
   }
 
@@ -97,7 +97,7 @@ class CudaGate final : public Gate {
   void fill_noise(const LayerSeed& seed) {
     noise_ = Tensor({tokens_, experts_}, dtype_, math_.memory());
     int64_t at = 0;
-    for (const Share& run : rank_.gated) {
+    for (const ShardRange& run : rank_.gated) {
       fill_gate_noise(noise_.view().part(at * experts_, {run.count, experts_}), run, seed, math_.memory());
       at += run.count;
     }

@@ -78,11 +78,11 @@ class FeedForward final : public Expert {
   }
 
   std::vector<Parameter> parameters() override {
-    const Share width{0, model_dim_, model_dim_};
+    const ShardRange width{0, model_dim_, model_dim_};
     std::vector<Parameter> all;
     for (size_t i = 0; i <= inputs_; ++i) {
       const bool last = i == inputs_;
-      const Share rows = last ? hidden_ : width, columns = last ? width : hidden_;
+      const ShardRange rows = last ? hidden_ : width, columns = last ? width : hidden_;
       const auto whole = [&](TensorView t) { return t.part(start(i, 0), {experts_.count, rows.count, columns.count}); };
       all.push_back({std::string(last ? kW2 : act_.inputs[i]),
                      {experts_, rows, columns},
@@ -138,7 +138,7 @@ class FeedForward final : public Expert {
   Math& math_;
   Activation act_;
   size_t inputs_;
-  Share experts_, hidden_;
+  ShardRange experts_, hidden_;
   int64_t model_dim_;
   Tensor weights_, d_weights_;             // weight after weight, W2 last, each of all local experts
   std::vector<Tensor> before_, d_before_;  // (rows, H / N_ESP) an input: stored; of one run's chunk

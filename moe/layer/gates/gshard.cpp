@@ -71,7 +71,7 @@ class GShardGate final : public Gate {
  private:
   void fill_noise() const {
     int64_t at = 0;
-    for (const Share& run : gated_) {
+    for (const ShardRange& run : gated_) {
       fill_gate_noise(noise_.view().part(at * experts_, {run.count, experts_}), run, seed_);
       at += run.count;
     }
@@ -106,7 +106,7 @@ class GShardGate final : public Gate {
   }
 
   int64_t tokens_, experts_;
-  std::vector<Share> gated_;
+  std::vector<ShardRange> gated_;
   LayerSeed seed_;
   GateProjection products_;
   SoftmaxScores<T> scores_;  // of the auxiliary losses

@@ -31,7 +31,7 @@ Parameter GateProjection::weight(std::string_view name, int64_t first, int64_t c
   const int64_t m = weights_.view().size(1);
   const auto rows = [&](const Tensor& t) { return t.view().part(first * m, {1, count, m}); };
   return {std::string(name),
-          {Share{0, 1, 1}, {0, count, count}, {0, m, m}},
+          {ShardRange{0, 1, 1}, {0, count, count}, {0, m, m}},
           rows(weights_),
           rows(d_weights_),
           SummedOver::stage};

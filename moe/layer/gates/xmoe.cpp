@@ -102,7 +102,7 @@ class XMoeGate final : public Gate {
   }
 
   std::vector<Parameter> parameters() override {
-    const Share one{0, 1, 1};
+    const ShardRange one{0, 1, 1};
     return {projection_.weight(kGateProjection),
             {std::string(kGateWeight), {one, {0, experts_, experts_}, {0, width_, width_}}, embeddings_, d_embeddings_},
             {std::string(kGateTemperature), {one, one, one}, temperature_, d_temperature_}};

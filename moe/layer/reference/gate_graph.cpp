@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-const GateReference& reference_of(const Case& shape) {
+const GateReference& reference_of(const LayerCase& shape) {
   const GateReference* found = find_gate(shape.layer.gate).reference;
   require<WrongResult>(found != nullptr, "gate {} has no reference", shape.layer.gate);
   return *found;
@@ -35,7 +35,7 @@ bool as_good(std::span<const int32_t> other, std::span<const int32_t> own, const
 
 }  // namespace
 
-std::vector<GraphWeight> gate_weights(const Case& shape) { return reference_of(shape).weights(shape); }
+std::vector<GraphWeight> gate_weights(const LayerCase& shape) { return reference_of(shape).weights(shape); }
 GateGraph gate_graph(const GateGraphInputs& inputs) { return reference_of(inputs.shape).graph(inputs); }
 
 std::vector<int32_t> top_k_choices(const GateGraphInputs& in, const at::Tensor& scores) {
@@ -56,7 +56,7 @@ std::vector<int32_t> top_k_choices(const GateGraphInputs& in, const at::Tensor& 
   return all;
 }
 
-std::vector<int32_t> rows_of_choices(const Case& c, const std::vector<int32_t>& choices) {
+std::vector<int32_t> rows_of_choices(const LayerCase& c, const std::vector<int32_t>& choices) {
   const int64_t group = tokens_of_group(c), k = c.layer.top_k;
   const int64_t tokens = static_cast<int64_t>(choices.size()) / k;
   const int64_t capacity = c.layer.capacity_factor ? capacity_rows(c) : group;
@@ -73,7 +73,7 @@ std::vector<int32_t> rows_of_choices(const Case& c, const std::vector<int32_t>& 
   return rows;
 }
 
-int64_t tokens_of_group(const Case& c) { return c.layer.batch * c.layer.seq / c.parallel.mp; }
+int64_t tokens_of_group(const LayerCase& c) { return c.layer.batch * c.layer.seq / c.parallel.mp; }
 
 GateGraph top_k_gate(const GateGraphInputs& in, const at::Tensor& logits) {
   GateGraph out;

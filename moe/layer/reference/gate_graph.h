@@ -6,12 +6,12 @@
 namespace moe {
 
 struct GateReference {
-  std::vector<GraphWeight> (*weights)(const Case& shape);
+  std::vector<GraphWeight> (*weights)(const LayerCase& shape);
   GateGraph (*graph)(const GateGraphInputs& inputs);
 };
 
 /// Counts B L / N_MP.
-int64_t tokens_of_group(const Case& shape);
+int64_t tokens_of_group(const LayerCase& shape);
 /// Sets choices and rows of the best top_k experts by logits (tokens, E), and leaves the weights to the gate.
 GateGraph top_k_gate(const GateGraphInputs& inputs, const at::Tensor& logits);
 /// Picks the chosen experts' of values (tokens, E): (tokens, choices).

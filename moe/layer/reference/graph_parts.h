@@ -33,7 +33,7 @@ std::vector<GraphWeight> expert_weights(const LayerShape& layer);
 at::Tensor expert_graph(const LayerShape& layer, const at::Tensor& rows, const GraphWeights& weights, int64_t e);
 
 struct GateGraphInputs {
-  const Case& shape;
+  const LayerCase& shape;
   at::Tensor hidden;  // (tokens, M), in groups of B L / N_MP
   at::Tensor noise;   // (tokens, E)
   const GraphWeights& weights;
@@ -51,14 +51,14 @@ struct GateGraph {
   at::Tensor auxiliary;              // the auxiliary losses, coefficients applied; undefined: none
 };
 
-std::vector<GraphWeight> gate_weights(const Case& shape);
+std::vector<GraphWeight> gate_weights(const LayerCase& shape);
 GateGraph gate_graph(const GateGraphInputs& inputs);
 
 /// Chooses, for gates of the top-k kind, the best top_k experts of each token by score (tokens, E): the best first, of
 /// equal ones the lower; or the preferred ones.
 std::vector<int32_t> top_k_choices(const GateGraphInputs& inputs, const at::Tensor& scores);
 /// The row of each pair: in every group of tokens, first choices in token order, then second ones; -1 beyond capacity.
-std::vector<int32_t> rows_of_choices(const Case& shape, const std::vector<int32_t>& choices);
+std::vector<int32_t> rows_of_choices(const LayerCase& shape, const std::vector<int32_t>& choices);
 /// An index tensor (n).
 at::Tensor indices(const std::vector<int32_t>& values);
 

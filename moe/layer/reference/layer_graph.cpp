@@ -29,13 +29,13 @@ Tensor rounded(const Tensor& t, DType dtype) { return t.to(scalar_type(dtype)).t
 template <class Fill>
 Tensor filled_rows(int64_t tokens, int64_t width, DType dtype, Fill fill) {
   const Tensor t = unfilled({tokens, width}, dtype);
-  fill(TensorView(t.data_ptr(), {tokens, width}, sums_type(dtype)), Share{0, tokens, tokens});
+  fill(TensorView(t.data_ptr(), {tokens, width}, sums_type(dtype)), ShardRange{0, tokens, tokens});
   return rounded(t, dtype).to(at::kDouble);
 }
 
 Tensor full_weight(const GraphWeight& weight, DType dtype, const LayerSeed& seed) {
   const Tensor t = unfilled(weight.extents, dtype);
-  Parameter whole{std::string(weight.name), {Share{0, 1, 1}, {0, 1, 1}, {0, 1, 1}}, {}, {}};
+  Parameter whole{std::string(weight.name), {ShardRange{0, 1, 1}, {0, 1, 1}, {0, 1, 1}}, {}, {}};
   for (size_t i = 0, axis = 3 - weight.extents.size(); axis < 3; ++i, ++axis)
     whole.axes[axis] = {0, weight.extents[i], weight.extents[i]};
   whole.value = TensorView(t.data_ptr(), {t.numel()}, sums_type(dtype));
@@ -44,7 +44,7 @@ Tensor full_weight(const GraphWeight& weight, DType dtype, const LayerSeed& seed
 }
 
 // Sum over a token's kept pairs of weight * expert(the row that they fill).
-Tensor experts(const Case& c, const Tensor& hidden, const GateGraph& gate, const GraphWeights& w) {
+Tensor experts(const LayerCase& c, const Tensor& hidden, const GateGraph& gate, const GraphWeights& w) {
   const int64_t group = c.layer.batch * c.layer.seq / c.parallel.mp;
   Tensor out = at::zeros_like(hidden);
   for (int64_t e = 0; e < c.layer.experts; ++e) {
@@ -71,13 +71,13 @@ Tensor experts(const Case& c, const Tensor& hidden, const GateGraph& gate, const
 
 }  // namespace
 
-GraphInputs graph_inputs(const Case& c, const LayerSeed& seed) {
+GraphInputs graph_inputs(const LayerCase& c, const LayerSeed& seed) {
   const LayerShape& l = c.layer;
   const int64_t tokens = c.parallel.dp * l.batch * l.seq, m = l.model_dim;
   GraphInputs in;
-  in.input = filled_rows(tokens, m, l.dtype, [&](auto rows, Share all) { fill_input(rows, all, seed); });
+  in.input = filled_rows(tokens, m, l.dtype, [&](auto rows, ShardRange all) { fill_input(rows, all, seed); });
   in.output_gradient =
-      filled_rows(tokens, m, l.dtype, [&](auto rows, Share all) { fill_output_gradient(rows, all, seed); });
+      filled_rows(tokens, m, l.dtype, [&](auto rows, ShardRange all) { fill_output_gradient(rows, all, seed); });
   in.gate_noise = graph_gate_noise(c, seed);
   in.weights = graph_weights(gate_weights(c), sums_type(l.dtype), seed);
   for (const auto& weights : {attention_weights(l), norm_weights(l), expert_weights(l)})
@@ -91,12 +91,12 @@ GraphWeights graph_weights(const std::vector<GraphWeight>& weights, DType dtype,
   return made;
 }
 
-Tensor graph_gate_noise(const Case& c, const LayerSeed& seed) {
+Tensor graph_gate_noise(const LayerCase& c, const LayerSeed& seed) {
   return filled_rows(c.parallel.dp * c.layer.batch * c.layer.seq, c.layer.experts, sums_type(c.layer.dtype),
-                     [&](auto rows, Share all) { fill_gate_noise(rows, all, seed); });
+                     [&](auto rows, ShardRange all) { fill_gate_noise(rows, all, seed); });
 }
 
-GraphOutputs run_graph(const Case& c, const GraphInputs& in, const LayerChoices& choices) {
+GraphOutputs run_graph(const LayerCase& c, const GraphInputs& in, const LayerChoices& choices) {
   const LayerShape& l = c.layer;
   const auto& w = in.weights;
   Tensor hidden = attention_graph(l, norm_graph(l, in.input, w, kNormGain1), w);

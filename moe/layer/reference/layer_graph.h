@@ -20,10 +20,10 @@ struct GraphInputs {
   at::Tensor gate_noise;       // (tokens, E)
   GraphWeights weights;
 };
-GraphInputs graph_inputs(const Case& shape, const LayerSeed& seed);
+GraphInputs graph_inputs(const LayerCase& shape, const LayerSeed& seed);
 /// Make the weights of a part, of its element type, and the noise that a gate adds.
 GraphWeights graph_weights(const std::vector<GraphWeight>& weights, DType dtype, const LayerSeed& seed);
-at::Tensor graph_gate_noise(const Case& shape, const LayerSeed& seed);
+at::Tensor graph_gate_noise(const LayerCase& shape, const LayerSeed& seed);
 
 struct GraphOutputs {
   at::Tensor output;             // (tokens, M)
@@ -33,6 +33,6 @@ struct GraphOutputs {
 };
 
 /// Tokens are routed and capped in groups of B L / N_MP, as the ranks do.
-GraphOutputs run_graph(const Case& shape, const GraphInputs& inputs, const LayerChoices& choices);
+GraphOutputs run_graph(const LayerCase& shape, const GraphInputs& inputs, const LayerChoices& choices);
 
 }  // namespace moe

@@ -26,7 +26,7 @@ std::vector<double> gradient_of(const at::Tensor& leaf) {
 
 }  // namespace
 
-LayerReference reference_layer(const Case& shape, const LayerSeed& seed, const LayerChoices& choices) {
+LayerReference reference_layer(const LayerCase& shape, const LayerSeed& seed, const LayerChoices& choices) {
   const GraphInputs inputs = graph_inputs(shape, seed);
   inputs.input.set_requires_grad(true);
   for (const auto& [name, weight] : inputs.weights) weight.set_requires_grad(true);
@@ -41,7 +41,7 @@ LayerReference reference_layer(const Case& shape, const LayerSeed& seed, const L
   return reference;
 }
 
-GateReference reference_gate(const Case& shape, const LayerSeed& seed, const GateInputs& inputs,
+GateReference reference_gate(const LayerCase& shape, const LayerSeed& seed, const GateInputs& inputs,
                              const LayerChoices& choices) {
   const at::Tensor hidden = matrix_of(inputs.hidden, shape.layer.model_dim).set_requires_grad(true);
   const GraphWeights weights = graph_weights(gate_weights(shape), sums_type(shape.layer.dtype), seed);

@@ -27,7 +27,7 @@ struct LayerChoices {
 };
 
 /// Forward and backward of the whole layer.
-LayerReference reference_layer(const Case& shape, const LayerSeed& seed, const LayerChoices& choices = {});
+LayerReference reference_layer(const LayerCase& shape, const LayerSeed& seed, const LayerChoices& choices = {});
 
 /// A gate alone, of the loss <weight, d_weight> + <fill, d_fill> over the kept pairs and the auxiliary losses.
 struct GateReference {
@@ -39,7 +39,7 @@ struct GateReference {
 struct GateInputs {
   std::span<const double> hidden, d_weight, d_fill;
 };
-GateReference reference_gate(const Case& shape, const LayerSeed& seed, const GateInputs& inputs,
+GateReference reference_gate(const LayerCase& shape, const LayerSeed& seed, const GateInputs& inputs,
                              const LayerChoices& choices = {});
 
 }  // namespace moe

@@ -58,7 +58,7 @@ class CudaGateTest : public testing::TestWithParam<std::tuple<std::string, DType
     const auto random = [&](int64_t width, DType type, uint64_t stream) {
       Pair pair({expected.tokens, width}, type, memory, stream);
       pair.reference = Tensor({expected.tokens, width}, sums());
-      cpu_math().convert(OnHost(pair.device, memory).view(), pair.reference);
+      cpu_math().convert(HostCopy(pair.device, memory).view(), pair.reference);
       return pair;
     };
     Pair hidden = random(12, dtype(), 1), d_hidden = random(12, dtype(), 2);
@@ -141,7 +141,7 @@ TEST(CudaTopK, EqualOnesGoToTheLowerExpertAndNotANumberLast) {
 TEST(CudaParts, NameWhatThereIs) {
   const auto device = make_test_layer_device();
   const auto refuses = [&](auto change) {
-    Case c = shape_of("gshard", kDrawn[0], DType::bfloat16).shape;
+    LayerCase c = shape_of("gshard", kDrawn[0], DType::bfloat16).shape;
     change(c.layer);
     const RankShape rank = rank_shape(c, 0);
     EXPECT_THROW(

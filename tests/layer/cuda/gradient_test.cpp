@@ -27,7 +27,7 @@ struct Met {
   std::map<DType, double> worst;  // without a hook that rounds
 } met;
 
-Case case_of(const Made& m) {
+LayerCase case_of(const Made& m) {
   LayerShape layer{.batch = 2, .seq = 8, .model_dim = 20, .hidden = 12, .heads = 10, .experts = 8, .top_k = m.top_k};
   layer.kv_heads = m.kv_heads;
   layer.capacity_factor = m.skew > 0 ? 0.8 : 1.2;
@@ -53,7 +53,7 @@ class LayerOnDeviceTest : public testing::TestWithParam<Made> {
 };
 
 TEST_P(LayerOnDeviceTest, EverySchedulesGradientsAreAutograds) {
-  const Case shape = case_of(GetParam());
+  const LayerCase shape = case_of(GetParam());
   const LayerSeed seed{.seed = 11, .layer = 2, .skew = GetParam().skew};
   const bool narrow = bytes_of(shape.layer.dtype) == 2;
   LayerReference reference = reference_layer(shape, seed);

@@ -6,7 +6,7 @@
 namespace moe {
 namespace {
 
-std::vector<GraphWeight> weights(const Case& c) {
+std::vector<GraphWeight> weights(const LayerCase& c) {
   const std::vector<int64_t> extents{c.layer.experts, c.layer.model_dim};
   return {{kGateWeight, extents, c.layer.model_dim}, {kGateNoise, extents, c.layer.model_dim}};
 }

@@ -6,7 +6,7 @@
 namespace moe {
 namespace {
 
-std::vector<GraphWeight> weights(const Case& c) {
+std::vector<GraphWeight> weights(const LayerCase& c) {
   return {{kGateWeight, {c.layer.experts, c.layer.model_dim}, c.layer.model_dim}};
 }
 

@@ -7,7 +7,7 @@
 namespace moe {
 namespace {
 
-std::vector<GraphWeight> weights(const Case& c) {
+std::vector<GraphWeight> weights(const LayerCase& c) {
   const int64_t e = c.layer.experts, m = c.layer.model_dim,
                 low = std::clamp<int64_t>(e / 2, std::min<int64_t>(16, m), m);
   return {{kGateProjection, {low, m}, m}, {kGateWeight, {e, low}, low}, {kGateTemperature, {1}, 10000, 0.3}};
