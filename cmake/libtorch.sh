@@ -29,11 +29,12 @@ python_with() {
   return 1
 }
 
-# The folders of the libraries that libtorch_cpu of folder $1 loads, as LD_LIBRARY_PATH has them. cmake/torch.cmake knows
-# the same for a build.
+# The folders of the libraries that libtorch_cpu of folder $1 loads, as LD_LIBRARY_PATH has them. cmake/torch.cmake
+# knows the same for a build.
 torch_library_path() {
   local dir found=()
-  for dir in "$1"/lib "$1"/../nvidia/*/lib "$1"/../torch.libs /usr/local/cuda/lib64 /usr/local/cuda/extras/CUPTI/lib64; do
+  for dir in "$1"/lib "$1"/../nvidia/*/lib "$1"/../torch.libs /usr/local/cuda/lib64 \
+    /usr/local/cuda/extras/CUPTI/lib64; do
     [ ! -d "$dir" ] || found+=("$dir")
   done
   (IFS=: && echo "${found[*]}")

@@ -32,7 +32,8 @@ files_of() {
 
 # Of Boost only what is included, by what compiler soever, and what CMake asks.
 files_of_boost() {
-  printf '#include <%s>\n' "${boost_headers[@]}" | g++ -std=c++20 -M -x c++ - | tr -s ' \\' '\n' | grep ^/usr/include/boost/
+  printf '#include <%s>\n' "${boost_headers[@]}" | g++ -std=c++20 -M -x c++ - |
+    tr -s ' \\' '\n' | grep ^/usr/include/boost/
   find /usr/include/boost/config /usr/include/boost/version.hpp -type f
   find /usr/lib/*/cmake/Boost* /usr/lib/*/cmake/boost_headers* -type f
 }

@@ -33,9 +33,10 @@ DegreeChoice within_rows(DegreeChoice choice, const LayerPricer& pricer);
 /// not have.
 void check_choice(const Schedule& schedule, DegreeChoice& choice);
 
-/// Decides what `choice` leaves open so that forward plus backward is least (FSMoE section 4; the split of section 5 for
-/// a single layer: how many bytes go into each of the places that the schedule has), and the order of lanes where the
-/// schedule has it searched. With Rounding::lcm it weighs what each pair of degrees pads. Ties go to the smaller degree.
+/// Decides what `choice` leaves open so that forward plus backward is least (FSMoE section 4; the split of section 5
+/// for a single layer: how many bytes go into each of the places that the schedule has), and the order of lanes where
+/// the schedule has it searched. With Rounding::lcm it weighs what each pair of degrees pads. Ties go to the smaller
+/// degree.
 LayerResult tune_degrees(LayerReplay layer, const DegreeChoice& choice);
 
 }  // namespace moe

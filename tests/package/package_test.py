@@ -86,7 +86,8 @@ class Package(unittest.TestCase):
         nothing = {"MOETUNE_TORCH_DIR": "", "XDG_CACHE_HOME": str(self.folder),
                    "PATH": f"{python.parent}:{os.environ['PATH']}"}
         ran = self.run_there(moetune, "layerbench", *LAYER, code=2, **nothing)
-        self.assertTrue(re.fullmatch(r"moetune: LibTorch [\d.]+ is missing: .*--fetch-libtorch\n", ran.stderr), ran.stderr)
+        missing = r"moetune: LibTorch [\d.]+ is missing: .*--fetch-libtorch\n"
+        self.assertTrue(re.fullmatch(missing, ran.stderr), ran.stderr)
 
 
 if __name__ == "__main__":
