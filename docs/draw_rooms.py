@@ -25,7 +25,7 @@ WAY = [(0, 1, "a layer, its groups", "moe/plan/shape.h"),
        (4, 1, "degrees, splits searched", "moe/search/layer_search.h"),
        (2, 2, "tasks become closures", "moe/layer/binding.h"),
        (2, 3, "run on lanes' streams", "moe/exec/executor.h"),
-       (3, 3, "proven, then timed", "moe/measure/layer_bench.h"),
+       (3, 3, "proven, then timed", "moe/measure/layers/layer_bench.h"),
        (4, 3, "records", "moe/record/record.h"),
        (4, 2, "timelines", "moe/export/chrome_trace.h")]
 ARROWS = [(0, 2), (2, 3), (3, 4), (1, 5), (5, 4), (4, 6), (3, 7), (7, 8), (8, 9), (9, 10), (9, 11), (4, 11)]
