@@ -5,7 +5,7 @@
 
 #include "moe/base/check.h"
 
-namespace moe {
+namespace moe::reproduce {
 namespace {
 
 // One number of a paper: where it stands among the reports, and what ours rests on beside print.
@@ -169,4 +169,4 @@ std::string first_page(const std::vector<Report>& reports) {
   return text;
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -5,10 +5,10 @@
 
 #include "reproduce/report.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 /// What is compared, a table of one to three numbers a paper, what agrees and what does not. Throws WrongResult naming
 /// the number that no report has.
 std::string first_page(const std::vector<Report>& reports);
 
-}  // namespace moe
+}  // namespace moe::reproduce
