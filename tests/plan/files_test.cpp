@@ -65,7 +65,7 @@ TEST_P(FsmoeGrid, FitsItsCluster) {
   cluster.nodes = expected.nodes;
   cluster.ranks_per_node = expected.ranks_per_node;
   for (const auto& layer : find_grid(std::string(expected.name)).layers) {
-    const Case whole = complete(layer.shape, cluster, Rounding::exact);
+    const LayerCase whole = complete(layer.shape, cluster, Rounding::exact);
     ASSERT_EQ(whole.parallel.mp, expected.ranks_per_node) << layer.name;
     ASSERT_EQ(whole.parallel.esp, expected.ranks_per_node);
     ASSERT_EQ(whole.parallel.ep, expected.nodes);

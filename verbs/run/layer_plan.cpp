@@ -6,6 +6,7 @@
 #include "moe/layer/binding.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/rows/rank_shape.h"
+#include "moe/search/layer_search.h"
 #include "moe/search/within_memory.h"
 
 namespace moe {
