@@ -22,7 +22,7 @@ ConfigValue table_of(const toml::table& table) {
     ConfigValue value = value_of(node);
     // A key's own line: a list or a table that is continued may begin elsewhere.
     if (const auto line = key.source().begin.line; line > 0) value.line = static_cast<int>(line);
-    out.entries.emplace_back(std::string(key.str()), std::move(value));
+    out.entries.push_back({std::string(key.str()), std::move(value)});
   }
   return out;
 }

@@ -9,12 +9,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace moe {
 
 enum class ConfigKind : uint8_t { boolean, integer, real, text, list, table, date };
+
+struct ConfigEntry;
 
 /// One value of a file, with the line on which it begins.
 struct ConfigValue {
@@ -24,9 +25,13 @@ struct ConfigValue {
   int64_t integer = 0;
   double real = 0;  // of an integer too
   std::string text;
-  std::vector<ConfigValue> items;                            // of a list
-  std::vector<std::pair<std::string, ConfigValue>> entries;  // of a table, sorted by key
+  std::vector<ConfigValue> items;    // of a list
+  std::vector<ConfigEntry> entries;  // of a table, sorted by key
   const ConfigValue* find(std::string_view key) const;
+};
+struct ConfigEntry {
+  std::string key;
+  ConfigValue value;
 };
 
 /// The value as a person reads it, on one line and of bounded length: "'fast'", "-3", "a list of 2".
