@@ -103,6 +103,7 @@ TEST(RecordWriter, AnotherQuestionIsRefusedWhereItWouldMix) {
         const std::string path = scratch.path(fmt::format("r{}{}{}.jsonl", ended, named, flag));
         const std::string before = left_by(path, "d1", ended);
         Question question = asking(flag);
+        question.asked.otherwise = "--overwrite";
         question.asked.named_file = named;
         if (flag == "d2" && (named || !ended)) {
           const auto message = message_of<BadInput>([&] { RecordWriter(path, question); });
