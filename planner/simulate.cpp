@@ -9,6 +9,7 @@
 #include "moe/cost/fluid_replay.h"
 #include "moe/export/text_gantt.h"
 #include "moe/record/writer.h"
+#include "moe/search/layer_search.h"
 #include "moe/search/within_memory.h"
 #include "planner/simulate_model.h"
 #include "planner/timeline_records.h"

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "moe/search/layer_search.h"
+
 namespace moe {
 namespace {
 

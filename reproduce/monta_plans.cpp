@@ -4,6 +4,7 @@
 
 #include "moe/base/check.h"
 #include "moe/plan/model_file.h"
+#include "moe/search/layer_search.h"
 #include "reproduce/priced.h"
 
 namespace moe {

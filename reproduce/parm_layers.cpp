@@ -5,6 +5,7 @@
 #include "moe/base/check.h"
 #include "moe/plan/grid.h"
 #include "moe/plan/memory.h"
+#include "moe/search/layer_search.h"
 #include "reproduce/priced.h"
 #include "verbs/printed.h"
 

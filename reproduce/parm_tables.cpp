@@ -9,6 +9,7 @@
 
 #include "moe/base/check.h"
 #include "moe/plan/model_file.h"
+#include "moe/search/layer_search.h"
 #include "reproduce/parm_layers.h"
 #include "reproduce/priced.h"
 #include "reproduce/study.h"

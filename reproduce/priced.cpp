@@ -6,6 +6,7 @@
 #include "moe/base/check.h"
 #include "moe/base/registry.h"
 #include "moe/cost/fluid_replay.h"
+#include "moe/search/layer_search.h"
 
 namespace moe {
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "moe/base/check.h"
+#include "moe/search/layer_search.h"
 #include "moe/search/within_memory.h"
 
 namespace moe {

@@ -11,6 +11,7 @@
 #include "moe/measure/proxy.h"
 #include "moe/measure/statistics.h"
 #include "moe/rows/rank_shape.h"
+#include "moe/search/layer_search.h"
 #include "moe/search/within_memory.h"
 
 namespace moe {

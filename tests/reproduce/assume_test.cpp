@@ -5,6 +5,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
+#include "moe/search/layer_search.h"
 #include "reproduce/fsmoe_layer.h"
 #include "reproduce/priced.h"
 #include "reproduce/study.h"

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "moe/base/check.h"
+#include "moe/search/layer_search.h"
 #include "reproduce/fsmoe_contention.h"
 #include "reproduce/fsmoe_table2.h"
 #include "reproduce/study.h"

@@ -1,6 +1,4 @@
 // Whole models: plans that pass their checks, times that closed forms and single layers predict, gradients sent once.
-#include "moe/search/model_partition.h"
-
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -11,6 +9,8 @@
 #include "moe/base/random.h"
 #include "moe/cost/fluid_replay.h"
 #include "moe/plan/model_file.h"
+#include "moe/search/layer_search.h"
+#include "moe/search/model_partition.h"
 #include "tests/cost/random_layer.h"
 #include "tests/schedule/any_decision.h"
 
