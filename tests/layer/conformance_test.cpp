@@ -39,7 +39,7 @@ bool possible(const layer_space::Point& point, Met& met) {
   return false;
 }
 
-void prove(const layer_space::LayerCase& c, Met& met) {
+void prove(const layer_space::DrawnLayer& c, Met& met) {
   LocalLayers layers(c.shape, c.seed, c.plan.structure->flow);
   layers.poison();
   layers.run(c.plan);

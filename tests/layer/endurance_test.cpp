@@ -71,7 +71,7 @@ TEST(Endurance, RandomDelaysHangNothingAndChangeNoBit) {
   int ran = 0;
   for (size_t i = 0; i < points.size() && ran < 200; ++i) {
     SCOPED_TRACE(layer_space::text_of(points[i]));
-    const layer_space::LayerCase c = layer_space::make_case(points[i], i + 1);
+    const layer_space::DrawnLayer c = layer_space::make_case(points[i], i + 1);
     try {
       LocalLayers layers(c.shape, c.seed, c.plan.structure->flow);
       layers.run(c.plan);

@@ -153,10 +153,10 @@ LayerCase shape_of(const Point& point) {
   return shape;
 }
 
-LayerCase make_case(const Point& point, uint64_t seed) {
+DrawnLayer make_case(const Point& point, uint64_t seed) {
   const LayerCase asked = shape_of(point);
   const Schedule& schedule = find_schedule(axes()[4].values[static_cast<size_t>(point[4])]);
-  LayerCase c;
+  DrawnLayer c;
   c.plan = build_plan(schedule, asked, decision_of(schedule, asked, point[9], seed));
   c.shape = c.plan.shape;
   c.seed = {.seed = seed, .layer = seed % 3, .skew = point[11] == 0 ? 0.0 : 3.0};

@@ -22,7 +22,7 @@ struct Axis {
 const std::vector<Axis>& axes();
 std::string text_of(const Point& point);
 
-struct LayerCase {
+struct DrawnLayer {
   LayerCase shape;
   Plan plan;
   LayerSeed seed;
@@ -30,7 +30,7 @@ struct LayerCase {
 /// Throws BadInput or Unsupported where the parts don't go together.
 LayerCase shape_of(const Point& point);
 /// The same, and any decision of the schedule.
-LayerCase make_case(const Point& point, uint64_t seed);
+DrawnLayer make_case(const Point& point, uint64_t seed);
 
 /// Points that cover every pair of values of two axes at least once, but for the pairs that no point with `possible`
 /// has, and at least `least` points in all; the same ones for the same seed.

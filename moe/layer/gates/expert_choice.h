@@ -10,6 +10,6 @@
 namespace moe {
 
 std::unique_ptr<Gate> make_expert_choice_gate(const GateSetup& setup);
-extern const GateReference kExpertChoiceReference;  // reference/gates/expert_choice_graph.cpp
+extern const AutogradGate kExpertChoiceReference;  // reference/gates/expert_choice_graph.cpp
 
 }  // namespace moe

@@ -50,7 +50,7 @@ enum class Choices : uint8_t { top_k, experts, rows };
 /// Names the auxiliary losses that a gate has (auxiliary_losses.h).
 enum class Losses : uint8_t { none, z, balance_and_z };
 
-struct GateReference;  // reference/gate_graph.h
+struct AutogradGate;  // reference/gate_graph.h
 
 /// Holds all that is known of a gate.
 struct GateRow {
@@ -58,9 +58,9 @@ struct GateRow {
   std::unique_ptr<Gate> (*make)(const GateSetup&);
   Losses losses = Losses::none;
   Choices choices = Choices::top_k;
-  const GateReference* reference = nullptr;  // its graph for autograd; null: layers with it can't be verified
-  Scoring scoring = Scoring::none;           // of its CUDA kernels
-  bool noisy = false;                        // those add noise to the logits
+  const AutogradGate* reference = nullptr;  // its graph for autograd; null: layers with it can't be verified
+  Scoring scoring = Scoring::none;          // of its CUDA kernels
+  bool noisy = false;                       // those add noise to the logits
 };
 
 /// Throws BadInput listing the known names.

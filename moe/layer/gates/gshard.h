@@ -9,6 +9,6 @@
 namespace moe {
 
 std::unique_ptr<Gate> make_gshard_gate(const GateSetup& setup);
-extern const GateReference kGShardReference;  // reference/gates/gshard_graph.cpp
+extern const AutogradGate kGShardReference;  // reference/gates/gshard_graph.cpp
 
 }  // namespace moe

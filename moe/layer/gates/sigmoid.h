@@ -9,6 +9,6 @@
 namespace moe {
 
 std::unique_ptr<Gate> make_sigmoid_gate(const GateSetup& setup);
-extern const GateReference kSigmoidReference;  // reference/gates/sigmoid_graph.cpp
+extern const AutogradGate kSigmoidReference;  // reference/gates/sigmoid_graph.cpp
 
 }  // namespace moe

@@ -10,6 +10,6 @@
 namespace moe {
 
 std::unique_ptr<Gate> make_softmoe_gate(const GateSetup& setup);
-extern const GateReference kSoftMoeReference;  // reference/gates/softmoe_graph.cpp
+extern const AutogradGate kSoftMoeReference;  // reference/gates/softmoe_graph.cpp
 
 }  // namespace moe

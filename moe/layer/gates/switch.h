@@ -8,6 +8,6 @@
 namespace moe {
 
 std::unique_ptr<Gate> make_switch_gate(const GateSetup& setup);
-extern const GateReference kSwitchReference;  // reference/gates/switch_graph.cpp
+extern const AutogradGate kSwitchReference;  // reference/gates/switch_graph.cpp
 
 }  // namespace moe

@@ -10,6 +10,6 @@
 namespace moe {
 
 std::unique_ptr<Gate> make_xmoe_gate(const GateSetup& setup);
-extern const GateReference kXMoeReference;  // reference/gates/xmoe_graph.cpp
+extern const AutogradGate kXMoeReference;  // reference/gates/xmoe_graph.cpp
 
 }  // namespace moe

@@ -9,8 +9,8 @@
 namespace moe {
 namespace {
 
-const GateReference& reference_of(const LayerCase& shape) {
-  const GateReference* found = find_gate(shape.layer.gate).reference;
+const AutogradGate& reference_of(const LayerCase& shape) {
+  const AutogradGate* found = find_gate(shape.layer.gate).reference;
   require<WrongResult>(found != nullptr, "gate {} has no reference", shape.layer.gate);
   return *found;
 }

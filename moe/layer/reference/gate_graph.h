@@ -5,7 +5,7 @@
 
 namespace moe {
 
-struct GateReference {
+struct AutogradGate {
   std::vector<GraphWeight> (*weights)(const LayerCase& shape);
   GateGraph (*graph)(const GateGraphInputs& inputs);
 };

@@ -58,6 +58,6 @@ GateGraph graph(const GateGraphInputs& in) {
 
 }  // namespace
 
-const GateReference kExpertChoiceReference{weights, graph};
+const AutogradGate kExpertChoiceReference{weights, graph};
 
 }  // namespace moe

@@ -24,6 +24,6 @@ GateGraph graph(const GateGraphInputs& in) {
 
 }  // namespace
 
-const GateReference kGShardReference{weights, graph};
+const AutogradGate kGShardReference{weights, graph};
 
 }  // namespace moe

@@ -19,6 +19,6 @@ GateGraph graph(const GateGraphInputs& in) {
 
 }  // namespace
 
-const GateReference kSigmoidReference{weights, graph};
+const AutogradGate kSigmoidReference{weights, graph};
 
 }  // namespace moe

@@ -28,6 +28,6 @@ GateGraph graph(const GateGraphInputs& in) {
 
 }  // namespace
 
-const GateReference kSoftMoeReference{weights, graph};
+const AutogradGate kSoftMoeReference{weights, graph};
 
 }  // namespace moe

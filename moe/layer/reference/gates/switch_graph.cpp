@@ -16,6 +16,6 @@ GateGraph graph(const GateGraphInputs& in) {
 
 }  // namespace
 
-const GateReference kSwitchReference{weights, graph};
+const AutogradGate kSwitchReference{weights, graph};
 
 }  // namespace moe

@@ -23,6 +23,6 @@ GateGraph graph(const GateGraphInputs& in) {
 
 }  // namespace
 
-const GateReference kXMoeReference{weights, graph};
+const AutogradGate kXMoeReference{weights, graph};
 
 }  // namespace moe
