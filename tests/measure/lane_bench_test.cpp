@@ -22,7 +22,8 @@ TEST(LaneBench, AnOverlapIsTheShareOfTheShorterThatIsHidden) {
 TEST(LaneBench, LanesThatHaveAnOpAreRunBesideEachOther) {
   std::vector<OpCase> cases;
   for (const OpCase& c : real_cases(host_cluster(), "local", {.begin = 1 << 10, .end = 1 << 16, .factor = 64}))
-    if (c.op == Op::alltoall || c.op == Op::allreduce || (c.op == Op::gemm && cases.back().op != Op::gemm)) cases.push_back(c);
+    if (c.op == Op::alltoall || c.op == Op::allreduce || (c.op == Op::gemm && cases.back().op != Op::gemm))
+      cases.push_back(c);
   ASSERT_EQ(cases.size(), 5U);
   cases[0].modelled_s = 1e6;
   OpSettings settings;

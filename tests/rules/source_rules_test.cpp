@@ -65,7 +65,7 @@ TEST(SourceRules, AcceptWhatIsAllowed) {
       {"verbs/run/target.cpp", "#include \"verbs/selection.h\""},
       {"cli/main.cpp", "#include \"tuner/tune.h\""},
       {"tests/plan/plan_test.cpp", "#include \"cli/flags.h\""},
-      {"moe/layer/cpu/gemm.cpp", "#include <ATen/ATen.h>"},
+      {"moe/tensor/cpu/gemm.cpp", "#include <ATen/ATen.h>"},
       {"moe/comm/gloo/group.cpp", "#include <torch/csrc/distributed/c10d/Backend.hpp>"},
       {"moe/layer/gates/cuda/top_k.cu", "#include <cuda_runtime.h>"},
       {"moe/comm/nccl/world.cpp", "#include <nccl.h>"},
