@@ -21,3 +21,11 @@ function(moe_test name)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
 endfunction()
+
+# these_tests(PROPERTY VALUE ...): sets properties of all tests of the folder so far. `./moetune test` runs as many
+# at once as there are cores. Those that compute on several have PROCESSORS 2, those whose ranks wait for each other or
+# look at the clock have RUN_SERIAL ON.
+function(these_tests)
+  get_property(tests DIRECTORY PROPERTY TESTS)
+  set_tests_properties(${tests} PROPERTIES ${ARGN})
+endfunction()

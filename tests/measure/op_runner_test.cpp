@@ -37,7 +37,7 @@ TEST(OpRunner, SecondsAreOfOneIterationAndUndilated) {
   EXPECT_LT(most(sample), 15e-3) << "three iterations' sum, or dilated";
 }
 
-// Their starts differ by what the machine makes of them, so that both may take a little less than the longer one's time.
+// The machine sets their starts apart, so that both may take a little less than the longer one's time.
 TEST(OpRunner, TwoOpsLastUntilTheLaterOneEnds) {
   const std::vector<OpCase> cases = paced_ops(100e-3, 1);
   OpRunner runner({}, cases, 60);
