@@ -17,9 +17,9 @@ std::vector<OpCase> paced_ops(double modelled_s, double dilation) {
     c.modelled_s = modelled_s;
     c.dilation = dilation;
   }
-  cases[0].op = "alltoall";
+  cases[0].op = Op::alltoall;
   cases[0].network = Network::inter;
-  cases[1].op = "allgather";
+  cases[1].op = Op::allgather;
   cases[1].network = Network::intra;
   return cases;
 }
