@@ -22,7 +22,7 @@ install(EXPORT moetuneTargets NAMESPACE moetune:: DESTINATION ${package_dir})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/moe/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moe
         FILES_MATCHING
         REGEX "/moe/[a-z]+/[a-z0-9_]+\\.h$"
-        REGEX "/layer/(gates|orders|dispatchers|experts|hooks)/[a-z0-9_]+\\.h$"
+        REGEX "/layer/(binding|gates|orders|dispatchers|experts|hooks)/[a-z0-9_]+\\.h$"
         REGEX "_world\\.h$"
         REGEX "/reference/reference\\.h$"
         PATTERN measure EXCLUDE PATTERN cuda EXCLUDE PATTERN cpu EXCLUDE PATTERN store EXCLUDE)

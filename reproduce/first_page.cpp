@@ -139,6 +139,7 @@ std::string shown(std::optional<double> value, const Quantity& quantity) {
 TextTable headlines_of(const std::vector<Report>& reports) {
   TextTable table{"", {"number", "printed", "ours", "difference", "ours rests on"}, {}};
   for (const Headline& headline : kHeadlines) {
+    if (std::ranges::none_of(reports, [&](const Report& r) { return name_of(r) == headline.report; })) continue;
     const Comparison* in = nullptr;
     const Figure& figure = figure_of(reports, headline, in);
     table.rows.push_back({std::string(headline.what), shown(figure.paper, in->quantity),

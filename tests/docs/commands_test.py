@@ -25,6 +25,7 @@ OTHERS = {
     "mpirun": "a launcher; tests/launch/launchers_test.py starts ranks by it",
     "srun": "a launcher of clusters; tests/launch/launchers_test.py sets its variables",
     "cmake": "the build itself; tests/examples/installed_test.py installs it, tests/package makes packages",
+    "cpack": "packages; tests/package makes and tries them",
     "ctest": "runs this very test",
     "pip": "installs into this machine",
     "tests/plots/samples.sh": "writes into the checkout",

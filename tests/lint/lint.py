@@ -84,7 +84,8 @@ def check_tidy(build, which="changed"):
     print(f"clang-tidy looks at {len(chosen)} of {len(units)} units")
     with tempfile.TemporaryDirectory() as scratch:
         without_gcc_headers(commands, scratch)
-        return of_each([clang_tidy, "--quiet", "-p", scratch], [[unit] for unit in chosen])
+        headers = [] if which == "all" else ["--header-filter=-"]  # of a changed unit, what stands in itself
+        return of_each([clang_tidy, "--quiet", *headers, "-p", scratch], [[unit] for unit in chosen])
 
 
 found = check_format() if sys.argv[1] == "format" else check_tidy(*sys.argv[2:])

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <limits>
 
-#include "moe/search/layer_search.h"
 #include "moe/search/lane_order.h"
+#include "moe/search/layer_search.h"
 #include "tests/cost/random_layer.h"
 #include "tests/schedule/any_decision.h"
 

@@ -1,6 +1,4 @@
 // What a search's results promise: degrees and splits as asked, times of the whole plan, no time below the bound.
-#include "moe/search/layer_search.h"
-
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -9,6 +7,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
+#include "moe/search/layer_search.h"
 #include "tests/cost/random_layer.h"
 #include "tests/schedule/any_decision.h"
 
