@@ -9,6 +9,7 @@
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/comm/nccl/nccl_world.h"
 #include "moe/comm/store/store.h"
+#include "moe/device/memory.h"
 
 namespace moe {
 namespace {
@@ -120,7 +121,9 @@ int run_together(World* processes, const std::function<int()>& verb) {
   } catch (const std::exception& error) {
     const auto all = processes->communicator(processes->here().front());
     all->abort(error.what());
-    const bool bad_input = dynamic_cast<const BadInput*>(&error), wrong = dynamic_cast<const WrongResult*>(&error);
+    const bool alone = dynamic_cast<const OutOfMemory*>(&error);  // other ranks may have memory left
+    const bool bad_input = !alone && dynamic_cast<const BadInput*>(&error);
+    const bool wrong = dynamic_cast<const WrongResult*>(&error);
     if (!bad_input && !wrong) throw RankFailure(fmt::format("rank {} failed: {}", all->rank(), error.what()));
     // At once: a launcher may end us as soon as another rank has ended.
     if (!said_by_another(*all, error.what())) say(error.what());

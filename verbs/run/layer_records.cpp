@@ -15,10 +15,7 @@ std::vector<double> differences(const std::vector<double>& a, const std::vector<
 }
 
 double estimated_bytes(const Plan& plan) {
-  MemoryRequest request;
-  request.shape = plan.shape;
-  request.replicated = plan.structure->flow == Flow::replicated;
-  const MemoryEstimate estimate = estimate_memory(request);
+  const MemoryEstimate estimate = layer_memory(plan.shape, plan.structure->flow);
   return estimate.total() - estimate.optimizer;
 }
 
