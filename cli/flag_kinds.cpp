@@ -83,8 +83,7 @@ void add_layer(CLI::App& verb, Selection& s) {
 }
 
 void add_schedule(CLI::App& verb, Selection& s) {
-  verb.add_option("--schedule", s.schedules,
-                  "one, or several: NAME,NAME; default: all (tune runs ds-moe, tutel, fsmoe)")
+  verb.add_option("--schedule", s.schedules, "one, or several: NAME,NAME; default: all, of which tune runs some")
       ->type_name("SCHEDULE|all")
       ->delimiter(',');
 }

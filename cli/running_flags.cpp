@@ -102,11 +102,11 @@ void add_microbench(CLI::App& app, Command& c) {
   CLI::App* verb = add_verb(app, "microbench", "time alltoall, allgather, reducescatter, allreduce, gemm -> records",
                             " --cluster testbed-b --repetitions 5");
   add_text(*verb, "--cluster", "CLUSTER|host|FILE", m.cluster, "cluster profile to emulate");
-  add_bytes(*verb, "-b,--min-bytes", m.least_bytes, "collectives' least size: 64K, 1M, ...; default: -e");
+  add_bytes(*verb, "-b,--min-bytes", m.least_bytes, "collectives' least size: 64K, 1M, ...; default: as the largest");
   add_bytes(*verb, "-e,--max-bytes", m.most_bytes,
-            "their largest size; default: -b, and without both FSMoE's sizes or a share of them");
-  add_number(*verb, "-f,--step-factor", m.step_factor, "a size over the one before", 1.0001, 1e6);
-  add_bytes(*verb, "-i,--step-bytes", m.step_bytes, "a size less the one before, in the place of -f");
+            "their largest size; default: as the least; without both: FSMoE's sizes or a share of them");
+  add_number(*verb, "-f,--step-factor", m.step_factor, "ratio of a size to the one before", 1.0001, 1e6);
+  add_bytes(*verb, "-i,--step-bytes", m.step_bytes, "difference of a size from the one before, in the place of -f");
   add_text(*verb, "-d,--dtype", "float32|float64|float16|bfloat16", m.dtype,
            "of collectives and GEMMs; GEMMs of 16 bits: on GPUs");
   verb->add_flag("--modules{all}", m.modules,

@@ -16,7 +16,9 @@ torch_dir() {
   for dir in "${MOETUNE_TORCH_DIR:-}" "$(cd / && python3 -c "$find" 2>/dev/null || true)" \
     "$cache/torch-$torch_release/torch"; do
     [ -e "$dir/include/ATen/ATen.h" ] && [ -e "$dir/lib/libtorch_cpu.so" ] || continue
-    version=$(sed -n "s/^__version__ = '\([0-9.]*\).*/\1/p" "$dir/version.py")
+    # A wheel says which it is in version.py, an archive of the C++ half in build-version.
+    version=$(sed -n "s/^__version__ = '\([0-9.]*\).*/\1/p" "$dir/version.py" 2>/dev/null ||
+      sed 's/[^0-9.].*//' "$dir/build-version" 2>/dev/null || true)
     ! torch_fits "$version" || { echo "$dir"; return; }
   done
   return 1

@@ -29,6 +29,8 @@ class LayerBinding : public Binding {
   /// `layer` must outlive it; the plan's structure is shared. Throws WrongResult naming what differs unless the plan is
   /// of the layer's case and flow, whole (forward and backward), and of one layer.
   LayerBinding(MoeLayer& layer, const Plan& plan);
+  LayerBinding(const LayerBinding&) = delete;  // its parts refer to its plan
+  LayerBinding& operator=(const LayerBinding&) = delete;
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
   void settle(const Task& task, Stream& stream) override;

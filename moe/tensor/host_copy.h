@@ -1,5 +1,5 @@
 #pragma once
-// An HostCopy has a tensor's numbers where the host can read them, write them and compute with them.
+// A HostCopy has a tensor's numbers where the host can read them, write them and compute with them.
 #include <vector>
 
 #include "moe/device/memory.h"

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "moe/base/check.h"
+#include "moe/device/memory.h"
 #include "verbs/run/layer_records.h"
 #include "verbs/trace_file.h"
 
@@ -77,6 +78,9 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
 LayerOutcome run_or_record_why(const LayerJob& job, const Fields& parameters) {
   try {
     return run_layer_job(job, parameters);
+  } catch (const OutOfMemory& error) {
+    if (job.settings.ranks.processes) throw;  // one rank's alone: they all end
+    return failed_layer_job(job, parameters, CaseStatus::oom, error.what());
   } catch (const BadInput& error) {
     return failed_layer_job(job, parameters, CaseStatus::unsupported, error.what());
   } catch (const RankFailure& error) {
