@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "moe/search/partition.h"
 
@@ -84,7 +86,12 @@ LayerResult LayerReplay::result(const Decision& decision) {
   result.moe_forward_s = moe_seconds(decision, Phases::forward);
   result.moe_backward_s = moe_seconds(decision, Phases::backward);
   const PhaseBound forward = bound(Phase::forward), backward = bound(Phase::backward);
-  const auto f = forward.degree_free(), b = backward.degree_free();
+  // No degrees have fewer rows than without padding.
+  LayerCase unpadded = pricer.shape();
+  std::optional<LayerPricer> least;
+  if (std::exchange(unpadded.row_multiple, 1) > 1) least.emplace(pricer.profile(), unpadded, pricer.options());
+  LayerReplay any(schedule, least ? *least : pricer, store);
+  const auto f = any.bound(Phase::forward).degree_free(), b = any.bound(Phase::backward).degree_free();
   result.bound = {f.seconds, b.seconds, f.name, b.name};
   const auto f_at = forward.at(decision.degree_forward), b_at = backward.at(decision.degree_backward);
   result.degree_bound = {f_at.seconds, b_at.seconds, f_at.name, b_at.name};

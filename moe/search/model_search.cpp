@@ -99,6 +99,8 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   result.variant = layer.decision.variant;
   ModelShape decided = model;
   decided.shape = decided_case(model.shape, layer.decision);
+  // All layers cut the rows of that one, so that none pads them anew.
+  if (decided.shape.rounding == Rounding::lcm) decided.shape.row_multiple = padded_rows(decided.shape);
   const LayerPricer decided_pricer(pricer.profile(), decided.shape, pricer.options());
   const auto [first, last] = layers_of_stage(decided, 0);
   check_size(planned, decided, layer.decision.degree_forward, 1);  // before a search over all layers

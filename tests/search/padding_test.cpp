@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 #include <numeric>
 
+#include "moe/base/config_files.h"
 #include "moe/search/layer_search.h"
+#include "moe/search/model_search.h"
 #include "tests/cost/random_layer.h"
 #include "tests/schedule/any_decision.h"
 
@@ -75,6 +77,38 @@ TEST(Padding, FixedDegreesPadToTheirMultipleAndBytesCountIt) {
   EXPECT_GT(layer_memory(plan.shape).total(), layer_memory(shape).total());
   EXPECT_EQ(build_plan(fsmoe, shape, {2, 4}).rows, 64);
   EXPECT_THROW(build_plan(fsmoe, shape, {2147483647, 2147483629}), BadInput);
+}
+
+// A bound that holds whatever the degrees is not of the rows that some degrees want.
+TEST(Padding, NoDegreesBeatTheBoundOfFixedOnes) {
+  LayerSearch search;
+  const Profile profile = find_profile("testbed-b");
+  LayerShape layer{.batch = 1, .seq = 1024, .model_dim = 4096, .hidden = 8192, .heads = 16, .experts = 8};
+  const LayerCase shape = complete(layer, {.nodes = 8, .ranks_per_node = 4}, Rounding::lcm);
+  const LayerPricer pricer(profile, shape);
+  const Schedule& fsmoe = find_schedule("fsmoe");
+  const LayerResult best = search.tune(fsmoe, pricer), fixed = search.tune(fsmoe, pricer, {7, 8});
+  ASSERT_LT(best.total_s(), fixed.total_s());
+  EXPECT_LE(fixed.bound.total_s(), best.total_s());
+  EXPECT_DOUBLE_EQ(fixed.bound.total_s(), best.bound.total_s());
+}
+
+// Also where one layer's own degrees pad nothing: this one has 15 rows and degrees 1 and 1.
+TEST(Padding, LayersOfAModelCutTheRowsThatOneHas) {
+  ModelSearch search;
+  const Profile profile = find_profile("testbed-b");
+  LayerShape layer{.batch = 1, .seq = 188, .model_dim = 1024, .hidden = 4096, .heads = 16, .experts = 8, .top_k = 2};
+  layer.capacity_factor = 1.2;
+  ModelShape model;
+  model.shape = complete(layer, {.nodes = 8, .ranks_per_node = 4}, Rounding::lcm);
+  model.layers = 3;
+  const LayerPricer pricer(profile, model.shape);
+  for (const std::string_view name : {"fsmoe-no-iio", "fsmoe"}) {
+    const ModelResult found = search.tune(find_schedule(name), pricer, model, partition_strategies().front());
+    EXPECT_EQ(found.plan.rows % found.decision.degree_forward, 0) << name;
+    for (const BackwardDecision& backward : found.decision.backwards)
+      EXPECT_EQ(found.plan.rows % backward.degree, 0) << name << ": " << found.plan.rows;
+  }
 }
 
 }  // namespace
