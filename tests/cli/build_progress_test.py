@@ -92,7 +92,10 @@ class BuildProgress(unittest.TestCase):
 
     def test_a_terminal_has_one_line_that_rewrites_itself(self):
         self.steps(12, 0.25)
-        screen, terminal = pty.openpty()
+        try:
+            screen, terminal = pty.openpty()
+        except OSError as error:
+            self.skipTest(f"no terminal to be had: {error}")
         ran = subprocess.Popen([self.root / "moetune", "list"], env=self.environment(), stdin=terminal,
                                stdout=subprocess.PIPE, stderr=terminal)
         os.close(terminal)

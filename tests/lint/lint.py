@@ -28,7 +28,7 @@ def tool(name):
 
 
 def git(*words):
-    ran = subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True)
+    ran = subprocess.run([tool("git"), "-C", ROOT, *words], capture_output=True, text=True)
     return ran.stdout.split() if ran.returncode == 0 else None
 
 

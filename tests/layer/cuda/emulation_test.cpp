@@ -114,7 +114,7 @@ TEST(GuardedMemoryDeathTest, EndsTheProcessThatLeavesAnAllocation) {
     launch(touch_kernel, {1, 32}, nullptr, data, bytes - 1, &out);
     EXPECT_EQ(out, 0);
     EXPECT_DEATH(launch(touch_kernel, {1, 32}, nullptr, data, (bytes + 15) / 16 * 16, &out), "");
-    EXPECT_DEATH(launch(touch_kernel, {1, 32}, nullptr, data, int64_t{-8192}, &out), "");
+    EXPECT_DEATH(launch(touch_kernel, {1, 32}, nullptr, data, int64_t{-4096}, &out), "");
     if (bytes % 16 == 0) continue;
     EXPECT_DEATH((launch(write_kernel, {1, 32}, nullptr, data, bytes), block = Memory()), "wrote outside");
   }
