@@ -100,7 +100,7 @@ void bench_expert(const KernelSizes& sizes, Ffn ffn, const KernelGroup& group) {
       alone(
           "forward GEMMs", [&] { gemms.forward(); }, [&] { return gemms.wrong_forward(); }, {gemms.hidden, gemms.y}),
       kernel(
-          "backward", [&] { expert->backward(x, rows, d_y, d_x, true); },
+          "backward", [&] { expert->backward(x, rows, d_y, d_x, Into::overwrite); },
           [&] { return plain.wrong_gradients(matrix(d_x)); }, {d_x, expert->gradients()}),
       alone(
           "backward GEMMs", [&] { gemms.backward(); }, [&] { return gemms.wrong_backward(); },

@@ -37,7 +37,7 @@ class Experts {
             alone(
                 "forward GEMMs", [this] { forward(); }, [this] { return wrong_forward(); }),
             kernel(
-                "backward", [this] { expert_->backward(x_, rows_, d_y_, d_x_, true); },
+                "backward", [this] { expert_->backward(x_, rows_, d_y_, d_x_, Into::overwrite); },
                 [this] { return wrong_expert(false); }),
             alone(
                 "backward GEMMs", [this] { backward(); }, [this] { return wrong_backward(); })};

@@ -1,5 +1,6 @@
 #include "moe/exec/executor.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -16,20 +17,26 @@ struct Executor::Impl {
   std::shared_ptr<const Structure> structure;
   std::vector<std::vector<int>> crossings;
   std::shared_ptr<Failure> failure = std::make_shared<Failure>();
-  std::vector<Mark> marks;  // by task; outlive the streams
-  std::vector<std::unique_ptr<Stream>> lanes;
+  std::vector<Mark> marks;                     // by task; outlive the streams
+  std::vector<std::unique_ptr<Stream>> lanes;  // null: of another stage
   std::atomic<int64_t> overruns{0};
   RunTimes times;
 
   Event& start(int task) { return *marks[static_cast<size_t>(task)].start; }
   Event& end(int task) { return *marks[static_cast<size_t>(task)].end; }
 
+  bool has(int task) const {
+    return lanes[static_cast<size_t>(structure->tasks[static_cast<size_t>(task)].lane)] != nullptr;
+  }
+
   void issue(const Task& task, Binding& binding, Pace pace) {
     Stream& lane = *lanes[static_cast<size_t>(task.lane)];
-    for (const int before : crossings[static_cast<size_t>(task.id)]) lane.wait(end(before));
-    const bool held = task.group == GroupKind::none && !pace.pacer && pace.at_least_s > 0;
+    for (const int before : crossings[static_cast<size_t>(task.id)])
+      if (has(before)) lane.wait(end(before));
+    const bool paces_itself = task.group != GroupKind::none && task.kind != TaskKind::send;
+    const bool held = !paces_itself && !pace.pacer && pace.at_least_s > 0;
     held ? lane.mark(start(task.id)) : lane.record(start(task.id));
-    if (task.group != GroupKind::none) {
+    if (paces_itself) {
       binding.issue(task, lane, pace);
     } else if (pace.pacer && pace.at_least_s > 0) {
       issue_contended(task, binding, pace);
@@ -58,7 +65,7 @@ struct Executor::Impl {
     try {
       for (const Task& task : structure->tasks) {
         if (failure->failed()) return;
-        if (only && task.phase != *only) continue;
+        if (!has(task.id) || (only && task.phase != *only)) continue;
         const auto id = static_cast<size_t>(task.id);
         Pace pace{.at_least_s = at_least_s.empty() ? 0.0 : at_least_s[id], .overruns = &overruns};
         if (contended.pacer) {
@@ -75,6 +82,7 @@ struct Executor::Impl {
 
   void drain() noexcept {
     for (const auto& lane : lanes) {
+      if (!lane) continue;
       try {
         lane->synchronize();
       } catch (...) {
@@ -84,15 +92,19 @@ struct Executor::Impl {
   }
 };
 
-Executor::Executor(Device& device, std::shared_ptr<const Structure> structure) : impl_(std::make_unique<Impl>()) {
+Executor::Executor(Device& device, std::shared_ptr<const Structure> structure, int stage)
+    : impl_(std::make_unique<Impl>()) {
   impl_->structure = std::move(structure);
   impl_->crossings = crossings_of(*impl_->structure);
   impl_->marks.resize(impl_->structure->tasks.size());
-  for (auto& mark : impl_->marks) mark = {device.make_event(), device.make_event()};
   impl_->times.tasks.resize(impl_->structure->tasks.size());
-  for (const Lane& lane : impl_->structure->lanes)
-    impl_->lanes.push_back(device.make_stream(name_of(lane.kind), impl_->failure,
-                                              lane.kind == LaneKind::compute ? Urgency::usual : Urgency::high));
+  for (const Lane& lane : impl_->structure->lanes) {
+    const Urgency urgency = lane.kind == LaneKind::compute ? Urgency::usual : Urgency::high;
+    impl_->lanes.push_back(lane.stage == stage ? device.make_stream(name_of(lane.kind), impl_->failure, urgency)
+                                               : nullptr);
+  }
+  for (const Task& task : impl_->structure->tasks)
+    if (impl_->has(task.id)) impl_->marks[static_cast<size_t>(task.id)] = {device.make_event(), device.make_event()};
 }
 
 Executor::~Executor() = default;
@@ -105,7 +117,8 @@ const RunTimes& Executor::run(Binding& binding, const std::vector<double>& at_le
                     tasks.size());
   require<BadInput>(!contended.pacer || contended.resources.size() == tasks.size(),
                     "resources of {} tasks for {} tasks", contended.resources.size(), tasks.size());
-  require<Unsupported>(!contended.pacer || impl.lanes.empty() || !impl.lanes.front()->calls_at_once(),
+  const auto own = std::ranges::find_if(impl.lanes, [](const auto& lane) { return lane != nullptr; });
+  require<Unsupported>(!contended.pacer || own == impl.lanes.end() || !(*own)->calls_at_once(),
                        "tasks that slow each other down are paced on the CPU alone");
   impl.failure->clear();
   impl.overruns = 0;
@@ -115,7 +128,7 @@ const RunTimes& Executor::run(Binding& binding, const std::vector<double>& at_le
   impl.drain();
   impl.failure->rethrow();
   for (size_t id = 0; id < tasks.size(); ++id) {
-    if (only && tasks[id].phase != *only) continue;
+    if (!impl.has(static_cast<int>(id)) || (only && tasks[id].phase != *only)) continue;
     const auto& mark = impl.marks[id];
     times.tasks[id] = {mark.start->seconds() - times.begin_s, mark.end->seconds() - times.begin_s};
   }

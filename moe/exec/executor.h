@@ -1,6 +1,7 @@
 #pragma once
-// Runs a plan on one rank: walks the tasks in issue order and enqueues each on its lane's stream, with waits only where
-// a dependency crosses lanes. Knows streams and plans; tensors, costs and communicators belong to the Binding.
+// Runs a plan on one rank: walks the tasks of the rank's pipeline stage in issue order and enqueues each on its lane's
+// stream, with waits only where a dependency crosses lanes. What a receive waits for in another stage comes with its
+// data. Knows streams and plans; tensors, costs and communicators belong to the Binding.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -16,8 +17,8 @@ namespace moe {
 class Binding {
  public:
   virtual ~Binding() = default;
-  /// `pace` is for a collective to honour itself (its start is when its last rank arrived); computation is paced by
-  /// the executor, and gets an empty one.
+  /// `pace` is for a collective to honour itself (its start is when its last rank arrived); computation and what is
+  /// sent to another stage are paced by the executor, and get an empty one.
   virtual void issue(const Task& task, Stream& stream, Pace pace) = 0;
   /// Called once the task's end is recorded: enqueues what belongs to no task's time, and may block until it is done,
   /// since the next task is issued afterwards.
@@ -45,15 +46,16 @@ struct RunTimes {
 
 class Executor {
  public:
-  /// One stream a lane, two events a task, all made here: run() allocates nothing that lasts. Throws WrongResult naming
+  /// One stream a lane of the stage, two events a task, all made here: run() allocates nothing that lasts. Throws
+  /// WrongResult naming
   /// the task if one is not in issue order (ids ascend in every lane's queue, and after what they wait for).
-  Executor(Device& device, std::shared_ptr<const Structure> structure);
+  Executor(Device& device, std::shared_ptr<const Structure> structure, int stage = 0);
   ~Executor();
 
   /// One pass. at_least_s[i] is the pace of task i (0 or empty: unpaced). Blocks until every lane is done; throws the
   /// first exception of issue() or of the work, after which the rest is skipped. It can be run again then, if what the
   /// binding uses still can. `only`: the tasks of one phase; what they wait for of the other was run before, and keeps
-  /// its times. With a pacer, a pace is what its task takes alone.
+  /// its times. Other stages' tasks have none. With a pacer, a pace is what its task takes alone.
   const RunTimes& run(Binding& binding, const std::vector<double>& at_least_s = {},
                       std::optional<Phase> only = std::nullopt, const Contended& contended = {});
 

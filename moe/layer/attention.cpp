@@ -10,7 +10,7 @@ namespace {
 // Key-value heads are a batch; of the heads that read them, one after the other.
 class CausalAttention final : public Attention {
  public:
-  explicit CausalAttention(const AttentionSetup& setup)
+  explicit CausalAttention(const PartSetup& setup)
       : math_(setup.math),
         tokens_(setup.rank.mp_tokens()),
         seq_(setup.rank.shape.layer.seq),
@@ -24,9 +24,11 @@ class CausalAttention final : public Attention {
     const auto make = [&](std::initializer_list<int64_t> shape) {
       return Tensor(shape, setup.rank.dtype(), math_.memory());
     };
-    wq_ = make({model_dim_, columns_.count});
-    for (Tensor* t : {&wk_, &wv_}) *t = make({model_dim_, kv_columns_.count});
-    wo_ = make({columns_.count, model_dim_});
+    const DType dtype = setup.rank.dtype();
+    wq_ = setup.weight(kWq, {model_dim_, columns_.count}, dtype);
+    wk_ = setup.weight(kWk, {model_dim_, kv_columns_.count}, dtype);
+    wv_ = setup.weight(kWv, {model_dim_, kv_columns_.count}, dtype);
+    wo_ = setup.weight(kWo, {columns_.count, model_dim_}, dtype);
     for (Tensor* t : {&q_, &mixed_, &dq_, &d_mixed_}) *t = make({tokens_, columns_.count});
     for (Tensor* t : {&k_, &v_, &dk_, &dv_}) *t = make({tokens_, kv_columns_.count});
     scores_ = make({tokens_ / seq_ * heads_, seq_, seq_});
@@ -48,28 +50,28 @@ class CausalAttention final : public Attention {
     math_.gemm(matrix(mixed_), matrix(wo_), matrix(out));
   }
 
-  void backward(TensorView input, TensorView d_out, TensorView d_input, TensorView gradients) override {
+  void backward(TensorView input, TensorView d_out, TensorView d_input, TensorView gradients, Into into) override {
     const auto weights = parameters(gradients);
-    math_.gemm(transpose(matrix(mixed_)), matrix(d_out), plane(weights[3].gradient));
+    math_.gemm(transpose(matrix(mixed_)), matrix(d_out), plane(weights[3].gradient), into);
     math_.gemm(matrix(d_out), transpose(matrix(wo_)), matrix(d_mixed_));
     const int64_t square = seq_ * seq_, wide = queries_ * head_dim_;
     for_each_query([&](int64_t sequence, int64_t query, TensorView scores) {
-      const Into into = query == 0 ? Into::overwrite : Into::add;
+      const Into of_head = query == 0 ? Into::overwrite : Into::add;
       const Matrix d_mixed = of(d_mixed_, sequence, query);
-      math_.gemm(transpose(first(scores)), d_mixed, of(dv_, sequence), into, {kv_heads(), square, wide, head_dim_});
+      math_.gemm(transpose(first(scores)), d_mixed, of(dv_, sequence), of_head, {kv_heads(), square, wide, head_dim_});
       math_.gemm(d_mixed, transpose(of(v_, sequence)), first(d_scores_), Into::overwrite,
                  {kv_heads(), wide, head_dim_, square});
       math_.causal_softmax_backward(scores, d_scores_, scale_);
       math_.gemm(first(d_scores_), of(k_, sequence), of(dq_, sequence, query), Into::overwrite,
                  {kv_heads(), square, head_dim_, wide});
-      math_.gemm(transpose(first(d_scores_)), of(q_, sequence, query), of(dk_, sequence), into,
+      math_.gemm(transpose(first(d_scores_)), of(q_, sequence, query), of(dk_, sequence), of_head,
                  {kv_heads(), square, wide, head_dim_});
     });
     const Tensor* d[] = {&dq_, &dk_, &dv_};
-    const Tensor* w[] = {&wq_, &wk_, &wv_};
+    const TensorView w[] = {wq_, wk_, wv_};
     for (size_t i = 0; i < 3; ++i) {
-      math_.gemm(transpose(matrix(input)), matrix(*d[i]), plane(weights[i].gradient));
-      math_.gemm(matrix(*d[i]), transpose(matrix(*w[i])), matrix(d_input), i == 0 ? Into::overwrite : Into::add);
+      math_.gemm(transpose(matrix(input)), matrix(*d[i]), plane(weights[i].gradient), into);
+      math_.gemm(matrix(*d[i]), transpose(matrix(w[i])), matrix(d_input), i == 0 ? Into::overwrite : Into::add);
     }
   }
 
@@ -119,7 +121,7 @@ class CausalAttention final : public Attention {
   int64_t queries_;                  // heads that read one key-value head
   ShardRange columns_, kv_columns_;  // of this rank's heads, of M; of its key-value heads
   double scale_;
-  Tensor wq_, wk_, wv_, wo_;
+  Weight wq_, wk_, wv_, wo_;
   Tensor q_, mixed_, dq_, d_mixed_;  // (B L, local heads d)
   Tensor k_, v_, dk_, dv_;           // (B L, local key-value heads d)
   Tensor scores_;                    // (B local heads, L, L), by sequence and query: after softmax
@@ -128,8 +130,6 @@ class CausalAttention final : public Attention {
 
 }  // namespace
 
-std::unique_ptr<Attention> make_attention(const AttentionSetup& setup) {
-  return std::make_unique<CausalAttention>(setup);
-}
+std::unique_ptr<Attention> make_attention(const PartSetup& setup) { return std::make_unique<CausalAttention>(setup); }
 
 }  // namespace moe

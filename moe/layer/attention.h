@@ -6,8 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "moe/layer/parameter.h"
-#include "moe/tensor/math.h"
+#include "moe/layer/part.h"
 
 namespace moe {
 
@@ -16,19 +15,14 @@ class Attention {
   virtual ~Attention() = default;
   /// out (B L, M), this rank's part of the sum, from input (B L, M); sequences are L consecutive tokens.
   virtual void forward(TensorView input, TensorView out) = 0;
-  /// d_input (B L, M), this rank's part of the sum, from d_out (B L, M); the weights' gradients are written to
+  /// d_input (B L, M), this rank's part of the sum, from d_out (B L, M); the weights' gradients go into
   /// `gradients`, one after the other. `input` is the forward's.
-  virtual void backward(TensorView input, TensorView d_out, TensorView d_input, TensorView gradients) = 0;
+  virtual void backward(TensorView input, TensorView d_out, TensorView d_input, TensorView gradients,
+                        Into into = Into::overwrite) = 0;
   /// Summed over DP; their gradients lie in `gradients`.
   virtual std::vector<Parameter> parameters(TensorView gradients) = 0;
 };
 
-struct AttentionSetup {
-  const RankShape& rank;
-  LayerSeed seed;
-  Math& math = cpu_math();
-};
-
-std::unique_ptr<Attention> make_attention(const AttentionSetup& setup);
+std::unique_ptr<Attention> make_attention(const PartSetup& setup);
 
 }  // namespace moe

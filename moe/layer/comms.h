@@ -1,5 +1,6 @@
 #pragma once
 // Holds the communicators of one rank of a layer: one a kind of group, so collectives on different lanes never meet.
+// Copies are of the same communicators.
 #include <array>
 #include <memory>
 
@@ -17,7 +18,7 @@ class LayerComms {
   Communicator& of(GroupKind kind) const { return *by_kind_[static_cast<size_t>(kind)]; }
 
  private:
-  std::array<std::unique_ptr<Communicator>, kGroupKinds> by_kind_;
+  std::array<std::shared_ptr<Communicator>, kGroupKinds> by_kind_;
 };
 
 }  // namespace moe

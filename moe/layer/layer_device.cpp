@@ -19,7 +19,7 @@ class CpuLayerDevice final : public LayerDevice {
   void require_runs(const LayerShape& layer) const override {
     with_element(layer.dtype, [](auto) {});
   }
-  std::unique_ptr<Gate> make_gate(const GateSetup& setup) override {
+  std::unique_ptr<Gate> make_gate(const PartSetup& setup) override {
     return find_gate(setup.rank.shape.layer.gate).make(setup);
   }
   std::unique_ptr<Order> make_order(const RankShape& rank) override {

@@ -23,7 +23,7 @@ class LayerDevice {
   virtual void require_runs(const LayerShape& layer) const = 0;
   /// Both make the part that the layer's shape names. They throw BadInput listing the known names, and Unsupported
   /// naming those that this device has.
-  virtual std::unique_ptr<Gate> make_gate(const GateSetup& setup) = 0;
+  virtual std::unique_ptr<Gate> make_gate(const PartSetup& setup) = 0;
   virtual std::unique_ptr<Order> make_order(const RankShape& rank) = 0;
 };
 

@@ -18,29 +18,30 @@ std::unique_ptr<Dispatcher> dispatcher_of(const RankShape& rank, const LayerComm
 }  // namespace
 
 LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, LayerComms layer_comms,
-                       LayerDevice& layer_device)
+                       LayerDevice& layer_device, const LayerLinks& links)
     : shape((layer_device.require_runs(rank.shape.layer), rank)),
       seed(layer_seed),
       comms(std::move(layer_comms)),
       device(layer_device),
-      buffers(shape, memory()),
+      buffers(shape, memory(), links.before),
       routing(make_routing(shape, memory())),
-      parts{.attention = make_attention({shape, seed, math()}),
-            .norm1 = make_norm(shape, kNormGain1, seed, math()),
-            .norm2 = make_norm(shape, kNormGain2, seed, math()),
-            .gate = device.make_gate({shape, seed, math()}),
+      parts{.attention = make_attention({shape, seed, math(), links.weights}),
+            .norm1 = make_norm({shape, seed, math(), links.weights}, kNormGain1),
+            .norm2 = make_norm({shape, seed, math(), links.weights}, kNormGain2),
+            .gate = device.make_gate({shape, seed, math(), links.weights}),
             .order = device.make_order(shape),
             .dispatcher = dispatcher_of(shape, comms),
-            .expert = make_expert(name_of(shape.shape.layer.ffn), {shape, seed, math()}),
+            .expert = make_expert(name_of(shape.shape.layer.ffn), {shape, seed, math(), links.weights}),
             .hook = nullptr} {
   const int64_t dense = gradient_bytes(shape.shape) / bytes_of(shape.dtype());
-  gradients.fresh = Tensor({dense}, shape.dtype(), memory());
-  gradients.pending = Tensor({dense}, shape.dtype(), memory());
+  const PartSetup setup{shape, seed, math(), links.weights};
+  gradients.fresh = setup.weight(kDenseGradients, {dense}, shape.dtype());
+  gradients.pending = setup.weight(kDenseGradientsBefore, {dense}, shape.dtype());
   const DType weights = routing.weight.view().dtype();
   d_weight = Tensor({routing.tokens, routing.choices}, weights, memory());
   if (routing.mixes()) d_fill = Tensor({routing.tokens, routing.choices}, weights);
   set_hook(make_hook(shape.shape.layer.hook, math()));
-  fill_input(buffers.forward.input, shape.held, seed, memory());
+  if (links.before == nullptr) fill_input(buffers.forward.input, shape.held, seed, memory());
   fill_output_gradient(buffers.backward.output, shape.held, seed, memory());
 }
 

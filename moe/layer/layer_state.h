@@ -28,15 +28,26 @@ struct LayerParts {
 };
 
 /// Holds the dense part's gradients of two passes: a backward makes `fresh` while its plan's tasks sum `pending` over
-/// DP.
+/// DP. Both are the same where a plan sums what its own pass made.
 struct DenseGradients {
-  Tensor fresh, pending;  // made by this pass; by the one before
+  Weight fresh, pending;  // made by this pass; by the one before
   void begin_pass() { std::swap(fresh, pending); }
+};
+/// Name them in the layer's WeightStore.
+inline constexpr std::string_view kDenseGradients = "dense gradients",
+                                  kDenseGradientsBefore = "dense gradients of the pass before";
+
+/// Says what a layer shares: the weights with those of its other micro-batches; its input with the output of the layer
+/// before it.
+struct LayerLinks {
+  std::shared_ptr<WeightStore> weights = std::make_shared<WeightStore>();
+  const LayerBuffers* before = nullptr;  // outlives the layer; null: it has an input of its own
 };
 
 struct LayerState {
   /// Takes and throws what MoeLayer's constructor does.
-  LayerState(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device);
+  LayerState(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device,
+             const LayerLinks& links);
 
   void set_hook(std::unique_ptr<Hook> hook);
   Math& math() const { return device.math(); }
@@ -50,9 +61,10 @@ struct LayerState {
   mutable Routing routing;  // its vectors are a copy of what a device has
   Tensor d_weight, d_fill;  // the routing's gradients, (gated tokens, choices)
   LayerParts parts;
-  Tensor hooked;                // (gated tokens, M): the output's gradient as the hook gives it
-  DenseGradients gradients;     // the experts' are their own
-  bool experts_summed = false;  // by the last pass's plan, over EDP
+  Tensor hooked;                          // (gated tokens, M): the output's gradient as the hook gives it
+  DenseGradients gradients;               // the experts' are their own
+  bool experts_summed = false;            // by the last pass's plan, over EDP
+  Into gradients_into = Into::overwrite;  // what a backward does to all parameters' gradients
 };
 
 }  // namespace moe

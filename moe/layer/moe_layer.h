@@ -21,8 +21,9 @@ class MoeLayer {
  public:
   /// Throws BadInput naming the field if this layer can't be run (rank_shape.h) or names an unknown part. Blocking: all
   /// ranks make theirs. `device` is this rank's and outlives the layer; Unsupported naming what it has not.
-  MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device = cpu_layer_device())
-      : state_(rank, seed, std::move(comms), device) {}
+  MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device = cpu_layer_device(),
+           const LayerLinks& links = {})
+      : state_(rank, seed, std::move(comms), device, links) {}
 
   const RankShape& shape() const { return state_.shape; }
   const LayerSeed& seed() const { return state_.seed; }

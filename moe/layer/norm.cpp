@@ -9,11 +9,15 @@ namespace {
 
 class Normalizer final : public RowNorm {
  public:
-  Normalizer(const RankShape& shape, std::string_view name, const LayerSeed& seed, Math& math)
-      : math_(math), name_(name), width_(shape.model_dim()), centred_(shape.shape.layer.norm == Norm::layernorm) {
-    for (Tensor* t : {&gain_, &d_gain_}) *t = Tensor({1, 1, width_}, shape.dtype(), math.memory());
-    fill_weight(gain(1), 4, seed, math.memory());  // about 1, each another
-    const HostCopy host(gain_, math.memory());
+  Normalizer(const PartSetup& setup, std::string_view name)
+      : math_(setup.math),
+        name_(name),
+        width_(setup.rank.model_dim()),
+        centred_(setup.rank.shape.layer.norm == Norm::layernorm),
+        gain_(setup.weight(name_, {1, 1, width_}, setup.rank.dtype())),
+        d_gain_(setup.weight(name_ + "'s gradient", {1, 1, width_}, setup.rank.dtype())) {
+    fill_weight(gain(1), 4, setup.seed, math_.memory());  // about 1, each another
+    const HostCopy host(gain_, math_.memory());
     with_element(host.view().dtype(), [&](auto zero) {
       for (int64_t j = 0; j < width_; ++j) host.view().as<decltype(zero)>()[j] += 1;
     });
@@ -21,7 +25,12 @@ class Normalizer final : public RowNorm {
   }
 
   void forward(TensorView x, TensorView out) override { math_.norm(input(x), out); }
-  void backward(TensorView x, TensorView d) override { math_.norm_backward(input(x), d, d_gain_); }
+  void backward(TensorView x, TensorView d, Into into) override {
+    if (into == Into::overwrite) return math_.norm_backward(input(x), d, d_gain_);
+    if (part_.view().rank() == 0) part_ = Tensor({1, 1, width_}, d_gain_.view().dtype(), math_.memory());
+    math_.norm_backward(input(x), d, part_);
+    math_.add(part_, d_gain_);
+  }
 
   Parameter gain(int copies) override {
     const ShardRange one{0, 1, 1};
@@ -40,15 +49,16 @@ class Normalizer final : public RowNorm {
   std::string name_;
   int64_t width_;
   bool centred_;
-  Tensor gain_, d_gain_, moments_;
+  Weight gain_, d_gain_;
+  Tensor part_;  // of the gain's gradient, where it is added to
+  Tensor moments_;
 };
 
 }  // namespace
 
-std::unique_ptr<RowNorm> make_norm(const RankShape& shape, std::string_view gain_name, const LayerSeed& seed,
-                                   Math& math) {
-  if (shape.shape.layer.norm == Norm::none) return nullptr;
-  return std::make_unique<Normalizer>(shape, gain_name, seed, math);
+std::unique_ptr<RowNorm> make_norm(const PartSetup& setup, std::string_view gain_name) {
+  if (setup.rank.shape.layer.norm == Norm::none) return nullptr;
+  return std::make_unique<Normalizer>(setup, gain_name);
 }
 
 }  // namespace moe

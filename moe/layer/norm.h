@@ -3,8 +3,7 @@
 #include <memory>
 #include <string_view>
 
-#include "moe/layer/parameter.h"
-#include "moe/tensor/math.h"
+#include "moe/layer/part.h"
 
 namespace moe {
 
@@ -14,14 +13,13 @@ class RowNorm {
   virtual ~RowNorm() = default;
   /// out = gain (x - mean) / sqrt(variance + epsilon), or gain x / sqrt(mean of squares + epsilon); x, out (rows, M).
   virtual void forward(TensorView x, TensorView out) = 0;
-  /// Turns d from d_out to d_x, in place, and overwrites the gain's gradient. x is the forward's.
-  virtual void backward(TensorView x, TensorView d) = 0;
+  /// Turns d from d_out to d_x, in place, and makes the gain's gradient. x is the forward's.
+  virtual void backward(TensorView x, TensorView d, Into into = Into::overwrite) = 0;
   /// `copies` is Parameter's.
   virtual Parameter gain(int copies) = 0;
 };
 
 /// Null for Norm::none.
-std::unique_ptr<RowNorm> make_norm(const RankShape& shape, std::string_view gain_name, const LayerSeed& seed,
-                                   Math& math = cpu_math());
+std::unique_ptr<RowNorm> make_norm(const PartSetup& setup, std::string_view gain_name);
 
 }  // namespace moe

@@ -19,8 +19,9 @@ void fill_rows(TensorView rows, ShardRange tokens, uint64_t seed, uint64_t strea
 
 void fill_rows(TensorView rows, ShardRange tokens, const LayerSeed& seed, std::string_view name) {
   require_equal(rows.size(0), tokens.count, "tokens to fill");
-  with_element(rows.dtype(),
-               [&](auto zero) { fill_rows<decltype(zero)>(rows, tokens, seed.seed, stream_of(name, seed.layer)); });
+  with_element(rows.dtype(), [&](auto zero) {
+    fill_rows<decltype(zero)>(rows, tokens, seed.seed, stream_of(name, seed.layer | seed.micro_batch << 32));
+  });
 }
 
 template <class T>

@@ -18,6 +18,7 @@ struct LayerSeed {
   uint64_t seed = 1;
   uint64_t layer = 0;
   double skew = 0;
+  uint64_t micro_batch = 0;  // of the inputs, dY and the gate's noise; weights are of all
 };
 
 /// Names the ranks whose gradients add up to the whole one.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "moe/base/check.h"
 #include "moe/base/registry.h"
 
 namespace moe {
@@ -30,6 +31,12 @@ std::vector<PipelineStep> steps_of(PipelineOrder order, int micro_batches, int s
 std::string_view name_of(PipelineOrder order) { return kOrders[static_cast<size_t>(order)].name; }
 PipelineOrder pipeline_order_from(std::string_view name, std::string_view where) {
   return find_named(kOrders, name, where).order;
+}
+
+std::pair<int, int> layers_of_stage(int layers, int stages, int stage) {
+  require<BadInput>(layers >= stages, "layers: found {}, expected at least one for each of {} stages", layers, stages);
+  const auto at = [&](int s) { return static_cast<int>(chunk_rows(layers, stages, s).begin); };
+  return {at(stage), stage + 1 == stages ? layers : at(stage + 1)};
 }
 
 int micro_batches_in_flight(PipelineOrder order, int micro_batches, int stages, int stage) {

@@ -2,6 +2,7 @@
 // The order of a pipeline: which stage runs which micro-batch's forward or backward, and after what.
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "moe/plan/plan.h"
@@ -24,6 +25,10 @@ struct PipelineStep {
 /// All steps in the order in which a plan issues them: each stage's own order, and each step behind that of the
 /// neighbouring stage that it waits for.
 std::vector<PipelineStep> pipeline_steps(PipelineOrder order, int micro_batches, int stages);
+
+/// Returns a stage's layers, [first, last): the first stages have one more where they don't divide. Throws BadInput for
+/// fewer layers than stages.
+std::pair<int, int> layers_of_stage(int layers, int stages, int stage);
 
 /// Micro-batches that a stage has run forward and not yet backward, at most.
 int micro_batches_in_flight(PipelineOrder order, int micro_batches, int stages, int stage);

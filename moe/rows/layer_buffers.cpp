@@ -4,11 +4,11 @@
 
 namespace moe {
 
-LayerBuffers::LayerBuffers(const RankShape& s, MemorySpace& memory)
+LayerBuffers::LayerBuffers(const RankShape& s, MemorySpace& memory, const LayerBuffers* before)
     : memory_(memory), dtype_(s.dtype()), wire_(wire_type(s.shape.layer)) {
   owned_.reserve(32);
-  make_dense(s, forward);
-  make_dense(s, backward);
+  make_dense(s, forward, before ? &before->forward : nullptr);
+  make_dense(s, backward, before ? &before->backward : nullptr);
   const bool norms = s.shape.layer.norm != Norm::none;
   normed_input = norms ? own({s.mp_tokens(), s.model_dim()}) : forward.mp_input;
   normed = norms ? own({s.gated_tokens(), s.model_dim()}) : forward.gate_input;
@@ -18,13 +18,13 @@ TensorView LayerBuffers::own(std::initializer_list<int64_t> shape) {
   return owned_.emplace_back(shape, dtype_, memory_).view();
 }
 
-void LayerBuffers::make_dense(const RankShape& s, PhaseBuffers& b) {
+void LayerBuffers::make_dense(const RankShape& s, PhaseBuffers& b, const PhaseBuffers* before) {
   const int64_t held = s.held.count, all = s.mp_tokens(), gated = s.gated_tokens(), m = s.model_dim();
   const int64_t before_own = (s.tokens.first - s.mp_group().first) * m;
-  b.mp_input = own({all, m});
-  b.mp_partial = own({all, m});
   const bool scattered = held < all;  // sharded, MP > 1
-  b.input = scattered ? own({held, m}) : b.mp_input;
+  b.input = before ? before->output : own({held, m});
+  b.mp_input = scattered ? own({all, m}) : b.input;
+  b.mp_partial = own({all, m});
   b.hidden = scattered ? own({held, m}) : b.mp_partial;
   if (s.traits().gathers_tokens()) {
     b.output = own({held, m});

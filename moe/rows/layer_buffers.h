@@ -23,7 +23,9 @@ struct PhaseBuffers {
 
 class LayerBuffers {
  public:
-  explicit LayerBuffers(const RankShape& shape, MemorySpace& memory = cpu_memory());
+  /// `before`: of the layer whose output is this one's input, both phases' the same memory.
+  explicit LayerBuffers(const RankShape& shape, MemorySpace& memory = cpu_memory(),
+                        const LayerBuffers* before = nullptr);
   /// Makes room for what these layouts hold, and points the phase's views at it. Allocates only if it must grow.
   void fit(const RankShape& shape, Phase phase, const PhaseLayouts& layouts);
 
@@ -41,7 +43,7 @@ class LayerBuffers {
     Tensor home, fanned, peer, gathered, wide, laid_out;
   };
   TensorView own(std::initializer_list<int64_t> shape);
-  void make_dense(const RankShape& shape, PhaseBuffers& b);
+  void make_dense(const RankShape& shape, PhaseBuffers& b, const PhaseBuffers* before);
   TensorView grow(Tensor& tensor, int64_t elements) const { return grow(tensor, elements, dtype_); }
   TensorView grow(Tensor& tensor, int64_t elements, DType dtype) const;
 

@@ -175,14 +175,6 @@ class ModelBuilder {
 
 }  // namespace
 
-std::pair<int, int> layers_of_stage(const ModelShape& model, int stage) {
-  const int stages = model.shape.parallel.pp;
-  require<BadInput>(model.layers >= stages, "layers: found {}, expected at least one for each of {} stages",
-                    model.layers, stages);
-  const auto at = [&](int s) { return static_cast<int>(chunk_rows(model.layers, stages, s).begin); };
-  return {at(stage), stage + 1 == stages ? model.layers : at(stage + 1)};
-}
-
 void check_size(const Schedule& schedule, const ModelShape& model, int degree_forward, int degree_backward) {
   const StructureKey key =
       structure_key(schedule, groups_of(model.shape.parallel), {degree_forward, degree_backward}, {}, Phases::both);

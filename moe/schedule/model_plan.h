@@ -22,8 +22,9 @@ struct ModelShape {
 /// (tied, on one stage) its gradient is whole once the embedding's is; with stages each end has a copy, and what sums
 /// the copies is not counted.
 void add_ends(ModelShape& model, int64_t vocabulary, bool tied_embedding);
-/// Layers of a stage: [first, last). Throws BadInput for fewer layers than stages, or none.
-std::pair<int, int> layers_of_stage(const ModelShape& model, int stage);
+inline std::pair<int, int> layers_of_stage(const ModelShape& model, int stage) {
+  return layers_of_stage(model.layers, model.shape.parallel.pp, stage);
+}
 
 /// Throws BadInput, naming layers and micro-batches, where a plan with these degrees has more than kMostTasks tasks or
 /// more gradient bytes than can be counted.

@@ -9,10 +9,10 @@
 
 namespace moe {
 
-std::unique_ptr<Gate> make_relu_gate(const GateSetup& setup);
+std::unique_ptr<Gate> make_relu_gate(const PartSetup& setup);
 std::unique_ptr<Order> make_rowwise_order(DType dtype);
 std::unique_ptr<Dispatcher> make_gathered_dispatcher(const DispatcherSetup& setup);
-std::unique_ptr<Expert> make_relu_expert(const ExpertSetup& setup);
+std::unique_ptr<Expert> make_relu_expert(const PartSetup& setup);
 std::unique_ptr<Hook> make_scaled_hook(Math& math);
 extern const Schedule kLagged;
 

@@ -27,7 +27,7 @@ void relu_backward(Math&, std::span<const TensorView> before, std::span<const Te
 
 }  // namespace
 
-std::unique_ptr<Expert> make_relu_expert(const ExpertSetup& setup) {
+std::unique_ptr<Expert> make_relu_expert(const PartSetup& setup) {
   return make_feed_forward(setup, {kInputs, relu, relu_backward});
 }
 

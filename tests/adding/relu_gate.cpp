@@ -12,7 +12,7 @@ namespace {
 template <class T>
 class ReluGate final : public Gate {
  public:
-  explicit ReluGate(const GateSetup& setup) : experts_(setup.rank.experts.total), logits_(setup.rank, experts_) {
+  explicit ReluGate(const PartSetup& setup) : experts_(setup.rank.experts.total), logits_(setup, experts_) {
     fill_weight(logits_.weight(kGateWeight), setup.rank.model_dim(), setup.seed);
   }
 
@@ -31,7 +31,7 @@ class ReluGate final : public Gate {
     std::fill_n(d, routing.tokens * experts_, T(0));
     for (int64_t pair = 0; pair < routing.pairs(); ++pair)
       if (routing.weight.view().as<T>()[pair] > 0) d[logit_of(routing, pair)] = pass.d_weight.as<T>()[pair];
-    logits_.backward(pass.hidden, pass.d_hidden);
+    logits_.backward(pass);
   }
 
   std::vector<Parameter> parameters() override { return {logits_.weight(kGateWeight)}; }
@@ -46,7 +46,7 @@ class ReluGate final : public Gate {
 
 }  // namespace
 
-std::unique_ptr<Gate> make_relu_gate(const GateSetup& setup) {
+std::unique_ptr<Gate> make_relu_gate(const PartSetup& setup) {
   return make_for<Gate, ReluGate>(setup.rank.dtype(), setup);
 }
 

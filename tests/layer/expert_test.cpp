@@ -63,7 +63,7 @@ Passed pass(Expert& expert, ShardRange experts, const Tensor& x, const Tensor& d
     const auto rows = chunk_of(experts, chunks.backward, chunk);
     const Tensor dy({count_of(rows), kWidth}, DType::float64), dx = random_tensor({count_of(rows), kWidth}, 78);
     move_rows(dy, rows, d, true);
-    expert.backward(x, rows, dy, dx, chunk == 0);
+    expert.backward(x, rows, dy, dx, chunk == 0 ? Into::overwrite : Into::add);
     move_rows(dx, rows, passed.d_input, false);
   }
   return passed;

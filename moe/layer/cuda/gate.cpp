@@ -20,7 +20,7 @@ const GateRow& row_of(std::string_view name) {
 
 class CudaGate final : public Gate {
  public:
-  CudaGate(const GateSetup& setup, CudaMath& math, const GateRow& row)
+  CudaGate(const PartSetup& setup, CudaMath& math, const GateRow& row)
       : math_(math),
         row_(row),
         rank_(setup.rank),
@@ -29,7 +29,7 @@ class CudaGate final : public Gate {
         width_(row.noisy ? 2 * experts_ : experts_),
         dtype_(sums_type(rank_.dtype())),
         losses_(rank_),
-        products_(rank_, width_, math) {
+        products_(setup, width_) {
     MemorySpace& memory = math_.memory();
     statistics_ = losses_.make_statistics(memory);
     if (row.scoring == Scoring::all || losses_.any()) {
@@ -71,7 +71,7 @@ class CudaGate final : public Gate {
                                 .choices = r.choices,
                                 .expert = r.device.expert.data()};
     gate_backward(work(), gradient, logits(d));
-    products_.backward(pass.hidden, pass.d_hidden);
+    products_.backward(pass);
   }
 
   std::vector<Parameter> parameters() override {
@@ -126,7 +126,7 @@ class CudaGate final : public Gate {
 
 }  // namespace
 
-std::unique_ptr<Gate> make_gate(CudaMath& math, const GateSetup& setup) {
+std::unique_ptr<Gate> make_gate(CudaMath& math, const PartSetup& setup) {
   return std::make_unique<CudaGate>(setup, math, row_of(setup.rank.shape.layer.gate));
 }
 

@@ -46,7 +46,7 @@ class CudaLayerDevice final : public LayerDevice {
                          layer.dispatcher);
   }
 
-  std::unique_ptr<Gate> make_gate(const GateSetup& setup) override { return cuda::make_gate(math_, setup); }
+  std::unique_ptr<Gate> make_gate(const PartSetup& setup) override { return cuda::make_gate(math_, setup); }
 
   std::unique_ptr<Order> make_order(const RankShape& rank) override {
     const std::string& name = rank.shape.layer.order;

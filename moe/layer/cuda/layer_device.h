@@ -10,7 +10,7 @@ namespace moe::cuda {
 std::unique_ptr<LayerDevice> make_layer_device(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm);
 
 /// Its parts; `math` outlives them. Throw Unsupported naming what there are kernels for.
-std::unique_ptr<Gate> make_gate(CudaMath& math, const GateSetup& setup);
+std::unique_ptr<Gate> make_gate(CudaMath& math, const PartSetup& setup);
 std::unique_ptr<Order> make_order(CudaMath& math, DType dtype);
 
 }  // namespace moe::cuda

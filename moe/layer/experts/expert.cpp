@@ -14,7 +14,7 @@ static_assert(same_names(kExperts, kFfnParts), "an expert has a row here and one
 
 }  // namespace
 
-std::unique_ptr<Expert> make_expert(std::string_view name, const ExpertSetup& setup) {
+std::unique_ptr<Expert> make_expert(std::string_view name, const PartSetup& setup) {
   return find_named(kExperts, name, "expert").make(setup);
 }
 

@@ -6,9 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "moe/layer/parameter.h"
+#include "moe/layer/part.h"
 #include "moe/plan/volumes.h"
-#include "moe/tensor/math.h"
 
 namespace moe {
 
@@ -22,28 +21,25 @@ class Expert {
   /// output = the experts of rows `rows[e]` of input (reserved rows, M), for each local expert e; output (their sum, M)
   /// has them one after the other. Stores activations of these rows.
   virtual void forward(TensorView input, std::span<const Rows> rows, TensorView output) = 0;
-  /// Computes, from d_output (rows as forward's output, M), d_input likewise and the parameters' gradients. The first
-  /// chunk of a backward overwrites these, the others add to them. `input` is the forward's.
+  /// Computes, from d_output (rows as forward's output, M), d_input likewise and the parameters' gradients. `input`
+  /// is the forward's.
   virtual void backward(TensorView input, std::span<const Rows> rows, TensorView d_output, TensorView d_input,
-                        bool first_chunk) = 0;
+                        Into into) = 0;
   /// Shows the parameters: replicated and summed over EDP.
   virtual std::vector<Parameter> parameters() = 0;
   /// Shows the parameters' gradients as one vector.
   virtual TensorView gradients() = 0;
 };
 
-struct ExpertSetup {
-  const RankShape& rank;
-  LayerSeed seed;
-  Math& math = cpu_math();
-};
-
 struct ExpertRow {
   std::string_view name;  // of the Ffn
-  std::unique_ptr<Expert> (*make)(const ExpertSetup&);
+  std::unique_ptr<Expert> (*make)(const PartSetup&);
 };
 
+/// Names all parameters' gradients in the layer's WeightStore.
+inline constexpr std::string_view kExpertGradients = "experts' gradients";
+
 /// Throws BadInput listing the known names.
-std::unique_ptr<Expert> make_expert(std::string_view name, const ExpertSetup& setup);
+std::unique_ptr<Expert> make_expert(std::string_view name, const PartSetup& setup);
 
 }  // namespace moe

@@ -22,7 +22,7 @@ struct Run {
 
 class FeedForward final : public Expert {
  public:
-  FeedForward(const ExpertSetup& setup, const Activation& activation)
+  FeedForward(const PartSetup& setup, const Activation& activation)
       : math_(setup.math),
         act_(activation),
         inputs_(activation.inputs.size()),
@@ -32,7 +32,8 @@ class FeedForward final : public Expert {
         before_(inputs_),
         d_before_(inputs_) {
     const int64_t all = static_cast<int64_t>(inputs_ + 1) * experts_.count * size();
-    for (Tensor* t : {&weights_, &d_weights_}) *t = Tensor({all}, setup.rank.dtype(), math_.memory());
+    weights_ = setup.weight("experts", {all}, setup.rank.dtype());
+    d_weights_ = setup.weight(kExpertGradients, {all}, setup.rank.dtype());
     for (const Parameter& p : parameters()) fill_weight(p, p.axes[1].total, setup.seed, math_.memory());
   }
 
@@ -56,8 +57,7 @@ class FeedForward final : public Expert {
   }
 
   void backward(TensorView input, std::span<const Rows> rows, TensorView d_output, TensorView d_input,
-                bool first_chunk) override {
-    const Into into = first_chunk ? Into::overwrite : Into::add;
+                Into into) override {
     for_each_run(rows, [&](const Run& run) {
       const int64_t h = hidden_.count, m = model_dim_, dense = run.rows * h;
       const Matrix x = placed(input, run), dy = packed(d_output, run);
@@ -140,14 +140,14 @@ class FeedForward final : public Expert {
   size_t inputs_;
   ShardRange experts_, hidden_;
   int64_t model_dim_;
-  Tensor weights_, d_weights_;             // weight after weight, W2 last, each of all local experts
+  Weight weights_, d_weights_;             // weight after weight, W2 last, each of all local experts
   std::vector<Tensor> before_, d_before_;  // (rows, H / N_ESP) an input: stored; of one run's chunk
   Tensor after_;                           // (rows, H / N_ESP), stored
 };
 
 }  // namespace
 
-std::unique_ptr<Expert> make_feed_forward(const ExpertSetup& setup, const Activation& activation) {
+std::unique_ptr<Expert> make_feed_forward(const PartSetup& setup, const Activation& activation) {
   return std::make_unique<FeedForward>(setup, activation);
 }
 

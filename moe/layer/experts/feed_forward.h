@@ -16,6 +16,6 @@ struct Activation {
   void (*backward)(Math& math, std::span<const TensorView> before, std::span<const TensorView> d_before);
 };
 
-std::unique_ptr<Expert> make_feed_forward(const ExpertSetup& setup, const Activation& activation);
+std::unique_ptr<Expert> make_feed_forward(const PartSetup& setup, const Activation& activation);
 
 }  // namespace moe

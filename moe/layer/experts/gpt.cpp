@@ -6,7 +6,7 @@
 
 namespace moe {
 
-std::unique_ptr<Expert> make_gpt_expert(const ExpertSetup& setup) {
+std::unique_ptr<Expert> make_gpt_expert(const PartSetup& setup) {
   static constexpr std::array kInputs{kW1};
   return make_feed_forward(setup,
                            {kInputs, [](Math& math, auto before, TensorView after) { math.gelu(before[0], after); },

@@ -7,6 +7,6 @@
 
 namespace moe {
 
-std::unique_ptr<Expert> make_gpt_expert(const ExpertSetup& setup);
+std::unique_ptr<Expert> make_gpt_expert(const PartSetup& setup);
 
 }  // namespace moe

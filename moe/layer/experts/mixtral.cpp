@@ -6,7 +6,7 @@
 
 namespace moe {
 
-std::unique_ptr<Expert> make_mixtral_expert(const ExpertSetup& setup) {
+std::unique_ptr<Expert> make_mixtral_expert(const PartSetup& setup) {
   static constexpr std::array kInputs{kW1, kW3};
   return make_feed_forward(
       setup, {kInputs, [](Math& math, auto before, TensorView after) { math.swiglu(before[0], before[1], after); },

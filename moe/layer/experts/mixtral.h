@@ -7,6 +7,6 @@
 
 namespace moe {
 
-std::unique_ptr<Expert> make_mixtral_expert(const ExpertSetup& setup);
+std::unique_ptr<Expert> make_mixtral_expert(const PartSetup& setup);
 
 }  // namespace moe

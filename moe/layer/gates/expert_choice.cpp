@@ -13,7 +13,7 @@ namespace {
 template <class T>
 class ExpertChoiceGate final : public SoftmaxGate<T> {
  public:
-  explicit ExpertChoiceGate(const GateSetup& setup)
+  explicit ExpertChoiceGate(const PartSetup& setup)
       : SoftmaxGate<T>(setup), order_(static_cast<size_t>(setup.rank.tokens.count)) {}
 
  private:
@@ -49,7 +49,7 @@ class ExpertChoiceGate final : public SoftmaxGate<T> {
 
 }  // namespace
 
-std::unique_ptr<Gate> make_expert_choice_gate(const GateSetup& setup) {
+std::unique_ptr<Gate> make_expert_choice_gate(const PartSetup& setup) {
   return make_for<Gate, ExpertChoiceGate>(setup.rank.dtype(), setup);
 }
 

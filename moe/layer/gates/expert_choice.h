@@ -9,7 +9,7 @@
 
 namespace moe {
 
-std::unique_ptr<Gate> make_expert_choice_gate(const GateSetup& setup);
+std::unique_ptr<Gate> make_expert_choice_gate(const PartSetup& setup);
 extern const AutogradGate kExpertChoiceReference;  // reference/gates/expert_choice_graph.cpp
 
 }  // namespace moe

@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "moe/layer/gates/scoring.h"
-#include "moe/layer/parameter.h"
+#include "moe/layer/part.h"
 #include "moe/rows/routing.h"
-#include "moe/tensor/math.h"
 
 namespace moe {
 
@@ -20,6 +19,7 @@ struct GateBackward {
   TensorView d_fill;    // likewise, of gates that mix tokens
   TensorView d_hidden;  // (tokens, M): to be added to
   double share = 1;     // of the auxiliary losses' gradients: 1 / the ranks that add up theirs for the same tokens
+  Into into = Into::overwrite;  // the parameters' gradients
 };
 
 class Gate {
@@ -28,7 +28,7 @@ class Gate {
   /// Routes hidden (tokens, M): sets expert (unless preset), row, filled and weight, and leaves this rank's own tokens'
   /// part in statistics().
   virtual void forward(TensorView hidden, Routing& routing) = 0;
-  /// Overwrites the parameters' gradients with this rank's part and adds to d_hidden. statistics() are summed by then.
+  /// Makes this rank's part of the parameters' gradients and adds to d_hidden. statistics() are summed by then.
   virtual void backward(const GateBackward& pass) = 0;
   /// Shows the parameters: replicated on all ranks, summed over the stage.
   virtual std::vector<Parameter> parameters() = 0;
@@ -36,12 +36,6 @@ class Gate {
   virtual TensorView statistics() { return {}; }
   /// Computes the losses, coefficients applied, from the summed statistics.
   virtual double auxiliary_loss() const { return 0; }
-};
-
-struct GateSetup {
-  const RankShape& rank;
-  LayerSeed seed;
-  Math& math = cpu_math();
 };
 
 /// Says how many pairs a token has: top_k, one an expert, or one a row.
@@ -55,7 +49,7 @@ struct AutogradGate;  // reference/gate_graph.h
 /// Holds all that is known of a gate.
 struct GateRow {
   std::string_view name;
-  std::unique_ptr<Gate> (*make)(const GateSetup&);
+  std::unique_ptr<Gate> (*make)(const PartSetup&);
   Losses losses = Losses::none;
   Choices choices = Choices::top_k;
   const AutogradGate* reference = nullptr;  // its graph for autograd; null: layers with it can't be verified

@@ -26,12 +26,12 @@ T sigmoid(T x) {
 template <class T>
 class GShardGate final : public Gate {
  public:
-  explicit GShardGate(const GateSetup& setup)
+  explicit GShardGate(const PartSetup& setup)
       : tokens_(setup.rank.gated_tokens()),
         experts_(setup.rank.experts.total),
         gated_(setup.rank.gated),
         seed_(setup.seed),
-        products_(setup.rank, 2 * experts_),
+        products_(setup, 2 * experts_),
         scores_(setup.rank),
         noise_({tokens_, experts_}, setup.rank.dtype()) {
     for (const Parameter& p : parameters()) fill_weight(p, setup.rank.model_dim(), seed_);
@@ -59,7 +59,7 @@ class GShardGate final : public Gate {
     const T *spread = products_.products().as<T>() + experts_, *noise = noise_.as<T>();
     for (int64_t t = 0; t < tokens_; ++t, d += 2 * experts_, spread += 2 * experts_, noise += experts_)
       for (int64_t e = 0; e < experts_; ++e) d[experts_ + e] = d[e] == 0 ? T(0) : d[e] * noise[e] * sigmoid(spread[e]);
-    products_.backward(pass.hidden, pass.d_hidden);
+    products_.backward(pass);
   }
 
   std::vector<Parameter> parameters() override {
@@ -115,7 +115,7 @@ class GShardGate final : public Gate {
 
 }  // namespace
 
-std::unique_ptr<Gate> make_gshard_gate(const GateSetup& setup) {
+std::unique_ptr<Gate> make_gshard_gate(const PartSetup& setup) {
   return make_for<Gate, GShardGate>(setup.rank.dtype(), setup);
 }
 

@@ -8,7 +8,7 @@
 
 namespace moe {
 
-std::unique_ptr<Gate> make_gshard_gate(const GateSetup& setup);
+std::unique_ptr<Gate> make_gshard_gate(const PartSetup& setup);
 extern const AutogradGate kGShardReference;  // reference/gates/gshard_graph.cpp
 
 }  // namespace moe

@@ -1,19 +1,17 @@
 #pragma once
 // The GEMMs of a gate: products = hidden W^T with W of (width, M), and the way back. Of 16-bit hidden states in
 // float32, weights included: what a gate decides by isn't rounded to 8 or 11 bits.
-#include "moe/layer/parameter.h"
-#include "moe/tensor/math.h"
-#include "moe/tensor/tensor.h"
+#include "moe/layer/gates/gate.h"
 
 namespace moe {
 
 class GateProjection {
  public:
-  GateProjection(const RankShape& rank, int64_t width, Math& math = cpu_math());
+  GateProjection(const PartSetup& setup, int64_t width);
   /// Overwrites products.
   void forward(TensorView hidden) const;
-  /// Overwrites W's gradient and adds to d_hidden, from d_products.
-  void backward(TensorView hidden, TensorView d_hidden) const;
+  /// Makes W's gradient and adds to d_hidden, from d_products.
+  void backward(const GateBackward& pass) const;
   TensorView products() const { return products_; }      // (tokens, width)
   TensorView d_products() const { return d_products_; }  // likewise
   /// Shows rows [first, first + count) of W.
@@ -24,7 +22,8 @@ class GateProjection {
   /// Returns `t` (tokens, M), or what wide_ then has of it.
   TensorView widened(TensorView t) const;
   Math& math_;
-  Tensor weights_, d_weights_, products_, d_products_;
+  Weight weights_, d_weights_;
+  Tensor products_, d_products_;
   Tensor wide_;  // (tokens, M) of a 16-bit layer
 };
 

@@ -13,7 +13,7 @@ namespace {
 template <class T>
 class SigmoidGate final : public Gate {
  public:
-  explicit SigmoidGate(const GateSetup& setup) : experts_(setup.rank.experts.total), logits_(setup.rank, experts_) {
+  explicit SigmoidGate(const PartSetup& setup) : experts_(setup.rank.experts.total), logits_(setup, experts_) {
     fill_weight(logits_.weight(kGateWeight), setup.rank.model_dim(), setup.seed);
   }
 
@@ -32,7 +32,7 @@ class SigmoidGate final : public Gate {
     std::fill_n(d, d_logits.elements(), T(0));
     const T *w = pass.routing.weight.view().as<T>(), *dw = pass.d_weight.as<T>();
     for_each_pair(pass.routing, [&](int64_t pair, int64_t logit) { d[logit] = dw[pair] * w[pair] * (T(1) - w[pair]); });
-    logits_.backward(pass.hidden, pass.d_hidden);
+    logits_.backward(pass);
   }
 
   std::vector<Parameter> parameters() override { return {logits_.weight(kGateWeight)}; }
@@ -51,7 +51,7 @@ class SigmoidGate final : public Gate {
 
 }  // namespace
 
-std::unique_ptr<Gate> make_sigmoid_gate(const GateSetup& setup) {
+std::unique_ptr<Gate> make_sigmoid_gate(const PartSetup& setup) {
   return make_for<Gate, SigmoidGate>(setup.rank.dtype(), setup);
 }
 

@@ -8,7 +8,7 @@
 
 namespace moe {
 
-std::unique_ptr<Gate> make_sigmoid_gate(const GateSetup& setup);
+std::unique_ptr<Gate> make_sigmoid_gate(const PartSetup& setup);
 extern const AutogradGate kSigmoidReference;  // reference/gates/sigmoid_graph.cpp
 
 }  // namespace moe

@@ -9,8 +9,8 @@ namespace moe {
 template <class T>
 class SoftmaxGate : public Gate {
  public:
-  explicit SoftmaxGate(const GateSetup& setup)
-      : experts_(setup.rank.experts.total), logits_(setup.rank, experts_), scores_(setup.rank) {
+  explicit SoftmaxGate(const PartSetup& setup)
+      : experts_(setup.rank.experts.total), logits_(setup, experts_), scores_(setup.rank) {
     fill_weight(logits_.weight(kGateWeight), setup.rank.model_dim(), setup.seed);
   }
 
@@ -27,7 +27,7 @@ class SoftmaxGate : public Gate {
     T* d = logits_.d_products().as<T>();
     scores_.backward(pass.routing, pass.d_weight.as<T>(), d, experts_);
     scores_.add_losses(pass.share, d, experts_);
-    logits_.backward(pass.hidden, pass.d_hidden);
+    logits_.backward(pass);
   }
 
   std::vector<Parameter> parameters() final { return {logits_.weight(kGateWeight)}; }

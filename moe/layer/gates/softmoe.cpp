@@ -13,9 +13,9 @@ namespace {
 template <class T>
 class SoftMoeGate final : public Gate {
  public:
-  explicit SoftMoeGate(const GateSetup& setup)
+  explicit SoftMoeGate(const PartSetup& setup)
       : rows_(setup.rank.experts.total * capacity_rows(setup.rank.shape)),
-        logits_(setup.rank, rows_),
+        logits_(setup, rows_),
         most_(static_cast<size_t>(rows_)),
         sum_(most_) {
     fill_weight(logits_.weight(kGateWeight), setup.rank.model_dim(), setup.seed);
@@ -47,7 +47,7 @@ class SoftMoeGate final : public Gate {
       for (int64_t s = at; s < at + rows_; ++s) d[s] = weight[s] * (dw[s] - mean);
     }
     for (int64_t first = 0; first < r.tokens; first += r.group_tokens) add_columns(pass, first, d);
-    logits_.backward(pass.hidden, pass.d_hidden);
+    logits_.backward(pass);
   }
 
   std::vector<Parameter> parameters() override { return {logits_.weight(kGateWeight)}; }
@@ -91,7 +91,7 @@ class SoftMoeGate final : public Gate {
 
 }  // namespace
 
-std::unique_ptr<Gate> make_softmoe_gate(const GateSetup& setup) {
+std::unique_ptr<Gate> make_softmoe_gate(const PartSetup& setup) {
   return make_for<Gate, SoftMoeGate>(setup.rank.dtype(), setup);
 }
 

@@ -9,7 +9,7 @@
 
 namespace moe {
 
-std::unique_ptr<Gate> make_softmoe_gate(const GateSetup& setup);
+std::unique_ptr<Gate> make_softmoe_gate(const PartSetup& setup);
 extern const AutogradGate kSoftMoeReference;  // reference/gates/softmoe_graph.cpp
 
 }  // namespace moe

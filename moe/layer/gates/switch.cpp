@@ -20,7 +20,7 @@ class SwitchGate final : public SoftmaxGate<T> {
 
 }  // namespace
 
-std::unique_ptr<Gate> make_switch_gate(const GateSetup& setup) {
+std::unique_ptr<Gate> make_switch_gate(const PartSetup& setup) {
   return make_for<Gate, SwitchGate>(setup.rank.dtype(), setup);
 }
 

@@ -7,7 +7,7 @@
 
 namespace moe {
 
-std::unique_ptr<Gate> make_switch_gate(const GateSetup& setup);
+std::unique_ptr<Gate> make_switch_gate(const PartSetup& setup);
 extern const AutogradGate kSwitchReference;  // reference/gates/switch_graph.cpp
 
 }  // namespace moe

@@ -52,18 +52,21 @@ class UnitRows {
 template <class T>
 class XMoeGate final : public Gate {
  public:
-  explicit XMoeGate(const GateSetup& setup)
+  explicit XMoeGate(const PartSetup& setup)
       : tokens_(setup.rank.gated_tokens()),
         experts_(setup.rank.experts.total),
         width_(std::min(setup.rank.model_dim(), std::max<int64_t>(16, experts_ / 2))),
-        projection_(setup.rank, width_),
+        projection_(setup, width_),
         tokens_units_(tokens_, width_, setup.rank.dtype()),
         expert_units_(experts_, width_, setup.rank.dtype()),
         scores_(setup.rank) {
     const DType dtype = setup.rank.dtype();
-    for (Tensor* t : {&embeddings_, &d_embeddings_}) *t = Tensor({1, experts_, width_}, dtype);
-    for (Tensor* t : {&temperature_, &d_temperature_}) *t = Tensor({1, 1, 1}, dtype);
+    embeddings_ = setup.weight("experts' embeddings", {1, experts_, width_}, dtype);
+    d_embeddings_ = setup.weight("experts' embeddings' gradient", {1, experts_, width_}, dtype);
+    temperature_ = setup.weight("temperature", {1, 1, 1}, dtype);
+    d_temperature_ = setup.weight("temperature's gradient", {1, 1, 1}, dtype);
     for (Tensor* t : {&logits_, &d_logits_}) *t = Tensor({tokens_, experts_}, dtype);
+    d_units_ = Tensor({experts_, width_}, dtype);
     const std::vector<Parameter> all = parameters();
     fill_weight(all[0], setup.rank.model_dim(), setup.seed);
     fill_weight(all[1], width_, setup.seed);
@@ -90,15 +93,16 @@ class XMoeGate final : public Gate {
     const T temperature = *temperature_.as<T>();
     T along = 0;
     for (int64_t i = 0; i < tokens_ * experts_; ++i) along += d[i] * logits_.as<T>()[i];
-    *d_temperature_.as<T>() = -along / temperature;
+    T& d_temperature = *d_temperature_.as<T>();
+    d_temperature = (pass.into == Into::add ? d_temperature : T(0)) - along / temperature;
     scale(d_logits_, 1 / static_cast<double>(temperature));
-    const TensorView d_projected = projection_.d_products(),
-                     d_experts = d_embeddings_.view().part(0, {experts_, width_});
+    const TensorView d_projected = projection_.d_products();
     gemm(matrix(d_logits_), matrix(expert_units_.units()), matrix(d_projected));
-    gemm(transpose(matrix(d_logits_)), matrix(tokens_units_.units()), matrix(d_experts));
+    gemm(transpose(matrix(d_logits_)), matrix(tokens_units_.units()), matrix(d_units_));
     tokens_units_.backward(d_projected.as<T>());
-    expert_units_.backward(d_experts.as<T>());
-    projection_.backward(pass.hidden, pass.d_hidden);
+    expert_units_.backward(d_units_.as<T>());
+    pass.into == Into::add ? cpu_math().add(d_units_, d_embeddings_) : cpu_math().assign(d_units_, d_embeddings_);
+    projection_.backward(pass);
   }
 
   std::vector<Parameter> parameters() override {
@@ -115,14 +119,15 @@ class XMoeGate final : public Gate {
   GateProjection projection_;
   UnitRows<T> tokens_units_, expert_units_;
   SoftmaxScores<T> scores_;
-  Tensor embeddings_, d_embeddings_;    // (1, E, width)
-  Tensor temperature_, d_temperature_;  // (1, 1, 1)
+  Weight embeddings_, d_embeddings_;    // (1, E, width)
+  Weight temperature_, d_temperature_;  // (1, 1, 1)
+  Tensor d_units_;                      // (E, width)
   Tensor logits_, d_logits_;            // (tokens, E)
 };
 
 }  // namespace
 
-std::unique_ptr<Gate> make_xmoe_gate(const GateSetup& setup) {
+std::unique_ptr<Gate> make_xmoe_gate(const PartSetup& setup) {
   return make_for<Gate, XMoeGate>(setup.rank.dtype(), setup);
 }
 

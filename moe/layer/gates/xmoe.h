@@ -9,7 +9,7 @@
 
 namespace moe {
 
-std::unique_ptr<Gate> make_xmoe_gate(const GateSetup& setup);
+std::unique_ptr<Gate> make_xmoe_gate(const PartSetup& setup);
 extern const AutogradGate kXMoeReference;  // reference/gates/xmoe_graph.cpp
 
 }  // namespace moe

@@ -107,9 +107,9 @@ GraphOutputs run_graph(const LayerCase& c, const GraphInputs& in, const LayerCho
   out.choices = gate.expert;
   out.output = experts(c, normed, gate, w);
   if (l.residual) out.output = out.output + hidden;
-  out.loss = (out.output * in.output_gradient).sum();
+  if (in.output_gradient.defined()) out.loss = (out.output * in.output_gradient).sum();
   if (gate.auxiliary.defined()) {
-    out.loss = out.loss + gate.auxiliary;
+    out.loss = out.loss.defined() ? out.loss + gate.auxiliary : gate.auxiliary;
     out.auxiliary = gate.auxiliary.item<double>();
   }
   return out;

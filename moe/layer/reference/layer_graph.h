@@ -16,7 +16,7 @@ namespace moe {
 /// Full tensors, float64, rounded to the case's element type as the layer's are. Weights by their names (parameter.h).
 struct GraphInputs {
   at::Tensor input;            // (tokens of all DP groups, M)
-  at::Tensor output_gradient;  // likewise
+  at::Tensor output_gradient;  // likewise; undefined: the loss is not of this layer's output
   at::Tensor gate_noise;       // (tokens, E)
   GraphWeights weights;
 };
@@ -27,7 +27,7 @@ at::Tensor graph_gate_noise(const LayerCase& shape, const LayerSeed& seed);
 
 struct GraphOutputs {
   at::Tensor output;             // (tokens, M)
-  at::Tensor loss;               // sum of output * output_gradient, and the auxiliary losses
+  at::Tensor loss;               // sum of output * output_gradient, and the auxiliary losses; undefined: none
   double auxiliary = 0;          // the latter alone
   std::vector<int32_t> choices;  // (tokens, choices): experts, from the most to the least preferred
 };

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "moe/layer/reference/layer_graph.h"
+#include "moe/layer/reference/stack_reference.h"
 
 namespace moe {
 namespace {
@@ -38,6 +39,46 @@ LayerReference reference_layer(const LayerCase& shape, const LayerSeed& seed, co
   for (const auto& [name, weight] : inputs.weights) reference.gradients[name] = gradient_of(weight);
   reference.choices = std::move(outputs.choices);
   reference.auxiliary = outputs.auxiliary;
+  return reference;
+}
+
+StackReference reference_stack(const LayerCase& shape, int layers, int micro_batches, const LayerSeed& seed,
+                               const std::function<LayerChoices(int layer, int micro_batch)>& choices) {
+  StackReference reference(static_cast<size_t>(layers));
+  std::vector<std::vector<at::Tensor>> inputs(reference.size());
+  std::vector<GraphWeights> weights(reference.size());
+  at::Tensor loss = at::zeros({}, at::kDouble);
+  for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
+    at::Tensor flowing;
+    for (size_t l = 0; l < reference.size(); ++l) {
+      LayerSeed of_layer = seed;
+      of_layer.layer += l;
+      of_layer.micro_batch = static_cast<uint64_t>(micro_batch);
+      GraphInputs in = graph_inputs(shape, of_layer);
+      if (micro_batch == 0) {
+        weights[l] = in.weights;
+        for (const auto& [name, weight] : weights[l]) weight.set_requires_grad(true);
+      }
+      in.weights = weights[l];
+      if (l == 0)
+        in.input.set_requires_grad(true);
+      else
+        in.input = flowing;
+      in.input.retain_grad();
+      inputs[l].push_back(in.input);
+      if (l + 1 < reference.size()) in.output_gradient = at::Tensor();
+      GraphOutputs out = run_graph(shape, in, choices ? choices(static_cast<int>(l), micro_batch) : LayerChoices());
+      if (out.loss.defined()) loss = loss + out.loss;
+      flowing = out.output;
+      reference[l].push_back({values_of(out.output), {}, {}, std::move(out.choices), out.auxiliary});
+    }
+  }
+  loss.backward();
+  for (size_t l = 0; l < reference.size(); ++l)
+    for (size_t m = 0; m < reference[l].size(); ++m) {
+      reference[l][m].input_gradient = gradient_of(inputs[l][m]);
+      for (const auto& [name, weight] : weights[l]) reference[l][m].gradients[name] = gradient_of(weight);
+    }
   return reference;
 }
 

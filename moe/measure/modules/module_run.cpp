@@ -118,14 +118,14 @@ class OrderRun final : public WithRank {
 class ExpertRun final : public WithRank {
  public:
   template <class Make>
-  ExpertRun(const LayerCase& shape, Make make) : WithRank(shape), expert_(make(ExpertSetup{rank_, seed_})) {
+  ExpertRun(const LayerCase& shape, Make make) : WithRank(shape), expert_(make(PartSetup{rank_, seed_})) {
     for (int64_t e = 0; e < rank_.experts.count; ++e) rows_.push_back({e * rank_.rows, (e + 1) * rank_.rows});
     make_buffers(rows_.back().end, rows_.back().end);
     expert_->reserve(rows_.back().end);
   }
   void run(Phase phase) override {
     if (phase == Phase::forward) return expert_->forward(input_, rows_, output_);
-    expert_->backward(input_, rows_, d_output_, d_input_, true);
+    expert_->backward(input_, rows_, d_output_, d_input_, Into::overwrite);
   }
 
  private:
@@ -197,7 +197,7 @@ std::unique_ptr<ModuleRun> make_module_run(std::string_view name, const LayerCas
       return std::make_unique<HookRun>(alone);
     case TaskKind::expert:
       return std::make_unique<ExpertRun>(
-          alone, [&](const ExpertSetup& setup) { return make_expert(name_of(alone.layer.ffn), setup); });
+          alone, [&](const PartSetup& setup) { return make_expert(name_of(alone.layer.ffn), setup); });
     default:
       return std::make_unique<AttentionRun>(alone);
   }

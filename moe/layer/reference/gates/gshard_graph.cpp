@@ -13,9 +13,9 @@ std::vector<GraphWeight> weights(const LayerCase& c) {
 
 GateGraph graph(const GateGraphInputs& in) {
   const at::Tensor spread = at::matmul(in.hidden, in.weights.at(std::string(kGateNoise)).t());
-  const at::Tensor logits = at::matmul(in.hidden, in.weights.at(std::string(kGateWeight)).t()) +
-                            in.noise * at::log1p(at::exp(-at::abs(spread))) +
-                            in.noise * at::relu(spread);  // softplus(s) = max(s, 0) + log(1 + exp(-|s|))
+  // softplus(s) = -log sigmoid(-s), whose derivative autograd knows at 0 too, where hidden states are zeros.
+  const at::Tensor logits =
+      at::matmul(in.hidden, in.weights.at(std::string(kGateWeight)).t()) - in.noise * at::log_sigmoid(-spread);
   GateGraph out = top_k_gate(in, logits);
   out.weight = at::softmax(chosen(out, logits), 1);
   out.auxiliary = auxiliary_losses(in, out, logits);

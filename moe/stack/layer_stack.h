@@ -1,0 +1,67 @@
+#pragma once
+// A stack is several layers, each feeding the next, over several micro-batches and pipeline stages: what a plan of a
+// whole iteration runs. Loss = sum over all tokens of all micro-batches of <y, dY> with y the last layer's output, and
+// the gates' auxiliary losses of every layer; gradients are its derivatives, summed over micro-batches too.
+//
+// A rank holds the layers of its stage, each once for every micro-batch (MoeLayer) over the same weights. A layer's
+// input is the memory of the output before it, forward and backward.
+#include <memory>
+#include <vector>
+
+#include "moe/layer/moe_layer.h"
+#include "moe/stack/stage_links.h"
+
+namespace moe {
+
+struct StackShape {
+  LayerCase shape;  // of a layer; batch: samples of a micro-batch; parallel.pp stages share the layers
+  Flow flow = Flow::sharded;
+  int layers = 1, micro_batches = 1;
+};
+StackShape stack_shape(const Plan& plan);
+/// Returns the case of a layer among the ranks of its stage alone. Throws Unsupported for stages that are neither whole
+/// nodes nor equal parts of one.
+LayerCase stage_case(LayerCase shape);
+
+class LayerStack {
+ public:
+  /// Makes what `rank` of `world` holds: rank = stage x ranks of a stage + rank in it. Blocking: all ranks make theirs.
+  /// `seed.layer` is the first layer's. Throws as MoeLayer, and BadInput for fewer layers than stages. `device` is this
+  /// rank's and outlives the stack.
+  LayerStack(const StackShape& shape, int rank, const LayerSeed& seed, Communicator& world,
+             LayerDevice& device = cpu_layer_device());
+
+  const StackShape& shape() const { return shape_; }
+  const LayerSeed& seed() const { return seed_; }
+  int stage() const { return stage_; }
+  int first_layer() const { return first_; }
+  int last_layer() const { return first_ + static_cast<int>(cells_.size()); }  // one past it
+  /// `layer`: of all, one of this stage's.
+  MoeLayer& cell(int layer, int micro_batch) const {
+    return *cells_.at(static_cast<size_t>(layer - first_)).at(static_cast<size_t>(micro_batch));
+  }
+  StageLinks& links() { return links_; }
+  const LayerComms& comms() const { return comms_; }
+
+  /// Show the gradients of the stage's layers, one layer after the other, the last layer first: the dense parts', which
+  /// are summed over DP; the experts'.
+  TensorView dense_gradients() const { return dense_gradients_; }
+  TensorView expert_gradients() const { return expert_gradients_; }
+
+  /// Enqueues the sums that no plan carries, as MoeLayer::finish_gradients does, of every layer.
+  void finish_gradients(Stream& stream);
+  /// Says whether the last pass's plan summed the experts' gradients over EDP.
+  void set_experts_summed(bool summed) { experts_summed_ = summed; }
+
+ private:
+  StackShape shape_;
+  LayerSeed seed_;
+  int stage_ = 0, first_ = 0;
+  StageLinks links_;
+  LayerComms comms_;
+  Tensor dense_gradients_, expert_gradients_;
+  bool experts_summed_ = false;
+  std::vector<std::vector<std::unique_ptr<MoeLayer>>> cells_;  // [layer][micro-batch]
+};
+
+}  // namespace moe

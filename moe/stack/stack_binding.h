@@ -1,0 +1,60 @@
+#pragma once
+// Gives the tasks of a whole iteration's plan their meaning on one rank. The passes of a layer over a micro-batch are
+// that layer's own (LayerBinding); this class adds what lies between them: gradient slices, which may reach over
+// several layers, and what goes from stage to stage.
+//
+// A gradient task sums what its own iteration made, so that one pass leaves the dense gradients whole. Weights aren't
+// changed: the optimizer's task is an instant.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "moe/exec/executor.h"
+#include "moe/layer/binding.h"
+#include "moe/stack/layer_stack.h"
+
+namespace moe {
+
+/// Throws Unsupported naming what of a plan a stack can't run: gradients of a model's ends, chunks that mix (cuts_of).
+void require_stack_runs(const Plan& plan);
+
+class StackBinding : public Binding {
+ public:
+  /// `stack` must outlive it; the plan's structure is shared. `device` makes the streams on which data leave the stage.
+  /// Throws WrongResult naming what differs unless the plan is of the stack's case, layers and micro-batches.
+  StackBinding(LayerStack& stack, const Plan& plan, Device& device);
+
+  void issue(const Task& task, Stream& stream, Pace pace) override;
+  void settle(const Task& task, Stream& stream) override;
+
+ private:
+  struct Cell {  // one layer's passes of one micro-batch
+    std::unique_ptr<LayerBinding> binding;
+    Plan plan;
+  };
+  struct Place {           // of a task
+    Cell* cell = nullptr;  // null: of no layer's pass
+    int task = 0;          // its id in the cell's plan
+    std::string name = {};
+    TensorView data = {};               // what it sums, sends or receives
+    std::unique_ptr<Event> ready = {};  // of a send: when its data may leave
+  };
+
+  void begin_pass();
+  void add_cells();
+  void add_place(const Task& task, Device& device);
+  TensorView summed(const Task& task) const;
+  /// What leaves or enters the stage in the task's phase and micro-batch.
+  TensorView passed_on(const Task& task) const;
+  const Task& own_task(const Place& place) const { return place.cell->plan.tasks()[static_cast<size_t>(place.task)]; }
+
+  LayerStack& stack_;
+  Plan plan_;
+  std::vector<std::vector<Cell>> cells_;  // [layer of the stage][micro-batch]
+  std::vector<Place> places_;             // by task id; of other stages: empty
+  int first_task_ = -1;
+  bool sums_experts_ = false;
+  std::array<std::unique_ptr<Stream>, 2> leaving_;  // by phase
+};
+
+}  // namespace moe

@@ -1,0 +1,51 @@
+#include "tests/stack/local_stacks.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "moe/base/numbers.h"
+
+namespace moe {
+
+LocalStacks::LocalStacks(const StackShape& shape, const LayerSeed& seed)
+    : world_(shape.shape.parallel.ranks()),
+      device_(make_cpu_device()),
+      owned_(static_cast<size_t>(shape.shape.parallel.ranks())) {
+  world_.run([&](int rank) {
+    const auto world = world_.communicator(rank);
+    owned_[static_cast<size_t>(rank)] = std::make_unique<LayerStack>(shape, rank, seed, *world);
+  });
+  for (const auto& stack : owned_) ranks_.push_back(stack.get());
+}
+
+void LocalStacks::poison() {
+  const auto fill = [](TensorView t) {
+    with_number(t.dtype(), [&](auto nan) {
+      round_to(std::numeric_limits<double>::quiet_NaN(), nan);
+      std::fill_n(t.as<decltype(nan)>(), t.elements(), nan);
+    });
+  };
+  for (LayerStack* rank : ranks_) {
+    for (int layer = rank->first_layer(); layer < rank->last_layer(); ++layer)
+      for (int micro_batch = 0; micro_batch < rank->shape().micro_batches; ++micro_batch) {
+        MoeLayer& cell = rank->cell(layer, micro_batch);
+        fill(cell.output());
+        fill(cell.input_gradient());
+        for (const Parameter& p : cell.parameters()) fill(p.gradient);
+      }
+  }
+}
+
+void LocalStacks::run(const Plan& plan, int passes) {
+  world_.run([&](int rank) {
+    LayerStack& stack = *ranks_[static_cast<size_t>(rank)];
+    StackBinding binding(stack, plan, *device_);
+    Executor executor(*device_, plan.structure, stack.stage());
+    for (int i = 0; i < passes; ++i) executor.run(binding);
+    const auto stream = device_->make_stream("finish");
+    stack.finish_gradients(*stream);
+    stream->synchronize();
+  });
+}
+
+}  // namespace moe

@@ -1,0 +1,28 @@
+#pragma once
+// All ranks of a stack as threads of this process, for tests.
+#include <memory>
+#include <vector>
+
+#include "moe/comm/local/local_world.h"
+#include "moe/stack/stack_binding.h"
+
+namespace moe {
+
+class LocalStacks {
+ public:
+  LocalStacks(const StackShape& shape, const LayerSeed& seed);
+  /// Overwrites outputs and gradients by NaN, so that none can be left from a run before.
+  void poison();
+  /// `passes` passes, then finish_gradients.
+  void run(const Plan& plan, int passes = 1);
+
+  std::span<LayerStack* const> ranks() const { return ranks_; }
+
+ private:
+  LocalWorld world_;
+  std::unique_ptr<Device> device_;
+  std::vector<std::unique_ptr<LayerStack>> owned_;
+  std::vector<LayerStack*> ranks_;
+};
+
+}  // namespace moe

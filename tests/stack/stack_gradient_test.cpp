@@ -1,0 +1,140 @@
+// The proof for whole iterations: every layer's outputs, dX and dW of stacks under real plans, on real ranks, against
+// autograd; over all that a layer can be made of (tests/layer/layer_space.h), 1 to 4 layers and micro-batches, 1 and 2
+// stages, both pipeline orders, any decision that a schedule has.
+#include <cmath>
+#include <gtest/gtest.h>
+#include <iostream>
+#include <map>
+#include <numeric>
+
+#include "moe/base/random.h"
+#include "moe/schedule/model_plan.h"
+#include "moe/stack/stack_errors.h"
+#include "tests/layer/layer_space.h"
+#include "tests/properties/any_model.h"
+#include "tests/stack/local_stacks.h"
+
+namespace moe {
+namespace {
+
+int64_t points = 120;
+
+struct Met {
+  int64_t ran = 0, staged = 0, accumulated = 0, overflown = 0;
+  std::map<std::string, int64_t> schedules, shapes, unsupported;
+  double worst = 0;
+} met;
+
+// Multiplies the nodes, so that every stage has the ranks that the layer had.
+LayerCase with_stages(const LayerCase& shape, int stages) {
+  LayerCase staged = shape;
+  staged.parallel.pp = stages;
+  staged.parallel.nodes *= stages;
+  return staged;
+}
+
+Plan drawn_plan(const layer_space::Point& point, uint64_t seed) {
+  auto draw = [&, i = uint64_t{0}](uint64_t below) mutable { return random_bits(seed, 77, i++) % below; };
+  ModelShape model;
+  const int stages = 1 + static_cast<int>(draw(2));
+  model.shape = with_stages(layer_space::shape_of(point), stages);
+  model.layers = stages + static_cast<int>(draw(static_cast<uint64_t>(5 - stages)));
+  model.micro_batches = 1 + static_cast<int>(draw(4));
+  model.order = draw(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
+  const Schedule& schedule = find_schedule(layer_space::axes()[4].values[static_cast<size_t>(point[4])]);
+  check_shape(schedule, model.shape);
+  const ModelDecision decision = any_model::any_model_decision(schedule, model, seed);
+  if (model.shape.rounding == Rounding::lcm) {
+    model.shape.row_multiple = std::lcm(decision.degree_forward, decision.degree_backward);
+    for (const BackwardDecision& b : decision.backwards)
+      model.shape.row_multiple = std::lcm(model.shape.row_multiple, b.degree);
+  }
+  return build_model_plan(schedule, model, decision);
+}
+
+// Without norms numbers may grow from layer to layer beyond what a type holds.
+bool finite(const StackReference& reference) {
+  for (const auto& layer : reference)
+    for (const LayerReference& cell : layer)
+      for (const auto& [name, gradient] : cell.gradients)
+        for (const double v : gradient)
+          if (!std::isfinite(v)) return false;
+  return true;
+}
+
+void prove(const Plan& plan, const LayerSeed& seed) {
+  require_stack_runs(plan);
+  const StackShape shape = stack_shape(plan);
+  const LayerCase stage = stage_case(plan.shape);
+  LocalStacks stacks(shape, seed);
+  stacks.poison();
+  stacks.run(plan, 2);  // the second pass finds what the first left
+  const auto chosen = choices_of(stacks.ranks());
+  const StackReference reference =
+      reference_stack(stage, shape.layers, shape.micro_batches, seed, [&](int layer, int micro_batch) {
+        return LayerChoices{chosen[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)], 1e-10};
+      });
+  if (!finite(reference)) {
+    ++met.overflown;
+    return;
+  }
+  for (const TensorError& e : stack_errors(stacks.ranks(), reference)) {
+    EXPECT_LE(e.error, tolerance_of(stacks.ranks().front()->cell(0, 0))) << e.tensor;
+    met.worst = std::max(met.worst, e.error);
+  }
+  ++met.ran;
+  met.staged += shape.shape.parallel.pp > 1;
+  met.accumulated += shape.micro_batches > 1;
+  ++met.schedules[plan.schedule];
+  const ParallelShape& p = plan.shape.parallel;
+  ++met.shapes[fmt::format("pp {} dp {} mp {} ep {} esp {}", p.pp, p.dp, p.mp, p.ep, p.esp)];
+}
+
+TEST(Stacks, GradientsAreAutograds) {
+  const auto possible = [](const layer_space::Point& point) {
+    try {
+      const LayerCase c = layer_space::shape_of(point);
+      return c.layer.dtype == DType::float64 && c.parallel.ranks() <= 4;
+    } catch (const std::exception&) {
+      return false;
+    }
+  };
+  const auto drawn = layer_space::covering(static_cast<size_t>(2 * points), 5, possible);
+  int failures = 0;
+  for (uint64_t i = 0; i < drawn.size() && met.ran < points; ++i) {
+    SCOPED_TRACE(fmt::format("{}: {}", i, layer_space::text_of(drawn[i])));
+    try {
+      const Plan plan = drawn_plan(drawn[i], i + 1);
+      SCOPED_TRACE(fmt::format("{} layers, {} micro-batches, {} stages", plan.layers, plan.micro_batches,
+                               plan.shape.parallel.pp));
+      prove(plan, {.seed = i + 1, .layer = i % 3, .skew = i % 2 == 0 ? 0.0 : 2.0});
+    } catch (const Unsupported& error) {
+      ++met.unsupported[error.what()];
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+    if (testing::Test::HasFailure() && ++failures == 6) break;
+  }
+  std::cout << fmt::format(
+      "{} stacks, {} over two stages, {} of several micro-batches; {} schedules, {} parallel shapes; worst error "
+      "{:.2e} "
+      "of the largest value\n",
+      met.ran, met.staged, met.accumulated, met.schedules.size(), met.shapes.size(), met.worst);
+  for (const auto& [reason, count] : met.unsupported) std::cout << fmt::format("unsupported, {}: {}\n", count, reason);
+  EXPECT_LT(met.overflown, points / 4);
+  EXPECT_GE(met.ran, points);
+  EXPECT_GE(met.schedules.size(), 15U);
+  EXPECT_GE(met.shapes.size(), 10U);
+  EXPECT_GT(met.staged, points / 4);
+  EXPECT_GT(met.accumulated, points / 2);
+}
+
+}  // namespace
+}  // namespace moe
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  for (int i = 1; i < argc; ++i)
+    if (std::string_view(argv[i]).starts_with("--points=")) moe::points = std::stol(argv[i] + 9);
+  return RUN_ALL_TESTS();
+}
