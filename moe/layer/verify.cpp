@@ -117,16 +117,20 @@ std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const La
   return std::move(errors).all();
 }
 
-std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, const LayerReference& reference,
-                                      double tolerance) {
-  if (tolerance == 0) tolerance = tolerance_of(*ranks.front());
+void require_small(std::span<const TensorError> errors, double tolerance, const LayerShape& layer) {
   std::string wrong;
-  std::vector<TensorError> errors = layer_errors(ranks, reference);
   for (const TensorError& e : errors)
     if (!(e.error <= tolerance))
       wrong += fmt::format("{}{} is off by {:.2e}", wrong.empty() ? "" : ", ", e.tensor, e.error);
   require<WrongResult>(wrong.empty(), "{} of its largest value, expected at most {:.0e}: {}", wrong, tolerance,
-                       describe(ranks.front()->shape().shape.layer));
+                       describe(layer));
+}
+
+std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, const LayerReference& reference,
+                                      double tolerance) {
+  const MoeLayer& any = *ranks.front();
+  std::vector<TensorError> errors = layer_errors(ranks, reference);
+  require_small(errors, tolerance == 0 ? tolerance_of(any) : tolerance, any.shape().shape.layer);
   return errors;
 }
 

@@ -29,6 +29,9 @@ std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks);
 /// WrongResult naming the token whose experts differ from the reference's.
 std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const LayerReference& reference);
 
+/// Throws WrongResult naming every tensor whose error is above `tolerance`, NaN included.
+void require_small(std::span<const TensorError> errors, double tolerance, const LayerShape& layer);
+
 /// Returns the errors; throws WrongResult naming every tensor whose error is above `tolerance` (0: tolerance_of its
 /// type, and what its hook's four exchanges may change), NaN included. Computes the reference, in float64 on one rank
 /// with all activations: slow, and large for large layers. `ranks`: of every rank, in rank order.

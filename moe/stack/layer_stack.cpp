@@ -62,6 +62,15 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
   }
 }
 
+RankCells LayerStack::cells() const {
+  std::vector<std::vector<MoeLayer*>> all;
+  for (const auto& layer : cells_) {
+    auto& of_layer = all.emplace_back();
+    for (const auto& cell : layer) of_layer.push_back(cell.get());
+  }
+  return {first_, std::move(all)};
+}
+
 void LayerStack::finish_gradients(Stream& stream) {
   for (const auto& layer : cells_) {
     layer.front()->state().experts_summed = experts_summed_;

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "moe/layer/moe_layer.h"
+#include "moe/stack/rank_cells.h"
 #include "moe/stack/stage_links.h"
 
 namespace moe {
@@ -40,6 +40,7 @@ class LayerStack {
   MoeLayer& cell(int layer, int micro_batch) const {
     return *cells_.at(static_cast<size_t>(layer - first_)).at(static_cast<size_t>(micro_batch));
   }
+  RankCells cells() const;
   StageLinks& links() { return links_; }
   const LayerComms& comms() const { return comms_; }
 

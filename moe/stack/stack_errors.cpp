@@ -1,44 +1,66 @@
 #include "moe/stack/stack_errors.h"
 
-#include <fmt/format.h>
+#include "moe/base/check.h"
+#include "moe/plan/pipeline.h"
 
 namespace moe {
-namespace {
 
-// Calls body(layer, micro-batch, the cells of its stage's ranks that are here).
-template <class Body>
-void for_each_cell(std::span<LayerStack* const> ranks, Body body) {
-  const StackShape& shape = ranks.front()->shape();
-  for (int layer = 0; layer < shape.layers; ++layer)
-    for (int micro_batch = 0; micro_batch < shape.micro_batches; ++micro_batch) {
-      std::vector<MoeLayer*> cells;
-      for (LayerStack* rank : ranks)
-        if (layer >= rank->first_layer() && layer < rank->last_layer())
-          cells.push_back(&rank->cell(layer, micro_batch));
-      if (!cells.empty()) body(layer, micro_batch, cells);
+std::vector<int32_t> own_choices(const RankCells& rank) {
+  std::vector<int32_t> all;
+  for (const auto& layer : rank.layers)
+    for (const MoeLayer* cell : layer) {
+      const auto own = cell->own_choices();
+      all.insert(all.end(), own.begin(), own.end());
     }
-}
-
-}  // namespace
-
-std::vector<std::vector<std::vector<int32_t>>> choices_of(std::span<LayerStack* const> ranks) {
-  const StackShape& shape = ranks.front()->shape();
-  std::vector<std::vector<std::vector<int32_t>>> all(
-      static_cast<size_t>(shape.layers), std::vector<std::vector<int32_t>>(static_cast<size_t>(shape.micro_batches)));
-  for_each_cell(ranks, [&](int layer, int micro_batch, const std::vector<MoeLayer*>& cells) {
-    all[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)] = choices_of(cells);
-  });
   return all;
 }
 
-std::vector<TensorError> stack_errors(std::span<LayerStack* const> ranks, const StackReference& reference) {
+StackChoices join_choices(const std::vector<std::vector<int32_t>>& ranks, int layers, int micro_batches, int stages) {
+  StackChoices all(static_cast<size_t>(layers), std::vector<std::vector<int32_t>>(static_cast<size_t>(micro_batches)));
+  const size_t of_stage = ranks.size() / static_cast<size_t>(stages);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto [first, last] = layers_of_stage(layers, stages, static_cast<int>(rank / of_stage));
+    const auto cells = static_cast<std::ptrdiff_t>((last - first) * micro_batches);
+    const auto each = static_cast<std::ptrdiff_t>(ranks[rank].size()) / cells;
+    auto from = ranks[rank].begin();
+    for (int layer = first; layer < last; ++layer)
+      for (auto& to : all[static_cast<size_t>(layer)]) to.insert(to.end(), from, from + each), from += each;
+  }
+  return all;
+}
+
+StackReference reference_stack(const MoeLayer& any, const StackChoices& choices) {
+  LayerSeed seed = any.seed();
+  seed.layer = seed.micro_batch = 0;
+  return reference_stack(any.shape().shape, static_cast<int>(choices.size()), static_cast<int>(choices.front().size()),
+                         seed, [&](int layer, int micro_batch) {
+                           return LayerChoices{choices[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)],
+                                               tolerance_of(any.shape().dtype()), any.routing().preset};
+                         });
+}
+
+std::vector<TensorError> stack_errors(std::span<const RankCells> ranks, const StackReference& reference) {
   std::vector<TensorError> all;
-  for_each_cell(ranks, [&](int layer, int micro_batch, const std::vector<MoeLayer*>& cells) {
-    for (TensorError& error :
-         layer_errors(cells, reference[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)]))
-      all.push_back({fmt::format("layer {}, micro-batch {}: {}", layer, micro_batch, error.tensor), error.error});
-  });
+  const bool one = reference.size() == 1 && reference.front().size() == 1;
+  for (size_t layer = 0; layer < reference.size(); ++layer)
+    for (size_t micro_batch = 0; micro_batch < reference[layer].size(); ++micro_batch) {
+      std::vector<MoeLayer*> cells;
+      for (const RankCells& rank : ranks)
+        if (rank.has(static_cast<int>(layer)))
+          cells.push_back(&rank.at(static_cast<int>(layer), static_cast<int>(micro_batch)));
+      if (cells.empty()) continue;
+      for (TensorError& e : layer_errors(cells, reference[layer][micro_batch]))
+        all.push_back(
+            {one ? e.tensor : fmt::format("layer {}, micro-batch {}: {}", layer, micro_batch, e.tensor), e.error});
+    }
   return all;
+}
+
+std::vector<TensorError> verify_stack(std::span<const RankCells> ranks, const StackReference& reference) {
+  const MoeLayer& any = ranks.front().front();
+  std::vector<TensorError> errors = stack_errors(ranks, reference);
+  require_small(errors, tolerance_of(any), any.shape().shape.layer);
+  return errors;
 }
 
 }  // namespace moe

@@ -1,18 +1,33 @@
 #pragma once
-// Proof before time: all ranks of a stack, after they ran, against the autograd reference.
+// Proof before time: all ranks of a stack or of a layer, after they ran, against the autograd reference.
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
 #include "moe/layer/reference/stack_reference.h"
 #include "moe/layer/verify.h"
-#include "moe/stack/layer_stack.h"
+#include "moe/stack/rank_cells.h"
 
 namespace moe {
 
-/// What the ranks' gates chose in the last pass, by layer and micro-batch, where these ranks hold the layer.
-/// `ranks`: every rank of a stack that is here, in rank order.
-std::vector<std::vector<std::vector<int32_t>>> choices_of(std::span<LayerStack* const> ranks);
+/// Lists experts, (tokens of all ranks of a stage, choices), by layer and micro-batch.
+using StackChoices = std::vector<std::vector<std::vector<int32_t>>>;
 
-/// `ranks`: after a pass and finish_gradients. Compares every layer of every micro-batch: its output, its input's
-/// gradient, and its weights' gradients over all micro-batches. Tensors are named with their layer. Throws WrongResult
-/// naming the token whose experts differ from the reference's.
-std::vector<TensorError> stack_errors(std::span<LayerStack* const> ranks, const StackReference& reference);
+/// Shows what this rank's gates chose for its own tokens in the last pass: of its layers, one after the other, of each
+/// its micro-batches.
+std::vector<int32_t> own_choices(const RankCells& rank);
+/// Joins what every rank of a stack chose, in rank order.
+StackChoices join_choices(const std::vector<std::vector<int32_t>>& ranks, int layers, int micro_batches, int stages);
+/// The reference follows them where they are as good.
+StackReference reference_stack(const MoeLayer& any, const StackChoices& choices);
+
+/// `ranks`: some or all ranks, each after its passes and finish_gradients. Compares every layer of every micro-batch:
+/// its output, its input's gradient, and its weights' gradients over all micro-batches. Tensors of a stack are named
+/// with their layer. Throws WrongResult naming the token whose experts differ from the reference's.
+std::vector<TensorError> stack_errors(std::span<const RankCells> ranks, const StackReference& reference);
+
+/// Returns the errors; throws WrongResult naming the tensors whose error is above tolerance_of their layer.
+std::vector<TensorError> verify_stack(std::span<const RankCells> ranks, const StackReference& reference);
 
 }  // namespace moe

@@ -18,6 +18,12 @@ LocalStacks::LocalStacks(const StackShape& shape, const LayerSeed& seed)
   for (const auto& stack : owned_) ranks_.push_back(stack.get());
 }
 
+std::vector<RankCells> LocalStacks::cells() const {
+  std::vector<RankCells> all;
+  for (const LayerStack* rank : ranks_) all.push_back(rank->cells());
+  return all;
+}
+
 void LocalStacks::poison() {
   const auto fill = [](TensorView t) {
     with_number(t.dtype(), [&](auto nan) {
@@ -25,15 +31,13 @@ void LocalStacks::poison() {
       std::fill_n(t.as<decltype(nan)>(), t.elements(), nan);
     });
   };
-  for (LayerStack* rank : ranks_) {
-    for (int layer = rank->first_layer(); layer < rank->last_layer(); ++layer)
-      for (int micro_batch = 0; micro_batch < rank->shape().micro_batches; ++micro_batch) {
-        MoeLayer& cell = rank->cell(layer, micro_batch);
-        fill(cell.output());
-        fill(cell.input_gradient());
-        for (const Parameter& p : cell.parameters()) fill(p.gradient);
+  for (const RankCells& rank : cells())
+    for (const auto& layer : rank.layers)
+      for (MoeLayer* cell : layer) {
+        fill(cell->output());
+        fill(cell->input_gradient());
+        for (const Parameter& p : cell->parameters()) fill(p.gradient);
       }
-  }
 }
 
 void LocalStacks::run(const Plan& plan, int passes) {

@@ -17,6 +17,7 @@ class LocalStacks {
   void run(const Plan& plan, int passes = 1);
 
   std::span<LayerStack* const> ranks() const { return ranks_; }
+  std::vector<RankCells> cells() const;
 
  private:
   LocalWorld world_;

@@ -38,7 +38,9 @@ Plan drawn_plan(const layer_space::Point& point, uint64_t seed) {
   ModelShape model;
   const int stages = 1 + static_cast<int>(draw(2));
   model.shape = with_stages(layer_space::shape_of(point), stages);
-  model.layers = stages + static_cast<int>(draw(static_cast<uint64_t>(5 - stages)));
+  // Without norms numbers grow from layer to layer, and errors with them.
+  const int most = model.shape.layer.norm == Norm::none ? 2 : 4;
+  model.layers = stages + static_cast<int>(draw(static_cast<uint64_t>(most + 1 - stages)));
   model.micro_batches = 1 + static_cast<int>(draw(4));
   model.order = draw(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
   const Schedule& schedule = find_schedule(layer_space::axes()[4].values[static_cast<size_t>(point[4])]);
@@ -65,21 +67,20 @@ bool finite(const StackReference& reference) {
 void prove(const Plan& plan, const LayerSeed& seed) {
   require_stack_runs(plan);
   const StackShape shape = stack_shape(plan);
-  const LayerCase stage = stage_case(plan.shape);
   LocalStacks stacks(shape, seed);
   stacks.poison();
   stacks.run(plan, 2);  // the second pass finds what the first left
-  const auto chosen = choices_of(stacks.ranks());
-  const StackReference reference =
-      reference_stack(stage, shape.layers, shape.micro_batches, seed, [&](int layer, int micro_batch) {
-        return LayerChoices{chosen[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)], 1e-10};
-      });
+  const std::vector<RankCells> ranks = stacks.cells();
+  std::vector<std::vector<int32_t>> chosen;
+  for (const RankCells& rank : ranks) chosen.push_back(own_choices(rank));
+  const StackReference reference = reference_stack(
+      ranks.front().front(), join_choices(chosen, shape.layers, shape.micro_batches, shape.shape.parallel.pp));
   if (!finite(reference)) {
     ++met.overflown;
     return;
   }
-  for (const TensorError& e : stack_errors(stacks.ranks(), reference)) {
-    EXPECT_LE(e.error, tolerance_of(stacks.ranks().front()->cell(0, 0))) << e.tensor;
+  for (const TensorError& e : stack_errors(ranks, reference)) {
+    EXPECT_LE(e.error, tolerance_of(ranks.front().front())) << e.tensor;
     met.worst = std::max(met.worst, e.error);
   }
   ++met.ran;
@@ -107,7 +108,7 @@ TEST(Stacks, GradientsAreAutograds) {
       const Plan plan = drawn_plan(drawn[i], i + 1);
       SCOPED_TRACE(fmt::format("{} layers, {} micro-batches, {} stages", plan.layers, plan.micro_batches,
                                plan.shape.parallel.pp));
-      prove(plan, {.seed = i + 1, .layer = i % 3, .skew = i % 2 == 0 ? 0.0 : 2.0});
+      prove(plan, {.seed = i + 1, .skew = i % 2 == 0 ? 0.0 : 2.0});
     } catch (const Unsupported& error) {
       ++met.unsupported[error.what()];
     } catch (const std::exception& error) {
