@@ -7,25 +7,16 @@
 #include "moe/base/check.h"
 #include "moe/comm/local/local_world.h"
 #include "moe/device/device.h"
-#include "moe/layer/binding.h"
-#include "moe/layer/verify.h"
 #include "moe/measure/layers/pass_times.h"
 #include "moe/measure/layers/proxy.h"
+#include "moe/measure/layers/rank_run.h"
+#include "moe/stack/stack_errors.h"
 
 namespace moe {
 namespace {
 
 constexpr int kUnpacedPasses = 7;  // to see how long the work under a pace takes; they warm up the paced ones too
 constexpr int kAttempts = 3;       // at passes whose tasks outlast their modelled time
-
-// One schedule on one rank.
-struct RankRun {
-  std::unique_ptr<Device> device;
-  std::unique_ptr<LayerDevice> layer_device;  // null: the CPU's
-  std::unique_ptr<MoeLayer> layer;
-  std::unique_ptr<LayerBinding> binding;
-  std::unique_ptr<Executor> executor;
-};
 
 class LayerBench {
  public:
@@ -41,7 +32,8 @@ class LayerBench {
         run.plan = proxy_plan(p.plan, proxy);
       }
       proven_.push_back(run.plan);
-      if (reference_flops(run.plan.shape) <= settings.most_reference_flops) continue;
+      if (reference_flops(run.plan.shape) * run.plan.layers * run.plan.micro_batches <= settings.most_reference_flops)
+        continue;
       small_proof_ = true;
       proven_.back() = proxy_plan(p.plan, small_case(p.plan.shape, p.plan.degree_forward, p.plan.degree_backward));
     }
@@ -64,7 +56,7 @@ class LayerBench {
   World& world() { return settings_.ranks.processes ? *settings_.ranks.processes : *threads_; }
   // Of a rank, among those that are here.
   size_t place(int rank) const { return static_cast<size_t>(rank - here_.front()); }
-  std::vector<RankRun>& runs_of(int rank) { return rank_runs_[place(rank)]; }
+  std::vector<std::unique_ptr<RankRun>>& runs_of(int rank) { return rank_runs_[place(rank)]; }
 
   template <class Work>
   static double seconds_of(Work work) {
@@ -116,17 +108,9 @@ class LayerBench {
 
   void set_up(int rank, const Plan& plan) {
     const auto everyone = world().communicator(rank);
-    RankRun& mine = runs_of(rank).emplace_back();
-    mine.device = make_device(settings_.ranks.device, world().topology().local_rank);
-    if (settings_.ranks.device == DeviceKind::cuda) mine.layer_device = make_cuda_layer_device();
-    LayerSeed seed;
-    seed.seed = settings_.seed;
-    mine.layer = std::make_unique<MoeLayer>(rank_shape(plan.shape, rank, plan.structure->flow), seed,
-                                            LayerComms::split(*everyone, plan.shape.parallel),
-                                            mine.layer_device ? *mine.layer_device : cpu_layer_device());
-    mine.layer->preset(settings_.workload);
-    mine.binding = std::make_unique<LayerBinding>(*mine.layer, plan);
-    mine.executor = std::make_unique<Executor>(*mine.device, plan.structure);
+    const int place = world().topology().local_rank;
+    runs_of(rank).push_back(std::make_unique<RankRun>(
+        plan, *everyone, RankRun::Setup{settings_.ranks.device, place, settings_.seed, settings_.workload}));
     require_same_plan(*everyone, plan);
   }
 
@@ -151,52 +135,55 @@ class LayerBench {
   void proving_passes(int rank, size_t s) {
     const auto everyone = world().communicator(rank);
     const auto stream = make_start_stream(rank);
-    RankRun& mine = runs_of(rank)[s];
+    RankRun& mine = *runs_of(rank)[s];
     for (int pass = 0; pass < 2; ++pass) {
       together(*everyone, *stream);
-      mine.executor->run(*mine.binding);
+      mine.pass();
     }
-    mine.layer->finish_gradients(*stream);
+    mine.finish_gradients(*stream);
     stream->synchronize();
   }
 
-  std::vector<MoeLayer*> layers_of(size_t s) {
-    std::vector<MoeLayer*> layers;
-    for (auto& runs : rank_runs_) layers.push_back(runs[s].layer.get());
-    return layers;
+  std::vector<RankCells> cells_of(size_t s) {
+    std::vector<RankCells> cells;
+    for (auto& runs : rank_runs_) cells.push_back(runs[s]->cells());
+    return cells;
   }
 
   // What every rank's gates chose, wherever it is.
-  std::vector<int32_t> all_choices(const std::vector<MoeLayer*>& layers) {
+  StackChoices all_choices(const std::vector<RankCells>& ranks, const Plan& plan) {
     std::vector<std::string> mine;
-    for (MoeLayer* layer : layers) {
-      const auto own = std::as_bytes(layer->own_choices());
-      mine.emplace_back(reinterpret_cast<const char*>(own.data()), own.size());
+    for (const RankCells& rank : ranks) {
+      const std::vector<int32_t> own = own_choices(rank);
+      mine.emplace_back(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(int32_t));
     }
-    std::vector<int32_t> all;
+    std::vector<std::vector<int32_t>> all;
     for (const std::string& text : gather(world(), std::move(mine))) {
-      const size_t before = all.size();
-      all.resize(before + text.size() / sizeof(int32_t));
-      std::memcpy(all.data() + before, text.data(), text.size());
+      auto& of_rank = all.emplace_back(text.size() / sizeof(int32_t));
+      std::memcpy(of_rank.data(), text.data(), text.size());
     }
-    return all;
+    return join_choices(all, plan.layers, plan.micro_batches, plan.shape.parallel.pp);
+  }
+
+  // Of the first layer and micro-batch.
+  RoutingLoad load_of_ranks(const std::vector<RankCells>& ranks) {
+    std::vector<std::vector<double>> mine;
+    for (const RankCells& rank : ranks) mine.push_back(rank.has(0) ? load_on(rank.at(0, 0)) : std::vector<double>());
+    std::vector<std::vector<double>> all = gather(world(), mine);
+    std::erase_if(all, [](const std::vector<double>& load) { return load.empty(); });
+    return load_of(ranks.front().front().shape(), all);
   }
 
   void verify(size_t s) {
-    const std::vector<MoeLayer*> layers = layers_of(s);
-    const MoeLayer& first = *layers.front();
+    const std::vector<RankCells> ranks = cells_of(s);
+    const Plan& plan = proven_[s];
     MeasuredRun& run = result_.runs[s];
-    run.proven_tokens = static_cast<double>(first.shape().tokens.total);
-    std::vector<std::vector<double>> loads;
-    for (MoeLayer* layer : layers) loads.push_back(load_on(*layer));
-    run.load = load_of(first.shape(), gather(world(), loads));
-    if (settings_.inspect) settings_.inspect(world(), layers, proven_[s]);
-    const std::vector<int32_t> choices = all_choices(layers);
-    const double tie = tolerance_of(first.shape().dtype());
-    const LayerReference reference =
-        reference_layer(first.shape().shape, first.seed(), {choices, tie, first.routing().preset});
+    run.proven_tokens = static_cast<double>(ranks.front().front().shape().tokens.total * plan.micro_batches);
+    run.load = load_of_ranks(ranks);
+    if (settings_.inspect) settings_.inspect(world(), ranks, plan);
+    const StackReference reference = reference_stack(ranks.front().front(), all_choices(ranks, plan));
     try {
-      for (const TensorError& e : verify_layer(layers, reference))
+      for (const TensorError& e : verify_stack(ranks, reference))
         if (e.error > run.worst_error) run.worst_error = e.error, run.worst_tensor = e.tensor;
     } catch (const WrongResult& error) {
       run.wrong = error.what();
@@ -223,13 +210,13 @@ class LayerBench {
     const auto stream = make_start_stream(rank);
     for (size_t s = 0; s < planned_.size(); ++s)
       for (RankTimes& pass : unpaced[s]) {
-        RankRun& mine = runs_of(rank)[s];
+        RankRun& mine = *runs_of(rank)[s];
         together(*everyone, *stream);
-        pass[place(rank)] = mine.executor->run(*mine.binding).tasks;
+        pass[place(rank)] = mine.pass().tasks;
       }
   }
 
-  std::unique_ptr<Stream> make_start_stream(int rank) { return runs_of(rank).front().device->make_stream("start"); }
+  std::unique_ptr<Stream> make_start_stream(int rank) { return runs_of(rank).front()->device().make_stream("start"); }
 
   void timed_passes(int rank, const std::vector<size_t>& schedules) {
     const auto everyone = world().communicator(rank);
@@ -241,10 +228,9 @@ class LayerBench {
     const int warm_ups = settings_.emulated ? 0 : 1;
     for (int iteration = -warm_ups; iteration < settings_.iterations; ++iteration)
       for (const size_t s : schedules) {
-        RankRun& mine = runs_of(rank)[s];
+        RankRun& mine = *runs_of(rank)[s];
         together(*everyone, *stream);
-        const RunTimes& times =
-            mine.executor->run(*mine.binding, paces[s], std::nullopt, {pacers_[s].get(), rank, planned_[s].resources});
+        const RunTimes& times = mine.pass(paces[s], {pacers_[s].get(), rank, planned_[s].resources});
         if (iteration < 0) continue;
         append_pass(result_.runs[s].plan, times, result_.dilation.factor, timed_[s][place(rank)]);
       }
@@ -264,7 +250,7 @@ class LayerBench {
     run.task_s.clear();
     const double dilation = result_.dilation.factor;
     for (const Task& task : run.plan.tasks()) run.task_s.push_back(median_seconds(passes.tasks, task) / dilation);
-    run.median_tasks = passes.tasks[median_pass(run.total_s)].front();
+    run.median_tasks = first_times(passes.tasks[median_pass(run.total_s)]);
     for (TaskTime& t : run.median_tasks) t = {t.start_s / dilation, t.end_s / dilation};
   }
 
@@ -274,11 +260,11 @@ class LayerBench {
   int ranks_ = 0;
   std::vector<int> here_;  // the ranks of this process
   LayerMeasurement result_;
-  std::vector<Plan> proven_;                     // by schedule, what is verified:
-  bool small_proof_ = false;                     // not what is timed
-  std::vector<std::unique_ptr<Pacer>> pacers_;   // by schedule; none: its tasks don't slow each other
-  std::vector<std::vector<RankRun>> rank_runs_;  // [rank here][schedule]
-  std::vector<std::vector<PassNumbers>> timed_;  // [schedule][rank here]
+  std::vector<Plan> proven_;                                      // by schedule, what is verified:
+  bool small_proof_ = false;                                      // not what is timed
+  std::vector<std::unique_ptr<Pacer>> pacers_;                    // by schedule; none: its tasks don't slow each other
+  std::vector<std::vector<std::unique_ptr<RankRun>>> rank_runs_;  // [rank here][schedule]
+  std::vector<std::vector<PassNumbers>> timed_;                   // [schedule][rank here]
 };
 
 }  // namespace

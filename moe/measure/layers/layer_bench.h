@@ -1,5 +1,5 @@
 #pragma once
-// Runs one layer under several schedules, for real: verifies each against the reference, then times their passes in
+// Runs one layer, or a stack of them, under several schedules, for real: verifies each against the reference, then times their passes in
 // turn, so that a machine's mood falls on all of them alike.
 #include <functional>
 #include <span>
@@ -8,10 +8,10 @@
 
 #include "moe/exec/executor.h"
 #include "moe/layer/load.h"
-#include "moe/layer/moe_layer.h"
 #include "moe/layer/workload.h"
 #include "moe/measure/bench_ranks.h"
 #include "moe/measure/layers/dilation.h"
+#include "moe/stack/rank_cells.h"
 
 namespace moe {
 
@@ -26,7 +26,7 @@ struct LayerBenchSettings {
   BenchRanks ranks = {};               // all processes with the same plans
   /// Given every schedule's layers before they are verified: those of this process's ranks in rank order, each after
   /// two passes of the plan and finish_gradients.
-  std::function<void(World&, std::span<MoeLayer* const>, const Plan&)> inspect = {};
+  std::function<void(World&, std::span<const RankCells>, const Plan&)> inspect = {};
 };
 
 /// What one schedule's passes took; seconds are divided by the dilation.
@@ -35,12 +35,12 @@ struct MeasuredRun {
   std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
   std::vector<std::vector<double>> exposed_s, overlap;  // likewise (overlap.h: exposed_s, efficiency)
   std::vector<double> task_s;                           // by task id: own_seconds (overlap.h), median over iterations
-  std::vector<TaskTime> median_tasks;                   // rank 0's, of the iteration whose total is the median
-  int64_t overruns = 0, paced_tasks = 0;                // over all ranks and timed iterations
-  int repeats = 0;                                      // times its passes were discarded for too many overruns
-  RoutingLoad load;                                     // of the last pass before the verification
-  double peak_bytes = 0;                                // of the layer's Tensors, a rank: the mean over ranks
-  double worst_error = 0;                               // of the verification, relative to the maximum norm
+  std::vector<TaskTime> median_tasks;     // each stage's first rank's, of the iteration whose total is the median
+  int64_t overruns = 0, paced_tasks = 0;  // over all ranks and timed iterations
+  int repeats = 0;                        // times its passes were discarded for too many overruns
+  RoutingLoad load;                       // of the last pass before the verification, its first layer's
+  double peak_bytes = 0;                  // of the layer's Tensors, a rank: the mean over ranks
+  double worst_error = 0;                 // of the verification, relative to the maximum norm
   std::string worst_tensor;
   double proven_tokens = 0;  // of the layer that was verified: a smaller one where this one's reference is too large
   std::string wrong;         // how outputs or gradients disagree with the reference; such a run is never timed

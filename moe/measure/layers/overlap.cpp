@@ -43,6 +43,7 @@ Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times) {
   double begin = 1e300, end = 0, sum = 0;
   for (const Task& task : plan.tasks()) {
     const TaskTime& t = times[static_cast<size_t>(task.id)];
+    if (!has_time(t)) continue;
     busy[static_cast<size_t>(task.lane)] += t.end_s - t.start_s;
     begin = std::min(begin, t.start_s), end = std::max(end, t.end_s);
   }
@@ -57,9 +58,11 @@ double own_seconds(const Task& task, std::span<const std::vector<TaskTime>> rank
   double least = 1e300, most = 0;
   for (const auto& rank : ranks) {
     const TaskTime& t = rank[static_cast<size_t>(task.id)];
+    if (!has_time(t)) continue;
     least = std::min(least, t.end_s - t.start_s);
     most = std::max(most, t.end_s - t.start_s);
   }
+  if (most == 0) return 0;  // an instant, or nowhere
   return task.group == GroupKind::none ? most : least;
 }
 

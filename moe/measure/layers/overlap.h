@@ -21,6 +21,9 @@ struct Overlap {
 /// `times`: by task id.
 Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times);
 
+/// Whether the task ran on the rank: another stage's has no times there.
+inline bool has_time(const TaskTime& t) { return t.end_s > 0; }
+
 /// What a task's own work took in one pass, by its times on every rank: a collective's on the rank that came to it last
 /// (the others' hold the wait for it), a computation's on the slowest rank.
 double own_seconds(const Task& task, std::span<const std::vector<TaskTime>> ranks);

@@ -50,6 +50,13 @@ PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks) {
   return all;
 }
 
+std::vector<TaskTime> first_times(const RankTimes& ranks) {
+  std::vector<TaskTime> first = ranks.front();
+  for (size_t task = 0; task < first.size(); ++task)
+    for (size_t rank = 1; rank < ranks.size() && !has_time(first[task]); ++rank) first[task] = ranks[rank][task];
+  return first;
+}
+
 size_t median_pass(const std::vector<std::vector<double>>& total_s) {
   const std::vector<double> totals = max_over_ranks(total_s);
   const double middle = median(totals);

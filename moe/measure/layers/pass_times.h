@@ -7,7 +7,10 @@
 
 namespace moe {
 
-using RankTimes = std::vector<std::vector<TaskTime>>;  // [rank][task]
+using RankTimes = std::vector<std::vector<TaskTime>>;  // [rank][task]; of other stages' tasks 0
+
+/// Returns each task's times on the first rank that has it.
+std::vector<TaskTime> first_times(const RankTimes& ranks);
 
 /// A rank's passes one after the other; whatever appends and reads them knows the plan.
 using PassNumbers = std::vector<double>;

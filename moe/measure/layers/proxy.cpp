@@ -40,10 +40,10 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
 
 LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward) {
   const ParallelShape& p = nominal.parallel;
-  require<BadInput>(p.pp == 1, "pp: found {}, expected 1: pipeline stages can't be run yet", p.pp);
   ParallelShape parallel;
   parallel.ep_inside = p.ep_inside;
-  parallel.nodes = kProxyNodes;
+  parallel.nodes = kProxyNodes * p.pp;
+  parallel.pp = p.pp;
   parallel.ranks_per_node = kProxyRanksPerNode;
   parallel.mp = two_if_more(p.mp);
   parallel.ep = two_if_more(p.ep);

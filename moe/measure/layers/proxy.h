@@ -7,7 +7,7 @@ namespace moe {
 
 inline constexpr int kProxyNodes = 2, kProxyRanksPerNode = 2;
 
-/// 2 nodes x 2 ranks; groups of 2 where the nominal has more than one rank; experts a rank as nominal; k' = min(k, E');
+/// 2 nodes x 2 ranks a stage; groups of 2 where the nominal has more than one rank; experts a rank as nominal; k' = min(k, E');
 /// M' = 64, H' = 64 H / M; rows enough that every chunk of both degrees has some.
 LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward);
 
