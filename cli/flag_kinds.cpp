@@ -44,7 +44,11 @@ void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const s
 
 void add_model(CLI::App& verb, ModelFlags& m) {
   add_text(verb, "--model", "MODEL|FILE", m.model, "a whole model (configs/models/)");
-  add_number(verb, "--layers", m.layers, "layers; default: the model's, or 1", 1, 1e5);
+  add_stack(verb, m, "layers; default: the model's, or 1");
+}
+
+void add_stack(CLI::App& verb, ModelFlags& m, const std::string& layers) {
+  add_number(verb, "--layers", m.layers, layers, 1, 1e5);
   add_number(verb, "--micro-batches", m.micro_batches, "micro-batches of --batch samples each", 1, 1e6);
   add_text(verb, "--pipeline", "gpipe|1f1b", m.pipeline, "order of several micro-batches; default: gpipe");
 }

@@ -135,6 +135,7 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_text(*verb, "--grid", "GRID|FILE", s.grid, "layers of a grid, in the place of one layer");
   add_number(*verb, "--grid-layers", l.layers, "with --grid: so many of its layers, spread over it; 0: all; default: 6",
              0, 1e6);
+  add_stack(*verb, l.stack, "layers, each feeding the next; default: 1");
   add_schedule(*verb, s);
   add_layer(*verb, s);
   begin_group(*verb, kHow);
@@ -152,6 +153,7 @@ void add_layerbench(CLI::App& app, Command& c) {
            "write every rank's tensors and gradients as safetensors into FOLDER/SCHEDULE");
   add_results(*verb, l);
   needs(*verb, "--grid-layers", {"--grid"});
+  for (const char* stack : {"--layers", "--micro-batches", "--pipeline"}) verb->get_option(stack)->excludes("--grid");
   for (const char* times : {"--iterations", "--trace", "--tasks"}) verb->get_option(times)->excludes("--check-only");
   verb->get_option("--tasks")->excludes("--json");  // which always has them
 }

@@ -22,7 +22,8 @@ constexpr double kGuessedLayer_s = 4;
 struct BenchedLayer {
   std::string name;
   LayerCase shape;
-  std::string refused;  // why it can't be shaped on this cluster; of a grid's layers alone
+  Stacked stacked = {};
+  std::string refused = {};  // why it can't be shaped on this cluster; of a grid's layers alone
 };
 
 Workload workload_of(const LayerbenchOptions& options) { return Workload(options.workload, "--workload"); }
@@ -40,7 +41,7 @@ BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const Selection& 
   base.parallel = layer.parallel.value_or(ParallelShape{});
   base.rounding = grid.rounding == Rounding::exact ? Rounding::ragged : grid.rounding;
   const bool own = layer.parallel.has_value();
-  BenchedLayer benched{layer.name, {}, {}};
+  BenchedLayer benched{layer.name, {}};
   try {
     benched.shape = chosen_case(selection, base, own ? layer.parallel->nodes : cluster.nodes,
                                 own ? layer.parallel->ranks_per_node : cluster.ranks_per_node);
@@ -51,12 +52,23 @@ BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const Selection& 
   return benched;
 }
 
+// "4 layers of B4 L512 ..., 2 micro-batches, 2 stages (1f1b)".
+std::string name_of(const ModelShape& model) {
+  const int stages = model.shape.parallel.pp;
+  std::string name = describe(model.shape.layer);
+  if (model.layers > 1) name = fmt::format("{} layers of {}", model.layers, name);
+  if (model.micro_batches > 1) name += fmt::format(", {} micro-batches", model.micro_batches);
+  if (stages > 1) name += fmt::format(", {} stages", stages);
+  if (model.micro_batches > 1 && stages > 1) name += fmt::format(" ({})", moe::name_of(model.order));
+  return name;
+}
+
 std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const Target& target) {
   const Selection& selection = options.selection;
   if (selection.grid.empty()) {
-    const LayerCase shape = chosen_case(selection, target.cluster.nodes, target.cluster.ranks_per_node);
-    require_runs(shape.layer, target);
-    return {{describe(shape.layer), shape, {}}};
+    const ModelShape model = chosen_model(options.stack, selection, target.cluster).model;
+    require_runs(model.shape.layer, target);
+    return {{name_of(model), model.shape, {model.layers, model.micro_batches, model.order}}};
   }
   require<BadInput>(selection.layer_file.empty(), "--layer: found '{}' beside --grid, expected one of them",
                     selection.layer_file);
@@ -144,10 +156,11 @@ class Layerbench {
     LayerJob job = jobs_;
     job.name = layer.name;
     job.shape = layer.shape;
+    job.stacked = layer.stacked;
     if (options_.dump.empty()) return job;
     const std::string folder = of_grid() ? options_.dump + "/" + layer.name : options_.dump;
-    job.settings.inspect = [folder](World& world, std::span<MoeLayer* const> ranks, const Plan& plan) {
-      dump_layer(folder + "/" + plan.schedule, world, ranks, plan);
+    job.settings.inspect = [folder](World& world, std::span<const RankCells> ranks, const Plan& plan) {
+      dump_layers(folder + "/" + plan.schedule, world, ranks, plan);
     };
     return job;
   }

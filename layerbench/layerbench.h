@@ -1,9 +1,10 @@
 #pragma once
-// The verb `layerbench`: one layer under schedules, for real, beside its prediction.
+// The verb `layerbench`: one layer, or a stack of them, under schedules, for real, beside its prediction.
 #include <string>
 
 #include "moe/device/kind.h"
 #include "moe/record/record.h"
+#include "verbs/chosen_model.h"
 #include "verbs/selection.h"
 
 namespace moe {
@@ -14,6 +15,7 @@ namespace moe::layerbench {
 
 struct LayerbenchOptions {
   Selection selection;  // with a grid: its layers, changed as the layer's flags say
+  ModelFlags stack;     // layers, micro-batches and pipeline order of one layer; not with a grid
   int layers = 6;       // of a grid: at most so many of them (pick_layers); 0: all
   int iterations = 5;
   uint64_t seed = 1;

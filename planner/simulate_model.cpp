@@ -30,17 +30,6 @@ MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request) {
   return estimate_memory(request);
 }
 
-// Before there is a plan: the model with layers of that shape.
-MemoryRequest request_of(const ModelShape& model, const LayerCase& shape, Flow flow) {
-  MemoryRequest request;
-  request.shape = shape;
-  request.layers = model.layers;
-  request.micro_batches = model.micro_batches;
-  request.order = model.order;
-  request.replicated = traits_of(flow).sends_all_groups();
-  return request;
-}
-
 // The plan is kept where something is drawn or listed from it: plans may have millions of tasks.
 Simulated simulated(const ChosenModel& chosen, ModelResult result, bool keep_plan) {
   const MemoryEstimate memory = memory_of(chosen, memory_request(result.plan));
@@ -123,7 +112,7 @@ int run_simulate_model(const SimulateOptions& options) {
   DegreeChoice degrees = options.selection.degrees;
   if (profile.memory_bytes)
     degrees.fits = [&](const LayerCase& shape, Flow flow) {
-      return !misfit(memory_of(chosen, request_of(chosen.model, shape, flow)), *profile.memory_bytes);
+      return !misfit(memory_of(chosen, memory_request(chosen.model, shape, flow)), *profile.memory_bytes);
     };
   std::vector<Simulated> all;
   Refused refused;

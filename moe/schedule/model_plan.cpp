@@ -190,6 +190,16 @@ void check_size(const Schedule& schedule, const ModelShape& model, int degree_fo
                     kMostBytes);
 }
 
+MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Flow flow) {
+  MemoryRequest request;
+  request.shape = shape;
+  request.layers = model.layers;
+  request.micro_batches = model.micro_batches;
+  request.order = model.order;
+  request.replicated = traits_of(flow).sends_all_groups();
+  return request;
+}
+
 void add_ends(ModelShape& model, int64_t vocabulary, bool tied_embedding) {
   const LayerCase& c = model.shape;
   const int64_t rows = (vocabulary + c.parallel.mp - 1) / c.parallel.mp;  // of the rank that has most

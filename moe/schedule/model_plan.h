@@ -26,6 +26,9 @@ inline std::pair<int, int> layers_of_stage(const ModelShape& model, int stage) {
   return layers_of_stage(model.layers, model.shape.parallel.pp, stage);
 }
 
+/// Asks for the memory of the model with layers of that shape, before there is a plan.
+MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Flow flow);
+
 /// Throws BadInput, naming layers and micro-batches, where a plan with these degrees has more than kMostTasks tasks or
 /// more gradient bytes than can be counted.
 void check_size(const Schedule& schedule, const ModelShape& model, int degree_forward, int degree_backward);

@@ -1,6 +1,7 @@
 #pragma once
 // Decisions within the memory that a rank of a cluster has.
 #include "moe/plan/memory.h"
+#include "moe/schedule/model_plan.h"
 #include "moe/search/degrees.h"
 
 namespace moe {
@@ -9,6 +10,15 @@ namespace moe {
 inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity) {
   if (capacity)
     choice.fits = [capacity](const LayerCase& c, Flow flow) { return !misfit(layer_memory(c, flow), *capacity); };
+  return choice;
+}
+
+/// Likewise of a model of such layers.
+inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ModelShape& model) {
+  if (capacity)
+    choice.fits = [capacity, model](const LayerCase& c, Flow flow) {
+      return !misfit(estimate_memory(memory_request(model, c, flow)), *capacity);
+    };
   return choice;
 }
 

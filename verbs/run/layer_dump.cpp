@@ -19,33 +19,20 @@ using Json = nlohmann::ordered_json;
 // One rank's file in the making.
 class RankDump {
  public:
-  explicit RankDump(MoeLayer& layer) : layer_(layer), rank_(layer.shape()) {
-    const ShardRange width{0, rank_.model_dim(), rank_.model_dim()};
-    add("input", layer.input(), {rank_.held, width});
-    add("output", layer.output(), {rank_.held, width});
-    add("output_gradient", layer.output_gradient(), {rank_.held, width});
-    add("input_gradient", layer.input_gradient(), {rank_.held, width});
-    bool noisy = false;
-    for (const Parameter& p : layer.parameters()) {
-      auto first = p.axes.begin();  // ones in front are of weights with fewer axes
-      while (p.summed_over != SummedOver::edp && first + 1 < p.axes.end() && first->total == 1) ++first;
-      const std::vector<ShardRange> axes(first, p.axes.end());
-      add(p.name, p.value, axes);
-      add(p.name + ".gradient", p.gradient, axes);
-      noisy |= p.name == kGateNoise;
+  RankDump(const RankCells& cells, int rank, bool stacked) : number_(rank), rank_(cells.front().shape()) {
+    for (size_t l = 0; l < cells.layers.size(); ++l) {
+      const std::string layer = stacked ? fmt::format("layer-{}.", cells.first_layer + static_cast<int>(l)) : "";
+      add_weights(*cells.layers[l].front(), layer);
+      for (size_t m = 0; m < cells.layers[l].size(); ++m)
+        add_flow(*cells.layers[l][m], stacked ? fmt::format("{}micro-batch-{}.", layer, m) : "");
     }
-    add_routing();
-    if (!noisy) return;
-    noise_ = Tensor({rank_.tokens.count, rank_.experts.total}, sums_type(rank_.dtype()));
-    fill_gate_noise(noise_, rank_.tokens, layer.seed());
-    add("noise", noise_, {rank_.tokens, {0, rank_.experts.total, rank_.experts.total}});
   }
 
   Json write(const std::string& folder) const {
-    const std::string file = fmt::format("rank-{}.safetensors", rank_.rank);
+    const std::string file = fmt::format("rank-{}.safetensors", number_);
     write_safetensors(folder + "/" + file, tensors_);
-    return {{"rank", rank_.rank}, {"file", file},     {"dp", rank_.dp},   {"mp", rank_.mp},
-            {"ep", rank_.ep},     {"esp", rank_.esp}, {"edp", rank_.edp}, {"tensors", axes_}};
+    return {{"rank", number_}, {"file", file},     {"dp", rank_.dp},   {"mp", rank_.mp},
+            {"ep", rank_.ep},  {"esp", rank_.esp}, {"edp", rank_.edp}, {"tensors", axes_}};
   }
 
  private:
@@ -59,35 +46,67 @@ class RankDump {
     }
     tensors_.push_back({name, type, std::move(shape), {static_cast<const std::byte*>(data), bytes}});
   }
-  void add(const std::string& name, TensorView view, const std::vector<ShardRange>& axes) {
-    const TensorView here = copies_.emplace_back(view, layer_.memory()).view();
+  void add(const MoeLayer& layer, const std::string& name, TensorView view, const std::vector<ShardRange>& axes) {
+    const TensorView here = copies_.emplace_back(view, layer.memory()).view();
     add(name, here.data(), here.dtype() == DType::float64 ? "F64" : "F32", axes);
   }
 
-  void add_routing() {
-    const Routing& r = layer_.routing();
-    const std::vector<ShardRange> axes{rank_.tokens, {0, r.choices, r.choices}};
-    const int64_t first = rank_.own_group * r.group_tokens * r.choices;
-    add("routing.expert", r.expert.data() + first, "I32", axes);
-    add("routing.row", r.row.data() + first, "I32", axes);
-    const auto own = [&](const Tensor& t) { return t.view().part(first, {r.group_tokens, r.choices}); };
-    add("routing.weight", own(r.weight), axes);
-    if (r.mixes()) add("routing.fill", own(r.fill), axes);
+  void add_weights(MoeLayer& layer, const std::string& prefix) {
+    noisy_ = false;
+    for (const Parameter& p : layer.parameters()) {
+      auto first = p.axes.begin();  // ones in front are of weights with fewer axes
+      while (p.summed_over != SummedOver::edp && first + 1 < p.axes.end() && first->total == 1) ++first;
+      const std::vector<ShardRange> axes(first, p.axes.end());
+      add(layer, prefix + p.name, p.value, axes);
+      add(layer, prefix + p.name + ".gradient", p.gradient, axes);
+      noisy_ |= p.name == kGateNoise;
+    }
   }
 
-  MoeLayer& layer_;
+  void add_flow(const MoeLayer& layer, const std::string& prefix) {
+    const ShardRange width{0, rank_.model_dim(), rank_.model_dim()};
+    add(layer, prefix + "input", layer.input(), {rank_.held, width});
+    add(layer, prefix + "output", layer.output(), {rank_.held, width});
+    add(layer, prefix + "output_gradient", layer.output_gradient(), {rank_.held, width});
+    add(layer, prefix + "input_gradient", layer.input_gradient(), {rank_.held, width});
+    add_routing(layer, prefix);
+    if (!noisy_) return;
+    const Tensor& noise = noises_.emplace_back(std::initializer_list<int64_t>{rank_.tokens.count, rank_.experts.total},
+                                               sums_type(rank_.dtype()));
+    fill_gate_noise(noise, rank_.tokens, layer.seed());
+    add(layer, prefix + "noise", noise, {rank_.tokens, {0, rank_.experts.total, rank_.experts.total}});
+  }
+
+  void add_routing(const MoeLayer& layer, const std::string& prefix) {
+    const Routing& r = layer.routing();
+    const std::vector<ShardRange> axes{rank_.tokens, {0, r.choices, r.choices}};
+    const int64_t first = rank_.own_group * r.group_tokens * r.choices;
+    add(prefix + "routing.expert", r.expert.data() + first, "I32", axes);
+    add(prefix + "routing.row", r.row.data() + first, "I32", axes);
+    const auto own = [&](const Tensor& t) { return t.view().part(first, {r.group_tokens, r.choices}); };
+    add(layer, prefix + "routing.weight", own(r.weight), axes);
+    if (r.mixes()) add(layer, prefix + "routing.fill", own(r.fill), axes);
+  }
+
+  int number_;
   const RankShape& rank_;
-  Tensor noise_;
+  bool noisy_ = false;  // the gate adds noise
+  std::deque<Tensor> noises_;
   std::deque<HostCopy> copies_;
   std::vector<SafeTensor> tensors_;
   Json axes_ = Json::object();
 };
 
 Json json_of(const ParallelShape& p) {
-  return {{"nodes", p.nodes}, {"ranks_per_node", p.ranks_per_node},
-          {"dp", p.dp},       {"mp", p.mp},
-          {"ep", p.ep},       {"esp", p.esp},
-          {"edp", p.edp},     {"ep_inside", p.ep_inside}};
+  return {{"nodes", p.nodes},
+          {"ranks_per_node", p.ranks_per_node},
+          {"dp", p.dp},
+          {"mp", p.mp},
+          {"ep", p.ep},
+          {"esp", p.esp},
+          {"edp", p.edp},
+          {"pp", p.pp},
+          {"ep_inside", p.ep_inside}};
 }
 
 Json software() {
@@ -98,7 +117,7 @@ Json software() {
   return all;
 }
 
-Json manifest_of(MoeLayer& layer, const Plan& plan) {
+Json manifest_of(const MoeLayer& layer, const Plan& plan) {
   const Routing& routing = layer.routing();
   return {{"schema", 1},
           {"layer", layer_json(plan.shape.layer)},
@@ -110,6 +129,8 @@ Json manifest_of(MoeLayer& layer, const Plan& plan) {
           {"capacity_rounding", name_of(plan.shape.rounding)},
           {"seed", layer.seed().seed},
           {"layer_index", layer.seed().layer},
+          {"layers", plan.layers},
+          {"micro_batches", plan.micro_batches},
           {"group_tokens", routing.group_tokens},
           {"capacity_rows", routing.rows},
           {"preset", routing.preset},
@@ -126,13 +147,15 @@ void make_dump_folder(const std::string& folder) {
   require<BadInput>(!error, "--dump: cannot make {}: {}", folder, error.message());
 }
 
-void dump_layer(const std::string& folder, World& world, std::span<MoeLayer* const> ranks, const Plan& plan) {
+void dump_layers(const std::string& folder, World& world, std::span<const RankCells> ranks, const Plan& plan) {
   make_dump_folder(folder);
+  const bool stacked = plan.layers * plan.micro_batches * plan.shape.parallel.pp > 1;
   std::vector<std::string> files;
-  for (MoeLayer* rank : ranks) files.push_back(RankDump(*rank).write(folder).dump());
+  for (size_t i = 0; i < ranks.size(); ++i)
+    files.push_back(RankDump(ranks[i], world.here()[i], stacked).write(folder).dump());
   files = gather(world, std::move(files));
   if (!leads(world)) return;
-  Json manifest = manifest_of(*ranks.front(), plan);
+  Json manifest = manifest_of(ranks.front().front(), plan);
   for (const std::string& file : files) manifest["ranks"].push_back(Json::parse(file));
   write_whole_file(folder + "/manifest.json", "a file for what was dumped",
                    [&](std::ostream& out) { out << manifest.dump(1) << '\n'; });

@@ -12,13 +12,18 @@
 //                               software; ranks: of each its file, its places in the groups, and which part of the
 //                               whole its tensors are: for every axis [first, count, total]
 //
+// Of a stack every rank has the layers of its stage: a layer's weights and their gradients are "layer-L." and the name,
+// what a layer's micro-batch has is "layer-L.micro-batch-M." and the name; the manifest has layers, micro_batches, stages
+// and pipeline ranks' stage. A layer's input is the output of the layer before it.
+//
 // Tokens are those of all DP groups, in order. Weights are (in, out): y = x W, experts' with the expert as first axis;
 // but the gate's are (out, in).
 #include <span>
 #include <string>
 
 #include "moe/comm/world.h"
-#include "moe/layer/moe_layer.h"
+#include "moe/plan/plan.h"
+#include "moe/stack/rank_cells.h"
 
 namespace moe {
 
@@ -28,6 +33,6 @@ void make_dump_folder(const std::string& folder);
 /// `ranks`: the layers of this process's ranks in rank order, each after at least two passes of `plan` and
 /// finish_gradients; every process of `world` calls it, rank 0's writes the manifest. Makes the folder. Throws BadInput
 /// naming the file that can't be written.
-void dump_layer(const std::string& folder, World& world, std::span<MoeLayer* const> ranks, const Plan& plan);
+void dump_layers(const std::string& folder, World& world, std::span<const RankCells> ranks, const Plan& plan);
 
 }  // namespace moe

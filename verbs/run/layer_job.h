@@ -1,21 +1,29 @@
 #pragma once
-// One layer under several schedules, as a verb asks for it.
+// One layer, or a stack of like layers, under several schedules, as a verb asks for it.
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "moe/cost/pricer.h"
 #include "moe/measure/layers/layer_bench.h"
-#include "moe/schedule/schedule.h"
+#include "moe/schedule/model_plan.h"
 #include "moe/search/degrees.h"
 #include "verbs/run/target.h"
 #include "verbs/selection.h"
 
 namespace moe {
 
+/// How often the layer is there: layers one after the other, micro-batches of its batch, in a pipeline of its stages.
+struct Stacked {
+  int layers = 1, micro_batches = 1;
+  PipelineOrder order = PipelineOrder::gpipe;
+};
+
 struct LayerJob {
   std::string name;
   LayerCase shape;
+  Stacked stacked;
+  bool one_layer() const { return stacked.layers == 1 && stacked.micro_batches == 1 && shape.parallel.pp == 1; }
   Profile predicted_by;             // what the plans are tuned and predicted with
   std::optional<Profile> paced_by;  // what the emulated cluster is; none: this machine, unpaced
   std::vector<const Schedule*> schedules;

@@ -3,10 +3,11 @@
 #include "moe/base/check.h"
 #include "moe/cost/fluid_replay.h"
 #include "moe/cost/nominal_profile.h"
-#include "moe/layer/binding.h"
 #include "moe/measure/layers/proxy.h"
+#include "moe/measure/layers/rank_run.h"
 #include "moe/rows/rank_shape.h"
 #include "moe/search/layer_search.h"
+#include "moe/search/model_search.h"
 #include "moe/search/within_memory.h"
 
 namespace moe {
@@ -27,17 +28,47 @@ void pace(const LayerJob& job, const std::vector<double>& predicted, PlannedRun&
   run.resources = resources_of(run.plan);
 }
 
+void plan_layer(const LayerPricer& pricer, const Schedule& schedule, const DegreeChoice& degrees, PlannedSchedule& p) {
+  LayerSearch search;
+  const LayerResult result = search.tune(schedule, pricer, within_memory(degrees, pricer.profile().memory_bytes));
+  p.schedule = result.schedule;
+  p.run.plan = build_plan(schedule, pricer.shape(), result.decision);
+  p.degree_backward = result.decision.degree_backward;
+  p.gar_in_moe_bytes = result.decision.gar_in_moe_bytes;
+  p.bound_s = result.bound.total_s();
+  p.run.forward_s = result.forward_s;
+  p.run.backward_s = result.backward_s;
+}
+
+void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedule& schedule,
+                const DegreeChoice& degrees, PlannedSchedule& p) {
+  ModelShape model;
+  model.shape = pricer.shape();
+  model.layers = stacked.layers;
+  model.micro_batches = stacked.micro_batches;
+  model.order = stacked.order;
+  ModelSearch search;
+  ModelResult result = search.tune(schedule, pricer, model, partition_strategies().front(),
+                                   within_memory(degrees, pricer.profile().memory_bytes, model));
+  p.schedule = result.schedule;
+  p.degree_backward = result.decision.backwards.front().degree;
+  p.bound_s = result.bound_s;
+  p.run.forward_s = result.last_forward_s;
+  p.run.backward_s = result.total_s() - result.last_forward_s;
+  p.run.plan = std::move(result.plan);
+}
+
 PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Schedule& schedule,
                         const DegreeChoice& degrees) {
-  LayerSearch search;
   const LayerPricer pricer(profile, job.shape, job.pricing);
   PlannedSchedule p;
   p.by = profile.name;
-  p.result = search.tune(schedule, pricer, within_memory(degrees, profile.memory_bytes));
-  p.run.plan = build_plan(schedule, job.shape, p.result.decision);
-  require_runnable(p.run.plan);
-  p.run.forward_s = p.result.forward_s;
-  p.run.backward_s = p.result.backward_s;
+  if (job.one_layer())
+    plan_layer(pricer, schedule, degrees, p);
+  else
+    plan_stack(pricer, job.stacked, schedule, degrees, p);
+  require_runs(p.run.plan);
+  p.degree_forward = p.run.plan.degree_forward;
   const std::vector<double> seconds = price(pricer, p.run.plan);
   p.timeline = timeline_of(p.run.plan, seconds, profile.contention);
   p.weak = weak_rows(pricer.notes());

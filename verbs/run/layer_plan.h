@@ -8,7 +8,10 @@
 namespace moe {
 
 struct PlannedSchedule {
-  LayerResult result;
+  std::string_view schedule;
+  int degree_forward = 1, degree_backward = 1;  // of a stack, the last layer's in the last micro-batch
+  int64_t gar_in_moe_bytes = 0;                 // of a layer
+  double bound_s = 0;
   PlannedRun run;
   Timeline timeline;     // predicted
   std::string by;        // name of the profile that decided, "nominal" of nominal costs

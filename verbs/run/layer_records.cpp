@@ -15,7 +15,9 @@ std::vector<double> differences(const std::vector<double>& a, const std::vector<
 }
 
 double estimated_bytes(const Plan& plan) {
-  const MemoryEstimate estimate = layer_memory(plan.shape, plan.structure->flow);
+  const bool one = plan.layers == 1 && plan.micro_batches == 1 && plan.shape.parallel.pp == 1;
+  const MemoryEstimate estimate =
+      one ? layer_memory(plan.shape, plan.structure->flow) : estimate_memory(memory_request(plan));
   return estimate.total() - estimate.optimizer;
 }
 
@@ -24,9 +26,12 @@ Fields prediction_of(const PlannedSchedule& p, const Plan& as_run) {
   std::vector<TaskTime> times;
   for (size_t i = 0; i < p.timeline.start_s.size(); ++i) times.push_back({p.timeline.start_s[i], p.timeline.end_s[i]});
   const Overlap overlap = overlap_of(p.run.plan, times);
-  Fields fields{{"forward_s", p.result.forward_s},      {"backward_s", p.result.backward_s},
-                {"total_s", p.result.total_s()},        {"gar_in_moe_bytes", p.result.decision.gar_in_moe_bytes},
-                {"exposed_s", overlap.exposed_s},       {"overlap_efficiency", overlap.efficiency},
+  Fields fields{{"forward_s", p.run.forward_s},
+                {"backward_s", p.run.backward_s},
+                {"total_s", p.run.forward_s + p.run.backward_s},
+                {"gar_in_moe_bytes", p.gar_in_moe_bytes},
+                {"exposed_s", overlap.exposed_s},
+                {"overlap_efficiency", overlap.efficiency},
                 {"peak_bytes", estimated_bytes(as_run)}};
   if (!p.weak.empty()) fields.set("weak_rows", p.weak);
   return fields;
@@ -87,16 +92,15 @@ std::vector<TaskComparison> compared_tasks(const RanSchedule& ran) {
 
 CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vector<TaskComparison>& tasks) {
   const auto& [planned, run, all] = ran;
-  const LayerResult& result = planned.result;
   CaseRecord record;
-  record.key = run_key(job.name, result.schedule);
-  record.schedule = result.schedule;
-  record.degree_forward = result.decision.degree_forward;
-  record.degree_backward = result.decision.degree_backward;
+  record.key = run_key(job.name, planned.schedule);
+  record.schedule = planned.schedule;
+  record.degree_forward = planned.degree_forward;
+  record.degree_backward = planned.degree_backward;
   record.backend = job.backend();
   record.emulated = job.paced_by.has_value();
   record.dilation = all.dilation.factor;
-  if (!planned.nominal) record.bound_s = result.bound.total_s();
+  if (!planned.nominal) record.bound_s = planned.bound_s;
   record.prediction = prediction_of(planned, run.plan);
   record.summary = checked_summary(run);
   record.summary.set("planned_by", planned.by);
