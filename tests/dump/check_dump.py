@@ -274,27 +274,62 @@ class Experts:
         return dx, dweight, gradients
 
 
-def recomputed(manifest, t):
-    """What the layer should have written, by the names of the dump."""
-    layer, residual = manifest["layer"], manifest["layer"]["residual"]
-    norms = [Norm(layer["norm"], t.get(name)) for name in ("norm1", "norm2")]
-    attention, gate, experts = Attention(layer, t), Gate(manifest, t), Experts(layer, t)
-    hidden = attention.forward(norms[0].forward(t["input"])) + residual * t["input"]
-    normed = norms[1].forward(hidden)
-    routed = gate.forward(normed)
-    found = {"output": experts.forward(normed, *routed) + residual * hidden, "routing.weight": routed[2]}
+class Layer:
+    def __init__(self, manifest, t):
+        layer, self.residual = manifest["layer"], manifest["layer"]["residual"]
+        self.norms = [Norm(layer["norm"], t.get(name)) for name in ("norm1", "norm2")]
+        self.attention, self.gate, self.experts = Attention(layer, t), Gate(manifest, t), Experts(layer, t)
 
-    dy = t["output_gradient"]
-    dnormed, dweight, gradients = experts.backward(dy)
-    dgate, of_gate = gate.backward(dweight)
-    dhidden, gradients["norm2"] = norms[1].backward(dnormed + dgate)
-    dhidden += residual * dy
-    dattended, of_attention = attention.backward(dhidden)
-    dx, gradients["norm1"] = norms[0].backward(dattended)
-    found["input_gradient"] = dx + residual * dhidden
-    for name, gradient in {**gradients, **of_gate, **of_attention}.items():
-        if gradient is not None:
-            found[name + ".gradient"] = gradient
+    def forward(self, x):
+        hidden = self.attention.forward(self.norms[0].forward(x)) + self.residual * x
+        normed = self.norms[1].forward(hidden)
+        routed = self.gate.forward(normed)
+        return self.experts.forward(normed, *routed) + self.residual * hidden, routed[2]
+
+    def backward(self, dy):
+        dnormed, dweight, gradients = self.experts.backward(dy)
+        dgate, of_gate = self.gate.backward(dweight)
+        dhidden, gradients["norm2"] = self.norms[1].backward(dnormed + dgate)
+        dhidden += self.residual * dy
+        dattended, of_attention = self.attention.backward(dhidden)
+        dx, gradients["norm1"] = self.norms[0].backward(dattended)
+        every = {**gradients, **of_gate, **of_attention}
+        return dx + self.residual * dhidden, {n: gradient for n, gradient in every.items() if gradient is not None}
+
+
+def prefixes(manifest, layer, micro_batch):
+    """Of the names of a layer's weights, and of what one micro-batch has; none where the layer is the only one."""
+    stages = manifest["parallel"]["pp"]
+    if manifest["layers"] == manifest["micro_batches"] == stages == 1:
+        return "", ""
+    return f"layer-{layer}.", f"layer-{layer}.micro-batch-{micro_batch}."
+
+
+def recomputed(manifest, t):
+    """What the layers should have written, by the names of the dump: from each micro-batch's input of the first layer
+    and dY of the last, with the choices of all."""
+    found, last = {}, manifest["layers"] - 1
+    for micro_batch in range(manifest["micro_batches"]):
+        layers = []
+        flowing = t[prefixes(manifest, 0, micro_batch)[1] + "input"]
+        for number in range(last + 1):
+            of_layer, own = prefixes(manifest, number, micro_batch)
+            known = {name.removeprefix(of_layer): w for name, w in t.items()
+                     if name.startswith(of_layer) and "micro-batch" not in name}
+            known |= {name.removeprefix(own): w for name, w in t.items() if name.startswith(own)}
+            layers.append(Layer(manifest, known))
+            found[own + "input"] = flowing
+            flowing, found[own + "routing.weight"] = layers[-1].forward(flowing)
+            found[own + "output"] = flowing
+        flowing = t[prefixes(manifest, last, micro_batch)[1] + "output_gradient"]
+        for number in range(last, -1, -1):
+            of_layer, own = prefixes(manifest, number, micro_batch)
+            found[own + "output_gradient"] = flowing
+            flowing, gradients = layers[number].backward(flowing)
+            found[own + "input_gradient"] = flowing
+            for name, gradient in gradients.items():
+                name = f"{of_layer}{name}.gradient"
+                found[name] = found.get(name, 0) + gradient
     return found
 
 
@@ -302,9 +337,10 @@ def check(folder):
     with open(os.path.join(folder, "manifest.json")) as file:
         manifest = json.load(file)
     tensors = whole_tensors(folder, manifest)
-    found = recomputed(manifest, {name: t for name, t in tensors.items() if not name.endswith("gradient")} |
-                       {"output_gradient": tensors["output_gradient"]})
-    gradients = {name for name in tensors if name.endswith("gradient")} - {"output_gradient"}
+    given = {prefixes(manifest, manifest["layers"] - 1, m)[1] + "output_gradient"
+             for m in range(manifest["micro_batches"])}
+    gradients = {name for name in tensors if name.endswith("gradient")} - given
+    found = recomputed(manifest, {name: t for name, t in tensors.items() if name not in gradients})
     assert gradients <= set(found), f"not recomputed: {gradients - set(found)}"
     worst, where = 0, ""
     for name, expected in found.items():
@@ -313,7 +349,7 @@ def check(folder):
         assert error <= manifest["tolerance"], f"{folder}: {name} is off by {error:.2e} of its largest value"
         if error >= worst:
             worst, where = error, name
-    rows = tensors["routing.row"]
+    rows = np.concatenate([t.ravel() for name, t in tensors.items() if name.endswith("routing.row")])
     print(f"{manifest['schedule']} {manifest['degree_forward']}/{manifest['degree_backward']} {manifest['flow']} "
           f"{manifest['layer']['gate']} {manifest['layer']['ffn']} {manifest['layer']['dtype']}: {len(found)} tensors "
           f"of {len(manifest['ranks'])} ranks, {(rows < 0).sum()} of {rows.size} pairs dropped, off by at most "
