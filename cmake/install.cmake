@@ -11,7 +11,7 @@ set_target_properties(moetune_plan PROPERTIES EXPORT_NAME plan)
 set(exported moetune_plan)
 if(MOETUNE_RUN)
   add_library(moetune_layer INTERFACE)
-  target_link_libraries(moetune_layer INTERFACE moetune_plan moe_torch)
+  target_link_libraries(moetune_layer INTERFACE moetune_plan moe_stack moe_torch)
   set_target_properties(moetune_layer PROPERTIES EXPORT_NAME layer)
   list(APPEND exported moetune_layer)
 endif()
@@ -24,7 +24,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/moe/ DESTINATION ${CMAKE_INSTALL_INCLUDE
         REGEX "/moe/[a-z]+/[a-z0-9_]+\\.h$"
         REGEX "/layer/(binding|gates|orders|dispatchers|experts|hooks)/[a-z0-9_]+\\.h$"
         REGEX "_world\\.h$"
-        REGEX "/reference/reference\\.h$"
+        REGEX "/reference/(stack_)?reference\\.h$"
         PATTERN measure EXCLUDE PATTERN cuda EXCLUDE PATTERN cpu EXCLUDE PATTERN store EXCLUDE)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/moetuneConfig.cmake.in

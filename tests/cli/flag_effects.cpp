@@ -151,6 +151,8 @@ Effects layerbench() {
       "--micro-op-bytes 1000; --min-chunk-bytes 1000; --nearest; --iterations 2; --seed 7; --workload balanced; "
       "--trace t; --tasks; --dump d; --check-only; --out o.jsonl; --overwrite; --json");
   add(e, parsed, "--grid fsmoe-b", "--grid-layers 2");
+  add(e, parsed, "", "--layers 2; --micro-batches 2; --pipeline 1f1b");
+  add(e, refused, "--grid fsmoe-b", "--layers 2; --micro-batches 2; --pipeline 1f1b");
   add(e, refused, "", "--grid-layers 2");
   add(e, refused, "--check-only", "--iterations 2; --trace t; --tasks");
   add(e, refused, "--json", "--tasks");
