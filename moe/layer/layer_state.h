@@ -37,6 +37,12 @@ struct DenseGradients {
 inline constexpr std::string_view kDenseGradients = "dense gradients",
                                   kDenseGradientsBefore = "dense gradients of the pass before";
 
+/// Says what a backward does to the parameters' gradients, part by part: among a layer's micro-batches the one whose
+/// task comes first overwrites them. Norms go with what reads them.
+struct GradientsInto {
+  Into attention = Into::overwrite, gate = Into::overwrite, experts = Into::overwrite;
+};
+
 /// Says what a layer shares: the weights with those of its other micro-batches; its input with the output of the layer
 /// before it.
 struct LayerLinks {
@@ -61,10 +67,10 @@ struct LayerState {
   mutable Routing routing;  // its vectors are a copy of what a device has
   Tensor d_weight, d_fill;  // the routing's gradients, (gated tokens, choices)
   LayerParts parts;
-  Tensor hooked;                          // (gated tokens, M): the output's gradient as the hook gives it
-  DenseGradients gradients;               // the experts' are their own
-  bool experts_summed = false;            // by the last pass's plan, over EDP
-  Into gradients_into = Into::overwrite;  // what a backward does to all parameters' gradients
+  Tensor hooked;                // (gated tokens, M): the output's gradient as the hook gives it
+  DenseGradients gradients;     // the experts' are their own
+  bool experts_summed = false;  // by the last pass's plan, over EDP
+  GradientsInto into;
 };
 
 }  // namespace moe

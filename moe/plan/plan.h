@@ -139,9 +139,9 @@ Work whole_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 /// Throws WrongResult naming the task that breaks a rule: ids and work classes are consistent; dependencies are
 /// acyclic; no lane order deadlocks (over all stages at once) or differs from the issue order; a network has one lane a
 /// stage, beside a gradient lane that shares it; a collective runs on the lane that owns its group's network, and a
-/// group of one rank has no task; every gradient byte is sent exactly once, after it was made (or, where no task makes
-/// it, after the forward); every row passes every stage of a layer once; nothing but a forward's input is read that no
-/// task wrote before.
+/// group of one rank has no task; every gradient byte is sent exactly once, after every micro-batch made it (or, where
+/// no task makes it, after the forward); every row passes every stage of a layer once; a stage receives in the order in
+/// which its neighbour sends; nothing but a forward's input is read that no task wrote before.
 void check_plan(const Plan& plan);
 
 }  // namespace moe

@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "moe/plan/plan_checks.h"
@@ -26,13 +27,42 @@ std::vector<int> last_forwards(const Plan& plan) {
   return last;
 }
 
+// The tasks that make the gradients of a layer, one each micro-batch.
+class Makers {
+ public:
+  explicit Makers(const Plan& plan) {
+    if (plan.micro_batches == 1) return;
+    std::set<Kind> kinds;
+    for (const Gradient& gradient : plan.gradients)
+      if (gradient.made_by >= 0) kinds.insert(kind_of(plan.tasks()[static_cast<size_t>(gradient.made_by)]));
+    by_task_.resize(plan.tasks().size(), nullptr);
+    for (const Task& task : plan.tasks())
+      if (kinds.contains(kind_of(task))) by_kind_[kind_of(task)].push_back(task.id);
+    for (const auto& [kind, tasks] : by_kind_)
+      for (const int task : tasks) by_task_[static_cast<size_t>(task)] = &tasks;
+  }
+  std::span<const int> of_other_micro_batches(int maker) const {
+    const std::vector<int>* all = by_task_.empty() ? nullptr : by_task_[static_cast<size_t>(maker)];
+    return all == nullptr ? std::span<const int>() : *all;
+  }
+
+ private:
+  using Kind = std::tuple<TaskKind, Phase, int, bool>;  // layer; the last chunk
+  static Kind kind_of(const Task& task) { return {task.kind, task.phase, task.layer, task.chunk + 1 == task.chunks}; }
+  std::map<Kind, std::vector<int>> by_kind_;
+  std::vector<const std::vector<int>*> by_task_;
+};
+
 // A gradient that no task of this plan makes waits when the backward begins, not earlier.
 void check_made(const Plan& plan, const Ancestors& ancestors, const Task& task, size_t gradient,
-                const std::vector<int>& forwards) {
+                const std::vector<int>& forwards, const Makers& makers) {
   const int made_by = plan.gradients[gradient].made_by;
   if (made_by >= 0) {
     if (!ancestors.before(made_by, task.id))
       broken(task, "sends gradients before {} made them", plan.tasks()[static_cast<size_t>(made_by)].name());
+    for (const int other : makers.of_other_micro_batches(made_by))
+      if (!ancestors.before(other, task.id))
+        broken(task, "sends gradients before {} added to them", plan.tasks()[static_cast<size_t>(other)].name());
     return;
   }
   if (std::ranges::all_of(forwards, [&](int last) { return ancestors.before(last, task.id); })) return;
@@ -45,6 +75,7 @@ std::vector<int> check_senders(const Plan& plan, const Ancestors& ancestors) {
   const int slices = static_cast<int>(plan.slices.size()), gradients = static_cast<int>(plan.gradients.size());
   const std::vector<int64_t> offsets = offsets_of(plan);
   const std::vector<int> forwards = last_forwards(plan);
+  const Makers makers(plan);
   std::vector<int> sender(plan.slices.size(), -1);
   for (const Task& task : plan.tasks()) {
     if (!sends_gradients(task.kind)) continue;
@@ -59,7 +90,7 @@ std::vector<int> check_senders(const Plan& plan, const Ancestors& ancestors) {
       const bool experts = plan.gradients[g].experts;
       if (experts != (task.kind == TaskKind::expert_gradient))
         broken(task, "sends gradients of {}", experts ? "experts, expected the dense part's" : "the dense part");
-      check_made(plan, ancestors, task, g, forwards);
+      check_made(plan, ancestors, task, g, forwards, makers);
     }
   }
   return sender;
@@ -110,30 +141,51 @@ void check_gradients(const Plan& plan, const Ancestors& ancestors) {
 }
 
 void check_rows(const Plan& plan) {
-  struct Passed {
-    int64_t rows = 0;
-    const Task* last = nullptr;
-  };
-  std::map<std::tuple<Phase, int, int>, std::array<Passed, kTaskKinds>> layers;
+  // What of a stage is there, whatever its order.
+  std::map<std::tuple<Phase, int, int>, std::array<std::vector<const Task*>, kTaskKinds>> layers;
   for (const Task& task : plan.tasks()) {
-    const bool ends = task.kind == TaskKind::order || task.kind == TaskKind::i_order;
-    if (!ends && !is_chunked(task.kind)) continue;
+    if (task.kind != TaskKind::order && task.kind != TaskKind::i_order && !is_chunked(task.kind)) continue;
     const TaskKind stage = task.kind == TaskKind::exchange ? TaskKind::combine : task.kind;
-    Passed& passed = layers[{task.phase, task.micro_batch, task.layer}][static_cast<size_t>(stage)];
-    passed.last = &task;
-    if (ends) continue;
-    const Rows rows = plan.rows_of(task);
-    if (rows.begin != passed.rows) broken(task, "handles rows from {}, expected from {}", rows.begin, passed.rows);
-    passed.rows = rows.end;
+    layers[{task.phase, task.micro_batch, task.layer}][static_cast<size_t>(stage)].push_back(&task);
   }
+  for (auto& [layer, stages] : layers)
+    for (std::vector<const Task*>& stage : stages) {
+      if (stage.empty() || !is_chunked(stage.front()->kind)) continue;
+      std::ranges::stable_sort(stage, {}, [&](const Task* task) { return plan.rows_of(*task).begin; });
+      int64_t passed = 0;
+      for (const Task* task : stage) {
+        const Rows rows = plan.rows_of(*task);
+        if (rows.begin != passed) broken(*task, "handles rows from {}, expected from {}", rows.begin, passed);
+        passed = rows.end;
+      }
+    }
   for (const auto& [layer, stages] : layers)
     for (const TaskKind kind : stages_of(plan.structure->flow, std::get<Phase>(layer))) {
-      const Passed& passed = stages[static_cast<size_t>(kind)];
-      if (!is_stage(plan, kind) || passed.rows == plan.rows) continue;
-      const Task* named = passed.last;
-      for (const Passed& other : stages) named = named != nullptr ? named : other.last;
-      broken(*named, "{} of {} rows pass this layer's {}", passed.rows, plan.rows, name_of(kind));
+      if (!is_stage(plan, kind)) continue;
+      const std::vector<const Task*>& stage = stages[static_cast<size_t>(kind)];
+      const int64_t passed = stage.empty() ? 0 : plan.rows_of(*stage.back()).end;
+      if (passed == plan.rows) continue;
+      const Task* named = stage.empty() ? nullptr : stage.back();
+      for (const auto& other : stages) named = named != nullptr || other.empty() ? named : other.back();
+      broken(*named, "{} of {} rows pass this layer's {}", passed, plan.rows, name_of(kind));
     }
+}
+
+void check_transfers(const Plan& plan) {
+  // By phase and the receiving layer: the sends in issue order, of which the next is to be received.
+  std::map<std::pair<Phase, int>, std::vector<const Task*>> sent;
+  std::map<std::pair<Phase, int>, size_t> received;
+  for (const Task& task : plan.tasks())
+    if (task.kind == TaskKind::send)
+      sent[{task.phase, task.layer + (task.phase == Phase::forward ? 1 : -1)}].push_back(&task);
+  for (const Task& task : plan.tasks()) {
+    if (task.kind != TaskKind::recv) continue;
+    const std::vector<const Task*>& sends = sent[{task.phase, task.layer}];
+    const size_t next = received[{task.phase, task.layer}]++;
+    if (next >= sends.size()) broken(task, "receives what nobody sends");
+    if (sends[next]->micro_batch != task.micro_batch)
+      broken(task, "receives micro-batch {}, but {} is sent before it", task.micro_batch, sends[next]->name());
+  }
 }
 
 void check_accesses(const Plan& plan, const Ancestors& ancestors) {

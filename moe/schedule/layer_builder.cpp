@@ -159,10 +159,25 @@ bool LayerBuilder::of_experts(size_t place) const {
   return place < pass_->gradients.experts.size() && pass_->gradients.experts[place];
 }
 
+// The other micro-batches add to the gradients that `ready` made last: their backwards of its layer.
+std::vector<int> LayerBuilder::made_by_others(int ready) const {
+  std::vector<int> ends;
+  if (ready < 0) return ends;
+  const Task& last = structure_.tasks[static_cast<size_t>(ready)];
+  for (int micro_batch = 0;; ++micro_batch) {
+    const auto found = outputs_.find({micro_batch, last.layer});
+    if (found == outputs_.end()) return ends;
+    const std::vector<int>& backward = found->second[static_cast<size_t>(Phase::backward)].after;
+    if (micro_batch != last.micro_batch) ends.insert(ends.end(), backward.begin(), backward.end());
+  }
+}
+
 void LayerBuilder::gradient(size_t place, int after) {
   int ready = place < pass_->ready.size() ? pass_->ready[place] : after < 0 ? found().end : -1;
   if (made_here(place)) ready = last_expert_;
-  push(of_experts(place) ? TaskKind::expert_gradient : TaskKind::gradient, {after, ready});
+  std::vector<int> before = made_by_others(ready);
+  before.insert(before.begin(), {after, ready});
+  push(of_experts(place) ? TaskKind::expert_gradient : TaskKind::gradient, before);
   last().slice = structure_.classes.back().slice = first_slice_ + static_cast<int>(place);
   ++structure_.slices;
 }
@@ -292,11 +307,19 @@ int LayerBuilder::add(const Pass& pass) {
   return end;
 }
 
+// What goes the same way between two stages comes in the order in which it goes.
+std::vector<int> LayerBuilder::behind_last(TaskKind kind, std::vector<int> after) {
+  int& last = last_transfers_[{kind, pass_->phase, pass_->stage}];
+  after.push_back(last - 1);
+  last = static_cast<int>(structure_.tasks.size()) + 1;
+  return after;
+}
+
 void LayerBuilder::transfer(const Pass& from) {
   pass_ = &from;
   if (lane_of(GroupKind::pp) >= 0) {
     const Chain& output = outputs_[{from.micro_batch, from.layer}][static_cast<size_t>(from.phase)];
-    const int sent = push(TaskKind::send, output.after);
+    const int sent = push(TaskKind::send, behind_last(TaskKind::send, output.after));
     last().reads.push_back(output.data);
     sent_[{from.phase, from.micro_batch, from.layer}] = sent;
   }
@@ -305,7 +328,7 @@ void LayerBuilder::transfer(const Pass& from) {
 
 // Queued where it is needed, so that nothing that could run before waits behind it.
 void LayerBuilder::receive(int sent) {
-  const int received = push(TaskKind::recv, {sent});
+  const int received = push(TaskKind::recv, behind_last(TaskKind::recv, {sent}));
   last().writes.push_back(whole_of(Buffer::received));
   dense_ = {{received}, whole_of(Buffer::received)};
 }

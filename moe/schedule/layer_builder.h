@@ -82,7 +82,9 @@ class LayerBuilder {
   void join_chunks(TaskKind kind, Buffer writes);
   int push_dense(TaskKind kind, Buffer writes);
   void gradient(size_t place, int after = -1);
+  std::vector<int> made_by_others(int ready) const;
   void receive(int sent);
+  std::vector<int> behind_last(TaskKind kind, std::vector<int> after);
   void pieces_between(int lane, int from, int to);
   void pieces_left();
   bool of_experts(size_t place) const;
@@ -104,9 +106,10 @@ class LayerBuilder {
   size_t lanes_a_stage_ = 0;
   Structure structure_;
   const Pass* pass_ = nullptr;
-  std::map<std::pair<int, int>, Forward> forwards_;              // by micro-batch and layer
-  std::map<std::pair<int, int>, std::array<Chain, 2>> outputs_;  // by micro-batch and layer: of each phase
-  std::map<std::tuple<Phase, int, int>, int> sent_;              // by phase, micro-batch and layer: the send
+  std::map<std::pair<int, int>, Forward> forwards_;                 // by micro-batch and layer
+  std::map<std::pair<int, int>, std::array<Chain, 2>> outputs_;     // by micro-batch and layer: of each phase
+  std::map<std::tuple<Phase, int, int>, int> sent_;                 // by phase, micro-batch and layer: the send
+  std::map<std::tuple<TaskKind, Phase, int>, int> last_transfers_;  // by kind, phase and stage: a task's id + 1
   size_t slice_of_pass_ = 0;
   int first_slice_ = 0, last_expert_ = -1;
   struct LanePieces {

@@ -55,6 +55,7 @@ StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device) 
   require_equal(plan.layers, shape.layers, "the plan's layers");
   require_equal(plan.micro_batches, shape.micro_batches, "the plan's micro-batches");
   add_cells();
+  set_into();
   places_.resize(plan_.tasks().size());
   for (const Task& task : plan_.tasks())
     if (plan_.structure->lanes[static_cast<size_t>(task.lane)].stage == stack.stage()) add_place(task, device);
@@ -70,14 +71,22 @@ void StackBinding::add_cells() {
       cell.plan = plan_of_cell(plan_, layer, micro_batch);
       cell.binding = std::make_unique<LayerBinding>(stack_.cell(layer, micro_batch), cell.plan);
     }
-    // Gradients begin with the micro-batch whose backward comes first.
-    const auto first = std::ranges::find_if(plan_.tasks(), [&](const Task& task) {
-      return task.layer == layer && task.phase == Phase::backward && of_a_pass(task);
-    });
-    for (int micro_batch = 0; micro_batch < plan_.micro_batches; ++micro_batch)
-      stack_.cell(layer, micro_batch).state().gradients_into =
-          first != plan_.tasks().end() && first->micro_batch == micro_batch ? Into::overwrite : Into::add;
   }
+}
+
+// Gradients begin with the micro-batch whose task comes first.
+void StackBinding::set_into() {
+  for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer)
+    for (const auto& [kind, part] : {std::pair{TaskKind::attention, &GradientsInto::attention},
+                                     {TaskKind::gate, &GradientsInto::gate},
+                                     {TaskKind::expert, &GradientsInto::experts}}) {
+      const auto first = std::ranges::find_if(plan_.tasks(), [&](const Task& task) {
+        return task.layer == layer && task.phase == Phase::backward && task.kind == kind;
+      });
+      for (int micro_batch = 0; micro_batch < plan_.micro_batches; ++micro_batch)
+        stack_.cell(layer, micro_batch).state().into.*part =
+            first->micro_batch == micro_batch ? Into::overwrite : Into::add;
+    }
 }
 
 void StackBinding::add_place(const Task& task, Device& device) {

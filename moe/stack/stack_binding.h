@@ -42,6 +42,7 @@ class StackBinding : public Binding {
 
   void begin_pass();
   void add_cells();
+  void set_into();
   void add_place(const Task& task, Device& device);
   TensorView summed(const Task& task) const;
   /// What leaves or enters the stage in the task's phase and micro-batch.

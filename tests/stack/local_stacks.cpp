@@ -40,12 +40,13 @@ void LocalStacks::poison() {
       }
 }
 
-void LocalStacks::run(const Plan& plan, int passes) {
+void LocalStacks::run(const Plan& plan, int passes, const Wrap& wrap) {
   world_.run([&](int rank) {
     LayerStack& stack = *ranks_[static_cast<size_t>(rank)];
     StackBinding binding(stack, plan, *device_);
     Executor executor(*device_, plan.structure, stack.stage());
-    for (int i = 0; i < passes; ++i) executor.run(binding);
+    const std::unique_ptr<Binding> wrapped = wrap ? wrap(binding, rank) : nullptr;
+    for (int i = 0; i < passes; ++i) executor.run(wrapped ? *wrapped : binding);
     const auto stream = device_->make_stream("finish");
     stack.finish_gradients(*stream);
     stream->synchronize();

@@ -1,5 +1,6 @@
 #pragma once
 // All ranks of a stack as threads of this process, for tests.
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -13,8 +14,10 @@ class LocalStacks {
   LocalStacks(const StackShape& shape, const LayerSeed& seed);
   /// Overwrites outputs and gradients by NaN, so that none can be left from a run before.
   void poison();
+  /// What runs in the stack's binding's place on a rank.
+  using Wrap = std::function<std::unique_ptr<Binding>(Binding&, int rank)>;
   /// `passes` passes, then finish_gradients.
-  void run(const Plan& plan, int passes = 1);
+  void run(const Plan& plan, int passes = 1, const Wrap& wrap = {});
 
   std::span<LayerStack* const> ranks() const { return ranks_; }
   std::vector<RankCells> cells() const;

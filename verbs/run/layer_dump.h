@@ -13,8 +13,8 @@
 //                               whole its tensors are: for every axis [first, count, total]
 //
 // Of a stack every rank has the layers of its stage: a layer's weights and their gradients are "layer-L." and the name,
-// what a layer's micro-batch has is "layer-L.micro-batch-M." and the name. The manifest has layers and micro_batches too.
-// A layer's input is the output of the layer before it.
+// what a layer's micro-batch has is "layer-L.micro-batch-M." and the name. The manifest has layers and micro_batches
+// too. A layer's input is the output of the layer before it.
 //
 // Tokens are those of all DP groups, in order. Weights are (in, out): y = x W, experts' with the expert as first axis;
 // but the gate's are (out, in).

@@ -14,8 +14,8 @@ void DensePart::attention(const Task& task) {
     if (parts.norm1) parts.norm1->forward(in, read);
     parts.attention->forward(read, to);
   } else {
-    parts.attention->backward(read, from, to, layer_.gradients.fresh, layer_.gradients_into);
-    if (parts.norm1) parts.norm1->backward(in, to, layer_.gradients_into);
+    parts.attention->backward(read, from, to, layer_.gradients.fresh, layer_.into.attention);
+    if (parts.norm1) parts.norm1->backward(in, to, layer_.into.attention);
   }
   if (!rank().shape.layer.residual) return;
   const int64_t m = rank().model_dim(), own = rank().tokens.count;
@@ -37,9 +37,8 @@ void DensePart::gate_backward(Phase phase) {
   // Where several ranks gate a token each has all of d_weight, but of d_fill its own shard of the experts' part.
   if (rank().gate_copies() > 1) math().scale(layer_.d_weight, share);
   const TensorView d = b.backward.gate_input;
-  layer_.parts.gate->backward(
-      {b.normed, layer_.routing, layer_.d_weight, layer_.d_fill, d, share, layer_.gradients_into});
-  if (layer_.parts.norm2) layer_.parts.norm2->backward(b.forward.gate_input, d, layer_.gradients_into);
+  layer_.parts.gate->backward({b.normed, layer_.routing, layer_.d_weight, layer_.d_fill, d, share, layer_.into.gate});
+  if (layer_.parts.norm2) layer_.parts.norm2->backward(b.forward.gate_input, d, layer_.into.gate);
   if (rank().shape.layer.residual) {
     const TensorView all = hooks_.moe_gradient();
     const int64_t m = rank().model_dim(), counted = all.size(0) / rank().gate_copies();

@@ -1,6 +1,6 @@
 #pragma once
-// Runs one layer, or a stack of them, under several schedules, for real: verifies each against the reference, then times their passes in
-// turn, so that a machine's mood falls on all of them alike.
+// Runs one layer, or a stack of them, under several schedules, for real: verifies each against the reference, then
+// times their passes in turn, so that a machine's mood falls on all of them alike.
 #include <functional>
 #include <span>
 #include <string>

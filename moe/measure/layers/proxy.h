@@ -7,8 +7,8 @@ namespace moe {
 
 inline constexpr int kProxyNodes = 2, kProxyRanksPerNode = 2;
 
-/// 2 nodes x 2 ranks a stage; groups of 2 where the nominal has more than one rank; experts a rank as nominal; k' = min(k, E');
-/// M' = 64, H' = 64 H / M; rows enough that every chunk of both degrees has some.
+/// 2 nodes x 2 ranks a stage; groups of 2 where the nominal has more than one rank; experts a rank as nominal;
+/// k' = min(k, E'); M' = 64, H' = 64 H / M; rows enough that every chunk of both degrees has some.
 LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward);
 
 /// The same on all ranks of `nominal`, for its plan to be proven where the layer itself is too large for a reference.

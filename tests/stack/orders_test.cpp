@@ -1,0 +1,176 @@
+// A plan says all that its tasks wait for: in any order that its dependencies allow, whatever its tasks' delays, a stack
+// ends, and computes the same.
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "moe/base/random.h"
+#include "moe/schedule/model_plan.h"
+#include "moe/stack/stack_errors.h"
+#include "tests/properties/any_model.h"
+#include "tests/schedule/any_decision.h"
+#include "tests/stack/local_stacks.h"
+
+namespace moe {
+namespace {
+
+class Draws {
+ public:
+  explicit Draws(uint64_t seed) : seed_(seed) {}
+  size_t below(size_t n) { return random_bits(seed_, 5, next_++) % n; }
+
+ private:
+  uint64_t seed_, next_ = 0;
+};
+
+// The plan with its tasks in another order that their dependencies allow.
+Plan reordered(const Plan& plan, Draws& draws) {
+  const std::vector<Task>& tasks = plan.tasks();
+  std::vector<std::vector<int>> followers(tasks.size());
+  std::vector<size_t> waits(tasks.size());
+  std::vector<int> ready, place(tasks.size());
+  for (const Task& task : tasks) {
+    waits[static_cast<size_t>(task.id)] = task.after.size();
+    for (const int before : task.after) followers[static_cast<size_t>(before)].push_back(task.id);
+    if (task.after.empty()) ready.push_back(task.id);
+  }
+  Structure structure = *plan.structure;
+  structure.tasks.clear();
+  for (Lane& lane : structure.lanes) lane.queue.clear();
+  while (!ready.empty()) {
+    const auto drawn = ready.begin() + static_cast<std::ptrdiff_t>(draws.below(ready.size()));
+    Task task = tasks[static_cast<size_t>(*drawn)];
+    ready.erase(drawn);
+    for (const int follower : followers[static_cast<size_t>(task.id)])
+      if (--waits[static_cast<size_t>(follower)] == 0) ready.push_back(follower);
+    const int id = static_cast<int>(structure.tasks.size());
+    place[static_cast<size_t>(task.id)] = id;
+    task.id = id;
+    for (int& before : task.after) before = place[static_cast<size_t>(before)];
+    std::ranges::sort(task.after);
+    structure.lanes[static_cast<size_t>(task.lane)].queue.push_back(id);
+    structure.tasks.push_back(std::move(task));
+  }
+  Plan other = plan;
+  for (Gradient& gradient : other.gradients)
+    if (gradient.made_by >= 0) gradient.made_by = place[static_cast<size_t>(gradient.made_by)];
+  other.structure = std::make_shared<const Structure>(std::move(structure));
+  return other;
+}
+
+Plan drawn_plan(uint64_t seed) {
+  Draws draws(seed);
+  ModelShape model;
+  LayerShape layer{.batch = 2, .seq = 8, .model_dim = 16, .hidden = 12, .heads = 8, .experts = 4, .top_k = 2};
+  layer.capacity_factor = 1.2;
+  layer.dtype = DType::float64;
+  if (draws.below(4) == 0) layer.capacity_factor.reset();
+  if (draws.below(4) == 0) layer.aux_loss = 0.1;
+  ParallelShape parallel{.nodes = 2, .ranks_per_node = 2, .mp = draws.below(2) == 0 ? 1 : 2, .ep = 2, .esp = 2};
+  parallel.pp = 1 + static_cast<int>(draws.below(2));
+  if (parallel.pp == 1 && draws.below(2) == 0) parallel.esp = 1, parallel.edp = 0;
+  parallel.nodes *= parallel.pp;
+  model.shape = complete(layer, parallel, Rounding::ragged);
+  model.layers = parallel.pp * (1 + static_cast<int>(draws.below(2)));
+  model.micro_batches = 1 + static_cast<int>(draws.below(3));
+  model.order = draws.below(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
+  const auto fitting = any_decision::fitting(model.shape);
+  const Schedule& schedule = *fitting[draws.below(fitting.size())];
+  return build_model_plan(schedule, model, any_model::any_model_decision(schedule, model, seed));
+}
+
+// Delays tasks at random.
+class Delayed : public Binding {
+ public:
+  Delayed(Binding& inner, uint64_t seed) : inner_(inner), draws_(seed) {}
+  void issue(const Task& task, Stream& stream, Pace pace) override {
+    if (draws_.below(4) == 0)
+      stream.launch([us = draws_.below(300)](void*) { std::this_thread::sleep_for(std::chrono::microseconds(us)); });
+    inner_.issue(task, stream, pace);
+  }
+  void settle(const Task& task, Stream& stream) override { inner_.settle(task, stream); }
+
+ private:
+  Binding& inner_;
+  Draws draws_;
+};
+
+struct Results {
+  std::vector<std::vector<double>> flowing, gradients;  // [rank, cell, tensor]
+};
+
+Results results_of(const LocalStacks& stacks) {
+  Results results;
+  const auto copy = [](TensorView t) { return std::vector<double>(t.as<double>(), t.as<double>() + t.elements()); };
+  for (const RankCells& rank : stacks.cells())
+    for (const auto& layer : rank.layers) {
+      for (const MoeLayer* cell : layer)
+        results.flowing.push_back(copy(cell->output())), results.flowing.push_back(copy(cell->input_gradient()));
+      for (const Parameter& p : layer.front()->parameters()) results.gradients.push_back(copy(p.gradient));
+    }
+  return results;
+}
+
+double difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double worst = 0, largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = std::abs(a[i] - b[i]);
+    if (!(d <= worst)) worst = d;
+    largest = std::max(largest, std::abs(b[i]));
+  }
+  return worst / std::max(largest, 1e-3);
+}
+
+TEST(Orders, AnyThatThePlanAllowsComputesTheSame) {
+  int moved = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    const Plan plain = drawn_plan(seed);
+    SCOPED_TRACE(fmt::format("{}: {} layers, {} micro-batches, {} stages, {}", plain.schedule, plain.layers,
+                             plain.micro_batches, plain.shape.parallel.pp, seed));
+    Draws draws(1000 + seed);
+    const Plan other = reordered(plain, draws);
+    try {
+      check_plan(other);
+    } catch (const WrongResult& error) {
+      continue;
+    }
+    ++moved;
+    LocalStacks stacks(stack_shape(plain), {.seed = seed});
+    stacks.run(plain);
+    const Results expected = results_of(stacks);
+    stacks.poison();
+    stacks.run(other, 1, [&](Binding& binding, int rank) {
+      return std::make_unique<Delayed>(binding, 7 * seed + static_cast<uint64_t>(rank));
+    });
+    const Results found = results_of(stacks);
+    EXPECT_EQ(found.flowing, expected.flowing);  // no sum over several tasks
+    for (size_t i = 0; i < found.gradients.size(); ++i)
+      EXPECT_LE(difference(found.gradients[i], expected.gradients[i]), 1e-12) << "gradient " << i;
+    if (testing::Test::HasFailure()) break;
+  }
+  EXPECT_GE(moved, 150);
+}
+
+TEST(Orders, AnIllegalOneIsRefusedByName) {
+  const Plan plan = drawn_plan(3);
+  // A task before what it waits for.
+  for (const Task& task : plan.tasks()) {
+    if (task.after.empty()) continue;
+    Structure structure = *plan.structure;
+    structure.tasks[static_cast<size_t>(task.id)].after.push_back(task.id + 1);
+    Plan wrong = plan;
+    wrong.structure = std::make_shared<const Structure>(std::move(structure));
+    try {
+      check_plan(wrong);
+      FAIL() << task.name();
+    } catch (const WrongResult& error) {
+      EXPECT_NE(std::string(error.what()).find(task.name()), std::string::npos) << error.what();
+    }
+    break;
+  }
+}
+
+}  // namespace
+}  // namespace moe
