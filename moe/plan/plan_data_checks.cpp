@@ -27,11 +27,12 @@ std::vector<int> last_forwards(const Plan& plan) {
   return last;
 }
 
-// The tasks that make the gradients of a layer, one each micro-batch.
+// The tasks that make the same gradients together: of every micro-batch, of experts every chunk.
 class Makers {
  public:
   explicit Makers(const Plan& plan) {
-    if (plan.micro_batches == 1) return;
+    const bool experts = std::ranges::any_of(plan.gradients, &Gradient::experts);
+    if (plan.micro_batches == 1 && !experts) return;
     std::set<Kind> kinds;
     for (const Gradient& gradient : plan.gradients)
       if (gradient.made_by >= 0) kinds.insert(kind_of(plan.tasks()[static_cast<size_t>(gradient.made_by)]));
@@ -41,14 +42,14 @@ class Makers {
     for (const auto& [kind, tasks] : by_kind_)
       for (const int task : tasks) by_task_[static_cast<size_t>(task)] = &tasks;
   }
-  std::span<const int> of_other_micro_batches(int maker) const {
+  std::span<const int> together_with(int maker) const {
     const std::vector<int>* all = by_task_.empty() ? nullptr : by_task_[static_cast<size_t>(maker)];
     return all == nullptr ? std::span<const int>() : *all;
   }
 
  private:
-  using Kind = std::tuple<TaskKind, Phase, int, bool>;  // layer; the last chunk
-  static Kind kind_of(const Task& task) { return {task.kind, task.phase, task.layer, task.chunk + 1 == task.chunks}; }
+  using Kind = std::tuple<TaskKind, Phase, int>;  // of a layer
+  static Kind kind_of(const Task& task) { return {task.kind, task.phase, task.layer}; }
   std::map<Kind, std::vector<int>> by_kind_;
   std::vector<const std::vector<int>*> by_task_;
 };
@@ -60,7 +61,7 @@ void check_made(const Plan& plan, const Ancestors& ancestors, const Task& task, 
   if (made_by >= 0) {
     if (!ancestors.before(made_by, task.id))
       broken(task, "sends gradients before {} made them", plan.tasks()[static_cast<size_t>(made_by)].name());
-    for (const int other : makers.of_other_micro_batches(made_by))
+    for (const int other : makers.together_with(made_by))
       if (!ancestors.before(other, task.id))
         broken(task, "sends gradients before {} added to them", plan.tasks()[static_cast<size_t>(other)].name());
     return;

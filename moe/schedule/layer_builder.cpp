@@ -1,6 +1,8 @@
 #include "moe/schedule/layer_builder.h"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 
 #include "moe/base/check.h"
@@ -146,6 +148,7 @@ void LayerBuilder::part(TaskKind kind, int c, int parts) {
   task.reads.push_back(chain.data);
   if (kind == TaskKind::expert) {
     if (c + 1 == parts) last_expert_ = id;
+    if (pass_->phase == Phase::backward) experts_[{pass_->micro_batch, pass_->layer}].push_back(id);
     if (pass_->phase == Phase::forward)
       found().expert_input = chain.data.buffer;
     else
@@ -159,16 +162,18 @@ bool LayerBuilder::of_experts(size_t place) const {
   return place < pass_->gradients.experts.size() && pass_->gradients.experts[place];
 }
 
-// The other micro-batches add to the gradients that `ready` made last: their backwards of its layer.
+// What else adds to the gradients that `ready` made last: all experts' chunks, or the other micro-batches' backwards.
 std::vector<int> LayerBuilder::made_by_others(int ready) const {
-  std::vector<int> ends;
-  if (ready < 0) return ends;
+  std::vector<int> others;
+  if (ready < 0) return others;
   const Task& last = structure_.tasks[static_cast<size_t>(ready)];
   for (int micro_batch = 0;; ++micro_batch) {
     const auto found = outputs_.find({micro_batch, last.layer});
-    if (found == outputs_.end()) return ends;
-    const std::vector<int>& backward = found->second[static_cast<size_t>(Phase::backward)].after;
-    if (micro_batch != last.micro_batch) ends.insert(ends.end(), backward.begin(), backward.end());
+    if (found == outputs_.end()) return others;
+    const bool experts = last.kind == TaskKind::expert, own = micro_batch == last.micro_batch;
+    const std::vector<int>& all =
+        experts ? experts_.at({micro_batch, last.layer}) : found->second[static_cast<size_t>(Phase::backward)].after;
+    if (experts || !own) std::ranges::remove_copy(all, std::back_inserter(others), ready);
   }
 }
 

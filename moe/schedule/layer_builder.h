@@ -112,6 +112,7 @@ class LayerBuilder {
   std::map<std::tuple<TaskKind, Phase, int>, int> last_transfers_;  // by kind, phase and stage: a task's id + 1
   size_t slice_of_pass_ = 0;
   int first_slice_ = 0, last_expert_ = -1;
+  std::map<std::pair<int, int>, std::vector<int>> experts_;  // by micro-batch and layer: of a backward
   struct LanePieces {
     int passed = 0;   // tasks of this backward on the lane
     size_t next = 0;  // all pieces before it are of other lanes, or sent
