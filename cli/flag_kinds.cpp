@@ -126,6 +126,21 @@ void needs(CLI::App& verb, const std::string& flag, const std::vector<std::strin
   for (const std::string& other : others) verb.get_option(flag)->needs(verb.get_option(other));
 }
 
+namespace {
+
+void add_log(CLI::App& verb, LogLevel& log) {
+  begin_group(verb, kOutput);
+  const auto shows = [&](const std::string& flag, LogLevel level, const std::string& help) {
+    return verb.add_flag_callback(
+        flag, [&log, level] { log = level; }, help);
+  };
+  CLI::Option* quiet = shows("--quiet", LogLevel::errors, "stderr has errors alone: no progress, no warnings");
+  CLI::Option* verbose = shows("--verbose", LogLevel::decisions, "stderr has what each step decided, too");
+  verbose->excludes(quiet);
+}
+
+}  // namespace
+
 void add_verbs(CLI::App& app, Command& c) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "moetune " + std::string(version()));
@@ -134,6 +149,7 @@ void add_verbs(CLI::App& app, Command& c) {
                          add_microbench, add_layerbench, add_launch, add_reproduce})
     add(app, c);
   for (CLI::App* verb : app.get_subcommands(nullptr)) {  // last, where the output is
+    add_log(*verb, c.log);
     verb->set_help_flag();
     verb->set_help_flag("-h,--help", "print this");
     verb->get_help_ptr()->group(kOutput);

@@ -7,6 +7,7 @@
 #include "cli/launch.h"
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
+#include "moe/base/log.h"
 #include "planner/list.h"
 #include "planner/memory.h"
 #include "planner/placement.h"
@@ -31,6 +32,7 @@ struct RanksFlags {
 
 struct Command {
   std::string verb;
+  LogLevel log = LogLevel::progress;
   RanksFlags ranks;
   LaunchOptions launch;
   planner::ListOptions list;

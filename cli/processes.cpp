@@ -5,6 +5,7 @@
 
 #include "cli/errors.h"
 #include "moe/base/check.h"
+#include "moe/base/log.h"
 #include "moe/base/version.h"
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/comm/nccl/nccl_world.h"
@@ -100,7 +101,7 @@ std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vecto
   require<BadInput>(launch.ranks > 1 || launch.ranks_per_node <= 1,
                     "--ranks-per-node: found {}, expected 1 of a rank that is alone ({})", launch.ranks_per_node,
                     describe(launch));
-  if (launch.rank == 0) fmt::print(stderr, "moetune: {}\n", describe(launch));
+  if (launch.rank == 0) log_info(describe(launch));
   set_process(flags);
   auto gloo = std::make_unique<GlooWorld>(launch, GlooJob{std::string(version()), job_of(argv)}, flags.timeout_s);
   std::unique_ptr<World> world;
@@ -108,7 +109,7 @@ std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vecto
     world = std::make_unique<OverNccl>(std::move(gloo), flags);
   else
     world = std::move(gloo);
-  if (leads(*world)) fmt::print(stderr, "moetune: {}\n", who_is_where(*world, launch));
+  if (leads(*world)) log_info(who_is_where(*world, launch));
   return world;
 }
 

@@ -183,6 +183,8 @@ void complete_launch(Command& c, std::vector<std::string> words) {
                     "launch: found '{}', expected one of: {}", words.front(), fmt::join(kVerbsOfRanks, ", "));
   const bool backend = std::ranges::any_of(words, [](const std::string& w) { return w.starts_with("--backend"); });
   if (!backend) words.insert(words.end(), {"--backend", "gloo"});
+  if (c.log == LogLevel::errors) words.emplace_back("--quiet");
+  if (c.log == LogLevel::decisions) words.emplace_back("--verbose");
   std::vector<const char*> argv{"moetune"};
   for (const std::string& word : words) argv.push_back(word.c_str());
   const auto started = parse_command_line(static_cast<int>(argv.size()), argv.data());

@@ -1,7 +1,6 @@
 #include "moe/record/writer.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -13,6 +12,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
+#include "moe/base/log.h"
 #include "moe/record/reader.h"
 #include "moe/record/record_json.h"
 #include "moe/record/stamp.h"
@@ -66,7 +66,7 @@ void RecordWriter::check_same_question(const Run& last, const RunHeader& now, co
   if (asked.named_file || !last.ended)
     bad_input("{}: found {}, expected the same question{}{}", path_, what, asked.otherwise.empty() ? "" : ", ",
               asked.otherwise);
-  fmt::print(stderr, "moetune: {}: found {}; a new one begins behind it\n", path_, what);
+  log_info(fmt::format("{}: found {}; a new one begins behind it", path_, what));
 }
 
 RecordWriter::~RecordWriter() {

@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "moe/base/log.h"
 #include "moe/base/statistics.h"
 #include "moe/exec/overhead.h"
 #include "moe/measure/ops/lane_bench.h"
@@ -168,6 +169,10 @@ class Attempts {
     std::vector<size_t> repeated;
     for (const size_t i : series)
       if (std::ranges::find(keys, key_of(i, 0)) != keys.end()) repeated.push_back(i);
+    if (target_.leads())
+      for (const size_t i : repeated)
+        log_decision(fmt::format("{}: {:.1f} us, to be measured again", key_of(i, 0),
+                                 1e6 * records_[i].back().summary.number("median_s", key_of(i, 0))));
     return repeated;
   }
 
