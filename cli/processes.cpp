@@ -97,7 +97,8 @@ void set_process(const RanksFlags& flags) {
 
 std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vector<std::string>& argv) {
   if (flags.backend == "local") return nullptr;
-  const Launch launch = find_launch({flags.rank, flags.ranks, flags.rendezvous, flags.ranks_per_node});
+  const Launch launch = find_launch(
+      {flags.rank, flags.ranks, flags.rendezvous, flags.ranks_per_node, {"--rendezvous", "--ranks-per-node"}});
   require<BadInput>(launch.ranks > 1 || launch.ranks_per_node <= 1,
                     "--ranks-per-node: found {}, expected 1 of a rank that is alone ({})", launch.ranks_per_node,
                     describe(launch));

@@ -30,7 +30,7 @@ struct Ranking {
 };
 /// Takes the ranks as they are on machines if `ranks_per_node` is 0; throws BadInput naming the machines if these hold
 /// unequally many.
-Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node);
+Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node, const LaunchNames& names = {});
 
 /// Tells all ranks the address of the interface over which we talk (GLOO_SOCKET_IFNAME, else loopback on one
 /// machine, else the one towards the store) and fills those of `topology` in. Throws BadInput if there is no such
