@@ -25,6 +25,16 @@ class Help : public CLI::Formatter {
     if (!option->get_default_str().empty()) text += "=" + option->get_default_str();
     return text;
   }
+  // Without the value in braces that a flag stands for where none is given.
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    std::string name = Formatter::make_option_name(option, is_positional);
+    return name.substr(0, name.find('{'));
+  }
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    std::string usage = Formatter::make_usage(app, std::move(name));
+    if (app->get_name() == "launch") usage.insert(usage.find_last_not_of('\n') + 1, " -- VERB [OPTIONS]");
+    return usage;
+  }
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
     std::string text = Formatter::make_help(app, std::move(name), mode);
     for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);

@@ -172,7 +172,7 @@ void check_backend(const CLI::App& verb, const RanksFlags& ranks) {
 }
 
 void add_launch(CLI::App& app, Command& c) {
-  CLI::App* launch = add_verb(app, "launch", "start N processes of a verb on this machine, over gloo",
+  CLI::App* launch = add_verb(app, "launch", "start N processes of tune, microbench or layerbench here, over gloo",
                               " --ranks 4 -- layerbench --ranks-per-node 2 --batch 1 --seq 128 --model-dim 128");
   add_number(*launch, "--ranks", c.launch.ranks, "processes", 1, 1024);
 }
