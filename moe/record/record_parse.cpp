@@ -94,7 +94,7 @@ class ObjectReader {
     for (auto s = CaseStatus::ok;; s = static_cast<CaseStatus>(static_cast<int>(s) + 1)) {
       if (name_of(s) == found) return s;
       known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(s));
-      if (s == CaseStatus::skipped) break;
+      if (s == CaseStatus::error) break;
     }
     fail(key, object_[key], "one of: " + known);
   }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <sstream>
 #include <sys/file.h>
@@ -50,8 +51,7 @@ RecordWriter::RecordWriter(std::string path, const Question& question) : path_(s
     resumed_ = last && !last->ended && last->header.config_digest == header.config_digest;
     write_line(resumed_ ? to_json_line(ResumeMark{utc_now()}) : to_json_line(header));
     if (resumed_)
-      for (CaseRecord& record : last->cases)
-        if (record.status == CaseStatus::ok) done_.emplace(record.key, std::move(record));
+      for (CaseRecord& record : last->cases) keep(std::move(record));
   } catch (...) {
     ::close(file_);
     throw;
@@ -75,17 +75,21 @@ RecordWriter::~RecordWriter() {
 
 std::string RecordWriter::done_lines() const {
   std::string lines;
-  for (const auto& [key, record] : done_) lines += to_json_line(record);
+  for (const auto& records : {std::cref(done_), std::cref(not_ok_)})
+    for (const auto& [key, record] : records.get()) lines += to_json_line(record);
   return lines;
 }
 
 void RecordWriter::take_done(const std::string& lines) {
   std::istringstream all(lines);
-  for (std::string line; std::getline(all, line);) {
-    auto record = std::get<CaseRecord>(record_line_from(line, path_));
-    std::string key = record.key;
-    done_.emplace(std::move(key), std::move(record));
-  }
+  for (std::string line; std::getline(all, line);) keep(std::get<CaseRecord>(record_line_from(line, path_)));
+}
+
+void RecordWriter::keep(CaseRecord record) {
+  if (record.status == CaseStatus::oom || record.status == CaseStatus::error) return;
+  auto& kept = record.status == CaseStatus::ok ? done_ : not_ok_;
+  std::string key = record.key;
+  kept.emplace(std::move(key), std::move(record));
 }
 
 void RecordWriter::open() {
@@ -123,6 +127,12 @@ void RecordWriter::write_line(const std::string& line) {
 const CaseRecord* RecordWriter::find(std::string_view key) const {
   const auto found = done_.find(key);
   return found == done_.end() ? nullptr : &found->second;
+}
+
+const CaseRecord* RecordWriter::answered(std::string_view key) const {
+  if (const CaseRecord* ok = find(key)) return ok;
+  const auto found = not_ok_.find(key);
+  return found == not_ok_.end() ? nullptr : &found->second;
 }
 
 void RecordWriter::require_new(const std::string& key) {

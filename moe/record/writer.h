@@ -33,8 +33,10 @@ class RecordWriter {
   bool resumed() const { return resumed_; }
   /// The case of that key that this run has already, with status ok; null where it is still to be done.
   const CaseRecord* find(std::string_view key) const;
+  /// The same, also with another status; of one that ran out of memory or failed null, as it may end otherwise now.
+  const CaseRecord* answered(std::string_view key) const;
   size_t done() const { return done_.size(); }
-  /// All such cases, as lines; and what a writer of nothing is told that the other one has.
+  /// All answered cases, as lines; and what a writer of nothing is told that the other one has.
   std::string done_lines() const;
   void take_done(const std::string& lines);
 
@@ -48,6 +50,7 @@ class RecordWriter {
 
  private:
   void open();
+  void keep(CaseRecord record);
   void require_new(const std::string& key);
   void check_same_question(const Run& last, const RunHeader& now, const Asked& asked) const;
   void terminate_torn_line();
@@ -56,7 +59,7 @@ class RecordWriter {
   std::string path_;
   int file_ = -1;
   bool resumed_ = false, ended_ = false;
-  std::map<std::string, CaseRecord, std::less<>> done_;
+  std::map<std::string, CaseRecord, std::less<>> done_, not_ok_;  // by key
   std::unordered_set<std::string> appended_;
 };
 
