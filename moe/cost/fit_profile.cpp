@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 
@@ -7,11 +6,10 @@
 #include "moe/base/config.h"
 #include "moe/cost/fit.h"
 #include "moe/cost/modules.h"
+#include "moe/cost/profile_rows.h"
 
 namespace moe {
 namespace {
-
-constexpr std::array<std::string_view, 3> kAlgorithms{"direct", "1dh", "2dh"};
 
 /// What tells the rows of a profile apart; the first field orders them.
 struct RowKey {
