@@ -47,11 +47,11 @@ struct Command {
   layerbench::LayerbenchOptions layerbench;
 };
 
-/// The command, or nothing after help or version was printed (exit 0). Throws BadInput naming the flag, what was found
-/// and what was expected.
+/// Returns the command, or nothing after help or version was printed (exit 0). Throws BadInput naming the flag, what
+/// was found and what was expected.
 std::optional<Command> parse_command_line(int argc, const char* const* argv);
 
-/// Whether the verb runs layers, and so belongs to the executable that has LibTorch.
+/// Returns whether the verb runs layers, and so belongs to the executable that has LibTorch.
 bool runs_layers(const Command& command);
 
 }  // namespace moe

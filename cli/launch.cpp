@@ -90,7 +90,7 @@ class Ranks {
   size_t open() const {
     return static_cast<size_t>(std::ranges::count_if(children_, [](const Child& child) { return !child.ended; }));
   }
-  // Those that no time-out will end.
+  // Returns whether only stopped ranks are left, which no time-out will end.
   bool only_stopped() const {
     return failed_ &&
            std::ranges::all_of(children_, [](const Child& child) { return child.ended || child.stopped_at; });

@@ -15,7 +15,7 @@
 namespace moe {
 namespace {
 
-// What all ranks must have in common: the command line, but for the flag that tells them apart.
+// Returns what all ranks must have in common: the command line, but for the flag that tells them apart.
 std::string job_of(const std::vector<std::string>& argv) {
   std::string job;
   for (size_t i = 1; i < argv.size(); ++i) {
@@ -73,7 +73,7 @@ class OverNccl final : public World {
   std::unique_ptr<World> nccl_;
 };
 
-// Whether another rank found the same, and was first to tell: then it is that one's line.
+// Returns whether another rank found the same and was first to tell: then it says the line.
 bool said_by_another(Communicator& all, const std::string& what) {
   try {
     all.split(0, 0);

@@ -30,7 +30,7 @@ files_of() {
   done
 }
 
-# Of Boost only what is included, by what compiler soever, and what CMake asks.
+# Lists of Boost what is included, with any compiler, and what CMake asks for.
 files_of_boost() {
   printf '#include <%s>\n' "${boost_headers[@]}" | g++ -std=c++20 -M -x c++ - |
     tr -s ' \\' '\n' | grep ^/usr/include/boost/

@@ -10,7 +10,7 @@
 namespace moe::tuner {
 namespace {
 
-// The profile that paced the records' emulated cluster, if it is one of ours.
+// Returns the profile that paced the records' emulated cluster, if it is one of ours.
 std::optional<Profile> pacing_profile(const Run& run) {
   for (const CaseRecord& record : run.cases)
     if (record.emulated) {

@@ -48,7 +48,7 @@ struct Launch {
 /// or flag, what was found and what was expected.
 Launch find_launch(const LaunchFlags& flags, const Environment& environment = environment_variable);
 
-/// One line: "rank 3 of 8 by torchrun's variables (RANK), store 10.0.0.1:29500".
+/// Returns one line: "rank 3 of 8 by torchrun's variables (RANK), store 10.0.0.1:29500".
 std::string describe(const Launch& launch);
 
 }  // namespace moe

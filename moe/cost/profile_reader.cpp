@@ -31,7 +31,7 @@ Points points_from(const TableReader& row) {
   return points;
 }
 
-// Of any kind of row: how well it was fitted.
+// Reads how well a row of any kind was fitted.
 template <class Row>
 void read_fit(const TableReader& table, Row& out) {
   out.r_squared = table.optional_real("r_squared", {.most = 1});

@@ -228,7 +228,7 @@ class GroupReader {
       one[name] = value;
   }
 
-  // The case of a row: cells and what the columns share, in their order.
+  // Returns the case of a row: cells and what the columns share, in their order.
   static Json case_of(const Json& columns, const Json& row, const std::string& where) {
     Json one;
     for (const char* part : {"parameters", "samples", "summary", "prediction"}) one[part] = Json::object();

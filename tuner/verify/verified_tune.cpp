@@ -124,7 +124,7 @@ class VerifiedTune {
     return progress;
   }
 
-  // What all layers share.
+  // Returns what all layers share.
   LayerJob jobs() const {
     LayerJob job = jobs_on(target_, options_.selection,
                            {.iterations = iterations(), .seed = options_.seed, .timeout_s = options_.timeout_s});
@@ -170,7 +170,7 @@ class VerifiedTune {
                          found_.verified.size(), iterations(), human_seconds(kGuessedOps_s + seconds)));
   }
 
-  // A layer's outcome, of this run or of the one before that was broken off.
+  // Returns a layer's outcome, of this run or of the one before that was broken off.
   LayerOutcome outcome_of(const SweepRow& row) {
     const LayerJob job = job_of(row, found_.fitted.profile);
     if (row.status == CaseStatus::ok)
@@ -190,7 +190,7 @@ class VerifiedTune {
     return outcome;
   }
 
-  // All, or some of those that were planned.
+  // Returns all rows, or some of those that were planned.
   std::vector<const SweepRow*> chosen_rows() const {
     std::vector<const SweepRow*> rows, picked;
     std::vector<LayerShape> layers;

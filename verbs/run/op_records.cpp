@@ -70,7 +70,7 @@ CaseRecord record_of(const LaneOverlap& overlap, const Target& target) {
   return record;
 }
 
-// What handing over between lanes costs; its slowest process's.
+// Records what handing over between lanes costs the slowest process.
 CaseRecord overhead_record(const Target& target) {
   const int here = target.ranks.processes ? 1 : target.cluster.nodes * target.cluster.ranks_per_node;
   Overhead overhead = measure_overhead(here);
@@ -84,7 +84,7 @@ CaseRecord overhead_record(const Target& target) {
   return record;
 }
 
-// All processes get what the leader has.
+// Gives all processes what the leader has.
 std::vector<CaseRecord> share(const Target& target, std::vector<CaseRecord> records) {
   if (!target.ranks.processes) return records;
   std::string lines;
@@ -96,7 +96,7 @@ std::vector<CaseRecord> share(const Target& target, std::vector<CaseRecord> reco
   return records;
 }
 
-// What no case of its own is, taken from `writer` or measured now.
+// Records that no case has: slowdowns, overlaps and the overhead, taken from `writer` or measured now.
 class Extras {
  public:
   Extras(const Target& target, RecordWriter& writer) : target_(target), writer_(writer) {}

@@ -38,7 +38,7 @@ Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node, const
 void exchange_addresses(store::Store& store, const Launch& launch, const Ranking& ranking, WorldTopology& topology,
                         double timeout_s);
 
-/// One key a rank, "NAME/<launcher's rank>".
+/// Returns one key a rank, "NAME/<launcher's rank>".
 std::vector<std::string> rank_keys(const std::string& name, int ranks);
 
 /// Tells the others why we can't start: they end with it.
