@@ -26,8 +26,8 @@ class FluidReplay {
   /// Throws WrongResult for what can't be replayed (see Replay), BadInput for a factor below 1.
   FluidReplay(const Structure& structure, const GroupNetworks& networks, const Contention& contention);
 
-  /// Returns when the last task ends, in seconds. `seconds`: by work class, of a task alone. `ends` is left holding each
-  /// task's end.
+  /// Returns when the last task ends. `seconds`: by work class, of a task alone. `ends` is left holding each task's
+  /// end.
   double makespan(std::span<const double> seconds, std::vector<double>& ends) const;
   /// Replays likewise where the seconds of class c change by slopes[c] with every step along a line. Exact: between two
   /// events all rates are constant, so that ends are linear in the step while their order stays.
