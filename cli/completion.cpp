@@ -20,7 +20,7 @@ Words names_of(const Rows& rows) {
   return names;
 }
 
-// The names of that kind; none where it is a kind without (N, FILE), or no kind at all.
+// Returns the names of that kind; none where it is a kind without (N, FILE), or no kind at all.
 Words names_of_kind(std::string_view kind) {
   if (kind == "CLUSTER") return config_names("clusters");
   if (kind == "GRID") return config_names("grids");
@@ -37,7 +37,7 @@ Words names_of_kind(std::string_view kind) {
   return {};
 }
 
-// Of a type as --help shows it: `CLUSTER|host|FILE` are the clusters and the word host; `zipf:S` begins with zipf:.
+// Returns a type's values: of `CLUSTER|host|FILE` the clusters and the word host; of `zipf:S` its beginning.
 Words values_of(const std::string& type) {
   Words values;
   std::istringstream parts(type);
@@ -52,7 +52,7 @@ Words values_of(const std::string& type) {
 
 bool takes_value(const CLI::Option& option) { return option.get_type_size() > 0; }
 
-// Those that begin as `typed` does.
+// Keeps the words that begin as `typed` does.
 Words beginning(const std::string& typed, Words words) {
   std::erase_if(words, [&](const std::string& word) { return !word.starts_with(typed); });
   return words;

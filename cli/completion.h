@@ -5,8 +5,8 @@
 
 namespace moe {
 
-/// The words that may stand where `line`, a command line up to the cursor, ends: verbs, flags, or what the type of the
-/// flag before says. Empty where anything may, or a path.
+/// Returns the words that may stand where `line`, a command line up to the cursor, ends: verbs, flags, or what the type
+/// of the flag before says. Empty where anything may, or a path.
 std::vector<std::string> completions(const std::string& line);
 
 }  // namespace moe

@@ -5,6 +5,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/launch_board.h"
+#include "moe/base/log.h"
 
 namespace moe {
 namespace {
@@ -31,7 +32,7 @@ void say(const std::string& what) {
     } catch (const BadInput&) {  // of no launch, and then nobody else says it
     }
   }
-  fmt::print(stderr, "moetune: {}\n", what);
+  log_error(what);
 }
 
 int guarded(const std::function<int()>& body) {

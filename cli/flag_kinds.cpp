@@ -25,6 +25,16 @@ class Help : public CLI::Formatter {
     if (!option->get_default_str().empty()) text += "=" + option->get_default_str();
     return text;
   }
+  // Without the value in braces that a flag stands for where none is given.
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    std::string name = Formatter::make_option_name(option, is_positional);
+    return name.substr(0, name.find('{'));
+  }
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    std::string usage = Formatter::make_usage(app, std::move(name));
+    if (app->get_name() == "launch") usage.insert(usage.find_last_not_of('\n') + 1, " -- VERB [OPTIONS]");
+    return usage;
+  }
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
     std::string text = Formatter::make_help(app, std::move(name), mode);
     for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
@@ -130,6 +140,21 @@ void needs(CLI::App& verb, const std::string& flag, const std::vector<std::strin
   for (const std::string& other : others) verb.get_option(flag)->needs(verb.get_option(other));
 }
 
+namespace {
+
+void add_log(CLI::App& verb, LogLevel& log) {
+  begin_group(verb, kOutput);
+  const auto shows = [&](const std::string& flag, LogLevel level, const std::string& help) {
+    return verb.add_flag_callback(
+        flag, [&log, level] { log = level; }, help);
+  };
+  CLI::Option* quiet = shows("--quiet", LogLevel::errors, "stderr has errors alone: no progress, no warnings");
+  CLI::Option* verbose = shows("--verbose", LogLevel::decisions, "stderr has what each step decided, too");
+  verbose->excludes(quiet);
+}
+
+}  // namespace
+
 void add_verbs(CLI::App& app, Command& c) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "moetune " + std::string(version()));
@@ -138,6 +163,7 @@ void add_verbs(CLI::App& app, Command& c) {
                          add_microbench, add_layerbench, add_launch, add_reproduce})
     add(app, c);
   for (CLI::App* verb : app.get_subcommands(nullptr)) {  // last, where the output is
+    add_log(*verb, c.log);
     verb->set_help_flag();
     verb->set_help_flag("-h,--help", "print this");
     verb->get_help_ptr()->group(kOutput);

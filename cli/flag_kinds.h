@@ -56,14 +56,14 @@ CLI::Option* add_text(CLI::App& verb, const std::string& flag, const char* type,
 inline constexpr const char *kWhat = "What to run", *kHow = "How", *kOutput = "Output";
 void begin_group(CLI::App& verb, const char* group);
 
-/// Bytes, with K, M or G for powers of 1024.
+/// Adds a flag of bytes, with K, M or G for powers of 1024.
 void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const std::string& help);
-/// What is run.
+/// Adds what is run.
 void add_model(CLI::App& verb, ModelFlags& m);
 /// The same without the model; `layers` says what their number is.
 void add_stack(CLI::App& verb, ModelFlags& m, const std::string& layers);
 void add_layer(CLI::App& verb, Selection& s);
-/// Which schedules, and how they are chosen among.
+/// Adds which schedules, and how they are chosen among.
 void add_schedule(CLI::App& verb, Selection& s);
 void add_degrees(CLI::App& verb, Selection& s);
 /// --out and --overwrite of a verb that appends records; what they mean is RecordWriter's.
@@ -73,9 +73,9 @@ CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& wh
 
 /// Every verb with its flags, each bound to its place in the command, and what excludes or needs what.
 void add_verbs(CLI::App& app, Command& c);
-/// A flag that leaves no meaning to the verb's others, but those `kept`.
+/// Declares that a flag leaves no meaning to the verb's others, but those `kept`.
 void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept);
-/// Flags that mean something beside another alone.
+/// Declares flags that mean something beside another alone.
 void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others);
 
 void add_list(CLI::App& app, Command& c);
@@ -90,7 +90,7 @@ void add_layerbench(CLI::App& app, Command& c);
 void add_launch(CLI::App& app, Command& c);
 void add_reproduce(CLI::App& app, Command& c);
 
-/// What an option of one backend alone finds beside another. Throws BadInput naming the flag.
+/// Refuses options of one backend beside another. Throws BadInput naming the flag.
 void check_backend(const CLI::App& verb, const RanksFlags& ranks);
 /// The command that launch starts: with a backend of processes, and right by itself.
 void complete_launch(Command& c, std::vector<std::string> words);

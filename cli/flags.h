@@ -7,6 +7,7 @@
 #include "cli/launch.h"
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
+#include "moe/base/log.h"
 #include "planner/list.h"
 #include "planner/memory.h"
 #include "planner/placement.h"
@@ -31,6 +32,7 @@ struct RanksFlags {
 
 struct Command {
   std::string verb;
+  LogLevel log = LogLevel::progress;
   RanksFlags ranks;
   LaunchOptions launch;
   planner::ListOptions list;
@@ -45,11 +47,11 @@ struct Command {
   layerbench::LayerbenchOptions layerbench;
 };
 
-/// The command, or nothing after help or version was printed (exit 0). Throws BadInput naming the flag, what was found
-/// and what was expected.
+/// Returns the command, or nothing after help or version was printed (exit 0). Throws BadInput naming the flag, what
+/// was found and what was expected.
 std::optional<Command> parse_command_line(int argc, const char* const* argv);
 
-/// Whether the verb runs layers, and so belongs to the executable that has LibTorch.
+/// Returns whether the verb runs layers, and so belongs to the executable that has LibTorch.
 bool runs_layers(const Command& command);
 
 }  // namespace moe

@@ -17,6 +17,7 @@
 #include "cli/errors.h"
 #include "moe/base/check.h"
 #include "moe/base/launch_board.h"
+#include "moe/base/log.h"
 
 namespace moe {
 namespace {
@@ -82,14 +83,14 @@ class Ranks {
     for (const std::string& word : options_.command) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
     execv(program_.c_str(), argv.data());
-    fmt::print(stderr, "moetune: {}: {}\n", program_, std::strerror(errno));
+    log_error(fmt::format("{}: {}", program_, std::strerror(errno)));
     _exit(kBadInput);
   }
 
   size_t open() const {
     return static_cast<size_t>(std::ranges::count_if(children_, [](const Child& child) { return !child.ended; }));
   }
-  // Those that no time-out will end.
+  // Returns whether only stopped ranks are left, which no time-out will end.
   bool only_stopped() const {
     return failed_ &&
            std::ranges::all_of(children_, [](const Child& child) { return child.ended || child.stopped_at; });
@@ -142,7 +143,7 @@ class Ranks {
                                                                WTERMSIG(status), strsignal(WTERMSIG(status)))
                                                  : fmt::format("rank {} ended with code {}", rank, WEXITSTATUS(status));
     board_.post_failure(what);
-    if (WIFSIGNALED(status) && ended_by_ == 0 && !killing_) fmt::print(stderr, "moetune: {}\n", what);
+    if (WIFSIGNALED(status) && ended_by_ == 0 && !killing_) log_error(what);
     // A rank that says what is wrong counts more than those that only miss it.
     const int said = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     if (!failed_) code_ = kRankFailure;

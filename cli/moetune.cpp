@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
     if (argc == 3 && std::string_view(argv[1]) == "--complete") return print_completions(argv[2]);
     const auto command = moe::parse_command_line(argc, argv);
     if (!command) return int{moe::kOk};
+    moe::set_log_level(command->log);
     if (moe::runs_layers(*command)) return hand_over(argv);
     if (command->verb == "launch") {
       if (command->launch.command.empty()) return int{moe::kOk};

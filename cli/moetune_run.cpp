@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   const int code = moe::guarded([&] {
     const auto command = moe::parse_command_line(argc, argv);
     if (!command) return int{moe::kOk};
+    moe::set_log_level(command->log);
     for (const auto device : {command->microbench.device, command->layerbench.device, command->tune.device})
       if (device == moe::DeviceKind::cuda) moe::set_cuda_connections();
     const auto processes = moe::start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));

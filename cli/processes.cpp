@@ -5,6 +5,7 @@
 
 #include "cli/errors.h"
 #include "moe/base/check.h"
+#include "moe/base/log.h"
 #include "moe/base/version.h"
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/comm/nccl/nccl_world.h"
@@ -14,7 +15,7 @@
 namespace moe {
 namespace {
 
-// What all ranks must have in common: the command line, but for the flag that tells them apart.
+// Returns what all ranks must have in common: the command line, but for the flag that tells them apart.
 std::string job_of(const std::vector<std::string>& argv) {
   std::string job;
   for (size_t i = 1; i < argv.size(); ++i) {
@@ -72,7 +73,7 @@ class OverNccl final : public World {
   std::unique_ptr<World> nccl_;
 };
 
-// Whether another rank found the same, and was first to tell: then it is that one's line.
+// Returns whether another rank found the same and was first to tell: then it says the line.
 bool said_by_another(Communicator& all, const std::string& what) {
   try {
     all.split(0, 0);
@@ -96,11 +97,12 @@ void set_process(const RanksFlags& flags) {
 
 std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vector<std::string>& argv) {
   if (flags.backend == "local") return nullptr;
-  const Launch launch = find_launch({flags.rank, flags.ranks, flags.rendezvous, flags.ranks_per_node});
+  const Launch launch = find_launch(
+      {flags.rank, flags.ranks, flags.rendezvous, flags.ranks_per_node, {"--rendezvous", "--ranks-per-node"}});
   require<BadInput>(launch.ranks > 1 || launch.ranks_per_node <= 1,
                     "--ranks-per-node: found {}, expected 1 of a rank that is alone ({})", launch.ranks_per_node,
                     describe(launch));
-  if (launch.rank == 0) fmt::print(stderr, "moetune: {}\n", describe(launch));
+  if (launch.rank == 0) log_info(describe(launch));
   set_process(flags);
   auto gloo = std::make_unique<GlooWorld>(launch, GlooJob{std::string(version()), job_of(argv)}, flags.timeout_s);
   std::unique_ptr<World> world;
@@ -108,7 +110,7 @@ std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vecto
     world = std::make_unique<OverNccl>(std::move(gloo), flags);
   else
     world = std::move(gloo);
-  if (leads(*world)) fmt::print(stderr, "moetune: {}\n", who_is_where(*world, launch));
+  if (leads(*world)) log_info(who_is_where(*world, launch));
   return world;
 }
 

@@ -174,7 +174,7 @@ void check_backend(const CLI::App& verb, const RanksFlags& ranks) {
 }
 
 void add_launch(CLI::App& app, Command& c) {
-  CLI::App* launch = add_verb(app, "launch", "start N processes of a verb on this machine, over gloo",
+  CLI::App* launch = add_verb(app, "launch", "start N processes of tune, microbench or layerbench here, over gloo",
                               " --ranks 4 -- layerbench --ranks-per-node 2 --batch 1 --seq 128 --model-dim 128");
   add_number(*launch, "--ranks", c.launch.ranks, "processes", 1, 1024);
 }
@@ -185,6 +185,8 @@ void complete_launch(Command& c, std::vector<std::string> words) {
                     "launch: found '{}', expected one of: {}", words.front(), fmt::join(kVerbsOfRanks, ", "));
   const bool backend = std::ranges::any_of(words, [](const std::string& w) { return w.starts_with("--backend"); });
   if (!backend) words.insert(words.end(), {"--backend", "gloo"});
+  if (c.log == LogLevel::errors) words.emplace_back("--quiet");
+  if (c.log == LogLevel::decisions) words.emplace_back("--verbose");
   std::vector<const char*> argv{"moetune"};
   for (const std::string& word : words) argv.push_back(word.c_str());
   const auto started = parse_command_line(static_cast<int>(argv.size()), argv.data());

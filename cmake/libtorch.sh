@@ -6,7 +6,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/moetune
 say() { echo "moetune: $*" >&2; }
 die() { say "$@"; exit 2; }
 
-# Whether version $1 will do: to build with, the one we fetch or a later one.
+# Succeeds where version $1 will do to build with: the one we fetch or a later one.
 torch_fits() { [ "$(printf '%s\n' "$1" "${torch_release%.*}" | sort -V | head -n 1)" = "${torch_release%.*}" ]; }
 
 # The folder (include/, lib/) of the LibTorch to use: a named one, else Python's, else the one fetched before.

@@ -6,8 +6,8 @@ set -euo pipefail
 
 root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 target=${1:-$root/.staged}
-packages=(libfmt-dev libfmt9 libeigen3-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libfccp-dev libgtest-dev
-  libgmock-dev libbenchmark-dev libbenchmark1debian libgloo-dev)
+packages=(libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 libeigen3-dev nlohmann-json3-dev libcli11-dev
+  libtomlplusplus-dev libfccp-dev libgtest-dev libgmock-dev libbenchmark-dev libbenchmark1debian libgloo-dev)
 optional=(libgmock-dev libgloo-dev)
 boost_headers=(boost/math/tools/minima.hpp boost/math/tools/roots.hpp
                boost/math/statistics/univariate_statistics.hpp)
@@ -30,7 +30,7 @@ files_of() {
   done
 }
 
-# Of Boost only what is included, by what compiler soever, and what CMake asks.
+# Lists of Boost what is included, with any compiler, and what CMake asks for.
 files_of_boost() {
   printf '#include <%s>\n' "${boost_headers[@]}" | g++ -std=c++20 -M -x c++ - |
     tr -s ' \\' '\n' | grep ^/usr/include/boost/

@@ -8,7 +8,7 @@
 namespace moe::microbench {
 namespace {
 
-// Of one expert, without what lies between its GEMMs; each as LibTorch's mm computes it.
+// One expert's GEMMs, without what lies between them; each as LibTorch's mm computes it.
 struct Gemms {
   Gemms(const KernelSizes& s, int inputs)
       : first(inputs),

@@ -36,9 +36,9 @@ void gpu_kernels(const KernelSizes& cpu, const KernelGroup& group);
 /// Numbers in [-0.5, 0.5), in the host's memory or that of a device.
 Tensor random_rows(std::initializer_list<int64_t> shape, DType dtype = DType::float32,
                    MemorySpace& memory = cpu_memory());
-/// A rank alone whose gate routes `tokens` of one group.
+/// Returns a rank alone whose gate routes `tokens` of one group.
 RankShape routed_shape(const KernelSizes& sizes, std::string_view gate, int64_t tokens, int64_t width);
-/// Every row that a rank alone, of one group of tokens, has of any expert; expert after expert.
+/// Returns every row that a rank alone, of one group of tokens, has of any expert; expert after expert.
 RowLayout layout_of(const RankShape& rank);
 
 /// Rows beside the routing that says whose they are; float32 in the host's memory, perhaps rounded to `stored`.
@@ -47,9 +47,9 @@ struct RoutedRows {
   RowsView rows;
   DType stored = DType::float32;
 };
-/// What is wrong with the maps of an order (order.h), by their definitions: rows as sums of by * token over the pairs
-/// of each, tokens as sums of by * row, dots of tokens with rows; `by` of a pair, null: 1. Some columns of all rows and
-/// tokens, and some pairs of the dots, are computed.
+/// Returns what is wrong with the maps of an order (order.h), by their definitions: rows as sums of by * token over the
+/// pairs of each, tokens as sums of by * row, dots of tokens with rows; `by` of a pair, null: 1. Some columns of all
+/// rows and tokens, and some pairs of the dots, are computed.
 WrongElements wrong_rows(const RoutedRows& found, const float* by, TensorView tokens);
 WrongElements wrong_tokens(const RoutedRows& of, const float* by, TensorView found);
 WrongElements wrong_dots(const RoutedRows& of, TensorView tokens, TensorView found);

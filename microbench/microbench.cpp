@@ -53,7 +53,7 @@ CaseRecord record_of(const MeasuredOverhead& o) {
   return record;
 }
 
-/// Of threads, on the CPU and, where there is one, on a GPU.
+/// Measures threads, on the CPU and, where there is one, on a GPU.
 std::vector<MeasuredOverhead> measure_overheads(RecordWriter& writer) {
   std::vector<MeasuredOverhead> all;
   set_cuda_connections();
@@ -68,7 +68,7 @@ std::vector<MeasuredOverhead> measure_overheads(RecordWriter& writer) {
   return all;
 }
 
-/// Of processes what measure_ops left of it: each one's lanes, the slowest process's time.
+/// Takes what measure_ops left of processes: each one's lanes, the slowest one's time.
 std::vector<MeasuredOverhead> taken_overheads(const std::vector<CaseRecord>& records) {
   for (const CaseRecord& record : records)
     if (record.key == "overhead") {

@@ -17,7 +17,7 @@ struct MicrobenchOptions {
   int repetitions = 5;
   double timeout_s = 60;
   DeviceKind device = DeviceKind::cpu;  // of the ranks
-  // As nccl-tests' flags of one letter.
+  // These have nccl-tests' flags of one letter.
   int64_t least_bytes = 0, most_bytes = 0, step_bytes = 0;  // of collectives; most 0: FSMoE's sizes
   double step_factor = 2;
   int iterations = 0, warm_ups = 1;  // of an op in one sample, 0: chosen; before the samples

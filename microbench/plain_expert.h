@@ -10,7 +10,7 @@ namespace moe::microbench {
 
 class PlainExpert {
  public:
-  /// In the host's memory, float32.
+  /// Works in the host's memory, in float32.
   struct Weight {
     Matrix value, gradient;
   };
@@ -19,7 +19,7 @@ class PlainExpert {
   PlainExpert(std::map<std::string, Weight> weights, Matrix x, Matrix d_y);
 
   WrongElements wrong_output(const Matrix& found) const;
-  /// Of the input's gradient, and of the weights'.
+  /// Counts wrong elements of the input's gradient and of the weights'.
   WrongElements wrong_gradients(const Matrix& d_x) const;
 
  private:

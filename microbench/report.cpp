@@ -32,7 +32,7 @@ std::string over_modelled(const CaseRecord& record) {
   return fmt::format("{:.4f}", median_of(record) / number(record, record.prediction, "median_s"));
 }
 
-// As nccl-tests prints it: bandwidths by the volume, and by what a link carries of it.
+// Shows bandwidths as nccl-tests does: by the volume, and by what a link carries of it.
 std::string collectives_table(const std::vector<CaseRecord>& records, bool check) {
   Table table({"op", "ranks", "size B", "count", "type", "time us", "spread", "algbw GB/s", "busbw GB/s", "#wrong",
                "over modelled"});

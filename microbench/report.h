@@ -25,7 +25,7 @@ struct MicrobenchResults {
 
 /// Collectives as nccl-tests prints them, then GEMMs and modules, how lanes slow each other, and overheads.
 std::string text_of(const MicrobenchResults& results);
-/// One document: cluster, backend, records, `ops` and `overhead`.
+/// Returns one document: cluster, backend, records, `ops` and `overhead`.
 std::string json_of(const MicrobenchResults& results);
 
 /// Series after series, sizes ascending: they are measured in turns. What is no op comes last, in its order.

@@ -14,7 +14,7 @@ std::vector<int64_t> columns_of(const Routing& routing, int64_t width) {
   return spread_over(width, routing.mixes() ? kMixedColumns : kColumns);
 }
 
-// Where the row of a pair lies; nothing of a dropped one.
+// Returns where a pair's row lies; none for a dropped pair.
 std::optional<int64_t> place_of(const RoutedRows& of, int64_t pair) {
   const auto p = static_cast<size_t>(pair);
   if (of.routing.row[p] == Routing::kDropped) return {};

@@ -21,7 +21,7 @@ Json named(const Rows& rows) {
   return list;
 }
 
-/// What the file says of itself: what it is, else where it is from; of one that can't be read, why.
+/// Returns what the file says of itself: what it is, else where it is from; of one that can't be read, why.
 std::string summary_of(const std::string& path) {
   try {
     const ConfigFile file = read_toml(path);
@@ -43,7 +43,7 @@ Json files(const std::string& folder) {
   return list;
 }
 
-/// One line of the terminal.
+/// Cuts a text to one line of the terminal.
 std::string cut(std::string text) {
   text.resize(std::min(text.find('\n'), text.size()));
   return text.size() <= kShownSummary ? text : text.substr(0, text.find_last_of(' ', kShownSummary - 3)) + " ..";

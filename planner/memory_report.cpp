@@ -26,7 +26,7 @@ std::string share(const MemoryEstimate& e, std::optional<double> capacity_bytes)
 
 int sum(const std::vector<int>& values) { return std::accumulate(values.begin(), values.end(), 0); }
 
-/// The layer as Parm's testbed would train it, or nothing where its sizes do not divide.
+/// Returns the layer as Parm's testbed would train it, or nothing where its sizes do not divide.
 std::optional<MemoryRequest> parm_request(const GridLayer& layer, Rounding rounding, const ParmAssumptions& assumed) {
   MemoryRequest r;
   r.dense_part = false;

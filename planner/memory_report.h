@@ -17,8 +17,8 @@ struct MemoryReport {
   std::optional<double> capacity_bytes;  // of one rank; empty: unknown
 };
 
-/// One line a count of activations: bytes of each kind, their sum, the share of a rank's memory or that it does not
-/// fit.
+/// Returns one line a count of activations: bytes of each kind, their sum, the share of a rank's memory or that it does
+/// not fit.
 std::string memory_table(const MemoryReport& report);
 /// cluster, model, shape, counts, memory_bytes and estimates[] = {activations_model, weights_bytes, gradients_bytes,
 /// optimizer_bytes, activations_bytes, buffers_bytes, total_bytes, fits, reason}.
@@ -47,7 +47,7 @@ struct ParmCounts {
 /// The printed number of layers that Parm ran (INFOCOM'24, section VI-A).
 inline constexpr int kParmLayers = 1296;
 
-/// Of the layers in `grids`, each with [parallel] and memory_bytes, how many fit by each way of counting. One layer,
+/// Counts the layers in `grids`, each with [parallel] and memory_bytes, that fit by each way of counting: one layer,
 /// one micro-batch, without attention, float32.
 ParmCounts count_parm_layers(const std::vector<Grid>& grids, const ParmAssumptions& assumptions);
 std::string parm_table(const ParmCounts& counts);

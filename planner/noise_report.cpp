@@ -29,7 +29,7 @@ Straggler straggler_of(const std::string& text) {
   return straggler;
 }
 
-// By expert, Zipf's law in an order drawn for the layer.
+// Returns each expert's share by Zipf's law, in an order drawn for the layer.
 std::vector<double> popularity(int64_t experts, double exponent, uint64_t seed, int layer) {
   std::vector<double> all(static_cast<size_t>(experts));
   const uint64_t stream = kPopularityStream + static_cast<uint64_t>(layer);

@@ -23,8 +23,8 @@ inline constexpr int kNoiseSamples = 100;
 /// Throws BadInput naming a flag that the others leave without meaning, or what can't be read.
 void check_flags(const NoiseFlags& flags);
 
-/// The noise that the flags ask for, on so many pipeline stages of that shape; each of the layers has popular experts
-/// of its own. Throws BadInput naming the flag.
+/// Returns the noise that the flags ask for, on so many pipeline stages of that shape; each of the layers has popular
+/// experts of its own. Throws BadInput naming the flag.
 RankNoise noise_of(const NoiseFlags& flags, const LayerCase& shape, int stages = 1, int layers = 1);
 
 struct NoiseRow {
@@ -32,7 +32,7 @@ struct NoiseRow {
   double even_s = 0;  // without noise
   RankOutcome outcome;
 };
-/// The plan of a layer or a model, replayed on all its ranks. `pricer`: of its layer.
+/// Returns the plan of a layer or a model, replayed on all its ranks. `pricer`: of its layer.
 NoiseRow with_noise(const NoiseFlags& flags, const LayerPricer& pricer, const Plan& plan, double even_s);
 std::string noise_text(const std::vector<NoiseRow>& rows);
 Json to_json(const NoiseRow& row);

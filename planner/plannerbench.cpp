@@ -32,7 +32,7 @@ double peak_mib() {
 
 benchmark::Counter a_second(double count) { return {count, benchmark::Counter::kIsRate}; }
 
-// The structure after itself.
+// Puts the structure behind itself.
 Structure twice(const Structure& once) {
   Structure both = once;
   const int tasks = static_cast<int>(once.tasks.size());
@@ -78,7 +78,7 @@ void bench_tune(benchmark::State& state, const Layer& layer) {
   state.counters["peak_MiB"] = peak_mib();
 }
 
-// As the verb does it, to the last record; into a file of its own, which goes again.
+// Writes records as the verb does, to the last one, into a file of its own that goes again.
 void bench_records(benchmark::State& state, const Layer& layer) {
   const Grid grid = find_grid(std::string(kGrid));
   const auto all = chosen_schedules({});

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "moe/base/config_files.h"
+#include "moe/base/log.h"
 #include "moe/base/table.h"
 #include "moe/cost/fluid_replay.h"
 #include "moe/export/text_gantt.h"
@@ -157,7 +158,7 @@ int run_simulate(const SimulateOptions& options) {
   }
   if (!options.trace.empty()) write_trace(groups, options.trace);
   if (!options.out.empty()) write_records(options, pricer, all);
-  for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
+  for (const std::string& note : pricer.notes()) log_info(note);
   if (!options.json) {
     print_text(shape, profile, all, refused);
     fmt::print("{}", noise_text(noisy));

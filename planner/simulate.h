@@ -31,7 +31,7 @@ class Refused {
   void add(const Schedule& schedule, const Unsupported& error);
   /// Throws Unsupported with the reasons where no schedule is left to show.
   void require_others(size_t asked) const;
-  /// The rows "SCHEDULE: unsupported: REASON".
+  /// Returns the rows "SCHEDULE: unsupported: REASON".
   std::string text() const;
   /// {schedule, status, reason} each.
   void append_to(Json& rows) const;

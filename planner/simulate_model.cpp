@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "moe/base/log.h"
 #include "moe/base/registry.h"
 #include "moe/base/table.h"
 #include "moe/search/model_search.h"
@@ -132,7 +133,7 @@ int run_simulate_model(const SimulateOptions& options) {
     groups.push_back(trace_group(s.result.plan, s.result.timeline));
   }
   if (!options.trace.empty()) write_trace(groups, options.trace);
-  for (const std::string& note : pricer.notes()) fmt::print(stderr, "moetune: {}\n", note);
+  for (const std::string& note : pricer.notes()) log_info(note);
   if (!options.json) {
     print_text(chosen, profile, all);
     fmt::print("{}{}", refused.text(), noise_text(noisy));

@@ -7,7 +7,7 @@ import tomllib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KINDS = ("run", "case", "cases", "resume", "end")
-STATUSES = ("ok", "wrong", "invalid", "timeout", "oom", "unsupported", "error", "skipped")
+STATUSES = ("ok", "wrong", "invalid", "oom", "unsupported", "error")
 
 
 class BadInput(Exception):

@@ -21,7 +21,7 @@ PAPER, BAD = "#8c8c8c", "#b03030"
 OURS = ("#1f6fb4", "#e08214", "#2d8a57", "#8a4fa3", "#c03b5b", "#7a6a53", "#17a2b8", "#b8a000")
 MARKERS = "osD^vPX*"
 
-# By what a task uses: blue AlltoAll, green collectives in a node, orange experts, grey the dense part, red gradients.
+# A colour is what a task uses: blue AlltoAll, green a node's collectives, orange experts, grey dense, red gradients.
 KIND_COLOURS = {
     "attention": "#6b6b6b", "gate": "#a0a0a0", "order": "#c8c8c8", "i-order": "#c8c8c8",
     "mp-allgather": "#b5bda0", "mp-reducescatter": "#98a37c", "mp-allreduce": "#7f8b63",

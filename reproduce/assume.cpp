@@ -5,45 +5,16 @@
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/config_files.h"
+#include "moe/cost/modules.h"
+#include "moe/cost/profile_rows.h"
 
 namespace moe::reproduce {
 namespace {
 
 constexpr double kMostRanks = 1e6;
 
-Op op_from(const TableReader& t, OpTable table) { return *find_op(t.choice("op", names_of(table))); }
-
 CommRow comm_from(const TableReader& t) {
-  CommRow row;
-  row.op = op_from(t, OpTable::comm);
-  row.network = t.choice("network", {"inter", "intra"}) == "inter" ? Network::inter : Network::intra;
-  row.ranks = static_cast<int>(t.integer("ranks", {.least = 2, .most = kMostRanks}));
-  row.alpha_s = t.real("alpha_s", kNonNegative);
-  row.beta_s_per_byte = t.real("beta_s_per_byte", kPositive);
-  return row;
-}
-
-ComputeRow compute_from(const TableReader& t) {
-  ComputeRow row;
-  row.op = op_from(t, OpTable::compute);
-  if (row.op == Op::expert) row.ffn = ffn_from(t.text("ffn"), t.where("ffn"));
-  if (t.has("dtype")) row.dtype = dtype_from(t.text("dtype"), t.where("dtype"));
-  row.alpha_s = t.real("alpha_s", kNonNegative);
-  if (row.op == Op::copy)
-    row.beta_s_per_byte = t.real("beta_s_per_byte", kPositive);
-  else
-    row.beta_s_per_flop = t.real("beta_s_per_flop", kPositive);
-  return row;
-}
-
-ModuleRow module_from(const TableReader& t) {
-  ModuleRow row;
-  row.name = t.name("name");
-  row.phase = t.choice("phase", {"forward", "backward"}) == "forward" ? Phase::forward : Phase::backward;
-  row.seq = t.optional_integer("seq", {.least = 1});
-  row.alpha_s = t.real("alpha_s", kNonNegative);
-  row.beta_s_per_flop = t.real("beta_s_per_flop", kNonNegative);
-  return row;
+  return comm_row_from(t, [](Network) { return kMostRanks; });
 }
 
 std::vector<std::string> names_of(const TableReader& root, std::string_view key) {
@@ -95,8 +66,9 @@ struct Describe {
                        row.beta_s_per_flop * 1e15);
   }
   std::string operator()(const ModuleRow& row) const {
-    return fmt::format("{} {}: {:.4g} us + {:.4g} fs/FLOP", row.name, name_of(row.phase), row.alpha_s * 1e6,
-                       row.beta_s_per_flop * 1e15);
+    const std::string what = fmt::format("{} {}: {:.4g} us", row.name, name_of(row.phase), row.alpha_s * 1e6);
+    if (is_priced_by_byte(row.name)) return fmt::format("{} + {:.4g} ps/byte", what, row.beta_s_per_byte * 1e12);
+    return fmt::format("{} + {:.4g} fs/FLOP", what, row.beta_s_per_flop * 1e15);
   }
 };
 
@@ -126,9 +98,10 @@ Assumptions read_assumptions(const std::string& path) {
             comm_from, out);
   read_rows(root.tables("compute",
                         {"cluster", "label", "op", "ffn", "dtype", "alpha_s", "beta_s_per_flop", "beta_s_per_byte"}),
-            compute_from, out);
-  read_rows(root.tables("module", {"cluster", "label", "name", "phase", "seq", "alpha_s", "beta_s_per_flop"}),
-            module_from, out);
+            compute_row_from, out);
+  read_rows(root.tables("module",
+                        {"cluster", "label", "name", "phase", "seq", "alpha_s", "beta_s_per_flop", "beta_s_per_byte"}),
+            module_row_from, out);
   for (const TableReader& t : root.tables("value", {"name", "value", "label"}))
     out.values.push_back({t.name("name"), t.text("label"), t.real("value")});
   return out;

@@ -40,7 +40,7 @@ struct Assumptions {
   std::vector<AssumedValue> values;
 
   bool is_for(std::string_view table) const;
-  /// Whether the pricer may derive rows of that op.
+  /// Returns whether the pricer may derive rows of that op.
   bool derives(std::string_view op) const;
   std::optional<double> value(std::string_view of) const;
 };
@@ -51,15 +51,15 @@ Assumptions read_assumptions(const std::string& path);
 /// NAME of configs/papers/assume/NAME.toml, or a path to a file. Throws BadInput listing the known names.
 Assumptions find_assumptions(const std::string& name_or_path);
 
-/// The value "contention", or "contention:CLUSTER" for one alone: the slowdown of either network while the other is
-/// busy.
+/// Returns the value "contention", or "contention:CLUSTER" for one alone: the slowdown of either network while the
+/// other is busy.
 std::optional<double> assumed_contention(const Assumptions& assumed, std::string_view cluster);
 
-/// The profile with the rows that are assumed for its cluster, a row of the same kind being replaced, and with values
-/// that have a key of [contention] ("intra_by_copy_stall_s"). Without assumptions (null) the profile itself.
+/// Returns the profile with the rows that are assumed for its cluster, a row of the same kind being replaced, and with
+/// values that have a key of [contention] ("intra_by_copy_stall_s"). Without assumptions (null) the profile itself.
 Profile with_assumed(Profile profile, const Assumptions* assumed);
 
-/// One line a row and value, for a report.
+/// Returns one line a row and value, for a report.
 std::vector<std::string> lines_of(const Assumptions& assumed);
 
 }  // namespace moe::reproduce

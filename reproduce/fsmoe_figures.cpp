@@ -35,7 +35,7 @@ std::optional<double> statistic(const std::string& stat, const std::vector<doubl
   return sum / static_cast<double>(values.size());
 }
 
-// Of a printed row over the runs, with DeepSpeed-MoE read as `baseline`; nothing unless every run has it.
+// Returns our number for a printed row, with DeepSpeed-MoE read as `baseline`; none unless every run has it.
 std::optional<double> ours(const PrintedFigure& row, const std::vector<Ran>& runs, std::string_view baseline) {
   std::vector<double> speedups;
   for (const Ran& ran : runs) {

@@ -25,13 +25,13 @@ using StepSeconds = std::map<std::string, std::optional<double>>;
 StepSeconds step_seconds(const ModelRun& run, const std::vector<std::string>& schedules, const Assumptions* assumed,
                          std::set<std::string>& missing);
 
-/// How many times faster `schedule` is than `over`.
+/// Returns how many times faster `schedule` is than `over`.
 std::optional<double> speedup_of(const StepSeconds& steps, const std::string& schedule, const std::string& over);
 
-/// The schedules of Figures 6 to 8, DeepSpeed-MoE both ways.
+/// Returns the schedules of Figures 6 to 8, DeepSpeed-MoE both ways.
 const std::vector<std::string>& figure_schedules();
 
-/// The conventions that every model's figure shares.
+/// Returns the conventions that every model's figure shares.
 std::vector<std::string> model_conventions();
 
 }  // namespace moe::reproduce

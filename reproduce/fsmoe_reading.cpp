@@ -23,7 +23,7 @@ void scale_comm(Profile& profile, double factor) {
   for (CommRow& row : profile.comm) row.beta_s_per_byte *= factor;
 }
 
-// Of the experts of one model in Table 2, forward and backward: t = passes (g alpha + flops beta), by least squares.
+// Fits the experts of one model in Table 2, forward and backward: t = passes (g alpha + flops beta), least squares.
 double expert_beta_of_table2(Testbed testbed, std::string_view model, const Profile& profile, double alpha_s) {
   const LayerCase shape = table2_case(model, profile, kModelTopK * kModelCapacityFactor);
   const double flops = moe_volumes(shape, capacity_exact(shape)).expert_flops;

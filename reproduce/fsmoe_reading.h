@@ -20,7 +20,7 @@ enum class BetaOrder : uint8_t { driver, printed };
 enum class BetaUnit : uint8_t { byte, element };
 /// What gemm's printed beta is per (FLOP, multiply-accumulate), or where the experts' times come from instead.
 enum class GemmBeta : uint8_t { flop, mac, table2, driver };
-/// Whether Table 4's f already holds k, or volumes are k = 2 times f.
+/// Table 4's f already holds k, or volumes are k = 2 times f.
 enum class Capacity : uint8_t { f_alone, k_times_f };
 /// Attention by GEMM, or by the fit in the authors' driver (testbed B's, MP 4).
 enum class AttentionBy : uint8_t { gemm, driver };
@@ -42,9 +42,9 @@ struct Reading {
   auto operator<=>(const Reading&) const = default;
 };
 
-/// What the presets testbed-a and testbed-b hold.
+/// Returns what the presets testbed-a and testbed-b hold.
 Reading preset_reading(Testbed testbed);
-/// Every combination of the choices that a testbed leaves open, without contention.
+/// Returns every combination of the choices that a testbed leaves open, without contention.
 std::vector<Reading> all_readings(Testbed testbed);
 
 /// One function a convention.

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 2> kModels{"gpt2-xl", "mixtral-7b"};
 
 bool moves_rows(std::string_view op) { return op == "alltoall" || op == "allgather" || op == "reducescatter"; }
 
-// Seconds of one column of Table 2 at r = 1; nothing where no row prices it.
+// Returns the seconds of one column of Table 2 at r = 1; nothing where no row prices it.
 std::optional<double> seconds_of(const LayerPricer& pricer, std::string_view op, Phase phase) {
   const auto chunk = [&](TaskKind kind) { return pricer.chunk_seconds(kind, phase, capacity_exact(pricer.shape())); };
   const auto dense = [&](TaskKind kind) { return pricer.dense_seconds(kind, phase); };
@@ -124,7 +124,7 @@ std::string capacity_finding(const std::vector<PrintedOp>& printed) {
       fits["testbed-a"], fits["testbed-b"]);
 }
 
-// What the experts' printed times are of gemm's beta per multiply-accumulate.
+// Compares the experts' printed times with gemm's beta per multiply-accumulate.
 std::string expert_finding(const std::vector<PrintedOp>& printed) {
   std::string factors;
   for (const std::string_view testbed : {"testbed-a", "testbed-b"})
@@ -178,7 +178,7 @@ std::string three_matrices(const std::vector<PrintedOp>& printed) {
       LayerPricer(profile, shape).gradient_seconds(bytes) * 1e3, row.ms);
 }
 
-// The printed gradients against attention's alone.
+// Returns the printed gradients against attention's alone.
 std::string gradient_finding(const std::vector<PrintedOp>& printed) {
   std::string ratios;
   for (const PrintedOp& row : printed) {

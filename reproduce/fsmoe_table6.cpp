@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kPricedGate = "gshard";  // whose GEMM the planner prices where no module row does
 constexpr std::array<std::string_view, 3> kSystems{"ds-moe", "ds-moe-replicated", "fsmoe"};
 
-// The gate's assumed times under the name of the gate that the planner has.
+// Returns the gate's assumed times under the name of the gate that the planner has.
 Assumptions as_priced_gate(Assumptions assumed, const std::string& gate) {
   std::erase_if(assumed.rows, [&](const AssumedRow& row) {
     const auto* module = std::get_if<ModuleRow>(&row.row);
@@ -33,7 +33,7 @@ bool has_gate(const Assumptions* assumed, const std::string& gate) {
          });
 }
 
-// What a gate takes more than gshard in a step, in either system's own column.
+// Returns what a gate takes more than gshard in a step, in either system's own column.
 std::string gate_finding(const std::vector<PrintedGate>& printed) {
   std::string text;
   double least = 1e9, most = 0;
@@ -53,7 +53,7 @@ std::string gate_finding(const std::vector<PrintedGate>& printed) {
       text, least, most);
 }
 
-// The printed milliseconds against either reading of DeepSpeed-MoE.
+// Returns the printed milliseconds against either reading of DeepSpeed-MoE.
 std::string baseline_finding(const PrintedGate& gshard, const StepSeconds& steps) {
   const auto off = [&](std::string_view system, double paper_ms) {
     return difference(steps.at(std::string(system)), paper_ms * kMilli);

@@ -7,7 +7,7 @@
 
 namespace moe::reproduce {
 
-// What follows from print alone.
+// Returns what follows from print alone.
 std::vector<std::string> lina_from_print() {
   const double share = printed_lina_text("layer_share");
   return {
@@ -50,7 +50,7 @@ std::vector<std::string> lina_unexplained(const std::vector<PrintedLina>& printe
   return {priority, pipelining};
 }
 
-// What a fair share of the network must carry for the printed slowdown, and what there is.
+// Returns what a fair share of the network must carry for the printed slowdown, and what there is.
 std::string lina_slowdowns(const LinaSteps& steps, const Assumptions& assumed) {
   std::string found;
   double least = 0, most = 0;

@@ -26,7 +26,7 @@ double assumed_value(const Assumptions& assumed, std::string_view name) {
 
 bool is_alltoall(const Task& task) { return task.kind == TaskKind::dispatch || task.kind == TaskKind::combine; }
 
-// From a layer's first chunked task to its last, summed over the layers of a phase.
+// Returns the time from a layer's first chunked task to its last, summed over a phase's layers.
 double moe_seconds(const ModelResult& result, Phase phase) {
   std::map<int, std::pair<double, double>> spans;
   for (const Task& task : result.plan.tasks()) {

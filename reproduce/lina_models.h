@@ -10,17 +10,17 @@
 
 namespace moe::reproduce {
 
-/// The expert's forward over the AlltoAll's by a printed share of AlltoAll in a layer's forward: two AlltoAlls and an
-/// expert take 2 t_a / share (Lina, Figure 2); what else is in a layer counts as expert.
+/// Returns the expert's forward over the AlltoAll's by a printed share of AlltoAll in a layer's forward: two AlltoAlls
+/// and an expert take 2 t_a / share (Lina, Figure 2); what else is in a layer counts as expert.
 double expert_over_alltoall(double layer_share);
-/// The busy share of computation while AlltoAlls run that this ratio allows without packing, all of the expert under
-/// them.
+/// Returns the busy share of computation while AlltoAlls run that this ratio allows without packing, all of the expert
+/// under them.
 double efficiency_by_share(double layer_share);
 
-/// The layer of a model on as many GPUs as experts, 4 a node, one expert each, top-2, no MP (Lina, sections 2.1 and
-/// 7.1); B from the assumed tokens a GPU.
+/// Returns the layer of a model on as many GPUs as experts, 4 a node, one expert each, top-2, no MP (Lina, sections 2.1
+/// and 7.1); B from the assumed tokens a GPU.
 LayerCase lina_case(const std::string& model, int experts, const Assumptions& assumed);
-/// The assumed rows, a rank's 40 GB, and the experts' time by the printed share with 16 GPUs.
+/// Returns the assumed rows, a rank's 40 GB, and the experts' time by the printed share with 16 GPUs.
 Profile lina_profile(const std::string& model, const Assumptions& assumed);
 
 struct LinaRun {
@@ -31,7 +31,7 @@ struct LinaRun {
   int layers = 0;  // 0: the model's
 };
 
-/// Of one training step, seconds; MoE parts summed over layers, from the first dispatch to the last combine of each.
+/// The seconds of one training step; MoE parts summed over layers, from the first dispatch to the last combine of each.
 struct LinaStep {
   double step_s = 0, moe_forward_s = 0, moe_backward_s = 0;
   double alltoall_s = 0, alltoall_backward_s = 0;  // busy, slowed as they were

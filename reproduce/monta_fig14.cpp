@@ -58,7 +58,7 @@ TextTable choice_table(const Profile& profile, bool searched) {
   return table;
 }
 
-// The stall at which `slower` takes as long as `faster` for a sequence; both with 4 chunks.
+// Returns the stall at which `slower` takes as long as `faster` for a sequence; both with 4 chunks.
 double even_stall_s(Profile profile, Resource by, int seq, std::array<MontaStrategy, 2> slower_faster) {
   double low = 0, high = 1e-1;
   for (int halving = 0; halving < 40; ++halving) {

@@ -16,7 +16,7 @@ struct MontaTimes {
   double copy = 0;       // re-layout of I / N; none for N = 1
 };
 
-/// Seconds of a strategy over `chunks` chunks (baseline and O1: 1).
+/// Returns the seconds of a strategy over `chunks` chunks (baseline and O1: 1).
 ///   O1  AA + AG                                        (equation 11)
 ///   O2  AA < AG + D2D ? AA + N (AG + D2D) : N AA + AG + D2D
 ///   O3  AA < AG ? AA + N AG + D2D : N AA + AG + D2D    (Algorithm 2)
@@ -36,10 +36,10 @@ struct MontaPlatform {
   int tensor = 8, experts = 2;                                 // t, e
   TimeLine alltoall, allgather;                                // from Table 8
 
-  /// Seconds that efficiency 1 would take (equations 8 and 9).
+  /// Returns the seconds that efficiency 1 would take (equations 8 and 9).
   double ideal_alltoall_s(double bytes) const;
   double ideal_allgather_s(double bytes) const;
-  /// The strategy's tasks for a volume of `bytes` in `chunks` chunks.
+  /// Returns the strategy's tasks for a volume of `bytes` in `chunks` chunks.
   MontaTimes times(MontaStrategy strategy, double bytes, int chunks) const;
   double seconds(MontaStrategy strategy, double bytes, int chunks) const;
 };

@@ -21,7 +21,7 @@ LayerCase layer_of(const Profile& profile, int thousand_tokens) {
   return complete(model.layer, model.parallel, Rounding::ragged);
 }
 
-// Of either phase; what lays a chunk out anew belongs to its exchange.
+// Returns whether a task of either phase exchanges; what lays a chunk out anew belongs to its exchange.
 bool is_exchange(TaskKind kind) {
   constexpr std::array kKinds{TaskKind::dispatch, TaskKind::allgather, TaskKind::copy,
                               TaskKind::combine,  TaskKind::gather,    TaskKind::home_copy};

@@ -9,8 +9,8 @@
 
 namespace moe::reproduce {
 
-/// The preset with what is assumed; without assumptions (null) nothing slows anything. Of its rows, exchanges alone use
-/// no more than Table 8 prints.
+/// Returns the preset with what is assumed; without assumptions (null) nothing slows anything. Of its rows, exchanges
+/// alone use no more than Table 8 prints.
 Profile monta_cluster(const Assumptions* assumed);
 
 /// "monta-o1".
@@ -38,11 +38,11 @@ class MontaLayer {
 
   /// I of equation 3, with its missing k: bytes.
   double bytes() const;
-  /// One AlltoAll of the layer, as Figure 14 has it: dispatch, AllGather and copy, until the expert could begin.
-  /// `chunks`: of O2 and O3.
+  /// Returns one AlltoAll of the layer, as Figure 14 has it: dispatch, AllGather and copy, until the expert could
+  /// begin. `chunks`: of O2 and O3.
   double exchange_s(MontaStrategy strategy, int chunks) const;
   MontaStep step(MontaStrategy strategy, int chunks) const;
-  /// What `monta` chooses, its number of chunks searched.
+  /// Returns what `monta` chooses, its number of chunks searched.
   Decision choice() const;
 
  private:
@@ -50,7 +50,7 @@ class MontaLayer {
   LayerPricer pricer_;
 };
 
-/// The strategy that takes least for one exchange; of O2 and O3 with so many chunks.
+/// Returns the strategy that takes least for one exchange; of O2 and O3 with so many chunks.
 MontaStrategy least_exchange(const MontaLayer& layer, int chunks);
 
 }  // namespace moe::reproduce

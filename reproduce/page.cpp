@@ -17,7 +17,7 @@
 namespace moe::reproduce {
 namespace {
 
-// Of one comparison, by convention: how far each number that has both is off.
+// Returns by convention how far each of a comparison's numbers is off, where it has both.
 std::map<std::string, std::vector<double>> differences_of(const Comparison& c) {
   std::map<std::string, std::vector<double>> off;
   for (const Figure& f : c.figures)
@@ -55,7 +55,7 @@ constexpr std::array<std::string_view, 6> kReadings{
     "Parm's SAA improves 'over SAA' in the text of section VI-C: over AAS, the AlltoAll and the AllGather in "
     "sequence."};
 
-// Of this page against its last edition: what changed, and why.
+// What changed on this page since its last edition, and why.
 constexpr std::array<std::string_view, 5> kChanges{
     "Degrees, gradient splits and orders are exact under contention now; before, they were up to 9 % slower than the "
     "best. With the slowdowns that Table 5 fits, FSMoE's Figure 6 is 7.2 % off in the median (was 9.1 %): fsmoe over "

@@ -7,14 +7,14 @@
 
 namespace moe::reproduce {
 
-/// Every table from print alone, then with each example assumption file that is for it; the audit last.
+/// Returns every table from print alone, then with each example assumption file that is for it; the audit last.
 std::vector<Report> all_reports();
 
-/// One row a comparison: how many numbers the paper prints, how many are computed, and how close the convention comes
-/// that comes closest (median over its numbers of |ours / paper - 1|).
+/// Returns one row a comparison: how many numbers the paper prints, how many are computed, and how close the convention
+/// comes that comes closest (median over its numbers of |ours / paper - 1|).
 TextTable summary_of(const std::vector<Report>& reports);
 
-/// The page: the same text on every machine.
+/// Returns the page: the same text on every machine.
 std::string page_of(const std::vector<Report>& reports);
 
 }  // namespace moe::reproduce

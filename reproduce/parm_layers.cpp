@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kSchedules{kParmBaseline, "parm-s1", "parm-s2-aas", "parm-s2", "parm"};
 
-// Whether the layer fits its GPUs as the baseline runs it, which had to run too.
+// Returns whether the layer fits its GPUs as the baseline runs it, which had to run too.
 bool fits(const LayerCase& shape, double capacity_bytes) {
   MemoryRequest request;
   request.shape = shape;
@@ -25,13 +25,13 @@ bool fits(const LayerCase& shape, double capacity_bytes) {
 
 const std::vector<TaskKind> kLeftOut{TaskKind::attention, TaskKind::mp_allreduce, TaskKind::gradient};
 
-// What a computation of the baseline's layer takes; it runs in sequence.
+// Returns what a computation of the baseline's layer takes; it runs in sequence.
 double computation_seconds(const Profile& profile, const LayerCase& shape, const LayerResult& tuned) {
   const auto counted = [](const WorkClass& c) { return c.kind == TaskKind::gate || c.kind == TaskKind::expert; };
   return seconds_counting(counted, find_schedule(kParmBaseline), LayerPricer(profile, shape), tuned.decision);
 }
 
-// Whether every row is there.
+// Returns whether every row is there.
 bool price_layer(LayerSearch& search, const Profile& profile, const Assumptions* assumed, ParmLayer& layer,
                  std::set<std::string>& missing) {
   const LayerCase& shape = layer.shape;

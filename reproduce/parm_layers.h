@@ -12,7 +12,7 @@ namespace moe::reproduce {
 
 inline constexpr std::string_view kParmBaseline = "ds-moe-replicated";
 
-/// The cluster as Table II has it, with the coefficients that section VI-B prints; MP groups of 2 and 4.
+/// Returns the cluster as Table II has it, with the coefficients that section VI-B prints; MP groups of 2 and 4.
 Profile parm_cluster(std::string_view testbed);
 
 /// One layer, the MoE part's forward and backward alone: attention and the AllReduce of gradients are left out, as the
@@ -29,8 +29,8 @@ struct ParmLayer {
   bool has_mp_and_esp() const { return shape.parallel.mp > 1 && shape.parallel.esp > 1; }
 };
 
-/// Those that fit their GPUs' memory as the baseline runs them. Empty where the profile lacks a row; `missing` then
-/// gains its name.
+/// Returns the layers that fit their GPUs' memory as the baseline runs them; none where the profile lacks a row;
+/// `missing` then gains its name.
 std::vector<ParmLayer> parm_layers(std::string_view testbed, const Assumptions* assumed,
                                    std::set<std::string>& missing);
 

@@ -30,7 +30,7 @@ const std::vector<std::string> kUnprinted{
     "AllReduce and ReduceScatter of ESP: alpha, beta", "GEMM: alpha, beta", "k, E and the kind of expert of the layers",
     "B, L, k and f of the models"};
 
-// Of the layers for which `takes`, in order.
+// Returns the values of the layers for which `takes`, in order.
 std::vector<double> values_of(const std::vector<ParmLayer>& layers, const auto& takes, const auto& value) {
   std::vector<double> values;
   for (const ParmLayer& layer : layers)
@@ -120,7 +120,7 @@ Comparison figure1(const std::vector<ParmLayer>& on_b) {
   return c;
 }
 
-// What S2 gains by its SAA, and parm over the slower of its two; layers of Table IV.
+// Compares what S2 gains by its SAA, and parm over the slower of its two, over Table IV's layers.
 Comparison ablations(const Layers& ours) {
   Comparison c{.caption = "mean over layers", .label_names = {"what", "testbed"}};
   const auto saa = [](const ParmLayer& l) { return l.seconds.at("parm-s2-aas") / l.seconds.at("parm-s2"); };
@@ -139,7 +139,7 @@ Comparison ablations(const Layers& ours) {
   return c;
 }
 
-// Where parm's choice is the faster of both; layers of Table IV.
+// Says how often parm's choice is the faster of both, over Table IV's layers.
 std::string choice_finding(const Layers& ours) {
   std::string text;
   for (const auto& [testbed, layers] : ours) {

@@ -12,20 +12,20 @@
 
 namespace moe::reproduce {
 
-/// One layer under one schedule, or nothing where the profile lacks a row that it needs, or has it derived without the
-/// assumptions allowing that; `missing` then gains the names of what lacks.
+/// Returns one layer under one schedule, or nothing where the profile lacks a row that it needs, or has it derived
+/// without the assumptions allowing that; `missing` then gains the names of what lacks.
 std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const Profile& profile,
                                             const LayerCase& shape, const Assumptions* assumed,
                                             std::set<std::string>& missing);
 
-/// Seconds of a training step of a whole model, by the replay of its plan, with the gradients spread exactly; nothing
-/// under the same terms.
+/// Returns the seconds of a whole model's training step, by its plan's replay, with the gradients spread exactly;
+/// nothing under the same terms.
 std::optional<double> step_from_print(ModelSearch& search, std::string_view schedule, const Profile& profile,
                                       const ModelShape& model, const Assumptions* assumed,
                                       std::set<std::string>& missing);
 
-/// Seconds of the decided layer, forward and backward, as if classes that `counted` refuses took no time: what a paper
-/// leaves out of its own, or looks at alone.
+/// Returns the decided layer's seconds, forward and backward, as if classes that `counted` refuses took no time: what
+/// a paper leaves out of its own, or looks at alone.
 double seconds_counting(const std::function<bool(const WorkClass&)>& counted, const Schedule& schedule,
                         const LayerPricer& pricer, Decision decision);
 double seconds_without(const std::vector<TaskKind>& kinds, std::string_view schedule, const Profile& profile,

@@ -71,7 +71,7 @@ std::string difference(std::optional<double> ours, std::optional<double> paper);
 /// Prose broken at blanks: the first line begins with `first`, the others with as many blanks.
 std::string wrapped(std::string_view text, std::string_view first, size_t columns = 118);
 
-/// The rows of a comparison: labels, paper, then ours and its difference under each convention.
+/// Returns the rows of a comparison: labels, paper, then ours and its difference under each convention.
 TextTable drawn(const Comparison& comparison);
 
 }  // namespace moe::reproduce

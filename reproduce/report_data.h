@@ -11,8 +11,8 @@ namespace moe::reproduce {
 /// {table, title, source, figures[] = {comparison, labels..., convention, quantity, paper, ours, difference}, ...}.
 Json to_json(const Report& report);
 
-/// One record a figure, key "reproduce/TABLE/...": parameters say what and under which convention; `prediction` has our
-/// number, `summary` the paper's, under the quantity's name. A figure without ours is `unsupported`.
+/// Returns one record a figure, key "reproduce/TABLE/...": parameters say what and under which convention; `prediction`
+/// has our number, `summary` the paper's, under the quantity's name. A figure without ours is `unsupported`.
 std::vector<CaseRecord> records_of(const Report& report);
 
 }  // namespace moe::reproduce

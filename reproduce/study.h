@@ -28,10 +28,10 @@ Report monta_table8(Study& study);
 Report monta_fig13(Study& study);
 Report monta_fig14(Study& study);
 
-/// Every combination of FSMoE's open conventions for Table 5 and the count of layers with r_f != r_b.
+/// Returns every combination of FSMoE's open conventions for Table 5 and the count of layers with r_f != r_b.
 Report fsmoe_audit(Study& study);
 
-/// The reproduction of a table by its key. Throws BadInput listing the known keys, or naming a table that the
+/// Returns the reproduction of a table by its key. Throws BadInput listing the known keys, or naming a table that the
 /// assumptions are not for.
 Report reproduce(std::string_view key, Study& study);
 

@@ -1,8 +1,8 @@
 #include "tuner/fit.h"
 
 #include <algorithm>
-#include <cstdio>
 
+#include "moe/base/log.h"
 #include "moe/record/reader.h"
 #include "tuner/fit_report.h"
 #include "verbs/results_json.h"
@@ -10,7 +10,7 @@
 namespace moe::tuner {
 namespace {
 
-// The profile that paced the records' emulated cluster, if it is one of ours.
+// Returns the profile that paced the records' emulated cluster, if it is one of ours.
 std::optional<Profile> pacing_profile(const Run& run) {
   for (const CaseRecord& record : run.cases)
     if (record.emulated) {
@@ -41,7 +41,7 @@ int run_fit(const FitOptions& options) {
   const std::string out = options.out.empty() ? "results/" + name + ".toml" : options.out;
   save_profile(fitted.profile, out);
   if (options.json) {
-    for (const std::string& line : fit_warnings(fitted)) fmt::print(stderr, "moetune: warning: {}\n", line);
+    for (const std::string& line : fit_warnings(fitted)) log_warning(line);
     fmt::print("{}\n", Json{{"profile", out}, {"rows", fit_json(fitted)}}.dump(1));
     return 0;
   }

@@ -13,7 +13,7 @@ struct Truth {
   double alpha_s, beta;
 };
 
-// The row of `truth` that the fitted one stands for.
+// Returns the row of `truth` that the fitted one stands for.
 std::optional<Truth> truth_of(const std::string& name, const Profile& truth) {
   for (const CommRow& t : truth.comm)
     if (row_name(t) == name) return Truth{t.alpha_s, t.beta_s_per_byte};

@@ -16,7 +16,7 @@ struct StrategyRow {
   double seconds_a_layer = 0;                // of search, on this machine
 };
 
-/// Each strategy on `layers` layers spread over the grid's supported rows, under schedule fsmoe.
+/// Returns each strategy on `layers` layers spread over the grid's supported rows, under schedule fsmoe.
 std::vector<StrategyRow> compare_strategies(const SweepRequest& request, const std::vector<SweepRow>& rows, int layers);
 std::string strategy_table(const std::vector<StrategyRow>& rows);
 Json to_json(const std::vector<StrategyRow>& rows);

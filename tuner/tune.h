@@ -29,7 +29,7 @@ struct TuneOptions {
   Asked asked;
 };
 
-/// All of it (tuner/verify). `processes`: of the run, one rank each, which all call it; none: ranks are threads.
+/// Runs all of tune (tuner/verify). `processes`: of the run, one rank each, which all call it; none: ranks are threads.
 int run_tune(const TuneOptions& options, World* processes);
 
 /// `tune --no-verify`: plans on the profile as it stands.

@@ -14,7 +14,7 @@ struct ModelFlags {
   std::optional<int> layers;            // empty: the model's, or 1
   int micro_batches = 1;                // of the layer's batch each
   std::optional<std::string> pipeline;  // gpipe | 1f1b; empty: gpipe
-  /// One layer, once: no model, which some flags need.
+  /// Returns whether it is one layer, once: no model, which some flags need.
   bool one_layer() const { return model.empty() && !layers && micro_batches == 1; }
 };
 
@@ -25,7 +25,7 @@ struct ChosenModel {
   bool tied_embedding = false;
 };
 
-/// The model on that cluster, the selection's layer flags over its own. Throws BadInput naming the flag.
+/// Returns the model on that cluster, the selection's layer flags over its own. Throws BadInput naming the flag.
 ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, const Profile& profile);
 
 }  // namespace moe

@@ -59,7 +59,7 @@ struct PrintedStatistic {  // parm-fig7
 };
 std::vector<PrintedStatistic> printed_parm_fig7();
 
-/// The value of `what` on a testbed (or "both") in parm-text. Throws BadInput where it has none.
+/// Returns the value of `what` on a testbed (or "both") in parm-text. Throws BadInput where it has none.
 double printed_parm(std::string_view what, std::string_view testbed);
 
 struct PrintedCoefficient {  // parm-coefficients: of float32 elements
@@ -116,10 +116,10 @@ struct PrintedPipelining {  // lina-table3: efficiency with one expert a device,
 };
 std::vector<PrintedPipelining> printed_lina_table3();
 
-/// The value of `what` in lina-text. Throws BadInput where it has none.
+/// Returns the value of `what` in lina-text. Throws BadInput where it has none.
 double printed_lina_text(std::string_view what);
 
-/// The value of `what` at `seq` in monta-text. Throws BadInput where it has none.
+/// Returns the value of `what` at `seq` in monta-text. Throws BadInput where it has none.
 double printed_monta_ratio(std::string_view what, int seq);
 
 }  // namespace moe

@@ -11,7 +11,7 @@ using Json = nlohmann::ordered_json;
 
 /// schedule, degrees, seconds of both phases and of their MoE parts, gar_in_moe_bytes, bounds; what else was decided.
 Json to_json(const LayerResult& result);
-/// The layer's shape and groups.
+/// Returns the layer's shape and groups.
 Json to_json(const LayerCase& shape);
 /// lanes (name, busy_s) and tasks (name, phase, layer, chunk, lane, start_s, end_s).
 void add_timeline(Json& json, const Plan& plan, const Timeline& timeline);

@@ -34,21 +34,21 @@ struct Selection {
   bool nearest = false;
 };
 
-/// The profile of the cluster asked for. Throws BadInput for one that has none: `host`, which is measured.
+/// Returns the profile of the cluster asked for. Throws BadInput for one that has none: `host`, which is measured.
 Profile chosen_profile(const Selection& selection);
 
 /// How a profile prices what it has no row for.
 PricingOptions pricing_of(const Selection& selection);
 
-/// The schedules asked for. Throws BadInput listing the known names, or naming a flag that none of them reads.
+/// Returns the schedules asked for. Throws BadInput listing the known names, or naming a flag that none of them reads.
 std::vector<const Schedule*> chosen_schedules(const Selection& selection);
 
-/// The grid asked for, or the first whole one of configs/grids that names this cluster as its own.
+/// Returns the grid asked for, or the first whole one of configs/grids that names this cluster as its own.
 Grid grid_of(const Selection& selection, const std::string& cluster);
 
-/// The one layer asked for, on a cluster of `nodes` x `ranks_per_node`. Throws BadInput naming the flag.
+/// Returns the one layer asked for, on a cluster of `nodes` x `ranks_per_node`. Throws BadInput naming the flag.
 LayerCase chosen_case(const Selection& selection, int nodes, int ranks_per_node);
-/// The same, where what no flag says comes from `base`, whatever the selection's layer file.
+/// Returns the case likewise, but takes what no flag says from `base`, whatever the selection's layer file.
 LayerCase chosen_case(const Selection& selection, LayerFile base, int nodes, int ranks_per_node);
 
 }  // namespace moe

@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-// What decides a layer's prices; heads do not, once they are spread.
+// Returns what decides a layer's prices; heads do not, once they are spread.
 std::string pricing_key(const LayerCase& c) {
   const ParallelShape& p = c.parallel;
   return fmt::format("{} {} {} {} {} {} {} {} {}", describe(c.layer), gradient_bytes(c), attention_flops(c),

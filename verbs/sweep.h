@@ -31,13 +31,13 @@ struct SweepRequest {
   PricingOptions pricing;
 };
 
-/// One row a grid layer, in grid order.
+/// Returns one row a grid layer, in grid order.
 std::vector<SweepRow> sweep(const SweepRequest& request);
 
-/// How many layers have a note of each kind; of weak rows each with why it is.
+/// Returns how many layers have a note of each kind; of weak rows each with why it is.
 std::map<std::string, int> noted_layers(const std::vector<SweepRow>& rows);
 
-/// Of one schedule over the rows that have it.
+/// One schedule over the rows that have it.
 struct ScheduleSummary {
   std::string_view schedule;
   int layers = 0;

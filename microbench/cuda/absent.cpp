@@ -1,4 +1,4 @@
-// In a build without CUDA.
+// Stands in for the kernels in a build without CUDA.
 #include "microbench/kernels.h"
 
 namespace moe::microbench {

@@ -89,7 +89,7 @@ class Experts {
     for (int i = 0; i < inputs_; ++i) multiply(one(hidden_), w2_, one(d_x_));
   }
 
-  // Of the last expert.
+  // A copy of the last expert's part of a tensor.
   struct LastHostCopy : HostCopy {
     LastHostCopy(TensorView t, MemorySpace& memory)
         : HostCopy(t.part(t.elements() / kLocalExperts * (kLocalExperts - 1), {t.size(0) / kLocalExperts, t.size(1)}),

@@ -34,14 +34,14 @@ struct ConfigEntry {
   ConfigValue value;
 };
 
-/// The value as a person reads it, on one line and of bounded length: "'fast'", "-3", "a list of 2".
+/// Returns the value as a person reads it, on one line and of bounded length: "'fast'", "-3", "a list of 2".
 std::string describe(const ConfigValue& value);
 /// `text` in quotes, on one line, cut to 60 characters; control characters and broken UTF-8 show as '?'.
 std::string shown(std::string_view text);
 
 /// Letters, digits and . _ : + - @: what can be part of keys and file names.
 bool is_name(std::string_view text);
-/// One line of UTF-8 without control characters; may be empty.
+/// Returns whether the text is one line of UTF-8 without control characters; it may be empty.
 bool is_line(std::string_view text);
 
 struct ConfigFile {
@@ -51,7 +51,7 @@ struct ConfigFile {
 
 /// Parses TOML 1.0. Throws BadInput for a file that can't be read ("FILE: ...") and for bad syntax ("FILE:LINE: ...").
 ConfigFile read_toml(const std::string& path);
-/// The same of a text; `path` is for messages.
+/// Parses a text likewise; `path` is for messages.
 ConfigFile parse_toml(std::string_view text, const std::string& path);
 
 /// Closed or open limits of a number; `above` excludes its value.
@@ -72,11 +72,11 @@ class TableReader {
   double real(std::string_view key, Limits limits = {}) const;
   int64_t integer(std::string_view key, Limits limits = {}) const;
   bool boolean(std::string_view key) const;
-  /// Not empty, and no line breaks where `one_line`.
+  /// Reads a text that is not empty, without line breaks where `one_line`.
   std::string text(std::string_view key, bool one_line = true) const;
   /// is_name.
   std::string name(std::string_view key) const;
-  /// One of `choices`.
+  /// Reads one of `choices`.
   std::string choice(std::string_view key, std::initializer_list<std::string_view> choices) const;
   std::string choice(std::string_view key, std::span<const std::string_view> choices) const;
 
@@ -84,17 +84,17 @@ class TableReader {
   std::optional<int64_t> optional_integer(std::string_view key, Limits limits = {}) const;
   std::optional<std::string> optional_name(std::string_view key) const;
 
-  /// The table, or one with no entries where the key is absent.
+  /// Returns the table, or one with no entries where the key is absent.
   TableReader table(std::string_view key, std::initializer_list<std::string_view> known) const;
   TableReader table(std::string_view key, std::span<const std::string_view> known) const;
-  /// An array of tables; none where the key is absent.
+  /// Returns an array of tables; none where the key is absent.
   std::vector<TableReader> tables(std::string_view key, std::initializer_list<std::string_view> known) const;
-  /// The items of a list with at least one item.
+  /// Returns the items of a list with at least one item.
   const std::vector<ConfigValue>& list(std::string_view key) const;
 
   bool has(std::string_view key) const { return table_->find(key) != nullptr; }
   const ConfigValue& value(std::string_view key) const;
-  /// A number of a list that belongs to `key`.
+  /// Reads a number of a list that belongs to `key`.
   double real_of(const ConfigValue& item, std::string_view key, Limits limits = {}) const;
   int64_t integer_of(const ConfigValue& item, std::string_view key, Limits limits = {}) const;
 

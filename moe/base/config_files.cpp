@@ -6,6 +6,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
+#include "moe/base/log.h"
 
 namespace fs = std::filesystem;
 
@@ -49,7 +50,10 @@ std::string find_config(const std::string& folder, const std::string& name_or_pa
   if (path) return name_or_path;
   const fs::path named = fs::path(config_dir()) / folder / (name_or_path + ".toml");
   std::error_code error;
-  if (!name_or_path.empty() && fs::is_regular_file(named, error)) return named.string();
+  if (!name_or_path.empty() && fs::is_regular_file(named, error)) {
+    log_decision(fmt::format("{} {} is {}", folder, name_or_path, named.string()));
+    return named.string();
+  }
   if (fs::is_regular_file(name_or_path, error)) return name_or_path;
   std::string known;
   for (const auto& name : config_names(folder)) known += (known.empty() ? "" : ", ") + name;

@@ -5,15 +5,15 @@
 
 namespace moe {
 
-/// The folder `configs`: the environment's MOETUNE_CONFIG_DIR, else the nearest one above the program's own file, of a
-/// checkout or in share/moetune, else the one the program was built with. Throws BadInput where none exists.
+/// Returns the folder `configs`: the environment's MOETUNE_CONFIG_DIR, else the nearest one above the program's own
+/// file, of a checkout or in share/moetune, else the one the program was built with. Throws BadInput where none exists.
 std::string config_dir();
 
-/// The names in configs/FOLDER, sorted.
+/// Returns the names in configs/FOLDER, sorted.
 std::vector<std::string> config_names(const std::string& folder);
 
-/// The path of configs/FOLDER/NAME.toml, or `name_or_path` itself where that is a file or looks like a path (has a '/'
-/// or ends in .toml). Throws BadInput that lists the known names.
+/// Returns the path of configs/FOLDER/NAME.toml, or `name_or_path` itself where that is a file or looks like a path
+/// (has a '/' or ends in .toml). Throws BadInput that lists the known names.
 std::string find_config(const std::string& folder, const std::string& name_or_path);
 
 }  // namespace moe

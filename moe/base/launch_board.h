@@ -11,8 +11,8 @@ class LaunchBoard {
  public:
   /// A new board, on a descriptor that is inherited across exec. Throws BadInput if the system gives none.
   LaunchBoard();
-  /// One that was inherited. Throws BadInput if the descriptor is no board; it stays open, but no exec inherits it
-  /// again.
+  /// Opens a board that was inherited. Throws BadInput if the descriptor is no board; it stays open, but no exec
+  /// inherits it again.
   explicit LaunchBoard(int descriptor);
   ~LaunchBoard();
   LaunchBoard(const LaunchBoard&) = delete;
@@ -20,12 +20,12 @@ class LaunchBoard {
   int descriptor() const { return descriptor_; }
 
   void post_port(int port);
-  /// 0: not yet posted.
+  /// Returns 0 while none is posted.
   int port() const;
-  /// The first stays. Texts are cut after 200 bytes.
+  /// Keeps the first failure. Texts are cut after 200 bytes.
   void post_failure(const std::string& what);
   std::optional<std::string> failure() const;
-  /// Whether nobody has said the same as the first who said anything.
+  /// Returns false if the first process that said anything said the same.
   bool first_to_say(const std::string& what);
 
   /// The variable that tells a process the descriptor.

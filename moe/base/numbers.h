@@ -18,7 +18,7 @@ struct Float16 {
   uint16_t bits = 0;  // IEEE 754's binary16
 };
 
-/// What a number is added up in: float32, float64 in itself.
+/// The type that numbers are added up in: float32, float64 in itself.
 template <class T>
 using Sums = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -37,7 +37,7 @@ Sums<T> widened(T v) {
     return to_float(v);
 }
 
-/// To nearest even, in one rounding, of a number with that many bits of exponent and fraction.
+/// Rounds once, to nearest even, to a number with that many bits of exponent and fraction.
 template <int kExponent, int kFraction>
 uint16_t narrowed(double v) {
   constexpr int kBias = (1 << (kExponent - 1)) - 1, kShift = 52 - kFraction;
@@ -88,7 +88,7 @@ decltype(auto) with_number(DType dtype, Body&& body) {
   throw std::invalid_argument("unknown element type");
 }
 
-/// The same of a type that sums are kept in: float32 or float64.
+/// Calls `body` likewise for a type that sums are kept in: float32 or float64.
 template <class Body>
 decltype(auto) with_sums_type(DType dtype, Body&& body) {
   if (dtype == DType::float32) return body(float{});

@@ -1,9 +1,9 @@
 #include "moe/base/progress.h"
 
-#include <cstdio>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "moe/base/log.h"
 #include "moe/base/units.h"
 
 namespace moe {
@@ -36,8 +36,7 @@ void Progress::show(double share, bool last) {
   const double left = share > 0.02 ? shown_s_ / share * (1 - share) : guessed_s_ - shown_s_;
   const std::string state = last ? fmt::format("done in {}", human_seconds(shown_s_))
                                  : fmt::format("{:3.0f} %, about {:.0f} s left", 100 * share, std::max(left, 0.0));
-  fmt::print(stderr, "{}{}: {}{}", terminal_ ? "\r\x1b[K" : "", what_, state, terminal_ && !last ? "" : "\n");
-  std::fflush(stderr);
+  log_progress(fmt::format("{}{}: {}{}", terminal_ ? "\r\x1b[K" : "", what_, state, terminal_ && !last ? "" : "\n"));
 }
 
 }  // namespace moe

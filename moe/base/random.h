@@ -5,7 +5,7 @@
 
 namespace moe {
 
-/// A stream number for a name ("w1", "gate noise"), the same on every machine.
+/// Returns a stream number for a name ("w1", "gate noise"), the same on every machine.
 uint64_t stream_of(std::string_view name, uint64_t layer = 0);
 
 /// 64 well-mixed bits.

@@ -26,7 +26,7 @@ std::vector<std::string_view> row_names(const Table& table) {
   return names;
 }
 
-/// Whether two tables name the same things in the same order: what one thing is in two libraries.
+/// Returns whether two tables name the same things in the same order, as those of two libraries must.
 template <class A, class B>
 constexpr bool same_names(const A& a, const B& b) {
   return std::ranges::equal(a, b, [](const auto& x, const auto& y) { return x.name == y.name; });

@@ -4,14 +4,14 @@
 
 namespace moe {
 
-/// Of an even count the mean of the two in the middle.
+/// Returns the mean of the two in the middle of an even count.
 double median(std::vector<double> values);
-/// Of an even count the greater of the two in the middle: the ([n / 2] + 1)th of n.
+/// Returns the greater of the two in the middle of an even count: the ([n / 2] + 1)th of n.
 double upper_median(std::vector<double> values);
 
 /// share in [0, 1], by linear interpolation between neighbours: 0 gives the least, 1 the most.
 double quantile(std::vector<double> values, double share);
-/// The least of the values that at least a share in [0, 1] of them does not exceed.
+/// Returns the least of the values that at least a share in [0, 1] of them does not exceed.
 double nearest_rank(std::vector<double> values, double share);
 
 }  // namespace moe

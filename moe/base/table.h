@@ -8,7 +8,7 @@ namespace moe {
 class Table {
  public:
   explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
-  /// As many cells as the header has.
+  /// Adds a row, which has as many cells as the header.
   void add(std::vector<std::string> row);
   bool empty() const { return rows_.size() == 1; }
   /// Lines joined by newlines, each indented by two blanks, with a rule under the header.

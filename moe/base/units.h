@@ -15,7 +15,7 @@ enum class DType { float32, float16, bfloat16, float64 };
 
 int bytes_of(DType dtype);
 std::string_view name_of(DType dtype);
-/// What numbers of that type are added up in: float64 in itself, all others in float32.
+/// Returns what numbers of that type are added up in: float64 in itself, all others in float32.
 constexpr DType sums_type(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
 /// Throws BadInput that lists the known types; `where` names the flag or file line.
 DType dtype_from(std::string_view name, std::string_view where);

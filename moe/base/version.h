@@ -1,10 +1,10 @@
 #pragma once
-// Which version of moetune this is.
+// The version of moetune.
 #include <string_view>
 
 namespace moe {
 
-/// That of the project in CMakeLists.txt: "0.1.0".
+/// Returns the version of the project in CMakeLists.txt: "0.1.0".
 std::string_view version();
 
 }  // namespace moe

@@ -144,7 +144,7 @@ void replace(const fs::path& target, const struct stat* old, const std::function
   Temporary temporary(target);
   Descriptor file(temporary.descriptor());
   if (old != nullptr) {
-    // Of another's file, as far as we may; rights last, since a new owner clears some.
+    // Keeps the old file's owner where we may; rights come last, since a new owner clears some.
     if (::fchown(file.number(), old->st_uid, old->st_gid) != 0 && errno != EPERM) throw Refusal{errno};
     if (::fchmod(file.number(), old->st_mode & 07777) != 0) throw Refusal{errno};
   }

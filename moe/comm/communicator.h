@@ -57,10 +57,10 @@ class Communicator {
   virtual void abort(const std::string& reason) = 0;
 
  protected:
-  /// Whether operations keep the pace of their call: the emulated cluster's do. Elsewhere a pace is BadInput.
+  /// Returns whether operations keep their call's pace, as the emulated cluster's do. Elsewhere a pace is BadInput.
   virtual bool keeps_pace() const { return false; }
 
-  // The same operations, with arguments that are checked.
+  // The operations above, once their arguments are checked.
   virtual void do_alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) = 0;
   virtual void do_alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive,
                             std::vector<int64_t> receive_bytes, CommCall call) = 0;

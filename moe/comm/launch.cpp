@@ -119,17 +119,18 @@ void set_address(Launch& launch, std::string_view text) {
   const size_t colon = text.rfind(':');
   std::string_view host = text.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);  // [::1]:29500
-  require<BadInput>(colon != std::string_view::npos && !host.empty(), "--rendezvous: found '{}', expected HOST:PORT",
-                    text);
+  require<BadInput>(colon != std::string_view::npos && !host.empty(), "{}: found '{}', expected HOST:PORT",
+                    launch.names.rendezvous, text);
   launch.host = host;
-  launch.port = Reader::parse(text.substr(colon + 1), "--rendezvous's port", 1, 65535);
+  launch.port = Reader::parse(text.substr(colon + 1), launch.names.rendezvous + "'s port", 1, 65535);
 }
 
 void find_meeting_place(Launch& launch, const Launcher* launcher, const Reader& reader) {
   const auto host = reader.text("MASTER_ADDR"), port = reader.text("MASTER_PORT");
   if (host || port) {
-    require<BadInput>(host && port, "{}: found '{}', but {} is not set: expected both, or neither, or --rendezvous",
-                      host ? "MASTER_ADDR" : "MASTER_PORT", host ? *host : *port, host ? "MASTER_PORT" : "MASTER_ADDR");
+    require<BadInput>(host && port, "{}: found '{}', but {} is not set: expected both, or neither, or {}",
+                      host ? "MASTER_ADDR" : "MASTER_PORT", host ? *host : *port, host ? "MASTER_PORT" : "MASTER_ADDR",
+                      launch.names.rendezvous);
     require<BadInput>(!host->empty(), "MASTER_ADDR: found '', expected a host");
     launch.host = *host;
     launch.port = *reader.number("MASTER_PORT", 1, 65535);
@@ -139,11 +140,12 @@ void find_meeting_place(Launch& launch, const Launcher* launcher, const Reader& 
   if (launch.board) return;
   const int here = ranks_here(launcher, launch, reader);
   require<BadInput>(here == launch.ranks,
-                    "{} ranks by {}: MASTER_ADDR and MASTER_PORT are not set and {}; expected --rendezvous HOST:PORT, "
+                    "{} ranks by {}: MASTER_ADDR and MASTER_PORT are not set and {}; expected {} HOST:PORT, "
                     "a free port on rank 0's host",
                     launch.ranks, launch.by,
                     here > 0 ? fmt::format("only {} of them are on this host", here)
-                             : "nothing says that all of them are on one host");
+                             : "nothing says that all of them are on one host",
+                    launch.names.rendezvous);
   const std::string folder = reader.text("XDG_RUNTIME_DIR").value_or("");
   launch.port_file =
       fmt::format("{}/moetune-{}-{}.port", folder.empty() ? "/tmp" : folder, getuid(), job_name(launcher, reader));
@@ -159,8 +161,10 @@ std::optional<std::string> environment_variable(const std::string& name) {
 Launch find_launch(const LaunchFlags& flags, const Environment& environment) {
   const Reader reader(environment);
   Launch launch;
-  require<BadInput>(flags.ranks_per_node >= 0, "--ranks-per-node: found {}, expected at least 1", flags.ranks_per_node);
+  require<BadInput>(flags.ranks_per_node >= 0, "{}: found {}, expected at least 1", flags.names.ranks_per_node,
+                    flags.ranks_per_node);
   launch.ranks_per_node = flags.ranks_per_node;
+  launch.names = flags.names;
   const Launcher* launcher = nullptr;
   bool found = take_flags(launch, flags);
   for (size_t i = 0; i < kLaunchers.size() && !found; ++i)

@@ -10,11 +10,17 @@
 
 namespace moe {
 
-/// What the command line says. Flags go before any variable.
+/// What messages call what the caller sets; a program with flags has their names here.
+struct LaunchNames {
+  std::string rendezvous = "rendezvous", ranks_per_node = "ranks_per_node";
+};
+
+/// What the caller says, which goes before any variable.
 struct LaunchFlags {
   std::optional<int> rank = {}, ranks = {};
   std::string rendezvous = {};  // HOST:PORT
   int ranks_per_node = 0;       // a machine's ranks as several nodes; 0: as found
+  LaunchNames names = {};
 };
 
 /// An environment variable; none if it isn't set.
@@ -33,15 +39,16 @@ struct Launch {
   bool served = false;                 // by the launcher: rank 0 is a client as all others are
   std::string run;                     // what tells this run's keys from others' in that store
   int ranks_per_node = 0;
+  LaunchNames names = {};
 };
 
 /// Precedence: flags, RANK and WORLD_SIZE, OMPI_COMM_WORLD_*, PMI_*, MV2_COMM_WORLD_*, SLURM_*; of each the rank and
-/// the number of ranks, both or neither. Where: --rendezvous, else MASTER_ADDR and MASTER_PORT, else the board of
+/// the number of ranks, both or neither. Where: `rendezvous`, else MASTER_ADDR and MASTER_PORT, else the board of
 /// `launch`, else, if all ranks are on one host, a port file named after the job. Throws BadInput naming the variable
 /// or flag, what was found and what was expected.
 Launch find_launch(const LaunchFlags& flags, const Environment& environment = environment_variable);
 
-/// One line: "rank 3 of 8 by torchrun's variables (RANK), store 10.0.0.1:29500".
+/// Returns one line: "rank 3 of 8 by torchrun's variables (RANK), store 10.0.0.1:29500".
 std::string describe(const Launch& launch);
 
 }  // namespace moe

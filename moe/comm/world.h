@@ -26,7 +26,7 @@ class World {
   /// "local", "gloo", "nccl".
   virtual std::string_view backend() const = 0;
   virtual int ranks() const = 0;
-  /// The ranks that this process runs, ascending.
+  /// Returns the ranks that this process runs, ascending.
   virtual std::vector<int> here() const = 0;
   virtual const WorldTopology& topology() const = 0;
   /// Returns what else results depend on, for records: a library's version and choices.
@@ -39,7 +39,7 @@ class World {
   virtual void run(const std::function<void(int rank)>& body) = 0;
 };
 
-/// Whether rank 0 is here: the process that writes and prints.
+/// Returns whether rank 0 is here: that process writes and prints.
 bool leads(const World& world);
 
 /// Every rank's text, by rank, on all of them; `mine` are those of here(). Blocking; every process calls it, outside of

@@ -32,8 +32,8 @@ struct BoundShape {
 };
 BoundShape bound_shape(const Schedule& schedule, const Groups& groups, Phase phase);
 
-/// By lane, and last for the phase's chain of tasks as a whole: [a][b] is the least time from the start of the first
-/// task on lane a to the end of the last on lane b, whatever the degree; -infinity where none has to pass.
+/// [a][b] is the least time from the start of the first task on lane a to the end of the last on lane b, whatever the
+/// degree; -infinity where none has to pass. The last index is the phase's chain of tasks as a whole.
 using Crossings = std::vector<std::vector<double>>;
 
 /// Dense part plus the MoE part's busiest lane (between tasks that take all rows at once, of each stretch): its load,
@@ -49,11 +49,11 @@ class PhaseBound {
   };
   /// Whatever the degree: on alpha-beta rows each alpha is paid once; on measured curves each byte at its least price.
   Term degree_free() const;
-  /// Of chunks of this degree, as long as they are.
+  /// Returns the bound of this degree, from its chunks' own lengths.
   Term at(int degree) const;
-  /// What else than gradients runs on a lane, whatever the degree.
+  /// Returns the seconds of a lane without gradients, whatever the degree.
   double busy(int lane) const;
-  /// Of the phase without gradients.
+  /// Returns the crossings of the phase without gradients.
   Crossings crossings() const;
 
  private:

@@ -16,7 +16,7 @@ inline constexpr size_t kSlowed = kResources - 1;
 std::string_view name_of(Resource resource);
 
 struct Contention {
-  // Of the first by the second, >= 1; 1: none.
+  // How many times as long the first takes beside the second, >= 1.
   double intra_by_inter = 1, inter_by_intra = 1;
   double compute_by_inter = 1, compute_by_intra = 1, inter_by_compute = 1, intra_by_compute = 1;
   double copy_by_inter = 1, copy_by_intra = 1, copy_by_compute = 1;
@@ -40,7 +40,7 @@ struct ContentionPair {
     return contention.stall_s[static_cast<size_t>(slowed)][static_cast<size_t>(by)];
   }
 };
-/// All of them: every reader and writer of contention goes over these.
+/// Returns all pairs, over which every reader and writer of contention goes.
 std::span<const ContentionPair> contention_pairs();
 
 }  // namespace moe

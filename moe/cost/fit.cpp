@@ -23,7 +23,7 @@ double r_squared(const std::vector<FitSample>& samples, const Line& line) {
   return total > 0 ? std::max(1 - residual / total, std::numeric_limits<double>::lowest()) : 0;
 }
 
-// By sample; empty where too few sizes are left to fit.
+// Returns each sample's error by the line of the other sizes; none where too few sizes are left to fit.
 std::vector<double> held_out_errors(const std::vector<FitSample>& samples, const std::vector<FitSample>& kept) {
   std::map<double, Line> without;
   for (const FitSample& sample : samples) {
@@ -43,7 +43,7 @@ std::vector<double> held_out_errors(const std::vector<FitSample>& samples, const
   return errors;
 }
 
-// The limits that `fit` breaks; `worst`: the largest held-out error of what is kept.
+// Names the limits that `fit` breaks; `worst`: the largest held-out error of what is kept.
 std::string weakness(const LinearFit& fit, double worst) {
   std::string why;
   const auto add = [&](const std::string& text) { why += (why.empty() ? "" : ", ") + text; };

@@ -61,8 +61,8 @@ struct FittedProfile {
   std::vector<FittedRow> rows;  // in the order of [[comm]], [[compute]], [[module]], each kind of case
 };
 
-/// Of cases that were measured again (parameters.again_of: the key of the first measurement) the one with the least
-/// median: what else a machine does only ever adds to a time. Under the key of the first one, at its place.
+/// Keeps of cases that were measured again (parameters.again_of: the key of the first measurement) the one with the
+/// least median, under the first one's key, at its place: what else a machine does only ever adds to a time.
 std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases);
 
 /// Fits one row per kind of case. Cases with a status other than ok are passed over, of those that were measured again
@@ -84,8 +84,8 @@ std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases);
 /// Throws BadInput naming the record's file and line and the value, or the name that no profile can have.
 FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::string& name, const std::string& source);
 
-/// A line for each row that is weak or unusable, and for the samples that each set aside: what a reader of any figure
-/// must know.
+/// Returns a line for each row that is weak or unusable, and for the samples that each set aside: what a reader of any
+/// figure must know.
 std::vector<std::string> fit_warnings(const FittedProfile& fitted);
 /// Seven digits behind the point, or few where it is far below 0.
 std::string shown_r_squared(double r_squared);

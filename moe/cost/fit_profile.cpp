@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 
@@ -7,11 +6,10 @@
 #include "moe/base/config.h"
 #include "moe/cost/fit.h"
 #include "moe/cost/modules.h"
+#include "moe/cost/profile_rows.h"
 
 namespace moe {
 namespace {
-
-constexpr std::array<std::string_view, 3> kAlgorithms{"direct", "1dh", "2dh"};
 
 /// What tells the rows of a profile apart; the first field orders them.
 struct RowKey {
@@ -30,7 +28,7 @@ std::string text_or(const CaseRecord& record, std::string_view name, std::string
   return record.parameters.has(name) ? record.parameters.text(name, record.where) : std::string(otherwise);
 }
 
-/// One of two texts; true for the first.
+/// Reads one of two texts; true for the first.
 bool first_of(const CaseRecord& record, std::string_view name, std::string_view first, std::string_view second) {
   const std::string& found = record.parameters.text(name, record.where);
   require<BadInput>(found == first || found == second, "{}: {}: found '{}', expected {} or {}", record.where, name,
@@ -38,7 +36,7 @@ bool first_of(const CaseRecord& record, std::string_view name, std::string_view 
   return found == first;
 }
 
-/// A whole number within [least, most].
+/// Reads a whole number within [least, most].
 int64_t whole_within(const CaseRecord& record, std::string_view name, int64_t least, int64_t most) {
   const int64_t found = record.parameters.whole(name, record.where);
   require<BadInput>(found >= least && found <= most, "{}: {}: found {}, expected {} to {}", record.where, name, found,
@@ -115,7 +113,7 @@ Row fitted(Row row, const LinearFit& fit) {
   return row;
 }
 
-/// The key's row without a fit.
+/// Returns the key's row without a fit.
 CommRow comm_of(const RowKey& key) {
   return {.op = *find_op(key.op), .network = key.network, .ranks = key.ranks, .algorithm = key.algorithm};
 }

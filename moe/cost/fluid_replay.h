@@ -26,11 +26,11 @@ class FluidReplay {
   /// Throws WrongResult for what can't be replayed (see Replay), BadInput for a factor below 1.
   FluidReplay(const Structure& structure, const GroupNetworks& networks, const Contention& contention);
 
-  /// Seconds until the last task ends. `seconds`: by work class, of a task alone. `ends` is left holding each task's
+  /// Returns when the last task ends. `seconds`: by work class, of a task alone. `ends` is left holding each task's
   /// end.
   double makespan(std::span<const double> seconds, std::vector<double>& ends) const;
-  /// The same where the seconds of class c change by slopes[c] with every step along a line. Exact: between two events
-  /// all rates are constant, so that ends are linear in the step while their order stays.
+  /// Replays likewise where the seconds of class c change by slopes[c] with every step along a line. Exact: between two
+  /// events all rates are constant, so that ends are linear in the step while their order stays.
   LineSpan along(std::span<const double> seconds, std::span<const double> slopes) const;
   /// A lane's busy time is the time its tasks took, slowed as they were.
   Timeline timeline(std::span<const double> seconds) const;
@@ -64,7 +64,7 @@ class FluidReplay {
 Timeline fluid_timeline(const Structure& structure, const GroupNetworks& networks, const Contention& contention,
                         std::span<const double> seconds);
 
-/// The replay that a plan needs: Replay's, or under contention and for lanes that share a network this one's.
+/// Returns the replay that a plan needs: Replay's, or under contention and for lanes that share a network this one's.
 Timeline timeline_of(const Plan& plan, std::span<const double> seconds, const Contention& contention);
 
 }  // namespace moe

@@ -60,7 +60,7 @@ std::optional<Line> line_through(const FitSample& a, const FitSample& b) {
   return Line{alpha, beta};
 }
 
-// The least median of relative residuals over lines through two samples, or through one and the origin.
+// Returns the least median of relative residuals over lines through two samples, or through one and the origin.
 Line least_median_line(const std::vector<FitSample>& samples) {
   Line best;
   double least = std::numeric_limits<double>::infinity();

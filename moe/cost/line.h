@@ -20,7 +20,7 @@ struct Line {
   double at(const FitSample& sample) const { return sample.starts * alpha + sample.size * beta; }
 };
 
-/// Of seconds, each sample alike, as the papers do; of two sizes at least.
+/// Fits seconds, each sample weighing alike, as the papers do; at least two sizes.
 Line least_squares(const std::vector<FitSample>& samples);
 
 /// A sample is an outlier if its relative residual |ln(measured / line)| is above this many standard deviations of the

@@ -44,22 +44,22 @@ class LayerPricer {
 
   /// Seconds of each class of `structure`, into `seconds` (resized).
   void price(const Structure& structure, const std::vector<GradientSlice>& slices, std::vector<double>& seconds) const;
-  /// Seconds of one chunk of `rows` rows of T_rank; rows may be fractional.
+  /// Returns the seconds of one chunk of `rows` rows of T_rank; rows may be fractional.
   double chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
   /// Whatever parts `rows` rows are cut into.
   Parts in_parts(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
   double gradient_seconds(int64_t bytes, TaskKind kind = TaskKind::gradient) const;
-  /// Of slices of together so many bytes, however they are cut: the least that they take.
+  /// Returns the least that slices of together so many bytes take, however they are cut.
   double gradient_seconds_in_parts(int64_t bytes) const;
-  /// Of a slice, which is no task where it has no bytes.
+  /// Returns the seconds of a slice, which is no task where it has no bytes.
   double slice_seconds(int64_t bytes) const { return bytes > 0 ? gradient_seconds(bytes) : 0; }
   double dense_seconds(TaskKind kind, Phase phase, Flow flow = Flow::sharded) const;
   /// Parm's overlapped AlltoAll and MP AllGather as measured (row `saa`); empty where the profile has none.
   std::optional<double> saa_seconds() const;
-  /// Bytes at which gradient_seconds bends or jumps: the points of a measured curve, ascending.
+  /// Returns the bytes at which gradient_seconds bends or jumps: the points of a measured curve, ascending.
   std::vector<double> gradient_bends() const;
 
-  /// What a reader must know of the result: "derived: ...", "nearest: ...", "outside the fitted range: ...",
+  /// Returns what a reader must know of the result: "derived: ...", "nearest: ...", "outside the fitted range: ...",
   /// "weak row alltoall inter 8: ..." of what is priced by a row whose fit is beyond its limits.
   const std::set<std::string>& notes() const { return notes_; }
   void note(std::string text) const { notes_.insert(std::move(text)); }
@@ -103,10 +103,10 @@ class LayerPricer {
 
 /// How a note of a weak row begins.
 inline constexpr std::string_view kWeakRow = "weak row ";
-/// Those of a pricer's notes that name weak rows, in one line; empty: none does.
+/// Returns the notes that name weak rows, in one line; empty: none does.
 std::string weak_rows(const std::set<std::string>& notes);
 
-/// Seconds of each class of a plan.
+/// Returns the seconds of each class of a plan.
 std::vector<double> price(const LayerPricer& pricer, const Plan& plan);
 
 }  // namespace moe

@@ -93,10 +93,10 @@ struct Profile {
 
 /// What a profile of a file can hold.
 inline constexpr int kMostNodes = 65536, kMostRanksPerNode = 1024;  // ranks stay an int
-/// One line without "/", since files are named by it.
+/// Returns whether the text is one line without "/", since files are named by it.
 bool is_profile_name(std::string_view text);
 inline constexpr std::string_view kProfileName = "one line of text without /";
-/// The most ranks that a group on this network can have.
+/// Returns the most ranks that a group on this network can have.
 inline int most_ranks(const Profile& profile, Network network) {
   return network == Network::intra ? profile.ranks_per_node : profile.nodes * profile.ranks_per_node;
 }

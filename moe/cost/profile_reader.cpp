@@ -4,14 +4,10 @@
 #include "moe/base/config.h"
 #include "moe/base/config_files.h"
 #include "moe/cost/modules.h"
-#include "moe/cost/profile.h"
+#include "moe/cost/profile_rows.h"
 
 namespace moe {
 namespace {
-
-Network network_from(const TableReader& row) {
-  return row.choice("network", {"inter", "intra"}) == "inter" ? Network::inter : Network::intra;
-}
 
 std::optional<Range> range_from(const TableReader& row, std::string_view key) {
   if (!row.has(key)) return std::nullopt;
@@ -35,7 +31,7 @@ Points points_from(const TableReader& row) {
   return points;
 }
 
-// Of any kind of row: how well it was fitted.
+// Reads how well a row of any kind was fitted.
 template <class Row>
 void read_fit(const TableReader& table, Row& out) {
   out.r_squared = table.optional_real("r_squared", {.most = 1});
@@ -51,17 +47,9 @@ void read_fit(const TableReader& table, Row& out) {
   }
 }
 
-Op op_from(const TableReader& row, OpTable table) { return *find_op(row.choice("op", names_of(table))); }
-
 CommRow comm_from(const TableReader& row, const Profile& profile) {
-  CommRow out;
-  out.op = op_from(row, OpTable::comm);
-  out.network = network_from(row);
-  const double most = most_ranks(profile, out.network);
-  out.ranks = static_cast<int>(row.integer("ranks", {.least = 2, .most = most}));
-  out.alpha_s = row.real("alpha_s", kNonNegative);
-  out.beta_s_per_byte = row.real("beta_s_per_byte", kPositive);
-  if (row.has("algorithm")) out.algorithm = row.choice("algorithm", {"direct", "1dh", "2dh"});
+  CommRow out = comm_row_from(row, [&](Network network) { return most_ranks(profile, network); });
+  if (row.has("algorithm")) out.algorithm = row.choice("algorithm", kAlgorithms);
   read_fit(row, out);
   out.range_bytes = range_from(row, "range_bytes");
   out.points = points_from(row);
@@ -69,39 +57,20 @@ CommRow comm_from(const TableReader& row, const Profile& profile) {
 }
 
 ComputeRow compute_from(const TableReader& row) {
-  ComputeRow out;
-  out.op = op_from(row, OpTable::compute);
-  if (out.op == Op::expert) out.ffn = ffn_from(row.text("ffn"), row.where("ffn"));
-  if (out.op != Op::expert && row.has("ffn"))
-    row.fail(row.value("ffn"), "ffn", fmt::format("none beside op = '{}'", name_of(out.op)));
-  if (row.has("dtype")) out.dtype = dtype_from(row.text("dtype"), row.where("dtype"));
-  out.alpha_s = row.real("alpha_s", kNonNegative);
-  const bool copy = out.op == Op::copy;
-  const std::string_view unit = copy ? "beta_s_per_byte" : "beta_s_per_flop";
-  const std::string_view other = copy ? "beta_s_per_flop" : "beta_s_per_byte";
-  if (row.has(other)) row.fail(row.value(other), other, fmt::format("{} for op = '{}'", unit, name_of(out.op)));
-  (copy ? out.beta_s_per_byte : out.beta_s_per_flop) = row.real(unit, kPositive);
-  if (copy && row.has("range_flops")) row.fail(row.value("range_flops"), "range_flops", "none beside op = 'copy'");
+  ComputeRow out = compute_row_from(row);
+  if (out.op == Op::copy && row.has("range_flops"))
+    row.fail(row.value("range_flops"), "range_flops", "none beside op = 'copy'");
   read_fit(row, out);
   out.range_flops = range_from(row, "range_flops");
   return out;
 }
 
 ModuleRow module_from(const TableReader& row) {
-  ModuleRow out;
-  out.name = row.name("name");
-  out.phase = row.choice("phase", {"forward", "backward"}) == "forward" ? Phase::forward : Phase::backward;
-  out.seq = row.optional_integer("seq", {.least = 1});
-  out.alpha_s = row.real("alpha_s", kNonNegative);
+  ModuleRow out = module_row_from(row);
   const bool by_byte = is_priced_by_byte(out.name);
-  const std::string_view unit = by_byte ? "beta_s_per_byte" : "beta_s_per_flop";
-  const std::string_view other = by_byte ? "beta_s_per_flop" : "beta_s_per_byte";
-  if (row.has(other)) row.fail(row.value(other), other, fmt::format("{} for name = '{}'", unit, out.name));
-  (by_byte ? out.beta_s_per_byte : out.beta_s_per_flop) = row.real(unit, kNonNegative);  // 0: a time measured once
   const std::string_view range = by_byte ? "range_bytes" : "range_flops";
-  const std::string_view other_range = by_byte ? "range_flops" : "range_bytes";
-  if (row.has(other_range))
-    row.fail(row.value(other_range), other_range, fmt::format("{} for name = '{}'", range, out.name));
+  const std::string_view other = by_byte ? "range_flops" : "range_bytes";
+  if (row.has(other)) row.fail(row.value(other), other, fmt::format("{} for name = '{}'", range, out.name));
   read_fit(row, out);
   out.range = range_from(row, range);
   return out;

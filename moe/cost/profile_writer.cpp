@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-// A TOML basic string. A path may hold bytes that are no UTF-8.
+// Returns a TOML basic string. A path may hold bytes that are no UTF-8.
 std::string toml_text(std::string_view text) {
   std::string out = "\"";
   for (const unsigned char c : text) {

@@ -138,7 +138,7 @@ class RankFluidReplay::Run {
     r_.rows_[runs_[run].task].each_place(run, body);
   }
 
-  // Of each rank, alone.
+  // Draws each rank's own seconds of every task.
   void draw_seconds() {
     for (uint32_t task = 0; task < r_.rows_.size(); ++task) {
       const Row& row = r_.rows_[task];
@@ -187,7 +187,7 @@ class RankFluidReplay::Run {
     });
   }
 
-  // It begins beside what runs on its ranks. What only rounding keeps from having ended does not count.
+  // Adds the stalls of a task that begins beside others on its ranks; not beside those that only rounding keeps there.
   void stall(uint32_t begun, double now) {
     constexpr double kRounding = 1e-12;
     const uint32_t task = runs_[begun].task;

@@ -1,6 +1,6 @@
 #pragma once
 // Replays a structure on all ranks of a cluster, where they differ and where the lanes of a rank slow each other down.
-// As RankReplay, but for a running task's rate: on each rank it is that of FluidReplay by what runs on this rank just
+// It replays as RankReplay, but for a running task's rate: on each rank that of FluidReplay by what runs there just
 // then, and a collective goes at that of its slowest rank. A rank that waits in a collective for the others neither
 // works nor slows what runs beside.
 #include <cstdint>
@@ -56,8 +56,8 @@ class RankFluidReplay {
   SlowdownTable slowdowns_;
 };
 
-/// The replay on all ranks that a plan needs: RankReplay's, or under contention and for lanes that share a network this
-/// one's.
+/// Returns the replay on all ranks that a plan needs: RankReplay's, or under contention and for lanes that share a
+/// network this one's.
 RankOutcome replay_ranks(const Plan& plan, std::span<const double> seconds, const Contention& contention,
                          const RankNoise& noise, int samples = 1);
 

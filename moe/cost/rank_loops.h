@@ -20,7 +20,7 @@ class Stretch {
     others_.assign(factors_.size() + 1, 0);
     for (size_t i = 0; i < factors_.size(); ++i) others_[i + 1] = others_[i] + (factors_[i] != 1);
   }
-  // Of the ranks from `begin` on; none where the factors of [begin, end) are all 1.
+  // Returns the factors of the ranks from `begin` on; null where those of [begin, end) are all 1.
   const double* of(size_t begin, size_t end) const {
     return factors_.empty() || others_[begin] == others_[end] ? nullptr : factors_.data() + begin;
   }
@@ -30,7 +30,7 @@ class Stretch {
   std::vector<uint32_t> others_;  // than 1, before a rank
 };
 
-// What a noise makes of every rank's tasks, jitter apart.
+// By what factor a noise stretches every rank's tasks, jitter apart.
 class RankStretch {
  public:
   RankStretch(const RankNoise& noise, int ranks) : kinds_(noise.loaded) {
@@ -45,7 +45,7 @@ class RankStretch {
     straggling_.count();
     for (Stretch& layer : loaded_) layer.count();
   }
-  // Of a kind of task in a layer, on the ranks from `begin` on; none where [begin, end) are not stretched.
+  // Returns the factors of a kind of task in a layer, on ranks from `begin` on; null where none is stretched.
   const double* of(TaskKind kind, int layer, size_t begin, size_t end) const {
     if (std::ranges::find(kinds_, kind) == kinds_.end()) return straggling_.of(begin, end);
     return loaded_[loaded_.size() > 1 ? static_cast<size_t>(layer) : 0].of(begin, end);
@@ -61,8 +61,8 @@ struct Spacing {
   size_t size, step;
 };
 
-// One maximum a group, in the order of the groups' first ranks. A group's members are `step` apart; as many groups lie
-// interleaved.
+// Writes one maximum a group, in the order of the groups' first ranks. A group's members are `step` apart; as many
+// groups lie interleaved.
 template <class T>
 void group_max(const T* __restrict in, size_t count, Spacing group, T* __restrict out) {
   const size_t span = group.size * group.step;

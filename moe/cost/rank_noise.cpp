@@ -35,8 +35,8 @@ double cell_begin(size_t cell) {
   return std::ldexp(1 + static_cast<double>(cell % (1 << kBits)) / (1 << kBits), static_cast<int>(cell >> kBits) - 1);
 }
 
-// The z below which a share p <= 1/2 of a standard normal lies, from a guess above it: Newton's steps do not overshoot
-// where the distribution is convex.
+// Returns the z below which a share p <= 1/2 of a standard normal lies, from a guess above it: Newton's steps do not
+// overshoot where the distribution is convex.
 double normal_quantile(double p, double guess) {
   for (int step = 0; step < 20; ++step) {
     const double off = 0.5 * std::erfc(-guess / std::numbers::sqrt2) - p;

@@ -25,7 +25,7 @@ struct RankNoise {
   Jitter jitter = Jitter::none;
   double coefficient = 0;  // of variation: standard deviation / mean of a task's seconds
   std::vector<Straggler> stragglers;
-  // By rank: its rows over the mean. One layer's after another's, or one for all of them; empty: routing is even.
+  // Each rank's rows over the mean, one layer's after another's or one layer's for all; empty: routing is even.
   std::vector<double> load;
   std::vector<TaskKind> loaded = routed_kinds();  // the tasks whose seconds grow with a rank's rows
   uint64_t seed = 1;
@@ -43,10 +43,10 @@ class JitterDraws {
  public:
   explicit JitterDraws(const RankNoise& noise);
 
-  /// A task's factor on a rank in a sample.
+  /// Returns a task's factor on a rank in a sample.
   double factor(int task, int sample, int rank) const;
-  /// The same in two steps, for ranks from `first_rank` on: which share of the distribution, (bits + 1/2) / 2^32, lies
-  /// below, and the factor there. It grows with the bits, so that a slowest rank is found without its factor.
+  /// Draws factors in two steps, for ranks from `first_rank` on: which share of the distribution, (bits + 1/2) / 2^32,
+  /// lies below, and the factor there. It grows with the bits, so that a slowest rank is found without its factor.
   void draw(int task, int sample, int first_rank, std::span<uint32_t> bits) const;
   double quantile(uint32_t bits) const;
   void quantiles(std::span<const uint32_t> bits, double* factors) const;

@@ -223,7 +223,7 @@ class RankReplay::Run {
     draws_.draw(static_cast<int>(row.task), sample_, static_cast<int>(first_rank(row, begin)), {bits_.data(), count});
   }
 
-  // Of each rank, into own_.
+  // Writes the seconds of each rank into own_.
   void own_seconds(const Row& row, size_t begin, size_t count) {
     const double seconds = seconds_[row.work_class];
     std::fill_n(own_.data(), count, seconds);
@@ -237,8 +237,8 @@ class RankReplay::Run {
       for (size_t i = 0; i < count; ++i) own_[i] *= factors[i];
   }
 
-  // Of each group's slowest rank, into group_own_. Where only jitter tells the ranks apart, that is the one with the
-  // largest draw.
+  // Writes the seconds of each group's slowest rank into group_own_. If only jitter tells ranks apart, it is the one
+  // with the largest draw.
   void group_seconds(const Row& row, size_t begin, size_t count) {
     const Spacing group{row.group_size, row.group_step};
     const size_t groups = count / group.size;

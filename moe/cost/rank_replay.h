@@ -16,16 +16,15 @@ namespace moe {
 struct RankOutcome {
   std::vector<double> makespan_s;  // by sample
   std::vector<double> rank_end_s;  // by rank: when its last task ends, mean over samples
-  /// By rank, mean over samples: how much later it ends than it would if every collective had started as soon as this
-  /// rank was ready and taken as long as it did. What waiting for others costs a rank, without the waiting that other
-  /// lanes hide.
+  /// What waiting for others costs each rank, mean over samples, without the waiting that other lanes hide: how much
+  /// later it ends than if every collective had started as soon as this rank was ready, and taken as long as it did.
   std::vector<double> rank_waiting_s;
 
   double median_s() const { return quantile_s(0.5); }
   double p95_s() const { return quantile_s(0.95); }
   double max_s() const { return quantile_s(1); }
   double mean_waiting_s() const;
-  /// The least makespan that so large a share of the samples does not exceed.
+  /// Returns the least makespan that so large a share of the samples does not exceed.
   double quantile_s(double share) const;
 };
 
@@ -73,8 +72,8 @@ class RankReplay {
   size_t buffers_ = 0;
 };
 
-/// By task, the tasks that it waits for. A lane is a FIFO: the last of its tasks is enough, and of the task's own lane
-/// the one before.
+/// Returns by task the tasks that it waits for. A lane is a FIFO: the last of its tasks is enough, on the task's own
+/// lane the one before.
 std::vector<std::vector<int>> sources_of(const Structure& structure);
 
 }  // namespace moe

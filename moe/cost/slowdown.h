@@ -16,12 +16,12 @@
 
 namespace moe {
 
-/// By GroupKind.
+/// The network of each GroupKind.
 using GroupNetworks = std::array<Network, kGroupKinds>;
 GroupNetworks networks_of(const Groups& groups);
 
 Resource resource_of(const Task& task, const Lane& lane, const GroupNetworks& networks);
-/// By task id, as numbers.
+/// Returns the resource of each task, as a number.
 std::vector<int> resources_of(const Plan& plan);
 
 class Slowdown {
@@ -30,7 +30,7 @@ class Slowdown {
   explicit Slowdown(const Contention& contention);
   /// How many times as long a task that uses `resource` takes while running[r] tasks, itself included, use resource r.
   double operator()(std::span<const int> running, int resource) const;
-  /// Seconds that a task which uses `resource` loses when it and one that uses `by` begin to run side by side.
+  /// Returns the seconds that a task on `resource` loses when it and one on `by` begin to run side by side.
   double stall_s(int resource, int by) const;
   bool stalls() const { return stalls_; }
 
@@ -39,14 +39,14 @@ class Slowdown {
   bool stalls_ = false;
 };
 
-/// Of each resource, how many tasks of a stage can use it at once: those of as many lanes as ever use it.
+/// Returns how many tasks of a stage can use each resource at once: as many as there are lanes that ever use it.
 std::array<uint32_t, kSlowed> most_at_once(const Structure& structure, const GroupNetworks& networks);
 
-/// The same, looked up: one row for every way in which up to `most` tasks of each resource can run at once.
+/// A Slowdown as a table: a row for every way in which up to `most` tasks of each resource can run at once.
 class SlowdownTable {
  public:
   SlowdownTable(const Contention& contention, const std::array<uint32_t, kSlowed>& most);
-  /// What runs is the sum of its tasks' steps.
+  /// Returns what a task of that resource adds to `running`.
   uint32_t step(Resource resource) const { return step_[static_cast<size_t>(resource)]; }
   double operator()(uint32_t running, Resource resource) const { return rows_[running][static_cast<size_t>(resource)]; }
   bool stalls() const { return slowdown_.stalls(); }
@@ -60,7 +60,7 @@ class SlowdownTable {
   std::vector<std::array<double, kResources>> rows_;
 };
 
-/// Whether any tasks of the plan do: there are factors, or lanes that share a network.
+/// Returns whether tasks of the plan slow each other: there are factors, or lanes that share a network.
 bool slows_itself(const Plan& plan, const Contention& contention);
 
 }  // namespace moe

@@ -21,7 +21,7 @@ class Pacer;
 class Event {
  public:
   virtual ~Event() = default;
-  /// Seconds on the steady clock at which the stream reached it; valid once the stream was synchronised.
+  /// Returns when the stream reached it, in seconds of the steady clock; valid once the stream was synchronised.
   virtual double seconds() const = 0;
 };
 
@@ -57,7 +57,7 @@ class Stream {
   virtual void copy(Copy copy) = 0;
   /// Queues copies and a sum inside the device's memory.
   virtual void move(Moves moves) = 0;
-  /// An event of its device.
+  /// Returns an event of its device.
   virtual std::unique_ptr<Event> make_event() = 0;
   /// Waits for everything queued; rethrows the first exception of its work or of the streams it fails with. After a
   /// failure work and holds are skipped, waits and records are not, so that no other stream hangs.

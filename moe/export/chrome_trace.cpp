@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-// A JSON string, quotes included. Bytes above 0x7f pass: names are UTF-8.
+// Returns a JSON string, quotes included. Bytes above 0x7f pass: names are UTF-8.
 std::string quoted(std::string_view text) {
   std::string json = "\"";
   for (const char c : text) {
@@ -30,7 +30,7 @@ std::string microseconds(int64_t ns) {
   return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", std::abs(ns) / 1000, std::abs(ns) % 1000);
 }
 
-// The tasks of other lanes that a task waits for, the last of each lane.
+// Returns the tasks of other lanes that a task waits for, the last of each lane.
 std::vector<int> awaited(const Structure& structure, const Task& task) {
   std::vector<int> last(structure.lanes.size(), -1);
   for (const int id : task.after) {

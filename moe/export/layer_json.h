@@ -6,7 +6,7 @@
 
 namespace moe {
 
-/// Every field by its name in layer files; capacity_factor null: dropless.
+/// Returns every field by its name in layer files; capacity_factor null: dropless.
 nlohmann::ordered_json layer_json(const LayerShape& layer);
 
 }  // namespace moe

@@ -10,7 +10,7 @@ struct BenchRanks {
   World* processes = nullptr;  // all of them call what is given these ranks; none: threads
   DeviceKind device = DeviceKind::cpu;
 
-  /// Whether this process decides by the clock, and keeps what was found.
+  /// Returns whether this process decides by the clock, and keeps what was found.
   bool leads() const { return processes == nullptr || moe::leads(*processes); }
 };
 

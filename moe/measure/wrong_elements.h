@@ -33,10 +33,10 @@ class SumCheck {
   double of_size_, of_value_;
 };
 
-/// So many of [0, size), spread evenly, the first and the last among them; all where there are no more.
+/// Returns so many of [0, size), spread evenly, the first and the last among them; all where there are no more.
 std::vector<int64_t> spread_over(int64_t size, int64_t count);
 
-/// A number of a tensor of float32 or float64 in the host's memory, as Matrix reads it.
+/// Returns a number of a tensor of float32 or float64 in the host's memory, as Matrix reads it.
 double element_of(const Matrix& m, int64_t row, int64_t col);
 
 /// Elements of out = a b, spread over all of it, by the sums that define them; matrices in the host's memory, of

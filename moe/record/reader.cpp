@@ -44,7 +44,7 @@ std::vector<Line> lines_of(std::string_view text, const std::string& path) {
   return lines;
 }
 
-/// Whether a killed writer of ours may have left this: it starts as every line of ours does.
+/// Returns whether a killed writer of ours may have left this: it starts as every line of ours does.
 bool may_be_torn(std::string_view text) {
   constexpr std::string_view kStart = "{\"kind\":\"";
   const size_t size = std::min(text.size(), kStart.size());

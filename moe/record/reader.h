@@ -15,16 +15,16 @@ struct Run {
   int resumed = 0;  // times
 };
 
-/// The runs of a file, in order. A line that a killed writer left torn is passed over: the last one, or
+/// Returns the runs of a file, in order. A line that a killed writer left torn is passed over: the last one, or
 /// one that a new run or a resume mark follows. Throws BadInput "FILE:LINE: KEY: found ..., expected ..."
 /// for any other line that is no record.
 std::vector<Run> read_runs(const std::string& path);
 
-/// The last run of a file. Throws BadInput where there is none.
+/// Returns the last run of a file. Throws BadInput where there is none.
 Run read_last_run(const std::string& path);
 
-/// The last run as one who would go on with it needs it: without its cases where it has ended, and whatever stands
-/// before it is not looked at but for the file's first line. None of a file without a run.
+/// Returns the last run as one who would go on with it needs it: without its cases where it has ended, and whatever
+/// stands before it is not looked at but for the file's first line. None of a file without a run.
 std::optional<Run> read_open_run(const std::string& path);
 
 }  // namespace moe

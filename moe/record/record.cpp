@@ -8,8 +8,7 @@
 namespace moe {
 namespace {
 
-constexpr std::array<std::string_view, 8> kStatusNames{"ok",  "wrong",       "invalid", "timeout",
-                                                       "oom", "unsupported", "error",   "skipped"};
+constexpr std::array<std::string_view, 6> kStatusNames{"ok", "wrong", "invalid", "oom", "unsupported", "error"};
 
 std::string describe(const Scalar* value) {
   if (!value) return "no such value";

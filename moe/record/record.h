@@ -53,8 +53,9 @@ class Fields {
 /// ok          verified and timed
 /// wrong       the result disagrees with the reference: never a number
 /// invalid     timed, but the measurement broke its own rules (e.g. too many overruns)
-/// unsupported can't be planned, priced or run as asked;  skipped: could, was not
-enum class CaseStatus : uint8_t { ok, wrong, invalid, timeout, oom, unsupported, error, skipped };
+/// oom, error  a rank ran out of memory, or failed
+/// unsupported can't be planned, priced or run as asked
+enum class CaseStatus : uint8_t { ok, wrong, invalid, oom, unsupported, error };
 std::string_view name_of(CaseStatus status);
 
 /// One quantity's raw samples, seconds already divided by the dilation: values[iteration][rank].

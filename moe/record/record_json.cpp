@@ -86,7 +86,7 @@ FlatCase flat(const CaseRecord& record) {
   return out;
 }
 
-/// What all keys of the group begin with, up to a '/'.
+/// Returns what all keys of the group begin with, up to a '/'.
 std::string common_start(const CaseGroup& group) {
   std::string_view start = group.cases.front().key;
   for (const CaseRecord& record : group.cases) {

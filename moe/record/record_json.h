@@ -26,10 +26,10 @@ using RecordLine = std::variant<RunHeader, CaseRecord, CaseGroup, ResumeMark, En
 // of a field of a part), an object has what all rows share. A case's key stands behind the line's. A table holds cases
 // with the same keys.
 
-/// One line with its newline.
+/// Returns one line with its newline.
 std::string to_json_line(const RecordLine& line);
 
-/// Whether the text is one complete JSON value, whatever it says: false for a torn line.
+/// Returns whether the text is one complete JSON value, whatever it says: false for a torn line.
 bool is_complete_json(std::string_view text);
 
 /// Reads a line; of a group the cases have the parameters. Throws BadInput "WHERE: KEY: found ..., expected ...";

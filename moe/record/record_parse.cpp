@@ -94,7 +94,7 @@ class ObjectReader {
     for (auto s = CaseStatus::ok;; s = static_cast<CaseStatus>(static_cast<int>(s) + 1)) {
       if (name_of(s) == found) return s;
       known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(s));
-      if (s == CaseStatus::skipped) break;
+      if (s == CaseStatus::error) break;
     }
     fail(key, object_[key], "one of: " + known);
   }
@@ -228,7 +228,7 @@ class GroupReader {
       one[name] = value;
   }
 
-  // The case of a row: cells and what the columns share, in their order.
+  // Returns the case of a row: cells and what the columns share, in their order.
   static Json case_of(const Json& columns, const Json& row, const std::string& where) {
     Json one;
     for (const char* part : {"parameters", "samples", "summary", "prediction"}) one[part] = Json::object();

@@ -45,7 +45,7 @@ constexpr std::array kAllowedEnvironment{"OMP_NUM_THREADS",
                                          "MALLOC_ARENA_MAX",
                                          "CI"};
 
-/// The first line that a command prints; empty where it fails.
+/// Returns the first line that a command prints; empty where it fails.
 std::string first_line_of(const char* command) {
   std::string line;
   if (FILE* pipe = ::popen(command, "r")) {
@@ -58,7 +58,7 @@ std::string first_line_of(const char* command) {
 }
 
 Fields git_state() {
-  // Of the source tree, not of where the program is run.
+  // Asks the source tree, not where the program is run.
   const std::string state =
       first_line_of("git -C '" MOETUNE_SOURCE_DIR "' describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null");
   if (state.empty()) return {{"commit", "unknown"}};
@@ -102,7 +102,7 @@ std::string compiler() {
 #endif
 }
 
-/// What the linker made of all that was linked; of it no two programs have the same.
+/// Returns the linker's digest of all that was linked, which no two programs share.
 std::string build_id() {
   std::string id;
   const auto note = [](dl_phdr_info* object, size_t, void* out) {

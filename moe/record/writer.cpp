@@ -1,10 +1,10 @@
 #include "moe/record/writer.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <sstream>
 #include <sys/file.h>
@@ -13,6 +13,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
+#include "moe/base/log.h"
 #include "moe/record/reader.h"
 #include "moe/record/record_json.h"
 #include "moe/record/stamp.h"
@@ -50,8 +51,7 @@ RecordWriter::RecordWriter(std::string path, const Question& question) : path_(s
     resumed_ = last && !last->ended && last->header.config_digest == header.config_digest;
     write_line(resumed_ ? to_json_line(ResumeMark{utc_now()}) : to_json_line(header));
     if (resumed_)
-      for (CaseRecord& record : last->cases)
-        if (record.status == CaseStatus::ok) done_.emplace(record.key, std::move(record));
+      for (CaseRecord& record : last->cases) keep(std::move(record));
   } catch (...) {
     ::close(file_);
     throw;
@@ -66,7 +66,7 @@ void RecordWriter::check_same_question(const Run& last, const RunHeader& now, co
   if (asked.named_file || !last.ended)
     bad_input("{}: found {}, expected the same question{}{}", path_, what, asked.otherwise.empty() ? "" : ", ",
               asked.otherwise);
-  fmt::print(stderr, "moetune: {}: found {}; a new one begins behind it\n", path_, what);
+  log_info(fmt::format("{}: found {}; a new one begins behind it", path_, what));
 }
 
 RecordWriter::~RecordWriter() {
@@ -75,17 +75,21 @@ RecordWriter::~RecordWriter() {
 
 std::string RecordWriter::done_lines() const {
   std::string lines;
-  for (const auto& [key, record] : done_) lines += to_json_line(record);
+  for (const auto& records : {std::cref(done_), std::cref(not_ok_)})
+    for (const auto& [key, record] : records.get()) lines += to_json_line(record);
   return lines;
 }
 
 void RecordWriter::take_done(const std::string& lines) {
   std::istringstream all(lines);
-  for (std::string line; std::getline(all, line);) {
-    auto record = std::get<CaseRecord>(record_line_from(line, path_));
-    std::string key = record.key;
-    done_.emplace(std::move(key), std::move(record));
-  }
+  for (std::string line; std::getline(all, line);) keep(std::get<CaseRecord>(record_line_from(line, path_)));
+}
+
+void RecordWriter::keep(CaseRecord record) {
+  if (record.status == CaseStatus::oom || record.status == CaseStatus::error) return;
+  auto& kept = record.status == CaseStatus::ok ? done_ : not_ok_;
+  std::string key = record.key;
+  kept.emplace(std::move(key), std::move(record));
 }
 
 void RecordWriter::open() {
@@ -123,6 +127,12 @@ void RecordWriter::write_line(const std::string& line) {
 const CaseRecord* RecordWriter::find(std::string_view key) const {
   const auto found = done_.find(key);
   return found == done_.end() ? nullptr : &found->second;
+}
+
+const CaseRecord* RecordWriter::answered(std::string_view key) const {
+  if (const CaseRecord* ok = find(key)) return ok;
+  const auto found = not_ok_.find(key);
+  return found == not_ok_.end() ? nullptr : &found->second;
 }
 
 void RecordWriter::require_new(const std::string& key) {

@@ -23,24 +23,26 @@ class RecordWriter {
   /// Throws BadInput where the last run is of another question and not complete, or the file named; where the file is
   /// no records file, can't be written, or another process writes it. Then it is as it was.
   RecordWriter(std::string path, const Question& question);
-  /// Writes nothing: of the processes that run the same verb as the one that writes.
+  /// Writes nothing, in processes that run the verb beside the one that writes.
   explicit RecordWriter(std::string path) : path_(std::move(path)) {}
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
 
-  /// Whether this writer goes on with a run that was broken off.
+  /// Returns whether this writer goes on with a run that was broken off.
   bool resumed() const { return resumed_; }
-  /// The case of that key that this run has already, with status ok; null where it is still to be done.
+  /// Finds the ok case of that key that this run has already; null where it is still to be done.
   const CaseRecord* find(std::string_view key) const;
+  /// Finds it whatever its status, but for one that ran out of memory or failed, which may end otherwise now.
+  const CaseRecord* answered(std::string_view key) const;
   size_t done() const { return done_.size(); }
-  /// All such cases, as lines; and what a writer of nothing is told that the other one has.
+  /// Returns all answered cases as lines; take_done tells a writer of nothing what the other one has.
   std::string done_lines() const;
   void take_done(const std::string& lines);
 
   /// Throws WrongResult for a key that this writer appended before, or that is done.
   void append(const CaseRecord& record);
-  /// All of a group as one line: all of it or nothing is in the file. What `find` knows it learns from a resumed file.
+  /// Appends a group as one line, whole or not at all. `find` knows its cases only once they are read back.
   void append(const CaseGroup& group);
   /// Marks the run complete; nothing can be appended afterwards.
   void end();
@@ -48,6 +50,7 @@ class RecordWriter {
 
  private:
   void open();
+  void keep(CaseRecord record);
   void require_new(const std::string& key);
   void check_same_question(const Run& last, const RunHeader& now, const Asked& asked) const;
   void terminate_torn_line();
@@ -56,7 +59,7 @@ class RecordWriter {
   std::string path_;
   int file_ = -1;
   bool resumed_ = false, ended_ = false;
-  std::map<std::string, CaseRecord, std::less<>> done_;
+  std::map<std::string, CaseRecord, std::less<>> done_, not_ok_;  // by key
   std::unordered_set<std::string> appended_;
 };
 

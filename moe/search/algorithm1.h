@@ -23,24 +23,24 @@ struct PhaseCosts {
   double gar_s = 0;
 };
 
-/// Of a priced layer: alpha is the price of 0 rows, alpha + whole that of T_rank. An operation over one rank is free.
-/// Measured curves are straightened between these two.
+/// Returns the costs of a priced layer: alpha is the price of 0 rows, alpha + whole that of T_rank. An operation over
+/// one rank is free. Measured curves are straightened between these two.
 PhaseCosts phase_costs(const LayerPricer& pricer, Phase phase, double gar_s);
 
 /// Q1 to Q7 (section 4.2) at degree r >= 1, in this order.
 using Answers = std::array<bool, 7>;
 Answers questions(const PhaseCosts& costs, double r);
 
-/// Which of the four cases, 1 to 4, the answers fall into: exactly one.
+/// Returns which of the four cases, 1 to 4, the answers fall into: exactly one.
 int case_of(const Answers& answers);
 
 /// t_1 to t_4 (section 4.2): seconds of the phase if `which` is the case of degree r.
 double case_seconds(int which, const PhaseCosts& costs, double r);
 
-/// Seconds at degree r: of the case that r falls into.
+/// Returns the seconds at degree r: of the case that r falls into.
 double predicted_seconds(const PhaseCosts& costs, double r);
 
-/// What the MoE part hides of a gradient AllReduce at degree r (section 5.2, t_olp,moe), whatever gar_s is.
+/// Returns what the MoE part hides of a gradient AllReduce at degree r (section 5.2, t_olp,moe), whatever gar_s is.
 double overlappable_seconds(const PhaseCosts& costs, double r);
 
 struct CaseMinimum {

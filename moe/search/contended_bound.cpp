@@ -62,7 +62,7 @@ class Prices {
     gradients_.resource = network_ == Network::intra ? Resource::intra : Resource::inter;
   }
 
-  // Seconds that a pass takes at least beyond what its gradients pay, where a second of them is worth `price`.
+  // Returns the least seconds of a pass beyond what its gradients pay, where a second of them is worth `price`.
   double least(Load& load, double price) const {
     double seconds = 0;
     for (const auto& [use, alone] : load.alone) seconds += alone * worth(use, price);
@@ -118,7 +118,7 @@ class Prices {
   Use gradients_;
 };
 
-// The least that a byte costs in a slice of any size up to `all`; on a straight curve its slope.
+// Returns the least that a byte costs in a slice of any size up to `all`; on a straight curve its slope.
 double seconds_a_byte(const LayerPricer& pricer, int64_t all) {
   const int64_t element = bytes_of(pricer.shape().layer.dtype);
   if (pricer.gradient_bends().empty())

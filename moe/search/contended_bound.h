@@ -16,7 +16,7 @@ struct PricedPass {
   double makespan_s = 0;
 };
 
-/// Of both phases, at all degrees that may be chosen.
+/// Both phases, at all degrees that may be chosen.
 struct PricedPasses {
   std::vector<PricedPass> forward, backward;
   bool same_degree = false;  // of both: they stand in pairs
@@ -32,7 +32,7 @@ struct PricedPasses {
 /// of work: no set's rates times prices exceed 1. Gradients have one price in all layers, which is searched.
 /// `gradients_s`: seconds of what is sent beside one pass, at least; 0: nothing.
 double least_pass_seconds(const LayerPricer& pricer, const PricedPass& pass, double gradients_s);
-/// The least that `bytes` of gradients take, in whatever slices.
+/// Returns the least that `bytes` of gradients take, in whatever slices.
 double least_gradient_seconds(const LayerPricer& pricer, int64_t bytes);
 double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPasses& passes, bool overlaps);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::max();
 
-// As many chunks as keep an AlltoAll's within the size of a micro-op.
+// Returns as many chunks as keep an AlltoAll's within the size of a micro-op.
 int degree_by_size(const LayerPricer& pricer, int64_t micro_op_bytes) {
   const double bytes = whole_work(TaskKind::dispatch, Phase::forward, pricer.shape(), Flow::sharded).bytes;
   const double chunks = std::ceil(bytes / static_cast<double>(micro_op_bytes));
@@ -91,7 +91,7 @@ class DegreeSearch {
     return degrees;
   }
 
-  // The least of its splits; any of them where none beats `to_beat`.
+  // Returns the least of its splits; any of them where none beats `to_beat`.
   Candidate best_backward(int degree, double to_beat) {
     if (schedule_.gradients == GradientPolicy::micro_ops) return best_micro_ops(degree);
     const Decision decision{schedule_.degrees == DegreePolicy::apart ? 1 : degree, degree};

@@ -18,12 +18,12 @@ struct DegreeChoice {
   int forward = 0, backward = 0;           // 0: tuned
   int64_t micro_op_bytes = kMicroOpBytes;  // of schedules with micro-ops; 0: tuned
   int64_t min_chunk_bytes = 0;             // MoNTA's I_minimal: no smaller AlltoAll or AllGather chunk is tried
-  /// Whether a rank's memory holds such a layer: experts are packed only as far as it does. Empty: it holds any.
+  /// Says whether a rank's memory holds such a layer: experts are packed only as far as it does. Empty: it holds any.
   std::function<bool(const LayerCase&, Flow)> fits = {};
 };
-/// Whether the chunks of such a degree are below min_chunk_bytes: of the AlltoAll or of the AllGather.
+/// Returns whether a degree's chunks of the AlltoAll or of the AllGather are below min_chunk_bytes.
 bool too_small(const Schedule& schedule, const LayerPricer& pricer, int degree, int64_t min_chunk_bytes);
-/// One of every size of micro-op that is to be tried, with the degrees where the size decides them.
+/// Returns one choice for every size of micro-op that is to be tried, with the degrees where the size decides them.
 std::vector<DegreeChoice> sized_choices(const Schedule& schedule, const LayerPricer& pricer,
                                         const DegreeChoice& choice);
 /// Degrees above T_rank as T_rank, since no chunk has less than a row; the pricer notes it.

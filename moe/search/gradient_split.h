@@ -23,14 +23,14 @@ int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer);
 class FluidReplay;
 class Replay;
 
-/// The same under contention, where no path stays straight: `replay` is that of a backward with a slice in each place,
+/// Finds the split under contention, where no path stays straight: `replay` has a backward with a slice in each place,
 /// `seconds` its prices. Exact, as the time is straight between events that change places, and each such piece is
 /// visited.
 int64_t best_contended_split(const FluidReplay& replay, const Structure& backward, const LayerPricer& pricer,
                              std::vector<double> seconds);
 
-/// Seconds of such a backward without contention, split as is best then, all or nothing in one place too: contention
-/// only slows.
+/// Returns the seconds of such a backward without contention, split as is best then, all or nothing in one place too:
+/// contention only slows.
 double least_free_split(const Replay& replay, const Structure& backward, const LayerPricer& pricer,
                         std::vector<double> seconds);
 

@@ -19,7 +19,7 @@ struct ChunkTimes {
 std::vector<LaneOrder> lane_orders(size_t degree);
 inline constexpr size_t kAllOrders = 5;
 
-/// From the start of D1 to the end of the last task, gradients included. An empty order is FSMoE's.
+/// Returns the time from D1's start to the end of the last task, gradients included. An empty order is FSMoE's.
 double order_seconds(const ChunkTimes& times, const LaneOrder& order);
 
 struct OrderChoice {
@@ -28,8 +28,8 @@ struct OrderChoice {
   bool exact = true;  // false: the state limit was met, and this is the best of the lead orders and the greedy one
 };
 
-/// The order that takes least. Exact by a Pareto search over (G done, S done): of two partial orders of the same tasks
-/// one is dropped where every time that later tasks can feel is no earlier.
+/// Returns the order that takes least. Exact by a Pareto search over (G done, S done): of two partial orders of the
+/// same tasks one is dropped where every time that later tasks can feel is no earlier.
 OrderChoice best_lane_order(const ChunkTimes& times);
 
 }  // namespace moe

@@ -47,7 +47,7 @@ PhaseBound LayerReplay::bound(Phase phase) {
   return {schedule, it->second, pricer};
 }
 
-// From the start of the first chunk's first task to the end of the last one.
+// Returns the time from the start of the first chunk's first task to the end of the last one.
 double LayerReplay::moe_seconds(const Decision& decision, Phases phases) {
   const CompiledStructure& c = compiled(decision, phases);
   seconds(decision, phases);

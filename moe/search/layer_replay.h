@@ -66,7 +66,7 @@ class LayerReplay {
   const LayerPricer& pricer;
   ReplayStore& store;
 
-  /// Seconds of the phases, which may be one alone.
+  /// Returns the seconds of the phases, which may be one alone.
   double seconds(const Decision& decision, Phases phases);
   PhaseBound bound(Phase phase);
   /// One phase at one degree, without gradients.
@@ -74,14 +74,14 @@ class LayerReplay {
   /// Its times, bounds and memory. Throws BadInput for a decision that the schedule can't have.
   LayerResult result(const Decision& decision);
 
-  /// Whether its backward has two places for gradients, and some to put there.
+  /// Returns whether the backward has two places for gradients, and some to put there.
   bool splits() const;
-  /// A backward of this degree by the slices that lie on its paths, of a schedule with two places for gradients
+  /// Returns a backward of this degree by the slices that lie on its paths, of a schedule with two places for gradients
   /// (adaptive, beside_dense: the first place is MoE part, `second` beside the dense part, in either).
   SplitPaths backward_paths(const BackwardOption& option);
-  /// Seconds of a backward with these bytes in the two places that a model's layer has, whatever waits.
+  /// Returns the seconds of a backward with these bytes in the two places that a model's layer has, whatever waits.
   double backward_with(const BackwardOption& option, LayerSlices slices);
-  /// The least over splits of a backward with everything else decided; any of them where none beats `to_beat`.
+  /// Returns the least over splits of a backward with everything else decided; any of them where none beats `to_beat`.
   Candidate best_split_of(Decision decision, double to_beat);
 
  private:

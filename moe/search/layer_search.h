@@ -11,9 +11,9 @@ class LayerSearch {
   /// A degree that the schedule does not have (ds-moe: only 1; tutel: one for both) is BadInput; a schedule that this
   /// case or profile does not allow is Unsupported.
   LayerResult tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice = {});
-  /// The times of a decision.
+  /// Returns the times of a decision.
   LayerResult evaluate(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision);
-  /// Of a schedule that doesn't choose among others; schedule and pricer outlive it.
+  /// Returns the replay of a schedule that doesn't choose among others; schedule and pricer outlive it.
   LayerReplay replay(const Schedule& schedule, const LayerPricer& pricer) { return {schedule, pricer, store_}; }
 
  private:

@@ -10,7 +10,7 @@ struct LinearProgram {
   std::vector<double> limits;             // >= 0, so that the origin is feasible
 };
 
-/// The most of the sum of gains[i] x[i] over x >= 0 within the limits; infinity where nothing limits it.
+/// Returns the most of the sum of gains[i] x[i] over x >= 0 within the limits; infinity where nothing limits it.
 double most(const LinearProgram& program, std::span<const double> gains);
 
 }  // namespace moe

@@ -5,7 +5,7 @@
 
 namespace moe {
 
-/// From the result and other starts down to where no small move of the whole model's replay is faster.
+/// Descends from the result and other starts to where no small move of the whole model's replay is faster.
 void improve_by_replay(const ModelQuestion& asked, ModelReplay& replay, const Decision& layer, ModelResult& result);
 
 }  // namespace moe

@@ -81,7 +81,7 @@ class Descent {
     return place % 2 == 0 ? b.gar_in_moe_bytes : b.gar_beside_dense_bytes;
   }
 
-  // How many bytes could leave a place; of the tail, those of all layers but the last.
+  // Returns how many bytes could leave a place; from the tail, those of all layers but the last.
   int64_t bytes_in(size_t place) const {
     if (place + 1 < places()) return bytes_at(best_, place);
     const auto before = static_cast<int64_t>(best_.backwards.size() - 1);
@@ -120,7 +120,7 @@ class Descent {
     return moved;
   }
 
-  // The same from one place to the other in every layer at once, or between the tail and one place in every layer.
+  // Moves bytes from one place to the other in every layer at once, or between the tail and one place in every layer.
   bool bytes_of_all() {
     if (best_.backwards.size() < 2) return false;
     bool moved = false;

@@ -30,7 +30,7 @@ struct BackwardOptions {
 /// `degree_forward`.
 BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer, int degree_forward);
 
-/// The decision with the partition's slices, each layer's backward being the best for them.
+/// Returns the decision with the partition's slices, each layer's backward being the best for them.
 ModelDecision decided(const Partition& partition, const std::function<BackwardOption(LayerSlices)>& best_for,
                       ModelDecision decision);
 

@@ -8,7 +8,7 @@ namespace {
 constexpr int64_t kKeptTasks = 1'000'000;  // of structures that are kept: some 50 MB
 constexpr int64_t kTasksToCompile = 50;    // a task is built and checked in the time of so many replayed ones
 
-// What a plan's structure depends on, makers of slices aside.
+// Returns what a plan's structure depends on, makers of slices aside.
 std::string structure_name(const ModelDecision& d, const std::vector<int64_t>& slices) {
   std::string name = std::to_string(d.degree_forward) + ',' + std::to_string(d.degree_backward) + ',';
   name += d.order_forward + '|' + d.order_backward + '|' + std::to_string(slices.size());

@@ -21,7 +21,7 @@ class ModelReplay {
 
   /// Seconds of the whole plan, under the contention that there is. Throws BadInput for a decision that has no plan.
   double seconds(const ModelDecision& decision);
-  /// Whether no backward sends bytes that are not there yet.
+  /// Returns whether no backward sends bytes that are not there yet.
   bool sends_what_waits(const ModelDecision& decision) const;
   int64_t made_bytes() const { return made_bytes_; }
   int64_t waiting_bytes() const { return moe::waiting_bytes(pricer_, model_); }

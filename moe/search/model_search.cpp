@@ -45,7 +45,7 @@ void place_micro_ops(const Schedule& schedule, const Plan& plan, std::span<const
   }
 }
 
-// What no decision for a stage with one micro-batch can beat, contention counted.
+// Returns what no decision for a stage with one micro-batch can beat, contention counted.
 double least_seconds(LayerReplay layer, const ModelShape& model, const DegreeChoice& choice, int layers) {
   const Schedule& schedule = layer.schedule;
   const LayerPricer& pricer = layer.pricer;

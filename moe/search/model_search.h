@@ -30,7 +30,7 @@ struct ModelResult {
   double bound_s = 0;         // no degrees and no partition take less: model_bound
   double at_least_s = 0;      // the same of the degrees asked for; contention counted with one stage and micro-batch
   double total_s() const { return timeline.makespan_s; }
-  /// The share by which the best decision of this schedule may be faster, at most.
+  /// Returns the share by which the best decision of this schedule may be faster, at most.
   double gap() const { return std::max(0.0, total_s() / at_least_s - 1); }
   bool exact() const { return gap() <= 1e-9; }
 };

@@ -25,7 +25,7 @@ LayerPricer with_rows(const LayerPricer& pricer, int64_t rows) {
   return {pricer.profile(), padded, pricer.options()};
 }
 
-// What no degrees take less than, each phase by itself.
+// Returns the least that any degrees take, each phase by itself.
 double least_of_degrees(LayerReplay layer, const DegreeChoice& choice) {
   const auto least = [&](int fixed, Phase phase) {
     const PhaseBound bound = layer.bound(phase);

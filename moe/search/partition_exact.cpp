@@ -51,7 +51,7 @@ class LayerCurve {
       if (seconds_[k] < seconds_[k + 1] * (1 - kTie)) worthwhile_.push_back(k);
   }
 
-  /// The points that are worth trying, ascending.
+  /// Returns the points that are worth trying, ascending.
   const std::vector<size_t>& worthwhile() const { return worthwhile_; }
   int64_t bytes(size_t point) const { return bytes_[point]; }
   double seconds(size_t point) const { return seconds_[point]; }
@@ -166,7 +166,7 @@ class ExactSearch {
     return undominated();
   }
 
-  // Of the grains' states, in ascending order of waiting bytes, those that no other is sure to beat.
+  // Returns the grains' states that no other is sure to beat, in ascending order of waiting bytes.
   std::vector<State> undominated() {
     std::vector<State> kept;
     double least = kInfinity;

@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-// The most of `waiting` bytes whose AllReduce takes no longer than the window: g_inv, in whole elements.
+// Returns the most of `waiting` bytes whose AllReduce takes no longer than the window: g_inv, in whole elements.
 int64_t hidden_bytes(const PartitionProblem& problem, double window_s, int64_t waiting) {
   const auto elements = std::views::iota(int64_t{1}, waiting / problem.element_bytes + 1);
   const auto first_too_long = std::ranges::partition_point(

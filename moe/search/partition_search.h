@@ -15,7 +15,7 @@ class PartitionSearch {
     return problem_.layers[layer].seconds(moe_bytes, dense_bytes);
   }
 
-  /// The partition with these slices and the rest in the tail, checked.
+  /// Returns the partition with these slices and the rest in the tail, checked.
   Partition finish(std::vector<LayerSlices> slices) const;
 
  private:

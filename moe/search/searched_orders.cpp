@@ -95,8 +95,8 @@ void contended_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResul
 
 }  // namespace
 
-// Of the forward, whose dense part no order changes; of the backward for the gradients that FSMoE's order puts into the
-// MoE part and for none, each with its best split, until neither changes.
+// Improves the forward's order, and the backward's for the gradients that FSMoE's order puts into the MoE part and for
+// none, each with its best split, until neither changes.
 void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult& best) {
   const LayerPricer& pricer = layer.pricer;
   if (!order_matters(pricer)) return;
@@ -126,7 +126,7 @@ void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult&
   if (!best.exact_order) best.gap = best.total_s() / least - 1;
 }
 
-// Those that are best without contention with no gradients in the MoE part, with half of a layer's and with all.
+// Returns the orders that are best without contention: with no gradients in the MoE part, half a layer's, and all.
 std::vector<LaneOrder> backward_orders(LayerReplay& layer, int degree) {
   const LayerPricer& pricer = layer.pricer;
   std::vector<LaneOrder> orders;

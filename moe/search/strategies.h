@@ -10,7 +10,7 @@ namespace moe {
 
 struct LayerStrategy {
   std::string_view name, summary;
-  /// Of schedules with r_f and r_b apart and adaptive gradients.
+  /// Tunes a schedule with r_f and r_b apart and adaptive gradients.
   LayerResult (*tune)(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer);
 };
 

@@ -4,13 +4,13 @@
 
 namespace moe {
 
-/// The best of the schedule's variants: by Parm's own rule, or (monta) the one that takes least.
+/// Returns the best of the schedule's variants: by Parm's own rule, or (monta) the one that takes least.
 LayerResult tune_variants(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer,
                           const DegreeChoice& choice);
-/// A packing schedule's layer with 1, 2, 4 .. experts a device (Decision::packing), as far as Lina's rule goes and
-/// memory holds them.
+/// Returns a packing schedule's layer with 1, 2, 4 .. experts a device (Decision::packing), as far as Lina's rule goes
+/// and memory holds them.
 std::vector<LayerResult> tune_packings(LayerReplay layer, DegreeChoice choice);
-/// The best of them.
+/// Returns the best of these layers.
 LayerResult tune_packed(LayerReplay layer, const DegreeChoice& choice);
 
 }  // namespace moe

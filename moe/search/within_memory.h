@@ -6,7 +6,7 @@
 
 namespace moe {
 
-/// The choice among what fits `capacity` bytes of a rank, of one layer; unknown: whatever is chosen fits.
+/// Returns the choice among what fits `capacity` bytes of a rank, of one layer; unknown: whatever is chosen fits.
 inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity) {
   if (capacity)
     choice.fits = [capacity](const LayerCase& c, Flow flow) { return !misfit(layer_memory(c, flow), *capacity); };

@@ -182,6 +182,12 @@ Effects fit() {
   return e;
 }
 
+// What every verb shows on stderr.
+void add_log(Effects& e) {
+  add(e, parsed, "", "--quiet; --verbose");
+  add(e, refused, "--quiet", "--verbose");
+}
+
 Effects one_of(Effect effect, const std::string& flags) {
   Effects e;
   add(e, effect, "", flags);
@@ -191,17 +197,23 @@ Effects one_of(Effect effect, const std::string& flags) {
 }  // namespace
 
 std::map<std::string, std::multimap<std::string, FlagEffect>> flag_effects() {
-  return {{"list", one_of(changes, "--json")},
-          {"simulate", simulate()},
-          {"memory", memory()},
-          {"placement", placement()},
-          {"tune", tune()},
-          {"microbench", microbench()},
-          {"layerbench", layerbench()},
-          {"reproduce", reproduce()},
-          {"fit", fit()},
-          {"plannerbench", one_of(parsed, "--json")},
-          {"launch", {{"--ranks", {parsed, "-- tune", "--ranks 4 -- tune"}}}}};
+  std::map<std::string, Effects> all{{"list", one_of(changes, "--json")},
+                                     {"simulate", simulate()},
+                                     {"memory", memory()},
+                                     {"placement", placement()},
+                                     {"tune", tune()},
+                                     {"microbench", microbench()},
+                                     {"layerbench", layerbench()},
+                                     {"reproduce", reproduce()},
+                                     {"fit", fit()},
+                                     {"plannerbench", one_of(parsed, "--json")},
+                                     {"launch",
+                                      {{"--ranks", {parsed, "-- tune", "--ranks 4 -- tune"}},
+                                       {"--quiet", {parsed, "-- tune", "--quiet -- tune"}},
+                                       {"--verbose", {parsed, "-- tune", "--verbose -- tune"}}}}};
+  for (auto& [verb, effects] : all)
+    if (verb != "launch") add_log(effects);
+  return all;
 }
 
 }  // namespace moe

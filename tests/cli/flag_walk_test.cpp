@@ -80,7 +80,7 @@ std::string parsed(const std::string& verb, const std::string& text) {
   const microbench::MicrobenchOptions& m = c->microbench;
   const layerbench::LayerbenchOptions& l = c->layerbench;
   const RanksFlags& r = c->ranks;
-  return c->verb + of(t.selection) +
+  return c->verb + shown(c->log) + of(t.selection) +
          all_of(t.verify, t.measured_layers, t.strategy_layers, t.measure_degrees, t.iterations, t.seed, t.timeout_s,
                 t.device, t.out, t.asked.overwrite, t.trace, t.json) +
          all_of(m.cluster, m.repetitions, m.timeout_s, m.device, m.least_bytes, m.most_bytes, m.step_bytes,

@@ -65,6 +65,18 @@ TEST_F(SimulateVerb, SimulateJsonKeepsItsShapeWhereSchedulesAreRefused) {
 }
 
 // A stage of a pipeline has its experts on its own nodes, in a layer as in a model.
+TEST_F(SimulateVerb, StderrHasWhatIsAskedFor) {
+  const auto said = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"simulate", "--schedule", "fsmoe", "--nearest", "--ep", "4"});
+    return run_program(MOETUNE_PROGRAM, flags, folder_).err;
+  };
+  const std::string note = "moetune: nearest: alltoall over 4 ranks priced by the row of 8 ranks\n";
+  EXPECT_EQ(said({"--quiet"}), "");
+  EXPECT_EQ(said({}), note);
+  const std::string all = said({"--verbose"});
+  EXPECT_TRUE(all.starts_with("moetune: clusters testbed-b is /") && all.ends_with(note)) << all;
+}
+
 TEST_F(SimulateVerb, DefaultsOfGroupsAreThoseOfAModel) {
   for (const std::string cluster : {"testbed-a", "testbed-b"})
     for (const std::string stages : {"1", "2"}) {

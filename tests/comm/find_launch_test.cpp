@@ -101,7 +101,8 @@ TEST(LaunchTest, WhatIsNoNumberOrOutOfRangeIsNamed) {
   expect_parts(refusal(join({kMaster, {{"RANK", "4"}, {"WORLD_SIZE", "4"}}})), {"RANK: found 4", "WORLD_SIZE = 4"});
   expect_parts(refusal(join({kMaster, {{"RANK", "0"}, {"WORLD_SIZE", "0"}}})), {"WORLD_SIZE: found '0'"});
   expect_parts(refusal({}, {.rank = 4, .ranks = 4}), {"rank 4 of 4"});
-  expect_parts(refusal({}, {.ranks_per_node = -1}), {"--ranks-per-node", "-1"});
+  expect_parts(refusal({}, {.ranks_per_node = -1}), {"ranks_per_node: found -1"});
+  expect_parts(refusal({}, {.ranks_per_node = -1, .names = {"r", "--nodes"}}), {"--nodes: found -1"});
 }
 
 TEST(LaunchTest, ABatchScriptIsNoRankButItsStepsAre) {
@@ -117,7 +118,7 @@ TEST(LaunchTest, RendezvousGoesBeforeMasterAddress) {
   EXPECT_EQ(launch.host, "fe80::1");
   EXPECT_EQ(launch.port, 4000);
   for (const std::string text : {"host", ":80", "host:", "host:x", "host:0", "host:65536", "[]:80"})
-    expect_parts(refusal(kTorchrun, {.rendezvous = text}), {"--rendezvous"});
+    expect_parts(refusal(kTorchrun, {.rendezvous = text}), {"rendezvous"});
 }
 
 TEST(LaunchTest, HalfAMasterAddressIsRefused) {
@@ -155,10 +156,10 @@ TEST(LaunchTest, WhatLaunchStartsMeetsOnItsBoard) {
 }
 
 TEST(LaunchTest, RanksOfSeveralHostsNeedAnAddress) {
-  expect_parts(refusal(kTorchrun), {"10 ranks by torchrun's variables", "--rendezvous HOST:PORT"});
+  expect_parts(refusal(kTorchrun), {"10 ranks by torchrun's variables", "expected rendezvous HOST:PORT"});
   expect_parts(refusal(join({kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "5"}}})),
-               {"only 5 of them", "--rendezvous HOST:PORT"});
-  expect_parts(refusal(join({kSlurm, {{"SLURM_NNODES", "2"}}})), {"--rendezvous HOST:PORT"});
+               {"only 5 of them", "expected rendezvous HOST:PORT"});
+  expect_parts(refusal(join({kSlurm, {{"SLURM_NNODES", "2"}}})), {"expected rendezvous HOST:PORT"});
 }
 
 TEST(LaunchTest, TheAgentsStoreIsOnlyUsedAndRestartsMeetInIt) {

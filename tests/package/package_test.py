@@ -52,6 +52,7 @@ class Package(unittest.TestCase):
         depends = self.run_there("dpkg-deb", "-f", deb, "Depends").stdout
         self.assertRegex(depends, r"libfmt\d+")
         self.assertRegex(depends, r"libbenchmark")
+        self.assertRegex(depends, r"libspdlog")
         return depends
 
     def test_the_planning_half(self):

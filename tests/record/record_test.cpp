@@ -33,7 +33,7 @@ TEST(Record, EveryFieldSurvivesItsLine) {
 }
 
 TEST(Record, EveryStatusSurvives) {
-  for (auto status = CaseStatus::ok; status <= CaseStatus::skipped;
+  for (auto status = CaseStatus::ok; status <= CaseStatus::error;
        status = static_cast<CaseStatus>(static_cast<int>(status) + 1)) {
     CaseRecord record = sample_case(1);
     record.status = status;

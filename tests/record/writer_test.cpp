@@ -1,6 +1,7 @@
 #include "moe/record/writer.h"
 
 #include <algorithm>
+#include <array>
 #include <gtest/gtest.h>
 
 #include "moe/base/check.h"
@@ -47,7 +48,7 @@ TEST(RecordWriter, GoesOnWithARunThatWasBrokenOff) {
     RecordWriter writer(path, asking("d1"));
     writer.append(sample_case(0));
     CaseRecord failed = sample_case(1);
-    failed.status = CaseStatus::timeout;
+    failed.status = CaseStatus::error;
     writer.append(failed);
   }
   RecordWriter writer(path, asking("d1"));
@@ -74,6 +75,30 @@ std::string left_by(const std::string& path, const std::string& flag, bool ended
   writer.append(sample_case(0));
   if (ended) writer.end();
   return Scratch::read(path);
+}
+
+TEST(RecordWriter, ACaseThatIsNotOkIsAnsweredUnlessItFailed) {
+  const Scratch scratch;
+  const std::string path = scratch.path("r.jsonl");
+  constexpr std::array kStatuses{CaseStatus::ok,  CaseStatus::wrong,       CaseStatus::invalid,
+                                 CaseStatus::oom, CaseStatus::unsupported, CaseStatus::error};
+  {
+    RecordWriter writer(path, asking("d1"));
+    for (size_t i = 0; i < kStatuses.size(); ++i) {
+      CaseRecord record = sample_case(static_cast<int>(i));
+      record.status = kStatuses[i];
+      writer.append(record);
+    }
+  }
+  RecordWriter leader(path, asking("d1")), other(scratch.path("none"));
+  other.take_done(leader.done_lines());
+  for (const RecordWriter* writer : {&leader, &other})
+    for (size_t i = 0; i < kStatuses.size(); ++i) {
+      const std::string key = sample_case(static_cast<int>(i)).key;
+      const bool failed = kStatuses[i] == CaseStatus::oom || kStatuses[i] == CaseStatus::error;
+      EXPECT_EQ(writer->answered(key) == nullptr, failed) << name_of(kStatuses[i]);
+      EXPECT_EQ(writer->find(key) == nullptr, kStatuses[i] != CaseStatus::ok) << name_of(kStatuses[i]);
+    }
 }
 
 TEST(RecordWriter, BehindACompleteRunANewOneBegins) {

@@ -9,13 +9,13 @@ namespace moe::tuner {
 
 inline constexpr double kClearDifference = 0.02;  // predictions closer than this don't fix a ranking
 
-/// Of tried degrees too.
+/// Returns the records of all runs, tried degrees too.
 std::vector<const CaseRecord*> runs_of(const LayerOutcome& outcome);
 std::vector<const CaseRecord*> runs_of(const std::vector<LayerOutcome>& outcomes);
-/// Whether the record has a measured time: one that is `invalid` may have.
+/// Returns whether the record has a measured time: one that is `invalid` may have.
 bool was_timed(const CaseRecord& record);
 
-/// Of one schedule over the layers on which both it and tutel ran well.
+/// One schedule over the layers on which both it and tutel ran well.
 struct MeasuredSchedule {
   int layers = 0;
   double measured = 0, predicted = 0;  // mean over them of tutel's forward + backward over its own; 0: no layer

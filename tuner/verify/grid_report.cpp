@@ -13,7 +13,7 @@ constexpr size_t kLongestReason = 120;
 
 std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
 
-// Whether FSMoE counted the layers with r_f != r_b on this cluster and grid.
+// Returns whether FSMoE counted the layers with r_f != r_b on this cluster and grid.
 bool printed_apart(const VerifiedResults& results) {
   return results.grid.name == "fsmoe-b" && results.cluster.name == "testbed-b";
 }

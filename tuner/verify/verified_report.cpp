@@ -44,7 +44,7 @@ std::string runs_table(const VerifiedResults& results) {
   return table.text();
 }
 
-// What is priced by rows that their fit marks.
+// Names the rows whose fit is marked, and counts the layers that they price.
 std::string weak_text(const VerifiedResults& results) {
   std::string text;
   for (const auto& [note, layers] : noted_layers(results.rows))

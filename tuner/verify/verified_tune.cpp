@@ -1,9 +1,9 @@
 // The verb `tune`, whole.
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 #include "moe/base/check.h"
+#include "moe/base/log.h"
 #include "moe/base/progress.h"
 #include "moe/base/units.h"
 #include "moe/device/stream.h"
@@ -41,14 +41,15 @@ class VerifiedTune {
 
   int run() {
     if (writer_.resumed() && target_.leads())
-      fmt::print(stderr, "moetune: {}: the last run was broken off; {} cases are done\n", found_.records_path,
-                 writer_.done());
+      log_info(fmt::format("{}: the last run was broken off; {} cases are done", found_.records_path, writer_.done()));
     if (found_.whole_grid) tell_time();
     const double begin_s = now_s();
     measure_and_fit();
     const double measured_s = now_s();
     found_.rows = swept_by(found_.fitted.profile);
     found_.measuring_s = measured_s - begin_s, found_.planning_s = now_s() - measured_s;
+    tell(fmt::format("measuring took {:.1f} s, planning {} layers {:.1f} s", found_.measuring_s, found_.rows.size(),
+                     found_.planning_s));
     if (!found_.whole_grid) append_rows(writer_, found_.rows, found_.schedules, found_.cluster.name);
     run_layers();
     writer_.end();
@@ -123,7 +124,7 @@ class VerifiedTune {
     return progress;
   }
 
-  // What all layers share.
+  // Returns what all layers share.
   LayerJob jobs() const {
     LayerJob job = jobs_on(target_, options_.selection,
                            {.iterations = iterations(), .seed = options_.seed, .timeout_s = options_.timeout_s});
@@ -148,6 +149,10 @@ class VerifiedTune {
     return sweep({profile, found_.grid, found_.schedules, selection.degrees, pricing_of(selection)});
   }
 
+  void tell(const std::string& text) const {
+    if (target_.leads()) log_decision(text);
+  }
+
   // Said before anything long. Of a machine's own, unpaced threads nothing is known yet.
   void tell_time() const {
     if (!found_.emulated) return;
@@ -161,25 +166,31 @@ class VerifiedTune {
     for (size_t i = 0; i < open.size(); i += step, ++estimated)
       seconds += estimated_seconds(job_of(*open[i], found_.cluster));
     if (estimated > 0) seconds *= static_cast<double>(open.size()) / static_cast<double>(estimated);
-    fmt::print(stderr, "moetune: {} layers to run, {} schedules, {} passes each: about {}\n", open.size(),
-               found_.verified.size(), iterations(), human_seconds(kGuessedOps_s + seconds));
+    log_info(fmt::format("{} layers to run, {} schedules, {} passes each: about {}", open.size(),
+                         found_.verified.size(), iterations(), human_seconds(kGuessedOps_s + seconds)));
   }
 
-  // A layer's outcome, of this run or of the one before that was broken off.
+  // Returns a layer's outcome, of this run or of the one before that was broken off.
   LayerOutcome outcome_of(const SweepRow& row) {
     const LayerJob job = job_of(row, found_.fitted.profile);
     if (row.status == CaseStatus::ok)
-      if (auto known = known_outcome(job, writer_)) return *std::move(known);
+      if (auto known = known_outcome(job, writer_)) {
+        tell(fmt::format("{}: its records are there from the run that was broken off", job.name));
+        return *std::move(known);
+      }
     const Fields parameters = parameters_of(job.shape, found_.cluster.name, job.name);
     LayerOutcome outcome = row.status == CaseStatus::ok ? run_or_record_why(job, parameters)
                                                         : failed_layer_job(job, parameters, row.status, row.reason);
     append(outcome, writer_);
     if (found_.trace_path.empty() && was_timed(outcome)) write_trace(outcome);
     for (ScheduleRun& run : outcome.runs) run = {std::move(run.record)};  // of hundreds of layers the plans are large
+    const RunTime took = run_time({outcome});
+    tell(fmt::format("{}: proving took {:.1f} s, passes {:.1f} s, of which {} were repeated", job.name, took.proving_s,
+                     took.unpaced_s + took.timed_s, took.repeats));
     return outcome;
   }
 
-  // All, or some of those that were planned.
+  // Returns all rows, or some of those that were planned.
   std::vector<const SweepRow*> chosen_rows() const {
     std::vector<const SweepRow*> rows, picked;
     std::vector<LayerShape> layers;

@@ -101,12 +101,12 @@ LayerOutcome failed_layer_job(const LayerJob& job, const Fields& parameters, Cas
 std::optional<LayerOutcome> known_outcome(const LayerJob& job, const RecordWriter& writer) {
   LayerOutcome outcome{job.name, {}};
   for (const Schedule* schedule : job.schedules) {
-    const CaseRecord* record = writer.find(run_key(job.name, schedule->name));
+    const CaseRecord* record = writer.answered(run_key(job.name, schedule->name));
     if (record == nullptr) return std::nullopt;
     outcome.runs.push_back({*record});
   }
   for (const int degree : runnable_degrees(job)) {
-    const CaseRecord* record = writer.find(run_key(job.name, job.tried->name, degree));
+    const CaseRecord* record = writer.answered(run_key(job.name, job.tried->name, degree));
     if (record == nullptr) return std::nullopt;
     outcome.tried.push_back(*record);
   }

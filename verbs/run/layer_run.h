@@ -35,7 +35,7 @@ LayerOutcome run_or_record_why(const LayerJob& job, const Fields& parameters);
 LayerOutcome failed_layer_job(const LayerJob& job, const Fields& parameters, CaseStatus status,
                               const std::string& reason);
 
-/// What a run that was broken off measured of this layer already: all of it or nothing.
+/// What a run that was broken off left of this layer already, whatever its schedules' status: all of it or nothing.
 std::optional<LayerOutcome> known_outcome(const LayerJob& job, const RecordWriter& writer);
 
 /// Appends the records that the writer has not.

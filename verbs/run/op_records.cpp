@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "moe/base/log.h"
 #include "moe/base/statistics.h"
 #include "moe/exec/overhead.h"
 #include "moe/measure/ops/lane_bench.h"
@@ -69,7 +70,7 @@ CaseRecord record_of(const LaneOverlap& overlap, const Target& target) {
   return record;
 }
 
-// What handing over between lanes costs; its slowest process's.
+// Records what handing over between lanes costs the slowest process.
 CaseRecord overhead_record(const Target& target) {
   const int here = target.ranks.processes ? 1 : target.cluster.nodes * target.cluster.ranks_per_node;
   Overhead overhead = measure_overhead(here);
@@ -83,7 +84,7 @@ CaseRecord overhead_record(const Target& target) {
   return record;
 }
 
-// All processes get what the leader has.
+// Gives all processes what the leader has.
 std::vector<CaseRecord> share(const Target& target, std::vector<CaseRecord> records) {
   if (!target.ranks.processes) return records;
   std::string lines;
@@ -95,7 +96,7 @@ std::vector<CaseRecord> share(const Target& target, std::vector<CaseRecord> reco
   return records;
 }
 
-// What no case of its own is, taken from `writer` or measured now.
+// Records that no case has: slowdowns, overlaps and the overhead, taken from `writer` or measured now.
 class Extras {
  public:
   Extras(const Target& target, RecordWriter& writer) : target_(target), writer_(writer) {}
@@ -168,6 +169,10 @@ class Attempts {
     std::vector<size_t> repeated;
     for (const size_t i : series)
       if (std::ranges::find(keys, key_of(i, 0)) != keys.end()) repeated.push_back(i);
+    if (target_.leads())
+      for (const size_t i : repeated)
+        log_decision(fmt::format("{}: {:.1f} us, to be measured again", key_of(i, 0),
+                                 1e6 * records_[i].back().summary.number("median_s", key_of(i, 0))));
     return repeated;
   }
 

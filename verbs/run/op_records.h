@@ -20,20 +20,20 @@ struct OpRequest {
 /// sound line can be fitted: as a busy machine leaves them.
 inline constexpr int kMostRepeats = 2;
 
-/// The cases of one series to measure again, given all records of it so far: those that its fit sets aside; all of
-/// them where there is no line, or a weak one with few samples aside. None where there is but one size, a
-/// result was wrong, or a case was measured kMostRepeats times more already.
+/// Returns the cases of one series to measure again, given all records of it so far: those that its fit sets aside; all
+/// of them where there is no line, or a weak one with few samples aside. None where there is but one size, a result was
+/// wrong, or a case was measured kMostRepeats times more already.
 std::vector<std::string> to_repeat(const std::vector<CaseRecord>& of_series);
 
-/// What a case leaves: wrong results without samples.
+/// Returns what a case leaves: wrong results without samples.
 CaseRecord record_of(const OpCase& c, const OpResult& result, const Target& target);
 
-/// Every case of the target and of `modules` (module_cases), those that `writer` has already taken from there; of one
-/// that is to be measured also how lanes slow each other (lane_bench.h) and what handing over between them costs. A
-/// wrong result is a record with status `wrong` and no samples. A case that is measured again (to_repeat) leaves a
-/// record of each time, KEY/again/1 and so on; the best attempt is returned (fit.h). Every process of the target calls
-/// it, all get the same; `writer` and `progress`, which is told the share of the work done, in [0, 1], are of the one
-/// that leads.
+/// Returns every case of the target and of `modules` (module_cases), those that `writer` has already taken from there;
+/// of one that is to be measured also how lanes slow each other (lane_bench.h) and what handing over between them
+/// costs. A wrong result is a record with status `wrong` and no samples. A case that is measured again (to_repeat)
+/// leaves a record of each time, KEY/again/1 and so on; the best attempt is returned (fit.h). Every process of the
+/// target calls it, all get the same; `writer` and `progress`, which is told the share of the work done, in [0, 1], are
+/// of the one that leads.
 std::vector<CaseRecord> measure_ops(const Target& target, RecordWriter& writer, const OpRequest& request,
                                     const std::function<void(double share)>& progress);
 

@@ -37,7 +37,7 @@ Target of_processes(const std::string& cluster, const World& processes) {
   return target;
 }
 
-// What records say of the processes.
+// Returns what records say of the processes.
 Fields fields_of(const Target& target) {
   const World* processes = target.ranks.processes;
   if (processes == nullptr) return {};

@@ -9,17 +9,16 @@
 namespace moe {
 
 struct Target {
-  /// Of an emulated cluster, and of one that was measured before, its profile; else what is known before measuring:
-  /// name and shape.
+  /// The profile of an emulated cluster, or of one that was measured before; else name and shape alone.
   Profile cluster;
   bool emulated = false;  // paced by `cluster`, over threads
   bool measured = true;   // `cluster` has its times; else they are to be measured first
   BenchRanks ranks = {};
 
   std::string_view backend() const { return ranks.processes ? ranks.processes->backend() : "local"; }
-  /// Whether this process writes and prints.
+  /// Returns whether this process writes and prints.
   bool leads() const { return ranks.leads(); }
-  /// Of the one that leads: what it has done already is known to all. `files`: read beside the cluster's profile.
+  /// Opens the records on the process that leads; share_done tells the others. `files`: read beside the profile.
   RecordWriter open_records(const std::string& path, const Asked& asked, std::vector<std::string> files) const;
 };
 

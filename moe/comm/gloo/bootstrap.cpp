@@ -66,7 +66,7 @@ std::pair<std::string, std::string> difference(const std::string& one, const std
   return {text(a), text(b)};
 }
 
-void require_same_job(const std::vector<PeerInfo>& peers) {
+void require_same_job(const std::vector<PeerInfo>& peers, const LaunchNames& names) {
   const PeerInfo& first = peers.front();
   for (size_t rank = 1; rank < peers.size(); ++rank) {
     const PeerInfo& other = peers[rank];
@@ -77,7 +77,7 @@ void require_same_job(const std::vector<PeerInfo>& peers) {
     same(other.version, first.version, "version");
     const auto [theirs, zeros] = difference(other.job, first.job);
     same(theirs, zeros, "flags");
-    same(other.ranks_per_node, first.ranks_per_node, "--ranks-per-node");
+    same(other.ranks_per_node, first.ranks_per_node, names.ranks_per_node);
   }
 }
 
@@ -207,11 +207,11 @@ std::vector<PeerInfo> bootstrap(std::shared_ptr<store::Store>& store, const Laun
   std::vector<PeerInfo> all;
   for (const auto& packed : Bootstrap(store, launch, timeout_s).exchange(pack_info(ours)))
     all.push_back(unpack_info(packed));
-  require_same_job(all);
+  require_same_job(all, launch.names);
   return all;
 }
 
-Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node) {
+Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node, const LaunchNames& names) {
   const int ranks = static_cast<int>(peers.size());
   std::vector<std::vector<int>> machines;  // the launcher's ranks on each
   for (int rank = 0; rank < ranks; ++rank) {
@@ -235,9 +235,9 @@ Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node) {
   for (const auto& machine : machines) {
     const bool fits = ranks_per_node > 0 ? machine.size() % static_cast<size_t>(ranks_per_node) == 0
                                          : machine.size() == machines.front().size();
-    require<BadInput>(
-        fits, "{}: expected {} on each node", fmt::join(held, ", "),
-        ranks_per_node > 0 ? fmt::format("a multiple of --ranks-per-node {}", ranks_per_node) : "equally many ranks");
+    require<BadInput>(fits, "{}: expected {} on each node", fmt::join(held, ", "),
+                      ranks_per_node > 0 ? fmt::format("a multiple of {} {}", names.ranks_per_node, ranks_per_node)
+                                         : "equally many ranks");
   }
   ranking.nodes = ranks / ranking.ranks_per_node;
   return ranking;

@@ -30,7 +30,7 @@ struct Ranking {
 };
 /// Takes the ranks as they are on machines if `ranks_per_node` is 0; throws BadInput naming the machines if these hold
 /// unequally many.
-Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node);
+Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node, const LaunchNames& names = {});
 
 /// Tells all ranks the address of the interface over which we talk (GLOO_SOCKET_IFNAME, else loopback on one
 /// machine, else the one towards the store) and fills those of `topology` in. Throws BadInput if there is no such
@@ -38,7 +38,7 @@ Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node);
 void exchange_addresses(store::Store& store, const Launch& launch, const Ranking& ranking, WorldTopology& topology,
                         double timeout_s);
 
-/// One key a rank, "NAME/<launcher's rank>".
+/// Returns one key a rank, "NAME/<launcher's rank>".
 std::vector<std::string> rank_keys(const std::string& name, int ranks);
 
 /// Tells the others why we can't start: they end with it.

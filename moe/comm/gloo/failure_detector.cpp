@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sstream>
 #include <unistd.h>
 #include <utility>
+
+#include "moe/base/log.h"
 
 namespace moe::gloo {
 namespace {
@@ -234,7 +235,7 @@ void FailureDetector::end(const Failure& failure) {
 }
 
 void FailureDetector::end_process(const std::string& reason) {
-  fmt::print(stderr, "moetune: {}\n", self_.line(reason));
+  log_error(self_.line(reason));
   _exit(kFailedCode);
 }
 

@@ -39,7 +39,7 @@ struct State {
   std::atomic<int> connecting{0};     // groups that are being made
   std::optional<std::string> reason;  // of one rank alone; else the detector knows
 
-  /// A group that abort() reaches. Blocks until its members are connected; throws RankFailure.
+  /// Returns a group that abort() reaches. Blocks until its members are connected; throws RankFailure.
   std::shared_ptr<Group> make_group(const std::string& name, const std::vector<int>& world_ranks);
   /// Its connections stay open until the world is destroyed.
   void keep(std::shared_ptr<Group> group);

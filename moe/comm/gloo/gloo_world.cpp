@@ -37,7 +37,8 @@ std::shared_ptr<store::Store> open_store(const Launch& launch, double start_s, S
     state.server = std::make_unique<store::Server>(address);
     address = state.server->address();
     if (on_board) launch.board->post_port(address.port);
-    if (!launch.port_file.empty()) port_file = std::make_unique<store::PortFile>(launch.port_file, address.port);
+    if (!launch.port_file.empty())
+      port_file = std::make_unique<store::PortFile>(launch.port_file, address.port, launch.names.rendezvous);
   } else if (on_board) {
     address.port = posted_port(*launch.board, start_s);
   } else if (!launch.port_file.empty()) {
@@ -54,7 +55,7 @@ std::shared_ptr<store::Store> open_store(const Launch& launch, double start_s, S
 void join_run(const Launch& launch, const GlooJob& job, double start_s, State& state) {
   const auto peers = gloo::bootstrap(state.store, launch, gloo::own_info(launch, job), start_s);
   store::Store& store = *state.store;
-  const gloo::Ranking ranking = gloo::rank_nodes(peers, launch.ranks_per_node);
+  const gloo::Ranking ranking = gloo::rank_nodes(peers, launch.ranks_per_node, launch.names);
   state.rank = ranking.world_rank[static_cast<size_t>(launch.rank)];
   state.topology.nodes = ranking.nodes;
   state.topology.ranks_per_node = ranking.ranks_per_node;

@@ -200,7 +200,7 @@ std::unique_ptr<Communicator> LocalCommunicator::split(int colour, int key) {
   group.splits.depart();
   group.splits.leave(turn);
 
-  // They meet a second time, so that nobody starts another split before all have taken their group.
+  // The members meet a second time, so that nobody starts another split before all have taken their group.
   std::shared_ptr<Group> ours = colour < 0 ? nullptr : group.children[leader];
   turn = group.splits.meet(rank, operation);
   if (members.front() == rank) group.children[leader].reset();

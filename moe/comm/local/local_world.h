@@ -25,10 +25,10 @@ class LocalWorld final : public World {
   std::string_view backend() const override { return "local"; }
   int ranks() const override;
   std::vector<int> here() const override;
-  /// One node.
+  /// Returns the topology of one node.
   const WorldTopology& topology() const override;
-  /// The world communicator of `rank`. An operation that a failed stream skips aborts the world, since the others would
-  /// wait for it.
+  /// Returns the world communicator of `rank`. An operation that a failed stream skips aborts the world, since the
+  /// others would wait for it.
   std::unique_ptr<Communicator> communicator(int rank) override;
 
   /// Each rank keeps, with the threads it starts, to its share of the cores. A rank that dies by an exception names

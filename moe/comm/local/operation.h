@@ -43,9 +43,9 @@ std::string describe(const Operation& operation);
 /// two values. `names[i]` is the world rank of member i. A send meets a receive: of these, the sender is member 0.
 std::string disagreement(const Operations& operations, const std::vector<int>& names);
 
-/// The copies and sums by which `rank` receives its part from its peers' buffers; in an allreduce each rank sums its
-/// share and writes it to all. A rank writes only where no other rank writes or reads during the operation, so that the
-/// ranks need no order among themselves.
+/// Returns the copies and sums by which `rank` receives its part from its peers' buffers; in an allreduce each rank
+/// sums its share and writes it to all. A rank writes only where no other rank writes or reads during the operation, so
+/// that the ranks need no order among themselves.
 Moves moves_of(const Operations& operations, int rank);
 
 }  // namespace moe::local

@@ -39,7 +39,7 @@ struct Group {
 struct State {
   State(int ranks, double timeout);
 
-  /// A group that abort() reaches.
+  /// Returns a group that abort() reaches.
   std::shared_ptr<Group> make_group(std::vector<int> world_ranks);
   void abort(const std::string& why);
 
@@ -51,7 +51,7 @@ struct State {
   std::shared_ptr<Group> world;
 };
 
-/// The communicator of `rank` inside `group`.
+/// Returns the communicator of `rank` inside `group`.
 std::unique_ptr<Communicator> make_communicator(std::shared_ptr<State> state, std::shared_ptr<Group> group, int rank);
 
 }  // namespace moe::local

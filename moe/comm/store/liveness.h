@@ -1,5 +1,5 @@
 #pragma once
-// Whether someone is alive, by how long nothing was heard of them. Time counts only while we listened: a pause of the
+// Tells who is alive by how long nothing was heard of them. Time counts only while we listened: a pause of the
 // whole machine, or of us alone, is not the other's silence.
 #include <algorithm>
 #include <chrono>

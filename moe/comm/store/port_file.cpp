@@ -51,14 +51,14 @@ std::optional<int> read_port(const std::string& path) {
 
 }  // namespace
 
-PortFile::PortFile(std::string path, int port) : path_(std::move(path)) {
-  require<BadInput>(!read_port(path_), "{}: another run of this job is starting here; expected --rendezvous HOST:PORT",
-                    path_);
+PortFile::PortFile(std::string path, int port, const std::string& instead) : path_(std::move(path)) {
+  require<BadInput>(!read_port(path_), "{}: another run of this job is starting here; expected {} HOST:PORT", path_,
+                    instead);
   unlink(path_.c_str());
   const FileDescriptor file(open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   const std::string text = fmt::format("{} {} {}\n", getpid(), start_of(getpid()), port);
   const bool written = file.get() >= 0 && write(file.get(), text.data(), text.size()) == ssize_t(text.size());
-  require<BadInput>(written, "{}: can't be made: {}; expected --rendezvous HOST:PORT", path_, std::strerror(errno));
+  require<BadInput>(written, "{}: can't be made: {}; expected {} HOST:PORT", path_, std::strerror(errno), instead);
 }
 
 PortFile::~PortFile() { unlink(path_.c_str()); }

@@ -8,8 +8,9 @@ namespace moe::store {
 /// Keeps rank 0's file for as long as it lives.
 class PortFile {
  public:
-  /// Throws BadInput if another run that is alive holds it, or it can't be made.
-  PortFile(std::string path, int port);
+  /// Throws BadInput if another run that is alive holds it, or it can't be made; `instead` is the name of what tells
+  /// ranks where to meet without a file.
+  PortFile(std::string path, int port, const std::string& instead = "rendezvous");
   ~PortFile();
   PortFile(const PortFile&) = delete;
   PortFile& operator=(const PortFile&) = delete;

@@ -4,7 +4,7 @@
 
 namespace moe::cpu {
 
-/// The cores that the calling thread may use, ascending.
+/// Returns the cores that the calling thread may use, ascending.
 std::vector<int> usable_cores();
 
 /// Keeps the calling thread, and those it starts from now on, to share `part` of `parts` of the cores that it may use;

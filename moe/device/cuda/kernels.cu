@@ -32,7 +32,7 @@ __global__ void hold_kernel(const uint64_t* since, uint64_t at_least_ns, uint64_
   }
   const uint64_t end = deadline + kTimerStepNs;
   for (uint64_t now = global_timer_ns(); now < end; now = global_timer_ns()) {
-    // It may sleep twice as long as told.
+    // __nanosleep may last twice as long as told.
     if (end - now > 20000) {
       __nanosleep(5000);
     } else if (end - now > 2000) {

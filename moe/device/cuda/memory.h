@@ -6,11 +6,11 @@
 
 namespace moe::cuda {
 
-/// A block of the calling thread's GPU, which holds anything at first; null where the GPU has no more. Releasing it
-/// waits for the GPU, so it may end while kernels that use it are queued.
+/// Returns a block of the calling thread's GPU, which holds anything at first; null where the GPU has no more.
+/// Releasing it waits for the GPU, so it may end while kernels that use it are queued.
 Memory try_allocate(int64_t bytes);
 
-/// The memory of the GPU that is the calling thread's now, whatever thread allocates.
+/// Returns the memory of the GPU that is the calling thread's now, whatever thread allocates.
 std::unique_ptr<MemorySpace> make_memory_space();
 
 }  // namespace moe::cuda

@@ -34,21 +34,21 @@ class ModuleRun {
 /// made of.
 std::vector<std::string> registered_modules();
 
-/// The module of a rank of `shape`, alone: of one rank, so that it talks to no other. Throws BadInput for unknown
-/// names, and for shapes that no layer can have.
+/// Returns the module of a rank of `shape`, alone: of one rank, so that it talks to no other. Throws BadInput for
+/// unknown names, and for shapes that no layer can have.
 std::unique_ptr<ModuleRun> make_module_run(std::string_view name, const LayerCase& shape);
-/// Of a part that no registry knows yet. The gate's choices are of the kind of the layer's own.
+/// Runs a part that no registry knows yet. The gate's choices are of the kind of the layer's own.
 std::unique_ptr<ModuleRun> make_gate_run(const GateRow& gate, const LayerCase& shape);
 std::unique_ptr<ModuleRun> make_order_run(const OrderRow& order, bool way_back, const LayerCase& shape);
 std::unique_ptr<ModuleRun> make_expert_run(const ExpertRow& expert, const LayerCase& shape);
 
-/// What is wrong with the last run of the phase; empty: it is finite, not all zeros, and running it again gives the
-/// same numbers.
+/// Returns what is wrong with the last run of the phase; empty: it is finite, not all zeros, and running it again gives
+/// the same numbers.
 std::string repeated_run_error(ModuleRun& module, Phase phase);
-/// What is wrong with the gradient of a module of float64; empty: <input gradient, v> is the slope of <output, output
-/// gradient> along v. The input is changed.
+/// Returns what is wrong with the gradient of a module of float64; empty: <input gradient, v> is the slope of <output,
+/// output gradient> along v. The input is changed.
 std::string slope_error(ModuleRun& module);
-/// The same on a small layer; of hooks nothing.
+/// Checks the named module on a small layer; hooks have no gradient to check.
 std::string gradient_error(std::string_view name);
 LayerCase small_module_case();
 

@@ -19,7 +19,7 @@ struct TimedLane {
   double seconds = 0;  // of one, alone
 };
 
-// Of one node, AlltoAll is what its network carries.
+// On one node AlltoAll is what its network carries.
 std::vector<TimedLane> lanes_of(const std::vector<OpCase>& cases) {
   const std::pair<TimedLane, Network> candidates[] = {{{"inter", Op::alltoall}, Network::inter},
                                                       {{"intra", Op::alltoall}, Network::intra},

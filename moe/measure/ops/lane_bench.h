@@ -28,8 +28,8 @@ struct LaneTimes {
   std::vector<LaneOverlap> overlaps;    // of every pair
 };
 
-/// Of the largest alltoall between nodes, allgather inside them and GEMM in `cases`; of the lanes that have one. Every
-/// process of the ranks calls it; those that don't lead get nothing.
+/// Times the largest alltoall between nodes, allgather inside them and GEMM in `cases`, on the lanes that have one.
+/// Every process of the ranks calls it; those that don't lead get nothing.
 LaneTimes bench_lanes(const BenchRanks& ranks, const std::vector<OpCase>& cases, const OpSettings& settings);
 
 }  // namespace moe

@@ -56,7 +56,7 @@ OpCase module_case(const std::string& name, Phase phase, const LayerCase& shape)
   return c;
 }
 
-// Of testbed shapes: B {1, 2, 4} x M {1024, 2048, 4096}, at the row's sequence length; each size once.
+// Returns testbed shapes: B {1, 2, 4} x M {1024, 2048, 4096}, at the row's sequence length; each size once.
 std::vector<OpCase> paced_module_cases(const ModuleRow& row, const Profile& cluster) {
   std::vector<OpCase> cases;
   std::set<double> sizes;

@@ -42,18 +42,18 @@ struct OpSizes {
   double factor = 2;
   DType dtype = DType::float32;  // also of real GEMMs
 };
-/// For layers of a type: theirs, or float32 where they can't run.
+/// Returns the sizes for layers of a type, or those of float32 where it can't run.
 OpSizes sizes_for(DType layers, DeviceKind device);
 /// Throws BadInput for bounds out of order, factors of at most 1.
 std::vector<int64_t> bytes_of(const OpSizes& sizes, int64_t share);
 
-/// The rows of `cluster` at FSMoE's sizes, or `sizes`; GEMM 2^19 .. 12 2^19 elements of square matrices; modules over
-/// the candidates of FSMoE's Table 4. Each paced by its row.
+/// Returns the rows of `cluster` at FSMoE's sizes, or `sizes`; GEMM 2^19 .. 12 2^19 elements of square matrices;
+/// modules over the candidates of FSMoE's Table 4. Each paced by its row.
 std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes = {});
 
-/// The same ops over `backend`, unpaced: alltoall and allreduce of one rank a node, allgather and reducescatter inside
-/// nodes, where there are as many as two; GEMM, of 16 bits on a GPU alone. Sizes are cut to whole elements for every
-/// rank, at least one.
+/// Returns those ops over `backend`, unpaced: alltoall and allreduce of one rank a node, allgather and reducescatter
+/// inside nodes, where there are as many as two; GEMM, of 16 bits on a GPU alone. Sizes are cut to whole elements for
+/// every rank, at least one.
 std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& sizes = {},
                                DeviceKind device = DeviceKind::cpu);
 /// Modules of the registries by name, forward and backward, on this machine: B {1 .. 16} L 64 tokens of M 64 and 128 in

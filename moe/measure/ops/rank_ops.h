@@ -24,18 +24,18 @@ class RankOps {
   /// Splits `world` into the groups of nodes. Blocking; all ranks make theirs.
   RankOps(Communicator& world, const Place& place);
 
-  /// Which ranks share a collective's group with this one.
+  /// Returns the ranks that share a collective's group with this one.
   int group_of(const OpCase& c) const;
   void prepare(const OpCase& c);
   /// Blocks until all ranks are here, then enqueues the op `iterations` times; of an emulated cluster each one paced,
   /// unless told not to.
   void begin(const OpCase& c, int iterations, bool paced = true);
   void finish() { stream_->synchronize(); }
-  /// Of the last run.
+  /// When the last run began and ended.
   double start_s() const { return start_->seconds(); }
   double end_s() const { return end_->seconds(); }
 
-  /// Of what was run once since prepare().
+  /// Checks what was run once since prepare().
   WrongElements check(const OpCase& c) const;
   int64_t take_overruns() { return overruns_.exchange(0); }
 

@@ -75,7 +75,7 @@ TEST_F(ServedTest, AMachineMayStandForSeveralNodes) {
   for (const std::string& error : errors) EXPECT_EQ(error, "none");
   two.run = "another/";
   for (const std::string& error : run_ranks(3, two, [](GlooWorld&, int) { FAIL(); }))
-    EXPECT_NE(error.find("a multiple of --ranks-per-node 2"), std::string::npos) << error;
+    EXPECT_NE(error.find("a multiple of ranks_per_node 2"), std::string::npos) << error;
 }
 
 TEST_F(ServedTest, AnUnknownInterfaceIsRefusedWithThoseThereAre) {

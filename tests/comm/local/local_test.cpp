@@ -7,6 +7,7 @@
 #include "moe/comm/local/local_world.h"
 #include "moe/device/pacer.h"
 #include "tests/comm/communicator_conformance.h"
+#include "tests/comm/error_of.h"
 #include "tests/device/at_once_device.h"
 
 namespace moe {
@@ -31,16 +32,6 @@ INSTANTIATE_TEST_SUITE_P(Local, CommunicatorConformance,
                          CommunicatorConformance::name);
 
 void nap(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
-
-template <class Error>
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "none";
-}
 
 TEST(LocalWorldTest, ARankThatDiesNamesItselfInTheOthersErrorsAndItsExceptionIsRethrown) {
   LocalWorld world(4);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "moe/cost/simulator.h"
+#include "tests/base/scratch.h"
 #include "tests/schedule/any_decision.h"
 #include "verbs/run/layer_records.h"
 
@@ -157,6 +158,30 @@ TEST(LayerRun, CheckOnlyNeedsNoPrice) {
       chunked += record.degree_forward > 1;
     }
     EXPECT_GT(chunked, 5) << "chunks are verified too";
+  }
+}
+
+// One schedule that is refused, or was disturbed, does not make the others run again.
+TEST(LayerRun, ALayerOfABrokenOffRunIsKnownUnlessItFailed) {
+  const Scratch scratch;
+  LayerJob job;
+  job.name = "small";
+  job.schedules = {&find_schedule("tutel"), &find_schedule("fsmoe")};
+  for (const CaseStatus status :
+       {CaseStatus::ok, CaseStatus::unsupported, CaseStatus::invalid, CaseStatus::oom, CaseStatus::error}) {
+    const std::string path = scratch.path(fmt::format("{}.jsonl", name_of(status)));
+    const Question question{{{"moetune", "tune"}, {"tune"}}, {}, {}};
+    LayerOutcome left = failed_layer_job(job, {}, CaseStatus::ok, "");
+    left.runs[1].record.status = status;
+    {
+      RecordWriter writer(path, question);
+      append(left, writer);
+    }
+    const auto known = known_outcome(job, RecordWriter(path, question));
+    ASSERT_EQ(known.has_value(), status != CaseStatus::oom && status != CaseStatus::error) << name_of(status);
+    if (known) {
+      EXPECT_EQ(known->runs[1].record.status, status);
+    }
   }
 }
 

@@ -1,0 +1,47 @@
+#include "moe/base/log.h"
+
+#include <memory>
+#include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+namespace moe {
+namespace {
+
+using spdlog::level::level_enum;
+
+// Leaked, so that what ends last can still log.
+spdlog::logger& stderr_logger(const char* pattern, const char* end_of_line) {
+  auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  sink->set_formatter(
+      std::make_unique<spdlog::pattern_formatter>(pattern, spdlog::pattern_time_type::local, end_of_line));
+  return *new spdlog::logger("moetune", std::move(sink));
+}
+
+spdlog::logger& lines() {
+  static spdlog::logger& logger = stderr_logger("moetune: %v", "\n");
+  return logger;
+}
+
+spdlog::logger& as_is() {
+  static spdlog::logger& logger = stderr_logger("%v", "");
+  return logger;
+}
+
+}  // namespace
+
+void set_log_level(LogLevel most) {
+  const level_enum level = most == LogLevel::errors     ? level_enum::err
+                           : most == LogLevel::progress ? level_enum::info
+                                                        : level_enum::debug;
+  lines().set_level(level);
+  as_is().set_level(level);
+}
+
+void log_error(const std::string& text) { lines().error(text); }
+void log_warning(const std::string& text) { lines().warn("warning: " + text); }
+void log_info(const std::string& text) { lines().info(text); }
+void log_decision(const std::string& text) { lines().debug(text); }
+void log_progress(const std::string& text) { as_is().info(text); }
+
+}  // namespace moe

@@ -1,0 +1,20 @@
+#pragma once
+// Reads what tables of prices have in common, be they a profile's own or assumed: what a row is of, alpha and beta.
+#include <array>
+#include <functional>
+#include <string_view>
+
+#include "moe/base/config.h"
+#include "moe/cost/profile.h"
+
+namespace moe {
+
+/// What a collective's row may have been measured with.
+inline constexpr std::array<std::string_view, 3> kAlgorithms{"direct", "1dh", "2dh"};
+
+/// `most_ranks`: of a group on that network. Throws BadInput as TableReader does.
+CommRow comm_row_from(const TableReader& table, const std::function<double(Network)>& most_ranks);
+ComputeRow compute_row_from(const TableReader& table);
+ModuleRow module_row_from(const TableReader& table);
+
+}  // namespace moe
