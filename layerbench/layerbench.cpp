@@ -5,6 +5,7 @@
 
 #include "layerbench/report.h"
 #include "moe/base/config_files.h"
+#include "moe/base/log.h"
 #include "moe/base/progress.h"
 #include "moe/cost/fit.h"
 #include "moe/layer/layer_device.h"
@@ -140,7 +141,7 @@ class Layerbench {
     const FittedProfile fitted = measure_and_fit(target_, writer_, request, [&](double share) { progress->at(share); });
     if (!progress) return fitted.profile;
     progress->done();
-    for (const std::string& line : fit_warnings(fitted)) fmt::print(stderr, "moetune: warning: {}\n", line);
+    for (const std::string& line : fit_warnings(fitted)) log_warning(line);
     return fitted.profile;
   }
 

@@ -12,43 +12,46 @@ bool of_a_pass(const Task& task) {
          task.kind != TaskKind::optimizer;
 }
 
-// The tasks of one layer's passes of one micro-batch, as a plan of that layer alone.
-Plan plan_of_cell(const Plan& whole, int layer, int micro_batch) {
-  Structure structure;
-  structure.flow = whole.structure->flow;
-  for (const Task& task : whole.tasks()) {
-    if (task.layer != layer || task.micro_batch != micro_batch || !of_a_pass(task)) continue;
-    structure.tasks.push_back(task);
-    structure.tasks.back().id = static_cast<int>(structure.tasks.size()) - 1;
-    structure.tasks.back().after.clear();
-  }
-  Plan plan;
-  plan.schedule = whole.schedule;
-  plan.degree_forward = whole.degree_forward;
-  plan.degree_backward = whole.degree_backward;
-  plan.shape = stage_case(whole.shape);
-  plan.groups = whole.groups;
-  plan.rows = whole.rows;
-  plan.structure = std::make_shared<const Structure>(std::move(structure));
-  return plan;
-}
-
 }  // namespace
+
+CellPlans::CellPlans(const Plan& whole) : own_id(whole.tasks().size(), -1) {
+  const auto layers = static_cast<size_t>(whole.layers), micro_batches = static_cast<size_t>(whole.micro_batches);
+  std::vector<Structure> structures(layers * micro_batches);
+  for (const Task& task : whole.tasks()) {
+    if (!of_a_pass(task)) continue;
+    std::vector<Task>& tasks =
+        structures[static_cast<size_t>(task.layer) * micro_batches + static_cast<size_t>(task.micro_batch)].tasks;
+    own_id[static_cast<size_t>(task.id)] = static_cast<int>(tasks.size());
+    tasks.push_back(task);
+    tasks.back().id = own_id[static_cast<size_t>(task.id)];
+    tasks.back().after.clear();
+  }
+  for (size_t cell = 0; cell < structures.size(); ++cell) {
+    if (cell % micro_batches == 0) plans.emplace_back();
+    structures[cell].flow = whole.structure->flow;
+    Plan& plan = plans.back().emplace_back();
+    plan.schedule = whole.schedule;
+    plan.degree_forward = whole.degree_forward;
+    plan.degree_backward = whole.degree_backward;
+    plan.shape = stage_case(whole.shape);
+    plan.groups = whole.groups;
+    plan.rows = whole.rows;
+    plan.structure = std::make_shared<const Structure>(std::move(structures[cell]));
+  }
+}
 
 void require_stack_runs(const Plan& plan) {
   for (const Gradient& gradient : plan.gradients)
     require<Unsupported>(gradient.layer >= 0 && gradient.layer < plan.layers,
                          "a stack of layers has no gradients of a model's ends, found a plan with {} bytes of them",
                          gradient.bytes);
-  const int layers = plan.layers, micro_batches = plan.micro_batches;
-  for (int layer = 0; layer < layers; ++layer)
-    for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
-      const Plan cell = plan_of_cell(plan, layer, micro_batch);
+  for (const auto& layer : CellPlans(plan).plans)
+    for (const Plan& cell : layer)
       for (const Phase phase : {Phase::forward, Phase::backward}) cuts_of(cell, phase);
-    }
 }
 
-StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device) : stack_(stack), plan_(plan) {
+StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device)
+    : stack_(stack), plan_(plan), cell_plans_(plan) {
   const StackShape& shape = stack.shape();
   require<WrongResult>(plan.shape == shape.shape, "the plan is for {} and another parallel shape or rounding",
                        describe(plan.shape.layer));
@@ -66,11 +69,9 @@ StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device) 
 void StackBinding::add_cells() {
   for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer) {
     auto& cells = cells_.emplace_back();
-    for (int micro_batch = 0; micro_batch < plan_.micro_batches; ++micro_batch) {
-      Cell& cell = cells.emplace_back();
-      cell.plan = plan_of_cell(plan_, layer, micro_batch);
-      cell.binding = std::make_unique<LayerBinding>(stack_.cell(layer, micro_batch), cell.plan);
-    }
+    for (int micro_batch = 0; micro_batch < plan_.micro_batches; ++micro_batch)
+      cells.push_back(
+          std::make_unique<LayerBinding>(stack_.cell(layer, micro_batch), cell_plans_.of(layer, micro_batch)));
   }
 }
 
@@ -94,15 +95,10 @@ void StackBinding::add_place(const Task& task, Device& device) {
   sums_experts_ |= task.kind == TaskKind::expert_gradient;
   Place& place = places_[static_cast<size_t>(task.id)];
   if (of_a_pass(task)) {
-    place.cell = &cells_[static_cast<size_t>(task.layer - stack_.first_layer())][static_cast<size_t>(task.micro_batch)];
-    const std::vector<Task>& own = place.cell->plan.tasks();
-    const auto same = [&](const Task& t) {
-      return t.kind == task.kind && t.phase == task.phase && t.chunk == task.chunk && t.chunks == task.chunks;
-    };
-    const auto found = std::ranges::find_if(own, same);
-    require<WrongResult>(found != own.end() && std::ranges::find_if(found + 1, own.end(), same) == own.end(),
-                         "{}: not once in its layer's pass", task.name());
-    place.task = found->id;
+    const auto layer = static_cast<size_t>(task.layer - stack_.first_layer());
+    place.cell = cells_[layer][static_cast<size_t>(task.micro_batch)].get();
+    const Plan& own = cell_plans_.of(task.layer, task.micro_batch);
+    place.task = &own.tasks()[static_cast<size_t>(cell_plans_.own_id[static_cast<size_t>(task.id)])];
     return;
   }
   place.name = task.name();
@@ -142,7 +138,7 @@ void StackBinding::begin_pass() {
 void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
   if (task.id == first_task_) begin_pass();
   const Place& place = places_[static_cast<size_t>(task.id)];
-  if (place.cell != nullptr) return place.cell->binding->issue(own_task(place), stream, pace);
+  if (place.cell != nullptr) return place.cell->issue(*place.task, stream, pace);
   const TensorView& data = place.data;
   if (sends_gradients(task.kind))
     stack_.comms().of(task.group).allreduce(data.data(), data.elements(), data.dtype(), {stream, pace, place.name});
@@ -154,7 +150,7 @@ void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
 
 void StackBinding::settle(const Task& task, Stream& stream) {
   const Place& place = places_[static_cast<size_t>(task.id)];
-  if (place.cell != nullptr) return place.cell->binding->settle(own_task(place), stream);
+  if (place.cell != nullptr) return place.cell->settle(*place.task, stream);
   if (task.kind != TaskKind::send) return;
   Stream& leaving = *leaving_[static_cast<size_t>(task.phase)];
   stream.record(*place.ready);

@@ -15,6 +15,17 @@
 
 namespace moe {
 
+/// Takes a plan apart: the passes of each layer over each micro-batch, as plans of that layer alone.
+struct CellPlans {
+  explicit CellPlans(const Plan& whole);
+  const Plan& of(int layer, int micro_batch) const {
+    return plans[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)];
+  }
+
+  std::vector<std::vector<Plan>> plans;  // [layer][micro-batch]
+  std::vector<int> own_id;               // by task id: the task's in its cell's plan; -1: of no layer's pass
+};
+
 /// Throws Unsupported naming what of a plan a stack can't run: gradients of a model's ends, chunks that mix (cuts_of).
 void require_stack_runs(const Plan& plan);
 
@@ -28,13 +39,9 @@ class StackBinding : public Binding {
   void settle(const Task& task, Stream& stream) override;
 
  private:
-  struct Cell {  // one layer's passes of one micro-batch
-    std::unique_ptr<LayerBinding> binding;
-    Plan plan;
-  };
-  struct Place {           // of a task
-    Cell* cell = nullptr;  // null: of no layer's pass
-    int task = 0;          // its id in the cell's plan
+  struct Place {                   // of a task
+    LayerBinding* cell = nullptr;  // null: of no layer's pass
+    const Task* task = nullptr;    // in the cell's plan
     std::string name = {};
     TensorView data = {};               // what it sums, sends or receives
     std::unique_ptr<Event> ready = {};  // of a send: when its data may leave
@@ -47,12 +54,12 @@ class StackBinding : public Binding {
   TensorView summed(const Task& task) const;
   /// What leaves or enters the stage in the task's phase and micro-batch.
   TensorView passed_on(const Task& task) const;
-  const Task& own_task(const Place& place) const { return place.cell->plan.tasks()[static_cast<size_t>(place.task)]; }
 
   LayerStack& stack_;
   Plan plan_;
-  std::vector<std::vector<Cell>> cells_;  // [layer of the stage][micro-batch]
-  std::vector<Place> places_;             // by task id; of other stages: empty
+  CellPlans cell_plans_;
+  std::vector<std::vector<std::unique_ptr<LayerBinding>>> cells_;  // [layer of the stage][micro-batch]
+  std::vector<Place> places_;                                      // by task id; of other stages: empty
   int first_task_ = -1;
   bool sums_experts_ = false;
   std::array<std::unique_ptr<Stream>, 2> leaving_;  // by phase
