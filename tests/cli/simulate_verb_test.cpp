@@ -134,7 +134,8 @@ TEST_F(SimulateVerb, NoiseIsOfModelsAndOfContentionToo) {
       arguments.insert(arguments.end(), model.begin(), model.end());
       const Printed printed = run(arguments);
       ASSERT_EQ(printed.exit_code, 0) << printed.err;
-      for (const Json& row : Json::parse(printed.out)["schedules"]) {
+      const Json document = Json::parse(printed.out);  // outlives the loop over its rows
+      for (const Json& row : document["schedules"]) {
         EXPECT_EQ(row["noise"]["samples"], 11);
         EXPECT_GT(row["noise"]["median_s"], row["noise"]["even_s"]) << row["schedule"];
         EXPECT_GT(row["noise"]["mean_waiting_s"], 0) << row["schedule"];

@@ -11,15 +11,15 @@ namespace {
 constexpr int kTasks = 6, kPasses = 7, kRanks = 2;
 constexpr double kModelled_s = 10e-3, kWork_s = 1e-3;
 
-// Six experts of 10 ms, one after the other.
-PlannedRun experts(const std::string& schedule) {
+// Experts of 10 ms, one after the other.
+PlannedRun experts(const std::string& schedule, size_t tasks = kTasks) {
   LaneBuilder builder(1);
-  for (int i = 0; i < kTasks; ++i) builder.add(0);
+  for (size_t i = 0; i < tasks; ++i) builder.add(0);
   PlannedRun run;
   run.plan.schedule = schedule;
   run.plan.structure = builder.build();
-  run.task_seconds.assign(kTasks, kModelled_s);
-  run.forward_s = kTasks * kModelled_s;
+  run.task_seconds.assign(tasks, kModelled_s);
+  run.forward_s = static_cast<double>(tasks) * kModelled_s;
   return run;
 }
 
@@ -32,6 +32,10 @@ TEST(Dilation, IsThatOfTheShortestPassWhereWorkIsShort) {
   const Dilation d = choose_dilation({experts("a")}, {passes(kWork_s)});
   EXPECT_DOUBLE_EQ(d.factor, 0.15 / (kTasks * kModelled_s));
   EXPECT_EQ(d.set_by, "the shortest pass");
+}
+
+TEST(Dilation, GivesEveryTaskOfADeepPassItsShare) {
+  EXPECT_DOUBLE_EQ(least_dilation({experts("a", 600)}).factor, 2.5e-3 / kModelled_s);
 }
 
 TEST(Dilation, IsThatOfTheShortestTaskWhereOneIsVeryShort) {

@@ -10,7 +10,8 @@
 namespace moe {
 namespace {
 
-constexpr double kShortestPass_s = 0.15;    // of the case's fastest schedule: hand-overs are about 1 % of it
+constexpr double kShortestPass_s = 0.15;  // of the case's fastest schedule: hand-overs are about 1 % of it
+constexpr double kTaskOfPass_s = 2.5e-3;  // of a pass, for each task of its longest queue: likewise, however deep it is
 constexpr double kShortestTask_s = 0.2e-3;  // work that wakes from a long wait is cold, and slower than when unpaced
 constexpr double kWorkMargin = 3;           // a pace is at least this many times the work under it
 
@@ -21,10 +22,13 @@ std::string words_for(const Plan& plan, Phase phase, TaskKind kind) {
 }  // namespace
 
 Dilation least_dilation(const std::vector<PlannedRun>& planned) {
-  double fastest = 1e300, shortest = 1e300;
+  double of_pass = 0, shortest = 1e300;
   std::string which;
   for (const PlannedRun& p : planned) {
-    fastest = std::min(fastest, p.forward_s + p.backward_s);
+    size_t longest = 0;
+    for (const Lane& lane : p.plan.structure->lanes) longest = std::max(longest, lane.queue.size());
+    const double least_s = std::max(kShortestPass_s, kTaskOfPass_s * static_cast<double>(longest));
+    of_pass = std::max(of_pass, least_s / (p.forward_s + p.backward_s));
     for (const Task& task : p.plan.tasks()) {
       const double seconds = p.task_seconds[static_cast<size_t>(task.id)];
       if (seconds <= 0 || seconds >= shortest) continue;
@@ -32,7 +36,7 @@ Dilation least_dilation(const std::vector<PlannedRun>& planned) {
       which = words_for(p.plan, task.phase, task.kind);
     }
   }
-  const double of_pass = kShortestPass_s / fastest, of_task = kShortestTask_s / shortest;
+  const double of_task = kShortestTask_s / shortest;
   if (of_pass >= of_task) return {of_pass, "the shortest pass"};
   return {of_task, "the shortest task, " + which};
 }
