@@ -7,13 +7,17 @@
 
 namespace moe {
 
-LocalStacks::LocalStacks(const StackShape& shape, const LayerSeed& seed)
+LocalStacks::LocalStacks(const StackShape& shape, const LayerSeed& seed, const LayersOn& on)
     : world_(shape.shape.parallel.ranks()),
-      device_(make_cpu_device()),
-      owned_(static_cast<size_t>(shape.shape.parallel.ranks())) {
+      device_(on.streams()),
+      layer_devices_(static_cast<size_t>(shape.shape.parallel.ranks())),
+      owned_(layer_devices_.size()) {
   world_.run([&](int rank) {
     const auto world = world_.communicator(rank);
-    owned_[static_cast<size_t>(rank)] = std::make_unique<LayerStack>(shape, rank, seed, *world);
+    const auto i = static_cast<size_t>(rank);
+    if (on.layer) layer_devices_[i] = on.layer();
+    owned_[i] =
+        std::make_unique<LayerStack>(shape, rank, seed, *world, on.layer ? *layer_devices_[i] : cpu_layer_device());
   });
   for (const auto& stack : owned_) ranks_.push_back(stack.get());
 }

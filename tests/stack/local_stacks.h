@@ -6,12 +6,13 @@
 
 #include "moe/comm/local/local_world.h"
 #include "moe/stack/stack_binding.h"
+#include "tests/layer/local_layers.h"
 
 namespace moe {
 
 class LocalStacks {
  public:
-  LocalStacks(const StackShape& shape, const LayerSeed& seed);
+  LocalStacks(const StackShape& shape, const LayerSeed& seed, const LayersOn& on = {});
   /// Overwrites outputs and gradients by NaN, so that none can be left from a run before.
   void poison();
   /// What runs in the stack's binding's place on a rank.
@@ -25,6 +26,7 @@ class LocalStacks {
  private:
   LocalWorld world_;
   std::unique_ptr<Device> device_;
+  std::vector<std::unique_ptr<LayerDevice>> layer_devices_;
   std::vector<std::unique_ptr<LayerStack>> owned_;
   std::vector<LayerStack*> ranks_;
 };
