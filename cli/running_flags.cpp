@@ -135,8 +135,8 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_text(*verb, "--grid", "GRID|FILE", s.grid, "layers of a grid, in the place of one layer");
   add_number(*verb, "--grid-layers", l.layers, "with --grid: so many of its layers, spread over it; 0: all; default: 6",
              0, 1e6);
-  add_stack(*verb, l.stack, "layers, each feeding the next; default: 1");
   add_schedule(*verb, s);
+  add_stack(*verb, l.stack, "layers, each feeding the next; default: 1");
   add_layer(*verb, s);
   begin_group(*verb, kHow);
   add_degrees(*verb, s);

@@ -87,6 +87,7 @@ std::string parsed(const std::string& verb, const std::string& text) {
                 m.step_factor, m.iterations, m.warm_ups, m.check, m.dtype, m.modules, m.out, m.asked.overwrite,
                 m.kernels, m.json) +
          of(l.selection) + all_of(c->simulate.asked.overwrite, c->reproduce.asked.overwrite) +
+         all_of(l.stack.layers, l.stack.micro_batches, l.stack.pipeline) +
          all_of(l.layers, l.iterations, l.seed, l.timeout_s, l.device, l.out, l.asked.overwrite, l.workload, l.trace,
                 l.dump, l.tasks, l.check_only, l.json) +
          all_of(r.backend, r.rank, r.ranks, r.timeout_s, r.rendezvous, r.ranks_per_node, r.min_ctas, r.max_ctas,

@@ -1,5 +1,5 @@
-// A plan says all that its tasks wait for: in any order that its dependencies allow, whatever its tasks' delays, a stack
-// ends, and computes the same.
+// A plan says all that its tasks wait for: in any order that its dependencies allow, whatever its tasks' delays, a
+// stack ends, and computes the same.
 #include <algorithm>
 #include <chrono>
 #include <functional>

@@ -1,0 +1,9 @@
+#pragma once
+// What the tasks of the MoE part write.
+#include "moe/plan/plan.h"
+
+namespace moe {
+
+Buffer buffer_of(TaskKind kind);
+
+}  // namespace moe
