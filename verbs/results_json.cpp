@@ -34,20 +34,18 @@ Json to_json(const LayerResult& r) {
   return json;
 }
 
+Json group_sizes(const ParallelShape& p) {
+  return {{"nodes", p.nodes}, {"ranks_per_node", p.ranks_per_node},
+          {"dp", p.dp},       {"mp", p.mp},
+          {"ep", p.ep},       {"esp", p.esp},
+          {"edp", p.edp},     {"pp", p.pp}};
+}
+
 Json to_json(const LayerCase& c) {
   Json json = layer_json(c.layer);
   json["capacity_rounding"] = name_of(c.rounding);
-  const ParallelShape& p = c.parallel;
-  for (const auto& [name, size] : {std::pair{"nodes", p.nodes},
-                                   {"ranks_per_node", p.ranks_per_node},
-                                   {"dp", p.dp},
-                                   {"mp", p.mp},
-                                   {"ep", p.ep},
-                                   {"esp", p.esp},
-                                   {"edp", p.edp},
-                                   {"pp", p.pp}})
-    json[name] = size;
-  json["placement"] = placement_name(p);
+  json.update(group_sizes(c.parallel));
+  json["placement"] = placement_name(c.parallel);
   return json;
 }
 

@@ -15,6 +15,17 @@ std::unique_ptr<Dispatcher> dispatcher_of(const RankShape& rank, const LayerComm
                                             rows * layer.experts * layer.model_dim * bytes_of(layer.dtype)});
 }
 
+LayerParts parts_of(const PartSetup& setup, const LayerComms& comms, LayerDevice& device) {
+  return {.attention = make_attention(setup),
+          .norm1 = make_norm(setup, kNormGain1),
+          .norm2 = make_norm(setup, kNormGain2),
+          .gate = device.make_gate(setup),
+          .order = device.make_order(setup.rank),
+          .dispatcher = dispatcher_of(setup.rank, comms),
+          .expert = make_expert(name_of(setup.rank.shape.layer.ffn), setup),
+          .hook = nullptr};
+}
+
 }  // namespace
 
 LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, LayerComms layer_comms,
@@ -25,14 +36,7 @@ LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, Layer
       device(layer_device),
       buffers(shape, memory(), links.before),
       routing(make_routing(shape, memory())),
-      parts{.attention = make_attention({shape, seed, math(), links.weights}),
-            .norm1 = make_norm({shape, seed, math(), links.weights}, kNormGain1),
-            .norm2 = make_norm({shape, seed, math(), links.weights}, kNormGain2),
-            .gate = device.make_gate({shape, seed, math(), links.weights}),
-            .order = device.make_order(shape),
-            .dispatcher = dispatcher_of(shape, comms),
-            .expert = make_expert(name_of(shape.shape.layer.ffn), {shape, seed, math(), links.weights}),
-            .hook = nullptr} {
+      parts(parts_of({shape, seed, math(), links.weights}, comms, device)) {
   const int64_t dense = gradient_bytes(shape.shape) / bytes_of(shape.dtype());
   const PartSetup setup{shape, seed, math(), links.weights};
   gradients.fresh = setup.weight(kDenseGradients, {dense}, shape.dtype());

@@ -82,7 +82,8 @@ int micro_batches_in_flight(const MemoryRequest& request);
 /// counts below 1 and an unknown ZeRO stage.
 MemoryEstimate estimate_memory(const MemoryRequest& request);
 
-/// Of one layer on each pipeline stage, one micro-batch, nothing sharded by ZeRO: what stands beside a layer's plan.
+/// Estimates one layer on each pipeline stage, one micro-batch, nothing sharded by ZeRO: what stands beside a layer's
+/// plan.
 MemoryEstimate layer_memory(const LayerCase& shape, Flow flow = Flow::sharded);
 
 /// Counted from the plan, in issue order: a layer's activations of a micro-batch live from the first task of its

@@ -31,7 +31,6 @@ LayerCase stage_case(LayerCase shape) {
 LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed, Communicator& world,
                        LayerDevice& device)
     : shape_(shape),
-      seed_(seed),
       stage_(place_in(shape.shape.parallel, GroupKind::pp, rank)),
       links_(world, shape.shape.parallel),
       comms_(comms_of_stage(world, stage_case(shape.shape))) {

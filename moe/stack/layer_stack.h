@@ -32,7 +32,6 @@ class LayerStack {
              LayerDevice& device = cpu_layer_device());
 
   const StackShape& shape() const { return shape_; }
-  const LayerSeed& seed() const { return seed_; }
   int stage() const { return stage_; }
   int first_layer() const { return first_; }
   int last_layer() const { return first_ + static_cast<int>(cells_.size()); }  // one past it
@@ -56,7 +55,6 @@ class LayerStack {
 
  private:
   StackShape shape_;
-  LayerSeed seed_;
   int stage_ = 0, first_ = 0;
   StageLinks links_;
   LayerComms comms_;

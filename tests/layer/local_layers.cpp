@@ -24,18 +24,20 @@ LocalLayers::LocalLayers(const LayerCase& shape, const LayerSeed& seed, Flow flo
   for (const auto& layer : owned_) ranks_.push_back(layer.get());
 }
 
-void LocalLayers::poison() {
+void poison(MoeLayer& layer) {
   const auto fill = [](TensorView t) {
     with_number(t.dtype(), [&](auto nan) {
       round_to(std::numeric_limits<double>::quiet_NaN(), nan);
       std::fill_n(t.as<decltype(nan)>(), t.elements(), nan);
     });
   };
-  for (MoeLayer* rank : ranks_) {
-    fill(rank->output());
-    fill(rank->input_gradient());
-    for (const Parameter& p : rank->parameters()) fill(p.gradient);
-  }
+  fill(layer.output());
+  fill(layer.input_gradient());
+  for (const Parameter& p : layer.parameters()) fill(p.gradient);
+}
+
+void LocalLayers::poison() {
+  for (MoeLayer* rank : ranks_) moe::poison(*rank);
 }
 
 void LocalLayers::pass(const Plan& plan, int passes, const Wrap& wrap) {

@@ -17,6 +17,9 @@ struct LayersOn {
   std::unique_ptr<LayerDevice> (*layer)() = nullptr;
 };
 
+/// Overwrites the layer's results by NaN, so that none can be left from a run before.
+void poison(MoeLayer& layer);
+
 class LocalLayers {
  public:
   LocalLayers(const LayerCase& shape, const LayerSeed& seed, Flow flow = Flow::sharded, const LayersOn& on = {});

@@ -1,10 +1,5 @@
 #include "tests/stack/local_stacks.h"
 
-#include <algorithm>
-#include <limits>
-
-#include "moe/base/numbers.h"
-
 namespace moe {
 
 LocalStacks::LocalStacks(const StackShape& shape, const LayerSeed& seed, const LayersOn& on)
@@ -29,19 +24,9 @@ std::vector<RankCells> LocalStacks::cells() const {
 }
 
 void LocalStacks::poison() {
-  const auto fill = [](TensorView t) {
-    with_number(t.dtype(), [&](auto nan) {
-      round_to(std::numeric_limits<double>::quiet_NaN(), nan);
-      std::fill_n(t.as<decltype(nan)>(), t.elements(), nan);
-    });
-  };
   for (const RankCells& rank : cells())
     for (const auto& layer : rank.layers)
-      for (MoeLayer* cell : layer) {
-        fill(cell->output());
-        fill(cell->input_gradient());
-        for (const Parameter& p : cell->parameters()) fill(p.gradient);
-      }
+      for (MoeLayer* cell : layer) moe::poison(*cell);
 }
 
 void LocalStacks::run(const Plan& plan, int passes, const Wrap& wrap) {

@@ -2,19 +2,18 @@
 
 #include <deque>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "moe/base/whole_file.h"
 #include "moe/export/layer_json.h"
 #include "moe/export/safetensors.h"
 #include "moe/layer/verify.h"
+#include "moe/measure/layers/rank_run.h"
 #include "moe/record/stamp.h"
 #include "moe/tensor/host_copy.h"
+#include "verbs/results_json.h"
 
 namespace moe {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // One rank's file in the making.
 class RankDump {
@@ -97,18 +96,6 @@ class RankDump {
   Json axes_ = Json::object();
 };
 
-Json json_of(const ParallelShape& p) {
-  return {{"nodes", p.nodes},
-          {"ranks_per_node", p.ranks_per_node},
-          {"dp", p.dp},
-          {"mp", p.mp},
-          {"ep", p.ep},
-          {"esp", p.esp},
-          {"edp", p.edp},
-          {"pp", p.pp},
-          {"ep_inside", p.ep_inside}};
-}
-
 Json software() {
   const RunHeader stamp = stamp_run({});
   Json all{{"moetune", MOETUNE_VERSION}, {"compiler", stamp.compiler}};
@@ -119,9 +106,11 @@ Json software() {
 
 Json manifest_of(const MoeLayer& layer, const Plan& plan) {
   const Routing& routing = layer.routing();
+  Json parallel = group_sizes(plan.shape.parallel);
+  parallel["ep_inside"] = plan.shape.parallel.ep_inside;
   return {{"schema", 1},
           {"layer", layer_json(plan.shape.layer)},
-          {"parallel", json_of(plan.shape.parallel)},
+          {"parallel", parallel},
           {"flow", name_of(plan.structure->flow)},
           {"schedule", plan.schedule},
           {"degree_forward", plan.degree_forward},
@@ -149,10 +138,9 @@ void make_dump_folder(const std::string& folder) {
 
 void dump_layers(const std::string& folder, World& world, std::span<const RankCells> ranks, const Plan& plan) {
   make_dump_folder(folder);
-  const bool stacked = plan.layers * plan.micro_batches * plan.shape.parallel.pp > 1;
   std::vector<std::string> files;
   for (size_t i = 0; i < ranks.size(); ++i)
-    files.push_back(RankDump(ranks[i], world.here()[i], stacked).write(folder).dump());
+    files.push_back(RankDump(ranks[i], world.here()[i], !one_layer(plan)).write(folder).dump());
   files = gather(world, std::move(files));
   if (!leads(world)) return;
   Json manifest = manifest_of(ranks.front().front(), plan);

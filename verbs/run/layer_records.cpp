@@ -2,6 +2,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
+#include "moe/measure/layers/rank_run.h"
 #include "moe/measure/over_ranks.h"
 #include "moe/plan/memory.h"
 
@@ -15,9 +16,8 @@ std::vector<double> differences(const std::vector<double>& a, const std::vector<
 }
 
 double estimated_bytes(const Plan& plan) {
-  const bool one = plan.layers == 1 && plan.micro_batches == 1 && plan.shape.parallel.pp == 1;
   const MemoryEstimate estimate =
-      one ? layer_memory(plan.shape, plan.structure->flow) : estimate_memory(memory_request(plan));
+      one_layer(plan) ? layer_memory(plan.shape, plan.structure->flow) : estimate_memory(memory_request(plan));
   return estimate.total() - estimate.optimizer;
 }
 

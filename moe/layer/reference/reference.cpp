@@ -28,18 +28,7 @@ std::vector<double> gradient_of(const at::Tensor& leaf) {
 }  // namespace
 
 LayerReference reference_layer(const LayerCase& shape, const LayerSeed& seed, const LayerChoices& choices) {
-  const GraphInputs inputs = graph_inputs(shape, seed);
-  inputs.input.set_requires_grad(true);
-  for (const auto& [name, weight] : inputs.weights) weight.set_requires_grad(true);
-  GraphOutputs outputs = run_graph(shape, inputs, choices);
-  outputs.loss.backward();
-  LayerReference reference;
-  reference.output = values_of(outputs.output);
-  reference.input_gradient = gradient_of(inputs.input);
-  for (const auto& [name, weight] : inputs.weights) reference.gradients[name] = gradient_of(weight);
-  reference.choices = std::move(outputs.choices);
-  reference.auxiliary = outputs.auxiliary;
-  return reference;
+  return std::move(reference_stack(shape, 1, 1, seed, [&](int, int) { return choices; }).front().front());
 }
 
 StackReference reference_stack(const LayerCase& shape, int layers, int micro_batches, const LayerSeed& seed,
@@ -53,7 +42,7 @@ StackReference reference_stack(const LayerCase& shape, int layers, int micro_bat
     for (size_t l = 0; l < reference.size(); ++l) {
       LayerSeed of_layer = seed;
       of_layer.layer += l;
-      of_layer.micro_batch = static_cast<uint64_t>(micro_batch);
+      of_layer.micro_batch += static_cast<uint64_t>(micro_batch);
       GraphInputs in = graph_inputs(shape, of_layer);
       if (micro_batch == 0) {
         weights[l] = in.weights;

@@ -35,7 +35,7 @@ Dilation least_dilation(const std::vector<PlannedRun>& planned);
 /// interrupted decides. `unpaced`: [schedule][pass].
 Dilation choose_dilation(const std::vector<PlannedRun>& planned, const std::vector<std::vector<RankTimes>>& unpaced);
 
-/// Of a run whose tasks slow each other down, else null: the same rates as modelled, and stalls dilated as tasks are.
+/// Makes the pacer of a run whose tasks slow each other down, at the modelled rates, its stalls dilated; else null.
 std::unique_ptr<Pacer> make_pacer(const PlannedRun& run, int ranks, const Dilation& dilation);
 
 }  // namespace moe

@@ -60,7 +60,7 @@ struct LayerMeasurement {
 
 /// More than this share of overruns makes a measurement invalid.
 inline constexpr double kOverrunLimit = 0.01;
-/// Of overruns of paced tasks.
+/// Computes the share of paced tasks that overran.
 double overrun_share(const MeasuredRun& run);
 
 /// Paced passes of a schedule with more overruns than kOverrunLimit are discarded and run again, at most twice:

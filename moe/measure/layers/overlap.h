@@ -9,7 +9,8 @@
 
 namespace moe {
 
-/// Of one rank's pass, forward and backward. A task's time on a communication lane holds its wait for other ranks.
+/// Describes one rank's pass, forward and backward. A task's time on a communication lane holds its wait for other
+/// ranks.
 struct Overlap {
   /// Time in which some communication lane runs a task and the compute lane runs none.
   double exposed_s = 0;
@@ -38,7 +39,7 @@ struct TaskComparison {
   double worst_ratio = 0;                  // the one farthest from 1, up or down
   std::string worst_task;
 };
-/// Of two ratios, whether a is the farther one from 1: 0.5 is as far as 2. Any is farther than 0.
+/// Says whether ratio a is farther from 1 than b: 0.5 is as far as 2. Any is farther than 0.
 bool farther_from_1(double a, double b);
 
 /// `measured`, `predicted`: seconds by task id. In the order in which kinds first appear.

@@ -4,11 +4,8 @@
 #include "moe/stack/stack_binding.h"
 
 namespace moe {
-namespace {
 
 bool one_layer(const Plan& plan) { return plan.layers == 1 && plan.micro_batches == 1 && plan.shape.parallel.pp == 1; }
-
-}  // namespace
 
 void require_runs(const Plan& plan) { one_layer(plan) ? require_runnable(plan) : require_stack_runs(plan); }
 

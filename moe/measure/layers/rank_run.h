@@ -8,6 +8,9 @@
 
 namespace moe {
 
+/// Says whether the plan is of one layer, once; else it is a stack's.
+bool one_layer(const Plan& plan);
+
 /// Throws Unsupported naming what of a plan no layer and no stack can run.
 void require_runs(const Plan& plan);
 
