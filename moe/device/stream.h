@@ -15,6 +15,9 @@
 namespace moe {
 
 class Pacer;
+namespace cpu {
+class PaceClock;
+}
 
 /// A point in a stream's work. Recording it again re-arms it; like CUDA, waiting on a never recorded event is a no-op,
 /// and a wait means the record that was issued last before it. Outlives the streams' passing it (synchronise first).
@@ -62,6 +65,8 @@ class Stream {
   /// Waits for everything queued; rethrows the first exception of its work or of the streams it fails with. After a
   /// failure work and holds are skipped, waits and records are not, so that no other stream hangs.
   virtual void synchronize() = 0;
+  /// For work that paces itself: the clock of a stream that is a thread, used on that thread; null: the stream has none.
+  virtual cpu::PaceClock* pace_clock() { return nullptr; }
 };
 
 enum class Urgency : uint8_t { usual, high };

@@ -4,6 +4,7 @@
 
 #include "moe/base/check.h"
 #include "moe/comm/local/state.h"
+#include "moe/device/cpu/pace_clock.h"
 
 namespace moe::local {
 namespace {
@@ -37,16 +38,17 @@ class QueuedOperation {
 
   void run(Stream& stream) {
     ran_ = true;
-    operation_.began_s = now_s();
-    stream.calls_at_once() ? meet_at_issue(stream) : meet_on_stream();
+    cpu::PaceClock* clock = stream.pace_clock();
+    clock != nullptr ? meet_on_stream(*clock) : meet_at_issue(stream);
   }
 
  private:
-  void meet_on_stream() {
+  void meet_on_stream(cpu::PaceClock& clock) {
+    operation_.began_s = clock.here_s();
     const Rendezvous::Turn turn = rendezvous_.meet(member_, operation_);
     move_on_host(moves_of(rendezvous_.operations(), member_));
     rendezvous_.depart();
-    const bool in_time = hold(turn);
+    const bool in_time = hold(turn, clock);
     if (!in_time && operation_.pace.overruns) operation_.pace.overruns->fetch_add(1, std::memory_order_relaxed);
     rendezvous_.leave(turn);
   }
@@ -81,11 +83,9 @@ class QueuedOperation {
   }
 
   /// Waits for the end of the operation's pace; returns whether that was still to come.
-  bool hold(const Rendezvous::Turn& turn) const {
+  bool hold(const Rendezvous::Turn& turn, cpu::PaceClock& clock) const {
     if (turn.running) return operation_.pace.pacer->finish(*turn.running);
-    const bool in_time = turn.ends_s == 0 || now_s() <= turn.ends_s;
-    sleep_until_s(turn.ends_s);
-    return in_time;
+    return turn.ends_s == 0 || clock.hold_until(turn.ends_s);
   }
 
   const Place place_;

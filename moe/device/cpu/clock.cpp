@@ -4,6 +4,7 @@
 #include <ctime>
 #include <sys/prctl.h>
 
+#include "moe/device/cpu/pace_clock.h"
 #include "moe/device/stream.h"
 
 namespace moe::cpu {
@@ -11,6 +12,24 @@ namespace moe::cpu {
 void be_punctual() {
   thread_local bool punctual = false;
   if (!punctual) punctual = prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL) == 0;
+}
+
+double PaceClock::here_s() const { return paced_ ? at_s_ : now_s(); }
+
+bool PaceClock::hold_until(double ends_s) {
+  const double now = now_s();
+  ++holds_;
+  paced_ = true;
+  const bool in_time = now <= ends_s + kMostLateS;
+  at_s_ = in_time ? ends_s : now;
+  sleep_until_s(ends_s);
+  return in_time;
+}
+
+void PaceClock::worked() {
+  if (!paced_) return;
+  const double now = now_s();
+  if (now > at_s_ + kMostLateS) at_s_ = now;
 }
 
 }  // namespace moe::cpu

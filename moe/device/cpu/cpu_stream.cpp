@@ -29,7 +29,7 @@ void CpuStream::record(Event& event) {
 void CpuStream::wait(Event& event) {
   auto& awaited = static_cast<CpuEvent&>(event);
   const uint32_t ticket = awaited.issued_.load(std::memory_order_relaxed);
-  if (!awaited.reached(ticket)) push({.kind = Kind::wait, .ticket = ticket, .event = &awaited});
+  if (ticket != 0) push({.kind = Kind::wait, .ticket = ticket, .event = &awaited});
 }
 
 void CpuStream::hold(Event& since, Pace pace) {
@@ -62,6 +62,7 @@ void CpuStream::serve() {
   std::vector<Command> batch;
   uint64_t taken = 0;
   while (true) {
+    if (queued_.load(std::memory_order_acquire) == taken) clock_.idle();
     queued_bell_.wait_until([&] { return queued_.load(std::memory_order_acquire) != taken; });
     {
       const std::lock_guard lock(mutex_);
@@ -81,34 +82,35 @@ void CpuStream::serve() {
 void CpuStream::execute(Command& command) {
   CpuEvent* event = command.event;
   switch (command.kind) {
-    case Kind::launch: {
-      // Dropped before anything later is passed: what it owns must not outlive the point that others wait for.
-      const auto work = std::exchange(command.work, nullptr);
-      if (failure_->failed()) return;
-      try {
-        work(nullptr);
-      } catch (...) {
-        failure_->set(std::current_exception());
-      }
-      return;
-    }
+    case Kind::launch:
+      return run(std::exchange(command.work, nullptr));
     case Kind::record:
-      event->seconds_.store(now_s(), std::memory_order_relaxed);
+      event->paced_.store(clock_.paced(), std::memory_order_relaxed);
+      event->seconds_.store(clock_.here_s(), std::memory_order_relaxed);
       event->bell_.ring();
       return;
     case Kind::wait:
       event->bell_.wait_until([&] { return event->reached(command.ticket); });
-      return;
-    case Kind::hold: {
-      if (failure_->failed()) return;
-      const double deadline_s = event->seconds() + command.pace.at_least_s;
-      if (now_s() <= deadline_s) return sleep_until_s(deadline_s);
+      return clock_.wait(event->seconds(), event->paced_.load(std::memory_order_relaxed));
+    case Kind::hold:
+      if (failure_->failed() || clock_.hold_until(event->seconds() + command.pace.at_least_s)) return;
       if (command.pace.overruns) command.pace.overruns->fetch_add(1, std::memory_order_relaxed);
       return;
-    }
     case Kind::stop:
       return;
   }
+}
+
+// `work` is dropped before anything later is passed: what it owns must not outlive the point that others wait for.
+void CpuStream::run(std::function<void(void*)> work) {
+  if (failure_->failed()) return;
+  const int holds = clock_.holds();
+  try {
+    work(nullptr);
+  } catch (...) {
+    failure_->set(std::current_exception());
+  }
+  if (clock_.holds() == holds) clock_.worked();
 }
 
 }  // namespace moe::cpu

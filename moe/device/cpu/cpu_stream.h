@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "moe/device/cpu/doorbell.h"
+#include "moe/device/cpu/pace_clock.h"
 #include "moe/device/stream.h"
 
 namespace moe::cpu {
@@ -24,6 +25,7 @@ class CpuEvent final : public Event {
   std::atomic<uint32_t> issued_{0};
   std::atomic<const Stream*> recorded_on_{nullptr};
   std::atomic<double> seconds_{0};
+  std::atomic<bool> paced_{false};  // seconds_ was meant by paces
 };
 
 class CpuStream final : public Stream {
@@ -43,6 +45,7 @@ class CpuStream final : public Stream {
   void move(Moves moves) override;
   std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
   void synchronize() override;
+  PaceClock* pace_clock() override { return &clock_; }
 
  private:
   enum class Kind : uint8_t { launch, record, wait, hold, stop };
@@ -57,6 +60,7 @@ class CpuStream final : public Stream {
   void push(Command command);
   void serve();
   void execute(Command& command);
+  void run(std::function<void(void*)> work);
 
   const std::string name_;
   const std::shared_ptr<Failure> failure_;
@@ -66,6 +70,7 @@ class CpuStream final : public Stream {
   std::atomic<uint64_t> queued_{0};  // commands ever
   std::atomic<uint64_t> completed_{0};
   Doorbell queued_bell_, completed_bell_;
+  PaceClock clock_;  // the thread's own
   std::thread thread_;
 };
 

@@ -10,10 +10,10 @@
 namespace moe {
 namespace {
 
-constexpr double kShortestPass_s = 0.15;  // of the case's fastest schedule: hand-overs are about 1 % of it
-constexpr double kTaskOfPass_s = 2.5e-3;  // of a pass, for each task of its longest queue: likewise, however deep it is
-constexpr double kShortestTask_s = 0.2e-3;  // work that wakes from a long wait is cold, and slower than when unpaced
-constexpr double kWorkMargin = 3;           // a pace is at least this many times the work under it
+constexpr double kShortestPass_s = 0.06;  // of the case's fastest schedule: a late end is about 1 % of it
+constexpr double kTaskOfPass_s = 0.8e-3;  // of a pass, for each task of its longest queue: what issuing it takes, and more
+constexpr double kShortestTask_s = 0.1e-3;  // less of it, and it passes while its thread wakes up
+constexpr double kWorkMargin = 4;           // a pace is at least this many times the work under it
 
 std::string words_for(const Plan& plan, Phase phase, TaskKind kind) {
   return fmt::format("{} {} of {}", name_of(phase), name_of(kind), plan.schedule);
