@@ -87,6 +87,7 @@ void add_placement(CLI::App& app, Command& c);
 void add_plannerbench(CLI::App& app, Command& c);
 void add_microbench(CLI::App& app, Command& c);
 void add_layerbench(CLI::App& app, Command& c);
+void add_modelbench(CLI::App& app, Command& c);
 void add_launch(CLI::App& app, Command& c);
 void add_reproduce(CLI::App& app, Command& c);
 

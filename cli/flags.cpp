@@ -67,21 +67,24 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   if (command.verb == "launch") complete_launch(command, {argv + std::min(own + 1, argc), argv + argc});
   command.ranks.timeout_s = command.verb == "tune"         ? command.tune.timeout_s
                             : command.verb == "layerbench" ? command.layerbench.timeout_s
+                            : command.verb == "modelbench" ? command.modelbench.timeout_s
                                                            : command.microbench.timeout_s;
   check_backend(*app.get_subcommands().front(), command.ranks);
   const bool processes = command.ranks.backend != "local";
   if (processes && app.get_subcommands().front()->count("--cluster") == 0)
-    command.tune.selection.cluster = command.layerbench.selection.cluster = command.microbench.cluster =
-        std::string(kHostCluster);
+    command.tune.selection.cluster = command.layerbench.selection.cluster = command.modelbench.selection.cluster =
+        command.microbench.cluster = std::string(kHostCluster);
   if (command.ranks.backend == "nccl")
-    command.tune.device = command.layerbench.device = command.microbench.device = DeviceKind::cuda;
+    command.tune.device = command.layerbench.device = command.modelbench.device = command.microbench.device =
+        DeviceKind::cuda;
   command.simulate.asked = command.tune.asked = command.microbench.asked = command.layerbench.asked =
-      command.reproduce.asked = asked_by(*app.get_subcommands().front(), {argv, argv + argc});
+      command.modelbench.asked = command.reproduce.asked = asked_by(*app.get_subcommands().front(), {argv, argv + argc});
   return command;
 }
 
 bool runs_layers(const Command& c) {
-  return c.verb == "microbench" || c.verb == "layerbench" || (c.verb == "tune" && c.tune.verify);
+  return c.verb == "microbench" || c.verb == "layerbench" || c.verb == "modelbench" ||
+         (c.verb == "tune" && c.tune.verify);
 }
 
 }  // namespace moe

@@ -7,6 +7,7 @@
 #include "cli/launch.h"
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
+#include "modelbench/modelbench.h"
 #include "moe/base/log.h"
 #include "planner/list.h"
 #include "planner/memory.h"
@@ -45,6 +46,7 @@ struct Command {
   reproduce::ReproduceOptions reproduce;
   microbench::MicrobenchOptions microbench;
   layerbench::LayerbenchOptions layerbench;
+  modelbench::ModelbenchOptions modelbench;
 };
 
 /// Returns the command, or nothing after help or version was printed (exit 0). Throws BadInput naming the flag, what

@@ -6,6 +6,7 @@
 #include "cli/processes.h"
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
+#include "modelbench/modelbench.h"
 #include "moe/device/device.h"
 #include "tuner/tune.h"
 
@@ -14,12 +15,14 @@ int main(int argc, char** argv) {
     const auto command = moe::parse_command_line(argc, argv);
     if (!command) return int{moe::kOk};
     moe::set_log_level(command->log);
-    for (const auto device : {command->microbench.device, command->layerbench.device, command->tune.device})
+    for (const auto device : {command->microbench.device, command->layerbench.device, command->modelbench.device,
+                              command->tune.device})
       if (device == moe::DeviceKind::cuda) moe::set_cuda_connections();
     const auto processes = moe::start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
     return moe::run_together(processes.get(), [&] {
       if (command->verb == "microbench") return moe::microbench::run_microbench(command->microbench, processes.get());
       if (command->verb == "layerbench") return moe::layerbench::run_layerbench(command->layerbench, processes.get());
+      if (command->verb == "modelbench") return moe::modelbench::run_modelbench(command->modelbench, processes.get());
       return moe::tuner::run_tune(command->tune, processes.get());
     });
   });

@@ -7,7 +7,7 @@ namespace moe {
 namespace {
 
 const std::vector<std::string> kBackends{"local", "gloo", "nccl"};
-const std::vector<std::string> kVerbsOfRanks{"tune", "microbench", "layerbench"};
+const std::vector<std::string> kVerbsOfRanks{"tune", "microbench", "layerbench", "modelbench"};
 
 template <class Options>
 void add_ranks(CLI::App& verb, Options& o, RanksFlags& ranks) {
@@ -158,6 +158,38 @@ void add_layerbench(CLI::App& app, Command& c) {
   verb->get_option("--tasks")->excludes("--json");  // which always has them
 }
 
+void add_modelbench(CLI::App& app, Command& c) {
+  modelbench::ModelbenchOptions& m = c.modelbench;
+  Selection& s = m.selection;
+  CLI::App* verb = add_verb(app, "modelbench", "train a whole MoE model under schedules, for real, beside the prediction",
+                            " --cluster host --model tiny-gpt --schedule tutel,fsmoe --steps 20");
+  add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "cluster profile to emulate");
+  add_schedule(*verb, s);
+  add_model(*verb, m.model);
+  add_layer(*verb, s);
+  begin_group(*verb, kHow);
+  add_degrees(*verb, s);
+  add_number(*verb, "--steps", m.steps, "steps of training a schedule, each of them timed", 1, 1e7);
+  add_text(*verb, "--text", "markov|bytes|FILE", m.text,
+           "what is learned: a random language of known entropy, this project's sources, or a file's bytes");
+  add_number(*verb, "--markov-order", m.markov_order, "tokens before the next one that say all of it", 1, 8);
+  add_text(*verb, "--optimizer", "adamw|sgd", m.optimizer, "what changes the weights");
+  add_number(*verb, "--learning-rate", m.learning_rate, "the most that it is; it falls to a tenth along a cosine", 0, 1e3);
+  add_number(*verb, "--warm-up", m.warm_up, "steps over which the learning rate grows", 0, 1e7);
+  add_number(*verb, "--momentum", m.momentum, "of sgd", 0, 1);
+  add_number(*verb, "--weight-decay", m.weight_decay, "of weights, not of norms", 0, 1e3);
+  add_number(*verb, "--clip-norm", m.clip_norm, "the most that the norm of all gradients may be; 0: any", 0, 1e12);
+  add_number(*verb, "--held-out", m.held_out, "batches of other text that a loss is taken over at the end; 0: none", 0,
+             1e6);
+  add_number(*verb, "--seed", m.seed, "seed of weights, text and gate noise", 0, 9e18);
+  add_ranks(*verb, m, c.ranks);
+  begin_group(*verb, kOutput);
+  add_text(*verb, "--trace", "FILE", m.trace, "write a Perfetto timeline of a step, measured above simulated");
+  verb->add_flag("--tasks", m.tasks, "print each kind of task's time beside its prediction");
+  add_results(*verb, m);
+  verb->get_option("--tasks")->excludes("--json");  // which always has them
+}
+
 void check_backend(const CLI::App& verb, const RanksFlags& ranks) {
   if (verb.get_option_no_throw("--backend") == nullptr) return;
   const auto asked = [&](const std::string& flag) { return verb.count(flag) > 0; };
@@ -174,7 +206,7 @@ void check_backend(const CLI::App& verb, const RanksFlags& ranks) {
 }
 
 void add_launch(CLI::App& app, Command& c) {
-  CLI::App* launch = add_verb(app, "launch", "start N processes of tune, microbench or layerbench here, over gloo",
+  CLI::App* launch = add_verb(app, "launch", "start N processes of tune or a bench here, over gloo",
                               " --ranks 4 -- layerbench --ranks-per-node 2 --batch 1 --seq 128 --model-dim 128");
   add_number(*launch, "--ranks", c.launch.ranks, "processes", 1, 1024);
 }

@@ -5,9 +5,7 @@
 
 #include "layerbench/report.h"
 #include "moe/base/config_files.h"
-#include "moe/base/log.h"
 #include "moe/base/progress.h"
-#include "moe/cost/fit.h"
 #include "moe/layer/layer_device.h"
 #include "moe/plan/grid.h"
 #include "verbs/pick_layers.h"
@@ -132,17 +130,11 @@ class Layerbench {
   }
 
   Profile measured() {
-    std::optional<Progress> progress;
-    if (target_.leads()) progress.emplace("measuring " + target_.cluster.name, 10);
     OpRequest request;
     request.settings.repetitions = options_.iterations;
     request.settings.timeout_s = options_.timeout_s;
     request.sizes = sizes_for(layers_.front().shape.layer.dtype, target_.ranks.device);
-    const FittedProfile fitted = measure_and_fit(target_, writer_, request, [&](double share) { progress->at(share); });
-    if (!progress) return fitted.profile;
-    progress->done();
-    for (const std::string& line : fit_warnings(fitted)) log_warning(line);
-    return fitted.profile;
+    return measured_profile(target_, writer_, request);
   }
 
   static LayerBenchSettings settings_of(const LayerbenchOptions& options) {

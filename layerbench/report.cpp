@@ -8,6 +8,7 @@
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 #include "verbs/run/layer_records.h"
+#include "verbs/run/run_report.h"
 
 namespace moe::layerbench {
 namespace {
@@ -51,22 +52,6 @@ std::string checks_of(const std::vector<ScheduleRun>& runs) {
          table.text() + '\n';
 }
 
-std::string tasks_of(const LayerOutcome& outcome) {
-  std::string text;
-  for (const ScheduleRun& run : outcome.runs) {
-    if (run.tasks.empty()) continue;
-    Table table({"tasks", "number", "model ms", "ms", "median", "worst", "which"});
-    for (const TaskComparison& t : run.tasks) {
-      const auto ratio = [](double r) { return r > 0 ? fmt::format("{:.3f}", r) : "-"; };
-      table.add({fmt::format("{} {}", name_of(t.phase), name_of(t.kind)), fmt::format("{}", t.tasks), ms(t.predicted_s),
-                 ms(t.measured_s), ratio(t.median_ratio), ratio(t.worst_ratio),
-                 t.worst_task.substr(0, t.worst_task.find(" of layer"))});
-    }
-    text += fmt::format("Tasks of {}, measured over predicted\n\n{}\n", run.plan.schedule, table.text());
-  }
-  return text;
-}
-
 std::string text_of(const LayerOutcome& outcome, const LayerbenchResults& results) {
   const double dilation = outcome.runs.empty() ? 1 : outcome.runs.front().record.dilation;
   std::string text =
@@ -76,15 +61,8 @@ std::string text_of(const LayerOutcome& outcome, const LayerbenchResults& result
                                        : fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation));
   if (std::ranges::any_of(outcome.runs, timed, &ScheduleRun::record)) text += times_of(outcome.runs);
   if (std::ranges::any_of(outcome.runs, checked, &ScheduleRun::record)) text += checks_of(outcome.runs);
-  if (results.tasks) text += tasks_of(outcome);
-  const size_t before = text.size();
-  for (const ScheduleRun& run : outcome.runs)
-    if (const CaseRecord& r = run.record; r.prediction.has("weak_rows"))
-      text += fmt::format("  {}: predicted by weak rows: {}\n", r.schedule, r.prediction.text("weak_rows", r.key));
-  for (const ScheduleRun& run : outcome.runs)
-    if (const CaseRecord& r = run.record; !r.reason.empty())
-      text += fmt::format("  {}: {}: {}\n", r.schedule, name_of(r.status), r.reason);
-  return text.size() > before ? text + '\n' : text;
+  if (results.tasks) text += tasks_text(outcome);
+  return text + reasons_text(outcome);
 }
 
 std::string summary_text(const LayerbenchResults& results) {
@@ -102,26 +80,7 @@ std::string summary_text(const LayerbenchResults& results) {
 }
 
 Json json_of(const LayerOutcome& outcome) {
-  auto list = Json::array();
-  for (const ScheduleRun& run : outcome.runs) {
-    const CaseRecord& r = run.record;
-    Json row{{"schedule", r.schedule}, {"status", name_of(r.status)},        {"emulated", r.emulated},
-             {"dilation", r.dilation}, {"degree_forward", r.degree_forward}, {"degree_backward", r.degree_backward}};
-    if (!r.reason.empty()) row["reason"] = r.reason;
-    for (const auto& [part, fields] : {std::pair{"measured", &r.summary}, {"predicted", &r.prediction}})
-      for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { row[part][name] = v; }, value);
-    for (const TaskComparison& t : run.tasks)
-      row["tasks"].push_back({{"kind", name_of(t.kind)},
-                              {"phase", name_of(t.phase)},
-                              {"tasks", t.tasks},
-                              {"measured_s", t.measured_s},
-                              {"predicted_s", t.predicted_s},
-                              {"median_ratio", t.median_ratio},
-                              {"worst_ratio", t.worst_ratio},
-                              {"worst_task", t.worst_task}});
-    list.push_back(std::move(row));
-  }
-  return {{"layer", outcome.layer}, {"schedules", std::move(list)}};
+  return {{"layer", outcome.layer}, {"schedules", schedules_json(outcome)}};
 }
 
 const CaseRecord* record_of(const LayerOutcome& outcome, std::string_view schedule) {

@@ -83,6 +83,8 @@ LayerPricer::Curve LayerPricer::find_curve(TaskKind kind, Phase phase, const Wor
       return copy_curve();
     case TaskKind::recv:
     case TaskKind::optimizer:
+    case TaskKind::embed:
+    case TaskKind::head:  // by its plan's vocabulary: price()
       return {};
     default:
       break;
@@ -185,6 +187,12 @@ const ComputeRow& LayerPricer::gemm_row() const {
   const ComputeRow missing{.op = Op::gemm, .dtype = shape_.layer.dtype};
   throw Unpriced(fmt::format("profile {}: no gemm row for {}{}", profile_.name, name_of(shape_.layer.dtype),
                              why_unusable(row_name(missing))));
+}
+
+double LayerPricer::end_seconds(const Work& work) const {
+  if (work.gemms == 0) return profile_.task_overhead_s;
+  const ComputeRow& row = gemm_row();
+  return work.gemms * row.alpha_s + work.flops * row.beta_s_per_flop + profile_.task_overhead_s;
 }
 
 const ModuleRow* LayerPricer::module_row(const std::string& name, Phase phase) const {
@@ -324,6 +332,8 @@ std::vector<double> price(const LayerPricer& pricer, const Plan& plan) {
     return seconds;
   }
   pricer.price(*plan.structure, plan.slices, seconds);
+  for (size_t i = 0; i < seconds.size(); ++i)
+    if (is_end(plan.structure->classes[i].kind)) seconds[i] = pricer.end_seconds(plan.works[i]);
   return seconds;
 }
 

@@ -54,6 +54,8 @@ class LayerPricer {
   /// Returns the seconds of a slice, which is no task where it has no bytes.
   double slice_seconds(int64_t bytes) const { return bytes > 0 ? gradient_seconds(bytes) : 0; }
   double dense_seconds(TaskKind kind, Phase phase, Flow flow = Flow::sharded) const;
+  /// Returns the seconds of a model's end: GEMMs by their row, a look-up of tokens nothing.
+  double end_seconds(const Work& work) const;
   /// Parm's overlapped AlltoAll and MP AllGather as measured (row `saa`); empty where the profile has none.
   std::optional<double> saa_seconds() const;
   /// Returns the bytes at which gradient_seconds bends or jumps: the points of a measured curve, ascending.

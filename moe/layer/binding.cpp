@@ -55,7 +55,7 @@ const LayerBinding::Row& LayerBinding::row_of(const Task& task) {
       Row::gradients(gradient),
       Row::gradients(expert_gradient),
   };
-  static_assert(kRows.size() == kTaskKinds - 3, "every kind but those of a pipeline: send, recv, optimizer");
+  static_assert(kRows.size() == kTaskKinds - 5, "every kind but a pipeline's and a model's: send, recv, optimizer, embed, head");
   const auto* row = std::ranges::find(kRows, task.kind, &Row::kind);
   require<WrongResult>(row != kRows.end(), "{}: a task that the layer does not know", task.name());
   return *row;

@@ -35,9 +35,9 @@ double difference(const T* part, const std::array<ShardRange, 3>& axes, std::spa
 
 // Bounds what gradients are compared with from below: one that all but vanishes (a saturated softmax's) is as exact as
 // the terms that it is the sum of.
-double least_norm(const LayerReference& reference) {
+double least_norm(const std::map<std::string, std::vector<double>>& gradients) {
   double largest = 0;
-  for (const auto& [name, gradient] : reference.gradients)
+  for (const auto& [name, gradient] : gradients)
     for (const double v : gradient) largest = std::max(largest, std::abs(v));
   return kLeastNorm * largest;
 }
@@ -104,7 +104,7 @@ std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks) {
 
 std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const LayerReference& reference) {
   for (const MoeLayer* rank : ranks) check_choices(*rank, reference);
-  Errors errors(least_norm(reference));
+  Errors errors(least_norm(reference.gradients));
   for (MoeLayer* rank : ranks) {
     const RankShape& s = rank->shape();
     const auto on_host = [&](TensorView t) { return HostCopy(t, rank->memory()); };
@@ -114,6 +114,13 @@ std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const La
     for (const Parameter& p : rank->parameters())
       errors.add("gradient of " + p.name, on_host(p.gradient).view(), p.axes, reference.gradients.at(p.name));
   }
+  return std::move(errors).all();
+}
+
+std::vector<TensorError> gradient_errors(std::span<const Parameter> parameters,
+                                         const std::map<std::string, std::vector<double>>& gradients) {
+  Errors errors(least_norm(gradients));
+  for (const Parameter& p : parameters) errors.add("gradient of " + p.name, p.gradient, p.axes, gradients.at(p.name));
   return std::move(errors).all();
 }
 

@@ -29,6 +29,10 @@ std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks);
 /// WrongResult naming the token whose experts differ from the reference's.
 std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const LayerReference& reference);
 
+/// Compares the gradients of weights that the CPU has with full ones, by name.
+std::vector<TensorError> gradient_errors(std::span<const Parameter> parameters,
+                                         const std::map<std::string, std::vector<double>>& gradients);
+
 /// Throws WrongResult naming every tensor whose error is above `tolerance`, NaN included.
 void require_small(std::span<const TensorError> errors, double tolerance, const LayerShape& layer);
 

@@ -193,10 +193,7 @@ MemoryEstimate layer_memory(const LayerCase& shape, Flow flow) {
 }
 
 int activations_kept(const Plan& plan) {
-  const auto computes = [](const Task& task) {  // gradients and what passes between stages outlive no activations
-    return !sends_gradients(task.kind) && task.kind != TaskKind::optimizer && task.kind != TaskKind::send &&
-           task.kind != TaskKind::recv;
-  };
+  const auto computes = [](const Task& task) { return is_of_layer(task.kind); };  // others outlive no activations
   const auto set_of = [&](const Task& task) {
     return static_cast<size_t>(task.layer) * static_cast<size_t>(plan.micro_batches) +
            static_cast<size_t>(task.micro_batch);

@@ -32,14 +32,16 @@ constexpr std::array<std::string_view, kTaskKinds> kTaskNames{"mp_allgather",
                                                               "expert_gradient",
                                                               "send",
                                                               "recv",
-                                                              "optimizer"};
+                                                              "optimizer",
+                                                              "embed",
+                                                              "head"};
 constexpr std::array<std::string_view, 2> kPhaseNames{"forward", "backward"};
 constexpr std::array<std::string_view, 6> kLaneNames{"compute", "inter", "intra", "comm", "copy", "gradient"};
-constexpr std::array<std::string_view, 23> kBufferNames{
+constexpr std::array<std::string_view, 24> kBufferNames{
     "input",      "gathered_input", "attention_partial", "hidden",          "routing",  "ordered",
     "dispatched", "gathered",       "expert_out",        "scattered",       "combined", "output",
     "gradient",   "tokens",         "token_gradients",   "gathered_output", "laid_out", "reduced",
-    "exchanged",  "summed",         "home_gathered",     "home_laid_out",   "received"};
+    "exchanged",  "summed",         "home_gathered",     "home_laid_out",   "received", "logits"};
 
 class Hash {
  public:
@@ -127,6 +129,7 @@ uint64_t Plan::hash() const {
   Hash hash;
   hash.add(schedule);
   hash.add(static_cast<uint64_t>(rows));
+  hash.add(static_cast<uint64_t>(vocabulary));
   hash_shape(hash, shape);
   hash_structure(hash, *structure);
   for (const Gradient& gradient : gradients)

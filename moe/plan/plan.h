@@ -40,7 +40,8 @@ enum class Buffer : uint8_t {
   output, gradient,
   tokens, token_gradients, gathered_output,                                  // dense part, of all tokens of a group
   laid_out, reduced, exchanged, summed, home_gathered, home_laid_out,        // MoE part of the other flows
-  received                                                                   // from the stage before
+  received,                                                                  // from the stage before
+  logits                                                                     // of the model's head
 };
 // clang-format on
 std::string_view name_of(Buffer buffer);
@@ -117,7 +118,8 @@ struct Plan {
   int layers = 1, micro_batches = 1;
   LayerCase shape;
   Groups groups;
-  int64_t rows = 0;  // T_rank
+  int64_t rows = 0;        // T_rank
+  int64_t vocabulary = 0;  // of a model with its ends; 0: layers alone
   std::vector<Gradient> gradients;
   std::vector<GradientSlice> slices;
   std::vector<Work> works;  // one a class
@@ -129,10 +131,14 @@ struct Plan {
   uint64_t hash() const;
 };
 
+/// Gives every class of the plan's structure its work.
+void set_works(Plan& plan);
 /// Work of a class in a flow: volumes of its chunk of the layer, or its slice of the gradients. An exchange has its
 /// share of a combine's bytes.
 Work work_of(const WorkClass& work_class, const LayerCase& shape, const std::vector<GradientSlice>& slices,
              Flow flow = Flow::sharded);
+/// Work of a model's end on a rank: all of the vocabulary for the tokens whose rows the rank holds.
+Work end_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow, int64_t vocabulary);
 /// Work of all rows, or of the whole dense part, that `chunks` chunks share.
 Work whole_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 

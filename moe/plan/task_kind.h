@@ -14,10 +14,11 @@ enum class TaskKind : uint8_t {
   copy, allreduce, gather, home_copy,                      // of chunks: re-layout, partial sums, MP AllGather
   exchange, sum,                                           // SAA's phases of a combine, each followed by its gather
   expert_gradient,                                         // the same of experts over EDP, where a schedule plans it
-  send, recv, optimizer                                    // between pipeline stages; the step after all of it
+  send, recv, optimizer,                                   // between pipeline stages; the step after all of it
+  embed, head                                              // a model's ends; the loss is the head's
 };
 // clang-format on
-inline constexpr int kTaskKinds = 25;
+inline constexpr int kTaskKinds = 27;
 std::string_view name_of(TaskKind kind);
 
 /// Part of the MoE layer's row traffic: one task a chunk.
@@ -29,6 +30,12 @@ constexpr bool is_chunked(TaskKind kind) {
 constexpr bool sends_gradients(TaskKind kind) {
   return kind == TaskKind::gradient || kind == TaskKind::expert_gradient;
 }
+
+/// Is one of a model's ends.
+constexpr bool is_end(TaskKind kind) { return kind == TaskKind::embed || kind == TaskKind::head; }
+
+/// Belongs to a layer's pass over a micro-batch.
+constexpr bool is_of_layer(TaskKind kind) { return kind < TaskKind::send && !sends_gradients(kind); }
 
 enum class Phase : uint8_t { forward, backward };
 std::string_view name_of(Phase phase);

@@ -143,4 +143,21 @@ Work work_of(const WorkClass& wc, const LayerCase& c, const std::vector<Gradient
   return chunk_work(wc.kind, wc.phase, rows_of(wc, c, flow), c, flow);
 }
 
+Work end_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow, int64_t vocabulary) {
+  if (kind != TaskKind::head) return {};
+  const int passes = phase == Phase::backward ? 2 : 1;
+  const double held = static_cast<double>(c.layer.batch * c.layer.seq) /
+                      (traits_of(flow).holds == Tokens::own ? c.parallel.mp : 1);
+  const double weights = static_cast<double>(c.layer.model_dim) * static_cast<double>(vocabulary);
+  return {Op::gemm, GroupKind::none, 0, passes * kFlopsPerMac * held * weights, passes};
+}
+
+void set_works(Plan& plan) {
+  plan.works.clear();
+  const Flow flow = plan.structure->flow;
+  for (const WorkClass& wc : plan.structure->classes)
+    plan.works.push_back(is_end(wc.kind) ? end_work(wc.kind, wc.phase, plan.shape, flow, plan.vocabulary)
+                                         : work_of(wc, plan.shape, plan.slices, flow));
+}
+
 }  // namespace moe

@@ -48,6 +48,7 @@ class ModelBuilder {
     plan_.groups = groups_of(model.shape.parallel);
     plan_.rows = padded_rows(model.shape);
     plan_.layers = model.layers;
+    plan_.vocabulary = model.vocabulary;
     plan_.micro_batches = model.micro_batches;
     plan_.degree_forward = decision.degree_forward;
     plan_.degree_backward = decision.backwards.front().degree;
@@ -61,8 +62,7 @@ class ModelBuilder {
     // The stages' last backwards send; they are built last to first, each stage's as a block of gradients.
     for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, stages_)) run(builder, step);
     plan_.structure = std::make_shared<const Structure>(builder.take());
-    for (const WorkClass& wc : plan_.structure->classes)
-      plan_.works.push_back(work_of(wc, plan_.shape, plan_.slices, plan_.structure->flow));
+    set_works(plan_);
     check_plan(plan_);
     return std::move(plan_);
   }
@@ -72,14 +72,19 @@ class ModelBuilder {
     const int stage = step.stage;
     const auto [first, last] = layers_of_stage(model_, stage);
     Pass pass{.phase = step.phase, .stage = stage, .micro_batch = step.micro_batch};
+    const bool embeds = model_.vocabulary > 0 && stage == 0, heads = model_.vocabulary > 0 && stage + 1 == stages_;
     if (step.phase == Phase::forward) {
+      if (embeds) builder.embed(pass);
       pass.degree = decision_.degree_forward;
       pass.order = decision_.order_forward;
       for (pass.layer = first; pass.layer < last; ++pass.layer) forward_end_ = builder.add(pass);
       pass.layer = last - 1;
       if (stage + 1 < stages_) builder.transfer(pass);
+      if (heads) builder.head(pass);
       return;
     }
+    pass.layer = last - 1;
+    if (heads) builder.head(pass);
     const bool sends = step.micro_batch + 1 == model_.micro_batches;
     const int64_t dense = plan_.shape.parallel.dp > 1 ? gradient_bytes(plan_.shape) : 0;
     Sender sender(plan_, plan_.gradients.size());
@@ -111,6 +116,7 @@ class ModelBuilder {
     pass.layer = first;
     pass.gradients = {};
     if (stage > 0) builder.transfer(pass);
+    if (embeds) builder.embed(pass);
     if (step.micro_batch + 1 == model_.micro_batches) finish(builder, stage, first, sender);
   }
 

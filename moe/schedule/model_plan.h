@@ -17,6 +17,8 @@ struct ModelShape {
   /// Gradients of the model's ends on a rank, bytes: of the output projection, made before the last stage's backward;
   /// of the embedding, made by the first stage's. 0: not counted.
   int64_t head_gradient_bytes = 0, embedding_gradient_bytes = 0;
+  /// The model's ends are tasks: embedding, output projection and loss. 0: they are not in the plan.
+  int64_t vocabulary = 0;
 };
 /// Gives a model the gradients of its embedding and output projection, each sharded over MP. Where they are one tensor
 /// (tied, on one stage) its gradient is whole once the embedding's is; with stages each end has a copy, and what sums

@@ -276,8 +276,7 @@ Plan build_plan(const Schedule& schedule, const LayerCase& shape, const Decision
       plan.gradients.push_back({0, expert_gradient_bytes(plan.shape), last_expert(*plan.structure), true});
     plan.slices = slices_of(schedule, plan.shape, decision);
   }
-  for (const WorkClass& wc : plan.structure->classes)
-    plan.works.push_back(work_of(wc, plan.shape, plan.slices, plan.structure->flow));
+  set_works(plan);
   check_plan(plan);
   return plan;
 }

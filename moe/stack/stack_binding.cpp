@@ -7,10 +7,7 @@
 namespace moe {
 namespace {
 
-bool of_a_pass(const Task& task) {
-  return !sends_gradients(task.kind) && task.kind != TaskKind::send && task.kind != TaskKind::recv &&
-         task.kind != TaskKind::optimizer;
-}
+bool of_a_pass(const Task& task) { return is_of_layer(task.kind); }
 
 }  // namespace
 
@@ -50,13 +47,14 @@ void require_stack_runs(const Plan& plan) {
       for (const Phase phase : {Phase::forward, Phase::backward}) cuts_of(cell, phase);
 }
 
-StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device)
-    : stack_(stack), plan_(plan), cell_plans_(plan) {
+StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device, ModelTasks* model)
+    : stack_(stack), model_(model), plan_(plan), cell_plans_(plan) {
   const StackShape& shape = stack.shape();
   require<WrongResult>(plan.shape == shape.shape, "the plan is for {} and another parallel shape or rounding",
                        describe(plan.shape.layer));
   require_equal(plan.layers, shape.layers, "the plan's layers");
   require_equal(plan.micro_batches, shape.micro_batches, "the plan's micro-batches");
+  require<WrongResult>(plan.vocabulary == 0 || model != nullptr, "the plan is of a model, and there is none");
   add_cells();
   set_into();
   places_.resize(plan_.tasks().size());
@@ -146,6 +144,8 @@ void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
     stack_.links()
         .from_before(task.phase)
         ->receive(data.data(), data.bytes(), task.phase == Phase::forward ? 0 : 1, {stream, {}, place.name});
+  else if (model_ != nullptr && task.kind != TaskKind::send)
+    model_->issue(task, stream);
 }
 
 void StackBinding::settle(const Task& task, Stream& stream) {

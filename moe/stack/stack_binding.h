@@ -3,8 +3,7 @@
 // that layer's own (LayerBinding); this class adds what lies between them: gradient slices, which may reach over
 // several layers, and what goes from stage to stage.
 //
-// A gradient task sums what its own iteration made, so that one pass leaves the dense gradients whole. Weights aren't
-// changed: the optimizer's task is an instant.
+// A gradient task sums what its own iteration made, so that one pass leaves the dense gradients whole.
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,11 +28,20 @@ struct CellPlans {
 /// Throws Unsupported naming what of a plan a stack can't run: gradients of a model's ends, chunks that mix (cuts_of).
 void require_stack_runs(const Plan& plan);
 
+/// Does what a plan of a model has beside its layers: the tasks of its ends (embed, head) and the optimizer's.
+class ModelTasks {
+ public:
+  virtual ~ModelTasks() = default;
+  /// Enqueues it. An optimizer's finds all gradients that plans sum summed.
+  virtual void issue(const Task& task, Stream& stream) = 0;
+};
+
 class StackBinding : public Binding {
  public:
   /// `stack` must outlive it; the plan's structure is shared. `device` makes the streams on which data leave the stage.
   /// Throws WrongResult naming what differs unless the plan is of the stack's case, layers and micro-batches.
-  StackBinding(LayerStack& stack, const Plan& plan, Device& device);
+  /// `model`: of a plan with a vocabulary; outlives the binding. Without one the optimizer's task is an instant.
+  StackBinding(LayerStack& stack, const Plan& plan, Device& device, ModelTasks* model = nullptr);
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
   void settle(const Task& task, Stream& stream) override;
@@ -56,6 +64,7 @@ class StackBinding : public Binding {
   TensorView passed_on(const Task& task) const;
 
   LayerStack& stack_;
+  ModelTasks* model_;
   Plan plan_;
   CellPlans cell_plans_;
   std::vector<std::vector<std::unique_ptr<LayerBinding>>> cells_;  // [layer of the stage][micro-batch]

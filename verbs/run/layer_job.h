@@ -17,13 +17,16 @@ namespace moe {
 struct Stacked {
   int layers = 1, micro_batches = 1;
   PipelineOrder order = PipelineOrder::gpipe;
+  int64_t vocabulary = 0;  // of a model, with embedding, output projection and loss around the layers; 0: no ends
 };
 
 struct LayerJob {
   std::string name;
   LayerCase shape;
   Stacked stacked;
-  bool one_layer() const { return stacked.layers == 1 && stacked.micro_batches == 1 && shape.parallel.pp == 1; }
+  bool one_layer() const {
+    return stacked.layers == 1 && stacked.micro_batches == 1 && shape.parallel.pp == 1 && stacked.vocabulary == 0;
+  }
   Profile predicted_by;             // what the plans are tuned and predicted with
   std::optional<Profile> paced_by;  // what the emulated cluster is; none: this machine, unpaced
   std::vector<const Schedule*> schedules;

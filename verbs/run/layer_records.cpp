@@ -74,6 +74,16 @@ void add_times(const MeasuredRun& run, CaseRecord& record) {
   record.reason = fmt::format("{:.1f} % of the tasks outlasted their modelled time", 100 * share);
 }
 
+void add_losses(const MeasuredRun& run, CaseRecord& record) {
+  std::vector<std::vector<double>> by_step;
+  for (const double loss : run.losses) by_step.push_back({loss});
+  record.samples.push_back({"loss", by_step});
+  record.summary.set("steps", static_cast<int64_t>(run.losses.size()));
+  record.summary.set("first_loss", run.losses.front());
+  record.summary.set("last_loss", run.losses.back());
+  if (run.held_out_loss > 0) record.summary.set("held_out_loss", run.held_out_loss);
+}
+
 void add_all(const LayerMeasurement& all, CaseRecord& record) {
   record.summary.set("tensors_made", all.tensors_made);
   if (record.emulated) record.summary.set("dilation_set_by", all.dilation.set_by);
@@ -111,6 +121,7 @@ CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vec
   if (job.settings.check_only || !run.wrong.empty()) return record;
   add_times(run, record);
   add_all(all, record);
+  if (!run.losses.empty()) add_losses(run, record);
   add_tasks(tasks, record.summary);
   return record;
 }

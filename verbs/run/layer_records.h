@@ -26,6 +26,7 @@ std::vector<TaskComparison> compared_tasks(const RanSchedule& ran);
 ///                proven_tokens: of the layer whose results were compared (layer_bench.h)
 ///                dilation_set_by (dilation.h); repeats: times its passes were discarded for too many overruns;
 ///                proving_wall_s, unpaced_wall_s, timed_wall_s: where the time of all the layer's schedules went
+///                steps, first_loss, last_loss, held_out_loss: of a model that was trained; samples: loss, by step
 ///   prediction   exposed_s, overlap_efficiency of the replay; peak_bytes by estimate_memory, without optimizer states;
 ///                weak_rows: which rows of the profile are weak (fit.h), and why; absent: none
 /// Loads and bytes are of the layer that ran: of an emulated cluster the proxy.

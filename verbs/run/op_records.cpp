@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "moe/base/log.h"
+#include "moe/base/progress.h"
 #include "moe/base/statistics.h"
 #include "moe/exec/overhead.h"
 #include "moe/measure/ops/lane_bench.h"
@@ -271,6 +272,17 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, const 
   FittedProfile fitted = fit_profile(records, target.cluster.name + "-fitted", "fitted from " + writer.path());
   fitted.profile.memory_bytes = target.cluster.memory_bytes;
   return fitted;
+}
+
+Profile measured_profile(const Target& target, RecordWriter& writer, const OpRequest& request) {
+  constexpr double kGuessed_s = 10;
+  std::optional<Progress> progress;
+  if (target.leads()) progress.emplace("measuring " + target.cluster.name, kGuessed_s);
+  const FittedProfile fitted = measure_and_fit(target, writer, request, [&](double share) { progress->at(share); });
+  if (!progress) return fitted.profile;
+  progress->done();
+  for (const std::string& line : fit_warnings(fitted)) log_warning(line);
+  return fitted.profile;
 }
 
 }  // namespace moe

@@ -41,4 +41,7 @@ std::vector<CaseRecord> measure_ops(const Target& target, RecordWriter& writer, 
 FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, const OpRequest& request,
                               const std::function<void(double share)>& progress);
 
+/// Does so, says on stderr how far it is and which rows are not to be trusted, and returns the profile.
+Profile measured_profile(const Target& target, RecordWriter& writer, const OpRequest& request);
+
 }  // namespace moe

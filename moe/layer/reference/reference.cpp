@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "moe/layer/reference/ends_graph.h"
 #include "moe/layer/reference/layer_graph.h"
 #include "moe/layer/reference/stack_reference.h"
 
@@ -25,14 +26,9 @@ std::vector<double> gradient_of(const at::Tensor& leaf) {
   return leaf.grad().defined() ? values_of(leaf.grad()) : std::vector<double>(static_cast<size_t>(leaf.numel()));
 }
 
-}  // namespace
-
-LayerReference reference_layer(const LayerCase& shape, const LayerSeed& seed, const LayerChoices& choices) {
-  return std::move(reference_stack(shape, 1, 1, seed, [&](int, int) { return choices; }).front().front());
-}
-
-StackReference reference_stack(const LayerCase& shape, int layers, int micro_batches, const LayerSeed& seed,
-                               const std::function<LayerChoices(int layer, int micro_batch)>& choices) {
+// `ends`: of a model; null: the last output's loss is <output, dY>.
+StackReference run_layers(const LayerCase& shape, int layers, int micro_batches, const LayerSeed& seed,
+                          const std::function<LayerChoices(int layer, int micro_batch)>& choices, EndsGraph* ends) {
   StackReference reference(static_cast<size_t>(layers));
   std::vector<std::vector<at::Tensor>> inputs(reference.size());
   std::vector<GraphWeights> weights(reference.size());
@@ -49,18 +45,21 @@ StackReference reference_stack(const LayerCase& shape, int layers, int micro_bat
         for (const auto& [name, weight] : weights[l]) weight.set_requires_grad(true);
       }
       in.weights = weights[l];
-      if (l == 0)
-        in.input.set_requires_grad(true);
-      else
+      if (l > 0)
         in.input = flowing;
+      else if (ends != nullptr)
+        in.input = ends->embed(micro_batch);
+      else
+        in.input.set_requires_grad(true);
       in.input.retain_grad();
       inputs[l].push_back(in.input);
-      if (l + 1 < reference.size()) in.output_gradient = at::Tensor();
+      if (l + 1 < reference.size() || ends != nullptr) in.output_gradient = at::Tensor();
       GraphOutputs out = run_graph(shape, in, choices ? choices(static_cast<int>(l), micro_batch) : LayerChoices());
       if (out.loss.defined()) loss = loss + out.loss;
       flowing = out.output;
       reference[l].push_back({values_of(out.output), {}, {}, std::move(out.choices), out.auxiliary});
     }
+    if (ends != nullptr) loss = loss + ends->add_loss(flowing, micro_batch);
   }
   loss.backward();
   for (size_t l = 0; l < reference.size(); ++l)
@@ -68,6 +67,26 @@ StackReference reference_stack(const LayerCase& shape, int layers, int micro_bat
       reference[l][m].input_gradient = gradient_of(inputs[l][m]);
       for (const auto& [name, weight] : weights[l]) reference[l][m].gradients[name] = gradient_of(weight);
     }
+  return reference;
+}
+
+}  // namespace
+
+LayerReference reference_layer(const LayerCase& shape, const LayerSeed& seed, const LayerChoices& choices) {
+  return std::move(reference_stack(shape, 1, 1, seed, [&](int, int) { return choices; }).front().front());
+}
+
+StackReference reference_stack(const LayerCase& shape, int layers, int micro_batches, const LayerSeed& seed,
+                               const std::function<LayerChoices(int layer, int micro_batch)>& choices) {
+  return run_layers(shape, layers, micro_batches, seed, choices, nullptr);
+}
+
+ModelReference reference_model(const LayerCase& shape, int layers, const LayerSeed& seed, const ReferenceEnds& ends,
+                               const std::function<LayerChoices(int layer, int micro_batch)>& choices) {
+  EndsGraph graph(shape, seed, ends);
+  const auto micro_batches = static_cast<int>(ends.tokens.size());
+  ModelReference reference{run_layers(shape, layers, micro_batches, seed, choices, &graph), graph.loss(), {}};
+  for (const auto& [name, weight] : graph.weights()) reference.gradients[name] = gradient_of(weight);
   return reference;
 }
 

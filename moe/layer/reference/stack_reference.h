@@ -17,4 +17,18 @@ using StackReference = std::vector<std::vector<LayerReference>>;
 StackReference reference_stack(const LayerCase& shape, int layers, int micro_batches, const LayerSeed& seed,
                                const std::function<LayerChoices(int layer, int micro_batch)>& choices = {});
 
+/// A model's ends around the layers (moe/model/model_ends.h): embedding, places, norm, head, cross-entropy.
+struct ReferenceEnds {
+  int64_t vocabulary = 0;
+  std::vector<std::vector<int32_t>> tokens = {};  // by micro-batch, (samples of all DP groups, seq + 1)
+};
+struct ModelReference {
+  StackReference layers;
+  double loss = 0;
+  std::map<std::string, std::vector<double>> gradients;  // of the ends' weights, by name
+};
+/// Forward and backward of a model: the loss is the ends' and the auxiliary ones.
+ModelReference reference_model(const LayerCase& shape, int layers, const LayerSeed& seed, const ReferenceEnds& ends,
+                               const std::function<LayerChoices(int layer, int micro_batch)>& choices = {});
+
 }  // namespace moe

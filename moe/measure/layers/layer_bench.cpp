@@ -10,6 +10,7 @@
 #include "moe/measure/layers/pass_times.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/measure/layers/rank_run.h"
+#include "moe/measure/layers/training.h"
 #include "moe/stack/stack_errors.h"
 
 namespace moe {
@@ -29,13 +30,13 @@ class LayerBench {
         LayerCase proxy = proxy_case(p.plan.shape, p.plan.degree_forward, p.plan.degree_backward);
         DType& dtype = proxy.layer.dtype;
         if (!computes_in(settings.ranks.device, dtype)) dtype = sums_type(dtype);
-        run.plan = proxy_plan(p.plan, proxy);
+        run.plan = proxy_of(p.plan, proxy);
       }
       proven_.push_back(run.plan);
       if (reference_flops(run.plan.shape) * run.plan.layers * run.plan.micro_batches <= settings.most_reference_flops)
         continue;
       small_proof_ = true;
-      proven_.back() = proxy_plan(p.plan, small_case(p.plan.shape, p.plan.degree_forward, p.plan.degree_backward));
+      proven_.back() = proxy_of(p.plan, small_case(p.plan.shape, p.plan.degree_forward, p.plan.degree_backward));
     }
     ranks_ = result_.runs.front().plan.shape.parallel.ranks();
     if (!settings.ranks.processes) threads_.emplace(ranks_, settings.timeout_s);
@@ -65,6 +66,13 @@ class LayerBench {
     return now_s() - begin_s;
   }
 
+  // A small model knows the tokens of its text alone.
+  Plan proxy_of(const Plan& plan, const LayerCase& small) const {
+    Plan proxy = proxy_plan(plan, small);
+    if (proxy.vocabulary > 0) proxy.vocabulary = settings_.text->vocabulary();
+    return proxy;
+  }
+
   void prove() {
     for (size_t s = 0; s < planned_.size(); ++s) make(s, proven_[s]);
     for (size_t s = 0; s < planned_.size(); ++s) verify(s);
@@ -87,6 +95,9 @@ class LayerBench {
     for (size_t s = 0; s < planned_.size(); ++s)
       if (result_.runs[s].wrong.empty()) open.push_back(s);
     const int64_t made = tensor_memory.made;
+    training_.resize(planned_.size());
+    for (size_t s = 0; s < planned_.size(); ++s)
+      if (result_.runs[s].plan.vocabulary > 0) training_[s].begin(runs_of_schedule(s), settings_.optimizer);
     for (int attempt = 0; attempt < kAttempts && !open.empty(); ++attempt) {
       for (const size_t s : open) timed_[s].assign(here_.size(), {});
       world().run([&](int rank) { timed_passes(rank, open); });
@@ -94,6 +105,9 @@ class LayerBench {
       std::erase_if(open, [&](size_t s) { return overrun_share(result_.runs[s]) <= kOverrunLimit; });
     }
     result_.tensors_made = tensor_memory.made - made;
+    for (size_t s = 0; s < planned_.size(); ++s)
+      if (result_.runs[s].wrong.empty() && result_.runs[s].plan.vocabulary > 0)
+        training_[s].read(world(), runs_of_schedule(s), settings_.held_out_batches, result_.runs[s]);
   }
 
   // A layer on every rank that ran `plan` and has its gradients.
@@ -110,7 +124,12 @@ class LayerBench {
     const auto everyone = world().communicator(rank);
     const int place = world().topology().local_rank;
     runs_of(rank).push_back(std::make_unique<RankRun>(
-        plan, *everyone, RankRun::Setup{settings_.ranks.device, place, settings_.seed, settings_.workload}));
+        plan, *everyone, RankRun::Setup{.kind = settings_.ranks.device,
+                                          .place = place,
+                                          .seed = settings_.seed,
+                                          .workload = settings_.workload,
+                                          .text = settings_.text,
+                                          .step_apart = settings_.emulated}));
     require_same_plan(*everyone, plan);
   }
 
@@ -144,9 +163,15 @@ class LayerBench {
     stream->synchronize();
   }
 
+  std::vector<RankRun*> runs_of_schedule(size_t s) {
+    std::vector<RankRun*> all;
+    for (auto& runs : rank_runs_) all.push_back(runs[s].get());
+    return all;
+  }
+
   std::vector<RankCells> cells_of(size_t s) {
     std::vector<RankCells> cells;
-    for (auto& runs : rank_runs_) cells.push_back(runs[s]->cells());
+    for (RankRun* run : runs_of_schedule(s)) cells.push_back(run->cells());
     return cells;
   }
 
@@ -181,9 +206,12 @@ class LayerBench {
     run.proven_tokens = static_cast<double>(ranks.front().front().shape().tokens.total * plan.micro_batches);
     run.load = load_of_ranks(ranks);
     if (settings_.inspect) settings_.inspect(world(), ranks, plan);
-    const StackReference reference = reference_stack(ranks.front().front(), all_choices(ranks, plan));
+    const StackChoices choices = all_choices(ranks, plan);
     try {
-      for (const TensorError& e : verify_stack(ranks, reference))
+      const std::vector<TensorError> errors =
+          plan.vocabulary > 0 ? verify_model(runs_of_schedule(s), choices)
+                              : verify_stack(ranks, reference_stack(ranks.front().front(), choices));
+      for (const TensorError& e : errors)
         if (e.error > run.worst_error) run.worst_error = e.error, run.worst_tensor = e.tensor;
     } catch (const WrongResult& error) {
       run.wrong = error.what();
@@ -233,6 +261,7 @@ class LayerBench {
         const RunTimes& times = mine.pass(paces[s], {pacers_[s].get(), rank, planned_[s].resources});
         if (iteration < 0) continue;
         append_pass(result_.runs[s].plan, times, result_.dilation.factor, timed_[s][place(rank)]);
+        if (mine.model() != nullptr) training_[s].stepped(place(rank), mine);
       }
   }
 
@@ -265,6 +294,7 @@ class LayerBench {
   std::vector<std::unique_ptr<Pacer>> pacers_;                    // by schedule; none: its tasks don't slow each other
   std::vector<std::vector<std::unique_ptr<RankRun>>> rank_runs_;  // [rank here][schedule]
   std::vector<std::vector<PassNumbers>> timed_;                   // [schedule][rank here]
+  std::vector<Training> training_;                                // by schedule
 };
 
 }  // namespace

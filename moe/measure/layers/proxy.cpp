@@ -84,9 +84,7 @@ Plan proxy_plan(const Plan& nominal, const LayerCase& proxy) {
     slice.begin = scaled(slice.begin);
     slice.end = scaled(slice.end);
   }
-  plan.works.clear();
-  for (const WorkClass& wc : plan.structure->classes)
-    plan.works.push_back(work_of(wc, proxy, plan.slices, plan.structure->flow));
+  set_works(plan);
   check_plan(plan);
   return plan;
 }

@@ -5,13 +5,16 @@
 
 namespace moe {
 
-bool one_layer(const Plan& plan) { return plan.layers == 1 && plan.micro_batches == 1 && plan.shape.parallel.pp == 1; }
+bool one_layer(const Plan& plan) { 
+  return plan.layers == 1 && plan.micro_batches == 1 && plan.shape.parallel.pp == 1 && plan.vocabulary == 0;
+}
 
 void require_runs(const Plan& plan) { one_layer(plan) ? require_runnable(plan) : require_stack_runs(plan); }
 
 RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
     : device_(make_device(setup.kind, setup.place)),
-      layer_device_(setup.kind == DeviceKind::cuda ? make_cuda_layer_device() : nullptr) {
+      layer_device_(setup.kind == DeviceKind::cuda ? make_cuda_layer_device() : nullptr),
+      text_(setup.text) {
   LayerDevice& on = layer_device_ ? *layer_device_ : cpu_layer_device();
   LayerSeed seed;
   seed.seed = setup.seed;
@@ -20,13 +23,48 @@ RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
                                         LayerComms::split(world, plan.shape.parallel), on);
   else
     stack_ = std::make_unique<LayerStack>(stack_shape(plan), world.rank(), seed, world, on);
+  if (plan.vocabulary > 0) {
+    require<BadInput>(text_ != nullptr && text_->vocabulary() <= plan.vocabulary,
+                      "a model of {} tokens: found a text of {}, expected one of so many at most", plan.vocabulary,
+                      text_ == nullptr ? 0 : text_->vocabulary());
+    model_ = std::make_unique<Model>(*stack_, world, plan.vocabulary, seed);
+    if (setup.step_apart) {
+      model_->step_apart();
+      steps_ = device_->make_stream("steps");
+    }
+  }
   for (const auto& layer : cells().layers)
     for (MoeLayer* cell : layer) cell->preset(setup.workload);
   if (stack_)
-    binding_ = std::make_unique<StackBinding>(*stack_, plan, *device_);
+    binding_ = std::make_unique<StackBinding>(*stack_, plan, *device_, model_.get());
   else
     binding_ = std::make_unique<LayerBinding>(*layer_, plan);
   executor_ = std::make_unique<Executor>(*device_, plan.structure, stack_ ? stack_->stage() : 0);
+}
+
+SampleTokens RankRun::step(Split split, int64_t step) const {
+  return [=, this](int64_t sample, std::span<int32_t> tokens) { text_->fill(split, step, sample, tokens); };
+}
+
+const RunTimes& RankRun::pass(const std::vector<double>& at_least_s, const Contended& contended) {
+  if (model_) model_->ends().load(step(Split::train, model_->steps()));
+  const RunTimes& times = executor_->run(*binding_, at_least_s, std::nullopt, contended);
+  if (steps_) {
+    model_->step(*steps_);
+    steps_->synchronize();
+  }
+  return times;
+}
+
+double RankRun::held_out_loss(int64_t step) {
+  model_->ends().load(this->step(Split::held_out, step));
+  executor_->run(*binding_, {}, Phase::forward);
+  return model_->ends().heads() ? model_->ends().loss() : 0;
+}
+
+void RankRun::finish_gradients(Stream& stream) {
+  if (model_) return;  // its steps do
+  stack_ ? stack_->finish_gradients(stream) : layer_->finish_gradients(stream);
 }
 
 }  // namespace moe

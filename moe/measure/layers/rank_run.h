@@ -1,14 +1,16 @@
 #pragma once
-// One schedule on one rank, ready to run: a layer, or this rank's stage of a stack, with what its plan binds to it.
+// One schedule on one rank, ready to run: a layer, this rank's stage of a stack, or a model, with what its plan binds
+// to it.
 #include <memory>
 
 #include "moe/exec/executor.h"
 #include "moe/layer/workload.h"
-#include "moe/stack/layer_stack.h"
+#include "moe/model/model.h"
+#include "moe/train/token_source.h"
 
 namespace moe {
 
-/// Says whether the plan is of one layer, once; else it is a stack's.
+/// Says whether the plan is of one layer, once; else it is a stack's or a model's.
 bool one_layer(const Plan& plan);
 
 /// Throws Unsupported naming what of a plan no layer and no stack can run.
@@ -21,27 +23,36 @@ class RankRun {
     int place = 0;  // of the rank among those of its machine, which have a device each
     uint64_t seed = 1;
     const Workload& workload;
+    const TokenSource* text = nullptr;  // of a model; outlives the run
+    bool step_apart = false;            // a model's optimizer does its work between passes, in no task's time
   };
   /// Blocking: every rank of `world` makes its own. Throws as MoeLayer and LayerStack do.
   RankRun(const Plan& plan, Communicator& world, const Setup& setup);
 
   Device& device() const { return *device_; }
   /// One pass (Executor::run).
-  const RunTimes& pass(const std::vector<double>& at_least_s = {}, const Contended& contended = {}) {
-    return executor_->run(*binding_, at_least_s, std::nullopt, contended);
-  }
+  const RunTimes& pass(const std::vector<double>& at_least_s = {}, const Contended& contended = {});
+  /// The model on this rank; null: there are layers alone. A pass is a step of it, of the text's next batch.
+  Model* model() const { return model_.get(); }
+  /// Returns the tokens of the first step.
+  SampleTokens first_step() const { return step(Split::train, 0); }
+  /// Runs a forward of a batch of held-out text and returns what this rank adds to its loss (ModelEnds::loss).
+  double held_out_loss(int64_t step);
   RankCells cells() const { return stack_ ? stack_->cells() : RankCells(*layer_); }
   /// Enqueues the sums that no plan carries (MoeLayer::finish_gradients).
-  void finish_gradients(Stream& stream) {
-    stack_ ? stack_->finish_gradients(stream) : layer_->finish_gradients(stream);
-  }
+  void finish_gradients(Stream& stream);
 
  private:
+  SampleTokens step(Split split, int64_t step) const;
+
   // In the order in which they need each other.
   std::unique_ptr<Device> device_;
   std::unique_ptr<LayerDevice> layer_device_;  // null: the CPU's
   std::unique_ptr<MoeLayer> layer_;            // one of these two
   std::unique_ptr<LayerStack> stack_;
+  std::unique_ptr<Model> model_;  // of the stack
+  const TokenSource* text_;
+  std::unique_ptr<Stream> steps_;  // of a model whose steps are apart
   std::unique_ptr<Binding> binding_;
   std::unique_ptr<Executor> executor_;
 };

@@ -1,0 +1,140 @@
+#include "modelbench/modelbench.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "modelbench/report.h"
+#include "moe/base/config_files.h"
+#include "moe/base/log.h"
+#include "moe/base/progress.h"
+#include "moe/plan/model_file.h"
+#include "moe/search/within_memory.h"
+#include "moe/train/byte_source.h"
+#include "moe/train/markov_source.h"
+#include "verbs/run/op_records.h"
+#include "verbs/sweep_records.h"
+
+namespace moe::modelbench {
+namespace {
+
+constexpr std::string_view kOnClusters = "gpt2-xl@fsmoe", kOnHost = "tiny-gpt";
+// FSMoE's Figure 6, and ours.
+const std::vector<std::string> kCompared{"ds-moe",       "tutel",              "tutel-improved", "pipemoe+lina",
+                                         "fsmoe-no-iio", "fsmoe-no-partition", "fsmoe",          "fsmoe-interleaved"};
+
+ModelbenchOptions completed(ModelbenchOptions options, const Target& target) {
+  if (options.model.model.empty()) options.model.model = target.emulated ? kOnClusters : kOnHost;
+  if (options.selection.schedules.empty()) options.selection.schedules = kCompared;
+  return options;
+}
+
+OptimizerSettings optimizer_of(const ModelbenchOptions& options) {
+  return {.kind = optimizer_from(options.optimizer, "--optimizer"),
+          .learning_rate = options.learning_rate,
+          .momentum = options.momentum,
+          .weight_decay = options.weight_decay,
+          .clip_norm = options.clip_norm,
+          .warm_up_steps = options.warm_up,
+          .steps = options.steps,
+          .least_share = 0.1};
+}
+
+std::string text_file(const ModelbenchOptions& options) {
+  if (options.text == kMarkov) return {};
+  return options.text == kBytes ? find_config("text", "moetune") : options.text;
+}
+
+std::unique_ptr<TokenSource> text_of(const ModelbenchOptions& options) {
+  const std::string file = text_file(options);
+  if (!file.empty()) return read_byte_source(file, options.seed);
+  return make_markov_source({.order = options.markov_order, .seed = options.seed});
+}
+
+/// How many of its layers a rank has the memory for.
+int layers_that_fit(const ModelShape& model, const Profile& cluster) {
+  if (!cluster.memory_bytes) return model.layers;
+  ModelShape cut = model;
+  for (; cut.layers > cut.shape.parallel.pp; --cut.layers)
+    if (!misfit(estimate_memory(memory_request(cut, cut.shape, Flow::sharded)), *cluster.memory_bytes)) break;
+  return cut.layers;
+}
+
+class Modelbench {
+ public:
+  Modelbench(const ModelbenchOptions& options, World* processes)
+      : target_(target_of(options.selection.cluster, {processes, options.device})),
+        options_(completed(options, target_)),
+        optimizer_(optimizer_of(options_)),
+        chosen_(chosen_model(options_.model, options_.selection, target_.cluster)),
+        text_(text_of(options_)),
+        writer_(target_.open_records(records_path(options_.out, "modelbench", target_.cluster.name), options_.asked,
+                                     {find_config("models", options_.model.model), text_file(options_)})) {
+    require<BadInput>(chosen_.vocabulary >= text_->vocabulary(),
+                      "--text: found {} different tokens, model {} knows {} (its vocabulary)", text_->vocabulary(),
+                      chosen_.name, chosen_.vocabulary);
+    share_done(target_, writer_);
+  }
+
+  const Target& target() const { return target_; }
+
+  ModelbenchResults run() {
+    ModelbenchResults results{.cluster = target_.cluster.name,
+                              .model = chosen_.name,
+                              .records_path = writer_.path(),
+                              .emulated = target_.emulated,
+                              .tasks = options_.tasks,
+                              .layers = chosen_.model.layers,
+                              .of_layers = chosen_.model.layers};
+    if (!options_.model.layers) results.layers = layers_that_fit(chosen_.model, target_.cluster);
+    LayerJob job = job_of(results.layers);
+    results.describe_text(*text_, options_.text, optimizer_);
+    results.tokens = job.shape.layer.batch * job.shape.layer.seq * job.shape.parallel.dp * job.stacked.micro_batches;
+    job.predicted_by = target_.measured ? target_.cluster : measured(job);
+    results.outcome = run_layer_job(job, {{"cluster", target_.cluster.name}, {"model", chosen_.name}});
+    append(results.outcome, writer_);
+    if (target_.leads() && !options_.trace.empty() && was_timed(results.outcome))
+      write_layer_trace(results.outcome, options_.trace);
+    writer_.end();
+    return results;
+  }
+
+ private:
+  LayerJob job_of(int layers) const {
+    LayerBenchSettings settings{.iterations = options_.steps, .seed = options_.seed, .timeout_s = options_.timeout_s};
+    settings.text = text_.get();
+    settings.optimizer = optimizer_;
+    settings.held_out_batches = options_.held_out;
+    LayerJob job = jobs_on(target_, options_.selection, settings);
+    job.name = chosen_.name;
+    job.shape = chosen_.model.shape;
+    job.stacked = {layers, chosen_.model.micro_batches, chosen_.model.order, chosen_.vocabulary};
+    return job;
+  }
+
+  Profile measured(const LayerJob& job) {
+    OpRequest request;
+    request.settings.timeout_s = options_.timeout_s;
+    request.sizes = sizes_for(job.shape.layer.dtype, target_.ranks.device);
+    return measured_profile(target_, writer_, request);
+  }
+
+  Target target_;
+  ModelbenchOptions options_;
+  OptimizerSettings optimizer_;
+  ChosenModel chosen_;
+  std::unique_ptr<TokenSource> text_;
+  RecordWriter writer_;
+};
+
+}  // namespace
+
+int run_modelbench(const ModelbenchOptions& options, World* processes) {
+  Modelbench bench(options, processes);
+  const ModelbenchResults results = bench.run();
+  if (bench.target().leads()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
+  for (const ScheduleRun& run : results.outcome.runs)
+    require<WrongResult>(run.record.status != CaseStatus::wrong, "{}: {}", run.record.key, run.record.reason);
+  return 0;
+}
+
+}  // namespace moe::modelbench

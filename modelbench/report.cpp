@@ -1,0 +1,102 @@
+#include "modelbench/report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "moe/base/table.h"
+#include "verbs/run/layer_records.h"
+#include "verbs/run/run_report.h"
+
+namespace moe::modelbench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double summary(const CaseRecord& r, std::string_view name) { return r.summary.number(name, r.key); }
+bool timed(const CaseRecord& r) { return r.summary.has("total_s"); }
+std::string ms(double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); }
+
+/// A baseline's step time over this one's; "-" where either was not timed.
+std::string speedup(const std::vector<ScheduleRun>& runs, std::string_view baseline, const CaseRecord& r) {
+  for (const ScheduleRun& run : runs)
+    if (run.record.schedule == baseline && timed(run.record))
+      return fmt::format("{:.3f}x", summary(run.record, "total_s") / summary(r, "total_s"));
+  return "-";
+}
+
+std::string times_of(const ModelbenchResults& results) {
+  Table table({"schedule", "r", "model ms", "step ms", "error", "spread", "tokens/s", "over tutel", "over ds-moe",
+               "exposed ms", "status"});
+  for (const ScheduleRun& run : results.outcome.runs) {
+    const CaseRecord& r = run.record;
+    if (!timed(r)) continue;
+    const double total = summary(r, "total_s");
+    table.add({r.schedule, fmt::format("{}/{}", r.degree_forward, r.degree_backward),
+               ms(r.prediction.number("total_s", r.key)), ms(total),
+               fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)),
+               fmt::format("{:.1f} %", 100 * (summary(r, "most_total_s") - summary(r, "least_total_s")) / total),
+               fmt::format("{:.0f}", static_cast<double>(results.tokens) / total),
+               speedup(results.outcome.runs, "tutel", r), speedup(results.outcome.runs, "ds-moe", r),
+               ms(summary(r, "exposed_s")), std::string(name_of(r.status))});
+  }
+  return "Step (medians of the slowest rank; r: degrees forward/backward)\n\n" + table.text() + '\n';
+}
+
+std::string losses_of(const ModelbenchResults& results) {
+  Table table({"schedule", "steps", "first loss", "last loss", "held-out", "gradients off by", "in", "status"});
+  for (const ScheduleRun& run : results.outcome.runs) {
+    const CaseRecord& r = run.record;
+    if (!r.summary.has("worst_error")) continue;
+    const auto loss = [&](std::string_view name) {
+      return r.summary.has(name) ? fmt::format("{:.5f}", summary(r, name)) : "-";
+    };
+    table.add({r.schedule, r.summary.has("steps") ? fmt::format("{:.0f}", summary(r, "steps")) : "-",
+               loss("first_loss"), loss("last_loss"), loss("held_out_loss"),
+               fmt::format("{:.1e}", summary(r, "worst_error")), r.summary.text("worst_tensor", r.key),
+               std::string(name_of(r.status))});
+  }
+  std::string text = fmt::format("Training on {}, {} (losses in nats a token)\n\n{}\n", results.text,
+                                 results.optimizer, table.text());
+  if (results.entropy_rate)
+    text += fmt::format("no model is below {:.5f}, none that sees one token below {:.5f}\n\n", *results.entropy_rate,
+                        *results.order_1_entropy);
+  return text;
+}
+
+}  // namespace
+
+void ModelbenchResults::describe_text(const TokenSource& source, const std::string& name,
+                                      const OptimizerSettings& settings) {
+  text = fmt::format("{} ({} tokens)", name, source.vocabulary());
+  entropy_rate = source.entropy_rate();
+  order_1_entropy = source.order_1_entropy();
+  optimizer = fmt::format("{} at {:g}", name_of(settings.kind), settings.learning_rate);
+}
+
+std::string text_of(const ModelbenchResults& results) {
+  const std::vector<ScheduleRun>& runs = results.outcome.runs;
+  const double dilation = runs.empty() ? 1 : runs.front().record.dilation;
+  std::string text = fmt::format(
+      "{}, {}{} layers, {} tokens a step, on {}{}\n\n", results.model, results.layers,
+      results.layers < results.of_layers ? fmt::format(" of its {}", results.of_layers) : "", results.tokens,
+      results.cluster, results.emulated ? fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation) : "");
+  if (results.layers < results.of_layers) text += "a rank has no memory for more layers\n\n";
+  text += times_of(results) + losses_of(results);
+  if (results.tasks) text += tasks_text(results.outcome);
+  return text + reasons_text(results.outcome) + "records: " + results.records_path;
+}
+
+std::string json_of(const ModelbenchResults& results) {
+  Json document{{"model", results.model},         {"cluster", results.cluster}, {"layers", results.layers},
+                {"of_layers", results.of_layers}, {"tokens", results.tokens},   {"text", results.text},
+                {"optimizer", results.optimizer}, {"records", results.records_path}};
+  if (results.entropy_rate) document["entropy_rate"] = *results.entropy_rate;
+  if (results.order_1_entropy) document["order_1_entropy"] = *results.order_1_entropy;
+  document["schedules"] = schedules_json(results.outcome);
+  for (size_t i = 0; i < results.outcome.runs.size(); ++i)
+    for (const Samples& samples : results.outcome.runs[i].record.samples)
+      if (samples.name == "loss")
+        for (const auto& of_step : samples.values) document["schedules"][i]["loss"].push_back(of_step.front());
+  return document.dump(2);
+}
+
+}  // namespace moe::modelbench

@@ -1,0 +1,28 @@
+#pragma once
+// What `modelbench` found, as text and as JSON.
+#include <optional>
+#include <string>
+
+#include "moe/train/optimizer.h"
+#include "moe/train/token_source.h"
+#include "verbs/run/layer_run.h"
+
+namespace moe::modelbench {
+
+struct ModelbenchResults {
+  std::string cluster, model, records_path;
+  bool emulated = true, tasks = false;
+  int layers = 1, of_layers = 1;  // that ran, of the model's
+  int64_t tokens = 0;             // of a step, nominal
+  std::string text = {}, optimizer = {};
+  std::optional<double> entropy_rate = {}, order_1_entropy = {};  // nats a token, of the text where it is known
+  LayerOutcome outcome = {};
+
+  void describe_text(const TokenSource& source, const std::string& name, const OptimizerSettings& settings);
+};
+
+/// Shows a table of step times, one of losses, and why others have no row there.
+std::string text_of(const ModelbenchResults& results);
+std::string json_of(const ModelbenchResults& results);
+
+}  // namespace moe::modelbench

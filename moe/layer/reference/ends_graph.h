@@ -1,0 +1,28 @@
+#pragma once
+// A model's ends as differentiable functions of full weights (moe/model/model_ends.h). Includes LibTorch.
+#include "moe/layer/reference/graph_parts.h"
+#include "moe/layer/reference/stack_reference.h"
+
+namespace moe {
+
+class EndsGraph {
+ public:
+  EndsGraph(const LayerCase& shape, const LayerSeed& seed, const ReferenceEnds& ends);
+  /// The first layer's input, (tokens, M).
+  at::Tensor embed(int micro_batch) const;
+  /// Returns what a micro-batch adds to the mean loss of all of them; `output` is the last layer's, (tokens, M).
+  at::Tensor add_loss(const at::Tensor& output, int micro_batch);
+  double loss() const { return loss_; }
+  const GraphWeights& weights() const { return weights_; }
+
+ private:
+  /// The tokens from place `from` of every sample on, (samples seq).
+  at::Tensor text(int micro_batch, int64_t from) const;
+
+  const LayerShape layer_;
+  const ReferenceEnds& ends_;
+  GraphWeights weights_;
+  double loss_ = 0;
+};
+
+}  // namespace moe

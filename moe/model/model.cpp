@@ -1,0 +1,81 @@
+#include "moe/model/model.h"
+
+#include <cmath>
+
+namespace moe {
+namespace {
+
+// Ranks of a stage that have the same part of a weight.
+int holders(const Parameter& p, const ParallelShape& parallel) {
+  switch (p.summed_over) {
+    case SummedOver::dp:
+      return parallel.dp;
+    case SummedOver::edp:
+      return parallel.edp;
+    default:
+      return parallel.ranks();
+  }
+}
+
+}  // namespace
+
+Model::Model(LayerStack& stack, Communicator& world, int64_t vocabulary, const LayerSeed& seed)
+    : stack_(stack),
+      everyone_(world.split(0, world.rank())),
+      ends_(stack, vocabulary, seed),
+      squares_({1}, DType::float64) {}
+
+std::vector<Parameter> Model::parameters() {
+  std::vector<Parameter> all = ends_.parameters();
+  for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer)
+    for (Parameter& p : stack_.cell(layer, 0).parameters()) {
+      p.name = fmt::format("layer-{}.{}", layer, p.name);
+      all.push_back(std::move(p));
+    }
+  return all;
+}
+
+void Model::train(const OptimizerSettings& settings) {
+  settings_ = settings;
+  std::vector<TrainedTensor> tensors;
+  for (const Parameter& p : parameters()) {
+    const bool matrix = p.axes[1].total > 1;  // gains and temperatures don't decay
+    tensors.push_back({p.name, p.value.flat(), p.gradient.flat(), matrix});
+  }
+  optimizer_.emplace(settings, std::move(tensors));
+}
+
+void Model::issue(const Task& task, Stream& stream) {
+  const int micro_batch = task.micro_batch;
+  const bool forward = task.phase == Phase::forward;
+  if (task.kind == TaskKind::optimizer) return apart_ ? void() : finish_step(stream);
+  if (task.kind == TaskKind::embed)
+    stream.launch([=, this](void*) { forward ? ends_.embed(micro_batch) : ends_.embed_backward(micro_batch); });
+  else
+    stream.launch([=, this](void*) { forward ? ends_.head(micro_batch) : ends_.head_backward(micro_batch); });
+}
+
+void Model::finish_step(Stream& stream) {
+  stack_.finish_gradients(stream);
+  ends_.finish_gradients(stream);
+  if (!optimizer_) return;
+  const bool clips = settings_.clip_norm > 0;
+  if (clips) {
+    stream.launch([this](void*) { *squares_.as<double>() = own_squares(); });
+    if (everyone_->size() > 1)
+      everyone_->allreduce(squares_.as<double>(), 1, DType::float64, {stream, {}, "norm of all gradients"});
+  }
+  stream.launch([this, clips](void*) {
+    gradient_norm_ = clips ? std::sqrt(*squares_.as<double>()) : 0;
+    optimizer_->step(steps_++, clips ? clip_scale(gradient_norm_, settings_.clip_norm) : 1);
+  });
+}
+
+double Model::own_squares() {
+  const ParallelShape parallel = stage_case(stack_.shape().shape).parallel;
+  double sum = 0;
+  for (const Parameter& p : parameters()) sum += sum_of_squares(p.gradient) / holders(p, parallel);
+  return sum;
+}
+
+}  // namespace moe

@@ -1,0 +1,48 @@
+#pragma once
+// A model on one rank: its stage's layers, the model's ends, and the optimizer that changes their weights. Gives the
+// tasks of a plan that are no layer's their meaning.
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "moe/model/model_ends.h"
+#include "moe/stack/stack_binding.h"
+#include "moe/train/optimizer.h"
+
+namespace moe {
+
+class Model final : public ModelTasks {
+ public:
+  /// Blocking: all ranks of `world` make theirs. `stack` must outlive it. Throws as ModelEnds does.
+  Model(LayerStack& stack, Communicator& world, int64_t vocabulary, const LayerSeed& seed);
+
+  ModelEnds& ends() { return ends_; }
+  /// This rank's part of every weight and gradient; a layer's are named "layer-3.wq".
+  std::vector<Parameter> parameters();
+  /// From now on an optimizer's task changes the weights; before, it leaves the gradients whole and no more.
+  void train(const OptimizerSettings& settings);
+  /// An optimizer's task is an instant from now on; step() does its work between passes.
+  void step_apart() { apart_ = true; }
+  void step(Stream& stream) { finish_step(stream); }
+  int64_t steps() const { return steps_; }
+  /// The Euclidean norm of all weights' gradients in the last step; 0 where none clips by it.
+  double gradient_norm() const { return gradient_norm_; }
+
+  void issue(const Task& task, Stream& stream) override;
+
+ private:
+  void finish_step(Stream& stream);
+  double own_squares();
+
+  LayerStack& stack_;
+  std::unique_ptr<Communicator> everyone_;  // of all stages
+  ModelEnds ends_;
+  OptimizerSettings settings_;
+  std::optional<Optimizer> optimizer_;
+  bool apart_ = false;
+  int64_t steps_ = 0;
+  Tensor squares_;  // of all gradients, float64
+  double gradient_norm_ = 0;
+};
+
+}  // namespace moe

@@ -1,0 +1,197 @@
+#include "moe/model/model_ends.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "moe/base/check.h"
+#include "moe/tensor/element.h"
+
+namespace moe {
+namespace {
+
+void clear(TensorView t, MemorySpace& memory) { memory.clear(t.data(), t.bytes(), nullptr); }
+
+// Turns a row of logits into probabilities. Returns -log of the target's.
+template <class T>
+double softmax(std::span<T> row, int32_t target) {
+  const T most = *std::ranges::max_element(row);
+  double sum = 0;
+  for (const T x : row) sum += std::exp(static_cast<double>(x - most));
+  const double loss = std::log(sum) - static_cast<double>(row[static_cast<size_t>(target)] - most);
+  for (T& x : row) x = static_cast<T>(std::exp(static_cast<double>(x - most)) / sum);
+  return loss;
+}
+
+template <class T>
+void add_rows(std::span<const int32_t> rows, const T* from, T* to, int64_t width) {
+  for (const int32_t row : rows)
+    for (int64_t j = 0; j < width; ++j) to[row * width + j] += *from++;
+}
+
+}  // namespace
+
+ModelEnds::ModelEnds(LayerStack& stack, int64_t vocabulary, const LayerSeed& seed)
+    : stack_(stack),
+      vocabulary_(vocabulary),
+      embeds_(stack.stage() == 0),
+      heads_(stack.stage() + 1 == stack.shape().shape.parallel.pp),
+      setup_{stack.cell(stack.first_layer(), 0).shape(), seed} {
+  const DType dtype = rank().dtype();
+  require<Unsupported>(dtype == DType::float32 || dtype == DType::float64,
+                       "a model's ends compute in float32 or float64, found {}", name_of(dtype));
+  require<Unsupported>(stack.cell(stack.first_layer(), 0).memory().kind() == DeviceKind::cpu,
+                       "a model's ends are on the CPU alone");
+  const int64_t m = rank().model_dim(), seq = rank().shape.layer.seq, held = rank().held.count;
+  tokens_ = rank().tokens.total * stack.shape().micro_batches;
+  if (embeds_) {
+    embedding_ = Tensor({vocabulary, m}, dtype);
+    places_ = Tensor({seq, m}, dtype);
+    d_embedding_ = Tensor({vocabulary, m}, dtype);
+    d_places_ = Tensor({seq, m}, dtype);
+    fill_weight(parameter(kEmbedding, embedding_, d_embedding_), 4, seed);
+    fill_weight(parameter(kPlaces, places_, d_places_), 4, seed);
+  }
+  if (heads_) {
+    head_ = Tensor({vocabulary, m}, dtype);
+    d_head_ = Tensor({vocabulary, m}, dtype);
+    fill_weight(parameter(kHeadWeight, head_, d_head_), m, seed);
+    norm_ = make_norm(setup_, kNormGain3);
+  }
+  micro_batches_.resize(static_cast<size_t>(stack.shape().micro_batches));
+  for (MicroBatch& each : micro_batches_) {
+    each.inputs.resize(static_cast<size_t>(held));
+    each.targets.resize(static_cast<size_t>(held));
+    each.losses.resize(static_cast<size_t>(held));
+    if (!heads_) continue;
+    each.normed = Tensor({held, m}, dtype);
+    each.probabilities = Tensor({held, vocabulary}, dtype);
+  }
+}
+
+// A step's samples are those of its first micro-batch, then of its second.
+void ModelEnds::load(const SampleTokens& tokens) {
+  const int64_t seq = rank().shape.layer.seq, samples = rank().tokens.total / seq;
+  const ShardRange held = rank().held;
+  std::vector<int32_t> text(static_cast<size_t>(seq + 1));
+  for (size_t mb = 0; mb < micro_batches_.size(); ++mb)
+    for (int64_t t = held.first; t < held.first + held.count; ++t) {
+      const int64_t place = t % seq;
+      if (t == held.first || place == 0) {
+        const int64_t sample = static_cast<int64_t>(mb) * samples + t / seq;
+        tokens(sample, text);
+        for (const int32_t token : text)
+          require<BadInput>(token >= 0 && token < vocabulary_, "sample {}: found token {}, expected 0 to {}", sample,
+                            token, vocabulary_ - 1);
+      }
+      micro_batches_[mb].inputs[static_cast<size_t>(t - held.first)] = text[static_cast<size_t>(place)];
+      micro_batches_[mb].targets[static_cast<size_t>(t - held.first)] = text[static_cast<size_t>(place + 1)];
+    }
+  if (embeds_)
+    for (const Tensor* gradient : {&d_embedding_, &d_places_}) clear(*gradient, cpu_memory());
+  if (heads_) clear(d_head_, cpu_memory());
+  norm_begun_ = false;
+}
+
+void ModelEnds::embed(int micro_batch) {
+  const MicroBatch& m = of(micro_batch);
+  const int64_t width = rank().model_dim(), seq = rank().shape.layer.seq;
+  const TensorView out = first(micro_batch).input();
+  with_element(out.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* to = out.as<T>();
+    for (size_t i = 0; i < m.inputs.size(); ++i) {
+      const T* token = embedding_.as<T>() + m.inputs[i] * width;
+      const T* place = places_.as<T>() + (rank().held.first + static_cast<int64_t>(i)) % seq * width;
+      for (int64_t j = 0; j < width; ++j) *to++ = token[j] + place[j];
+    }
+  });
+}
+
+void ModelEnds::embed_backward(int micro_batch) {
+  const MicroBatch& m = of(micro_batch);
+  const int64_t width = rank().model_dim(), seq = rank().shape.layer.seq;
+  std::vector<int32_t> places(m.inputs.size());
+  for (size_t i = 0; i < places.size(); ++i)
+    places[i] = static_cast<int32_t>((rank().held.first + static_cast<int64_t>(i)) % seq);
+  const TensorView d = first(micro_batch).input_gradient();
+  with_element(d.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    add_rows<T>(m.inputs, d.as<T>(), d_embedding_.as<T>(), width);
+    add_rows<T>(places, d.as<T>(), d_places_.as<T>(), width);
+  });
+}
+
+void ModelEnds::head(int micro_batch) {
+  MicroBatch& m = of(micro_batch);
+  const TensorView out = last(micro_batch).output();
+  if (norm_)
+    norm_->forward(out, m.normed);
+  else
+    cpu_math().assign(out.flat(), m.normed.view().flat());
+  cpu_math().gemm(matrix(m.normed), transpose(matrix(head_)), matrix(m.probabilities));
+  with_element(out.dtype(), [&](auto zero) { add_losses<decltype(zero)>(m); });
+}
+
+template <class T>
+void ModelEnds::add_losses(MicroBatch& m) {
+  const auto width = static_cast<size_t>(vocabulary_);
+  for (size_t i = 0; i < m.targets.size(); ++i)
+    m.losses[i] = softmax(std::span(m.probabilities.as<T>() + i * width, width), m.targets[i]);
+}
+
+void ModelEnds::head_backward(int micro_batch) {
+  MicroBatch& m = of(micro_batch);
+  with_element(m.normed.view().dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* row = m.probabilities.as<T>();
+    for (const int32_t target : m.targets) row[target] -= T(1), row += vocabulary_;
+  });
+  Math& math = cpu_math();
+  math.scale(m.probabilities, 1.0 / static_cast<double>(tokens_));
+  const TensorView d = last(micro_batch).output_gradient();
+  math.gemm(matrix(m.probabilities), matrix(head_), matrix(d));
+  math.gemm(transpose(matrix(m.probabilities)), matrix(m.normed), matrix(d_head_), Into::add);
+  if (norm_) norm_->backward(last(micro_batch).output(), d, norm_begun_ ? Into::add : Into::overwrite);
+  norm_begun_ = true;
+}
+
+double ModelEnds::loss(int64_t place) const {
+  const int64_t seq = rank().shape.layer.seq;
+  double sum = 0;
+  for (const MicroBatch& m : micro_batches_)
+    for (int64_t t = rank().tokens.first; t < rank().tokens.first + rank().tokens.count; ++t)
+      if (t % seq >= place) sum += m.losses[static_cast<size_t>(t - rank().held.first)];
+  return sum / (static_cast<double>(tokens_) * static_cast<double>(seq - place) / static_cast<double>(seq));
+}
+
+Parameter ModelEnds::parameter(std::string_view name, TensorView value, TensorView gradient) const {
+  const int64_t rows = value.size(0), cols = value.size(1);
+  const auto copies = static_cast<int>(rank().held.count / rank().tokens.count);
+  return {std::string(name), {ShardRange{0, 1, 1}, {0, rows, rows}, {0, cols, cols}},
+          value,             gradient,
+          SummedOver::stage, copies};
+}
+
+std::vector<Parameter> ModelEnds::parameters() {
+  std::vector<Parameter> all;
+  if (embeds_) {
+    all.push_back(parameter(kEmbedding, embedding_, d_embedding_));
+    all.push_back(parameter(kPlaces, places_, d_places_));
+  }
+  if (heads_) all.push_back(parameter(kHeadWeight, head_, d_head_));
+  if (norm_) all.push_back(norm_->gain(static_cast<int>(rank().held.count / rank().tokens.count)));
+  return all;
+}
+
+void ModelEnds::finish_gradients(Stream& stream) {
+  Communicator& stage = stack_.comms().of(GroupKind::none);
+  for (const Parameter& p : parameters()) {
+    if (stage.size() > 1)
+      stage.allreduce(p.gradient.data(), p.gradient.elements(), p.gradient.dtype(),
+                      {stream, {}, "gradients of a model's end over the stage"});
+    if (p.copies > 1)
+      stream.launch([gradient = p.gradient, by = p.copies](void*) { cpu_math().scale(gradient, 1.0 / by); });
+  }
+}
+
+}  // namespace moe

@@ -1,0 +1,28 @@
+#include "moe/model/model_errors.h"
+
+namespace moe {
+
+ModelReference reference_model(const MoeLayer& any, const StackChoices& choices, int64_t vocabulary,
+                               const SampleTokens& tokens) {
+  LayerSeed seed = any.seed();
+  seed.layer = seed.micro_batch = 0;
+  const LayerCase& shape = any.shape().shape;
+  const int64_t samples = any.shape().tokens.total / shape.layer.seq, length = shape.layer.seq + 1;
+  ReferenceEnds ends{vocabulary, {}};
+  for (size_t mb = 0; mb < choices.front().size(); ++mb) {
+    auto& text = ends.tokens.emplace_back(static_cast<size_t>(samples * length));
+    for (int64_t s = 0; s < samples; ++s)
+      tokens(static_cast<int64_t>(mb) * samples + s,
+             std::span(text).subspan(static_cast<size_t>(s * length), static_cast<size_t>(length)));
+  }
+  return reference_model(shape, static_cast<int>(choices.size()), seed, ends, [&](int layer, int micro_batch) {
+    return LayerChoices{choices[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)],
+                        tolerance_of(any.shape().dtype()), any.routing().preset};
+  });
+}
+
+std::vector<TensorError> end_errors(ModelEnds& ends, const ModelReference& reference) {
+  return gradient_errors(ends.parameters(), reference.gradients);
+}
+
+}  // namespace moe

@@ -1,0 +1,20 @@
+#pragma once
+// Proof before time: a model's ranks, after a step that changed no weight, against the autograd reference.
+#include <span>
+#include <vector>
+
+#include "moe/layer/reference/stack_reference.h"
+#include "moe/model/model.h"
+#include "moe/stack/stack_errors.h"
+
+namespace moe {
+
+/// Computes the reference of a step's tokens. `any`: a layer of the model; its gates' choices are followed where they
+/// are as good.
+ModelReference reference_model(const MoeLayer& any, const StackChoices& choices, int64_t vocabulary,
+                               const SampleTokens& tokens);
+
+/// Compares the ends' gradients. Tensors are named as stack_errors names a layer's.
+std::vector<TensorError> end_errors(ModelEnds& ends, const ModelReference& reference);
+
+}  // namespace moe

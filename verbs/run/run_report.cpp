@@ -1,0 +1,59 @@
+#include "verbs/run/run_report.h"
+
+#include "moe/base/table.h"
+
+namespace moe {
+
+using Json = nlohmann::ordered_json;
+
+std::string tasks_text(const LayerOutcome& outcome) {
+  std::string text;
+  for (const ScheduleRun& run : outcome.runs) {
+    if (run.tasks.empty()) continue;
+    Table table({"tasks", "number", "model ms", "ms", "median", "worst", "which"});
+    for (const TaskComparison& t : run.tasks) {
+      const auto ratio = [](double r) { return r > 0 ? fmt::format("{:.3f}", r) : "-"; };
+      table.add({fmt::format("{} {}", name_of(t.phase), name_of(t.kind)), fmt::format("{}", t.tasks), fmt::format("{:.2f}", 1e3 * t.predicted_s),
+                 fmt::format("{:.2f}", 1e3 * t.measured_s), ratio(t.median_ratio), ratio(t.worst_ratio),
+                 t.worst_task.substr(0, t.worst_task.find(" of layer"))});
+    }
+    text += fmt::format("Tasks of {}, measured over predicted\n\n{}\n", run.plan.schedule, table.text());
+  }
+  return text;
+}
+
+std::string reasons_text(const LayerOutcome& outcome) {
+  std::string text;
+  for (const ScheduleRun& run : outcome.runs)
+    if (const CaseRecord& r = run.record; r.prediction.has("weak_rows"))
+      text += fmt::format("  {}: predicted by weak rows: {}\n", r.schedule, r.prediction.text("weak_rows", r.key));
+  for (const ScheduleRun& run : outcome.runs)
+    if (const CaseRecord& r = run.record; !r.reason.empty())
+      text += fmt::format("  {}: {}: {}\n", r.schedule, name_of(r.status), r.reason);
+  return text.empty() ? text : text + '\n';
+}
+
+Json schedules_json(const LayerOutcome& outcome) {
+  auto list = Json::array();
+  for (const ScheduleRun& run : outcome.runs) {
+    const CaseRecord& r = run.record;
+    Json row{{"schedule", r.schedule}, {"status", name_of(r.status)},        {"emulated", r.emulated},
+             {"dilation", r.dilation}, {"degree_forward", r.degree_forward}, {"degree_backward", r.degree_backward}};
+    if (!r.reason.empty()) row["reason"] = r.reason;
+    for (const auto& [part, fields] : {std::pair{"measured", &r.summary}, {"predicted", &r.prediction}})
+      for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { row[part][name] = v; }, value);
+    for (const TaskComparison& t : run.tasks)
+      row["tasks"].push_back({{"kind", name_of(t.kind)},
+                              {"phase", name_of(t.phase)},
+                              {"tasks", t.tasks},
+                              {"measured_s", t.measured_s},
+                              {"predicted_s", t.predicted_s},
+                              {"median_ratio", t.median_ratio},
+                              {"worst_ratio", t.worst_ratio},
+                              {"worst_task", t.worst_task}});
+    list.push_back(std::move(row));
+  }
+  return list;
+}
+
+}  // namespace moe

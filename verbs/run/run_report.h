@@ -1,0 +1,17 @@
+#pragma once
+// What the reports of all verbs that run layers say of an outcome.
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "verbs/run/layer_run.h"
+
+namespace moe {
+
+/// Shows, of every schedule that was timed, each kind of task's time beside its prediction.
+std::string tasks_text(const LayerOutcome& outcome);
+/// Says which predictions weak rows made, and why a schedule is not ok.
+std::string reasons_text(const LayerOutcome& outcome);
+/// schedules[] = {schedule, status, degrees, measured, predicted, tasks}.
+nlohmann::ordered_json schedules_json(const LayerOutcome& outcome);
+
+}  // namespace moe
