@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <latch>
 #include <utility>
 
 #include "moe/base/check.h"
@@ -124,7 +125,14 @@ const RunTimes& Executor::run(Binding& binding, const std::vector<double>& at_le
   impl.overruns = 0;
   RunTimes& times = impl.times;
   times.begin_s = now_s();
+  const bool apart = !at_least_s.empty() && own != impl.lanes.end() && (*own)->pace_clock() && !binding.waits_for_tasks();
+  std::latch issued(1);
+  if (apart)
+    for (const auto& lane : impl.lanes)
+      if (lane) lane->launch([&issued](void*) { issued.wait(); });
   impl.issue_all(binding, at_least_s, only, contended);
+  if (apart) times.begin_s = now_s();
+  issued.count_down();
   impl.drain();
   impl.failure->rethrow();
   for (size_t id = 0; id < tasks.size(); ++id) {

@@ -34,6 +34,7 @@ class LayerBinding : public Binding {
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
   void settle(const Task& task, Stream& stream) override;
+  bool waits_for_tasks() const override { return !layer_.shape.shape.layer.capacity_factor; }
 
  private:
   struct Row;  // says what does a kind of task
