@@ -5,13 +5,9 @@
 #include <gtest/gtest.h>
 #include <iostream>
 #include <map>
-#include <numeric>
 
-#include "moe/base/random.h"
-#include "moe/schedule/model_plan.h"
 #include "moe/stack/stack_errors.h"
-#include "tests/layer/layer_space.h"
-#include "tests/properties/any_model.h"
+#include "tests/stack/drawn_plan.h"
 #include "tests/stack/local_stacks.h"
 
 namespace moe {
@@ -24,35 +20,6 @@ struct Met {
   std::map<std::string, int64_t> schedules, shapes, unsupported;
   double worst = 0;
 } met;
-
-// Multiplies the nodes, so that every stage has the ranks that the layer had.
-LayerCase with_stages(const LayerCase& shape, int stages) {
-  LayerCase staged = shape;
-  staged.parallel.pp = stages;
-  staged.parallel.nodes *= stages;
-  return staged;
-}
-
-Plan drawn_plan(const layer_space::Point& point, uint64_t seed) {
-  auto draw = [&, i = uint64_t{0}](uint64_t below) mutable { return random_bits(seed, 77, i++) % below; };
-  ModelShape model;
-  const int stages = 1 + static_cast<int>(draw(2));
-  model.shape = with_stages(layer_space::shape_of(point), stages);
-  // Without norms numbers grow from layer to layer, and errors with them.
-  const int most = model.shape.layer.norm == Norm::none ? 2 : 4;
-  model.layers = stages + static_cast<int>(draw(static_cast<uint64_t>(most + 1 - stages)));
-  model.micro_batches = 1 + static_cast<int>(draw(4));
-  model.order = draw(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
-  const Schedule& schedule = find_schedule(layer_space::axes()[4].values[static_cast<size_t>(point[4])]);
-  check_shape(schedule, model.shape);
-  const ModelDecision decision = any_model::any_model_decision(schedule, model, seed);
-  if (model.shape.rounding == Rounding::lcm) {
-    model.shape.row_multiple = std::lcm(decision.degree_forward, decision.degree_backward);
-    for (const BackwardDecision& b : decision.backwards)
-      model.shape.row_multiple = std::lcm(model.shape.row_multiple, b.degree);
-  }
-  return build_model_plan(schedule, model, decision);
-}
 
 // Without norms numbers may grow from layer to layer beyond what a type holds.
 bool finite(const StackReference& reference) {
@@ -92,15 +59,7 @@ void prove(const Plan& plan, const LayerSeed& seed) {
 }
 
 TEST(Stacks, GradientsAreAutograds) {
-  const auto possible = [](const layer_space::Point& point) {
-    try {
-      const LayerCase c = layer_space::shape_of(point);
-      return c.layer.dtype == DType::float64 && c.parallel.ranks() <= 4;
-    } catch (const std::exception&) {
-      return false;
-    }
-  };
-  const auto drawn = layer_space::covering(static_cast<size_t>(2 * points), 5, possible);
+  const auto drawn = drawn_layers(static_cast<size_t>(2 * points), 5);
   int failures = 0;
   for (uint64_t i = 0; i < drawn.size() && met.ran < points; ++i) {
     SCOPED_TRACE(fmt::format("{}: {}", i, layer_space::text_of(drawn[i])));

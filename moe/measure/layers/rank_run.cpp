@@ -59,7 +59,7 @@ const RunTimes& RankRun::pass(const std::vector<double>& at_least_s, const Conte
 double RankRun::held_out_loss(int64_t step) {
   model_->ends().load(this->step(Split::held_out, step));
   executor_->run(*binding_, {}, Phase::forward);
-  return model_->ends().heads() ? model_->ends().loss() : 0;
+  return model_->ends().heads() ? model_->ends().loss(std::max(0, text_->context() - 1)) : 0;
 }
 
 void RankRun::finish_gradients(Stream& stream) {

@@ -36,7 +36,8 @@ class RankRun {
   Model* model() const { return model_.get(); }
   /// Returns the tokens of the first step.
   SampleTokens first_step() const { return step(Split::train, 0); }
-  /// Runs a forward of a batch of held-out text and returns what this rank adds to its loss (ModelEnds::loss).
+  /// Runs a forward of a batch of held-out text and returns what this rank adds to its loss, of tokens that have the
+  /// text's whole context before them (ModelEnds::loss).
   double held_out_loss(int64_t step);
   RankCells cells() const { return stack_ ? stack_->cells() : RankCells(*layer_); }
   /// Enqueues the sums that no plan carries (MoeLayer::finish_gradients).

@@ -1,0 +1,89 @@
+// One model, one text: schedules, parallel shapes, micro-batches and stages leave the losses of training what they are.
+#include <cmath>
+#include <gtest/gtest.h>
+#include <iostream>
+
+#include "moe/schedule/schedule.h"
+#include "moe/train/markov_source.h"
+#include "tests/model/local_models.h"
+
+namespace moe {
+namespace {
+
+constexpr int kSamples = 8, kSteps = 30, kLayers = 2;
+constexpr int64_t kVocabulary = 16;
+
+struct Division {
+  int pp, dp, mp, ep, esp, micro_batches;
+};
+
+// Drops no token and sums its statistics over all: so a token's way does not depend on the ranks.
+LayerShape layer_of(const std::string& gate, int64_t batch) {
+  LayerShape layer;
+  layer.batch = batch;
+  layer.seq = 8;
+  layer.model_dim = 16;
+  layer.hidden = 24;
+  layer.heads = layer.kv_heads = 4;
+  layer.experts = 4;
+  layer.top_k = gate == "switch" ? 1 : 2;
+  layer.capacity_factor = std::nullopt;
+  layer.dtype = DType::float64;
+  layer.gate = gate;
+  return layer;
+}
+
+std::vector<double> curve(const std::string& schedule, const std::string& gate, const Division& d) {
+  const LayerCase shape =
+      model_case(layer_of(gate, kSamples / (d.dp * d.micro_batches)),
+                 {.dp = d.dp, .mp = d.mp, .ep = d.ep, .esp = d.esp, .pp = d.pp});
+  const auto text = make_markov_source({.order = 2, .alphabet = 16, .seed = 5});
+  LocalModels models(model_plan(schedule, shape, kLayers, d.micro_batches, kVocabulary), *text, 7);
+  models.train({.learning_rate = 3e-3, .weight_decay = 0.01, .clip_norm = 0.5, .warm_up_steps = 5, .steps = kSteps});
+  return models.run(kSteps);
+}
+
+double worst_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] / b[i] - 1));
+  return worst;
+}
+
+TEST(LossCurves, AreTheSameOverRanksMicroBatchesAndStages) {
+  for (const std::string gate : {"switch", "sigmoid", "xmoe"}) {
+    const std::vector<double> alone = curve("fsmoe", gate, {1, 1, 1, 1, 1, 1});
+    EXPECT_LT(alone.back(), 0.99 * alone.front()) << "it learns nothing";
+    double worst = 0;
+    for (const Division& d :
+         {Division{1, 1, 1, 1, 1, 4}, {1, 2, 1, 2, 1, 1}, {1, 2, 1, 1, 1, 2}, {1, 1, 2, 1, 2, 1}, {1, 1, 2, 2, 1, 1},
+          {1, 2, 2, 2, 2, 1}, {1, 4, 1, 4, 1, 2}, {1, 4, 1, 2, 1, 1}, {2, 1, 1, 1, 1, 2}, {2, 2, 1, 2, 1, 4},
+          {2, 1, 2, 1, 2, 2}, {1, 2, 4, 4, 2, 1}, {2, 2, 2, 2, 2, 2}}) {
+      SCOPED_TRACE(fmt::format("{}: pp {} dp {} mp {} ep {} esp {}, {} micro-batches", gate, d.pp, d.dp, d.mp, d.ep,
+                               d.esp, d.micro_batches));
+      const double difference = worst_difference(curve("fsmoe", gate, d), alone);
+      EXPECT_LE(difference, 1e-8);
+      worst = std::max(worst, difference);
+    }
+    std::cout << fmt::format("{}: 14 divisions of one batch, losses of {} steps differ by {:.1e} at most\n", gate,
+                             kSteps, worst);
+  }
+}
+
+TEST(LossCurves, AreTheSameUnderEverySchedule) {
+  const std::vector<double> alone = curve("fsmoe", "switch", {1, 1, 1, 1, 1, 1});
+  int ran = 0;
+  for (const Schedule& schedule : schedules()) {
+    if (!schedule.variants.empty()) continue;
+    SCOPED_TRACE(schedule.name);
+    try {
+      EXPECT_LE(worst_difference(curve(std::string(schedule.name), "switch", {1, 2, 2, 2, 2, 2}), alone), 1e-8);
+      ++ran;
+    } catch (const Unsupported& error) {
+      std::cout << fmt::format("{}: {}\n", schedule.name, error.what());
+    }
+  }
+  EXPECT_GE(ran, 15);
+}
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,77 @@
+#include "tests/model/local_models.h"
+
+#include <numeric>
+
+#include "moe/schedule/model_plan.h"
+#include "tests/properties/any_model.h"
+
+namespace moe {
+
+LocalModels::LocalModels(const Plan& plan, const TokenSource& text, uint64_t seed)
+    : plan_(plan), world_(plan.shape.parallel.ranks()), ranks_(static_cast<size_t>(plan.shape.parallel.ranks())) {
+  static const Workload chosen_by_gates;
+  world_.run([&](int rank) {
+    const auto everyone = world_.communicator(rank);
+    ranks_[static_cast<size_t>(rank)] = std::make_unique<RankRun>(
+        plan_, *everyone, RankRun::Setup{.seed = seed, .workload = chosen_by_gates, .text = &text});
+  });
+}
+
+std::vector<double> LocalModels::run(int steps) {
+  std::vector<std::vector<double>> losses(ranks_.size());
+  world_.run([&](int rank) {
+    RankRun& mine = *ranks_[static_cast<size_t>(rank)];
+    for (int step = 0; step < steps; ++step) {
+      mine.pass();
+      losses[static_cast<size_t>(rank)].push_back(mine.model()->ends().heads() ? mine.model()->ends().loss() : 0);
+    }
+  });
+  std::vector<double> all(static_cast<size_t>(steps));
+  for (const auto& rank : losses)
+    for (size_t step = 0; step < all.size(); ++step) all[step] += rank[step];
+  return all;
+}
+
+void LocalModels::train(const OptimizerSettings& settings) {
+  for (const auto& rank : ranks_) rank->model()->train(settings);
+}
+
+double LocalModels::held_out_loss(int batches) {
+  std::vector<double> losses(ranks_.size());
+  world_.run([&](int rank) {
+    const auto i = static_cast<size_t>(rank);
+    for (int batch = 0; batch < batches; ++batch) losses[i] += ranks_[i]->held_out_loss(batch) / batches;
+  });
+  return std::reduce(losses.begin(), losses.end());
+}
+
+std::vector<RankCells> LocalModels::cells() const {
+  std::vector<RankCells> all;
+  for (const auto& rank : ranks_) all.push_back(rank->cells());
+  return all;
+}
+
+StackChoices LocalModels::choices() const {
+  std::vector<std::vector<int32_t>> chosen;
+  for (const RankCells& rank : cells()) chosen.push_back(own_choices(rank));
+  return join_choices(chosen, plan_.layers, plan_.micro_batches, plan_.shape.parallel.pp);
+}
+
+LayerCase model_case(LayerShape layer, ParallelShape sizes) {
+  sizes.ranks_per_node = sizes.mp;
+  sizes.nodes = sizes.pp * sizes.dp;
+  return complete(layer, sizes, Rounding::ragged);
+}
+
+Plan model_plan(const std::string& schedule, const LayerCase& shape, int layers, int micro_batches,
+                int64_t vocabulary) {
+  ModelShape model;
+  model.shape = shape;
+  model.layers = layers;
+  model.micro_batches = micro_batches;
+  model.vocabulary = vocabulary;
+  const Schedule& of = find_schedule(schedule);
+  return build_model_plan(of, model, any_model::any_model_decision(of, model, 3));
+}
+
+}  // namespace moe

@@ -1,0 +1,36 @@
+#pragma once
+// All ranks of a model as threads of this process, for tests.
+#include <memory>
+#include <vector>
+
+#include "moe/comm/local/local_world.h"
+#include "moe/measure/layers/rank_run.h"
+#include "moe/stack/stack_errors.h"
+
+namespace moe {
+
+class LocalModels {
+ public:
+  LocalModels(const Plan& plan, const TokenSource& text, uint64_t seed);
+  /// Steps; before train() they change no weight. Returns the loss of each.
+  std::vector<double> run(int steps);
+  void train(const OptimizerSettings& settings);
+  double held_out_loss(int batches);
+  StackChoices choices() const;
+  std::vector<RankCells> cells() const;
+  const std::vector<std::unique_ptr<RankRun>>& ranks() const { return ranks_; }
+
+ private:
+  double sum(const std::vector<double>& of_ranks) const;
+
+  Plan plan_;
+  LocalWorld world_;
+  std::vector<std::unique_ptr<RankRun>> ranks_;
+};
+
+/// A case with groups of these sizes, a node for each MP group of each stage.
+LayerCase model_case(LayerShape layer, ParallelShape sizes);
+/// The plan of a model with equal degrees.
+Plan model_plan(const std::string& schedule, const LayerCase& shape, int layers, int micro_batches, int64_t vocabulary);
+
+}  // namespace moe

@@ -1,0 +1,88 @@
+// The proof for models: loss and gradients of embedding, layers, norm and output projection under real plans, on real
+// ranks, against autograd over the whole model.
+#include <cmath>
+#include <gtest/gtest.h>
+#include <iostream>
+#include <map>
+#include <set>
+
+#include "moe/model/model_errors.h"
+#include "moe/train/markov_source.h"
+#include "tests/model/local_models.h"
+#include "tests/stack/drawn_plan.h"
+
+namespace moe {
+namespace {
+
+constexpr int64_t kVocabulary = 19;  // more than the text has
+int64_t points = 60;
+
+struct Met {
+  int64_t ran = 0, overflown = 0, staged = 0;
+  std::set<std::string> schedules, shapes;
+  double worst = 0, worst_loss = 0;
+} met;
+
+void prove(const Plan& plan, uint64_t seed) {
+  require_runs(plan);
+  const auto text = make_markov_source({.order = 2, .alphabet = 16, .seed = seed});
+  LocalModels models(plan, *text, seed);
+  const double loss = models.run(2).back();  // the second pass finds what the first left
+  const MoeLayer& any = models.cells().front().front();
+  const ModelReference reference =
+      reference_model(any, models.choices(), kVocabulary, models.ranks().front()->first_step());
+  if (!std::isfinite(reference.loss)) {
+    ++met.overflown;
+    return;
+  }
+  const double tolerance = tolerance_of(any);
+  std::vector<TensorError> errors = stack_errors(models.cells(), reference.layers);
+  for (const auto& rank : models.ranks())
+    for (TensorError& e : end_errors(rank->model()->ends(), reference)) errors.push_back(std::move(e));
+  for (const TensorError& e : errors) {
+    EXPECT_LE(e.error, tolerance) << e.tensor;
+    met.worst = std::max(met.worst, e.error);
+  }
+  EXPECT_NEAR(loss, reference.loss, tolerance * std::abs(reference.loss));
+  met.worst_loss = std::max(met.worst_loss, std::abs(loss / reference.loss - 1));
+  ++met.ran;
+  met.staged += plan.shape.parallel.pp > 1;
+  met.schedules.insert(plan.schedule);
+  const ParallelShape& p = plan.shape.parallel;
+  met.shapes.insert(fmt::format("pp {} dp {} mp {} ep {} esp {}", p.pp, p.dp, p.mp, p.ep, p.esp));
+}
+
+TEST(Models, LossesAndGradientsAreAutograds) {
+  const auto drawn = drawn_layers(static_cast<size_t>(2 * points), 11);
+  int failures = 0;
+  for (uint64_t i = 0; i < drawn.size() && met.ran < points; ++i) {
+    SCOPED_TRACE(fmt::format("{}: {}", i, layer_space::text_of(drawn[i])));
+    try {
+      const Plan plan = drawn_plan(drawn[i], i + 1, kVocabulary);
+      SCOPED_TRACE(fmt::format("{}: {} layers, {} micro-batches, {} stages", plan.schedule, plan.layers,
+                               plan.micro_batches, plan.shape.parallel.pp));
+      prove(plan, i + 1);
+    } catch (const Unsupported&) {
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+    if (testing::Test::HasFailure() && ++failures == 6) break;
+  }
+  std::cout << fmt::format("{} models, {} over two stages, {} overflown; {} schedules, {} parallel shapes; worst error {:.2e} of the largest value, of the loss {:.2e}\n",
+                           met.ran, met.staged, met.overflown, met.schedules.size(), met.shapes.size(), met.worst,
+                           met.worst_loss);
+  EXPECT_GE(met.ran, points);
+  EXPECT_GE(met.schedules.size(), 12U);
+  EXPECT_GE(met.shapes.size(), 8U);
+  EXPECT_GT(met.staged, points / 5);
+}
+
+}  // namespace
+}  // namespace moe
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  for (int i = 1; i < argc; ++i)
+    if (std::string_view(argv[i]).starts_with("--points=")) moe::points = std::stol(argv[i] + 9);
+  return RUN_ALL_TESTS();
+}

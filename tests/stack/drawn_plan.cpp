@@ -1,0 +1,56 @@
+#include "tests/stack/drawn_plan.h"
+
+#include <numeric>
+
+#include "moe/base/random.h"
+#include "moe/schedule/model_plan.h"
+#include "tests/properties/any_model.h"
+
+namespace moe {
+namespace {
+
+// Multiplies the nodes, so that every stage has the ranks that the layer had.
+LayerCase with_stages(const LayerCase& shape, int stages) {
+  LayerCase staged = shape;
+  staged.parallel.pp = stages;
+  staged.parallel.nodes *= stages;
+  return staged;
+}
+
+}  // namespace
+
+std::vector<layer_space::Point> drawn_layers(size_t count, uint64_t seed) {
+  const auto possible = [](const layer_space::Point& point) {
+    try {
+      const LayerCase c = layer_space::shape_of(point);
+      return c.layer.dtype == DType::float64 && c.parallel.ranks() <= 4;
+    } catch (const std::exception&) {
+      return false;
+    }
+  };
+  return layer_space::covering(count, seed, possible);
+}
+
+Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabulary) {
+  auto draw = [&, i = uint64_t{0}](uint64_t below) mutable { return random_bits(seed, 77, i++) % below; };
+  ModelShape model;
+  const int stages = 1 + static_cast<int>(draw(2));
+  model.vocabulary = vocabulary;
+  model.shape = with_stages(layer_space::shape_of(point), stages);
+  // Without norms numbers grow from layer to layer, and errors with them.
+  const int most = model.shape.layer.norm == Norm::none ? 2 : 4;
+  model.layers = stages + static_cast<int>(draw(static_cast<uint64_t>(most + 1 - stages)));
+  model.micro_batches = 1 + static_cast<int>(draw(4));
+  model.order = draw(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
+  const Schedule& schedule = find_schedule(layer_space::axes()[4].values[static_cast<size_t>(point[4])]);
+  check_shape(schedule, model.shape);
+  const ModelDecision decision = any_model::any_model_decision(schedule, model, seed);
+  if (model.shape.rounding == Rounding::lcm) {
+    model.shape.row_multiple = std::lcm(decision.degree_forward, decision.degree_backward);
+    for (const BackwardDecision& b : decision.backwards)
+      model.shape.row_multiple = std::lcm(model.shape.row_multiple, b.degree);
+  }
+  return build_model_plan(schedule, model, decision);
+}
+
+}  // namespace moe
