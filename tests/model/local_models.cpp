@@ -36,6 +36,13 @@ void LocalModels::train(const OptimizerSettings& settings) {
   for (const auto& rank : ranks_) rank->model()->train(settings);
 }
 
+void LocalModels::zero(const std::vector<std::string>& ends) {
+  for (const auto& rank : ranks_)
+    for (const Parameter& p : rank->model()->parameters())
+      for (const std::string& end : ends)
+        if (p.name.ends_with(end)) cpu_memory().clear(p.value.data(), p.value.bytes(), nullptr);
+}
+
 double LocalModels::held_out_loss(int batches) {
   std::vector<double> losses(ranks_.size());
   world_.run([&](int rank) {

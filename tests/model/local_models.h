@@ -15,6 +15,8 @@ class LocalModels {
   /// Steps; before train() they change no weight. Returns the loss of each.
   std::vector<double> run(int steps);
   void train(const OptimizerSettings& settings);
+  /// Zeroes the weights whose names end so.
+  void zero(const std::vector<std::string>& ends);
   double held_out_loss(int batches);
   StackChoices choices() const;
   std::vector<RankCells> cells() const;
