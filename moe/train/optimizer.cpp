@@ -1,0 +1,182 @@
+#include "moe/train/optimizer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "moe/base/check.h"
+#include "moe/base/config.h"
+#include "moe/base/numbers.h"
+
+namespace moe {
+namespace {
+
+constexpr std::array<std::string_view, 2> kOptimizers = {"sgd", "adamw"};  // as in OptimizerKind
+
+void check(const OptimizerSettings& s) {
+  const auto within = [](const char* key, double found, double least, double below) {
+    require<BadInput>(found >= least && found < below, "{}: found {}, expected {} or more, below {}", key, found, least,
+                      below);
+  };
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  within("learning_rate", s.learning_rate, 0, kAny);
+  within("momentum", s.momentum, 0, 1);
+  within("beta1", s.beta1, 0, 1);
+  within("beta2", s.beta2, 0, 1);
+  within("epsilon", s.epsilon, 0, kAny);
+  within("weight_decay", s.weight_decay, 0, kAny);
+  within("clip_norm", s.clip_norm, 0, kAny);
+  require<BadInput>(s.least_share >= 0 && s.least_share <= 1, "least_share: found {}, expected 0 to 1", s.least_share);
+  require<BadInput>(s.warm_up_steps >= 0, "warm_up_steps: found {}, expected 0 or more", s.warm_up_steps);
+  require<BadInput>(s.steps == 0 || s.steps > s.warm_up_steps, "steps: found {}, expected 0 or more than {} to warm up",
+                    s.steps, s.warm_up_steps);
+}
+
+void check(const TrainedTensor& t) {
+  require<BadInput>(t.value.device() == DeviceKind::cpu && t.gradient.device() == DeviceKind::cpu,
+                    "{}: found {} and {}, expected value and gradient on the host", t.name, name_of(t.value.device()),
+                    name_of(t.gradient.device()));
+  bool alike = t.value.rank() == t.gradient.rank();
+  for (int i = 0; alike && i < t.value.rank(); ++i) alike = t.value.size(i) == t.gradient.size(i);
+  require<BadInput>(alike, "{}: found a gradient of {} elements, expected the shape of its {}", t.name,
+                    t.gradient.elements(), t.value.elements());
+}
+
+bool has_momentum(const OptimizerSettings& s) { return s.kind == OptimizerKind::adamw || s.momentum != 0; }
+
+/// Is what a step does to every element alike.
+struct Step {
+  double rate = 0, scale = 1, decay = 0;
+  double correction1 = 1, correction2 = 1;  // 1 - beta^t
+};
+
+/// Has an element's number before and after; computes in float64, so that each state is rounded once.
+template <class S>
+double sgd_step(const OptimizerSettings& s, const Step& at, double weight, double gradient, S* velocity) {
+  double change = gradient * at.scale + at.decay * weight;
+  if (velocity) {
+    change += s.momentum * static_cast<double>(*velocity);
+    *velocity = static_cast<S>(change);
+  }
+  return weight - at.rate * change;
+}
+
+template <class S>
+double adamw_step(const OptimizerSettings& s, const Step& at, double weight, double gradient, std::pair<S*, S*> means) {
+  const double g = gradient * at.scale;
+  const double m = s.beta1 * static_cast<double>(*means.first) + (1 - s.beta1) * g;
+  const double v = s.beta2 * static_cast<double>(*means.second) + (1 - s.beta2) * g * g;
+  *means.first = static_cast<S>(m);
+  *means.second = static_cast<S>(v);
+  const double kept = weight - at.rate * at.decay * weight;
+  return kept - at.rate * (m / at.correction1) / (std::sqrt(v / at.correction2) + s.epsilon);
+}
+
+}  // namespace
+
+std::string_view name_of(OptimizerKind kind) { return kOptimizers[static_cast<size_t>(kind)]; }
+
+OptimizerKind optimizer_from(std::string_view name, std::string_view where) {
+  const auto found = std::ranges::find(kOptimizers, name);
+  require<BadInput>(found != kOptimizers.end(), "{}: found {}, expected {}", where, shown(name),
+                    fmt::join(kOptimizers, " or "));
+  return static_cast<OptimizerKind>(found - kOptimizers.begin());
+}
+
+double learning_rate_at(const OptimizerSettings& s, int64_t step) {
+  if (step < s.warm_up_steps)
+    return s.learning_rate * (static_cast<double>(step + 1) / static_cast<double>(s.warm_up_steps));
+  if (s.steps == 0) return s.learning_rate;
+  if (step >= s.steps - 1) return s.learning_rate * s.least_share;
+  const double way = static_cast<double>(step - s.warm_up_steps) / static_cast<double>(s.steps - 1 - s.warm_up_steps);
+  const double fallen = (1 - std::cos(std::numbers::pi * way)) / 2;
+  return s.learning_rate * (1 - (1 - s.least_share) * fallen);
+}
+
+Optimizer::Optimizer(const OptimizerSettings& settings, std::vector<TrainedTensor> tensors) : settings_(settings) {
+  check(settings);
+  for (TrainedTensor& t : tensors) {
+    check(t);
+    const DType sums = sums_type(t.value.dtype());
+    const int64_t elements = t.value.elements();
+    Trained trained{.tensor = std::move(t)};
+    if (has_momentum(settings)) trained.first = Tensor({elements}, sums);
+    if (settings.kind == OptimizerKind::adamw) trained.second = Tensor({elements}, sums);
+    const TensorView value = trained.tensor.value;
+    if (value.dtype() != sums) {
+      trained.master = Tensor({elements}, sums);
+      with_number(value.dtype(), [&]<class T>(T) {
+        std::transform(value.as<T>(), value.as<T>() + elements, trained.master.template as<float>(),
+                       [](T v) { return static_cast<float>(widened(v)); });
+      });
+    }
+    trained_.push_back(std::move(trained));
+  }
+}
+
+void Optimizer::step(int64_t step, double gradient_scale) {
+  const auto t = static_cast<double>(step + 1);
+  for (const Trained& trained : trained_) {
+    const TensorView value = trained.tensor.value, gradient = trained.tensor.gradient;
+    const Step at{.rate = learning_rate_at(settings_, step),
+                  .scale = gradient_scale,
+                  .decay = trained.tensor.decays ? settings_.weight_decay : 0,
+                  .correction1 = 1 - std::pow(settings_.beta1, t),
+                  .correction2 = 1 - std::pow(settings_.beta2, t)};
+    const auto each = [&]<class W, class G>(W, G) {
+      using S = Sums<W>;
+      S* first = trained.first.as<S>();
+      S* second = trained.second.as<S>();
+      S* weights = std::is_same_v<W, S> ? value.as<S>() : trained.master.as<S>();
+      const G* gradients = gradient.as<G>();
+      for (int64_t i = 0, n = value.elements(); i < n; ++i) {
+        const auto weight = static_cast<double>(weights[i]), g = static_cast<double>(widened(gradients[i]));
+        const double moved = settings_.kind == OptimizerKind::sgd
+                                 ? sgd_step(settings_, at, weight, g, first ? first + i : nullptr)
+                                 : adamw_step(settings_, at, weight, g, std::pair(first + i, second + i));
+        weights[i] = static_cast<S>(moved);
+        if constexpr (!std::is_same_v<W, S>) round_to(weights[i], value.as<W>()[i]);
+      }
+    };
+    with_number(value.dtype(), [&](auto w) { with_number(gradient.dtype(), [&](auto g) { each(w, g); }); });
+  }
+}
+
+std::vector<OptimizerState> Optimizer::states() const {
+  std::vector<OptimizerState> states;
+  const bool adamw = settings_.kind == OptimizerKind::adamw;
+  for (size_t i = 0; i < trained_.size(); ++i) {
+    const auto& [tensor, first, second, master] = trained_[i];
+    const auto add = [&](const char* name, TensorView state) {
+      if (state.data() == nullptr) return;
+      const TensorView shaped = tensor.value.moved_to(state.data(), DeviceKind::cpu, state.dtype());
+      states.push_back({fmt::format("{}.{}", tensor.name, name), i, shaped});
+    };
+    add(adamw ? "moment1" : "momentum", first);
+    add("moment2", second);
+    add("master", master);
+  }
+  return states;
+}
+
+double sum_of_squares(TensorView tensor) {
+  require<BadInput>(tensor.device() == DeviceKind::cpu, "sum of squares: found a tensor on {}, expected the host's",
+                    name_of(tensor.device()));
+  double sum = 0;
+  with_number(tensor.dtype(), [&]<class T>(T) {
+    for (int64_t i = 0, n = tensor.elements(); i < n; ++i) {
+      const auto value = static_cast<double>(widened(tensor.as<T>()[i]));
+      sum += value * value;
+    }
+  });
+  return sum;
+}
+
+double clip_scale(double norm, double most) {
+  require<WrongResult>(std::isfinite(norm), "norm of the gradients: found {}, expected a finite number", norm);
+  return most > 0 && norm > most ? most / norm : 1;
+}
+
+}  // namespace moe

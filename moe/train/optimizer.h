@@ -1,0 +1,81 @@
+#pragma once
+// SGD with momentum and AdamW on this rank's parts of the weights, in host memory.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "moe/tensor/tensor.h"
+
+namespace moe {
+
+enum class OptimizerKind : uint8_t { sgd, adamw };
+std::string_view name_of(OptimizerKind kind);
+/// Throws BadInput that lists the known names; `where` names the flag or file line.
+OptimizerKind optimizer_from(std::string_view name, std::string_view where);
+
+struct OptimizerSettings {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double learning_rate = 1e-3;
+  double momentum = 0.9;                              // of sgd
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // of adamw
+  double weight_decay = 0;
+  double clip_norm = 0;       // the most that the gradients' norm may be, for clip_scale(); 0: any
+  int64_t warm_up_steps = 0;  // the rate grows linearly over these
+  int64_t steps = 0;          // the rate falls to `least_share` of it by the last of these; 0: it stays
+  double least_share = 0;
+};
+
+/// Returns the rate of a step, counted from 0. Step warm_up_steps - 1 and the next one have the whole rate; from there
+/// it falls along half a cosine. Step `steps` - 1 and all after it have its least share.
+double learning_rate_at(const OptimizerSettings& settings, int64_t step);
+
+/// Views of equal shape in host memory, which outlive the optimizer. A weight that does not decay: norms, biases.
+struct TrainedTensor {
+  std::string name;
+  TensorView value, gradient;  // of any types
+  bool decays = true;
+};
+
+/// Is what a checkpoint must have beside the weights: elements that go with those of `of`, the index of a tensor.
+struct OptimizerState {
+  std::string name;  // "w1.moment1", "w1.moment2", "w1.momentum", "w1.master"
+  size_t of = 0;
+  TensorView value;
+};
+
+/// Has states in float32, of float64 weights in float64. 16-bit weights have float32 masters, which take the steps and
+/// are then rounded to the weights.
+class Optimizer {
+ public:
+  /// Masters begin as the weights are now. Throws BadInput naming a setting that can't be, or a tensor elsewhere than
+  /// on the host or whose gradient has another shape.
+  Optimizer(const OptimizerSettings& settings, std::vector<TrainedTensor> tensors);
+
+  /// Takes a step, counted from 0 without a gap (AdamW's bias correction). Gradients are multiplied by
+  /// `gradient_scale` first: the caller averages and clips, who knows what others have.
+  ///   sgd    g += weight_decay w; v = momentum v + g; w -= rate v
+  ///   adamw  w -= rate weight_decay w; m, v: running means of g and g^2; w -= rate m' / (sqrt(v') + epsilon), with
+  ///          m' = m / (1 - beta1^t), v' = v / (1 - beta2^t), t = step + 1
+  /// (Loshchilov, Hutter, Decoupled Weight Decay Regularization, ICLR'19; both as PyTorch's of those names.)
+  void step(int64_t step, double gradient_scale = 1);
+
+  const OptimizerSettings& settings() const { return settings_; }
+  std::vector<OptimizerState> states() const;
+
+ private:
+  struct Trained {
+    TrainedTensor tensor{};
+    Tensor first{}, second{}, master{};  // empty where there is none; first: momentum, moment1
+  };
+
+  OptimizerSettings settings_;
+  std::vector<Trained> trained_;
+};
+
+/// Adds up in float64 the squares of a host's tensor of any type.
+double sum_of_squares(TensorView tensor);
+/// Returns what brings a gradient of that norm down to `most`: 1 where it is no longer, or where `most` is 0. Throws
+/// WrongResult for a norm that is not finite.
+double clip_scale(double norm, double most);
+
+}  // namespace moe
