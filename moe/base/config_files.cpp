@@ -18,6 +18,8 @@ bool holds_configs(const fs::path& folder) {
   return fs::is_directory(folder / "clusters", ignored);
 }
 
+std::string_view ending_in(std::string_view folder) { return folder == "text" ? ".txt" : ".toml"; }
+
 }  // namespace
 
 std::string config_dir() {
@@ -40,15 +42,16 @@ std::vector<std::string> config_names(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(fs::path(config_dir()) / folder, error))
-    if (entry.path().extension() == ".toml") names.push_back(entry.path().stem().string());
+    if (entry.path().extension() == ending_in(folder)) names.push_back(entry.path().stem().string());
   std::sort(names.begin(), names.end());
   return names;
 }
 
 std::string find_config(const std::string& folder, const std::string& name_or_path) {
-  const bool path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml");
+  const std::string_view ending = ending_in(folder);
+  const bool path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(ending);
   if (path) return name_or_path;
-  const fs::path named = fs::path(config_dir()) / folder / (name_or_path + ".toml");
+  const fs::path named = fs::path(config_dir()) / folder / fmt::format("{}{}", name_or_path, ending);
   std::error_code error;
   if (!name_or_path.empty() && fs::is_regular_file(named, error)) {
     log_decision(fmt::format("{} {} is {}", folder, name_or_path, named.string()));

@@ -1,5 +1,5 @@
 #pragma once
-// Where the data files are: configs/{clusters,grids,layers}/NAME.toml.
+// Where the data files are: configs/{clusters,grids,layers,models}/NAME.toml, configs/text/NAME.txt.
 #include <string>
 #include <vector>
 
@@ -9,11 +9,11 @@ namespace moe {
 /// file, of a checkout or in share/moetune, else the one the program was built with. Throws BadInput where none exists.
 std::string config_dir();
 
-/// Returns the names in configs/FOLDER, sorted.
+/// Returns the names in configs/FOLDER, sorted: of the .toml files, in `text` of the .txt files.
 std::vector<std::string> config_names(const std::string& folder);
 
-/// Returns the path of configs/FOLDER/NAME.toml, or `name_or_path` itself where that is a file or looks like a path
-/// (has a '/' or ends in .toml). Throws BadInput that lists the known names.
+/// Returns the path of configs/FOLDER/NAME.toml (in `text`: NAME.txt), or `name_or_path` itself where that is a file or
+/// looks like a path (has a '/' or that ending). Throws BadInput that lists the known names.
 std::string find_config(const std::string& folder, const std::string& name_or_path);
 
 }  // namespace moe

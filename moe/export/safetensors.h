@@ -3,6 +3,8 @@
 // to a multiple of 8; then every tensor's elements, row-major, little-endian, one after the other.
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,13 +14,20 @@ namespace moe {
 
 struct SafeTensor {
   std::string name;            // of letters, digits, blanks and _ - . alone
-  std::string_view type;       // "F64", "F32", "I64", "I32"
+  std::string_view type;       // "F64", "F32", "F16", "BF16", "I64", "I32"
   std::vector<int64_t> shape;  // empty: a scalar
   std::span<const std::byte> data;
 };
 
+/// Texts by key in the header's "__metadata__". A key has a tensor's characters; a text no quote, backslash or control
+/// character.
+using TensorNotes = std::map<std::string, std::string>;
+
+/// Returns the bytes of an element; nothing for a type that these files don't have here.
+std::optional<int64_t> bytes_of_safetensor(std::string_view type);
+
 /// Replaces `path` as a whole. Throws BadInput naming it if it can't be written; WrongResult naming the tensor whose
 /// bytes are not those of its shape, or whose name is another's or has other characters.
-void write_safetensors(const std::string& path, std::span<const SafeTensor> tensors);
+void write_safetensors(const std::string& path, std::span<const SafeTensor> tensors, const TensorNotes& notes = {});
 
 }  // namespace moe

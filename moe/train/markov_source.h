@@ -14,7 +14,7 @@ struct MarkovSettings {
   int order = 2;
   int alphabet = 16;
   uint64_t seed = 1;
-  double concentration = 0.2;
+  double concentration = 0.1;
 };
 
 class MarkovSource final : public TokenSource {

@@ -87,12 +87,12 @@ OptimizerKind optimizer_from(std::string_view name, std::string_view where) {
 
 double learning_rate_at(const OptimizerSettings& s, int64_t step) {
   if (step < s.warm_up_steps)
-    return s.learning_rate * static_cast<double>(step + 1) / static_cast<double>(s.warm_up_steps);
+    return s.learning_rate * (static_cast<double>(step + 1) / static_cast<double>(s.warm_up_steps));
   if (s.steps == 0) return s.learning_rate;
   if (step >= s.steps - 1) return s.learning_rate * s.least_share;
   const double way = static_cast<double>(step - s.warm_up_steps) / static_cast<double>(s.steps - 1 - s.warm_up_steps);
-  const double share = (1 + std::cos(std::numbers::pi * way)) / 2;
-  return s.learning_rate * (s.least_share + (1 - s.least_share) * share);
+  const double fallen = (1 - std::cos(std::numbers::pi * way)) / 2;
+  return s.learning_rate * (1 - (1 - s.least_share) * fallen);
 }
 
 Optimizer::Optimizer(const OptimizerSettings& settings, std::vector<TrainedTensor> tensors) : settings_(settings) {
@@ -101,7 +101,7 @@ Optimizer::Optimizer(const OptimizerSettings& settings, std::vector<TrainedTenso
     check(t);
     const DType sums = sums_type(t.value.dtype());
     const int64_t elements = t.value.elements();
-    Trained trained{std::move(t), {}, {}, {}};
+    Trained trained{.tensor = std::move(t)};
     if (has_momentum(settings)) trained.first = Tensor({elements}, sums);
     if (settings.kind == OptimizerKind::adamw) trained.second = Tensor({elements}, sums);
     const TensorView value = trained.tensor.value;

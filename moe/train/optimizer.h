@@ -64,8 +64,8 @@ class Optimizer {
 
  private:
   struct Trained {
-    TrainedTensor tensor;
-    Tensor first, second, master;  // empty where there is none; first: momentum, moment1
+    TrainedTensor tensor{};
+    Tensor first{}, second{}, master{};  // empty where there is none; first: momentum, moment1
   };
 
   OptimizerSettings settings_;

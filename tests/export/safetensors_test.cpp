@@ -42,7 +42,7 @@ TEST(SafeTensors, WhatIsWrongIsNamed) {
     return message_of<WrongResult>([&] { write_safetensors(scratch.path("t"), tensors); });
   };
   EXPECT_NE(fails({tensor("a", "F64", {3}, two)}).find("a"), std::string::npos);
-  EXPECT_NE(fails({tensor("a", "F16", {2}, two)}).find("F16"), std::string::npos);
+  EXPECT_NE(fails({tensor("a", "F8", {2}, two)}).find("F8"), std::string::npos);
   EXPECT_NE(fails({tensor("a", "F64", {2}, two), tensor("a", "F64", {2}, two)}).find("two"), std::string::npos);
   EXPECT_NE(fails({tensor("a\"", "F64", {2}, two)}).find("a\""), std::string::npos);
   const std::string nowhere = scratch.path("no/such/folder");
