@@ -1,6 +1,8 @@
 #include "modelbench/modelbench.h"
 
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstdio>
 
 #include "modelbench/report.h"
@@ -59,6 +61,19 @@ int layers_that_fit(const ModelShape& model, const Profile& cluster) {
   return cut.layers;
 }
 
+std::atomic<bool>& asked_to_stop() {
+  static std::atomic<bool> asked = false;
+  return asked;
+}
+std::atomic<int> stopped_by = 0;
+
+// Ends the run after its step; a second signal ends it at once.
+void stop_after_step(int signal) {
+  stopped_by = signal;
+  asked_to_stop() = true;
+  std::signal(signal, SIG_DFL);
+}
+
 class Modelbench {
  public:
   Modelbench(const ModelbenchOptions& options, World* processes)
@@ -90,6 +105,7 @@ class Modelbench {
     results.describe_text(*text_, options_.text, optimizer_);
     results.tokens = job.shape.layer.batch * job.shape.layer.seq * job.shape.parallel.dp * job.stacked.micro_batches;
     job.predicted_by = target_.measured ? target_.cluster : measured(job);
+    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, stop_after_step);
     results.outcome = run_layer_job(job, {{"cluster", target_.cluster.name}, {"model", chosen_.name}});
     append(results.outcome, writer_);
     if (target_.leads() && !options_.trace.empty() && was_timed(results.outcome))
@@ -101,14 +117,33 @@ class Modelbench {
  private:
   LayerJob job_of(int layers) const {
     LayerBenchSettings settings{.iterations = options_.steps, .seed = options_.seed, .timeout_s = options_.timeout_s};
-    settings.text = text_.get();
-    settings.optimizer = optimizer_;
-    settings.held_out_batches = options_.held_out;
+    settings.training = {.text = text_.get(), .optimizer = optimizer_, .held_out_batches = options_.held_out};
+    if (!options_.checkpoint.empty()) {
+      settings.training.folder = options_.checkpoint;
+      settings.training.every = options_.checkpoint_every;
+      settings.training.identity = identity(layers);
+    }
+    settings.training.stop = &asked_to_stop();
     LayerJob job = jobs_on(target_, options_.selection, settings);
     job.name = chosen_.name;
     job.shape = chosen_.model.shape;
     job.stacked = {layers, chosen_.model.micro_batches, chosen_.model.order, chosen_.vocabulary};
     return job;
+  }
+
+  // What a step's loss depends on; ranks, micro-batches and schedules are not in it.
+  std::string identity(int layers) const {
+    const LayerShape& layer = chosen_.model.shape.layer;
+    const int64_t samples = layer.batch * chosen_.model.shape.parallel.dp * chosen_.model.micro_batches;
+    return fmt::format("{}, {} layers of M {} H {} E {} k {} {} {}, {} samples of {} tokens of {}, seed {}, {}",
+                       chosen_.name, layers, layer.model_dim, layer.hidden, layer.experts, layer.top_k, layer.gate,
+                       name_of(layer.dtype), samples, layer.seq, options_.text, options_.seed, text_of_optimizer());
+  }
+  std::string text_of_optimizer() const {
+    const OptimizerSettings& o = optimizer_;
+    return fmt::format("{} at {:g}, momentum {:g}, weight decay {:g}, clipped at {:g}, {} of {} steps to warm up",
+                       name_of(o.kind), o.learning_rate, o.momentum, o.weight_decay, o.clip_norm, o.warm_up_steps,
+                       o.steps);
   }
 
   Profile measured(const LayerJob& job) {

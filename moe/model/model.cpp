@@ -45,6 +45,14 @@ void Model::train(const OptimizerSettings& settings) {
   optimizer_.emplace(settings, std::move(tensors));
 }
 
+std::vector<ShardedTensor> Model::stored() {
+  const std::vector<Parameter> weights = parameters();
+  std::vector<ShardedTensor> all;
+  for (const Parameter& p : weights) all.push_back({p.name, p.axes, p.value});
+  for (const OptimizerState& state : optimizer_->states()) all.push_back({state.name, weights[state.of].axes, state.value});
+  return all;
+}
+
 void Model::issue(const Task& task, Stream& stream) {
   const int micro_batch = task.micro_batch;
   const bool forward = task.phase == Phase::forward;

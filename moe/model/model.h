@@ -7,6 +7,7 @@
 
 #include "moe/model/model_ends.h"
 #include "moe/stack/stack_binding.h"
+#include "moe/train/checkpoint.h"
 #include "moe/train/optimizer.h"
 
 namespace moe {
@@ -25,6 +26,10 @@ class Model final : public ModelTasks {
   void step_apart() { apart_ = true; }
   void step(Stream& stream) { finish_step(stream); }
   int64_t steps() const { return steps_; }
+  /// What a checkpoint holds of this rank: weights and the optimizer's states.
+  std::vector<ShardedTensor> stored();
+  /// The weights and states are those after so many steps.
+  void go_on_from(int64_t steps) { steps_ = steps; }
   /// The Euclidean norm of all weights' gradients in the last step; 0 where none clips by it.
   double gradient_norm() const { return gradient_norm_; }
 

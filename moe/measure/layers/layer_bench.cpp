@@ -54,6 +54,7 @@ class LayerBench {
   }
 
  private:
+  bool trains() const { return settings_.training.text != nullptr; }
   World& world() { return settings_.ranks.processes ? *settings_.ranks.processes : *threads_; }
   // Of a rank, among those that are here.
   size_t place(int rank) const { return static_cast<size_t>(rank - here_.front()); }
@@ -69,7 +70,7 @@ class LayerBench {
   // A small model knows the tokens of its text alone.
   Plan proxy_of(const Plan& plan, const LayerCase& small) const {
     Plan proxy = proxy_plan(plan, small);
-    if (proxy.vocabulary > 0) proxy.vocabulary = settings_.text->vocabulary();
+    if (proxy.vocabulary > 0) proxy.vocabulary = settings_.training.text->vocabulary();
     return proxy;
   }
 
@@ -97,17 +98,22 @@ class LayerBench {
     const int64_t made = tensor_memory.made;
     training_.resize(planned_.size());
     for (size_t s = 0; s < planned_.size(); ++s)
-      if (result_.runs[s].plan.vocabulary > 0) training_[s].begin(runs_of_schedule(s), settings_.optimizer);
-    for (int attempt = 0; attempt < kAttempts && !open.empty(); ++attempt) {
+      if (result_.runs[s].plan.vocabulary > 0) training_[s].begin(world(), runs_of_schedule(s), settings_.training);
+    const int attempts = trains() ? 1 : kAttempts;  // a step is not made twice
+    for (int attempt = 0; attempt < attempts && !open.empty(); ++attempt) {
       for (const size_t s : open) timed_[s].assign(here_.size(), {});
       world().run([&](int rank) { timed_passes(rank, open); });
       for (const size_t s : open) collect(s, attempt);
       std::erase_if(open, [&](size_t s) { return overrun_share(result_.runs[s]) <= kOverrunLimit; });
     }
     result_.tensors_made = tensor_memory.made - made;
-    for (size_t s = 0; s < planned_.size(); ++s)
-      if (result_.runs[s].wrong.empty() && result_.runs[s].plan.vocabulary > 0)
-        training_[s].read(world(), runs_of_schedule(s), settings_.held_out_batches, result_.runs[s]);
+    for (size_t s = 0; s < planned_.size(); ++s) {
+      MeasuredRun& run = result_.runs[s];
+      if (!run.wrong.empty() || run.plan.vocabulary == 0) continue;
+      run.losses = training_[s].losses(world());
+      run.stopped = static_cast<int>(run.losses.size()) < settings_.iterations;
+      if (!run.stopped) run.held_out_loss = training_[s].held_out_loss(world(), runs_of_schedule(s));
+    }
   }
 
   // A layer on every rank that ran `plan` and has its gradients.
@@ -128,7 +134,7 @@ class LayerBench {
                                           .place = place,
                                           .seed = settings_.seed,
                                           .workload = settings_.workload,
-                                          .text = settings_.text,
+                                          .text = settings_.training.text,
                                           .step_apart = settings_.emulated}));
     require_same_plan(*everyone, plan);
   }
@@ -253,15 +259,16 @@ class LayerBench {
     if (settings_.emulated)
       for (const size_t s : schedules)
         for (const double seconds : planned_[s].task_seconds) paces[s].push_back(seconds * result_.dilation.factor);
-    const int warm_ups = settings_.emulated ? 0 : 1;
-    for (int iteration = -warm_ups; iteration < settings_.iterations; ++iteration)
+    const int warm_ups = settings_.emulated || trains() ? 0 : 1;
+    const auto first = trains() ? static_cast<int>(training_[schedules.front()].first_step()) : -warm_ups;
+    for (int iteration = first; iteration < settings_.iterations; ++iteration)
       for (const size_t s : schedules) {
         RankRun& mine = *runs_of(rank)[s];
         together(*everyone, *stream);
         const RunTimes& times = mine.pass(paces[s], {pacers_[s].get(), rank, planned_[s].resources});
         if (iteration < 0) continue;
         append_pass(result_.runs[s].plan, times, result_.dilation.factor, timed_[s][place(rank)]);
-        if (mine.model() != nullptr) training_[s].stepped(place(rank), mine);
+        if (mine.model() != nullptr && !training_[s].stepped(place(rank), mine, *everyone, *stream)) return;
       }
   }
 

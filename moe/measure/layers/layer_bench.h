@@ -11,9 +11,8 @@
 #include "moe/layer/workload.h"
 #include "moe/measure/bench_ranks.h"
 #include "moe/measure/layers/dilation.h"
+#include "moe/measure/layers/training.h"
 #include "moe/stack/rank_cells.h"
-#include "moe/train/optimizer.h"
-#include "moe/train/token_source.h"
 
 namespace moe {
 
@@ -26,9 +25,7 @@ struct LayerBenchSettings {
   Workload workload = Workload();
   double most_reference_flops = 2e11;  // of a layer that is verified itself: some 10 s of a core
   BenchRanks ranks = {};               // all processes with the same plans
-  const TokenSource* text = nullptr;   // of plans with a vocabulary: a timed pass is a step of training on it
-  OptimizerSettings optimizer = {};    // which changes the weights then
-  int held_out_batches = 0;            // after the last timed pass, a loss is taken over so many
+  TrainingSettings training = {};      // of plans with a vocabulary: a timed pass is a step of training
   /// Given every schedule's layers before they are verified: those of this process's ranks in rank order, each after
   /// two passes of the plan and finish_gradients.
   std::function<void(World&, std::span<const RankCells>, const Plan&)> inspect = {};
@@ -50,6 +47,7 @@ struct MeasuredRun {
   double proven_tokens = 0;  // of the layer that was verified: a smaller one where this one's reference is too large
   std::vector<double> losses;  // of a model: by step
   double held_out_loss = 0;    // likewise, after the last step
+  bool stopped = false;        // likewise: it was asked to end before its last step
   std::string wrong;         // how outputs or gradients disagree with the reference; such a run is never timed
 };
 

@@ -1,6 +1,10 @@
 #include "moe/measure/layers/training.h"
 
+#include <numeric>
+#include <sstream>
+
 #include "moe/model/model_errors.h"
+#include "moe/train/checkpoint.h"
 
 namespace moe {
 namespace {
@@ -12,6 +16,30 @@ std::vector<double> sum_of_ranks(World& world, const std::vector<std::vector<dou
     for (size_t i = 0; i < rank.size(); ++i) sum[i] += rank[i];
   }
   return sum;
+}
+
+double own_loss(const RankRun& rank) {
+  const ModelEnds& ends = rank.model()->ends();
+  return ends.heads() ? ends.loss() : 0;
+}
+
+// A line that says which training it is, then a line a step: its loss, exactly.
+std::string text_of(const std::string& identity, const std::vector<double>& losses) {
+  std::string text = identity + '\n';
+  for (const double loss : losses) text += fmt::format("{:a}\n", loss);
+  return text;
+}
+
+std::vector<double> losses_in(const Checkpoint& checkpoint, const std::string& identity) {
+  std::istringstream lines(checkpoint.settings);
+  std::string line;
+  std::getline(lines, line);
+  require<BadInput>(line == identity, "{}: found a training of '{}', expected '{}'", checkpoint.folder, line, identity);
+  std::vector<double> losses;
+  while (std::getline(lines, line)) losses.push_back(std::strtod(line.c_str(), nullptr));
+  require<BadInput>(static_cast<int64_t>(losses.size()) == checkpoint.step, "{}: found {} losses, expected {}",
+                    checkpoint.folder, losses.size(), checkpoint.step);
+  return losses;
 }
 
 }  // namespace
@@ -31,26 +59,73 @@ std::vector<TensorError> verify_model(const std::vector<RankRun*>& ranks, const 
   return all;
 }
 
-void Training::begin(const std::vector<RankRun*>& ranks, const OptimizerSettings& optimizer) {
-  for (RankRun* rank : ranks) rank->model()->train(optimizer);
-  losses_.resize(ranks.size());
+void Training::begin(World& world, const std::vector<RankRun*>& ranks, const TrainingSettings& settings) {
+  settings_ = settings;
+  losses_.assign(ranks.size(), {});
+  for (RankRun* rank : ranks) rank->model()->train(settings.optimizer);
+  if (settings.folder.empty()) return;
+  const std::optional<Checkpoint> newest = newest_checkpoint(settings.folder);
+  const std::vector<double> step{newest ? static_cast<double>(newest->step) : 0.0};
+  for (const auto& other : gather(world, std::vector<std::vector<double>>(ranks.size(), step)))
+    require<BadInput>(other == step, "{}: found step {} here and step {} on another process, expected one folder",
+                      settings.folder, step.front(), other.front());
+  if (!newest) return;
+  earlier_ = losses_in(*newest, settings.identity);
+  for (RankRun* rank : ranks) {
+    read_checkpoint(*newest, rank->model()->stored());
+    rank->model()->go_on_from(newest->step);
+  }
 }
 
-double Training::own_loss(const RankRun& rank) {
-  const ModelEnds& ends = rank.model()->ends();
-  return ends.heads() ? ends.loss() : 0;
+bool Training::stepped(size_t place, RankRun& rank, Communicator& everyone, Stream& stream) {
+  losses_[place].push_back(own_loss(rank));
+  const bool stops = asked_to_stop(everyone, stream);
+  const bool due = settings_.every > 0 && rank.model()->steps() % settings_.every == 0;
+  if (!settings_.folder.empty() && (stops || due)) write(place, rank, everyone, stream);
+  return !stops;
 }
 
-void Training::read(World& world, const std::vector<RankRun*>& ranks, int held_out_batches, MeasuredRun& run) const {
-  run.losses = sum_of_ranks(world, losses_);
-  std::vector<std::vector<double>> held_out(ranks.size());
+// Whichever rank was told first, all end after the same step.
+bool Training::asked_to_stop(Communicator& everyone, Stream& stream) const {
+  if (settings_.stop == nullptr) return false;
+  double asked = *settings_.stop ? 1 : 0;
+  if (everyone.size() > 1) {
+    everyone.allreduce(&asked, 1, DType::float64, {stream, {}, "whether to stop"});
+    stream.synchronize();
+  }
+  return asked > 0;
+}
+
+void Training::write(size_t place, RankRun& rank, Communicator& everyone, Stream& stream) const {
+  const int64_t step = rank.model()->steps();
+  write_checkpoint(settings_.folder, step, everyone.rank(), rank.model()->stored());
+  std::vector<double> losses = losses_[place];
+  if (everyone.size() > 1) {  // and all have written then
+    everyone.allreduce(losses.data(), static_cast<int64_t>(losses.size()), DType::float64,
+                       {stream, {}, "losses of a checkpoint"});
+    stream.synchronize();
+  }
+  if (everyone.rank() != 0) return;
+  losses.insert(losses.begin(), earlier_.begin(), earlier_.end());
+  complete_checkpoint(settings_.folder, step, everyone.size(), text_of(settings_.identity, losses));
+}
+
+std::vector<double> Training::losses(World& world) const {
+  std::vector<double> all = earlier_;
+  const std::vector<double> here = sum_of_ranks(world, losses_);
+  all.insert(all.end(), here.begin(), here.end());
+  return all;
+}
+
+double Training::held_out_loss(World& world, const std::vector<RankRun*>& ranks) const {
+  std::vector<std::vector<double>> losses(ranks.size());
   world.run([&](int rank) {
     const auto place = static_cast<size_t>(rank - world.here().front());
-    for (int batch = 0; batch < held_out_batches; ++batch)
-      held_out[place].push_back(ranks[place]->held_out_loss(batch));
+    for (int batch = 0; batch < settings_.held_out_batches; ++batch)
+      losses[place].push_back(ranks[place]->held_out_loss(batch));
   });
-  run.held_out_loss = 0;
-  for (const double loss : sum_of_ranks(world, held_out)) run.held_out_loss += loss / held_out_batches;
+  const std::vector<double> all = sum_of_ranks(world, losses);
+  return all.empty() ? 0 : std::reduce(all.begin(), all.end()) / static_cast<double>(all.size());
 }
 
 }  // namespace moe

@@ -1,12 +1,27 @@
 #pragma once
-// What a model's passes are beside a layer's: steps of training, with losses; and their proof.
+// What a model's passes are beside a layer's: steps of training, with losses and checkpoints; and their proof.
+#include <atomic>
+#include <string>
 #include <vector>
 
-#include "moe/measure/layers/layer_bench.h"
+#include "moe/comm/world.h"
 #include "moe/measure/layers/rank_run.h"
 #include "moe/stack/stack_errors.h"
+#include "moe/train/optimizer.h"
 
 namespace moe {
+
+struct TrainingSettings {
+  const TokenSource* text = nullptr;
+  OptimizerSettings optimizer = {};
+  int held_out_batches = 0;  // after the last step, a loss is taken over so many
+  /// Checkpoints (moe/train/checkpoint.h) are written into this folder every so many steps (0: when asked to stop
+  /// alone) and a run begins at the newest one; empty: none.
+  std::string folder = {};
+  int every = 0;
+  std::string identity = {};                  // one line: a checkpoint of another training is refused
+  const std::atomic<bool>* stop = nullptr;  // set: the run ends after its step
+};
 
 /// `ranks`: of this process, each after passes of the first step that changed no weight. Returns the errors of all
 /// layers and of the model's ends; throws WrongResult as verify_stack does.
@@ -15,17 +30,25 @@ std::vector<TensorError> verify_model(const std::vector<RankRun*>& ranks, const 
 /// One schedule's steps on the ranks of this process.
 class Training {
  public:
-  /// From now on passes change the weights.
-  void begin(const std::vector<RankRun*>& ranks, const OptimizerSettings& optimizer);
-  /// A rank made a step; ranks may call it at once.
-  void stepped(size_t place, RankRun& rank) { losses_[place].push_back(own_loss(rank)); }
-  /// Sums the ranks' losses and takes that of held-out text. All processes call it.
-  void read(World& world, const std::vector<RankRun*>& ranks, int held_out_batches, MeasuredRun& run) const;
+  /// From now on passes change the weights. Goes on from the newest checkpoint, which any number of ranks wrote. All
+  /// processes call it. Throws BadInput naming the checkpoint where that is of another training.
+  void begin(World& world, const std::vector<RankRun*>& ranks, const TrainingSettings& settings);
+  /// Counts the steps before this run.
+  int64_t first_step() const { return static_cast<int64_t>(earlier_.size()); }
+  /// A rank made a step; all ranks call it, each on its own thread. Writes a checkpoint where one is due. Returns false
+  /// where the run is to end.
+  bool stepped(size_t place, RankRun& rank, Communicator& everyone, Stream& stream);
+  /// Returns the loss of each step, the earlier ones first. All processes call it.
+  std::vector<double> losses(World& world) const;
+  double held_out_loss(World& world, const std::vector<RankRun*>& ranks) const;
 
  private:
-  static double own_loss(const RankRun& rank);
+  bool asked_to_stop(Communicator& everyone, Stream& stream) const;
+  void write(size_t place, RankRun& rank, Communicator& everyone, Stream& stream) const;
 
-  std::vector<std::vector<double>> losses_;  // [rank here][step]
+  TrainingSettings settings_;
+  std::vector<double> earlier_;              // losses before this run
+  std::vector<std::vector<double>> losses_;  // [rank here][step of this run]: what each adds to them
 };
 
 }  // namespace moe
