@@ -148,15 +148,15 @@ std::vector<OptimizerState> Optimizer::states() const {
   std::vector<OptimizerState> states;
   const bool adamw = settings_.kind == OptimizerKind::adamw;
   for (size_t i = 0; i < trained_.size(); ++i) {
-    const auto& [tensor, first, second, master] = trained_[i];
+    const Trained& trained = trained_[i];
     const auto add = [&](const char* name, TensorView state) {
       if (state.data() == nullptr) return;
-      const TensorView shaped = tensor.value.moved_to(state.data(), DeviceKind::cpu, state.dtype());
-      states.push_back({fmt::format("{}.{}", tensor.name, name), i, shaped});
+      const TensorView shaped = trained.tensor.value.moved_to(state.data(), DeviceKind::cpu, state.dtype());
+      states.push_back({fmt::format("{}.{}", trained.tensor.name, name), i, shaped});
     };
-    add(adamw ? "moment1" : "momentum", first);
-    add("moment2", second);
-    add("master", master);
+    add(adamw ? "moment1" : "momentum", trained.first);
+    add("moment2", trained.second);
+    add("master", trained.master);
   }
   return states;
 }
