@@ -131,7 +131,7 @@ Checkpoint write_all(const std::string& folder, int64_t step, const std::vector<
 TEST(Checkpoint, IsReadIntoAnyOtherSharding) {
   const Scratch scratch;
   int64_t elements = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < 150; ++seed) {
     Dice dice(seed);
     const std::vector<Whole> wholes = random_wholes(dice);
     write_all(scratch.path("run"), static_cast<int64_t>(seed), random_shards(wholes, dice));
@@ -147,7 +147,7 @@ TEST(Checkpoint, IsReadIntoAnyOtherSharding) {
       ASSERT_EQ(rank.wrong(wholes), 0) << "seed " << seed;
     }
   }
-  EXPECT_GT(elements, 50'000);
+  EXPECT_GT(elements, 20'000);
 }
 
 std::string only_line(const std::string& text) {
