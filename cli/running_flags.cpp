@@ -182,6 +182,11 @@ void add_modelbench(CLI::App& app, Command& c) {
   add_number(*verb, "--held-out", m.held_out, "batches of other text that a loss is taken over at the end; 0: none", 0,
              1e6);
   add_number(*verb, "--seed", m.seed, "seed of weights, text and gate noise", 0, 9e18);
+  add_text(*verb, "--checkpoint", "FOLDER", m.checkpoint,
+           "of one schedule: weights and optimizer states are kept there, and a run goes on from them, on any ranks");
+  add_number(*verb, "--checkpoint-every", m.checkpoint_every, "steps; default: at the end and on SIGTERM or Ctrl-C", 1,
+             1e7);
+  needs(*verb, "--checkpoint-every", {"--checkpoint"});
   add_ranks(*verb, m, c.ranks);
   begin_group(*verb, kOutput);
   add_text(*verb, "--trace", "FILE", m.trace, "write a Perfetto timeline of a step, measured above simulated");

@@ -66,6 +66,7 @@ std::atomic<bool>& asked_to_stop() {
   return asked;
 }
 std::atomic<int> stopped_by = 0;
+constexpr int kStoppedBySignal = 128;  // and the signal's number: the exit status, as shells have it
 
 // Ends the run after its step; a second signal ends it at once.
 void stop_after_step(int signal) {
@@ -87,10 +88,17 @@ class Modelbench {
     require<BadInput>(chosen_.vocabulary >= text_->vocabulary(),
                       "--text: found {} different tokens, model {} knows {} (its vocabulary)", text_->vocabulary(),
                       chosen_.name, chosen_.vocabulary);
+    require<BadInput>(options_.checkpoint.empty() || options_.selection.schedules.size() == 1,
+                      "--checkpoint: found {} schedules, expected one (--schedule)",
+                      options_.selection.schedules.size());
     share_done(target_, writer_);
   }
 
   const Target& target() const { return target_; }
+  /// A signal ended the training before its last step; nothing of it is kept but checkpoints.
+  bool stopped(const ModelbenchResults& results) const {
+    return stopped_by > 0 && std::ranges::any_of(results.outcome.runs, &ScheduleRun::stopped);
+  }
 
   ModelbenchResults run() {
     ModelbenchResults results{.cluster = target_.cluster.name,
@@ -107,6 +115,7 @@ class Modelbench {
     job.predicted_by = target_.measured ? target_.cluster : measured(job);
     for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, stop_after_step);
     results.outcome = run_layer_job(job, {{"cluster", target_.cluster.name}, {"model", chosen_.name}});
+    if (stopped(results)) return results;
     append(results.outcome, writer_);
     if (target_.leads() && !options_.trace.empty() && was_timed(results.outcome))
       write_layer_trace(results.outcome, options_.trace);
@@ -166,6 +175,12 @@ class Modelbench {
 int run_modelbench(const ModelbenchOptions& options, World* processes) {
   Modelbench bench(options, processes);
   const ModelbenchResults results = bench.run();
+  if (bench.stopped(results)) {
+    if (bench.target().leads())
+      fmt::print(stderr, "moetune: stopped after a step{}\n",
+                 options.checkpoint.empty() ? "" : ": the same command goes on from its checkpoint");
+    return kStoppedBySignal + stopped_by;
+  }
   if (bench.target().leads()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
   for (const ScheduleRun& run : results.outcome.runs)
     require<WrongResult>(run.record.status != CaseStatus::wrong, "{}: {}", run.record.key, run.record.reason);

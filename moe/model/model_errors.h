@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "moe/layer/reference/stack_reference.h"
-#include "moe/model/model.h"
+#include "moe/model/rank_model.h"
 #include "moe/stack/stack_errors.h"
 
 namespace moe {

@@ -27,7 +27,7 @@ RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
     require<BadInput>(text_ != nullptr && text_->vocabulary() <= plan.vocabulary,
                       "a model of {} tokens: found a text of {}, expected one of so many at most", plan.vocabulary,
                       text_ == nullptr ? 0 : text_->vocabulary());
-    model_ = std::make_unique<Model>(*stack_, world, plan.vocabulary, seed);
+    model_ = std::make_unique<RankModel>(*stack_, world, plan.vocabulary, seed);
     if (setup.step_apart) {
       model_->step_apart();
       steps_ = device_->make_stream("steps");

@@ -5,7 +5,7 @@
 
 #include "moe/exec/executor.h"
 #include "moe/layer/workload.h"
-#include "moe/model/model.h"
+#include "moe/model/rank_model.h"
 #include "moe/train/token_source.h"
 
 namespace moe {
@@ -33,7 +33,7 @@ class RankRun {
   /// One pass (Executor::run).
   const RunTimes& pass(const std::vector<double>& at_least_s = {}, const Contended& contended = {});
   /// The model on this rank; null: there are layers alone. A pass is a step of it, of the text's next batch.
-  Model* model() const { return model_.get(); }
+  RankModel* model() const { return model_.get(); }
   /// Returns the tokens of the first step.
   SampleTokens first_step() const { return step(Split::train, 0); }
   /// Runs a forward of a batch of held-out text and returns what this rank adds to its loss, of tokens that have the
@@ -51,7 +51,7 @@ class RankRun {
   std::unique_ptr<LayerDevice> layer_device_;  // null: the CPU's
   std::unique_ptr<MoeLayer> layer_;            // one of these two
   std::unique_ptr<LayerStack> stack_;
-  std::unique_ptr<Model> model_;  // of the stack
+  std::unique_ptr<RankModel> model_;  // of the stack
   const TokenSource* text_;
   std::unique_ptr<Stream> steps_;  // of a model whose steps are apart
   std::unique_ptr<Binding> binding_;

@@ -71,6 +71,9 @@ void Training::begin(World& world, const std::vector<RankRun*>& ranks, const Tra
                       settings.folder, step.front(), other.front());
   if (!newest) return;
   earlier_ = losses_in(*newest, settings.identity);
+  require<BadInput>(newest->step < settings.optimizer.steps,
+                    "{}: found {} steps, all that were asked for: there is nothing left to do", newest->folder,
+                    newest->step);
   for (RankRun* rank : ranks) {
     read_checkpoint(*newest, rank->model()->stored());
     rank->model()->go_on_from(newest->step);
@@ -80,7 +83,8 @@ void Training::begin(World& world, const std::vector<RankRun*>& ranks, const Tra
 bool Training::stepped(size_t place, RankRun& rank, Communicator& everyone, Stream& stream) {
   losses_[place].push_back(own_loss(rank));
   const bool stops = asked_to_stop(everyone, stream);
-  const bool due = settings_.every > 0 && rank.model()->steps() % settings_.every == 0;
+  const int64_t steps = rank.model()->steps();
+  const bool due = steps == settings_.optimizer.steps || (settings_.every > 0 && steps % settings_.every == 0);
   if (!settings_.folder.empty() && (stops || due)) write(place, rank, everyone, stream);
   return !stops;
 }

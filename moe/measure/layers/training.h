@@ -15,8 +15,8 @@ struct TrainingSettings {
   const TokenSource* text = nullptr;
   OptimizerSettings optimizer = {};
   int held_out_batches = 0;  // after the last step, a loss is taken over so many
-  /// Checkpoints (moe/train/checkpoint.h) are written into this folder every so many steps (0: when asked to stop
-  /// alone) and a run begins at the newest one; empty: none.
+  /// Checkpoints (moe/train/checkpoint.h) are written into this folder every so many steps (0: never), after
+  /// the last one and when asked to stop, and a run begins at the newest one; empty: none.
   std::string folder = {};
   int every = 0;
   std::string identity = {};                  // one line: a checkpoint of another training is refused

@@ -12,10 +12,10 @@
 
 namespace moe {
 
-class Model final : public ModelTasks {
+class RankModel final : public ModelTasks {
  public:
   /// Blocking: all ranks of `world` make theirs. `stack` must outlive it. Throws as ModelEnds does.
-  Model(LayerStack& stack, Communicator& world, int64_t vocabulary, const LayerSeed& seed);
+  RankModel(LayerStack& stack, Communicator& world, int64_t vocabulary, const LayerSeed& seed);
 
   ModelEnds& ends() { return ends_; }
   /// This rank's part of every weight and gradient; a layer's are named "layer-3.wq".

@@ -1,4 +1,4 @@
-#include "moe/model/model.h"
+#include "moe/model/rank_model.h"
 
 #include <cmath>
 
@@ -19,13 +19,13 @@ int holders(const Parameter& p, const ParallelShape& parallel) {
 
 }  // namespace
 
-Model::Model(LayerStack& stack, Communicator& world, int64_t vocabulary, const LayerSeed& seed)
+RankModel::RankModel(LayerStack& stack, Communicator& world, int64_t vocabulary, const LayerSeed& seed)
     : stack_(stack),
       everyone_(world.split(0, world.rank())),
       ends_(stack, vocabulary, seed),
       squares_({1}, DType::float64) {}
 
-std::vector<Parameter> Model::parameters() {
+std::vector<Parameter> RankModel::parameters() {
   std::vector<Parameter> all = ends_.parameters();
   for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer)
     for (Parameter& p : stack_.cell(layer, 0).parameters()) {
@@ -35,7 +35,7 @@ std::vector<Parameter> Model::parameters() {
   return all;
 }
 
-void Model::train(const OptimizerSettings& settings) {
+void RankModel::train(const OptimizerSettings& settings) {
   settings_ = settings;
   std::vector<TrainedTensor> tensors;
   for (const Parameter& p : parameters()) {
@@ -45,7 +45,7 @@ void Model::train(const OptimizerSettings& settings) {
   optimizer_.emplace(settings, std::move(tensors));
 }
 
-std::vector<ShardedTensor> Model::stored() {
+std::vector<ShardedTensor> RankModel::stored() {
   const std::vector<Parameter> weights = parameters();
   std::vector<ShardedTensor> all;
   for (const Parameter& p : weights) all.push_back({p.name, p.axes, p.value});
@@ -53,7 +53,7 @@ std::vector<ShardedTensor> Model::stored() {
   return all;
 }
 
-void Model::issue(const Task& task, Stream& stream) {
+void RankModel::issue(const Task& task, Stream& stream) {
   const int micro_batch = task.micro_batch;
   const bool forward = task.phase == Phase::forward;
   if (task.kind == TaskKind::optimizer) return apart_ ? void() : finish_step(stream);
@@ -63,7 +63,7 @@ void Model::issue(const Task& task, Stream& stream) {
     stream.launch([=, this](void*) { forward ? ends_.head(micro_batch) : ends_.head_backward(micro_batch); });
 }
 
-void Model::finish_step(Stream& stream) {
+void RankModel::finish_step(Stream& stream) {
   stack_.finish_gradients(stream);
   ends_.finish_gradients(stream);
   if (!optimizer_) return;
@@ -79,7 +79,7 @@ void Model::finish_step(Stream& stream) {
   });
 }
 
-double Model::own_squares() {
+double RankModel::own_squares() {
   const ParallelShape parallel = stage_case(stack_.shape().shape).parallel;
   double sum = 0;
   for (const Parameter& p : parameters()) sum += sum_of_squares(p.gradient) / holders(p, parallel);
