@@ -1,5 +1,6 @@
 #include "modelbench/report.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "moe/base/table.h"
@@ -12,6 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 double summary(const CaseRecord& r, std::string_view name) { return r.summary.number(name, r.key); }
+bool checked(const CaseRecord& r) { return r.summary.has("worst_error"); }
 bool timed(const CaseRecord& r) { return r.summary.has("total_s"); }
 std::string ms(double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); }
 
@@ -45,7 +47,7 @@ std::string losses_of(const ModelbenchResults& results) {
   Table table({"schedule", "steps", "first loss", "last loss", "held-out", "gradients off by", "in", "status"});
   for (const ScheduleRun& run : results.outcome.runs) {
     const CaseRecord& r = run.record;
-    if (!r.summary.has("worst_error")) continue;
+    if (!checked(r)) continue;
     const auto loss = [&](std::string_view name) {
       return r.summary.has(name) ? fmt::format("{:.5f}", summary(r, name)) : "-";
     };
@@ -80,7 +82,8 @@ std::string text_of(const ModelbenchResults& results) {
       results.layers < results.of_layers ? fmt::format(" of its {}", results.of_layers) : "", results.tokens,
       results.cluster, results.emulated ? fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation) : "");
   if (results.layers < results.of_layers) text += "a rank has no memory for more layers\n\n";
-  text += times_of(results) + losses_of(results);
+  if (std::ranges::any_of(runs, timed, &ScheduleRun::record)) text += times_of(results);
+  if (std::ranges::any_of(runs, checked, &ScheduleRun::record)) text += losses_of(results);
   if (results.tasks) text += tasks_text(results.outcome);
   return text + reasons_text(results.outcome) + "records: " + results.records_path;
 }

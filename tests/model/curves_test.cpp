@@ -1,5 +1,6 @@
 // One model, one text: schedules, parallel shapes, micro-batches and stages leave the losses of training what they are.
 #include <cmath>
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <iostream>
 
@@ -33,14 +34,27 @@ LayerShape layer_of(const std::string& gate, int64_t batch) {
   return layer;
 }
 
+const TokenSource& text() {
+  static const std::unique_ptr<TokenSource> source = make_markov_source({.order = 2, .alphabet = 16, .seed = 5});
+  return *source;
+}
+
+Plan plan_of(const std::string& schedule, const std::string& gate, const Division& d) {
+  const LayerCase shape = model_case(layer_of(gate, kSamples / (d.dp * d.micro_batches)),
+                                     {.dp = d.dp, .mp = d.mp, .ep = d.ep, .esp = d.esp, .pp = d.pp});
+  return model_plan(schedule, shape, kLayers, d.micro_batches, kVocabulary);
+}
+
+struct Trainee {
+  Trainee(const std::string& schedule, const std::string& gate, const Division& d)
+      : models(plan_of(schedule, gate, d), text(), 7) {
+    models.train({.learning_rate = 3e-3, .weight_decay = 0.01, .clip_norm = 0.5, .warm_up_steps = 5, .steps = kSteps});
+  }
+  LocalModels models;
+};
+
 std::vector<double> curve(const std::string& schedule, const std::string& gate, const Division& d) {
-  const LayerCase shape =
-      model_case(layer_of(gate, kSamples / (d.dp * d.micro_batches)),
-                 {.dp = d.dp, .mp = d.mp, .ep = d.ep, .esp = d.esp, .pp = d.pp});
-  const auto text = make_markov_source({.order = 2, .alphabet = 16, .seed = 5});
-  LocalModels models(model_plan(schedule, shape, kLayers, d.micro_batches, kVocabulary), *text, 7);
-  models.train({.learning_rate = 3e-3, .weight_decay = 0.01, .clip_norm = 0.5, .warm_up_steps = 5, .steps = kSteps});
-  return models.run(kSteps);
+  return Trainee(schedule, gate, d).models.run(kSteps);
 }
 
 double worst_difference(const std::vector<double>& a, const std::vector<double>& b) {
@@ -67,6 +81,35 @@ TEST(LossCurves, AreTheSameOverRanksMicroBatchesAndStages) {
     std::cout << fmt::format("{}: 14 divisions of one batch, losses of {} steps differ by {:.1e} at most\n", gate,
                              kSteps, worst);
   }
+}
+
+TEST(LossCurves, GoOnFromCheckpointsOfOtherRanks) {
+  const std::vector<double> alone = curve("fsmoe", "switch", {1, 1, 1, 1, 1, 1});
+  const std::string folder = testing::TempDir() + "/checkpoints-of-other-ranks";
+  std::filesystem::remove_all(folder);
+  const std::vector<Division> divisions{{1, 2, 1, 2, 1, 1}, {2, 1, 2, 1, 2, 2}, {1, 1, 1, 1, 1, 1}, {1, 2, 2, 2, 2, 1},
+                                        {1, 1, 2, 1, 2, 4}};
+  const int each = kSteps / static_cast<int>(divisions.size());
+  std::vector<double> losses;
+  for (const Division& d : divisions) {
+    Trainee trainee("fsmoe", "switch", d);
+    if (!losses.empty()) {
+      const std::optional<Checkpoint> newest = newest_checkpoint(folder);
+      ASSERT_TRUE(newest);
+      EXPECT_EQ(newest->step, static_cast<int64_t>(losses.size()));
+      for (const auto& rank : trainee.models.ranks()) {
+        read_checkpoint(*newest, rank->model()->stored());
+        rank->model()->go_on_from(newest->step);
+      }
+    }
+    for (const double loss : trainee.models.run(each)) losses.push_back(loss);
+    const auto& ranks = trainee.models.ranks();
+    for (size_t rank = 0; rank < ranks.size(); ++rank)
+      write_checkpoint(folder, static_cast<int64_t>(losses.size()), static_cast<int>(rank),
+                       ranks[rank]->model()->stored());
+    complete_checkpoint(folder, static_cast<int64_t>(losses.size()), static_cast<int>(ranks.size()), "");
+  }
+  EXPECT_LE(worst_difference(losses, alone), 1e-8);
 }
 
 TEST(LossCurves, AreTheSameUnderEverySchedule) {
