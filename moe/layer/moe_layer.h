@@ -38,6 +38,8 @@ class MoeLayer {
     return state_.routing;
   }
   MemorySpace& memory() const { return state_.memory(); }
+  /// Passes from now on are of this step (Gate::begin_step).
+  void begin_step(uint64_t step) { state_.parts.gate->begin_step(step); }
   /// Makes the gate weigh the workload's choices from now on, instead of choosing.
   void preset(const Workload& workload) {
     workload.fill(state_.shape, state_.seed, state_.routing);

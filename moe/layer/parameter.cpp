@@ -74,7 +74,10 @@ void fill_output_gradient(TensorView rows, ShardRange tokens, const LayerSeed& s
 
 void fill_gate_noise(TensorView rows, ShardRange tokens, const LayerSeed& seed, MemorySpace& memory) {
   const HostCopy host(rows, memory);
-  fill_rows(host.view(), tokens, seed, "gate noise");
+  LayerSeed of_step = seed;
+  of_step.micro_batch = seed.step;
+  tokens.first += static_cast<int64_t>(seed.micro_batch) * tokens.total;
+  fill_rows(host.view(), tokens, of_step, "gate noise");
   host.send();
 }
 

@@ -19,6 +19,7 @@ struct LayerSeed {
   uint64_t layer = 0;
   double skew = 0;
   uint64_t micro_batch = 0;  // of the inputs, dY and the gate's noise; weights are of all
+  uint64_t step = 0;         // of the gate's noise
 };
 
 /// Names the ranks whose gradients add up to the whole one.
@@ -51,7 +52,8 @@ void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed,
 void fill_input(TensorView rows, ShardRange tokens, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
 void fill_output_gradient(TensorView rows, ShardRange tokens, const LayerSeed& seed,
                           MemorySpace& memory = cpu_memory());
-/// Fills the gate's noise by global token and expert, (tokens.count, E): standard normal.
+/// Fills the gate's noise by step, token and expert, (tokens.count, E): standard normal. Tokens count over all
+/// micro-batches of a step, so how many there are changes no sample's noise.
 void fill_gate_noise(TensorView rows, ShardRange tokens, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
 
 }  // namespace moe

@@ -64,7 +64,7 @@ double worst_difference(const std::vector<double>& a, const std::vector<double>&
 }
 
 TEST(LossCurves, AreTheSameOverRanksMicroBatchesAndStages) {
-  for (const std::string gate : {"switch", "sigmoid", "xmoe"}) {
+  for (const std::string gate : {"gshard", "switch", "sigmoid", "xmoe"}) {
     const std::vector<double> alone = curve("fsmoe", gate, {1, 1, 1, 1, 1, 1});
     EXPECT_LT(alone.back(), 0.99 * alone.front()) << "it learns nothing";
     double worst = 0;

@@ -38,6 +38,13 @@ class CudaGate final : public Gate {
     }
     for (const Parameter& p : parameters()) fill_weight(p, rank_.model_dim(), setup.seed, memory);
     if (row.noisy) fill_noise(setup.seed);
+    seed_ = setup.seed;
+  }
+
+  void begin_step(uint64_t step) override {
+    if (!row_.noisy || seed_.step == step) return;
+    seed_.step = step;
+    fill_noise(seed_);
   }
 
   void forward(TensorView hidden, Routing& r) override {
@@ -95,7 +102,7 @@ class CudaGate final : public Gate {
   static void* spread(TensorView products) { return products.at(products.size(1) / 2); }
 
   void fill_noise(const LayerSeed& seed) {
-    noise_ = Tensor({tokens_, experts_}, dtype_, math_.memory());
+    if (noise_.view().rank() == 0) noise_ = Tensor({tokens_, experts_}, dtype_, math_.memory());
     int64_t at = 0;
     for (const ShardRange& run : rank_.gated) {
       fill_gate_noise(noise_.view().part(at * experts_, {run.count, experts_}), run, seed, math_.memory());
@@ -122,6 +129,7 @@ class CudaGate final : public Gate {
   AuxiliaryLosses losses_;
   GateProjection products_;
   Tensor probabilities_, log_sums_, statistics_, noise_;
+  LayerSeed seed_;
 };
 
 }  // namespace

@@ -25,6 +25,8 @@ struct GateBackward {
 class Gate {
  public:
   virtual ~Gate() = default;
+  /// Passes from now on are of this step: noise differs from step to step. Between passes alone.
+  virtual void begin_step(uint64_t step) { (void)step; }
   /// Routes hidden (tokens, M): sets expert (unless preset), row, filled and weight, and leaves this rank's own tokens'
   /// part in statistics().
   virtual void forward(TensorView hidden, Routing& routing) = 0;

@@ -42,12 +42,18 @@ RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
   executor_ = std::make_unique<Executor>(*device_, plan.structure, stack_ ? stack_->stage() : 0);
 }
 
-SampleTokens RankRun::step(Split split, int64_t step) const {
+SampleTokens RankRun::text_of(Split split, int64_t step) const {
   return [=, this](int64_t sample, std::span<int32_t> tokens) { text_->fill(split, step, sample, tokens); };
 }
 
+void RankRun::begin_step(Split split, int64_t step) {
+  model_->ends().load(text_of(split, step));
+  for (const auto& layer : cells().layers)
+    for (MoeLayer* cell : layer) cell->begin_step(static_cast<uint64_t>(step));
+}
+
 const RunTimes& RankRun::pass(const std::vector<double>& at_least_s, const Contended& contended) {
-  if (model_) model_->ends().load(step(Split::train, model_->steps()));
+  if (model_) begin_step(Split::train, model_->steps());
   const RunTimes& times = executor_->run(*binding_, at_least_s, std::nullopt, contended);
   if (steps_) {
     model_->step(*steps_);
@@ -57,7 +63,7 @@ const RunTimes& RankRun::pass(const std::vector<double>& at_least_s, const Conte
 }
 
 double RankRun::held_out_loss(int64_t step) {
-  model_->ends().load(this->step(Split::held_out, step));
+  begin_step(Split::held_out, step);
   executor_->run(*binding_, {}, Phase::forward);
   return model_->ends().heads() ? model_->ends().loss(std::max(0, text_->context() - 1)) : 0;
 }

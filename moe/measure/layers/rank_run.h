@@ -35,7 +35,7 @@ class RankRun {
   /// The model on this rank; null: there are layers alone. A pass is a step of it, of the text's next batch.
   RankModel* model() const { return model_.get(); }
   /// Returns the tokens of the first step.
-  SampleTokens first_step() const { return step(Split::train, 0); }
+  SampleTokens first_step() const { return text_of(Split::train, 0); }
   /// Runs a forward of a batch of held-out text and returns what this rank adds to its loss, of tokens that have the
   /// text's whole context before them (ModelEnds::loss).
   double held_out_loss(int64_t step);
@@ -44,7 +44,8 @@ class RankRun {
   void finish_gradients(Stream& stream);
 
  private:
-  SampleTokens step(Split split, int64_t step) const;
+  SampleTokens text_of(Split split, int64_t step) const;
+  void begin_step(Split split, int64_t step);
 
   // In the order in which they need each other.
   std::unique_ptr<Device> device_;
