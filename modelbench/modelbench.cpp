@@ -19,8 +19,9 @@ namespace {
 
 constexpr std::string_view kOnClusters = "gpt2-xl@fsmoe", kOnHost = "tiny-gpt";
 // FSMoE's Figure 6, and ours.
-const std::vector<std::string> kCompared{"ds-moe",       "tutel",              "tutel-improved", "pipemoe+lina",
-                                         "fsmoe-no-iio", "fsmoe-no-partition", "fsmoe",          "fsmoe-interleaved"};
+const std::vector<std::string> kCompared{
+    "ds-moe",           "tutel", "tutel-improved", "pipemoe+lina", "fsmoe-no-iio", "fsmoe-no-partition", "fsmoe",
+    "fsmoe-interleaved"};
 
 ModelbenchOptions completed(ModelbenchOptions options, const Target& target) {
   if (options.model.model.empty()) options.model.model = target.emulated ? kOnClusters : kOnHost;

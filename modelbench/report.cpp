@@ -54,8 +54,8 @@ std::string losses_of(const ModelbenchResults& results) {
                fmt::format("{:.1e}", summary(r, "worst_error")), r.summary.text("worst_tensor", r.key),
                std::string(name_of(r.status))});
   }
-  std::string text = fmt::format("Training on {}, {} (losses in nats a token)\n\n{}\n", results.text,
-                                 results.optimizer, table.text());
+  std::string text =
+      fmt::format("Training on {}, {} (losses in nats a token)\n\n{}\n", results.text, results.optimizer, table.text());
   if (results.entropy_rate)
     text += fmt::format("no model is below {:.5f}, none that sees one token below {:.5f}\n\n", *results.entropy_rate,
                         *results.order_1_entropy);
@@ -86,8 +86,8 @@ std::string text_of(const ModelbenchResults& results) {
 }
 
 std::string json_of(const ModelbenchResults& results) {
-  Json document{{"model", results.model},         {"cluster", results.cluster}, {"layers", results.layers},
-                {"of_layers", results.of_layers}, {"tokens", results.tokens},   {"text", results.text},
+  Json document{{"model", results.model},         {"cluster", results.cluster},     {"layers", results.layers},
+                {"of_layers", results.of_layers}, {"tokens", results.tokens},       {"text", results.text},
                 {"optimizer", results.optimizer}, {"records", results.records_path}};
   if (results.entropy_rate) document["entropy_rate"] = *results.entropy_rate;
   if (results.order_1_entropy) document["order_1_entropy"] = *results.order_1_entropy;
