@@ -185,7 +185,7 @@ void add_modelbench(CLI::App& app, Command& c) {
   add_text(*verb, "--text", "markov|bytes|FILE", m.text,
            "what is learned: a random language of known entropy, this project's sources, or a file's bytes");
   add_number(*verb, "--markov-order", m.markov_order,
-             "of markov: tokens before the next one that say all of it; default: 2", 1, 8);
+             "of markov: tokens before the next one that say all of it; default: 2", 1, 4);
   add_text(*verb, "--optimizer", "adamw|sgd", m.optimizer, "what changes the weights");
   add_number(*verb, "--learning-rate", m.learning_rate,
              "the most that it is; it falls to a tenth along a cosine; default: 0.003", 0, 1e3);

@@ -7,6 +7,7 @@
 #include "moe/base/config_files.h"
 #include "moe/base/log.h"
 #include "moe/base/progress.h"
+#include "moe/layer/layer_device.h"
 #include "moe/plan/model_file.h"
 #include "moe/search/within_memory.h"
 #include "moe/train/byte_source.h"
@@ -60,6 +61,21 @@ int layers_that_fit(const ModelShape& model, const Profile& cluster) {
   return cut.layers;
 }
 
+// Before a file is opened or anything is measured; what an emulated cluster runs is a proxy.
+void require_runs(const ModelbenchOptions& options, const ChosenModel& chosen, const TokenSource& text,
+                  const Target& target) {
+  const LayerShape& layer = chosen.model.shape.layer;
+  if (!target.emulated && target.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer);
+  require<BadInput>(chosen.vocabulary > 0, "--model: found {} without a vocabulary, expected one in its file",
+                    chosen.name);
+  require<BadInput>(chosen.vocabulary >= text.vocabulary(),
+                    "--text: found {} different tokens, model {} knows {} (its vocabulary)", text.vocabulary(),
+                    chosen.name, chosen.vocabulary);
+  std::vector<int32_t> sample(static_cast<size_t>(layer.seq + 1));
+  text.fill(Split::train, 0, 0, sample);
+  if (options.held_out > 0) text.fill(Split::held_out, 0, 0, sample);
+}
+
 class Modelbench {
  public:
   Modelbench(const ModelbenchOptions& options, World* processes)
@@ -67,12 +83,9 @@ class Modelbench {
         options_(completed(options, target_)),
         optimizer_(optimizer_of(options_)),
         chosen_(chosen_model(options_.model, options_.selection, target_.cluster)),
-        text_(text_of(options_)),
+        text_(checked_text()),
         writer_(target_.open_records(records_path(options_.out, "modelbench", target_.cluster.name), options_.asked,
                                      {find_config("models", options_.model.model), text_file(options_)})) {
-    require<BadInput>(chosen_.vocabulary >= text_->vocabulary(),
-                      "--text: found {} different tokens, model {} knows {} (its vocabulary)", text_->vocabulary(),
-                      chosen_.name, chosen_.vocabulary);
     share_done(target_, writer_);
   }
 
@@ -100,6 +113,12 @@ class Modelbench {
   }
 
  private:
+  std::unique_ptr<TokenSource> checked_text() const {
+    std::unique_ptr<TokenSource> text = text_of(options_);
+    require_runs(options_, chosen_, *text, target_);
+    return text;
+  }
+
   LayerJob job_of(int layers) const {
     LayerBenchSettings settings{.iterations = options_.steps, .seed = options_.seed, .timeout_s = options_.timeout_s};
     settings.text = text_.get();

@@ -171,7 +171,7 @@ Effects modelbench() {
       "--model mixtral-7b; --layers 2; --micro-batches 2; --pipeline 1f1b; --steps 7; --text bytes; --markov-order 3; "
       "--optimizer sgd; --learning-rate 0.1; --warm-up 3; --weight-decay 0.1; --clip-norm 0; --held-out 0");
   add(e, parsed, "--optimizer sgd", "--momentum 0.5");
-  add(e, refused, "", "--momentum 0.5; --steps 0; --markov-order 9");
+  add(e, refused, "", "--momentum 0.5; --steps 0; --markov-order 5");
   add(e, refused, "--text bytes", "--markov-order 3");
   add(e, refused, "--json", "--tasks");
   add_ranks(e);
