@@ -75,10 +75,11 @@ void ModelbenchResults::describe_text(const TokenSource& source, const std::stri
 std::string text_of(const ModelbenchResults& results) {
   const std::vector<ScheduleRun>& runs = results.outcome.runs;
   const double dilation = runs.empty() ? 1 : runs.front().record.dilation;
-  std::string text = fmt::format(
-      "{}, {}{} layers, {} tokens a step, on {}{}\n\n", results.model, results.layers,
-      results.layers < results.of_layers ? fmt::format(" of its {}", results.of_layers) : "", results.tokens,
-      results.cluster, results.emulated ? fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation) : "");
+  std::string text =
+      fmt::format("{}, {}{} layer{}, {} tokens a step, on {}{}\n\n", results.model, results.layers,
+                  results.layers < results.of_layers ? fmt::format(" of its {}", results.of_layers) : "",
+                  results.layers == 1 && results.of_layers == 1 ? "" : "s", results.tokens, results.cluster,
+                  results.emulated ? fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation) : "");
   if (results.layers < results.of_layers) text += "a rank has no memory for more layers\n\n";
   text += times_of(results) + losses_of(results);
   if (results.tasks) text += tasks_text(results.outcome);
