@@ -114,6 +114,7 @@ class Modelbench {
 
  private:
   std::unique_ptr<TokenSource> checked_text() const {
+    const Optimizer refuses(optimizer_, {});
     std::unique_ptr<TokenSource> text = text_of(options_);
     require_runs(options_, chosen_, *text, target_);
     return text;

@@ -130,6 +130,9 @@ class Refuses(Modelbench):
                             "2")
         self.expect_refused("--layer", "--layer", "example")
 
+    def test_what_no_optimizer_does(self):
+        self.expect_refused("momentum: found 1, expected 0 or more, below 1", "--optimizer", "sgd", "--momentum", "1")
+
     def test_texts_that_are_too_short(self):
         """In all, for a sample to train on, for one that is held out. A sample has 33 tokens."""
         tiny = ["--cluster", "host", "--model", "tiny-gpt"]
