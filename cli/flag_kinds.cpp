@@ -97,7 +97,7 @@ void add_layer(CLI::App& verb, Selection& s) {
 }
 
 void add_schedule(CLI::App& verb, Selection& s) {
-  verb.add_option("--schedule", s.schedules, "one, or several: NAME,NAME; default: all, of which tune runs some")
+  verb.add_option("--schedule", s.schedules, "one, or several: NAME,NAME; default: all; of tune and modelbench some")
       ->type_name("SCHEDULE|all")
       ->delimiter(',');
 }

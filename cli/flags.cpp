@@ -78,7 +78,8 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
     command.tune.device = command.layerbench.device = command.modelbench.device = command.microbench.device =
         DeviceKind::cuda;
   command.simulate.asked = command.tune.asked = command.microbench.asked = command.layerbench.asked =
-      command.modelbench.asked = command.reproduce.asked = asked_by(*app.get_subcommands().front(), {argv, argv + argc});
+      command.modelbench.asked = command.reproduce.asked =
+          asked_by(*app.get_subcommands().front(), {argv, argv + argc});
   return command;
 }
 

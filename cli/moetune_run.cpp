@@ -15,8 +15,8 @@ int main(int argc, char** argv) {
     const auto command = moe::parse_command_line(argc, argv);
     if (!command) return int{moe::kOk};
     moe::set_log_level(command->log);
-    for (const auto device : {command->microbench.device, command->layerbench.device, command->modelbench.device,
-                              command->tune.device})
+    for (const auto device :
+         {command->microbench.device, command->layerbench.device, command->modelbench.device, command->tune.device})
       if (device == moe::DeviceKind::cuda) moe::set_cuda_connections();
     const auto processes = moe::start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
     return moe::run_together(processes.get(), [&] {

@@ -70,6 +70,14 @@ void add_verification(CLI::App& verb, tuner::TuneOptions& o) {
   add_number(verb, "--seed", o.seed, "seed of weights, inputs and gate noise", 0, 9e18);
 }
 
+// Refuses what would have no effect.
+void check_training(const CLI::App& verb, const modelbench::ModelbenchOptions& m) {
+  require<BadInput>(verb.count("--momentum") == 0 || m.optimizer == "sgd",
+                    "--momentum: found --optimizer {}, expected sgd with it", m.optimizer);
+  require<BadInput>(verb.count("--markov-order") == 0 || m.text == modelbench::kMarkov,
+                    "--markov-order: found --text {}, expected markov with it", m.text);
+}
+
 }  // namespace
 
 void add_tune(CLI::App& app, Command& c) {
@@ -161,26 +169,33 @@ void add_layerbench(CLI::App& app, Command& c) {
 void add_modelbench(CLI::App& app, Command& c) {
   modelbench::ModelbenchOptions& m = c.modelbench;
   Selection& s = m.selection;
-  CLI::App* verb = add_verb(app, "modelbench", "train a whole MoE model under schedules, for real, beside the prediction",
-                            " --cluster host --model tiny-gpt --schedule tutel,fsmoe --steps 20");
+  CLI::App* verb =
+      add_verb(app, "modelbench", "train a whole MoE model under schedules, for real, beside the prediction",
+               " --cluster host --model tiny-gpt --schedule tutel,fsmoe --steps 20");
   add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "cluster profile to emulate");
   add_schedule(*verb, s);
   add_model(*verb, m.model);
   add_layer(*verb, s);
+  verb->remove_option(verb->get_option("--layer"));  // a model has its own
+  verb->get_option("--model")->description("a whole model (configs/models/); default: gpt2-xl@fsmoe, on host tiny-gpt");
+  verb->get_option("--layers")->description("layers; default: the model's, as many as a rank has the memory for");
   begin_group(*verb, kHow);
   add_degrees(*verb, s);
-  add_number(*verb, "--steps", m.steps, "steps of training a schedule, each of them timed", 1, 1e7);
+  add_number(*verb, "--steps", m.steps, "steps of training a schedule, each of them timed; default: 5", 1, 1e7);
   add_text(*verb, "--text", "markov|bytes|FILE", m.text,
            "what is learned: a random language of known entropy, this project's sources, or a file's bytes");
-  add_number(*verb, "--markov-order", m.markov_order, "tokens before the next one that say all of it", 1, 8);
+  add_number(*verb, "--markov-order", m.markov_order,
+             "of markov: tokens before the next one that say all of it; default: 2", 1, 4);
   add_text(*verb, "--optimizer", "adamw|sgd", m.optimizer, "what changes the weights");
-  add_number(*verb, "--learning-rate", m.learning_rate, "the most that it is; it falls to a tenth along a cosine", 0, 1e3);
-  add_number(*verb, "--warm-up", m.warm_up, "steps over which the learning rate grows", 0, 1e7);
-  add_number(*verb, "--momentum", m.momentum, "of sgd", 0, 1);
-  add_number(*verb, "--weight-decay", m.weight_decay, "of weights, not of norms", 0, 1e3);
-  add_number(*verb, "--clip-norm", m.clip_norm, "the most that the norm of all gradients may be; 0: any", 0, 1e12);
-  add_number(*verb, "--held-out", m.held_out, "batches of other text that a loss is taken over at the end; 0: none", 0,
-             1e6);
+  add_number(*verb, "--learning-rate", m.learning_rate,
+             "the most that it is; it falls to a tenth along a cosine; default: 0.003", 0, 1e3);
+  add_number(*verb, "--warm-up", m.warm_up, "steps over which the learning rate grows; default: 0", 0, 1e7);
+  add_number(*verb, "--momentum", m.momentum, "of sgd; default: 0.9", 0, 1);
+  add_number(*verb, "--weight-decay", m.weight_decay, "of weights, not of norms; default: 0", 0, 1e3);
+  add_number(*verb, "--clip-norm", m.clip_norm, "the most that the norm of all gradients may be; default: 1, 0: any", 0,
+             1e12);
+  add_number(*verb, "--held-out", m.held_out,
+             "batches of other text that a loss is taken over at the end; default: 8, 0: none", 0, 1e6);
   add_number(*verb, "--seed", m.seed, "seed of weights, text and gate noise", 0, 9e18);
   add_text(*verb, "--checkpoint", "FOLDER", m.checkpoint,
            "of one schedule: weights and optimizer states are kept there, and a run goes on from them, on any ranks");
@@ -193,6 +208,7 @@ void add_modelbench(CLI::App& app, Command& c) {
   verb->add_flag("--tasks", m.tasks, "print each kind of task's time beside its prediction");
   add_results(*verb, m);
   verb->get_option("--tasks")->excludes("--json");  // which always has them
+  verb->final_callback([verb, &m] { check_training(*verb, m); });
 }
 
 void check_backend(const CLI::App& verb, const RanksFlags& ranks) {

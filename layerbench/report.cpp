@@ -79,9 +79,7 @@ std::string summary_text(const LayerbenchResults& results) {
   return fmt::format("{}: {} layers\n\n{}\n", results.grid, results.outcomes.size(), table.text());
 }
 
-Json json_of(const LayerOutcome& outcome) {
-  return {{"layer", outcome.layer}, {"schedules", schedules_json(outcome)}};
-}
+Json json_of(const LayerOutcome& outcome) { return {{"layer", outcome.layer}, {"schedules", schedules_json(outcome)}}; }
 
 const CaseRecord* record_of(const LayerOutcome& outcome, std::string_view schedule) {
   for (const ScheduleRun& run : outcome.runs)

@@ -9,6 +9,7 @@
 #include "moe/base/config_files.h"
 #include "moe/base/log.h"
 #include "moe/base/progress.h"
+#include "moe/layer/layer_device.h"
 #include "moe/plan/model_file.h"
 #include "moe/search/within_memory.h"
 #include "moe/train/byte_source.h"
@@ -21,8 +22,9 @@ namespace {
 
 constexpr std::string_view kOnClusters = "gpt2-xl@fsmoe", kOnHost = "tiny-gpt";
 // FSMoE's Figure 6, and ours.
-const std::vector<std::string> kCompared{"ds-moe",       "tutel",              "tutel-improved", "pipemoe+lina",
-                                         "fsmoe-no-iio", "fsmoe-no-partition", "fsmoe",          "fsmoe-interleaved"};
+const std::vector<std::string> kCompared{
+    "ds-moe",           "tutel", "tutel-improved", "pipemoe+lina", "fsmoe-no-iio", "fsmoe-no-partition", "fsmoe",
+    "fsmoe-interleaved"};
 
 ModelbenchOptions completed(ModelbenchOptions options, const Target& target) {
   if (options.model.model.empty()) options.model.model = target.emulated ? kOnClusters : kOnHost;
@@ -75,6 +77,21 @@ void stop_after_step(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
+// Before a file is opened or anything is measured; what an emulated cluster runs is a proxy.
+void require_runs(const ModelbenchOptions& options, const ChosenModel& chosen, const TokenSource& text,
+                  const Target& target) {
+  const LayerShape& layer = chosen.model.shape.layer;
+  if (!target.emulated && target.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer);
+  require<BadInput>(chosen.vocabulary > 0, "--model: found {} without a vocabulary, expected one in its file",
+                    chosen.name);
+  require<BadInput>(chosen.vocabulary >= text.vocabulary(),
+                    "--text: found {} different tokens, model {} knows {} (its vocabulary)", text.vocabulary(),
+                    chosen.name, chosen.vocabulary);
+  std::vector<int32_t> sample(static_cast<size_t>(layer.seq + 1));
+  text.fill(Split::train, 0, 0, sample);
+  if (options.held_out > 0) text.fill(Split::held_out, 0, 0, sample);
+}
+
 class Modelbench {
  public:
   Modelbench(const ModelbenchOptions& options, World* processes)
@@ -82,12 +99,9 @@ class Modelbench {
         options_(completed(options, target_)),
         optimizer_(optimizer_of(options_)),
         chosen_(chosen_model(options_.model, options_.selection, target_.cluster)),
-        text_(text_of(options_)),
+        text_(checked_text()),
         writer_(target_.open_records(records_path(options_.out, "modelbench", target_.cluster.name), options_.asked,
                                      {find_config("models", options_.model.model), text_file(options_)})) {
-    require<BadInput>(chosen_.vocabulary >= text_->vocabulary(),
-                      "--text: found {} different tokens, model {} knows {} (its vocabulary)", text_->vocabulary(),
-                      chosen_.name, chosen_.vocabulary);
     require<BadInput>(options_.checkpoint.empty() || options_.selection.schedules.size() == 1,
                       "--checkpoint: found {} schedules, expected one (--schedule)",
                       options_.selection.schedules.size());
@@ -124,6 +138,13 @@ class Modelbench {
   }
 
  private:
+  std::unique_ptr<TokenSource> checked_text() const {
+    const Optimizer refuses(optimizer_, {});
+    std::unique_ptr<TokenSource> text = text_of(options_);
+    require_runs(options_, chosen_, *text, target_);
+    return text;
+  }
+
   LayerJob job_of(int layers) const {
     LayerBenchSettings settings{.iterations = options_.steps, .seed = options_.seed, .timeout_s = options_.timeout_s};
     settings.training = {.text = text_.get(), .optimizer = optimizer_, .held_out_batches = options_.held_out};

@@ -17,16 +17,16 @@ namespace moe::modelbench {
 inline constexpr std::string_view kMarkov = "markov", kBytes = "bytes";
 
 struct ModelbenchOptions {
-  Selection selection;         // the layer's flags go over the model's
-  ModelFlags model;            // empty: gpt2-xl@fsmoe of an emulated cluster, else tiny-gpt
-  std::string text{kMarkov};   // or bytes (configs/text/moetune.txt), or a file
+  Selection selection;        // the layer's flags go over the model's
+  ModelFlags model;           // empty: gpt2-xl@fsmoe of an emulated cluster, else tiny-gpt
+  std::string text{kMarkov};  // or bytes (configs/text/moetune.txt), or a file
   int markov_order = 2;
   int steps = 5;
   std::string optimizer = "adamw";  // or sgd
   double learning_rate = 3e-3, momentum = 0.9, weight_decay = 0;
   double clip_norm = 1;  // 0: any
   int warm_up = 0;       // steps over which the rate grows; then it falls along half a cosine
-  int held_out = 8;  // batches after the last step; 0: none
+  int held_out = 8;      // batches after the last step; 0: none
   uint64_t seed = 1;
   double timeout_s = 60;
   DeviceKind device = DeviceKind::cpu;

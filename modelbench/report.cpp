@@ -56,8 +56,8 @@ std::string losses_of(const ModelbenchResults& results) {
                fmt::format("{:.1e}", summary(r, "worst_error")), r.summary.text("worst_tensor", r.key),
                std::string(name_of(r.status))});
   }
-  std::string text = fmt::format("Training on {}, {} (losses in nats a token)\n\n{}\n", results.text,
-                                 results.optimizer, table.text());
+  std::string text =
+      fmt::format("Training on {}, {} (losses in nats a token)\n\n{}\n", results.text, results.optimizer, table.text());
   if (results.entropy_rate)
     text += fmt::format("no model is below {:.5f}, none that sees one token below {:.5f}\n\n", *results.entropy_rate,
                         *results.order_1_entropy);
@@ -77,10 +77,11 @@ void ModelbenchResults::describe_text(const TokenSource& source, const std::stri
 std::string text_of(const ModelbenchResults& results) {
   const std::vector<ScheduleRun>& runs = results.outcome.runs;
   const double dilation = runs.empty() ? 1 : runs.front().record.dilation;
-  std::string text = fmt::format(
-      "{}, {}{} layers, {} tokens a step, on {}{}\n\n", results.model, results.layers,
-      results.layers < results.of_layers ? fmt::format(" of its {}", results.of_layers) : "", results.tokens,
-      results.cluster, results.emulated ? fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation) : "");
+  std::string text =
+      fmt::format("{}, {}{} layer{}, {} tokens a step, on {}{}\n\n", results.model, results.layers,
+                  results.layers < results.of_layers ? fmt::format(" of its {}", results.of_layers) : "",
+                  results.layers == 1 && results.of_layers == 1 ? "" : "s", results.tokens, results.cluster,
+                  results.emulated ? fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation) : "");
   if (results.layers < results.of_layers) text += "a rank has no memory for more layers\n\n";
   if (std::ranges::any_of(runs, timed, &ScheduleRun::record)) text += times_of(results);
   if (std::ranges::any_of(runs, checked, &ScheduleRun::record)) text += losses_of(results);
@@ -89,8 +90,8 @@ std::string text_of(const ModelbenchResults& results) {
 }
 
 std::string json_of(const ModelbenchResults& results) {
-  Json document{{"model", results.model},         {"cluster", results.cluster}, {"layers", results.layers},
-                {"of_layers", results.of_layers}, {"tokens", results.tokens},   {"text", results.text},
+  Json document{{"model", results.model},         {"cluster", results.cluster},     {"layers", results.layers},
+                {"of_layers", results.of_layers}, {"tokens", results.tokens},       {"text", results.text},
                 {"optimizer", results.optimizer}, {"records", results.records_path}};
   if (results.entropy_rate) document["entropy_rate"] = *results.entropy_rate;
   if (results.order_1_entropy) document["order_1_entropy"] = *results.order_1_entropy;

@@ -53,9 +53,8 @@ std::string cut(std::string text) {
 
 int run_list(const ListOptions& options) {
   Json clusters = files("clusters");
-  clusters.push_back(
-      {{"name", "host"},
-       {"summary", "this machine's threads as 2 nodes x 2 ranks, unpaced; for microbench, layerbench, tune"}});
+  clusters.push_back({{"name", "host"},
+                      {"summary", "this machine's threads as 2 nodes x 2 ranks, unpaced; for tune and the benches"}});
   const Json all{{"schedules", named(schedules())}, {"clusters", clusters},
                  {"grids", files("grids")},         {"layers", files("layers")},
                  {"models", files("models")},       {"gates", named(gate_parts())},

@@ -71,7 +71,7 @@ void check_read(const DegreeChoice& degrees, const std::vector<const Schedule*>&
 
 Profile chosen_profile(const Selection& selection) {
   require<BadInput>(selection.cluster != kHostCluster,
-                    "--cluster: found {}, this machine's threads, which microbench, layerbench and tune measure; "
+                    "--cluster: found {}, this machine's threads, which tune and the benches measure; "
                     "expected a profile, as microbench --cluster {} and fit make one",
                     kHostCluster, kHostCluster);
   return find_profile(selection.cluster);

@@ -125,7 +125,8 @@ const RunTimes& Executor::run(Binding& binding, const std::vector<double>& at_le
   impl.overruns = 0;
   RunTimes& times = impl.times;
   times.begin_s = now_s();
-  const bool apart = !at_least_s.empty() && own != impl.lanes.end() && (*own)->pace_clock() && !binding.waits_for_tasks();
+  const bool apart =
+      !at_least_s.empty() && own != impl.lanes.end() && (*own)->pace_clock() && !binding.waits_for_tasks();
   std::latch issued(1);
   if (apart)
     for (const auto& lane : impl.lanes)

@@ -146,8 +146,8 @@ Work work_of(const WorkClass& wc, const LayerCase& c, const std::vector<Gradient
 Work end_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow, int64_t vocabulary) {
   if (kind != TaskKind::head) return {};
   const int passes = phase == Phase::backward ? 2 : 1;
-  const double held = static_cast<double>(c.layer.batch * c.layer.seq) /
-                      (traits_of(flow).holds == Tokens::own ? c.parallel.mp : 1);
+  const double held =
+      static_cast<double>(c.layer.batch * c.layer.seq) / (traits_of(flow).holds == Tokens::own ? c.parallel.mp : 1);
   const double weights = static_cast<double>(c.layer.model_dim) * static_cast<double>(vocabulary);
   return {Op::gemm, GroupKind::none, 0, passes * kFlopsPerMac * held * weights, passes};
 }

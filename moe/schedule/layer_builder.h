@@ -36,8 +36,9 @@ class LayerBuilder {
   int last_expert() const { return last_expert_; }
   /// What a pass made is sent to the neighbouring stage, whose next pass of that micro-batch receives it first.
   void transfer(const Pass& from);
-  /// Adds a model's ends, of the pass's phase and micro-batch. Forward, embed() makes the first layer's input and head()
-  /// takes the last one's output; backward, head() makes that output's gradient and embed() takes the first layer's.
+  /// Adds a model's ends, of the pass's phase and micro-batch. Forward, embed() makes the first layer's input and
+  /// head() takes the last one's output; backward, head() makes that output's gradient and embed() takes the first
+  /// layer's.
   void embed(const Pass& pass);
   void head(const Pass& pass);
   /// The optimizer's step of a stage, after everything that it does and the slices that are left, one for each of

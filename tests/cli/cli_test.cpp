@@ -131,7 +131,8 @@ TEST_F(Cli, AGridRowThatCannotBePricedIsUnsupportedAndNoError) {
 }
 
 TEST_F(Cli, EveryVerbHasHelpWithAnExample) {
-  for (const std::string verb : {"list", "simulate", "fit", "tune", "microbench", "layerbench", "launch"}) {
+  for (const std::string verb :
+       {"list", "simulate", "fit", "tune", "microbench", "layerbench", "modelbench", "launch"}) {
     const Printed printed = run({verb, "--help"});
     EXPECT_EQ(printed.exit_code, 0);
     EXPECT_NE(printed.out.find("example:\n  ./moetune " + verb), std::string::npos) << printed.out;
@@ -213,7 +214,7 @@ TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"microbench", "--device", "tpu"}, {"--device", "'tpu'", "cpu, cuda"}},
       {{"launch"}, {"launch", "no verb", "--"}},
       {{"launch", "--ranks", "0", "--", "tune"}, {"--ranks", "'0'"}},
-      {{"launch", "--", "list"}, {"launch", "'list'", "tune, microbench, layerbench"}},
+      {{"launch", "--", "list"}, {"launch", "'list'", "tune, microbench, layerbench, modelbench"}},
       {{"launch", "--", "layerbench", "--backend", "local"}, {"--backend", "local", "processes"}},
       {{"launch", "--", "layerbench", "--batch", "none"}, {"--batch", "'none'"}},
       {{"launch", "layerbench"}, {"layerbench"}},

@@ -24,8 +24,10 @@ TEST(Completion, OffersVerbsFlagsAndValues) {
   EXPECT_EQ(completions("moetune tune --cluster=h"), Words{"--cluster=host"});
   EXPECT_EQ(completions("moetune simulate --schedule fsmoe,parm-s1,tutel-"), Words{"fsmoe,parm-s1,tutel-improved"});
   EXPECT_EQ(completions("moetune layerbench --workload "), (Words{"gate", "balanced", "zipf:", "hot", "trace:"}));
+  EXPECT_EQ(completions("moetune modelbench --text "), (Words{"markov", "bytes"}));
+  EXPECT_EQ(completions("moetune modelbench --model tiny-"), (Words{"tiny-gpt", "tiny-mixtral"}));
   EXPECT_EQ(completions("moetune reproduce monta-t"), Words{"monta-table8"});
-  EXPECT_EQ(completions("moetune launch --ranks 4 -- "), (Words{"tune", "microbench", "layerbench"}));
+  EXPECT_EQ(completions("moetune launch --ranks 4 -- "), (Words{"tune", "microbench", "layerbench", "modelbench"}));
   EXPECT_EQ(completions("moetune launch -- layerbench --gate sw"), Words{"switch"});
   EXPECT_EQ(completions("moetune memory --rec").size(), 1U);
   for (const char* anything : {"moetune simulate --batch ", "moetune simulate --trace ", "moetune dance --"})
@@ -50,7 +52,7 @@ TEST(Completion, OffersNothingThatIsRefused) {
     }
   }
   EXPECT_GT(tried, 100);
-  for (const std::string verb : {"tune", "microbench", "layerbench"})
+  for (const std::string verb : {"tune", "microbench", "layerbench", "modelbench"})
     for (const std::string flag : {"--backend", "--device", "--cluster", "--schedule", "--dtype"})
       for (const std::string& value : completions(fmt::format("moetune {} {} ", verb, flag))) {
         const char* argv[] = {"moetune", verb.c_str(), flag.c_str(), value.c_str()};

@@ -139,22 +139,40 @@ Effects microbench() {
   return e;
 }
 
-Effects layerbench() {
-  Effects e;
+// Of the verbs that run one layer, or several that are alike.
+void add_layers_that_run(Effects& e) {
   add(e, parsed, "", kSizes);
   add(e, parsed, "",
-      "--capacity-rounding tutel; --heads 32; --gate switch; --order gshard; --dispatcher 2dh; --hook bf16; --norm "
-      "none; "
-      "--no-residual; --aux-loss 0.01; --z-loss 0.01; --dtype float64; --dp 8; --pp 2; --placement ep-inside; "
-      "--layer example; --cluster testbed-a; --grid fsmoe-b; --schedule fsmoe; --degree-forward 2; --degree-backward "
-      "2; "
-      "--micro-op-bytes 1000; --min-chunk-bytes 1000; --nearest; --iterations 2; --seed 7; --workload balanced; "
-      "--trace t; --tasks; --dump d; --check-only; --out o.jsonl; --overwrite; --json");
+      "--capacity-rounding tutel; --heads 32; --gate switch; --order gshard; --dispatcher 2dh; --hook bf16; "
+      "--norm none; --no-residual; --aux-loss 0.01; --z-loss 0.01; --dtype float64; --dp 8; --pp 2; "
+      "--placement ep-inside; --cluster testbed-a; --schedule fsmoe; --degree-forward 2; --degree-backward 2; "
+      "--micro-op-bytes 1000; --min-chunk-bytes 1000; --nearest; --seed 7; --trace t; --tasks; --out o.jsonl; "
+      "--overwrite; --json");
+}
+
+Effects layerbench() {
+  Effects e;
+  add_layers_that_run(e);
+  add(e, parsed, "", "--layer example; --grid fsmoe-b; --iterations 2; --workload balanced; --dump d; --check-only");
   add(e, parsed, "--grid fsmoe-b", "--grid-layers 2");
   add(e, parsed, "", "--layers 2; --micro-batches 2; --pipeline 1f1b");
   add(e, refused, "--grid fsmoe-b", "--layers 2; --micro-batches 2; --pipeline 1f1b");
   add(e, refused, "", "--grid-layers 2");
   add(e, refused, "--check-only", "--iterations 2; --trace t; --tasks");
+  add(e, refused, "--json", "--tasks");
+  add_ranks(e);
+  return e;
+}
+
+Effects modelbench() {
+  Effects e;
+  add_layers_that_run(e);
+  add(e, parsed, "",
+      "--model mixtral-7b; --layers 2; --micro-batches 2; --pipeline 1f1b; --steps 7; --text bytes; --markov-order 3; "
+      "--optimizer sgd; --learning-rate 0.1; --warm-up 3; --weight-decay 0.1; --clip-norm 0; --held-out 0");
+  add(e, parsed, "--optimizer sgd", "--momentum 0.5");
+  add(e, refused, "", "--momentum 0.5; --steps 0; --markov-order 5");
+  add(e, refused, "--text bytes", "--markov-order 3");
   add(e, refused, "--json", "--tasks");
   add_ranks(e);
   return e;
@@ -204,6 +222,7 @@ std::map<std::string, std::multimap<std::string, FlagEffect>> flag_effects() {
                                      {"tune", tune()},
                                      {"microbench", microbench()},
                                      {"layerbench", layerbench()},
+                                     {"modelbench", modelbench()},
                                      {"reproduce", reproduce()},
                                      {"fit", fit()},
                                      {"plannerbench", one_of(parsed, "--json")},

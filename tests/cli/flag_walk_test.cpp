@@ -79,6 +79,7 @@ std::string parsed(const std::string& verb, const std::string& text) {
   const tuner::TuneOptions& t = c->tune;
   const microbench::MicrobenchOptions& m = c->microbench;
   const layerbench::LayerbenchOptions& l = c->layerbench;
+  const modelbench::ModelbenchOptions& b = c->modelbench;
   const RanksFlags& r = c->ranks;
   return c->verb + shown(c->log) + of(t.selection) +
          all_of(t.verify, t.measured_layers, t.strategy_layers, t.measure_degrees, t.iterations, t.seed, t.timeout_s,
@@ -90,6 +91,10 @@ std::string parsed(const std::string& verb, const std::string& text) {
          all_of(l.stack.layers, l.stack.micro_batches, l.stack.pipeline) +
          all_of(l.layers, l.iterations, l.seed, l.timeout_s, l.device, l.out, l.asked.overwrite, l.workload, l.trace,
                 l.dump, l.tasks, l.check_only, l.json) +
+         of(b.selection) +
+         all_of(b.model.model, b.model.layers, b.model.micro_batches, b.model.pipeline, b.text, b.markov_order, b.steps,
+                b.optimizer, b.learning_rate, b.momentum, b.weight_decay, b.clip_norm, b.warm_up, b.held_out) +
+         all_of(b.seed, b.timeout_s, b.device, b.out, b.asked.overwrite, b.trace, b.tasks, b.json) +
          all_of(r.backend, r.rank, r.ranks, r.timeout_s, r.rendezvous, r.ranks_per_node, r.min_ctas, r.max_ctas,
                 r.implicit_launch_order, c->launch.ranks) +
          all_of(c->fit.records, c->fit.name, c->fit.out, c->fit.json, c->plannerbench.json, c->reproduce.table,

@@ -30,8 +30,10 @@ RECORDS = [["simulate", *LAYER, "--schedule", "fsmoe", "--sweep-degrees"],
 if "--running" in sys.argv:
     SMALL = ["layerbench", "--batch", "1", "--seq", "64", "--model-dim", "256", "--iterations", "1"]
     OPS = ["microbench", "-b", "64K", "-e", "256K", "--repetitions", "2"]
-    DOCUMENTS += [SMALL + ["--schedule", "fsmoe", "--out", "l.jsonl"], OPS + ["--out", "m.jsonl"]]
-    RECORDS += [SMALL + ["--schedule", "fsmoe,parm-s2"], OPS]
+    MODEL = ["modelbench", "--layers", "1", "--steps", "1", "--schedule", "fsmoe"]
+    DOCUMENTS += [SMALL + ["--schedule", "fsmoe", "--out", "l.jsonl"], OPS + ["--out", "m.jsonl"],
+                  MODEL + ["--out", "t.jsonl"]]
+    RECORDS += [SMALL + ["--schedule", "fsmoe,parm-s2"], OPS, MODEL]
 # Keys that name things of the user's choice, or of a paper's table: their values are not formats.
 OPEN = {"libraries", "environment", "software", "unsupported", "tensors", "without_time", "machine", "git", "figures"}
 READERS = re.compile(r"(?:TableReader \w+\(\s*file, |\.tables?\(\s*\"\w+\",\s*)\{([^{}]*)\}")
@@ -78,7 +80,7 @@ class Columns(unittest.TestCase):
     def test_of_every_table_are_defined(self):
         sections = [set(re.findall(r"`([^`]+)`", part)) for part in Page("docs/metrics.md").prose.split("\n## ")]
         tables = 0
-        for path in sources("verbs", "tuner", "planner", "microbench", "layerbench"):
+        for path in sources("verbs", "tuner", "planner", "microbench", "layerbench", "modelbench"):
             for heads in COLUMNS.findall(path.read_text()):
                 names = {name for name in re.findall(r'"([^"]*)"', heads) if not OF_DATA.match(name)}
                 best = min((names - section for section in sections), key=len)

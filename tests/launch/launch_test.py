@@ -40,7 +40,7 @@ def layerbench(changed=(), *words):
 REFUSED = [
     ([], "found no verb, expected -- VERB"),
     (["--"], "found no verb, expected -- VERB"),
-    (["--", "simulate"], "found 'simulate', expected one of: tune, microbench, layerbench"),
+    (["--", "simulate"], "found 'simulate', expected one of: tune, microbench, layerbench, modelbench"),
     (["--ranks", "0", "--", "layerbench"], "--ranks: found '0'"),
     (["--rank", "2", "--", "layerbench"], "--rank"),
     (["--", "layerbench", "--batch", "x"], "--batch: found 'x'"),

@@ -15,9 +15,9 @@ constexpr int kMaxLines = 350;
 constexpr int kMaxColumns = 120;
 
 // Lowest first: a folder may include itself and what stands before it.
-constexpr std::array<std::string_view, 17> kLibrary = {"base",   "record", "plan",  "schedule", "cost",   "search",
+constexpr std::array<std::string_view, 18> kLibrary = {"base",   "record", "plan",  "schedule", "cost",   "search",
                                                        "export", "device", "comm",  "exec",     "tensor", "rows",
-                                                       "layer",  "stack",  "torch", "measure",  "train"};
+                                                       "layer",  "stack",  "train", "model",    "torch",  "measure"};
 // Above the library; they never include each other.
 constexpr std::array<std::string_view, 6> kPrograms = {"microbench", "layerbench", "modelbench",
                                                        "tuner",      "planner",    "reproduce"};

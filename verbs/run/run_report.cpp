@@ -13,9 +13,9 @@ std::string tasks_text(const LayerOutcome& outcome) {
     Table table({"tasks", "number", "model ms", "ms", "median", "worst", "which"});
     for (const TaskComparison& t : run.tasks) {
       const auto ratio = [](double r) { return r > 0 ? fmt::format("{:.3f}", r) : "-"; };
-      table.add({fmt::format("{} {}", name_of(t.phase), name_of(t.kind)), fmt::format("{}", t.tasks), fmt::format("{:.2f}", 1e3 * t.predicted_s),
-                 fmt::format("{:.2f}", 1e3 * t.measured_s), ratio(t.median_ratio), ratio(t.worst_ratio),
-                 t.worst_task.substr(0, t.worst_task.find(" of layer"))});
+      table.add({fmt::format("{} {}", name_of(t.phase), name_of(t.kind)), fmt::format("{}", t.tasks),
+                 fmt::format("{:.2f}", 1e3 * t.predicted_s), fmt::format("{:.2f}", 1e3 * t.measured_s),
+                 ratio(t.median_ratio), ratio(t.worst_ratio), t.worst_task.substr(0, t.worst_task.find(" of layer"))});
     }
     text += fmt::format("Tasks of {}, measured over predicted\n\n{}\n", run.plan.schedule, table.text());
   }

@@ -4,8 +4,8 @@
 //
 // Idea: a thread that sleeps to a moment wakes 20 to 110 us after it. Were the next pace counted from there, a pass
 // would be later by that for every task of its longest chain. A pace counts from the moment that was meant instead, so
-// lateness does not add up, and work without a pace takes no time. Invariant: after a piece of work this clock is behind
-// the one on the wall by kMostLateS at most; by more, and it takes the time that it takes.
+// lateness does not add up, and work without a pace takes no time. Invariant: after a piece of work this clock is
+// behind the one on the wall by kMostLateS at most; by more, and it takes the time that it takes.
 #include <algorithm>
 
 namespace moe::cpu {

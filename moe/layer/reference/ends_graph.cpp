@@ -9,9 +9,8 @@ namespace moe {
 EndsGraph::EndsGraph(const LayerCase& shape, const LayerSeed& seed, const ReferenceEnds& ends)
     : layer_(shape.layer), ends_(ends) {
   const int64_t m = layer_.model_dim;
-  std::vector<GraphWeight> weights{{"embedding", {ends.vocabulary, m}, 4},
-                                   {"places", {layer_.seq, m}, 4},
-                                   {"head", {ends.vocabulary, m}, m}};
+  std::vector<GraphWeight> weights{
+      {"embedding", {ends.vocabulary, m}, 4}, {"places", {layer_.seq, m}, 4}, {"head", {ends.vocabulary, m}, m}};
   if (layer_.norm != Norm::none) weights.push_back({"norm3", {m}, 4, 1});
   weights_ = graph_weights(weights, layer_.dtype, seed);
   for (const auto& [name, weight] : weights_) weight.set_requires_grad(true);
@@ -31,7 +30,8 @@ at::Tensor EndsGraph::embed(int micro_batch) const {
 at::Tensor EndsGraph::add_loss(const at::Tensor& output, int micro_batch) {
   const at::Tensor logits = at::matmul(norm_graph(layer_, output, weights_, "norm3"), weights_.at("head").t());
   const at::Tensor picked = at::log_softmax(logits, 1).gather(1, text(micro_batch, 1).unsqueeze(1));
-  const at::Tensor loss = -picked.sum() / static_cast<double>(picked.numel() * static_cast<int64_t>(ends_.tokens.size()));
+  const at::Tensor loss =
+      -picked.sum() / static_cast<double>(picked.numel() * static_cast<int64_t>(ends_.tokens.size()));
   loss_ += loss.item<double>();
   return loss;
 }

@@ -1,0 +1,203 @@
+"""usage: modelbench_test.py PROGRAM
+
+The verb `modelbench`: a model trained under schedules, its records, and what can't be trained."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+TINY = pathlib.Path(__file__).resolve().parents[2] / "configs/models/tiny-gpt.toml"
+STEPS = 3
+ALL = ["ds-moe", "tutel", "tutel-improved", "pipemoe+lina", "fsmoe-no-iio", "fsmoe-no-partition", "fsmoe",
+       "fsmoe-interleaved"]
+ONE = ["modelbench", "--out", "r.jsonl", "--layers", "1", "--steps", "1", "--held-out", "1"]  # a second
+
+
+class Modelbench(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+
+    def run_program(self, *arguments):
+        return subprocess.run([PROGRAM, *arguments], cwd=self.folder, capture_output=True, text=True)
+
+    def expect_run(self, *arguments):
+        found = self.run_program(*arguments)
+        self.assertEqual(found.returncode, 0, found.stdout + found.stderr)
+        return found.stdout
+
+    def records(self):
+        return [json.loads(line) for line in self.text().splitlines()]
+
+    def text(self):
+        return (self.folder / "r.jsonl").read_text()
+
+    def write_model(self, name, change, to):
+        text = TINY.read_text()
+        self.assertIn(change, text)
+        (self.folder / name).write_text(text.replace(change, to))
+
+
+class Trains(Modelbench):
+    def test_the_default_model_under_every_schedule(self):
+        """Which it compares by default: whatever the schedule, the same losses."""
+        printed = json.loads(self.expect_run("modelbench", "--layers", "2", "--steps", str(STEPS), "--out", "r.jsonl",
+                                             "--trace", "t.json", "--json"))
+        self.assertEqual((printed["model"], printed["cluster"], printed["layers"]), ("gpt2-xl@fsmoe", "testbed-b", 2))
+        self.assertGreater(printed["entropy_rate"], 0)
+        self.assertGreater(printed["order_1_entropy"], printed["entropy_rate"])
+        rows = printed["schedules"]
+        self.assertEqual([row["schedule"] for row in rows], ALL)
+        cases = {line["schedule"]: line for line in self.records() if line["kind"] == "case"}
+        for row in rows:
+            with self.subTest(schedule=row["schedule"]):
+                self.check_row(row, cases[row["schedule"]])
+                for loss, first in zip(row["loss"], rows[0]["loss"]):  # more steps where passes were repeated
+                    self.assertAlmostEqual(loss, first, delta=1e-4 * first)
+        self.check_trace()
+
+    def check_row(self, row, case):
+        measured, predicted = row["measured"], row["predicted"]
+        self.assertIn(row["status"], ("ok", "invalid"))  # by what else the machine does
+        self.assertEqual((measured, predicted), (case["summary"], case["prediction"]))
+        self.assertEqual(case["parameters"], {"cluster": "testbed-b", "model": "gpt2-xl@fsmoe"})
+        self.assertLess(measured["worst_error"], 2e-5)
+        for name in ("forward_s", "backward_s", "total_s", "exposed_s", "peak_bytes"):
+            self.assertGreater(measured[name], 0)
+            self.assertGreater(predicted[name], 0)
+        self.assertGreater(measured["held_out_loss"], 0)
+        if measured["repeats"] == 0:
+            self.assertEqual(measured["steps"], STEPS)
+        self.assertEqual(len(row["loss"]), measured["steps"])
+        self.assertEqual(case["samples"]["loss"], [[loss] for loss in row["loss"]])
+        self.assertEqual([row["loss"][0], row["loss"][-1]], [measured["first_loss"], measured["last_loss"]])
+        for name in ("forward_s", "total_s"):
+            self.assertEqual(len(case["samples"][name]), STEPS)
+        kinds = {(task["phase"], task["kind"]) for task in row["tasks"]}
+        for kind in (("forward", "embed"), ("forward", "head"), ("backward", "head"), ("backward", "embed"),
+                     ("backward", "optimizer")):
+            self.assertIn(kind, kinds)
+
+    def check_trace(self):
+        events = json.loads((self.folder / "t.json").read_text())["traceEvents"]
+        names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+        for schedule in ALL:
+            for kind in ("measured", "simulated"):
+                self.assertTrue(any(name.startswith(f"{schedule} {kind}") for name in names), (schedule, kind, names))
+
+    def test_the_text_is_narrow(self):
+        text = self.expect_run(*ONE, "--schedule", "tutel,fsmoe", "--tasks", "--optimizer", "sgd", "--momentum", "0.5")
+        for line in text.splitlines():
+            self.assertTrue(len(line) <= 120 or ": " in line, line)  # reasons may be longer
+        for words in ("sgd at 0.003", "over tutel", "held-out", "no model is below", "Tasks of fsmoe", "forward embed",
+                      "backward optimizer"):
+            self.assertIn(words, text)
+
+    def test_any_file_is_a_text(self):
+        """Its bytes are the tokens; no one knows how low a loss gets on it."""
+        (self.folder / "t.txt").write_text("".join(f"{i} is followed by {i + 1}. " for i in range(400)))
+        printed = json.loads(self.expect_run(*ONE, "--text", "t.txt", "--schedule", "tutel", "--json"))
+        self.assertEqual(printed["text"], "t.txt (256 tokens)")
+        self.assertNotIn("entropy_rate", printed)
+        self.assertAlmostEqual(printed["schedules"][0]["loss"][0], 5.5, delta=1)  # ln 256: nothing is known yet
+
+
+class Refuses(Modelbench):
+    def expect_refused(self, words, *arguments):
+        """One line on stderr, nothing on stdout, files as they were."""
+        (self.folder / "r.jsonl").write_text("what was there\n")
+        before = {path: path.read_bytes() for path in self.folder.iterdir()}
+        found = self.run_program("modelbench", "--out", "r.jsonl", "--overwrite", "--trace", "t.json", *arguments)
+        self.assertEqual((found.returncode, found.stdout), (2, ""), (arguments, found.stderr))
+        self.assertEqual(len(found.stderr.splitlines()), 1, found.stderr)
+        self.assertIn(words, found.stderr)
+        self.assertEqual({path: path.read_bytes() for path in self.folder.iterdir()}, before, arguments)
+
+    def test_what_is_not_known(self):
+        self.expect_refused("found 'gpt-5', expected a file or one of: bert-base", "--model", "gpt-5")
+        self.expect_refused("--optimizer: found 'lion', expected sgd or adamw", "--optimizer", "lion")
+        self.expect_refused("none.txt: cannot be read", "--text", "none.txt")
+        self.expect_refused("--markov-order: found '5', expected a whole number from 1 to 4", "--markov-order", "5")
+
+    def test_what_would_have_no_effect(self):
+        self.expect_refused("--momentum: found --optimizer adamw, expected sgd", "--momentum", "0.5")
+        self.expect_refused("--markov-order: found --text bytes, expected markov", "--text", "bytes", "--markov-order",
+                            "2")
+        self.expect_refused("--layer", "--layer", "example")
+
+    def test_what_no_optimizer_does(self):
+        self.expect_refused("momentum: found 1, expected 0 or more, below 1", "--optimizer", "sgd", "--momentum", "1")
+
+    def test_texts_that_are_too_short(self):
+        """In all, for a sample to train on, for one that is held out. A sample has 33 tokens."""
+        tiny = ["--cluster", "host", "--model", "tiny-gpt"]
+        for size, words in ((10, "t.txt: found 10 bytes, expected 20 at least"),
+                            (30, "t.txt: found 27 bytes to train on, expected 33 at least"),
+                            (200, "t.txt: found 20 bytes held out, expected 33 at least")):
+            (self.folder / "t.txt").write_text("x" * size)
+            self.expect_refused(words, *tiny, "--text", "t.txt")
+        self.expect_refused("t.txt: found 180 bytes to train on", "--text", "t.txt")
+
+    def test_texts_of_more_tokens_than_the_model_knows(self):
+        self.write_model("few.toml", "vocabulary = 256", "vocabulary = 8")
+        self.expect_refused("--text: found 16 different tokens, model tiny-gpt knows 8", "--model", "./few.toml")
+        self.write_model("none.toml", "vocabulary = 256\n", "")
+        self.expect_refused("--model: found tiny-gpt without a vocabulary", "--model", "./none.toml")
+
+    def test_16_bits_on_a_cpu(self):
+        self.expect_refused("dtype bfloat16: layers of it run on GPUs alone", "--cluster", "host", "--dtype",
+                            "bfloat16")
+
+
+class Records(Modelbench):
+    def broken_off(self, words):
+        """What a run leaves that is killed before its last two lines."""
+        self.expect_run(*words)
+        kept = "".join(self.text().splitlines(keepends=True)[:-2])
+        (self.folder / "r.jsonl").write_text(kept)
+        return kept
+
+    def expect_refused(self, before, words):
+        found = self.run_program(*words)
+        self.assertEqual((found.returncode, found.stdout), (2, ""), words)
+        self.assertIn("r.jsonl: found a run that was broken off", found.stderr)
+        self.assertEqual(len(found.stderr.splitlines()), 1)
+        self.assertEqual(self.text(), before, words)
+
+    def test_a_file_answers_one_question(self):
+        """Flags and the contents of files: of a model, and of a text."""
+        self.write_model("m.toml", "batch = 4", "batch = 2")
+        text = self.folder / "t.txt"
+        text.write_text("one two three four " * 100)
+        asked = {"--model": "./m.toml", "--schedule": "tutel,fsmoe", "--text": "t.txt", "--layers": "1", "--steps": "1",
+                 "--held-out": "1", "--seed": "1", "--optimizer": "adamw", "--learning-rate": "0.01"}
+
+        def words(**changed):
+            flags = asked | {"--" + name.replace("_", "-"): value for name, value in changed.items()}
+            return ["modelbench", "--out", "r.jsonl", "--nearest", *(word for pair in flags.items() for word in pair)]
+        bench = words()
+        before = self.broken_off(bench)
+        for changed in ({"seed": "2"}, {"steps": "2"}, {"optimizer": "sgd"}, {"learning_rate": "1"},
+                        {"text": "markov"}, {"held_out": "2"}, {"schedule": "tutel"}, {"layers": "2"}):
+            self.expect_refused(before, words(**changed))
+        text.write_text("one two three five " * 100)
+        self.expect_refused(before, bench)
+        text.write_text("one two three four " * 100)
+        self.write_model("m.toml", "batch = 4", "batch = 3")
+        self.expect_refused(before, bench)
+        self.write_model("m.toml", "batch = 4", "batch = 2")
+        self.expect_run(*bench, "--json", "--trace", "t.json")
+        self.assertTrue(self.text().startswith(before))
+        kinds = [line["kind"] for line in self.records()]
+        self.assertEqual((kinds.count("run"), kinds.count("resume"), kinds[-1]), (1, 1, "end"))
+        done = [line["key"] for line in self.records() if line["kind"] == "case" and line["status"] == "ok"]
+        self.assertEqual(len(done), len(set(done)))
+
+
+if __name__ == "__main__":
+    unittest.main()
