@@ -121,14 +121,20 @@ class Modelbench {
                               .emulated = target_.emulated,
                               .tasks = options_.tasks,
                               .layers = chosen_.model.layers,
-                              .of_layers = chosen_.model.layers};
+                              .of_layers = chosen_.whole_layers};
     if (!options_.model.layers) results.layers = layers_that_fit(chosen_.model, target_.cluster);
+    results.cut = results.layers < chosen_.model.layers;
     LayerJob job = job_of(results.layers);
     results.describe_text(*text_, options_.text, optimizer_);
     results.tokens = job.shape.layer.batch * job.shape.layer.seq * job.shape.parallel.dp * job.stacked.micro_batches;
     job.predicted_by = target_.measured ? target_.cluster : measured(job);
     for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, stop_after_step);
-    results.outcome = run_layer_job(job, {{"cluster", target_.cluster.name}, {"model", chosen_.name}});
+    results.outcome = run_layer_job(job, {{"cluster", target_.cluster.name},
+                                          {"model", chosen_.name},
+                                          {"layers", int64_t{results.layers}},
+                                          {"tokens", results.tokens},
+                                          {"text", results.text},
+                                          {"optimizer", results.optimizer}});
     if (stopped(results)) return results;
     append(results.outcome, writer_);
     if (target_.leads() && !options_.trace.empty() && was_timed(results.outcome))

@@ -32,8 +32,8 @@ struct ModelbenchOptions {
   DeviceKind device = DeviceKind::cpu;
   std::string checkpoint;    // folder; a run goes on from its newest one; of one schedule; empty: none
   int checkpoint_every = 0;  // steps; 0: when the run is asked to stop, and at its end
-  std::string out;    // records; empty: results/modelbench-CLUSTER.jsonl
-  std::string trace;  // timeline of one step of each schedule, measured above simulated; empty: none
+  std::string out;           // records; empty: results/modelbench-CLUSTER.jsonl
+  std::string trace;         // timeline of one step of each schedule, measured above simulated; empty: none
   bool tasks = false;
   bool json = false;
   Asked asked;

@@ -82,7 +82,7 @@ std::string text_of(const ModelbenchResults& results) {
                   results.layers < results.of_layers ? fmt::format(" of its {}", results.of_layers) : "",
                   results.layers == 1 && results.of_layers == 1 ? "" : "s", results.tokens, results.cluster,
                   results.emulated ? fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation) : "");
-  if (results.layers < results.of_layers) text += "a rank has no memory for more layers\n\n";
+  if (results.cut) text += "a rank has no memory for more layers\n\n";
   if (std::ranges::any_of(runs, timed, &ScheduleRun::record)) text += times_of(results);
   if (std::ranges::any_of(runs, checked, &ScheduleRun::record)) text += losses_of(results);
   if (results.tasks) text += tasks_text(results.outcome);

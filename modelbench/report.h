@@ -12,6 +12,7 @@ namespace moe::modelbench {
 struct ModelbenchResults {
   std::string cluster, model, records_path;
   bool emulated = true, tasks = false;
+  bool cut = false;               // layers are so few as a rank has memory for
   int layers = 1, of_layers = 1;  // that ran, of the model's
   int64_t tokens = 0;             // of a step, nominal
   std::string text = {}, optimizer = {};

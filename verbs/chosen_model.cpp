@@ -21,6 +21,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
     base = find_layer(selection.layer_file);
   }
   chosen.model.shape = chosen_case(selection, std::move(base), profile.nodes, profile.ranks_per_node);
+  chosen.whole_layers = chosen.model.layers;
   chosen.model.layers = flags.layers.value_or(chosen.model.layers);
   chosen.model.micro_batches = flags.micro_batches;
   add_ends(chosen.model, chosen.vocabulary, chosen.tied_embedding);

@@ -167,9 +167,12 @@ double ModelEnds::loss(int64_t place) const {
 Parameter ModelEnds::parameter(std::string_view name, TensorView value, TensorView gradient) const {
   const int64_t rows = value.size(0), cols = value.size(1);
   const auto copies = static_cast<int>(rank().held.count / rank().tokens.count);
-  return {std::string(name), {ShardRange{0, 1, 1}, {0, rows, rows}, {0, cols, cols}},
-          value,             gradient,
-          SummedOver::stage, copies};
+  return {std::string(name),
+          {ShardRange{0, 1, 1}, {0, rows, rows}, {0, cols, cols}},
+          value,
+          gradient,
+          SummedOver::stage,
+          copies};
 }
 
 std::vector<Parameter> ModelEnds::parameters() {

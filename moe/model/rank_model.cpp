@@ -49,7 +49,8 @@ std::vector<ShardedTensor> RankModel::stored() {
   const std::vector<Parameter> weights = parameters();
   std::vector<ShardedTensor> all;
   for (const Parameter& p : weights) all.push_back({p.name, p.axes, p.value});
-  for (const OptimizerState& state : optimizer_->states()) all.push_back({state.name, weights[state.of].axes, state.value});
+  for (const OptimizerState& state : optimizer_->states())
+    all.push_back({state.name, weights[state.of].axes, state.value});
   return all;
 }
 

@@ -11,47 +11,14 @@
 namespace moe {
 namespace {
 
-std::vector<Lane> lanes_of(LaneLayout layout, int stage) {
-  std::vector<Lane> lanes{{LaneKind::compute, stage, false, false, {}}};
-  if (layout == LaneLayout::one_comm) {
-    lanes.push_back({LaneKind::comm, stage, true, true, {}});
-  } else {
-    lanes.push_back({LaneKind::inter, stage, true, false, {}});
-    lanes.push_back({LaneKind::intra, stage, false, true, {}});
-  }
-  if (layout == LaneLayout::by_network_copy) lanes.push_back({LaneKind::copy, stage, false, false, {}});
-  return lanes;
-}
-
 int last_of(const std::vector<int>& tasks) { return tasks.empty() ? -1 : tasks.back(); }
 
 }  // namespace
 
-LayerBuilder::LayerBuilder(const Schedule& schedule, const Networks& networks, int peers, int stages)
-    : schedule_(schedule), networks_(networks), peers_(peers) {
+LayerBuilder::LayerBuilder(const Schedule& schedule, const StageLanes::Networks& networks, int peers, int stages)
+    : schedule_(schedule), lanes_(schedule.lanes, networks, stages), peers_(peers) {
   structure_.flow = schedule.flow;
-  for (int stage = 0; stage < stages; ++stage) {
-    std::vector<Lane> lanes = lanes_of(schedule.lanes, stage);
-    const Network gradients = networks[static_cast<size_t>(GroupKind::dp)];
-    if (schedule.lanes == LaneLayout::by_network_gradient)
-      lanes.push_back({LaneKind::gradient, stage, gradients == Network::inter, gradients == Network::intra, {}});
-    lanes_a_stage_ = lanes.size();
-    structure_.lanes.insert(structure_.lanes.end(), lanes.begin(), lanes.end());
-  }
-}
-
-int LayerBuilder::lane_of(GroupKind group) const {
-  const size_t first = static_cast<size_t>(pass_->stage) * lanes_a_stage_;
-  if (group == GroupKind::none) return static_cast<int>(first);  // compute
-  const Network network = networks_[static_cast<size_t>(group)];
-  for (size_t lane = first + 1; lane < first + lanes_a_stage_; ++lane)
-    if (structure_.lanes[lane].owns(network)) return static_cast<int>(lane);
-  return -1;  // a group of one rank
-}
-
-int LayerBuilder::gradient_lane() const {
-  if (schedule_.lanes != LaneLayout::by_network_gradient) return lane_of(GroupKind::dp);
-  return static_cast<int>((static_cast<size_t>(pass_->stage) + 1) * lanes_a_stage_ - 1);
+  structure_.lanes = lanes_.all();
 }
 
 bool LayerBuilder::one_lane() const {
@@ -62,14 +29,10 @@ bool LayerBuilder::one_lane() const {
 
 int LayerBuilder::push(TaskKind kind, const std::vector<int>& after) {
   const GroupKind group = group_of(schedule_.flow, kind);
-  int lane = kind == TaskKind::gradient ? gradient_lane() : lane_of(group);
-  if (kind == TaskKind::copy || kind == TaskKind::home_copy) {  // on its own lane, or on that of what it lays out
-    const bool own = schedule_.lanes == LaneLayout::by_network_copy;
-    lane = own ? lane_of(GroupKind::none) + 3 : std::max(lane_of(GroupKind::mp), lane_of(GroupKind::none));
-  }
+  const int lane = lanes_.of(kind, schedule_.flow, pass_->stage);
   const bool between_stages = kind == TaskKind::send || kind == TaskKind::recv;
   if (!sends_gradients(kind) && !between_stages && pass_->phase == Phase::backward) {
-    LanePieces& pieces = pieces_[static_cast<size_t>(lane) % lanes_a_stage_];
+    LanePieces& pieces = pieces_[static_cast<size_t>(lane) % lanes_.a_stage()];
     pieces_between(lane, 0, pieces.passed);
     ++pieces.passed;
   }
@@ -172,7 +135,7 @@ bool LayerBuilder::made_here(size_t place) const {
 // The pieces of a lane whose gaps lie between, in order, as far as they are made.
 void LayerBuilder::pieces_between(int lane, int from, int to) {
   const std::vector<int>& gaps = pass_->gradients.gaps;
-  for (size_t& next = pieces_[static_cast<size_t>(lane) % lanes_a_stage_].next; next < gaps.size(); ++next) {
+  for (size_t& next = pieces_[static_cast<size_t>(lane) % lanes_.a_stage()].next; next < gaps.size(); ++next) {
     if (lane_of_slice(next) != lane) continue;
     if (gaps[next] < from || gaps[next] > to || (made_here(next) && last_expert_ < 0)) return;
     gradient(next);
@@ -263,7 +226,7 @@ int LayerBuilder::backward() {
 }
 
 void LayerBuilder::begin_slices() {
-  pieces_.assign(lanes_a_stage_, {});
+  pieces_.assign(lanes_.a_stage(), {});
   slice_of_pass_ = 0;
   first_slice_ = structure_.slices;
 }

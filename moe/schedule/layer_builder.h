@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "moe/schedule/schedule.h"
+#include "moe/schedule/stage_lanes.h"
 
 namespace moe {
 
@@ -25,9 +25,8 @@ inline constexpr int kMadeHere = -2;
 
 class LayerBuilder {
  public:
-  using Networks = std::array<Network, kGroupKinds>;
   /// `peers`: ranks of the EP group.
-  LayerBuilder(const Schedule& schedule, const Networks& networks, int peers, int stages = 1);
+  LayerBuilder(const Schedule& schedule, const StageLanes::Networks& networks, int peers, int stages = 1);
 
   /// Adds a pass and returns its last task. The forward's input is the output of the layer before, where that was
   /// built; else it comes from outside, as does the backward's.
@@ -95,8 +94,8 @@ class LayerBuilder {
   bool of_experts(size_t place) const;
   bool made_here(size_t place) const;
   void begin_slices();
-  int lane_of(GroupKind group) const;
-  int gradient_lane() const;
+  int lane_of(GroupKind group) const { return lanes_.of(group, pass_->stage); }
+  int gradient_lane() const { return lanes_.of_gradients(pass_->stage); }
   int lane_of_slice(size_t place) const { return of_experts(place) ? lane_of(GroupKind::edp) : gradient_lane(); }
   Task& last() { return structure_.tasks.back(); }
   Access whole_of(Buffer buffer) const { return of(buffer, pass_->phase); }
@@ -106,9 +105,8 @@ class LayerBuilder {
   const GradientSlots& slots() const { return pass_->gradients.slots; }
 
   const Schedule& schedule_;
-  Networks networks_;
+  StageLanes lanes_;
   int peers_;
-  size_t lanes_a_stage_ = 0;
   Structure structure_;
   const Pass* pass_ = nullptr;
   std::map<std::pair<int, int>, Forward> forwards_;                 // by micro-batch and layer

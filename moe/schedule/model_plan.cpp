@@ -55,7 +55,7 @@ class ModelBuilder {
   }
 
   Plan build() {
-    LayerBuilder::Networks networks{};
+    StageLanes::Networks networks{};
     for (size_t k = 0; k < networks.size(); ++k) networks[k] = plan_.groups[k].network;
     const int peers = plan_.groups[static_cast<size_t>(GroupKind::ep)].size;
     LayerBuilder builder(schedule_, networks, peers, stages_);

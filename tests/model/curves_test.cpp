@@ -68,10 +68,19 @@ TEST(LossCurves, AreTheSameOverRanksMicroBatchesAndStages) {
     const std::vector<double> alone = curve("fsmoe", gate, {1, 1, 1, 1, 1, 1});
     EXPECT_LT(alone.back(), 0.99 * alone.front()) << "it learns nothing";
     double worst = 0;
-    for (const Division& d :
-         {Division{1, 1, 1, 1, 1, 4}, {1, 2, 1, 2, 1, 1}, {1, 2, 1, 1, 1, 2}, {1, 1, 2, 1, 2, 1}, {1, 1, 2, 2, 1, 1},
-          {1, 2, 2, 2, 2, 1}, {1, 4, 1, 4, 1, 2}, {1, 4, 1, 2, 1, 1}, {2, 1, 1, 1, 1, 2}, {2, 2, 1, 2, 1, 4},
-          {2, 1, 2, 1, 2, 2}, {1, 2, 4, 4, 2, 1}, {2, 2, 2, 2, 2, 2}}) {
+    for (const Division& d : {Division{1, 1, 1, 1, 1, 4},
+                              {1, 2, 1, 2, 1, 1},
+                              {1, 2, 1, 1, 1, 2},
+                              {1, 1, 2, 1, 2, 1},
+                              {1, 1, 2, 2, 1, 1},
+                              {1, 2, 2, 2, 2, 1},
+                              {1, 4, 1, 4, 1, 2},
+                              {1, 4, 1, 2, 1, 1},
+                              {2, 1, 1, 1, 1, 2},
+                              {2, 2, 1, 2, 1, 4},
+                              {2, 1, 2, 1, 2, 2},
+                              {1, 2, 4, 4, 2, 1},
+                              {2, 2, 2, 2, 2, 2}}) {
       SCOPED_TRACE(fmt::format("{}: pp {} dp {} mp {} ep {} esp {}, {} micro-batches", gate, d.pp, d.dp, d.mp, d.ep,
                                d.esp, d.micro_batches));
       const double difference = worst_difference(curve("fsmoe", gate, d), alone);
@@ -87,8 +96,8 @@ TEST(LossCurves, GoOnFromCheckpointsOfOtherRanks) {
   const std::vector<double> alone = curve("fsmoe", "switch", {1, 1, 1, 1, 1, 1});
   const std::string folder = testing::TempDir() + "/checkpoints-of-other-ranks";
   std::filesystem::remove_all(folder);
-  const std::vector<Division> divisions{{1, 2, 1, 2, 1, 1}, {2, 1, 2, 1, 2, 2}, {1, 1, 1, 1, 1, 1}, {1, 2, 2, 2, 2, 1},
-                                        {1, 1, 2, 1, 2, 4}};
+  const std::vector<Division> divisions{
+      {1, 2, 1, 2, 1, 1}, {2, 1, 2, 1, 2, 2}, {1, 1, 1, 1, 1, 1}, {1, 2, 2, 2, 2, 1}, {1, 1, 2, 1, 2, 4}};
   const int each = kSteps / static_cast<int>(divisions.size());
   std::vector<double> losses;
   for (const Division& d : divisions) {

@@ -34,16 +34,16 @@ Learnt learn(int alphabet, int steps, int samples, LayerShape layer, int dp = 1,
   const LayerCase shape = model_case(layer, {.dp = dp, .mp = 1, .ep = dp, .esp = 1, .pp = 1});
   LocalModels models(model_plan("fsmoe", shape, 2, 1, alphabet), *text, 7);
   if (zeroed) models.zero({".w1", ".w2"});
-  models.train({.learning_rate = 6e-3,
-                .clip_norm = 1,
-                .warm_up_steps = steps / 20,
-                .steps = steps,
-                .least_share = 0.02});
+  models.train(
+      {.learning_rate = 6e-3, .clip_norm = 1, .warm_up_steps = steps / 20, .steps = steps, .least_share = 0.02});
   models.run(steps);
   const Learnt learnt{models.held_out_loss(1024 / samples), *text->entropy_rate(), *text->order_1_entropy()};
   std::cout << fmt::format(
       "{} tokens, {} steps of {} samples on {} ranks{}: held-out {:.4f}, {:+.2f} % off the entropy rate {:.4f}\n",
-      alphabet, steps, samples, dp, zeroed ? ", experts zeroed" : layer.experts == 1 ? ", dense" : "",
+      alphabet, steps, samples, dp,
+      zeroed               ? ", experts zeroed"
+      : layer.experts == 1 ? ", dense"
+                           : "",
       learnt.held_out, 100 * (learnt.held_out / learnt.entropy_rate - 1), learnt.entropy_rate);
   return learnt;
 }

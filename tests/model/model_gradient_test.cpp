@@ -68,9 +68,10 @@ TEST(Models, LossesAndGradientsAreAutograds) {
     }
     if (testing::Test::HasFailure() && ++failures == 6) break;
   }
-  std::cout << fmt::format("{} models, {} over two stages, {} overflown; {} schedules, {} parallel shapes; worst error {:.2e} of the largest value, of the loss {:.2e}\n",
-                           met.ran, met.staged, met.overflown, met.schedules.size(), met.shapes.size(), met.worst,
-                           met.worst_loss);
+  std::cout << fmt::format(
+      "{} models, {} over two stages, {} overflown; {} schedules, {} parallel shapes; worst error {:.2e} of the "
+      "largest value, of the loss {:.2e}\n",
+      met.ran, met.staged, met.overflown, met.schedules.size(), met.shapes.size(), met.worst, met.worst_loss);
   EXPECT_GE(met.ran, points);
   EXPECT_GE(met.schedules.size(), 12U);
   EXPECT_GE(met.shapes.size(), 8U);

@@ -10,8 +10,8 @@
 namespace moe {
 namespace {
 
-constexpr double kShortestPass_s = 0.06;  // of the case's fastest schedule: a late end is about 1 % of it
-constexpr double kTaskOfPass_s = 0.8e-3;  // of a pass, for each task of its longest queue: what issuing it takes, and more
+constexpr double kShortestPass_s = 0.06;    // of the case's fastest schedule: a late end is about 1 % of it
+constexpr double kTaskOfPass_s = 0.8e-3;    // of a pass, for each task of its longest queue
 constexpr double kShortestTask_s = 0.1e-3;  // less of it, and it passes while its thread wakes up
 constexpr double kWorkMargin = 4;           // a pace is at least this many times the work under it
 

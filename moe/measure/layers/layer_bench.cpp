@@ -95,10 +95,10 @@ class LayerBench {
     std::vector<size_t> open;
     for (size_t s = 0; s < planned_.size(); ++s)
       if (result_.runs[s].wrong.empty()) open.push_back(s);
-    const int64_t made = tensor_memory.made;
     training_.resize(planned_.size());
     for (size_t s = 0; s < planned_.size(); ++s)
       if (result_.runs[s].plan.vocabulary > 0) training_[s].begin(world(), runs_of_schedule(s), settings_.training);
+    const int64_t made = tensor_memory.made;
     const int attempts = trains() ? 1 : kAttempts;  // a step is not made twice
     for (int attempt = 0; attempt < attempts && !open.empty(); ++attempt) {
       for (const size_t s : open) timed_[s].assign(here_.size(), {});
@@ -129,13 +129,13 @@ class LayerBench {
   void set_up(int rank, const Plan& plan) {
     const auto everyone = world().communicator(rank);
     const int place = world().topology().local_rank;
-    runs_of(rank).push_back(std::make_unique<RankRun>(
-        plan, *everyone, RankRun::Setup{.kind = settings_.ranks.device,
-                                          .place = place,
-                                          .seed = settings_.seed,
-                                          .workload = settings_.workload,
-                                          .text = settings_.training.text,
-                                          .step_apart = settings_.emulated}));
+    runs_of(rank).push_back(std::make_unique<RankRun>(plan, *everyone,
+                                                      RankRun::Setup{.kind = settings_.ranks.device,
+                                                                     .place = place,
+                                                                     .seed = settings_.seed,
+                                                                     .workload = settings_.workload,
+                                                                     .text = settings_.training.text,
+                                                                     .step_apart = settings_.emulated}));
     require_same_plan(*everyone, plan);
   }
 

@@ -44,11 +44,11 @@ struct MeasuredRun {
   double peak_bytes = 0;                  // of the layer's Tensors, a rank: the mean over ranks
   double worst_error = 0;                 // of the verification, relative to the maximum norm
   std::string worst_tensor;
-  double proven_tokens = 0;  // of the layer that was verified: a smaller one where this one's reference is too large
+  double proven_tokens = 0;    // of the layer that was verified: a smaller one where this one's reference is too large
   std::vector<double> losses;  // of a model: by step
   double held_out_loss = 0;    // likewise, after the last step
   bool stopped = false;        // likewise: it was asked to end before its last step
-  std::string wrong;         // how outputs or gradients disagree with the reference; such a run is never timed
+  std::string wrong;           // how outputs or gradients disagree with the reference; such a run is never timed
 };
 
 /// Where the time of measure_layer went.

@@ -5,7 +5,7 @@
 
 namespace moe {
 
-bool one_layer(const Plan& plan) { 
+bool one_layer(const Plan& plan) {
   return plan.layers == 1 && plan.micro_batches == 1 && plan.shape.parallel.pp == 1 && plan.vocabulary == 0;
 }
 

@@ -19,7 +19,7 @@ struct TrainingSettings {
   /// the last one and when asked to stop, and a run begins at the newest one; empty: none.
   std::string folder = {};
   int every = 0;
-  std::string identity = {};                  // one line: a checkpoint of another training is refused
+  std::string identity = {};                // one line: a checkpoint of another training is refused
   const std::atomic<bool>* stop = nullptr;  // set: the run ends after its step
 };
 

@@ -42,11 +42,12 @@ TEST_F(PaceClockTest, LateWakeUpsDoNotAddUp) {
   }
   lane_->synchronize();
   other_->synchronize();
-  for (int i = 1; i < kTasks && overruns_ == 0; ++i)
-    EXPECT_NEAR(at(2 * i).seconds(), at(2 * i - 1).seconds(), kRounding_s) << "task " << i << " began later than meant";
   const double lasted = at(2 * kTasks - 1).seconds() - at(0).seconds();
-  EXPECT_GE(lasted, kTasks * kPace_s - kRounding_s);
-  if (overruns_ == 0) EXPECT_NEAR(lasted, kTasks * kPace_s, kTasks * kRounding_s);
+  EXPECT_GE(lasted, kTasks * kPace_s - kTasks * kRounding_s);
+  if (overruns_ > 0) GTEST_SKIP() << "something else took the cores";
+  for (int i = 1; i < kTasks; ++i)
+    EXPECT_NEAR(at(2 * i).seconds(), at(2 * i - 1).seconds(), kRounding_s) << "task " << i << " began later than meant";
+  EXPECT_NEAR(lasted, kTasks * kPace_s, kTasks * kRounding_s);
 }
 
 TEST_F(PaceClockTest, WorkThatOutlastsItsPaceTakesTheTimeThatItTakes) {

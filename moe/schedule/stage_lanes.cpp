@@ -1,0 +1,54 @@
+#include "moe/schedule/stage_lanes.h"
+
+#include <algorithm>
+
+namespace moe {
+namespace {
+
+std::vector<Lane> lanes_of(LaneLayout layout, int stage) {
+  std::vector<Lane> lanes{{LaneKind::compute, stage, false, false, {}}};
+  if (layout == LaneLayout::one_comm) {
+    lanes.push_back({LaneKind::comm, stage, true, true, {}});
+  } else {
+    lanes.push_back({LaneKind::inter, stage, true, false, {}});
+    lanes.push_back({LaneKind::intra, stage, false, true, {}});
+  }
+  if (layout == LaneLayout::by_network_copy) lanes.push_back({LaneKind::copy, stage, false, false, {}});
+  return lanes;
+}
+
+}  // namespace
+
+StageLanes::StageLanes(LaneLayout layout, const Networks& networks, int stages) : layout_(layout), networks_(networks) {
+  for (int stage = 0; stage < stages; ++stage) {
+    std::vector<Lane> lanes = lanes_of(layout, stage);
+    const Network gradients = networks[static_cast<size_t>(GroupKind::dp)];
+    if (layout == LaneLayout::by_network_gradient)
+      lanes.push_back({LaneKind::gradient, stage, gradients == Network::inter, gradients == Network::intra, {}});
+    a_stage_ = lanes.size();
+    lanes_.insert(lanes_.end(), lanes.begin(), lanes.end());
+  }
+}
+
+int StageLanes::of(GroupKind group, int stage) const {
+  const size_t first = static_cast<size_t>(stage) * a_stage_;
+  if (group == GroupKind::none) return static_cast<int>(first);  // compute
+  const Network network = networks_[static_cast<size_t>(group)];
+  for (size_t lane = first + 1; lane < first + a_stage_; ++lane)
+    if (lanes_[lane].owns(network)) return static_cast<int>(lane);
+  return -1;
+}
+
+int StageLanes::of_gradients(int stage) const {
+  if (layout_ != LaneLayout::by_network_gradient) return of(GroupKind::dp, stage);
+  return static_cast<int>((static_cast<size_t>(stage) + 1) * a_stage_ - 1);
+}
+
+int StageLanes::of(TaskKind kind, Flow flow, int stage) const {
+  if (kind == TaskKind::gradient) return of_gradients(stage);
+  if (kind != TaskKind::copy && kind != TaskKind::home_copy) return of(group_of(flow, kind), stage);
+  const int compute = of(GroupKind::none, stage);
+  return layout_ == LaneLayout::by_network_copy ? compute + 3 : std::max(of(GroupKind::mp, stage), compute);
+}
+
+}  // namespace moe

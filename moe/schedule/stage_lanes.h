@@ -1,0 +1,31 @@
+#pragma once
+// The lanes of a schedule's layout, and which of them a task of a stage goes on.
+#include <array>
+#include <vector>
+
+#include "moe/schedule/schedule.h"
+
+namespace moe {
+
+class StageLanes {
+ public:
+  using Networks = std::array<Network, kGroupKinds>;
+  StageLanes(LaneLayout layout, const Networks& networks, int stages);
+
+  /// The lanes of all stages, nothing queued.
+  const std::vector<Lane>& all() const { return lanes_; }
+  size_t a_stage() const { return a_stage_; }
+  /// Where a group's collectives run, or what the group `none` computes; -1: a group of one rank.
+  int of(GroupKind group, int stage) const;
+  int of_gradients(int stage) const;
+  /// Where a task of that kind runs. Copies have a lane of their own, or that of what they lay out.
+  int of(TaskKind kind, Flow flow, int stage) const;
+
+ private:
+  LaneLayout layout_;
+  Networks networks_;
+  std::vector<Lane> lanes_;
+  size_t a_stage_ = 0;
+};
+
+}  // namespace moe
