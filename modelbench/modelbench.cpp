@@ -55,9 +55,10 @@ std::unique_ptr<TokenSource> text_of(const ModelbenchOptions& options) {
 }
 
 /// How many of its layers a rank has the memory for.
-int layers_that_fit(const ModelShape& model, const Profile& cluster) {
+int layers_that_fit(const ModelShape& model, int64_t vocabulary, const Profile& cluster) {
   if (!cluster.memory_bytes) return model.layers;
   ModelShape cut = model;
+  cut.vocabulary = vocabulary;
   for (; cut.layers > cut.shape.parallel.pp; --cut.layers)
     if (!misfit(estimate_memory(memory_request(cut, cut.shape, Flow::sharded)), *cluster.memory_bytes)) break;
   return cut.layers;
@@ -109,10 +110,6 @@ class Modelbench {
   }
 
   const Target& target() const { return target_; }
-  /// A signal ended the training before its last step; nothing of it is kept but checkpoints.
-  bool stopped(const ModelbenchResults& results) const {
-    return stopped_by > 0 && std::ranges::any_of(results.outcome.runs, &ScheduleRun::stopped);
-  }
 
   ModelbenchResults run() {
     ModelbenchResults results{.cluster = target_.cluster.name,
@@ -122,7 +119,7 @@ class Modelbench {
                               .tasks = options_.tasks,
                               .layers = chosen_.model.layers,
                               .of_layers = chosen_.whole_layers};
-    if (!options_.model.layers) results.layers = layers_that_fit(chosen_.model, target_.cluster);
+    if (!options_.model.layers) results.layers = layers_that_fit(chosen_.model, chosen_.vocabulary, target_.cluster);
     results.cut = results.layers < chosen_.model.layers;
     LayerJob job = job_of(results.layers);
     results.describe_text(*text_, options_.text, optimizer_);
@@ -135,7 +132,6 @@ class Modelbench {
                                           {"tokens", results.tokens},
                                           {"text", results.text},
                                           {"optimizer", results.optimizer}});
-    if (stopped(results)) return results;
     append(results.outcome, writer_);
     if (target_.leads() && !options_.trace.empty() && was_timed(results.outcome))
       write_layer_trace(results.outcome, options_.trace);
@@ -169,11 +165,24 @@ class Modelbench {
 
   // What a step's loss depends on; ranks, micro-batches and schedules are not in it.
   std::string identity(int layers) const {
-    const LayerShape& layer = chosen_.model.shape.layer;
-    const int64_t samples = layer.batch * chosen_.model.shape.parallel.dp * chosen_.model.micro_batches;
-    return fmt::format("{}, {} layers of M {} H {} E {} k {} {} {}, {} samples of {} tokens of {}, seed {}, {}",
-                       chosen_.name, layers, layer.model_dim, layer.hidden, layer.experts, layer.top_k, layer.gate,
-                       name_of(layer.dtype), samples, layer.seq, options_.text, options_.seed, text_of_optimizer());
+    LayerShape layer = chosen_.model.shape.layer;
+    layer.batch *= chosen_.model.shape.parallel.dp * chosen_.model.micro_batches;
+    return fmt::format(
+        "{}: {} layers of {}, {} heads over {}, norm {}, gate {}, losses {:g} and {:g}, {}, text {} ({:016x}), seed "
+        "{}, {}",
+        chosen_.name, layers, describe(layer), layer.heads, layer.kv_heads, name_of(layer.norm), layer.gate,
+        layer.aux_loss, layer.z_loss, name_of(layer.dtype), options_.text, fingerprint(), options_.seed,
+        text_of_optimizer());
+  }
+  // Tells texts of one name apart: FNV-1a of some of their samples.
+  uint64_t fingerprint() const {
+    uint64_t hash = 0xcbf29ce484222325ULL;
+    std::vector<int32_t> tokens(static_cast<size_t>(chosen_.model.shape.layer.seq + 1));
+    for (int64_t sample = 0; sample < 64; ++sample) {
+      text_->fill(Split::train, 0, sample, tokens);
+      for (const int32_t token : tokens) hash = (hash ^ static_cast<uint64_t>(token)) * 0x100000001b3ULL;
+    }
+    return hash;
   }
   std::string text_of_optimizer() const {
     const OptimizerSettings& o = optimizer_;
@@ -201,13 +210,16 @@ class Modelbench {
 
 int run_modelbench(const ModelbenchOptions& options, World* processes) {
   Modelbench bench(options, processes);
-  const ModelbenchResults results = bench.run();
-  if (bench.stopped(results)) {
+  std::optional<ModelbenchResults> found;
+  try {
+    found = bench.run();
+  } catch (const Stopped& stopped) {
     if (bench.target().leads())
-      fmt::print(stderr, "moetune: stopped after a step{}\n",
+      fmt::print(stderr, "moetune: {}{}\n", stopped.what(),
                  options.checkpoint.empty() ? "" : ": the same command goes on from its checkpoint");
-    return kStoppedBySignal + stopped_by;
+    return kStoppedBySignal + (stopped_by > 0 ? stopped_by.load() : SIGTERM);
   }
+  const ModelbenchResults& results = *found;
   if (bench.target().leads()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
   for (const ScheduleRun& run : results.outcome.runs)
     require<WrongResult>(run.record.status != CaseStatus::wrong, "{}: {}", run.record.key, run.record.reason);

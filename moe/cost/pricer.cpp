@@ -327,11 +327,10 @@ std::string weak_rows(const std::set<std::string>& notes) {
 
 std::vector<double> price(const LayerPricer& pricer, const Plan& plan) {
   std::vector<double> seconds;
-  if (plan.shape != pricer.shape()) {  // with experts packed
+  if (plan.shape == pricer.shape())
+    pricer.price(*plan.structure, plan.slices, seconds);
+  else  // with experts packed
     LayerPricer(pricer.profile(), plan.shape, pricer.options()).price(*plan.structure, plan.slices, seconds);
-    return seconds;
-  }
-  pricer.price(*plan.structure, plan.slices, seconds);
   for (size_t i = 0; i < seconds.size(); ++i)
     if (is_end(plan.structure->classes[i].kind)) seconds[i] = pricer.end_seconds(plan.works[i]);
   return seconds;

@@ -51,7 +51,8 @@ class Stream {
   virtual void wait(Event& event) = 0;
   /// Records `since` so that hold() may count from it, for which a GPU has to note the time: a small kernel.
   virtual void mark(Event& since) = 0;
-  /// Ends no earlier than `since` + pace.at_least_s; counts an overrun if that moment has passed already, by
+  /// Ends no earlier than `since` + pace.at_least_s; counts an overrun if that moment has passed already (on the CPU by
+  /// more than a late wake-up explains), by
   /// synchronize() at the latest. `since` was marked on this stream, or is waited for by it; a GPU throws WrongResult
   /// if it was recorded without mark() since.
   virtual void hold(Event& since, Pace pace) = 0;

@@ -81,6 +81,14 @@ struct Executor::Impl {
     }
   }
 
+  void before_begin(const std::function<void()>& issued) noexcept {
+    try {
+      if (issued) issued();
+    } catch (...) {
+      failure->set(std::current_exception());
+    }
+  }
+
   void drain() noexcept {
     for (const auto& lane : lanes) {
       if (!lane) continue;
@@ -111,7 +119,7 @@ Executor::Executor(Device& device, std::shared_ptr<const Structure> structure, i
 Executor::~Executor() = default;
 
 const RunTimes& Executor::run(Binding& binding, const std::vector<double>& at_least_s, std::optional<Phase> only,
-                              const Contended& contended) {
+                              const Contended& contended, const std::function<void()>& issued) {
   Impl& impl = *impl_;
   const std::vector<Task>& tasks = impl.structure->tasks;
   require<BadInput>(at_least_s.empty() || at_least_s.size() == tasks.size(), "{} paces for {} tasks", at_least_s.size(),
@@ -126,14 +134,15 @@ const RunTimes& Executor::run(Binding& binding, const std::vector<double>& at_le
   RunTimes& times = impl.times;
   times.begin_s = now_s();
   const bool apart =
-      !at_least_s.empty() && own != impl.lanes.end() && (*own)->pace_clock() && !binding.waits_for_tasks();
-  std::latch issued(1);
+      !at_least_s.empty() && own != impl.lanes.end() && (*own)->pace_clock() && binding.can_issue_ahead();
+  std::latch begun(1);
   if (apart)
     for (const auto& lane : impl.lanes)
-      if (lane) lane->launch([&issued](void*) { issued.wait(); });
+      if (lane) lane->launch([&begun](void*) { begun.wait(); });
   impl.issue_all(binding, at_least_s, only, contended);
+  if (apart && !impl.failure->failed()) impl.before_begin(issued);
   if (apart) times.begin_s = now_s();
-  issued.count_down();
+  begun.count_down();
   impl.drain();
   impl.failure->rethrow();
   for (size_t id = 0; id < tasks.size(); ++id) {

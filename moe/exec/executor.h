@@ -3,6 +3,7 @@
 // stream, with waits only where a dependency crosses lanes. What a receive waits for in another stage comes with its
 // data. Knows streams and plans; tensors, costs and communicators belong to the Binding.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -23,8 +24,8 @@ class Binding {
   /// Called once the task's end is recorded: enqueues what belongs to no task's time, and may block until it is done,
   /// since the next task is issued afterwards.
   virtual void settle(const Task& task, Stream& stream) { (void)task, (void)stream; }
-  /// Says whether issue() or settle() may wait for tasks that were issued before.
-  virtual bool waits_for_tasks() const { return false; }
+  /// Says that neither waits for a task that was issued before: so all of a pass can be issued before it begins.
+  virtual bool can_issue_ahead() const { return false; }
 };
 
 /// Paced tasks that slow each other down, on this rank and others.
@@ -59,8 +60,10 @@ class Executor {
   /// binding uses still can. `only`: the tasks of one phase; what they wait for of the other was run before, and keeps
   /// its times. Other stages' tasks have none. With a pacer, a pace is what its task takes alone. Where threads are
   /// paced, the first task begins when all are issued, if the binding allows that: issuing takes no time from them.
+  /// `issued` is called just before it does: where ranks begin together.
   const RunTimes& run(Binding& binding, const std::vector<double>& at_least_s = {},
-                      std::optional<Phase> only = std::nullopt, const Contended& contended = {});
+                      std::optional<Phase> only = std::nullopt, const Contended& contended = {},
+                      const std::function<void()>& issued = {});
 
  private:
   struct Impl;

@@ -34,7 +34,7 @@ class LayerBinding : public Binding {
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
   void settle(const Task& task, Stream& stream) override;
-  bool waits_for_tasks() const override { return !layer_.shape.shape.layer.capacity_factor; }
+  bool can_issue_ahead() const override { return layer_.shape.shape.layer.capacity_factor.has_value(); }
 
  private:
   struct Row;  // says what does a kind of task

@@ -157,6 +157,7 @@ void ModelEnds::head_backward(int micro_batch) {
 
 double ModelEnds::loss(int64_t place) const {
   const int64_t seq = rank().shape.layer.seq;
+  place = std::min(place, seq - 1);
   double sum = 0;
   for (const MicroBatch& m : micro_batches_)
     for (int64_t t = rank().tokens.first; t < rank().tokens.first + rank().tokens.count; ++t)

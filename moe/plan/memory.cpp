@@ -42,7 +42,12 @@ void check(const MemoryRequest& r) {
 double embedding_parameters(const MemoryRequest& r) {
   const int copies = r.tied_embedding || r.shape.parallel.pp > 1 ? 1 : 2;
   return copies * static_cast<double>(r.vocabulary) * static_cast<double>(r.shape.layer.model_dim) /
-         r.shape.parallel.mp;
+         (r.whole_ends ? 1 : r.shape.parallel.mp);
+}
+
+double probabilities(const MemoryRequest& r) {
+  if (!r.whole_ends) return 0;
+  return r.micro_batches * width(r.shape) * tokens(r.shape) / r.shape.parallel.mp * static_cast<double>(r.vocabulary);
 }
 
 // Weights, gradients and optimizer states of `parameters` that `replicas` ranks hold alike.
@@ -129,7 +134,7 @@ double activations(const MemoryRequest& r) {
     case ActivationModel::counted:
       break;
   }
-  return counted_activations(r);
+  return counted_activations(r) + probabilities(r);
 }
 
 double buffers(const MemoryRequest& r) {
@@ -221,6 +226,8 @@ MemoryRequest memory_request(const Plan& plan) {
   request.micro_batches = plan.micro_batches;
   request.kept = activations_kept(plan);
   request.replicated = traits_of(plan.structure->flow).sends_all_groups();
+  request.vocabulary = plan.vocabulary;
+  request.whole_ends = true;
   return request;
 }
 

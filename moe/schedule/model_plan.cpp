@@ -203,6 +203,8 @@ MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Fl
   request.micro_batches = model.micro_batches;
   request.order = model.order;
   request.replicated = traits_of(flow).sends_all_groups();
+  request.vocabulary = model.vocabulary;
+  request.whole_ends = true;
   return request;
 }
 

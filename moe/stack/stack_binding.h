@@ -45,7 +45,7 @@ class StackBinding : public Binding {
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
   void settle(const Task& task, Stream& stream) override;
-  bool waits_for_tasks() const override { return !plan_.shape.layer.capacity_factor; }
+  bool can_issue_ahead() const override { return plan_.shape.layer.capacity_factor.has_value(); }
 
  private:
   struct Place {                   // of a task

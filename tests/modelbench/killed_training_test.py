@@ -23,23 +23,36 @@ def losses(text):
     return run["loss"], run["measured"]["held_out_loss"]
 
 
+def newest(kept):
+    """The newest step that a folder holds anything of; 0: none."""
+    steps = [int(name.removeprefix("step-")) for name in os.listdir(kept)] if os.path.isdir(kept) else []
+    return max(steps, default=0)
+
+
+def reach(kept, step, run):
+    while newest(kept) <= step and run.poll() is None:
+        time.sleep(0.005)
+
+
 def main(program):
     draw = random.Random(7)
     with tempfile.TemporaryDirectory() as folder:
         undisturbed = losses(subprocess.run(command(program, folder, "undisturbed"), check=True, capture_output=True,
                                             text=True).stdout)
-        killed = command(program, folder, "killed") + ["--checkpoint", os.path.join(folder, "kept"),
+        kept = os.path.join(folder, "kept")
+        killed = command(program, folder, "killed") + ["--checkpoint", kept,
                                                        "--checkpoint-every", "1"]
         for kill in range(KILLS):
             run = subprocess.Popen(killed, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            time.sleep(draw.uniform(0.2, 2.0))
+            reach(kept, newest(kept) + draw.randrange(STEPS // (2 * KILLS)), run)
+            time.sleep(draw.uniform(0, 0.05))  # a step takes longer, and writing its checkpoint a part of it
             run.send_signal(signal.SIGKILL)
             out, errors = run.communicate()
             assert run.returncode == -signal.SIGKILL, f"kill {kill} came too late: {run.returncode} {errors}"
-        kept = sorted(os.listdir(os.path.join(folder, "kept")))
+        reached = newest(kept)
         last = subprocess.run(killed, check=True, capture_output=True, text=True).stdout
         assert losses(last) == undisturbed, "the losses differ"
-        print(f"killed {KILLS} times, last at {kept[-1]}: {STEPS} losses and the held-out one equal bit for bit")
+        print(f"killed {KILLS} times, last at step {reached}: {STEPS} losses and the held-out one equal bit for bit")
 
 
 if __name__ == "__main__":

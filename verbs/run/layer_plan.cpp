@@ -57,15 +57,17 @@ void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedul
   p.run.backward_s = result.total_s() - result.last_forward_s;
   p.run.plan = std::move(result.plan);
   if (stacked.vocabulary == 0) return;
-  // The ends are the same under every decision.
   model.vocabulary = stacked.vocabulary;
   p.run.plan = build_model_plan(result.variant != nullptr ? *result.variant : schedule, model, result.decision);
-  const Timeline timeline = simulate(*p.run.plan.structure, price(pricer, p.run.plan));
+}
+
+// With its ends, which are the same under every decision.
+void predict_model(PlannedSchedule& p) {
   p.run.forward_s = 0;
   for (const Task& task : p.run.plan.tasks())
     if (task.phase == Phase::forward)
-      p.run.forward_s = std::max(p.run.forward_s, timeline.end_s[static_cast<size_t>(task.id)]);
-  p.run.backward_s = timeline.makespan_s - p.run.forward_s;
+      p.run.forward_s = std::max(p.run.forward_s, p.timeline.end_s[static_cast<size_t>(task.id)]);
+  p.run.backward_s = p.timeline.makespan_s - p.run.forward_s;
 }
 
 PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Schedule& schedule,
@@ -81,6 +83,7 @@ PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Sched
   p.degree_forward = p.run.plan.degree_forward;
   const std::vector<double> seconds = price(pricer, p.run.plan);
   p.timeline = timeline_of(p.run.plan, seconds, profile.contention);
+  if (p.run.plan.vocabulary > 0) predict_model(p);
   p.weak = weak_rows(pricer.notes());
   pace(job, seconds, p.run);
   return p;

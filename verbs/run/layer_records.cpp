@@ -81,7 +81,7 @@ void add_losses(const MeasuredRun& run, CaseRecord& record) {
   record.summary.set("steps", static_cast<int64_t>(run.losses.size()));
   record.summary.set("first_loss", run.losses.front());
   record.summary.set("last_loss", run.losses.back());
-  if (run.held_out_loss > 0) record.summary.set("held_out_loss", run.held_out_loss);
+  if (run.held_out_loss != 0) record.summary.set("held_out_loss", run.held_out_loss);
 }
 
 void add_all(const LayerMeasurement& all, CaseRecord& record) {

@@ -64,7 +64,7 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
     CaseRecord record = record_of(job, ran, tasks);
     if (s < all.of_schedules) {
       outcome.runs.push_back({std::move(record), std::move(planned.run.plan), std::move(planned.timeline),
-                              measured.median_tasks, std::move(tasks), measured.stopped});
+                              measured.median_tasks, std::move(tasks)});
     } else {
       record.key = run_key(job.name, record.schedule, record.degree_forward);
       outcome.tried.push_back(std::move(record));

@@ -17,7 +17,6 @@ struct ScheduleRun {
   Timeline predicted = {};                 // of that plan
   std::vector<TaskTime> measured = {};     // rank 0, of the median iteration; empty: it was not timed
   std::vector<TaskComparison> tasks = {};  // likewise
-  bool stopped = false;                    // a training that was asked to end before its last step
 };
 
 struct LayerOutcome {

@@ -45,6 +45,7 @@ class QueuedOperation {
  private:
   void meet_on_stream(cpu::PaceClock& clock) {
     operation_.began_s = clock.here_s();
+    operation_.paced = clock.paced();
     const Rendezvous::Turn turn = rendezvous_.meet(member_, operation_);
     move_on_host(moves_of(rendezvous_.operations(), member_));
     rendezvous_.depart();
@@ -85,7 +86,9 @@ class QueuedOperation {
   /// Waits for the end of the operation's pace; returns whether that was still to come.
   bool hold(const Rendezvous::Turn& turn, cpu::PaceClock& clock) const {
     if (turn.running) return operation_.pace.pacer->finish(*turn.running);
-    return turn.ends_s == 0 || clock.hold_until(turn.ends_s);
+    if (turn.ends_s > 0) return clock.hold_until(turn.ends_s);
+    if (turn.paced) clock.wait(turn.began_s, true);
+    return true;
   }
 
   const Place place_;

@@ -31,6 +31,7 @@ struct Operation {
   int colour = 0, key = 0;                                   // of split
   Pace pace = {};
   double began_s = 0;
+  bool paced = false;  // began_s was meant by paces (moe/device/cpu/pace_clock.h)
 };
 
 /// What each member brings, by its place among them.

@@ -48,13 +48,15 @@ void Rendezvous::open() {
   std::string wrong = disagreement(operations_, names_);
   if (!wrong.empty()) return set_failed(std::move(wrong));
   double began_s = 0, at_least_s = 0;
+  bool paced = true;
   std::vector<Pacer::Use> uses;
   for (const Operation* each : operations_) {
     began_s = std::max(began_s, each->began_s);
+    paced &= each->paced;
     at_least_s = std::max(at_least_s, each->pace.at_least_s);
     uses.push_back({each->pace.rank, each->pace.resource});
   }
-  turn_ = {.round = opened_.load(std::memory_order_relaxed) + 1};
+  turn_ = {.round = opened_.load(std::memory_order_relaxed) + 1, .began_s = began_s, .paced = paced};
   if (Pacer* pacer = operations_.front()->pace.pacer; pacer && at_least_s > 0)
     turn_.running = pacer->start(std::move(uses), at_least_s);
   else if (at_least_s > 0)

@@ -35,6 +35,8 @@ class Rendezvous {
 
   struct Turn {
     uint64_t round = 0;
+    double began_s = 0;                              // when its last member came
+    bool paced = false;                              // which all members' paces meant
     double ends_s = 0;                               // the operation ends no earlier; 0: whenever it is done
     std::shared_ptr<Pacer::Task> running = nullptr;  // says when the operation ends, where others slow it down
   };

@@ -26,6 +26,12 @@ bool PaceClock::hold_until(double ends_s) {
   return in_time;
 }
 
+void PaceClock::wait(double seconds, bool paced) {
+  if (paced_ ? seconds <= at_s_ : now_s() > seconds + kMostLateS) return;
+  paced_ = paced;
+  at_s_ = seconds;
+}
+
 void PaceClock::worked() {
   if (!paced_) return;
   const double now = now_s();

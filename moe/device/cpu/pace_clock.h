@@ -21,11 +21,9 @@ class PaceClock {
   bool hold_until(double ends_s);
   /// Counts the calls of hold_until().
   int holds() const { return holds_; }
-  /// The stream waited for what happened at that moment, `paced` by its own stream's clock.
-  void wait(double seconds, bool paced) {
-    paced_ = paced;
-    at_s_ = std::max(at_s_, seconds);
-  }
+  /// The stream waited for what happened at that moment, `paced` by its own stream's clock. What is long past by the
+  /// wall, or past by this clock, changes nothing.
+  void wait(double seconds, bool paced);
   /// Something ran that hold_until() does not follow.
   void worked();
   /// Nothing is left to do: time passes as on the wall.

@@ -103,6 +103,8 @@ class LayerBench {
     for (int attempt = 0; attempt < attempts && !open.empty(); ++attempt) {
       for (const size_t s : open) timed_[s].assign(here_.size(), {});
       world().run([&](int rank) { timed_passes(rank, open); });
+      for (const size_t s : open)
+        if (trains()) require_all_steps(s);
       for (const size_t s : open) collect(s, attempt);
       std::erase_if(open, [&](size_t s) { return overrun_share(result_.runs[s]) <= kOverrunLimit; });
     }
@@ -111,9 +113,14 @@ class LayerBench {
       MeasuredRun& run = result_.runs[s];
       if (!run.wrong.empty() || run.plan.vocabulary == 0) continue;
       run.losses = training_[s].losses(world());
-      run.stopped = static_cast<int>(run.losses.size()) < settings_.iterations;
-      if (!run.stopped) run.held_out_loss = training_[s].held_out_loss(world(), runs_of_schedule(s));
+      run.held_out_loss = training_[s].held_out_loss(world(), runs_of_schedule(s));
     }
+  }
+
+  void require_all_steps(size_t s) {
+    const size_t made = training_[s].losses(world()).size();
+    if (static_cast<int>(made) < settings_.iterations)
+      throw Stopped(fmt::format("stopped after step {} of {}", made, settings_.iterations));
   }
 
   // A layer on every rank that ran `plan` and has its gradients.
@@ -265,7 +272,8 @@ class LayerBench {
       for (const size_t s : schedules) {
         RankRun& mine = *runs_of(rank)[s];
         together(*everyone, *stream);
-        const RunTimes& times = mine.pass(paces[s], {pacers_[s].get(), rank, planned_[s].resources});
+        const RunTimes& times =
+            mine.pass(paces[s], {pacers_[s].get(), rank, planned_[s].resources}, [&] { together(*everyone, *stream); });
         if (iteration < 0) continue;
         append_pass(result_.runs[s].plan, times, result_.dilation.factor, timed_[s][place(rank)]);
         if (mine.model() != nullptr && !training_[s].stepped(place(rank), mine, *everyone, *stream)) return;
@@ -282,7 +290,8 @@ class LayerBench {
     run.overlap = std::move(passes.overlap);
     run.overruns = passes.overruns;
     if (settings_.emulated)
-      run.paced_tasks = static_cast<int64_t>(run.plan.tasks().size()) * ranks_ * settings_.iterations;
+      run.paced_tasks =
+          static_cast<int64_t>(run.plan.tasks().size()) * ranks_ * static_cast<int64_t>(run.total_s.size());
     run.task_s.clear();
     const double dilation = result_.dilation.factor;
     for (const Task& task : run.plan.tasks()) run.task_s.push_back(median_seconds(passes.tasks, task) / dilation);

@@ -47,7 +47,6 @@ struct MeasuredRun {
   double proven_tokens = 0;    // of the layer that was verified: a smaller one where this one's reference is too large
   std::vector<double> losses;  // of a model: by step
   double held_out_loss = 0;    // likewise, after the last step
-  bool stopped = false;        // likewise: it was asked to end before its last step
   std::string wrong;           // how outputs or gradients disagree with the reference; such a run is never timed
 };
 
@@ -70,7 +69,8 @@ double overrun_share(const MeasuredRun& run);
 
 /// Paced passes of a schedule with more overruns than kOverrunLimit are discarded and run again, at most twice:
 /// something else used the cores. The same on every process, but for peak_bytes' and tensors_made's own share. Throws
-/// RankFailure if a rank fails, BadInput where the plans are not for as many ranks as there are processes.
+/// RankFailure if a rank fails, BadInput where the plans are not for as many ranks as there are processes, Stopped
+/// where a training was asked to end.
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings);
 
 }  // namespace moe

@@ -52,9 +52,10 @@ void RankRun::begin_step(Split split, int64_t step) {
     for (MoeLayer* cell : layer) cell->begin_step(static_cast<uint64_t>(step));
 }
 
-const RunTimes& RankRun::pass(const std::vector<double>& at_least_s, const Contended& contended) {
+const RunTimes& RankRun::pass(const std::vector<double>& at_least_s, const Contended& contended,
+                              const std::function<void()>& issued) {
   if (model_) begin_step(Split::train, model_->steps());
-  const RunTimes& times = executor_->run(*binding_, at_least_s, std::nullopt, contended);
+  const RunTimes& times = executor_->run(*binding_, at_least_s, std::nullopt, contended, issued);
   if (steps_) {
     model_->step(*steps_);
     steps_->synchronize();

@@ -31,7 +31,8 @@ class RankRun {
 
   Device& device() const { return *device_; }
   /// One pass (Executor::run).
-  const RunTimes& pass(const std::vector<double>& at_least_s = {}, const Contended& contended = {});
+  const RunTimes& pass(const std::vector<double>& at_least_s = {}, const Contended& contended = {},
+                       const std::function<void()>& issued = {});
   /// The model on this rank; null: there are layers alone. A pass is a step of it, of the text's next batch.
   RankModel* model() const { return model_.get(); }
   /// Returns the tokens of the first step.

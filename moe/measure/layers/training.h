@@ -1,6 +1,7 @@
 #pragma once
 // What a model's passes are beside a layer's: steps of training, with losses and checkpoints; and their proof.
 #include <atomic>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,11 @@
 #include "moe/train/optimizer.h"
 
 namespace moe {
+
+/// A training was asked to end before its last step, and has.
+class Stopped : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 struct TrainingSettings {
   const TokenSource* text = nullptr;
