@@ -20,9 +20,9 @@ void require_verb(const CLI::App& app, int argc, const char* const* argv) {
 }
 
 // What records do not depend on: where things are written, how it is shown, how processes meet. A new flag is in.
-constexpr std::array<std::string_view, 11> kOfNoRecord{"--json",       "--out",   "--overwrite", "--trace",
-                                                       "--dump",       "--write", "--tasks",     "--rank",
-                                                       "--rendezvous", "--quiet", "--verbose"};
+constexpr std::array<std::string_view, 13> kOfNoRecord{
+    "--json", "--out",        "--overwrite", "--trace",   "--dump",       "--write",           "--tasks",
+    "--rank", "--rendezvous", "--quiet",     "--verbose", "--checkpoint", "--checkpoint-every"};
 
 Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
   Asked asked;

@@ -227,7 +227,7 @@ MemoryRequest memory_request(const Plan& plan) {
   request.kept = activations_kept(plan);
   request.replicated = traits_of(plan.structure->flow).sends_all_groups();
   request.vocabulary = plan.vocabulary;
-  request.whole_ends = true;
+  request.whole_ends = request.vocabulary > 0;
   return request;
 }
 

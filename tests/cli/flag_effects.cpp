@@ -174,6 +174,8 @@ Effects modelbench() {
   add(e, refused, "", "--momentum 0.5; --steps 0; --markov-order 5");
   add(e, refused, "--text bytes", "--markov-order 3");
   add(e, refused, "--json", "--tasks");
+  add(e, parsed, "", "--checkpoint kept");
+  add(e, parsed, "--checkpoint kept", "--checkpoint-every 4");
   add_ranks(e);
   return e;
 }

@@ -93,7 +93,8 @@ std::string parsed(const std::string& verb, const std::string& text) {
                 l.dump, l.tasks, l.check_only, l.json) +
          of(b.selection) +
          all_of(b.model.model, b.model.layers, b.model.micro_batches, b.model.pipeline, b.text, b.markov_order, b.steps,
-                b.optimizer, b.learning_rate, b.momentum, b.weight_decay, b.clip_norm, b.warm_up, b.held_out) +
+                b.optimizer, b.learning_rate, b.momentum, b.weight_decay, b.clip_norm, b.warm_up, b.held_out,
+                b.checkpoint, b.checkpoint_every) +
          all_of(b.seed, b.timeout_s, b.device, b.out, b.asked.overwrite, b.trace, b.tasks, b.json) +
          all_of(r.backend, r.rank, r.ranks, r.timeout_s, r.rendezvous, r.ranks_per_node, r.min_ctas, r.max_ctas,
                 r.implicit_launch_order, c->launch.ranks) +

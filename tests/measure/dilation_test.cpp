@@ -30,25 +30,25 @@ std::vector<RankTimes> passes(double work_s) {
 
 TEST(Dilation, IsThatOfTheShortestPassWhereWorkIsShort) {
   const Dilation d = choose_dilation({experts("a")}, {passes(kWork_s)});
-  EXPECT_DOUBLE_EQ(d.factor, 0.15 / (kTasks * kModelled_s));
+  EXPECT_DOUBLE_EQ(d.factor, 0.06 / (kTasks * kModelled_s));
   EXPECT_EQ(d.set_by, "the shortest pass");
 }
 
 TEST(Dilation, GivesEveryTaskOfADeepPassItsShare) {
-  EXPECT_DOUBLE_EQ(least_dilation({experts("a", 600)}).factor, 2.5e-3 / kModelled_s);
+  EXPECT_DOUBLE_EQ(least_dilation({experts("a", 600)}).factor, 0.8e-3 / kModelled_s);
 }
 
 TEST(Dilation, IsThatOfTheShortestTaskWhereOneIsVeryShort) {
   PlannedRun run = experts("a");
   run.task_seconds[3] = 1e-6;
   const Dilation d = least_dilation({run});
-  EXPECT_DOUBLE_EQ(d.factor, 200);
+  EXPECT_DOUBLE_EQ(d.factor, 100);
   EXPECT_EQ(d.set_by, "the shortest task, forward expert of a");
 }
 
-TEST(Dilation, LeavesThreeTimesTheWorkWhereThatIsMoreAndNamesIt) {
+TEST(Dilation, LeavesFourTimesTheWorkWhereThatIsMoreAndNamesIt) {
   const Dilation d = choose_dilation({experts("a"), experts("b")}, {passes(kWork_s), passes(2 * kModelled_s)});
-  EXPECT_DOUBLE_EQ(d.factor, 6);
+  EXPECT_DOUBLE_EQ(d.factor, 8);
   EXPECT_EQ(d.set_by, "the work of forward expert of b");
 }
 

@@ -43,7 +43,7 @@ TEST(ModelFile, ShapesAreTheModelCards) {
 }
 
 TEST(ModelFile, EveryFileReads) {
-  EXPECT_EQ(config_names("models").size(), 11u);
+  EXPECT_EQ(config_names("models").size(), 13u);
   for (const auto& name : config_names("models")) EXPECT_EQ(find_model(name).name, name);
   EXPECT_TRUE(message_of<BadInput>([] {
                 find_model("gpt5");

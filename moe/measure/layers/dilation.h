@@ -30,7 +30,7 @@ struct Dilation {
 /// The least dilation whose passes and tasks are long enough to be paced well, whatever the work under them takes.
 Dilation least_dilation(const std::vector<PlannedRun>& planned);
 
-/// That, or three times the largest ratio of unpaced work to modelled time. A ratio is the median over all passes and
+/// That, or four times the largest ratio of unpaced work to modelled time. A ratio is the median over all passes and
 /// over all tasks of one kind and phase of a schedule, so that neither one pass nor one task that the machine
 /// interrupted decides. `unpaced`: [schedule][pass].
 Dilation choose_dilation(const std::vector<PlannedRun>& planned, const std::vector<std::vector<RankTimes>>& unpaced);

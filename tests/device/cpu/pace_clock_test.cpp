@@ -92,5 +92,29 @@ TEST_F(PaceClockTest, WhoWaitsTakesTheLatestMomentMeant) {
   EXPECT_GE(both->seconds(), long_end->seconds());
 }
 
+TEST_F(PaceClockTest, WhatIsLongPastChangesNothing) {
+  const auto start = device_->make_event(), end = device_->make_event(), later = device_->make_event();
+  task(*lane_, *start, *end, 1e-3);
+  lane_->synchronize();
+  nap(0.02);
+  const double before = now_s();
+  other_->wait(*end);
+  other_->record(*later);
+  other_->synchronize();
+  EXPECT_GE(later->seconds(), before);
+}
+
+TEST_F(PaceClockTest, AnEarlierMomentOfNoPaceTakesNothingFromAPacedLane) {
+  const auto early = device_->make_event(), start = device_->make_event(), end = device_->make_event(),
+             after = device_->make_event();
+  other_->record(*early);
+  lane_->launch([](void*) { nap(0.02); });  // all is issued meanwhile
+  task(*lane_, *start, *end, 1e-3);
+  lane_->wait(*early);
+  lane_->record(*after);
+  lane_->synchronize();
+  EXPECT_EQ(after->seconds(), end->seconds());
+}
+
 }  // namespace
 }  // namespace moe
