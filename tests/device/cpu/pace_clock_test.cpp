@@ -1,5 +1,8 @@
 // Paces count from the moments that were meant. What a test may say of them holds however late its threads run.
+#include "moe/device/cpu/pace_clock.h"
+
 #include <atomic>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <memory>
 #include <thread>
@@ -11,6 +14,7 @@ namespace moe {
 namespace {
 
 constexpr double kRounding_s = 1e-9;  // of seconds since the machine started
+constexpr double kMostLate_s = cpu::PaceClock::kMostLateS;
 
 class PaceClockTest : public testing::Test {
  protected:
@@ -45,9 +49,13 @@ TEST_F(PaceClockTest, LateWakeUpsDoNotAddUp) {
   const double lasted = at(2 * kTasks - 1).seconds() - at(0).seconds();
   EXPECT_GE(lasted, kTasks * kPace_s - kTasks * kRounding_s);
   if (overruns_ > 0) GTEST_SKIP() << "something else took the cores";
-  for (int i = 1; i < kTasks; ++i)
-    EXPECT_NEAR(at(2 * i).seconds(), at(2 * i - 1).seconds(), kRounding_s) << "task " << i << " began later than meant";
-  EXPECT_NEAR(lasted, kTasks * kPace_s, kTasks * kRounding_s);
+  double late = 0;
+  for (int i = 1; i < kTasks; ++i) {
+    const double by = at(2 * i).seconds() - at(2 * i - 1).seconds();
+    EXPECT_TRUE(std::abs(by) <= kRounding_s || by > kMostLate_s) << "task " << i << " began " << by << " s late";
+    late += by;
+  }
+  EXPECT_NEAR(lasted, kTasks * kPace_s + late, kTasks * kRounding_s);
 }
 
 TEST_F(PaceClockTest, WorkThatOutlastsItsPaceTakesTheTimeThatItTakes) {
