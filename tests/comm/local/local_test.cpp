@@ -171,7 +171,7 @@ TEST_P(LocalPaceTest, TheLongestOfUnequalPacesCounts) {
 }
 
 TEST_P(LocalPaceTest, CountsAnOverrunOnEachRankWhoseOwnWorkWasLate) {
-  for (const int64_t overruns : paced_allreduce(GetParam(), 1 << 20, [](int) { return 1e-9; }).overruns)
+  for (const int64_t overruns : paced_allreduce(GetParam(), 1 << 23, [](int) { return 1e-9; }).overruns)
     EXPECT_EQ(overruns, 1);
   for (const int64_t overruns : paced_allreduce(GetParam(), 1 << 10, [](int) { return 0.0; }).overruns)
     EXPECT_EQ(overruns, 0);
