@@ -8,7 +8,7 @@
 #include "modelbench/report.h"
 #include "moe/base/config_files.h"
 #include "moe/base/log.h"
-#include "moe/base/progress.h"
+#include "moe/base/random.h"
 #include "moe/layer/layer_device.h"
 #include "moe/plan/model_file.h"
 #include "moe/search/within_memory.h"
@@ -174,15 +174,15 @@ class Modelbench {
         layer.aux_loss, layer.z_loss, name_of(layer.dtype), options_.text, fingerprint(), options_.seed,
         text_of_optimizer());
   }
-  // Tells texts of one name apart: FNV-1a of some of their samples.
+  // Tells texts of one name apart, by some of their samples.
   uint64_t fingerprint() const {
-    uint64_t hash = 0xcbf29ce484222325ULL;
+    std::string read;
     std::vector<int32_t> tokens(static_cast<size_t>(chosen_.model.shape.layer.seq + 1));
     for (int64_t sample = 0; sample < 64; ++sample) {
       text_->fill(Split::train, 0, sample, tokens);
-      for (const int32_t token : tokens) hash = (hash ^ static_cast<uint64_t>(token)) * 0x100000001b3ULL;
+      for (const int32_t token : tokens) read += static_cast<char>(token);
     }
-    return hash;
+    return stream_of(read);
   }
   std::string text_of_optimizer() const {
     const OptimizerSettings& o = optimizer_;

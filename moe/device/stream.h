@@ -52,9 +52,8 @@ class Stream {
   /// Records `since` so that hold() may count from it, for which a GPU has to note the time: a small kernel.
   virtual void mark(Event& since) = 0;
   /// Ends no earlier than `since` + pace.at_least_s; counts an overrun if that moment has passed already (on the CPU by
-  /// more than a late wake-up explains), by
-  /// synchronize() at the latest. `since` was marked on this stream, or is waited for by it; a GPU throws WrongResult
-  /// if it was recorded without mark() since.
+  /// more than a late wake-up explains), by synchronize() at the latest. `since` was marked on this stream, or is
+  /// waited for by it; a GPU throws WrongResult if it was recorded without mark() since.
   virtual void hold(Event& since, Pace pace) = 0;
   /// Queues a copy between any memories of the device or the host. From or to host memory that is not the device's
   /// own (make_host_memory) it may block.

@@ -53,6 +53,20 @@ std::string entry_of(const TensorNotes& notes) {
 
 }  // namespace
 
+std::string_view safetensor_type(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return "F32";
+    case DType::float16:
+      return "F16";
+    case DType::bfloat16:
+      return "BF16";
+    case DType::float64:
+      return "F64";
+  }
+  bad_input("element type {}: found one that no such file has", static_cast<int>(dtype));
+}
+
 std::optional<int64_t> bytes_of_safetensor(std::string_view type) {
   const auto found = std::ranges::find(kTypes, type, &ElementType::name);
   return found == kTypes.end() ? std::nullopt : std::optional(found->bytes);

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "moe/base/units.h"
+
 namespace moe {
 
 struct SafeTensor {
@@ -23,6 +25,8 @@ struct SafeTensor {
 /// character.
 using TensorNotes = std::map<std::string, std::string>;
 
+/// "F32" for float32.
+std::string_view safetensor_type(DType dtype);
 /// Returns the bytes of an element; nothing for a type that these files don't have here.
 std::optional<int64_t> bytes_of_safetensor(std::string_view type);
 

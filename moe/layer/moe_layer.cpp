@@ -1,5 +1,7 @@
 #include "moe/layer/moe_layer.h"
 
+#include "moe/layer/gradient_sums.h"
+
 namespace moe {
 
 std::span<const int32_t> MoeLayer::own_choices() const {
@@ -25,13 +27,7 @@ void MoeLayer::finish_gradients(Stream& stream) {
     const bool stage = p.summed_over == SummedOver::stage;
     Communicator& comm = state_.comms.of(stage ? GroupKind::none : GroupKind::edp);
     const std::string_view name = stage ? "gradients of gate and norms over the stage" : "experts' gradients over EDP";
-    if (comm.size() > 1 && (stage || !state_.experts_summed))
-      comm.allreduce(p.gradient.data(), p.gradient.elements(), p.gradient.dtype(), {stream, {}, name});
-    if (p.copies == 1) continue;
-    stream.launch([this, gradient = p.gradient, by = p.copies](void* native) {
-      state_.math().use(native);
-      state_.math().scale(gradient, 1.0 / by);
-    });
+    sum_gradient(p, comm, stage || !state_.experts_summed, state_.math(), {stream, {}, name});
   }
 }
 

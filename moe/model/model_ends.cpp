@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "moe/base/check.h"
+#include "moe/layer/gradient_sums.h"
 #include "moe/tensor/element.h"
 
 namespace moe {
@@ -189,13 +190,8 @@ std::vector<Parameter> ModelEnds::parameters() {
 
 void ModelEnds::finish_gradients(Stream& stream) {
   Communicator& stage = stack_.comms().of(GroupKind::none);
-  for (const Parameter& p : parameters()) {
-    if (stage.size() > 1)
-      stage.allreduce(p.gradient.data(), p.gradient.elements(), p.gradient.dtype(),
-                      {stream, {}, "gradients of a model's end over the stage"});
-    if (p.copies > 1)
-      stream.launch([gradient = p.gradient, by = p.copies](void*) { cpu_math().scale(gradient, 1.0 / by); });
-  }
+  for (const Parameter& p : parameters())
+    sum_gradient(p, stage, true, cpu_math(), {stream, {}, "gradients of a model's end over the stage"});
 }
 
 }  // namespace moe

@@ -75,8 +75,7 @@ void RankModel::finish_step(Stream& stream) {
       everyone_->allreduce(squares_.as<double>(), 1, DType::float64, {stream, {}, "norm of all gradients"});
   }
   stream.launch([this, clips](void*) {
-    gradient_norm_ = clips ? std::sqrt(*squares_.as<double>()) : 0;
-    optimizer_->step(steps_++, clips ? clip_scale(gradient_norm_, settings_.clip_norm) : 1);
+    optimizer_->step(steps_++, clips ? clip_scale(std::sqrt(*squares_.as<double>()), settings_.clip_norm) : 1);
   });
 }
 

@@ -30,8 +30,6 @@ class RankModel final : public ModelTasks {
   std::vector<ShardedTensor> stored();
   /// The weights and states are those after so many steps.
   void go_on_from(int64_t steps) { steps_ = steps; }
-  /// The Euclidean norm of all weights' gradients in the last step; 0 where none clips by it.
-  double gradient_norm() const { return gradient_norm_; }
 
   void issue(const Task& task, Stream& stream) override;
 
@@ -47,7 +45,6 @@ class RankModel final : public ModelTasks {
   bool apart_ = false;
   int64_t steps_ = 0;
   Tensor squares_;  // of all gradients, float64
-  double gradient_norm_ = 0;
 };
 
 }  // namespace moe

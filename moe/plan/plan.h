@@ -127,7 +127,7 @@ struct Plan {
 
   const std::vector<Task>& tasks() const { return structure->tasks; }
   Rows rows_of(const Task& task) const { return chunk_rows(rows, task.chunks, task.chunk); }
-  /// Of everything that ranks must agree on before they run it.
+  /// Hashes everything that ranks must agree on before they run it.
   uint64_t hash() const;
 };
 

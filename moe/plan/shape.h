@@ -86,7 +86,7 @@ struct LayerCase {
 /// EP = min(ranks, E); DP and EDP from the rest) and checks that everything divides. Throws BadInput naming the field.
 LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding);
 
-/// Of what dispatch and combine send: the layer's own, unless its hook sends another.
+/// Returns the type of what dispatch and combine send: the layer's own, unless its hook sends another.
 DType wire_type(const LayerShape& layer);
 
 /// "B4 L1024 M4096 H14336 E4 k2 f1.2 mixtral"; element types but float32 behind it.

@@ -41,8 +41,8 @@ struct MoeVolumes {
 };
 MoeVolumes moe_volumes(const LayerCase& c, double rows);
 
-/// Of the MP rank that has most: whole key-value heads, each with the heads that read it; where there are fewer of them
-/// than ranks, ranks share one.
+/// Counts the heads of the MP rank that has most: whole key-value heads, each with the heads that read it; where there
+/// are fewer of them than ranks, ranks share one.
 struct Heads {
   int64_t query = 0, key_value = 0;
 };

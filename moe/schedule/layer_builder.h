@@ -20,7 +20,7 @@ struct Pass {
   GradientPlacement gradients = {};  // of the slices that this backward sends
   std::vector<int> ready = {};       // the task that each slice waits for; where there is none, the layer's forward
 };
-/// Of a slice of what this pass makes itself: the gradients of its experts.
+/// Stands in Pass::ready for a slice of what the pass makes itself: the gradients of its experts.
 inline constexpr int kMadeHere = -2;
 
 class LayerBuilder {

@@ -35,7 +35,7 @@ MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Fl
 /// more gradient bytes than can be counted.
 void check_size(const Schedule& schedule, const ModelShape& model, int degree_forward, int degree_backward);
 
-/// Of one layer in a stage's backward of the last micro-batch, which alone sends gradients.
+/// Decides one layer in a stage's backward of the last micro-batch, which alone sends gradients.
 struct BackwardDecision {
   int degree = 1;
   int64_t gar_in_moe_bytes = 0, gar_beside_dense_bytes = 0;  // of what waits when this backward begins

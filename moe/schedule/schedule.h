@@ -129,7 +129,7 @@ std::vector<int64_t> gradient_tensors(const LayerCase& shape);
 /// Pieces of tensors, as the schedule makes them: bytes each. Throws BadInput for more than kMostPieces.
 std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64_t>& tensors, int64_t micro_op_bytes,
                                DType dtype);
-/// Of a layer's gradient_tensors.
+/// Cuts a layer's gradient_tensors so.
 std::vector<int64_t> gradient_pieces(const Schedule& schedule, const LayerCase& shape, int64_t micro_op_bytes);
 
 /// The same of a rank's experts, each of their matrices a tensor (Lina section 4.2); none where the schedule leaves the

@@ -47,20 +47,6 @@ std::string rank_file(const std::string& step_folder, int rank) {
 }
 std::string manifest_file(const std::string& step_folder) { return step_folder + "/manifest.json"; }
 
-std::string_view safetensor_type(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return "F32";
-    case DType::float16:
-      return "F16";
-    case DType::bfloat16:
-      return "BF16";
-    case DType::float64:
-      return "F64";
-  }
-  bad_input("element type {}: found one that no checkpoint has", static_cast<int>(dtype));
-}
-
 std::string text_of(const ShardAxes& axes) {
   const auto axis = [](const ShardRange& r) { return fmt::format("{}+{}/{}", r.first, r.count, r.total); };
   return fmt::format("{} {} {}", axis(axes[0]), axis(axes[1]), axis(axes[2]));

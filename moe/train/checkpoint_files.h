@@ -12,9 +12,6 @@ std::string step_folder(const std::string& folder, int64_t step);
 std::string rank_file(const std::string& step_folder, int rank);
 std::string manifest_file(const std::string& step_folder);
 
-/// "F32" for float32.
-std::string_view safetensor_type(DType dtype);
-
 using ShardAxes = std::array<ShardRange, 3>;
 /// "0+4/16 8+8/16 0+1/1": of each axis first, count and total; a note of the tensor's.
 std::string text_of(const ShardAxes& axes);

@@ -47,7 +47,7 @@ class RankDump {
   }
   void add(const MoeLayer& layer, const std::string& name, TensorView view, const std::vector<ShardRange>& axes) {
     const TensorView here = copies_.emplace_back(view, layer.memory()).view();
-    add(name, here.data(), here.dtype() == DType::float64 ? "F64" : "F32", axes);
+    add(name, here.data(), safetensor_type(here.dtype()), axes);
   }
 
   void add_weights(MoeLayer& layer, const std::string& prefix) {

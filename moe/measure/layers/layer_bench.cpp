@@ -104,7 +104,7 @@ class LayerBench {
       for (const size_t s : open) timed_[s].assign(here_.size(), {});
       world().run([&](int rank) { timed_passes(rank, open); });
       for (const size_t s : open)
-        if (trains()) require_all_steps(s);
+        if (trains()) take_losses(s);
       for (const size_t s : open) collect(s, attempt);
       std::erase_if(open, [&](size_t s) { return overrun_share(result_.runs[s]) <= kOverrunLimit; });
     }
@@ -112,15 +112,15 @@ class LayerBench {
     for (size_t s = 0; s < planned_.size(); ++s) {
       MeasuredRun& run = result_.runs[s];
       if (!run.wrong.empty() || run.plan.vocabulary == 0) continue;
-      run.losses = training_[s].losses(world());
       run.held_out_loss = training_[s].held_out_loss(world(), runs_of_schedule(s));
     }
   }
 
-  void require_all_steps(size_t s) {
-    const size_t made = training_[s].losses(world()).size();
-    if (static_cast<int>(made) < settings_.iterations)
-      throw Stopped(fmt::format("stopped after step {} of {}", made, settings_.iterations));
+  void take_losses(size_t s) {
+    std::vector<double>& losses = result_.runs[s].losses;
+    losses = training_[s].losses(world());
+    if (static_cast<int>(losses.size()) < settings_.iterations)
+      throw Stopped(fmt::format("stopped after step {} of {}", losses.size(), settings_.iterations));
   }
 
   // A layer on every rank that ran `plan` and has its gradients.
