@@ -11,6 +11,7 @@
 #include "verbs/pick_layers.h"
 #include "verbs/run/layer_dump.h"
 #include "verbs/run/op_records.h"
+#include "verbs/run/task_records.h"
 #include "verbs/sweep_records.h"
 
 namespace moe::layerbench {
@@ -134,7 +135,10 @@ class Layerbench {
     request.settings.repetitions = options_.iterations;
     request.settings.timeout_s = options_.timeout_s;
     request.sizes = sizes_for(layers_.front().shape.layer.dtype, target_.ranks.device);
-    return measured_profile(target_, writer_, request);
+    std::vector<LayerJob> jobs;
+    for (const BenchedLayer& layer : layers_)
+      if (layer.refused.empty()) jobs.push_back(job_of(layer));
+    return measured_profile(target_, writer_, request, profiled(jobs));
   }
 
   static LayerBenchSettings settings_of(const LayerbenchOptions& options) {

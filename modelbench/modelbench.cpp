@@ -15,6 +15,7 @@
 #include "moe/train/byte_source.h"
 #include "moe/train/markov_source.h"
 #include "verbs/run/op_records.h"
+#include "verbs/run/task_records.h"
 #include "verbs/sweep_records.h"
 
 namespace moe::modelbench {
@@ -195,7 +196,7 @@ class Modelbench {
     OpRequest request;
     request.settings.timeout_s = options_.timeout_s;
     request.sizes = sizes_for(job.shape.layer.dtype, target_.ranks.device);
-    return measured_profile(target_, writer_, request);
+    return measured_profile(target_, writer_, request, profiled({job}));
   }
 
   Target target_;

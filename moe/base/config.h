@@ -89,6 +89,7 @@ class TableReader {
   TableReader table(std::string_view key, std::span<const std::string_view> known) const;
   /// Returns an array of tables; none where the key is absent.
   std::vector<TableReader> tables(std::string_view key, std::initializer_list<std::string_view> known) const;
+  std::vector<TableReader> tables(std::string_view key, std::span<const std::string_view> known) const;
   /// Returns the items of a list with at least one item.
   const std::vector<ConfigValue>& list(std::string_view key) const;
 

@@ -187,6 +187,10 @@ TableReader TableReader::table(std::string_view key, std::span<const std::string
 
 std::vector<TableReader> TableReader::tables(std::string_view key,
                                              std::initializer_list<std::string_view> known) const {
+  return tables(key, std::span<const std::string_view>(known.begin(), known.size()));
+}
+
+std::vector<TableReader> TableReader::tables(std::string_view key, std::span<const std::string_view> known) const {
   std::vector<TableReader> out;
   if (!has(key)) return out;
   const ConfigValue& found = value(key);

@@ -124,6 +124,9 @@ std::vector<std::string> fit_warnings(const FittedProfile& fitted) {
       text += fmt::format("; {} more, as the profile lists", fit.set_aside.size() - kNamedInAWarning);
     lines.push_back(std::move(text));
   }
+  for (const TaskRow& row : fitted.profile.tasks)
+    if (!row.verdict.weak.empty())
+      lines.push_back(fmt::format("{} is weak, what it prices is labelled: {}", row_name(row), row.verdict.weak));
   return lines;
 }
 

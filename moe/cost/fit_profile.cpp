@@ -5,6 +5,7 @@
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/cost/fit.h"
+#include "moe/cost/fit_terms.h"
 #include "moe/cost/modules.h"
 #include "moe/cost/profile_rows.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 /// What tells the rows of a profile apart; the first field orders them.
 struct RowKey {
-  enum class Table { comm, compute, module } table = Table::comm;
+  enum class Table { comm, compute, module, task } table = Table::comm;
   std::string op;  // or the module's name
   Network network = Network::none;
   int ranks = 0;
@@ -79,10 +80,29 @@ RowKey key_of(const CaseRecord& record, const Profile& profile) {
     require<BadInput>(is_name(key.op), "{}: name: found {}, expected letters, digits and . _ : + - @", record.where,
                       shown(key.op));
     if (parameters.has("seq")) key.seq = whole_within(record, "seq", 1, INT64_MAX);
+  } else if (op == Op::task) {
+    key.table = RowKey::Table::task;
+    key.op = parameters.text("name", record.where);
+    key.phase = first_of(record, "phase", "forward", "backward") ? Phase::forward : Phase::backward;
+    key.dtype = dtype_from(parameters.text("dtype", record.where), record.where + ": dtype");
+    require<BadInput>(is_name(key.op), "{}: name: found {}, expected letters, digits and . _ : + - @", record.where,
+                      shown(key.op));
   } else {
     return collective_key(record, profile);
   }
   return key;
+}
+
+TermSample term_sample_of(const CaseRecord& record) {
+  TermSample sample;
+  for (size_t t = 0; t < kTerms; ++t) {
+    const std::string_view term = name_of(static_cast<Term>(t));
+    if (record.parameters.has(term)) sample.terms[t] = record.parameters.number(term, record.where);
+    require<BadInput>(std::isfinite(sample.terms[t]) && sample.terms[t] >= 0, "{}: {}: found {}, expected at least 0",
+                      record.where, term, sample.terms[t]);
+  }
+  sample.seconds = record.summary.number("median_s", record.where);
+  return sample;
 }
 
 FitSample sample_of(const CaseRecord& record, const RowKey& key) {
@@ -143,6 +163,8 @@ void add_row(Profile& profile, const RowKey& key, const LinearFit& fit) {
       row.range = fit.range;
       break;
     }
+    case RowKey::Table::task:  // fit_terms
+      break;
   }
 }
 
@@ -219,6 +241,7 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
   out.profile.source = source;
   std::string cluster;
   std::map<RowKey, std::vector<FitSample>> samples;
+  std::map<RowKey, std::vector<TermSample>> of_tasks;
   for (const CaseRecord& record : best_attempts(cases)) {
     if (record.status != CaseStatus::ok) continue;
     set_topology(out.profile, record, cluster);
@@ -227,9 +250,17 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
                       cases.front().backend);
     if (take_whole(out.profile, record)) continue;
     const RowKey key = key_of(record, out.profile);
-    samples[key].push_back(sample_of(record, key));
+    if (key.table == RowKey::Table::task)
+      of_tasks[key].push_back(term_sample_of(record));
+    else
+      samples[key].push_back(sample_of(record, key));
   }
-  require<BadInput>(!samples.empty(), "fit: found no measured case, expected records of a microbench");
+  for (const auto& [key, of_key] : of_tasks) {
+    TaskRow& row = out.profile.tasks.emplace_back(TaskRow{.name = key.op, .phase = key.phase, .dtype = key.dtype});
+    fit_terms(of_key, row_name(row), row);
+  }
+  require<BadInput>(!samples.empty() || !of_tasks.empty(),
+                    "fit: found no measured case, expected records of a microbench");
   for (auto& [key, of_key] : samples) {
     FittedRow& row = out.rows.emplace_back(FittedRow{name_of(key), {}, {}});
     try {

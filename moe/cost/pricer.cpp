@@ -8,6 +8,8 @@
 namespace moe {
 namespace {
 
+constexpr double kBelowRange = 0.8;  // a term so far outside of what was measured is said
+
 double interpolate(const Points& points, double work) {
   const auto upper = std::upper_bound(points.begin(), points.end(), work,
                                       [](double value, const auto& point) { return value < point[0]; });
@@ -63,7 +65,7 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
   Curve& known = curves_[static_cast<size_t>(flow)][static_cast<size_t>(phase)][static_cast<size_t>(kind)];
   if (known.known) return known;
   const Work whole = sends_gradients(kind) ? Work{} : whole_work(kind, phase, shape_, flow);
-  known = find_curve(kind, phase, whole);
+  known = find_curve(kind, phase, whole, flow);
   const double rows = shape_.rounding == Rounding::exact ? exact_rows_ : static_cast<double>(rows_);
   known.unit = std::max(whole.bytes, whole.flops) / (is_chunked(kind) ? rows : 1);
   if (sends_gradients(kind)) known.unit = 1;
@@ -71,7 +73,8 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
   return known;
 }
 
-LayerPricer::Curve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work) const {
+LayerPricer::Curve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
+  if (const TaskRow* row = task_row(kind, phase)) return task_curve(*row, kind, work, flow);
   switch (kind) {
     case TaskKind::gradient:
       return comm_curve(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes_));
@@ -210,6 +213,28 @@ const ModuleRow* LayerPricer::module_row(const std::string& name, Phase phase) c
   }
   if (profiled) notes_.insert(fmt::format("{} priced by gemm: no row for seq {}", name, shape_.layer.seq));
   return nullptr;
+}
+
+const TaskRow* LayerPricer::task_row(TaskKind kind, Phase phase) const {
+  if (profile_.tasks.empty() || !has_terms(kind)) return nullptr;
+  const std::string name = task_row_name(kind, shape_.layer);
+  for (const TaskRow& row : profile_.tasks)
+    if (row.name == name && row.phase == phase && row.dtype == shape_.layer.dtype) return &used(row);
+  return nullptr;
+}
+
+// With one layer given, what its terms take is a line in its rows.
+LayerPricer::Curve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const {
+  const TaskTerms terms = terms_of(kind, row.phase, shape_, flow);
+  const TermValues whole = terms.of_share(1);
+  for (size_t t = 0; t < kTerms; ++t)
+    if (row.s_per[t] > 0 && (whole[t] < kBelowRange * row.least[t] || whole[t] > row.most[t] / kBelowRange))
+      notes_.insert(fmt::format("outside the measured range: {} with {:.3g} {}s (measured {:.3g} to {:.3g})",
+                                row_name(row), whole[t], name_of(static_cast<Term>(t)), row.least[t], row.most[t]));
+  const double size = std::max(work.bytes, work.flops);
+  Curve c{dot(row.s_per, terms.once), 0, 0, nullptr};
+  (size > 0 ? c.beta : c.alpha) += dot(row.s_per, terms.of_rows) / (size > 0 ? size : 1);
+  return c;
 }
 
 LayerPricer::Curve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& work) const {

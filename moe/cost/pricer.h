@@ -77,7 +77,7 @@ class LayerPricer {
     Parts in_parts(double work, double overhead) const;
   };
   const Curve& curve(Flow flow, TaskKind kind, Phase phase) const;
-  Curve find_curve(TaskKind kind, Phase phase, const Work& work) const;
+  Curve find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const;
   Curve comm_curve(Op op, GroupKind kind, double bytes) const;
   Curve fused_alltoall_curve(double bytes) const;
   Curve row_curve(const CommRow& row, double bytes) const;
@@ -88,6 +88,8 @@ class LayerPricer {
   std::string why_unusable(const std::string& name) const;
   void add_hook(Curve& exchange, TaskKind kind, Phase phase) const;
   const ModuleRow* module_row(const std::string& name, Phase phase) const;
+  const TaskRow* task_row(TaskKind kind, Phase phase) const;
+  Curve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;
   Curve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
   Curve copy_curve() const;
   double part_seconds(const WorkClass& wc, Flow flow, int more) const;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "moe/cost/contention.h"
-#include "moe/plan/plan.h"
+#include "moe/cost/terms.h"
 
 namespace moe {
 
@@ -65,6 +65,18 @@ struct ModuleRow {
   double beta() const { return beta_s_per_flop + beta_s_per_byte; }
 };
 
+/// [[task]]: a computation as layers run it, alone on its rank while all ranks compute; used instead of module and gemm
+/// where present. Takes s_per . terms (terms.h).
+struct TaskRow {
+  std::string name;  // task_row_name
+  Phase phase = Phase::forward;
+  DType dtype = DType::float32;
+  TermValues s_per{};
+  TermValues least{}, most{};  // of the terms that were measured
+  std::optional<double> r_squared = {}, held_out_error = {};
+  RowVerdict verdict = {};
+};
+
 /// [[unusable]]: a row that was measured and could not be fitted. What needs it has no price.
 struct UnusableRow {
   std::string row;  // its row_name
@@ -72,10 +84,12 @@ struct UnusableRow {
   bool operator==(const UnusableRow&) const = default;
 };
 
-/// "alltoall inter 8", "alltoall inter 8 2dh", "gemm float32", "expert gpt float32", "attention forward 256".
+/// "alltoall inter 8", "alltoall inter 8 2dh", "gemm float32", "expert gpt float32", "attention forward 256",
+/// "task attention forward float32".
 std::string row_name(const CommRow& row);
 std::string row_name(const ComputeRow& row);
 std::string row_name(const ModuleRow& row);
+std::string row_name(const TaskRow& row);
 
 struct Profile {
   std::string name;
@@ -86,6 +100,7 @@ struct Profile {
   std::vector<CommRow> comm;
   std::vector<ComputeRow> compute;
   std::vector<ModuleRow> modules;
+  std::vector<TaskRow> tasks;
   std::vector<UnusableRow> unusable;
   double task_overhead_s = 0;
   Contention contention;

@@ -76,6 +76,37 @@ ModuleRow module_from(const TableReader& row) {
   return out;
 }
 
+std::vector<std::string> task_keys() {
+  std::vector<std::string> keys{"name",           "phase",          "dtype",     "r_squared",
+                                "held_out_error", "held_out_worst", "set_aside", "weak"};
+  for (size_t t = 0; t < kTerms; ++t)
+    for (const char* what : {"s_per", "range"})
+      keys.push_back(fmt::format("{}_{}", what, name_of(static_cast<Term>(t))));
+  return keys;
+}
+
+TaskRow task_from(const TableReader& table) {
+  TaskRow out;
+  out.name = table.name("name");
+  out.phase = table.choice("phase", {"forward", "backward"}) == "forward" ? Phase::forward : Phase::backward;
+  out.dtype = dtype_from(table.text("dtype"), table.where("dtype"));
+  for (size_t t = 0; t < kTerms; ++t) {
+    const std::string_view term = name_of(static_cast<Term>(t));
+    const std::string s_per = fmt::format("s_per_{}", term), range = fmt::format("range_{}", term);
+    out.s_per[t] = table.optional_real(s_per, kNonNegative).value_or(0);
+    if (!table.has(range)) {
+      if (table.has(s_per)) table.fail(table.value(s_per), range, "[least, most] beside it");
+      continue;
+    }
+    const auto& items = table.list(range);
+    if (items.size() != 2) table.fail(table.value(range), range, "[least, most]");
+    out.least[t] = table.real_of(items[0], range, kNonNegative);
+    out.most[t] = table.real_of(items[1], range, {.least = out.least[t]});
+  }
+  read_fit(table, out);
+  return out;
+}
+
 Contention contention_from(const TableReader& root) {
   std::vector<std::string> keys;
   for (const ContentionPair& pair : contention_pairs()) {
@@ -119,6 +150,10 @@ void read_rows(const TableReader& root, Profile& out) {
       root.tables("module", {"name", "phase", "seq", "alpha_s", "beta_s_per_flop", "beta_s_per_byte", "r_squared",
                              "held_out_error", "held_out_worst", "set_aside", "weak", "range_flops", "range_bytes"}),
       "name", module_from, [](const ModuleRow& r) { return std::tie(r.name, r.phase, r.seq); });
+  const std::vector<std::string> of_tasks = task_keys();
+  const std::vector<std::string_view> known(of_tasks.begin(), of_tasks.end());
+  out.tasks = rows_of<TaskRow>(root.tables("task", std::span(known)), "name", task_from,
+                               [](const TaskRow& r) { return std::tie(r.name, r.phase, r.dtype); });
   out.unusable = rows_of<UnusableRow>(
       root.tables("unusable", {"row", "reason"}), "row",
       [](const TableReader& table) {
@@ -131,7 +166,7 @@ void read_rows(const TableReader& root, Profile& out) {
 
 Profile read_profile(const std::string& path) {
   const ConfigFile file = read_toml(path);
-  const TableReader root(file, {"schema", "name", "summary", "source", "topology", "comm", "compute", "module",
+  const TableReader root(file, {"schema", "name", "summary", "source", "topology", "comm", "compute", "module", "task",
                                 "unusable", "overhead", "contention"});
   root.integer("schema", {.least = 1, .most = 1});
   Profile out;

@@ -86,6 +86,18 @@ void write(std::ostream& out, const ModuleRow& row) {
   write_range(out, by_byte ? "range_bytes" : "range_flops", row.range);
 }
 
+void write(std::ostream& out, const TaskRow& row) {
+  fmt::print(out, "\n[[task]]\nname = {}\nphase = \"{}\"\ndtype = \"{}\"\n", toml_text(row.name), name_of(row.phase),
+             name_of(row.dtype));
+  for (size_t t = 0; t < kTerms; ++t) {
+    if (row.most[t] == 0) continue;
+    const std::string_view term = name_of(static_cast<Term>(t));
+    write_number(out, fmt::format("s_per_{}", term), row.s_per[t]);
+    fmt::print(out, "range_{} = [{}, {}]\n", term, row.least[t], row.most[t]);
+  }
+  write_fit(out, row);
+}
+
 void write(std::ostream& out, const UnusableRow& row) {
   fmt::print(out, "\n[[unusable]]\nrow = {}\nreason = {}\n", toml_text(row.row), toml_text(row.reason));
 }
@@ -114,6 +126,10 @@ std::string row_name(const ModuleRow& row) {
   return fmt::format("{} {}{}", row.name, name_of(row.phase), row.seq ? fmt::format(" {}", *row.seq) : "");
 }
 
+std::string row_name(const TaskRow& row) {
+  return fmt::format("task {} {} {}", row.name, name_of(row.phase), name_of(row.dtype));
+}
+
 void write_profile(const Profile& profile, std::ostream& out) {
   fmt::print(out, "schema = 1\nname = {}\nsource = {}\n", toml_text(profile.name), toml_text(profile.source));
   fmt::print(out, "\n[topology]\nnodes = {}\nranks_per_node = {}\n", profile.nodes, profile.ranks_per_node);
@@ -121,6 +137,7 @@ void write_profile(const Profile& profile, std::ostream& out) {
   for (const auto& row : profile.comm) write(out, row);
   for (const auto& row : profile.compute) write(out, row);
   for (const auto& row : profile.modules) write(out, row);
+  for (const auto& row : profile.tasks) write(out, row);
   for (const auto& row : profile.unusable) write(out, row);
   if (profile.task_overhead_s != 0) {
     fmt::print(out, "\n[overhead]\n");

@@ -6,7 +6,7 @@
 namespace moe {
 namespace {
 
-constexpr std::array<OpFacts, 13> kFacts{{
+constexpr std::array<OpFacts, 14> kFacts{{
     {"none"},
     {"alltoall", OpTable::comm, true, false, 1},
     {"allgather", OpTable::comm, true, false, 1},
@@ -20,8 +20,9 @@ constexpr std::array<OpFacts, 13> kFacts{{
     {"copy", OpTable::compute},
     {"attention"},
     {"module", OpTable::module},
+    {"task", OpTable::task},
 }};
-static_assert(kFacts.back().name == "module" && static_cast<size_t>(Op::module) + 1 == kFacts.size());
+static_assert(kFacts.back().name == "task" && static_cast<size_t>(Op::task) + 1 == kFacts.size());
 
 Op op_at(size_t index) { return static_cast<Op>(index); }
 

@@ -23,11 +23,12 @@ enum class Op : uint8_t {
   expert,
   copy,
   attention,
-  module
+  module,
+  task
 };
 
 /// The table of a cluster profile that holds an op's rows.
-enum class OpTable : uint8_t { none, comm, compute, module };
+enum class OpTable : uint8_t { none, comm, compute, module, task };
 
 struct OpFacts {
   std::string_view name;  // in profiles, records and messages

@@ -15,6 +15,7 @@
 #include "verbs/pick_layers.h"
 #include "verbs/run/layer_plan.h"
 #include "verbs/run/op_records.h"
+#include "verbs/run/task_records.h"
 #include "verbs/sweep_records.h"
 
 namespace moe::tuner {
@@ -111,11 +112,28 @@ class VerifiedTune {
     request.settings.repetitions = kRepetitions;
     request.settings.timeout_s = options_.timeout_s;
     request.sizes = sizes_for(found_.grid.layers.front().shape.dtype, target_.ranks.device);
-    found_.fitted = moe::measure_and_fit(target_, writer_, request, [&](double share) { progress->at(share); });
+    found_.fitted = moe::measure_and_fit(target_, writer_, request, profiled(grid_jobs()), [&](double share) {
+      if (progress) progress->at(share);
+    });
     found_.profile_path = beside_records(".toml");
     if (!progress) return;
     progress->done();
     save_profile(found_.fitted.profile, found_.profile_path);
+  }
+
+  // Returns those of the grid's layers that this cluster can shape.
+  std::vector<LayerJob> grid_jobs() const {
+    const Profile& c = found_.cluster;
+    const ParallelShape whole{.nodes = c.nodes, .ranks_per_node = c.ranks_per_node};
+    std::vector<LayerJob> jobs;
+    for (const GridLayer& layer : found_.grid.layers) try {
+        SweepRow row;
+        row.layer = layer.name;
+        row.shape = complete(layer.shape, layer.parallel.value_or(whole), found_.grid.rounding);
+        jobs.push_back(job_of(row, c));
+      } catch (const BadInput&) {  // a row with its reason, later
+      }
+    return jobs;
   }
 
   std::optional<Progress> step(const std::string& what, double seconds) const {

@@ -112,6 +112,12 @@ PlannedSchedule plan_tried(const LayerJob& job, int degree) {
   return plan(job, *job.tried, degrees);
 }
 
+PlannedSchedule plan_nominally(const LayerJob& job, const Schedule& schedule, int degree) {
+  DegreeChoice degrees;
+  degrees.forward = degrees.backward = degree;
+  return plan_by(nominal_profile(job.shape), job, schedule, degrees);
+}
+
 double estimated_seconds(const LayerJob& job) {
   std::vector<PlannedRun> planned;
   double pass_s = 0;

@@ -25,6 +25,9 @@ PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule);
 /// The job's tried schedule at that degree, forward and backward.
 PlannedSchedule plan_tried(const LayerJob& job, int degree);
 
+/// A schedule at that degree, forward and backward, planned by nominal costs whatever the job predicts with.
+PlannedSchedule plan_nominally(const LayerJob& job, const Schedule& schedule, int degree);
+
 /// About how long the job will run on an emulated cluster.
 double estimated_seconds(const LayerJob& job);
 

@@ -12,6 +12,7 @@
 #include "moe/measure/ops/lane_bench.h"
 #include "moe/measure/over_ranks.h"
 #include "moe/record/record_json.h"
+#include "verbs/run/task_records.h"
 
 namespace moe {
 namespace {
@@ -194,6 +195,20 @@ class Attempts {
   std::vector<std::vector<CaseRecord>> records_;  // by case and attempt
 };
 
+// Returns the series of collectives that the records have at more than one size.
+std::set<std::string> measured_series(const std::vector<CaseRecord>& records) {
+  std::map<std::string, std::set<double>> sizes;
+  for (const CaseRecord& r : records)
+    if (r.parameters.has("network"))
+      sizes[fmt::format("{} {} {}", r.parameters.text("op", r.key), r.parameters.text("network", r.key),
+                        r.parameters.whole("ranks", r.key))]
+          .insert(r.parameters.number("bytes", r.key));
+  std::set<std::string> series;
+  for (const auto& [name, of_series] : sizes)
+    if (of_series.size() > 1) series.insert(name);
+  return series;
+}
+
 }  // namespace
 
 CaseRecord record_of(const OpCase& c, const OpResult& result, const Target& target) {
@@ -250,7 +265,8 @@ std::vector<CaseRecord> measure_ops(const Target& target, RecordWriter& writer, 
   const std::vector<OpCase> cases = cases_of(target, request);
   const OpSettings& settings = request.settings;
   Attempts attempts(target, cases, writer);
-  const std::vector<size_t> open = attempts.open();
+  std::vector<size_t> open = attempts.open();
+  std::erase_if(open, [&](size_t i) { return request.without.contains(cases[i].series()); });
   double all = 0, done = 0;
   for (const size_t i : open) all += expected_seconds(cases[i], settings.repetitions);
   const auto keep = [&](const OpCase& c, const OpResult& result) {
@@ -264,9 +280,19 @@ std::vector<CaseRecord> measure_ops(const Target& target, RecordWriter& writer, 
   return share(target, std::move(records));
 }
 
-FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, const OpRequest& request,
-                              const std::function<void(double share)>& progress) {
-  const auto records = measure_ops(target, writer, request, progress);
+FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequest request,
+                              const std::vector<LayerJob>& layers, const std::function<void(double share)>& progress) {
+  constexpr double kShareOfTasks = 0.6;  // of the time, as a guess
+  std::vector<CaseRecord> records;
+  for (size_t i = 0; i < layers.size() && !target.emulated; ++i) {
+    std::ranges::move(measure_tasks(target, layers[i], writer), std::back_inserter(records));
+    progress(kShareOfTasks * static_cast<double>(i + 1) / static_cast<double>(layers.size()));
+  }
+  request.without = measured_series(records);
+  const double before = records.empty() ? 0 : kShareOfTasks;
+  std::ranges::move(
+      measure_ops(target, writer, request, [&](double share) { progress(before + (1 - before) * share); }),
+      std::back_inserter(records));
   for (const CaseRecord& record : records)
     require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
   FittedProfile fitted = fit_profile(records, target.cluster.name + "-fitted", "fitted from " + writer.path());
@@ -274,11 +300,14 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, const 
   return fitted;
 }
 
-Profile measured_profile(const Target& target, RecordWriter& writer, const OpRequest& request) {
+Profile measured_profile(const Target& target, RecordWriter& writer, const OpRequest& request,
+                         const std::vector<LayerJob>& layers) {
   constexpr double kGuessed_s = 10;
   std::optional<Progress> progress;
   if (target.leads()) progress.emplace("measuring " + target.cluster.name, kGuessed_s);
-  const FittedProfile fitted = measure_and_fit(target, writer, request, [&](double share) { progress->at(share); });
+  const FittedProfile fitted = measure_and_fit(target, writer, request, layers, [&](double share) {
+    if (progress) progress->at(share);
+  });
   if (!progress) return fitted.profile;
   progress->done();
   for (const std::string& line : fit_warnings(fitted)) log_warning(line);

@@ -1,12 +1,13 @@
 #pragma once
 // Measures a target's ops into records: the first part of `microbench` and of `tune`.
 #include <functional>
+#include <set>
 #include <vector>
 
 #include "moe/cost/fit.h"
 #include "moe/measure/ops/op_bench.h"
 #include "moe/record/writer.h"
-#include "verbs/run/target.h"
+#include "verbs/run/layer_job.h"
 
 namespace moe {
 
@@ -14,6 +15,7 @@ struct OpRequest {
   OpSettings settings;
   OpSizes sizes;
   std::vector<std::string> modules = {};  // of the registries, on a target that is not emulated
+  std::set<std::string> without = {};     // series (op_cases.h) that are not timed alone
 };
 
 /// How often a case is measured again whose time is off its series' line (fit.h: set_aside), or of whose series no
@@ -37,11 +39,13 @@ CaseRecord record_of(const OpCase& c, const OpResult& result, const Target& targ
 std::vector<CaseRecord> measure_ops(const Target& target, RecordWriter& writer, const OpRequest& request,
                                     const std::function<void(double share)>& progress);
 
-/// Measures the target and fits it.
-FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, const OpRequest& request,
-                              const std::function<void(double share)>& progress);
+/// Measures the target and fits it. On a target that is not emulated the tasks of `layers` come first
+/// (task_records.h): a collective that they have at several sizes is not timed alone too.
+FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequest request,
+                              const std::vector<LayerJob>& layers, const std::function<void(double share)>& progress);
 
 /// Does so, says on stderr how far it is and which rows are not to be trusted, and returns the profile.
-Profile measured_profile(const Target& target, RecordWriter& writer, const OpRequest& request);
+Profile measured_profile(const Target& target, RecordWriter& writer, const OpRequest& request,
+                         const std::vector<LayerJob>& layers);
 
 }  // namespace moe

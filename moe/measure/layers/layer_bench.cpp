@@ -5,8 +5,10 @@
 #include <optional>
 
 #include "moe/base/check.h"
+#include "moe/base/statistics.h"
 #include "moe/comm/local/local_world.h"
 #include "moe/device/device.h"
+#include "moe/measure/layers/in_step.h"
 #include "moe/measure/layers/pass_times.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/measure/layers/rank_run.h"
@@ -98,6 +100,7 @@ class LayerBench {
     training_.resize(planned_.size());
     for (size_t s = 0; s < planned_.size(); ++s)
       if (result_.runs[s].plan.vocabulary > 0) training_[s].begin(world(), runs_of_schedule(s), settings_.training);
+    if (settings_.in_step) machines_ = machines_of(world());
     const int64_t made = tensor_memory.made;
     const int attempts = trains() ? 1 : kAttempts;  // a step is not made twice
     for (int attempt = 0; attempt < attempts && !open.empty(); ++attempt) {
@@ -272,8 +275,9 @@ class LayerBench {
       for (const size_t s : schedules) {
         RankRun& mine = *runs_of(rank)[s];
         together(*everyone, *stream);
-        const RunTimes& times =
-            mine.pass(paces[s], {pacers_[s].get(), rank, planned_[s].resources}, [&] { together(*everyone, *stream); });
+        const RunTimes& times = settings_.in_step ? mine.pass_in_step(*everyone)
+                                                  : mine.pass(paces[s], {pacers_[s].get(), rank, planned_[s].resources},
+                                                              [&] { together(*everyone, *stream); });
         if (iteration < 0) continue;
         append_pass(result_.runs[s].plan, times, result_.dilation.factor, timed_[s][place(rank)]);
         if (mine.model() != nullptr && !training_[s].stepped(place(rank), mine, *everyone, *stream)) return;
@@ -294,16 +298,26 @@ class LayerBench {
           static_cast<int64_t>(run.plan.tasks().size()) * ranks_ * static_cast<int64_t>(run.total_s.size());
     run.task_s.clear();
     const double dilation = result_.dilation.factor;
-    for (const Task& task : run.plan.tasks()) run.task_s.push_back(median_seconds(passes.tasks, task) / dilation);
+    for (const Task& task : run.plan.tasks())
+      run.task_s.push_back((settings_.in_step ? median_in_step(passes, task) : median_seconds(passes.tasks, task)) /
+                           dilation);
     run.median_tasks = first_times(passes.tasks[median_pass(run.total_s)]);
     for (TaskTime& t : run.median_tasks) t = {t.start_s / dilation, t.end_s / dilation};
+  }
+
+  double median_in_step(const PassTimes& passes, const Task& task) const {
+    std::vector<double> seconds;
+    for (size_t i = 0; i < passes.tasks.size(); ++i)
+      seconds.push_back(in_step_seconds(task, passes.tasks[i], passes.begin_s[i], machines_));
+    return median(std::move(seconds));
   }
 
   const std::vector<PlannedRun>& planned_;
   const LayerBenchSettings& settings_;
   std::optional<LocalWorld> threads_;
   int ranks_ = 0;
-  std::vector<int> here_;  // the ranks of this process
+  std::vector<int> here_;          // the ranks of this process
+  std::vector<Machine> machines_;  // of all ranks, that are in step
   LayerMeasurement result_;
   std::vector<Plan> proven_;                                      // by schedule, what is verified:
   bool small_proof_ = false;                                      // not what is timed

@@ -21,6 +21,7 @@ struct PassTimes {
   std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
   std::vector<std::vector<double>> exposed_s, overlap;  // likewise (overlap.h: exposed_s, efficiency)
   std::vector<RankTimes> tasks;                         // [iteration]
+  std::vector<std::vector<double>> begin_s;             // [iteration][rank], by the rank's clock, not divided
   int64_t overruns = 0;
 };
 PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks);

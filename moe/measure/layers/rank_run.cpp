@@ -1,6 +1,7 @@
 #include "moe/measure/layers/rank_run.h"
 
 #include "moe/device/device.h"
+#include "moe/measure/layers/in_step.h"
 #include "moe/stack/stack_binding.h"
 
 namespace moe {
@@ -61,6 +62,11 @@ const RunTimes& RankRun::pass(const std::vector<double>& at_least_s, const Conte
     steps_->synchronize();
   }
   return times;
+}
+
+const RunTimes& RankRun::pass_in_step(Communicator& everyone) {
+  InStep in_step(*binding_, everyone);
+  return executor_->run(in_step);
 }
 
 double RankRun::held_out_loss(int64_t step) {

@@ -33,6 +33,8 @@ class RankRun {
   /// One pass (Executor::run).
   const RunTimes& pass(const std::vector<double>& at_least_s = {}, const Contended& contended = {},
                        const std::function<void()>& issued = {});
+  /// One pass of a serial plan, in step with the other ranks (in_step.h).
+  const RunTimes& pass_in_step(Communicator& everyone);
   /// The model on this rank; null: there are layers alone. A pass is a step of it, of the text's next batch.
   RankModel* model() const { return model_.get(); }
   /// Returns the tokens of the first step.

@@ -1,0 +1,91 @@
+#include "moe/cost/terms.h"
+
+#include <numeric>
+
+#include "moe/cost/modules.h"
+
+namespace moe {
+namespace {
+
+constexpr std::array<std::string_view, kTerms> kNames{"call",     "flop",        "score",
+                                                      "row_byte", "hidden_byte", "weight_byte"};
+
+double& at(TermValues& values, Term term) { return values[static_cast<size_t>(term)]; }
+
+// By its FLOPs, which know how many copies of its rows a flow has.
+void add_expert(const Work& work, Phase phase, const LayerCase& c, TaskTerms& terms) {
+  const double bytes = bytes_of(c.layer.dtype), passes = phase == Phase::backward ? 2 : 1;
+  const double macs = work.flops / (kFlopsPerMac * passes * gemms_of(c.layer.ffn));
+  at(terms.of_rows, Term::row_byte) = macs / (static_cast<double>(c.layer.hidden) / c.parallel.esp) * bytes;
+  at(terms.of_rows, Term::hidden_byte) = macs / static_cast<double>(c.layer.model_dim) * bytes;
+  at(terms.once, Term::weight_byte) = static_cast<double>(expert_gradient_bytes(c));
+}
+
+void add_attention(const LayerCase& c, TaskTerms& terms) {
+  const auto tokens = static_cast<double>(c.layer.batch * c.layer.seq);
+  at(terms.of_rows, Term::score) = tokens * static_cast<double>(c.layer.seq) * static_cast<double>(most_heads(c).query);
+  at(terms.of_rows, Term::row_byte) = mp_bytes(c);
+  at(terms.once, Term::weight_byte) = static_cast<double>(gradient_bytes(c));
+}
+
+// A score a token and expert.
+void add_gate(const Work& work, Phase phase, const LayerCase& c, TaskTerms& terms) {
+  const double passes = phase == Phase::backward ? 2 : 1;
+  const double scores = work.flops / (kFlopsPerMac * passes * static_cast<double>(c.layer.model_dim));
+  at(terms.of_rows, Term::score) = scores;
+  at(terms.of_rows, Term::row_byte) =
+      scores / static_cast<double>(c.layer.experts) * static_cast<double>(c.layer.model_dim) * bytes_of(c.layer.dtype);
+}
+
+}  // namespace
+
+std::string_view name_of(Term term) { return kNames[static_cast<size_t>(term)]; }
+
+double dot(const TermValues& a, const TermValues& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
+
+TermValues TaskTerms::of_share(double share) const {
+  TermValues all = once;
+  for (size_t t = 0; t < kTerms; ++t) all[t] += share * of_rows[t];
+  return all;
+}
+
+bool has_terms(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::attention:
+    case TaskKind::gate:
+    case TaskKind::order:
+    case TaskKind::i_order:
+    case TaskKind::expert:
+    case TaskKind::copy:
+    case TaskKind::home_copy:
+    case TaskKind::sum:
+      return true;
+    default:
+      return false;
+  }
+}
+
+TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow) {
+  const Work work = whole_work(kind, phase, shape, flow);
+  TaskTerms terms;
+  at(terms.once, Term::call) = 1;
+  at(terms.of_rows, Term::flop) = work.flops;
+  if (kind == TaskKind::expert) {
+    add_expert(work, phase, shape, terms);
+  } else if (kind == TaskKind::attention) {
+    add_attention(shape, terms);
+  } else if (kind == TaskKind::gate) {
+    add_gate(work, phase, shape, terms);
+  } else {
+    at(terms.of_rows, Term::row_byte) = work.bytes;
+  }
+  return terms;
+}
+
+std::string task_row_name(TaskKind kind, const LayerShape& layer) {
+  const bool module = kind == TaskKind::attention || kind == TaskKind::gate || kind == TaskKind::order ||
+                      kind == TaskKind::i_order || kind == TaskKind::expert;
+  return module ? module_name(kind, layer) : std::string(name_of(kind));
+}
+
+}  // namespace moe

@@ -1,0 +1,191 @@
+#include "verbs/run/task_records.h"
+
+#include <map>
+#include <tuple>
+
+#include "moe/base/check.h"
+#include "moe/base/log.h"
+#include "moe/base/statistics.h"
+#include "moe/measure/layers/in_step.h"
+#include "verbs/pick_layers.h"
+#include "verbs/run/layer_plan.h"
+
+namespace moe {
+namespace {
+
+constexpr int kPasses = 5;
+constexpr double kProvenFlops = 1e9;  // a larger layer is proven by a smaller one
+
+/// Tasks that take equally long, and what tells them in the records.
+struct TaskGroup {
+  std::string key;
+  const Plan* plan = nullptr;
+  std::vector<const Task*> tasks;
+};
+
+// Returns the first of each flow, but one that has chunks before one that has none.
+std::vector<const Schedule*> one_of_each_flow(const std::vector<const Schedule*>& schedules) {
+  std::map<Flow, const Schedule*> chosen;
+  const auto consider = [&](const Schedule* s) {
+    const Schedule*& of_flow = chosen[s->flow];
+    if (of_flow == nullptr || (of_flow->degrees == DegreePolicy::one && s->degrees != DegreePolicy::one)) of_flow = s;
+  };
+  for (const Schedule* schedule : schedules) {
+    if (schedule->variants.empty()) consider(schedule);
+    for (const Schedule* variant : schedule->variants) consider(variant);
+  }
+  std::vector<const Schedule*> all;
+  for (const auto& [flow, schedule] : chosen) all.push_back(schedule);
+  return all;
+}
+
+std::vector<PlannedRun> serial_runs(const LayerJob& job) {
+  std::vector<PlannedRun> runs;
+  for (const Schedule* schedule : one_of_each_flow(job.schedules))
+    for (const int degree : kProfiledDegrees) {
+      if (degree > 1 && schedule->degrees == DegreePolicy::one) continue;
+      try {
+        PlannedRun& run = runs.emplace_back();
+        run.plan = serial_plan(plan_nominally(job, *schedule, degree).run.plan);
+      } catch (const Unsupported&) {
+        runs.pop_back();
+      }
+    }
+  return runs;
+}
+
+bool is_measured(const Task& task, const Work& work) {
+  if (task.group == GroupKind::none) return has_terms(task.kind);
+  return facts_of(work.op).table == OpTable::comm && work.bytes > 0;
+}
+
+std::vector<TaskGroup> groups_of_tasks(const std::string& layer, const Plan& plan) {
+  std::map<std::tuple<TaskKind, Phase, int>, TaskGroup> groups;
+  for (const Task& task : plan.tasks()) {
+    if (!is_measured(task, plan.works[static_cast<size_t>(task.work_class)])) continue;
+    TaskGroup& group = groups[{task.kind, task.phase, task.slice}];
+    group.plan = &plan;
+    group.tasks.push_back(&task);
+    group.key = fmt::format("task/{}/{}/r{}/{}/{}{}", layer, plan.schedule, plan.degree_forward, name_of(task.phase),
+                            name_of(task.kind), task.slice >= 0 ? fmt::format("/{}", task.slice) : "");
+  }
+  std::vector<TaskGroup> all;
+  for (auto& [what, group] : groups) all.push_back(std::move(group));
+  return all;
+}
+
+void describe_computation(const TaskGroup& group, Fields& parameters) {
+  const Task& task = *group.tasks.front();
+  const Plan& plan = *group.plan;
+  parameters.set("op", std::string(name_of(Op::task)));
+  parameters.set("name", task_row_name(task.kind, plan.shape.layer));
+  parameters.set("phase", std::string(name_of(task.phase)));
+  parameters.set("dtype", std::string(name_of(plan.shape.layer.dtype)));
+  const TaskTerms terms = terms_of(task.kind, task.phase, plan.shape, plan.structure->flow);
+  const TermValues values = terms.of_share(1.0 / task.chunks);
+  for (size_t t = 0; t < kTerms; ++t)
+    if (values[t] > 0) parameters.set(std::string(name_of(static_cast<Term>(t))), values[t]);
+}
+
+void describe_collective(const TaskGroup& group, Fields& parameters) {
+  const Plan& plan = *group.plan;
+  const Work& work = plan.works[static_cast<size_t>(group.tasks.front()->work_class)];
+  const Group& ranks = plan.groups[static_cast<size_t>(work.group)];
+  const bool fused = work.op == Op::alltoall && work.group == GroupKind::ep_esp;
+  const int members = work.op == Op::sendrecv ? 2 : ranks.size;
+  parameters.set("op", std::string(name_of(fused ? Op::a2a_ep_esp : work.op)));
+  parameters.set("network", std::string(name_of(ranks.network)));
+  parameters.set("ranks", int64_t{members});
+  parameters.set("dtype", std::string(name_of(plan.shape.layer.dtype)));
+  parameters.set("bytes", work.bytes);
+  parameters.set("wire_bytes", work.bytes * wire_share(work.op, members));
+  if (work.op == Op::alltoall && plan.shape.layer.dispatcher != "alltoall")
+    parameters.set("algorithm", plan.shape.layer.dispatcher);
+}
+
+CaseRecord record_of(const TaskGroup& group, const std::vector<double>& task_s, const Target& target,
+                     const LayerJob& job) {
+  CaseRecord record;
+  record.key = group.key;
+  record.backend = target.backend();
+  record.parameters = {{"cluster", target.cluster.name},
+                       {"nodes", int64_t{target.cluster.nodes}},
+                       {"ranks_per_node", int64_t{target.cluster.ranks_per_node}}};
+  if (group.tasks.front()->group == GroupKind::none)
+    describe_computation(group, record.parameters);
+  else
+    describe_collective(group, record.parameters);
+  record.parameters.set("layer", job.name);
+  std::vector<double> seconds;
+  for (const Task* task : group.tasks) seconds.push_back(task_s[static_cast<size_t>(task->id)]);
+  record.summary = {{"median_s", median(seconds)}};
+  for (const double s : seconds) record.samples.resize(1), record.samples.front().values.push_back({s});
+  record.samples.front().name = "seconds";
+  return record;
+}
+
+// Returns the groups' records where the writer has them all.
+std::vector<CaseRecord> known_records(const std::vector<TaskGroup>& groups, const RecordWriter& writer) {
+  std::vector<CaseRecord> known;
+  for (const TaskGroup& group : groups) {
+    const CaseRecord* record = writer.find(group.key);
+    if (record == nullptr) return {};
+    known.push_back(*record);
+    known.back().where.clear();
+  }
+  return known;
+}
+
+std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, RecordWriter& writer) {
+  const std::vector<PlannedRun> runs = serial_runs(job);
+  std::vector<std::vector<TaskGroup>> groups;
+  std::vector<TaskGroup> all;
+  for (const PlannedRun& run : runs) {
+    groups.push_back(groups_of_tasks(job.name, run.plan));
+    all.insert(all.end(), groups.back().begin(), groups.back().end());
+  }
+  if (all.empty()) return {};
+  if (std::vector<CaseRecord> known = known_records(all, writer); !known.empty()) return known;
+  LayerBenchSettings settings = job.settings;
+  settings.most_reference_flops = kProvenFlops;
+  settings.inspect = {};
+  settings.in_step = true;
+  const LayerMeasurement measured = measure_layer(runs, settings);
+  std::vector<CaseRecord> records;
+  for (size_t r = 0; r < runs.size(); ++r) {
+    require<WrongResult>(measured.runs[r].wrong.empty(), "{}: {}", job.name, measured.runs[r].wrong);
+    for (const TaskGroup& group : groups[r]) {
+      CaseRecord record = record_of(group, measured.runs[r].task_s, target, job);
+      if (record.summary.number("median_s", record.key) <= 0) continue;
+      if (target.leads() && writer.find(record.key) == nullptr) writer.append(record);
+      records.push_back(std::move(record));
+    }
+  }
+  return records;
+}
+
+}  // namespace
+
+std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
+  std::vector<LayerShape> shapes;
+  for (const LayerJob& job : layers) shapes.push_back(job.shape.layer);
+  std::vector<LayerJob> jobs;
+  for (const size_t i : pick_layers(shapes, kProfiledLayers)) {
+    LayerJob& job = jobs.emplace_back(layers[i]);
+    job.stacked = {.layers = job.shape.parallel.pp};
+    job.settings.iterations = kPasses;
+    job.settings.training = {};
+  }
+  return jobs;
+}
+
+std::vector<CaseRecord> measure_tasks(const Target& target, const LayerJob& job, RecordWriter& writer) {
+  try {
+    return measure(target, job, writer);
+  } catch (const BadInput& error) {
+    if (target.leads()) log_decision(fmt::format("{}: its tasks are not measured: {}", job.name, error.what()));
+    return {};
+  }
+}
+
+}  // namespace moe

@@ -1,0 +1,27 @@
+#pragma once
+// Measures what plans are made of: a layer's own tasks, each run alone, at the sizes that degrees cut them to.
+#include <array>
+#include <vector>
+
+#include "moe/record/writer.h"
+#include "verbs/run/layer_job.h"
+
+namespace moe {
+
+/// The degrees that a layer is cut by to see what its tasks take.
+inline constexpr std::array kProfiledDegrees{1, 2, 4};
+
+inline constexpr int kProfiledLayers = 8;  // of a grid
+
+/// Returns some of the layers, as different as pick_layers finds them, each as a job whose tasks tell what those of all
+/// take: once in each stage, without a model's ends.
+std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers);
+
+/// Runs the job's layer, of every flow that its schedules have, at each of those degrees one task after the other
+/// on all ranks together (in_step.h), verified first. Returns a record of every kind of task in each phase: a
+/// computation by its terms (op `task`), a collective by its op, network, group size and bytes; the time is the median
+/// over passes and chunks (in_step_seconds). What `writer` has is taken from there. Every process of the target calls
+/// it, all get the same. A layer that can't run, or that the job has no schedule for, leaves none.
+std::vector<CaseRecord> measure_tasks(const Target& target, const LayerJob& job, RecordWriter& writer);
+
+}  // namespace moe
