@@ -33,13 +33,14 @@ std::vector<std::string> cells_of(const FittedRow& row, const Profile* truth) {
   const LinearFit& fit = row.fit;
   std::vector<std::string> cells{row.what + (fit.weak.empty() && row.unusable.empty() ? "" : " !")};
   if (!row.unusable.empty()) {
-    cells.resize(truth ? 9 : 7, "-");
+    cells.resize(truth ? 10 : 8, "-");
     return cells;
   }
-  cells.insert(cells.end(),
-               {fmt::format("{:.1f}{}", fit.alpha_s * 1e6, fit.alpha_clamped ? "*" : ""),
-                fmt::format("{:.5g}", fit.beta * 1e12), shown_r_squared(fit.r_squared), percent(fit.held_out_error),
-                percent(fit.held_out_worst), fmt::format("{}", fit.set_aside.size())});
+  cells.insert(cells.end(), {fmt::format("{:.1f}{}", fit.alpha_s * 1e6, fit.alpha_clamped ? "*" : ""),
+                             fmt::format("{:.5g}", fit.beta * 1e12), shown_r_squared(fit.r_squared),
+                             percent(fit.line_error ? fit.line_error : fit.held_out_error),
+                             fit.line_error ? percent(fit.held_out_error) : "-", percent(fit.held_out_worst),
+                             fmt::format("{}", fit.set_aside.size())});
   if (!truth) return cells;
   const auto t = truth_of(row.what, *truth);
   cells.push_back(t ? fmt::format("{:+.1f}", (fit.alpha_s - t->alpha_s) * 1e6) : "-");
@@ -56,14 +57,29 @@ std::string slowdowns(const Contention& c) {
   return text.empty() ? text : fmt::format("\n  lanes slow each other: {}\n", text);
 }
 
+std::string task_table(const Profile& profile) {
+  if (profile.tasks.empty()) return {};
+  Table table({"task, in its layer", "grows with", "held-out", "worst"});
+  for (const TaskRow& row : profile.tasks) {
+    std::string terms;
+    for (size_t t = 0; t < kTerms; ++t)
+      if (row.s_per[t] > 0)
+        terms += fmt::format("{}{:.3g} ps a {}", terms.empty() ? "" : ", ", 1e12 * row.s_per[t],
+                             name_of(static_cast<Term>(t)));
+    table.add({fmt::format("{} {}{}", row.name, name_of(row.phase), row.verdict.weak.empty() ? "" : " !"), terms, percent(row.held_out_error),
+               percent(row.verdict.held_out_worst)});
+  }
+  return fmt::format("\n{}", table.text());
+}
+
 }  // namespace
 
 std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
-  std::vector<std::string> header{"op", "alpha us", "beta ps/unit", "r^2", "held-out", "worst", "aside"};
+  std::vector<std::string> header{"op", "alpha us", "beta ps/unit", "r^2", "held-out", "curve", "worst", "aside"};
   if (truth) header.insert(header.end(), {"alpha - true us", "beta / true"});
   Table table(header);
   for (const FittedRow& row : fitted.rows) table.add(cells_of(row, truth));
-  std::string text = table.text() + slowdowns(fitted.profile.contention);
+  std::string text = table.text() + task_table(fitted.profile) + slowdowns(fitted.profile.contention);
   for (const std::string& line : fit_warnings(fitted)) text += fmt::format("  warning: {}\n", line);
   return text;
 }
@@ -85,6 +101,7 @@ Json fit_json(const FittedProfile& fitted) {
              {"samples", fit.samples},
              {"set_aside", Json::array()}};
     if (fit.held_out_error) row["held_out_error"] = *fit.held_out_error;
+    if (fit.line_error) row["line_error"] = *fit.line_error, row["points"] = fit.points;
     if (fit.held_out_worst) row["held_out_worst"] = *fit.held_out_worst;
     for (const SetAside& s : fit.set_aside)
       row["set_aside"].push_back({{"case", s.name}, {"size", s.size}, {"s", s.seconds}, {"expected_s", s.expected_s}});

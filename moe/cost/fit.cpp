@@ -4,12 +4,15 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "moe/base/statistics.h"
+#include "moe/cost/piecewise.h"
 
 namespace moe {
 namespace {
 
+constexpr double kFlat = 2;
 constexpr size_t kNamedInAWarning = 3;  // of the samples that a row sets aside
 
 double r_squared(const std::vector<FitSample>& samples, const Line& line) {
@@ -43,6 +46,11 @@ std::vector<double> held_out_errors(const std::vector<FitSample>& samples, const
   return errors;
 }
 
+// Where the line is nearly flat, r^2 tells of noise alone.
+bool rises(const LinearFit& fit) {
+  return fit.alpha_s + fit.range[1] * fit.beta > kFlat * (fit.alpha_s + fit.range[0] * fit.beta);
+}
+
 // Names the limits that `fit` breaks; `worst`: the largest held-out error of what is kept.
 std::string weakness(const LinearFit& fit, double worst) {
   std::string why;
@@ -52,7 +60,7 @@ std::string weakness(const LinearFit& fit, double worst) {
   if (aside > kMostSetAside) add(fmt::format("{} of {} samples set aside", fit.set_aside.size(), fit.samples));
   if (fit.held_out_error > kMostHeldOutError) add(fmt::format("held-out error {:.0f} %", 100 * *fit.held_out_error));
   if (worst > kMostHeldOutWorst) add(fmt::format("held-out error {:.0f} % at worst", 100 * worst));
-  if (!(fit.r_squared_kept >= kLeastRSquaredOfKept)) add(fmt::format("r^2 {:.2f}", fit.r_squared_kept));
+  if (!(fit.r_squared_kept >= kLeastRSquaredOfKept) && rises(fit)) add(fmt::format("r^2 {:.2f}", fit.r_squared_kept));
   return why;
 }
 
@@ -99,6 +107,25 @@ LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what) {
     if (off[i]) fit.set_aside.push_back({samples[i].name, samples[i].size, samples[i].seconds, line.at(samples[i])});
   judge(fit, held_out_errors(samples, kept), off);
   return fit;
+}
+
+void fit_curve(const std::vector<FitSample>& samples, std::string_view what, LinearFit& fit) {
+  if (fit.held_out_error && *fit.held_out_error <= kLineError) return;
+  Points points;
+  for (const FitSample& sample : samples) points.push_back({sample.size, sample.seconds});
+  const PiecewiseCurve pieces = fit_pieces(points, what);
+  const std::optional<double> error = pieces.held_out_error();
+  if (!error || pieces.knots.size() < 3 || (fit.held_out_error && *error > kClearlyBelow * *fit.held_out_error)) return;
+  const Line line = relative_least_squares(samples);
+  fit.alpha_s = line.alpha;
+  fit.beta = line.beta;
+  fit.alpha_clamped = line.clamped;
+  fit.line_error = std::exchange(fit.held_out_error, error);
+  fit.held_out_worst = pieces.held_out_worst();
+  fit.set_aside.clear();
+  fit.points = pieces.knots;
+  fit.range = {fit.points.front()[0], fit.points.back()[0]};
+  fit.weak = *error > kMostHeldOutError ? fmt::format("held-out error {:.0f} %", 100 * *error) : "";
 }
 
 std::string shown_r_squared(double r_squared) {

@@ -31,15 +31,17 @@ struct LinearFit {
   Range range{};               // least and most size of one start, of samples that are kept
   bool alpha_clamped = false;  // the least squares put alpha below 0: fitted again with alpha = 0
   size_t samples = 0;
-  std::vector<SetAside> set_aside;  // in the order of their sizes
-  std::string weak;                 // which of the limits below it breaks; empty: none
+  std::vector<SetAside> set_aside;   // in the order of their sizes
+  std::string weak;                  // which of the limits below it breaks; empty: none
+  Points points;                     // of a collective that a curve foretells clearly better (fit_curve)
+  std::optional<double> line_error;  // then the line's held-out error; the others are the curve's
 };
 
 /// What a sound fit stays within; one that doesn't is `weak`.
 inline constexpr double kMostSetAside = 0.125;    // of the samples
 inline constexpr double kMostHeldOutError = 0.1;  // the median over all samples
 inline constexpr double kMostHeldOutWorst = 0.5;  // over samples that are kept
-inline constexpr double kLeastRSquaredOfKept = 0.9;
+inline constexpr double kLeastRSquaredOfKept = 0.9;  // where the line doubles over its range
 
 /// Samples through which no line goes: fewer than two sizes, or times that don't grow with size.
 class NoLine : public BadInput {
@@ -49,6 +51,12 @@ class NoLine : public BadInput {
 /// Ordinary least squares, as the papers do, of all samples but outliers, which it names. Throws BadInput "WHAT: found
 /// ..., expected ..." for sizes or times that are not positive and finite, NoLine where there is none.
 LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what);
+
+/// Where the line's held-out error is beyond kLineError, and that of a curve in few pieces (piecewise.h) is clearly
+/// below it, takes the curve: `points`, its errors and what they say of it; alpha and beta become those of the least
+/// squares of relative errors, for sizes beyond the points. `samples` are the line's.
+void fit_curve(const std::vector<FitSample>& samples, std::string_view what, LinearFit& fit);
+inline constexpr double kLineError = 0.03, kClearlyBelow = 0.8;
 
 struct FittedRow {
   std::string what;      // row_name (profile.h): "alltoall inter 8", "gemm float32", "attention forward 256"

@@ -151,6 +151,7 @@ void add_row(Profile& profile, const RowKey& key, const LinearFit& fit) {
       profile.comm.push_back(fitted(comm_of(key), fit));
       profile.comm.back().beta_s_per_byte = fit.beta;
       profile.comm.back().range_bytes = fit.range;
+      profile.comm.back().points = fit.points;
       break;
     case RowKey::Table::compute:
       profile.compute.push_back(fitted(compute_of(key), fit));
@@ -264,7 +265,8 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
   for (auto& [key, of_key] : samples) {
     FittedRow& row = out.rows.emplace_back(FittedRow{name_of(key), {}, {}});
     try {
-      row.fit = fit_linear(std::move(of_key), row.what);
+      row.fit = fit_linear(of_key, row.what);
+      if (key.table == RowKey::Table::comm) fit_curve(of_key, row.what, row.fit);
       add_row(out.profile, key, row.fit);
     } catch (const NoLine& none) {
       row.unusable = std::string(none.what()).substr(row.what.size() + 2);  // behind "WHAT: "

@@ -113,6 +113,12 @@ Line least_squares(const std::vector<FitSample>& samples) {
   return weighted_least_squares(samples, std::vector<double>(samples.size(), 1));
 }
 
+Line relative_least_squares(const std::vector<FitSample>& samples) {
+  std::vector<double> weights;
+  for (const FitSample& sample : samples) weights.push_back(1 / sample.seconds);
+  return weighted_least_squares(samples, weights);
+}
+
 std::vector<bool> outliers(const std::vector<FitSample>& samples) {
   const std::vector<bool> none(samples.size(), false);
   if (samples.size() < kFewestWithOutliers || distinct_sizes(samples) < 2) return none;

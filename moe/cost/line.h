@@ -22,6 +22,8 @@ struct Line {
 
 /// Fits seconds, each sample weighing alike, as the papers do; at least two sizes.
 Line least_squares(const std::vector<FitSample>& samples);
+/// Fits their relative errors, so that short times weigh as long ones do.
+Line relative_least_squares(const std::vector<FitSample>& samples);
 
 /// A sample is an outlier if its relative residual |ln(measured / line)| is above this many standard deviations of the
 /// others', and above the least one: what is nearer to the line than that ruins no fit.

@@ -11,6 +11,7 @@ namespace {
 
 using Eigen::Index;
 
+constexpr double kOfFullRank = 1e-8;      // the least length of a column beside those before it
 constexpr double kOfTheGradient = 1e-12;  // below this share of the largest correlation it is 0
 
 // A least-squares problem whose columns have length 1 (or 0), and which of them may be above 0.
@@ -32,10 +33,11 @@ class ActiveSets {
  private:
   // Solves without the sign: a solution that is nowhere negative is the answer.
   bool all_at_once() {
-    const Eigen::ColPivHouseholderQR<Eigen::MatrixXd> factors(a_);
-    if (factors.rank() < a_.cols()) return false;
+    if (a_.cols() == 0 || a_.rows() < a_.cols()) return false;
+    const Eigen::HouseholderQR<Eigen::MatrixXd> factors(a_);
+    if (factors.matrixQR().diagonal().cwiseAbs().minCoeff() < kOfFullRank) return false;
     const Eigen::VectorXd free = factors.solve(b_);
-    if (free.size() > 0 && free.minCoeff() < 0) return false;
+    if (free.minCoeff() < 0) return false;
     x_ = free;
     return true;
   }

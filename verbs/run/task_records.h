@@ -11,7 +11,7 @@ namespace moe {
 /// The degrees that a layer is cut by to see what its tasks take.
 inline constexpr std::array kProfiledDegrees{1, 2, 4};
 
-inline constexpr int kProfiledLayers = 8;  // of a grid
+inline constexpr int kProfiledLayers = 6;  // of a grid
 
 /// Returns some of the layers, as different as pick_layers finds them, each as a job whose tasks tell what those of all
 /// take: once in each stage, without a model's ends.

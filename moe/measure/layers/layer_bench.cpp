@@ -18,6 +18,7 @@
 namespace moe {
 namespace {
 
+constexpr int kProvingPasses = 2;  // in the second the first one's dense gradients are summed
 constexpr int kUnpacedPasses = 7;  // to see how long the work under a pace takes; they warm up the paced ones too
 constexpr int kAttempts = 3;       // at passes whose tasks outlast their modelled time
 
@@ -81,7 +82,7 @@ class LayerBench {
     for (size_t s = 0; s < planned_.size(); ++s) verify(s);
     if (settings_.check_only || !small_proof_) return;
     for (auto& runs : rank_runs_) runs.clear();
-    for (size_t s = 0; s < planned_.size(); ++s) make(s, result_.runs[s].plan);
+    for (size_t s = 0; s < planned_.size(); ++s) make(s, result_.runs[s].plan, 1);
   }
 
   void choose_pace() {
@@ -127,11 +128,11 @@ class LayerBench {
   }
 
   // A layer on every rank that ran `plan` and has its gradients.
-  void make(size_t s, const Plan& plan) {
+  void make(size_t s, const Plan& plan, int passes = kProvingPasses) {
     const int64_t before = tensor_memory.live_bytes;
     tensor_memory.peak_bytes = before;
     world().run([&](int rank) { set_up(rank, plan); });
-    world().run([&](int rank) { proving_passes(rank, s); });
+    world().run([&](int rank) { proving_passes(rank, s, passes); });
     result_.runs[s].peak_bytes =
         static_cast<double>(tensor_memory.peak_bytes - before) / static_cast<double>(here_.size());
   }
@@ -166,12 +167,11 @@ class LayerBench {
     stream.synchronize();
   }
 
-  // Two passes: in the second the first one's dense gradients are summed.
-  void proving_passes(int rank, size_t s) {
+  void proving_passes(int rank, size_t s, int passes) {
     const auto everyone = world().communicator(rank);
     const auto stream = make_start_stream(rank);
     RankRun& mine = *runs_of(rank)[s];
-    for (int pass = 0; pass < 2; ++pass) {
+    for (int pass = 0; pass < passes; ++pass) {
       together(*everyone, *stream);
       mine.pass();
     }
