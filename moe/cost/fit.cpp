@@ -117,9 +117,11 @@ void fit_curve(const std::vector<FitSample>& samples, std::string_view what, Lin
   const std::optional<double> error = pieces.held_out_error();
   if (!error || pieces.knots.size() < 3 || (fit.held_out_error && *error > kClearlyBelow * *fit.held_out_error)) return;
   const Line line = relative_least_squares(samples);
-  fit.alpha_s = line.alpha;
-  fit.beta = line.beta;
-  fit.alpha_clamped = line.clamped;
+  if (line.beta > 0 && std::isfinite(line.beta) && std::isfinite(line.alpha)) {
+    fit.alpha_s = line.alpha;
+    fit.beta = line.beta;
+    fit.alpha_clamped = line.clamped;
+  }
   fit.line_error = std::exchange(fit.held_out_error, error);
   fit.held_out_worst = pieces.held_out_worst();
   fit.set_aside.clear();

@@ -38,9 +38,9 @@ struct LinearFit {
 };
 
 /// What a sound fit stays within; one that doesn't is `weak`.
-inline constexpr double kMostSetAside = 0.125;    // of the samples
-inline constexpr double kMostHeldOutError = 0.1;  // the median over all samples
-inline constexpr double kMostHeldOutWorst = 0.5;  // over samples that are kept
+inline constexpr double kMostSetAside = 0.125;       // of the samples
+inline constexpr double kMostHeldOutError = 0.1;     // the median over all samples
+inline constexpr double kMostHeldOutWorst = 0.5;     // over samples that are kept
 inline constexpr double kLeastRSquaredOfKept = 0.9;  // where the line doubles over its range
 
 /// Samples through which no line goes: fewer than two sizes, or times that don't grow with size.

@@ -102,6 +102,10 @@ TermSample term_sample_of(const CaseRecord& record) {
                       record.where, term, sample.terms[t]);
   }
   sample.seconds = record.summary.number("median_s", record.where);
+  require<BadInput>(std::ranges::max(sample.terms) > 0, "{}: found no term, expected one of: {}", record.where,
+                    fmt::join(term_names(), ", "));
+  require<BadInput>(std::isfinite(sample.seconds) && sample.seconds > 0, "{}: median_s: found {}, expected more than 0",
+                    record.where, sample.seconds);
   return sample;
 }
 
@@ -199,6 +203,13 @@ bool take_whole(Profile& profile, const CaseRecord& record) {
   return true;
 }
 
+// `message`: "WHAT: why".
+void add_unusable(FittedProfile& out, const std::string& what, std::string_view message) {
+  const std::string why(message.substr(what.size() + 2));
+  out.rows.push_back({what, {}, why});
+  out.profile.unusable.push_back({what, why});
+}
+
 /// Takes name and size of the measured cluster from a case; all cases must agree.
 void set_topology(Profile& profile, const CaseRecord& record, std::string& cluster) {
   const std::string& name = record.parameters.text("cluster", record.where);
@@ -257,8 +268,13 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
       samples[key].push_back(sample_of(record, key));
   }
   for (const auto& [key, of_key] : of_tasks) {
-    TaskRow& row = out.profile.tasks.emplace_back(TaskRow{.name = key.op, .phase = key.phase, .dtype = key.dtype});
-    fit_terms(of_key, row_name(row), row);
+    TaskRow row{.name = key.op, .phase = key.phase, .dtype = key.dtype};
+    try {
+      fit_terms(of_key, row_name(row), row);
+      out.profile.tasks.push_back(std::move(row));
+    } catch (const NoLine& none) {
+      add_unusable(out, row_name(row), none.what());
+    }
   }
   require<BadInput>(!samples.empty() || !of_tasks.empty(),
                     "fit: found no measured case, expected records of a microbench");
@@ -269,8 +285,8 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
       if (key.table == RowKey::Table::comm) fit_curve(of_key, row.what, row.fit);
       add_row(out.profile, key, row.fit);
     } catch (const NoLine& none) {
-      row.unusable = std::string(none.what()).substr(row.what.size() + 2);  // behind "WHAT: "
-      out.profile.unusable.push_back({row.what, row.unusable});
+      out.rows.pop_back();
+      add_unusable(out, name_of(key), none.what());
     }
   }
   return out;

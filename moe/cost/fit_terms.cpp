@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
@@ -37,7 +38,7 @@ TermValues weighted_fit(const std::vector<TermSample>& samples, const std::vecto
 }
 
 double error_of(const TermValues& s_per, const TermSample& sample) {
-  return std::abs(dot(s_per, sample.terms) / sample.seconds - 1);
+  return std::min(std::abs(dot(s_per, sample.terms) / sample.seconds - 1), std::numeric_limits<double>::max());
 }
 
 TermValues robust_fit(const std::vector<TermSample>& samples) {
@@ -85,6 +86,8 @@ void fit_terms(const std::vector<TermSample>& samples, std::string_view what, Ta
     }
   }
   row.s_per = robust_fit(samples);
+  for (const double s : row.s_per)
+    require<NoLine>(std::isfinite(s), "{}: found {} s a unit of a term, expected a number", what, s);
   judge(samples, row);
 }
 

@@ -2,6 +2,7 @@
 // What the time of a computation inside a layer grows with. A [[task]] row has seconds for each: FSMoE's alpha + n beta
 // (section 4.1), with a beta for every n that matters, so that one row holds for layers of other shapes too.
 #include <array>
+#include <span>
 #include <string>
 
 #include "moe/plan/plan.h"
@@ -12,6 +13,7 @@ namespace moe {
 enum class Term : uint8_t { call, flop, score, row_byte, hidden_byte, weight_byte };
 inline constexpr size_t kTerms = 6;
 std::string_view name_of(Term term);
+std::span<const std::string_view> term_names();
 
 using TermValues = std::array<double, kTerms>;
 double dot(const TermValues& a, const TermValues& b);

@@ -70,6 +70,15 @@ class RandomRecords {
     }
     if (draw(3) == 0)
       return {{"op", "gemm"}, {"dtype", one_of<std::string>({"float32", "bfloat16", "float64"})}, {"gemms", 1}};
+    if (draw(2) == 0) {
+      Fields fields{{"op", "task"},
+                    {"name", one_of<std::string>({"attention", "expert:gpt"}, {"my own", ""})},
+                    {"phase", one_of<std::string>({"forward", "backward"})},
+                    {"dtype", one_of<std::string>({"float32", "bfloat16"}, {"int8"})}};
+      if (draw(4) > 0) fields.set("call", one_of<double>({1}, {0, -1, kNone, kEndless}));
+      if (draw(2) == 0) fields.set("row_byte", one_of<double>({1e6, 3e8}, {0, -1, kNone, kEndless}));
+      return fields;
+    }
     Fields fields{{"op", "module"},
                   {"name", one_of<std::string>({"attention", "gate:gshard", "order:tutel", "hook:bf16", "my:own"},
                                                {"my own", "", "\xff"})},
@@ -92,6 +101,7 @@ class RandomRecords {
       CaseRecord& record = add(fields, one_of<double>({seconds}, {0, -1, kNone, kEndless}));
       record.parameters.set("bytes", size);
       record.parameters.set("flops", size);
+      if (fields.text("op", "") == "task") record.parameters.set("flop", size);
       if (draw(20) == 0 && i > 1) record.parameters.set("again_of", cases[cases.size() - 2].key);
     }
   }

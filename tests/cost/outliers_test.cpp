@@ -134,7 +134,8 @@ TEST(Outliers, ARowBeyondItsLimitsIsMarked) {
   EXPECT_EQ(weak({{1, 1}, {2, 2}}), "too few sizes to judge it");
   EXPECT_EQ(weak({{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 50}, {6, 90}, {7, 7}, {8, 8}}), "2 of 8 samples set aside");
   EXPECT_NE(weak({{1, 1}, {2, 4}, {3, 2}, {4, 5}}).find("held-out error"), std::string::npos);
-  EXPECT_NE(weak({{1, 10}, {2, 10.1}, {3, 9.9}, {4, 10.05}, {5, 10}, {6, 10.2}}).find("r^2"), std::string::npos);
+  EXPECT_NE(weak({{1, 10}, {2, 14}, {3, 11}, {4, 21}, {5, 15}, {6, 23}}).find("r^2"), std::string::npos);
+  EXPECT_EQ(weak({{1, 10}, {2, 10.1}, {3, 9.9}, {4, 10.05}, {5, 10}, {6, 10.2}}), "");  // flat: r^2 tells of noise
 }
 
 }  // namespace

@@ -72,6 +72,15 @@ Profile full_profile() {
   p.comm.back().verdict = {awkward(19), {{1e6, awkward(20)}, {1e6, awkward(21)}}, "held-out error 20 %"};
   p.compute.front().verdict = {{}, {}, "r^2 0.5"};
   p.modules.back().verdict = {2.0, {{1, 2}}, {}};
+  p.tasks.push_back({.name = "expert:gpt",
+                     .phase = Phase::backward,
+                     .dtype = DType::bfloat16,
+                     .s_per = {awkward(22), awkward(23), 0, 0, 0, awkward(24)},
+                     .least = {1, awkward(25), 0, 0, 0, 1e6},
+                     .most = {1, 1e12, 0, 5, 0, 1e6},
+                     .held_out_error = awkward(26),
+                     .verdict = {0.5, {}, "held-out error 20 %"}});
+  p.tasks.push_back({.name = "copy", .s_per = {awkward(27)}, .least = {1}, .most = {1}});
   p.unusable = {{"allgather intra 4", "found 1 size, expected at least 2"}, {"gate:gshard backward", "\"so\""}};
   p.task_overhead_s = awkward(13);
   int place = 20;
@@ -105,6 +114,11 @@ void expect_same(const ModuleRow& a, const ModuleRow& b) {
   EXPECT_EQ(a.verdict, b.verdict);
 }
 
+void expect_same(const TaskRow& a, const TaskRow& b) {
+  EXPECT_EQ(std::tie(a.name, a.phase, a.dtype, a.s_per, a.least, a.most, a.held_out_error, a.verdict),
+            std::tie(b.name, b.phase, b.dtype, b.s_per, b.least, b.most, b.held_out_error, b.verdict));
+}
+
 template <class Row>
 void expect_same_rows(const std::vector<Row>& a, const std::vector<Row>& b) {
   ASSERT_EQ(a.size(), b.size());
@@ -117,6 +131,7 @@ void expect_same(const Profile& a, const Profile& b) {
   expect_same_rows(a.comm, b.comm);
   expect_same_rows(a.compute, b.compute);
   expect_same_rows(a.modules, b.modules);
+  expect_same_rows(a.tasks, b.tasks);
   EXPECT_EQ(a.unusable, b.unusable);
   EXPECT_EQ(a.contention, b.contention);
 }

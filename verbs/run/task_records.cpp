@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-constexpr int kPasses = 3;
+constexpr int kPasses = 5;
 constexpr double kProvenFlops = 1e9;  // a larger layer is proven by a smaller one
 
 /// Tasks that take equally long, and what tells them in the records.

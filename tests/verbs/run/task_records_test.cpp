@@ -1,0 +1,108 @@
+// A layer's own tasks, measured, fitted and priced.
+#include "verbs/run/task_records.h"
+
+#include <gtest/gtest.h>
+#include <set>
+
+#include "moe/cost/fit.h"
+#include "tests/base/scratch.h"
+#include "tests/schedule/any_decision.h"
+
+namespace moe {
+namespace {
+
+LayerJob host_job(std::initializer_list<std::string_view> schedules) {
+  LayerJob job;
+  job.name = "small";
+  const LayerShape layer{.batch = 1, .seq = 32, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 2, .top_k = 1};
+  job.shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
+  for (const std::string_view name : schedules) job.schedules.push_back(&find_schedule(name));
+  job.settings.emulated = false;
+  job.settings.iterations = 2;
+  return job;
+}
+
+std::string op_of(const CaseRecord& record) { return record.parameters.text("op", record.key); }
+
+TEST(TaskRecords, PriceEveryTaskOfAPlan) {
+  const Scratch scratch;
+  const Target host = target_of("host", {});
+  RecordWriter writer(scratch.path("r.jsonl"));
+  const LayerJob job = host_job({"fsmoe", "parm"});
+  const std::vector<CaseRecord> records = measure_tasks(host, job, writer);
+  ASSERT_FALSE(records.empty());
+  const Profile profile = fit_profile(records, "host", "a test").profile;
+  // Nothing but what was measured: no GEMM, no copy, nothing borrowed.
+  for (const std::string_view name : {"ds-moe", "tutel", "fsmoe", "parm-s1"}) {
+    const LayerPricer pricer(profile, job.shape);
+    const Plan plan = build_plan(find_schedule(name), job.shape, {});
+    const std::vector<double> seconds = price(pricer, plan);
+    for (const Task& task : plan.tasks())
+      EXPECT_GT(seconds[static_cast<size_t>(task.work_class)], 0) << name << ": " << task.name();
+    for (const std::string& note : pricer.notes()) EXPECT_TRUE(note.starts_with(kWeakRow)) << name << ": " << note;
+  }
+}
+
+TEST(TaskRecords, AreOfEveryDegreeAndHaveTheirTermsOrBytes) {
+  const Scratch scratch;
+  RecordWriter writer(scratch.path("r.jsonl"));
+  const LayerJob job = host_job({"ds-moe", "tutel"});
+  std::set<std::string> keys;
+  std::set<double> dispatched;
+  for (const CaseRecord& record : measure_tasks(target_of("host", {}), job, writer)) {
+    EXPECT_TRUE(keys.insert(record.key).second) << record.key;
+    EXPECT_GT(record.summary.number("median_s", record.key), 0);
+    EXPECT_TRUE(record.parameters.has(op_of(record) == "task" ? "call" : "bytes")) << record.key;
+    if (op_of(record) == "alltoall") dispatched.insert(record.parameters.number("bytes", record.key));
+  }
+  for (const int degree : kProfiledDegrees) {
+    EXPECT_TRUE(keys.contains(fmt::format("task/small/tutel/r{}/forward/dispatch", degree)));
+    EXPECT_TRUE(keys.contains(fmt::format("task/small/tutel/r{}/backward/expert", degree)));
+  }
+  EXPECT_EQ(dispatched.size(), kProfiledDegrees.size());
+  EXPECT_FALSE(keys.contains("task/small/ds-moe/r1/forward/expert"));  // tutel's flow, and it has degrees
+}
+
+TEST(TaskRecords, AreTakenFromARunThatWasBrokenOff) {
+  const Scratch scratch;
+  const Target host = target_of("host", {});
+  const std::string path = scratch.path("r.jsonl");
+  const LayerJob job = host_job({"tutel"});
+  std::vector<CaseRecord> first, second;
+  {
+    RecordWriter writer = host.open_records(path, {}, {});
+    first = measure_tasks(host, job, writer);
+  }
+  RecordWriter writer = host.open_records(path, {}, {});
+  EXPECT_TRUE(writer.resumed());
+  second = measure_tasks(host, job, writer);
+  ASSERT_EQ(first.size(), second.size());
+  for (size_t i = 0; i < first.size(); ++i) {
+    EXPECT_EQ(first[i].key, second[i].key);
+    EXPECT_EQ(first[i].summary.number("median_s", ""), second[i].summary.number("median_s", ""));
+  }
+}
+
+TEST(TaskRecords, OfALayerThatCannotRunThereAreNone) {
+  const Scratch scratch;
+  RecordWriter writer(scratch.path("r.jsonl"));
+  LayerJob job = host_job({"tutel"});
+  job.shape.rounding = Rounding::exact;
+  EXPECT_TRUE(measure_tasks(target_of("host", {}), job, writer).empty());
+}
+
+TEST(TaskRecords, SomeLayersStandForAll) {
+  std::vector<LayerJob> jobs;
+  for (int64_t seq = 16; seq <= 320; seq += 16) {
+    jobs.push_back(host_job({"tutel"}));
+    jobs.back().shape.layer.seq = seq;
+    jobs.back().stacked = {.layers = 3, .micro_batches = 2, .vocabulary = 100};
+  }
+  const std::vector<LayerJob> some = profiled(jobs);
+  EXPECT_EQ(some.size(), static_cast<size_t>(kProfiledLayers));
+  for (const LayerJob& job : some) EXPECT_TRUE(job.one_layer());
+  EXPECT_EQ(profiled({jobs.front()}).size(), 1U);
+}
+
+}  // namespace
+}  // namespace moe
