@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "moe/base/check.h"
-#include "moe/base/statistics.h"
 #include "moe/comm/local/local_world.h"
 #include "moe/device/device.h"
 #include "moe/measure/layers/in_step.h"
@@ -101,7 +100,7 @@ class LayerBench {
     training_.resize(planned_.size());
     for (size_t s = 0; s < planned_.size(); ++s)
       if (result_.runs[s].plan.vocabulary > 0) training_[s].begin(world(), runs_of_schedule(s), settings_.training);
-    if (settings_.in_step) machines_ = machines_of(world());
+    machines_ = settings_.emulated ? machines_apart(static_cast<size_t>(ranks_)) : machines_of(world());
     const int64_t made = tensor_memory.made;
     const int attempts = trains() ? 1 : kAttempts;  // a step is not made twice
     for (int attempt = 0; attempt < attempts && !open.empty(); ++attempt) {
@@ -298,26 +297,17 @@ class LayerBench {
           static_cast<int64_t>(run.plan.tasks().size()) * ranks_ * static_cast<int64_t>(run.total_s.size());
     run.task_s.clear();
     const double dilation = result_.dilation.factor;
-    for (const Task& task : run.plan.tasks())
-      run.task_s.push_back((settings_.in_step ? median_in_step(passes, task) : median_seconds(passes.tasks, task)) /
-                           dilation);
+    for (const Task& task : run.plan.tasks()) run.task_s.push_back(median_seconds(passes, task, machines_) / dilation);
     run.median_tasks = first_times(passes.tasks[median_pass(run.total_s)]);
     for (TaskTime& t : run.median_tasks) t = {t.start_s / dilation, t.end_s / dilation};
-  }
-
-  double median_in_step(const PassTimes& passes, const Task& task) const {
-    std::vector<double> seconds;
-    for (size_t i = 0; i < passes.tasks.size(); ++i)
-      seconds.push_back(in_step_seconds(task, passes.tasks[i], passes.begin_s[i], machines_));
-    return median(std::move(seconds));
   }
 
   const std::vector<PlannedRun>& planned_;
   const LayerBenchSettings& settings_;
   std::optional<LocalWorld> threads_;
   int ranks_ = 0;
-  std::vector<int> here_;          // the ranks of this process
-  std::vector<Machine> machines_;  // of all ranks, that are in step
+  std::vector<int> here_;              // the ranks of this process
+  std::vector<RankMachine> machines_;  // of all ranks
   LayerMeasurement result_;
   std::vector<Plan> proven_;                                      // by schedule, what is verified:
   bool small_proof_ = false;                                      // not what is timed

@@ -22,7 +22,7 @@ struct LayerBenchSettings {
   uint64_t seed = 1;
   double timeout_s = 60;
   bool check_only = false;
-  bool in_step = false;  // of serial plans: every task begins on all ranks together (in_step.h), and task_s is of that
+  bool in_step = false;  // of serial plans: every task begins on all ranks together (in_step.h)
   Workload workload = Workload();
   double most_reference_flops = 2e11;  // of a layer that is verified itself: some 10 s of a core
   BenchRanks ranks = {};               // all processes with the same plans
@@ -37,7 +37,7 @@ struct MeasuredRun {
   Plan plan;                                            // as it ran
   std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
   std::vector<std::vector<double>> exposed_s, overlap;  // likewise (overlap.h: exposed_s, efficiency)
-  std::vector<double> task_s;  // by task id, median over iterations: own_seconds (overlap.h), or in_step_seconds
+  std::vector<double> task_s;                           // by task id, median over iterations: own_seconds (overlap.h)
   std::vector<TaskTime> median_tasks;     // each stage's first rank's, of the iteration whose total is the median
   int64_t overruns = 0, paced_tasks = 0;  // over all ranks and timed iterations
   int repeats = 0;                        // times its passes were discarded for too many overruns

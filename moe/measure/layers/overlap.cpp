@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "moe/base/statistics.h"
 
@@ -34,6 +35,26 @@ double exposed_seconds(const Plan& plan, std::span<const TaskTime> times) {
   return exposed;
 }
 
+double from_last_start(const std::vector<TaskTime>& ranks) {
+  double start = 0, end = 0;
+  for (const TaskTime& t : ranks) start = std::max(start, t.start_s), end = std::max(end, t.end_s);
+  return end - start;
+}
+
+double computing_seconds(const std::vector<TaskTime>& ranks, int cores) {
+  std::vector<std::pair<double, int>> edges;
+  for (const TaskTime& t : ranks) edges.insert(edges.end(), {{t.start_s, 1}, {t.end_s, -1}});
+  std::ranges::sort(edges);
+  double core_seconds = 0, last = 0;
+  int running = 0;
+  for (const auto& [at, change] : edges) {
+    core_seconds += std::min(running, cores) * (at - last);
+    running += change;
+    last = at;
+  }
+  return core_seconds / std::min(cores, static_cast<int>(ranks.size()));
+}
+
 }  // namespace
 
 bool farther_from_1(double a, double b) { return b == 0 || std::abs(std::log(a)) > std::abs(std::log(b)); }
@@ -54,16 +75,26 @@ Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times) {
   return overlap;
 }
 
-double own_seconds(const Task& task, std::span<const std::vector<TaskTime>> ranks) {
-  double least = 1e300, most = 0;
-  for (const auto& rank : ranks) {
-    const TaskTime& t = rank[static_cast<size_t>(task.id)];
+double own_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
+                   const std::vector<RankMachine>& machines) {
+  std::map<std::string_view, std::vector<TaskTime>> by_machine;
+  std::map<std::string_view, int> cores;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const TaskTime& t = ranks[rank][static_cast<size_t>(task.id)];
     if (!has_time(t)) continue;
-    least = std::min(least, t.end_s - t.start_s);
-    most = std::max(most, t.end_s - t.start_s);
+    by_machine[machines[rank].name].push_back({begin_s[rank] + t.start_s, begin_s[rank] + t.end_s});
+    cores[machines[rank].name] = machines[rank].cores;
   }
-  if (most == 0) return 0;  // an instant, or nowhere
-  return task.group == GroupKind::none ? most : least;
+  const bool computes = task.group == GroupKind::none;
+  std::vector<double> seconds;
+  for (const auto& [machine, times] : by_machine)
+    seconds.push_back(computes ? computing_seconds(times, cores[machine]) : from_last_start(times));
+  if (seconds.empty()) return 0;
+  return computes ? *std::ranges::max_element(seconds) : *std::ranges::min_element(seconds);
+}
+
+double own_seconds(const Task& task, const RankTimes& ranks) {
+  return own_seconds(task, ranks, std::vector<double>(ranks.size()), machines_apart(ranks.size()));
 }
 
 std::vector<TaskComparison> compare_tasks(const Plan& plan, std::span<const double> measured,

@@ -5,9 +5,12 @@
 #include <vector>
 
 #include "moe/exec/executor.h"
+#include "moe/measure/layers/rank_machines.h"
 #include "moe/plan/plan.h"
 
 namespace moe {
+
+using RankTimes = std::vector<std::vector<TaskTime>>;  // [rank][task]; of other stages' tasks 0
 
 /// Describes one rank's pass, forward and backward. A task's time on a communication lane holds its wait for other
 /// ranks.
@@ -25,9 +28,15 @@ Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times);
 /// Whether the task ran on the rank: another stage's has no times there.
 inline bool has_time(const TaskTime& t) { return t.end_s > 0; }
 
-/// What a task's own work took in one pass, by its times on every rank: a collective's on the rank that came to it last
-/// (the others' hold the wait for it), a computation's on the slowest rank.
-double own_seconds(const Task& task, std::span<const std::vector<TaskTime>> ranks);
+/// What a task's own work took in one pass. A collective, on the machine that came to it last: from its last rank's
+/// start to the last one's end, since the others' times hold the wait for it. A computation, on the slowest machine:
+/// the time in which ranks ran it, of those that ran at once at most as many as there are cores, over as many ranks as
+/// can run at once: so what ranks that share cores wait for each other's turn counts, and what a thread waits to be
+/// woken does not. `begin_s`: by rank, when its pass began.
+double own_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
+                   const std::vector<RankMachine>& machines);
+/// Of ranks on machines of their own (machines_apart).
+double own_seconds(const Task& task, const RankTimes& ranks);
 
 /// The tasks of one kind and phase.
 struct TaskComparison {

@@ -2,12 +2,9 @@
 // When the tasks of a plan ran, pass after pass: as numbers, since the ranks of other processes send theirs.
 #include <vector>
 
-#include "moe/exec/executor.h"
-#include "moe/plan/plan.h"
+#include "moe/measure/layers/overlap.h"
 
 namespace moe {
-
-using RankTimes = std::vector<std::vector<TaskTime>>;  // [rank][task]; of other stages' tasks 0
 
 /// Returns each task's times on the first rank that has it.
 std::vector<TaskTime> first_times(const RankTimes& ranks);
@@ -30,6 +27,6 @@ PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks);
 size_t median_pass(const std::vector<std::vector<double>>& total_s);
 
 /// own_seconds (overlap.h) of a task, median over passes.
-double median_seconds(const std::vector<RankTimes>& passes, const Task& task);
+double median_seconds(const PassTimes& passes, const Task& task, const std::vector<RankMachine>& machines);
 
 }  // namespace moe
