@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
+#include <map>
 
 #include "moe/base/statistics.h"
+#include "moe/measure/over_ranks.h"
 #include "verbs/run/layer_records.h"
 
 namespace moe::tuner {
@@ -99,6 +102,60 @@ Agreement agreement(const std::vector<LayerOutcome>& outcomes) {
   if (!errors.empty()) a.median_error = median(errors), a.worst_error = quantile(errors, 1);
   if (!overruns.empty()) a.median_overruns = median(overruns), a.worst_overruns = quantile(overruns, 1);
   return a;
+}
+
+ErrorParts error_parts(const std::vector<LayerOutcome>& outcomes) {
+  ErrorParts parts;
+  std::map<std::string, double> excess_s;
+  double predicted_s = 0, measured_s = 0;
+  for (const CaseRecord* record : runs_of(outcomes)) {
+    if (!was_timed(*record)) continue;
+    predicted_s += predicted(*record), measured_s += measured(*record);
+    for (const auto& [name, value] : record->summary)
+      if (name.starts_with(kExcess)) excess_s[name.substr(kExcess.size())] += record->summary.number(name, record->key);
+  }
+  if (predicted_s <= 0) return parts;
+  parts.total = parts.rest = measured_s / predicted_s - 1;
+  for (const auto& [kind, seconds] : excess_s) {
+    parts.kinds.emplace_back(kind, seconds / predicted_s);
+    parts.rest -= seconds / predicted_s;
+  }
+  std::ranges::sort(parts.kinds, std::greater(), [](const auto& part) { return std::abs(part.second); });
+  return parts;
+}
+
+namespace {
+
+// The median over every other pass, from `first` on.
+double median_of_half(const CaseRecord& record, size_t first) {
+  std::vector<double> half;
+  for (const Samples& samples : record.samples)
+    if (samples.name == "total_s") {
+      const std::vector<double> totals = max_over_ranks(samples.values);
+      for (size_t i = first; i < totals.size(); i += 2) half.push_back(totals[i]);
+    }
+  return half.empty() ? 0 : median(half);
+}
+
+}  // namespace
+
+Regret regret(const std::vector<LayerOutcome>& outcomes) {
+  Regret all;
+  for (const LayerOutcome& outcome : outcomes) {
+    std::vector<const CaseRecord*> timed;
+    for (const CaseRecord* record : runs_of(outcome))
+      if (record->status == CaseStatus::ok && was_timed(*record) && median_of_half(*record, 1) > 0)
+        timed.push_back(record);
+    if (timed.size() < 2) continue;
+    const CaseRecord* chosen = *std::ranges::min_element(timed, {}, [](auto* r) { return predicted(*r); });
+    const CaseRecord* best = *std::ranges::min_element(timed, {}, [](auto* r) { return median_of_half(*r, 0); });
+    const double lost = median_of_half(*chosen, 1) / median_of_half(*best, 1) - 1;
+    ++all.layers;
+    all.mean += lost;
+    all.worst = std::max(all.worst, lost);
+  }
+  if (all.layers > 0) all.mean /= all.layers;
+  return all;
 }
 
 RunTime run_time(const std::vector<LayerOutcome>& outcomes) {

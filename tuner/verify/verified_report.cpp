@@ -52,6 +52,31 @@ std::string weak_text(const VerifiedResults& results) {
   return text.empty() ? text : text + '\n';
 }
 
+// What the first kinds don't carry.
+double rest_of(const ErrorParts& parts, size_t named) {
+  double rest = parts.rest;
+  for (size_t i = named; i < parts.kinds.size(); ++i) rest += parts.kinds[i].second;
+  return rest;
+}
+
+// Which tasks carry the error, and what it means for the choice.
+std::string error_text(const VerifiedResults& results) {
+  constexpr size_t kNamed = 3;
+  const ErrorParts parts = error_parts(results.outcomes);
+  std::string kinds;
+  for (size_t i = 0; i < parts.kinds.size() && i < kNamed; ++i)
+    kinds += fmt::format("{} {:+.1f} %, ", parts.kinds[i].first, 100 * parts.kinds[i].second);
+  std::string text = fmt::format("all runs took {:+.1f} % of what was predicted beyond it: {}all else {:+.1f} %\n",
+                                 100 * parts.total, kinds, 100 * rest_of(parts, kNamed));
+  const Regret lost = regret(results.outcomes);
+  if (lost.layers > 0)
+    text += fmt::format(
+        "choice: what was predicted best took {:+.1f} % over what ran best, on average over {} layers, {:+.1f} % at "
+        "worst\n",
+        100 * lost.mean, lost.layers, 100 * lost.worst);
+  return text;
+}
+
 std::string agreement_text(const VerifiedResults& results) {
   const Agreement a = agreement(results.outcomes);
   const Ranking r = ranking(results.outcomes);
@@ -65,10 +90,8 @@ std::string agreement_text(const VerifiedResults& results) {
     return text +
            fmt::format("overruns of a run: at most {:.2f} %; hand-overs between lanes are not in the predictions\n",
                        100 * a.worst_overruns);
-  if (results.processes)
-    return text + "unpaced: predictions know the lanes' slowdowns, not what else runs on the ranks' cores\n";
-  return text +
-         "unpaced ranks share this machine's cores, which no prediction knows of: read the ranking, not the errors\n";
+  return text + error_text(results) +
+         "unpaced: prices are of this machine while all its ranks worked; what else it does is in no prediction\n";
 }
 
 std::string time_text(const VerifiedResults& results) {
@@ -144,6 +167,8 @@ Json json_of(const VerifiedResults& results) {
   const Agreement a = agreement(results.outcomes);
   const Ranking r = ranking(results.outcomes);
   const RunTime t = run_time(results.outcomes);
+  const Regret lost = regret(results.outcomes);
+  const ErrorParts parts = error_parts(results.outcomes);
   return {{"cluster", results.cluster.name},
           {"grid", results.grid.name},
           {"emulated", results.emulated},
@@ -158,6 +183,8 @@ Json json_of(const VerifiedResults& results) {
           {"ranking_pairs", r.pairs},
           {"ranking_agrees", r.agree},
           {"kendall_tau", r.tau()},
+          {"regret", {{"layers", lost.layers}, {"mean", lost.mean}, {"worst", lost.worst}}},
+          {"error_parts", {{"total", parts.total}, {"rest", parts.rest}, {"kinds", parts.kinds}}},
           {"best_degrees", {{"measured", best(Times::measured)}, {"predicted", best(Times::predicted)}}},
           {"wall_s",
            {{"measuring", results.measuring_s},

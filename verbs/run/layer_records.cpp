@@ -1,5 +1,7 @@
 #include "verbs/run/layer_records.h"
 
+#include <map>
+
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
 #include "moe/measure/layers/rank_run.h"
@@ -45,6 +47,9 @@ Fields checked_summary(const MeasuredRun& run) {
 
 void add_tasks(const std::vector<TaskComparison>& tasks, Fields& summary) {
   const TaskComparison* worst = nullptr;
+  std::map<TaskKind, double> excess_s;
+  for (const TaskComparison& t : tasks) excess_s[t.kind] += t.measured_s - t.predicted_s;
+  for (const auto& [kind, seconds] : excess_s) summary.set(fmt::format("{}{}", kExcess, name_of(kind)), seconds);
   for (const TaskComparison& t : tasks) {
     if (t.median_ratio == 0) continue;
     summary.set(fmt::format("ratio_{}_{}", name_of(t.phase), name_of(t.kind)), t.median_ratio);

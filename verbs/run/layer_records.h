@@ -16,9 +16,13 @@ struct RanSchedule {
 /// The tasks, measured beside predicted; none of what was only checked.
 std::vector<TaskComparison> compared_tasks(const RanSchedule& ran);
 
+/// How a summary's fields of the kinds' excess begin.
+inline constexpr std::string_view kExcess = "excess_s_";
+
 /// More overruns than kOverrunLimit make a record `invalid`. What was only checked has status ok and no samples, and
 /// where it was planned by nominal costs no prediction. A record's fields beside those of their names:
 ///   summary      exposed_s, overlap_efficiency (overlap.h): medians over iterations of the worst rank;
+///                excess_s_KIND: how much longer a kind's tasks took than predicted, both phases;
 ///                ratio_PHASE_KIND: the tasks' median of measured over predicted; worst_task, worst_task_ratio;
 ///                drop_rate, most_load, mean_load, imbalance, padding (load.h); peak_bytes: of the Tensors of a rank's
 ///                layer; tensors_made: in the timed passes of all schedules
