@@ -30,6 +30,9 @@ void add_ranks(CLI::App& verb, Options& o, RanksFlags& ranks) {
           },
           "where tensors live; threads share one GPU, processes have one each; default: cpu, of nccl cuda")
       ->type_name("cpu|cuda");
+  add_number(verb, "--threads", o.threads,
+             "that a rank computes with on the CPU; default: OMP_NUM_THREADS, else its share of the cores; emulated: 1",
+             1, 4096);
   add_number(verb, "--rank", ranks.rank, "of this process; default: by the launcher's variables", 0, 1e6);
   add_number(verb, "--ranks", ranks.ranks, "processes in all; likewise", 1, 1e6);
   add_number(verb, "--ranks-per-node", ranks.ranks_per_node,
@@ -99,8 +102,8 @@ void add_tune(CLI::App& app, Command& c) {
            "default: none");
   add_results(*verb, c.tune);
   for (const char* runs :
-       {"--measure", "--measure-degrees", "--iterations", "--seed", "--timeout", "--backend", "--device", "--min-ctas",
-        "--max-ctas", "--implicit-launch-order", "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
+       {"--measure", "--measure-degrees", "--iterations", "--seed", "--timeout", "--backend", "--device", "--threads",
+        "--min-ctas", "--max-ctas", "--implicit-launch-order", "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
     verb->get_option(runs)->excludes("--no-verify");
   needs(*verb, "--strategy-layers", {"--no-verify"});
 }

@@ -31,8 +31,12 @@ foreach(library c10 torch_cpu)
   add_library(${library} SHARED IMPORTED GLOBAL)
   set_target_properties(${library} PROPERTIES IMPORTED_LOCATION "${torch_dir}/lib/lib${library}.so")
 endforeach()
+# The OpenMP that libtorch_cpu itself loads: a second one would have threads of its own.
+file(GLOB torch_openmp "${torch_dir}/lib/libgomp*.so*" "${torch_dir}/../torch.libs/libgomp*.so*")
+list(APPEND torch_openmp gomp)
+list(GET torch_openmp 0 torch_openmp)
 add_library(torch INTERFACE IMPORTED GLOBAL)
-target_link_libraries(torch INTERFACE torch_cpu c10 Threads::Threads)
+target_link_libraries(torch INTERFACE torch_cpu c10 ${torch_openmp} Threads::Threads)
 # After all other folders: LibTorch's include/ carries an fmt of its own, which must not hide the one we link.
 target_compile_options(
   torch INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${torch_dir}/include>"

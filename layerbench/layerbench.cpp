@@ -85,7 +85,7 @@ class Layerbench {
  public:
   Layerbench(const LayerbenchOptions& options, World* processes)
       : options_(options),
-        target_(target_of(options.selection.cluster, {processes, options.device})),
+        target_(target_of(options.selection.cluster, {processes, options.device, options.threads})),
         jobs_(jobs_on(target_, options.selection, settings_of(options))),
         layers_(benched_layers(options, target_)),
         writer_(target_.open_records(records_path(options.out, "layerbench", target_.cluster.name), options.asked,
@@ -96,13 +96,8 @@ class Layerbench {
   const Target& target() const { return target_; }
 
   LayerbenchResults run() {
-    LayerbenchResults results{target_.cluster.name,
-                              options_.selection.grid,
-                              writer_.path(),
-                              target_.emulated,
-                              options_.check_only,
-                              options_.tasks,
-                              {}};
+    LayerbenchResults results{target_.cluster.name, target_.place(),     options_.selection.grid, writer_.path(),
+                              target_.emulated,     options_.check_only, options_.tasks,          {}};
     const bool none_runs = std::ranges::none_of(layers_, &std::string::empty, &BenchedLayer::refused);
     jobs_.predicted_by = target_.measured || none_runs || options_.check_only ? target_.cluster : measured();
     const bool several = layers_.size() > 1 && target_.leads();

@@ -21,6 +21,7 @@ struct LayerbenchOptions {
   uint64_t seed = 1;
   double timeout_s = 60;
   DeviceKind device = DeviceKind::cpu;  // of the ranks
+  int threads = 0;                      // of each rank; 0: its share of the cores
   std::string out;                      // records; empty: results/layerbench-CLUSTER.jsonl
   std::string workload = "gate";
   std::string trace;   // timeline of the first layer, measured above simulated; empty: none

@@ -55,7 +55,7 @@ std::string checks_of(const std::vector<ScheduleRun>& runs) {
 std::string text_of(const LayerOutcome& outcome, const LayerbenchResults& results) {
   const double dilation = outcome.runs.empty() ? 1 : outcome.runs.front().record.dilation;
   std::string text =
-      fmt::format("{} on {}{}\n\n", outcome.layer, results.cluster,
+      fmt::format("{} on {}{}\n\n", outcome.layer, results.place,
                   !results.emulated    ? ""
                   : results.check_only ? " (emulated by 2 x 2 threads)"
                                        : fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation));

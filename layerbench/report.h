@@ -8,7 +8,7 @@
 namespace moe::layerbench {
 
 struct LayerbenchResults {
-  std::string cluster, grid, records_path;  // grid: empty: one layer by hand
+  std::string cluster, place, grid, records_path;  // place: Target's; grid: empty: one layer by hand
   bool emulated = true, check_only = false;
   bool tasks = false;  // in the text too
   std::vector<LayerOutcome> outcomes;

@@ -82,7 +82,7 @@ std::vector<MeasuredOverhead> taken_overheads(const std::vector<CaseRecord>& rec
 
 int run_microbench(const MicrobenchOptions& options, World* processes) {
   if (options.kernels) return processes == nullptr || leads(*processes) ? run_kernel_bench(options) : 0;
-  const Target target = target_of(options.cluster, {processes, options.device});
+  const Target target = target_of(options.cluster, {processes, options.device, options.threads});
   const OpRequest request = request_of(options, target);
   const std::string path = records_path(options.out, "microbench", target.cluster.name);
   RecordWriter writer = target.open_records(path, options.asked, {});

@@ -17,6 +17,7 @@ struct MicrobenchOptions {
   int repetitions = 5;
   double timeout_s = 60;
   DeviceKind device = DeviceKind::cpu;  // of the ranks
+  int threads = 0;                      // of each rank; 0: its share of the cores
   // These have nccl-tests' flags of one letter.
   int64_t least_bytes = 0, most_bytes = 0, step_bytes = 0;  // of collectives; most 0: FSMoE's sizes
   double step_factor = 2;

@@ -97,7 +97,7 @@ void require_runs(const ModelbenchOptions& options, const ChosenModel& chosen, c
 class Modelbench {
  public:
   Modelbench(const ModelbenchOptions& options, World* processes)
-      : target_(target_of(options.selection.cluster, {processes, options.device})),
+      : target_(target_of(options.selection.cluster, {processes, options.device, options.threads})),
         options_(completed(options, target_)),
         optimizer_(optimizer_of(options_)),
         chosen_(chosen_model(options_.model, options_.selection, target_.cluster)),
@@ -114,6 +114,7 @@ class Modelbench {
 
   ModelbenchResults run() {
     ModelbenchResults results{.cluster = target_.cluster.name,
+                              .place = target_.place(),
                               .model = chosen_.name,
                               .records_path = writer_.path(),
                               .emulated = target_.emulated,

@@ -30,6 +30,7 @@ struct ModelbenchOptions {
   uint64_t seed = 1;
   double timeout_s = 60;
   DeviceKind device = DeviceKind::cpu;
+  int threads = 0;           // of each rank; 0: its share of the cores
   std::string checkpoint;    // folder; a run goes on from its newest one; of one schedule; empty: none
   int checkpoint_every = 0;  // steps; 0: when the run is asked to stop, and at its end
   std::string out;           // records; empty: results/modelbench-CLUSTER.jsonl

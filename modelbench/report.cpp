@@ -80,7 +80,7 @@ std::string text_of(const ModelbenchResults& results) {
   std::string text =
       fmt::format("{}, {}{} layer{}, {} tokens a step, on {}{}\n\n", results.model, results.layers,
                   results.layers < results.of_layers ? fmt::format(" of its {}", results.of_layers) : "",
-                  results.layers == 1 && results.of_layers == 1 ? "" : "s", results.tokens, results.cluster,
+                  results.layers == 1 && results.of_layers == 1 ? "" : "s", results.tokens, results.place,
                   results.emulated ? fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation) : "");
   if (results.cut) text += "a rank has no memory for more layers\n\n";
   if (std::ranges::any_of(runs, timed, &ScheduleRun::record)) text += times_of(results);

@@ -10,7 +10,7 @@
 namespace moe::modelbench {
 
 struct ModelbenchResults {
-  std::string cluster, model, records_path;
+  std::string cluster, place, model, records_path;  // place: Target's
   bool emulated = true, tasks = false;
   bool cut = false;               // layers are so few as a rank has memory for
   int layers = 1, of_layers = 1;  // that ran, of the model's

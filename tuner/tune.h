@@ -23,6 +23,7 @@ struct TuneOptions {
   uint64_t seed = 1;
   double timeout_s = 60;
   DeviceKind device = DeviceKind::cpu;  // of the ranks
+  int threads = 0;                      // of each rank; 0: its share of the cores
   std::string out;                      // records; empty: results/tune-CLUSTER.jsonl
   std::string trace;                    // timeline of one verified layer; empty: beside the records
   bool json = false;

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "moe/device/cpu/cpu_device.h"
 #include "moe/device/cuda/cuda_device.h"
 
 namespace moe {
@@ -10,8 +11,8 @@ std::string_view name_of(DeviceKind kind) { return kind == DeviceKind::cuda ? "c
 
 void set_cuda_connections() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
 
-std::unique_ptr<Device> make_device(DeviceKind kind, int local_rank) {
-  return kind == DeviceKind::cuda ? cuda::make_device(local_rank) : make_cpu_device();
+std::unique_ptr<Device> make_device(DeviceKind kind, int local_rank, int threads) {
+  return kind == DeviceKind::cuda ? cuda::make_device(local_rank) : cpu::make_device(threads);
 }
 
 }  // namespace moe

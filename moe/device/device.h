@@ -15,7 +15,7 @@ int gpu_count();
 void set_cuda_connections();
 
 /// cuda: GPU `local_rank` modulo gpu_count(). Throws BadInput in a build without CUDA, and without a GPU. Ranks that
-/// are threads and share data take the same GPU.
-std::unique_ptr<Device> make_device(DeviceKind kind, int local_rank = 0);
+/// are threads and share data take the same GPU. cpu: what its streams compute may use so many `threads` each.
+std::unique_ptr<Device> make_device(DeviceKind kind, int local_rank = 0, int threads = 1);
 
 }  // namespace moe

@@ -1,26 +1,21 @@
 #include "moe/layer/attention.h"
 
-#include <cmath>
-
+#include "moe/tensor/causal_heads.h"
 #include "moe/tensor/tensor.h"
 
 namespace moe {
 namespace {
 
-// Key-value heads are a batch; of the heads that read them, one after the other.
-class CausalAttention final : public Attention {
+class ShardedAttention final : public Attention {
  public:
-  explicit CausalAttention(const PartSetup& setup)
+  explicit ShardedAttention(const PartSetup& setup)
       : math_(setup.math),
-        tokens_(setup.rank.mp_tokens()),
-        seq_(setup.rank.shape.layer.seq),
         model_dim_(setup.rank.model_dim()),
-        head_dim_(setup.rank.head_dim),
-        heads_(setup.rank.heads.count),
-        queries_(setup.rank.shape.layer.heads / setup.rank.shape.layer.kv_heads),
-        columns_(of_heads(setup.rank.heads, head_dim_)),
-        kv_columns_(of_heads(setup.rank.heads, head_dim_, queries_)),
-        scale_(1 / std::sqrt(static_cast<double>(head_dim_))) {
+        columns_(of_heads(setup.rank.heads, setup.rank.head_dim)),
+        kv_columns_(of_heads(setup.rank.heads, setup.rank.head_dim, queries_of(setup))),
+        heads_(
+            math_.make_heads({setup.rank.mp_tokens(), setup.rank.shape.layer.seq, setup.rank.heads.count,
+                              setup.rank.heads.count / queries_of(setup), setup.rank.head_dim, setup.rank.dtype()})) {
     const auto make = [&](std::initializer_list<int64_t> shape) {
       return Tensor(shape, setup.rank.dtype(), math_.memory());
     };
@@ -29,10 +24,8 @@ class CausalAttention final : public Attention {
     wk_ = setup.weight(kWk, {model_dim_, kv_columns_.count}, dtype);
     wv_ = setup.weight(kWv, {model_dim_, kv_columns_.count}, dtype);
     wo_ = setup.weight(kWo, {columns_.count, model_dim_}, dtype);
-    for (Tensor* t : {&q_, &mixed_, &dq_, &d_mixed_}) *t = make({tokens_, columns_.count});
-    for (Tensor* t : {&k_, &v_, &dk_, &dv_}) *t = make({tokens_, kv_columns_.count});
-    scores_ = make({tokens_ / seq_ * heads_, seq_, seq_});
-    d_scores_ = make({heads_ / queries_, seq_, seq_});
+    for (Tensor* t : {&q_, &mixed_, &dq_, &d_mixed_}) *t = make({setup.rank.mp_tokens(), columns_.count});
+    for (Tensor* t : {&k_, &v_, &dk_, &dv_}) *t = make({setup.rank.mp_tokens(), kv_columns_.count});
     for (const Parameter& p : parameters({})) fill_weight(p, model_dim_, setup.seed, math_.memory());
   }
 
@@ -40,13 +33,7 @@ class CausalAttention final : public Attention {
     math_.gemm(matrix(input), matrix(wq_), matrix(q_));
     math_.gemm(matrix(input), matrix(wk_), matrix(k_));
     math_.gemm(matrix(input), matrix(wv_), matrix(v_));
-    for_each_query([&](int64_t sequence, int64_t query, TensorView scores) {
-      math_.gemm(of(q_, sequence, query), transpose(of(k_, sequence)), first(scores), Into::overwrite,
-                 {kv_heads(), queries_ * head_dim_, head_dim_, seq_ * seq_});
-      math_.causal_softmax(scores, scale_);
-      math_.gemm(first(scores), of(v_, sequence), of(mixed_, sequence, query), Into::overwrite,
-                 {kv_heads(), seq_ * seq_, head_dim_, queries_ * head_dim_});
-    });
+    heads_->forward({q_, k_, v_}, mixed_);
     math_.gemm(matrix(mixed_), matrix(wo_), matrix(out));
   }
 
@@ -54,19 +41,7 @@ class CausalAttention final : public Attention {
     const auto weights = parameters(gradients);
     math_.gemm(transpose(matrix(mixed_)), matrix(d_out), plane(weights[3].gradient), into);
     math_.gemm(matrix(d_out), transpose(matrix(wo_)), matrix(d_mixed_));
-    const int64_t square = seq_ * seq_, wide = queries_ * head_dim_;
-    for_each_query([&](int64_t sequence, int64_t query, TensorView scores) {
-      const Into of_head = query == 0 ? Into::overwrite : Into::add;
-      const Matrix d_mixed = of(d_mixed_, sequence, query);
-      math_.gemm(transpose(first(scores)), d_mixed, of(dv_, sequence), of_head, {kv_heads(), square, wide, head_dim_});
-      math_.gemm(d_mixed, transpose(of(v_, sequence)), first(d_scores_), Into::overwrite,
-                 {kv_heads(), wide, head_dim_, square});
-      math_.causal_softmax_backward(scores, d_scores_, scale_);
-      math_.gemm(first(d_scores_), of(k_, sequence), of(dq_, sequence, query), Into::overwrite,
-                 {kv_heads(), square, head_dim_, wide});
-      math_.gemm(transpose(first(d_scores_)), of(q_, sequence, query), of(dk_, sequence), of_head,
-                 {kv_heads(), square, wide, head_dim_});
-    });
+    heads_->backward({q_, k_, v_}, mixed_, d_mixed_, {dq_, dk_, dv_});
     const Tensor* d[] = {&dq_, &dk_, &dv_};
     const TensorView w[] = {wq_, wk_, wv_};
     for (size_t i = 0; i < 3; ++i) {
@@ -98,38 +73,21 @@ class CausalAttention final : public Attention {
     return {heads.first / queries * head_dim, heads.count / queries * head_dim, heads.total / queries * head_dim};
   }
 
-  int64_t kv_heads() const { return heads_ / queries_; }
-
-  // The rows of one sequence and the columns of one head of a (B L, local heads d) tensor: the first of a batch.
-  Matrix of(const Tensor& t, int64_t sequence, int64_t head = 0) const {
-    const int64_t width = t.view().size(1);
-    return columns(t.view().part(sequence * seq_ * width, {seq_, width}), head * head_dim_, head_dim_);
-  }
-  static Matrix first(TensorView squares) { return matrix(squares.part(0, {squares.size(1), squares.size(2)})); }
-
-  // Calls body(sequence, query, the scores of every key-value head's query of that number).
-  template <class Body>
-  void for_each_query(Body body) {
-    const int64_t of_batch = kv_heads() * seq_ * seq_;
-    for (int64_t sequence = 0; sequence < tokens_ / seq_; ++sequence)
-      for (int64_t query = 0; query < queries_; ++query)
-        body(sequence, query, scores_.view().part((sequence * queries_ + query) * of_batch, {kv_heads(), seq_, seq_}));
+  static int64_t queries_of(const PartSetup& setup) {
+    return setup.rank.shape.layer.heads / setup.rank.shape.layer.kv_heads;
   }
 
   Math& math_;
-  int64_t tokens_, seq_, model_dim_, head_dim_, heads_;
-  int64_t queries_;                  // heads that read one key-value head
+  int64_t model_dim_;
   ShardRange columns_, kv_columns_;  // of this rank's heads, of M; of its key-value heads
-  double scale_;
+  std::unique_ptr<CausalHeads> heads_;
   Weight wq_, wk_, wv_, wo_;
   Tensor q_, mixed_, dq_, d_mixed_;  // (B L, local heads d)
   Tensor k_, v_, dk_, dv_;           // (B L, local key-value heads d)
-  Tensor scores_;                    // (B local heads, L, L), by sequence and query: after softmax
-  Tensor d_scores_;                  // of a batch
 };
 
 }  // namespace
 
-std::unique_ptr<Attention> make_attention(const PartSetup& setup) { return std::make_unique<CausalAttention>(setup); }
+std::unique_ptr<Attention> make_attention(const PartSetup& setup) { return std::make_unique<ShardedAttention>(setup); }
 
 }  // namespace moe

@@ -9,6 +9,7 @@ namespace moe {
 struct BenchRanks {
   World* processes = nullptr;  // all of them call what is given these ranks; none: threads
   DeviceKind device = DeviceKind::cpu;
+  int threads = 1;  // that each rank computes with on the CPU
 
   /// Returns whether this process decides by the clock, and keeps what was found.
   bool leads() const { return processes == nullptr || moe::leads(*processes); }

@@ -5,6 +5,7 @@
 
 #include "moe/base/check.h"
 #include "moe/layer/gradient_sums.h"
+#include "moe/tensor/cpu/math.h"
 #include "moe/tensor/element.h"
 
 namespace moe {
@@ -12,21 +13,16 @@ namespace {
 
 void clear(TensorView t, MemorySpace& memory) { memory.clear(t.data(), t.bytes(), nullptr); }
 
-// Turns a row of logits into probabilities. Returns -log of the target's.
-template <class T>
-double softmax(std::span<T> row, int32_t target) {
-  const T most = *std::ranges::max_element(row);
-  double sum = 0;
-  for (const T x : row) sum += std::exp(static_cast<double>(x - most));
-  const double loss = std::log(sum) - static_cast<double>(row[static_cast<size_t>(target)] - most);
-  for (T& x : row) x = static_cast<T>(std::exp(static_cast<double>(x - most)) / sum);
-  return loss;
-}
-
+// Threads share out the columns: several of `from` may be added to one row.
 template <class T>
 void add_rows(std::span<const int32_t> rows, const T* from, T* to, int64_t width) {
-  for (const int32_t row : rows)
-    for (int64_t j = 0; j < width; ++j) to[row * width + j] += *from++;
+  parallel_for(width, static_cast<int64_t>(rows.size()) * int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
+    const T* row = from;
+    for (const int32_t at : rows) {
+      for (int64_t j = begin; j < end; ++j) to[at * width + j] += row[j];
+      row += width;
+    }
+  });
 }
 
 }  // namespace
@@ -99,12 +95,14 @@ void ModelEnds::embed(int micro_batch) {
   const TensorView out = first(micro_batch).input();
   with_element(out.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    T* to = out.as<T>();
-    for (size_t i = 0; i < m.inputs.size(); ++i) {
-      const T* token = embedding_.as<T>() + m.inputs[i] * width;
-      const T* place = places_.as<T>() + (rank().held.first + static_cast<int64_t>(i)) % seq * width;
-      for (int64_t j = 0; j < width; ++j) *to++ = token[j] + place[j];
-    }
+    const auto tokens = static_cast<int64_t>(m.inputs.size());
+    parallel_for(tokens, width * int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T* token = embedding_.as<T>() + m.inputs[static_cast<size_t>(i)] * width;
+        const T* place = places_.as<T>() + (rank().held.first + i) % seq * width;
+        for (int64_t j = 0; j < width; ++j) out.as<T>()[i * width + j] = token[j] + place[j];
+      }
+    });
   });
 }
 
@@ -133,11 +131,23 @@ void ModelEnds::head(int micro_batch) {
   with_element(out.dtype(), [&](auto zero) { add_losses<decltype(zero)>(m); });
 }
 
+// Turns logits into probabilities. -log of the target's is read off the most probable token's, which is not small.
 template <class T>
 void ModelEnds::add_losses(MicroBatch& m) {
-  const auto width = static_cast<size_t>(vocabulary_);
-  for (size_t i = 0; i < m.targets.size(); ++i)
-    m.losses[i] = softmax(std::span(m.probabilities.as<T>() + i * width, width), m.targets[i]);
+  T* rows = m.probabilities.as<T>();
+  const auto tokens = static_cast<int64_t>(m.targets.size());
+  std::vector<int64_t> most(m.targets.size());
+  parallel_for(tokens, vocabulary_ * int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const T* row = rows + i * vocabulary_;
+      const T* top = std::max_element(row, row + vocabulary_);
+      most[static_cast<size_t>(i)] = top - row;
+      m.losses[static_cast<size_t>(i)] = static_cast<double>(*top - row[m.targets[static_cast<size_t>(i)]]);
+    }
+  });
+  softmax_rows(m.probabilities);
+  for (size_t i = 0; i < most.size(); ++i)
+    m.losses[i] -= std::log(static_cast<double>(rows[static_cast<int64_t>(i) * vocabulary_ + most[i]]));
 }
 
 void ModelEnds::head_backward(int micro_batch) {

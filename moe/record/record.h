@@ -129,7 +129,7 @@ struct RunHeader {
   Fields libraries;  // name -> version
   Fields machine;    // cpu, cores, memory_bytes, os, architecture
   Fields environment;
-  Fields ranks;  // of a run of processes: backend, how many, on how many nodes, over which interface; else empty
+  Fields ranks;  // threads of each; of processes: backend, how many, on how many nodes, over which interface
 };
 
 }  // namespace moe

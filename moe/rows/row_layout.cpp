@@ -3,14 +3,16 @@
 #include <cstring>
 
 #include "moe/base/check.h"
+#include "moe/tensor/cpu/math.h"
 
 namespace moe {
 namespace {
 
-// Calls copy(element in the layout, row where the experts compute, rows) for every run that is contiguous in both.
+// Calls copy(element in the layout, row where the experts compute, rows) for every run that is contiguous in both;
+// threads share out the experts, whose rows have about `bytes` each.
 template <class Copy>
-void for_each_run(const RowLayout& layout, Rows rows, std::span<const Rows> experts, Copy copy) {
-  for (int64_t e = 0; e < layout.experts(); ++e) {
+void for_each_run(const RowLayout& layout, Rows rows, std::span<const Rows> experts, int64_t bytes, Copy copy) {
+  const auto of_expert = [&](int64_t e) {
     int64_t at = experts[static_cast<size_t>(e)].begin;
     for (int chunk = 0; chunk < layout.degree(); ++chunk) {
       const Rows whole = layout.chunk(chunk);
@@ -24,7 +26,10 @@ void for_each_run(const RowLayout& layout, Rows rows, std::span<const Rows> expe
           at += run.count();
         }
     }
-  }
+  };
+  parallel_for(layout.experts(), bytes / std::max<int64_t>(1, layout.experts()), [&](int64_t begin, int64_t end) {
+    for (int64_t e = begin; e < end; ++e) of_expert(e);
+  });
 }
 
 }  // namespace
@@ -119,7 +124,7 @@ void ExpertRows::of_chunk(const RowLayout& layout, Rows rows, std::vector<Rows>&
 
 void unpack_rows(const RowLayout& layout, Rows rows, TensorView data, TensorView experts, std::span<const Rows> to) {
   const int64_t element = bytes_of(data.dtype()), row_bytes = experts.size(1) * element;
-  for_each_run(layout, rows, to, [&](int64_t from, int64_t row, int64_t count) {
+  for_each_run(layout, rows, to, data.bytes(), [&](int64_t from, int64_t row, int64_t count) {
     std::memcpy(experts.as<std::byte>() + row * row_bytes, data.as<std::byte>() + from * element,
                 static_cast<size_t>(count * row_bytes));
   });
@@ -127,7 +132,7 @@ void unpack_rows(const RowLayout& layout, Rows rows, TensorView data, TensorView
 
 void pack_rows(const RowLayout& layout, Rows rows, TensorView experts, std::span<const Rows> from, TensorView data) {
   const int64_t element = bytes_of(data.dtype()), row_bytes = experts.size(1) * element;
-  for_each_run(layout, rows, from, [&](int64_t to, int64_t row, int64_t count) {
+  for_each_run(layout, rows, from, data.bytes(), [&](int64_t to, int64_t row, int64_t count) {
     std::memcpy(data.as<std::byte>() + to * element, experts.as<std::byte>() + row * row_bytes,
                 static_cast<size_t>(count * row_bytes));
   });

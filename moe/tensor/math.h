@@ -1,6 +1,8 @@
 #pragma once
-// The dense math of a layer on one device. CPU: done at once, and has no state. CUDA: queued on the stream that use()
+// The dense math of a layer on one device. CPU: done at once, on own_threads() (cores.h), and has no state. CUDA: queued on the stream that use()
 // named last; like cuBLAS' handle, so a layer's calls come from the one thread that issues its tasks.
+#include <memory>
+
 #include "moe/device/memory.h"
 #include "moe/tensor/tensor_view.h"
 
@@ -36,6 +38,9 @@ struct NormInput {
   double epsilon = 0;
   TensorView moments;  // (rows, 2), written: for the device's own use
 };
+
+class CausalHeads;
+struct HeadsShape;
 
 class Math {
  public:
@@ -73,6 +78,8 @@ class Math {
   virtual void causal_softmax(TensorView scores, double scale) = 0;
   /// Sets d = scale p (d - <p, d>), in place, row by row; p is what causal_softmax made.
   virtual void causal_softmax_backward(TensorView p, TensorView d, double scale) = 0;
+  /// Makes the heads of an attention (causal_heads.h): of GEMMs and causal_softmax, where a device has nothing better.
+  virtual std::unique_ptr<CausalHeads> make_heads(const HeadsShape& shape);
 };
 
 /// Computes by cpu/math.h and has no state.

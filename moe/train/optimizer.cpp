@@ -4,11 +4,14 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <utility>
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/numbers.h"
+#include "moe/tensor/cpu/math.h"
+#include "moe/tensor/cpu/row_kernels.h"
 
 namespace moe {
 namespace {
@@ -131,14 +134,17 @@ void Optimizer::step(int64_t step, double gradient_scale) {
       S* second = trained.second.as<S>();
       S* weights = std::is_same_v<W, S> ? value.as<S>() : trained.master.as<S>();
       const G* gradients = gradient.as<G>();
-      for (int64_t i = 0, n = value.elements(); i < n; ++i) {
+      const auto step_of = [&](int64_t i) {
         const auto weight = static_cast<double>(weights[i]), g = static_cast<double>(widened(gradients[i]));
         const double moved = settings_.kind == OptimizerKind::sgd
                                  ? sgd_step(settings_, at, weight, g, first ? first + i : nullptr)
                                  : adamw_step(settings_, at, weight, g, std::pair(first + i, second + i));
         weights[i] = static_cast<S>(moved);
         if constexpr (!std::is_same_v<W, S>) round_to(weights[i], value.as<W>()[i]);
-      }
+      };
+      parallel_for(value.elements(), 4 * int64_t{sizeof(S)}, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) step_of(i);
+      });
     };
     with_number(value.dtype(), [&](auto w) { with_number(gradient.dtype(), [&](auto g) { each(w, g); }); });
   }
@@ -164,14 +170,21 @@ std::vector<OptimizerState> Optimizer::states() const {
 double sum_of_squares(TensorView tensor) {
   require<BadInput>(tensor.device() == DeviceKind::cpu, "sum of squares: found a tensor on {}, expected the host's",
                     name_of(tensor.device()));
-  double sum = 0;
+  constexpr int64_t kBlock = 1 << 16;  // the same on any number of threads
+  const int64_t elements = tensor.elements();
+  std::vector<double> sums(static_cast<size_t>((elements + kBlock - 1) / kBlock));
   with_number(tensor.dtype(), [&]<class T>(T) {
-    for (int64_t i = 0, n = tensor.elements(); i < n; ++i) {
-      const auto value = static_cast<double>(widened(tensor.as<T>()[i]));
-      sum += value * value;
-    }
+    parallel_for(static_cast<int64_t>(sums.size()), kBlock * int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
+      for (int64_t block = begin; block < end; ++block) {
+        const T* values = tensor.as<T>() + block * kBlock;
+        sums[static_cast<size_t>(block)] = sum_of<double>(std::min(kBlock, elements - block * kBlock), [&](int64_t i) {
+          const auto value = static_cast<double>(widened(values[i]));
+          return value * value;
+        });
+      }
+    });
   });
-  return sum;
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
 double clip_scale(double norm, double most) {

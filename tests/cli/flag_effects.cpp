@@ -93,13 +93,14 @@ Effects placement() {
 void add_ranks(Effects& e) {
   const std::string of_processes = "--rank 1; --ranks 4; --rendezvous 127.0.0.1:29500; --ranks-per-node 2";
   const std::string of_nccl = "--min-ctas 2; --max-ctas 8; --implicit-launch-order";
-  add(e, parsed, "", "--backend gloo; --device cuda; --timeout 3");
+  add(e, parsed, "", "--backend gloo; --device cuda; --threads 2; --timeout 3");
   add(e, parsed, "--backend gloo", of_processes);
   add(e, refused, "", of_processes);
   add(e, parsed, "--backend nccl", of_nccl);
   add(e, refused, "", of_nccl);
   add(e, refused, "--backend gloo", of_nccl);
   add(e, refused, "--backend nccl", "--device cpu");
+  add(e, refused, "", "--threads 0; --threads -1; --threads 1.5; --threads two");
 }
 
 Effects tune() {
@@ -119,7 +120,8 @@ Effects tune() {
   add(e, writes, base, "--trace written; --out written");
   add(e, parsed, "", "--overwrite; --no-verify; --measure 3; --measure-degrees; --iterations 2; --seed 7");
   add(e, refused, base,
-      "--measure 3; --measure-degrees; --iterations 2; --seed 7; --timeout 3; --backend gloo; --device cpu");
+      "--measure 3; --measure-degrees; --iterations 2; --seed 7; --timeout 3; --backend gloo; --device cpu; --threads "
+      "2");
   add_ranks(e);
   return e;
 }

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "moe/base/random.h"
+#include "moe/device/cpu/cores.h"
 #include "moe/tensor/element.h"
 #include "moe/tensor/tensor.h"
 
@@ -136,20 +137,20 @@ INSTANTIATE_TEST_SUITE_P(Types, GemmTest, testing::Values(DType::float32, DType:
 TEST(ParallelFor, GivesEveryPartToOneThread) {
   for (const int threads : {1, 3, 8})
     for (const int64_t count : {0, 1, 2, 7, 1000}) {
-      set_math_threads(threads);
+      cpu::set_own_threads(threads);
       std::vector<std::atomic<int>> met(static_cast<size_t>(count));
       std::atomic<int> calls = 0;
       parallel_for(count, 1 << 20, [&](int64_t begin, int64_t end) {
         ++calls;
         for (int64_t i = begin; i < end; ++i) ++met[static_cast<size_t>(i)];
       });
-      set_math_threads(1);
+      cpu::set_own_threads(1);
       for (const auto& times : met) EXPECT_EQ(times, 1);
-      EXPECT_EQ(calls, std::clamp<int64_t>(count, 1, threads));
+      EXPECT_EQ(calls, std::min<int64_t>(count, threads));
     }
 }
 
-TEST(MathThreads, RefusesNone) { EXPECT_THROW(set_math_threads(0), BadInput); }
+TEST(OwnThreads, RefuseNone) { EXPECT_THROW(cpu::set_own_threads(0), BadInput); }
 
 TEST(WithElement, RefusesSixteenBits) {
   EXPECT_THROW(with_element(DType::bfloat16, [](auto) {}), BadInput);

@@ -111,7 +111,7 @@ std::string time_text(const VerifiedResults& results) {
 std::string text_of(const VerifiedResults& results) {
   const Profile& c = results.cluster;
   std::string text = fmt::format(
-      "\n{}: {} node{} x {} ranks, {}\n\n{}\n", c.name, c.nodes, c.nodes > 1 ? "s" : "", c.ranks_per_node,
+      "\n{}: {} node{} x {} ranks, {}\n\n{}\n", results.place, c.nodes, c.nodes > 1 ? "s" : "", c.ranks_per_node,
       results.emulated ? "emulated by 2 x 2 threads; every figure below is of that emulation" : c.source + ", unpaced",
       fit_table(results.fitted, results.emulated ? &c : nullptr));
   text += weak_text(results);

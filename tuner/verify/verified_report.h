@@ -14,6 +14,7 @@ struct VerifiedResults {
   Profile cluster;
   bool emulated = true;
   bool processes = false;
+  std::string place = {};   // Target's
   bool whole_grid = false;  // every layer was to be run
   Grid grid;
   std::vector<const Schedule*> schedules, verified;  // swept; run for real

@@ -33,7 +33,7 @@ class VerifiedTune {
  public:
   VerifiedTune(const TuneOptions& options, World* processes)
       : options_(options),
-        target_(target_of(options.selection.cluster, {processes, options.device})),
+        target_(target_of(options.selection.cluster, {processes, options.device, options.threads})),
         found_(begin(options, target_)),
         jobs_(jobs()),
         writer_(target_.open_records(found_.records_path, options.asked, files_of(found_.grid))) {
@@ -66,6 +66,7 @@ class VerifiedTune {
     found.cluster = target.cluster;
     found.emulated = target.emulated;
     found.processes = target.ranks.processes != nullptr;
+    found.place = target.place();
     found.grid = grid_of(options.selection, grid_key(target));
     for (const GridLayer& layer : found.grid.layers)
       require<BadInput>(target.emulated || computes_in(target.ranks.device, layer.shape.dtype),

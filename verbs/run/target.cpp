@@ -1,6 +1,12 @@
 #include "verbs/run/target.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <fmt/ranges.h>
+
 #include "moe/base/check.h"
+#include "moe/device/cpu/cores.h"
+#include "moe/device/cpu/quota.h"
 #include "moe/measure/layers/proxy.h"
 #include "verbs/selection.h"
 
@@ -37,10 +43,41 @@ Target of_processes(const std::string& cluster, const World& processes) {
   return target;
 }
 
-// Returns what records say of the processes.
+// Returns what each rank gets of the cores that it shares. All get the same: a layer is as fast as its slowest rank.
+int shared_threads(const Target& target) {
+  const std::vector<int> cores = cpu::usable_cores();
+  const int ranks = target.cluster.nodes * target.cluster.ranks_per_node;
+  cpu::CoreShare share{static_cast<int>(cores.size()), cpu::cpu_quota(), ranks, ranks > 1};
+  World* processes = target.ranks.processes;
+  if (processes == nullptr) return cpu::default_threads(share, std::getenv("OMP_NUM_THREADS"));
+  const std::vector<std::string>& addresses = processes->topology().addresses;
+  const auto rank = static_cast<size_t>(processes->here().front());
+  const std::string place = fmt::format("{} {}", rank < addresses.size() ? addresses[rank] : "", fmt::join(cores, ","));
+  share.sharers = static_cast<int>(std::ranges::count(gather(*processes, {place}), place));
+  int least = cpu::default_threads(share, std::getenv("OMP_NUM_THREADS"));
+  for (const auto& other : gather(*processes, std::vector<std::vector<double>>{{static_cast<double>(least)}}))
+    least = std::min(least, static_cast<int>(other.front()));
+  return least;
+}
+
+int chosen_threads(const Target& target) {
+  const int asked = target.ranks.threads;
+  const bool on_gpu = target.ranks.device == DeviceKind::cuda;
+  if (target.emulated || on_gpu) {
+    require<BadInput>(asked <= 1, "--threads: found {}, expected 1 of ranks {}", asked,
+                      on_gpu ? "on GPUs" : "that emulate a cluster");
+    return 1;
+  }
+  return asked > 0 ? asked : shared_threads(target);
+}
+
+// Returns what records say of the ranks where they are not emulated.
 Fields fields_of(const Target& target) {
   const World* processes = target.ranks.processes;
-  if (processes == nullptr) return {};
+  const bool computes = !target.emulated && target.ranks.device == DeviceKind::cpu;
+  Fields threads;
+  if (computes) threads.set("threads", int64_t{target.ranks.threads});
+  if (processes == nullptr) return threads;
   const WorldTopology& topology = processes->topology();
   Fields fields{{"backend", std::string(target.backend())},
                 {"device", std::string(name_of(target.ranks.device))},
@@ -48,6 +85,7 @@ Fields fields_of(const Target& target) {
                 {"nodes", int64_t{topology.nodes}},
                 {"ranks_per_node", int64_t{topology.ranks_per_node}},
                 {"interface", topology.interface}};
+  if (computes) fields.set("threads", int64_t{target.ranks.threads});
   for (const auto& [name, value] : processes->settings()) fields.set(name, value);
   return fields;
 }
@@ -60,6 +98,11 @@ RecordWriter Target::open_records(const std::string& path, const Asked& asked, s
   return RecordWriter(path, {asked, std::move(files), fields_of(*this)});
 }
 
+std::string Target::place() const {
+  if (emulated || ranks.device == DeviceKind::cuda) return cluster.name;
+  return fmt::format("{}, {} thread{} a rank", cluster.name, ranks.threads, ranks.threads > 1 ? "s" : "");
+}
+
 void share_done(const Target& target, RecordWriter& writer) {
   if (target.ranks.processes == nullptr) return;
   const std::string lines = broadcast(*target.ranks.processes, writer.done_lines());
@@ -69,6 +112,7 @@ void share_done(const Target& target, RecordWriter& writer) {
 Target target_of(const std::string& cluster, const BenchRanks& ranks) {
   Target target = ranks.processes ? of_processes(cluster, *ranks.processes) : of_threads(cluster);
   target.ranks = ranks;
+  target.ranks.threads = chosen_threads(target);
   if (ranks.device == DeviceKind::cuda && !target.measured) target.cluster.name += "-cuda";
   return target;
 }

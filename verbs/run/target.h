@@ -18,6 +18,8 @@ struct Target {
   std::string_view backend() const { return ranks.processes ? ranks.processes->backend() : "local"; }
   /// Returns whether this process writes and prints.
   bool leads() const { return ranks.leads(); }
+  /// Returns the cluster's name, with the threads of each rank where they compute.
+  std::string place() const;
   /// Opens the records on the process that leads; share_done tells the others. `files`: read beside the profile.
   RecordWriter open_records(const std::string& path, const Asked& asked, std::vector<std::string> files) const;
 };
@@ -27,7 +29,8 @@ void share_done(const Target& target, RecordWriter& writer);
 
 /// `host`: of threads 2 nodes x 2 ranks, of processes what they are ("gloo-2x4"); unpaced, to be measured. Else a
 /// profile: of threads to emulate, of processes what predicts them. Throws BadInput where such a profile is not of as
-/// many nodes and ranks as the processes.
+/// many nodes and ranks as the processes. `ranks.threads` 0: an equal share of the cores, and 1 where they are emulated
+/// or on GPUs, which refuse more.
 Target target_of(const std::string& cluster, const BenchRanks& ranks);
 
 }  // namespace moe

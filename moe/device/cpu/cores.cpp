@@ -3,7 +3,14 @@
 #include <algorithm>
 #include <sched.h>
 
+#include "moe/base/check.h"
+
 namespace moe::cpu {
+namespace {
+
+thread_local int threads_of_caller = 1;
+
+}  // namespace
 
 std::vector<int> usable_cores() {
   cpu_set_t set;
@@ -25,6 +32,13 @@ void keep_to_share(int part, int parts) {
   CPU_ZERO(&set);
   for (int i = first; i < last; ++i) CPU_SET(cores[static_cast<size_t>(i)], &set);
   sched_setaffinity(0, sizeof set, &set);
+}
+
+int own_threads() { return threads_of_caller; }
+
+void set_own_threads(int threads) {
+  require<BadInput>(threads >= 1, "threads of a rank: found {}, expected >= 1", threads);
+  threads_of_caller = threads;
 }
 
 }  // namespace moe::cpu

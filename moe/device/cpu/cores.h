@@ -1,5 +1,5 @@
 #pragma once
-// Which cores a thread runs on.
+// Which cores a thread runs on, and how many of them its math may use.
 #include <vector>
 
 namespace moe::cpu {
@@ -10,5 +10,11 @@ std::vector<int> usable_cores();
 /// Keeps the calling thread, and those it starts from now on, to share `part` of `parts` of the cores that it may use;
 /// where there are more parts than cores, neighbouring parts share one. Does nothing where the system refuses.
 void keep_to_share(int part, int parts);
+
+/// Returns how many threads what the calling thread computes may use, itself included. 1 at first, whatever the thread
+/// that started it has.
+int own_threads();
+/// Throws BadInput below 1.
+void set_own_threads(int threads);
 
 }  // namespace moe::cpu

@@ -3,11 +3,14 @@
 #include <pthread.h>
 #include <utility>
 
+#include "moe/device/cpu/cores.h"
+
 namespace moe::cpu {
 
-CpuStream::CpuStream(std::string_view name, std::shared_ptr<Failure> failure)
+CpuStream::CpuStream(std::string_view name, std::shared_ptr<Failure> failure, int threads)
     : name_(name.substr(0, 15)),  // what the kernel keeps of a thread's name
       failure_(failure ? std::move(failure) : std::make_shared<Failure>()),
+      threads_(threads),
       thread_([this] { serve(); }) {}
 
 CpuStream::~CpuStream() {
@@ -59,6 +62,7 @@ void CpuStream::push(Command command) {
 
 void CpuStream::serve() {
   pthread_setname_np(pthread_self(), name_.c_str());
+  set_own_threads(threads_);
   std::vector<Command> batch;
   uint64_t taken = 0;
   while (true) {

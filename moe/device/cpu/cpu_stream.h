@@ -30,7 +30,7 @@ class CpuEvent final : public Event {
 
 class CpuStream final : public Stream {
  public:
-  CpuStream(std::string_view name, std::shared_ptr<Failure> failure);
+  CpuStream(std::string_view name, std::shared_ptr<Failure> failure, int threads);
   ~CpuStream() override;
   CpuStream(const CpuStream&) = delete;
   CpuStream& operator=(const CpuStream&) = delete;
@@ -64,6 +64,7 @@ class CpuStream final : public Stream {
 
   const std::string name_;
   const std::shared_ptr<Failure> failure_;
+  const int threads_;
 
   std::mutex mutex_;
   std::vector<Command> queue_;       // guarded by mutex_; swapped with the thread's own batch

@@ -142,6 +142,7 @@ class LayerBench {
     runs_of(rank).push_back(std::make_unique<RankRun>(plan, *everyone,
                                                       RankRun::Setup{.kind = settings_.ranks.device,
                                                                      .place = place,
+                                                                     .threads = settings_.ranks.threads,
                                                                      .seed = settings_.seed,
                                                                      .workload = settings_.workload,
                                                                      .text = settings_.training.text,

@@ -13,7 +13,7 @@ bool one_layer(const Plan& plan) {
 void require_runs(const Plan& plan) { one_layer(plan) ? require_runnable(plan) : require_stack_runs(plan); }
 
 RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
-    : device_(make_device(setup.kind, setup.place)),
+    : device_(make_device(setup.kind, setup.place, setup.threads)),
       layer_device_(setup.kind == DeviceKind::cuda ? make_cuda_layer_device() : nullptr),
       text_(setup.text) {
   LayerDevice& on = layer_device_ ? *layer_device_ : cpu_layer_device();

@@ -20,7 +20,8 @@ class RankRun {
  public:
   struct Setup {
     DeviceKind kind = DeviceKind::cpu;
-    int place = 0;  // of the rank among those of its machine, which have a device each
+    int place = 0;    // of the rank among those of its machine, which have a device each
+    int threads = 1;  // to compute with on the CPU
     uint64_t seed = 1;
     const Workload& workload;
     const TokenSource* text = nullptr;  // of a model; outlives the run

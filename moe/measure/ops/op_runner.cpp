@@ -23,7 +23,7 @@ OpRunner::OpRunner(const BenchRanks& ranks, const std::vector<OpCase>& cases, do
   ops_.resize(here_.size());
   beside_.resize(here_.size());
   world().run([&](int rank) {
-    const RankOps::Place where{ranks_per_node, ranks_.device, world().topology().local_rank};
+    const RankOps::Place where{ranks_per_node, ranks_.device, world().topology().local_rank, ranks_.threads};
     for (auto* ops : {&ops_, &beside_})
       (*ops)[place(rank)] = std::make_unique<RankOps>(*world().communicator(rank), where);
   });

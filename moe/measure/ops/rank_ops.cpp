@@ -22,7 +22,7 @@ int64_t value_at(const OpCase& c, int rank, int64_t i) {
 
 RankOps::RankOps(Communicator& world, const Place& place)
     : world_(world.split(0, world.rank())),
-      device_(make_device(place.device, place.gpu)),
+      device_(make_device(place.device, place.gpu, place.threads)),
       layer_device_(place.device == DeviceKind::cuda ? make_cuda_layer_device() : nullptr),
       stream_(device_->make_stream("op")),
       start_(device_->make_event()),

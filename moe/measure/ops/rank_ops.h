@@ -19,7 +19,8 @@ class RankOps {
   struct Place {
     int ranks_per_node = 1;
     DeviceKind device = DeviceKind::cpu;
-    int gpu = 0;  // which one, modulo their number
+    int gpu = 0;      // which one, modulo their number
+    int threads = 1;  // of the CPU, to compute with
   };
   /// Splits `world` into the groups of nodes. Blocking; all ranks make theirs.
   RankOps(Communicator& world, const Place& place);

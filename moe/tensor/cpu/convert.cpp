@@ -10,7 +10,9 @@ void convert(TensorView from, TensorView to) {
     with_number(to.dtype(), [&]<class To>(To) {
       const From* in = from.as<const From>();
       To* out = to.as<To>();
-      for (int64_t i = 0; i < from.elements(); ++i) round_to(widened(in[i]), out[i]);
+      parallel_for(from.elements(), int64_t{sizeof(From) + sizeof(To)}, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) round_to(widened(in[i]), out[i]);
+      });
     });
   });
 }

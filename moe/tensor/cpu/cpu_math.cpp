@@ -1,7 +1,9 @@
 // Math on the CPU.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
+#include "moe/tensor/causal_heads.h"
 #include "moe/tensor/cpu/math.h"
 #include "moe/tensor/cpu/row_kernels.h"
 #include "moe/tensor/element.h"
@@ -31,18 +33,21 @@ struct NormRow {
 template <class T>
 void norm_rows(const NormInput& in, T* out) {
   const int64_t width = in.x.size(1);
-  for (int64_t i = 0; i < in.x.size(0); ++i, out += width) {
-    const NormRow<T> row(in.x.as<T>() + i * width, in.gain.as<T>(), in);
-    for (int64_t j = 0; j < width; ++j) out[j] = row.gain[j] * row.normed(j);
-  }
+  parallel_for(in.x.size(0), width * int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const NormRow<T> row(in.x.as<T>() + i * width, in.gain.as<T>(), in);
+      for (int64_t j = 0; j < width; ++j) out[i * width + j] = row.gain[j] * row.normed(j);
+    }
+  });
 }
 
 // With h = (x - mean) scale and u = gain d_out: d_x = scale (u - h mean(u h) - mean(u)), the last term of LayerNorm.
+// Adds to d_gain what rows [begin, end) add.
 template <class T>
-void norm_rows_backward(const NormInput& in, T* d, T* d_gain) {
+void norm_rows_backward(const NormInput& in, int64_t begin, int64_t end, T* d, T* d_gain) {
   const int64_t width = in.x.size(1);
-  std::fill_n(d_gain, width, T(0));
-  for (int64_t i = 0; i < in.x.size(0); ++i, d += width) {
+  d += begin * width;
+  for (int64_t i = begin; i < end; ++i, d += width) {
     const NormRow<T> row(in.x.as<T>() + i * width, in.gain.as<T>(), in);
     const auto u = [&](int64_t j) { return row.gain[j] * d[j]; };
     const T along = row.mean_of([&](int64_t j) { return u(j) * row.normed(j); });
@@ -52,8 +57,23 @@ void norm_rows_backward(const NormInput& in, T* d, T* d_gain) {
   }
 }
 
+// The gain's gradient is a sum over blocks of rows that are the same on any number of threads.
 template <class T>
-void softmax_rows(T* row, int64_t rows, int64_t seq, T scale) {
+void norm_rows_backward(const NormInput& in, T* d, T* d_gain) {
+  constexpr int64_t kBlock = 64;
+  const int64_t rows = in.x.size(0), width = in.x.size(1), blocks = (rows + kBlock - 1) / kBlock;
+  std::vector<T> parts(static_cast<size_t>(blocks * width));
+  parallel_for(blocks, kBlock * width * int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block)
+      norm_rows_backward(in, block * kBlock, std::min(rows, (block + 1) * kBlock), d, parts.data() + block * width);
+  });
+  std::fill_n(d_gain, width, T(0));
+  for (auto part = parts.begin(); part != parts.end(); part += width)
+    for (int64_t j = 0; j < width; ++j) d_gain[j] += part[j];
+}
+
+template <class T>
+void causal_softmax_rows(T* row, int64_t rows, int64_t seq, T scale) {
   for (int64_t r = 0; r < rows; ++r, row += seq) {
     const int64_t end = r % seq + 1;
     const T top = *std::max_element(row, row + end);
@@ -65,7 +85,7 @@ void softmax_rows(T* row, int64_t rows, int64_t seq, T scale) {
 }
 
 template <class T>
-void softmax_rows_backward(const T* p, T* d, int64_t rows, int64_t seq, T scale) {
+void causal_softmax_rows_backward(const T* p, T* d, int64_t rows, int64_t seq, T scale) {
   for (int64_t r = 0; r < rows; ++r, p += seq, d += seq) {
     T mean = 0;
     for (int64_t j = 0; j <= r % seq; ++j) mean += p[j] * d[j];
@@ -82,6 +102,7 @@ class CpuMath final : public Math {
  public:
   MemorySpace& memory() override { return cpu_memory(); }
   void use(void*) override {}
+  std::unique_ptr<CausalHeads> make_heads(const HeadsShape& shape) override { return make_flash_heads(shape); }
   void gemm(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch) override {
     for (int64_t i = 0; i < batch.count; ++i)
       moe::gemm(advanced(a, i * batch.a), advanced(b, i * batch.b), advanced(out, i * batch.out), into);
@@ -110,13 +131,13 @@ class CpuMath final : public Math {
   void causal_softmax(TensorView scores, double by) override {
     with_element(scores.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      softmax_rows(scores.as<T>(), scores.size(0) * scores.size(1), scores.size(2), static_cast<T>(by));
+      causal_softmax_rows(scores.as<T>(), scores.size(0) * scores.size(1), scores.size(2), static_cast<T>(by));
     });
   }
   void causal_softmax_backward(TensorView p, TensorView d, double by) override {
     with_element(p.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      softmax_rows_backward(p.as<T>(), d.as<T>(), p.size(0) * p.size(1), p.size(2), static_cast<T>(by));
+      causal_softmax_rows_backward(p.as<T>(), d.as<T>(), p.size(0) * p.size(1), p.size(2), static_cast<T>(by));
     });
   }
 };

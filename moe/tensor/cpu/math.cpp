@@ -1,108 +1,122 @@
 #include "moe/tensor/cpu/math.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/from_blob.h>
+#include <ATen/ops/_softmax.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/sigmoid.h>
+#include <ATen/ops/silu.h>
 #include <algorithm>
-#include <atomic>
-#include <c10/core/InferenceMode.h>
 #include <cstring>
-#include <thread>
-#include <vector>
 
-#include "moe/tensor/element.h"
+#include "moe/device/cpu/cores.h"
+#include "moe/tensor/cpu/aten.h"
+
+// oneDNN's product, result = beta result + alpha a b, which LibTorch exports and has no header of.
+namespace at::native {
+__attribute__((weak)) void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result, float beta,
+                                         float alpha);
+}
 
 namespace moe {
 namespace {
 
-std::atomic<int> math_threads{1};
-constexpr int64_t kBytesAThread = 1 << 20;
+using cpu::AtenCalls;
+using cpu::wrap;
 
-// LibTorch and its BLAS keep the number of threads per calling thread.
-void apply_math_threads() {
-  thread_local int applied = 0;
-  const int wanted = math_threads.load(std::memory_order_relaxed);
-  if (applied == wanted) return;
-  at::set_num_threads(wanted);
-  applied = wanted;
+constexpr int64_t kBytesAThread = 1 << 17;
+constexpr int64_t kInCache = 1 << 15;  // elements that several passes find in a core's own cache
+
+at::Tensor wrap_matrix(const Matrix& m) {
+  const TensorView elements(m.data, {}, m.dtype);
+  if (m.transposed) return wrap(elements, {m.cols, m.rows}, {1, m.stride});
+  return wrap(elements, {m.rows, m.cols}, {m.stride, 1});
 }
 
-at::TensorOptions options_of(DType dtype) {
-  return with_element(dtype,
-                      [](auto zero) { return at::TensorOptions(c10::CppTypeToScalarType<decltype(zero)>::value); });
+// Measured: MKL leaves a tenth of a core of other makers idle, and most of it where one extent is small. oneDNN is slow
+// where products are, and copies a transposed factor of few rows in a bad order.
+bool by_one_dnn(const Matrix& a, const Matrix& out, int64_t inner) {
+  constexpr double kSmall = 1 << 21;
+  constexpr int64_t kFew = 64;
+  static const bool better = at::native::mkldnn_matmul != nullptr && !__builtin_cpu_is("intel");
+  return better && out.dtype == DType::float32 && !(a.transposed && out.rows < kFew) &&
+         static_cast<double>(out.rows) * static_cast<double>(out.cols) * static_cast<double>(inner) >= kSmall;
 }
 
-at::Tensor wrap(const Matrix& m) {
-  const auto options = options_of(m.dtype);
-  if (m.transposed) return at::from_blob(m.data, {m.cols, m.rows}, {1, m.stride}, options);
-  return at::from_blob(m.data, {m.rows, m.cols}, {m.stride, 1}, options);
-}
+/// Elements [begin, end) of each tensor.
+struct Block {
+  int64_t begin = 0, end = 0;
+  at::Tensor operator()(TensorView t) const { return wrap(t.part(begin, {end - begin})); }
+};
 
-at::Tensor wrap(TensorView t) { return at::from_blob(t.data(), {t.elements()}, options_of(t.dtype())); }
-
-void sigmoid(TensorView x, TensorView out) {
-  if (x.elements() == 0) return;
-  apply_math_threads();
-  const c10::InferenceMode no_autograd;
-  at::Tensor result = wrap(out);
-  at::sigmoid_out(result, wrap(x));
+// Calls body(block) for parts that stay in cache, on all threads. Which parts these are does not depend on the threads:
+// ATen computes the last few elements of a part in another way than the others.
+template <class Body>
+void for_each_block(TensorView whole, Body body) {
+  const int64_t count = whole.elements(), blocks = (count + kInCache - 1) / kInCache;
+  parallel_for(blocks, kInCache * bytes_of(whole.dtype()), [&](int64_t first, int64_t last) {
+    const AtenCalls calls;
+    for (int64_t i = first; i < last; ++i) body(Block{i * kInCache, std::min(count, (i + 1) * kInCache)});
+  });
 }
 
 }  // namespace
+
+// LibTorch, its BLAS and OpenMP keep a number of threads per calling thread.
+cpu::AtenCalls::AtenCalls() {
+  thread_local int applied = 0;
+  if (applied == own_threads() || at::in_parallel_region()) return;
+  at::get_num_threads();  // a thread's first call sets a default
+  at::internal::lazy_init_num_threads();
+  applied = own_threads();
+  at::set_num_threads(applied);
+}
 
 void gemm(Matrix a, Matrix b, Matrix out, Into into) {
   if (out.rows == 0 || out.cols == 0) return;
   const int64_t inner = a.transposed ? a.rows : a.cols;
   if (inner == 0 && into == Into::add) return;
-  apply_math_threads();
-  const c10::InferenceMode no_autograd;
-  at::Tensor result = wrap(out);
-  if (inner == 0) {
+  const AtenCalls calls;
+  const at::Tensor result = wrap_matrix(out);
+  const float kept = into == Into::add ? 1 : 0;  // with 0 `result` is not read
+  if (inner == 0)
     result.zero_();
-  } else {
-    result.addmm_(wrap(a), wrap(b), into == Into::add ? 1 : 0);  // with 0 it does not read `result`
-  }
+  else if (by_one_dnn(a, out, inner))
+    at::native::mkldnn_matmul(wrap_matrix(a), wrap_matrix(b), result, kept, 1);
+  else
+    result.addmm_(wrap_matrix(a), wrap_matrix(b), kept);
 }
 
 void gelu(TensorView x, TensorView out) {
-  if (x.elements() == 0) return;
-  apply_math_threads();
-  const c10::InferenceMode no_autograd;
-  at::Tensor result = wrap(out);
-  at::gelu_out(result, wrap(x));
+  for_each_block(out, [&](Block block) {
+    at::Tensor result = block(out);
+    at::gelu_out(result, block(x));
+  });
 }
 
 void gelu_backward(TensorView x, TensorView d_out, TensorView d_x) {
-  if (x.elements() == 0) return;
-  apply_math_threads();
-  const c10::InferenceMode no_autograd;
-  at::Tensor result = wrap(d_x);
-  at::gelu_backward_out(result, wrap(d_out), wrap(x));
+  for_each_block(d_x, [&](Block block) {
+    at::Tensor result = block(d_x);
+    at::gelu_backward_out(result, block(d_out), block(x));
+  });
 }
 
 void swiglu(TensorView a, TensorView b, TensorView out) {
-  sigmoid(a, out);
-  with_element(a.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T *x = a.as<T>(), *y = b.as<T>();
-    T* result = out.as<T>();
-    parallel_for(a.elements(), 3 * int64_t{sizeof(T)}, [=](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) result[i] *= x[i] * y[i];
-    });
+  for_each_block(out, [&](Block block) {
+    at::Tensor result = block(out);
+    at::silu_out(result, block(a)).mul_(block(b));
   });
 }
 
 void swiglu_backward(TensorView a, TensorView b, TensorView d_out, TensorView d_a, TensorView d_b) {
-  sigmoid(a, d_b);
-  with_element(a.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T *x = a.as<T>(), *y = b.as<T>(), *d = d_out.as<T>();
-    T *dx = d_a.as<T>(), *dy = d_b.as<T>();
-    parallel_for(a.elements(), 6 * int64_t{sizeof(T)}, [=](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
+  for_each_block(d_b, [&](Block block) {
+    at::Tensor sigmoids = block(d_b);
+    at::sigmoid_out(sigmoids, block(a));
+    with_element(a.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      const T *x = a.as<T>(), *y = b.as<T>(), *d = d_out.as<T>();
+      T *dx = d_a.as<T>(), *dy = d_b.as<T>();
+      for (int64_t i = block.begin; i < block.end; ++i) {
         const T s = dy[i], silu = x[i] * s, out = d[i];
         dx[i] = out * y[i] * (s + silu * (1 - s));
         dy[i] = out * silu;
@@ -111,9 +125,18 @@ void swiglu_backward(TensorView a, TensorView b, TensorView d_out, TensorView d_
   });
 }
 
+void softmax_rows(TensorView rows) {
+  if (rows.elements() == 0) return;
+  const AtenCalls calls;
+  at::Tensor result = wrap(rows, {rows.size(0), rows.size(1)}, {rows.size(1), 1});
+  at::_softmax_out(result, result, 1, false);
+}
+
 void assign(TensorView from, TensorView to) {
   require_equal(from.bytes(), to.bytes(), "bytes to assign");
-  if (from.bytes() > 0) std::memcpy(to.data(), from.data(), static_cast<size_t>(from.bytes()));
+  parallel_for(from.bytes(), 1, [&](int64_t begin, int64_t end) {
+    std::memcpy(to.as<std::byte>() + begin, from.as<std::byte>() + begin, static_cast<size_t>(end - begin));
+  });
 }
 
 void add(TensorView from, TensorView to) {
@@ -122,29 +145,24 @@ void add(TensorView from, TensorView to) {
     using T = decltype(zero);
     const T* in = from.as<T>();
     T* out = to.as<T>();
-    for (int64_t i = 0; i < from.elements(); ++i) out[i] += in[i];
+    parallel_for(from.elements(), int64_t{sizeof(T)}, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) out[i] += in[i];
+    });
   });
 }
 
 void scale(TensorView t, double by) {
   with_element(t.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for (int64_t i = 0; i < t.elements(); ++i) t.as<T>()[i] *= static_cast<T>(by);
+    parallel_for(t.elements(), int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) t.as<T>()[i] *= static_cast<T>(by);
+    });
   });
 }
 
-void set_math_threads(int threads) {
-  require<BadInput>(threads >= 1, "math threads: found {}, expected >= 1", threads);
-  math_threads.store(threads, std::memory_order_relaxed);
-}
-
 void parallel_for(int64_t count, int64_t bytes, const std::function<void(int64_t begin, int64_t end)>& body) {
-  const int64_t most = math_threads.load(std::memory_order_relaxed);
-  const int64_t threads = std::clamp<int64_t>(std::min(count, count * bytes / kBytesAThread), 1, most);
-  const auto part = [&](int64_t thread) { body(count * thread / threads, count * (thread + 1) / threads); };
-  std::vector<std::jthread> others;
-  for (int64_t thread = 1; thread < threads; ++thread) others.emplace_back(part, thread);
-  part(0);
+  const AtenCalls calls;
+  at::parallel_for(0, count, std::max<int64_t>(1, kBytesAThread / std::max<int64_t>(1, bytes)), body);
 }
 
 }  // namespace moe

@@ -1,6 +1,6 @@
 #pragma once
-// Dense math on CPU tensors of float32 or float64, by LibTorch's kernels. On one thread a caller unless asked: ranks
-// are threads of one process and must not fight for cores.
+// Dense math on CPU tensors of float32 or float64, by LibTorch's kernels, on own_threads() (cores.h): ranks may be
+// threads of one process and must not fight for cores. All but gemm() gives the same bits on any number of threads.
 #include <functional>
 
 #include "moe/tensor/math.h"
@@ -28,10 +28,11 @@ void scale(TensorView t, double by);
 /// to = from in another element type, to nearest even.
 void convert(TensorView from, TensorView to);
 
-/// Threads that each caller's math may use from now on, in the whole process.
-void set_math_threads(int threads);
-/// Calls body(begin, end) on that many threads for parts of [0, count), each of which moves about `bytes`; on fewer
-/// where a thread costs more than it saves. `body` does not throw.
+/// Turns the rows of a matrix into their softmaxes.
+void softmax_rows(TensorView rows);
+
+/// Calls body(begin, end) on own_threads() for parts of [0, count), each element of which moves about `bytes`; on fewer
+/// where a thread costs more than it saves. `body` does not throw, and makes no parallel calls.
 void parallel_for(int64_t count, int64_t bytes, const std::function<void(int64_t begin, int64_t end)>& body);
 
 }  // namespace moe

@@ -1,0 +1,23 @@
+#pragma once
+// How many threads a rank computes with, if it was not told.
+#include <optional>
+#include <string>
+
+namespace moe::cpu {
+
+/// Returns how many cores' time the control groups of this process leave it, of both versions; none: as much as there
+/// is. `root` stands before /proc and /sys.
+std::optional<double> cpu_quota(const std::string& root = "");
+
+struct CoreShare {
+  int cores = 1;                     // that the process may run on
+  std::optional<double> quota = {};  // likewise, of time
+  int sharers = 1;                   // ranks on these cores, this one included
+  bool communicates = false;         // there are other ranks, wherever they are
+};
+
+/// Returns what OMP_NUM_THREADS says (`omp_num_threads`; null: nothing), else an equal share of the cores, at least 1.
+/// Of 4 cores or more one is left to the threads that communicate. Throws BadInput naming the variable.
+int default_threads(const CoreShare& share, const char* omp_num_threads);
+
+}  // namespace moe::cpu

@@ -1,0 +1,63 @@
+// FlashAttention (Dao et al. 2022) by LibTorch: blocks of scores that stay in cache.
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <cmath>
+#include <vector>
+
+#include "moe/tensor/causal_heads.h"
+#include "moe/tensor/cpu/aten.h"
+
+namespace moe {
+namespace {
+
+// A call has one head of each key-value head's; the kernel knows no others.
+class FlashHeads final : public CausalHeads {
+ public:
+  explicit FlashHeads(const HeadsShape& shape)
+      : shape_(shape),
+        queries_(shape.heads / shape.kv_heads),
+        scale_(1 / std::sqrt(static_cast<double>(shape.dim))),
+        log_sums_(static_cast<size_t>(queries_)) {}
+
+  void forward(const HeadInputs& in, TensorView out) override {
+    const cpu::AtenCalls calls;
+    for (int64_t query = 0; query < queries_; ++query) {
+      auto [mixed, log_sums] = at::_scaled_dot_product_flash_attention_for_cpu(of(in.q, query), of(in.k), of(in.v), 0,
+                                                                               true, std::nullopt, scale_);
+      of(out, query).copy_(mixed);
+      log_sums_[static_cast<size_t>(query)] = log_sums;
+    }
+  }
+
+  void backward(const HeadInputs& in, TensorView out, TensorView d_out, const HeadInputs& d) override {
+    const cpu::AtenCalls calls;
+    for (int64_t query = 0; query < queries_; ++query) {
+      const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+          of(d_out, query), of(in.q, query), of(in.k), of(in.v), of(out, query), log_sums_[static_cast<size_t>(query)],
+          0, true, std::nullopt, scale_);
+      of(d.q, query).copy_(dq);
+      query == 0 ? of(d.k).copy_(dk) : of(d.k).add_(dk);
+      query == 0 ? of(d.v).copy_(dv) : of(d.v).add_(dv);
+    }
+  }
+
+ private:
+  // (B, key-value heads, L, d): of the heads that read one, that of this number.
+  at::Tensor of(TensorView t, int64_t query = 0) const {
+    const int64_t width = t.size(1), step = width / shape_.kv_heads;
+    return cpu::wrap(t.part(query * shape_.dim, {}),
+                     {shape_.tokens / shape_.seq, shape_.kv_heads, shape_.seq, shape_.dim},
+                     {shape_.seq * width, step, width, 1});
+  }
+
+  HeadsShape shape_;
+  int64_t queries_;  // heads that read one key-value head
+  double scale_;
+  std::vector<at::Tensor> log_sums_;  // by query, (B, key-value heads, L)
+};
+
+}  // namespace
+
+std::unique_ptr<CausalHeads> make_flash_heads(const HeadsShape& shape) { return std::make_unique<FlashHeads>(shape); }
+
+}  // namespace moe
