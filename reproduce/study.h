@@ -27,6 +27,7 @@ Report lina_training(Study& study);
 Report monta_table8(Study& study);
 Report monta_fig13(Study& study);
 Report monta_fig14(Study& study);
+Report published(Study& study);
 
 /// Returns every combination of FSMoE's open conventions for Table 5 and the count of layers with r_f != r_b.
 Report fsmoe_audit(Study& study);

@@ -23,7 +23,8 @@ constexpr std::array<TableRow, kPaperTables.size()> kRows{{{"fsmoe-table2", fsmo
                                                            {"monta-table8", monta_table8},
                                                            {"monta-fig13", monta_fig13},
                                                            {"monta-fig14", monta_fig14},
-                                                           {"lina-training", lina_training}}};
+                                                           {"lina-training", lina_training},
+                                                           {"published", published}}};
 
 constexpr bool same_names() {
   for (size_t i = 0; i < kRows.size(); ++i)

@@ -2,37 +2,19 @@
 
 #include <algorithm>
 #include <array>
-#include <tuple>
 
-#define CSV_IO_NO_THREAD
-#include <libfccp/csv.h>
-
-#include "moe/base/check.h"
-#include "moe/base/config_files.h"
+#include "verbs/csv_rows.h"
 
 namespace moe {
 namespace {
 
 constexpr std::array<std::string_view, 2> kOtherReadingsOfA{"testbed-a-printed", "testbed-a-driver-experts"};
 
-template <unsigned N>
-using Reader = io::CSVReader<N, io::trim_chars<' '>, io::no_quote_escape<','>, io::throw_on_overflow,
-                             io::single_line_comment<'#'>>;
-
-// The rows of configs/papers/NAME.csv: column by column into the members.
+// The rows of configs/papers/NAME.csv.
 template <class Row, class... Cells>
 std::vector<Row> rows_of(const std::string& name, const std::array<const char*, sizeof...(Cells)>& columns,
                          Cells Row::*... cells) {
-  const std::string path = config_dir() + "/papers/" + name + ".csv";
-  std::vector<Row> rows;
-  try {
-    Reader<sizeof...(Cells)> reader(path);
-    std::apply([&](auto... column) { reader.read_header(io::ignore_no_column, column...); }, columns);
-    for (Row row; reader.read_row(row.*cells...);) rows.push_back(row);
-  } catch (const io::error::base& error) {
-    bad_input("{}: {}", path, error.what());
-  }
-  return rows;
+  return csv_rows<Row>("papers/" + name, columns, cells...);
 }
 
 }  // namespace

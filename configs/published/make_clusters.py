@@ -119,7 +119,7 @@ def nccl_rows(gpu, without=()):
             if (op, ranks) not in without:
                 lines += comm(op, "intra", ranks, *Line(points).solved(), "measured", points)
     alpha, beta = Line(nccl_points(gpu, "alltoall", 2)).solved()
-    return lines + comm("sendrecv", "intra", 2, alpha, 2 * beta, "derived: an alltoall of two ranks and twice the bytes")
+    return lines + comm("sendrecv", "intra", 2, alpha, 2 * beta, "derived: an alltoall of two ranks, twice the bytes")
 
 
 def compute(op, samples, why, ffn=None):

@@ -21,7 +21,7 @@ TEST(Completion, OffersVerbsFlagsAndValues) {
   EXPECT_EQ(completions("moetune memory --mi"), Words{"--micro-batches"});
   EXPECT_EQ(completions("moetune memory --recompute "), (Words{"none", "selective", "full"}));
   EXPECT_EQ(completions("moetune simulate --cluster fsmoe"), Words{"fsmoe-optimiser"});
-  EXPECT_EQ(completions("moetune tune --cluster=h"), Words{"--cluster=host"});
+  EXPECT_EQ(completions("moetune tune --cluster=ho"), Words{"--cluster=host"});
   EXPECT_EQ(completions("moetune simulate --schedule fsmoe,parm-s1,tutel-"), Words{"fsmoe,parm-s1,tutel-improved"});
   EXPECT_EQ(completions("moetune layerbench --workload "), (Words{"gate", "balanced", "zipf:", "hot", "trace:"}));
   EXPECT_EQ(completions("moetune modelbench --text "), (Words{"markov", "bytes"}));
@@ -72,7 +72,7 @@ TEST(Completion, BashIsGivenWhatItAsksFor) {
     return printed.out;
   };
   EXPECT_EQ(offered("./moetune sim"), "simulate\n");
-  EXPECT_EQ(offered("./moetune tune --cluster=h"), "host\n");
+  EXPECT_EQ(offered("./moetune tune --cluster=ho"), "host\n");
   EXPECT_EQ(offered("./moetune memory --model mixtral-7b@"), "fsmoe\n");
   EXPECT_EQ(offered("./moetune memory --recompute "), "none selective full\n");
   EXPECT_EQ(offered("./moetune memory --batch "), "\n");

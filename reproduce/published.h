@@ -1,0 +1,52 @@
+#pragma once
+// What others measured on real clusters, beside predictions that know nothing of it: layers from the rows of a preset,
+// an iteration from the durations of its tasks, a curve's points from its other points.
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "moe/cost/profile.h"
+#include "reproduce/report.h"
+#include "verbs/published.h"
+
+namespace moe::reproduce {
+
+/// How a published layer is priced: by the preset as it is; its experts as GEMMs; or, of DeepEP, its exchanges by the
+/// copies of a token that are sent, one a rank that the token reaches.
+enum class LayerPrice { preset, gemms, ranks_reached };
+std::string_view name_of(LayerPrice price);
+
+/// Seconds of the parts of a MoE layer on a rank, in sequence.
+struct LayerParts {
+  double router = 0, order = 0, exchange = 0, experts = 0;
+  double sum() const { return router + order + exchange + experts; }
+};
+/// Returns the parts of a published layer by a preset's rows: gate, order and its way back, dispatch and combine.
+LayerParts predicted_parts(const PublishedLayer& layer, const Profile& profile, Phase phase, LayerPrice price);
+/// Returns the seconds of the shared expert of its proxy model, as GEMMs; 0 where there is none.
+double shared_expert_s(const PublishedLayer& layer, const Profile& profile, Phase phase);
+/// Returns how many ranks a token reaches on average, of `ranks` that hold the experts evenly and of which it may
+/// choose among `allowed`: top_k different experts of those, each as likely.
+double ranks_reached(int experts, int ranks, int allowed, int top_k);
+/// NAME of the preset that a published layer ran on.
+std::string preset_of(const PublishedLayer& layer);
+Comparison published_layer_times();
+
+inline constexpr int kTraceLayers = 4;
+/// Returns the seconds of `layers` layers, the forward of one micro-batch beside the backward of another, replayed in
+/// the order of DualPipe. `own_lane`: whether the weight gradients that the trace has on a stream of their own have a
+/// lane of their own; else all are on the compute lane.
+double replayed_trace(const std::vector<TraceTask>& trace, int layers, bool own_lane);
+Comparison trace_times();
+
+/// Errors of held-out sizes, of all groups of a GPU's collective together.
+struct CurveErrors {
+  std::string gpu, op;
+  std::vector<double> line, pieces;
+  size_t most_pieces = 0;
+};
+std::vector<CurveErrors> curve_errors(const std::vector<PublishedCollective>& samples);
+TextTable curve_table(const std::vector<CurveErrors>& errors);
+
+}  // namespace moe::reproduce
