@@ -1,5 +1,6 @@
 #include "tuner/fit_report.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "moe/base/check.h"
@@ -29,11 +30,13 @@ std::string percent(const std::optional<double>& share) {
   return *share < 10 ? fmt::format("{:.2f} %", 100 * *share) : fmt::format("{:.3g} %", 100 * *share);
 }
 
-std::vector<std::string> cells_of(const FittedRow& row, const Profile* truth) {
+constexpr int kCurve = 5;  // the column of the curves' errors, where there are any
+
+std::vector<std::string> cells_of(const FittedRow& row, const Profile* truth, bool curves) {
   const LinearFit& fit = row.fit;
   std::vector<std::string> cells{row.what + (fit.weak.empty() && row.unusable.empty() ? "" : " !")};
   if (!row.unusable.empty()) {
-    cells.resize(truth ? 10 : 8, "-");
+    cells.resize((truth ? 9 : 7) + (curves ? 1 : 0), "-");
     return cells;
   }
   cells.insert(cells.end(), {fmt::format("{:.1f}{}", fit.alpha_s * 1e6, fit.alpha_clamped ? "*" : ""),
@@ -66,8 +69,8 @@ std::string task_table(const Profile& profile) {
       if (row.s_per[t] > 0)
         terms += fmt::format("{}{:.3g} ps a {}", terms.empty() ? "" : ", ", 1e12 * row.s_per[t],
                              name_of(static_cast<Term>(t)));
-    table.add({fmt::format("{} {}{}", row.name, name_of(row.phase), row.verdict.weak.empty() ? "" : " !"), terms, percent(row.held_out_error),
-               percent(row.verdict.held_out_worst)});
+    table.add({fmt::format("{} {}{}", row.name, name_of(row.phase), row.verdict.weak.empty() ? "" : " !"), terms,
+               percent(row.held_out_error), percent(row.verdict.held_out_worst)});
   }
   return fmt::format("\n{}", table.text());
 }
@@ -75,10 +78,13 @@ std::string task_table(const Profile& profile) {
 }  // namespace
 
 std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
-  std::vector<std::string> header{"op", "alpha us", "beta ps/unit", "r^2", "held-out", "curve", "worst", "aside"};
+  std::vector<std::string> header{"op", "alpha us", "beta ps/unit", "r^2", "held-out", "worst", "aside"};
+  const bool curves =
+      std::ranges::any_of(fitted.rows, [](const FittedRow& row) { return row.fit.line_error.has_value(); });
+  if (curves) header.insert(header.begin() + kCurve, "curve");
   if (truth) header.insert(header.end(), {"alpha - true us", "beta / true"});
   Table table(header);
-  for (const FittedRow& row : fitted.rows) table.add(cells_of(row, truth));
+  for (const FittedRow& row : fitted.rows) table.add(cells_of(row, truth, curves));
   std::string text = table.text() + task_table(fitted.profile) + slowdowns(fitted.profile.contention);
   for (const std::string& line : fit_warnings(fitted)) text += fmt::format("  warning: {}\n", line);
   return text;

@@ -41,18 +41,18 @@ double from_last_start(const std::vector<TaskTime>& ranks) {
   return end - start;
 }
 
-double computing_seconds(const std::vector<TaskTime>& ranks, int cores) {
+double computing_seconds(const std::vector<TaskTime>& ranks, int at_once) {
   std::vector<std::pair<double, int>> edges;
   for (const TaskTime& t : ranks) edges.insert(edges.end(), {{t.start_s, 1}, {t.end_s, -1}});
   std::ranges::sort(edges);
-  double core_seconds = 0, last = 0;
+  double rank_seconds = 0, last = 0;
   int running = 0;
   for (const auto& [at, change] : edges) {
-    core_seconds += std::min(running, cores) * (at - last);
+    rank_seconds += std::min(running, at_once) * (at - last);
     running += change;
     last = at;
   }
-  return core_seconds / std::min(cores, static_cast<int>(ranks.size()));
+  return rank_seconds / std::min(at_once, static_cast<int>(ranks.size()));
 }
 
 }  // namespace
@@ -78,17 +78,17 @@ Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times) {
 double own_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
                    const std::vector<RankMachine>& machines) {
   std::map<std::string_view, std::vector<TaskTime>> by_machine;
-  std::map<std::string_view, int> cores;
+  std::map<std::string_view, int> at_once;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const TaskTime& t = ranks[rank][static_cast<size_t>(task.id)];
     if (!has_time(t)) continue;
     by_machine[machines[rank].name].push_back({begin_s[rank] + t.start_s, begin_s[rank] + t.end_s});
-    cores[machines[rank].name] = machines[rank].cores;
+    at_once[machines[rank].name] = machines[rank].ranks_at_once;
   }
   const bool computes = task.group == GroupKind::none;
   std::vector<double> seconds;
   for (const auto& [machine, times] : by_machine)
-    seconds.push_back(computes ? computing_seconds(times, cores[machine]) : from_last_start(times));
+    seconds.push_back(computes ? computing_seconds(times, at_once[machine]) : from_last_start(times));
   if (seconds.empty()) return 0;
   return computes ? *std::ranges::max_element(seconds) : *std::ranges::min_element(seconds);
 }

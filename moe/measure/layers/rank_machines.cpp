@@ -1,23 +1,25 @@
 #include "moe/measure/layers/rank_machines.h"
 
 #include <algorithm>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
-#include <thread>
+
+#include "moe/device/cpu/cores.h"
 
 namespace moe {
 
-std::vector<RankMachine> machines_of(World& world) {
+std::vector<RankMachine> machines_of(World& world, int threads) {
   std::ifstream file("/proc/sys/kernel/random/boot_id");  // a kernel's: containers on one machine read one clock
   std::string boot;
   std::getline(file, boot);
+  const std::vector<int> cores = cpu::usable_cores();
   const size_t here = world.here().size();
-  const std::vector<std::string> names = gather(world, std::vector<std::string>(here, boot));
-  const std::vector<double> own{std::max(1.0, static_cast<double>(std::thread::hardware_concurrency()))};
-  const auto cores = gather(world, std::vector<std::vector<double>>(here, own));
+  const auto names = gather(world, std::vector(here, fmt::format("{} {}", boot, fmt::join(cores, ","))));
+  const double own = std::max(1, static_cast<int>(cores.size()) / threads);
+  const auto at_once = gather(world, std::vector(here, std::vector{own}));
   std::vector<RankMachine> machines;
   for (size_t rank = 0; rank < names.size(); ++rank)
-    machines.push_back({names[rank], static_cast<int>(cores[rank].front())});
+    machines.push_back({names[rank], static_cast<int>(at_once[rank].front())});
   return machines;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Which ranks share a machine, its clock and its cores.
+// Which ranks share a clock and cores.
 #include <string>
 #include <vector>
 
@@ -9,11 +9,12 @@ namespace moe {
 
 struct RankMachine {
   std::string name;
-  int cores = 1;
+  int ranks_at_once = 1;  // that its cores can carry
 };
 
-/// Returns each rank's machine. Every process of the world calls it.
-std::vector<RankMachine> machines_of(World& world);
+/// Returns each rank's machine, or the part of it that its process is kept to. `threads`: that a rank computes with.
+/// Every process of the world calls it.
+std::vector<RankMachine> machines_of(World& world, int threads);
 /// Returns as many machines of one rank each: where paces say what tasks take.
 std::vector<RankMachine> machines_apart(size_t ranks);
 
