@@ -1,6 +1,6 @@
 #pragma once
-// The dense math of a layer on one device. CPU: done at once, on own_threads() (cores.h), and has no state. CUDA: queued on the stream that use()
-// named last; like cuBLAS' handle, so a layer's calls come from the one thread that issues its tasks.
+// The dense math of a layer on one device. CPU: done at once, by own_threads() of cores.h; has no state. CUDA: queued
+// on the stream that use() named last; like cuBLAS' handle, so a layer's calls come from the one thread that issues.
 #include <memory>
 
 #include "moe/device/memory.h"
