@@ -41,9 +41,9 @@ std::vector<std::string> cells_of(const FittedRow& row, const Profile* truth, bo
   }
   cells.insert(cells.end(), {fmt::format("{:.1f}{}", fit.alpha_s * 1e6, fit.alpha_clamped ? "*" : ""),
                              fmt::format("{:.5g}", fit.beta * 1e12), shown_r_squared(fit.r_squared),
-                             percent(fit.line_error ? fit.line_error : fit.held_out_error),
-                             fit.line_error ? percent(fit.held_out_error) : "-", percent(fit.held_out_worst),
+                             percent(fit.line_error ? fit.line_error : fit.held_out_error), percent(fit.held_out_worst),
                              fmt::format("{}", fit.set_aside.size())});
+  if (curves) cells.insert(cells.begin() + kCurve, fit.line_error ? percent(fit.held_out_error) : "-");
   if (!truth) return cells;
   const auto t = truth_of(row.what, *truth);
   cells.push_back(t ? fmt::format("{:+.1f}", (fit.alpha_s - t->alpha_s) * 1e6) : "-");

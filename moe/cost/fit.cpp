@@ -109,6 +109,22 @@ LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what) {
   return fit;
 }
 
+LinearFit fit_without_line(const std::vector<FitSample>& samples, std::string_view why) {
+  constexpr double kNearlyFlat = 1e-3;  // of the median over the largest size: a row's beta is above 0
+  std::vector<double> sizes, seconds;
+  for (const FitSample& sample : samples) sizes.push_back(sample.size), seconds.push_back(sample.seconds);
+  const double middle = median(seconds), most = *std::ranges::max_element(sizes);
+  LinearFit fit;
+  fit.samples = samples.size();
+  fit.range = {*std::ranges::min_element(sizes), most};
+  const bool one_size = fit.range[0] == most;
+  fit.alpha_s = one_size ? 0 : middle;
+  fit.beta = (one_size ? 1 : kNearlyFlat) * middle / most;
+  fit.weak = why;
+  if (one_size) fit.range[0] *= 1 - 1e-9;  // a range has a length
+  return fit;
+}
+
 void fit_curve(const std::vector<FitSample>& samples, std::string_view what, LinearFit& fit) {
   if (fit.held_out_error && *fit.held_out_error <= kLineError) return;
   Points points;

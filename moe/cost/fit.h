@@ -58,6 +58,10 @@ LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what);
 void fit_curve(const std::vector<FitSample>& samples, std::string_view what, LinearFit& fit);
 inline constexpr double kLineError = 0.03, kClearlyBelow = 0.8;
 
+/// Where no line goes through times of a layer's own collectives: of one size, the times by the byte; of several, which
+/// don't grow with size, their median. `weak` says so. Short tasks of small layers are like that.
+LinearFit fit_without_line(const std::vector<FitSample>& samples, std::string_view why);
+
 struct FittedRow {
   std::string what;      // row_name (profile.h): "alltoall inter 8", "gemm float32", "attention forward 256"
   LinearFit fit;         // of a row that can be used

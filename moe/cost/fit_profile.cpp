@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
@@ -254,6 +255,7 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
   std::string cluster;
   std::map<RowKey, std::vector<FitSample>> samples;
   std::map<RowKey, std::vector<TermSample>> of_tasks;
+  std::set<RowKey> in_layers;  // collectives that layers ran
   for (const CaseRecord& record : best_attempts(cases)) {
     if (record.status != CaseStatus::ok) continue;
     set_topology(out.profile, record, cluster);
@@ -266,6 +268,7 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
       of_tasks[key].push_back(term_sample_of(record));
     else
       samples[key].push_back(sample_of(record, key));
+    if (key.table == RowKey::Table::comm && record.parameters.has("layer")) in_layers.insert(key);
   }
   for (const auto& [key, of_key] : of_tasks) {
     TaskRow row{.name = key.op, .phase = key.phase, .dtype = key.dtype};
@@ -285,6 +288,11 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
       if (key.table == RowKey::Table::comm) fit_curve(of_key, row.what, row.fit);
       add_row(out.profile, key, row.fit);
     } catch (const NoLine& none) {
+      if (in_layers.contains(key)) {
+        row.fit = fit_without_line(of_key, std::string_view(none.what()).substr(row.what.size() + 2));
+        add_row(out.profile, key, row.fit);
+        continue;
+      }
       out.rows.pop_back();
       add_unusable(out, name_of(key), none.what());
     }

@@ -10,44 +10,7 @@ namespace {
 
 constexpr double kBelowRange = 0.8;  // a term so far outside of what was measured is said
 
-double interpolate(const Points& points, double work) {
-  const auto upper = std::upper_bound(points.begin(), points.end(), work,
-                                      [](double value, const auto& point) { return value < point[0]; });
-  if (upper == points.end()) return points.back()[1];
-  const auto lower = upper - 1;
-  const double share = (work - (*lower)[0]) / ((*upper)[0] - (*lower)[0]);
-  return (*lower)[1] + share * ((*upper)[1] - (*lower)[1]);
-}
-
 }  // namespace
-
-double LayerPricer::Curve::seconds(double work) const {
-  const double hook = hook_alpha + work * hook_beta;
-  if (points != nullptr && work >= points->front()[0] && work <= points->back()[0])
-    return hook + interpolate(*points, work);
-  return hook + alpha + work * beta;
-}
-
-// Parts w1 + w2 + .. = work take at least work times the least t(w) / w of any w up to work. On a straight piece of t
-// that ratio is monotone: its least is at an end of a piece. Where alpha and beta hold below the first point the ratio
-// falls: its least is at that point, by either price. Behind the last point it falls too: its least is at the whole
-// work. So alpha-beta rows without points give alpha + work beta.
-Parts LayerPricer::Curve::in_parts(double work, double overhead) const {
-  const double whole = seconds(work) + overhead;
-  Parts least{whole, std::min(whole, seconds(0) + overhead)};
-  if (points == nullptr || work <= 0) return least;
-  double rate = whole / work;
-  const auto consider = [&](double part, double part_s) {
-    if (part > work) return;
-    rate = std::min(rate, (part_s + overhead) / part);
-    least.one = std::min(least.one, part_s + overhead);
-  };
-  const double first = points->front()[0];
-  consider(first, hook_alpha + first * hook_beta + alpha + first * beta);
-  for (const auto& point : *points) consider(point[0], seconds(point[0]));
-  least.all = work * rate;
-  return least;
-}
 
 LayerPricer::LayerPricer(const Profile& profile, const LayerCase& shape, PricingOptions options)
     : profile_(profile),
@@ -65,7 +28,7 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
   Curve& known = curves_[static_cast<size_t>(flow)][static_cast<size_t>(phase)][static_cast<size_t>(kind)];
   if (known.known) return known;
   const Work whole = sends_gradients(kind) ? Work{} : whole_work(kind, phase, shape_, flow);
-  known = find_curve(kind, phase, whole, flow);
+  known.price = find_curve(kind, phase, whole, flow);
   const double rows = shape_.rounding == Rounding::exact ? exact_rows_ : static_cast<double>(rows_);
   known.unit = std::max(whole.bytes, whole.flops) / (is_chunked(kind) ? rows : 1);
   if (sends_gradients(kind)) known.unit = 1;
@@ -73,7 +36,7 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
   return known;
 }
 
-LayerPricer::Curve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
+PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
   if (const TaskRow* row = task_row(kind, phase)) return task_curve(*row, kind, work, flow);
   switch (kind) {
     case TaskKind::gradient:
@@ -93,7 +56,7 @@ LayerPricer::Curve LayerPricer::find_curve(TaskKind kind, Phase phase, const Wor
       break;
   }
   if (work.group == GroupKind::none) return compute_curve(kind, phase, work);
-  Curve c = comm_curve(work.op, work.group, work.bytes);
+  PriceCurve c = comm_curve(work.op, work.group, work.bytes);
   if (work.op == Op::alltoall && has(work.group)) add_hook(c, kind, phase);
   return c;
 }
@@ -112,7 +75,7 @@ std::string LayerPricer::why_unusable(const std::string& name) const {
   return {};
 }
 
-void LayerPricer::add_hook(Curve& exchange, TaskKind kind, Phase phase) const {
+void LayerPricer::add_hook(PriceCurve& exchange, TaskKind kind, Phase phase) const {
   const ModuleRow* row = module_row(module_name(kind, shape_.layer), phase);
   if (row == nullptr) return;
   exchange.hook_alpha = row->alpha_s;
@@ -151,15 +114,15 @@ const CommRow& LayerPricer::comm_row_or_nearest(Op op, const Group& group) const
   return *nearest;
 }
 
-LayerPricer::Curve LayerPricer::row_curve(const CommRow& row, double bytes) const {
+PriceCurve LayerPricer::row_curve(const CommRow& row, double bytes) const {
   if (const auto& range = row.range_bytes; range && (bytes < (*range)[0] || bytes > (*range)[1]))
     notes_.insert(fmt::format("outside the fitted range: {} of {} (fitted {} to {})", name_of(row.op),
                               human_bytes(bytes), human_bytes((*range)[0]), human_bytes((*range)[1])));
   used(row);
-  return {row.alpha_s, row.beta_s_per_byte, 0, row.points.empty() ? nullptr : &row.points};
+  return {row.alpha_s, row.beta_s_per_byte, row.points.empty() ? nullptr : &row.points};
 }
 
-LayerPricer::Curve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
+PriceCurve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
   const Group& group = groups_[static_cast<size_t>(kind)];
   if (group.network == Network::none) return {};
   if (kind == GroupKind::ep_esp) return fused_alltoall_curve(bytes);
@@ -169,14 +132,14 @@ LayerPricer::Curve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) 
     if (scatter != nullptr && gather != nullptr) {
       notes_.insert("derived: intra allreduce = reducescatter + allgather of the same volume");
       used(*scatter), used(*gather);
-      return {scatter->alpha_s + gather->alpha_s, scatter->beta_s_per_byte + gather->beta_s_per_byte, 0, nullptr};
+      return {scatter->alpha_s + gather->alpha_s, scatter->beta_s_per_byte + gather->beta_s_per_byte};
     }
   }
   return row_curve(comm_row_or_nearest(op, group), bytes);
 }
 
 // Parm Eq. 4: as the EP AlltoAll of the same volume, where the pair was not measured.
-LayerPricer::Curve LayerPricer::fused_alltoall_curve(double bytes) const {
+PriceCurve LayerPricer::fused_alltoall_curve(double bytes) const {
   const Group &both = groups_[static_cast<size_t>(GroupKind::ep_esp)],
               &ep = groups_[static_cast<size_t>(GroupKind::ep)];
   if (const CommRow* row = comm_row(Op::a2a_ep_esp, both)) return row_curve(*row, bytes);
@@ -224,7 +187,7 @@ const TaskRow* LayerPricer::task_row(TaskKind kind, Phase phase) const {
 }
 
 // With one layer given, what its terms take is a line in its rows.
-LayerPricer::Curve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const {
+PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const {
   const TaskTerms terms = terms_of(kind, row.phase, shape_, flow);
   const TermValues whole = terms.of_share(1);
   for (size_t t = 0; t < kTerms; ++t)
@@ -232,12 +195,12 @@ LayerPricer::Curve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, co
       notes_.insert(fmt::format("outside the measured range: {} with {:.3g} {}s (measured {:.3g} to {:.3g})",
                                 row_name(row), whole[t], name_of(static_cast<Term>(t)), row.least[t], row.most[t]));
   const double size = std::max(work.bytes, work.flops);
-  Curve c{dot(row.s_per, terms.once), 0, 0, nullptr};
+  PriceCurve c{dot(row.s_per, terms.once)};
   (size > 0 ? c.beta : c.alpha) += dot(row.s_per, terms.of_rows) / (size > 0 ? size : 1);
   return c;
 }
 
-LayerPricer::Curve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& work) const {
+PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& work) const {
   const ModuleRow* module = module_row(module_name(kind, shape_.layer), phase);
   if (module == nullptr && kind == TaskKind::i_order)
     module = module_row(module_name(TaskKind::order, shape_.layer), phase);
@@ -246,7 +209,7 @@ LayerPricer::Curve LayerPricer::compute_curve(TaskKind kind, Phase phase, const 
     if (const auto& range = module->range; range && (size < (*range)[0] || size > (*range)[1]))
       notes_.insert(fmt::format("outside the fitted range: {} {} of {:.3g} (fitted {:.3g} to {:.3g})", module->name,
                                 name_of(phase), size, (*range)[0], (*range)[1]));
-    return {module->alpha_s, module->beta(), 0, nullptr};
+    return {module->alpha_s, module->beta()};
   }
   if (work.op == Op::none) return {};
   const double passes = phase == Phase::backward ? 2 : 1;
@@ -254,42 +217,42 @@ LayerPricer::Curve LayerPricer::compute_curve(TaskKind kind, Phase phase, const 
     for (const ComputeRow& row : profile_.compute)
       if (row.op == Op::expert && row.ffn == shape_.layer.ffn && row.dtype == shape_.layer.dtype) {
         used(row);
-        return {passes * row.alpha_s, row.beta_s_per_flop, 0, nullptr};
+        return {passes * row.alpha_s, row.beta_s_per_flop};
       }
   const ComputeRow& gemm = gemm_row();
-  return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop, 0, nullptr};
+  return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop};
 }
 
-LayerPricer::Curve LayerPricer::copy_curve() const {
+PriceCurve LayerPricer::copy_curve() const {
   for (const ComputeRow& row : profile_.compute)
-    if (row.op == Op::copy) return {used(row).alpha_s, row.beta_s_per_byte, 0, nullptr};
+    if (row.op == Op::copy) return {used(row).alpha_s, row.beta_s_per_byte};
   notes_.insert("not priced: copies, for which the profile has no row");
   return {};
 }
 
 double LayerPricer::chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow) const {
   const Curve& c = curve(flow, kind, phase);
-  return c.seconds(rows * c.unit) + profile_.task_overhead_s;
+  return c.price.seconds(rows * c.unit) + profile_.task_overhead_s;
 }
 
 Parts LayerPricer::in_parts(TaskKind kind, Phase phase, double rows, Flow flow) const {
   const Curve& c = curve(flow, kind, phase);
-  return c.in_parts(rows * c.unit, profile_.task_overhead_s);
+  return c.price.in_parts(rows * c.unit, profile_.task_overhead_s);
 }
 
 double LayerPricer::gradient_seconds_in_parts(int64_t bytes) const {
   const Curve& c = curve(Flow::sharded, TaskKind::gradient, Phase::backward);
-  return c.in_parts(static_cast<double>(bytes), profile_.task_overhead_s).all;
+  return c.price.in_parts(static_cast<double>(bytes), profile_.task_overhead_s).all;
 }
 
 double LayerPricer::gradient_seconds(int64_t bytes, TaskKind kind) const {
   const Curve& c = curve(Flow::sharded, kind, Phase::backward);
-  return c.seconds(static_cast<double>(bytes)) + profile_.task_overhead_s;
+  return c.price.seconds(static_cast<double>(bytes)) + profile_.task_overhead_s;
 }
 
 double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
   const Curve& c = curve(flow, kind, phase);
-  return c.seconds(c.unit) + profile_.task_overhead_s;
+  return c.price.seconds(c.unit) + profile_.task_overhead_s;
 }
 
 std::optional<double> LayerPricer::saa_seconds() const {
@@ -301,7 +264,7 @@ std::optional<double> LayerPricer::saa_seconds() const {
 
 std::vector<double> LayerPricer::gradient_bends() const {
   std::vector<double> bends;
-  if (const Points* points = curve(Flow::sharded, TaskKind::gradient, Phase::backward).points)
+  if (const Points* points = curve(Flow::sharded, TaskKind::gradient, Phase::backward).price.points)
     for (const auto& point : *points) bends.push_back(point[0]);
   return bends;
 }
@@ -337,7 +300,7 @@ double LayerPricer::part_seconds(const WorkClass& wc, Flow flow, int more) const
   const double rows = exact ? exact_rows_ : static_cast<double>(rows_);
   if (wc.kind == TaskKind::exchange) {
     const Curve& c = curve(flow, wc.kind, wc.phase);
-    return c.seconds(rows * c.unit) / wc.chunks + profile_.task_overhead_s;
+    return c.price.seconds(rows * c.unit) / wc.chunks + profile_.task_overhead_s;
   }
   if (exact || traits_of(flow).home_by_peers) return chunk_seconds(wc.kind, wc.phase, rows / wc.chunks, flow);
   return chunk_seconds(wc.kind, wc.phase, static_cast<double>(rows_ / wc.chunks + more), flow);

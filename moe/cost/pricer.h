@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "moe/base/check.h"
+#include "moe/cost/price_curve.h"
 #include "moe/cost/profile.h"
 
 namespace moe {
@@ -19,11 +20,6 @@ class Unpriced : public Unsupported {
 struct PricingOptions {
   bool nearest = false;           // borrow the row of the nearest group size where none fits, and mark the result
   std::string_view borrows = {};  // what a user asks for that with, as messages name it
-};
-
-/// Least seconds of work that is cut into parts: of all parts together, and of any one.
-struct Parts {
-  double all = 0, one = 0;
 };
 
 /// Prices the tasks of one layer on one profile; the profile must outlive it. Rows are looked up once, when first
@@ -68,30 +64,26 @@ class LayerPricer {
 
  private:
   struct Curve {
-    double alpha = 0, beta = 0;      // of one work unit: a byte or a FLOP
-    double unit = 0;                 // work units a row of T_rank (chunks) or in all (dense)
-    const Points* points = nullptr;  // used inside its range
+    PriceCurve price;
+    double unit = 0;  // work units a row of T_rank (chunks) or in all (dense)
     bool known = false;
-    double hook_alpha = 0, hook_beta = 0;  // of what is called around an exchange
-    double seconds(double work) const;
-    Parts in_parts(double work, double overhead) const;
   };
   const Curve& curve(Flow flow, TaskKind kind, Phase phase) const;
-  Curve find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const;
-  Curve comm_curve(Op op, GroupKind kind, double bytes) const;
-  Curve fused_alltoall_curve(double bytes) const;
-  Curve row_curve(const CommRow& row, double bytes) const;
+  PriceCurve find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const;
+  PriceCurve comm_curve(Op op, GroupKind kind, double bytes) const;
+  PriceCurve fused_alltoall_curve(double bytes) const;
+  PriceCurve row_curve(const CommRow& row, double bytes) const;
   const CommRow* comm_row(Op op, const Group& group) const;
   const CommRow& comm_row_or_nearest(Op op, const Group& group) const;
   template <class Row>
   const Row& used(const Row& row) const;
   std::string why_unusable(const std::string& name) const;
-  void add_hook(Curve& exchange, TaskKind kind, Phase phase) const;
+  void add_hook(PriceCurve& exchange, TaskKind kind, Phase phase) const;
   const ModuleRow* module_row(const std::string& name, Phase phase) const;
   const TaskRow* task_row(TaskKind kind, Phase phase) const;
-  Curve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;
-  Curve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
-  Curve copy_curve() const;
+  PriceCurve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;
+  PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
+  PriceCurve copy_curve() const;
   double part_seconds(const WorkClass& wc, Flow flow, int more) const;
   const ComputeRow& gemm_row() const;
 

@@ -100,7 +100,8 @@ class Launch(unittest.TestCase):
         with open(run.path("records.jsonl")) as file:
             header, *cases, end = [json.loads(line) for line in file]
         self.assertEqual(header["ranks"], {"backend": "gloo", "device": "cpu", "ranks": 4, "nodes": 2,
-                                           "ranks_per_node": 2, "interface": "lo"})
+                                           "ranks_per_node": 2, "interface": "lo",
+                                           "threads": 1})
         self.assertEqual((len(cases), end["kind"]), (2, "end"))
         for case in cases:
             self.assertEqual((case["backend"], case["emulated"], case["status"]), ("gloo", False, "ok"))

@@ -29,6 +29,7 @@ std::vector<const Schedule*> one_of_each_flow(const std::vector<const Schedule*>
   const auto consider = [&](const Schedule* s) {
     const Schedule*& of_flow = chosen[s->flow];
     if (of_flow == nullptr || (of_flow->degrees == DegreePolicy::one && s->degrees != DegreePolicy::one)) of_flow = s;
+    if (s->flow == Flow::sharded) of_flow = &find_schedule("fsmoe");  // which has all that others of its flow have
   };
   for (const Schedule* schedule : schedules) {
     if (schedule->variants.empty()) consider(schedule);
@@ -39,6 +40,13 @@ std::vector<const Schedule*> one_of_each_flow(const std::vector<const Schedule*>
   return all;
 }
 
+// Degrees cut a layer's gradients too, where its schedule splits them: their sums are measured at several sizes.
+Plan plan_of(const LayerJob& job, const Schedule& schedule, int degree) {
+  if (!job.one_layer() || !splits_gradients(schedule)) return plan_nominally(job, schedule, degree).run.plan;
+  const int64_t bytes = gradient_bytes(job.shape), element = bytes_of(job.shape.layer.dtype);
+  return build_plan(schedule, job.shape, with_split(schedule, degree, degree, bytes / degree / element * element));
+}
+
 std::vector<PlannedRun> serial_runs(const LayerJob& job) {
   std::vector<PlannedRun> runs;
   for (const Schedule* schedule : one_of_each_flow(job.schedules))
@@ -46,7 +54,7 @@ std::vector<PlannedRun> serial_runs(const LayerJob& job) {
       if (degree > 1 && schedule->degrees == DegreePolicy::one) continue;
       try {
         PlannedRun& run = runs.emplace_back();
-        run.plan = serial_plan(plan_nominally(job, *schedule, degree).run.plan);
+        run.plan = serial_plan(plan_of(job, *schedule, degree));
       } catch (const Unsupported&) {
         runs.pop_back();
       }

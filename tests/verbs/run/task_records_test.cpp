@@ -56,11 +56,11 @@ TEST(TaskRecords, AreOfEveryDegreeAndHaveTheirTermsOrBytes) {
     if (op_of(record) == "alltoall") dispatched.insert(record.parameters.number("bytes", record.key));
   }
   for (const int degree : kProfiledDegrees) {
-    EXPECT_TRUE(keys.contains(fmt::format("task/small/tutel/r{}/forward/dispatch", degree)));
-    EXPECT_TRUE(keys.contains(fmt::format("task/small/tutel/r{}/backward/expert", degree)));
+    EXPECT_TRUE(keys.contains(fmt::format("task/small/fsmoe/r{}/forward/dispatch", degree)));
+    EXPECT_TRUE(keys.contains(fmt::format("task/small/fsmoe/r{}/backward/expert", degree)));
   }
   EXPECT_EQ(dispatched.size(), kProfiledDegrees.size());
-  EXPECT_FALSE(keys.contains("task/small/ds-moe/r1/forward/expert"));  // tutel's flow, and it has degrees
+  EXPECT_FALSE(keys.contains("task/small/ds-moe/r1/forward/expert"));  // of fsmoe's flow, which has degrees
 }
 
 TEST(TaskRecords, AreTakenFromARunThatWasBrokenOff) {
