@@ -45,7 +45,7 @@ class Spans {
   double seconds(GroupKind group) const {
     Task task;
     task.group = group;
-    return own_seconds(task, ranks_, begin_s_, machines_);
+    return in_step_seconds(task, ranks_, begin_s_, machines_);
   }
   RankTimes ranks_;
   std::vector<double> begin_s_;

@@ -26,6 +26,7 @@ constexpr std::array<std::string_view, 3> kVerifiedByDefault{"ds-moe", "tutel", 
 constexpr std::array<std::string_view, 4> kWholeGridByDefault{"tutel", "tutel-improved", "fsmoe-no-iio", "fsmoe"};
 constexpr std::array kTriedDegrees{1, 2, 4, 8};  // to which FSMoE's published optimiser rounds
 constexpr int kIterations = 5, kWholeGridIterations = 3;
+constexpr double kTimed_s = 1;  // of a layer whose passes are short
 constexpr double kGuessedOps_s = 15, kGuessedLayer_s = 4;
 constexpr size_t kEstimateAll = 200, kEstimateEvery = 17;  // layers; a prime passes over no candidate of a grid
 
@@ -189,9 +190,18 @@ class VerifiedTune {
                          found_.verified.size(), iterations(), human_seconds(kGuessedOps_s + seconds)));
   }
 
+  // Of one pass of every schedule that is to be run; 0: none was planned.
+  double predicted_seconds(const SweepRow& row) const {
+    double seconds = 0;
+    for (const Schedule* schedule : found_.verified)
+      if (const LayerResult* result = row.find(schedule->name)) seconds += result->total_s();
+    return seconds;
+  }
+
   // Returns a layer's outcome, of this run or of the one before that was broken off.
   LayerOutcome outcome_of(const SweepRow& row) {
-    const LayerJob job = job_of(row, found_.fitted.profile);
+    LayerJob job = job_of(row, found_.fitted.profile);
+    if (!found_.emulated && !options_.iterations) job.settings.iterations = passes_in(kTimed_s, predicted_seconds(row));
     if (row.status == CaseStatus::ok)
       if (auto known = known_outcome(job, writer_)) {
         tell(fmt::format("{}: its records are there from the run that was broken off", job.name));

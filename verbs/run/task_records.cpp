@@ -1,5 +1,6 @@
 #include "verbs/run/task_records.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -7,13 +8,14 @@
 #include "moe/base/log.h"
 #include "moe/base/statistics.h"
 #include "moe/measure/layers/in_step.h"
+#include "moe/measure/over_ranks.h"
 #include "verbs/pick_layers.h"
 #include "verbs/run/layer_plan.h"
 
 namespace moe {
 namespace {
 
-constexpr int kPasses = 5;
+constexpr double kMeasured_s = 0.5;
 constexpr double kProvenFlops = 1e9;  // a larger layer is proven by a smaller one
 
 /// Tasks that take equally long, and what tells them in the records.
@@ -158,7 +160,12 @@ std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, Recor
   settings.most_reference_flops = kProvenFlops;
   settings.inspect = {};
   settings.in_step = true;
-  const LayerMeasurement measured = measure_layer(runs, settings);
+  LayerMeasurement measured = measure_layer(runs, settings);
+  double pass_s = 0;
+  for (const MeasuredRun& run : measured.runs)
+    if (!run.total_s.empty()) pass_s += median(max_over_ranks(run.total_s));
+  settings.iterations = passes_in(kMeasured_s, pass_s);
+  if (settings.iterations > kPasses) measured = measure_layer(runs, settings);
   std::vector<CaseRecord> records;
   for (size_t r = 0; r < runs.size(); ++r) {
     require<WrongResult>(measured.runs[r].wrong.empty(), "{}: {}", job.name, measured.runs[r].wrong);
@@ -173,6 +180,10 @@ std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, Recor
 }
 
 }  // namespace
+
+int passes_in(double seconds, double pass_s) {
+  return pass_s > 0 ? static_cast<int>(std::clamp(seconds / pass_s, double{kPasses}, double{kMostPasses})) : kPasses;
+}
 
 std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
   std::vector<LayerShape> shapes;

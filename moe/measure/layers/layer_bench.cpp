@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "moe/base/check.h"
+#include "moe/base/statistics.h"
 #include "moe/comm/local/local_world.h"
 #include "moe/device/device.h"
 #include "moe/measure/layers/in_step.h"
@@ -299,9 +300,15 @@ class LayerBench {
           static_cast<int64_t>(run.plan.tasks().size()) * ranks_ * static_cast<int64_t>(run.total_s.size());
     run.task_s.clear();
     const double dilation = result_.dilation.factor;
-    for (const Task& task : run.plan.tasks()) run.task_s.push_back(median_seconds(passes, task, machines_) / dilation);
+    for (const Task& task : run.plan.tasks()) run.task_s.push_back(median(seconds_of(passes, task)) / dilation);
     run.median_tasks = first_times(passes.tasks[median_pass(run.total_s)]);
     for (TaskTime& t : run.median_tasks) t = {t.start_s / dilation, t.end_s / dilation};
+  }
+
+  std::vector<double> seconds_of(const PassTimes& passes, const Task& task) const {
+    const auto own = [](auto&... pass) { return own_seconds(pass...); };
+    return settings_.in_step ? seconds_by_pass(passes, task, machines_, in_step_seconds)
+                             : seconds_by_pass(passes, task, machines_, own);
   }
 
   const std::vector<PlannedRun>& planned_;

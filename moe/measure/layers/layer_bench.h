@@ -37,7 +37,7 @@ struct MeasuredRun {
   Plan plan;                                            // as it ran
   std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
   std::vector<std::vector<double>> exposed_s, overlap;  // likewise (overlap.h: exposed_s, efficiency)
-  std::vector<double> task_s;                           // by task id, median over iterations: own_seconds (overlap.h)
+  std::vector<double> task_s;  // by task id, median over iterations: own_seconds, or in_step_seconds (overlap.h)
   std::vector<TaskTime> median_tasks;     // each stage's first rank's, of the iteration whose total is the median
   int64_t overruns = 0, paced_tasks = 0;  // over all ranks and timed iterations
   int repeats = 0;                        // times its passes were discarded for too many overruns

@@ -35,24 +35,45 @@ double exposed_seconds(const Plan& plan, std::span<const TaskTime> times) {
   return exposed;
 }
 
-double from_last_start(const std::vector<TaskTime>& ranks) {
-  double start = 0, end = 0;
-  for (const TaskTime& t : ranks) start = std::max(start, t.start_s), end = std::max(end, t.end_s);
-  return end - start;
+// Of a task's ranks on one machine, by its clock.
+struct MachineTimes {
+  int ranks_at_once = 1;
+  std::vector<TaskTime> ranks;
+};
+
+std::vector<MachineTimes> times_on_machines(const Task& task, const RankTimes& ranks,
+                                            const std::vector<double>& begin_s,
+                                            const std::vector<RankMachine>& machines) {
+  std::map<std::string_view, MachineTimes> by_name;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const TaskTime& t = ranks[rank][static_cast<size_t>(task.id)];
+    if (!has_time(t)) continue;
+    MachineTimes& machine = by_name[machines[rank].name];
+    machine.ranks_at_once = machines[rank].ranks_at_once;
+    machine.ranks.push_back({begin_s[rank] + t.start_s, begin_s[rank] + t.end_s});
+  }
+  std::vector<MachineTimes> all;
+  for (auto& [name, machine] : by_name) all.push_back(std::move(machine));
+  return all;
 }
 
-double computing_seconds(const std::vector<TaskTime>& ranks, int at_once) {
+double from_last_start(const std::vector<TaskTime>& ranks) {
+  const double start = std::ranges::max_element(ranks, {}, &TaskTime::start_s)->start_s;
+  return std::ranges::max_element(ranks, {}, &TaskTime::end_s)->end_s - start;
+}
+
+double computing_seconds(const MachineTimes& machine) {
   std::vector<std::pair<double, int>> edges;
-  for (const TaskTime& t : ranks) edges.insert(edges.end(), {{t.start_s, 1}, {t.end_s, -1}});
+  for (const TaskTime& t : machine.ranks) edges.insert(edges.end(), {{t.start_s, 1}, {t.end_s, -1}});
   std::ranges::sort(edges);
   double rank_seconds = 0, last = 0;
   int running = 0;
   for (const auto& [at, change] : edges) {
-    rank_seconds += std::min(running, at_once) * (at - last);
+    rank_seconds += std::min(running, machine.ranks_at_once) * (at - last);
     running += change;
     last = at;
   }
-  return rank_seconds / std::min(at_once, static_cast<int>(ranks.size()));
+  return rank_seconds / std::min(machine.ranks_at_once, static_cast<int>(machine.ranks.size()));
 }
 
 }  // namespace
@@ -77,24 +98,26 @@ Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times) {
 
 double own_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
                    const std::vector<RankMachine>& machines) {
-  std::map<std::string_view, std::vector<TaskTime>> by_machine;
-  std::map<std::string_view, int> at_once;
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const TaskTime& t = ranks[rank][static_cast<size_t>(task.id)];
-    if (!has_time(t)) continue;
-    by_machine[machines[rank].name].push_back({begin_s[rank] + t.start_s, begin_s[rank] + t.end_s});
-    at_once[machines[rank].name] = machines[rank].ranks_at_once;
+  const std::vector<MachineTimes> by_machine = times_on_machines(task, ranks, begin_s, machines);
+  double most = 0, least = 1e300;
+  for (const MachineTimes& machine : by_machine) {
+    most = std::max(most, computing_seconds(machine));
+    for (const TaskTime& t : machine.ranks) least = std::min(least, t.end_s - t.start_s);
   }
-  const bool computes = task.group == GroupKind::none;
-  std::vector<double> seconds;
-  for (const auto& [machine, times] : by_machine)
-    seconds.push_back(computes ? computing_seconds(times, at_once[machine]) : from_last_start(times));
-  if (seconds.empty()) return 0;
-  return computes ? *std::ranges::max_element(seconds) : *std::ranges::min_element(seconds);
+  return by_machine.empty() ? 0 : task.group == GroupKind::none ? most : least;
 }
 
 double own_seconds(const Task& task, const RankTimes& ranks) {
   return own_seconds(task, ranks, std::vector<double>(ranks.size()), machines_apart(ranks.size()));
+}
+
+double in_step_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
+                       const std::vector<RankMachine>& machines) {
+  if (task.group == GroupKind::none) return own_seconds(task, ranks, begin_s, machines);
+  std::vector<double> seconds;
+  for (const MachineTimes& machine : times_on_machines(task, ranks, begin_s, machines))
+    seconds.push_back(from_last_start(machine.ranks));
+  return seconds.empty() ? 0 : *std::ranges::min_element(seconds);
 }
 
 std::vector<TaskComparison> compare_tasks(const Plan& plan, std::span<const double> measured,

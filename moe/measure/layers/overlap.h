@@ -28,15 +28,18 @@ Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times);
 /// Whether the task ran on the rank: another stage's has no times there.
 inline bool has_time(const TaskTime& t) { return t.end_s > 0; }
 
-/// What a task's own work took in one pass. A collective, on the machine that came to it last: from its last rank's
-/// start to the last one's end, since the others' times hold the wait for it. A computation, on the slowest machine:
-/// the time in which ranks ran it, of those that ran at once at most as many as its cores carry, over as many ranks as
-/// that: so what ranks that share cores wait for each other's turn counts, and what a thread waits to be
-/// woken does not. `begin_s`: by rank, when its pass began.
+/// What a task's own work took in one pass. A collective, on the rank that came to it last: the others' times hold the
+/// wait for it. A computation, on the slowest machine: the time in which ranks ran it, of those that ran at once at most
+/// as many as its cores carry, over as many ranks as that: so what ranks that share cores wait for each other's turn
+/// counts, and what a thread waits to be woken does not. `begin_s`: by rank, when its pass began.
 double own_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
                    const std::vector<RankMachine>& machines);
 /// Of ranks on machines of their own (machines_apart).
 double own_seconds(const Task& task, const RankTimes& ranks);
+/// The same where all ranks begin together (in_step.h): a collective, on the machine where it took least, from the last
+/// rank's start to the last one's end.
+double in_step_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
+                       const std::vector<RankMachine>& machines);
 
 /// The tasks of one kind and phase.
 struct TaskComparison {

@@ -67,11 +67,4 @@ size_t median_pass(const std::vector<std::vector<double>>& total_s) {
   return nearest;
 }
 
-double median_seconds(const PassTimes& passes, const Task& task, const std::vector<RankMachine>& machines) {
-  std::vector<double> seconds;
-  for (size_t i = 0; i < passes.tasks.size(); ++i)
-    seconds.push_back(own_seconds(task, passes.tasks[i], passes.begin_s[i], machines));
-  return median(std::move(seconds));
-}
-
 }  // namespace moe

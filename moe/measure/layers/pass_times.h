@@ -26,7 +26,14 @@ PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks);
 /// The iteration whose slowest rank's total is nearest to the median. [iteration][rank]
 size_t median_pass(const std::vector<std::vector<double>>& total_s);
 
-/// own_seconds (overlap.h) of a task, median over passes.
-double median_seconds(const PassTimes& passes, const Task& task, const std::vector<RankMachine>& machines);
+/// Returns a task's seconds in each pass, by own_seconds or in_step_seconds (overlap.h).
+template <class SecondsOf>
+std::vector<double> seconds_by_pass(const PassTimes& passes, const Task& task, const std::vector<RankMachine>& machines,
+                                    SecondsOf seconds_of) {
+  std::vector<double> seconds;
+  for (size_t i = 0; i < passes.tasks.size(); ++i)
+    seconds.push_back(seconds_of(task, passes.tasks[i], passes.begin_s[i], machines));
+  return seconds;
+}
 
 }  // namespace moe
