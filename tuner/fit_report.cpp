@@ -114,6 +114,15 @@ Json fit_json(const FittedProfile& fitted) {
     if (!fit.weak.empty()) row["weak"] = fit.weak;
     rows.push_back(std::move(row));
   }
+  for (const TaskRow& row : fitted.profile.tasks) {
+    Json json{{"op", row_name(row)}, {"held_out_error", nullptr}, {"held_out_worst", nullptr}};
+    for (size_t t = 0; t < kTerms; ++t)
+      if (row.s_per[t] > 0) json[fmt::format("s_per_{}", name_of(static_cast<Term>(t)))] = row.s_per[t];
+    if (row.held_out_error) json["held_out_error"] = *row.held_out_error;
+    if (row.verdict.held_out_worst) json["held_out_worst"] = *row.verdict.held_out_worst;
+    if (!row.verdict.weak.empty()) json["weak"] = row.verdict.weak;
+    rows.push_back(std::move(json));
+  }
   return rows;
 }
 

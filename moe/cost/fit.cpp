@@ -113,22 +113,23 @@ LinearFit fit_without_line(const std::vector<FitSample>& samples, std::string_vi
   constexpr double kNearlyFlat = 1e-3;  // of the median over the largest size: a row's beta is above 0
   std::vector<double> sizes, seconds;
   for (const FitSample& sample : samples) sizes.push_back(sample.size), seconds.push_back(sample.seconds);
-  const double middle = median(seconds), most = *std::ranges::max_element(sizes);
+  const auto [least, most] = std::ranges::minmax(sizes);
   LinearFit fit;
   fit.samples = samples.size();
-  fit.range = {*std::ranges::min_element(sizes), most};
-  const bool one_size = fit.range[0] == most;
-  fit.alpha_s = one_size ? 0 : middle;
-  fit.beta = (one_size ? 1 : kNearlyFlat) * middle / most;
+  fit.alpha_s = median(seconds);
+  fit.beta = kNearlyFlat * fit.alpha_s / most;
+  fit.range = {least < most ? least : least * (1 - 1e-9), most};  // a range has a length
   fit.weak = why;
-  if (one_size) fit.range[0] *= 1 - 1e-9;  // a range has a length
   return fit;
 }
 
 void fit_curve(const std::vector<FitSample>& samples, std::string_view what, LinearFit& fit) {
   if (fit.held_out_error && *fit.held_out_error <= kLineError) return;
   Points points;
-  for (const FitSample& sample : samples) points.push_back({sample.size, sample.seconds});
+  for (const FitSample& sample : samples) {
+    const auto same = [&](const SetAside& s) { return s.size == sample.size && s.seconds == sample.seconds; };
+    if (std::ranges::none_of(fit.set_aside, same)) points.push_back({sample.size, sample.seconds});
+  }
   const PiecewiseCurve pieces = fit_pieces(points, what);
   const std::optional<double> error = pieces.held_out_error();
   if (!error || pieces.knots.size() < 3 || (fit.held_out_error && *error > kClearlyBelow * *fit.held_out_error)) return;
@@ -140,10 +141,10 @@ void fit_curve(const std::vector<FitSample>& samples, std::string_view what, Lin
   }
   fit.line_error = std::exchange(fit.held_out_error, error);
   fit.held_out_worst = pieces.held_out_worst();
-  fit.set_aside.clear();
   fit.points = pieces.knots;
   fit.range = {fit.points.front()[0], fit.points.back()[0]};
-  fit.weak = *error > kMostHeldOutError ? fmt::format("held-out error {:.0f} %", 100 * *error) : "";
+  fit.r_squared_kept = 1;  // of a line
+  fit.weak = weakness(fit, fit.held_out_worst.value_or(0));
 }
 
 std::string shown_r_squared(double r_squared) {

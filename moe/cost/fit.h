@@ -53,13 +53,14 @@ class NoLine : public BadInput {
 LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what);
 
 /// Where the line's held-out error is beyond kLineError, and that of a curve in few pieces (piecewise.h) is clearly
-/// below it, takes the curve: `points`, its errors and what they say of it; alpha and beta become those of the least
-/// squares of relative errors, for sizes beyond the points. `samples` are the line's.
+/// below it, takes the curve through what the line did not set aside: `points`, its errors and what they say of it;
+/// alpha and beta become those of the least squares of relative errors, for sizes beyond the points. `samples` are the
+/// line's.
 void fit_curve(const std::vector<FitSample>& samples, std::string_view what, LinearFit& fit);
 inline constexpr double kLineError = 0.03, kClearlyBelow = 0.8;
 
-/// Where no line goes through times of a layer's own collectives: of one size, the times by the byte; of several, which
-/// don't grow with size, their median. `weak` says so. Short tasks of small layers are like that.
+/// Where no line goes through times of a layer's own collectives, of one size or not growing with it: their median,
+/// whatever the size. `weak` says so. Short tasks of small layers are like that.
 LinearFit fit_without_line(const std::vector<FitSample>& samples, std::string_view why);
 
 struct FittedRow {

@@ -63,13 +63,15 @@ void judge(const std::vector<TermSample>& samples, TaskRow& row) {
     errors.push_back(error_of(robust_fit(others), samples[s]));
   }
   if (errors.empty()) {
-    row.verdict.weak = fmt::format("{} samples, too few to judge it", samples.size());
+    row.verdict.weak = fmt::format("{} sample{}, too few to judge it", samples.size(), samples.size() > 1 ? "s" : "");
     return;
   }
   row.held_out_error = median(errors);
   row.verdict.held_out_worst = *std::ranges::max_element(errors);
   if (*row.held_out_error > kMostHeldOutError)
     row.verdict.weak = fmt::format("held-out error {:.0f} %", 100 * *row.held_out_error);
+  else if (*row.verdict.held_out_worst > kMostHeldOutWorst)
+    row.verdict.weak = fmt::format("held-out error {:.0f} % at worst", 100 * *row.verdict.held_out_worst);
 }
 
 }  // namespace

@@ -151,7 +151,10 @@ const ComputeRow& LayerPricer::gemm_row() const {
   for (const ComputeRow& row : profile_.compute)
     if (row.op == Op::gemm && row.dtype == shape_.layer.dtype) return used(row);
   const ComputeRow missing{.op = Op::gemm, .dtype = shape_.layer.dtype};
-  throw Unpriced(fmt::format("profile {}: no gemm row for {}{}", profile_.name, name_of(shape_.layer.dtype),
+  std::string others;
+  for (const ComputeRow& row : profile_.compute)
+    if (row.op == Op::gemm) others += fmt::format("{}{}", others.empty() ? "; it has " : ", ", name_of(row.dtype));
+  throw Unpriced(fmt::format("profile {}: no gemm row for {}{}{}", profile_.name, name_of(shape_.layer.dtype), others,
                              why_unusable(row_name(missing))));
 }
 

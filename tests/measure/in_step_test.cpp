@@ -55,6 +55,7 @@ class Spans {
 TEST(InStep, AComputationTakesItsShareOfTheCores) {
   EXPECT_DOUBLE_EQ(Spans({{1, 3}, {1, 3}}).computation(), 2);
   EXPECT_DOUBLE_EQ(Spans({{1, 3}, {1.5, 3.5}}).computation(), 2);              // woken later
+  EXPECT_DOUBLE_EQ(Spans({{1, 3}, {1, 6}}).computation(), 5);                  // the slowest
   EXPECT_DOUBLE_EQ(Spans({{1, 3}, {1, 3}, {3, 5}, {3, 5}}).computation(), 4);  // four ranks by turns on two cores
   EXPECT_DOUBLE_EQ(Spans({{1, 5}, {1, 5}, {1, 5}, {1, 5}}).computation(), 4);  // the same, interrupting each other
   EXPECT_DOUBLE_EQ(Spans({{1, 3}}).computation(), 2);                          // a core stays free

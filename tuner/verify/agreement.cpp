@@ -109,7 +109,7 @@ ErrorParts error_parts(const std::vector<LayerOutcome>& outcomes) {
   std::map<std::string, double> excess_s;
   double predicted_s = 0, measured_s = 0;
   for (const CaseRecord* record : runs_of(outcomes)) {
-    if (!was_timed(*record)) continue;
+    if (record->status != CaseStatus::ok || !was_timed(*record)) continue;
     predicted_s += predicted(*record), measured_s += measured(*record);
     for (const auto& [name, value] : record->summary)
       if (name.starts_with(kExcess)) excess_s[name.substr(kExcess.size())] += record->summary.number(name, record->key);
@@ -139,13 +139,13 @@ double median_of_half(const CaseRecord& record, size_t first) {
 
 }  // namespace
 
-Regret regret(const std::vector<LayerOutcome>& outcomes) {
-  Regret all;
+ChoiceLoss choice_loss(const std::vector<LayerOutcome>& outcomes) {
+  ChoiceLoss all;
   for (const LayerOutcome& outcome : outcomes) {
     std::vector<const CaseRecord*> timed;
-    for (const CaseRecord* record : runs_of(outcome))
-      if (record->status == CaseStatus::ok && was_timed(*record) && median_of_half(*record, 1) > 0)
-        timed.push_back(record);
+    for (const ScheduleRun& run : outcome.runs)
+      if (const CaseRecord& r = run.record; r.status == CaseStatus::ok && was_timed(r) && median_of_half(r, 1) > 0)
+        timed.push_back(&r);
     if (timed.size() < 2) continue;
     const CaseRecord* chosen = *std::ranges::min_element(timed, {}, [](auto* r) { return predicted(*r); });
     const CaseRecord* best = *std::ranges::min_element(timed, {}, [](auto* r) { return median_of_half(*r, 0); });

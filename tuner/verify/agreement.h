@@ -58,11 +58,11 @@ ErrorParts error_parts(const std::vector<LayerOutcome>& outcomes);
 /// What it costs to trust the predictions: over the layers with at least two timed schedules, the time of the one
 /// predicted best over that of the one that ran best, less 1. The best is picked on every other pass, and both are
 /// scored on those between.
-struct Regret {
+struct ChoiceLoss {
   int layers = 0;
   double mean = 0, worst = 0;
 };
-Regret regret(const std::vector<LayerOutcome>& outcomes);
+ChoiceLoss choice_loss(const std::vector<LayerOutcome>& outcomes);
 
 /// Where the time of the layers' runs went, by their records.
 struct RunTime {

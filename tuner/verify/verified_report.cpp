@@ -68,7 +68,7 @@ std::string error_text(const VerifiedResults& results) {
     kinds += fmt::format("{} {:+.1f} %, ", parts.kinds[i].first, 100 * parts.kinds[i].second);
   std::string text = fmt::format("all runs took {:+.1f} % of what was predicted beyond it: {}all else {:+.1f} %\n",
                                  100 * parts.total, kinds, 100 * rest_of(parts, kNamed));
-  const Regret lost = regret(results.outcomes);
+  const ChoiceLoss lost = choice_loss(results.outcomes);
   if (lost.layers > 0)
     text += fmt::format(
         "choice: what was predicted best took {:+.1f} % over what ran best, on average over {} layers, {:+.1f} % at "
@@ -167,8 +167,10 @@ Json json_of(const VerifiedResults& results) {
   const Agreement a = agreement(results.outcomes);
   const Ranking r = ranking(results.outcomes);
   const RunTime t = run_time(results.outcomes);
-  const Regret lost = regret(results.outcomes);
+  const ChoiceLoss lost = choice_loss(results.outcomes);
   const ErrorParts parts = error_parts(results.outcomes);
+  Json kinds = Json::object();
+  for (const auto& [kind, share] : parts.kinds) kinds[kind] = share;
   return {{"cluster", results.cluster.name},
           {"grid", results.grid.name},
           {"emulated", results.emulated},
@@ -183,8 +185,8 @@ Json json_of(const VerifiedResults& results) {
           {"ranking_pairs", r.pairs},
           {"ranking_agrees", r.agree},
           {"kendall_tau", r.tau()},
-          {"regret", {{"layers", lost.layers}, {"mean", lost.mean}, {"worst", lost.worst}}},
-          {"error_parts", {{"total", parts.total}, {"rest", parts.rest}, {"kinds", parts.kinds}}},
+          {"choice_loss", {{"layers", lost.layers}, {"mean", lost.mean}, {"worst", lost.worst}}},
+          {"error_parts", {{"total", parts.total}, {"rest", parts.rest}, {"kinds", kinds}}},
           {"best_degrees", {{"measured", best(Times::measured)}, {"predicted", best(Times::predicted)}}},
           {"wall_s",
            {{"measuring", results.measuring_s},

@@ -195,17 +195,17 @@ class Attempts {
   std::vector<std::vector<CaseRecord>> records_;  // by case and attempt
 };
 
-// Returns the series of collectives that the records have at more than one size.
+// Returns the series of collectives that the records have at sizes enough to judge a line by.
 std::set<std::string> measured_series(const std::vector<CaseRecord>& records) {
   std::map<std::string, std::set<double>> sizes;
   for (const CaseRecord& r : records)
-    if (r.parameters.has("network"))
+    if (r.parameters.has("network") && !r.parameters.has("algorithm"))
       sizes[fmt::format("{} {} {}", r.parameters.text("op", r.key), r.parameters.text("network", r.key),
                         r.parameters.whole("ranks", r.key))]
           .insert(r.parameters.number("bytes", r.key));
   std::set<std::string> series;
   for (const auto& [name, of_series] : sizes)
-    if (of_series.size() > 1) series.insert(name);
+    if (of_series.size() > 2) series.insert(name);
   return series;
 }
 

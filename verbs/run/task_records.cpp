@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include "moe/base/check.h"
 #include "moe/base/log.h"
 #include "moe/base/statistics.h"
+#include "moe/device/memory.h"
 #include "moe/measure/layers/in_step.h"
 #include "moe/measure/over_ranks.h"
 #include "verbs/pick_layers.h"
@@ -53,7 +55,7 @@ std::vector<PlannedRun> serial_runs(const LayerJob& job) {
   std::vector<PlannedRun> runs;
   for (const Schedule* schedule : one_of_each_flow(job.schedules))
     for (const int degree : kProfiledDegrees) {
-      if (degree > 1 && schedule->degrees == DegreePolicy::one) continue;
+      if (degree > 1 && (schedule->degrees == DegreePolicy::one || degree > padded_rows(job.shape))) continue;
       try {
         PlannedRun& run = runs.emplace_back();
         run.plan = serial_plan(plan_of(job, *schedule, degree));
@@ -64,7 +66,9 @@ std::vector<PlannedRun> serial_runs(const LayerJob& job) {
   return runs;
 }
 
+// A phase of SAA's exchange goes to one peer alone, and has a share of an AlltoAll's price.
 bool is_measured(const Task& task, const Work& work) {
+  if (task.kind == TaskKind::exchange || task.kind == TaskKind::send) return false;
   if (task.group == GroupKind::none) return has_terms(task.kind);
   return facts_of(work.op).table == OpTable::comm && work.bytes > 0;
 }
@@ -107,8 +111,11 @@ void describe_collective(const TaskGroup& group, Fields& parameters) {
   parameters.set("network", std::string(name_of(ranks.network)));
   parameters.set("ranks", int64_t{members});
   parameters.set("dtype", std::string(name_of(plan.shape.layer.dtype)));
-  parameters.set("bytes", work.bytes);
-  parameters.set("wire_bytes", work.bytes * wire_share(work.op, members));
+  double bytes = 0;  // chunks are of unequal rows: so are their times, of which the record has the mean
+  for (const Task* task : group.tasks) bytes += plan.works[static_cast<size_t>(task->work_class)].bytes;
+  bytes /= static_cast<double>(group.tasks.size());
+  parameters.set("bytes", bytes);
+  parameters.set("wire_bytes", bytes * wire_share(work.op, members));
   if (work.op == Op::alltoall && plan.shape.layer.dispatcher != "alltoall")
     parameters.set("algorithm", plan.shape.layer.dispatcher);
 }
@@ -128,19 +135,22 @@ CaseRecord record_of(const TaskGroup& group, const std::vector<double>& task_s, 
   record.parameters.set("layer", job.name);
   std::vector<double> seconds;
   for (const Task* task : group.tasks) seconds.push_back(task_s[static_cast<size_t>(task->id)]);
-  record.summary = {{"median_s", median(seconds)}};
+  record.summary = {{"median_s", std::accumulate(seconds.begin(), seconds.end(), 0.0) / double(seconds.size())}};
   for (const double s : seconds) record.samples.resize(1), record.samples.front().values.push_back({s});
   record.samples.front().name = "seconds";
   return record;
 }
 
-// Returns the groups' records where the writer has them all.
+// Says whether the writer has all groups, on the process that leads: the others' have what was done before alone.
+bool are_known(const Target& target, const std::vector<TaskGroup>& groups, const RecordWriter& writer) {
+  const bool all = std::ranges::all_of(groups, [&](const TaskGroup& g) { return writer.find(g.key) != nullptr; });
+  return target.ranks.processes ? broadcast(*target.ranks.processes, all ? "y" : "n") == "y" : all;
+}
+
 std::vector<CaseRecord> known_records(const std::vector<TaskGroup>& groups, const RecordWriter& writer) {
   std::vector<CaseRecord> known;
   for (const TaskGroup& group : groups) {
-    const CaseRecord* record = writer.find(group.key);
-    if (record == nullptr) return {};
-    known.push_back(*record);
+    known.push_back(*writer.find(group.key));
     known.back().where.clear();
   }
   return known;
@@ -155,7 +165,7 @@ std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, Recor
     all.insert(all.end(), groups.back().begin(), groups.back().end());
   }
   if (all.empty()) return {};
-  if (std::vector<CaseRecord> known = known_records(all, writer); !known.empty()) return known;
+  if (are_known(target, all, writer)) return known_records(all, writer);
   LayerBenchSettings settings = job.settings;
   settings.most_reference_flops = kProvenFlops;
   settings.inspect = {};
@@ -172,8 +182,9 @@ std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, Recor
     for (const TaskGroup& group : groups[r]) {
       CaseRecord record = record_of(group, measured.runs[r].task_s, target, job);
       if (record.summary.number("median_s", record.key) <= 0) continue;
-      if (target.leads() && writer.find(record.key) == nullptr) writer.append(record);
-      records.push_back(std::move(record));
+      const CaseRecord* earlier = writer.find(record.key);  // of a run that was broken off, on every process
+      records.push_back(earlier != nullptr ? *earlier : std::move(record));
+      records.back().where.clear();
     }
   }
   return records;
@@ -199,12 +210,26 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
 }
 
 std::vector<CaseRecord> measure_tasks(const Target& target, const LayerJob& job, RecordWriter& writer) {
+  const bool alone = target.ranks.processes == nullptr;
+  std::string why;
+  std::vector<CaseRecord> records;
   try {
-    return measure(target, job, writer);
+    require<Unsupported>(job.shape.parallel.pp == 1, "pipeline stages run different tasks, and none in step");
+    records = measure(target, job, writer);
+  } catch (const OutOfMemory& error) {
+    if (!alone) throw;  // one rank's: they all end
+    why = error.what();
   } catch (const BadInput& error) {
-    if (target.leads()) log_decision(fmt::format("{}: its tasks are not measured: {}", job.name, error.what()));
-    return {};
+    why = error.what();
+  } catch (const RankFailure& error) {
+    if (!alone) throw;
+    why = error.what();
   }
+  if (!why.empty() && target.leads()) log_decision(fmt::format("{}: its tasks are not measured: {}", job.name, why));
+  if (target.leads())
+    for (const CaseRecord& record : records)
+      if (writer.find(record.key) == nullptr) writer.append(record);
+  return records;
 }
 
 }  // namespace moe

@@ -102,7 +102,7 @@ class LayerBench {
     for (size_t s = 0; s < planned_.size(); ++s)
       if (result_.runs[s].plan.vocabulary > 0) training_[s].begin(world(), runs_of_schedule(s), settings_.training);
     machines_ = settings_.emulated ? machines_apart(static_cast<size_t>(ranks_))
-                                   : machines_of(world(), settings_.ranks.threads);
+                                   : machines_of(world(), settings_.ranks.device, settings_.ranks.threads);
     const int64_t made = tensor_memory.made;
     const int attempts = trains() ? 1 : kAttempts;  // a step is not made twice
     for (int attempt = 0; attempt < attempts && !open.empty(); ++attempt) {

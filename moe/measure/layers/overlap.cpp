@@ -63,6 +63,12 @@ double from_last_start(const std::vector<TaskTime>& ranks) {
 }
 
 double computing_seconds(const MachineTimes& machine) {
+  const auto ranks = static_cast<int>(machine.ranks.size());
+  if (ranks <= machine.ranks_at_once) {
+    double slowest = 0;
+    for (const TaskTime& t : machine.ranks) slowest = std::max(slowest, t.end_s - t.start_s);
+    return slowest;
+  }
   std::vector<std::pair<double, int>> edges;
   for (const TaskTime& t : machine.ranks) edges.insert(edges.end(), {{t.start_s, 1}, {t.end_s, -1}});
   std::ranges::sort(edges);
@@ -73,7 +79,7 @@ double computing_seconds(const MachineTimes& machine) {
     running += change;
     last = at;
   }
-  return rank_seconds / std::min(machine.ranks_at_once, static_cast<int>(machine.ranks.size()));
+  return rank_seconds / machine.ranks_at_once;
 }
 
 }  // namespace

@@ -8,14 +8,15 @@
 
 namespace moe {
 
-std::vector<RankMachine> machines_of(World& world, int threads) {
+std::vector<RankMachine> machines_of(World& world, DeviceKind device, int threads) {
   std::ifstream file("/proc/sys/kernel/random/boot_id");  // a kernel's: containers on one machine read one clock
   std::string boot;
   std::getline(file, boot);
   const std::vector<int> cores = cpu::usable_cores();
   const size_t here = world.here().size();
   const auto names = gather(world, std::vector(here, fmt::format("{} {}", boot, fmt::join(cores, ","))));
-  const double own = std::max(1, static_cast<int>(cores.size()) / threads);
+  const int on_cpu = std::max(1, static_cast<int>(cores.size()) / threads);
+  const double own = device == DeviceKind::cpu ? on_cpu : world.ranks();
   const auto at_once = gather(world, std::vector(here, std::vector{own}));
   std::vector<RankMachine> machines;
   for (size_t rank = 0; rank < names.size(); ++rank)

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "moe/comm/world.h"
+#include "moe/device/kind.h"
 
 namespace moe {
 
@@ -13,8 +14,8 @@ struct RankMachine {
 };
 
 /// Returns each rank's machine, or the part of it that its process is kept to. `threads`: that a rank computes with.
-/// Every process of the world calls it.
-std::vector<RankMachine> machines_of(World& world, int threads);
+/// Ranks on GPUs share no core. Every process of the world calls it.
+std::vector<RankMachine> machines_of(World& world, DeviceKind device, int threads);
 /// Returns as many machines of one rank each: where paces say what tasks take.
 std::vector<RankMachine> machines_apart(size_t ranks);
 
