@@ -28,10 +28,11 @@ Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times);
 /// Whether the task ran on the rank: another stage's has no times there.
 inline bool has_time(const TaskTime& t) { return t.end_s > 0; }
 
-/// What a task's own work took in one pass. A collective, on the rank that came to it last: the others' times hold the
-/// wait for it. A computation, on the slowest machine: of the slowest rank, or where more ranks are than its cores carry
-/// at once, the time in which ranks ran it, of those that ran at once at most so many, over so many: so what they wait
-/// for each other's turn counts, and what a thread waits to be woken does not. `begin_s`: by rank, when its pass began.
+/// What a task's own work took in one pass. A collective, on the rank that came to it last: the others' times hold
+/// the wait for it. A computation, on the slowest machine: of the slowest rank, or where more ranks are than its
+/// cores carry at once, the time in which ranks ran it, of those that ran at once at most so many, over so many: so
+/// what they wait for each other's turn counts, and what a thread waits to be woken does not. `begin_s`: by rank,
+/// when its pass began.
 double own_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
                    const std::vector<RankMachine>& machines);
 /// Of ranks on machines of their own (machines_apart).
