@@ -46,7 +46,7 @@ Sizes distinct(const Points& sorted) {
 
 Sizes candidates_of(const Sizes& sizes) {
   if (sizes.size() < 3) return {};
-  const Sizes inner(sizes.begin() + 1, sizes.end() - 1);
+  Sizes inner(sizes.begin() + 1, sizes.end() - 1);
   if (inner.size() <= kMostCandidates) return inner;
   Sizes some;
   for (size_t i = 0; i < kMostCandidates; ++i) some.push_back(inner[i * (inner.size() - 1) / (kMostCandidates - 1)]);

@@ -183,7 +183,8 @@ std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, Recor
       CaseRecord record = record_of(group, measured.runs[r].task_s, target, job);
       if (record.summary.number("median_s", record.key) <= 0) continue;
       const CaseRecord* earlier = writer.find(record.key);  // of a run that was broken off, on every process
-      records.push_back(earlier != nullptr ? *earlier : std::move(record));
+      if (earlier != nullptr) record = *earlier;
+      records.push_back(std::move(record));
       records.back().where.clear();
     }
   }

@@ -13,7 +13,7 @@ Plan serial_plan(const Plan& plan);
 class InStep final : public Binding {
  public:
   InStep(Binding& tasks, Communicator& everyone) : tasks_(tasks), everyone_(everyone) {}
-  void issue(const Task& task, Stream& stream, Pace pace) override { tasks_.issue(task, stream, std::move(pace)); }
+  void issue(const Task& task, Stream& stream, Pace pace) override { tasks_.issue(task, stream, pace); }
   void settle(const Task& task, Stream& stream) override;
 
  private:
