@@ -17,7 +17,7 @@
 namespace moe::layerbench {
 namespace {
 
-constexpr double kGuessedLayer_s = 4;
+constexpr double kGuessedLayerS = 4;
 
 struct BenchedLayer {
   std::string name;
@@ -102,7 +102,7 @@ class Layerbench {
     jobs_.predicted_by = target_.measured || none_runs || options_.check_only ? target_.cluster : measured();
     const bool several = layers_.size() > 1 && target_.leads();
     std::optional<Progress> progress;
-    if (several) progress.emplace(fmt::format("running {} layers", layers_.size()), kGuessedLayer_s * layers());
+    if (several) progress.emplace(fmt::format("running {} layers", layers_.size()), kGuessedLayerS * layers());
     for (const BenchedLayer& layer : layers_) {
       if (several) progress->at(static_cast<double>(results.outcomes.size()) / layers());
       results.outcomes.push_back(outcome_of(layer));

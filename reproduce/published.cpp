@@ -13,7 +13,6 @@ namespace moe::reproduce {
 namespace {
 
 constexpr double kCurveTarget = 0.05;  // of the median error
-constexpr int kNodeRanks = 8;
 
 // "4.1 %": the largest difference of a dispatcher's layers under a convention.
 std::string worst_of(const Comparison& c, std::string_view dispatcher, std::string_view convention) {

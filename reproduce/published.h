@@ -33,6 +33,7 @@ double ranks_reached(int experts, int ranks, int allowed, int top_k);
 std::string preset_of(const PublishedLayer& layer);
 Comparison published_layer_times();
 
+inline constexpr int kNodeRanks = 8;  // of the clusters that were measured
 inline constexpr int kTraceLayers = 4;
 /// Returns the seconds of `layers` layers, the forward of one micro-batch beside the backward of another, replayed in
 /// the order of DualPipe. `own_lane`: whether the weight gradients that the trace has on a stream of their own have a

@@ -7,8 +7,6 @@
 namespace moe::reproduce {
 namespace {
 
-constexpr int kNodeRanks = 8;
-
 LayerCase case_of(const PublishedLayer& layer) {
   LayerShape shape;
   shape.batch = 1;

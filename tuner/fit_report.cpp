@@ -67,8 +67,7 @@ std::string task_table(const Profile& profile) {
     std::string terms;
     for (size_t t = 0; t < kTerms; ++t)
       if (row.s_per[t] > 0)
-        terms += fmt::format("{}{:.3g} ps a {}", terms.empty() ? "" : ", ", 1e12 * row.s_per[t],
-                             name_of(static_cast<Term>(t)));
+        terms += fmt::format("{}{:.3g} ps a {}", terms.empty() ? "" : ", ", 1e12 * row.s_per[t], term_names()[t]);
     table.add({fmt::format("{} {}{}", row.name, name_of(row.phase), row.verdict.weak.empty() ? "" : " !"), terms,
                percent(row.held_out_error), percent(row.verdict.held_out_worst)});
   }
@@ -117,7 +116,7 @@ Json fit_json(const FittedProfile& fitted) {
   for (const TaskRow& row : fitted.profile.tasks) {
     Json json{{"op", row_name(row)}, {"held_out_error", nullptr}, {"held_out_worst", nullptr}};
     for (size_t t = 0; t < kTerms; ++t)
-      if (row.s_per[t] > 0) json[fmt::format("s_per_{}", name_of(static_cast<Term>(t)))] = row.s_per[t];
+      if (row.s_per[t] > 0) json[fmt::format("s_per_{}", term_names()[t])] = row.s_per[t];
     if (row.held_out_error) json["held_out_error"] = *row.held_out_error;
     if (row.verdict.held_out_worst) json["held_out_worst"] = *row.verdict.held_out_worst;
     if (!row.verdict.weak.empty()) json["weak"] = row.verdict.weak;

@@ -20,12 +20,11 @@ std::optional<double> capacity_of(const SweepRequest& request) {
   return request.grid.memory_bytes ? request.grid.memory_bytes : request.profile.memory_bytes;
 }
 
-SweepRow shaped(const SweepRequest& request, const GridLayer& layer) {
+SweepRow row_of(const SweepRequest& request, const GridLayer& layer) {
   SweepRow row;
   row.layer = layer.name;
   try {
-    const ParallelShape whole{.nodes = request.profile.nodes, .ranks_per_node = request.profile.ranks_per_node};
-    row.shape = complete(layer.shape, layer.parallel.value_or(whole), request.grid.rounding);
+    row.shape = shaped(layer, request.grid, request.profile);
     const MemoryEstimate memory = layer_memory(row.shape);
     row.memory_bytes = memory.total();
     const auto capacity = capacity_of(request);
@@ -85,13 +84,18 @@ const LayerResult* SweepRow::find(std::string_view schedule) const {
   return nullptr;
 }
 
+LayerCase shaped(const GridLayer& layer, const Grid& grid, const Profile& cluster) {
+  const ParallelShape whole{.nodes = cluster.nodes, .ranks_per_node = cluster.ranks_per_node};
+  return complete(layer.shape, layer.parallel.value_or(whole), grid.rounding);
+}
+
 std::vector<SweepRow> sweep(const SweepRequest& request) {
   LayerSearch search;
   std::map<std::string, SweepRow> known;
   std::vector<SweepRow> rows;
   rows.reserve(request.grid.layers.size());
   for (const GridLayer& layer : request.grid.layers) {
-    SweepRow& row = rows.emplace_back(shaped(request, layer));
+    SweepRow& row = rows.emplace_back(row_of(request, layer));
     if (row.status != CaseStatus::ok) continue;
     const auto [it, fresh] = known.try_emplace(pricing_key(row.shape) + packing_key(request, row.shape));
     if (fresh) tune_row(request, row.shape, search, it->second);

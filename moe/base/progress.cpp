@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-constexpr double kTerminalEvery_s = 0.2, kLogEvery_s = 10;
+constexpr double kTerminalEveryS = 0.2, kLogEveryS = 10;
 
 }  // namespace
 
@@ -26,7 +26,7 @@ double Progress::elapsed_s() const {
 }
 
 void Progress::at(double share) {
-  if (elapsed_s() - shown_s_ >= (terminal_ ? kTerminalEvery_s : kLogEvery_s)) show(share, false);
+  if (elapsed_s() - shown_s_ >= (terminal_ ? kTerminalEveryS : kLogEveryS)) show(share, false);
 }
 
 void Progress::done() { show(1, true); }

@@ -74,20 +74,16 @@ RowKey key_of(const CaseRecord& record, const Profile& profile) {
   if (op == Op::gemm) {
     key.table = RowKey::Table::compute;
     key.dtype = dtype_from(parameters.text("dtype", record.where), record.where + ": dtype");
-  } else if (op == Op::module) {
-    key.table = RowKey::Table::module;
+  } else if (op == Op::module || op == Op::task) {
+    key.table = op == Op::module ? RowKey::Table::module : RowKey::Table::task;
     key.op = parameters.text("name", record.where);
     key.phase = first_of(record, "phase", "forward", "backward") ? Phase::forward : Phase::backward;
     require<BadInput>(is_name(key.op), "{}: name: found {}, expected letters, digits and . _ : + - @", record.where,
                       shown(key.op));
-    if (parameters.has("seq")) key.seq = whole_within(record, "seq", 1, INT64_MAX);
-  } else if (op == Op::task) {
-    key.table = RowKey::Table::task;
-    key.op = parameters.text("name", record.where);
-    key.phase = first_of(record, "phase", "forward", "backward") ? Phase::forward : Phase::backward;
-    key.dtype = dtype_from(parameters.text("dtype", record.where), record.where + ": dtype");
-    require<BadInput>(is_name(key.op), "{}: name: found {}, expected letters, digits and . _ : + - @", record.where,
-                      shown(key.op));
+    if (op == Op::task)
+      key.dtype = dtype_from(parameters.text("dtype", record.where), record.where + ": dtype");
+    else if (parameters.has("seq"))
+      key.seq = whole_within(record, "seq", 1, INT64_MAX);
   } else {
     return collective_key(record, profile);
   }
@@ -97,7 +93,7 @@ RowKey key_of(const CaseRecord& record, const Profile& profile) {
 TermSample term_sample_of(const CaseRecord& record) {
   TermSample sample;
   for (size_t t = 0; t < kTerms; ++t) {
-    const std::string_view term = name_of(static_cast<Term>(t));
+    const std::string_view term = term_names()[t];
     if (record.parameters.has(term)) sample.terms[t] = record.parameters.number(term, record.where);
     require<BadInput>(std::isfinite(sample.terms[t]) && sample.terms[t] >= 0, "{}: {}: found {}, expected at least 0",
                       record.where, term, sample.terms[t]);
@@ -204,11 +200,14 @@ bool take_whole(Profile& profile, const CaseRecord& record) {
   return true;
 }
 
-// `message`: "WHAT: why".
-void add_unusable(FittedProfile& out, const std::string& what, std::string_view message) {
-  const std::string why(message.substr(what.size() + 2));
-  out.rows.push_back({what, {}, why});
-  out.profile.unusable.push_back({what, why});
+// Says what stands behind "WHAT: ".
+std::string why_of(const NoLine& none, const std::string& what) {
+  return std::string(none.what()).substr(what.size() + 2);
+}
+
+void add_unusable(FittedProfile& out, const std::string& what, const NoLine& none) {
+  out.rows.push_back({what, {}, why_of(none, what)});
+  out.profile.unusable.push_back({what, out.rows.back().unusable});
 }
 
 /// Takes name and size of the measured cluster from a case; all cases must agree.
@@ -276,26 +275,25 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
       fit_terms(of_key, row_name(row), row);
       out.profile.tasks.push_back(std::move(row));
     } catch (const NoLine& none) {
-      add_unusable(out, row_name(row), none.what());
+      add_unusable(out, row_name(row), none);
     }
   }
   require<BadInput>(!samples.empty() || !of_tasks.empty(),
                     "fit: found no measured case, expected records of a microbench");
-  for (auto& [key, of_key] : samples) {
-    FittedRow& row = out.rows.emplace_back(FittedRow{name_of(key), {}, {}});
+  for (const auto& [key, of_key] : samples) {
+    FittedRow row{name_of(key), {}, {}};
     try {
       row.fit = fit_linear(of_key, row.what);
       if (key.table == RowKey::Table::comm) fit_curve(of_key, row.what, row.fit);
-      add_row(out.profile, key, row.fit);
     } catch (const NoLine& none) {
-      if (in_layers.contains(key)) {
-        row.fit = fit_without_line(of_key, std::string_view(none.what()).substr(row.what.size() + 2));
-        add_row(out.profile, key, row.fit);
+      if (!in_layers.contains(key)) {
+        add_unusable(out, row.what, none);
         continue;
       }
-      out.rows.pop_back();
-      add_unusable(out, name_of(key), none.what());
+      row.fit = fit_without_line(of_key, why_of(none, row.what));
     }
+    add_row(out.profile, key, row.fit);
+    out.rows.push_back(std::move(row));
   }
   return out;
 }

@@ -18,22 +18,17 @@ constexpr size_t kFewestToJudge = 3;
 
 TermValues weighted_fit(const std::vector<TermSample>& samples, const std::vector<double>& weights) {
   const auto count = static_cast<Eigen::Index>(samples.size());
-  TermValues most{};
-  for (const TermSample& sample : samples)
-    for (size_t t = 0; t < kTerms; ++t) most[t] = std::max(most[t], sample.terms[t] / sample.seconds);
-  Eigen::MatrixXd terms = Eigen::MatrixXd::Zero(count, kTerms);
+  Eigen::MatrixXd terms(count, kTerms);
   Eigen::VectorXd ones(count);
   for (Eigen::Index i = 0; i < count; ++i) {
     const TermSample& sample = samples[static_cast<size_t>(i)];
-    const double weight = weights[static_cast<size_t>(i)];
+    ones(i) = weights[static_cast<size_t>(i)];
     for (size_t t = 0; t < kTerms; ++t)
-      if (most[t] > 0) terms(i, static_cast<Eigen::Index>(t)) = weight * sample.terms[t] / sample.seconds / most[t];
-    ones(i) = weight;
+      terms(i, static_cast<Eigen::Index>(t)) = ones(i) * sample.terms[t] / sample.seconds;
   }
   const Eigen::VectorXd solved = nnls(terms, ones);
   TermValues s_per{};
-  for (size_t t = 0; t < kTerms; ++t)
-    if (most[t] > 0) s_per[t] = solved(static_cast<Eigen::Index>(t)) / most[t];
+  std::ranges::copy(solved, s_per.begin());
   return s_per;
 }
 

@@ -5,13 +5,13 @@
 namespace moe {
 namespace {
 
-constexpr double kDispatch_s = 1e-3, kAlpha_s = kDispatch_s / 8;
+constexpr double kDispatchS = 1e-3, kAlphaS = kDispatchS / 8;
 
 void add_comm(Profile& profile, Op op, const Group& group, double beta, std::string_view algorithm) {
   const CommRow row{.op = op,
                     .network = group.network,
                     .ranks = group.size,
-                    .alpha_s = kAlpha_s,
+                    .alpha_s = kAlphaS,
                     .beta_s_per_byte = beta,
                     .algorithm = std::string(algorithm)};
   const auto same = [&](const CommRow& other) { return row_name(other) == row_name(row); };
@@ -27,7 +27,7 @@ Profile nominal_profile(const LayerCase& shape) {
   profile.ranks_per_node = shape.parallel.ranks_per_node;
   const double bytes = whole_work(TaskKind::dispatch, Phase::forward, shape, Flow::sharded).bytes;
   const double flops = whole_work(TaskKind::expert, Phase::forward, shape, Flow::sharded).flops;
-  const double beta = kDispatch_s / std::max(bytes, 1.0);
+  const double beta = kDispatchS / std::max(bytes, 1.0);
   for (const Group& group : groups_of(shape.parallel)) {
     if (group.network == Network::none) continue;
     for (const Op op : collectives()) add_comm(profile, op, group, beta, CommRow{}.algorithm);
@@ -36,8 +36,8 @@ Profile nominal_profile(const LayerCase& shape) {
   }
   profile.compute.push_back({.op = Op::gemm,
                              .dtype = shape.layer.dtype,
-                             .alpha_s = kAlpha_s / 2,
-                             .beta_s_per_flop = kDispatch_s / std::max(flops, 1.0)});
+                             .alpha_s = kAlphaS / 2,
+                             .beta_s_per_flop = kDispatchS / std::max(flops, 1.0)});
   profile.compute.push_back({.op = Op::copy, .beta_s_per_byte = beta / 10});
   return profile;
 }

@@ -14,7 +14,7 @@ struct PriceCurve {
   const Points* points = nullptr;        // used inside its range
   double hook_alpha = 0, hook_beta = 0;  // of what is called around an exchange
   double seconds(double work) const;
-  /// Of parts that are together `work`, each with this overhead.
+  /// Returns the least that parts take which are together `work`, each with this overhead.
   Parts in_parts(double work, double overhead) const;
 };
 

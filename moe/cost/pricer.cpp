@@ -196,7 +196,7 @@ PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work
   for (size_t t = 0; t < kTerms; ++t)
     if (row.s_per[t] > 0 && (whole[t] < kBelowRange * row.least[t] || whole[t] > row.most[t] / kBelowRange))
       notes_.insert(fmt::format("outside the measured range: {} with {:.3g} {}s (measured {:.3g} to {:.3g})",
-                                row_name(row), whole[t], name_of(static_cast<Term>(t)), row.least[t], row.most[t]));
+                                row_name(row), whole[t], term_names()[t], row.least[t], row.most[t]));
   const double size = std::max(work.bytes, work.flops);
   PriceCurve c{dot(row.s_per, terms.once)};
   (size > 0 ? c.beta : c.alpha) += dot(row.s_per, terms.of_rows) / (size > 0 ? size : 1);

@@ -80,8 +80,7 @@ std::vector<std::string> task_keys() {
   std::vector<std::string> keys{"name",           "phase",          "dtype",     "r_squared",
                                 "held_out_error", "held_out_worst", "set_aside", "weak"};
   for (size_t t = 0; t < kTerms; ++t)
-    for (const char* what : {"s_per", "range"})
-      keys.push_back(fmt::format("{}_{}", what, name_of(static_cast<Term>(t))));
+    for (const char* what : {"s_per", "range"}) keys.push_back(fmt::format("{}_{}", what, term_names()[t]));
   return keys;
 }
 
@@ -91,7 +90,7 @@ TaskRow task_from(const TableReader& table) {
   out.phase = table.choice("phase", {"forward", "backward"}) == "forward" ? Phase::forward : Phase::backward;
   out.dtype = dtype_from(table.text("dtype"), table.where("dtype"));
   for (size_t t = 0; t < kTerms; ++t) {
-    const std::string_view term = name_of(static_cast<Term>(t));
+    const std::string_view term = term_names()[t];
     const std::string s_per = fmt::format("s_per_{}", term), range = fmt::format("range_{}", term);
     out.s_per[t] = table.optional_real(s_per, kNonNegative).value_or(0);
     if (!table.has(range)) {

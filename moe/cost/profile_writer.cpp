@@ -91,7 +91,7 @@ void write(std::ostream& out, const TaskRow& row) {
              name_of(row.dtype));
   for (size_t t = 0; t < kTerms; ++t) {
     if (row.most[t] == 0) continue;
-    const std::string_view term = name_of(static_cast<Term>(t));
+    const std::string_view term = term_names()[t];
     write_number(out, fmt::format("s_per_{}", term), row.s_per[t]);
     fmt::print(out, "range_{} = [{}, {}]\n", term, row.least[t], row.most[t]);
   }

@@ -39,8 +39,6 @@ void add_gate(const Work& work, Phase phase, const LayerCase& c, TaskTerms& term
 
 }  // namespace
 
-std::string_view name_of(Term term) { return kNames[static_cast<size_t>(term)]; }
-
 std::span<const std::string_view> term_names() { return kNames; }
 
 double dot(const TermValues& a, const TermValues& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }

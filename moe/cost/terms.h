@@ -12,7 +12,6 @@ namespace moe {
 /// A task; a GEMM's FLOP; a pair of query and key of one head; a byte of rows of M, of rows of H, of weights.
 enum class Term : uint8_t { call, flop, score, row_byte, hidden_byte, weight_byte };
 inline constexpr size_t kTerms = 6;
-std::string_view name_of(Term term);
 std::span<const std::string_view> term_names();
 
 using TermValues = std::array<double, kTerms>;

@@ -9,7 +9,7 @@ namespace moe {
 namespace {
 
 constexpr int kTasks = 6, kPasses = 7, kRanks = 2;
-constexpr double kModelled_s = 10e-3, kWork_s = 1e-3;
+constexpr double kModelledS = 10e-3, kWorkS = 1e-3;
 
 // Experts of 10 ms, one after the other.
 PlannedRun experts(const std::string& schedule, size_t tasks = kTasks) {
@@ -18,8 +18,8 @@ PlannedRun experts(const std::string& schedule, size_t tasks = kTasks) {
   PlannedRun run;
   run.plan.schedule = schedule;
   run.plan.structure = builder.build();
-  run.task_seconds.assign(tasks, kModelled_s);
-  run.forward_s = static_cast<double>(tasks) * kModelled_s;
+  run.task_seconds.assign(tasks, kModelledS);
+  run.forward_s = static_cast<double>(tasks) * kModelledS;
   return run;
 }
 
@@ -29,13 +29,13 @@ std::vector<RankTimes> passes(double work_s) {
 }
 
 TEST(Dilation, IsThatOfTheShortestPassWhereWorkIsShort) {
-  const Dilation d = choose_dilation({experts("a")}, {passes(kWork_s)});
-  EXPECT_DOUBLE_EQ(d.factor, 0.06 / (kTasks * kModelled_s));
+  const Dilation d = choose_dilation({experts("a")}, {passes(kWorkS)});
+  EXPECT_DOUBLE_EQ(d.factor, 0.06 / (kTasks * kModelledS));
   EXPECT_EQ(d.set_by, "the shortest pass");
 }
 
 TEST(Dilation, GivesEveryTaskOfADeepPassItsShare) {
-  EXPECT_DOUBLE_EQ(least_dilation({experts("a", 600)}).factor, 0.8e-3 / kModelled_s);
+  EXPECT_DOUBLE_EQ(least_dilation({experts("a", 600)}).factor, 0.8e-3 / kModelledS);
 }
 
 TEST(Dilation, IsThatOfTheShortestTaskWhereOneIsVeryShort) {
@@ -47,20 +47,20 @@ TEST(Dilation, IsThatOfTheShortestTaskWhereOneIsVeryShort) {
 }
 
 TEST(Dilation, LeavesFourTimesTheWorkWhereThatIsMoreAndNamesIt) {
-  const Dilation d = choose_dilation({experts("a"), experts("b")}, {passes(kWork_s), passes(2 * kModelled_s)});
+  const Dilation d = choose_dilation({experts("a"), experts("b")}, {passes(kWorkS), passes(2 * kModelledS)});
   EXPECT_DOUBLE_EQ(d.factor, 8);
   EXPECT_EQ(d.set_by, "the work of forward expert of b");
 }
 
 // What an interrupt does: one task of one pass, a whole pass, or one task of each pass.
 TEST(Dilation, NoOutlierDecides) {
-  const double ordinary = choose_dilation({experts("a")}, {passes(kWork_s)}).factor;
+  const double ordinary = choose_dilation({experts("a")}, {passes(kWorkS)}).factor;
   for (int interrupted = 0; interrupted < 3; ++interrupted) {
-    auto times = passes(kWork_s);
+    auto times = passes(kWorkS);
     for (size_t pass = 0; pass < times.size(); ++pass)
       for (size_t task = 0; task < kTasks; ++task)
         if ((interrupted != 2 && pass == 0 && (interrupted == 1 || task == 4)) || (interrupted == 2 && task == 4))
-          times[pass][1][task].end_s = 100 * kModelled_s;
+          times[pass][1][task].end_s = 100 * kModelledS;
     EXPECT_DOUBLE_EQ(choose_dilation({experts("a")}, {times}).factor, ordinary) << interrupted;
   }
 }

@@ -19,7 +19,7 @@ namespace {
 // Layers of k = 9 choose more experts than there are: rows with a reason, asked for again by every run.
 constexpr std::string_view kCannotRun = "-k9/";
 constexpr int kKills = 20;
-constexpr double kLongestLife_s = 1.5;
+constexpr double kLongestLifeS = 1.5;
 
 const char* const kGrid = R"(schema = 1
 name = "small"
@@ -92,7 +92,7 @@ TEST_F(KilledTune, ResumesWithoutDoingAnythingTwice) {
   size_t done = 0;
   for (int kill_number = 0; kill_number < kKills; ++kill_number) {
     const pid_t child = start();
-    const double life = random_uniform(7, stream_of("kill"), static_cast<uint64_t>(kill_number)) * kLongestLife_s;
+    const double life = random_uniform(7, stream_of("kill"), static_cast<uint64_t>(kill_number)) * kLongestLifeS;
     std::this_thread::sleep_for(std::chrono::duration<double>(life));
     kill(child, SIGKILL);
     int status = 0;

@@ -66,7 +66,7 @@ std::string error_text(const VerifiedResults& results) {
   std::string kinds;
   for (size_t i = 0; i < parts.kinds.size() && i < kNamed; ++i)
     kinds += fmt::format("{} {:+.1f} %, ", parts.kinds[i].first, 100 * parts.kinds[i].second);
-  std::string text = fmt::format("all runs took {:+.1f} % of what was predicted beyond it: {}all else {:+.1f} %\n",
+  std::string text = fmt::format("all runs together took {:+.1f} % over their predictions: {}all else {:+.1f} %\n",
                                  100 * parts.total, kinds, 100 * rest_of(parts, kNamed));
   const ChoiceLoss lost = choice_loss(results.outcomes);
   if (lost.layers > 0)

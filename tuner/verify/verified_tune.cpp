@@ -26,8 +26,8 @@ constexpr std::array<std::string_view, 3> kVerifiedByDefault{"ds-moe", "tutel", 
 constexpr std::array<std::string_view, 4> kWholeGridByDefault{"tutel", "tutel-improved", "fsmoe-no-iio", "fsmoe"};
 constexpr std::array kTriedDegrees{1, 2, 4, 8};  // to which FSMoE's published optimiser rounds
 constexpr int kIterations = 5, kWholeGridIterations = 3;
-constexpr double kTimed_s = 1;  // of a layer whose passes are short
-constexpr double kGuessedOps_s = 15, kGuessedLayer_s = 4;
+constexpr double kTimedS = 1;  // of a layer whose passes are short
+constexpr double kGuessedOpsS = 15, kGuessedLayerS = 4;
 constexpr size_t kEstimateAll = 200, kEstimateEvery = 17;  // layers; a prime passes over no candidate of a grid
 
 class VerifiedTune {
@@ -109,7 +109,7 @@ class VerifiedTune {
       return;
     }
     std::optional<Progress> progress = step(
-        fmt::format("1/2 measuring {}{}", found_.cluster.name, found_.emulated ? " (emulated)" : ""), kGuessedOps_s);
+        fmt::format("1/2 measuring {}{}", found_.cluster.name, found_.emulated ? " (emulated)" : ""), kGuessedOpsS);
     OpRequest request;
     request.settings.repetitions = kRepetitions;
     request.settings.timeout_s = options_.timeout_s;
@@ -125,14 +125,12 @@ class VerifiedTune {
 
   // Returns those of the grid's layers that this cluster can shape.
   std::vector<LayerJob> grid_jobs() const {
-    const Profile& c = found_.cluster;
-    const ParallelShape whole{.nodes = c.nodes, .ranks_per_node = c.ranks_per_node};
     std::vector<LayerJob> jobs;
     for (const GridLayer& layer : found_.grid.layers) try {
         SweepRow row;
         row.layer = layer.name;
-        row.shape = complete(layer.shape, layer.parallel.value_or(whole), found_.grid.rounding);
-        jobs.push_back(job_of(row, c));
+        row.shape = shaped(layer, found_.grid, found_.cluster);
+        jobs.push_back(job_of(row, found_.cluster));
       } catch (const BadInput&) {  // a row with its reason, later
       }
     return jobs;
@@ -187,7 +185,7 @@ class VerifiedTune {
       seconds += estimated_seconds(job_of(*open[i], found_.cluster));
     if (estimated > 0) seconds *= static_cast<double>(open.size()) / static_cast<double>(estimated);
     log_info(fmt::format("{} layers to run, {} schedules, {} passes each: about {}", open.size(),
-                         found_.verified.size(), iterations(), human_seconds(kGuessedOps_s + seconds)));
+                         found_.verified.size(), iterations(), human_seconds(kGuessedOpsS + seconds)));
   }
 
   // Of one pass of every schedule that is to be run; 0: none was planned.
@@ -201,7 +199,7 @@ class VerifiedTune {
   // Returns a layer's outcome, of this run or of the one before that was broken off.
   LayerOutcome outcome_of(const SweepRow& row) {
     LayerJob job = job_of(row, found_.fitted.profile);
-    if (!found_.emulated && !options_.iterations) job.settings.iterations = passes_in(kTimed_s, predicted_seconds(row));
+    if (!found_.emulated && !options_.iterations) job.settings.iterations = passes_in(kTimedS, predicted_seconds(row));
     if (row.status == CaseStatus::ok)
       if (auto known = known_outcome(job, writer_)) {
         tell(fmt::format("{}: its records are there from the run that was broken off", job.name));
@@ -234,7 +232,7 @@ class VerifiedTune {
     const std::vector<const SweepRow*> chosen = chosen_rows();
     std::optional<Progress> progress =
         step(fmt::format("2/2 running {} layers under {} schedules", chosen.size(), found_.verified.size()),
-             kGuessedLayer_s * static_cast<double>(chosen.size()));
+             kGuessedLayerS * static_cast<double>(chosen.size()));
     for (size_t i = 0; i < chosen.size(); ++i) {
       if (progress) progress->at(static_cast<double>(i) / static_cast<double>(chosen.size()));
       found_.outcomes.push_back(outcome_of(*chosen[i]));

@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-constexpr double kSetUp_s = 0.15;  // of a layer: its ranks, references and unpaced passes
+constexpr double kSetUpS = 0.15;  // of a layer: its ranks, references and unpaced passes
 
 // What the tasks of an emulated run last, and how they slow each other down; of any other what they are predicted to.
 void pace(const LayerJob& job, const std::vector<double>& predicted, PlannedRun& run) {
@@ -134,7 +134,7 @@ double estimated_seconds(const LayerJob& job) {
   for (const Schedule* schedule : job.schedules) add([&] { return plan_schedule(job, *schedule); });
   for (const int degree : runnable_degrees(job)) add([&] { return plan_tried(job, degree); });
   if (planned.empty()) return 0;
-  return kSetUp_s + job.settings.iterations * pass_s * least_dilation(planned).factor;
+  return kSetUpS + job.settings.iterations * pass_s * least_dilation(planned).factor;
 }
 
 }  // namespace moe

@@ -302,9 +302,9 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequ
 
 Profile measured_profile(const Target& target, RecordWriter& writer, const OpRequest& request,
                          const std::vector<LayerJob>& layers) {
-  constexpr double kGuessed_s = 10;
+  constexpr double kGuessedS = 10;
   std::optional<Progress> progress;
-  if (target.leads()) progress.emplace("measuring " + target.cluster.name, kGuessed_s);
+  if (target.leads()) progress.emplace("measuring " + target.cluster.name, kGuessedS);
   const FittedProfile fitted = measure_and_fit(target, writer, request, layers, [&](double share) {
     if (progress) progress->at(share);
   });

@@ -17,7 +17,7 @@
 namespace moe {
 namespace {
 
-constexpr double kMeasured_s = 0.5;
+constexpr double kMeasuredS = 0.5;
 constexpr double kProvenFlops = 1e9;  // a larger layer is proven by a smaller one
 
 /// Tasks that take equally long, and what tells them in the records.
@@ -46,7 +46,7 @@ std::vector<const Schedule*> one_of_each_flow(const std::vector<const Schedule*>
 
 // Degrees cut a layer's gradients too, where its schedule splits them: their sums are measured at several sizes.
 Plan plan_of(const LayerJob& job, const Schedule& schedule, int degree) {
-  if (!job.one_layer() || !splits_gradients(schedule)) return plan_nominally(job, schedule, degree).run.plan;
+  if (!splits_gradients(schedule)) return plan_nominally(job, schedule, degree).run.plan;
   const int64_t bytes = gradient_bytes(job.shape), element = bytes_of(job.shape.layer.dtype);
   return build_plan(schedule, job.shape, with_split(schedule, degree, degree, bytes / degree / element * element));
 }
@@ -68,7 +68,7 @@ std::vector<PlannedRun> serial_runs(const LayerJob& job) {
 
 // A phase of SAA's exchange goes to one peer alone, and has a share of an AlltoAll's price.
 bool is_measured(const Task& task, const Work& work) {
-  if (task.kind == TaskKind::exchange || task.kind == TaskKind::send) return false;
+  if (task.kind == TaskKind::exchange) return false;
   if (task.group == GroupKind::none) return has_terms(task.kind);
   return facts_of(work.op).table == OpTable::comm && work.bytes > 0;
 }
@@ -98,7 +98,7 @@ void describe_computation(const TaskGroup& group, Fields& parameters) {
   const TaskTerms terms = terms_of(task.kind, task.phase, plan.shape, plan.structure->flow);
   const TermValues values = terms.of_share(1.0 / task.chunks);
   for (size_t t = 0; t < kTerms; ++t)
-    if (values[t] > 0) parameters.set(std::string(name_of(static_cast<Term>(t))), values[t]);
+    if (values[t] > 0) parameters.set(term_names()[t], values[t]);
 }
 
 void describe_collective(const TaskGroup& group, Fields& parameters) {
@@ -106,16 +106,15 @@ void describe_collective(const TaskGroup& group, Fields& parameters) {
   const Work& work = plan.works[static_cast<size_t>(group.tasks.front()->work_class)];
   const Group& ranks = plan.groups[static_cast<size_t>(work.group)];
   const bool fused = work.op == Op::alltoall && work.group == GroupKind::ep_esp;
-  const int members = work.op == Op::sendrecv ? 2 : ranks.size;
   parameters.set("op", std::string(name_of(fused ? Op::a2a_ep_esp : work.op)));
   parameters.set("network", std::string(name_of(ranks.network)));
-  parameters.set("ranks", int64_t{members});
+  parameters.set("ranks", int64_t{ranks.size});
   parameters.set("dtype", std::string(name_of(plan.shape.layer.dtype)));
   double bytes = 0;  // chunks are of unequal rows: so are their times, of which the record has the mean
   for (const Task* task : group.tasks) bytes += plan.works[static_cast<size_t>(task->work_class)].bytes;
   bytes /= static_cast<double>(group.tasks.size());
   parameters.set("bytes", bytes);
-  parameters.set("wire_bytes", bytes * wire_share(work.op, members));
+  parameters.set("wire_bytes", bytes * wire_share(work.op, ranks.size));
   if (work.op == Op::alltoall && plan.shape.layer.dispatcher != "alltoall")
     parameters.set("algorithm", plan.shape.layer.dispatcher);
 }
@@ -174,7 +173,7 @@ std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, Recor
   double pass_s = 0;
   for (const MeasuredRun& run : measured.runs)
     if (!run.total_s.empty()) pass_s += median(max_over_ranks(run.total_s));
-  settings.iterations = passes_in(kMeasured_s, pass_s);
+  settings.iterations = passes_in(kMeasuredS, pass_s);
   if (settings.iterations > kPasses) measured = measure_layer(runs, settings);
   std::vector<CaseRecord> records;
   for (size_t r = 0; r < runs.size(); ++r) {
@@ -203,7 +202,7 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
   std::vector<LayerJob> jobs;
   for (const size_t i : pick_layers(shapes, kProfiledLayers)) {
     LayerJob& job = jobs.emplace_back(layers[i]);
-    job.stacked = {.layers = job.shape.parallel.pp};
+    job.stacked = {};
     job.settings.iterations = kPasses;
     job.settings.training = {};
   }

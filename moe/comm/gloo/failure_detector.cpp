@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kFailure = "failure";  // why the run failed: the first who knows sets it
 constexpr const char* kLeft = "left";
 constexpr int kFailedCode = 4;
-constexpr double kLeavingInterval_s = 0.02;
+constexpr double kLeavingIntervalS = 0.02;
 
 std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
 
@@ -110,8 +110,8 @@ bool FailureDetector::done(double now) {
   if (leaving_ && self_.rank != 0) return true;
   const bool all_left = std::ranges::all_of(others_, &Heard::left);
   if (!reason_) return leaving_ && all_left;
-  if (leaving_ && (all_left || now > ended_s_ + kGrace_s)) return true;
-  if (now > ended_s_ + kGrace_s) end_process(*reason_);
+  if (leaving_ && (all_left || now > ended_s_ + kGraceS)) return true;
+  if (now > ended_s_ + kGraceS) end_process(*reason_);
   return false;
 }
 
@@ -244,7 +244,7 @@ void FailureDetector::pause() {
   std::unique_lock lock(mutex_);
   const bool was_leaving = leaving_;
   const auto due = [&] { return suspicion_ && !reason_ && now_s() >= suspicion_->due_s; };
-  const std::chrono::duration<double> until(leaving_ ? kLeavingInterval_s : interval_s_);
+  const std::chrono::duration<double> until(leaving_ ? kLeavingIntervalS : interval_s_);
   changed_.wait_for(lock, until, [&] { return leaving_ != was_leaving || due(); });
 }
 

@@ -43,7 +43,7 @@ class FailureDetector {
   static void announce(store::Store& store, int rank);
   FailureDetector(std::shared_ptr<store::Store> store, Rank self);
   /// We leave the run. Rank 0 stays until all have left or the run fails: it listens, and may serve the store. After a
-  /// failure, returns within kGrace_s; a failure that only now comes up ends the process.
+  /// failure, returns within kGraceS; a failure that only now comes up ends the process.
   ~FailureDetector();
   FailureDetector(const FailureDetector&) = delete;
   FailureDetector& operator=(const FailureDetector&) = delete;
@@ -63,7 +63,7 @@ class FailureDetector {
 
   /// After a failure a process whose own code hasn't destroyed its detector by then prints its line and ends with code
   /// 4.
-  static constexpr double kGrace_s = 3;
+  static constexpr double kGraceS = 3;
 
  private:
   struct Suspicion {

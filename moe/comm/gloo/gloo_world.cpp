@@ -74,7 +74,7 @@ void join_run(const Launch& launch, const GlooJob& job, double start_s, State& s
 void part(store::Store& store, const Launch& launch) {
   store.set(fmt::format("parted/{}", launch.rank), "");
   if (launch.rank == 0)
-    store.wait(gloo::rank_keys("parted", launch.ranks), gloo::FailureDetector::kGrace_s, [] { return false; });
+    store.wait(gloo::rank_keys("parted", launch.ranks), gloo::FailureDetector::kGraceS, [] { return false; });
 }
 
 void start(const Launch& launch, const GlooJob& job, double start_s, const std::shared_ptr<State>& state) {

@@ -17,7 +17,7 @@ struct CoreShare {
 };
 
 /// Returns what OMP_NUM_THREADS says (`omp_num_threads`; null: nothing), else an equal share of the cores, at least 1.
-/// Of 4 cores or more one is left to the threads that communicate. Throws BadInput naming the variable.
+/// One core of 4 or more is left to the threads that communicate. Throws BadInput naming the variable.
 int default_threads(const CoreShare& share, const char* omp_num_threads);
 
 }  // namespace moe::cpu

@@ -9,8 +9,8 @@
 namespace moe {
 namespace {
 
-constexpr double kSample_s = 0.03;  // of as many runs as fit, if one is shorter
-constexpr double kSlow_s = 0.5;     // of one run
+constexpr double kSampleS = 0.03;  // of as many runs as fit, if one is shorter
+constexpr double kSlowS = 0.5;     // of one run
 constexpr int kSlowRepetitions = 2;
 
 using Body = std::function<void(const Kernel&, benchmark::State&)>;
@@ -111,13 +111,13 @@ void KernelBench::run(std::span<const Kernel> group) {
   first.run();
   for (const Kernel* kernel : open) {
     if (wrong.at(kernel->key()).count > 0) continue;
-    const bool slow = first.seconds(*kernel).at(0) >= kSlow_s;
+    const bool slow = first.seconds(*kernel).at(0) >= kSlowS;
     auto& benchmark = timed.add(*kernel, run_all);
     benchmark.Repetitions(slow ? std::min(repetitions_, kSlowRepetitions) : repetitions_);
     if (kernel->seconds)
       benchmark.UseManualTime()->Iterations(1);
     else
-      benchmark.UseRealTime()->MinTime(kSample_s);
+      benchmark.UseRealTime()->MinTime(kSampleS);
   }
   timed.run();
   for (const Kernel* kernel : open)

@@ -10,10 +10,10 @@
 namespace moe {
 namespace {
 
-constexpr double kShortestPass_s = 0.06;    // of the case's fastest schedule: a late end is about 1 % of it
-constexpr double kTaskOfPass_s = 0.8e-3;    // of a pass, for each task of its longest queue
-constexpr double kShortestTask_s = 0.1e-3;  // less of it, and it passes while its thread wakes up
-constexpr double kWorkMargin = 4;           // a pace is at least this many times the work under it
+constexpr double kShortestPassS = 0.06;    // of the case's fastest schedule: a late end is about 1 % of it
+constexpr double kTaskOfPassS = 0.8e-3;    // of a pass, for each task of its longest queue
+constexpr double kShortestTaskS = 0.1e-3;  // less of it, and it passes while its thread wakes up
+constexpr double kWorkMargin = 4;          // a pace is at least this many times the work under it
 
 std::string words_for(const Plan& plan, Phase phase, TaskKind kind) {
   return fmt::format("{} {} of {}", name_of(phase), name_of(kind), plan.schedule);
@@ -27,7 +27,7 @@ Dilation least_dilation(const std::vector<PlannedRun>& planned) {
   for (const PlannedRun& p : planned) {
     size_t longest = 0;
     for (const Lane& lane : p.plan.structure->lanes) longest = std::max(longest, lane.queue.size());
-    const double least_s = std::max(kShortestPass_s, kTaskOfPass_s * static_cast<double>(longest));
+    const double least_s = std::max(kShortestPassS, kTaskOfPassS * static_cast<double>(longest));
     of_pass = std::max(of_pass, least_s / (p.forward_s + p.backward_s));
     for (const Task& task : p.plan.tasks()) {
       const double seconds = p.task_seconds[static_cast<size_t>(task.id)];
@@ -36,7 +36,7 @@ Dilation least_dilation(const std::vector<PlannedRun>& planned) {
       which = words_for(p.plan, task.phase, task.kind);
     }
   }
-  const double of_task = kShortestTask_s / shortest;
+  const double of_task = kShortestTaskS / shortest;
   if (of_pass >= of_task) return {of_pass, "the shortest pass"};
   return {of_task, "the shortest task, " + which};
 }

@@ -6,7 +6,7 @@
 
 namespace moe {
 
-/// Returns the plan with every task of a stage waiting for the one issued before it there. Its lanes stay.
+/// Returns the plan, of one stage, with every task waiting for the one issued before it. Its lanes stay.
 Plan serial_plan(const Plan& plan);
 
 /// Lets no rank go on to the next task before all have ended this one. Ranks have plans with equally many tasks.

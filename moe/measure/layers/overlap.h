@@ -35,7 +35,7 @@ inline bool has_time(const TaskTime& t) { return t.end_s > 0; }
 /// when its pass began.
 double own_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
                    const std::vector<RankMachine>& machines);
-/// Of ranks on machines of their own (machines_apart).
+/// The same where every rank has a machine of its own (machines_apart).
 double own_seconds(const Task& task, const RankTimes& ranks);
 /// The same where all ranks begin together (in_step.h): a collective, on the machine where it took least, from the last
 /// rank's start to the last one's end.

@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-constexpr double kSample_s = 20e-3, kOverlapped_s = 60e-3;
+constexpr double kSampleS = 20e-3, kOverlappedS = 60e-3;
 constexpr double kLonger = 4;  // than the timed op, so that the other never ends before it
 constexpr double kMostIterations = 200;
 
@@ -63,7 +63,7 @@ class LaneBench {
 
   LaneSlowdown slowdown(const TimedLane& lane, const TimedLane& by) {
     LaneSlowdown found{std::string(lane.name), std::string(by.name), {}, {}};
-    const int iterations = times_in(kSample_s, lane.seconds);
+    const int iterations = times_in(kSampleS, lane.seconds);
     // The other lane may be slowed as well, which only makes it last longer.
     const int by_iterations = times_in(kLonger * iterations * lane.seconds, by.seconds);
     for (int repetition = 0; repetition < repetitions_; ++repetition) {
@@ -75,7 +75,7 @@ class LaneBench {
 
   LaneOverlap overlap(const TimedLane& lane, const TimedLane& other) {
     LaneOverlap found{std::string(lane.name), std::string(other.name), {}, {}, {}};
-    const int one = times_in(kOverlapped_s, lane.seconds), two = times_in(kOverlapped_s, other.seconds);
+    const int one = times_in(kOverlappedS, lane.seconds), two = times_in(kOverlappedS, other.seconds);
     for (int repetition = 0; repetition < repetitions_; ++repetition) {
       found.alone_s.push_back(one * slowest(runner_.run(lane.op_index, one)));
       found.other_alone_s.push_back(two * slowest(runner_.run(other.op_index, two)));

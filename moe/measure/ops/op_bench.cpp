@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-constexpr double kSample_s = 10e-3, kMostIterations = 20;  // of processes: their barriers let them go unevenly
+constexpr double kSampleS = 10e-3, kMostIterations = 20;  // of processes: their barriers let them go unevenly
 
 // Google Benchmark runs and repeats; what it reports is kept per rank by the cases themselves.
 class Quiet : public benchmark::BenchmarkReporter {
@@ -68,7 +68,7 @@ class Series {
       if (i == 0) result.wrong = sample.wrong;
       took = slowest(sample);
     }
-    const int enough = took > 0 ? static_cast<int>(std::ceil(std::min(kMostIterations, kSample_s / took))) : 1;
+    const int enough = took > 0 ? static_cast<int>(std::ceil(std::min(kMostIterations, kSampleS / took))) : 1;
     result.iterations = settings_.iterations > 0 ? settings_.iterations : enough;
   }
 

@@ -17,7 +17,7 @@ constexpr int64_t kCollectiveStep = int64_t{1} << 18, kGemmStep = int64_t{1} << 
 constexpr int kCollectiveSizes = 24, kGemmSizes = 12;
 constexpr int64_t kProxyShare = 256;  // nominal elements for each real one
 constexpr int64_t kProxyGemmDim = 48;
-constexpr double kShortestSample_s = 2e-3;
+constexpr double kShortestSampleS = 2e-3;
 constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kThreadShare = 16, kProcessShare = 4;  // of FSMoE's sizes, what CPU ranks can carry
 constexpr std::array<int64_t, 8> kModuleBatches{1, 2, 3, 4, 5, 8, 10, 16};  // no two sizes alike
@@ -85,7 +85,7 @@ void dilate(std::vector<OpCase>& cases) {
     double shortest = c.modelled_s;
     for (const OpCase& other : cases)
       if (other.series() == c.series()) shortest = std::min(shortest, other.modelled_s);
-    c.dilation = std::max(1.0, kShortestSample_s / shortest);
+    c.dilation = std::max(1.0, kShortestSampleS / shortest);
   }
 }
 

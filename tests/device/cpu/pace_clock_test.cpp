@@ -13,8 +13,8 @@
 namespace moe {
 namespace {
 
-constexpr double kRounding_s = 1e-9;  // of seconds since the machine started
-constexpr double kMostLate_s = cpu::PaceClock::kMostLateS;
+constexpr double kRoundingS = 1e-9;  // of seconds since the machine started
+constexpr double kMostLateS = cpu::PaceClock::kMostLateS;
 
 class PaceClockTest : public testing::Test {
  protected:
@@ -34,7 +34,7 @@ class PaceClockTest : public testing::Test {
 
 TEST_F(PaceClockTest, LateWakeUpsDoNotAddUp) {
   constexpr int kTasks = 100;
-  constexpr double kPace_s = 1e-3;
+  constexpr double kPaceS = 1e-3;
   std::vector<std::unique_ptr<Event>> events;
   for (int i = 0; i < 2 * kTasks; ++i) events.push_back(device_->make_event());
   const auto at = [&](int i) -> Event& { return *events[static_cast<size_t>(i)]; };
@@ -42,20 +42,20 @@ TEST_F(PaceClockTest, LateWakeUpsDoNotAddUp) {
   lane_->launch([](void*) { nap(0.02); });  // all is issued meanwhile
   for (int i = 0; i < kTasks; ++i) {
     if (i > 0) lane_of(i).wait(at(2 * i - 1));
-    task(lane_of(i), at(2 * i), at(2 * i + 1), kPace_s);
+    task(lane_of(i), at(2 * i), at(2 * i + 1), kPaceS);
   }
   lane_->synchronize();
   other_->synchronize();
   const double lasted = at(2 * kTasks - 1).seconds() - at(0).seconds();
-  EXPECT_GE(lasted, kTasks * kPace_s - kTasks * kRounding_s);
+  EXPECT_GE(lasted, kTasks * kPaceS - kTasks * kRoundingS);
   if (overruns_ > 0) GTEST_SKIP() << "something else took the cores";
   double late = 0;
   for (int i = 1; i < kTasks; ++i) {
     const double by = at(2 * i).seconds() - at(2 * i - 1).seconds();
-    EXPECT_TRUE(std::abs(by) <= kRounding_s || by > kMostLate_s) << "task " << i << " began " << by << " s late";
+    EXPECT_TRUE(std::abs(by) <= kRoundingS || by > kMostLateS) << "task " << i << " began " << by << " s late";
     late += by;
   }
-  EXPECT_NEAR(lasted, kTasks * kPace_s + late, kTasks * kRounding_s);
+  EXPECT_NEAR(lasted, kTasks * kPaceS + late, kTasks * kRoundingS);
 }
 
 TEST_F(PaceClockTest, WorkThatOutlastsItsPaceTakesTheTimeThatItTakes) {
