@@ -26,6 +26,7 @@ Words names_of_kind(std::string_view kind) {
   if (kind == "GRID") return config_names("grids");
   if (kind == "LAYER") return config_names("layers");
   if (kind == "MODEL") return config_names("models");
+  if (kind == "CASES") return config_names("ci");
   if (kind == "ASSUMPTIONS") return config_names("papers/assume");
   if (kind == "SCHEDULE") return names_of(schedules());
   if (kind == "GATE") return names_of(gate_parts());

@@ -6,6 +6,7 @@
 #include "moe/base/check.h"
 #include "moe/base/launch_board.h"
 #include "moe/base/log.h"
+#include "moe/base/no_hardware.h"
 
 namespace moe {
 namespace {
@@ -39,6 +40,8 @@ int guarded(const std::function<int()>& body) {
   try {
     const int code = body();
     return stdout_failed() ? report_stdout() : code;
+  } catch (const NoHardware& error) {
+    return report(error, kNoHardware);
   } catch (const BadInput& error) {
     return report(error, kBadInput);
   } catch (const WrongResult& error) {

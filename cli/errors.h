@@ -3,9 +3,9 @@
 #include <functional>
 #include <string>
 
-namespace moe {
+#include "moe/base/exit_code.h"
 
-enum ExitCode : int { kOk = 0, kBadInput = 2, kWrongResult = 3, kRankFailure = 4 };
+namespace moe {
 
 /// A line on stderr, unless another rank that `launch` started has said the same.
 void say(const std::string& what);

@@ -32,7 +32,7 @@ class Help : public CLI::Formatter {
   }
   std::string make_usage(const CLI::App* app, std::string name) const override {
     std::string usage = Formatter::make_usage(app, std::move(name));
-    if (app->get_name() == "launch") usage.insert(usage.find_last_not_of('\n') + 1, " -- VERB [OPTIONS]");
+    if (has_command_behind(app->get_name())) usage.insert(usage.find_last_not_of('\n') + 1, " -- VERB [OPTIONS]");
     return usage;
   }
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
@@ -43,6 +43,8 @@ class Help : public CLI::Formatter {
 };
 
 }  // namespace
+
+bool has_command_behind(std::string_view verb) { return verb == "launch" || verb == "ab" || verb == "self-test"; }
 
 void begin_group(CLI::App& verb, const char* group) { verb.option_defaults()->group(group); }
 
@@ -159,8 +161,9 @@ void add_verbs(CLI::App& app, Command& c) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "moetune " + std::string(version()));
   app.formatter(std::make_shared<Help>());
-  for (const auto add : {add_list, add_tune, add_simulate, add_fit, add_memory, add_placement, add_plannerbench,
-                         add_microbench, add_layerbench, add_modelbench, add_launch, add_reproduce})
+  for (const auto add :
+       {add_list, add_tune, add_simulate, add_fit, add_memory, add_placement, add_plannerbench, add_microbench,
+        add_layerbench, add_modelbench, add_launch, add_reproduce, add_ab, add_self_test})
     add(app, c);
   for (CLI::App* verb : app.get_subcommands(nullptr)) {  // last, where the output is
     add_log(*verb, c.log);

@@ -73,6 +73,8 @@ CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& wh
 
 /// Every verb with its flags, each bound to its place in the command, and what excludes or needs what.
 void add_verbs(CLI::App& app, Command& c);
+/// Returns whether a verb starts another command line, which stands behind a --.
+bool has_command_behind(std::string_view verb);
 /// Declares that a flag leaves no meaning to the verb's others, but those `kept`.
 void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept);
 /// Declares flags that mean something beside another alone.
@@ -90,10 +92,14 @@ void add_layerbench(CLI::App& app, Command& c);
 void add_modelbench(CLI::App& app, Command& c);
 void add_launch(CLI::App& app, Command& c);
 void add_reproduce(CLI::App& app, Command& c);
+void add_ab(CLI::App& app, Command& c);
+void add_self_test(CLI::App& app, Command& c);
 
 /// Refuses options of one backend beside another. Throws BadInput naming the flag.
 void check_backend(const CLI::App& verb, const RanksFlags& ranks);
 /// The command that launch starts: with a backend of processes, and right by itself.
 void complete_launch(Command& c, std::vector<std::string> words);
+/// The command line that ab and self-test launch.
+void complete_gate(Command& c, std::vector<std::string> words);
 
 }  // namespace moe

@@ -20,9 +20,21 @@ void require_verb(const CLI::App& app, int argc, const char* const* argv) {
 }
 
 // What records do not depend on: where things are written, how it is shown, how processes meet. A new flag is in.
-constexpr std::array<std::string_view, 13> kOfNoRecord{
-    "--json", "--out",        "--overwrite", "--trace",   "--dump",       "--write",           "--tasks",
-    "--rank", "--rendezvous", "--quiet",     "--verbose", "--checkpoint", "--checkpoint-every"};
+constexpr std::array<std::string_view, 15> kOfNoRecord{"--json",
+                                                       "--out",
+                                                       "--overwrite",
+                                                       "--trace",
+                                                       "--dump",
+                                                       "--write",
+                                                       "--tasks",
+                                                       "--rank",
+                                                       "--rendezvous",
+                                                       "--quiet",
+                                                       "--verbose",
+                                                       "--checkpoint",
+                                                       "--checkpoint-every",
+                                                       "--markdown",
+                                                       "--strict"};
 
 Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
   Asked asked;
@@ -48,9 +60,9 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   CLI::App app("moetune: benchmark and autotuning suite for the training of Mixture-of-Experts layers", "moetune");
   add_verbs(app, command);
   require_verb(app, argc, argv);
-  // What launch starts stands behind a --, and is parsed for itself.
-  const bool launches = argc > 1 && std::string_view(argv[1]) == "launch";
-  const int own = launches ? static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv) : argc;
+  // What it starts is parsed for itself.
+  const bool starts = argc > 1 && has_command_behind(argv[1]);
+  const int own = starts ? static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv) : argc;
   try {
     app.parse(own, argv);
   } catch (const CLI::Success& help) {
@@ -64,7 +76,10 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
     bad_input("{}; --help lists what is expected", text);
   }
   command.verb = app.get_subcommands().front()->get_name();
-  if (command.verb == "launch") complete_launch(command, {argv + std::min(own + 1, argc), argv + argc});
+  if (starts) {
+    const std::vector<std::string> words{argv + std::min(own + 1, argc), argv + argc};
+    command.verb == "launch" ? complete_launch(command, words) : complete_gate(command, words);
+  }
   command.ranks.timeout_s = command.verb == "tune"         ? command.tune.timeout_s
                             : command.verb == "layerbench" ? command.layerbench.timeout_s
                             : command.verb == "modelbench" ? command.modelbench.timeout_s
@@ -78,7 +93,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
     command.tune.device = command.layerbench.device = command.modelbench.device = command.microbench.device =
         DeviceKind::cuda;
   command.simulate.asked = command.tune.asked = command.microbench.asked = command.layerbench.asked =
-      command.modelbench.asked = command.reproduce.asked =
+      command.modelbench.asked = command.reproduce.asked = command.ab.asked = command.self_test.asked =
           asked_by(*app.get_subcommands().front(), {argv, argv + argc});
   return command;
 }

@@ -14,6 +14,8 @@
 #include "planner/placement.h"
 #include "planner/plannerbench.h"
 #include "planner/simulate.h"
+#include "regress/ab.h"
+#include "regress/self_test.h"
 #include "reproduce/reproduce.h"
 #include "tuner/fit.h"
 #include "tuner/tune.h"
@@ -44,6 +46,8 @@ struct Command {
   planner::PlannerbenchOptions plannerbench;
   tuner::TuneOptions tune;
   reproduce::ReproduceOptions reproduce;
+  regress::AbOptions ab;
+  regress::SelfTestOptions self_test;
   microbench::MicrobenchOptions microbench;
   layerbench::LayerbenchOptions layerbench;
   modelbench::ModelbenchOptions modelbench;

@@ -147,7 +147,7 @@ class Ranks {
     // A rank that says what is wrong counts more than those that only miss it.
     const int said = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     if (!failed_) code_ = kRankFailure;
-    if (code_ == kRankFailure && (said == kBadInput || said == kWrongResult)) code_ = said;
+    if (code_ == kRankFailure && (said == kBadInput || said == kWrongResult || said == kNoHardware)) code_ = said;
     if (!failed_) deadline_ = std::min(deadline_, Clock::now() + timeout_ + kPatience);
     failed_ = true;
   }

@@ -12,6 +12,8 @@
 #include "planner/memory.h"
 #include "planner/placement.h"
 #include "planner/plannerbench.h"
+#include "regress/ab.h"
+#include "regress/self_test.h"
 #include "reproduce/reproduce.h"
 #include "tuner/tune.h"
 
@@ -43,6 +45,8 @@ int main(int argc, char** argv) {
       if (command->launch.command.empty()) return int{moe::kOk};
       return moe::run_launch(command->launch, std::filesystem::read_symlink("/proc/self/exe"));
     }
+    if (command->verb == "ab") return moe::regress::run_ab(command->ab);
+    if (command->verb == "self-test") return moe::regress::run_self_test(command->self_test);
     if (command->verb == "list") return moe::planner::run_list(command->list);
     if (command->verb == "simulate") return moe::planner::run_simulate(command->simulate);
     if (command->verb == "fit") return moe::tuner::run_fit(command->fit);

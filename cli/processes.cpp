@@ -6,6 +6,7 @@
 #include "cli/errors.h"
 #include "moe/base/check.h"
 #include "moe/base/log.h"
+#include "moe/base/no_hardware.h"
 #include "moe/base/version.h"
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/comm/nccl/nccl_world.h"
@@ -129,6 +130,7 @@ int run_together(World* processes, const std::function<int()>& verb) {
     if (!bad_input && !wrong) throw RankFailure(fmt::format("rank {} failed: {}", all->rank(), error.what()));
     // At once: a launcher may end us as soon as another rank has ended.
     if (!said_by_another(*all, error.what())) say(error.what());
+    if (dynamic_cast<const NoHardware*>(&error)) return kNoHardware;
     return bad_input ? kBadInput : kWrongResult;
   }
 }

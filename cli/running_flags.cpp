@@ -152,8 +152,11 @@ void add_layerbench(CLI::App& app, Command& c) {
   begin_group(*verb, kHow);
   add_degrees(*verb, s);
   verb->add_flag("--check-only", l.check_only, "verify outputs and gradients, time nothing");
+  verb->add_flag("!--no-predict", l.predict, "with both degrees: measure nothing but the layer, predict nothing");
   add_number(*verb, "--iterations", l.iterations, "timed passes a schedule", 1, 1e6);
   add_number(*verb, "--seed", l.seed, "seed of weights, inputs and gate noise", 0, 9e18);
+  add_text(*verb, "--slow", "KIND:FACTOR[:RANK]", l.slow,
+           "make tasks slower on purpose: expert:1.1, of one rank expert:1.1:3");
   add_text(*verb, "--workload", "gate|balanced|zipf:S|hot[:EXPERT]|trace:FILE", l.workload,
            "which experts tokens want (trace: CSV of token, layer, experts)");
   add_ranks(*verb, l, c.ranks);
@@ -167,6 +170,10 @@ void add_layerbench(CLI::App& app, Command& c) {
   for (const char* stack : {"--layers", "--micro-batches", "--pipeline"}) verb->get_option(stack)->excludes("--grid");
   for (const char* times : {"--iterations", "--trace", "--tasks"}) verb->get_option(times)->excludes("--check-only");
   verb->get_option("--tasks")->excludes("--json");  // which always has them
+  needs(*verb, "--no-predict", {"--degree-forward", "--degree-backward"});
+  for (const char* predicted : {"--trace", "--tasks", "--check-only"})
+    verb->get_option(predicted)->excludes("--no-predict");
+  verb->get_option("--slow")->excludes("--check-only");
 }
 
 void add_modelbench(CLI::App& app, Command& c) {

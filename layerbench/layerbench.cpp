@@ -28,6 +28,12 @@ struct BenchedLayer {
 
 Workload workload_of(const LayerbenchOptions& options) { return Workload(options.workload, "--workload"); }
 
+Drag drag_of(const LayerbenchOptions& options) {
+  require<BadInput>(options.slow.empty() || options.device == DeviceKind::cpu,
+                    "--slow: found --device cuda, expected cpu, whose streams are threads");
+  return drag_from(options.slow, "--slow");
+}
+
 // Before anything is measured; what an emulated cluster runs is a proxy.
 void require_runs(const LayerShape& layer, const Target& target) {
   if (!target.emulated && target.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer);
@@ -99,7 +105,8 @@ class Layerbench {
     LayerbenchResults results{target_.cluster.name, target_.place(),     options_.selection.grid, writer_.path(),
                               target_.emulated,     options_.check_only, options_.tasks,          {}};
     const bool none_runs = std::ranges::none_of(layers_, &std::string::empty, &BenchedLayer::refused);
-    jobs_.predicted_by = target_.measured || none_runs || options_.check_only ? target_.cluster : measured();
+    jobs_.predicted_by =
+        target_.measured || none_runs || options_.check_only || !options_.predict ? target_.cluster : measured();
     const bool several = layers_.size() > 1 && target_.leads();
     std::optional<Progress> progress;
     if (several) progress.emplace(fmt::format("running {} layers", layers_.size()), kGuessedLayerS * layers());
@@ -141,7 +148,8 @@ class Layerbench {
             .seed = options.seed,
             .timeout_s = options.timeout_s,
             .check_only = options.check_only,
-            .workload = workload_of(options)};
+            .workload = workload_of(options),
+            .drag = drag_of(options)};
   }
 
   LayerJob job_of(const BenchedLayer& layer) const {
@@ -149,6 +157,7 @@ class Layerbench {
     job.name = layer.name;
     job.shape = layer.shape;
     job.stacked = layer.stacked;
+    job.predicted = options_.predict;
     if (options_.dump.empty()) return job;
     const std::string folder = of_grid() ? options_.dump + "/" + layer.name : options_.dump;
     job.settings.inspect = [folder](World& world, std::span<const RankCells> ranks, const Plan& plan) {

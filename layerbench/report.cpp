@@ -18,6 +18,7 @@ using Json = nlohmann::ordered_json;
 double summary(const CaseRecord& r, std::string_view name) { return r.summary.number(name, r.key); }
 double prediction(const CaseRecord& r, std::string_view name) { return r.prediction.number(name, r.key); }
 bool timed(const CaseRecord& r) { return r.summary.has("total_s"); }
+bool predicted(const CaseRecord& r) { return r.prediction.has("total_s"); }
 bool checked(const CaseRecord& r) { return r.summary.has("worst_error"); }
 std::string ms(double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); }
 std::string percent(double share, int digits = 1) { return fmt::format("{:.{}f} %", 100 * share, digits); }
@@ -30,8 +31,9 @@ std::string times_of(const std::vector<ScheduleRun>& runs) {
     const CaseRecord& r = run.record;
     if (!timed(r)) continue;
     const double total = summary(r, "total_s");
-    table.add({r.schedule, degrees(r), ms(prediction(r, "total_s")), ms(total), ms(summary(r, "forward_s")),
-               ms(summary(r, "backward_s")), fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)),
+    table.add({r.schedule, degrees(r), predicted(r) ? ms(prediction(r, "total_s")) : "-", ms(total),
+               ms(summary(r, "forward_s")), ms(summary(r, "backward_s")),
+               predicted(r) ? fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)) : "-",
                percent((summary(r, "most_total_s") - summary(r, "least_total_s")) / total), ms(summary(r, "exposed_s")),
                percent(summary(r, "overlap_efficiency"), 0), std::string(name_of(r.status))});
   }
@@ -104,6 +106,7 @@ std::vector<GridSummary> summarise(const std::vector<LayerOutcome>& outcomes) {
       }
       ++(r.status == CaseStatus::ok ? row->ok : row->others);
       if (r.status != CaseStatus::ok || !timed(r)) continue;
+      if (!predicted(r)) continue;
       errors[static_cast<size_t>(row - rows.begin())].push_back(std::abs(measured_over_predicted(r) - 1));
       row->exposed_share += summary(r, "exposed_s") / summary(r, "total_s");
       row->overlap += summary(r, "overlap_efficiency");

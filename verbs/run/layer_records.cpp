@@ -100,7 +100,7 @@ void add_all(const LayerMeasurement& all, CaseRecord& record) {
 }  // namespace
 
 std::vector<TaskComparison> compared_tasks(const RanSchedule& ran) {
-  if (ran.run.task_s.empty()) return {};
+  if (ran.run.task_s.empty() || ran.planned.nominal) return {};
   const Timeline& predicted = ran.planned.timeline;
   return compare_tasks(ran.run.plan, ran.run.task_s, differences(predicted.end_s, predicted.start_s));
 }

@@ -1,11 +1,11 @@
 // Stands in for this folder in a build without NCCL.
-#include "moe/base/check.h"
+#include "moe/base/no_hardware.h"
 #include "moe/comm/nccl/nccl_world.h"
 
 namespace moe {
 
 std::unique_ptr<World> make_nccl_world(NcclOptions) {
-  bad_input("this build has no NCCL: build it where nvcc and nccl.h are installed (cmake --preset cuda)");
+  throw NoHardware("this build has no NCCL: build it where nvcc and nccl.h are installed (cmake --preset cuda)");
 }
 
 }  // namespace moe

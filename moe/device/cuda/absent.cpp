@@ -1,5 +1,5 @@
 // Stands in for this folder in a build without CUDA.
-#include "moe/base/check.h"
+#include "moe/base/no_hardware.h"
 #include "moe/device/cuda/cuda_device.h"
 #include "moe/device/device.h"
 
@@ -8,7 +8,7 @@ namespace moe {
 int gpu_count() { return 0; }
 
 std::unique_ptr<Device> cuda::make_device(int) {
-  bad_input("this build has no CUDA: build it where nvcc is installed (cmake --preset cuda)");
+  throw NoHardware("this build has no CUDA: build it where nvcc is installed (cmake --preset cuda)");
 }
 
 }  // namespace moe

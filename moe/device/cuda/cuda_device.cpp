@@ -1,5 +1,6 @@
 #include "moe/device/cuda/cuda_device.h"
 
+#include "moe/base/no_hardware.h"
 #include "moe/device/cuda/check.h"
 #include "moe/device/cuda/cuda_stream.h"
 #include "moe/device/device.h"
@@ -36,7 +37,7 @@ std::unique_ptr<Device> cuda::make_device(int local_rank) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   cudaGetLastError();
-  require<BadInput>(status == cudaSuccess && count > 0, "no GPU: {}", cudaGetErrorString(status));
+  require<NoHardware>(status == cudaSuccess && count > 0, "no GPU: {}", cudaGetErrorString(status));
   return std::make_unique<CudaDevice>(local_rank % count);
 }
 

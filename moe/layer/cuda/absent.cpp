@@ -1,8 +1,9 @@
 // Stands for CUDA in a build without it.
+#include "moe/base/no_hardware.h"
 #include "moe/layer/layer_device.h"
 
 namespace moe {
 
-std::unique_ptr<LayerDevice> make_cuda_layer_device() { bad_input("this build has no CUDA"); }
+std::unique_ptr<LayerDevice> make_cuda_layer_device() { throw NoHardware("this build has no CUDA"); }
 
 }  // namespace moe

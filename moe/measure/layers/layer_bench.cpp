@@ -148,6 +148,7 @@ class LayerBench {
                                                                      .seed = settings_.seed,
                                                                      .workload = settings_.workload,
                                                                      .text = settings_.training.text,
+                                                                     .drag = settings_.drag,
                                                                      .step_apart = settings_.emulated}));
     require_same_plan(*everyone, plan);
   }

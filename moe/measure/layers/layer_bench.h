@@ -11,6 +11,7 @@
 #include "moe/layer/workload.h"
 #include "moe/measure/bench_ranks.h"
 #include "moe/measure/layers/dilation.h"
+#include "moe/measure/layers/dragged.h"
 #include "moe/measure/layers/training.h"
 #include "moe/stack/rank_cells.h"
 
@@ -26,6 +27,7 @@ struct LayerBenchSettings {
   Workload workload = Workload();
   double most_reference_flops = 2e11;  // of a layer that is verified itself: some 10 s of a core
   BenchRanks ranks = {};               // all processes with the same plans
+  Drag drag = {};                      // what is slowed on purpose; of ranks on the CPU alone
   TrainingSettings training = {};      // of plans with a vocabulary: a timed pass is a step of training
   /// Given every schedule's layers before they are verified: those of this process's ranks in rank order, each after
   /// two passes of the plan and finish_gradients.

@@ -40,6 +40,7 @@ RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
     binding_ = std::make_unique<StackBinding>(*stack_, plan, *device_, model_.get());
   else
     binding_ = std::make_unique<LayerBinding>(*layer_, plan);
+  if (setup.drag.slows(world.rank())) dragged_ = std::make_unique<Dragged>(*binding_, setup.drag);
   executor_ = std::make_unique<Executor>(*device_, plan.structure, stack_ ? stack_->stage() : 0);
 }
 
@@ -56,7 +57,8 @@ void RankRun::begin_step(Split split, int64_t step) {
 const RunTimes& RankRun::pass(const std::vector<double>& at_least_s, const Contended& contended,
                               const std::function<void()>& issued) {
   if (model_) begin_step(Split::train, model_->steps());
-  const RunTimes& times = executor_->run(*binding_, at_least_s, std::nullopt, contended, issued);
+  Binding& tasks = dragged_ ? *dragged_ : *binding_;
+  const RunTimes& times = executor_->run(tasks, at_least_s, std::nullopt, contended, issued);
   if (steps_) {
     model_->step(*steps_);
     steps_->synchronize();

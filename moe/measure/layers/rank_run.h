@@ -5,6 +5,7 @@
 
 #include "moe/exec/executor.h"
 #include "moe/layer/workload.h"
+#include "moe/measure/layers/dragged.h"
 #include "moe/model/rank_model.h"
 #include "moe/train/token_source.h"
 
@@ -25,6 +26,7 @@ class RankRun {
     uint64_t seed = 1;
     const Workload& workload;
     const TokenSource* text = nullptr;  // of a model; outlives the run
+    Drag drag = {};                     // what is slowed on this rank
     bool step_apart = false;            // a model's optimizer does its work between passes, in no task's time
   };
   /// Blocking: every rank of `world` makes its own. Throws as MoeLayer and LayerStack do.
@@ -58,8 +60,8 @@ class RankRun {
   std::unique_ptr<LayerStack> stack_;
   std::unique_ptr<RankModel> model_;  // of the stack
   const TokenSource* text_;
-  std::unique_ptr<Stream> steps_;  // of a model whose steps are apart
-  std::unique_ptr<Binding> binding_;
+  std::unique_ptr<Stream> steps_;               // of a model whose steps are apart
+  std::unique_ptr<Binding> binding_, dragged_;  // dragged: what is timed, where something is slowed
   std::unique_ptr<Executor> executor_;
 };
 

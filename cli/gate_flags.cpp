@@ -1,0 +1,59 @@
+// The verbs that keep performance from regressing.
+#include "cli/flag_kinds.h"
+
+namespace moe {
+namespace {
+
+// What a gate launches, and how.
+template <class Options>
+void add_launches(CLI::App& verb, Options& o) {
+  add_text(verb, "--base", "FOLDER", o.base, "a checkout, build folder or program of moetune; default: this one");
+  add_text(verb, "--cases", "CASES|FILE", o.cases, "command lines to run (configs/ci/), in the place of -- VERB");
+  begin_group(verb, kHow);
+  add_text(verb, "--launcher", "WORDS", o.launcher, "what stands before the program: 'mpirun -np 2'");
+  add_number(verb, "--delta", o.delta_percent, "percent that a case must be slower by, at least; default: 3", 0.01,
+             100);
+  add_number(verb, "--timeout", o.timeout_s, "seconds a launch may take; default: 20 times the first, at least 60", 0.1,
+             86400);
+  add_number(verb, "--seed", o.seed, "seed of the order of launches, and of what is drawn", 0, 9e18);
+}
+
+}  // namespace
+
+void add_ab(CLI::App& app, Command& c) {
+  regress::AbOptions& o = c.ab;
+  CLI::App* verb = add_verb(app, "ab", "whether one build, or one set of flags, is slower than another",
+                            " --base ../before --head . -- layerbench --cluster host --no-predict --schedule fsmoe "
+                            "--degree-forward 2 --degree-backward 2");
+  add_text(*verb, "--head", "FOLDER", o.head, "what is compared with it; default: the base");
+  add_text(*verb, "--base-flags", "FLAGS", o.base_flags, "added to the command line of the base");
+  add_text(*verb, "--head-flags", "FLAGS", o.head_flags, "added to the command line of the head");
+  add_launches(*verb, o);
+  add_text(*verb, "--floor", "FILE", o.floor, "records of self-test on this machine; default: results/self-test.jsonl");
+  verb->add_flag("--strict", o.strict, "exit code 5 where a case is ambiguous and none is slower");
+  begin_group(*verb, kOutput);
+  add_records(*verb, o.out, "records of all launches; default: results/ab.jsonl");
+  verb->add_flag("--markdown", o.markdown, "a table for a pull request, in the place of text");
+  add_json(*verb, o.json);
+  verb->get_option("--markdown")->excludes("--json");
+}
+
+void add_self_test(CLI::App& app, Command& c) {
+  regress::SelfTestOptions& o = c.self_test;
+  CLI::App* verb = add_verb(
+      app, "self-test", "how often ab is wrong on this machine, and the least slowdown that it sees", " --cases tiny");
+  add_launches(*verb, o);
+  add_number(*verb, "--gates", o.gates, "of equal programs, for real; default: 10", 1, 1000);
+  add_number(*verb, "--resamples", o.resamples, "gates made of the recorded launches, a row; default: 2000", 1, 1e7);
+  verb->add_flag("--simulate", o.simulate, "launch nothing: the rule beside three others, on made-up machines");
+  begin_group(*verb, kOutput);
+  add_records(*verb, o.out, "records of all launches, and the floor; default: results/self-test.jsonl");
+  add_json(*verb, o.json);
+  stands_alone(*verb, "--simulate", {"--delta", "--seed", "--resamples", "--json"});
+}
+
+void complete_gate(Command& c, std::vector<std::string> words) {
+  (c.verb == "ab" ? c.ab.command : c.self_test.command) = std::move(words);
+}
+
+}  // namespace moe

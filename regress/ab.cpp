@@ -1,0 +1,163 @@
+#include "regress/ab.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fmt/ranges.h>
+
+#include "moe/base/check.h"
+#include "moe/base/exit_code.h"
+#include "moe/base/log.h"
+#include "moe/base/progress.h"
+#include "moe/base/statistics.h"
+#include "moe/base/units.h"
+#include "regress/ab_report.h"
+#include "regress/floor.h"
+#include "regress/live_gate.h"
+#include "regress/process.h"
+
+namespace moe::regress {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::chrono::year_month_day today() { return std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now()); }
+
+double median_seconds(const std::vector<Pair>& pairs, double Pair::*of) {
+  std::vector<double> seconds;
+  for (const Pair& pair : pairs) seconds.push_back(std::exp(pair.*of));
+  return seconds.empty() ? 0 : median(seconds);
+}
+
+class Ab {
+ public:
+  explicit Ab(const AbOptions& options)
+      : options_(options),
+        list_(case_list_of("ab", options.cases, options.command)),
+        setup_(setup()),
+        writer_(options.out.empty() ? "results/ab.jsonl" : options.out, question()),
+        gate_(setup_, writer_) {
+    rule_.delta = options.delta_percent / 100;
+    if (const std::optional<Floor> floor = read_floor(options.floor)) {
+      if (floor->within_session > rule_.delta) delta_from_ = ", the floor that self-test measured here";
+      rule_.delta = std::max(rule_.delta, floor->within_session);
+    }
+  }
+
+  int run() {
+    const auto start = Clock::now();
+    gate_.warm_up();
+    if (!gate_.absent().empty() && gate_.absent().size() == list_.launches.size()) {
+      log_info(fmt::format("nothing to run: the hardware of {} is not here", fmt::join(gate_.absent(), ", ")));
+      return kNoHardware;
+    }
+    require<BadInput>(!gate_.cases().empty() || !gate_.broken().empty(),
+                      "nothing was compared: {} of base's cases, {} of head's, none in both",
+                      gate_.only_in_base().size(), gate_.only_in_head().size());
+    AbResults results = judged();
+    writer_.end();
+    results.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
+    if (options_.json)
+      fmt::print("{}\n", json_of(results));
+    else
+      fmt::print("{}\n", options_.markdown ? markdown_of(results) : text_of(results));
+    return results.code(options_.strict);
+  }
+
+ private:
+  LiveGate::Setup setup() const {
+    const std::string base = options_.base.empty() ? own_program() : program_in(options_.base, "--base");
+    const std::string head = options_.head.empty() ? base : program_in(options_.head, "--head");
+    return {{"base", base, words_of(options_.base_flags, "--base-flags")},
+            {"head", head, words_of(options_.head_flags, "--head-flags")},
+            list_.launches,
+            words_of(options_.launcher, "--launcher"),
+            options_.timeout_s,
+            options_.seed};
+  }
+
+  Question question() const {
+    std::vector<std::string> files{list_.path};
+    for (const Arm* arm : {&setup_.base, &setup_.head})
+      for (const std::string& file : files_of_program(arm->program)) files.push_back(file);
+    Asked asked = options_.asked;
+    asked.flags.insert(asked.flags.end(), options_.command.begin(), options_.command.end());
+    return {asked, files, {}};
+  }
+
+  static std::string shown(const Arm& arm) {
+    return arm.flags.empty() ? arm.program : fmt::format("{} {}", arm.program, fmt::join(arm.flags, " "));
+  }
+
+  AbResults judged() {
+    const double pair_s = 2 * gate_.launch_s();
+    log_info(fmt::format("{} cases, {} pairs of launches: about {}; up to {} more pairs of what is then suspect",
+                         gate_.cases().size(), rule_.first_pairs, human_seconds(rule_.first_pairs * pair_s),
+                         rule_.most_pairs));
+    std::optional<Progress> progress;
+    progress.emplace("first pairs", rule_.first_pairs * pair_s);
+    int before = 0, stage = rule_.first_pairs;
+    const auto measure = [&](int pair, const std::vector<bool>& wanted) {
+      auto pairs = gate_.pair(pair, wanted);
+      progress->at(static_cast<double>(pair + 1 - before) / stage);
+      return pairs;
+    };
+    const auto second = [&](int pairs, const std::vector<bool>& suspects) {
+      progress->done();
+      log_info(fmt::format("{} suspect: {} more pairs", std::ranges::count(suspects, true), pairs));
+      before = stage, stage = pairs;
+      progress.emplace("fresh pairs of the suspects", pairs * pair_s);
+    };
+    const GateOutcome outcome = run_gate(gate_.cases().size(), rule_, measure, second);
+    progress->done();
+    AbResults results{shown(setup_.base),
+                      shown(setup_.head),
+                      rule_,
+                      delta_from_,
+                      {},
+                      gate_.only_in_base(),
+                      gate_.only_in_head(),
+                      gate_.absent(),
+                      {gate_.broken().begin(), gate_.broken().end()},
+                      {},
+                      outcome.pairs,
+                      0,
+                      writer_.path()};
+    for (size_t i = 0; i < gate_.cases().size(); ++i) add(gate_.cases()[i], outcome, i, results);
+    return results;
+  }
+
+  void add(const std::string& name, const GateOutcome& outcome, size_t i, AbResults& results) const {
+    const Evidence& evidence = outcome.evidence[i];
+    const std::vector<Pair>& pairs = evidence.second.empty() ? evidence.first : evidence.second;
+    GatedCase c{name,
+                outcome.judged[i],
+                median_seconds(pairs, &Pair::base),
+                median_seconds(pairs, &Pair::head),
+                static_cast<int>(pairs.size()),
+                gate_.peak_bytes(false, name),
+                gate_.peak_bytes(true, name)};
+    for (const Waiver& waiver : list_.waivers) {
+      if (waiver.name != name) continue;
+      if (today() <= waiver.until)
+        c.waiver = waiver;
+      else
+        results.ended.push_back(waiver);
+    }
+    results.cases.push_back(std::move(c));
+  }
+
+  const AbOptions& options_;
+  CaseList list_;
+  LiveGate::Setup setup_;
+  RecordWriter writer_;
+  LiveGate gate_;
+  Rule rule_;
+  std::string delta_from_;
+};
+
+}  // namespace
+
+int run_ab(const AbOptions& options) { return Ab(options).run(); }
+
+}  // namespace moe::regress

@@ -1,0 +1,129 @@
+#include "regress/live_gate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "moe/base/check.h"
+#include "moe/base/exit_code.h"
+#include "moe/base/log.h"
+#include "moe/base/random.h"
+
+namespace moe::regress {
+namespace {
+
+constexpr double kShortestTimeout = 60, kTimeoutOfFirst = 20;  // seconds; times as long as the first launch
+
+std::string label_of(const LaunchLine& line) { return line.name.empty() ? "" : fmt::format(" of {}", line.name); }
+
+}  // namespace
+
+LiveGate::LiveGate(Setup setup, RecordWriter& writer)
+    : setup_(std::move(setup)), writer_(writer), launcher_(setup_.launcher) {}
+
+LaunchEnd LiveGate::checked(const Arm& arm, const LaunchLine& line) const {
+  const double timeout_s = timeout_s_ > 0 ? timeout_s_ : std::numeric_limits<int32_t>::max();
+  LaunchEnd end = launcher_.run(arm, line, setup_.timeout_s > 0 ? setup_.timeout_s : timeout_s);
+  const auto what = [&] { return fmt::format("{}: a launch{}", arm.name, label_of(line)); };
+  require<RankFailure>(!end.timed_out, "{} had not ended after {:.0f} s: {}", what(), end.wall_s,
+                       launcher_.shown(arm, line));
+  if (end.code == kOk || (end.code == kNoHardware && !line.demanded)) return end;
+  throw RankFailure(fmt::format("{} ended with code {} ({}): {}", what(), end.code,
+                                end.last_line.empty() ? "it said nothing" : end.last_line, launcher_.shown(arm, line)));
+}
+
+void LiveGate::warm_up() {
+  std::set<std::string> of_base, of_head;
+  for (const LaunchLine& line : setup_.lines) {
+    const LaunchEnd base = checked(setup_.base, line);
+    if (timeout_s_ == 0) timeout_s_ = std::max(kShortestTimeout, kTimeoutOfFirst * base.wall_s);
+    const LaunchEnd head = checked(setup_.head, line);
+    if (base.code == kNoHardware || head.code == kNoHardware) {
+      absent_.push_back(line.name);
+      continue;
+    }
+    launch_s_ += (base.wall_s + head.wall_s) / 2;
+    for (const auto& [name, times] : base.cases) of_base.insert(name), line_of_[name] = line.name;
+    for (const auto& [name, times] : head.cases) of_head.insert(name), line_of_[name] = line.name;
+    for (const auto& [name, why] : head.not_ok)
+      if (base.cases.contains(name) && !head.cases.contains(name)) broken_[name] = why;
+  }
+  std::ranges::set_intersection(of_base, of_head, std::back_inserter(cases_));
+  std::ranges::set_difference(of_base, of_head, std::back_inserter(only_in_base_));
+  std::ranges::set_difference(of_head, of_base, std::back_inserter(only_in_head_));
+  std::erase_if(only_in_base_, [&](const std::string& name) { return broken_.contains(name); });
+}
+
+double LiveGate::peak_bytes(bool head, const std::string& name) const {
+  const auto found = peak_bytes_.find({head, name});
+  return found == peak_bytes_.end() ? 0 : found->second;
+}
+
+std::vector<LaunchLine> LiveGate::shuffled(int number) const {
+  std::vector<LaunchLine> lines = setup_.lines;
+  const uint64_t stream = stream_of("order of lines", static_cast<uint64_t>(number));
+  for (size_t i = lines.size(); i > 1; --i) std::swap(lines[i - 1], lines[random_bits(setup_.seed, stream, i) % i]);
+  return lines;
+}
+
+std::set<std::string> LiveGate::of_line(const LaunchLine& line, const std::vector<bool>& wanted) const {
+  std::set<std::string> names;
+  for (size_t i = 0; i < cases_.size(); ++i)
+    if (wanted[i] && line_of_.at(cases_[i]) == line.name) names.insert(cases_[i]);
+  return names;
+}
+
+LiveGate::Times LiveGate::measured(const Arm& arm, const LaunchLine& line, int number,
+                                   const std::set<std::string>& wanted) {
+  const auto key_of = [&](const std::string& name) {
+    return fmt::format("{}/{}/{}/{}", setup_.key, number, arm.name, name);
+  };
+  Times times;
+  for (const std::string& name : wanted)
+    if (const CaseRecord* known = writer_.find(key_of(name))) times[name] = *times_of(*known, kOfOps);
+  if (times.size() == wanted.size()) return times;
+  LaunchEnd end = checked(arm, line);
+  for (const std::string& name : wanted) {
+    const auto found = end.cases.find(name);
+    if (found == end.cases.end()) {
+      log_warning(fmt::format("{}: pair {} has no time of {}: {}", arm.name, number + 1, name,
+                              end.not_ok.contains(name) ? end.not_ok.at(name) : "it was not run"));
+      continue;
+    }
+    if (!times.contains(name)) {
+      CaseRecord record;
+      record.key = key_of(name);
+      record.backend = "none";
+      record.parameters = {{"case", name}, {"pair", int64_t{number}}, {"arm", arm.name}};
+      record.samples = {{std::string(kOfOps), found->second.samples}};
+      record.summary = {{"median_s", found->second.seconds()}};
+      if (found->second.peak_bytes > 0) record.summary.set("peak_bytes", found->second.peak_bytes);
+      writer_.append(record);
+    }
+    times[name] = std::move(found->second);
+  }
+  return times;
+}
+
+std::vector<Pair> LiveGate::pair(int number, const std::vector<bool>& wanted) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  std::vector<Pair> pairs(cases_.size(), {kNone, kNone});
+  for (const LaunchLine& line : shuffled(number)) {
+    const std::set<std::string> names = of_line(line, wanted);
+    if (names.empty()) continue;
+    const uint64_t stream = stream_of("first program of " + line.name, static_cast<uint64_t>(number));
+    const bool head_first = random_bits(setup_.seed, stream, 0) % 2 == 1;
+    for (const bool head : {head_first, !head_first})
+      for (const auto& [name, times] : measured(head ? setup_.head : setup_.base, line, number, names)) {
+        const auto i = static_cast<size_t>(std::ranges::lower_bound(cases_, name) - cases_.begin());
+        (head ? pairs[i].head : pairs[i].base) = std::log(times.seconds());
+        if (setup_.tell) setup_.tell(number, head, i, times);
+        const auto [peak, first] = peak_bytes_.try_emplace({head, name}, times.peak_bytes);
+        peak->second = std::min(peak->second, times.peak_bytes);
+      }
+  }
+  return pairs;
+}
+
+}  // namespace moe::regress

@@ -1,0 +1,158 @@
+#include "regress/process.h"
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "moe/base/check.h"
+
+namespace moe::regress {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP};
+constexpr std::chrono::seconds kGrace{3};  // after a polite signal
+constexpr off_t kLastLines = 4096;
+
+// While it lives, the signals that end a process, and those of its children, wait to be asked for.
+class HeldSignals {
+ public:
+  HeldSignals() {
+    sigemptyset(&held_);
+    for (const int signal : kEnding) sigaddset(&held_, signal);
+    sigaddset(&held_, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &held_, &before_);
+  }
+  ~HeldSignals() { restore(); }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+  void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  // Returns the next one; 0 where none came in time.
+  int next(Clock::duration patience) const {
+    const auto ns = std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::nanoseconds>(patience).count());
+    const timespec time{ns / 1'000'000'000, ns % 1'000'000'000};
+    const int signal = sigtimedwait(&held_, nullptr, &time);
+    return signal > 0 ? signal : 0;
+  }
+
+ private:
+  sigset_t held_{}, before_{};
+};
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() { ::close(number_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+[[noreturn]] void become(const std::vector<std::string>& argv, pid_t parent, int log, const HeldSignals& held) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);
+  held.restore();
+  const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  dup2(nothing, STDIN_FILENO);
+  dup2(nothing, STDOUT_FILENO);
+  dup2(log, STDERR_FILENO);
+  std::vector<char*> words;
+  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execvp(words.front(), words.data());
+  const std::string why = argv.front() + ": " + std::strerror(errno) + "\n";
+  [[maybe_unused]] const ssize_t said = ::write(STDERR_FILENO, why.data(), why.size());
+  _exit(127);
+}
+
+std::string last_line_of(int file) {
+  const off_t size = lseek(file, 0, SEEK_END), from = std::max<off_t>(0, size - kLastLines);
+  std::string text(static_cast<size_t>(size - from), '\0');
+  const ssize_t got = pread(file, text.data(), text.size(), from);
+  text.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  const size_t last = text.find_last_not_of(" \n\r\t");
+  if (last == std::string::npos) return {};
+  text.resize(last + 1);
+  return text.substr(text.find_last_of("\n\r") + 1);
+}
+
+// Ends the whole group: politely, and after a while not.
+int end_group(pid_t pid, const HeldSignals& held) {
+  int status = 0;
+  kill(-pid, SIGTERM);
+  for (const auto deadline = Clock::now() + kGrace; Clock::now() < deadline;) {
+    if (waitpid(pid, &status, WNOHANG) == pid) {
+      kill(-pid, SIGKILL);  // whoever outlives it
+      return status;
+    }
+    held.next(std::chrono::milliseconds(50));
+  }
+  kill(-pid, SIGKILL);
+  waitpid(pid, &status, 0);
+  return status;
+}
+
+}  // namespace
+
+ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s) {
+  const Descriptor log(memfd_create("stderr of a launch", MFD_CLOEXEC));
+  const pid_t parent = getpid();
+  int status = 0, ended_by = 0;
+  ProcessEnd end;
+  {
+    const HeldSignals held;
+    const auto start = Clock::now();
+    const auto deadline = start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s));
+    const pid_t pid = fork();
+    require<BadInput>(pid >= 0, "{}: cannot be started: {}", argv.front(), std::strerror(errno));
+    if (pid == 0) become(argv, parent, log.number(), held);
+    setpgid(pid, pid);  // whichever of us is first
+    while (waitpid(pid, &status, WNOHANG) != pid) {
+      const int signal = held.next(deadline - Clock::now());
+      end.timed_out = signal == 0 && Clock::now() >= deadline;
+      if (signal != 0 && signal != SIGCHLD) ended_by = signal;
+      if (!end.timed_out && ended_by == 0) continue;
+      status = end_group(pid, held);
+      break;
+    }
+    end.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  if (ended_by != 0) raise(ended_by);
+  end.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  end.last_line = last_line_of(log.number());
+  return end;
+}
+
+std::vector<std::string> words_of(const std::string& text, const std::string& what) {
+  std::vector<std::string> words;
+  char quote = 0;
+  bool inside = false;
+  for (const char c : text) {
+    if (quote != 0 ? c == quote : c == '\'' || c == '"') {
+      quote = quote != 0 ? 0 : c;
+      if (!inside) words.emplace_back();
+      inside = true;
+    } else if (quote == 0 && (c == ' ' || c == '\t' || c == '\n')) {
+      inside = false;
+    } else {
+      if (!inside) words.emplace_back();
+      inside = true;
+      words.back() += c;
+    }
+  }
+  require<BadInput>(quote == 0, "{}: found {} without its second {}", what, text, quote);
+  return words;
+}
+
+}  // namespace moe::regress

@@ -1,0 +1,23 @@
+#pragma once
+// One start of a program, with all that it starts in turn.
+#include <string>
+#include <vector>
+
+namespace moe::regress {
+
+struct ProcessEnd {
+  int code = 0;            // its exit code; 128 + the signal that ended it
+  bool timed_out = false;  // and then it was killed, with everything in its process group
+  double wall_s = 0;
+  std::string last_line;  // on stderr, that is not empty
+};
+
+/// Runs `argv` to its end in a process group of its own, without input; what it prints is not shown. A signal that
+/// would end this process ends the group first. Throws BadInput where nothing can be started.
+ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s);
+
+/// Divides a text at blanks; quotes, single or double, keep words together. Throws BadInput "WHAT: ..." where one is
+/// left open.
+std::vector<std::string> words_of(const std::string& text, const std::string& what);
+
+}  // namespace moe::regress

@@ -1,0 +1,163 @@
+#include "regress/rule.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace moe::regress {
+namespace {
+
+constexpr std::array<std::string_view, 4> kVerdicts{"SAME", "SLOW", "FAST", "AMBG"};
+constexpr double kTail = 2.58;    // deviations: how sure the second stage is to be of half of delta
+constexpr double kOften = 1.645;  // deviations that 19 of 20 means stay above
+constexpr size_t kFewestLaunches = 10, kFewestOfMode = 2;
+constexpr double kApart = 4;  // deviations within the modes, that lie between them
+constexpr int kMostNeeded = 100000;
+
+std::vector<double> log_ratios(const std::vector<Pair>& pairs) {
+  std::vector<double> ratios;
+  for (const Pair& pair : pairs) ratios.push_back(pair.log_ratio());
+  return ratios;
+}
+
+double mean_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+double deviation_of(const std::vector<double>& values) {
+  const double mean = mean_of(values);
+  double sum = 0;
+  for (const double value : values) sum += (value - mean) * (value - mean);
+  return values.size() < 2 ? 0 : std::sqrt(sum / static_cast<double>(values.size() - 1));
+}
+
+int pairs_of_second(double deviation, const Rule& rule) {
+  const double pairs = std::ceil(std::pow(kTail * deviation / (rule.log_delta() / 2), 2));
+  return std::clamp(static_cast<int>(std::min<double>(pairs, kMostNeeded)), rule.least_pairs, rule.most_pairs);
+}
+
+// Takes how many pairs the interval would need, if mean and deviation stayed.
+int pairs_needed(const std::vector<double>& ratios, const Rule& rule) {
+  const TrimmedMean middle = trimmed_mean(ratios);
+  const double room = rule.log_delta() - std::abs(middle.mean);
+  if (room <= 0) return 0;
+  const double pairs = std::pow(kTail * middle.deviation / room, 2);
+  return static_cast<int>(std::min<double>(std::ceil(pairs), kMostNeeded));
+}
+
+struct Modes {
+  bool two = false;
+  int slow_base = 0, slow_head = 0;
+};
+
+// The widest gap divides the launches, if it is wide beside what varies on either side of it.
+Modes modes_of(const Evidence& evidence, const Rule& rule) {
+  std::vector<double> all;
+  for (const std::vector<Pair>* pairs : {&evidence.first, &evidence.second})
+    for (const Pair& pair : *pairs) all.insert(all.end(), {pair.base, pair.head});
+  if (all.size() < 2 * kFewestLaunches) return {};
+  std::ranges::sort(all);
+  size_t slow = 0;  // the first of the slower group
+  double widest = 0;
+  for (size_t i = kFewestOfMode; i + kFewestOfMode <= all.size(); ++i)
+    if (all[i] - all[i - 1] > widest) widest = all[i] - all[i - 1], slow = i;
+  const auto at = all.begin() + static_cast<std::ptrdiff_t>(slow);
+  const double within = std::max(deviation_of({all.begin(), at}), deviation_of({at, all.end()}));
+  Modes modes;
+  modes.two = widest > std::max(rule.log_delta(), kApart * within);
+  if (!modes.two) return modes;
+  for (const std::vector<Pair>* pairs : {&evidence.first, &evidence.second})
+    for (const Pair& pair : *pairs) {
+      modes.slow_base += pair.base >= *at;
+      modes.slow_head += pair.head >= *at;
+    }
+  return modes;
+}
+
+std::vector<double> towards(std::vector<double> ratios, double mean) {
+  if (mean < 0)
+    for (double& ratio : ratios) ratio = -ratio;
+  return ratios;
+}
+
+// Judges by itself; whether p is small enough is for all suspects together to say.
+Judged look_at(const Evidence& evidence, const Rule& rule) {
+  const bool suspect = !evidence.second.empty();
+  const std::vector<double> ratios = log_ratios(suspect ? evidence.second : evidence.first);
+  Judged judged;
+  const TrimmedMean middle = trimmed_mean(ratios);
+  const Interval interval = middle.interval(rule.confidence);
+  judged.ratio = std::exp(middle.mean);
+  judged.interval = {std::exp(interval.least), std::exp(interval.most)};
+  judged.visible = smallest_visible(middle.deviation, rule);
+  if (interval.least >= -rule.log_delta() && interval.most <= rule.log_delta()) judged.verdict = Verdict::same;
+  if (!suspect) return judged;
+  judged.p = std::abs(middle.mean) > rule.log_delta() ? sign_flip_p(towards(ratios, middle.mean)) : 1;
+  const Modes modes = modes_of(evidence, rule);
+  judged.bimodal = modes.two;
+  judged.slow_base = modes.slow_base;
+  judged.slow_head = modes.slow_head;
+  return judged;
+}
+
+}  // namespace
+
+double Rule::log_delta() const { return std::log1p(delta); }
+
+std::string_view name_of(Verdict verdict) { return kVerdicts[static_cast<size_t>(verdict)]; }
+
+double smallest_visible(double deviation, const Rule& rule) {
+  return std::expm1(rule.log_delta() + kOften * deviation / std::sqrt(pairs_of_second(deviation, rule)));
+}
+
+bool is_suspect(const std::vector<Pair>& first, const Rule& rule) {
+  const std::vector<double> ratios = log_ratios(first);
+  return std::max(std::abs(mean_of(ratios)), std::abs(trimmed_mean(ratios).mean)) > rule.log_delta() / 2;
+}
+
+int fresh_pairs(const std::vector<std::vector<Pair>>& first_of_suspects, const Rule& rule) {
+  if (first_of_suspects.empty()) return 0;
+  const auto p_with_two_contrary = [](int pairs) { return std::exp2(-pairs) * (1 + pairs * (pairs + 1) / 2.0); };
+  int pairs = rule.least_pairs;
+  while (pairs < rule.most_pairs &&
+         p_with_two_contrary(pairs) > rule.level / 2 / static_cast<double>(first_of_suspects.size()))
+    ++pairs;
+  for (const std::vector<Pair>& first : first_of_suspects)
+    pairs = std::max(pairs, pairs_of_second(trimmed_mean(log_ratios(first)).deviation, rule));
+  return pairs;
+}
+
+std::vector<Judged> judge(const std::vector<Evidence>& cases, const Rule& rule) {
+  std::vector<Judged> all;
+  std::vector<size_t> suspects, alone;  // alone: one arm has a mode that the other lacks
+  std::vector<double> p, mode_p;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const Judged& judged = all.emplace_back(look_at(cases[i], rule));
+    if (cases[i].second.empty()) continue;
+    suspects.push_back(i);
+    p.push_back(judged.p);
+    const auto launches = static_cast<int64_t>(cases[i].first.size() + cases[i].second.size());
+    const bool of_one = judged.bimodal && (judged.slow_base == 0) != (judged.slow_head == 0);
+    mode_p.push_back(of_one ? fisher_p(std::max(judged.slow_base, judged.slow_head), launches, 0, launches) : 1);
+  }
+  // Two ways to be found slower share the level.
+  const std::vector<bool> by_mean = holm(p, rule.level / 2), by_mode = holm(mode_p, rule.level / 2);
+  for (size_t s = 0; s < suspects.size(); ++s) {
+    Judged& judged = all[suspects[s]];
+    const bool one_has_mode = mode_p[s] < 1;
+    if (by_mean[s])
+      judged.verdict = judged.ratio > 1 ? Verdict::slower : Verdict::faster;
+    else if (by_mode[s])
+      judged.verdict = judged.slow_head > 0 ? Verdict::slower : Verdict::faster;
+    else if (one_has_mode)
+      judged.verdict = Verdict::ambiguous;
+  }
+  for (size_t i = 0; i < cases.size(); ++i)
+    if (all[i].verdict == Verdict::ambiguous)
+      all[i].pairs_needed = pairs_needed(log_ratios(cases[i].second.empty() ? cases[i].first : cases[i].second), rule);
+  return all;
+}
+
+}  // namespace moe::regress

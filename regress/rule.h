@@ -1,0 +1,66 @@
+#pragma once
+// The gate's rule: whether a case got slower, from launches of the two programs in pairs.
+//
+// A launch is one start of a program; its time of a case is the median over iterations of the maximum over ranks. A
+// pair is two launches, one of each program, in a random order and next to each other: whatever drifts slowly is in
+// both. What is judged is the trimmed mean of the log ratios head / base of a case's pairs.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "regress/significance.h"
+
+namespace moe::regress {
+
+/// A case's two times of a pair, in natural logarithms of seconds.
+struct Pair {
+  double base = 0, head = 0;
+  double log_ratio() const { return head - base; }
+};
+
+struct Rule {
+  double delta = 0.03;   // the least slowdown that counts, as a share; at least what this machine can tell apart
+  double level = 0.01;   // probability of any false SLOW among the suspects of a gate
+  int first_pairs = 6;   // of every case
+  int least_pairs = 12;  // fresh ones, of a suspect
+  int most_pairs = 30;
+  double confidence = 0.95;  // of the interval that is to lie within delta where a case is the SAME
+  double log_delta() const;
+};
+
+/// A case is suspect where the first pairs' mean, trimmed or not, is beyond half of delta.
+bool is_suspect(const std::vector<Pair>& first, const Rule& rule);
+/// Returns how many fresh pairs all suspects get, decided before the second stage begins: by the first pairs' variance,
+/// and so many that two disturbed ones do not hide what all others show, among as many suspects. 0 without suspects.
+int fresh_pairs(const std::vector<std::vector<Pair>>& first_of_suspects, const Rule& rule);
+
+/// same      the interval of the mean lies within delta
+/// slower    confirmed by fresh pairs: their mean is beyond delta and the exact sign-flip p, by Holm, within the level;
+///           or the head alone has a slow mode, and Fisher's p is within the level
+/// faster    the same the other way round
+/// ambiguous neither
+enum class Verdict : uint8_t { same, slower, faster, ambiguous };
+std::string_view name_of(Verdict verdict);  // SAME, SLOW, FAST, AMBG
+
+/// Returns the slowdown, as a share, that 19 of 20 second stages find whose pairs' log ratios deviate so.
+double smallest_visible(double deviation, const Rule& rule);
+
+struct Evidence {
+  std::vector<Pair> first, second;  // second: none of a case that was not suspect
+};
+
+struct Judged {
+  Verdict verdict = Verdict::ambiguous;
+  double ratio = 1;                  // head / base, of the mean log ratio of the stage that decided
+  Interval interval;                 // of the ratio
+  double p = 1;                      // of the second stage, in the direction of its mean; 1 where that is within delta
+  bool bimodal = false;              // the launches lie in two groups, each arm having ten of them or more
+  int slow_base = 0, slow_head = 0;  // launches in the slower group
+  int pairs_needed = 0;  // of an ambiguous case, until its interval would lie within delta; 0: no number would do
+  double visible = 0;    // smallest_visible
+};
+
+/// Judges all cases of a gate together, in their order.
+std::vector<Judged> judge(const std::vector<Evidence>& cases, const Rule& rule);
+
+}  // namespace moe::regress
