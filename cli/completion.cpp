@@ -80,11 +80,15 @@ Words positionals_of(const CLI::App& verb) {
   return values;
 }
 
-// What launch starts stands behind a --, and is a verb whose ranks are processes.
-Words verbs_of(const CLI::App& app, bool launched) {
+// What launch starts is a verb whose ranks are processes; what a gate starts writes records, or is launch itself.
+Words verbs_behind(const CLI::App& app, const std::string& starter) {
   Words verbs;
-  for (const CLI::App* verb : app.get_subcommands(nullptr))
-    if (!launched || verb->get_option_no_throw("--backend") != nullptr) verbs.push_back(verb->get_name());
+  for (const CLI::App* verb : app.get_subcommands(nullptr)) {
+    const std::string name = verb->get_name();
+    const auto has = [&](const char* flag) { return verb->get_option_no_throw(flag) != nullptr; };
+    const bool of_gates = name == "launch" || (has("--overwrite") && !has_command_behind(name));
+    if (starter.empty() || (starter == "launch" ? has("--backend") : of_gates)) verbs.push_back(name);
+  }
   return verbs;
 }
 
@@ -100,11 +104,14 @@ Words completions(const std::string& line) {
   CLI::App app;
   Command command;
   add_verbs(app, command);
-  const auto behind = std::ranges::find(words, "--");
-  const bool launched = behind != words.end() && words.front() == "launch";
-  if (launched) words.erase(words.begin(), behind + 1);
+  std::string starter;
+  for (auto behind = words.begin(); (behind = std::ranges::find(words, "--")) != words.end();) {
+    if (!has_command_behind(words.front())) break;
+    starter = words.front();
+    words.erase(words.begin(), behind + 1);
+  }
   if (words.empty())
-    return beginning(typed, !launched && typed.starts_with('-') ? flags_of(app) : verbs_of(app, launched));
+    return beginning(typed, starter.empty() && typed.starts_with('-') ? flags_of(app) : verbs_behind(app, starter));
   const auto verbs = app.get_subcommands([&](CLI::App* verb) { return verb->get_name() == words.front(); });
   if (verbs.empty()) return {};
   const CLI::App& verb = *verbs.front();

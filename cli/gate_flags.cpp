@@ -13,9 +13,9 @@ void add_launches(CLI::App& verb, Options& o) {
   add_text(verb, "--launcher", "WORDS", o.launcher, "what stands before the program: 'mpirun -np 2'");
   add_number(verb, "--delta", o.delta_percent, "percent that a case must be slower by, at least; default: 3", 0.01,
              100);
+  add_number(verb, "--seed", o.seed, "seed of the order of launches, and of what is drawn", 0, 9e18);
   add_number(verb, "--timeout", o.timeout_s, "seconds a launch may take; default: 20 times the first, at least 60", 0.1,
              86400);
-  add_number(verb, "--seed", o.seed, "seed of the order of launches, and of what is drawn", 0, 9e18);
 }
 
 }  // namespace

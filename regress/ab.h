@@ -23,8 +23,8 @@ struct AbOptions {
   Asked asked;
 };
 
-/// Returns 0 where no case is slower, 1 where one is, 5 where `strict` and one is ambiguous, 77 where the hardware of all
-/// launches is missing. Throws RankFailure where a launch fails or hangs, BadInput where nothing was compared.
+/// Returns 0 where no case is slower, 1 where one is, 5 where `strict` and one is ambiguous, 77 where the hardware of
+/// all launches is missing. Throws RankFailure where a launch fails or hangs, BadInput where nothing was compared.
 int run_ab(const AbOptions& options);
 
 }  // namespace moe::regress

@@ -30,8 +30,8 @@ struct ResampledGates {
   int64_t unsure = 0;    // where it is ambiguous
 };
 
-/// Draws gates from blocks of neighbouring rounds, which keeps what drifts, with the programs' names drawn anew. Without
-/// an injection equal programs are judged.
+/// Draws gates from blocks of neighbouring rounds, which keeps what drifts, with the programs' names drawn anew.
+/// Without an injection equal programs are judged.
 ResampledGates resample(const std::vector<Round>& rounds, const Rule& rule, const Injection& injection, int64_t gates,
                         uint64_t seed);
 

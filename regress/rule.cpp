@@ -124,8 +124,12 @@ int fresh_pairs(const std::vector<std::vector<Pair>>& first_of_suspects, const R
   while (pairs < rule.most_pairs &&
          p_with_two_contrary(pairs) > rule.level / 2 / static_cast<double>(first_of_suspects.size()))
     ++pairs;
-  for (const std::vector<Pair>& first : first_of_suspects)
-    pairs = std::max(pairs, pairs_of_second(trimmed_mean(log_ratios(first)).deviation, rule));
+  for (const std::vector<Pair>& first : first_of_suspects) {
+    const TrimmedMean middle = trimmed_mean(log_ratios(first));
+    // A few launches alone make it suspect, of a mode perhaps, which Fisher's test needs many to see.
+    const bool few = std::abs(middle.mean) <= rule.log_delta() / 2;
+    pairs = std::max(pairs, few ? rule.most_pairs : pairs_of_second(middle.deviation, rule));
+  }
   return pairs;
 }
 

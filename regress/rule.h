@@ -30,8 +30,9 @@ struct Rule {
 
 /// A case is suspect where the first pairs' mean, trimmed or not, is beyond half of delta.
 bool is_suspect(const std::vector<Pair>& first, const Rule& rule);
-/// Returns how many fresh pairs all suspects get, decided before the second stage begins: by the first pairs' variance,
-/// and so many that two disturbed ones do not hide what all others show, among as many suspects. 0 without suspects.
+/// Returns how many fresh pairs all suspects get, decided before the second stage begins: by the first pairs' variance;
+/// as many as there may be where few launches alone make a case suspect; and so many that two disturbed ones do not
+/// hide what all others show, among as many suspects. 0 without suspects.
 int fresh_pairs(const std::vector<std::vector<Pair>>& first_of_suspects, const Rule& rule);
 
 /// same      the interval of the mean lies within delta

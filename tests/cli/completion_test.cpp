@@ -15,8 +15,8 @@ namespace {
 using Words = std::vector<std::string>;
 
 TEST(Completion, OffersVerbsFlagsAndValues) {
-  EXPECT_EQ(completions("moetune s"), Words{"simulate"});
-  EXPECT_EQ(completions("moetune --yes s"), Words{"simulate"}) << "the script's own flag";
+  EXPECT_EQ(completions("moetune s"), (Words{"simulate", "self-test"}));
+  EXPECT_EQ(completions("moetune --yes si"), Words{"simulate"}) << "the script's own flag";
   EXPECT_EQ(completions("moetune --v"), Words{"--version"});
   EXPECT_EQ(completions("moetune memory --mi"), Words{"--micro-batches"});
   EXPECT_EQ(completions("moetune memory --recompute "), (Words{"none", "selective", "full"}));
@@ -29,6 +29,10 @@ TEST(Completion, OffersVerbsFlagsAndValues) {
   EXPECT_EQ(completions("moetune reproduce monta-t"), Words{"monta-table8"});
   EXPECT_EQ(completions("moetune launch --ranks 4 -- "), (Words{"tune", "microbench", "layerbench", "modelbench"}));
   EXPECT_EQ(completions("moetune launch -- layerbench --gate sw"), Words{"switch"});
+  EXPECT_EQ(completions("moetune ab --base x -- m"), (Words{"microbench", "modelbench"}));
+  EXPECT_EQ(completions("moetune ab -- la"), (Words{"layerbench", "launch"}));
+  EXPECT_EQ(completions("moetune ab -- launch --ranks 2 -- layerbench --gate sw"), Words{"switch"});
+  EXPECT_EQ(completions("moetune self-test --cases t"), Words{"tiny"});
   EXPECT_EQ(completions("moetune memory --rec").size(), 1U);
   for (const char* anything : {"moetune simulate --batch ", "moetune simulate --trace ", "moetune dance --"})
     EXPECT_EQ(completions(anything), Words{}) << anything;

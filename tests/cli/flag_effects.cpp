@@ -157,6 +157,9 @@ Effects layerbench() {
   add_layers_that_run(e);
   add(e, parsed, "", "--layer example; --grid fsmoe-b; --iterations 2; --workload balanced; --dump d; --check-only");
   add(e, parsed, "--grid fsmoe-b", "--grid-layers 2");
+  add(e, parsed, "--degree-forward 1 --degree-backward 1", "--no-predict");
+  add(e, refused, "", "--no-predict; --slow some:2; --slow expert:0.5");
+  add(e, parsed, "", "--slow expert:1.5");
   add(e, parsed, "", "--layers 2; --micro-batches 2; --pipeline 1f1b");
   add(e, refused, "--grid fsmoe-b", "--layers 2; --micro-batches 2; --pipeline 1f1b");
   add(e, refused, "", "--grid-layers 2");
@@ -195,6 +198,27 @@ Effects reproduce() {
   return e;
 }
 
+const std::string kLaunches = "--launcher nice; --delta 5; --timeout 3; --seed 7";
+
+Effects ab() {
+  Effects e;
+  add(e, parsed, "",
+      kLaunches +
+          "; --base other; --head other; --base-flags x; --head-flags x; --cases tiny; --floor f; --strict; "
+          "--out o.jsonl; --overwrite; --markdown; --json");
+  return e;
+}
+
+Effects self_test() {
+  Effects e;
+  add(e, parsed, "",
+      kLaunches +
+          "; --base other; --cases tiny; --gates 2; --resamples 30; --simulate; --out o.jsonl; --overwrite; "
+          "--json");
+  add(e, refused, "--simulate", "--cases tiny --simulate; --gates 3 --simulate");
+  return e;
+}
+
 Effects fit() {
   const std::string base = "--records records.jsonl";
   Effects e;
@@ -230,6 +254,8 @@ std::map<std::string, std::multimap<std::string, FlagEffect>> flag_effects() {
                                      {"reproduce", reproduce()},
                                      {"fit", fit()},
                                      {"plannerbench", one_of(parsed, "--json")},
+                                     {"ab", ab()},
+                                     {"self-test", self_test()},
                                      {"launch",
                                       {{"--ranks", {parsed, "-- tune", "--ranks 4 -- tune"}},
                                        {"--quiet", {parsed, "-- tune", "--quiet -- tune"}},

@@ -69,6 +69,15 @@ std::string of(const Selection& s) {
          all_of(l.rounding, l.placement, l.aux_loss, l.z_loss, l.no_residual, l.dp, l.mp, l.ep, l.esp, l.pp);
 }
 
+std::string of_gates(const Command& c) {
+  const regress::AbOptions& a = c.ab;
+  const regress::SelfTestOptions& s = c.self_test;
+  return all_of(a.base, a.head, a.base_flags, a.head_flags, a.cases, a.launcher, a.floor, a.delta_percent, a.timeout_s,
+                a.seed, a.strict, a.out, a.asked.overwrite, a.markdown, a.json) +
+         all_of(s.base, s.cases, s.launcher, s.delta_percent, s.timeout_s, s.gates, s.resamples, s.simulate, s.seed,
+                s.out, s.asked.overwrite, s.json);
+}
+
 // What the verbs are called with, but for the words themselves.
 std::string parsed(const std::string& verb, const std::string& text) {
   const Words words = words_of(text);
@@ -100,7 +109,8 @@ std::string parsed(const std::string& verb, const std::string& text) {
                 r.implicit_launch_order, c->launch.ranks) +
          all_of(c->fit.records, c->fit.name, c->fit.out, c->fit.json, c->plannerbench.json, c->reproduce.table,
                 c->reproduce.assume, c->reproduce.audit, c->reproduce.all, c->reproduce.write, c->reproduce.out,
-                c->reproduce.json);
+                c->reproduce.json) +
+         all_of(l.predict, l.slow) + of_gates(*c);
 }
 
 // The document without what is no result: times of this machine, names of files.
