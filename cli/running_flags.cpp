@@ -146,6 +146,9 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_text(*verb, "--grid", "GRID|FILE", s.grid, "layers of a grid, in the place of one layer");
   add_number(*verb, "--grid-layers", l.layers, "with --grid: so many of its layers, spread over it; 0: all; default: 6",
              0, 1e6);
+  verb->add_option("--only", l.only, "with --grid: those of its layers, by their names")
+      ->type_name("NAME[,..]")
+      ->delimiter(',');
   add_schedule(*verb, s);
   add_stack(*verb, l.stack, "layers, each feeding the next; default: 1");
   add_layer(*verb, s);
@@ -166,7 +169,8 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_text(*verb, "--dump", "FOLDER", l.dump,
            "write every rank's tensors and gradients as safetensors into FOLDER/SCHEDULE");
   add_results(*verb, l);
-  needs(*verb, "--grid-layers", {"--grid"});
+  for (const char* of_grid : {"--grid-layers", "--only"}) needs(*verb, of_grid, {"--grid"});
+  verb->get_option("--only")->excludes("--grid-layers");
   for (const char* stack : {"--layers", "--micro-batches", "--pipeline"}) verb->get_option(stack)->excludes("--grid");
   for (const char* times : {"--iterations", "--trace", "--tasks"}) verb->get_option(times)->excludes("--check-only");
   verb->get_option("--tasks")->excludes("--json");  // which always has them

@@ -79,11 +79,19 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
   require<BadInput>(selection.layer_file.empty(), "--layer: found '{}' beside --grid, expected one of them",
                     selection.layer_file);
   const Grid grid = find_grid(selection.grid);
+  const auto is_named = [&](const GridLayer& layer) {
+    return std::ranges::find(options.only, layer.name) != options.only.end();
+  };
+  for (const std::string& name : options.only)
+    require<BadInput>(std::ranges::find(grid.layers, name, &GridLayer::name) != grid.layers.end(),
+                      "--only: found '{}', expected a layer of {}", name, selection.grid);
   std::vector<LayerShape> shapes;
   for (const GridLayer& layer : grid.layers) shapes.push_back(layer.shape);
+  const bool all = options.layers == 0 || !options.only.empty();
   std::vector<BenchedLayer> layers;
-  for (const size_t i : pick_layers(shapes, options.layers > 0 ? options.layers : static_cast<int>(shapes.size())))
-    layers.push_back(of_grid(grid.layers[i], grid, selection, target));
+  for (const size_t i : pick_layers(shapes, all ? static_cast<int>(shapes.size()) : options.layers))
+    if (options.only.empty() || is_named(grid.layers[i]))
+      layers.push_back(of_grid(grid.layers[i], grid, selection, target));
   return layers;
 }
 

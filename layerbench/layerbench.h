@@ -1,6 +1,7 @@
 #pragma once
 // The verb `layerbench`: one layer, or a stack of them, under schedules, for real, beside its prediction.
 #include <string>
+#include <vector>
 
 #include "moe/device/kind.h"
 #include "moe/record/record.h"
@@ -14,9 +15,10 @@ class World;
 namespace moe::layerbench {
 
 struct LayerbenchOptions {
-  Selection selection;  // with a grid: its layers, changed as the layer's flags say
-  ModelFlags stack;     // layers, micro-batches and pipeline order of one layer; not with a grid
-  int layers = 6;       // of a grid: at most so many of them (pick_layers); 0: all
+  Selection selection;            // with a grid: its layers, changed as the layer's flags say
+  ModelFlags stack;               // layers, micro-batches and pipeline order of one layer; not with a grid
+  int layers = 6;                 // of a grid: at most so many of them (pick_layers); 0: all
+  std::vector<std::string> only;  // of those of a grid; empty: all
   int iterations = 5;
   uint64_t seed = 1;
   double timeout_s = 60;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/ranges.h>
 #include <limits>
 #include <numeric>
 
@@ -74,6 +75,20 @@ std::set<std::string> LiveGate::of_line(const LaunchLine& line, const std::vecto
   return names;
 }
 
+// Of a grid's layers those of these cases, "run/LAYER/SCHEDULE", where they are not all.
+LaunchLine LiveGate::with_these_alone(LaunchLine line, const std::set<std::string>& wanted) const {
+  if (std::ranges::find(line.words, "--grid") == line.words.end()) return line;
+  if (wanted == of_line(line, std::vector<bool>(cases_.size(), true))) return line;
+  const size_t before = line.name.empty() ? 0 : line.name.size() + 1;
+  std::set<std::string> layers;
+  for (const std::string& name : wanted) {
+    const size_t begin = name.find('/', before) + 1;
+    layers.insert(name.substr(begin, name.rfind('/') - begin));
+  }
+  line.words.insert(line.words.end(), {"--only", fmt::format("{}", fmt::join(layers, ","))});
+  return line;
+}
+
 LiveGate::Times LiveGate::measured(const Arm& arm, const LaunchLine& line, int number,
                                    const std::set<std::string>& wanted) {
   const auto key_of = [&](const std::string& name) {
@@ -83,7 +98,7 @@ LiveGate::Times LiveGate::measured(const Arm& arm, const LaunchLine& line, int n
   for (const std::string& name : wanted)
     if (const CaseRecord* known = writer_.find(key_of(name))) times[name] = *times_of(*known, kOfOps);
   if (times.size() == wanted.size()) return times;
-  LaunchEnd end = checked(arm, line);
+  LaunchEnd end = checked(arm, with_these_alone(line, wanted));
   for (const std::string& name : wanted) {
     const auto found = end.cases.find(name);
     if (found == end.cases.end()) {

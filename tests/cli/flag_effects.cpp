@@ -156,7 +156,8 @@ Effects layerbench() {
   Effects e;
   add_layers_that_run(e);
   add(e, parsed, "", "--layer example; --grid fsmoe-b; --iterations 2; --workload balanced; --dump d; --check-only");
-  add(e, parsed, "--grid fsmoe-b", "--grid-layers 2");
+  add(e, parsed, "--grid fsmoe-b", "--grid-layers 2; --only x");
+  add(e, refused, "--grid fsmoe-b", "--only x");
   add(e, parsed, "--degree-forward 1 --degree-backward 1", "--no-predict");
   add(e, refused, "", "--no-predict; --slow some:2; --slow expert:0.5");
   add(e, parsed, "", "--slow expert:1.5");

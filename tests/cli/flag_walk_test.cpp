@@ -110,7 +110,7 @@ std::string parsed(const std::string& verb, const std::string& text) {
          all_of(c->fit.records, c->fit.name, c->fit.out, c->fit.json, c->plannerbench.json, c->reproduce.table,
                 c->reproduce.assume, c->reproduce.audit, c->reproduce.all, c->reproduce.write, c->reproduce.out,
                 c->reproduce.json) +
-         all_of(l.predict, l.slow) + of_gates(*c);
+         all_of(l.predict, l.slow, fmt::format("{}", fmt::join(l.only, ","))) + of_gates(*c);
 }
 
 // The document without what is no result: times of this machine, names of files.

@@ -205,6 +205,22 @@ TEST_F(Ab, FlagsGoToTheirProgramAlone) {
   }
 }
 
+TEST_F(Ab, OfAGridSuspectLayersAloneAreLaunchedAgain) {
+  program("base", {{"run/a/fsmoe"}, {"run/b/fsmoe"}});
+  program("head", {{"run/a/fsmoe"}, {"run/b/fsmoe", 0.02}});
+  std::ofstream(folder_ + "/cases.toml") << "schema = 1\n[[launch]]\nname = \"l\"\ncommand = \"bench --grid g\"\n";
+  EXPECT_EQ(ab({"--cases", "./cases.toml"}, false).exit_code, 1);
+  std::ifstream in(folder_ + "/launches");
+  int all = 0, some = 0;
+  for (std::string line; std::getline(in, line);) {
+    const bool only = line.find("--only b --out") != std::string::npos;
+    EXPECT_EQ(only, line.find("--only") != std::string::npos) << line;
+    ++(only ? some : all);
+  }
+  EXPECT_EQ(all, 14);
+  EXPECT_GE(some, 24);
+}
+
 TEST_F(Ab, PrintsMarkdown) {
   program("base", {{"a"}});
   program("head", {{"a", 0.02}});
