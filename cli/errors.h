@@ -5,7 +5,7 @@
 
 namespace moe {
 
-enum ExitCode : int { kOk = 0, kBadInput = 2, kWrongResult = 3, kRankFailure = 4 };
+enum ExitCode : int { kOk = 0, kBadInput = 2, kWrongResult = 3, kRankFailure = 4, kWarned = 5 };
 
 /// A line on stderr, unless another rank that `launch` started has said the same.
 void say(const std::string& what);

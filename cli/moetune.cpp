@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
       return moe::run_launch(command->launch, std::filesystem::read_symlink("/proc/self/exe"));
     }
     if (command->verb == "list") return moe::planner::run_list(command->list);
+    if (command->verb == "doctor") return moe::doctor::run_doctor(command->doctor) ? int{moe::kOk} : moe::kWarned;
     if (command->verb == "simulate") return moe::planner::run_simulate(command->simulate);
     if (command->verb == "fit") return moe::tuner::run_fit(command->fit);
     if (command->verb == "memory") return moe::planner::run_memory(command->memory);

@@ -42,7 +42,7 @@ std::map<std::string, int> gpus(const SystemFiles& files) {
   const std::string folder = "/proc/driver/nvidia/gpus";
   std::map<std::string, int> found;
   for (const std::string& gpu : files.names(folder))
-    if (const auto name = value_of_key(files.text(folder + "/" + gpu + "/information").value_or(""), "Model"))
+    if (const auto name = value_of_key(files.text(fmt::format("{}/{}/information", folder, gpu)).value_or(""), "Model"))
       ++found[*name];
   return found;
 }
