@@ -81,6 +81,7 @@ void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std
 void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others);
 
 void add_list(CLI::App& app, Command& c);
+void add_doctor(CLI::App& app, Command& c);
 void add_tune(CLI::App& app, Command& c);
 void add_simulate(CLI::App& app, Command& c);
 void add_fit(CLI::App& app, Command& c);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/launch.h"
+#include "doctor/doctor.h"
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
 #include "modelbench/modelbench.h"
@@ -39,6 +40,7 @@ struct Command {
   RanksFlags ranks;
   LaunchOptions launch;
   planner::ListOptions list;
+  doctor::DoctorOptions doctor;
   planner::SimulateOptions simulate;
   tuner::FitOptions fit;
   planner::MemoryOptions memory;

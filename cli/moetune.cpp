@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
     if (command->verb == "ab") return moe::regress::run_ab(command->ab);
     if (command->verb == "self-test") return moe::regress::run_self_test(command->self_test);
     if (command->verb == "list") return moe::planner::run_list(command->list);
+    if (command->verb == "doctor") return moe::doctor::run_doctor(command->doctor) ? int{moe::kOk} : moe::kDoubtful;
     if (command->verb == "simulate") return moe::planner::run_simulate(command->simulate);
     if (command->verb == "fit") return moe::tuner::run_fit(command->fit);
     if (command->verb == "memory") return moe::planner::run_memory(command->memory);

@@ -8,6 +8,16 @@ void add_list(CLI::App& app, Command& c) {
   add_json(*verb, c.list.json);
 }
 
+void add_doctor(CLI::App& app, Command& c) {
+  CLI::App* verb = add_verb(app, "doctor", "what makes this machine noisy, or wrong, to measure on; changes nothing",
+                            " --strict && ./moetune tune --cluster host");
+  begin_group(*verb, kHow);
+  verb->add_flag("--strict", c.doctor.strict, "exit code 5 where there is a warning");
+  begin_group(*verb, kOutput);
+  verb->add_flag("--all", c.doctor.all, "what is fine, too");
+  add_json(*verb, c.doctor.json);
+}
+
 namespace {
 
 void add_noise(CLI::App& verb, planner::NoiseFlags& noise) {

@@ -118,7 +118,7 @@ int AbResults::code(bool strict) const {
     if (c.slower() && !c.waiver) return kRegression;
     ambiguous = ambiguous || (c.judged.verdict == Verdict::ambiguous && !c.waiver);
   }
-  return strict && ambiguous ? kAmbiguous : kOk;
+  return strict && ambiguous ? kDoubtful : kOk;
 }
 
 std::string text_of(const AbResults& results) {

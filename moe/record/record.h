@@ -21,6 +21,9 @@
 namespace moe {
 
 inline constexpr int kRecordSchema = 2;  // 1 had no "cases"
+/// How things are timed: raised when the same program on the same machine would give other numbers because of how they
+/// are measured (what is warmed up, what a sample spans, what is left out). Figures of two versions are not compared.
+inline constexpr int64_t kMeasurement = 1;
 
 using Scalar = std::variant<bool, int64_t, double, std::string>;
 
@@ -119,15 +122,17 @@ struct Question {
 /// Everything a run is stamped with. No host name, user or path beside argv; of the environment an allow-list alone.
 struct RunHeader {
   int schema = kRecordSchema;
-  std::string started;  // UTC, ISO 8601
+  int64_t measurement = kMeasurement;  // 0: of a record from before it was counted
+  std::string started;                 // UTC, ISO 8601
   std::vector<std::string> argv;
   std::string config_digest;  // of all that decides the records (stamp.h): runs of one digest can be resumed
   std::string version;        // of the program; empty: unknown
   Fields git;                 // commit, dirty
   std::string build;          // the program's build id, of its linker; empty: unknown
   std::string compiler;
-  Fields libraries;  // name -> version
-  Fields machine;    // cpu, cores, memory_bytes, os, architecture
+  Fields libraries;   // name -> version
+  Fields machine;     // what stays: cpu, cores, memory_bytes, ..., fingerprint (machine.h)
+  Fields conditions;  // what changes, and is not in the digest: load1, free_memory_bytes, ... (machine.h)
   Fields environment;
   Fields ranks;  // threads of each; of processes: backend, how many, on how many nodes, over which interface
 };

@@ -19,6 +19,7 @@ Json json_of(const Fields& fields) {
 Json json_of(const RunHeader& run) {
   Json out{{"kind", "run"},
            {"schema", run.schema},
+           {"measurement", run.measurement},
            {"started", run.started},
            {"argv", run.argv},
            {"config_digest", run.config_digest},
@@ -28,6 +29,7 @@ Json json_of(const RunHeader& run) {
            {"compiler", run.compiler},
            {"libraries", json_of(run.libraries)},
            {"machine", json_of(run.machine)},
+           {"conditions", json_of(run.conditions)},
            {"environment", json_of(run.environment)}};
   if (!run.ranks.empty()) out["ranks"] = json_of(run.ranks);
   return out;

@@ -162,6 +162,7 @@ class ObjectReader {
 RunHeader run_from(const ObjectReader& in) {
   RunHeader run;
   run.schema = static_cast<int>(in.whole("schema", 1, kRecordSchema));
+  run.measurement = in.has("measurement") ? in.whole("measurement", 0, INT64_MAX) : 0;
   run.started = in.text("started");
   run.argv = in.texts("argv");
   run.config_digest = in.text("config_digest");
@@ -171,6 +172,7 @@ RunHeader run_from(const ObjectReader& in) {
   run.compiler = in.text("compiler");
   run.libraries = in.fields("libraries");
   run.machine = in.fields("machine");
+  if (in.has("conditions")) run.conditions = in.fields("conditions");
   run.environment = in.fields("environment");
   if (in.has("ranks")) run.ranks = in.fields("ranks");
   return run;

@@ -9,13 +9,12 @@
 #include <fstream>
 #include <iterator>
 #include <link.h>
-#include <sys/sysinfo.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
 #include "moe/base/version.h"
+#include "moe/record/machine.h"
 
 namespace moe {
 namespace {
@@ -65,26 +64,6 @@ Fields git_state() {
   constexpr std::string_view kDirty = "-dirty";
   const bool dirty = state.ends_with(kDirty);
   return {{"commit", state.substr(0, state.size() - (dirty ? kDirty.size() : 0))}, {"dirty", dirty}};
-}
-
-std::string cpu_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name"))
-      if (const auto colon = line.find(": "); colon != std::string::npos) return line.substr(colon + 2);
-  return "unknown";
-}
-
-Fields machine() {
-  struct utsname os {};
-  ::uname(&os);
-  struct sysinfo memory {};
-  ::sysinfo(&memory);
-  return {{"cpu", cpu_name()},
-          {"cores", int64_t{::sysconf(_SC_NPROCESSORS_ONLN)}},
-          {"memory_bytes", static_cast<int64_t>(memory.totalram) * static_cast<int64_t>(memory.mem_unit)},
-          {"os", fmt::format("{} {}", os.sysname, os.release)},
-          {"architecture", std::string(os.machine)}};
 }
 
 Fields environment() {
@@ -152,7 +131,8 @@ std::string digest_of(const RunHeader& run, const Question& question) {
     }
     add("");
   };
-  for (const size_t number : {static_cast<size_t>(run.schema), question.asked.flags.size(), question.files.size()})
+  for (const size_t number : {static_cast<size_t>(run.schema), static_cast<size_t>(run.measurement),
+                              question.asked.flags.size(), question.files.size()})
     add(fmt::format("{}", number));
   for (const std::string& flag : question.asked.flags) add(flag);
   for (const std::string& file : question.files)
@@ -185,7 +165,8 @@ RunHeader stamp_run(const Question& question) {
   run.build = build_id();
   run.compiler = compiler();
   run.libraries = {{"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)}};
-  run.machine = machine();
+  run.machine = machine_of();
+  run.conditions = conditions_of();
   run.environment = environment();
   run.config_digest = digest_of(run, question);
   return run;

@@ -14,9 +14,9 @@ std::string utc_now();
 /// devices, ranks, NCCL's and Gloo's choices) is taken: no user, host name or path.
 ///
 /// Its digest covers all that the records depend on: the flags and ranks of the question, the contents of its files,
-/// the records' format, the program (commit, whether it was changed since, build id, compiler, libraries), the machine
-/// and the environment. 16 hexadecimal digits. A file that can't be read twice (a pipe) makes a digest of its own: its
-/// run can't be resumed.
+/// the records' format, how things are timed, the program (commit, whether it was changed since, build id, compiler,
+/// libraries), the machine and the environment; not its conditions. 16 hexadecimal digits. A file that can't be read
+/// twice (a pipe) makes a digest of its own: its run can't be resumed.
 RunHeader stamp_run(const Question& question);
 
 }  // namespace moe

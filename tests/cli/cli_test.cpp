@@ -132,7 +132,7 @@ TEST_F(Cli, AGridRowThatCannotBePricedIsUnsupportedAndNoError) {
 
 TEST_F(Cli, EveryVerbHasHelpWithAnExample) {
   for (const std::string verb :
-       {"list", "simulate", "fit", "tune", "microbench", "layerbench", "modelbench", "launch"}) {
+       {"list", "doctor", "simulate", "fit", "tune", "microbench", "layerbench", "modelbench", "launch"}) {
     const Printed printed = run({verb, "--help"});
     EXPECT_EQ(printed.exit_code, 0);
     EXPECT_NE(printed.out.find("example:\n  ./moetune " + verb), std::string::npos) << printed.out;

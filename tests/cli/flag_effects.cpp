@@ -229,6 +229,13 @@ Effects fit() {
   return e;
 }
 
+Effects doctor() {
+  Effects e;
+  add(e, parsed, "", "--strict");
+  add(e, changes, "", "--all; --json");
+  return e;
+}
+
 // What every verb shows on stderr.
 void add_log(Effects& e) {
   add(e, parsed, "", "--quiet; --verbose");
@@ -245,6 +252,7 @@ Effects one_of(Effect effect, const std::string& flags) {
 
 std::map<std::string, std::multimap<std::string, FlagEffect>> flag_effects() {
   std::map<std::string, Effects> all{{"list", one_of(changes, "--json")},
+                                     {"doctor", doctor()},
                                      {"simulate", simulate()},
                                      {"memory", memory()},
                                      {"placement", placement()},

@@ -109,7 +109,7 @@ std::string parsed(const std::string& verb, const std::string& text) {
                 r.implicit_launch_order, c->launch.ranks) +
          all_of(c->fit.records, c->fit.name, c->fit.out, c->fit.json, c->plannerbench.json, c->reproduce.table,
                 c->reproduce.assume, c->reproduce.audit, c->reproduce.all, c->reproduce.write, c->reproduce.out,
-                c->reproduce.json) +
+                c->reproduce.json, c->doctor.all, c->doctor.strict, c->doctor.json) +
          all_of(l.predict, l.slow, fmt::format("{}", fmt::join(l.only, ","))) + of_gates(*c);
 }
 

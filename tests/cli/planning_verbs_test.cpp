@@ -40,6 +40,23 @@ class PlanningVerbs : public testing::Test {
   std::string folder_;
 };
 
+// Whatever this machine is like: a variable of debugging is warned of.
+TEST_F(PlanningVerbs, DoctorFailsOnAWarningIfItIsStrict) {
+  ::setenv("NCCL_DEBUG", "INFO", 1);
+  const Json json = json_of({"doctor"});
+  EXPECT_GE(json["warnings"].get<int>(), 1);
+  EXPECT_EQ(json["fingerprint"].get<std::string>().size(), 16U);
+  EXPECT_EQ(json["machine"]["fingerprint"], json["fingerprint"]);
+  const Printed text = run({"doctor"}), strict = run({"doctor", "--strict", "--all"});
+  ::unsetenv("NCCL_DEBUG");
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_EQ(strict.exit_code, 5) << strict.err;
+  EXPECT_TRUE(strict.err.empty()) << strict.err;
+  EXPECT_NE(text.out.find("unset NCCL_DEBUG"), std::string::npos) << text.out;
+  EXPECT_LE(std::ranges::count(text.out, '\n'), 45) << text.out;
+  EXPECT_GT(strict.out.size(), text.out.size());
+}
+
 // What the program knows the script must hand on: it says which of its two builds a verb needs.
 TEST_F(PlanningVerbs, TheScriptKnowsEveryVerb) {
   const std::string known = run({}).err;  // "... expected one of: list, simulate, ..."

@@ -23,6 +23,7 @@ DOCUMENTS = [["simulate", *LAYER, "--schedule", "fsmoe"], ["simulate", *LAYER, "
              ["simulate", "--model", "gpt2-xl", "--layers", "2", "--schedule", "fsmoe,lina-packed"],
              ["tune", "--no-verify", "--grid", "fsmoe-30-b", "--out", "r.jsonl"], ["memory", "--model", "mixtral-7b"],
              ["memory", "--parm"], ["placement", "--ep", "8", "--cp", "4", "--switch-ports", "32"],
+             ["doctor"],
              ["fit", "--records", str(ROOT / "tests/plots/data/microbench.jsonl"), "--out", "p.toml"],
              ["reproduce", "monta-fig13", "--out", "r.jsonl", "--overwrite"], ["list"]]
 RECORDS = [["simulate", *LAYER, "--schedule", "fsmoe", "--sweep-degrees"],
@@ -80,7 +81,7 @@ class Columns(unittest.TestCase):
     def test_of_every_table_are_defined(self):
         sections = [set(re.findall(r"`([^`]+)`", part)) for part in Page("docs/metrics.md").prose.split("\n## ")]
         tables = 0
-        for path in sources("verbs", "tuner", "planner", "microbench", "layerbench", "modelbench"):
+        for path in sources("verbs", "tuner", "planner", "doctor", "microbench", "layerbench", "modelbench"):
             for heads in COLUMNS.findall(path.read_text()):
                 names = {name for name in re.findall(r'"([^"]*)"', heads) if not OF_DATA.match(name)}
                 best = min((names - section for section in sections), key=len)

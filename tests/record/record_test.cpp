@@ -178,6 +178,7 @@ TEST(Stamp, SaysWhatRanWhereAndWhen) {
   const RunHeader run = stamp_run(asking("d"));
   const auto read = std::get<RunHeader>(record_line_from(to_json_line(run), "f.jsonl:1"));
   EXPECT_EQ(read.schema, kRecordSchema);
+  EXPECT_EQ(read.measurement, kMeasurement);
   EXPECT_EQ(read.argv, run.argv);
   EXPECT_EQ(read.config_digest, run.config_digest);
   EXPECT_EQ(read.config_digest.size(), 16u);
@@ -190,8 +191,28 @@ TEST(Stamp, SaysWhatRanWhereAndWhen) {
   EXPECT_EQ(read.machine, run.machine);
   EXPECT_GE(read.machine.whole("cores", ""), 1);
   EXPECT_GT(read.machine.whole("memory_bytes", ""), 0);
+  EXPECT_EQ(read.machine.text("fingerprint", "").size(), 16u);
+  EXPECT_EQ(read.conditions, run.conditions);
   EXPECT_FALSE(read.compiler.empty());
   EXPECT_FALSE(read.libraries.empty());
+}
+
+TEST(Stamp, IsReadWithoutWhatOlderOnesLack) {
+  const std::string older =
+      R"({"kind":"run","schema":1,"started":"2024-05-01T12:00:00Z","argv":["moetune"],"config_digest":"0","git":{},)"
+      R"("compiler":"gcc","libraries":{},"machine":{"cores":2},"environment":{}})";
+  const auto read = std::get<RunHeader>(record_line_from(older, "f.jsonl:1"));
+  EXPECT_EQ(read.measurement, 0);
+  EXPECT_TRUE(read.conditions.empty());
+  EXPECT_FALSE(read.machine.has("fingerprint"));
+  std::string wrong = older;
+  wrong.insert(wrong.size() - 1, R"(,"measurement":-1)");
+  EXPECT_EQ(message_of<BadInput>([&] { record_line_from(wrong, "f:1"); }),
+            fmt::format("f:1: measurement: found -1, expected a whole number from 0 to {}", INT64_MAX));
+  wrong = older;
+  wrong.insert(wrong.size() - 1, R"(,"conditions":7)");
+  EXPECT_EQ(message_of<BadInput>([&] { record_line_from(wrong, "f:1"); }),
+            "f:1: conditions: found 7, expected an object");
 }
 
 std::string digest(const Question& question) { return stamp_run(question).config_digest; }
@@ -229,6 +250,9 @@ TEST(Digest, IsOfNothingElse) {
   ::setenv("MOETUNE_TEST", "1", 1);
   EXPECT_EQ(digest(other), before);
   ::unsetenv("MOETUNE_TEST");
+  const RunHeader run = stamp_run(question);
+  EXPECT_EQ(run.config_digest, before) << "whatever the machine does by now";
+  EXPECT_TRUE(run.conditions.has("load1"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "moe/base/check.h"
+#include "moe/base/control_groups.h"
 #include "moe/device/cpu/cores.h"
 #include "moe/device/cpu/quota.h"
 #include "moe/measure/layers/proxy.h"
@@ -47,7 +48,7 @@ Target of_processes(const std::string& cluster, const World& processes) {
 int shared_threads(const Target& target) {
   const std::vector<int> cores = cpu::usable_cores();
   const int ranks = target.cluster.nodes * target.cluster.ranks_per_node;
-  cpu::CoreShare share{static_cast<int>(cores.size()), cpu::cpu_quota(), ranks, ranks > 1};
+  cpu::CoreShare share{static_cast<int>(cores.size()), cpu_quota(), ranks, ranks > 1};
   World* processes = target.ranks.processes;
   if (processes == nullptr) return cpu::default_threads(share, std::getenv("OMP_NUM_THREADS"));
   const std::vector<std::string>& addresses = processes->topology().addresses;

@@ -1,17 +1,12 @@
 #pragma once
 // How many threads a rank computes with, if it was not told.
 #include <optional>
-#include <string>
 
 namespace moe::cpu {
 
-/// Returns how many cores' time the control groups of this process leave it, of both versions; none: as much as there
-/// is. `root` stands before /proc and /sys.
-std::optional<double> cpu_quota(const std::string& root = "");
-
 struct CoreShare {
   int cores = 1;                     // that the process may run on
-  std::optional<double> quota = {};  // likewise, of time
+  std::optional<double> quota = {};  // whose time it may take (moe/base/control_groups.h)
   int sharers = 1;                   // ranks on these cores, this one included
   bool communicates = false;         // there are other ranks, wherever they are
 };
