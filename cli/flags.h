@@ -14,6 +14,8 @@
 #include "planner/placement.h"
 #include "planner/plannerbench.h"
 #include "planner/simulate.h"
+#include "regress/compare.h"
+#include "regress/history.h"
 #include "reproduce/reproduce.h"
 #include "tuner/fit.h"
 #include "tuner/tune.h"
@@ -44,6 +46,8 @@ struct Command {
   planner::PlannerbenchOptions plannerbench;
   tuner::TuneOptions tune;
   reproduce::ReproduceOptions reproduce;
+  regress::CompareOptions compare;
+  regress::HistoryOptions history;
   microbench::MicrobenchOptions microbench;
   layerbench::LayerbenchOptions layerbench;
   modelbench::ModelbenchOptions modelbench;

@@ -108,4 +108,45 @@ void add_reproduce(CLI::App& app, Command& c) {
   add_json(*verb, r.json);
 }
 
+namespace {
+
+void add_filter(CLI::App& verb, std::vector<std::string>& filter) {
+  verb.add_option("--filter", filter, "these cases alone: of a parameter, or schedule, one of the values")
+      ->type_name("KEY=VALUE[,..]")
+      ->delimiter(',');
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, Command& c) {
+  regress::CompareOptions& o = c.compare;
+  CLI::App* verb = add_verb(app, "compare", "records measured apart, before and after a change, case by case",
+                            " before.jsonl after.jsonl");
+  verb->add_option("BASE", o.base, "records, or a folder of them")->type_name("")->required();
+  verb->add_option("HEAD", o.head, "the same of the change")->type_name("")->required();
+  add_filter(*verb, o.filter);
+  begin_group(*verb, kHow);
+  add_text(*verb, "--by", "NAME", o.by, "geometric means by a parameter, or schedule");
+  add_text(*verb, "--floor", "FILE", o.floor,
+           fmt::format("records of a self-test; default: {} where it is there", regress::kSelfTestRecords));
+  verb->add_flag("--strict", o.strict, "exit code 5 where a case is ambiguous and none slower");
+  begin_group(*verb, kOutput);
+  verb->add_flag("--all", o.all, "cases that are the same too, and every name");
+  verb->add_flag("--markdown", o.markdown, "for the comment of a pull request");
+  add_json(*verb, o.json);
+  for (const char* flag : {"--all", "--markdown"}) verb->get_option("--json")->excludes(verb->get_option(flag));
+}
+
+void add_history(CLI::App& app, Command& c) {
+  regress::HistoryOptions& o = c.history;
+  CLI::App* verb = add_verb(app, "history", "records of many commits as series, and the changes in them", " results");
+  verb->add_option("DIR", o.folder, "any *.jsonl below it")->type_name("")->required();
+  add_filter(*verb, o.filter);
+  begin_group(*verb, kHow);
+  add_text(*verb, "--by", "NAME", o.by, "a series of each value of a parameter, schedule or key");
+  begin_group(*verb, kOutput);
+  add_text(*verb, "--plot", "FILE", o.plot, "draw the series (.svg, .png)");
+  add_json(*verb, o.json);
+}
+
 }  // namespace moe
