@@ -95,6 +95,8 @@ void add_launch(CLI::App& app, Command& c);
 void add_reproduce(CLI::App& app, Command& c);
 void add_ab(CLI::App& app, Command& c);
 void add_self_test(CLI::App& app, Command& c);
+void add_compare(CLI::App& app, Command& c);
+void add_history(CLI::App& app, Command& c);
 
 /// Refuses options of one backend beside another. Throws BadInput naming the flag.
 void check_backend(const CLI::App& verb, const RanksFlags& ranks);

@@ -16,6 +16,8 @@
 #include "planner/plannerbench.h"
 #include "planner/simulate.h"
 #include "regress/ab.h"
+#include "regress/compare.h"
+#include "regress/history.h"
 #include "regress/self_test.h"
 #include "reproduce/reproduce.h"
 #include "tuner/fit.h"
@@ -50,6 +52,8 @@ struct Command {
   reproduce::ReproduceOptions reproduce;
   regress::AbOptions ab;
   regress::SelfTestOptions self_test;
+  regress::CompareOptions compare;
+  regress::HistoryOptions history;
   microbench::MicrobenchOptions microbench;
   layerbench::LayerbenchOptions layerbench;
   modelbench::ModelbenchOptions modelbench;

@@ -13,6 +13,8 @@
 #include "planner/placement.h"
 #include "planner/plannerbench.h"
 #include "regress/ab.h"
+#include "regress/compare.h"
+#include "regress/history.h"
 #include "regress/self_test.h"
 #include "reproduce/reproduce.h"
 #include "tuner/tune.h"
@@ -54,6 +56,8 @@ int main(int argc, char** argv) {
     if (command->verb == "memory") return moe::planner::run_memory(command->memory);
     if (command->verb == "placement") return moe::planner::run_placement(command->placement);
     if (command->verb == "reproduce") return moe::reproduce::run_reproduce(command->reproduce);
+    if (command->verb == "compare") return moe::regress::run_compare(command->compare);
+    if (command->verb == "history") return moe::regress::run_history(command->history);
     if (command->verb == "plannerbench") return moe::planner::run_plannerbench(command->plannerbench);
     return moe::tuner::run_planned_tune(command->tune);
   });

@@ -35,6 +35,10 @@ install(FILES ${PROJECT_BINARY_DIR}/moetuneConfig.cmake ${PROJECT_BINARY_DIR}/mo
         DESTINATION ${package_dir})
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/moetune/configs COMPONENT data)
+foreach(script history records style)  # what the verb history runs
+  install(FILES ${PROJECT_SOURCE_DIR}/plots/${script}.py DESTINATION ${CMAKE_INSTALL_DATADIR}/moetune/plots
+          COMPONENT data)
+endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/cli/completion.bash RENAME moetune
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT planning)
 install(TARGETS moetune RUNTIME DESTINATION bin COMPONENT planning)

@@ -11,6 +11,7 @@
 #include "moe/base/progress.h"
 #include "moe/base/statistics.h"
 #include "moe/base/units.h"
+#include "moe/record/stamp.h"
 #include "regress/ab_report.h"
 #include "regress/floor.h"
 #include "regress/live_gate.h"
@@ -38,10 +39,9 @@ class Ab {
         writer_(options.out.empty() ? "results/ab.jsonl" : options.out, question()),
         gate_(setup_, writer_) {
     rule_.delta = options.delta_percent / 100;
-    if (const std::optional<Floor> floor = read_floor(options.floor)) {
-      if (floor->within_session > rule_.delta) delta_from_ = ", the floor that self-test measured here";
-      rule_.delta = std::max(rule_.delta, floor->within_session);
-    }
+    const double floor = NoiseFloors(options.floor).of(stamp_run({}).machine).within_session.value_or(0);
+    if (floor > rule_.delta) delta_from_ = ", the floor that self-test measured here";
+    rule_.delta = std::max(rule_.delta, floor);
   }
 
   int run() {

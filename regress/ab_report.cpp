@@ -14,7 +14,6 @@ namespace moe::regress {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr double kMoreMemory = 0.01;
 constexpr double kMiB = 1 << 20;
 
 std::string percent(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
@@ -106,9 +105,7 @@ std::string head_line(const AbResults& results) {
 }  // namespace
 
 Verdict GatedCase::memory() const {
-  if (base_bytes <= 0 || head_bytes <= 0) return Verdict::same;
-  if (head_bytes > base_bytes * (1 + kMoreMemory)) return Verdict::slower;
-  return base_bytes > head_bytes * (1 + kMoreMemory) ? Verdict::faster : Verdict::same;
+  return base_bytes > 0 && head_bytes > 0 ? memory_verdict(head_bytes / base_bytes) : Verdict::same;
 }
 
 int AbResults::code(bool strict) const {

@@ -1,35 +1,40 @@
 #include "regress/floor.h"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
-#include <fmt/format.h>
 
-#include "moe/record/reader.h"
-#include "moe/record/stamp.h"
+#include "moe/base/check.h"
+#include "regress/compare_records.h"
 
 namespace moe::regress {
+namespace {
 
-std::string fingerprint_of(const RunHeader& header) {
-  if (header.machine.has("fingerprint")) return header.machine.text("fingerprint", "machine");
-  std::string all;
-  for (const char* name : {"cpu", "cores", "memory_bytes", "architecture"})
-    if (const Scalar* value = header.machine.find(name))
-      std::visit([&](const auto& v) { all += fmt::format("{};", v); }, *value);
-  return all;
+std::optional<double> share_of(const CaseRecord& record, std::string_view name) {
+  if (!record.summary.has(name)) return std::nullopt;
+  const double share = record.summary.number(name, record.where);
+  require<BadInput>(std::isfinite(share) && share >= 0, "{}: {}: found {}, expected a number from 0", record.where,
+                    name, share);
+  return share;
 }
 
-std::optional<Floor> read_floor(const std::string& path) {
-  const std::string file = path.empty() ? kDefaultFloor : path;
-  if (path.empty() && !std::filesystem::exists(file)) return std::nullopt;
-  const std::string here = fingerprint_of(stamp_run({}));
-  std::optional<Floor> floor;
-  for (const Run& run : read_runs(file)) {
-    if (fingerprint_of(run.header) != here) continue;
+}  // namespace
+
+NoiseFloors::NoiseFloors(const std::string& path) {
+  std::error_code ignored;
+  if (path.empty() && !std::filesystem::exists(kSelfTestRecords, ignored)) return;
+  for (const Run& run : read_runs(path.empty() ? kSelfTestRecords : path))
     for (const CaseRecord& record : run.cases)
       if (record.key == kFloorKey)
-        floor = Floor{record.summary.number("within_session", record.where),
-                      record.summary.number("between_sessions", record.where), here};
-  }
-  return floor;
+        floors_.push_back(
+            {run.header.machine, {share_of(record, "within_session"), share_of(record, "between_sessions")}});
+}
+
+Floor NoiseFloors::of(const Fields& machine) const {
+  const auto last = std::ranges::find_if(floors_.rbegin(), floors_.rend(), [&](const OfMachine& floor) {
+    return machine_difference(floor.machine, machine).empty();
+  });
+  return last == floors_.rend() ? Floor() : last->floor;
 }
 
 }  // namespace moe::regress

@@ -1,26 +1,37 @@
 #pragma once
-// What self-test measured on this machine: how far apart equal programs may lie.
+// What self-test measured on a machine: how far apart equal programs may lie.
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "moe/record/record.h"
 
 namespace moe::regress {
 
-inline constexpr const char* kDefaultFloor = "results/self-test.jsonl";
+inline constexpr const char* kSelfTestRecords = "results/self-test.jsonl";
 inline constexpr const char* kFloorKey = "self-test/floor";
 
+/// Relative deviations; nothing of what was not measured.
 struct Floor {
-  double within_session = 0;    // relative: 99 % of a case's mean over a stage's pairs lie below it
-  double between_sessions = 0;  // likewise, of its medians in two sessions; 0: not measured
-  std::string machine;          // its fingerprint
+  std::optional<double> within_session;    // 99 % of a case's mean over a stage's pairs stay within it
+  std::optional<double> between_sessions;  // the largest of a case's medians in two sessions
 };
 
-/// Returns a text that only machines of one kind share.
-std::string fingerprint_of(const RunHeader& header);
+/// The floors of all machines in a file of self-tests.
+class NoiseFloors {
+ public:
+  /// `path`: empty for kSelfTestRecords, which need not be there. Throws BadInput where a named file can't be read, and
+  /// for a floor that is no number from 0.
+  explicit NoiseFloors(const std::string& path);
+  /// Returns the last one of a machine like this one.
+  Floor of(const Fields& machine) const;
 
-/// Returns the last floor in a file of records that was measured on a machine like this one; none where there is none.
-/// `path`: empty for the default, which need not be there. Throws BadInput where a file that was named can't be read.
-std::optional<Floor> read_floor(const std::string& path);
+ private:
+  struct OfMachine {
+    Fields machine;
+    Floor floor;
+  };
+  std::vector<OfMachine> floors_;
+};
 
 }  // namespace moe::regress

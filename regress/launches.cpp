@@ -1,6 +1,5 @@
 #include "regress/launches.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/ranges.h>
@@ -8,6 +7,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
+#include "moe/record/over_ranks.h"
 #include "moe/record/reader.h"
 #include "regress/process.h"
 
@@ -35,11 +35,7 @@ std::vector<std::string> files_of_program(const std::string& program) {
   return files;
 }
 
-double CaseTimes::seconds() const {
-  std::vector<double> slowest;
-  for (const std::vector<double>& ranks : samples) slowest.push_back(*std::ranges::max_element(ranks));
-  return median(slowest);
-}
+double CaseTimes::seconds() const { return median(max_over_ranks(samples)); }
 
 std::optional<CaseTimes> times_of(const CaseRecord& record, std::string_view sample) {
   if (record.status != CaseStatus::ok) return std::nullopt;

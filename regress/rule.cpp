@@ -1,13 +1,11 @@
 #include "regress/rule.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 namespace moe::regress {
 namespace {
 
-constexpr std::array<std::string_view, 4> kVerdicts{"SAME", "SLOW", "FAST", "AMBG"};
 constexpr double kTail = 2.58;    // deviations: how sure the second stage is to be of half of delta
 constexpr double kOften = 1.645;  // deviations that 19 of 20 means stay above
 constexpr size_t kFewestLaunches = 10, kFewestOfMode = 2;
@@ -105,8 +103,6 @@ Judged look_at(const Evidence& evidence, const Rule& rule) {
 }  // namespace
 
 double Rule::log_delta() const { return std::log1p(delta); }
-
-std::string_view name_of(Verdict verdict) { return kVerdicts[static_cast<size_t>(verdict)]; }
 
 double smallest_visible(double deviation, const Rule& rule) {
   return std::expm1(rule.log_delta() + kOften * deviation / std::sqrt(pairs_of_second(deviation, rule)));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "regress/significance.h"
+#include "regress/verdict.h"
 
 namespace moe::regress {
 
@@ -35,14 +36,6 @@ bool is_suspect(const std::vector<Pair>& first, const Rule& rule);
 /// hide what all others show, among as many suspects. 0 without suspects.
 int fresh_pairs(const std::vector<std::vector<Pair>>& first_of_suspects, const Rule& rule);
 
-/// same      the interval of the mean lies within delta
-/// slower    confirmed by fresh pairs: their mean is beyond delta and the exact sign-flip p, by Holm, within the level;
-///           or the head alone has a slow mode, and Fisher's p is within the level
-/// faster    the same the other way round
-/// ambiguous neither
-enum class Verdict : uint8_t { same, slower, faster, ambiguous };
-std::string_view name_of(Verdict verdict);  // SAME, SLOW, FAST, AMBG
-
 /// Returns the slowdown, as a share, that 19 of 20 second stages find whose pairs' log ratios deviate so.
 double smallest_visible(double deviation, const Rule& rule);
 
@@ -61,7 +54,12 @@ struct Judged {
   double visible = 0;    // smallest_visible
 };
 
-/// Judges all cases of a gate together, in their order.
+/// Judges all cases of a gate together, in their order:
+/// same      the interval of the mean lies within delta
+/// slower    confirmed by fresh pairs: their mean is beyond delta and the exact sign-flip p, by Holm, within the level;
+///           or the head alone has a slow mode, and Fisher's p is within the level
+/// faster    the same the other way round
+/// ambiguous neither
 std::vector<Judged> judge(const std::vector<Evidence>& cases, const Rule& rule);
 
 }  // namespace moe::regress

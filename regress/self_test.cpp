@@ -15,6 +15,7 @@
 #include "moe/base/units.h"
 #include "moe/record/reader.h"
 #include "moe/record/stamp.h"
+#include "regress/compare_records.h"
 #include "regress/floor.h"
 #include "regress/live_gate.h"
 #include "regress/process.h"
@@ -59,7 +60,7 @@ class SelfTest {
   }
 
  private:
-  std::string path() const { return options_.out.empty() ? kDefaultFloor : options_.out; }
+  std::string path() const { return options_.out.empty() ? kSelfTestRecords : options_.out; }
 
   LiveGate::Setup setup() {
     const Arm arm{"base", program_, {}};
@@ -92,7 +93,8 @@ class SelfTest {
     if (!std::filesystem::exists(path())) return sessions;
     const RunHeader here = stamp_run({});
     for (const Run& run : read_runs(path())) {
-      if (!run.ended || fingerprint_of(run.header) != fingerprint_of(here) || run.header.build != here.build) continue;
+      const bool alike = machine_difference(run.header.machine, here.machine).empty() && run.header.build == here.build;
+      if (!run.ended || !alike) continue;
       for (const CaseRecord& record : run.cases)
         if (record.key.starts_with(kSession)) {
           if (record.key == kSession + std::string("0")) sessions.emplace_back();
@@ -153,7 +155,7 @@ class SelfTest {
       for (const SelfTestedCase& c : results_.cases)
         if (const auto then = session.find(c.name); then != session.end())
           apart = std::max(apart, std::abs(std::log(c.median_s / then->second)));
-    results_.floor.between_sessions = std::expm1(apart);
+    if (!before_.empty()) results_.floor.between_sessions = std::expm1(apart);
     results_.sessions = static_cast<int>(before_.size()) + 1;
   }
 
@@ -170,9 +172,9 @@ class SelfTest {
     CaseRecord record;
     record.key = kFloorKey;
     record.backend = "none";
-    record.parameters = {{"fingerprint", fingerprint_of(stamp_run({}))}, {"sessions", int64_t{results_.sessions}}};
-    record.summary = {{"within_session", results_.floor.within_session},
-                      {"between_sessions", results_.floor.between_sessions}};
+    record.parameters = {{"sessions", int64_t{results_.sessions}}};
+    record.summary = {{"within_session", *results_.floor.within_session}};
+    if (results_.floor.between_sessions) record.summary.set("between_sessions", *results_.floor.between_sessions);
     writer_.append(record);
     writer_.end();
   }

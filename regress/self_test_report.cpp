@@ -52,12 +52,13 @@ std::string text_of(const SelfTestResults& results) {
                none ? "-" : share_text(row.gates.unsure, row.gates.gates)});
   }
   text += gates.text() + "\n\n";
+  const double within = *results.floor.within_session;
+  text += fmt::format("floor within a session {:.1f} %: gates here take delta = {:.1f} %\n", 100 * within,
+                      100 * std::max(results.rule.delta, within));
   text +=
-      fmt::format("floor within a session {:.1f} %: gates here take delta = {:.1f} %\n",
-                  100 * results.floor.within_session, 100 * std::max(results.rule.delta, results.floor.within_session));
-  text += results.sessions < 2 ? "floor between sessions: not known; it takes another self-test of this build, later\n"
-                               : fmt::format("floor between {} sessions {:.1f} %\n", results.sessions,
-                                             100 * results.floor.between_sessions);
+      results.floor.between_sessions
+          ? fmt::format("floor between {} sessions {:.1f} %\n", results.sessions, 100 * *results.floor.between_sessions)
+          : "floor between sessions: not known; it takes another self-test of this build, later\n";
   return text + fmt::format("time {}\nrecords  {}", human_seconds(results.wall_s), results.records);
 }
 
@@ -81,8 +82,8 @@ std::string json_of(const SelfTestResults& results) {
               {"live_fast", results.live_fast},
               {"cases", cases},
               {"gates", gates},
-              {"within_session", results.floor.within_session},
-              {"between_sessions", results.floor.between_sessions},
+              {"within_session", *results.floor.within_session},
+              {"between_sessions", results.floor.between_sessions ? Json(*results.floor.between_sessions) : Json()},
               {"sessions", results.sessions},
               {"wall_s", results.wall_s},
               {"records", results.records}}

@@ -3,8 +3,8 @@
 
 namespace moe {
 
-/// kRegression: something is slower, confirmed. kDoubtful: --strict was asked, and a case is ambiguous or the machine has
-/// a warning. kNoHardware: what it needs is not in this machine; CTest shows a skip.
+/// kRegression: something is slower, confirmed. kDoubtful: --strict was asked, and a case is ambiguous or the machine
+/// has a warning. kNoHardware: what it needs is not in this machine; CTest shows a skip.
 enum ExitCode : int {
   kOk = 0,
   kRegression = 1,

@@ -18,15 +18,20 @@ void Table::add(std::vector<std::string> row) {
   rows_.push_back(std::move(row));
 }
 
+std::vector<bool> Table::numbers() const {
+  std::vector<bool> numbers(rows_.front().size(), rows_.size() > 1);
+  for (size_t r = 1; r < rows_.size(); ++r)
+    for (size_t c = 0; c < numbers.size(); ++c)
+      if (!rows_[r][c].empty() && !is_number(rows_[r][c])) numbers[c] = false;
+  return numbers;
+}
+
 std::string Table::text() const {
   const size_t columns = rows_.front().size();
+  const std::vector<bool> numbers = this->numbers();
   std::vector<size_t> width(columns);
-  std::vector<bool> numbers(columns, rows_.size() > 1);
   for (const auto& row : rows_)
-    for (size_t c = 0; c < columns; ++c) {
-      width[c] = std::max(width[c], row[c].size());
-      if (&row != &rows_.front() && !row[c].empty() && !is_number(row[c])) numbers[c] = false;
-    }
+    for (size_t c = 0; c < columns; ++c) width[c] = std::max(width[c], row[c].size());
   std::string text;
   const auto line = [&](const std::vector<std::string>& row) {
     std::string cells = " ";
@@ -39,6 +44,19 @@ std::string Table::text() const {
   std::vector<std::string> rule;
   for (const size_t w : width) rule.emplace_back(w, '-');
   line(rule);
+  for (size_t r = 1; r < rows_.size(); ++r) line(rows_[r]);
+  return text;
+}
+
+std::string Table::markdown() const {
+  std::string text;
+  const auto line = [&](const std::vector<std::string>& row) {
+    for (const std::string& cell : row) text += "| " + cell + " ";
+    text += "|\n";
+  };
+  line(rows_.front());
+  for (const bool number : numbers()) text += number ? "|--:" : "|---";
+  text += "|\n";
   for (size_t r = 1; r < rows_.size(); ++r) line(rows_[r]);
   return text;
 }

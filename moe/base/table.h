@@ -13,8 +13,13 @@ class Table {
   bool empty() const { return rows_.size() == 1; }
   /// Lines joined by newlines, each indented by two blanks, with a rule under the header.
   std::string text() const;
+  /// The same as a table of Markdown.
+  std::string markdown() const;
 
  private:
+  /// Whether a column holds numbers alone, which stand on the right.
+  std::vector<bool> numbers() const;
+
   std::vector<std::vector<std::string>> rows_;
 };
 

@@ -236,10 +236,33 @@ Effects doctor() {
   return e;
 }
 
+Effects compare() {
+  const std::string base = "base.jsonl head.jsonl --json", text = "base.jsonl head.jsonl";
+  Effects e;
+  e.emplace("BASE", FlagEffect{changes, base, "head.jsonl head.jsonl --json"});
+  e.emplace("HEAD", FlagEffect{changes, base, "base.jsonl base.jsonl --json"});
+  add(e, changes, base, "--filter ranks=8; --by op; --floor floor.jsonl");
+  add(e, changes, text, "--markdown; --json");
+  add(e, changes, "base.jsonl base.jsonl", "--all");
+  add(e, refused, base, "--all; --markdown; --filter ranks; --filter nosuch=1; --by nosuch");
+  add(e, parsed, text, "--strict");
+  return e;
+}
+
+Effects history() {
+  Effects e;
+  e.emplace("DIR", FlagEffect{changes, "deep --json", "deep/down --json"});
+  add(e, changes, "deep --json", "--filter ranks=8; --by op");
+  add(e, changes, "deep", "--json");
+  add(e, refused, "deep", "--filter ranks; --by nosuch");
+  add(e, parsed, "deep", "--plot a.svg");
+  return e;
+}
+
 // What every verb shows on stderr.
-void add_log(Effects& e) {
-  add(e, parsed, "", "--quiet; --verbose");
-  add(e, refused, "--quiet", "--verbose");
+void add_log(Effects& e, const std::string& base) {
+  add(e, parsed, base, "--quiet; --verbose");
+  add(e, refused, base + (base.empty() ? "" : " ") + "--quiet", "--verbose");
 }
 
 Effects one_of(Effect effect, const std::string& flags) {
@@ -262,6 +285,8 @@ std::map<std::string, std::multimap<std::string, FlagEffect>> flag_effects() {
                                      {"modelbench", modelbench()},
                                      {"reproduce", reproduce()},
                                      {"fit", fit()},
+                                     {"compare", compare()},
+                                     {"history", history()},
                                      {"plannerbench", one_of(parsed, "--json")},
                                      {"ab", ab()},
                                      {"self-test", self_test()},
@@ -269,8 +294,9 @@ std::map<std::string, std::multimap<std::string, FlagEffect>> flag_effects() {
                                       {{"--ranks", {parsed, "-- tune", "--ranks 4 -- tune"}},
                                        {"--quiet", {parsed, "-- tune", "--quiet -- tune"}},
                                        {"--verbose", {parsed, "-- tune", "--verbose -- tune"}}}}};
+  const std::map<std::string, std::string> needed{{"compare", "a b"}, {"history", "a"}};  // beside any flag
   for (auto& [verb, effects] : all)
-    if (verb != "launch") add_log(effects);
+    if (verb != "launch") add_log(effects, needed.contains(verb) ? needed.at(verb) : "");
   return all;
 }
 

@@ -110,7 +110,8 @@ std::string parsed(const std::string& verb, const std::string& text) {
          all_of(c->fit.records, c->fit.name, c->fit.out, c->fit.json, c->plannerbench.json, c->reproduce.table,
                 c->reproduce.assume, c->reproduce.audit, c->reproduce.all, c->reproduce.write, c->reproduce.out,
                 c->reproduce.json, c->doctor.all, c->doctor.strict, c->doctor.json) +
-         all_of(l.predict, l.slow, fmt::format("{}", fmt::join(l.only, ","))) + of_gates(*c);
+         all_of(l.predict, l.slow, fmt::format("{}", fmt::join(l.only, ","))) + of_gates(*c) +
+         all_of(c->compare.strict, c->history.plot);
 }
 
 // The document without what is no result: times of this machine, names of files.
@@ -133,6 +134,14 @@ class FlagWalk : public testing::Test {
     const std::string records = contents(MOETUNE_SOURCE_DIR "/tests/plots/data/microbench.jsonl");
     file("records.jsonl", records);
     file("fewer.jsonl", without(records, "allreduce"));
+    std::filesystem::create_directories(folder_ + "/deep/down");
+    for (const char* name : {"head.jsonl", "deep/a.jsonl"}) file(name, with_samples(records, 0.9));
+    for (const char* name : {"base.jsonl", "deep/down/b.jsonl"}) file(name, with_samples(records, 1));
+    file("floor.jsonl",
+         contents(folder_ + "/base.jsonl").substr(0, contents(folder_ + "/base.jsonl").find('\n') + 1) +
+             R"({"kind":"case","key":"self-test/floor","status":"ok","parameters":{"fingerprint":""},"backend":"none",)"
+             R"("emulated":false,"dilation":1,"samples":{},"summary":{"between_sessions":0.01},"prediction":{}})"
+             "\n");
     const std::string cluster = contents(MOETUNE_SOURCE_DIR "/configs/clusters/testbed-b.toml");
     std::string half = cluster;
     half.replace(half.find("nodes = 8"), 9, "nodes = 4");
@@ -163,6 +172,13 @@ class FlagWalk : public testing::Test {
     for (std::string line; std::getline(in, line);)
       if (line.find(word) == std::string::npos) kept += line + "\n";
     return kept;
+  }
+  // As many measured cases as there are lines, each of `seconds`.
+  static std::string with_samples(std::string lines, double seconds) {
+    const std::string none = "\"samples\":{}", some = fmt::format("\"samples\":{{\"seconds\":[[{}]]}}", seconds);
+    for (size_t at = 0; (at = lines.find(none, at)) != std::string::npos; at += some.size())
+      lines.replace(at, none.size(), some);
+    return lines;
   }
   static std::string grid(const std::string& name, const std::string& dims) {
     return fmt::format(

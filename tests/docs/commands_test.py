@@ -35,9 +35,9 @@ LONG = {
     "tune --grid fsmoe-30-b --measure all": "30 layers under four schedules: minutes",
     "microbench --kernels": "two minutes; tests/microbench checks the kernels",
     "reproduce --all --write docs/reproduction.md": "tests/reproduce holds the page to it",
-    "self-test --cases tiny": "minutes; tests/regress calls it with programs that take no time",
+    "self-test --cases tiny": "minutes; tests/regress calls it with quick programs",
     "self-test --simulate --resamples 4200": "minutes; tests/regress studies the rule on fewer gates",
-    "ab --base ../before --head . --cases tiny": "two checkouts; tests/regress calls it with programs that take no time",
+    "ab --base ../before --head . --cases tiny": "two checkouts; tests/regress calls it with quick programs",
     "ab --base ../base --head . --cases gpu --markdown": "needs a GPU and two checkouts",
     "ab --head-flags --slow expert:1.1 -- layerbench --cluster host --no-predict --schedule fsmoe "
     "--degree-forward 2 --degree-backward 2": "twelve launches at least; tests/regress has quicker ones",

@@ -122,6 +122,19 @@ class Formats(unittest.TestCase):
                     document = json.loads(self.run_program(folder, words + ["--json"]))
                     self.check(set(document) if words == ["list"] else keys_of(document), " ".join(words))
 
+    def test_of_commits_define_their_documents(self):
+        """Of compare and history, on made-up samples."""
+        said = spans(Page("docs/ci.md"))
+        records = (ROOT / "tests/plots/data/microbench.jsonl").read_text()
+        with tempfile.TemporaryDirectory() as folder:
+            for name, seconds in (("base", 1), ("head", 2)):
+                measured = records.replace('"samples":{}', f'"samples":{{"seconds":[[{seconds}]]}}')
+                pathlib.Path(folder, f"{name}.jsonl").write_text(measured)
+            for words in (["compare", "base.jsonl", "head.jsonl"], ["history", "."]):
+                keys = keys_of(json.loads(self.run_program(folder, words + ["--json"])))
+                self.assertGreater(len(keys), 10)
+                self.assertEqual(sorted(keys - said), [], f"{words}: not in docs/ci.md")
+
     def test_define_the_records(self):
         texts = {path.name: path.read_text() for path in (ROOT / "tests/plots/data").glob("*.jsonl")}
         with gzip.open(ROOT / "results/fsmoe-b-emulated.jsonl.gz", "rt") as lines:

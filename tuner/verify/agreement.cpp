@@ -7,7 +7,7 @@
 #include <map>
 
 #include "moe/base/statistics.h"
-#include "moe/measure/over_ranks.h"
+#include "moe/record/over_ranks.h"
 #include "verbs/run/layer_records.h"
 
 namespace moe::tuner {

@@ -5,8 +5,8 @@
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
 #include "moe/measure/layers/rank_run.h"
-#include "moe/measure/over_ranks.h"
 #include "moe/plan/memory.h"
+#include "moe/record/over_ranks.h"
 
 namespace moe {
 namespace {

@@ -10,7 +10,7 @@
 #include "moe/base/statistics.h"
 #include "moe/exec/overhead.h"
 #include "moe/measure/ops/lane_bench.h"
-#include "moe/measure/over_ranks.h"
+#include "moe/record/over_ranks.h"
 #include "moe/record/record_json.h"
 #include "verbs/run/task_records.h"
 

@@ -10,7 +10,7 @@
 #include "moe/base/statistics.h"
 #include "moe/device/memory.h"
 #include "moe/measure/layers/in_step.h"
-#include "moe/measure/over_ranks.h"
+#include "moe/record/over_ranks.h"
 #include "verbs/pick_layers.h"
 #include "verbs/run/layer_plan.h"
 

@@ -5,7 +5,7 @@
 
 #include "moe/base/statistics.h"
 #include "moe/measure/layers/overlap.h"
-#include "moe/measure/over_ranks.h"
+#include "moe/record/over_ranks.h"
 
 namespace moe {
 namespace {

@@ -18,6 +18,16 @@ void add_launches(CLI::App& verb, Options& o) {
              86400);
 }
 
+void add_filter(CLI::App& verb, std::vector<std::string>& filter) {
+  verb.add_option("--filter", filter, "these cases alone: of a parameter, or schedule, one of the values")
+      ->type_name("KEY=VALUE[,..]")
+      ->delimiter(',');
+}
+
+void add_floor(CLI::App& verb, std::string& floor) {
+  add_text(verb, "--floor", "FILE", floor, "records of self-test on this machine; default: results/self-test.jsonl");
+}
+
 }  // namespace
 
 void add_ab(CLI::App& app, Command& c) {
@@ -29,7 +39,7 @@ void add_ab(CLI::App& app, Command& c) {
   add_text(*verb, "--base-flags", "FLAGS", o.base_flags, "added to the command line of the base");
   add_text(*verb, "--head-flags", "FLAGS", o.head_flags, "added to the command line of the head");
   add_launches(*verb, o);
-  add_text(*verb, "--floor", "FILE", o.floor, "records of self-test on this machine; default: results/self-test.jsonl");
+  add_floor(*verb, o.floor);
   verb->add_flag("--strict", o.strict, "exit code 5 where a case is ambiguous and none is slower");
   begin_group(*verb, kOutput);
   add_records(*verb, o.out, "records of all launches; default: results/ab.jsonl");
@@ -50,6 +60,36 @@ void add_self_test(CLI::App& app, Command& c) {
   add_records(*verb, o.out, "records of all launches, and the floor; default: results/self-test.jsonl");
   add_json(*verb, o.json);
   stands_alone(*verb, "--simulate", {"--delta", "--seed", "--resamples", "--json"});
+}
+
+void add_compare(CLI::App& app, Command& c) {
+  regress::CompareOptions& o = c.compare;
+  CLI::App* verb = add_verb(app, "compare", "records measured apart, before and after a change, case by case",
+                            " before.jsonl after.jsonl");
+  verb->add_option("BASE", o.base, "records, or a folder of them")->type_name("")->required();
+  verb->add_option("HEAD", o.head, "the same of the change")->type_name("")->required();
+  add_filter(*verb, o.filter);
+  begin_group(*verb, kHow);
+  add_text(*verb, "--by", "NAME", o.by, "geometric means by a parameter, or schedule");
+  add_floor(*verb, o.floor);
+  verb->add_flag("--strict", o.strict, "exit code 5 where a case is ambiguous and none slower");
+  begin_group(*verb, kOutput);
+  verb->add_flag("--all", o.all, "cases that are the same too, and every name");
+  verb->add_flag("--markdown", o.markdown, "for the comment of a pull request");
+  add_json(*verb, o.json);
+  for (const char* flag : {"--all", "--markdown"}) verb->get_option("--json")->excludes(verb->get_option(flag));
+}
+
+void add_history(CLI::App& app, Command& c) {
+  regress::HistoryOptions& o = c.history;
+  CLI::App* verb = add_verb(app, "history", "records of many commits as series, and the changes in them", " results");
+  verb->add_option("DIR", o.folder, "any *.jsonl below it")->type_name("")->required();
+  add_filter(*verb, o.filter);
+  begin_group(*verb, kHow);
+  add_text(*verb, "--by", "NAME", o.by, "a series of each value of a parameter, schedule or key");
+  begin_group(*verb, kOutput);
+  add_text(*verb, "--plot", "FILE", o.plot, "draw the series (.svg, .png)");
+  add_json(*verb, o.json);
 }
 
 void complete_gate(Command& c, std::vector<std::string> words) {

@@ -1,4 +1,4 @@
-#include "moe/measure/over_ranks.h"
+#include "moe/record/over_ranks.h"
 
 #include <algorithm>
 

@@ -1,0 +1,22 @@
+#pragma once
+// A comparison as text for the terminal or as Markdown, and as JSON.
+#include <string>
+
+#include "regress/compare_cases.h"
+#include "verbs/results_json.h"
+
+namespace moe::regress {
+
+struct ReportLook {
+  bool all = false;       // cases that are the same too, and every name
+  bool markdown = false;  // for the comment of a pull request
+};
+
+/// What is broken first, then a table of cases, one of means, and what was not compared.
+std::string comparison_text(const Side& base, const Side& head, const Comparison& comparison, ReportLook look);
+/// base, head: path, runs[] = {file, started, commit, dirty, ended}; broken[], refused[] = {key, reason}; cases[] =
+/// {key, group, metric, base, head, ratio, floor, verdict}; groups[] = {group, metric, cases, ratio}; only_in_base,
+/// only_in_head: keys. Of time base and head are seconds, of memory bytes.
+Json to_json(const Side& base, const Side& head, const Comparison& comparison);
+
+}  // namespace moe::regress

@@ -1,0 +1,27 @@
+#pragma once
+// The verb `history`: records of many commits as series, and the changes in them.
+#include <string>
+#include <vector>
+
+namespace moe::regress {
+
+struct HistoryOptions {
+  std::string folder;               // any *.jsonl below it, every run of each
+  std::vector<std::string> filter;  // KEY=VALUE
+  std::string by = "family";        // what the cases of a series share
+  std::string plot;                 // picture FILE, .svg or .png; empty: none
+  bool json = false;
+};
+
+/// Fewer runs than these are no series that changes are looked for in.
+inline constexpr int kLeastRuns = 8;
+
+/// What no Python with ruptures ends with, as tests that are skipped do.
+inline constexpr int kNoPython = 77;
+
+/// Prints every series, its length and last value, and the changes that plots/history.py finds, run by the Python that
+/// MOETUNE_PYTHON names, else python3. Returns its exit code: 77, with one line, where that Python has no ruptures.
+/// Throws BadInput where the folder has no measured case.
+int run_history(const HistoryOptions& options);
+
+}  // namespace moe::regress
