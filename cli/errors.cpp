@@ -49,7 +49,7 @@ int guarded(const std::function<int()>& body) {
   } catch (const RankFailure& error) {
     return report(error, kRankFailure);
   } catch (const std::exception& error) {
-    return stdout_failed() ? report_stdout() : report(error, 1);
+    return stdout_failed() ? report_stdout() : report(error, kDefect);
   }
 }
 

@@ -28,6 +28,12 @@ constexpr std::chrono::seconds kGrace{3};  // after a polite signal
 constexpr std::chrono::seconds kPatience{6};
 constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP};
 
+// Where it is, by nohup say, a blocked one would come all the same.
+bool is_ignored(int signal) {
+  struct sigaction now {};
+  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 struct Child {
   pid_t pid = 0;
   bool ended = false;
@@ -41,7 +47,8 @@ class Ranks {
         program_(program),
         timeout_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.timeout_s))) {
     sigemptyset(&watched_);
-    for (const int signal : kEnding) sigaddset(&watched_, signal);
+    for (const int signal : kEnding)
+      if (!is_ignored(signal)) sigaddset(&watched_, signal);
     sigaddset(&watched_, SIGCHLD);
     sigprocmask(SIG_BLOCK, &watched_, &before_);
     signals_ = signalfd(-1, &watched_, SFD_CLOEXEC);

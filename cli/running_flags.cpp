@@ -170,7 +170,6 @@ void add_layerbench(CLI::App& app, Command& c) {
            "write every rank's tensors and gradients as safetensors into FOLDER/SCHEDULE");
   add_results(*verb, l);
   for (const char* of_grid : {"--grid-layers", "--only"}) needs(*verb, of_grid, {"--grid"});
-  verb->get_option("--only")->excludes("--grid-layers");
   for (const char* stack : {"--layers", "--micro-batches", "--pipeline"}) verb->get_option(stack)->excludes("--grid");
   for (const char* times : {"--iterations", "--trace", "--tasks"}) verb->get_option(times)->excludes("--check-only");
   verb->get_option("--tasks")->excludes("--json");  // which always has them

@@ -28,10 +28,16 @@ struct BenchedLayer {
 
 Workload workload_of(const LayerbenchOptions& options) { return Workload(options.workload, "--workload"); }
 
-Drag drag_of(const LayerbenchOptions& options) {
-  require<BadInput>(options.slow.empty() || options.device == DeviceKind::cpu,
+Drag drag_of(const LayerbenchOptions& options, const Target& target) {
+  const Drag drag = drag_from(options.slow, "--slow");
+  if (options.slow.empty()) return drag;
+  const int ranks = target.cluster.nodes * target.cluster.ranks_per_node;
+  require<BadInput>(options.device == DeviceKind::cpu,
                     "--slow: found --device cuda, expected cpu, whose streams are threads");
-  return drag_from(options.slow, "--slow");
+  require<BadInput>(!target.emulated, "--slow: found {}, which is emulated: paces hide it; expected host, or processes",
+                    target.cluster.name);
+  require<BadInput>(drag.rank < ranks, "--slow: found rank {}, expected one of {}", drag.rank, ranks);
+  return drag;
 }
 
 // Before anything is measured; what an emulated cluster runs is a proxy.
@@ -100,7 +106,7 @@ class Layerbench {
   Layerbench(const LayerbenchOptions& options, World* processes)
       : options_(options),
         target_(target_of(options.selection.cluster, {processes, options.device, options.threads})),
-        jobs_(jobs_on(target_, options.selection, settings_of(options))),
+        jobs_(jobs_on(target_, options.selection, settings_of(options, target_))),
         layers_(benched_layers(options, target_)),
         writer_(target_.open_records(records_path(options.out, "layerbench", target_.cluster.name), options.asked,
                                      files_read())) {
@@ -151,13 +157,13 @@ class Layerbench {
     return measured_profile(target_, writer_, request, profiled(jobs));
   }
 
-  static LayerBenchSettings settings_of(const LayerbenchOptions& options) {
+  static LayerBenchSettings settings_of(const LayerbenchOptions& options, const Target& target) {
     return {.iterations = options.iterations,
             .seed = options.seed,
             .timeout_s = options.timeout_s,
             .check_only = options.check_only,
             .workload = workload_of(options),
-            .drag = drag_of(options)};
+            .drag = drag_of(options, target)};
   }
 
   LayerJob job_of(const BenchedLayer& layer) const {

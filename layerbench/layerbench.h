@@ -18,7 +18,7 @@ struct LayerbenchOptions {
   Selection selection;            // with a grid: its layers, changed as the layer's flags say
   ModelFlags stack;               // layers, micro-batches and pipeline order of one layer; not with a grid
   int layers = 6;                 // of a grid: at most so many of them (pick_layers); 0: all
-  std::vector<std::string> only;  // of those of a grid; empty: all
+  std::vector<std::string> only;  // of a grid: these, in the place of a number; empty: by number
   int iterations = 5;
   uint64_t seed = 1;
   double timeout_s = 60;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <fmt/ranges.h>
+#include <set>
 
 #include "moe/base/check.h"
 #include "moe/base/exit_code.h"
@@ -110,41 +111,53 @@ class Ab {
     };
     const GateOutcome outcome = run_gate(gate_.cases().size(), rule_, measure, second);
     progress->done();
-    AbResults results{shown(setup_.base),
-                      shown(setup_.head),
-                      rule_,
-                      delta_from_,
-                      {},
-                      gate_.only_in_base(),
-                      gate_.only_in_head(),
-                      gate_.absent(),
-                      {gate_.broken().begin(), gate_.broken().end()},
-                      {},
-                      outcome.pairs,
-                      0,
-                      writer_.path()};
+    AbResults results;
+    results.base = shown(setup_.base), results.head = shown(setup_.head);
+    results.rule = rule_, results.delta_from = delta_from_;
+    results.only_in_head = gate_.only_in_head(), results.absent = gate_.absent();
+    results.pairs = outcome.pairs, results.records = writer_.path();
+    for (const auto& [name, why] : gate_.broken()) add_broken(name, why, results);
+    for (const std::string& name : gate_.only_in_base()) add_broken(name, "it is not run any more", results);
     for (size_t i = 0; i < gate_.cases().size(); ++i) add(gate_.cases()[i], outcome, i, results);
+    for (const Waiver& waiver : list_.waivers)
+      if (today() > waiver.until)
+        results.remarks.push_back(fmt::format("{}: its waiver has ended ({})", waiver.name, waiver.reason));
+      else if (!used_waivers_.contains(waiver.name))
+        results.remarks.push_back(fmt::format("{}: a waiver for a case that is not there", waiver.name));
     return results;
   }
 
-  void add(const std::string& name, const GateOutcome& outcome, size_t i, AbResults& results) const {
+  std::optional<Waiver> waiver_of(const std::string& name) {
+    for (const Waiver& waiver : list_.waivers)
+      if (waiver.name == name && today() <= waiver.until) {
+        used_waivers_.insert(name);
+        return waiver;
+      }
+    return std::nullopt;
+  }
+
+  void add_broken(const std::string& name, const std::string& why, AbResults& results) {
+    if (const auto waiver = waiver_of(name))
+      results.remarks.push_back(fmt::format("{}: the head fails: {}; waived: {}", name, why, waiver->reason));
+    else
+      results.broken.emplace_back(name, why);
+  }
+
+  // A case without times is broken where the head's launches lack them.
+  void add(const std::string& name, const GateOutcome& outcome, size_t i, AbResults& results) {
     const Evidence& evidence = outcome.evidence[i];
     const std::vector<Pair>& pairs = evidence.second.empty() ? evidence.first : evidence.second;
-    GatedCase c{name,
-                outcome.judged[i],
-                median_seconds(pairs, &Pair::base),
-                median_seconds(pairs, &Pair::head),
-                static_cast<int>(pairs.size()),
-                gate_.peak_bytes(false, name),
-                gate_.peak_bytes(true, name)};
-    for (const Waiver& waiver : list_.waivers) {
-      if (waiver.name != name) continue;
-      if (today() <= waiver.until)
-        c.waiver = waiver;
-      else
-        results.ended.push_back(waiver);
+    const LiveGate::Missing base = gate_.missing(false, name), head = gate_.missing(true, name);
+    if (2 * static_cast<size_t>(head.launches) > evidence.first.size() + evidence.second.size())
+      return add_broken(name, fmt::format("no time in {} launches: {}", head.launches, head.why), results);
+    if (pairs.size() < 2) {
+      results.remarks.push_back(
+          fmt::format("{}: not judged, no time in {} launches of the base: {}", name, base.launches, base.why));
+      return;
     }
-    results.cases.push_back(std::move(c));
+    results.cases.push_back({name, outcome.judged[i], median_seconds(pairs, &Pair::base),
+                             median_seconds(pairs, &Pair::head), static_cast<int>(pairs.size()),
+                             gate_.peak_bytes(false, name), gate_.peak_bytes(true, name), waiver_of(name)});
   }
 
   const AbOptions& options_;
@@ -154,6 +167,7 @@ class Ab {
   LiveGate gate_;
   Rule rule_;
   std::string delta_from_;
+  std::set<std::string> used_waivers_;
 };
 
 }  // namespace

@@ -63,7 +63,11 @@ std::vector<std::string> cells_of(const GatedCase& c) {
           why_of(c)};
 }
 
-const std::vector<std::string> kColumns{"case", "base ms", "head ms", "head", "interval", "pairs", "verdict", "why"};
+Table table_of(const AbResults& results) {
+  Table table({"case", "base ms", "head ms", "head", "interval", "pairs", "verdict", "why"});
+  for (const GatedCase* c : told(results)) table.add(cells_of(*c));
+  return table;
+}
 
 std::string counts_of(const AbResults& results) {
   std::string text;
@@ -73,26 +77,22 @@ std::string counts_of(const AbResults& results) {
     });
     if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name_of(verdict));
   }
-  return text;
+  return text.empty() ? "no case" : text;
 }
 
 std::vector<std::string> remarks_of(const AbResults& results) {
   std::vector<std::string> lines;
   for (const auto& [name, why] : results.broken) lines.push_back(fmt::format("{}: the head fails: {}", name, why));
-  if (!results.only_in_base.empty())
-    lines.push_back(fmt::format("in the base alone: {}", fmt::join(results.only_in_base, ", ")));
   if (!results.only_in_head.empty())
     lines.push_back(fmt::format("in the head alone: {}", fmt::join(results.only_in_head, ", ")));
   if (!results.absent.empty())
     lines.push_back(fmt::format("left out, their hardware is not here: {}", fmt::join(results.absent, ", ")));
-  for (const Waiver& waiver : results.ended)
-    lines.push_back(fmt::format("{}: its waiver has ended ({})", waiver.name, waiver.reason));
+  lines.insert(lines.end(), results.remarks.begin(), results.remarks.end());
   std::vector<double> visible;
   for (const GatedCase& c : results.cases) visible.push_back(c.judged.visible);
   if (!visible.empty())
     lines.push_back(
-        fmt::format("what 19 of 20 such gates would find: {:.1f} % slower in the median case, {:.1f} % in "
-                    "the noisiest",
+        fmt::format("about 19 of 20 such gates find a case that is {:.1f} % slower, of the noisiest case {:.1f} %",
                     100 * median(visible), 100 * quantile(visible, 1)));
   return lines;
 }
@@ -119,22 +119,22 @@ int AbResults::code(bool strict) const {
 }
 
 std::string text_of(const AbResults& results) {
+  const Table table = table_of(results);
   std::string text = fmt::format("base  {}\nhead  {}\n\n", results.base, results.head);
-  Table table(kColumns);
-  for (const GatedCase* c : told(results)) table.add(cells_of(*c));
-  if (!table.empty()) text += table.text() + "\n\n";
+  if (!table.empty()) text += fmt::format("{}\n\n", table.text());
   text += head_line(results) + "\n";
-  for (const std::string& line : remarks_of(results)) text += line + "\n";
+  for (const std::string& line : remarks_of(results)) text += fmt::format("{}\n", line);
   return text + fmt::format("records  {}", results.records);
 }
 
 std::string markdown_of(const AbResults& results) {
+  const Table table = table_of(results);
   std::string text = fmt::format("**{}**\n", head_line(results));
-  const std::vector<const GatedCase*> rows = told(results);
-  if (!rows.empty())
-    text += fmt::format("\n| {} |\n|{}\n", fmt::join(kColumns, " | "), "---|---:|---:|---:|---|---:|---|---|");
-  for (const GatedCase* c : rows) text += fmt::format("| {} |\n", fmt::join(cells_of(*c), " | "));
-  for (const std::string& line : remarks_of(results)) text += fmt::format("\n- {}", line);
+  if (!table.empty()) text += fmt::format("\n{}", table.markdown());
+  for (std::string line : remarks_of(results)) {
+    std::ranges::replace(line, '\n', ' ');
+    text += fmt::format("\n- {}", line);
+  }
   return text;
 }
 
@@ -161,18 +161,11 @@ std::string json_of(const AbResults& results) {
   }
   Json broken = Json::object();
   for (const auto& [name, why] : results.broken) broken[name] = why;
-  return Json{{"base", results.base},
-              {"head", results.head},
-              {"delta", results.rule.delta},
-              {"pairs", results.pairs},
-              {"wall_s", results.wall_s},
-              {"records", results.records},
-              {"cases", cases},
-              {"broken", broken},
-              {"only_in_base", results.only_in_base},
-              {"only_in_head", results.only_in_head},
-              {"absent", results.absent}}
-      .dump(2);
+  return Json{{"base", results.base},     {"head", results.head},      {"delta", results.rule.delta},
+              {"pairs", results.pairs},   {"wall_s", results.wall_s},  {"records", results.records},
+              {"cases", cases},           {"broken", broken},          {"only_in_head", results.only_in_head},
+              {"absent", results.absent}, {"remarks", results.remarks}}
+      .dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace moe::regress

@@ -26,9 +26,9 @@ struct AbResults {
   Rule rule;
   std::string delta_from;  // what decided delta
   std::vector<GatedCase> cases;
-  std::vector<std::string> only_in_base, only_in_head, absent;
+  std::vector<std::string> only_in_head, absent;
   std::vector<std::pair<std::string, std::string>> broken;  // cases that the head does not run any more, and why
-  std::vector<Waiver> ended;                                // waivers whose day is over
+  std::vector<std::string> remarks;                         // on waivers, and on cases that were not judged
   int pairs = 0;
   double wall_s = 0;
   std::string records;

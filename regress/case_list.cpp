@@ -29,7 +29,7 @@ CaseList read_case_list(const std::string& name_or_path) {
   root.integer("schema", {.least = 1, .most = 1});
   std::set<std::string> names;
   for (const TableReader& table : root.tables("launch", {"name", "command", "demanded"})) {
-    LaunchLine line{table.name("name"), words_of(table.text("command"), table.where("command")),
+    LaunchLine line{table.name("name"), words_of(table.text("command", false), table.where("command")),
                     table.has("demanded") && table.boolean("demanded")};
     if (!names.insert(line.name).second) table.fail("name", shown(line.name), "a name of its own");
     list.launches.push_back(std::move(line));

@@ -10,8 +10,6 @@
 namespace moe::regress {
 namespace {
 
-constexpr std::string_view kSelfTest = "self-test/";
-
 struct Candidate {
   const CaseRecord* record;
   const RunHeader* run;
@@ -22,8 +20,7 @@ ByKey by_key(const Side& side, CaseFilter& filter) {
   ByKey found;
   for (const Side::OfFile& file : side.files)
     for (const CaseRecord& record : file.run.cases)
-      if (!record.key.starts_with(kSelfTest) && filter.keeps(record))
-        found[record.key].push_back({&record, &file.run.header});
+      if (!is_of_gate(record) && filter.keeps(record)) found[record.key].push_back({&record, &file.run.header});
   return found;
 }
 

@@ -81,6 +81,10 @@ std::vector<std::string> record_files(const std::string& path, bool below) {
   return files;
 }
 
+bool is_of_gate(const CaseRecord& record) {
+  return record.key.starts_with("ab/") || record.key.starts_with("self-test/");
+}
+
 MainTime main_time(const CaseRecord& record) {
   for (const char* name : {"total_s", "seconds"})
     for (const Samples& samples : record.samples) {

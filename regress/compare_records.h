@@ -14,6 +14,9 @@ namespace moe::regress {
 /// those in its folders too. Throws BadInput where there is none.
 std::vector<std::string> record_files(const std::string& path, bool below);
 
+/// Returns whether it is a launch of a gate, or of a self-test: one of many, of either program.
+bool is_of_gate(const CaseRecord& record);
+
 /// What a case took: the median over iterations of the maximum over ranks of its main sample, `total_s` of layers and
 /// models, else `seconds`. In seconds over the dilation, as recorded.
 struct MainTime {

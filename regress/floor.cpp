@@ -1,6 +1,5 @@
 #include "regress/floor.h"
 
-#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -31,10 +30,13 @@ NoiseFloors::NoiseFloors(const std::string& path) {
 }
 
 Floor NoiseFloors::of(const Fields& machine) const {
-  const auto last = std::ranges::find_if(floors_.rbegin(), floors_.rend(), [&](const OfMachine& floor) {
-    return machine_difference(floor.machine, machine).empty();
-  });
-  return last == floors_.rend() ? Floor() : last->floor;
+  Floor last;
+  for (const OfMachine& one : floors_) {
+    if (!machine_difference(one.machine, machine).empty()) continue;
+    if (one.floor.within_session) last.within_session = one.floor.within_session;
+    if (one.floor.between_sessions) last.between_sessions = one.floor.between_sessions;
+  }
+  return last;
 }
 
 }  // namespace moe::regress

@@ -23,7 +23,7 @@ class NoiseFloors {
   /// `path`: empty for kSelfTestRecords, which need not be there. Throws BadInput where a named file can't be read, and
   /// for a floor that is no number from 0.
   explicit NoiseFloors(const std::string& path);
-  /// Returns the last one of a machine like this one.
+  /// Returns the last ones of a machine like this one.
   Floor of(const Fields& machine) const;
 
  private:

@@ -5,9 +5,10 @@
 namespace moe::regress {
 namespace {
 
-void add(const std::vector<Pair>& measured, std::vector<Pair> Evidence::*stage, std::vector<Evidence>& evidence) {
+void add(const std::vector<Pair>& measured, const std::vector<bool>& wanted, std::vector<Pair> Evidence::*stage,
+         std::vector<Evidence>& evidence) {
   for (size_t i = 0; i < measured.size(); ++i)
-    if (std::isfinite(measured[i].log_ratio())) (evidence[i].*stage).push_back(measured[i]);
+    if (wanted[i] && std::isfinite(measured[i].log_ratio())) (evidence[i].*stage).push_back(measured[i]);
 }
 
 }  // namespace
@@ -16,7 +17,7 @@ GateOutcome run_gate(size_t cases, const Rule& rule, const MeasurePair& measure,
   GateOutcome out;
   out.evidence.resize(cases);
   const std::vector<bool> all(cases, true);
-  while (out.pairs < rule.first_pairs) add(measure(out.pairs++, all), &Evidence::first, out.evidence);
+  while (out.pairs < rule.first_pairs) add(measure(out.pairs++, all), all, &Evidence::first, out.evidence);
   std::vector<bool> suspects;
   std::vector<std::vector<Pair>> first_of_suspects;
   for (const Evidence& evidence : out.evidence) {
@@ -25,7 +26,7 @@ GateOutcome run_gate(size_t cases, const Rule& rule, const MeasurePair& measure,
   }
   const int more = fresh_pairs(first_of_suspects, rule);
   if (more > 0 && tell) tell(more, suspects);
-  for (int i = 0; i < more; ++i) add(measure(out.pairs++, suspects), &Evidence::second, out.evidence);
+  for (int i = 0; i < more; ++i) add(measure(out.pairs++, suspects), suspects, &Evidence::second, out.evidence);
   out.judged = judge(out.evidence, rule);
   return out;
 }

@@ -7,8 +7,8 @@
 
 namespace moe::regress {
 
-/// Measures one more pair of the wanted cases: pair counts over both stages. A case that could not be measured, and
-/// one that is not wanted, is NaN.
+/// Measures one more pair of the wanted cases: pair counts over both stages. A case that could not be measured is
+/// NaN; what is not wanted is not looked at.
 using MeasurePair = std::function<std::vector<Pair>(int pair, const std::vector<bool>& wanted)>;
 
 struct GateOutcome {

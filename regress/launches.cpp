@@ -48,7 +48,10 @@ std::optional<CaseTimes> times_of(const CaseRecord& record, std::string_view sam
 }
 
 Launcher::Launcher(std::vector<std::string> before) : before_(std::move(before)) {
-  std::string name = fs::temp_directory_path() / "moetune-gate-XXXXXX";
+  std::error_code error;
+  const fs::path temporary = fs::temp_directory_path(error);
+  require<BadInput>(!error, "TMPDIR: {}", error.message());
+  std::string name = temporary / "moetune-gate-XXXXXX";
   require<BadInput>(::mkdtemp(name.data()) != nullptr, "{}: cannot be made", name);
   folder_ = name;
 }

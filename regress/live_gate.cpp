@@ -24,8 +24,11 @@ LiveGate::LiveGate(Setup setup, RecordWriter& writer)
     : setup_(std::move(setup)), writer_(writer), launcher_(setup_.launcher) {}
 
 LaunchEnd LiveGate::checked(const Arm& arm, const LaunchLine& line) const {
-  const double timeout_s = timeout_s_ > 0 ? timeout_s_ : std::numeric_limits<int32_t>::max();
-  LaunchEnd end = launcher_.run(arm, line, setup_.timeout_s > 0 ? setup_.timeout_s : timeout_s);
+  const auto known = timeouts_s_.find(line.name);
+  const double timeout_s = setup_.timeout_s > 0         ? setup_.timeout_s
+                           : known != timeouts_s_.end() ? known->second
+                                                        : std::numeric_limits<int32_t>::max();
+  LaunchEnd end = launcher_.run(arm, line, timeout_s);
   const auto what = [&] { return fmt::format("{}: a launch{}", arm.name, label_of(line)); };
   require<RankFailure>(!end.timed_out, "{} had not ended after {:.0f} s: {}", what(), end.wall_s,
                        launcher_.shown(arm, line));
@@ -38,10 +41,12 @@ void LiveGate::warm_up() {
   std::set<std::string> of_base, of_head;
   for (const LaunchLine& line : setup_.lines) {
     const LaunchEnd base = checked(setup_.base, line);
-    if (timeout_s_ == 0) timeout_s_ = std::max(kShortestTimeout, kTimeoutOfFirst * base.wall_s);
+    timeouts_s_[line.name] = std::max(kShortestTimeout, kTimeoutOfFirst * base.wall_s);
     const LaunchEnd head = checked(setup_.head, line);
-    if (base.code == kNoHardware || head.code == kNoHardware) {
-      absent_.push_back(line.name);
+    require<RankFailure>(base.code == kNoHardware || head.code != kNoHardware,
+                         "head: a launch{} finds no hardware where base's did ({})", label_of(line), head.last_line);
+    if (head.code == kNoHardware) {
+      absent_.push_back(line.name.empty() ? "the command" : line.name);
       continue;
     }
     launch_s_ += (base.wall_s + head.wall_s) / 2;
@@ -54,6 +59,11 @@ void LiveGate::warm_up() {
   std::ranges::set_difference(of_base, of_head, std::back_inserter(only_in_base_));
   std::ranges::set_difference(of_head, of_base, std::back_inserter(only_in_head_));
   std::erase_if(only_in_base_, [&](const std::string& name) { return broken_.contains(name); });
+}
+
+LiveGate::Missing LiveGate::missing(bool head, const std::string& name) const {
+  const auto found = missing_.find({head, name});
+  return found == missing_.end() ? Missing() : found->second;
 }
 
 double LiveGate::peak_bytes(bool head, const std::string& name) const {
@@ -77,7 +87,8 @@ std::set<std::string> LiveGate::of_line(const LaunchLine& line, const std::vecto
 
 // Of a grid's layers those of these cases, "run/LAYER/SCHEDULE", where they are not all.
 LaunchLine LiveGate::with_these_alone(LaunchLine line, const std::set<std::string>& wanted) const {
-  if (std::ranges::find(line.words, "--grid") == line.words.end()) return line;
+  const auto is_grid = [](const std::string& word) { return word == "--grid" || word.starts_with("--grid="); };
+  if (std::ranges::none_of(line.words, is_grid)) return line;
   if (wanted == of_line(line, std::vector<bool>(cases_.size(), true))) return line;
   const size_t before = line.name.empty() ? 0 : line.name.size() + 1;
   std::set<std::string> layers;
@@ -102,8 +113,10 @@ LiveGate::Times LiveGate::measured(const Arm& arm, const LaunchLine& line, int n
   for (const std::string& name : wanted) {
     const auto found = end.cases.find(name);
     if (found == end.cases.end()) {
-      log_warning(fmt::format("{}: pair {} has no time of {}: {}", arm.name, number + 1, name,
-                              end.not_ok.contains(name) ? end.not_ok.at(name) : "it was not run"));
+      Missing& missing = missing_[{&arm == &setup_.head, name}];
+      missing.why = end.not_ok.contains(name) ? end.not_ok.at(name) : "it was not run";
+      ++missing.launches;
+      log_warning(fmt::format("{}: pair {} has no time of {}: {}", arm.name, number + 1, name, missing.why));
       continue;
     }
     if (!times.contains(name)) {
@@ -127,8 +140,9 @@ std::vector<Pair> LiveGate::pair(int number, const std::vector<bool>& wanted) {
   for (const LaunchLine& line : shuffled(number)) {
     const std::set<std::string> names = of_line(line, wanted);
     if (names.empty()) continue;
-    const uint64_t stream = stream_of("first program of " + line.name, static_cast<uint64_t>(number));
-    const bool head_first = random_bits(setup_.seed, stream, 0) % 2 == 1;
+    // Of two pairs each has another program first.
+    const uint64_t stream = stream_of("first program of " + line.name, static_cast<uint64_t>(number / 2));
+    const bool head_first = (random_bits(setup_.seed, stream, 0) + static_cast<uint64_t>(number)) % 2 == 1;
     for (const bool head : {head_first, !head_first})
       for (const auto& [name, times] : measured(head ? setup_.head : setup_.base, line, number, names)) {
         const auto i = static_cast<size_t>(std::ranges::lower_bound(cases_, name) - cases_.begin());

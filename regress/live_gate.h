@@ -28,7 +28,7 @@ class LiveGate {
   LiveGate(Setup setup, RecordWriter& writer);
 
   /// Launches each line once with each program, which is not judged: it finds the cases, and how long a launch takes.
-  /// Leaves out lines whose hardware is not there (exit code 77), unless they demand it. Throws RankFailure where a
+  /// Leaves out lines whose hardware neither finds (exit code 77), unless they demand it. Throws RankFailure where a
   /// launch fails or hangs.
   void warm_up();
 
@@ -40,6 +40,12 @@ class LiveGate {
   const std::map<std::string, std::string>& broken() const { return broken_; }
   const std::vector<std::string>& absent() const { return absent_; }  // lines without their hardware
   double launch_s() const { return launch_s_; }                       // of one launch of every line
+  /// How many launches of a pair had no time of a case, and why the last one had none.
+  struct Missing {
+    int launches = 0;
+    std::string why = {};
+  };
+  Missing missing(bool head, const std::string& name) const;
   double peak_bytes(bool head, const std::string& name) const;
 
   /// Launches both programs once for each line with a wanted case: lines in a random order, and the programs of each.
@@ -56,10 +62,12 @@ class LiveGate {
   Setup setup_;
   RecordWriter& writer_;
   Launcher launcher_;
-  double launch_s_ = 0, timeout_s_ = 0;
+  double launch_s_ = 0;
+  std::map<std::string, double> timeouts_s_;  // of a line
   std::vector<std::string> cases_, only_in_base_, only_in_head_, absent_;
   std::map<std::string, std::string> broken_;
   std::map<std::string, std::string> line_of_;                 // of a case
+  std::map<std::pair<bool, std::string>, Missing> missing_;    // of head or base
   std::map<std::pair<bool, std::string>, double> peak_bytes_;  // the least of all launches, of head or base
 };
 

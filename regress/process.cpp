@@ -21,12 +21,19 @@ constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP};
 constexpr std::chrono::seconds kGrace{3};  // after a polite signal
 constexpr off_t kLastLines = 4096;
 
+// Where it is, by nohup say, a blocked one would come all the same.
+bool is_ignored(int signal) {
+  struct sigaction now {};
+  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 // While it lives, the signals that end a process, and those of its children, wait to be asked for.
 class HeldSignals {
  public:
   HeldSignals() {
     sigemptyset(&held_);
-    for (const int signal : kEnding) sigaddset(&held_, signal);
+    for (const int signal : kEnding)
+      if (!is_ignored(signal)) sigaddset(&held_, signal);
     sigaddset(&held_, SIGCHLD);
     sigprocmask(SIG_BLOCK, &held_, &before_);
   }
@@ -126,6 +133,7 @@ ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s) {
       status = end_group(pid, held);
       break;
     }
+    kill(-pid, SIGKILL);  // whoever of the group outlives the program
     end.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
   }
   if (ended_by != 0) raise(ended_by);

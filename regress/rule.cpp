@@ -1,13 +1,15 @@
 #include "regress/rule.h"
 
 #include <algorithm>
+#include <boost/math/distributions/normal.hpp>
 #include <cmath>
+#include <limits>
 
 namespace moe::regress {
 namespace {
 
-constexpr double kTail = 2.58;    // deviations: how sure the second stage is to be of half of delta
-constexpr double kOften = 1.645;  // deviations that 19 of 20 means stay above
+constexpr double kTail = 2.58;   // deviations: how sure the second stage is to be of half of delta
+constexpr double kOften = 1.96;  // deviations that all but one of 40 means stay above
 constexpr size_t kFewestLaunches = 10, kFewestOfMode = 2;
 constexpr double kApart = 4;  // deviations within the modes, that lie between them
 constexpr int kMostNeeded = 100000;
@@ -89,12 +91,14 @@ Judged look_at(const Evidence& evidence, const Rule& rule) {
   const Interval interval = middle.interval(rule.confidence);
   judged.ratio = std::exp(middle.mean);
   judged.interval = {std::exp(interval.least), std::exp(interval.most)};
-  judged.visible = smallest_visible(middle.deviation, rule);
+  judged.deviation = middle.kept < 2 ? std::numeric_limits<double>::infinity() : middle.deviation;
   if (interval.least >= -rule.log_delta() && interval.most <= rule.log_delta()) judged.verdict = Verdict::same;
   if (!suspect) return judged;
   judged.p = std::abs(middle.mean) > rule.log_delta() ? sign_flip_p(towards(ratios, middle.mean)) : 1;
   const Modes modes = modes_of(evidence, rule);
-  judged.bimodal = modes.two;
+  const auto launches = static_cast<int>(evidence.first.size() + evidence.second.size());
+  const auto divided = [&](int slow) { return slow > 0 && slow < launches; };
+  judged.bimodal = modes.two && (divided(modes.slow_base) || divided(modes.slow_head));
   judged.slow_base = modes.slow_base;
   judged.slow_head = modes.slow_head;
   return judged;
@@ -104,8 +108,13 @@ Judged look_at(const Evidence& evidence, const Rule& rule) {
 
 double Rule::log_delta() const { return std::log1p(delta); }
 
-double smallest_visible(double deviation, const Rule& rule) {
-  return std::expm1(rule.log_delta() + kOften * deviation / std::sqrt(pairs_of_second(deviation, rule)));
+double smallest_visible(double deviation, size_t cases, const Rule& rule) {
+  const double first = deviation / std::sqrt(rule.first_pairs);
+  const double fresh = deviation / std::sqrt(pairs_of_second(deviation, rule));
+  const double level = rule.level / 2 / static_cast<double>(std::max<size_t>(cases, 1));
+  const double rare = -boost::math::quantile(boost::math::normal(), level);
+  return std::expm1(
+      std::max({rule.log_delta() / 2 + kOften * first, rule.log_delta() + kOften * fresh, (rare + kOften) * fresh}));
 }
 
 bool is_suspect(const std::vector<Pair>& first, const Rule& rule) {
@@ -154,6 +163,7 @@ std::vector<Judged> judge(const std::vector<Evidence>& cases, const Rule& rule) 
     else if (one_has_mode)
       judged.verdict = Verdict::ambiguous;
   }
+  for (Judged& judged : all) judged.visible = smallest_visible(judged.deviation, cases.size(), rule);
   for (size_t i = 0; i < cases.size(); ++i)
     if (all[i].verdict == Verdict::ambiguous)
       all[i].pairs_needed = pairs_needed(log_ratios(cases[i].second.empty() ? cases[i].first : cases[i].second), rule);

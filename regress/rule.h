@@ -36,8 +36,9 @@ bool is_suspect(const std::vector<Pair>& first, const Rule& rule);
 /// hide what all others show, among as many suspects. 0 without suspects.
 int fresh_pairs(const std::vector<std::vector<Pair>>& first_of_suspects, const Rule& rule);
 
-/// Returns the slowdown, as a share, that 19 of 20 second stages find whose pairs' log ratios deviate so.
-double smallest_visible(double deviation, const Rule& rule);
+/// Returns the slowdown, as a share, that about 19 of 20 gates of so many cases find where pairs' log ratios deviate
+/// so: it makes the case suspect, its mean lie beyond delta, and its p small enough if all cases are suspect.
+double smallest_visible(double deviation, size_t cases, const Rule& rule);
 
 struct Evidence {
   std::vector<Pair> first, second;  // second: none of a case that was not suspect
@@ -51,6 +52,7 @@ struct Judged {
   bool bimodal = false;              // the launches lie in two groups, each arm having ten of them or more
   int slow_base = 0, slow_head = 0;  // launches in the slower group
   int pairs_needed = 0;  // of an ambiguous case, until its interval would lie within delta; 0: no number would do
+  double deviation = 0;  // of the log ratios of its pairs
   double visible = 0;    // smallest_visible
 };
 

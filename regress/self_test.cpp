@@ -15,7 +15,6 @@
 #include "moe/base/units.h"
 #include "moe/record/reader.h"
 #include "moe/record/stamp.h"
-#include "regress/compare_records.h"
 #include "regress/floor.h"
 #include "regress/live_gate.h"
 #include "regress/process.h"
@@ -87,14 +86,13 @@ class SelfTest {
     return {asked, files, {}};
   }
 
-  // Returns the medians of the cases of earlier runs of the same build on this machine.
+  // Returns the medians of the cases of earlier runs of the same question: program, cases, machine.
   std::vector<std::map<std::string, double>> earlier_sessions() const {
     std::vector<std::map<std::string, double>> sessions;
     if (!std::filesystem::exists(path())) return sessions;
-    const RunHeader here = stamp_run({});
+    const std::string digest = stamp_run(question()).config_digest;
     for (const Run& run : read_runs(path())) {
-      const bool alike = machine_difference(run.header.machine, here.machine).empty() && run.header.build == here.build;
-      if (!run.ended || !alike) continue;
+      if (!run.ended || run.header.config_digest != digest) continue;
       for (const CaseRecord& record : run.cases)
         if (record.key.starts_with(kSession)) {
           if (record.key == kSession + std::string("0")) sessions.emplace_back();

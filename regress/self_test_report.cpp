@@ -28,8 +28,8 @@ Json share_json(int64_t hits, int64_t of) {
           {"of", of}};
 }
 
-double visible(const SelfTestedCase& c, const Rule& rule) {
-  return smallest_visible(c.launch_deviation * std::sqrt(2.0), rule);
+double visible(const SelfTestedCase& c, const SelfTestResults& results) {
+  return smallest_visible(c.launch_deviation * std::sqrt(2.0), results.cases.size(), results.rule);
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ std::string text_of(const SelfTestResults& results) {
   Table cases({"case", "median ms", "a launch's deviation", "slowdown that 19 of 20 gates find"});
   for (const SelfTestedCase& c : results.cases)
     cases.add({c.name, fmt::format("{:.3f}", 1e3 * c.median_s), fmt::format("{:.2f} %", 100 * c.launch_deviation),
-               fmt::format("{:.1f} %", 100 * visible(c, results.rule))});
+               fmt::format("{:.1f} %", 100 * visible(c, results))});
   text += cases.text() + "\n\n";
   Table gates({"done to the head", "gates", "found SLOW", "left AMBG"});
   gates.add({"nothing, for real", fmt::format("{}", results.live_gates),
@@ -68,7 +68,7 @@ std::string json_of(const SelfTestResults& results) {
     cases.push_back({{"case", c.name},
                      {"median_s", c.median_s},
                      {"launch_deviation", c.launch_deviation},
-                     {"visible", visible(c, results.rule)}});
+                     {"visible", visible(c, results)}});
   for (const SelfTestResults::Row& row : results.rows)
     gates.push_back({{"injected", row.injection.name},
                      {"any_slow", share_json(row.gates.any_slow, row.gates.gates)},
@@ -87,7 +87,7 @@ std::string json_of(const SelfTestResults& results) {
               {"sessions", results.sessions},
               {"wall_s", results.wall_s},
               {"records", results.records}}
-      .dump(2);
+      .dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string text_of(const std::vector<StudyRow>& rows) {
@@ -113,7 +113,7 @@ std::string json_of(const std::vector<StudyRow>& rows) {
                     {"slowdown", row.slowdown},
                     {"found", share_json(row.found, row.gates)},
                     {"pairs", row.pairs}});
-  return json.dump(2);
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace moe::regress

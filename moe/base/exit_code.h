@@ -4,7 +4,8 @@
 namespace moe {
 
 /// kRegression: something is slower, confirmed. kDoubtful: --strict was asked, and a case is ambiguous or the machine
-/// has a warning. kNoHardware: what it needs is not in this machine; CTest shows a skip.
+/// has a warning. kDefect: of the program itself. kNoHardware: what it needs is not in this machine; CTest shows a
+/// skip.
 enum ExitCode : int {
   kOk = 0,
   kRegression = 1,
@@ -12,6 +13,7 @@ enum ExitCode : int {
   kWrongResult = 3,
   kRankFailure = 4,
   kDoubtful = 5,
+  kDefect = 70,
   kNoHardware = 77
 };
 

@@ -51,7 +51,11 @@ std::string Table::text() const {
 std::string Table::markdown() const {
   std::string text;
   const auto line = [&](const std::vector<std::string>& row) {
-    for (const std::string& cell : row) text += "| " + cell + " ";
+    for (const std::string& cell : row) {
+      text += "| ";
+      for (const char c : cell) text += c == '|' ? "\\|" : c == '\n' ? " " : std::string(1, c);
+      text += " ";
+    }
     text += "|\n";
   };
   line(rows_.front());

@@ -161,6 +161,8 @@ Effects layerbench() {
   add(e, parsed, "--degree-forward 1 --degree-backward 1", "--no-predict");
   add(e, refused, "", "--no-predict; --slow some:2; --slow expert:0.5");
   add(e, parsed, "", "--slow expert:1.5");
+  add(e, refused, "--cluster host", "--slow expert:2:99");
+  add(e, refused, "--cluster testbed-b", "--slow expert:2");
   add(e, parsed, "", "--layers 2; --micro-batches 2; --pipeline 1f1b");
   add(e, refused, "--grid fsmoe-b", "--layers 2; --micro-batches 2; --pipeline 1f1b");
   add(e, refused, "", "--grid-layers 2");

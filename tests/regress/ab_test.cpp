@@ -146,9 +146,56 @@ TEST_F(Ab, CasesOfOneProgramAreListed) {
   program("base", {{"a"}, {"old"}});
   program("head", {{"a"}, {"new"}});
   const Printed printed = ab({});
-  EXPECT_EQ(printed.exit_code, 0);
-  EXPECT_NE(printed.out.find("in the base alone: old"), std::string::npos);
+  EXPECT_EQ(printed.exit_code, 4);
+  EXPECT_NE(printed.out.find("old: the head fails: it is not run any more"), std::string::npos) << printed.out;
   EXPECT_NE(printed.out.find("in the head alone: new"), std::string::npos);
+  std::ofstream(folder_ + "/cases.toml")
+      << "schema = 1\n[[launch]]\nname = \"l\"\ncommand = \"\"\"bench\n --size 1\"\"\"\n"
+         "[[waiver]]\ncase = \"l/old\"\nreason = \"gone\"\nuntil = \"2999-01-01\"\n"
+         "[[waiver]]\ncase = \"typo\"\nreason = \"r\"\nuntil = \"2999-01-01\"\n";
+  const Printed waived = ab({"--cases", "./cases.toml"}, false);
+  EXPECT_EQ(waived.exit_code, 0) << waived.err;
+  EXPECT_NE(waived.out.find("waived: gone"), std::string::npos);
+  EXPECT_NE(waived.out.find("typo: a waiver for a case that is not there"), std::string::npos) << waived.out;
+}
+
+TEST_F(Ab, ACaseThatTheHeadLosesAfterTheFirstLaunchIsFour) {
+  program("base", {{"a"}, {"b"}});
+  program("head", {{"a"}, {"b"}});
+  std::filesystem::rename(folder_ + "/head.jsonl", folder_ + "/whole.jsonl");
+  program("head", {{"a"}, {"b", 0.01, 1e6, CaseStatus::error}},
+          "if [ ! -e " + folder_ + "/once ]; then touch " + folder_ + "/once; mv " + folder_ + "/head.jsonl " +
+              folder_ + "/broken.jsonl; cp " + folder_ + "/whole.jsonl " + folder_ + "/head.jsonl; else cp " + folder_ +
+              "/broken.jsonl " + folder_ + "/head.jsonl; fi");
+  const Printed printed = ab({});
+  EXPECT_EQ(printed.exit_code, 4) << printed.out << printed.err;
+  EXPECT_NE(printed.out.find("b: the head fails: no time in 6 launches: error: made up"), std::string::npos)
+      << printed.out;
+}
+
+TEST_F(Ab, HardwareThatTheHeadAloneMissesIsFour) {
+  program("base", {{"a"}});
+  program("head", {{"a"}}, "exit 77");
+  EXPECT_EQ(ab({}).exit_code, 4);
+}
+
+TEST_F(Ab, AConstantSlowdownHasNoModes) {
+  program("base", {{"a|b"}});
+  program("head", {{"a|b", 0.011}});
+  const Printed printed = ab({"--markdown"});
+  EXPECT_EQ(printed.out.find("BIMODAL"), std::string::npos);
+  EXPECT_NE(printed.out.find("| a\\|b |"), std::string::npos) << printed.out;
+}
+
+TEST_F(Ab, IgnoredSignalsStayIgnored) {
+  program("base", {{"a"}}, "sleep 0.1");
+  program("head", {{"a"}});
+  const Printed printed =
+      run_program("/bin/sh",
+                  {"-c", "trap '' HUP; " MOETUNE_PROGRAM
+                         " ab --base base --head head --quiet -- bench & sleep 0.5; kill -HUP $!; wait $!"},
+                  folder_);
+  EXPECT_EQ(printed.exit_code, 0) << printed.err;
 }
 
 TEST_F(Ab, HardwareThatIsNotThereIsASkipUnlessDemanded) {

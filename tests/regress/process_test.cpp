@@ -44,6 +44,13 @@ TEST(Process, ATimeoutEndsAllThatItStarted) {
   EXPECT_FALSE(std::filesystem::exists(mark));
 }
 
+TEST(Process, NothingOutlivesALaunch) {
+  const std::string mark = testing::TempDir() + "moetune-left-" + std::to_string(getpid());
+  EXPECT_EQ(shell("(sleep 1; touch " + mark + ") & exit 0").code, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+  EXPECT_FALSE(std::filesystem::exists(mark));
+}
+
 TEST(Process, ASignalEndsTheLaunchFirst) {
   const std::string mark = testing::TempDir() + "moetune-launch-" + std::to_string(getpid());
   std::filesystem::remove(mark);
@@ -94,6 +101,16 @@ TEST_F(CaseLists, AreRead) {
   EXPECT_FALSE(list.launches[0].demanded);
   EXPECT_TRUE(list.launches[1].demanded);
   EXPECT_EQ(list.waivers.front().until, std::chrono::year(2030) / 2 / 28);
+}
+
+TEST_F(CaseLists, OfTheProjectAreRead) {
+  int read = 0;
+  for (const auto& file : std::filesystem::directory_iterator(MOETUNE_SOURCE_DIR "/configs/ci")) {
+    const CaseList list = case_list_of("ab", file.path(), {});
+    for (const LaunchLine& line : list.launches) EXPECT_FALSE(line.words.empty()) << file.path();
+    ++read;
+  }
+  EXPECT_GE(read, 2);
 }
 
 TEST_F(CaseLists, RefuseWithFileLineAndKey) {

@@ -53,6 +53,27 @@ TEST(Rule, ArmsExchangedTurnSlowIntoFast) {
   }
 }
 
+// What is said to be seen by 19 of 20 gates, for quiet and rough cases, alone and among others.
+TEST(Rule, SeesWhatItSaysToSee) {
+  for (const double deviation : {0.01, 0.03, 0.08})
+    for (const size_t cases : {size_t{1}, size_t{12}}) {
+      const double log_visible = std::log1p(smallest_visible(deviation, cases, Rule()));
+      int found = 0;
+      constexpr int kGates = 200;
+      for (uint64_t gate = 0; gate < kGates; ++gate) {
+        uint64_t at = 0;
+        const auto measure = [&](int, const std::vector<bool>&) {
+          std::vector<Pair> pairs(cases);
+          for (Pair& pair : pairs) pair.head = deviation * random_normal(11, gate, at++);
+          pairs.front().head += log_visible;
+          return pairs;
+        };
+        found += run_gate(cases, Rule(), measure).judged.front().verdict == Verdict::slower;
+      }
+      EXPECT_GE(found, kGates * 9 / 10) << deviation << " " << cases;
+    }
+}
+
 TEST(Rule, NeedsWhatItSaysToNeed) {
   const Judged unsure = judged_alone({pairs_of(6, 1.005, 0.03, 8), {}});
   ASSERT_EQ(unsure.verdict, Verdict::ambiguous);

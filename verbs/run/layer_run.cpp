@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "moe/base/check.h"
+#include "moe/base/no_hardware.h"
 #include "moe/device/memory.h"
 #include "verbs/run/layer_records.h"
 #include "verbs/trace_file.h"
@@ -78,6 +78,8 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
 LayerOutcome run_or_record_why(const LayerJob& job, const Fields& parameters) {
   try {
     return run_layer_job(job, parameters);
+  } catch (const NoHardware&) {
+    throw;
   } catch (const OutOfMemory& error) {
     if (job.settings.ranks.processes) throw;  // one rank's alone: they all end
     return failed_layer_job(job, parameters, CaseStatus::oom, error.what());

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <tuple>
 
-#include "moe/base/check.h"
 #include "moe/base/log.h"
+#include "moe/base/no_hardware.h"
 #include "moe/base/statistics.h"
 #include "moe/device/memory.h"
 #include "moe/measure/layers/in_step.h"
@@ -216,6 +216,8 @@ std::vector<CaseRecord> measure_tasks(const Target& target, const LayerJob& job,
   try {
     require<Unsupported>(job.shape.parallel.pp == 1, "pipeline stages run different tasks, and none in step");
     records = measure(target, job, writer);
+  } catch (const NoHardware&) {
+    throw;
   } catch (const OutOfMemory& error) {
     if (!alone) throw;  // one rank's: they all end
     why = error.what();
