@@ -63,7 +63,7 @@ class Launch(unittest.TestCase):
         """Exit code, stdout, what was said on stderr."""
         run = Run([PROGRAM, *words], cluster=cluster)
         self.addCleanup(run.__exit__)
-        code = run.wait(120)
+        code = run.wait(600)  # of one that hangs: under sanitizers a run takes minutes
         self.assertEqual(run.left_behind(), [])
         return run, code
 
