@@ -4,10 +4,13 @@
 namespace moe {
 namespace {
 
+void add_base(CLI::App& verb, std::string& base) {
+  add_text(verb, "--base", "FOLDER", base, "a checkout, build folder or program of moetune; default: this one");
+}
+
 // What a gate launches, and how.
 template <class Options>
 void add_launches(CLI::App& verb, Options& o) {
-  add_text(verb, "--base", "FOLDER", o.base, "a checkout, build folder or program of moetune; default: this one");
   add_text(verb, "--cases", "CASES|FILE", o.cases, "command lines to run (configs/ci/), in the place of -- VERB");
   begin_group(verb, kHow);
   add_text(verb, "--launcher", "WORDS", o.launcher, "what stands before the program: 'mpirun -np 2'");
@@ -35,6 +38,7 @@ void add_ab(CLI::App& app, Command& c) {
   CLI::App* verb = add_verb(app, "ab", "whether one build, or one set of flags, is slower than another",
                             " --base ../before --head . -- layerbench --cluster host --no-predict --schedule fsmoe "
                             "--degree-forward 2 --degree-backward 2");
+  add_base(*verb, o.base);
   add_text(*verb, "--head", "FOLDER", o.head, "what is compared with it; default: the base");
   add_text(*verb, "--base-flags", "FLAGS", o.base_flags, "added to the command line of the base");
   add_text(*verb, "--head-flags", "FLAGS", o.head_flags, "added to the command line of the head");
@@ -52,6 +56,7 @@ void add_self_test(CLI::App& app, Command& c) {
   regress::SelfTestOptions& o = c.self_test;
   CLI::App* verb = add_verb(
       app, "self-test", "how often ab is wrong on this machine, and the least slowdown that it sees", " --cases tiny");
+  add_base(*verb, o.base);
   add_launches(*verb, o);
   add_number(*verb, "--gates", o.gates, "of equal programs, for real; default: 10", 1, 1000);
   add_number(*verb, "--resamples", o.resamples, "gates made of the recorded launches, a row; default: 2000", 1, 1e7);

@@ -28,9 +28,7 @@ std::string why_of(const GatedCase& c) {
   std::vector<std::string> why;
   if (judged.bimodal)
     why.push_back(fmt::format("BIMODAL: slow in {} launches of base, {} of head", judged.slow_base, judged.slow_head));
-  if (judged.verdict == Verdict::ambiguous)
-    why.push_back(judged.pairs_needed > 0 ? fmt::format("needs about {} pairs", judged.pairs_needed)
-                                          : "at the border: more pairs would not decide");
+  if (judged.verdict == Verdict::ambiguous) why.push_back(fmt::format("needs about {} pairs", judged.pairs_needed));
   if (judged.verdict == Verdict::slower || judged.verdict == Verdict::faster)
     why.push_back(fmt::format("p = {:.1g}", judged.p));
   if (c.memory() != Verdict::same)
@@ -121,7 +119,7 @@ int AbResults::code(bool strict) const {
 std::string text_of(const AbResults& results) {
   const Table table = table_of(results);
   std::string text = fmt::format("base  {}\nhead  {}\n\n", results.base, results.head);
-  if (!table.empty()) text += fmt::format("{}\n\n", table.text());
+  if (!table.empty()) text += fmt::format("{}\n", table.text());
   text += head_line(results) + "\n";
   for (const std::string& line : remarks_of(results)) text += fmt::format("{}\n", line);
   return text + fmt::format("records  {}", results.records);

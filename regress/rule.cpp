@@ -38,13 +38,14 @@ int pairs_of_second(double deviation, const Rule& rule) {
   return std::clamp(static_cast<int>(std::min<double>(pairs, kMostNeeded)), rule.least_pairs, rule.most_pairs);
 }
 
-// Takes how many pairs the interval would need, if mean and deviation stayed.
+// Takes how many pairs it would need, if mean and deviation stayed, to lie within delta or to be told from 0.
 int pairs_needed(const std::vector<double>& ratios, const Rule& rule) {
   const TrimmedMean middle = trimmed_mean(ratios);
-  const double room = rule.log_delta() - std::abs(middle.mean);
-  if (room <= 0) return 0;
-  const double pairs = std::pow(kTail * middle.deviation / room, 2);
-  return static_cast<int>(std::min<double>(std::ceil(pairs), kMostNeeded));
+  const double mean = std::abs(middle.mean);
+  const double room = mean < rule.log_delta() ? rule.log_delta() - mean : mean;
+  const double pairs = std::ceil(std::pow(kTail * middle.deviation / room, 2));
+  return std::clamp(static_cast<int>(std::min<double>(pairs, kMostNeeded)), static_cast<int>(ratios.size()) + 1,
+                    kMostNeeded);
 }
 
 struct Modes {

@@ -51,7 +51,7 @@ struct Judged {
   double p = 1;                      // of the second stage, in the direction of its mean; 1 where that is within delta
   bool bimodal = false;              // the launches lie in two groups, each arm having ten of them or more
   int slow_base = 0, slow_head = 0;  // launches in the slower group
-  int pairs_needed = 0;  // of an ambiguous case, until its interval would lie within delta; 0: no number would do
+  int pairs_needed = 0;  // of an ambiguous case, until its interval lies within delta or its mean is told from 0
   double deviation = 0;  // of the log ratios of its pairs
   double visible = 0;    // smallest_visible
 };

@@ -41,7 +41,7 @@ std::string text_of(const SelfTestResults& results) {
   for (const SelfTestedCase& c : results.cases)
     cases.add({c.name, fmt::format("{:.3f}", 1e3 * c.median_s), fmt::format("{:.2f} %", 100 * c.launch_deviation),
                fmt::format("{:.1f} %", 100 * visible(c, results))});
-  text += cases.text() + "\n\n";
+  text += cases.text() + "\n";
   Table gates({"done to the head", "gates", "found SLOW", "left AMBG"});
   gates.add({"nothing, for real", fmt::format("{}", results.live_gates),
              share_text(results.live_slow, results.live_gates), "-"});
@@ -51,7 +51,7 @@ std::string text_of(const SelfTestResults& results) {
                share_text(none ? row.gates.any_slow : row.gates.found, row.gates.gates),
                none ? "-" : share_text(row.gates.unsure, row.gates.gates)});
   }
-  text += gates.text() + "\n\n";
+  text += gates.text() + "\n";
   const double within = *results.floor.within_session;
   text += fmt::format("floor within a session {:.1f} %: gates here take delta = {:.1f} %\n", 100 * within,
                       100 * std::max(results.rule.delta, within));
