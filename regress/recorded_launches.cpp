@@ -31,7 +31,7 @@ class Draws {
     }
     return at_;
   }
-  size_t draw(size_t below) { return random_bits(seed_, stream_, index_++) % below; }
+  size_t draw(size_t below) { return random_bits(seed_, stream_, index_++) % std::max<size_t>(below, 1); }
   bool happens(double share) { return random_uniform(seed_, stream_, index_++) < share; }
 
  private:
