@@ -159,8 +159,8 @@ TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
   file("profile.toml",
        "schema = 1\nname = \"x\"\nsource = \"s\"\nspeed = 3\n[topology]\nnodes = 1\nranks_per_node = 1\n");
   const std::vector<Malformed> rows{
-      {{}, {"verb: found none", "list, tune, simulate, fit, memory"}},
-      {{"tuna"}, {"verb", "'tuna'", "list, tune, simulate"}},
+      {{}, {"verb: found none", "list, doctor, tune, simulate, fit, memory"}},
+      {{"tuna"}, {"verb", "'tuna'", "list, doctor, tune, simulate"}},
       {{"list", "--fast"}, {"--fast"}},
       {{"simulate", "--batch", "0"}, {"--batch", "'0'", "whole number"}},
       {{"simulate", "--batch", "-4"}, {"--batch", "'-4'", "whole number"}},

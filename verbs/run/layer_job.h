@@ -28,7 +28,7 @@ struct LayerJob {
     return stacked.layers == 1 && stacked.micro_batches == 1 && shape.parallel.pp == 1 && stacked.vocabulary == 0;
   }
   bool predicted = true;  // else the degrees are given, and all is planned by nominal prices, which predict nothing
-  Profile predicted_by;             // what the plans are tuned and predicted with
+  Profile predicted_by;   // what the plans are tuned and predicted with
   std::optional<Profile> paced_by;  // what the emulated cluster is; none: this machine, unpaced
   std::vector<const Schedule*> schedules;
   DegreeChoice degrees;
