@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "moe/base/check.h"
+#include "moe/base/registry.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 
@@ -40,7 +41,7 @@ std::string named(const ChosenModel& chosen) {
   std::string text = describe(chosen.model.shape.layer);
   if (chosen.model.layers > 1) text = fmt::format("{} layers of {}", chosen.model.layers, text);
   if (!chosen.name.empty()) text = fmt::format("{}, {}", chosen.name, text);
-  return fmt::format("{}; {}", text, describe_shape(chosen.model));
+  return text;
 }
 
 std::string fit_text(const FittedProfile& fitted) {
@@ -53,7 +54,7 @@ std::string fit_text(const FittedProfile& fitted) {
     else
       names += (names.empty() ? "" : ", ") + row.what;
   }
-  std::string text = fmt::format("fit: {} rows GOOD", good);
+  std::string text = fmt::format("fit: {} row{} GOOD", good, good == 1 ? "" : "s");
   if (!weak.empty()) text += fmt::format("; WEAK: {}", weak);
   if (!unusable.empty()) text += fmt::format("; UNUSABLE: {}", unusable);
   return text + '\n';
@@ -250,7 +251,7 @@ Json json_of(const Trial& trial) {
 CurrentSchedule current_from(const std::string& text) {
   CurrentSchedule current;
   const size_t colon = text.find(':');
-  current.schedule = &find_schedule(text.substr(0, colon));
+  current.schedule = &find_named(schedules(), text.substr(0, colon), "--current");
   if (colon == std::string::npos) return current;
   const std::string degrees = text.substr(colon + 1);
   const size_t second = degrees.find(':');
@@ -284,9 +285,9 @@ const RankedSchedule& recommended(const Answer& answer) {
 std::string text_of(const Answer& answer) {
   const RankedSchedule& use = recommended(answer);
   const Profile& profile = *answer.profile;
-  std::string text =
-      fmt::format("\n{} on {}\na rank needs {}{}", named(*answer.chosen), answer.place, human_bytes(use.memory_bytes),
-                  profile.memory_bytes ? fmt::format(" of {}", human_bytes(*profile.memory_bytes)) : "");
+  std::string text = fmt::format("\n{}\n{} on {}\na rank needs {}{}", named(*answer.chosen),
+                                 describe_shape(answer.chosen->model), answer.place, human_bytes(use.memory_bytes),
+                                 profile.memory_bytes ? fmt::format(" of {}", human_bytes(*profile.memory_bytes)) : "");
   text += answer.emulated ? "; every run below is of an emulation\n" : "\n";
   if (answer.fitted != nullptr) text += fit_text(*answer.fitted);
   for (const std::string& note : use.notes) text += fmt::format("prices: {}\n", note);
