@@ -244,6 +244,12 @@ TEST_F(AnswerOfTrials, WhatTheUserHasNowIsShownAndNeverRecommended) {
   EXPECT_NE(text_of(answer_).find("tutel (yours)"), std::string::npos);
 }
 
+TEST_F(AnswerOfTrials, RunsThatAllFailedMakeNothingSafe) {
+  answer_.trials = {{trial("fsmoe", 1, 1)}, {trial("tutel", 1, 1)}};
+  for (Trial& t : answer_.trials) t.record.status = CaseStatus::invalid;
+  EXPECT_NE(text_of(answer_).find("nothing checks the predictions"), std::string::npos) << text_of(answer_);
+}
+
 TEST_F(AnswerOfTrials, NothingLeftIsOneLine) {
   for (RankedSchedule& row : answer_.ranking) row.refused = "too large";
   EXPECT_THROW(recommended(answer_), Unsupported);

@@ -111,6 +111,8 @@ std::string safe_text(const Answer& answer, const RankedSchedule& use) {
       second ? fmt::format("{}, next, is predicted {:.1f} % slower", second->schedule->name, 100 * margin)
              : "no other schedule takes another time";
   if (!answer.no_trials.empty()) return fmt::format("{}; {}", behind, answer.no_trials);
+  const bool any_ran = std::ranges::any_of(answer.trials, [](const Trial& t) { return ran_well(t.record); });
+  if (!any_ran) return fmt::format("{}; no run kept its pace or ended, so nothing checks the predictions", behind);
   const double worst = worst_error(answer);
   if (&use != &first) {
     const CaseRecord *won = trial_of(answer, use.schedule->name), *lost = trial_of(answer, first.schedule->name);

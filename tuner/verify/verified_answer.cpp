@@ -60,7 +60,9 @@ class VerifiedAnswer {
     if (!target_.leads()) return 0;
     const RankedSchedule& use = recommended(answer);
     const bool model = !subject_.chosen.name.empty();
-    answer.next = command_of(model ? "modelbench" : "layerbench", options_, use) +
+    const std::string launched =
+        target_.ranks.processes ? fmt::format("launch --ranks {} -- ", ranks()) : "";
+    answer.next = command_of(launched + (model ? "modelbench" : "layerbench"), options_, use) +
                   (model ? ",tutel --steps 20" : ",tutel --tasks");
     fmt::print("{}", options_.json ? json_of(answer).dump(1) + '\n' : text_of(answer));
     for (const Trial& trial : answer.trials)
@@ -98,10 +100,8 @@ class VerifiedAnswer {
                       human_bytes(needed), ranks_here(), human_bytes(free_bytes().value_or(0)));
   }
 
-  int ranks_here() const {
-    return target_.ranks.processes ? target_.cluster.ranks_per_node
-                                   : target_.cluster.nodes * target_.cluster.ranks_per_node;
-  }
+  int ranks() const { return target_.cluster.nodes * target_.cluster.ranks_per_node; }
+  int ranks_here() const { return target_.ranks.processes ? target_.cluster.ranks_per_node : ranks(); }
 
   // Of the host's memory; that of GPUs is theirs.
   std::optional<double> free_bytes() const {
