@@ -204,8 +204,9 @@ std::string ranking_text(const Answer& answer) {
   std::string text = table.text();
   const auto refused = std::ranges::count_if(answer.ranking, [](const auto& row) { return !row.refused.empty(); });
   const auto hidden = answer.ranking.size() - shown - static_cast<size_t>(refused);
-  if (hidden > 0 || refused > 0)
-    text += fmt::format("  and {} slower, {} that can't be used here (--top N, --json)\n", hidden, refused);
+  if (hidden > 0) text += fmt::format("  and {} slower (--top N)\n", hidden);
+  if (refused > 0)
+    text += fmt::format("  and {} that can't be used here: {}\n", refused, answer.ranking.back().refused);
   if (answer.current && !answer.current->refused.empty())
     text += fmt::format("  {} (yours): {}\n", answer.current->schedule->name, answer.current->refused);
   return text;
@@ -272,7 +273,8 @@ CurrentSchedule current_from(const std::string& text) {
 
 const RankedSchedule& recommended(const Answer& answer) {
   const RankedSchedule& first = answer.ranking.front();
-  require<Unsupported>(first.refused.empty(), "{}: {}", first.schedule->name, first.refused);
+  require<Unsupported>(first.refused.empty(), "{}: {}{}", first.schedule->name, first.refused,
+                       answer.shapes == nullptr ? "; --shape auto looks for groups that can" : "");
   const CaseRecord* fastest = nullptr;
   int well = 0;
   for (const Trial& trial : answer.trials) {

@@ -159,7 +159,8 @@ int run_planned_answer(const TuneOptions& options) {
   const Profile profile = chosen_profile(options.selection);
   const Subject subject = subject_of(options, profile);
   Answer answer{.cluster = profile.name,
-                .place = fmt::format("{}: {} nodes x {} ranks", profile.name, profile.nodes, profile.ranks_per_node),
+                .place = fmt::format("{}: {} node{} x {} ranks", profile.name, profile.nodes,
+                                     profile.nodes == 1 ? "" : "s", profile.ranks_per_node),
                 .chosen = &subject.chosen,
                 .shapes = subject.shapes ? &*subject.shapes : nullptr,
                 .profile = &profile,

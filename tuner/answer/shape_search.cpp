@@ -107,7 +107,9 @@ class ShapeSearch {
     MemoryRequest memory = memory_request(model, model.shape, Flow::sharded);
     memory.vocabulary = request_.chosen.vocabulary;
     memory.tied_embedding = request_.chosen.tied_embedding;
-    if (capacity_ && misfit(estimate_memory(memory), *capacity_)) {
+    const MemoryEstimate needed = estimate_memory(memory);
+    least_memory_ = std::min(least_memory_, needed.total());
+    if (capacity_ && misfit(needed, *capacity_)) {
       ++found_.too_large;
       return;
     }
@@ -129,9 +131,9 @@ class ShapeSearch {
         }
       if (open_.size() == before) ++found_.unpriced;
     }
-    require<Unsupported>(!open_.empty(), "--shape: none of {} shapes can be planned: {}",
-                         shapes_.size() + static_cast<size_t>(found_.too_large),
-                         reason.empty() ? "none fits a rank's memory" : reason);
+    require<Unsupported>(!shapes_.empty(), "--shape: none of {} shapes fits: the least needs {}, a rank has {}",
+                         found_.shapes, human_bytes(least_memory_), human_bytes(capacity_.value_or(0)));
+    require<Unsupported>(!open_.empty(), "--shape: none of {} shapes can be planned: {}", found_.shapes, reason);
   }
 
   double bound_of(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) const {
@@ -182,6 +184,7 @@ class ShapeSearch {
   std::vector<ModelShape> shapes_;
   std::vector<Open> open_;
   std::vector<std::optional<RankedShape>> best_;  // by shape
+  double least_memory_ = std::numeric_limits<double>::infinity();
   double least_s_ = std::numeric_limits<double>::infinity();
   FoundShapes found_;
 };
