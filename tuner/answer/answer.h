@@ -45,6 +45,18 @@ struct Answer {
   std::string next = {};  // command lines that go on from here, one a line
 };
 
+/// Returns whether the run kept its rules and was timed.
+bool ran_well(const CaseRecord& record);
+double run_s(const CaseRecord& record);
+double predicted_s(const CaseRecord& record);
+/// Returns the run's time over the prediction, less 1.
+double error_of(const CaseRecord& record);
+
+/// Returns the trial of a schedule, or of what the user has now; none: it was not tried.
+const CaseRecord* trial_of(const Answer& answer, std::string_view schedule, bool current = false);
+/// Returns a row of the ranking that can be used; none: it has no such row.
+const RankedSchedule* row_of(const Answer& answer, std::string_view schedule);
+
 /// Returns the row to use: the fastest trial's, where at least two ran well, else the first of the ranking. Throws
 /// Unsupported where no schedule is left.
 const RankedSchedule& recommended(const Answer& answer);
