@@ -83,12 +83,12 @@ void OpRunner::perform_on(int rank, const Command& command, std::vector<double>&
   if (two) {
     const OpCase& by = cases_.at(command.by);
     beside.prepare(by);
-    ops.begin(c, command.iterations);
-    beside.begin(by, command.by_iterations);
+    ops.begin(c, command.iterations, {.more = command.by_iterations});
+    beside.begin(by, command.by_iterations, {.beside = &ops});
     ops.finish();
     beside.finish();
   } else {
-    ops.begin(c, command.iterations, command.kind != Command::Kind::check);
+    ops.begin(c, command.iterations, {.paced = command.kind != Command::Kind::check});
     ops.finish();
   }
   times = {ops.start_s(), ops.end_s(), static_cast<double>(ops.take_overruns()), 0};

@@ -25,6 +25,7 @@ RankOps::RankOps(Communicator& world, const Place& place)
       device_(make_device(place.device, place.gpu, place.threads)),
       layer_device_(place.device == DeviceKind::cuda ? make_cuda_layer_device() : nullptr),
       stream_(device_->make_stream("op")),
+      gate_(*stream_),
       start_(device_->make_event()),
       end_(device_->make_event()),
       rank_(world_->rank()),
@@ -83,10 +84,11 @@ void RankOps::prepare_module(const OpCase& c) {
   module_->prepare(c.phase);
 }
 
-void RankOps::begin(const OpCase& c, int iterations, bool paced) {
+void RankOps::begin(const OpCase& c, int iterations, const Begin& how) {
   world_->barrier({*stream_, {}, "start of an op"});
+  how.beside != nullptr ? gate_.close_with(how.beside->gate_) : gate_.close(iterations + how.more);
   stream_->mark(*start_);
-  for (int i = 0; i < iterations; ++i) enqueue(c, {paced ? c.modelled_s * c.dilation : 0, &overruns_});
+  for (int i = 0; i < iterations; ++i) enqueue(c, {how.paced ? c.modelled_s * c.dilation : 0, &overruns_});
   stream_->record(*end_);
 }
 

@@ -9,6 +9,7 @@
 #include "moe/layer/layer_device.h"
 #include "moe/measure/modules/module_run.h"
 #include "moe/measure/ops/op_cases.h"
+#include "moe/measure/ops/start_gate.h"
 #include "moe/measure/wrong_elements.h"
 #include "moe/tensor/tensor.h"
 
@@ -28,9 +29,14 @@ class RankOps {
   /// Returns the ranks that share a collective's group with this one.
   int group_of(const OpCase& c) const;
   void prepare(const OpCase& c);
-  /// Blocks until all ranks are here, then enqueues the op `iterations` times; of an emulated cluster each one paced,
-  /// unless told not to.
-  void begin(const OpCase& c, int iterations, bool paced = true);
+  /// What else decides how a run begins.
+  struct Begin {
+    bool paced = true;          // of an emulated cluster
+    int more = 0;               // iterations of other ops that are issued before this one may begin, on other lanes
+    RankOps* beside = nullptr;  // whose op begins at the same moment; it was issued before
+  };
+  /// Blocks until all ranks are here, then enqueues the op `iterations` times.
+  void begin(const OpCase& c, int iterations, const Begin& how);
   void finish() { stream_->synchronize(); }
   /// When the last run began and ended.
   double start_s() const { return start_->seconds(); }
@@ -56,6 +62,7 @@ class RankOps {
   std::unique_ptr<Device> device_;
   std::unique_ptr<LayerDevice> layer_device_;  // null: the CPU's
   std::unique_ptr<Stream> stream_;
+  StartGate gate_;
   std::unique_ptr<Event> start_, end_;
   Tensor send_, receive_, third_;
   std::string series_;
