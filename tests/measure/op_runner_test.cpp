@@ -65,5 +65,20 @@ TEST(OpRunner, AChecksResultIsLookedAtAndUnpaced) {
   EXPECT_LT(most(sample), 10);
 }
 
+// Buffers are kept from op to op: 64 x 64 is as many elements as the collective's.
+TEST(OpRunner, AProductAfterACollectiveOfAsManyElementsIsRight) {
+  std::vector<OpCase> cases = paced_ops(0, 1);
+  cases[0].real_elements = 64 * 64;
+  OpCase product;
+  product.op = Op::gemm;
+  product.real_dim = 64;
+  cases.push_back(product);
+  OpRunner runner({}, cases, 60);
+  for (const size_t op : {0, 2, 0, 2}) {
+    const OpSample sample = runner.run(op, 1, true);
+    EXPECT_EQ(sample.wrong.count, 0) << sample.wrong.first;
+  }
+}
+
 }  // namespace
 }  // namespace moe

@@ -53,12 +53,13 @@ void RankOps::prepare(const OpCase& c) {
   const int64_t n = c.real_dim > 0 ? c.real_dim * c.real_dim : elements_;
   // A paced GEMM is a proxy: of 16 bits a CPU has none.
   const DType dtype = c.real_dim > 0 && c.modelled_s > 0 ? sums_type(c.dtype) : c.dtype;
-  if (send_.view().elements() != n || send_.view().dtype() != dtype) {
-    MemorySpace& memory = math().memory();
-    send_ = Tensor({n}, dtype, memory);
-    receive_ = Tensor({n}, dtype, memory);
-    third_ = c.real_dim > 0 ? Tensor({n}, dtype, memory) : Tensor();
-  }
+  const auto make = [&](Tensor& tensor, int64_t elements) {
+    if (tensor.view().elements() == elements && tensor.view().dtype() == dtype) return;
+    tensor = elements > 0 ? Tensor({elements}, dtype, math().memory()) : Tensor();
+  };
+  make(send_, n);
+  make(receive_, n);
+  make(third_, c.real_dim > 0 ? n : 0);
   fill(send_, [&](int64_t i) { return static_cast<double>(value_at(c, rank_, i)); });
   fill(receive_, [&](int64_t i) { return c.op == Op::allreduce ? static_cast<double>(value_at(c, rank_, i)) : 0.0; });
   if (c.real_dim > 0) fill(third_, [](int64_t i) { return 1e-3 * static_cast<double>(i * 7 % 13 - 6); });
