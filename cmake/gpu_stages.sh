@@ -127,7 +127,7 @@ sanitized() {
 stage_memcheck() {
   sanitized memcheck layer/cuda/layer_gpu_test '*CudaMathTest.*/float32:*CudaGemm*/float32:*CudaRows*:*CudaTopK*'
   sanitized memcheck layer/cuda/layer_gpu_test '*CudaGateTest.*/gshard_bfloat16:*CudaOrderTest.RefusesWhatItCanNot*'
-  sanitized memcheck device/device_gpu_test '*Move*:*Sum*'
+  sanitized memcheck device/device_gpu_test '*CopiesManyBlocks*:*SumsInOrder*'
   note "no error"
 }
 

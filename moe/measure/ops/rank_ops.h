@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "moe/comm/communicator.h"
@@ -28,7 +29,8 @@ class RankOps {
 
   /// Returns the ranks that share a collective's group with this one.
   int group_of(const OpCase& c) const;
-  void prepare(const OpCase& c);
+  /// Makes the case's buffers and fills them; what is received only `for_check`, where that takes a while.
+  void prepare(const OpCase& c, bool for_check);
   /// What else decides how a run begins.
   struct Begin {
     bool paced = true;          // of an emulated cluster
@@ -51,8 +53,10 @@ class RankOps {
   void prepare_module(const OpCase& c);
   Math& math() const { return layer_device_ ? layer_device_->math() : cpu_math(); }
   void enqueue(const OpCase& c, Pace pace);
+  /// Returns whether it was made anew, with zeros.
+  bool make(Tensor& tensor, int64_t elements, DType dtype) const;
   template <class Value>
-  void fill(const Tensor& tensor, Value value) const;
+  void fill(TensorView tensor, Value value) const;
   template <class T>
   WrongElements check_collective(const OpCase& c) const;
   WrongElements check_gemm(int64_t dim) const;
@@ -65,6 +69,7 @@ class RankOps {
   StartGate gate_;
   std::unique_ptr<Event> start_, end_;
   Tensor send_, receive_, third_;
+  std::optional<bool> sent_sums_;  // whether send_ has what is summed
   std::string series_;
   std::map<std::string, std::unique_ptr<ModuleRun>> modules_;  // by key
   ModuleRun* module_ = nullptr;
