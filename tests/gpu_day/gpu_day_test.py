@@ -1,5 +1,8 @@
-"""`cmake/gpu_day.sh` from end to end with stand-ins: programs of a folder that comes first in the path play a GPU's
-driver, the toolkit, CMake and moetune. The script runs in a checkout of its own, so nothing is built."""
+"""usage: gpu_day_test.py PARSER
+
+`cmake/gpu_day.sh` from end to end with stand-ins: programs of a folder that comes first in the path play a GPU's
+driver, the toolkit, CMake and moetune. The script runs in a checkout of its own, so nothing is built. PARSER says
+whether moetune takes a command line."""
 import os
 import pathlib
 import re
@@ -11,6 +14,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).parents[2]
+PARSER = sys.argv[1]
 STAGES = ("machine configure compile tests kernels ops paced unpaced grid nccl memcheck racecheck occupancy").split()
 GPU = "GPU 0: NVIDIA H200 (UUID: GPU-01234567-89ab)"
 
@@ -96,6 +100,17 @@ class GpuDay(unittest.TestCase):
         packed = self.packed()
         self.assertLessEqual({f"logs/{stage}.log" for stage in STAGES}, packed)
         self.assertLessEqual({"records/tests.xml", "records/paced.jsonl", "records/occupancy.csv"}, packed)
+
+    def test_moetune_takes_what_it_is_called_with(self):
+        self.day("all")
+        logs = "".join(log.read_text() for log in (self.root / "build/gpu_day/logs").iterdir())
+        calls = [line.split()[1:] for line in re.findall("^moetune .*", logs, re.MULTILINE)]
+        self.assertGreater(len(calls), 6)
+        started = [[*words[words.index("--") + 1:]] for words in calls if "--" in words]
+        lines = ["\t".join(words) for words in calls + started]
+        ran = subprocess.run([PARSER], input="\n".join(lines) + "\n", capture_output=True, text=True, check=True)
+        for line, verdict in zip(lines, ran.stdout.splitlines(), strict=True):
+            self.assertEqual(verdict, "ok", line)
 
     def test_a_stage_that_fails_does_not_end_the_others(self):
         self.moetune('case "$*" in *host-cuda*) echo "rank 2 failed: no memory"; exit 4 ;; esac\n')
@@ -211,4 +226,4 @@ class GpuDay(unittest.TestCase):
 
 if __name__ == "__main__":
     sys.dont_write_bytecode = True
-    unittest.main()
+    unittest.main(argv=sys.argv[:1])
