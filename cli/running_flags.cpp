@@ -134,7 +134,7 @@ void add_microbench(CLI::App& app, Command& c) {
   add_results(*verb, m);
   for (const char* step : {"--step-factor", "--step-bytes"}) needs(*verb, step, {"--min-bytes", "--max-bytes"});
   verb->get_option("--step-factor")->excludes("--step-bytes");
-  stands_alone(*verb, "--kernels", {"--repetitions", "--json", "--device"});
+  stands_alone(*verb, "--kernels", {"--repetitions", "--json", "--device", "--out", "--overwrite"});
 }
 
 void add_layerbench(CLI::App& app, Command& c) {
