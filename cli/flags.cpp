@@ -20,7 +20,8 @@ void require_verb(const CLI::App& app, int argc, const char* const* argv) {
 }
 
 // What records do not depend on: where things are written, how it is shown, how processes meet. A new flag is in.
-constexpr std::array<std::string_view, 15> kOfNoRecord{"--json",
+constexpr std::array<std::string_view, 16> kOfNoRecord{"--json",
+                                                       "--top",
                                                        "--out",
                                                        "--overwrite",
                                                        "--trace",

@@ -74,6 +74,15 @@ void add_verification(CLI::App& verb, tuner::TuneOptions& o) {
 }
 
 // Refuses what would have no effect.
+void check_tune(const CLI::App& verb, const tuner::TuneOptions& o) {
+  const bool one = asks_one(o);
+  for (const char* of_grids : {"--measure", "--measure-degrees", "--strategy-layers"})
+    require<BadInput>(!one || verb.count(of_grids) == 0, "{}: found one layer or model, expected a grid with it",
+                      of_grids);
+  for (const char* of_one : {"--current", "--all", "--top", "--shape"})
+    require<BadInput>(one || verb.count(of_one) == 0,
+                      "{}: found a grid, expected --layer, --model or a layer's flags with it", of_one);
+}
 void check_training(const CLI::App& verb, const modelbench::ModelbenchOptions& m) {
   require<BadInput>(verb.count("--momentum") == 0 || m.optimizer == "sgd",
                     "--momentum: found --optimizer {}, expected sgd with it", m.optimizer);
@@ -85,27 +94,43 @@ void check_training(const CLI::App& verb, const modelbench::ModelbenchOptions& m
 
 void add_tune(CLI::App& app, Command& c) {
   CLI::App* verb = add_verb(app, "tune",
-                            "measure a cluster, fit it, find the best schedule and degrees for every layer of a grid, "
-                            "and verify some of them by real runs",
-                            " --cluster testbed-b --grid fsmoe-b --schedule fsmoe,tutel");
+                            "measure a cluster, fit it, find the best schedule and degrees of a layer, a model or "
+                            "every layer of a grid, and verify them by real runs",
+                            " --cluster host --model tiny-gpt");
   Selection& s = c.tune.selection;
   add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "cluster profile");
   add_text(*verb, "--grid", "GRID|FILE", s.grid, "layers to tune; default: the cluster's own");
   add_schedule(*verb, s);
+  add_model(*verb, c.tune.model);
+  add_layer(*verb, s);
+  verb->add_option_function<std::string>(
+          "--shape",
+          [&c](const std::string& text) {
+            require<BadInput>(text == "auto" || text == "given", "--shape: unknown '{}', expected one of: auto, given",
+                              text);
+            c.tune.any_shape = text == "auto";
+          },
+          "auto: search groups, stages and micro-batches too, at the same global batch; default: given")
+      ->type_name("auto|given");
+  add_text(*verb, "--current", "SCHEDULE[:R_F[:R_B]]", c.tune.current,
+           "of a layer or a model: what it has now, to be compared with the best");
   begin_group(*verb, kHow);
   add_degrees(*verb, s);
   add_verification(*verb, c.tune);
+  verb->add_flag("--all", c.tune.run_all, "of a layer or a model: run every schedule, not the best and the baselines");
   add_ranks(*verb, c.tune, c.ranks);
   begin_group(*verb, kOutput);
+  add_number(*verb, "--top", c.tune.top, "of a layer or a model: schedules to show; default: 5", 1, 1000);
   add_text(*verb, "--trace", "FILE", c.tune.trace,
            "Perfetto timeline of one verified layer, default: beside the records; with --no-verify of a planned one, "
            "default: none");
   add_results(*verb, c.tune);
-  for (const char* runs :
-       {"--measure", "--measure-degrees", "--iterations", "--seed", "--timeout", "--backend", "--device", "--threads",
-        "--min-ctas", "--max-ctas", "--implicit-launch-order", "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
+  for (const char* runs : {"--all", "--measure", "--measure-degrees", "--iterations", "--seed", "--timeout",
+                           "--backend", "--device", "--threads", "--min-ctas", "--max-ctas", "--implicit-launch-order",
+                           "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
     verb->get_option(runs)->excludes("--no-verify");
   needs(*verb, "--strategy-layers", {"--no-verify"});
+  verb->final_callback([verb, &c] { check_tune(*verb, c.tune); });
 }
 
 void add_microbench(CLI::App& app, Command& c) {

@@ -154,7 +154,7 @@ int run_simulate(const SimulateOptions& options) {
   std::vector<TraceGroup> groups;
   for (const Simulated& s : all) {
     if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.plan, s.timeline.makespan_s));
-    groups.push_back(trace_group(s.plan, s.timeline));
+    groups.push_back(trace_group(s.plan, s.timeline, profile.name));
   }
   if (!options.trace.empty()) write_trace(groups, options.trace);
   if (!options.out.empty()) write_records(options, pricer, all);

@@ -130,7 +130,7 @@ int run_simulate_model(const SimulateOptions& options) {
   std::vector<TraceGroup> groups;
   for (const Simulated& s : all) {
     if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.result.plan, s.result.total_s()));
-    groups.push_back(trace_group(s.result.plan, s.result.timeline));
+    groups.push_back(trace_group(s.result.plan, s.result.timeline, profile.name));
   }
   if (!options.trace.empty()) write_trace(groups, options.trace);
   for (const std::string& note : pricer.notes()) log_info(note);

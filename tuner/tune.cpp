@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "moe/cost/fluid_replay.h"
+#include "tuner/answer/planned_answer.h"
 #include "tuner/strategy_report.h"
 #include "tuner/sweep_report.h"
 #include "verbs/pick_layers.h"
@@ -32,13 +33,21 @@ void write_planned_trace(const std::string& path, const SweepRequest& request, c
     timelines.push_back(timeline_of(plans.back(), price(pricer, plans.back()), request.profile.contention));
   }
   std::vector<TraceGroup> groups;
-  for (size_t i = 0; i < plans.size(); ++i) groups.push_back(trace_group(plans[i], timelines[i]));
+  for (size_t i = 0; i < plans.size(); ++i) groups.push_back(trace_group(plans[i], timelines[i], request.profile.name));
   write_trace(groups, path);
 }
 
 }  // namespace
 
+bool asks_one(const TuneOptions& options) {
+  const Selection& s = options.selection;
+  const bool one = !options.model.one_layer() || !s.layer_file.empty() || s.layer != LayerFlags{};
+  require<BadInput>(!one || s.grid.empty(), "--grid: found {} beside a layer or a model, expected one of them", s.grid);
+  return one;
+}
+
 int run_planned_tune(const TuneOptions& options) {
+  if (asks_one(options)) return run_planned_answer(options);
   const Profile profile = chosen_profile(options.selection);
   const Grid grid = grid_of(options.selection, profile.name);
   const auto chosen = chosen_schedules(options.selection);

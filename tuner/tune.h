@@ -1,10 +1,12 @@
 #pragma once
-// The verb `tune`: measure the cluster, fit it, sweep a grid, run some of the winners to check the prediction.
+// The verb `tune`: measure the cluster, fit it, plan a layer, a model or a grid of layers, and run some of what was
+// planned to check the prediction.
 #include <optional>
 #include <string>
 
 #include "moe/device/kind.h"
 #include "moe/record/record.h"
+#include "verbs/chosen_model.h"
 #include "verbs/selection.h"
 
 namespace moe {
@@ -15,7 +17,12 @@ namespace moe::tuner {
 
 struct TuneOptions {
   Selection selection;
-  bool verify = true;  // measure, fit and verify by real runs; else plan on the profile as it stands
+  ModelFlags model;
+  bool any_shape = false;  // of all parallel shapes the fastest is taken, at the same global batch
+  std::string current;     // SCHEDULE[:R_F[:R_B]] that the layer or model has now; empty: unknown
+  int top = 5;             // rows of its ranking that are shown
+  bool run_all = false;    // every schedule is run, not the best two and the baselines alone
+  bool verify = true;      // measure, fit and verify by real runs; else plan on the profile as it stands
   std::optional<int> measured_layers = 6;  // to run for real; none: every layer of the grid
   int strategy_layers = 12;       // planned: on which the papers' strategies are compared with the exact search
   bool measure_degrees = false;   // with every layer: which degrees are best by measurement
@@ -29,6 +36,10 @@ struct TuneOptions {
   bool json = false;
   Asked asked;
 };
+
+/// Returns whether a layer or a model is asked for, which has an answer of its own (tuner/answer); else a grid. Throws
+/// BadInput where it is both.
+bool asks_one(const TuneOptions& options);
 
 /// Runs all of tune (tuner/verify). `processes`: of the run, one rank each, which all call it; none: ranks are threads.
 int run_tune(const TuneOptions& options, World* processes);

@@ -119,7 +119,7 @@ Grid grid_of(const Selection& selection, const std::string& cluster) {
     Grid grid = find_grid(name);
     if (grid.cluster == cluster && grid.sample_of.empty()) return grid;
   }
-  bad_input("--grid: cluster {} has no grid of its own, expected --grid NAME or FILE", cluster);
+  return find_grid(std::string(kDefaultGrid));
 }
 
 }  // namespace moe

@@ -13,6 +13,7 @@ namespace moe {
 
 inline constexpr std::string_view kDefaultCluster = "testbed-b";
 inline constexpr std::string_view kHostCluster = "host";
+inline constexpr std::string_view kDefaultGrid = "fsmoe-b";  // of clusters that have none of their own
 
 /// A layer by hand; what is empty comes from the layer file, or the defaults.
 struct LayerFlags {
@@ -22,6 +23,7 @@ struct LayerFlags {
   std::optional<double> aux_loss, z_loss;
   bool no_residual = false;
   std::optional<int> dp, mp, ep, esp, pp;
+  bool operator==(const LayerFlags&) const = default;
 };
 
 struct Selection {
@@ -43,7 +45,8 @@ PricingOptions pricing_of(const Selection& selection);
 /// Returns the schedules asked for. Throws BadInput listing the known names, or naming a flag that none of them reads.
 std::vector<const Schedule*> chosen_schedules(const Selection& selection);
 
-/// Returns the grid asked for, or the first whole one of configs/grids that names this cluster as its own.
+/// Returns the grid asked for, or the first whole one of configs/grids that names this cluster as its own, or
+/// kDefaultGrid.
 Grid grid_of(const Selection& selection, const std::string& cluster);
 
 /// Returns the one layer asked for, on a cluster of `nodes` x `ranks_per_node`. Throws BadInput naming the flag.

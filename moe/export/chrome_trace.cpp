@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "moe/base/check.h"
+#include "moe/cost/critical_path.h"
 
 namespace moe {
 namespace {
@@ -52,22 +53,27 @@ class EventWriter {
   explicit EventWriter(std::ostream& out) : out_(out) {}
 
   void group(const TraceGroup& group, int place) {
-    const std::string process = group.rank < 0 ? group.name : fmt::format("{}, rank {}", group.name, group.rank);
+    const Plan& plan = *group.plan;
+    const std::string process =
+        fmt::format("{} r_f {} r_b {} {}", plan.schedule, plan.degree_forward, plan.degree_backward, group.name);
     const int pid = place + 1;
-    metadata(pid, 0, "process_name", "name", quoted(process));
-    metadata(pid, 0, "process_labels", "labels", quoted(group.plan->schedule));
+    metadata(pid, 0, "process_name", "name",
+             quoted(group.rank < 0 ? process : fmt::format("{}, rank {}", process, group.rank)));
+    metadata(pid, 0, "process_labels", "labels",
+             quoted(describe(plan.shape.layer) + (group.cluster.empty() ? "" : " on " + group.cluster)));
     metadata(pid, 0, "process_sort_index", "sort_index", fmt::to_string(place));
-    const auto& lanes = group.plan->structure->lanes;
+    const auto& lanes = plan.structure->lanes;
     for (size_t lane = 0; lane < lanes.size(); ++lane) {
       if (lanes[lane].queue.empty()) continue;
       const int tid = static_cast<int>(lane) + 1;
       metadata(pid, tid, "thread_name", "name", quoted(lane_name(lanes[lane], lanes.back().stage > 0)));
       metadata(pid, tid, "thread_sort_index", "sort_index", fmt::to_string(lane));
     }
-    for (const Task& task : group.plan->tasks()) complete(group, task, pid);
+    const CriticalPath path = critical_path(*plan.structure, group.start_s, group.end_s);
+    for (const Task& task : plan.tasks()) complete(group, path, task, pid);
     // Behind the slices: an arrow is bound to the slice that is open when its event is read.
-    for (const Task& task : group.plan->tasks())
-      for (const int from : awaited(*group.plan->structure, task)) arrow(group, from, task.id, pid);
+    for (const Task& task : plan.tasks())
+      for (const int from : awaited(*plan.structure, task)) arrow(group, from, task.id, pid);
   }
 
  private:
@@ -75,20 +81,27 @@ class EventWriter {
     event(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{"{}":{}}}}})", pid, tid, what, key, value);
   }
 
-  void complete(const TraceGroup& group, const Task& task, int pid) {
+  void complete(const TraceGroup& group, const CriticalPath& path, const Task& task, int pid) {
     const size_t id = static_cast<size_t>(task.id);
     const int64_t start = nanoseconds(group.start_s[id]), end = nanoseconds(group.end_s[id]);
     std::string name{name_of(task.kind)};
-    if (task.chunks > 1) name += fmt::format(" {}/{}", task.chunk + 1, task.chunks);
+    if (task.chunks > 1) name += fmt::format(" {}", task.chunk + 1);  // the viewer colours names but for numbers alike
     if (task.slice >= 0) name += fmt::format(" slice {}", task.slice + 1);
     if (group.plan->layers > 1) name += fmt::format(" L{}", task.layer + 1);
     if (group.plan->micro_batches > 1) name += fmt::format(" M{}", task.micro_batch + 1);
     std::string args = fmt::format(R"("phase":"{}","layer":{},"chunk":{},"chunks":{},"task":{})", name_of(task.phase),
-                                   task.layer, task.chunk + 1, task.chunks, task.id);
+                                   task.layer, task.chunk, task.chunks, task.id);
     if (group.plan->micro_batches > 1) args += fmt::format(R"(,"micro_batch":{})", task.micro_batch + 1);
     const Work& work = group.plan->works[static_cast<size_t>(task.work_class)];
     if (work.bytes > 0) args += fmt::format(R"(,"bytes":{:.0f})", work.bytes);
+    if (work.bytes > 0 && end > start)
+      args += fmt::format(R"(,"GB/s":{:.4g})", work.bytes / static_cast<double>(end - start));
     if (work.flops > 0) args += fmt::format(R"(,"flops":{:.0f})", work.flops);
+    args += fmt::format(R"(,"critical":{},"slack_us":{})", path.on_path[id] ? "true" : "false",
+                        microseconds(nanoseconds(path.slack_s[id])));
+    if (group.predicted != nullptr)
+      args += fmt::format(R"(,"predicted_us":{})",
+                          microseconds(nanoseconds(group.predicted->end_s[id] - group.predicted->start_s[id])));
     event(R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"cat":"{}","name":"{}","args":{{{}}}}})", pid, task.lane + 1,
           microseconds(start), microseconds(end - start), name_of(task.phase), name, args);
   }
@@ -139,8 +152,8 @@ void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out) {
   out << "\n]}\n";
 }
 
-TraceGroup trace_group(const Plan& plan, const Timeline& timeline) {
-  return {fmt::format("{} simulated", plan.schedule), -1, &plan, timeline.start_s, timeline.end_s};
+TraceGroup trace_group(const Plan& plan, const Timeline& timeline, const std::string& cluster) {
+  return {"simulated", -1, &plan, timeline.start_s, timeline.end_s, cluster};
 }
 
 }  // namespace moe

@@ -15,17 +15,21 @@ struct TraceGroup {
   int rank = -1;     // -1: stands for all ranks
   const Plan* plan = nullptr;
   std::span<const double> start_s, end_s;  // by task id
+  std::string cluster = {};                // its name; empty: not said
+  const Timeline* predicted = nullptr;     // of the same plan, where the times are measured
 };
 
-/// A plan's tasks as they were simulated.
-TraceGroup trace_group(const Plan& plan, const Timeline& timeline);
+/// A plan's tasks as they were simulated on that cluster.
+TraceGroup trace_group(const Plan& plan, const Timeline& timeline, const std::string& cluster);
 
 /// Writes one JSON object whose traceEvents are complete events in whole nanoseconds, counted from 0 of the group's
 /// clock, and an arrow (flow events s and f) for each dependency that crosses lanes: from the last nanosecond of the
 /// task waited for to the start of the one that waits. Of several tasks of one lane only the last has an arrow, as it
 /// follows the others anyway; a task of no length has none. Slices of a plan of several layers and micro-batches say
-/// which (L2 M1, from 1), its tracks which stage. Throws WrongResult, before anything is written, for a task
-/// that has no times or ends before it starts.
+/// which (L2 M1, from 1), its tracks which stage. A process is named by schedule and degrees, and labelled with layer
+/// and cluster. A slice says whether it is on the critical path and its slack (critical_path.h), bytes, GB/s, and
+/// beside a measured time the predicted one. Throws WrongResult, before anything is written, for a task that has no
+/// times or ends before it starts.
 void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out);
 
 }  // namespace moe

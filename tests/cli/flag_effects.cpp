@@ -23,25 +23,32 @@ const std::string kSizes =
     "--batch 8; --seq 256; --model-dim 2048; --hidden 8192; --kv-heads 4; --experts 16; --top-k 1; "
     "--capacity-factor 2; --ffn mixtral; --mp 2; --ep 4; --esp 2";
 
-Effects simulate() {
-  const std::string base = "--schedule fsmoe --nearest --json";
-  Effects e;
+// Of the verbs that plan one layer or a model, which is what `base` leaves open.
+void add_planned(Effects& e, const std::string& base, const std::string& described) {
   add(e, changes, base, kSizes);
   add(e, changes, base + " --seq 8 --batch 1", "--capacity-rounding deepspeed");
   add(e, changes, base + " --model-dim 1600", "--heads 25");
   add(e, changes, base,
-      "--pp 2; --hook bf16; --layer ./layer.toml; --cluster testbed-a; --degree-forward 3; --degree-backward 3; "
-      "--model gpt-2; --layers 2; --micro-batches 2; --jitter 0.1; --straggler 3:1.5");
-  add(e, describes, base, "--norm none; --no-residual; --aux-loss 0.01; --z-loss 0.01");
+      "--hook bf16; --layer ./layer.toml; --cluster testbed-a; --degree-forward 3; --degree-backward 3; "
+      "--model gpt-2; --layers 2; --micro-batches 2");
+  add(e, describes, base, described);
   add(e, changes, base + " --cluster ./more.toml",
       "--gate switch; --order gshard; --dispatcher 2dh; --dtype bfloat16; --placement ep-inside");
   add(e, refused, base, "--dp 3");
+  add(e, changes, base + " --layers 3 --micro-batches 2", "--pipeline 1f1b");
+}
+
+Effects simulate() {
+  const std::string base = "--schedule fsmoe --nearest --json";
+  Effects e;
+  add_planned(e, base, "--norm none; --no-residual; --aux-loss 0.01; --z-loss 0.01");
+  add(e, changes, base, "--pp 2; --jitter 0.1; --straggler 3:1.5");
   add(e, changes, "--json", "--schedule fsmoe");
   add(e, changes, "--schedule fsmoe,monta,lina --json", "--min-chunk-bytes 100000000; --micro-op-bytes 100000");
   add(e, refused, base, "--min-chunk-bytes 1; --micro-op-bytes 1000");
   add(e, changes, "--ep 4 --schedule fsmoe", "--nearest");
   const std::string model = base + " --layers 3 --micro-batches 2";
-  add(e, changes, model, "--pipeline 1f1b; --partition none; --jitter 0.1; --straggler 3:1.5");
+  add(e, changes, model, "--partition none; --jitter 0.1; --straggler 3:1.5");
   add(e, refused, model, "--pipeline zb; --partition some; --straggler 9999:5; --zipf 1; --out written");
   add(e, refused, base,
       "--pipeline 1f1b; --pipeline foo; --partition exact; --partition foo; --straggler 9999:5; --zipf 1; --samples 3; "
@@ -122,6 +129,17 @@ Effects tune() {
   add(e, refused, base,
       "--measure 3; --measure-degrees; --iterations 2; --seed 7; --timeout 3; --backend gloo; --device cpu; --threads "
       "2");
+  const std::string one = "--no-verify --schedule fsmoe --nearest --layers 2 --json";
+  add_planned(e, "--no-verify --schedule fsmoe --nearest --no-residual --json",
+              "--norm none; --aux-loss 0.01; --z-loss 0.01");
+  add(e, parsed, "", "--no-residual");
+  add(e, changes, one, "--shape auto; --current tutel:2");
+  add(e, refused, one, "--pp 3");
+  add(e, changes, "--no-verify --batch 2", "--top 2");
+  add(e, refused, grid, "--shape auto; --current tutel; --top 3");
+  add(e, refused, one, "--grid ./few.toml; --strategy-layers 2; --shape many; --current tutle; --top 0; --all");
+  add(e, refused, "--model gpt2-xl", "--measure 3; --measure-degrees");
+  add(e, parsed, "--batch 2", "--all");
   add_ranks(e);
   return e;
 }

@@ -37,6 +37,8 @@ if "--running" in sys.argv:
     RECORDS += [SMALL + ["--schedule", "fsmoe,parm-s2"], OPS, MODEL]
 # Keys that name things of the user's choice, or of a paper's table: their values are not formats.
 OPEN = {"libraries", "environment", "software", "unsupported", "tensors", "without_time", "machine", "git", "figures"}
+# Kinds of tasks, which name shares.
+KINDS = re.findall(r'"(\w+)"', (ROOT / "moe/plan/plan.cpp").read_text())
 READERS = re.compile(r"(?:TableReader \w+\(\s*file, |\.tables?\(\s*\"\w+\",\s*)\{([^{}]*)\}")
 COLUMNS = re.compile(r"(?:\bTable \w+\(\s*\{|Table table_\{\{|header\{|header\.insert\(header\.end\(\), \{)(.*?)\}",
                      re.DOTALL)
@@ -79,7 +81,8 @@ class Columns(unittest.TestCase):
     """Each table's columns are defined in one section."""
 
     def test_of_every_table_are_defined(self):
-        sections = [set(re.findall(r"`([^`]+)`", part)) for part in Page("docs/metrics.md").prose.split("\n## ")]
+        pages = [Page("docs/metrics.md").prose, Page("docs/tuning.md").prose]
+        sections = [set(re.findall(r"`([^`]+)`", part)) for page in pages for part in page.split("\n## ")]
         tables = 0
         for path in sources("verbs", "tuner", "planner", "doctor", "microbench", "layerbench", "modelbench"):
             for heads in COLUMNS.findall(path.read_text()):
@@ -135,6 +138,13 @@ class Formats(unittest.TestCase):
                 keys = keys_of(json.loads(self.run_program(folder, words + ["--json"])))
                 self.assertGreater(len(keys), 10)
                 self.assertEqual(sorted(keys - said), [], f"{words}: not in docs/ci.md")
+
+    def test_of_one_layer_or_model_define_their_documents(self):
+        said = spans(Page("docs/tuning.md")) | spans(self.page)
+        with tempfile.TemporaryDirectory() as folder:
+            for words in (["--shape", "auto", *LAYER], ["--model", "gpt-2", "--layers", "2", "--current", "tutel:2"]):
+                keys = keys_of(json.loads(self.run_program(folder, ["tune", "--no-verify", *words, "--json"])))
+                self.assertEqual(sorted(keys - said - set(KINDS)), [], f"{words}: not in docs/tuning.md")
 
     def test_define_the_records(self):
         texts = {path.name: path.read_text() for path in (ROOT / "tests/plots/data").glob("*.jsonl")}

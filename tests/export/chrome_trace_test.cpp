@@ -51,13 +51,15 @@ TEST(ChromeTrace, HasEveryTaskOnceWithItsTimesAndArguments) {
     EXPECT_EQ(e.at("tid"), task.lane + 1) << task.name();
     EXPECT_EQ(e.at("args").at("phase"), name_of(task.phase));
     EXPECT_EQ(e.at("args").at("layer"), task.layer);
-    EXPECT_EQ(e.at("args").at("chunk"), task.chunk + 1);
+    EXPECT_EQ(e.at("args").at("chunk"), task.chunk);
     EXPECT_EQ(e.at("args").at("chunks"), task.chunks);
     EXPECT_EQ(e.at("name").get<std::string>().find(name_of(task.kind)), 0u) << e;
     const double bytes = plan.works.at(static_cast<size_t>(task.work_class)).bytes;
     EXPECT_EQ(e.at("args").value("bytes", 0.0), bytes) << task.name();
     const bool moves = task.group != GroupKind::none || task.kind == TaskKind::order || task.kind == TaskKind::i_order;
     EXPECT_EQ(e.at("args").contains("bytes"), moves) << task.name();
+    if (!moves) continue;
+    EXPECT_NEAR(e.at("args").at("GB/s").get<double>() * (end - start) * 1e9 / bytes, 1, 2e-3) << task.name();
   }
   EXPECT_EQ(seen.size(), plan.tasks().size());
 }
@@ -83,7 +85,8 @@ TEST(ChromeTrace, NamesOneProcessAGroupAndOneTrackALane) {
       ++events[pid];
     }
   }
-  const std::map<int, std::string> expected{{1, "measured, rank 3"}, {2, "simu\"lated\\\n\x01 \xC3\xA9"}};
+  const std::map<int, std::string> expected{{1, "fsmoe r_f 2 r_b 3 measured, rank 3"},
+                                            {2, "fsmoe r_f 2 r_b 3 simu\"lated\\\n\x01 \xC3\xA9"}};
   EXPECT_EQ(processes, expected);
   EXPECT_EQ(process_places, (std::map<int, int>{{1, 0}, {2, 1}}));
   for (const int pid : {1, 2}) {

@@ -116,6 +116,21 @@ class Launch(unittest.TestCase):
         self.assertEqual(run.out.count("largest error against the reference"), 1, run.out)
         self.assertEqual(os.listdir(run.path("results")), ["layerbench-made-2x1.jsonl"])
 
+    def test_the_answer_for_a_model(self):
+        run, code = self.run_program("launch", "--ranks", "2", "--", "tune", "--model", "tiny-gpt", "--layers", "1",
+                                     "--schedule", "tutel,ds-moe,fsmoe", "--current", "tutel:2", "--json")
+        self.assertEqual(code, 0, run.lines)
+        answer = json.loads(run.out)
+        self.assertEqual((answer["model"], answer["emulated"], answer["trial_layers"]), ("tiny-gpt", False, 1))
+        self.assertEqual(sorted(row["schedule"] for row in answer["ranking"]), ["ds-moe", "fsmoe", "tutel"])
+        ran = {(trial["schedule"], trial["current"]): trial for trial in answer["trials"]}
+        self.assertEqual(set(trial["status"] for trial in ran.values()), {"ok"})
+        self.assertIn(("tutel", True), ran)
+        fastest = min((trial for (_, current), trial in ran.items() if not current), key=lambda t: t["measured_s"])
+        self.assertEqual(answer["use"]["schedule"], fastest["schedule"])
+        self.assertEqual(sorted(os.listdir(run.path("results"))),
+                         [f"tune-gloo-1x2.{ending}" for ending in ("jsonl", "toml", "trace.json")])
+
     def test_tune_on_one_node(self):
         """Experts are spread over its ranks, so AlltoAll is what its network carries."""
         with tempfile.NamedTemporaryFile("w", suffix=".toml") as grid:

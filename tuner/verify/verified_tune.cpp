@@ -8,26 +8,25 @@
 #include "moe/base/units.h"
 #include "moe/device/stream.h"
 #include "moe/layer/layer_device.h"
-#include "tuner/fit_report.h"
 #include "tuner/tune.h"
 #include "tuner/verify/agreement.h"
+#include "tuner/verify/measuring.h"
+#include "tuner/verify/verified_answer.h"
 #include "tuner/verify/verified_report.h"
 #include "verbs/pick_layers.h"
 #include "verbs/run/layer_plan.h"
-#include "verbs/run/op_records.h"
 #include "verbs/run/task_records.h"
 #include "verbs/sweep_records.h"
 
 namespace moe::tuner {
 namespace {
 
-constexpr int kRepetitions = 5;
 constexpr std::array<std::string_view, 3> kVerifiedByDefault{"ds-moe", "tutel", "fsmoe"};
 constexpr std::array<std::string_view, 4> kWholeGridByDefault{"tutel", "tutel-improved", "fsmoe-no-iio", "fsmoe"};
 constexpr std::array kTriedDegrees{1, 2, 4, 8};  // to which FSMoE's published optimiser rounds
 constexpr int kIterations = 5, kWholeGridIterations = 3;
 constexpr double kTimedS = 1;  // of a layer whose passes are short
-constexpr double kGuessedOpsS = 15, kGuessedLayerS = 4;
+constexpr double kGuessedLayerS = 4;
 constexpr size_t kEstimateAll = 200, kEstimateEvery = 17;  // layers; a prime passes over no candidate of a grid
 
 class VerifiedTune {
@@ -98,30 +97,11 @@ class VerifiedTune {
     return options_.iterations.value_or(found_.whole_grid ? kWholeGridIterations : kIterations);
   }
 
-  std::string beside_records(const std::string& ending) const {
-    const size_t dot = found_.records_path.rfind(".jsonl");
-    return (dot == std::string::npos ? found_.records_path : found_.records_path.substr(0, dot)) + ending;
-  }
-
   void measure_and_fit() {
-    if (target_.measured && !target_.emulated) {
-      found_.fitted.profile = target_.cluster;
-      found_.profile_path = target_.cluster.file;
-      return;
-    }
-    std::optional<Progress> progress = step(
-        fmt::format("1/2 measuring {}{}", found_.cluster.name, found_.emulated ? " (emulated)" : ""), kGuessedOpsS);
-    OpRequest request;
-    request.settings.repetitions = kRepetitions;
-    request.settings.timeout_s = options_.timeout_s;
-    request.sizes = sizes_for(found_.grid.layers.front().shape.dtype, target_.ranks.device);
-    found_.fitted = moe::measure_and_fit(target_, writer_, request, profiled(grid_jobs()), [&](double share) {
-      if (progress) progress->at(share);
-    });
-    found_.profile_path = beside_records(".toml");
-    if (!progress) return;
-    progress->done();
-    save_profile(found_.fitted.profile, found_.profile_path);
+    MeasuredTarget measured = measured_target(target_, writer_, found_.grid.layers.front().shape.dtype, grid_jobs(),
+                                              options_.timeout_s, beside_records(found_.records_path, ".toml"));
+    found_.fitted = std::move(measured.fitted);
+    found_.profile_path = std::move(measured.profile_path);
   }
 
   // Returns those of the grid's layers that this cluster can shape.
@@ -242,7 +222,7 @@ class VerifiedTune {
   }
 
   void write_trace(const LayerOutcome& outcome) {
-    found_.trace_path = options_.trace.empty() ? beside_records(".trace.json") : options_.trace;
+    found_.trace_path = options_.trace.empty() ? beside_records(found_.records_path, ".trace.json") : options_.trace;
     if (target_.leads()) write_layer_trace(outcome, found_.trace_path);
   }
 
@@ -255,6 +235,8 @@ class VerifiedTune {
 
 }  // namespace
 
-int run_tune(const TuneOptions& options, World* processes) { return VerifiedTune(options, processes).run(); }
+int run_tune(const TuneOptions& options, World* processes) {
+  return asks_one(options) ? run_verified_answer(options, processes) : VerifiedTune(options, processes).run();
+}
 
 }  // namespace moe::tuner

@@ -142,8 +142,10 @@ void write_layer_trace(const LayerOutcome& outcome, const std::string& path) {
   std::vector<TraceGroup> groups;
   for (size_t s = 0; s < timed.size(); ++s) {
     const Plan& plan = timed[s]->plan;
-    groups.push_back({plan.schedule + " measured", 0, &plan, measured[s].start_s, measured[s].end_s});
-    groups.push_back(trace_group(plan, timed[s]->predicted));
+    const Scalar* cluster = timed[s]->record.parameters.find("cluster");
+    const std::string name = cluster != nullptr ? std::get<std::string>(*cluster) : "";
+    groups.push_back({"measured", 0, &plan, measured[s].start_s, measured[s].end_s, name, &timed[s]->predicted});
+    groups.push_back(trace_group(plan, timed[s]->predicted, name));
   }
   write_trace(groups, path);
 }

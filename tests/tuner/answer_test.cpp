@@ -1,0 +1,259 @@
+// The answer to one layer or model: ranking, neighbours, parallel shapes, and what is made of trials.
+#include "tuner/answer/answer.h"
+
+#include <gtest/gtest.h>
+#include <limits>
+#include <random>
+
+#include "moe/base/check.h"
+#include "tuner/answer/shape_search.h"
+#include "verbs/sweep.h"
+
+namespace moe::tuner {
+namespace {
+
+using Draw = std::mt19937_64;
+
+int64_t one_of(Draw& draw, std::initializer_list<int64_t> values) {
+  return *(values.begin() + std::uniform_int_distribution<size_t>(0, values.size() - 1)(draw));
+}
+
+std::vector<const Schedule*> all_schedules() {
+  std::vector<const Schedule*> all;
+  for (const Schedule& schedule : schedules()) all.push_back(&schedule);
+  return all;
+}
+
+ChosenModel random_model(Draw& draw, int nodes, int ranks_per_node, std::optional<int64_t> experts = {}) {
+  Selection selection;
+  LayerFlags& l = selection.layer;
+  l.batch = one_of(draw, {1, 2, 4});
+  l.seq = one_of(draw, {256, 512, 1024});
+  l.model_dim = one_of(draw, {512, 1024, 2048});
+  l.hidden = one_of(draw, {1024, 4096, 8192});
+  l.heads = 8;
+  l.experts = experts;
+  l.top_k = one_of(draw, {1, 2});
+  Profile cluster;
+  cluster.nodes = nodes, cluster.ranks_per_node = ranks_per_node;
+  return chosen_model({}, selection, cluster);
+}
+
+TEST(RankingOfOneLayer, HasTheTimesOfASweepAndTheFastestFirst) {
+  Draw draw(1);
+  const Profile profile = find_profile("testbed-b");
+  for (int i = 0; i < 20; ++i) {
+    const ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
+    Grid grid;
+    grid.layers = {{"one", chosen.model.shape.layer, false, chosen.model.shape.parallel}};
+    const SweepRow swept = sweep({profile, grid, all_schedules(), {}, {}}).front();
+    const auto ranking = rank({chosen, profile, {}, {}}, all_schedules());
+    ASSERT_EQ(ranking.size(), schedules().size());
+    double last = 0;
+    for (const RankedSchedule& row : ranking) {
+      const LayerResult* result = swept.find(row.schedule->name);
+      ASSERT_EQ(row.refused.empty(), result != nullptr) << row.schedule->name << ": " << row.refused;
+      if (result == nullptr) continue;
+      EXPECT_DOUBLE_EQ(row.total_s(), result->total_s()) << row.schedule->name;
+      EXPECT_EQ(row.degree_forward, result->decision.degree_forward);
+      EXPECT_GE(row.total_s(), last * (1 - 1e-8));
+      EXPECT_LE(row.bound_s, row.total_s() * (1 + 1e-9));
+      last = row.total_s();
+    }
+  }
+}
+
+TEST(Neighbours, OfAnExactDegreeAreNotFaster) {
+  Draw draw(2);
+  const Profile profile = find_profile("testbed-a");
+  int found = 0;
+  for (int i = 0; i < 20; ++i) {
+    const ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
+    const RankingRequest request{chosen, profile, {}, {}};
+    for (const RankedSchedule& row : rank(request, all_schedules())) {
+      const bool by_rule = row.schedule->degrees == DegreePolicy::by_size;  // Lina's: not the best one
+      if (!row.refused.empty() || !row.schedule->variants.empty() || by_rule) continue;
+      for (const Neighbour& n : neighbours(request, row)) {
+        EXPECT_GE(n.slower, -1e-9) << row.schedule->name << ", degree " << n.degree;
+        EXPECT_NE(n.degree, n.phase == Phase::backward ? row.degrees_backward.first : row.degree_forward);
+        ++found;
+      }
+    }
+  }
+  EXPECT_GT(found, 100);
+}
+
+double expert_sums_s(const LayerPricer& pricer) {
+  if (pricer.shape().parallel.edp == 1) return 0;
+  return pricer.gradient_seconds(expert_gradient_bytes(pricer.shape()), TaskKind::expert_gradient);
+}
+
+// Every shape that divides, by counting up all groups: no list of divisors, no bound, no order.
+double best_of_all(const ShapeRequest& request, int& shapes) {
+  const ModelShape& given = request.chosen.model;
+  const ParallelShape& p = given.shape.parallel;
+  const int ranks = p.ranks();
+  const int64_t samples = given.shape.layer.batch * p.dp * given.micro_batches;
+  double best = std::numeric_limits<double>::infinity();
+  for (int pp = 1; pp <= std::min(ranks, given.layers); ++pp)
+    for (int mp = 1; mp * pp <= ranks; ++mp)
+      for (int ep = 1; ep <= ranks; ++ep)
+        for (int esp = 1; esp <= ranks; ++esp)
+          for (int64_t micro_batches = 1; micro_batches <= samples; ++micro_batches)
+            for (const bool inside : {false, true})
+              for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b}) {
+                if (ranks % (pp * mp) != 0 || samples % (ranks / (pp * mp) * micro_batches) != 0) continue;
+                if (given.layers == 1 && micro_batches > 1) continue;
+                ChosenModel chosen = request.chosen;
+                ModelShape& model = chosen.model;
+                model.micro_batches = static_cast<int>(micro_batches);
+                model.order = order;
+                model.shape.layer.batch = samples / (ranks / (pp * mp) * micro_batches);
+                try {
+                  model.shape = complete(model.shape.layer,
+                                         {.nodes = p.nodes,
+                                          .ranks_per_node = p.ranks_per_node,
+                                          .mp = mp,
+                                          .ep = ep,
+                                          .esp = esp,
+                                          .pp = pp,
+                                          .ep_inside = inside},
+                                         model.shape.rounding);
+                } catch (const BadInput&) {
+                  continue;
+                }
+                ++shapes;
+                const LayerPricer pricer(request.profile, model.shape, {true, "--shape"});
+                for (const Schedule* schedule : request.schedules) {
+                  const RankedSchedule row =
+                      ranked({chosen, request.profile, request.degrees, {true, "--shape"}}, *schedule);
+                  if (!row.refused.empty()) continue;
+                  try {
+                    best = std::min(best, row.total_s() + expert_sums_s(pricer));
+                  } catch (const Unsupported&) {  // no row of any size
+                  }
+                }
+              }
+  return best;
+}
+
+TEST(ShapeSearch, FindsWhatTryingAllFinds) {
+  Draw draw(3);
+  Profile profile = find_profile("testbed-b");
+  const std::vector<const Schedule*> some{&find_schedule("tutel"), &find_schedule("fsmoe"), &find_schedule("ds-moe"),
+                                          &find_schedule("parm")};
+  int several = 0;
+  for (int i = 0; i < 200; ++i) {
+    profile.nodes = static_cast<int>(one_of(draw, {1, 2}));
+    profile.ranks_per_node = 2;
+    const ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
+    profile.memory_bytes.reset();
+    if (i % 2 == 1) profile.memory_bytes = layer_memory(chosen.model.shape).total() * (i % 4 == 1 ? 1.05 : 0.97);
+    const ShapeRequest request{.chosen = chosen, .profile = profile, .schedules = some, .fixed_pipeline = false};
+    int shapes = 0;
+    const double best = best_of_all(request, shapes);
+    if (best == std::numeric_limits<double>::infinity()) {
+      EXPECT_THROW(find_shapes(request), Unsupported);
+      continue;
+    }
+    const FoundShapes found = find_shapes(request);
+    EXPECT_NEAR(found.ranked.front().total_s() / best, 1, 1e-9);
+    EXPECT_EQ(found.at_least_s, found.ranked.front().total_s());
+    several += found.shapes > 3 ? 1 : 0;
+    for (const RankedShape& shape : found.ranked) {
+      const ParallelShape& p = shape.model.shape.parallel;
+      EXPECT_EQ(shape.model.shape.layer.batch * p.dp * shape.model.micro_batches,
+                chosen.model.shape.layer.batch * chosen.model.shape.parallel.dp);
+      EXPECT_LE(shape.best.memory_bytes, profile.memory_bytes.value_or(std::numeric_limits<double>::max()));
+    }
+  }
+  EXPECT_GT(several, 50);
+}
+
+TEST(ShapeSearch, KeepsWhatWasAskedFor) {
+  Draw draw(4);
+  const Profile profile = find_profile("testbed-b");
+  const ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
+  LayerFlags fixed;
+  fixed.mp = 2;
+  const FoundShapes found = find_shapes({.chosen = chosen,
+                                         .profile = profile,
+                                         .schedules = {&find_schedule("tutel")},
+                                         .fixed = fixed,
+                                         .fixed_pipeline = false});
+  for (const RankedShape& shape : found.ranked) EXPECT_EQ(shape.model.shape.parallel.mp, 2);
+}
+
+struct Told {
+  const char* text;
+  const char* schedule;
+  int forward, backward;
+};
+
+TEST(CurrentSchedule, ReadsNameAndDegrees) {
+  for (const Told& told : {Told{"tutel", "tutel", 0, 0}, {"tutel:2", "tutel", 2, 2}, {"fsmoe:4:1", "fsmoe", 4, 1}}) {
+    const CurrentSchedule current = current_from(told.text);
+    EXPECT_EQ(current.schedule->name, told.schedule);
+    EXPECT_EQ(current.degree_forward, told.forward);
+    EXPECT_EQ(current.degree_backward, told.backward);
+  }
+  for (const char* bad : {"", "tutle", "tutel:", "tutel:0", "tutel:2x", "tutel:2:", "tutel:2:3:4", "tutel:-1"})
+    EXPECT_THROW(current_from(bad), BadInput) << bad;
+}
+
+CaseRecord trial(const char* schedule, double predicted_s, double measured_s) {
+  CaseRecord record;
+  record.key = record.schedule = schedule;
+  record.prediction = {{"total_s", predicted_s}};
+  record.summary = {{"total_s", measured_s}};
+  return record;
+}
+
+class AnswerOfTrials : public testing::Test {
+ protected:
+  AnswerOfTrials() {
+    Draw draw(5);
+    chosen_ = random_model(draw, profile_.nodes, profile_.ranks_per_node);
+    answer_.chosen = &chosen_;
+    answer_.profile = &profile_;
+    answer_.trial_layers = 1;
+    answer_.ranking = rank({chosen_, profile_, {}, {}}, {&find_schedule("fsmoe"), &find_schedule("tutel")});
+  }
+  Profile profile_ = find_profile("testbed-b");
+  ChosenModel chosen_;
+  Answer answer_;
+};
+
+TEST_F(AnswerOfTrials, TheFastestRunIsRecommendedAndTheOtherNamed) {
+  ASSERT_EQ(recommended(answer_).schedule->name, "fsmoe");
+  const double fsmoe_s = answer_.ranking[0].total_s(), tutel_s = answer_.ranking[1].total_s();
+  answer_.trials = {{trial("fsmoe", fsmoe_s, 3 * tutel_s)}};
+  EXPECT_EQ(recommended(answer_).schedule->name, "fsmoe") << "one run says nothing about another";
+  answer_.trials.push_back({trial("tutel", tutel_s, 2 * tutel_s)});
+  EXPECT_EQ(recommended(answer_).schedule->name, "tutel");
+  EXPECT_NE(text_of(answer_).find("fsmoe was predicted best and ran 50.0 % slower"), std::string::npos)
+      << text_of(answer_);
+  answer_.trials[1].record.status = CaseStatus::invalid;
+  EXPECT_EQ(recommended(answer_).schedule->name, "fsmoe") << "a run that broke its rules decides nothing";
+}
+
+TEST_F(AnswerOfTrials, WhatTheUserHasNowIsShownAndNeverRecommended) {
+  answer_.current = answer_.ranking[1];
+  answer_.trials = {{trial("fsmoe", 1, 1)}, {trial("tutel", 1, 1.5)}, {trial("tutel", 1, 0.5), true}};
+  EXPECT_EQ(recommended(answer_).schedule->name, "fsmoe");
+  EXPECT_NE(text_of(answer_).find("tutel (yours)"), std::string::npos);
+}
+
+TEST_F(AnswerOfTrials, RunsThatAllFailedMakeNothingSafe) {
+  answer_.trials = {{trial("fsmoe", 1, 1)}, {trial("tutel", 1, 1)}};
+  for (Trial& t : answer_.trials) t.record.status = CaseStatus::invalid;
+  EXPECT_NE(text_of(answer_).find("nothing checks the predictions"), std::string::npos) << text_of(answer_);
+}
+
+TEST_F(AnswerOfTrials, NothingLeftIsOneLine) {
+  for (RankedSchedule& row : answer_.ranking) row.refused = "too large";
+  EXPECT_THROW(recommended(answer_), Unsupported);
+}
+
+}  // namespace
+}  // namespace moe::tuner

@@ -1,0 +1,43 @@
+#pragma once
+// `tune` of one layer or one model: what both its halves share, and the half that plans only.
+#include <string>
+#include <vector>
+
+#include "moe/record/writer.h"
+#include "tuner/answer/answer.h"
+#include "tuner/answer/shape_search.h"
+#include "tuner/tune.h"
+
+namespace moe::tuner {
+
+/// The layer or model that was asked for, and how it is asked about.
+struct Subject {
+  ChosenModel chosen;
+  std::string name;                   // in records: the model's, or the layer's shape
+  std::vector<std::string> files;     // that it was read from
+  std::optional<FoundShapes> shapes;  // of --shape auto; the model has the fastest one
+};
+Subject subject_of(const TuneOptions& options, const Profile& cluster);
+
+/// How the profile prices what it has no row for.
+PricingOptions pricing_of(const TuneOptions& options);
+
+/// Fills ranking, current schedule and neighbours, by the answer's profile.
+void plan_answer(const TuneOptions& options, Answer& answer);
+
+/// Returns the neighbours of the recommended schedule, which runs may have changed.
+std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& answer);
+
+/// Appends a record a ranked schedule, "plan/NAME/SCHEDULE", all in one line.
+void append_ranking(RecordWriter& writer, const Answer& answer, const std::string& name);
+
+/// Writes the Perfetto timeline of the best three and the baselines, as they are planned.
+void write_ranking_trace(const TuneOptions& options, const Answer& answer, const std::string& path);
+
+/// Returns a command line of another verb about the same layer or model: "./moetune VERB ... --schedule NAME".
+std::string command_of(const std::string& verb, const TuneOptions& options, const RankedSchedule& row);
+
+/// `tune --no-verify` of one layer or model.
+int run_planned_answer(const TuneOptions& options);
+
+}  // namespace moe::tuner

@@ -1,0 +1,69 @@
+#pragma once
+// One layer or one model on a cluster: every schedule at its best degrees, the fastest first.
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "moe/cost/pricer.h"
+#include "moe/cost/simulator.h"
+#include "moe/search/degrees.h"
+#include "verbs/chosen_model.h"
+
+namespace moe::tuner {
+
+/// A schedule as it would run.
+struct RankedSchedule {
+  const Schedule* schedule = nullptr;
+  const Schedule* variant = nullptr;  // whose plan it is, of a schedule that chooses among others
+  std::string refused;                // why it can't be planned, priced or held; nothing below holds then
+  int degree_forward = 0;
+  std::pair<int, int> degrees_backward;  // least and most of a model's layers
+  int64_t gar_in_moe_bytes = 0;          // of a layer: gradients sent inside its MoE part
+  double forward_s = 0, backward_s = 0, bound_s = 0;
+  double gap = 0;                     // the share by which a better decision of this schedule may be faster, at most
+  double memory_bytes = 0;            // of a rank
+  std::map<LaneKind, double> busy_s;  // of the stage whose lanes of that kind work most
+  std::vector<std::pair<std::string, double>> critical;  // kinds of tasks on the critical path: shares, largest first
+  std::set<std::string> notes;  // what its prices were taken from that the profile has not (pricer.h)
+  double total_s() const { return forward_s + backward_s; }
+};
+
+/// What a ranking is asked of. A layer is a model of one, with one micro-batch.
+struct RankingRequest {
+  const ChosenModel& chosen;
+  const Profile& profile;
+  DegreeChoice degrees;
+  PricingOptions pricing;
+};
+
+/// Returns whether it is one layer, once, on one stage.
+bool one_layer(const ModelShape& model);
+
+/// A schedule's plan, and its replay.
+struct PlannedTimeline {
+  Plan plan;
+  Timeline timeline;
+};
+
+/// Plans one schedule. What it can't do is in `refused`; a rank's memory is the profile's, where it says. `planned`:
+/// takes the plan, if there is one.
+RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, PlannedTimeline* planned = nullptr);
+
+/// Returns all of them, the fastest first; of those that take equally long the one that comes first in `schedules`;
+/// the refused ones last.
+std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vector<const Schedule*>& schedules);
+
+/// What the winner takes with a degree one step away, over what it takes.
+struct Neighbour {
+  std::optional<Phase> phase;  // none: of both, where a schedule has one degree
+  int degree = 0;
+  double slower = 0;  // 0.02: 2 % longer
+};
+/// Returns the neighbours that the schedule and the layer have. Of a model the backward of every layer has that degree.
+std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSchedule& winner);
+
+}  // namespace moe::tuner

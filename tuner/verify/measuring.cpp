@@ -1,0 +1,45 @@
+#include "tuner/verify/measuring.h"
+
+#include <fmt/format.h>
+#include <optional>
+
+#include "moe/base/progress.h"
+#include "tuner/fit_report.h"
+#include "verbs/run/op_records.h"
+#include "verbs/run/task_records.h"
+
+namespace moe::tuner {
+namespace {
+
+constexpr int kRepetitions = 5;
+
+}  // namespace
+
+MeasuredTarget measured_target(const Target& target, RecordWriter& writer, DType dtype,
+                               const std::vector<LayerJob>& layers, double timeout_s, const std::string& path) {
+  if (target.measured && !target.emulated) return {{target.cluster, {}}, target.cluster.file};
+  std::optional<Progress> progress;
+  if (target.leads())
+    progress.emplace(fmt::format("1/2 measuring {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""),
+                     kGuessedOpsS);
+  OpRequest request;
+  request.settings.repetitions = kRepetitions;
+  request.settings.timeout_s = timeout_s;
+  request.sizes = sizes_for(dtype, target.ranks.device);
+  MeasuredTarget measured{measure_and_fit(target, writer, request, profiled(layers),
+                                          [&](double share) {
+                                            if (progress) progress->at(share);
+                                          }),
+                          path};
+  if (!progress) return measured;
+  progress->done();
+  save_profile(measured.fitted.profile, path);
+  return measured;
+}
+
+std::string beside_records(const std::string& records_path, const std::string& ending) {
+  const size_t dot = records_path.rfind(".jsonl");
+  return (dot == std::string::npos ? records_path : records_path.substr(0, dot)) + ending;
+}
+
+}  // namespace moe::tuner

@@ -1,0 +1,27 @@
+#pragma once
+// The first step of every `tune` that runs something: the target is measured and fitted.
+#include <string>
+#include <vector>
+
+#include "moe/cost/fit.h"
+#include "verbs/run/layer_job.h"
+
+namespace moe::tuner {
+
+struct MeasuredTarget {
+  FittedProfile fitted;
+  std::string profile_path;  // where it was saved; of a target that was measured before, its file
+};
+
+/// Returns what predicts the target's layers. One that is not emulated and was measured before is taken as it is.
+/// Every process calls it; the leading one tells how far it is, and saves the profile at `path`.
+MeasuredTarget measured_target(const Target& target, RecordWriter& writer, DType dtype,
+                               const std::vector<LayerJob>& layers, double timeout_s, const std::string& path);
+
+/// About how long measuring the ops takes.
+inline constexpr double kGuessedOpsS = 15;
+
+/// Returns where a file beside the records lies: "results/tune-host" and the ending.
+std::string beside_records(const std::string& records_path, const std::string& ending);
+
+}  // namespace moe::tuner

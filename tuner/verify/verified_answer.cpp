@@ -1,0 +1,225 @@
+#include "tuner/verify/verified_answer.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "moe/base/check.h"
+#include "moe/base/log.h"
+#include "moe/base/progress.h"
+#include "moe/base/system_files.h"
+#include "moe/base/units.h"
+#include "moe/layer/layer_device.h"
+#include "moe/plan/memory.h"
+#include "tuner/answer/planned_answer.h"
+#include "tuner/verify/measuring.h"
+#include "verbs/run/layer_plan.h"
+#include "verbs/run/layer_run.h"
+#include "verbs/run/task_records.h"
+#include "verbs/sweep_records.h"
+
+namespace moe::tuner {
+namespace {
+
+constexpr int kIterations = 5;
+constexpr size_t kBest = 2;  // of the ranking, that are run
+constexpr std::array<std::string_view, 2> kBaselines{"tutel", "ds-moe"};
+constexpr double kTimedS = 1;         // of a schedule whose passes are short
+constexpr double kMostRunS = 40;      // of all runs together: a deeper model is cut
+constexpr int kOtherPasses = 3;       // that a run takes beside the timed ones
+constexpr double kMemoryShare = 0.5;  // of what is free, that the ranks on this machine may take
+
+class VerifiedAnswer {
+ public:
+  VerifiedAnswer(const TuneOptions& options, World* processes)
+      : options_(options),
+        target_(target_of(options.selection.cluster, {processes, options.device, options.threads})),
+        subject_(subject_on(options, target_)),
+        writer_(target_.open_records(records_path(options.out, "tune", target_.cluster.name), options.asked,
+                                     subject_.files)) {
+    share_done(target_, writer_);
+    require_runs();
+  }
+
+  int run() {
+    const MeasuredTarget measured = measured_target(
+        target_, writer_, layer().dtype, {job_of(model().shape.parallel.pp)}, options_.timeout_s, beside(".toml"));
+    Answer answer{.cluster = target_.cluster.name,
+                  .place = place(),
+                  .chosen = &subject_.chosen,
+                  .shapes = subject_.shapes ? &*subject_.shapes : nullptr,
+                  .profile = &measured.fitted.profile,
+                  .fitted = measured.fitted.rows.empty() ? nullptr : &measured.fitted,
+                  .emulated = target_.emulated,
+                  .records_path = writer_.path(),
+                  .profile_path = measured.profile_path};
+    plan_answer(options_, answer);
+    append_ranking(writer_, answer, subject_.name);
+    try_out(answer);
+    writer_.end();
+    if (!target_.leads()) return 0;
+    const RankedSchedule& use = recommended(answer);
+    const bool model = !subject_.chosen.name.empty();
+    const std::string launched =
+        target_.ranks.processes ? fmt::format("launch --ranks {} -- ", ranks()) : "";
+    answer.next = command_of(launched + (model ? "modelbench" : "layerbench"), options_, use) +
+                  (model ? ",tutel --steps 20" : ",tutel --tasks");
+    fmt::print("{}", options_.json ? json_of(answer).dump(1) + '\n' : text_of(answer));
+    for (const Trial& trial : answer.trials)
+      require<WrongResult>(trial.record.status != CaseStatus::wrong, "{}: {}", trial.record.key, trial.record.reason);
+    return 0;
+  }
+
+ private:
+  static Subject subject_on(const TuneOptions& options, const Target& target) {
+    require<BadInput>(!options.any_shape || target.measured,
+                      "--shape: found {}, of which nothing is measured yet; expected a profile, as tune --cluster {} "
+                      "writes one",
+                      target.cluster.name, target.cluster.name);
+    return subject_of(options, target.cluster);
+  }
+
+  const LayerShape& layer() const { return subject_.chosen.model.shape.layer; }
+  const ModelShape& model() const { return subject_.chosen.model; }
+  std::string beside(const std::string& ending) const { return beside_records(writer_.path(), ending); }
+
+  std::string place() const {
+    const Profile& c = target_.cluster;
+    return fmt::format("{}: {} node{} x {} ranks, {}", target_.place(), c.nodes, c.nodes > 1 ? "s" : "",
+                       c.ranks_per_node, target_.emulated ? "emulated by 2 x 2 threads" : c.source);
+  }
+
+  // Before anything is measured; what an emulated cluster runs is a proxy.
+  void require_runs() const {
+    if (target_.emulated) return;
+    if (target_.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer());
+    const double needed = layer_memory(model().shape).total() * ranks_here();
+    require<BadInput>(!free_bytes() || needed < *free_bytes(),
+                      "one layer needs {} on the {} ranks of this machine, found {} free; expected a smaller one, or "
+                      "--no-verify with a profile to plan only",
+                      human_bytes(needed), ranks_here(), human_bytes(free_bytes().value_or(0)));
+  }
+
+  int ranks() const { return target_.cluster.nodes * target_.cluster.ranks_per_node; }
+  int ranks_here() const { return target_.ranks.processes ? target_.cluster.ranks_per_node : ranks(); }
+
+  // Of the host's memory; that of GPUs is theirs.
+  std::optional<double> free_bytes() const {
+    if (target_.ranks.device != DeviceKind::cpu) return std::nullopt;
+    const auto text = SystemFiles().text("/proc/meminfo");
+    const auto value = text ? value_of_key(*text, "MemAvailable") : std::nullopt;
+    const auto kib = value ? leading_number(*value) : std::nullopt;
+    if (!kib) return std::nullopt;
+    return kMemoryShare * 1024 * *kib;
+  }
+
+  LayerJob job_of(int layers) const {
+    LayerJob job = jobs_on(target_, options_.selection,
+                           {.iterations = options_.iterations.value_or(kIterations),
+                            .seed = options_.seed,
+                            .timeout_s = options_.timeout_s});
+    job.name = subject_.name;
+    job.shape = model().shape;
+    if (job.shape.rounding != Rounding::lcm) job.shape.rounding = Rounding::ragged;
+    job.stacked = {layers, model().micro_batches, model().order};
+    job.pricing = pricing_of(options_);
+    job.predicted_by = target_.cluster;
+    return job;
+  }
+
+  // Returns the schedules to run: the best of the ranking that take different times, the baselines, or all.
+  std::vector<const Schedule*> tried(const Answer& answer) const {
+    std::vector<const Schedule*> chosen;
+    double last_s = 0;
+    size_t best = 0;
+    for (const RankedSchedule& row : answer.ranking) {
+      if (!row.refused.empty()) continue;
+      const bool another = row.total_s() > last_s * (1 + 1e-6) && best < kBest;
+      const bool baseline = std::ranges::find(kBaselines, row.schedule->name) != kBaselines.end();
+      if (another) ++best, last_s = row.total_s();
+      if (another || baseline || options_.run_all) chosen.push_back(row.schedule);
+    }
+    return chosen;
+  }
+
+  // Returns how many layers of the model are run: all, or as many as there is time and memory for.
+  int layers_to_run(const LayerJob& whole) const {
+    const int stages = model().shape.parallel.pp;
+    LayerJob job = whole;
+    for (; job.stacked.layers > stages; job.stacked.layers = std::max(stages, job.stacked.layers / 2)) {
+      ModelShape cut = model();
+      cut.layers = job.stacked.layers;
+      const double bytes =
+          target_.emulated ? 0 : estimate_memory(memory_request(cut, cut.shape, Flow::sharded)).total() * ranks_here();
+      if (seconds_of(job) < kMostRunS && (!free_bytes() || bytes < *free_bytes())) break;
+    }
+    return job.stacked.layers;
+  }
+
+  double seconds_of(const LayerJob& job) const {
+    if (target_.emulated) return estimated_seconds(job);
+    return pass_s(job) * (job.settings.iterations + kOtherPasses);
+  }
+
+  // Of one pass of every schedule.
+  static double pass_s(const LayerJob& job) {
+    double seconds = 0;
+    for (const Schedule* schedule : job.schedules) {
+      const PlannedSchedule planned = plan_schedule(job, *schedule);
+      seconds += planned.run.forward_s + planned.run.backward_s;
+    }
+    return seconds;
+  }
+
+  void try_out(Answer& answer) {
+    LayerJob job = job_of(model().layers);
+    job.predicted_by = *answer.profile;
+    job.schedules = tried(answer);
+    if (job.schedules.empty()) return;
+    answer.trial_layers = job.stacked.layers = layers_to_run(job);
+    if (!target_.emulated && !options_.iterations) job.settings.iterations = passes_in(kTimedS, pass_s(job));
+    std::optional<Progress> progress;
+    if (target_.leads())
+      progress.emplace(fmt::format("2/2 running {} schedules", job.schedules.size()), seconds_of(job));
+    const LayerOutcome outcome = outcome_of(job);
+    for (const ScheduleRun& run : outcome.runs) answer.trials.push_back({run.record});
+    if (answer.current && answer.current->refused.empty()) try_current(job, *answer.current, answer);
+    if (progress) progress->done();
+    if (target_.leads() && was_timed(outcome)) {
+      answer.trace_path = options_.trace.empty() ? beside(".trace.json") : options_.trace;
+      write_layer_trace(outcome, answer.trace_path);
+    }
+    answer.neighbours = neighbours_of(options_, answer);
+  }
+
+  void try_current(LayerJob job, const RankedSchedule& current, Answer& answer) {
+    job.name += " (yours)";
+    job.schedules = {current.schedule};
+    const CurrentSchedule asked = current_from(options_.current);
+    job.degrees.forward = asked.degree_forward, job.degrees.backward = asked.degree_backward;
+    for (const ScheduleRun& run : outcome_of(job).runs) answer.trials.push_back({run.record, true});
+  }
+
+  LayerOutcome outcome_of(const LayerJob& job) {
+    if (auto known = known_outcome(job, writer_)) return *std::move(known);
+    Fields parameters = parameters_of(job.shape, target_.cluster.name, job.name);
+    parameters.set("layers", int64_t{job.stacked.layers});
+    parameters.set("micro_batches", int64_t{job.stacked.micro_batches});
+    LayerOutcome outcome = run_or_record_why(job, parameters);
+    append(outcome, writer_);
+    return outcome;
+  }
+
+  const TuneOptions& options_;
+  Target target_;
+  Subject subject_;
+  RecordWriter writer_;
+};
+
+}  // namespace
+
+int run_verified_answer(const TuneOptions& options, World* processes) {
+  return VerifiedAnswer(options, processes).run();
+}
+
+}  // namespace moe::tuner
