@@ -10,7 +10,9 @@
 #include "moe/base/version.h"
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/comm/nccl/nccl_world.h"
+#include "moe/comm/nccl/own_gpus.h"
 #include "moe/comm/store/store.h"
+#include "moe/device/gpu_settings.h"
 #include "moe/device/memory.h"
 
 namespace moe {
@@ -51,6 +53,7 @@ class OverNccl final : public World {
     options.size = control_->ranks();
     options.topology = control_->topology();
     options.local_rank = options.topology.local_rank;
+    require_own_gpus(gather(*control_, {gpu_setting(options.local_rank, "gpu_uuid")}));
     // One key: NCCL's unique id, which all ask for at once.
     options.set = [this](const std::string&, const std::string& value) { broadcast(*control_, value); };
     options.get = [this](const std::string&) { return broadcast(*control_, {}); };

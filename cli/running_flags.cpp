@@ -148,7 +148,7 @@ void add_microbench(CLI::App& app, Command& c) {
   verb->add_flag("--modules{all}", m.modules,
                  "with --cluster host: time attention, gates, orders and experts too; all, or =NAME[,NAME]");
   verb->add_flag("--kernels", m.kernels,
-                 "check and time the layer's own kernels beside memcpy and plain GEMMs instead");
+                 "check and time the layer's own kernels instead, beside copies and plain GEMMs; of --device");
   begin_group(*verb, kHow);
   add_number(*verb, "--repetitions", m.repetitions, "samples a size", 1, 1e6);
   add_number(*verb, "-n,--iterations", m.iterations, "of an op in one sample; 0: chosen by its time", 0, 1e6);
@@ -159,7 +159,7 @@ void add_microbench(CLI::App& app, Command& c) {
   add_results(*verb, m);
   for (const char* step : {"--step-factor", "--step-bytes"}) needs(*verb, step, {"--min-bytes", "--max-bytes"});
   verb->get_option("--step-factor")->excludes("--step-bytes");
-  stands_alone(*verb, "--kernels", {"--repetitions", "--json"});
+  stands_alone(*verb, "--kernels", {"--repetitions", "--json", "--device", "--out", "--overwrite"});
 }
 
 void add_layerbench(CLI::App& app, Command& c) {

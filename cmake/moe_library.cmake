@@ -12,8 +12,14 @@ endfunction()
 # moe_test(NAME SOURCES ... [DEPENDS ...] [LABELS ...] [TIMEOUT seconds]): one GoogleTest binary, one ctest entry.
 function(moe_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  if("gpu" IN_LIST ARG_LABELS)
+    set_property(GLOBAL APPEND PROPERTY gpu_tests ${name})
+    set(usual_timeout 240)  # GPUs are lent for minutes
+  else()
+    set(usual_timeout 900)  # of a test that hangs: busy machines take their time
+  endif()
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 900)  # of a test that hangs: busy machines take their time
+    set(ARG_TIMEOUT ${usual_timeout})
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest_main moe_warnings)

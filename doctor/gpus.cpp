@@ -4,7 +4,6 @@
 #include <array>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <optional>
 
 namespace moe::doctor {
 namespace {
@@ -15,22 +14,10 @@ Finding finding(Level level, std::string found, std::string meaning, std::string
   return {level, "gpu", std::move(found), std::move(meaning), std::move(command)};
 }
 
-/// Returns what a function of the library says; none where it is missing or fails.
-template <class Value>
-std::optional<Value> asked(int (*function)(NvmlDevice, Value*), NvmlDevice gpu) {
-  Value value{};
-  return function != nullptr && function(gpu, &value) == kNvmlOk ? std::optional(value) : std::nullopt;
-}
-template <class Value, class Kind>
-std::optional<Value> asked(int (*function)(NvmlDevice, Kind, Value*), NvmlDevice gpu, Kind kind) {
-  Value value{};
-  return function != nullptr && function(gpu, kind, &value) == kNvmlOk ? std::optional(value) : std::nullopt;
-}
-
 Findings clocks(const Nvml& nvml, NvmlDevice gpu) {
-  const auto mhz = asked(nvml.clock, gpu, kNvmlSmClock);
-  const auto most = asked(nvml.most_clock, gpu, kNvmlSmClock);
-  const auto reasons = asked(nvml.reasons, gpu).value_or(0);
+  const auto mhz = nvml_says(nvml.clock, gpu, kNvmlSmClock);
+  const auto most = nvml_says(nvml.most_clock, gpu, kNvmlSmClock);
+  const auto reasons = nvml_says(nvml.reasons, gpu).value_or(0);
   if (!mhz || !most) return {};
   const std::string at = fmt::format("{} of {} MHz", *mhz, *most);
   struct Row {
@@ -57,7 +44,7 @@ Findings clocks(const Nvml& nvml, NvmlDevice gpu) {
 
 Findings modes(const Nvml& nvml, NvmlDevice gpu) {
   Findings all;
-  if (const auto on = asked(nvml.persistence, gpu))
+  if (const auto on = nvml_says(nvml.persistence, gpu))
     all.push_back(*on != 0 ? finding(Level::ok, "persistence mode on", "the driver stays loaded")
                            : finding(Level::warn, "persistence mode off",
                                      "the driver is loaded anew, clocks start cold", "sudo nvidia-smi -pm 1"));
@@ -75,7 +62,7 @@ Findings modes(const Nvml& nvml, NvmlDevice gpu) {
 
 Findings power_and_heat(const Nvml& nvml, NvmlDevice gpu) {
   Findings all;
-  const auto limit = asked(nvml.power_limit, gpu), usual = asked(nvml.default_power_limit, gpu);
+  const auto limit = nvml_says(nvml.power_limit, gpu), usual = nvml_says(nvml.default_power_limit, gpu);
   if (limit && usual) {
     const unsigned watt = *limit / 1000, usual_watt = *usual / 1000;
     all.push_back(watt < usual_watt ? finding(Level::warn, fmt::format("power limit {} of {} W", watt, usual_watt),
@@ -83,7 +70,7 @@ Findings power_and_heat(const Nvml& nvml, NvmlDevice gpu) {
                                               fmt::format("sudo nvidia-smi -pl {}", usual_watt))
                                     : finding(Level::ok, fmt::format("power limit {} W", watt), "the usual one"));
   }
-  if (const auto celsius = asked(nvml.temperature, gpu, kNvmlGpuTemperature))
+  if (const auto celsius = nvml_says(nvml.temperature, gpu, kNvmlGpuTemperature))
     all.push_back(*celsius >= kHot ? finding(Level::warn, fmt::format("{} C", *celsius), "clocks are about to fall",
                                              "nvidia-smi -q -d TEMPERATURE")
                                    : finding(Level::ok, fmt::format("below {} C", kHot), "cool enough"));
@@ -101,8 +88,9 @@ Findings others(const Nvml& nvml, NvmlDevice gpu) {
 }
 
 Findings pcie(const Nvml& nvml, NvmlDevice gpu) {
-  const auto generation = asked(nvml.pcie_generation, gpu), width = asked(nvml.pcie_width, gpu);
-  const auto most_generation = asked(nvml.most_pcie_generation, gpu), most_width = asked(nvml.most_pcie_width, gpu);
+  const auto generation = nvml_says(nvml.pcie_generation, gpu), width = nvml_says(nvml.pcie_width, gpu);
+  const auto most_generation = nvml_says(nvml.most_pcie_generation, gpu),
+             most_width = nvml_says(nvml.most_pcie_width, gpu);
   if (!generation || !width || !most_generation || !most_width) return {};
   const std::string found =
       fmt::format("PCIe {} x{}, at most {} x{}", *generation, *width, *most_generation, *most_width);
@@ -118,7 +106,7 @@ Findings pcie(const Nvml& nvml, NvmlDevice gpu) {
 Findings links(const Nvml& nvml, NvmlDevice gpu) {
   unsigned up = 0, all = 0;
   for (unsigned link = 0; link < kNvmlMostLinks; ++link)
-    if (const auto state = asked(nvml.link, gpu, link)) ++all, up += *state != 0 ? 1 : 0;
+    if (const auto state = nvml_says(nvml.link, gpu, link)) ++all, up += *state != 0 ? 1 : 0;
   if (all == 0) return {};
   const std::string found = fmt::format("{} of {} NVLinks up", up, all);
   if (up == all) return {finding(Level::ok, found, "all of them")};

@@ -1,7 +1,7 @@
 #pragma once
 // What the verb `doctor` finds of NVIDIA's GPUs.
 #include "doctor/finding.h"
-#include "doctor/nvml.h"
+#include "moe/record/nvml.h"
 
 namespace moe::doctor {
 

@@ -108,7 +108,7 @@ class Layerbench {
         target_(target_of(options.selection.cluster, {processes, options.device, options.threads})),
         jobs_(jobs_on(target_, options.selection, settings_of(options, target_))),
         layers_(benched_layers(options, target_)),
-        writer_(target_.open_records(records_path(options.out, "layerbench", target_.cluster.name), options.asked,
+        writer_(target_.open_records(records_path(options.out, "layerbench", target_.file_name()), options.asked,
                                      files_read())) {
     share_done(target_, writer_);
   }

@@ -6,12 +6,15 @@
 #include "microbench/kernels.h"
 #include "moe/base/progress.h"
 #include "moe/base/table.h"
+#include "moe/device/device.h"
 #include "moe/record/writer.h"
+#include "verbs/run/target.h"
+#include "verbs/sweep_records.h"
 
 namespace moe::microbench {
 namespace {
 
-constexpr double kGroups = 12;  // of a CPU's kernels
+constexpr double kGroups = 12;  // about, of either device
 
 double number(const CaseRecord& record, std::string_view name) { return record.summary.number(name, record.key); }
 
@@ -40,6 +43,12 @@ std::vector<std::string> row_of(const CaseRecord& record) {
   return row;
 }
 
+bool on_gpu(std::span<const CaseRecord> records) {
+  return std::ranges::any_of(records, [](const CaseRecord& record) {
+    return record.parameters.has("device") && text(record, "device") == name_of(DeviceKind::cuda);
+  });
+}
+
 }  // namespace
 
 int report_kernels(std::span<const CaseRecord> records, const std::string& path, bool json) {
@@ -52,23 +61,29 @@ int report_kernels(std::span<const CaseRecord> records, const std::string& path,
   if (json)
     fmt::print("{}\n", nlohmann::ordered_json{{"records", path}, {"kernels", list}}.dump(1));
   else
-    fmt::print("float32, one thread; a kernel's fastest sample\n{}\nrecords: {}\n", table.text(), path);
+    fmt::print("{}; a kernel's fastest sample\n{}\nrecords: {}\n", on_gpu(records) ? "one GPU" : "float32, one thread",
+               table.text(), path);
   const auto wrong = [](const CaseRecord& record) { return record.status == CaseStatus::wrong; };
   return std::ranges::any_of(records, wrong) ? 3 : 0;
 }
 
 int run_kernel_bench(const MicrobenchOptions& options) {
-  const std::string path = options.out.empty() ? "results/microbench-kernels.jsonl" : options.out;
-  RecordWriter writer(path, {options.asked, {}, {}});
+  const bool of_gpu = options.device == DeviceKind::cuda;
+  if (of_gpu) make_device(DeviceKind::cuda);  // or it says why there is none
+  const std::string path = records_path(options.out, "microbench", of_gpu ? "kernels-cuda" : "kernels");
+  RecordWriter writer(path, {options.asked, {}, of_gpu ? gpu_fields(0) : Fields()});
   KernelBench bench(writer, options.repetitions);
   const KernelSizes sizes;
   Progress progress("microbench --kernels", 60);
   double groups = 0;
-  for (const auto& kernels : {order_kernels, expert_kernels, gate_kernels, gpu_kernels})
-    kernels(sizes, [&](std::span<const Kernel> group) {
-      bench.run(group);
-      progress.at(std::min(1.0, ++groups / kGroups));
-    });
+  const auto take = [&](std::span<const Kernel> group) {
+    bench.run(group);
+    progress.at(std::min(1.0, ++groups / kGroups));
+  };
+  if (of_gpu)
+    gpu_kernels(sizes, take);
+  else
+    for (const auto& kernels : {order_kernels, expert_kernels, gate_kernels}) kernels(sizes, take);
   writer.end();
   progress.done();
   return report_kernels(bench.records(), path, options.json);

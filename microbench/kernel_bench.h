@@ -1,6 +1,6 @@
 #pragma once
-// `microbench --kernels`: how fast the layer's own kernels are on one thread, and on the GPU where there is one,
-// beside what bounds them.
+// `microbench --kernels`: how fast the layer's own kernels are on one thread, or on a GPU, beside what bounds
+// them.
 #include <span>
 #include <string>
 

@@ -84,7 +84,7 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
   if (options.kernels) return processes == nullptr || leads(*processes) ? run_kernel_bench(options) : 0;
   const Target target = target_of(options.cluster, {processes, options.device, options.threads});
   const OpRequest request = request_of(options, target);
-  const std::string path = records_path(options.out, "microbench", target.cluster.name);
+  const std::string path = records_path(options.out, "microbench", target.file_name());
   RecordWriter writer = target.open_records(path, options.asked, {});
   share_done(target, writer);
   std::optional<Progress> progress;

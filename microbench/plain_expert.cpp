@@ -19,8 +19,6 @@ void compare(const SumCheck& check, const Matrix& found, int64_t row, int64_t co
   check.compare(row * found.cols + col, element_of(found, row, col), sum, wrong);
 }
 
-SumCheck check_of(std::string what, int64_t terms) { return {std::move(what), terms, DType::float32, DType::float32}; }
-
 }  // namespace
 
 // One number of H: what goes into the activation, x w1 and x w3, and what comes back to its output.
@@ -35,14 +33,20 @@ struct PlainExpert::Hidden {
   double d_gate() const { return d_out.value * in.value * sigmoid(in.value); }
 };
 
-PlainExpert::PlainExpert(std::map<std::string, Weight> weights, Matrix x, Matrix d_y)
+PlainExpert::PlainExpert(std::map<std::string, Weight> weights, Matrix x, Matrix d_y, DType stored)
     : weights_(std::move(weights)),
       x_(x),
       d_y_(d_y),
       w1_(weights_.at(std::string(kW1)).value),
       w2_(weights_.at(std::string(kW2)).value),
+      stored_(stored),
       gated_(weights_.contains(std::string(kW3))) {
   if (gated_) w3_ = weights_.at(std::string(kW3)).value;
+}
+
+// Of 16 bits every term was rounded before it was added, in float32.
+SumCheck PlainExpert::check_of(std::string what, int64_t terms) const {
+  return {std::move(what), bytes_of(stored_) < 4 ? 0 : terms, stored_, stored_};
 }
 
 PlainExpert::Hidden PlainExpert::hidden(int64_t row, int64_t h) const {

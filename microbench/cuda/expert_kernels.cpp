@@ -49,16 +49,18 @@ class Experts {
     layer.heads = layer.top_k = 1;
     layer.experts = kLocalExperts;
     layer.ffn = ffn;
+    layer.dtype = sizes.dtype;
     return rank_shape(complete(layer, {}, Rounding::ragged), 0);
   }
   Tensor make(int64_t height, int64_t width) const {
-    return random_rows({kLocalExperts * height, width}, DType::float32, math_.memory());
+    return random_rows({kLocalExperts * height, width}, sizes_.dtype, math_.memory());
   }
 
   Kernel alone(std::string_view what, std::function<void()> run, std::function<WrongElements()> check) const {
-    Kernel k{.name = fmt::format("GPU float32 experts {} {}", name_of(ffn_), what), .width = sizes_.model_dim};
+    const std::string_view dtype = name_of(sizes_.dtype);
+    Kernel k{.name = fmt::format("GPU {} experts {} {}", dtype, name_of(ffn_), what), .width = sizes_.model_dim};
     k.shape = {{"device", "cuda"},
-               {"dtype", "float32"},
+               {"dtype", std::string(dtype)},
                {"hidden", sizes_.hidden},
                {"rows", sizes_.expert_rows},
                {"experts", kLocalExperts}};
@@ -100,15 +102,15 @@ class Experts {
 
   WrongElements wrong_forward() const {
     const LastHostCopy x = last(x_), w1 = last(w1_), hidden = last(hidden_), y = last(y_);
-    const WrongElements wrong = wrong_products(x, w1, hidden, DType::float32);
-    return wrong.count > 0 ? wrong : wrong_products(hidden, transpose(w1), y, DType::float32);
+    const WrongElements wrong = wrong_products(x, w1, hidden, sizes_.dtype);
+    return wrong.count > 0 ? wrong : wrong_products(hidden, transpose(w1), y, sizes_.dtype);
   }
   WrongElements wrong_backward() const {
     const LastHostCopy x = last(x_), w1 = last(w1_), hidden = last(hidden_), d_y = last(d_y_), d_x = last(d_x_),
                        d_w1 = last(d_w1_);
-    WrongElements wrong = wrong_products(d_y, w1, hidden, DType::float32);
-    if (wrong.count == 0) wrong = wrong_products(transpose(x), hidden, d_w1, DType::float32);
-    return wrong.count > 0 ? wrong : wrong_products(hidden, transpose(w1), d_x, DType::float32);
+    WrongElements wrong = wrong_products(d_y, w1, hidden, sizes_.dtype);
+    if (wrong.count == 0) wrong = wrong_products(transpose(x), hidden, d_w1, sizes_.dtype);
+    return wrong.count > 0 ? wrong : wrong_products(hidden, transpose(w1), d_x, sizes_.dtype);
   }
   WrongElements wrong_expert(bool is_forward) const {
     std::vector<LastHostCopy> copies;
@@ -122,7 +124,7 @@ class Experts {
       weights[p.name] = {copy(p.value), copy(p.gradient)};
     }
     const LastHostCopy x = last(x_), d_y = last(d_y_), found = last(is_forward ? y_ : d_x_);
-    const PlainExpert plain(std::move(weights), x, d_y);
+    const PlainExpert plain(std::move(weights), x, d_y, sizes_.dtype);
     return is_forward ? plain.wrong_output(found) : plain.wrong_gradients(found);
   }
 

@@ -14,8 +14,10 @@ void gpu_kernels(const KernelSizes&, const KernelGroup& group) {
       sizes.dtype = dtype;
       gpu_order_kernels(sizes, width, *device, watch, group);
     }
-  sizes.dtype = DType::float32;
-  for (const Ffn ffn : {Ffn::gpt, Ffn::mixtral}) gpu_expert_kernels(sizes, ffn, *device, watch, group);
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    sizes.dtype = dtype;
+    for (const Ffn ffn : {Ffn::gpt, Ffn::mixtral}) gpu_expert_kernels(sizes, ffn, *device, watch, group);
+  }
 }
 
 }  // namespace moe::microbench

@@ -142,7 +142,9 @@ Json json_of(const CaseGroup& group) {
 }
 
 Json json_of(const ResumeMark& mark) { return {{"kind", "resume"}, {"started", mark.started}}; }
-Json json_of(const EndMark& mark) { return {{"kind", "end"}, {"ended", mark.ended}}; }
+Json json_of(const EndMark& mark) {
+  return {{"kind", "end"}, {"ended", mark.ended}, {"conditions", json_of(mark.conditions)}};
+}
 
 }  // namespace
 

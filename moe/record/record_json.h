@@ -12,7 +12,8 @@ struct ResumeMark {
   std::string started;  // UTC, ISO 8601
 };
 struct EndMark {
-  std::string ended;  // UTC, ISO 8601
+  std::string ended;       // UTC, ISO 8601
+  Fields conditions = {};  // as those of the header, then
 };
 using RecordLine = std::variant<RunHeader, CaseRecord, CaseGroup, ResumeMark, EndMark>;
 

@@ -274,7 +274,7 @@ RecordLine record_line_from(std::string_view text, const std::string& where) {
   if (kind == "case") return case_from(in, where);
   if (kind == "cases") return GroupReader(json, where).take();
   if (kind == "resume") return ResumeMark{in.text("started")};
-  if (kind == "end") return EndMark{in.text("ended")};
+  if (kind == "end") return EndMark{in.text("ended"), in.has("conditions") ? in.fields("conditions") : Fields()};
   in.fail("kind", json["kind"], "one of: run, case, cases, resume, end");
 }
 

@@ -14,6 +14,7 @@
 #include "moe/base/check.h"
 #include "moe/base/random.h"
 #include "moe/base/version.h"
+#include "moe/record/gpu_state.h"
 #include "moe/record/machine.h"
 
 namespace moe {
@@ -155,6 +156,13 @@ std::string utc_now() {
   return text.data();
 }
 
+Fields conditions_now() {
+  Fields conditions = conditions_of();
+  if (uses_cuda())
+    for (const auto& [name, value] : gpu_state(open_nvml().get())) conditions.set(name, value);
+  return conditions;
+}
+
 RunHeader stamp_run(const Question& question) {
   RunHeader run;
   run.started = utc_now();
@@ -166,7 +174,7 @@ RunHeader stamp_run(const Question& question) {
   run.compiler = compiler();
   run.libraries = {{"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)}};
   run.machine = machine_of();
-  run.conditions = conditions_of();
+  run.conditions = conditions_now();
   run.environment = environment();
   run.config_digest = digest_of(run, question);
   return run;

@@ -10,6 +10,9 @@ namespace moe {
 /// Now in UTC, "2025-01-31T12:00:00Z".
 std::string utc_now();
 
+/// What changes about the machine (machine.h), and in a process that uses GPUs about these (gpu_state.h).
+Fields conditions_now();
+
 /// The header of a run that begins now. Of the environment only what is on the allow-list (thread counts, visible
 /// devices, ranks, NCCL's and Gloo's choices) is taken: no user, host name or path.
 ///

@@ -154,7 +154,7 @@ void RecordWriter::append(const CaseGroup& group) {
 
 void RecordWriter::end() {
   require<WrongResult>(!ended_, "{}: the run was ended twice", path_);
-  write_line(to_json_line(EndMark{utc_now()}));
+  write_line(to_json_line(EndMark{utc_now(), conditions_now()}));
   ended_ = true;
 }
 

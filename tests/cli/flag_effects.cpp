@@ -155,6 +155,7 @@ Effects microbench() {
   add(e, refused, range + " --step-bytes 64K", "--step-factor 4");
   add(e, refused, "", "--warmup 0; --check 2");
   add(e, refused, "--kernels", "--cluster testbed-a; --min-bytes 64K; --iterations 2; --modules");
+  add(e, parsed, "--kernels", "--device cuda; --out o.jsonl; --overwrite");
   add_ranks(e);
   return e;
 }

@@ -4,6 +4,7 @@
 
 #include "moe/base/check.h"
 #include "moe/device/device.h"
+#include "moe/device/gpu_settings.h"
 #include "tests/device/device_conformance.h"
 
 namespace moe {
@@ -115,6 +116,16 @@ TEST(GpuMemoryTest, ThePoolHandsOutWithoutAskingTheDriver) {
   std::sort(took.begin(), took.end());
   std::printf("256 MiB from the pool: %.1f us in the median\n", took[25] * 1e6);
   EXPECT_LT(took[25], 1e-3);
+}
+
+TEST(GpuSettingsTest, TellGpusApartWithoutTheirNumbers) {
+  EXPECT_FALSE(gpu_setting(0, "gpu").empty());
+  EXPECT_EQ(gpu_setting(0, "gpu_uuid").size(), 16U);
+  EXPECT_EQ(gpu_setting(0, "gpu_uuid"), gpu_setting(gpu_count(), "gpu_uuid"));
+  for (int gpu = 1; gpu < gpu_count(); ++gpu) EXPECT_NE(gpu_setting(0, "gpu_uuid"), gpu_setting(gpu, "gpu_uuid"));
+  EXPECT_NE(gpu_setting(0, "cuda_driver").find('.'), std::string::npos);
+  EXPECT_EQ(gpu_setting(0, "nothing"), "");
+  EXPECT_GT(free_gpu_bytes(0), 0);
 }
 
 TEST(GpuDeviceTest, RanksTakeTurnsOnTheGpusThatThereAre) {

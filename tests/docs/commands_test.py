@@ -27,6 +27,7 @@ OTHERS = {
     "cmake": "the build itself; tests/examples/installed_test.py installs it, tests/package makes packages",
     "cpack": "packages; tests/package makes and tries them",
     "ctest": "runs this very test",
+    "cmake/gpu_day.sh": "needs a GPU; tests/gpu_day runs it with stand-ins",
     "pip": "installs into this machine",
     "tests/plots/samples.sh": "writes into the checkout",
 }

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "moe/base/numbers.h"
 #include "moe/layer/binding.h"
+#include "moe/tensor/element.h"
+#include "moe/tensor/host_copy.h"
 
 namespace moe {
 
@@ -25,11 +26,13 @@ LocalLayers::LocalLayers(const LayerCase& shape, const LayerSeed& seed, Flow flo
 }
 
 void poison(MoeLayer& layer) {
-  const auto fill = [](TensorView t) {
-    with_number(t.dtype(), [&](auto nan) {
-      round_to(std::numeric_limits<double>::quiet_NaN(), nan);
-      std::fill_n(t.as<decltype(nan)>(), t.elements(), nan);
+  const auto fill = [&](TensorView t) {
+    const HostCopy here(t, layer.memory());
+    with_element(here.view().dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      std::fill_n(here.view().as<T>(), t.elements(), std::numeric_limits<T>::quiet_NaN());
     });
+    here.send();
   };
   fill(layer.output());
   fill(layer.input_gradient());

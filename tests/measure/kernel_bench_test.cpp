@@ -120,9 +120,9 @@ TEST(RankOps, NoOpIsTakenForRightUnseen) {
     std::atomic<int64_t> before = 0, after = 0;
     world.run([&](int rank) {
       RankOps ops(*world.communicator(rank), {.ranks_per_node = 2});
-      ops.prepare(c);
+      ops.prepare(c, true);
       before += ops.check(c).count;
-      ops.begin(c, 1);
+      ops.begin(c, 1, {});
       ops.finish();
       const WrongElements wrong = ops.check(c);
       EXPECT_EQ(wrong.first, "") << c.key();

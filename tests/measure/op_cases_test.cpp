@@ -88,6 +88,25 @@ TEST(OpCases, RealSizesAreOfWholeElementsForEveryRank) {
   EXPECT_EQ(bytes, (std::vector<double>{24, 48}));
 }
 
+TEST(OpCases, OfAGpuAreLargeEnoughForIt) {
+  Profile host;
+  host.nodes = host.ranks_per_node = 2;
+  std::map<std::string, std::vector<double>> sizes;
+  for (const OpCase& c : real_cases(host, "local", {}, DeviceKind::cuda)) {
+    sizes[c.series()].push_back(c.real_dim > 0 ? static_cast<double>(c.real_dim) : c.bytes);
+    EXPECT_EQ(buffer_bytes(c), c.real_dim > 0 ? 12.0 * static_cast<double>(c.real_dim * c.real_dim) : 2 * c.bytes);
+  }
+  EXPECT_EQ(sizes.size(), 5U);
+  for (const auto& [series, of_series] : sizes) {
+    const bool gemm = series.starts_with("gemm");
+    EXPECT_EQ(of_series.front(), gemm ? 512 : 1 << 20) << series;
+    EXPECT_EQ(of_series.back(), gemm ? 8192 : 1 << 28) << series;
+    EXPECT_EQ(of_series.size(), gemm ? 12U : 17U) << series;
+    EXPECT_TRUE(std::ranges::is_sorted(of_series)) << series;
+  }
+  EXPECT_EQ(gpu_sizes({.begin = 64, .end = 128}).end, 128) << "what is asked for";
+}
+
 // A few small cases of each op, really run: right results, as many samples as asked, none faster than its pace.
 TEST(OpBench, ChecksAndTimesEveryOp) {
   std::vector<OpCase> cases;

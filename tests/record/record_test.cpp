@@ -197,6 +197,12 @@ TEST(Stamp, SaysWhatRanWhereAndWhen) {
   EXPECT_FALSE(read.libraries.empty());
 }
 
+TEST(Stamp, AnEndHasItsConditionsToo) {
+  const EndMark end{"2025-01-01T00:00:00Z", {{"load1", 0.5}, {"gpu_held", std::string("none")}}};
+  EXPECT_EQ(std::get<EndMark>(record_line_from(to_json_line(end), "f:1")).conditions, end.conditions);
+  EXPECT_TRUE(std::get<EndMark>(record_line_from(R"({"kind":"end","ended":"t"})", "f:1")).conditions.empty());
+}
+
 TEST(Stamp, IsReadWithoutWhatOlderOnesLack) {
   const std::string older =
       R"({"kind":"run","schema":1,"started":"2024-05-01T12:00:00Z","argv":["moetune"],"config_digest":"0","git":{},)"

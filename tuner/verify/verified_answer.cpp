@@ -35,7 +35,7 @@ class VerifiedAnswer {
       : options_(options),
         target_(target_of(options.selection.cluster, {processes, options.device, options.threads})),
         subject_(subject_on(options, target_)),
-        writer_(target_.open_records(records_path(options.out, "tune", target_.cluster.name), options.asked,
+        writer_(target_.open_records(records_path(options.out, "tune", target_.file_name()), options.asked,
                                      subject_.files)) {
     share_done(target_, writer_);
     require_runs();
@@ -60,8 +60,7 @@ class VerifiedAnswer {
     if (!target_.leads()) return 0;
     const RankedSchedule& use = recommended(answer);
     const bool model = !subject_.chosen.name.empty();
-    const std::string launched =
-        target_.ranks.processes ? fmt::format("launch --ranks {} -- ", ranks()) : "";
+    const std::string launched = target_.ranks.processes ? fmt::format("launch --ranks {} -- ", ranks()) : "";
     answer.next = command_of(launched + (model ? "modelbench" : "layerbench"), options_, use) +
                   (model ? ",tutel --steps 20" : ",tutel --tasks");
     fmt::print("{}", options_.json ? json_of(answer).dump(1) + '\n' : text_of(answer));

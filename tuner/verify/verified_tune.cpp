@@ -82,13 +82,14 @@ class VerifiedTune {
     };
     if (options.selection.schedules.empty() && found.whole_grid) keep(kWholeGridByDefault);
     if (options.selection.schedules.empty() && !found.whole_grid) keep(kVerifiedByDefault);
-    found.records_path = records_path(options.out, "tune", found.cluster.name);
+    found.records_path = records_path(options.out, "tune", target.file_name());
     return found;
   }
 
   // Processes have grids by their backend, threads that of the host.
   static std::string grid_key(const Target& target) {
     if (target.emulated) return target.cluster.name;
+    if (target.ranks.device == DeviceKind::cuda) return fmt::format("{}-cuda", kHostCluster);
     return target.ranks.processes ? std::string(target.backend()) : std::string(kHostCluster);
   }
 

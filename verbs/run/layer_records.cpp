@@ -17,12 +17,6 @@ std::vector<double> differences(const std::vector<double>& a, const std::vector<
   return d;
 }
 
-double estimated_bytes(const Plan& plan) {
-  const MemoryEstimate estimate =
-      one_layer(plan) ? layer_memory(plan.shape, plan.structure->flow) : estimate_memory(memory_request(plan));
-  return estimate.total() - estimate.optimizer;
-}
-
 Fields prediction_of(const PlannedSchedule& p, const Plan& as_run) {
   if (p.nominal) return {{"peak_bytes", estimated_bytes(as_run)}};
   std::vector<TaskTime> times;
@@ -98,6 +92,12 @@ void add_all(const LayerMeasurement& all, CaseRecord& record) {
 }
 
 }  // namespace
+
+double estimated_bytes(const Plan& plan) {
+  const MemoryEstimate estimate =
+      one_layer(plan) ? layer_memory(plan.shape, plan.structure->flow) : estimate_memory(memory_request(plan));
+  return estimate.total() - estimate.optimizer;
+}
 
 std::vector<TaskComparison> compared_tasks(const RanSchedule& ran) {
   if (ran.run.task_s.empty() || ran.planned.nominal) return {};

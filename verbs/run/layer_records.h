@@ -13,6 +13,9 @@ struct RanSchedule {
   const LayerMeasurement& all;
 };
 
+/// Returns what a rank's layers of a plan take, without an optimizer.
+double estimated_bytes(const Plan& plan);
+
 /// The tasks, measured beside predicted; none of what was only checked.
 std::vector<TaskComparison> compared_tasks(const RanSchedule& ran);
 

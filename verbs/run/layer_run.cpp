@@ -6,6 +6,7 @@
 #include "moe/base/no_hardware.h"
 #include "moe/device/memory.h"
 #include "verbs/run/layer_records.h"
+#include "verbs/run/schedule_batches.h"
 #include "verbs/trace_file.h"
 
 namespace moe {
@@ -39,10 +40,10 @@ PlannedJob plan(const LayerJob& job) {
   return all;
 }
 
-LayerMeasurement measure(const LayerJob& job, const std::vector<PlannedSchedule>& planned) {
+std::vector<LayerMeasurement> measure(const LayerJob& job, const std::vector<PlannedSchedule>& planned) {
   std::vector<PlannedRun> runs;
   for (const PlannedSchedule& p : planned) runs.push_back(p.run);
-  return runs.empty() ? LayerMeasurement() : measure_layer(runs, job.settings);
+  return runs.empty() ? std::vector<LayerMeasurement>() : measure_in_batches(runs, job.settings);
 }
 
 void set_parameters(const Fields& parameters, LayerOutcome& outcome) {
@@ -54,12 +55,14 @@ void set_parameters(const Fields& parameters, LayerOutcome& outcome) {
 
 LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
   PlannedJob all = plan(job);
-  const LayerMeasurement measurement = measure(job, all.planned);
+  const std::vector<LayerMeasurement> batches = measure(job, all.planned);
+  auto batch = batches.begin();
   LayerOutcome outcome{job.name, {}, std::move(all.unsupported_tried)};
-  for (size_t s = 0; s < all.planned.size(); ++s) {
+  for (size_t s = 0, begun = 0; s < all.planned.size(); ++s) {
+    if (s - begun == batch->runs.size()) begun = s, ++batch;
     PlannedSchedule& planned = all.planned[s];
-    const MeasuredRun& measured = measurement.runs[s];
-    const RanSchedule ran{planned, measured, measurement};
+    const MeasuredRun& measured = batch->runs[s - begun];
+    const RanSchedule ran{planned, measured, *batch};
     std::vector<TaskComparison> tasks = compared_tasks(ran);
     CaseRecord record = record_of(job, ran, tasks);
     if (s < all.of_schedules) {

@@ -8,6 +8,7 @@
 #include "moe/base/log.h"
 #include "moe/base/progress.h"
 #include "moe/base/statistics.h"
+#include "moe/device/gpu_settings.h"
 #include "moe/exec/overhead.h"
 #include "moe/measure/ops/lane_bench.h"
 #include "moe/record/over_ranks.h"
@@ -24,10 +25,22 @@ double expected_seconds(const OpCase& c, int repetitions) {
   return c.modelled_s > 0 ? repetitions * c.modelled_s * c.dilation : (repetitions + 1) * unpaced_guess;
 }
 
+// Each rank has the buffers of two ops, since one is timed beside another; threads share one GPU.
+void leave_out_too_large(const Target& target, std::vector<OpCase>& cases) {
+  constexpr double kShareOfFree = 0.8;  // the rest is for workspaces, and what is in pieces
+  World* processes = target.ranks.processes;
+  auto left = static_cast<double>(free_gpu_bytes(processes ? processes->topology().local_rank : 0));
+  if (processes)
+    for (const auto& rank : gather(*processes, Numbers{{left}})) left = std::min(left, rank.front());
+  const double ranks = processes ? 1 : target.cluster.nodes * target.cluster.ranks_per_node;
+  std::erase_if(cases, [&](const OpCase& c) { return 2 * ranks * buffer_bytes(c) > kShareOfFree * left; });
+}
+
 std::vector<OpCase> cases_of(const Target& target, const OpRequest& request) {
   auto cases = target.emulated ? emulated_cases(target.cluster, request.sizes)
                                : real_cases(target.cluster, target.backend(), request.sizes, target.ranks.device);
   std::ranges::move(module_cases(request.modules, target.cluster), std::back_inserter(cases));
+  if (!target.emulated && target.ranks.device == DeviceKind::cuda) leave_out_too_large(target, cases);
   return cases;
 }
 

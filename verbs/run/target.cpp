@@ -8,11 +8,14 @@
 #include "moe/base/control_groups.h"
 #include "moe/device/cpu/cores.h"
 #include "moe/device/cpu/quota.h"
+#include "moe/device/gpu_settings.h"
 #include "moe/measure/layers/proxy.h"
 #include "verbs/selection.h"
 
 namespace moe {
 namespace {
+
+constexpr std::string_view kOnCuda = "-cuda";
 
 Target unmeasured(std::string name, std::string source, int nodes, int ranks_per_node) {
   Target target;
@@ -78,7 +81,8 @@ Fields fields_of(const Target& target) {
   const bool computes = !target.emulated && target.ranks.device == DeviceKind::cpu;
   Fields threads;
   if (computes) threads.set("threads", int64_t{target.ranks.threads});
-  if (processes == nullptr) return threads;
+  const bool on_gpu = target.ranks.device == DeviceKind::cuda;
+  if (processes == nullptr) return on_gpu ? gpu_fields(0) : threads;
   const WorldTopology& topology = processes->topology();
   Fields fields{{"backend", std::string(target.backend())},
                 {"device", std::string(name_of(target.ranks.device))},
@@ -87,16 +91,29 @@ Fields fields_of(const Target& target) {
                 {"ranks_per_node", int64_t{topology.ranks_per_node}},
                 {"interface", topology.interface}};
   if (computes) fields.set("threads", int64_t{target.ranks.threads});
+  if (on_gpu)
+    for (const auto& [name, value] : gpu_fields(topology.local_rank)) fields.set(name, value);
   for (const auto& [name, value] : processes->settings()) fields.set(name, value);
   return fields;
 }
 
 }  // namespace
 
+Fields gpu_fields(int local_rank) {
+  Fields fields{{"device", std::string(name_of(DeviceKind::cuda))}};
+  for (const auto& [name, value] : gpu_settings(local_rank)) fields.set(name, value);
+  return fields;
+}
+
 RecordWriter Target::open_records(const std::string& path, const Asked& asked, std::vector<std::string> files) const {
   if (!leads()) return RecordWriter(path);
   files.push_back(cluster.file);
   return RecordWriter(path, {asked, std::move(files), fields_of(*this)});
+}
+
+std::string Target::file_name() const {
+  const bool said = cluster.name.ends_with(kOnCuda);
+  return ranks.device == DeviceKind::cuda && !said ? cluster.name + std::string(kOnCuda) : cluster.name;
 }
 
 std::string Target::place() const {
@@ -114,7 +131,7 @@ Target target_of(const std::string& cluster, const BenchRanks& ranks) {
   Target target = ranks.processes ? of_processes(cluster, *ranks.processes) : of_threads(cluster);
   target.ranks = ranks;
   target.ranks.threads = chosen_threads(target);
-  if (ranks.device == DeviceKind::cuda && !target.measured) target.cluster.name += "-cuda";
+  if (ranks.device == DeviceKind::cuda && !target.measured) target.cluster.name += kOnCuda;
   return target;
 }
 

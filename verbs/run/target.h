@@ -20,9 +20,14 @@ struct Target {
   bool leads() const { return ranks.leads(); }
   /// Returns the cluster's name, with the threads of each rank where they compute.
   std::string place() const;
+  /// Returns what its files are named after: the cluster, and the device where that is a GPU.
+  std::string file_name() const;
   /// Opens the records on the process that leads; share_done tells the others. `files`: read beside the profile.
   RecordWriter open_records(const std::string& path, const Asked& asked, std::vector<std::string> files) const;
 };
+
+/// Returns what records say of a GPU that ranks use: `device`, and what gpu_settings says.
+Fields gpu_fields(int local_rank);
 
 /// Tells every process's writer what the leading one's has done. Every process calls it, once.
 void share_done(const Target& target, RecordWriter& writer);

@@ -4,7 +4,6 @@
 
 #include "moe/base/check.h"
 #include "moe/comm/nccl/nccl_state.h"
-#include "moe/device/cuda/check.h"
 
 extern char** environ;
 
@@ -34,18 +33,14 @@ ncclUniqueId shared_id(const NcclOptions& options) {
 }
 
 std::vector<std::pair<std::string, std::string>> settings_of(const nccl::State& state) {
-  int version = 0, gpu = 0;
+  int version = 0;
   ncclGetVersion(&version);
-  MOE_CHECK_CUDA(cudaGetDevice(&gpu));
-  cudaDeviceProp properties;
-  MOE_CHECK_CUDA(cudaGetDeviceProperties(&properties, gpu));
   const auto ctas = [](int count) { return count > 0 ? std::to_string(count) : std::string("default"); };
   std::vector<std::pair<std::string, std::string>> settings{
       {"nccl_version", fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100)},
       {"nccl_alltoall", state.alltoall() ? "ncclAlltoAll" : "grouped send and receive"},
       {"nccl_min_ctas", ctas(state.options().min_ctas)},
-      {"nccl_max_ctas", ctas(state.options().max_ctas)},
-      {"gpu", properties.name}};
+      {"nccl_max_ctas", ctas(state.options().max_ctas)}};
   for (char** variable = environ; *variable; ++variable) {
     const std::string_view text = *variable;
     const size_t equals = text.find('=');

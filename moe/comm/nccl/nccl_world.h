@@ -27,7 +27,7 @@ struct NcclOptions {
   int min_ctas = 0, max_ctas = 0;  // thread blocks a communicator takes from the experts; 0: NCCL's choice
 };
 
-/// Its settings(): version, algorithm of alltoall, thread blocks, GPU, NCCL_* that were set. Blocking; every rank calls
+/// Its settings(): version, algorithm of alltoall, thread blocks, NCCL_* that were set. Blocking; every rank calls
 /// it. Throws BadInput in a build without NCCL or CUDA and where there is no GPU,
 /// RankFailure where the ranks can't all connect within timeout_s. Sums are in NCCL's order, not in that of ranks; what
 /// ranks disagree on is not found out, but ends by the timeout. abort() ends this rank's operations, and the others' as

@@ -2,10 +2,14 @@
 #include "moe/base/no_hardware.h"
 #include "moe/device/cuda/cuda_device.h"
 #include "moe/device/device.h"
+#include "moe/device/gpu_settings.h"
 
 namespace moe {
 
 int gpu_count() { return 0; }
+std::vector<std::pair<std::string, std::string>> gpu_settings(int) { return {}; }
+std::string gpu_setting(int, const std::string&) { return {}; }
+int64_t free_gpu_bytes(int) { return 0; }
 
 std::unique_ptr<Device> cuda::make_device(int) {
   throw NoHardware("this build has no CUDA: build it where nvcc is installed (cmake --preset cuda)");

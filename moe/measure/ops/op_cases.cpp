@@ -21,6 +21,9 @@ constexpr double kShortestSampleS = 2e-3;
 constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kThreadShare = 16, kProcessShare = 4;  // of FSMoE's sizes, what CPU ranks can carry
 constexpr std::array<int64_t, 8> kModuleBatches{1, 2, 3, 4, 5, 8, 10, 16};  // no two sizes alike
+// A GPU needs tens of microseconds to launch anything, and is at its best speed with far more than that to do.
+constexpr int64_t kLeastGpuBytes = int64_t{1} << 20, kMostGpuBytes = int64_t{1} << 28;
+constexpr std::array<int64_t, 12> kGpuGemmDims{512, 768, 1024, 1536, 2048, 2560, 3072, 4096, 5120, 6144, 7168, 8192};
 
 bool is_timed(const CommRow& row) { return row.algorithm == "direct" && facts_of(row.op).collective; }
 
@@ -134,6 +137,15 @@ OpSizes sizes_for(DType layers, DeviceKind device) {
   return sizes;
 }
 
+OpSizes gpu_sizes(const OpSizes& asked) {
+  OpSizes sizes = asked;
+  if (asked.end > 0) return sizes;
+  sizes.begin = kLeastGpuBytes;
+  sizes.end = kMostGpuBytes + 1;  // the factor is rounded
+  sizes.factor = std::sqrt(2.0);
+  return sizes;
+}
+
 std::vector<int64_t> bytes_of(const OpSizes& sizes, int64_t share) {
   std::vector<int64_t> bytes;
   if (sizes.end == 0) {
@@ -174,9 +186,11 @@ std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes)
   return cases;
 }
 
-std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& sizes,
+std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& asked,
                                DeviceKind device) {
   std::vector<OpCase> cases;
+  const bool on_gpu = device == DeviceKind::cuda;
+  const OpSizes sizes = on_gpu ? gpu_sizes(asked) : asked;
   const int64_t share = backend == "local" ? kThreadShare : backend == "gloo" ? kProcessShare : 1;
   // Every rank's block has whole elements, and as many as the others': what is recorded is what is moved.
   const auto add = [&](Op op, Network network, int ranks) {
@@ -195,10 +209,16 @@ std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend,
   add(Op::allgather, Network::intra, cluster.ranks_per_node);
   add(Op::reducescatter, Network::intra, cluster.ranks_per_node);
   add(Op::allreduce, between_experts, experts);
-  const int64_t gemm_share = backend == "nccl" ? 1 : kThreadShare;
-  for (int i = 1; computes_in(device, sizes.dtype) && i <= kGemmSizes; ++i)
-    cases.push_back(gemm(gemm_dim(i * kGemmStep / gemm_share), sizes.dtype));
+  if (on_gpu)
+    for (const int64_t dim : kGpuGemmDims) cases.push_back(gemm(dim, sizes.dtype));
+  else if (computes_in(device, sizes.dtype))
+    for (int i = 1; i <= kGemmSizes; ++i) cases.push_back(gemm(gemm_dim(i * kGemmStep / kThreadShare), sizes.dtype));
   return cases;
+}
+
+double buffer_bytes(const OpCase& c) {
+  const double matrix = static_cast<double>(c.real_dim * c.real_dim), block = static_cast<double>(c.real_elements);
+  return static_cast<double>(bytes_of(c.dtype)) * (c.real_dim > 0 ? 3 * matrix : 2 * block);
 }
 
 std::vector<OpCase> module_cases(std::span<const std::string> modules, const Profile& host) {

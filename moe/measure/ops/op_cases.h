@@ -42,6 +42,8 @@ struct OpSizes {
   double factor = 2;
   DType dtype = DType::float32;  // also of real GEMMs
 };
+/// Returns those of a GPU where none are asked for: 1 MiB to 256 MiB, each 1.4 times the one before.
+OpSizes gpu_sizes(const OpSizes& asked);
 /// Returns the sizes for layers of a type, or those of float32 where it can't run.
 OpSizes sizes_for(DType layers, DeviceKind device);
 /// Throws BadInput for bounds out of order, factors of at most 1.
@@ -53,9 +55,11 @@ std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes 
 
 /// Returns those ops over `backend`, unpaced: alltoall and allreduce of one rank a node, allgather and reducescatter
 /// inside nodes, where there are as many as two; GEMM, of 16 bits on a GPU alone. Sizes are cut to whole elements for
-/// every rank, at least one.
-std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& sizes = {},
+/// every rank, at least one. On a GPU collectives are of gpu_sizes, and matrices of up to 8192 x 8192.
+std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& asked = {},
                                DeviceKind device = DeviceKind::cpu);
+/// Returns what a rank has in memory to run it.
+double buffer_bytes(const OpCase& c);
 /// Modules of the registries by name, forward and backward, on this machine: B {1 .. 16} L 64 tokens of M 64 and 128 in
 /// turn; attention at L 64, 128, 256, each apart.
 std::vector<OpCase> module_cases(std::span<const std::string> modules, const Profile& host);

@@ -77,18 +77,18 @@ void OpRunner::follow() {
 void OpRunner::perform_on(int rank, const Command& command, std::vector<double>& times, std::string& wrong) {
   RankOps& ops = *ops_[place(rank)];
   const OpCase& c = cases_.at(command.op);
-  ops.prepare(c);
+  ops.prepare(c, command.kind == Command::Kind::check);
   const bool two = command.kind == Command::Kind::beside || command.kind == Command::Kind::both;
   RankOps& beside = *beside_[place(rank)];
   if (two) {
     const OpCase& by = cases_.at(command.by);
-    beside.prepare(by);
-    ops.begin(c, command.iterations);
-    beside.begin(by, command.by_iterations);
+    beside.prepare(by, false);
+    ops.begin(c, command.iterations, {.more = command.by_iterations});
+    beside.begin(by, command.by_iterations, {.beside = &ops});
     ops.finish();
     beside.finish();
   } else {
-    ops.begin(c, command.iterations, command.kind != Command::Kind::check);
+    ops.begin(c, command.iterations, {.paced = command.kind != Command::Kind::check});
     ops.finish();
   }
   times = {ops.start_s(), ops.end_s(), static_cast<double>(ops.take_overruns()), 0};

@@ -25,6 +25,7 @@ RankOps::RankOps(Communicator& world, const Place& place)
       device_(make_device(place.device, place.gpu, place.threads)),
       layer_device_(place.device == DeviceKind::cuda ? make_cuda_layer_device() : nullptr),
       stream_(device_->make_stream("op")),
+      gate_(*stream_),
       start_(device_->make_event()),
       end_(device_->make_event()),
       rank_(world_->rank()),
@@ -44,7 +45,17 @@ int RankOps::world_rank(int64_t member, const OpCase& c) const {
                                      : m * ranks_per_node_ + rank_ % ranks_per_node_;
 }
 
-void RankOps::prepare(const OpCase& c) {
+bool RankOps::make(Tensor& tensor, int64_t elements, DType dtype) const {
+  const int64_t has = tensor.view().data() != nullptr ? tensor.view().elements() : 0;
+  const bool enough = layer_device_ ? has >= elements : has == elements;
+  if (enough && tensor.view().dtype() == dtype) return false;
+  tensor = Tensor();  // before another is made
+  if (elements > 0) tensor = Tensor({elements}, dtype, math().memory());
+  return true;
+}
+
+// On a GPU buffers only grow, and what is sent stays: the host would take longer to fill them than the op takes.
+void RankOps::prepare(const OpCase& c, bool for_check) {
   if (c.shape) return prepare_module(c);
   group_ = c.network == Network::intra ? intra_.get() : inter_.get();
   const int64_t size = group_->size();
@@ -52,24 +63,24 @@ void RankOps::prepare(const OpCase& c) {
   const int64_t n = c.real_dim > 0 ? c.real_dim * c.real_dim : elements_;
   // A paced GEMM is a proxy: of 16 bits a CPU has none.
   const DType dtype = c.real_dim > 0 && c.modelled_s > 0 ? sums_type(c.dtype) : c.dtype;
-  const auto make = [&](Tensor& tensor, int64_t elements) {
-    if (tensor.view().elements() == elements && tensor.view().dtype() == dtype) return;
-    tensor = elements > 0 ? Tensor({elements}, dtype, math().memory()) : Tensor();
-  };
-  make(send_, n);
-  make(receive_, n);
-  make(third_, c.real_dim > 0 ? n : 0);
-  fill(send_, [&](int64_t i) { return static_cast<double>(value_at(c, rank_, i)); });
-  fill(receive_, [&](int64_t i) { return c.op == Op::allreduce ? static_cast<double>(value_at(c, rank_, i)) : 0.0; });
-  if (c.real_dim > 0) fill(third_, [](int64_t i) { return 1e-3 * static_cast<double>(i * 7 % 13 - 6); });
+  const bool sends_anew = make(send_, n, dtype), receives_anew = make(receive_, n, dtype);
+  const bool third_anew = make(third_, c.real_dim > 0 ? n : 0, dtype);
+  const bool stays = layer_device_ && sent_sums_ == sums(c);
+  sent_sums_ = sums(c);
+  const auto sent = [&](int64_t i) { return static_cast<double>(value_at(c, rank_, i)); };
+  if (sends_anew || !stays) fill(send_, sent);
+  if (receives_anew || for_check || !layer_device_)
+    fill(receive_.view().part(0, {n}), [&](int64_t i) { return c.op == Op::allreduce ? sent(i) : 0.0; });
+  if (c.real_dim > 0 && (third_anew || !layer_device_))
+    fill(third_, [](int64_t i) { return 1e-3 * static_cast<double>(i * 7 % 13 - 6); });
 }
 
 template <class Value>
-void RankOps::fill(const Tensor& tensor, Value value) const {
+void RankOps::fill(TensorView tensor, Value value) const {
   const HostCopy there(tensor, math().memory());
   with_element(there.view().dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for (int64_t i = 0; i < tensor.view().elements(); ++i) there.view().as<T>()[i] = static_cast<T>(value(i));
+    for (int64_t i = 0; i < tensor.elements(); ++i) there.view().as<T>()[i] = static_cast<T>(value(i));
   });
   there.send();
 }
@@ -84,10 +95,11 @@ void RankOps::prepare_module(const OpCase& c) {
   module_->prepare(c.phase);
 }
 
-void RankOps::begin(const OpCase& c, int iterations, bool paced) {
+void RankOps::begin(const OpCase& c, int iterations, const Begin& how) {
   world_->barrier({*stream_, {}, "start of an op"});
+  how.beside != nullptr ? gate_.close_with(how.beside->gate_) : gate_.close(iterations + how.more);
   stream_->mark(*start_);
-  for (int i = 0; i < iterations; ++i) enqueue(c, {paced ? c.modelled_s * c.dilation : 0, &overruns_});
+  for (int i = 0; i < iterations; ++i) enqueue(c, {how.paced ? c.modelled_s * c.dilation : 0, &overruns_});
   stream_->record(*end_);
 }
 
@@ -113,7 +125,7 @@ template <class T>
 WrongElements RankOps::check_collective(const OpCase& c) const {
   const int64_t size = group_->size(), block = elements_ / size, mine = group_->rank();
   const int64_t n = c.op == Op::reducescatter ? block : elements_;
-  const HostCopy received(receive_, math().memory());
+  const HostCopy received(receive_.view().part(0, {elements_}), math().memory());
   WrongElements wrong;
   for (int64_t i = 0; i < n; ++i) {
     int64_t expected = 0;
@@ -131,7 +143,8 @@ WrongElements RankOps::check_collective(const OpCase& c) const {
 
 WrongElements RankOps::check_gemm(int64_t dim) const {
   MemorySpace& memory = math().memory();
-  const HostCopy a(send_, memory), b(third_, memory), out(receive_, memory);
+  const auto product = [&](const Tensor& t) { return HostCopy(t.view().part(0, {dim * dim}), memory); };
+  const HostCopy a = product(send_), b = product(third_), out = product(receive_);
   const auto square = [&](const HostCopy& t) { return matrix(t.view().part(0, {dim, dim})); };
   WrongElements wrong = wrong_products(square(a), square(b), square(out), receive_.view().dtype());
   if (wrong.count > 0) wrong.first = fmt::format("rank {}, {}", rank_, wrong.first);

@@ -3,12 +3,14 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "moe/comm/communicator.h"
 #include "moe/layer/layer_device.h"
 #include "moe/measure/modules/module_run.h"
 #include "moe/measure/ops/op_cases.h"
+#include "moe/measure/ops/start_gate.h"
 #include "moe/measure/wrong_elements.h"
 #include "moe/tensor/tensor.h"
 
@@ -27,10 +29,16 @@ class RankOps {
 
   /// Returns the ranks that share a collective's group with this one.
   int group_of(const OpCase& c) const;
-  void prepare(const OpCase& c);
-  /// Blocks until all ranks are here, then enqueues the op `iterations` times; of an emulated cluster each one paced,
-  /// unless told not to.
-  void begin(const OpCase& c, int iterations, bool paced = true);
+  /// Makes the case's buffers and fills them; what is received only `for_check`, where that takes a while.
+  void prepare(const OpCase& c, bool for_check);
+  /// What else decides how a run begins.
+  struct Begin {
+    bool paced = true;          // of an emulated cluster
+    int more = 0;               // iterations of other ops that are issued before this one may begin, on other lanes
+    RankOps* beside = nullptr;  // whose op begins at the same moment; it was issued before
+  };
+  /// Blocks until all ranks are here, then enqueues the op `iterations` times.
+  void begin(const OpCase& c, int iterations, const Begin& how);
   void finish() { stream_->synchronize(); }
   /// When the last run began and ended.
   double start_s() const { return start_->seconds(); }
@@ -45,8 +53,10 @@ class RankOps {
   void prepare_module(const OpCase& c);
   Math& math() const { return layer_device_ ? layer_device_->math() : cpu_math(); }
   void enqueue(const OpCase& c, Pace pace);
+  /// Returns whether it was made anew, with zeros.
+  bool make(Tensor& tensor, int64_t elements, DType dtype) const;
   template <class Value>
-  void fill(const Tensor& tensor, Value value) const;
+  void fill(TensorView tensor, Value value) const;
   template <class T>
   WrongElements check_collective(const OpCase& c) const;
   WrongElements check_gemm(int64_t dim) const;
@@ -56,8 +66,10 @@ class RankOps {
   std::unique_ptr<Device> device_;
   std::unique_ptr<LayerDevice> layer_device_;  // null: the CPU's
   std::unique_ptr<Stream> stream_;
+  StartGate gate_;
   std::unique_ptr<Event> start_, end_;
   Tensor send_, receive_, third_;
+  std::optional<bool> sent_sums_;  // whether send_ has what is summed
   std::string series_;
   std::map<std::string, std::unique_ptr<ModuleRun>> modules_;  // by key
   ModuleRun* module_ = nullptr;

@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance,
 TEST(NcclWorldTest, SaysWhatItsResultsDependOn) {
   on_ranks(1, 60, [](World& world, int) {
     const auto settings = world.settings();
-    for (const char* name : {"nccl_version", "nccl_alltoall", "nccl_max_ctas", "gpu"})
+    for (const char* name : {"nccl_version", "nccl_alltoall", "nccl_max_ctas"})
       EXPECT_TRUE(std::ranges::any_of(settings, [&](const auto& each) { return each.first == name; })) << name;
     EXPECT_EQ(world.backend(), "nccl");
   });

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors of an emulated device and of the CPU side by side: the same numbers, the CPU's in float64.
+// Tensors of a device and of the CPU side by side: the same numbers, the CPU's in float64.
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -12,17 +12,47 @@
 
 namespace moe {
 
+/// What a tensor holds, once the device has done what it was given: the host's own, or a copy of a device's.
+class OnHost {
+ public:
+  explicit OnHost(TensorView t) : there_(t), here_(t) {
+    if (t.device() == DeviceKind::cpu) return;
+    copy_.resize(static_cast<size_t>(t.bytes()));
+    here_ = t.moved_to(copy_.data(), DeviceKind::cpu, t.dtype());
+    finish_test_device();
+    memory().to_host(t.data(), copy_.data(), t.bytes());
+  }
+  TensorView view() const { return here_; }
+  void send() const {
+    if (here_.data() != there_.data()) memory().from_host(here_.data(), there_.data(), there_.bytes());
+  }
+
+ private:
+  static MemorySpace& memory() {
+    static const std::unique_ptr<MemorySpace> of_device = make_test_memory();
+    return *of_device;
+  }
+  TensorView there_, here_;
+  std::vector<std::byte> copy_;
+};
+
+/// Calls body(i, element), which may change the element.
 template <class Body>
 void for_each_element(TensorView t, Body body) {
+  const OnHost here(t);
   cuda::with_type(t.dtype(), [&](auto zero) {
-    for (int64_t i = 0; i < t.elements(); ++i) body(i, t.as<decltype(zero)>()[i]);
+    for (int64_t i = 0; i < t.elements(); ++i) body(i, here.view().as<decltype(zero)>()[i]);
   });
+  here.send();
 }
 
 inline std::vector<double> values_of(TensorView t) {
-  finish_test_device();
+  const OnHost here(t);
   std::vector<double> all;
-  for_each_element(t, [&](int64_t, auto v) { all.push_back(static_cast<double>(cuda::value_of(v))); });
+  cuda::with_type(t.dtype(), [&](auto zero) {
+    for (int64_t i = 0; i < t.elements(); ++i)
+      all.push_back(static_cast<double>(cuda::value_of(here.view().as<decltype(zero)>()[i])));
+  });
   return all;
 }
 

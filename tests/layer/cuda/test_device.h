@@ -1,6 +1,6 @@
 #pragma once
-// A device for tests of the layer's kernels, whose memory the host may read and write too. Two make one: the emulation
-// (emulated_device.cpp), which needs no GPU, and a GPU with managed memory (gpu_device.cpp).
+// A device for tests of the layer's kernels. Two make one: the emulation (emulated_device.cpp), which needs no GPU, and
+// a GPU with the memory that layers have (gpu_device.cpp). Tests read and write either by copies (device_values.h).
 #include "moe/device/stream.h"
 #include "moe/layer/cuda/layer_device.h"
 
@@ -15,12 +15,14 @@ std::unique_ptr<cuda::CudaMath> make_test_math();
 std::unique_ptr<LayerDevice> make_test_layer_device();
 /// Streams on which such layers run.
 std::unique_ptr<Device> make_test_device();
-/// What was queued on the default stream and all others is done afterwards: the host may read it.
+/// What was queued on the default stream and all others is done afterwards.
 void finish_test_device();
 /// Kernels launched by this process; 0 where nobody counts.
 int64_t test_launches();
 
-/// Loops: what GEMMs are compared with.
+/// What multiplies on the device: loops of the emulation, cuBLASLt on a GPU.
+std::unique_ptr<cuda::Gemm> make_test_gemm(cuda::Selection selection);
+/// Loops over the host's memory.
 std::unique_ptr<cuda::Gemm> make_plain_gemm();
 
 }  // namespace moe

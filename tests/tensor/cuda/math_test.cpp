@@ -88,7 +88,8 @@ TEST_P(CudaMathTest, ConvertsAsTheCpuDoes) {
   math_->memory().to_host(from.device.view().data(), host.view().data(), host.view().bytes());
   cpu_math().convert(host, cpu);
   math_->convert(from.device, wire);
-  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(wire.as<uint16_t>()[i], cpu.as<uint16_t>()[i]);
+  const OnHost sent(wire);
+  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(sent.view().as<uint16_t>()[i], cpu.as<uint16_t>()[i]);
 }
 
 TEST_P(CudaMathTest, Norms) {

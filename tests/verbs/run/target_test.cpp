@@ -39,6 +39,10 @@ TEST(Target, ThreadsEmulateAProfileOrAreMeasuredThemselves) {
   EXPECT_EQ(host.cluster.nodes * host.cluster.ranks_per_node, 4);
   EXPECT_EQ(target_of("host", {nullptr, DeviceKind::cuda}).cluster.name, "host-cuda");
   EXPECT_EQ(target_of("testbed-b", {nullptr, DeviceKind::cuda}).cluster.name, "testbed-b");
+  for (const char* cluster : {"host", "testbed-b"}) {
+    EXPECT_EQ(target_of(cluster, {nullptr, DeviceKind::cuda}).file_name(), fmt::format("{}-cuda", cluster));
+    EXPECT_EQ(target_of(cluster, {}).file_name(), cluster);
+  }
 }
 
 TEST(Target, ProcessesAreMeasuredOrPredictedByAProfileOfTheirShape) {

@@ -5,16 +5,18 @@
 // every function returns 0 for success; a device is an opaque pointer.
 #include <cstdint>
 #include <memory>
+#include <optional>
 
-namespace moe::doctor {
+namespace moe {
 
 using NvmlDevice = void*;
 
 constexpr int kNvmlOk = 0, kNvmlInsufficientSize = 7;
 constexpr int kNvmlSmClock = 1;          // NVML_CLOCK_SM
+constexpr int kNvmlMemoryClock = 2;      // NVML_CLOCK_MEM
 constexpr int kNvmlGpuTemperature = 0;   // NVML_TEMPERATURE_GPU
 constexpr unsigned kNvmlMostLinks = 18;  // NVML_NVLINK_MAX_LINKS
-constexpr unsigned kNvmlNameBytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
+constexpr unsigned kNvmlNameBytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE; of the driver's version fewer
 
 /// Bits of what holds a clock down (nvmlClocksThrottleReasons, now called event reasons).
 constexpr unsigned long long kNvmlIdle = 0x1, kNvmlSetClocks = 0x2, kNvmlPowerCap = 0x4, kNvmlSlowdown = 0x8,
@@ -26,6 +28,7 @@ struct Nvml {
   int (*shutdown)() = nullptr;
   int (*count)(unsigned* devices) = nullptr;
   int (*handle)(unsigned index, NvmlDevice*) = nullptr;
+  int (*driver)(char*, unsigned size) = nullptr;
   int (*name)(NvmlDevice, char*, unsigned size) = nullptr;
   int (*clock)(NvmlDevice, int kind, unsigned* mhz) = nullptr;
   int (*most_clock)(NvmlDevice, int kind, unsigned* mhz) = nullptr;
@@ -44,7 +47,19 @@ struct Nvml {
   int (*temperature)(NvmlDevice, int sensor, unsigned* celsius) = nullptr;
 };
 
+/// Returns what a function of the library says; none where it is missing or fails.
+template <class Value>
+std::optional<Value> nvml_says(int (*function)(NvmlDevice, Value*), NvmlDevice gpu) {
+  Value value{};
+  return function != nullptr && function(gpu, &value) == kNvmlOk ? std::optional(value) : std::nullopt;
+}
+template <class Value, class Kind>
+std::optional<Value> nvml_says(int (*function)(NvmlDevice, Kind, Value*), NvmlDevice gpu, Kind kind) {
+  Value value{};
+  return function != nullptr && function(gpu, kind, &value) == kNvmlOk ? std::optional(value) : std::nullopt;
+}
+
 /// Opens libnvidia-ml.so.1 and finds its functions; null where it is not there. It is closed with the table.
 std::shared_ptr<const Nvml> open_nvml();
 
-}  // namespace moe::doctor
+}  // namespace moe

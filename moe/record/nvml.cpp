@@ -1,15 +1,15 @@
-#include "doctor/nvml.h"
+#include "moe/record/nvml.h"
 
 #include <dlfcn.h>
 
-namespace moe::doctor {
+namespace moe {
 namespace {
 
-struct Library {
-  explicit Library(void* opened) : handle(opened) {}
-  ~Library() { ::dlclose(handle); }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
+struct NvmlLibrary {
+  explicit NvmlLibrary(void* opened) : handle(opened) {}
+  ~NvmlLibrary() { ::dlclose(handle); }
+  NvmlLibrary(const NvmlLibrary&) = delete;
+  NvmlLibrary& operator=(const NvmlLibrary&) = delete;
 
   template <class Function>
   void find(const char* name, Function*& function) const {
@@ -25,12 +25,13 @@ struct Library {
 std::shared_ptr<const Nvml> open_nvml() {
   void* handle = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return nullptr;
-  const auto library = std::make_shared<Library>(handle);
+  const auto library = std::make_shared<NvmlLibrary>(handle);
   Nvml& t = library->table;
   library->find("nvmlInit_v2", t.init);
   library->find("nvmlShutdown", t.shutdown);
   library->find("nvmlDeviceGetCount_v2", t.count);
   library->find("nvmlDeviceGetHandleByIndex_v2", t.handle);
+  library->find("nvmlSystemGetDriverVersion", t.driver);
   library->find("nvmlDeviceGetName", t.name);
   library->find("nvmlDeviceGetClockInfo", t.clock);
   library->find("nvmlDeviceGetMaxClockInfo", t.most_clock);
@@ -50,4 +51,4 @@ std::shared_ptr<const Nvml> open_nvml() {
   return {library, &library->table};
 }
 
-}  // namespace moe::doctor
+}  // namespace moe

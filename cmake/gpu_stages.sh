@@ -1,0 +1,152 @@
+# The stages of a GPU day. Sourced by gpu_day.sh, which says when each runs, for how long, and keeps what it prints in
+# $logs/STAGE.log. A stage ends with a line for the summary, "note: ..."; by skip where the machine refuses it; by any
+# other exit code where it failed.
+
+skip() { echo "skipped: $*"; exit 75; }
+note() { echo "note: $*"; }
+run() { echo "\$ $*"; "$@"; }
+
+# Prints where a tool of the toolkit is.
+tool() {
+  local place
+  for place in "$(command -v "$1")" "$(dirname "$(nvcc_path)")/$1" /opt/nvidia/nsight-compute/*/"$1"; do
+    [ ! -x "$place" ] || { echo "$place"; return; }
+  done
+  skip "there is no $1"
+}
+
+stage_machine() {
+  local command
+  for command in 'uname -srm' nproc 'free -g' "df -h $root" 'cmake --version' 'ninja --version' 'g++ --version' \
+    "$(nvcc_path || echo nvcc) --version" nvidia-smi 'nvidia-smi -q' 'nvidia-smi topo -m' \
+    'python3 -c "import torch; print(torch.__version__, torch.version.cuda)"' "$root/moetune --torch-dir"; do
+    echo "\$ $command" && bash -c "$command" 2>&1 || echo "missing: ${command%% *} failed"
+  done
+  [ ! -x "$build/cli/moetune" ] || run "$build/cli/moetune" doctor --all || true
+  note "$(nproc) cores, $(gpus | sort | uniq -c | sed 's/ (UUID.*//; s/^ *//' | paste -sd, | grep . || echo 'no GPU')"
+}
+
+stage_configure() {
+  local missing architectures
+  missing=$(cd "$root" && ./moetune --missing) || die "./moetune --missing failed"
+  if [ -n "$missing" ]; then
+    sed 's/.*/missing: &/' <<<"$missing"
+    die "missing: $(paste -sd ' ' <<<"$missing") (cmake/stage_dependencies.sh brings libraries)"
+  fi
+  architectures=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -E '^[0-9.]+$' | tr -d . |
+    sort -u | paste -sd ';')
+  cd "$root" || exit
+  run cmake --preset cuda ${architectures:+"-DCMAKE_CUDA_ARCHITECTURES=$architectures"} || exit
+  note "for ${architectures:-every architecture that nvcc knows}"
+}
+
+stage_compile() {
+  cd "$root" && run cmake --build --preset cuda --parallel "$(nproc)" --target moetune moetune-run gpu_tests || exit
+  note "$(find "$build" -name '*.o' | wc -l) objects"
+}
+
+stage_tests() {
+  local skipped passed xml=$records/tests.xml
+  cd "$root" && run ctest --preset cuda --label-regex gpu --no-tests=error --output-junit "$xml" || exit
+  skipped=$(sed -nE 's/.*Test +#[0-9]+: ([a-z_]+) .*Skipped.*/\1/p' "$logs/tests.log" | paste -sd ' ')
+  [ -z "$skipped" ] || { echo "skipped beside a visible GPU: $skipped"; exit 1; }
+  passed=$(grep -c ' Passed ' "$logs/tests.log")
+  note "$passed passed, none skipped"
+}
+
+# Runs a verb into the records NAME; those of an earlier day make room.
+verb() {
+  local name=$1
+  shift
+  run "$build/cli/moetune" "$@" --out "$records/$name.jsonl" --overwrite || exit
+}
+
+# Notes how many cases the records NAME... have, and of them those that are not ok. None is a failure.
+note_cases() {
+  local name cases=0 bad=0 file
+  for name in "$@"; do
+    file=$records/$name.jsonl
+    cases=$((cases + $(grep -c '"kind":"case"' "$file")))
+    bad=$((bad + $(grep '"kind":"case"' "$file" | grep -vc '"status":"ok"')))
+  done
+  [ "$cases" -gt 0 ] || { echo "no records in $*"; exit 1; }
+  [ "$bad" = 0 ] || { echo "$bad of $cases records of $* are not ok"; exit 1; }
+  note "$cases cases, all ok"
+}
+
+stage_kernels() {
+  verb kernels microbench --kernels --device cuda --repetitions 5
+  note_cases kernels
+}
+
+stage_ops() {
+  local dtype
+  for dtype in float32 bfloat16; do
+    verb "ops-$dtype" microbench --cluster host --device cuda --dtype "$dtype" --repetitions 3
+  done
+  note_cases ops-float32 ops-bfloat16
+}
+
+stage_paced() {
+  verb paced layerbench --cluster testbed-b --device cuda --batch 2 --seq 256 --model-dim 1024 --hidden 2048 \
+    --schedule fsmoe,tutel,ds-moe --tasks --trace "$records/paced.trace.json"
+  note_cases paced
+}
+
+stage_unpaced() {
+  verb unpaced layerbench --cluster host --device cuda --dtype bfloat16 --ffn mixtral --batch 1 --seq 1024 --heads 32 \
+    --model-dim 4096 --hidden 14336 --schedule fsmoe,tutel --tasks --trace "$records/unpaced.trace.json"
+  note_cases unpaced
+}
+
+stage_grid() {
+  verb grid layerbench --cluster host --device cuda --dtype bfloat16 --grid host-cuda --grid-layers 4 \
+    --schedule fsmoe,tutel
+  note_cases grid
+}
+
+stage_nccl() {
+  export NCCL_DEBUG=WARN
+  verb nccl-ops launch --ranks 1 -- microbench --backend nccl --repetitions 3
+  verb nccl-layer launch --ranks 1 -- layerbench --backend nccl --batch 1 --seq 256 --model-dim 1024 --hidden 2048 \
+    --schedule fsmoe,tutel
+  note_cases nccl-ops nccl-layer
+}
+
+# Runs the tests FILTER of the binary TEST under one of compute-sanitizer's tools.
+sanitized() {
+  local what=$1 test=$2 filter=$3 sanitizer log=$logs/$1.log
+  sanitizer=$(tool compute-sanitizer) || { echo "$sanitizer"; exit 75; }
+  run "$sanitizer" --tool "$what" --error-exitcode 9 "$build/tests/$test" --gtest_filter="$filter"
+  local code=$? refused
+  refused=$(grep -m 1 -E 'Internal Sanitizer Error|not supported|No attachable process' "$log") && skip "$refused"
+  [ "$code" = 0 ] || exit "$code"
+  ! grep -q 'PASSED  \] 0 tests' "$log" || { echo "no test is named $filter"; exit 1; }
+}
+
+stage_memcheck() {
+  sanitized memcheck layer/cuda/layer_gpu_test '*CudaMathTest.*/float32:*CudaGemm*/float32:*CudaRows*:*CudaTopK*'
+  sanitized memcheck layer/cuda/layer_gpu_test '*CudaGateTest.*/gshard_bfloat16:*CudaOrderTest.RefusesWhatItCanNot*'
+  sanitized memcheck device/device_gpu_test '*CopiesManyBlocks*:*SumsInOrder*'
+  note "no error"
+}
+
+stage_racecheck() {
+  sanitized racecheck layer/cuda/layer_gpu_test '*CudaMathTest.Norms/float32:*CudaGateTest.*/switch_float32:*CudaTopK*'
+  note "no hazard"
+}
+
+stage_occupancy() {
+  local profiler csv=$records/occupancy.csv
+  profiler=$(tool ncu) || { echo "$profiler"; exit 75; }
+  local metrics=sm__warps_active.avg.pct_of_peak_sustained_active,launch__occupancy_limit_registers
+  metrics+=,dram__throughput.avg.pct_of_peak_sustained_elapsed,launch__registers_per_thread,gpu__time_duration.sum
+  run "$profiler" --target-processes all --filter-mode per-launch-config --launch-count 2 --metrics "$metrics" --csv \
+    --log-file "$csv" "$build/cli/moetune" microbench --kernels --device cuda --repetitions 1 \
+    --out "$records/occupancy.jsonl" --overwrite
+  local code=$? refused
+  refused=$(grep -hoE 'ERR_NVGPUCTRPERM|driver resource was unavailable|not supported' "$csv" "$logs/occupancy.log")
+  [ -z "$refused" ] || skip "ncu: $(head -n 1 <<<"$refused")"
+  [ "$code" = 0 ] || exit "$code"
+  note "$(grep -c 'sm__warps_active' "$csv") launches"
+}

@@ -1,0 +1,12 @@
+#pragma once
+// NCCL wants a GPU for every rank.
+#include <span>
+#include <string>
+
+namespace moe {
+
+/// Throws BadInput that names the first two ranks with the same GPU. `gpus` has what tells each rank's GPU from every
+/// other; ranks whose entry is empty have none to tell.
+void require_own_gpus(std::span<const std::string> gpus);
+
+}  // namespace moe

@@ -1,0 +1,67 @@
+#include "verbs/run/schedule_batches.h"
+
+#include <algorithm>
+
+#include "moe/base/log.h"
+#include "moe/device/gpu_settings.h"
+#include "verbs/run/layer_records.h"
+
+namespace moe {
+namespace {
+
+constexpr double kShareOfFree = 0.8;  // the rest is for workspaces of libraries, and what is in pieces
+
+/// Of a plan's layers on the GPU that its ranks here share.
+double bytes_here(const Plan& plan, const BenchRanks& ranks) {
+  return estimated_bytes(plan) * (ranks.processes ? 1 : plan.shape.parallel.ranks());
+}
+
+double least_left(const BenchRanks& ranks) {
+  World* processes = ranks.processes;
+  auto left = static_cast<double>(free_gpu_bytes(processes ? processes->topology().local_rank : 0));
+  if (processes)
+    for (const auto& rank : gather(*processes, std::vector<std::vector<double>>{{left}}))
+      left = std::min(left, rank.front());
+  return kShareOfFree * left;
+}
+
+}  // namespace
+
+std::vector<size_t> batches_that_fit(std::span<const double> bytes, double left_bytes) {
+  std::vector<size_t> ends;
+  double taken = 0;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i > 0 && taken + bytes[i] > left_bytes) {
+      ends.push_back(i);
+      taken = 0;
+    }
+    taken += bytes[i];
+  }
+  if (!bytes.empty()) ends.push_back(bytes.size());
+  return ends;
+}
+
+std::vector<LayerMeasurement> measure_in_batches(std::span<const PlannedRun> planned,
+                                                 const LayerBenchSettings& settings) {
+  std::vector<size_t> ends{planned.size()};
+  if (settings.ranks.device == DeviceKind::cuda && !settings.emulated) {
+    std::vector<double> bytes;
+    for (const PlannedRun& run : planned) bytes.push_back(bytes_here(run.plan, settings.ranks));
+    ends = batches_that_fit(bytes, least_left(settings.ranks));
+    if (ends.size() > 1 && settings.ranks.leads())
+      log_warning(
+          fmt::format("the GPU has no memory for {} schedules at once: found room for {}, so they are timed in "
+                      "{} batches",
+                      planned.size(), ends.front(), ends.size()));
+  }
+  std::vector<LayerMeasurement> measured;
+  for (size_t begin = 0; const size_t end : ends) {
+    measured.push_back(measure_layer(
+        {planned.begin() + static_cast<std::ptrdiff_t>(begin), planned.begin() + static_cast<std::ptrdiff_t>(end)},
+        settings));
+    begin = end;
+  }
+  return measured;
+}
+
+}  // namespace moe

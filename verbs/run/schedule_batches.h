@@ -1,0 +1,20 @@
+#pragma once
+// Which schedules of a job have their layers on a GPU at once.
+#include <span>
+#include <vector>
+
+#include "moe/measure/layers/layer_bench.h"
+
+namespace moe {
+
+/// Returns where each batch ends, of things that take `bytes` each: as many as fit beside each other, in their order;
+/// what does not fit alone is a batch of its own.
+std::vector<size_t> batches_that_fit(std::span<const double> bytes, double left_bytes);
+
+/// Measures the plans, each batch for itself (layer_bench.h): all at once but on a GPU that has no memory for that.
+/// There the schedules of two batches take no turns, so the machine's mood may tell them apart. Every process of the
+/// ranks calls it. Returns a measurement of each batch.
+std::vector<LayerMeasurement> measure_in_batches(std::span<const PlannedRun> planned,
+                                                 const LayerBenchSettings& settings);
+
+}  // namespace moe
