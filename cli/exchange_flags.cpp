@@ -14,10 +14,11 @@ void add_export(CLI::App& app, Command& c) {
   add_text(*verb, "--cluster", "CLUSTER|FILE", o.cluster, "prices a plan; default: the records' own");
   add_text(*verb, "--only", "NAME", o.only, "of records: this layer, by its name");
   add_text(*verb, "--schedule", "SCHEDULE", o.schedule, "of records: this schedule's plan; default: the fastest");
-  begin_group(*verb, kOutput);
-  add_text(*verb, "-o,--out", "FILE", o.out, "default: standard output");
+  begin_group(*verb, kHow);
   verb->add_flag("--per-element", o.per_element, "csv of a profile: betas of a float32 element, as papers print them");
   verb->add_flag("--samples", o.samples, "google-benchmark: every sample as a repetition; default: their median");
+  begin_group(*verb, kOutput);
+  add_text(*verb, "-o,--out", "FILE", o.out, "default: standard output");
 }
 
 void add_import(CLI::App& app, Command& c) {

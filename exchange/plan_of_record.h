@@ -14,7 +14,7 @@ struct NamedPlan {
 };
 
 /// Reads a file of a plan, or plans what the records' fastest case (or that of `options.schedule`) decided. Some
-/// decisions no record has (where pieces of gradients go, orders of lanes, a choice among schedules): these are searched
+/// decisions no record has (where pieces of gradients go, orders of lanes, a choice among schedules): they are searched
 /// again, at the record's degrees, on the profile of its cluster or of --cluster. Throws BadInput where that is needed
 /// and unknown.
 NamedPlan plan_of(const ExportOptions& options);

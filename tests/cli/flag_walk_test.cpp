@@ -123,7 +123,7 @@ std::string parsed(const std::string& verb, const std::string& text) {
 Json document(const std::string& text) {
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) return text;
-  json.erase("records");
+  if (json.is_object()) json.erase("records");
   return json;
 }
 

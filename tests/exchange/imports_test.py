@@ -28,21 +28,22 @@ def nccl_text(op, alpha, beta, hosts=("n1",) * 4 + ("n2",) * 4, wrong=(), named=
     lines = ["# nccl-tests version 2.17.1 nccl-headers=22800 nccl-library=22800"]
     if named:
         lines.append(f"# Collective test starting: {PROGRAMS[op]}")
-    lines += ["# nThread 1 nGpus 1 minBytes 65536 maxBytes 67108864 step: 2(factor) warmup iters: 1 iters: 20 agg iters: "
-              "1 validation: 1 graph: 0 unalign: 0", "#", "# Using devices"]
+    lines += ["# nThread 1 nGpus 1 minBytes 65536 maxBytes 67108864 step: 2(factor) warmup iters: 1 iters: 20 "
+              "agg iters: 1 validation: 1 graph: 0 unalign: 0", "#", "# Using devices"]
     lines += [f"#  Rank {i:2} {group}Pid {4000 + i:6} on {host:>10} device {i % 4:2} [0000:{i:02}:00] GPU"
               for i, host in enumerate(hosts)]
     lines += ["#", "#                                                              out-of-place                       "
               "in-place          ",
-              "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   "
-              "busbw  #wrong ",
+              "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   "
+              "algbw   busbw  #wrong ",
               "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  "
               "(GB/s)         "]
     for size in SIZES:
         t = seconds(alpha, beta, size) * 1e6
         bad = 7 if size in wrong else 0
         redop = "sum" if op in ("allreduce", "reducescatter") else "none"
-        columns = [f"  {shown(time)}  {size / time / 1e3:6.2f}  {size / time / 1e3:6.2f}  {bad:6}" for time in (t, 2 * t)]
+        columns = [f"  {shown(time)}  {size / time / 1e3:6.2f}  {size / time / 1e3:6.2f}  {bad:6}"
+                   for time in (t, 2 * t)]
         lines.append(f"{size:12}  {size // 4:12}     float  {redop:>6}      -1{columns[0]}{columns[1]}")
     lines += ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 41.7 ", "#",
               f"# Collective test concluded: {PROGRAMS[op]}", ""]

@@ -58,7 +58,8 @@ class ProgramTest(unittest.TestCase):
         return str(path)
 
     def call(self, *words, code=0):
-        done = subprocess.run([PROGRAM, *map(str, words)], cwd=self.folder, capture_output=True, stdin=subprocess.DEVNULL)
+        done = subprocess.run([PROGRAM, *map(str, words)], cwd=self.folder, capture_output=True,
+                              stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, code, f"{words}\n{done.stderr.decode()}")
         if code:
             self.assertEqual(done.stderr.count(b"\n"), 1, done.stderr.decode())
