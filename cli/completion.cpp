@@ -73,10 +73,15 @@ Words flags_of(const CLI::App& verb) {
   return flags;
 }
 
+// By their types, where they have one, else by their names.
 Words positionals_of(const CLI::App& verb) {
   Words values;
-  for (const CLI::Option* option : verb.get_options())
-    if (option->get_positional()) values = values_of(option->get_name());
+  for (const CLI::Option* option : verb.get_options()) {
+    if (!option->get_positional()) continue;
+    const std::string type = option->get_type_name();
+    const Words of_option = values_of(type.empty() ? option->get_name() : type);
+    values.insert(values.end(), of_option.begin(), of_option.end());
+  }
   return values;
 }
 

@@ -138,6 +138,13 @@ void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std
   }
 }
 
+void add_plan(CLI::App& verb, std::string& plan, const std::vector<std::string>& kept) {
+  add_text(verb, "--plan", "FILE", plan,
+           "a layer's plan as it stands (export plan), in the place of layer and schedule")
+      ->group(kWhat);
+  stands_alone(verb, "--plan", kept);
+}
+
 void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others) {
   for (const std::string& other : others) verb.get_option(flag)->needs(verb.get_option(other));
 }
@@ -163,7 +170,7 @@ void add_verbs(CLI::App& app, Command& c) {
   app.formatter(std::make_shared<Help>());
   for (const auto add : {add_list, add_doctor, add_tune, add_simulate, add_fit, add_memory, add_placement,
                          add_plannerbench, add_microbench, add_layerbench, add_modelbench, add_launch, add_reproduce,
-                         add_ab, add_self_test, add_compare, add_history})
+                         add_ab, add_self_test, add_compare, add_history, add_export, add_import})
     add(app, c);
   for (CLI::App* verb : app.get_subcommands(nullptr)) {  // last, where the output is
     add_log(*verb, c.log);

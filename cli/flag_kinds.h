@@ -77,6 +77,8 @@ void add_verbs(CLI::App& app, Command& c);
 bool has_command_behind(std::string_view verb);
 /// Declares that a flag leaves no meaning to the verb's others, but those `kept`.
 void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept);
+/// Adds --plan, which leaves no meaning to what else is run and to degrees; `kept` of the flags so far stay.
+void add_plan(CLI::App& verb, std::string& plan, const std::vector<std::string>& kept);
 /// Declares flags that mean something beside another alone.
 void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others);
 
@@ -97,6 +99,8 @@ void add_ab(CLI::App& app, Command& c);
 void add_self_test(CLI::App& app, Command& c);
 void add_compare(CLI::App& app, Command& c);
 void add_history(CLI::App& app, Command& c);
+void add_export(CLI::App& app, Command& c);
+void add_import(CLI::App& app, Command& c);
 
 /// Refuses options of one backend beside another. Throws BadInput naming the flag.
 void check_backend(const CLI::App& verb, const RanksFlags& ranks);

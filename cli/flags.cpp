@@ -95,7 +95,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
         DeviceKind::cuda;
   command.simulate.asked = command.tune.asked = command.microbench.asked = command.layerbench.asked =
       command.modelbench.asked = command.reproduce.asked = command.ab.asked = command.self_test.asked =
-          asked_by(*app.get_subcommands().front(), {argv, argv + argc});
+          command.import_in.asked = asked_by(*app.get_subcommands().front(), {argv, argv + argc});
   return command;
 }
 

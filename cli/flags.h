@@ -6,6 +6,7 @@
 
 #include "cli/launch.h"
 #include "doctor/doctor.h"
+#include "exchange/exchange.h"
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
 #include "modelbench/modelbench.h"
@@ -54,6 +55,8 @@ struct Command {
   regress::SelfTestOptions self_test;
   regress::CompareOptions compare;
   regress::HistoryOptions history;
+  exchange::ExportOptions export_out;
+  exchange::ImportOptions import_in;
   microbench::MicrobenchOptions microbench;
   layerbench::LayerbenchOptions layerbench;
   modelbench::ModelbenchOptions modelbench;

@@ -58,6 +58,8 @@ int main(int argc, char** argv) {
     if (command->verb == "reproduce") return moe::reproduce::run_reproduce(command->reproduce);
     if (command->verb == "compare") return moe::regress::run_compare(command->compare);
     if (command->verb == "history") return moe::regress::run_history(command->history);
+    if (command->verb == "export") return moe::exchange::run_export(command->export_out);
+    if (command->verb == "import") return moe::exchange::run_import(command->import_in);
     if (command->verb == "plannerbench") return moe::planner::run_plannerbench(command->plannerbench);
     return moe::tuner::run_planned_tune(command->tune);
   });

@@ -49,6 +49,7 @@ void add_simulate(CLI::App& app, Command& c) {
   add_records(*verb, s.out, "write records, timelines included (JSON Lines)");
   verb->add_flag("--sweep-degrees", s.sweep_degrees, "with --out: a record of each degree from 1 to 64 too");
   add_json(*verb, s.json);
+  add_plan(*verb, s.plan, {"--cluster", "--nearest", "--trace", "--json"});
   needs(*verb, "--sweep-degrees", {"--out"});
   needs(*verb, "--overwrite", {"--out"});
 }

@@ -179,6 +179,7 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_layer(*verb, s);
   begin_group(*verb, kHow);
   add_degrees(*verb, s);
+  add_plan(*verb, l.plan, {"--cluster", "--nearest"});  // what follows goes with it
   verb->add_flag("--check-only", l.check_only, "verify outputs and gradients, time nothing");
   verb->add_flag("!--no-predict", l.predict, "with both degrees: measure nothing but the layer, predict nothing");
   add_number(*verb, "--iterations", l.iterations, "timed passes a schedule", 1, 1e6);

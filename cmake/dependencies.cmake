@@ -11,6 +11,7 @@ find_package(CLI11 2.1 REQUIRED)
 find_package(Boost 1.74 REQUIRED)  # headers alone: Boost.Math
 find_package(benchmark 1.7 REQUIRED)
 find_package(Threads REQUIRED)
+find_package(ZLIB REQUIRED)
 if(MOETUNE_TESTS)
   find_package(GTest 1.12 REQUIRED)
 endif()

@@ -7,7 +7,7 @@ set -euo pipefail
 root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 target=${1:-$root/.staged}
 packages=(libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 libeigen3-dev nlohmann-json3-dev libcli11-dev
-  libtomlplusplus-dev libfccp-dev libgtest-dev libgmock-dev libbenchmark-dev libbenchmark1debian libgloo-dev)
+  libtomlplusplus-dev libfccp-dev libgtest-dev libgmock-dev libbenchmark-dev libbenchmark1debian libgloo-dev zlib1g-dev)
 optional=(libgmock-dev libgloo-dev)
 boost_headers=(boost/math/tools/minima.hpp boost/math/tools/roots.hpp
                boost/math/statistics/univariate_statistics.hpp)

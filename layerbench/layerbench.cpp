@@ -9,6 +9,7 @@
 #include "moe/layer/layer_device.h"
 #include "moe/plan/grid.h"
 #include "verbs/pick_layers.h"
+#include "verbs/plan_file.h"
 #include "verbs/run/layer_dump.h"
 #include "verbs/run/op_records.h"
 #include "verbs/run/task_records.h"
@@ -24,6 +25,7 @@ struct BenchedLayer {
   LayerCase shape;
   Stacked stacked = {};
   std::string refused = {};  // why it can't be shaped on this cluster; of a grid's layers alone
+  std::optional<Plan> plan = {};
 };
 
 Workload workload_of(const LayerbenchOptions& options) { return Workload(options.workload, "--workload"); }
@@ -77,6 +79,11 @@ std::string name_of(const ModelShape& model) {
 
 std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const Target& target) {
   const Selection& selection = options.selection;
+  if (!options.plan.empty()) {
+    Plan plan = plan_of_file(options.plan, target.cluster.nodes, target.cluster.ranks_per_node);
+    require_runs(plan.shape.layer, target);
+    return {{describe(plan.shape.layer), plan.shape, {}, {}, std::move(plan)}};
+  }
   if (selection.grid.empty()) {
     const ModelShape model = chosen_model(options.stack, selection, target.cluster).model;
     require_runs(model.shape.layer, target);
@@ -143,6 +150,7 @@ class Layerbench {
     if (!selection.grid.empty()) files = files_of(find_grid(selection.grid));
     if (!selection.layer_file.empty()) files.push_back(find_config("layers", selection.layer_file));
     files.push_back(workload_of(options_).file());
+    files.push_back(options_.plan);
     return files;
   }
 
@@ -171,6 +179,8 @@ class Layerbench {
     job.name = layer.name;
     job.shape = layer.shape;
     job.stacked = layer.stacked;
+    job.plan = layer.plan;
+    if (layer.plan) job.schedules = {&find_schedule(layer.plan->schedule)};
     job.predicted = options_.predict;
     if (options_.dump.empty()) return job;
     const std::string folder = of_grid() ? options_.dump + "/" + layer.name : options_.dump;
@@ -196,7 +206,10 @@ class Layerbench {
 
   // Alone, a layer that can't be run is an error; in a grid, a row with a reason.
   LayerOutcome run(const BenchedLayer& layer, const LayerJob& job) const {
-    const Fields parameters{{"cluster", target_.cluster.name}, {"layer", job.name}, {"workload", options_.workload}};
+    const std::string& cluster = target_.cluster.name;
+    Fields parameters{{"cluster", cluster}, {"layer", job.name}};
+    if (layer.refused.empty()) parameters = parameters_of(job.shape, cluster, job.name);
+    parameters.set("workload", options_.workload);
     if (!of_grid()) return run_layer_job(job, parameters);
     if (!layer.refused.empty()) return failed_layer_job(job, parameters, CaseStatus::unsupported, layer.refused);
     return run_or_record_why(job, parameters);

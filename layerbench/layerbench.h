@@ -15,6 +15,7 @@ class World;
 namespace moe::layerbench {
 
 struct LayerbenchOptions {
+  std::string plan;               // file of a plan to run as it stands; empty: the selection's layers
   Selection selection;            // with a grid: its layers, changed as the layer's flags say
   ModelFlags stack;               // layers, micro-batches and pipeline order of one layer; not with a grid
   int layers = 6;                 // of a grid: at most so many of them (pick_layers); 0: all

@@ -13,6 +13,7 @@
 #include "moe/search/layer_search.h"
 #include "moe/search/within_memory.h"
 #include "planner/simulate_model.h"
+#include "planner/simulate_plan.h"
 #include "planner/timeline_records.h"
 #include "verbs/results_json.h"
 #include "verbs/sweep_records.h"
@@ -133,6 +134,7 @@ void Refused::append_to(Json& rows) const {
 }
 
 int run_simulate(const SimulateOptions& options) {
+  if (!options.plan.empty()) return run_simulate_plan(options);
   check_flags(options.noise);
   if (!options.model.one_layer()) return run_simulate_model(options);
   check_one_layer(options);

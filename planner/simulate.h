@@ -15,6 +15,7 @@ namespace moe::planner {
 
 struct SimulateOptions {
   Selection selection;
+  std::string plan;                      // file of a plan to replay as it stands; empty: the selection's layer
   ModelFlags model;                      // with a model or several layers: a whole model
   std::optional<std::string> partition;  // of a model's gradients; empty: exact
   NoiseFlags noise;                      // replays on all ranks beside the even one

@@ -163,13 +163,12 @@ void read_rows(const TableReader& root, Profile& out) {
 
 }  // namespace
 
-Profile read_profile(const std::string& path) {
-  const ConfigFile file = read_toml(path);
+Profile profile_of(const ConfigFile& file) {
   const TableReader root(file, {"schema", "name", "summary", "source", "topology", "comm", "compute", "module", "task",
                                 "unusable", "overhead", "contention"});
   root.integer("schema", {.least = 1, .most = 1});
   Profile out;
-  out.file = path;
+  out.file = file.path;
   out.name = root.text("name");
   if (!is_profile_name(out.name)) root.fail(root.value("name"), "name", kProfileName);
   if (root.has("summary")) root.text("summary");  // what the cluster is, for `list`
@@ -183,6 +182,8 @@ Profile read_profile(const std::string& path) {
   out.contention = contention_from(root);
   return out;
 }
+
+Profile read_profile(const std::string& path) { return profile_of(read_toml(path)); }
 
 bool is_profile_name(std::string_view text) {
   return !text.empty() && is_line(text) && text.find('/') == std::string_view::npos;

@@ -17,4 +17,7 @@ CommRow comm_row_from(const TableReader& table, const std::function<double(Netwo
 ComputeRow compute_row_from(const TableReader& table);
 ModuleRow module_row_from(const TableReader& table);
 
+/// Reads a whole profile, as read_profile does of a file.
+Profile profile_of(const ConfigFile& file);
+
 }  // namespace moe

@@ -27,6 +27,8 @@ TEST(Completion, OffersVerbsFlagsAndValues) {
   EXPECT_EQ(completions("moetune modelbench --text "), (Words{"markov", "bytes"}));
   EXPECT_EQ(completions("moetune modelbench --model tiny-"), (Words{"tiny-gpt", "tiny-mixtral"}));
   EXPECT_EQ(completions("moetune reproduce monta-t"), Words{"monta-table8"});
+  EXPECT_EQ(completions("moetune export google"), Words{"google-benchmark"});
+  EXPECT_EQ(completions("moetune import csv-"), Words{"csv-profile"});
   EXPECT_EQ(completions("moetune launch --ranks 4 -- "), (Words{"tune", "microbench", "layerbench", "modelbench"}));
   EXPECT_EQ(completions("moetune launch -- layerbench --gate sw"), Words{"switch"});
   EXPECT_EQ(completions("moetune ab --base x -- m"), (Words{"microbench", "modelbench"}));

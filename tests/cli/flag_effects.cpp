@@ -64,6 +64,9 @@ Effects simulate() {
   add(e, refused, base, "--overwrite");
   add(e, writes, model, "--trace written");
   add(e, changes, "--schedule fsmoe", "--json");
+  add(e, changes, "--json", "--plan plan.json");
+  add(e, changes, "--plan plan.json", "--json");
+  add(e, refused, "--batch 2", "--plan plan.json");
   return e;
 }
 
@@ -185,6 +188,8 @@ Effects layerbench() {
   add(e, parsed, "", "--layers 2; --micro-batches 2; --pipeline 1f1b");
   add(e, refused, "--grid fsmoe-b", "--layers 2; --micro-batches 2; --pipeline 1f1b");
   add(e, refused, "", "--grid-layers 2");
+  add(e, parsed, "", "--plan plan.json");
+  add(e, refused, "--seq 64", "--plan plan.json");
   add(e, refused, "--check-only", "--iterations 2; --trace t; --tasks");
   add(e, refused, "--json", "--tasks");
   add_ranks(e);
@@ -280,6 +285,38 @@ Effects history() {
   return e;
 }
 
+Effects export_() {
+  Effects e;
+  e.emplace("FORMAT", FlagEffect{changes, "otava layers.jsonl", "otava-json layers.jsonl"});
+  e.emplace("FILE", FlagEffect{changes, "csv testbed-b", "csv testbed-a"});
+  add(e, changes, "csv testbed-b", "--per-element");
+  add(e, changes, "google-benchmark base.jsonl", "--samples");
+  add(e, changes, "plan layers.jsonl", "--schedule tutel");
+  add(e, parsed, "plan layers.jsonl", "--only x");
+  add(e, changes, "chakra plan.json", "--cluster testbed-b");
+  add(e, refused, "chakra plan.json", "--only x; --schedule tutel");
+  add(e, refused, "csv testbed-b", "--cluster testbed-b; --only x; --schedule tutel; --samples");
+  add(e, refused, "otava layers.jsonl", "--per-element");
+  add(e, writes, "csv testbed-b", "--out written");
+  return e;
+}
+
+Effects import_() {
+  const std::string csv = "csv samples.csv --out o.jsonl --nodes 2", asked = "nccl-tests a --out o.jsonl";
+  Effects e;
+  e.emplace("FORMAT", FlagEffect{parsed, asked, "kineto a --out o.jsonl"});
+  e.emplace("FILE", FlagEffect{parsed, asked, "nccl-tests b --out o.jsonl"});
+  add(e, parsed, asked,
+      "--cluster mine; --op alltoall; --network intra; --nodes 2; --ranks 8; --ranks-per-node 4; --in-place; "
+      "--overwrite");
+  add(e, parsed, "kineto a --out o.jsonl", "--map m.csv");
+  add(e, refused, csv, "--op alltoall; --network intra; --ranks 8; --in-place; --map m.csv");
+  add(e, refused, "nccl-tests a", "--map m.csv");
+  add(e, writes, "csv-profile profile.csv", "--out written");
+  add(e, refused, "csv-profile profile.csv --out written", "--cluster mine; --nodes 2");
+  return e;
+}
+
 // What every verb shows on stderr.
 void add_log(Effects& e, const std::string& base) {
   add(e, parsed, base, "--quiet; --verbose");
@@ -308,6 +345,8 @@ std::map<std::string, std::multimap<std::string, FlagEffect>> flag_effects() {
                                      {"fit", fit()},
                                      {"compare", compare()},
                                      {"history", history()},
+                                     {"export", export_()},
+                                     {"import", import_()},
                                      {"plannerbench", one_of(parsed, "--json")},
                                      {"ab", ab()},
                                      {"self-test", self_test()},
@@ -315,7 +354,8 @@ std::map<std::string, std::multimap<std::string, FlagEffect>> flag_effects() {
                                       {{"--ranks", {parsed, "-- tune", "--ranks 4 -- tune"}},
                                        {"--quiet", {parsed, "-- tune", "--quiet -- tune"}},
                                        {"--verbose", {parsed, "-- tune", "--verbose -- tune"}}}}};
-  const std::map<std::string, std::string> needed{{"compare", "a b"}, {"history", "a"}};  // beside any flag
+  const std::map<std::string, std::string> needed{
+      {"compare", "a b"}, {"history", "a"}, {"export", "csv a"}, {"import", "csv a"}};  // beside any flag
   for (auto& [verb, effects] : all)
     if (verb != "launch") add_log(effects, needed.contains(verb) ? needed.at(verb) : "");
   return all;

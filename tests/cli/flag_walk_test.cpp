@@ -78,6 +78,11 @@ std::string of_gates(const Command& c) {
                 s.out, s.asked.overwrite, s.json);
 }
 
+std::string of_imports(const exchange::ImportOptions& o) {
+  return all_of(o.format, fmt::format("{}", fmt::join(o.files, ",")), o.cluster, o.op, o.network, o.nodes, o.ranks,
+                o.ranks_per_node, o.in_place, o.map, o.asked.overwrite);
+}
+
 // What the verbs are called with, but for the words themselves.
 std::string parsed(const std::string& verb, const std::string& text) {
   const Words words = words_of(text);
@@ -111,14 +116,14 @@ std::string parsed(const std::string& verb, const std::string& text) {
                 c->reproduce.assume, c->reproduce.audit, c->reproduce.all, c->reproduce.write, c->reproduce.out,
                 c->reproduce.json, c->doctor.all, c->doctor.strict, c->doctor.json) +
          all_of(l.predict, l.slow, fmt::format("{}", fmt::join(l.only, ","))) + of_gates(*c) +
-         all_of(c->compare.strict, c->history.plot);
+         all_of(c->compare.strict, c->history.plot, l.plan, c->export_out.only) + of_imports(c->import_in);
 }
 
 // The document without what is no result: times of this machine, names of files.
 Json document(const std::string& text) {
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) return text;
-  json.erase("records");
+  if (json.is_object()) json.erase("records");
   return json;
 }
 
@@ -134,6 +139,10 @@ class FlagWalk : public testing::Test {
     const std::string records = contents(MOETUNE_SOURCE_DIR "/tests/plots/data/microbench.jsonl");
     file("records.jsonl", records);
     file("fewer.jsonl", without(records, "allreduce"));
+    file("layers.jsonl", contents(MOETUNE_SOURCE_DIR "/tests/plots/data/layer.jsonl"));
+    file("samples.csv", "op,network,ranks,bytes,seconds\nalltoall,inter,2,1024,1e-4\n");
+    run("export", "csv testbed-b --out profile.csv");
+    run("export", "plan layers.jsonl --schedule fsmoe --out plan.json");
     std::filesystem::create_directories(folder_ + "/deep/down");
     for (const char* name : {"head.jsonl", "deep/a.jsonl"}) file(name, with_samples(records, 0.9));
     for (const char* name : {"base.jsonl", "deep/down/b.jsonl"}) file(name, with_samples(records, 1));

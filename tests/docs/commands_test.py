@@ -16,7 +16,8 @@ from pages import PLACEHOLDER, ROOT, commands, moetune_words, pages
 
 RUNNING = "--running" in sys.argv
 PROGRAM, PARSER = map(os.path.abspath, sys.argv[1:3])
-PLANNING_VERBS = ("list", "doctor", "simulate", "fit", "memory", "placement", "plannerbench", "reproduce")
+PLANNING_VERBS = ("list", "doctor", "simulate", "fit", "memory", "placement", "plannerbench", "reproduce", "export",
+                  "import")
 SCRIPTS_OWN = ("test", "--version")  # of ./moetune itself
 
 # Commands of others: how each begins, and why it is not run here.

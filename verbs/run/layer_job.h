@@ -32,6 +32,7 @@ struct LayerJob {
   std::optional<Profile> paced_by;  // what the emulated cluster is; none: this machine, unpaced
   std::vector<const Schedule*> schedules;
   DegreeChoice degrees;
+  std::optional<Plan> plan;         // of a file, run as it stands under its schedule's name; none: planned
   const Schedule* tried = nullptr;  // runs at each of these degrees too, forward and backward alike, but those above
   std::vector<int> tried_degrees;   // largest_degree
   PricingOptions pricing;

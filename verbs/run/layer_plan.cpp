@@ -9,6 +9,7 @@
 #include "moe/search/layer_search.h"
 #include "moe/search/model_search.h"
 #include "moe/search/within_memory.h"
+#include "verbs/plan_file.h"
 
 namespace moe {
 namespace {
@@ -40,6 +41,14 @@ void plan_layer(const LayerPricer& pricer, const Schedule& schedule, const Degre
   p.run.backward_s = result.backward_s;
 }
 
+// What a file says, as it stands; its bound is the schedule's.
+void take_plan(const LayerPricer& pricer, const Schedule& schedule, const Plan& plan, PlannedSchedule& p) {
+  p.schedule = schedule.name;
+  p.run.plan = plan;
+  p.degree_backward = plan.degree_backward;
+  p.bound_s = LayerSearch().tune(schedule, pricer).bound.total_s();
+}
+
 void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedule& schedule,
                 const DegreeChoice& degrees, PlannedSchedule& p) {
   ModelShape model;
@@ -61,13 +70,12 @@ void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedul
   p.run.plan = build_model_plan(result.variant != nullptr ? *result.variant : schedule, model, result.decision);
 }
 
-// With its ends, which are the same under every decision.
-void predict_model(PlannedSchedule& p) {
-  p.run.forward_s = 0;
-  for (const Task& task : p.run.plan.tasks())
-    if (task.phase == Phase::forward)
-      p.run.forward_s = std::max(p.run.forward_s, p.timeline.end_s[static_cast<size_t>(task.id)]);
-  p.run.backward_s = p.timeline.makespan_s - p.run.forward_s;
+// Of what no search has decided alone: a model with its ends, a file's plan.
+void predict_by_timeline(const LayerJob& job, PlannedSchedule& p) {
+  const PlanTimes times = times_of(p.run.plan, p.timeline);
+  p.run.forward_s = times.forward_s;
+  p.run.backward_s = times.backward_s;
+  if (job.plan) p.gar_in_moe_bytes = times.gar_in_moe_bytes;
 }
 
 PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Schedule& schedule,
@@ -75,7 +83,9 @@ PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Sched
   const LayerPricer pricer(profile, job.shape, job.pricing);
   PlannedSchedule p;
   p.by = profile.name;
-  if (job.one_layer())
+  if (job.plan)
+    take_plan(pricer, schedule, *job.plan, p);
+  else if (job.one_layer())
     plan_layer(pricer, schedule, degrees, p);
   else
     plan_stack(pricer, job.stacked, schedule, degrees, p);
@@ -83,7 +93,7 @@ PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Sched
   p.degree_forward = p.run.plan.degree_forward;
   const std::vector<double> seconds = price(pricer, p.run.plan);
   p.timeline = timeline_of(p.run.plan, seconds, profile.contention);
-  if (p.run.plan.vocabulary > 0) predict_model(p);
+  if (job.plan || p.run.plan.vocabulary > 0) predict_by_timeline(job, p);
   p.weak = weak_rows(pricer.notes());
   pace(job, seconds, p.run);
   return p;

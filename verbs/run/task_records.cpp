@@ -203,6 +203,7 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
   for (const size_t i : pick_layers(shapes, kProfiledLayers)) {
     LayerJob& job = jobs.emplace_back(layers[i]);
     job.stacked = {};
+    job.plan.reset();
     job.settings.iterations = kPasses;
     job.settings.training = {};
   }

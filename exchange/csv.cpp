@@ -1,0 +1,136 @@
+#include "exchange/csv.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fmt/ranges.h>
+#include <fstream>
+#include <sstream>
+
+#include "moe/base/check.h"
+#include "moe/base/config.h"
+
+namespace moe::exchange {
+namespace {
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string cell = "\"";
+  for (const char c : text) {
+    if (c == '"') cell += '"';
+    cell += c;
+  }
+  return cell + '"';
+}
+
+// Reads one record's cells; `line` counts on.
+class Lexer {
+ public:
+  Lexer(const std::string& path, const std::string& text) : path_(path), text_(text) {}
+
+  bool at_end() const { return at_ >= text_.size(); }
+  int line() const { return line_; }
+
+  // Passes over comments and empty lines.
+  void skip() {
+    while (!at_end() && (text_[at_] == '#' || text_[at_] == '\n' || text_[at_] == '\r')) {
+      at_ = std::min(text_.find('\n', at_), text_.size() - 1) + 1;
+      ++line_;
+    }
+  }
+
+  std::vector<std::string> record() {
+    std::vector<std::string> cells;
+    do {
+      cells.push_back(!at_end() && text_[at_] == '"' ? quoted() : plain());
+    } while (!at_end() && text_[at_] == ',' && ++at_);
+    if (!at_end() && text_[at_] == '\r') ++at_;
+    require<BadInput>(at_end() || text_[at_] == '\n', "{}:{}: found text behind a quote, expected a comma", path_,
+                      line_);
+    ++at_;
+    ++line_;
+    return cells;
+  }
+
+ private:
+  std::string plain() {
+    const size_t end = std::min(text_.find_first_of(",\r\n", at_), text_.size());
+    std::string cell = text_.substr(at_, end - at_);
+    at_ = end;
+    return cell;
+  }
+  std::string quoted() {
+    std::string cell;
+    const int from = line_;
+    for (++at_; !at_end(); ++at_) {
+      if (text_[at_] == '\n') ++line_;
+      if (text_[at_] == '"') {
+        ++at_;
+        if (at_end() || text_[at_] != '"') return cell;
+      }
+      cell += text_[at_];
+    }
+    bad_input("{}:{}: found a quote without an end", path_, from);
+  }
+
+  const std::string& path_;
+  const std::string& text_;
+  size_t at_ = 0;
+  int line_ = 1;
+};
+
+}  // namespace
+
+std::string csv_line(const std::vector<std::string>& cells) {
+  std::string line;
+  for (const std::string& cell : cells) {
+    if (&cell != cells.data()) line += ',';
+    line += csv_cell(cell);
+  }
+  return line + "\n";
+}
+
+size_t CsvTable::find(std::string_view name) const {
+  return static_cast<size_t>(std::ranges::find(columns, name) - columns.begin());
+}
+
+size_t CsvTable::column(std::string_view name) const {
+  require<BadInput>(find(name) < columns.size(), "{}: found the columns {}, expected one of the name {}", path,
+                    fmt::join(columns, ", "), name);
+  return find(name);
+}
+
+std::string CsvTable::where(const Row& row, size_t column) const {
+  return fmt::format("{}:{}: {}", path, row.line, columns[column]);
+}
+
+double CsvTable::number(const Row& row, size_t column, double least) const {
+  const std::string& text = row.cells[column];
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require<BadInput>(error == std::errc{} && end == text.data() + text.size() && std::isfinite(value) && value >= least,
+                    "{}: found {}, expected a number of at least {}", where(row, column), shown(text), least);
+  return value;
+}
+
+CsvTable read_csv(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream all;
+  require<BadInput>(in.is_open() && (all << in.rdbuf()), "{}: found no readable file, expected CSV", path);
+  const std::string text = all.str();
+  Lexer lexer(path, text);
+  CsvTable table;
+  table.path = path;
+  lexer.skip();
+  require<BadInput>(!lexer.at_end(), "{}: found no line, expected one with the columns' names", path);
+  table.columns = lexer.record();
+  for (lexer.skip(); !lexer.at_end(); lexer.skip()) {
+    const int line = lexer.line();
+    table.rows.push_back({line, lexer.record()});
+    require<BadInput>(table.rows.back().cells.size() == table.columns.size(), "{}:{}: found {} cells, expected {}",
+                      path, line, table.rows.back().cells.size(), table.columns.size());
+  }
+  return table;
+}
+
+}  // namespace moe::exchange

@@ -1,0 +1,35 @@
+#pragma once
+// Comma-separated values (RFC 4180): cells with commas, quotes or line breaks stand in quotes.
+#include <iosfwd>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moe::exchange {
+
+std::string csv_line(const std::vector<std::string>& cells);
+
+struct CsvTable {
+  struct Row {
+    int line = 0;                    // of the file
+    std::vector<std::string> cells;  // as many as there are columns
+  };
+  std::string path;
+  std::vector<std::string> columns;
+  std::vector<Row> rows;
+
+  /// Returns the place of a column, or columns.size().
+  size_t find(std::string_view column) const;
+  /// Throws BadInput naming the file and the columns that there are.
+  size_t column(std::string_view name) const;
+  /// "FILE:LINE: COLUMN".
+  std::string where(const Row& row, size_t column) const;
+  /// A number of at least `least`. Throws BadInput naming file, line and column.
+  double number(const Row& row, size_t column, double least) const;
+};
+
+/// Reads a file whose first line names the columns; lines that begin with # and empty ones are passed over. Throws
+/// BadInput "FILE:LINE: ..." for a row of another number of cells.
+CsvTable read_csv(const std::string& path);
+
+}  // namespace moe::exchange

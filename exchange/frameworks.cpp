@@ -1,0 +1,104 @@
+// Settings of frameworks whose layers are made in Python: JSON of the arguments, and beside them what they don't say.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "exchange/formats.h"
+#include "exchange/tuned_layer.h"
+#include "moe/base/check.h"
+#include "moe/base/log.h"
+
+namespace moe::exchange {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The arguments below `maker`, a function or class; above them what the records say.
+void write_arguments(const TunedLayer& tuned, std::string_view maker, const Json& arguments, std::ostream& out) {
+  const CaseRecord& record = tuned.chosen.record;
+  Json json{{"comment", tuned.notes},
+            {"layer", tuned.name},
+            {"schedule", record.schedule},
+            {"degree_forward", record.degree_forward},
+            {"degree_backward", record.degree_backward},
+            {"total_s", tuned.chosen.seconds},
+            {"fastest", {{"schedule", tuned.fastest.record.schedule}, {"total_s", tuned.fastest.seconds}}},
+            {"call", maker},
+            {"arguments", arguments}};
+  out << json.dump(1) << "\n";
+  for (const std::string& note : tuned.notes) log_info(note);
+}
+
+void note_gate(TunedLayer& tuned, std::string_view framework, std::initializer_list<std::string_view> has) {
+  const std::string& gate = tuned.shape.layer.gate;
+  if (std::ranges::find(has, gate) == has.end())
+    tuned.notes.push_back(fmt::format("the gate {} is not among {}'s: its routing is another", gate, framework));
+}
+
+}  // namespace
+
+// Arguments of tutel.moe.moe_layer. Devices that share an expert are a negative number of experts a device.
+void write_tutel(const ExportOptions& options, std::ostream& out) {
+  TunedLayer tuned = tuned_layer(options, framework_of("tutel"));
+  const LayerShape& l = tuned.shape.layer;
+  const ParallelShape& p = tuned.shape.parallel;
+  const bool dropless = !l.capacity_factor.has_value(), sharded = p.esp > 1;
+  const int64_t local = l.experts / p.ep;
+  note_gate(tuned, "Tutel", {"gshard", "switch", "xmoe"});
+  if (sharded && local > 1)
+    tuned.notes.push_back(
+        fmt::format("Tutel shards one expert over its devices, not {} of them: {} experts a device "
+                    "on {} devices are said, unsharded",
+                    local, local, p.ep));
+  if (tuned.shape.rounding != Rounding::tutel)
+    tuned.notes.push_back(fmt::format("rows were rounded as {}, Tutel rounds as --capacity-rounding tutel",
+                                      name_of(tuned.shape.rounding)));
+  if (p.mp > 1) tuned.notes.push_back(fmt::format("attention over {} MP ranks is not Tutel's", p.mp));
+  Json arguments{
+      {"gate_type",
+       {{"type", l.gate == "xmoe" ? "cosine_top" : "top"},
+        {"k", l.top_k},
+        {"capacity_factor", dropless ? 0.0 : *l.capacity_factor}}},
+      {"model_dim", l.model_dim},
+      {"experts",
+       {{"type", l.ffn == Ffn::gpt ? "ffn" : "llama_ffn"},
+        {"num_experts_per_device", sharded && local == 1 ? -int64_t{p.esp} : local},
+        {"hidden_size_per_expert", l.hidden}}},
+      {"a2a_ffn_overlap_degree", tuned.chosen.record.degree_forward},
+      {"parallel_type", sharded && local == 1 ? "model" : "data"},
+      {"use_2dh", l.dispatcher == "2dh"},
+  };
+  write_arguments(tuned, "tutel.moe.moe_layer", arguments, out);
+}
+
+// Arguments of deepspeed.moe.layer.MoE; the expert's module is the caller's.
+void write_deepspeed(const ExportOptions& options, std::ostream& out) {
+  TunedLayer tuned = tuned_layer(options, framework_of("deepspeed"));
+  const LayerShape& l = tuned.shape.layer;
+  const ParallelShape& p = tuned.shape.parallel;
+  const double factor = l.capacity_factor.value_or(1.0);
+  note_gate(tuned, "DeepSpeed", {"gshard", "switch"});
+  if (l.top_k > 2)
+    tuned.notes.push_back(fmt::format("k is {}: releases of DeepSpeed before top-k gates have 1 and 2 alone", l.top_k));
+  if (tuned.shape.rounding != Rounding::deepspeed)
+    tuned.notes.push_back(fmt::format("rows were rounded as {}, DeepSpeed rounds as --capacity-rounding deepspeed",
+                                      name_of(tuned.shape.rounding)));
+  if (l.dispatcher != "alltoall")
+    tuned.notes.push_back(fmt::format("the dispatcher {} is not DeepSpeed's, which has one AlltoAll", l.dispatcher));
+  tuned.notes.push_back(fmt::format("expert: a module of your own, {} -> {} -> {}{}", l.model_dim, l.hidden / p.esp,
+                                    l.model_dim, p.esp > 1 ? fmt::format(", a shard of {} of the expert", p.esp) : ""));
+  const Json arguments{{"hidden_size", l.model_dim},
+                       {"num_experts", l.experts},
+                       {"ep_size", p.ep},
+                       {"k", l.top_k},
+                       {"capacity_factor", factor},
+                       {"eval_capacity_factor", factor},
+                       {"min_capacity", tuned.shape.rounding == Rounding::deepspeed ? 4 : 0},
+                       {"drop_tokens", l.capacity_factor.has_value()},
+                       {"use_rts", false},
+                       {"use_tutel", l.order == "tutel" && l.top_k == 1},
+                       {"enable_expert_tensor_parallelism", p.esp > 1}};
+  write_arguments(tuned, "deepspeed.moe.layer.MoE", arguments, out);
+}
+
+}  // namespace moe::exchange

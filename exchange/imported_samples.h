@@ -1,0 +1,54 @@
+#pragma once
+// What an import understood: times of operations, as records that `fit` takes.
+#include <map>
+#include <string>
+#include <vector>
+
+#include "exchange/exchange.h"
+#include "moe/plan/op.h"
+
+namespace moe::exchange {
+
+/// One measurement of a collective, or of a GEMM.
+struct ImportedSample {
+  Op op = Op::none;
+  std::string network = {};  // "inter", "intra"; empty of a GEMM
+  int ranks = 0;
+  double bytes = 0;        // volume as FSMoE counts it: of an allgather the gathered size
+  std::string dtype = {};  // of a GEMM
+  double flops = 0;        // likewise
+  double seconds = 0;
+};
+
+/// How large the cluster is, as files say; 0: they don't.
+struct ClusterSize {
+  int nodes = 0, ranks_per_node = 0;
+};
+
+class ImportedSamples {
+ public:
+  explicit ImportedSamples(std::string backend) : backend_(std::move(backend)) {}
+
+  void add(const ImportedSample& sample);
+  /// The cluster is at least so large.
+  void see(const ClusterSize& size);
+  bool empty() const { return by_key_.empty(); }
+
+  /// Appends a record an operation, group and size, the samples of one as its iterations, and says on stderr how many.
+  /// Throws BadInput where neither files nor flags say how large the cluster is, or where a group is larger.
+  void write(const ImportOptions& options) const;
+
+ private:
+  struct Case {
+    ImportedSample first;
+    std::vector<double> seconds;
+  };
+  std::string backend_;
+  std::map<std::string, Case> by_key_;
+  ClusterSize size_;
+};
+
+/// Where the files have no such thing: the network that --network says. Throws BadInput naming `what` of the file.
+std::string network_asked(const ImportOptions& options, const std::string& what);
+
+}  // namespace moe::exchange

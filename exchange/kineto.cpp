@@ -1,0 +1,266 @@
+// Traces of PyTorch's profiler: collectives and GEMMs become samples; attention, copies and what no name tells are
+// counted and left out.
+#include <algorithm>
+#include <array>
+#include <fmt/ranges.h>
+#include <map>
+#include <span>
+#include <tuple>
+
+#include "exchange/csv.h"
+#include "exchange/formats.h"
+#include "exchange/imported_samples.h"
+#include "exchange/kineto_events.h"
+#include "moe/base/check.h"
+#include "moe/base/log.h"
+#include "moe/base/units.h"
+
+namespace moe::exchange {
+namespace {
+
+// How c10d names collectives, and whose elements are the volume.
+struct NamedCollective {
+  std::string_view name;
+  Op op;
+  bool of_output;
+};
+constexpr std::array<NamedCollective, 16> kCollectives{{{"allreduce", Op::allreduce, false},
+                                                        {"all_reduce", Op::allreduce, false},
+                                                        {"allreduce_coalesced", Op::allreduce, false},
+                                                        {"allgather", Op::allgather, true},
+                                                        {"all_gather", Op::allgather, true},
+                                                        {"_allgather_base", Op::allgather, true},
+                                                        {"all_gather_into_tensor_coalesced", Op::allgather, true},
+                                                        {"allgather_into_tensor_coalesced", Op::allgather, true},
+                                                        {"reduce_scatter", Op::reducescatter, false},
+                                                        {"_reduce_scatter_base", Op::reducescatter, false},
+                                                        {"reduce_scatter_tensor_coalesced", Op::reducescatter, false},
+                                                        {"all_to_all", Op::alltoall, false},
+                                                        {"all_to_allv", Op::alltoall, false},
+                                                        {"alltoall", Op::alltoall, false},
+                                                        {"alltoall_base", Op::alltoall, false},
+                                                        {"all_to_all_single", Op::alltoall, false}}};
+
+struct NamedType {
+  std::string_view name;
+  int bytes;
+  std::string_view dtype;  // ours; empty: none
+};
+constexpr std::array<NamedType, 19> kTypes{{{"Float", 4, "float32"},
+                                            {"float", 4, "float32"},
+                                            {"float32", 4, "float32"},
+                                            {"Double", 8, "float64"},
+                                            {"double", 8, "float64"},
+                                            {"float64", 8, "float64"},
+                                            {"Half", 2, "float16"},
+                                            {"c10::Half", 2, "float16"},
+                                            {"float16", 2, "float16"},
+                                            {"BFloat16", 2, "bfloat16"},
+                                            {"c10::BFloat16", 2, "bfloat16"},
+                                            {"bfloat16", 2, "bfloat16"},
+                                            {"Int", 4, ""},
+                                            {"Long", 8, ""},
+                                            {"Byte", 1, ""},
+                                            {"Char", 1, ""},
+                                            {"Bool", 1, ""},
+                                            {"Float8_e4m3fn", 1, ""},
+                                            {"Float8_e5m2", 1, ""}}};
+
+constexpr std::array<std::string_view, 9> kGemmKernels{"gemm",  "cutlass", "wgmma",  "xmma",  "nvjet",
+                                                       "sm80_", "sm90_",   "sm100_", "cublas"};
+constexpr std::array<std::string_view, 5> kAttentionKernels{"flash_fwd", "flash_bwd", "fmha", "attention", "sdpa"};
+
+enum class KernelKind : uint8_t { collective, gemm, attention, other };
+
+// A row of --map: what kernels whose names have these letters do.
+struct MappedKernel {
+  std::string letters;
+  KernelKind kind;
+  Op op = Op::none;  // of a collective
+};
+
+bool has_any(std::string_view name, std::span<const std::string_view> parts) {
+  return std::ranges::any_of(parts, [&](auto part) { return name.find(part) != std::string_view::npos; });
+}
+
+std::vector<MappedKernel> map_of(const std::string& path) {
+  std::vector<MappedKernel> map;
+  if (path.empty()) return map;
+  const CsvTable csv = read_csv(path);
+  const size_t kernel = csv.column("kernel"), kind = csv.column("kind");
+  for (const CsvTable::Row& row : csv.rows) {
+    const std::string& what = row.cells[kind];
+    const auto op = find_op(what);
+    MappedKernel mapped{row.cells[kernel], KernelKind::other};
+    if (op && facts_of(*op).collective)
+      mapped.kind = KernelKind::collective, mapped.op = *op;
+    else if (what == "gemm" || what == "attention")
+      mapped.kind = what == "gemm" ? KernelKind::gemm : KernelKind::attention;
+    else
+      require<BadInput>(what == "other", "{}: found '{}', expected a collective, gemm, attention or other",
+                        csv.where(row, kind), what);
+    map.push_back(std::move(mapped));
+  }
+  return map;
+}
+
+// What one trace held, for people.
+struct TraceCounts {
+  struct Sum {
+    int kernels = 0;
+    double us = 0;
+    void add(double more_us) { ++kernels, us += more_us; }
+    std::string text() const { return fmt::format("{} ({})", kernels, human_seconds(us * 1e-6)); }
+  };
+  Sum collectives, gemms, attention, sizeless, other;
+  std::map<int64_t, Sum> streams;
+  std::map<std::string, Sum> others;
+};
+
+class TraceImport {
+ public:
+  explicit TraceImport(const ImportOptions& options) : options_(options), map_(map_of(options.map)) {}
+
+  void add(const KinetoTrace& trace) {
+    TraceCounts counts;
+    places_.clear();
+    for (const TimedKernel& kernel : trace.kernels) add_kernel(trace, kernel, counts);
+    world_size_ = std::max(world_size_, trace.world_size);
+    on_gpu_ |= trace.on_gpu;
+    say(trace, counts);
+  }
+
+  void write() const {
+    ImportedSamples samples(on_gpu_ ? "nccl" : "gloo");
+    for (const auto& [place, sample] : collectives_) samples.add(sample);
+    for (const ImportedSample& sample : gemms_) samples.add(sample);
+    if (options_.ranks_per_node)
+      samples.see({(world_size_ + *options_.ranks_per_node - 1) / *options_.ranks_per_node, *options_.ranks_per_node});
+    else if (options_.network == "intra")
+      samples.see({1, world_size_});
+    require<BadInput>(!samples.empty(),
+                      "{}: found no collective and no GEMM with sizes, expected a trace with record_shapes=True",
+                      options_.files.front());
+    samples.write(options_);
+  }
+
+ private:
+  using Place = std::tuple<std::string, std::string, int>;  // group, operation and size, how many came before
+
+  KernelKind kind_of(const TimedKernel& kernel, const LaunchingOp* op, Op& collective) const {
+    for (const MappedKernel& mapped : map_)
+      if (kernel.name.find(mapped.letters) != std::string::npos) {
+        collective = mapped.op;
+        return mapped.kind;
+      }
+    if (kernel.comm || kernel.name.find("nccl") != std::string::npos || (op != nullptr && op->comm))
+      return KernelKind::collective;
+    if (has_any(kernel.name, kAttentionKernels)) return KernelKind::attention;
+    const bool by_op = op != nullptr && is_gemm_op(op->name);
+    return by_op && (op->name == kernel.name || has_any(kernel.name, kGemmKernels)) ? KernelKind::gemm
+                                                                                    : KernelKind::other;
+  }
+
+  void add_kernel(const KinetoTrace& trace, const TimedKernel& kernel, TraceCounts& counts) {
+    const auto found = trace.operations.find(kernel.external_id);
+    const LaunchingOp* op = found == trace.operations.end() ? nullptr : &found->second;
+    Op collective = Op::none;
+    counts.streams[kernel.stream].add(kernel.us);
+    switch (kind_of(kernel, op, collective)) {
+      case KernelKind::collective: {
+        const auto& comm = kernel.comm || op == nullptr ? kernel.comm : op->comm;
+        (comm && add_collective(kernel, *comm, collective) ? counts.collectives : counts.sizeless).add(kernel.us);
+        break;
+      }
+      case KernelKind::gemm:
+        (op != nullptr && add_gemm(kernel, *op) ? counts.gemms : counts.sizeless).add(kernel.us);
+        break;
+      case KernelKind::attention:
+        counts.attention.add(kernel.us);
+        break;
+      case KernelKind::other:
+        counts.other.add(kernel.us);
+        counts.others[kernel.name].add(kernel.us);
+    }
+  }
+
+  // A rank that comes early waits in its kernel: of several ranks' traces the shortest counts.
+  bool add_collective(const TimedKernel& kernel, const CommArguments& comm, Op mapped) {
+    const auto* named = std::ranges::find(kCollectives, comm.name, &NamedCollective::name);
+    const auto* type = std::ranges::find(kTypes, comm.dtype, &NamedType::name);
+    const bool known = named != kCollectives.end();
+    if ((!known && mapped == Op::none) || type == kTypes.end() || comm.group_size < 2 || !(kernel.us > 0)) return false;
+    ImportedSample s;
+    s.op = mapped == Op::none ? named->op : mapped;
+    const bool of_output = known ? named->of_output : s.op == Op::allgather;
+    s.bytes = (of_output ? comm.elements_out : comm.elements_in) * type->bytes;
+    s.ranks = comm.group_size;
+    s.network = network_of_group(comm);
+    s.seconds = kernel.us * 1e-6;
+    if (s.bytes <= 0) return false;
+    const std::string group = fmt::format("{} {}", comm.group, fmt::join(comm.ranks, ","));
+    const std::string what = fmt::format("{} {} {:.0f}", name_of(s.op), s.ranks, s.bytes);
+    const Place place{group, what, places_[{group, what, 0}]++};
+    const auto [at, fresh] = collectives_.try_emplace(place, s);
+    at->second.seconds = std::min(at->second.seconds, s.seconds);
+    return true;
+  }
+
+  std::string network_of_group(const CommArguments& comm) const {
+    if (!options_.network.empty()) return options_.network;
+    if (!options_.ranks_per_node || comm.ranks.empty())
+      return network_asked(options_, comm.ranks.empty() ? "a trace without the ranks of its groups"
+                                                        : "a trace without --ranks-per-node");
+    const auto node = [&](int rank) { return rank / *options_.ranks_per_node; };
+    const bool inside = std::ranges::all_of(comm.ranks, [&](int r) { return node(r) == node(comm.ranks.front()); });
+    return inside ? "intra" : "inter";
+  }
+
+  // The last two inputs that are matrices: (m, k) and (k, n), of a batch with another size before them.
+  bool add_gemm(const TimedKernel& kernel, const LaunchingOp& op) {
+    std::vector<std::vector<double>> matrices;
+    for (const auto& sizes : op.dims)
+      if (sizes.size() >= 2) matrices.push_back(sizes);
+    const auto* type = std::ranges::find(kTypes, op.dtype, &NamedType::name);
+    if (matrices.size() < 2 || type == kTypes.end() || type->dtype.empty() || !(kernel.us > 0)) return false;
+    const auto &a = matrices[matrices.size() - 2], &b = matrices.back();
+    double multiplied = b.back();
+    for (const double size : a) multiplied *= size;
+    if (!(multiplied > 0)) return false;
+    gemms_.push_back({.op = Op::gemm,
+                      .dtype = std::string(type->dtype),
+                      .flops = kFlopsPerMac * multiplied,
+                      .seconds = kernel.us * 1e-6});
+    return true;
+  }
+
+  static void say(const KinetoTrace& trace, const TraceCounts& counts) {
+    log_info(fmt::format("{}: {} collectives, {} GEMMs; left out: attention {}, without sizes {}, others {}",
+                         trace.path, counts.collectives.text(), counts.gemms.text(), counts.attention.text(),
+                         counts.sizeless.text(), counts.other.text()));
+    for (const auto& [stream, sum] : counts.streams)
+      log_decision(fmt::format("{}: stream {}: {}", trace.path, stream, sum.text()));
+    const auto longest = std::ranges::max_element(counts.others, {}, [](const auto& o) { return o.second.us; });
+    if (longest != counts.others.end())
+      log_info(fmt::format("the longest of the others is {}, {}; --map says what it is", longest->first,
+                           longest->second.text()));
+  }
+
+  const ImportOptions& options_;
+  std::vector<MappedKernel> map_;
+  std::map<Place, ImportedSample> collectives_;
+  std::map<Place, int> places_;  // of the trace that is read: how many of them came
+  std::vector<ImportedSample> gemms_;
+  int world_size_ = 0;
+  bool on_gpu_ = false;
+};
+
+}  // namespace
+
+void import_kineto(const ImportOptions& options) {
+  TraceImport traces(options);
+  for (const std::string& path : options.files) traces.add(read_kineto(path));
+  traces.write();
+}
+
+}  // namespace moe::exchange

@@ -1,0 +1,184 @@
+#include "exchange/kineto_events.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "exchange/compressed_file.h"
+#include "moe/base/check.h"
+
+namespace moe::exchange {
+namespace {
+
+using Json = nlohmann::json;
+
+double number_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+int64_t whole_at(const Json& object, const char* key, int64_t otherwise) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : otherwise;
+}
+
+Json object_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_object() ? *found : Json::object();
+}
+
+Json list_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_array() ? *found : Json::array();
+}
+
+std::string text_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+// A list, or its text "[0, 1, 2]"; some traces cut it short with dots, which leaves it unknown.
+std::vector<int> ranks_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) return {};
+  const Json list = found->is_string() ? Json::parse(found->get<std::string>(), nullptr, false) : *found;
+  std::vector<int> ranks;
+  if (!list.is_array()) return {};
+  for (const Json& rank : list) {
+    if (!rank.is_number_integer()) return {};
+    ranks.push_back(rank.get<int>());
+  }
+  return ranks;
+}
+
+std::optional<CommArguments> comm_of(const Json& args) {
+  CommArguments c;
+  c.name = text_at(args, "Collective name");
+  if (c.name.empty()) return std::nullopt;
+  c.dtype = text_at(args, "dtype");
+  c.group = text_at(args, "Process Group Name");
+  c.ranks = ranks_at(args, "Process Group Ranks");
+  c.group_size = static_cast<int>(whole_at(args, "Group size", static_cast<int64_t>(c.ranks.size())));
+  c.elements_in = number_at(args, "In msg nelems");
+  c.elements_out = number_at(args, "Out msg nelems");
+  return c;
+}
+
+std::vector<std::vector<double>> dims_of(const Json& args) {
+  std::vector<std::vector<double>> dims;
+  for (const Json& of_input : list_at(args, "Input Dims")) {
+    std::vector<double>& sizes = dims.emplace_back();
+    if (!of_input.is_array()) continue;
+    for (const Json& size : of_input)
+      if (size.is_number()) sizes.push_back(size.get<double>());
+  }
+  return dims;
+}
+
+// The type of the first input that is a matrix.
+std::string matrix_type(const Json& args, const std::vector<std::vector<double>>& dims) {
+  const Json types = list_at(args, "Input type");
+  for (size_t i = 0; i < dims.size() && i < types.size(); ++i)
+    if (dims[i].size() >= 2 && types[i].is_string()) return types[i].get<std::string>();
+  return {};
+}
+
+class EventReader {
+ public:
+  explicit EventReader(KinetoTrace& trace) : trace_(trace) {}
+
+  void read(const Json& event) {
+    if (text_at(event, "ph") != "X" || !event.contains("name")) return;
+    const std::string category = text_at(event, "cat");
+    const Json args = object_at(event, "args");
+    if (category == "kernel") trace_.kernels.push_back(timed(event, args));
+    if (category == "cpu_op" || category == "user_annotation") operation(event, args);
+  }
+
+  // Of a trace without kernels the operations' own times count. `groups`: of the processes, as the trace lists them.
+  void finish(const Json& groups) {
+    trace_.on_gpu = !trace_.kernels.empty();
+    if (!trace_.on_gpu) trace_.kernels = std::move(on_cpu_);
+    std::ranges::stable_sort(trace_.kernels, {}, &TimedKernel::start_us);
+    if (trace_.on_gpu || groups.size() != 1) return;
+    for (TimedKernel& op : trace_.kernels)
+      if (op.comm) complete_group(groups.front(), *op.comm);
+  }
+
+ private:
+  static TimedKernel timed(const Json& event, const Json& args) {
+    TimedKernel kernel{text_at(event, "name"), number_at(event, "ts"), number_at(event, "dur")};
+    kernel.stream = whole_at(args, "stream", whole_at(event, "tid", 0));
+    kernel.external_id = whole_at(args, "External id", whole_at(args, "external id", -1));
+    kernel.comm = comm_of(args);
+    return kernel;
+  }
+
+  // Gloo says only what goes in, not over which group.
+  static std::optional<CommArguments> gloo_comm(const std::string& name, const Json& args) {
+    constexpr std::string_view kGloo = "gloo:";
+    const std::vector<std::vector<double>> dims = dims_of(args);
+    const Json types = list_at(args, "Input type");
+    if (!name.starts_with(kGloo) || dims.empty() || types.empty() || !types[0].is_string()) return std::nullopt;
+    CommArguments c;
+    c.name = name.substr(kGloo.size());
+    c.dtype = types[0].get<std::string>();
+    c.elements_in = 1;
+    for (const double size : dims.front()) c.elements_in *= size;
+    return c;
+  }
+
+  static void complete_group(const Json& group, CommArguments& comm) {
+    if (comm.group_size > 0) return;
+    comm.group = text_at(group, "pg_name");
+    comm.ranks = ranks_at(group, "ranks");
+    comm.group_size = static_cast<int>(whole_at(group, "pg_size", 0));
+    comm.elements_out = comm.elements_in * comm.group_size;
+  }
+
+  void operation(const Json& event, const Json& args) {
+    TimedKernel own = timed(event, args);
+    if (!own.comm) own.comm = gloo_comm(own.name, args);
+    LaunchingOp op{own.name, dims_of(args), {}, own.comm};
+    op.dtype = matrix_type(args, op.dims);
+    if (own.external_id >= 0 && (op.comm || !op.dims.empty())) {
+      LaunchingOp& known = trace_.operations.try_emplace(own.external_id, op).first->second;
+      if (op.comm) known.comm = op.comm;
+    }
+    if (own.comm || is_gemm_op(own.name)) on_cpu_.push_back(std::move(own));
+  }
+
+  KinetoTrace& trace_;
+  std::vector<TimedKernel> on_cpu_;
+};
+
+}  // namespace
+
+bool is_gemm_op(std::string_view name) {
+  return name == "aten::mm" || name == "aten::addmm" || name == "aten::bmm" || name == "aten::baddbmm";
+}
+
+KinetoTrace read_kineto(const std::string& path) {
+  KinetoTrace trace;
+  trace.path = path;
+  EventReader reader(trace);
+  bool events = false;
+  // Events are read one by one, and dropped: traces are large.
+  const auto keep = [&](int, Json::parse_event_t what, Json& parsed) {
+    if (what != Json::parse_event_t::object_end || !parsed.is_object() || !parsed.contains("ph")) return true;
+    reader.read(parsed);
+    events = true;
+    return false;
+  };
+  const std::string text = text_of_file(path);
+  const Json rest = Json::parse(text, keep, false);
+  require<BadInput>(!rest.is_discarded() || events, "{}: found bad syntax, expected a Chrome trace (JSON)", path);
+  require<BadInput>(!rest.is_discarded(), "{}: found a trace that ends early, expected a whole one", path);
+  require<BadInput>(events, "{}: found no event, expected traceEvents of PyTorch's profiler", path);
+  const Json distributed = object_at(rest, "distributedInfo");
+  trace.world_size = static_cast<int>(whole_at(distributed, "world_size", 0));
+  reader.finish(list_at(distributed, "pg_config"));
+  return trace;
+}
+
+}  // namespace moe::exchange

@@ -1,0 +1,120 @@
+// Arguments of Megatron-Core, and of FSMoE's published layer, which is a change to it: a bash array to source.
+#include <algorithm>
+#include <ostream>
+
+#include "exchange/formats.h"
+#include "exchange/tuned_layer.h"
+#include "moe/base/check.h"
+#include "moe/base/log.h"
+
+namespace moe::exchange {
+namespace {
+
+class Arguments {
+ public:
+  void add(std::string_view flag) { lines_.emplace_back(flag); }
+  template <class Value>
+  void add(std::string_view flag, const Value& value) {
+    lines_.push_back(fmt::format("{} {}", flag, value));
+  }
+  const std::vector<std::string>& lines() const { return lines_; }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+void add_model(const LayerShape& l, const ParallelShape& p, Arguments& a) {
+  a.add("--hidden-size", l.model_dim);
+  a.add("--ffn-hidden-size", l.hidden);
+  a.add("--num-attention-heads", l.heads);
+  if (l.kv_heads < l.heads) a.add("--group-query-attention");
+  if (l.kv_heads < l.heads) a.add("--num-query-groups", l.kv_heads);
+  a.add("--seq-length", l.seq);
+  a.add("--max-position-embeddings", l.seq);
+  a.add("--micro-batch-size", l.batch);
+  a.add("--normalization", l.norm == Norm::rmsnorm ? "RMSNorm" : "LayerNorm");
+  a.add("--disable-bias-linear");
+  if (l.ffn == Ffn::mixtral) a.add("--swiglu");
+  if (l.dtype == DType::bfloat16) a.add("--bf16");
+  if (l.dtype == DType::float16) a.add("--fp16");
+  a.add("--tensor-model-parallel-size", p.mp);
+  if (p.mp > 1) a.add("--sequence-parallel");
+  a.add("--pipeline-model-parallel-size", p.pp);
+  a.add("--expert-model-parallel-size", p.ep);
+}
+
+void add_moe(const LayerShape& l, Arguments& a) {
+  a.add("--num-experts", l.experts);
+  a.add("--moe-router-topk", l.top_k);
+  a.add("--moe-router-load-balancing-type", l.aux_loss > 0 ? "aux_loss" : "none");
+  if (l.aux_loss > 0) a.add("--moe-aux-loss-coeff", l.aux_loss);
+  if (l.z_loss > 0) a.add("--moe-z-loss-coeff", l.z_loss);
+  a.add("--moe-token-dispatcher-type", "alltoall");
+  if (!l.capacity_factor) return;
+  a.add("--moe-expert-capacity-factor", *l.capacity_factor);
+  a.add("--moe-pad-expert-input-to-capacity");
+}
+
+void write_array(TunedLayer& tuned, const Arguments& arguments, std::ostream& out) {
+  out << fmt::format("# {}\n", tuned.name);
+  for (const std::string& note : tuned.notes) {
+    out << fmt::format("# {}\n", note);
+    log_info(note);
+  }
+  out << "MOE_ARGS=(\n";
+  for (const std::string& line : arguments.lines()) out << fmt::format("    {}\n", line);
+  out << ")\n";
+}
+
+void note_differences(TunedLayer& tuned, std::initializer_list<std::string_view> gates) {
+  const LayerShape& l = tuned.shape.layer;
+  if (std::ranges::find(gates, l.gate) == gates.end())
+    tuned.notes.push_back(fmt::format("the gate {} is not among its: its routing is another", l.gate));
+  if (l.dispatcher != "alltoall")
+    tuned.notes.push_back(
+        fmt::format("the dispatcher {} is not among its: alltoall stands in its place", l.dispatcher));
+  if (tuned.shape.rounding != Rounding::megatron)
+    tuned.notes.push_back(fmt::format("rows were rounded as {}, it rounds as --capacity-rounding megatron",
+                                      name_of(tuned.shape.rounding)));
+  if (l.dtype == DType::float64) tuned.notes.emplace_back("it has no float64: float32 stands in its place");
+}
+
+}  // namespace
+
+void write_megatron(const ExportOptions& options, std::ostream& out) {
+  TunedLayer tuned = tuned_layer(options, framework_of("megatron"));
+  const LayerShape& l = tuned.shape.layer;
+  note_differences(tuned, {"gshard", "switch", "sigmoid"});
+  tuned.notes.emplace_back(
+      "--overlap-moe-expert-parallel-comm runs AlltoAll beside another micro-batch's computation: no "
+      "schedule here does, so that no record says what it gains");
+  Arguments arguments;
+  add_model(l, tuned.shape.parallel, arguments);
+  arguments.add("--expert-tensor-parallel-size", tuned.shape.parallel.esp);
+  arguments.add("--moe-ffn-hidden-size", l.hidden);
+  add_moe(l, arguments);
+  if (l.gate == "sigmoid") arguments.add("--moe-router-score-function", "sigmoid");
+  if (l.experts > tuned.shape.parallel.ep) arguments.add("--moe-grouped-gemm");
+  write_array(tuned, arguments, out);
+}
+
+// The published layer cuts rows alike, checks for alltoall and a capacity factor, and shards experts over TP.
+void write_fsmoe(const ExportOptions& options, std::ostream& out) {
+  TunedLayer tuned = tuned_layer(options, framework_of("fsmoe"));
+  const LayerShape& l = tuned.shape.layer;
+  const ParallelShape& p = tuned.shape.parallel;
+  note_differences(tuned, {"gshard", "switch"});
+  if (!l.capacity_factor) tuned.notes.emplace_back("the published layer refuses a layer that drops nothing");
+  if (p.mp != p.esp)
+    tuned.notes.push_back(
+        fmt::format("the published layer shards experts over its TP ranks: MP is {}, ESP {}", p.mp, p.esp));
+  if (l.ffn == Ffn::mixtral) tuned.notes.emplace_back("the published layer's backward is of ReLU alone");
+  Arguments arguments;
+  add_model(l, p, arguments);
+  add_moe(l, arguments);
+  arguments.add("--pipeline-degree", tuned.chosen.record.degree_forward);
+  arguments.add("--bp-pipeline-degree", tuned.chosen.record.degree_backward);
+  write_array(tuned, arguments, out);
+}
+
+}  // namespace moe::exchange

@@ -1,0 +1,117 @@
+// A history for Apache Otava: one row a run, one metric a case, as its CSV and JSON importers read them.
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "exchange/csv.h"
+#include "exchange/formats.h"
+#include "moe/base/check.h"
+#include "moe/base/log.h"
+
+namespace moe::exchange {
+namespace {
+
+struct HistoryRow {
+  std::string started, commit, version;
+  std::map<std::string, double> seconds;  // by metric
+};
+
+struct MetricHistory {
+  std::vector<std::string> metrics;  // that every run has
+  std::vector<HistoryRow> rows;      // by time
+};
+
+std::vector<std::string> record_files(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (!fs::is_directory(path)) return {path};
+  std::vector<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(path))
+    if (entry.path().extension() == ".jsonl") files.push_back(entry.path().string());
+  require<BadInput>(!files.empty(), "{}: found no *.jsonl below it, expected records", path);
+  std::ranges::sort(files);
+  return files;
+}
+
+// Otava gives names of metrics to others as they are: letters, digits and _ - . alone.
+std::string metric_name(const std::string& key) {
+  std::string name = key;
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '_' && c != '-' && c != '.') c = '.';
+  return name;
+}
+
+HistoryRow row_of(const Run& run) {
+  HistoryRow row{run.header.started, "", run.header.version, {}};
+  if (run.header.git.has("commit")) row.commit = run.header.git.text("commit", "git");
+  for (const CaseRecord& record : run.cases)
+    if (const double seconds = seconds_of(record); record.status == CaseStatus::ok && seconds > 0)
+      row.seconds[metric_name(record.key)] = seconds;
+  return row;
+}
+
+MetricHistory history_of(const std::string& path) {
+  MetricHistory history;
+  std::map<std::string, size_t> runs_of;
+  for (const std::string& file : record_files(path))
+    for (const Run& run : read_runs(file)) {
+      HistoryRow row = row_of(run);
+      if (row.seconds.empty()) continue;
+      for (const auto& [metric, seconds] : row.seconds) ++runs_of[metric];
+      history.rows.push_back(std::move(row));
+    }
+  std::ranges::stable_sort(history.rows, {}, &HistoryRow::started);
+  for (const auto& [metric, runs] : runs_of)
+    if (runs == history.rows.size()) history.metrics.push_back(metric);
+  require<BadInput>(!history.metrics.empty(), "{}: found {} runs and no case that all have, expected one", path,
+                    history.rows.size());
+  if (runs_of.size() > history.metrics.size())
+    log_info(fmt::format("otava: {} cases that some of the {} runs lack are left out",
+                         runs_of.size() - history.metrics.size(), history.rows.size()));
+  return history;
+}
+
+// Seconds since 1970 of "2025-01-31T12:00:00Z".
+int64_t epoch_seconds(const std::string& utc) {
+  int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0;
+  const int read = std::sscanf(utc.c_str(), "%d-%d-%dT%d:%d:%dZ", &year, &month, &day, &hour, &minute, &second);
+  require<BadInput>(read == 6, "started: found '{}', expected a time such as 2025-01-31T12:00:00Z", utc);
+  using namespace std::chrono;
+  const sys_days date = std::chrono::year(year) / std::chrono::month(static_cast<unsigned>(month)) /
+                        std::chrono::day(static_cast<unsigned>(day));
+  return duration_cast<std::chrono::seconds>(date.time_since_epoch()).count() + 3600 * hour + 60 * minute + second;
+}
+
+}  // namespace
+
+void write_otava_csv(const ExportOptions& options, std::ostream& out) {
+  const MetricHistory history = history_of(options.file);
+  std::vector<std::string> cells{"time", "commit", "version"};
+  cells.insert(cells.end(), history.metrics.begin(), history.metrics.end());
+  out << csv_line(cells);
+  for (const HistoryRow& row : history.rows) {
+    cells = {row.started, row.commit, row.version};
+    for (const std::string& metric : history.metrics) cells.push_back(fmt::format("{}", row.seconds.at(metric)));
+    out << csv_line(cells);
+  }
+}
+
+void write_otava_json(const ExportOptions& options, std::ostream& out) {
+  const MetricHistory history = history_of(options.file);
+  nlohmann::ordered_json runs = nlohmann::ordered_json::array();
+  for (const HistoryRow& row : history.rows) {
+    nlohmann::ordered_json run{{"timestamp", epoch_seconds(row.started)},
+                               {"metrics", nlohmann::ordered_json::array()},
+                               {"attributes", {{"commit", row.commit}, {"version", row.version}}}};
+    for (const std::string& metric : history.metrics)
+      run["metrics"].push_back({{"name", metric}, {"value", row.seconds.at(metric)}});
+    runs.push_back(std::move(run));
+  }
+  out << runs.dump(1) << "\n";
+}
+
+}  // namespace moe::exchange

@@ -1,0 +1,99 @@
+#include "exchange/plan_of_record.h"
+
+#include <algorithm>
+#include <fstream>
+#include <ostream>
+#include <sstream>
+
+#include "exchange/formats.h"
+#include "exchange/tuned_layer.h"
+#include "moe/base/check.h"
+#include "moe/base/log.h"
+#include "moe/export/plan_json.h"
+#include "moe/search/layer_search.h"
+#include "verbs/selection.h"
+
+namespace moe::exchange {
+namespace {
+
+// A plan's document is one object over many lines; the first of records is a whole one.
+bool is_plan(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line.find(kPlanFormat) != std::string::npos;
+}
+
+// Degrees and the split of gradients are all that it decides.
+bool is_told_by_records(const Schedule& schedule) {
+  return schedule.variants.empty() && !schedule.searched_order && !in_pieces(schedule) && !schedule.packs_experts &&
+         schedule.gradients != GradientPolicy::beside_dense;
+}
+
+std::optional<Profile> profile_for(const std::string& asked, const std::string& cluster) {
+  if (!asked.empty()) return find_profile(asked);
+  try {
+    return find_profile(cluster);
+  } catch (const BadInput&) {
+    return std::nullopt;
+  }
+}
+
+TimedCase chosen_case_of(const ExportOptions& options) {
+  std::vector<TimedCase> cases = timed_cases(options.file, options.only, true);
+  const auto of_schedule = [&](const TimedCase& c) {
+    return options.schedule.empty() || c.record.schedule == options.schedule;
+  };
+  if (std::ranges::none_of(cases, of_schedule)) cases = timed_cases(options.file, options.only, false);
+  const auto chosen = std::ranges::find_if(cases, of_schedule);
+  require<BadInput>(chosen != cases.end(), "--schedule: found {}, expected one that {} has an ok case of",
+                    options.schedule, options.file);
+  return *chosen;
+}
+
+Plan plan_of_case(const CaseRecord& record, const std::optional<Profile>& profile) {
+  const Schedule& schedule = find_schedule(record.schedule);
+  const LayerCase shape = shape_of(record);
+  if (is_told_by_records(schedule)) {
+    const int64_t split =
+        record.prediction.has("gar_in_moe_bytes") ? record.prediction.whole("gar_in_moe_bytes", record.where) : 0;
+    return build_plan(schedule, shape, with_split(schedule, record.degree_forward, record.degree_backward, split));
+  }
+  require<BadInput>(
+      profile.has_value(),
+      "--cluster: found none, and {} names no profile; schedule {} decides more than records say, expected "
+      "the profile that it was tuned on",
+      record.where, schedule.name);
+  const LayerPricer pricer(*profile, shape, {true, "a plan out of records"});
+  LayerSearch search;
+  const LayerResult result =
+      search.tune(schedule, pricer, {.forward = record.degree_forward, .backward = record.degree_backward});
+  log_info(fmt::format("{}: what no record says is decided again on {}", schedule.name, profile->name));
+  return build_plan(schedule, shape, result.decision);
+}
+
+}  // namespace
+
+NamedPlan plan_of(const ExportOptions& options) {
+  if (is_plan(options.file)) {
+    require<BadInput>(options.only.empty() && options.schedule.empty(),
+                      "{}: found a plan beside it, which is one layer's under one schedule; expected records",
+                      options.only.empty() ? "--schedule" : "--only");
+    std::optional<Profile> profile;
+    if (!options.cluster.empty()) profile = find_profile(options.cluster);
+    return {read_plan(options.file), profile};
+  }
+  const TimedCase chosen = chosen_case_of(options);
+  const std::optional<Profile> profile =
+      profile_for(options.cluster, chosen.record.parameters.text("cluster", chosen.record.where));
+  return {plan_of_case(chosen.record, profile), profile};
+}
+
+void write_plan_document(const ExportOptions& options, std::ostream& out) {
+  const Plan plan = plan_of(options).plan;
+  write_plan(plan, out);
+  log_info(fmt::format("plan: {} at r {}/{}, {} tasks on {} lanes; times are left out", plan.schedule,
+                       plan.degree_forward, plan.degree_backward, plan.tasks().size(), plan.structure->lanes.size()));
+}
+
+}  // namespace moe::exchange

@@ -1,0 +1,22 @@
+#pragma once
+// The plan that a record is of, or that a file has.
+#include <optional>
+
+#include "exchange/exchange.h"
+#include "moe/cost/profile.h"
+#include "moe/plan/plan.h"
+
+namespace moe::exchange {
+
+struct NamedPlan {
+  Plan plan;
+  std::optional<Profile> profile;  // that prices it; none: unknown
+};
+
+/// Reads a file of a plan, or plans what the records' fastest case (or that of `options.schedule`) decided. Some
+/// decisions no record has (where pieces of gradients go, orders of lanes, a choice among schedules): they are searched
+/// again, at the record's degrees, on the profile of its cluster or of --cluster. Throws BadInput where that is needed
+/// and unknown.
+NamedPlan plan_of(const ExportOptions& options);
+
+}  // namespace moe::exchange

@@ -1,0 +1,35 @@
+#pragma once
+// A layer's records, and which of its schedules someone else's framework can run.
+#include <string>
+#include <vector>
+
+#include "exchange/exchange.h"
+#include "moe/plan/shape.h"
+#include "verbs/frameworks.h"
+
+namespace moe::exchange {
+
+struct TimedCase {
+  CaseRecord record;
+  double seconds = 0;  // forward + backward
+};
+
+struct TunedLayer {
+  std::string name;
+  LayerCase shape;
+  TimedCase fastest, chosen;       // of all, and of what the framework runs
+  std::vector<std::string> notes;  // what was chosen, and what that costs
+};
+
+/// Returns the shape that a case's parameters say. Throws BadInput naming the record's file and line.
+LayerCase shape_of(const CaseRecord& record);
+
+/// Returns the ok cases of the layer that `only` names (empty: the only one there is), the fastest first: measured ones
+/// where `measured`, else predicted. Throws BadInput where the records have several layers, or none of that name.
+std::vector<TimedCase> timed_cases(const std::string& path, const std::string& only, bool measured);
+
+/// Measured cases decide, where one of them is of a schedule that the framework runs; else predicted ones. Throws
+/// BadInput where neither has one.
+TunedLayer tuned_layer(const ExportOptions& options, const Framework& runs);
+
+}  // namespace moe::exchange

@@ -1,0 +1,43 @@
+#include "planner/simulate_plan.h"
+
+#include "moe/base/log.h"
+#include "moe/cost/fluid_replay.h"
+#include "moe/export/plan_json.h"
+#include "moe/export/text_gantt.h"
+#include "verbs/plan_file.h"
+#include "verbs/results_json.h"
+#include "verbs/trace_file.h"
+
+namespace moe::planner {
+
+int run_simulate_plan(const SimulateOptions& options) {
+  const Profile profile = chosen_profile(options.selection);
+  const Plan plan = plan_of_file(options.plan, profile.nodes, profile.ranks_per_node);
+  const LayerPricer pricer(profile, plan.shape, pricing_of(options.selection));
+  const Timeline timeline = timeline_of(plan, price(pricer, plan), profile.contention);
+  const PlanTimes times = times_of(plan, timeline);
+  if (!options.trace.empty()) write_trace(std::vector{trace_group(plan, timeline)}, options.trace);
+  for (const std::string& note : pricer.notes()) log_info(note);
+  if (!options.json) {
+    fmt::print("{}: {} on {} ({} nodes x {}), {}\n\n", options.plan, describe(plan.shape.layer), profile.name,
+               profile.nodes, profile.ranks_per_node, name_of(plan.shape.rounding));
+    fmt::print("{} at r {}/{}: forward {:.4f} ms, backward {:.4f} ms\n\n{}", plan.schedule, plan.degree_forward,
+               plan.degree_backward, times.forward_s * 1e3, times.backward_s * 1e3,
+               text_gantt(*plan.structure, timeline, 100));
+    return 0;
+  }
+  Json json{{"schedule", plan.schedule},
+            {"degree_forward", plan.degree_forward},
+            {"degree_backward", plan.degree_backward},
+            {"forward_s", times.forward_s},
+            {"backward_s", times.backward_s},
+            {"gar_in_moe_bytes", times.gar_in_moe_bytes},
+            {"cluster", profile.name},
+            {"layer", to_json(plan.shape)},
+            {"notes", pricer.notes()}};
+  add_timeline(json, plan, timeline);
+  fmt::print("{}\n", json.dump(1));
+  return 0;
+}
+
+}  // namespace moe::planner

@@ -1,0 +1,216 @@
+"""usage: plan_test.py PROGRAM
+
+Plans as documents: what is exported simulates alike, a broken one is refused by the task's name; and as execution
+traces of Chakra, read by a parser of the documented wire format."""
+import json
+import pathlib
+import struct
+
+from program import ProgramTest, main
+
+LAYER = ["--batch", "2", "--seq", "256", "--model-dim", "512", "--hidden", "1024"]
+COLLECTIVES = {"allreduce": 0, "allgather": 2, "alltoall": 6, "reducescatter": 7}
+
+
+class Wire:
+    """A message of Protocol Buffers: its fields by number, in order."""
+
+    def __init__(self, data):
+        self.fields, at = {}, 0
+        while at < len(data):
+            key, at = varint(data, at)
+            if key & 7 == 0:
+                value, at = varint(data, at)
+            elif key & 7 == 1:
+                value, at = struct.unpack_from("<d", data, at)[0], at + 8
+            else:
+                assert key & 7 == 2, key
+                size, at = varint(data, at)
+                assert at + size <= len(data)
+                value, at = data[at:at + size], at + size
+            self.fields.setdefault(key >> 3, []).append(value)
+
+    def one(self, field, default=None):
+        return self.fields.get(field, [default])[-1]
+
+    def packed(self, field):
+        numbers = []
+        for data in self.fields.get(field, []):
+            at = 0
+            while at < len(data):
+                number, at = varint(data, at)
+                numbers.append(number)
+        return numbers
+
+    def attributes(self, field):
+        found = {}
+        for data in self.fields.get(field, []):
+            attribute = Wire(data)
+            value = next(values[0] for number, values in attribute.fields.items() if number != 1)
+            found[attribute.one(1).decode()] = value
+        return found
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7f) << shift
+        shift, at = shift + 7, at + 1
+        if data[at - 1] < 0x80:
+            return value, at
+
+
+def messages(data):
+    at, found = 0, []
+    while at < len(data):
+        size, at = varint(data, at)
+        found.append(Wire(data[at:at + size]))
+        at += size
+    return found
+
+
+class Plans(ProgramTest):
+    def exported(self, schedule="fsmoe", *more, layer=LAYER):
+        self.call("simulate", *layer, "--schedule", schedule, "--out", "r.jsonl", "--overwrite", *more)
+        self.call("export", "plan", "r.jsonl", "-o", "plan.json")
+        return json.loads(pathlib.Path(self.path("plan.json")).read_text())
+
+    def times(self, *words):
+        document = json.loads(self.text("simulate", *words, "--json"))
+        return document["forward_s"], document["backward_s"], document["gar_in_moe_bytes"]
+
+    def test_of_every_schedule_simulate_alike(self):
+        names = [row["name"] for row in json.loads(self.text("list", "--json"))["schedules"]]
+        tried = 0
+        for name in names:
+            try:
+                expected = self.times(*LAYER, "--schedule", name)
+            except AssertionError:
+                continue  # not of this layer
+            with self.subTest(schedule=name):
+                self.exported(name)
+                found = self.times("--plan", "plan.json")
+                for a, b in zip(expected[:2], found[:2]):
+                    self.assertAlmostEqual(a, b, delta=1e-9 * a)
+                tried += 1
+        self.assertGreater(tried, 15)
+
+    def test_of_other_shapes_simulate_alike(self):
+        shapes = {"lcm": ["--capacity-rounding", "lcm", "--degree-forward", "3", "--degree-backward", "2"],
+                  "dropless": ["--capacity-factor", "none"], "mixtral": ["--ffn", "mixtral", "--kv-heads", "4"],
+                  "fewer ranks": ["--ep", "4", "--nearest"]}
+        for name, more in shapes.items():
+            with self.subTest(shape=name):
+                expected = self.times(*LAYER, "--schedule", "fsmoe", *more)
+                self.exported("fsmoe", *more)
+                found = self.times("--plan", "plan.json", *(["--nearest"] if "--nearest" in more else []))
+                for a, b in zip(expected, found):
+                    self.assertAlmostEqual(a, b, delta=1e-9 * a)
+
+    def test_document_says_all_of_each_task(self):
+        plan = self.exported("fsmoe", "--degree-forward", "3", "--degree-backward", "2")
+        self.assertEqual((plan["format"], plan["version"], plan["schedule"]), ("moetune-plan", 1, "fsmoe"))
+        self.assertEqual((plan["degree_forward"], plan["degree_backward"]), (3, 2))
+        self.assertEqual([task["id"] for task in plan["tasks"]], list(range(len(plan["tasks"]))))
+        self.assertEqual(sorted(sum((lane["tasks"] for lane in plan["lanes"]), [])), list(range(len(plan["tasks"]))))
+        forward = [t for t in plan["tasks"] if t["kind"] == "dispatch" and t["phase"] == "forward"]
+        self.assertEqual([t["rows"][0] for t in forward[1:]], [t["rows"][1] for t in forward[:-1]])
+        self.assertEqual(forward[-1]["rows"][1], plan["rows"])
+        self.assertTrue(all(t["bytes"] > 0 and t["op"] == "alltoall" for t in forward))
+        self.assertEqual(plan["parallel"]["ep"], 8)
+
+    def refused_plan(self, change):
+        plan = json.loads(pathlib.Path(self.path("plan.json")).read_text())
+        change(plan)
+        self.path("changed.json", json.dumps(plan))
+        return self.refused("simulate", "--plan", "changed.json")
+
+    def test_a_broken_rule_is_refused_by_the_tasks_name(self):
+        plan = self.exported("fsmoe", "--degree-forward", "3", "--degree-backward", "2")
+        expert = next(t for t in plan["tasks"] if t["kind"] == "expert")
+        name = f"forward expert 1/3 of layer 0 (task {expert['id']})"
+
+        def without_dependencies(plan):
+            plan["tasks"][expert["id"]]["after"] = []
+
+        def twice(plan):
+            plan["lanes"][expert["lane"]]["tasks"].append(expert["id"])
+
+        def on_another_lane(plan):
+            plan["tasks"][expert["id"]]["lane"] = 1 - min(1, expert["lane"])
+
+        def short_slice(plan):
+            plan["slices"][0]["end"] -= 4
+
+        self.assertIn(f"changed.json: plan: {name}", self.refused_plan(without_dependencies))
+        self.assertIn(f"{name}: is queued 2 times", self.refused_plan(twice))
+        self.assertIn(name, self.refused_plan(on_another_lane))
+        if plan["slices"]:
+            self.assertIn("changed.json: plan:", self.refused_plan(short_slice))
+
+    def test_what_is_no_plan_names_the_place(self):
+        self.exported()
+
+        def missing(plan):
+            del plan["tasks"][3]["kind"]
+
+        def unknown(plan):
+            plan["tasks"][3]["kind"] = "dance"
+
+        def later(plan):
+            plan["version"] = 2
+
+        def gradients(plan):
+            plan["gradients"][0]["bytes"] += 4
+
+        self.assertIn("changed.json: tasks[3].kind: found none", self.refused_plan(missing))
+        self.assertIn("changed.json: tasks[3].kind: found 'dance', expected one of", self.refused_plan(unknown))
+        self.assertIn("changed.json: version: found 2", self.refused_plan(later))
+        self.assertIn("changed.json: gradients[0].bytes", self.refused_plan(gradients))
+        self.assertIn("syntax", self.refused("simulate", "--plan", self.path("x.json", "{")))
+        self.refused("simulate", "--plan", "plan.json", "--cluster", "testbed-a")
+        self.refused("simulate", "--plan", "plan.json", "--batch", "4")
+
+    def test_another_order_is_another_plan(self):
+        """Sound changes are taken, with a warning that the hash is of the plan before."""
+        plan = self.exported("fsmoe", "--degree-forward", "2", "--degree-backward", "2")
+        plan["schedule"] = "tutel"
+        self.path("changed.json", json.dumps(plan))
+        done = self.call("simulate", "--plan", "changed.json")
+        self.assertIn("hash: found", done.stderr.decode())
+
+    def test_chakra(self):
+        plan = self.exported("fsmoe", "--degree-forward", "3", "--degree-backward", "2")
+        document = json.loads(self.text("simulate", "--plan", "plan.json", "--json"))
+        self.call("export", "chakra", "plan.json", "--cluster", "testbed-b", "-o", "trace.et")
+        metadata, *nodes = messages(pathlib.Path(self.path("trace.et")).read_bytes())
+        self.assertEqual(metadata.one(1), b"0.0.4")
+        self.assertEqual(len(nodes), len(plan["tasks"]))
+        before = {b: a for lane in plan["lanes"] for a, b in zip(lane["tasks"], lane["tasks"][1:])}
+        for task, timed, node in zip(plan["tasks"], document["tasks"], nodes):
+            attributes = node.attributes(10)
+            self.assertEqual(node.one(1, 0), task["id"])
+            self.assertIn(task["kind"], node.one(2).decode())
+            self.assertEqual(node.packed(5), task["after"])
+            self.assertEqual(node.packed(4), [before[task["id"]]] if task["id"] in before else [])
+            self.assertEqual(node.one(7), round((timed["end_s"] - timed["start_s"]) * 1e6))
+            self.assertAlmostEqual(attributes["duration_s"], timed["end_s"] - timed["start_s"], places=12)
+            if task.get("op") in COLLECTIVES:
+                self.assertEqual(node.one(3), 7, "COMM_COLL_NODE")
+                self.assertEqual(attributes["comm_type"], COLLECTIVES[task["op"]])
+                self.assertEqual(attributes["comm_size"], task["bytes"])
+                self.assertEqual(attributes["pg_name"].decode(), task["group"])
+            else:
+                self.assertEqual(node.one(3), 4, "COMP_NODE")
+                self.assertEqual(attributes["num_ops"], task.get("flops", 0))
+
+    def test_chakra_without_prices_has_no_times(self):
+        self.exported()
+        done = self.call("export", "chakra", "plan.json", "-o", "trace.et")
+        self.assertIn("no times", done.stderr.decode())
+        nodes = messages(pathlib.Path(self.path("trace.et")).read_bytes())[1:]
+        self.assertTrue(all(node.one(7) is None for node in nodes))
+
+
+if __name__ == "__main__":
+    main()

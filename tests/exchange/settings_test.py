@@ -1,0 +1,109 @@
+"""usage: settings_test.py PROGRAM
+
+Settings of frameworks: what is exported is the best schedule that the framework runs, by the records' own times."""
+import json
+import shlex
+
+from program import ProgramTest, main, measured, records
+
+SCHEDULES = [measured("ds-moe", (1, 1), 0.012), measured("tutel", (4, 4), 0.010), measured("fsmoe", (3, 2), 0.008),
+             measured("fsmoe-no-partition", (5, 3), 0.009)]
+
+
+def flags_of(text):
+    """The bash array's flags, and its comments."""
+    lines = text.splitlines()
+    begin, end = lines.index("MOE_ARGS=("), lines.index(")")
+    flags = {}
+    for line in lines[begin + 1:end]:
+        words = shlex.split(line)
+        flags[words[0]] = words[1] if len(words) > 1 else None
+    return flags, [line for line in lines[:begin] if line.startswith("# ")]
+
+
+class Settings(ProgramTest):
+    def export(self, framework, *cases, more=()):
+        return self.text("export", framework, records(self.folder / "r.jsonl", *cases), *more)
+
+    def test_tutel_has_its_own_degree_and_says_what_it_loses(self):
+        document = json.loads(self.export("tutel", *SCHEDULES))
+        self.assertEqual(document["call"], "tutel.moe.moe_layer")
+        arguments = document["arguments"]
+        self.assertEqual(arguments["a2a_ffn_overlap_degree"], 4)
+        self.assertEqual(arguments["gate_type"], {"type": "top", "k": 2, "capacity_factor": 1.2})
+        self.assertEqual(arguments["model_dim"], 2048)
+        self.assertEqual(arguments["experts"]["hidden_size_per_expert"], 8192)
+        self.assertEqual(arguments["experts"]["num_experts_per_device"], -4, "four devices share an expert")
+        self.assertEqual(document["fastest"]["schedule"], "fsmoe")
+        self.assertIn("1.250 times", " ".join(document["comment"]))
+
+    def test_tutel_takes_degree_1_from_deepspeed_where_that_is_faster(self):
+        document = json.loads(self.export("tutel", measured("ds-moe", (1, 1), 0.009), *SCHEDULES[1:]))
+        self.assertEqual(document["arguments"]["a2a_ffn_overlap_degree"], 1)
+
+    def test_says_nothing_of_a_loss_where_there_is_none(self):
+        document = json.loads(self.export("tutel", *SCHEDULES[:2]))
+        self.assertNotIn("times as long", " ".join(document["comment"]))
+
+    def test_dropless_is_capacity_0_of_tutel(self):
+        document = json.loads(self.export("tutel", measured("tutel", (2, 2), 0.01, capacity_factor="none")))
+        self.assertEqual(document["arguments"]["gate_type"]["capacity_factor"], 0)
+
+    def test_deepspeed(self):
+        document = json.loads(self.export("deepspeed", *SCHEDULES))
+        arguments = document["arguments"]
+        self.assertEqual((arguments["hidden_size"], arguments["num_experts"], arguments["ep_size"], arguments["k"]),
+                         (2048, 8, 8, 2))
+        self.assertTrue(arguments["drop_tokens"])
+        self.assertTrue(arguments["enable_expert_tensor_parallelism"])
+        self.assertIn("1.500 times", " ".join(document["comment"]))
+
+    def test_fsmoe_takes_the_schedule_that_the_published_layer_runs(self):
+        flags, comments = flags_of(self.export("fsmoe", *SCHEDULES))
+        self.assertEqual((flags["--pipeline-degree"], flags["--bp-pipeline-degree"]), ("5", "3"))
+        self.assertEqual(flags["--moe-expert-capacity-factor"], "1.2")
+        self.assertIn("1.125 times", " ".join(comments))
+
+    def test_fsmoe_without_that_one_takes_fsmoe_and_says_so(self):
+        flags, comments = flags_of(self.export("fsmoe", *SCHEDULES[:3]))
+        self.assertEqual((flags["--pipeline-degree"], flags["--bp-pipeline-degree"]), ("3", "2"))
+        self.assertIn("runs it but for the gradients", " ".join(comments))
+
+    def test_megatron(self):
+        flags, comments = flags_of(self.export("megatron", *SCHEDULES))
+        for flag, value in {"--num-experts": "8", "--expert-model-parallel-size": "8", "--moe-router-topk": "2",
+                            "--expert-tensor-parallel-size": "4", "--tensor-model-parallel-size": "4",
+                            "--moe-token-dispatcher-type": "alltoall", "--moe-expert-capacity-factor": "1.2",
+                            "--moe-ffn-hidden-size": "8192"}.items():
+            self.assertEqual(flags[flag], value, flag)
+        self.assertIn("--sequence-parallel", flags)
+        self.assertIn("--moe-pad-expert-input-to-capacity", flags)
+        self.assertIn("the fastest of the records is fsmoe", " ".join(comments))
+        dropless, _ = flags_of(self.export("megatron", measured("ds-moe", (1, 1), 0.01, capacity_factor="none")))
+        self.assertNotIn("--moe-expert-capacity-factor", dropless)
+
+    def test_measured_decides_before_predicted(self):
+        fast = measured("tutel", (2, 2), 0)
+        fast["key"] = "plan/a/tutel"
+        fast["summary"], fast["prediction"] = {}, {"total_s": 0.001, "gar_in_moe_bytes": 0}
+        document = json.loads(self.export("tutel", *SCHEDULES, fast))
+        self.assertEqual(document["total_s"], 0.010)
+        document = json.loads(self.export("tutel", SCHEDULES[2], fast))
+        self.assertEqual(document["total_s"], 0.001, "no measured one is Tutel's")
+        self.assertIn("predicted", document["comment"][0])
+
+    def test_several_layers_need_a_name(self):
+        other = measured("tutel", (8, 8), 0.02, layer="b")
+        path = records(self.folder / "r.jsonl", *SCHEDULES, other)
+        self.assertIn("--only: found none and 2 layers", self.refused("export", "tutel", path))
+        self.assertIn("--only: found 'c'", self.refused("export", "tutel", path, "--only", "c"))
+        document = json.loads(self.text("export", "tutel", path, "--only", "b"))
+        self.assertEqual(document["arguments"]["a2a_ffn_overlap_degree"], 8)
+
+    def test_no_schedule_of_the_framework_is_refused(self):
+        path = records(self.folder / "r.jsonl", SCHEDULES[2], measured("ds-moe", (1, 1), 0, status="oom"))
+        self.assertIn("expected one of: ds-moe", self.refused("export", "megatron", path))
+
+
+if __name__ == "__main__":
+    main()
