@@ -163,7 +163,7 @@ void add_verbs(CLI::App& app, Command& c) {
   app.formatter(std::make_shared<Help>());
   for (const auto add : {add_list, add_doctor, add_tune, add_simulate, add_fit, add_memory, add_placement,
                          add_plannerbench, add_microbench, add_layerbench, add_modelbench, add_launch, add_reproduce,
-                         add_ab, add_self_test, add_compare, add_history})
+                         add_ab, add_self_test, add_compare, add_history, add_report})
     add(app, c);
   for (CLI::App* verb : app.get_subcommands(nullptr)) {  // last, where the output is
     add_log(*verb, c.log);

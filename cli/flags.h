@@ -19,6 +19,7 @@
 #include "regress/compare.h"
 #include "regress/history.h"
 #include "regress/self_test.h"
+#include "report/report.h"
 #include "reproduce/reproduce.h"
 #include "tuner/fit.h"
 #include "tuner/tune.h"
@@ -54,6 +55,7 @@ struct Command {
   regress::SelfTestOptions self_test;
   regress::CompareOptions compare;
   regress::HistoryOptions history;
+  report::ReportOptions report;
   microbench::MicrobenchOptions microbench;
   layerbench::LayerbenchOptions layerbench;
   modelbench::ModelbenchOptions modelbench;
