@@ -31,8 +31,8 @@ class Browser:
         self._process = subprocess.Popen(["sh", "-c", f'exec "$@" 3<&{from_us} 4>&{to_us}', "sh", *words],
                                          pass_fds=(from_us, to_us), stderr=subprocess.DEVNULL)
         os.close(from_us), os.close(to_us)
-        target = self._call("Target.getTargets")["targetInfos"][0]["targetId"]
         self._session = None
+        target = self._call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self._call(f"{domain}.enable")
@@ -66,7 +66,7 @@ class Browser:
     def _call(self, method, timeout_s=60, **params):
         self._last += 1
         message = {"id": self._last, "method": method, "params": params}
-        if getattr(self, "_session", None):
+        if self._session:
             message["sessionId"] = self._session
         os.write(self._out, json.dumps(message).encode() + b"\0")
         deadline = time.monotonic() + timeout_s
