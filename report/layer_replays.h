@@ -20,10 +20,10 @@ Json structure_json(const Structure& structure);
 class LayerReplays {
  public:
   /// Returns one schedule of a layer: {"schedule", "variant", "degree_forward", "degree_backward", "equal_degrees",
-  /// "memory", "works", "prices", "forward", "backward"}. A phase has a plan for every degree, {"degree", "structure",
-  /// "prices", "seconds"}, whose prices are by work class. A price is [work, size, seconds that grow with it]; a work is
-  /// [kind, phase, network, unit of the size, start-up seconds]. Throws BadInput for what the schedule, layer or profile
-  /// does not allow.
+  /// "memory", "works", "prices", "forward", "backward"}. A phase has a plan for each degree, {"degree", "structure",
+  /// "prices", "seconds"}, whose prices are by work class. A price is [work, size, seconds that grow with it]. A work
+  /// is [kind, phase, network, unit of the size, start-up seconds]. Throws BadInput for what the schedule, layer or
+  /// profile does not allow.
   Json schedule_json(const Schedule& schedule, const LayerPricer& pricer, const LayerPricer& without_starts,
                      int degree_forward, int degree_backward);
   /// The structures so far; plans name them by index.

@@ -25,15 +25,16 @@ std::vector<size_t> picked_layers(const Tables& tables, size_t count) {
 
 std::vector<size_t> picked_rows(const Tables& tables, size_t layer) {
   std::vector<size_t> rows;
-  bool all_measured = true;
   for (size_t row = 0; row < tables.rows().size(); ++row)
-    if (const LayerRow& of = tables.rows()[row]; of.layer == layer && of.ok) {
-      rows.push_back(row);
-      all_measured &= of.measured_s.has_value();
-    }
+    if (tables.rows()[row].layer == layer && tables.rows()[row].ok) rows.push_back(row);
+  const auto all_have = [&](std::optional<double> LayerRow::*time) {
+    return std::ranges::all_of(rows, [&](size_t row) { return (tables.rows()[row].*time).has_value(); });
+  };
+  const bool measured = all_have(&LayerRow::measured_s), planned = all_have(&LayerRow::planned_s);
   const auto seconds = [&](size_t row) {
     const LayerRow& of = tables.rows()[row];
-    return all_measured ? *of.measured_s : of.predicted_s;
+    if (measured) return *of.measured_s;
+    return planned ? *of.planned_s : of.predicted_s;
   };
   std::ranges::stable_sort(rows, {}, seconds);
   std::vector<size_t> picked;

@@ -118,10 +118,15 @@ void Tables::add_layer_case(const CaseRecord& record, size_t run) {
   const size_t row = known->second;
   if (fresh) rows_.push_back({layer, record.schedule});
   if (fresh) cells_.add_row();
-  if (!fresh && rows_[row].ran && !ran) return;
   const bool ok = record.status == CaseStatus::ok;
-  rows_[row] = {layer, record.schedule, record.degree_forward, record.degree_backward, ok, ran};
-  rows_[row].predicted_s = number_or_nan(record.prediction, "total_s");
+  const double predicted_s = number_or_nan(record.prediction, "total_s");
+  if (!ran && ok && predicted_s > 0) {
+    rows_[row].planned_s = predicted_s;
+    cells_.set(row, "planned_total_s", rounded(predicted_s));
+  }
+  if (!fresh && rows_[row].ran && !ran) return;
+  rows_[row] = {layer,       record.schedule,      record.degree_forward, record.degree_backward, ok, ran,
+                predicted_s, rows_[row].planned_s, std::nullopt};
   if (const double total_s = number_or_nan(record.summary, "total_s"); ok && total_s > 0)
     rows_[row].measured_s = total_s;
   if (ran) entry.parameters = record.parameters;
@@ -132,6 +137,7 @@ void Tables::add_layer_case(const CaseRecord& record, size_t run) {
   set("reason", record.reason.empty() ? Json() : Json(record.reason));
   set("degree_forward", record.degree_forward);
   set("degree_backward", record.degree_backward);
+  set("capacity_rounding", text_or(record.parameters, "capacity_rounding"));
   set("emulated", record.emulated);
   set("dilation", rounded(record.dilation));
   for (const char* name : {"forward_s", "backward_s", "total_s", "gar_in_moe_bytes", "memory_bytes", "degree_bound_s"})

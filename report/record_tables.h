@@ -25,7 +25,9 @@ struct LayerRow {
   std::string schedule;
   int degree_forward = 0, degree_backward = 0;
   bool ok = false, ran = false;
-  double predicted_s = 0;  // NaN: not predicted
+  double predicted_s = 0;  // of the run, or where it did not run of the plan; NaN: not predicted
+  /// The plan's, which may round rows otherwise than the run: all schedules of a layer were planned alike.
+  std::optional<double> planned_s = {};
   std::optional<double> measured_s = {};
 };
 

@@ -19,7 +19,7 @@ function commandOf(row) {
     "--schedule", scheduleOf(row), "--degree-forward", rows.get(row, "degree_forward"), "--degree-backward",
     rows.get(row, "degree_backward")];
   for (const name of SHAPE_FLAGS) {
-    const value = layers.get(layer, name);
+    const value = (name === "capacity_rounding" && rows.get(row, name)) || layers.get(layer, name);
     if (value !== null && value !== LEFT_OUT[name]) words.push(`--${name.replaceAll("_", "-")}`, value);
   }
   if (layers.get(layer, "residual") === "no") words.push("--no-residual");
@@ -51,6 +51,8 @@ const copyable = (title, text) => html("div", { class: "copyable" },
   html("div", {}, title, " ", html("button", { onclick: (event) => copy(text, event.target) }, "copy")),
   html("pre", {}, text));
 
+/** The prediction that goes with how a layer's rows are ranked. */
+const foretold = (row, time) => (time === planned ? planned(row) : predicted(row));
 const degreesText = (row) => `r_f ${rows.get(row, "degree_forward")}, r_b ${rows.get(row, "degree_backward")}`;
 const fact = (name, value, note) => html("div", { class: "fact" }, html("b", {}, value), html("span", {}, name),
   note ? html("small", {}, note) : null);
@@ -64,7 +66,10 @@ function drawAnswer() {
     return;
   }
   const best = list[0], of = (name) => list.find((row) => scheduleOf(row) === name);
-  const facts = [fact("predicted", seconds(predicted(best)))];
+  const facts = [fact("predicted", seconds(foretold(best, time)))];
+  const rounding = layers.get(state.layer, "capacity_rounding");
+  if (measured(best) !== null && foretold(best, time) !== predicted(best))
+    facts.push(fact(`predicted with rows ${rounding}`, seconds(predicted(best)), "as they ran"));
   if (measured(best) !== null) {
     const low = rows.get(best, "low_s"), high = rows.get(best, "high_s");
     facts.push(fact(rows.get(best, "emulated") ? "measured, EMULATED" : "measured", seconds(measured(best)),
@@ -76,8 +81,8 @@ function drawAnswer() {
     if (of(name) !== undefined && of(name) !== best)
       facts.push(fact(`over ${name}`, times(time(of(name)) / time(best)), degreesText(of(name))));
   const bound = rows.get(best, "bound_s");
-  if (bound !== null && predicted(best))
-    facts.push(fact("of the bound", `${(100 * bound / predicted(best)).toFixed(1)} %`));
+  if (bound !== null && foretold(best, time))
+    facts.push(fact("of the bound", `${(100 * bound / foretold(best, time)).toFixed(1)} %`));
   const memory = rows.get(best, "predicted_memory_bytes");
   if (memory !== null) facts.push(fact("a rank needs", bytes(memory)));
   const swap = best === of("tutel") ? " (no other schedule is faster)" : "";
@@ -89,7 +94,7 @@ function drawAnswer() {
 
 function drawBars() {
   const { time, list } = ranked(state.layer), width = widthOf("bars"), left = 128, right = width - 150, step = 30;
-  const ends = list.flatMap((row) => [predicted(row), measured(row), rows.get(row, "high_s")]);
+  const ends = list.flatMap((row) => [foretold(row, time), measured(row), rows.get(row, "high_s")]);
   const x = linearScale(0, Math.max(...ends.filter((value) => value !== null), SMALLEST), left, right);
   const root = svg("svg", { viewBox: `0 0 ${width} ${list.length * step + 4}`, role: "img",
     "aria-label": "times of schedules" });
@@ -98,8 +103,9 @@ function drawBars() {
     const low = rows.get(row, "low_s"), high = rows.get(row, "high_s"), bound = rows.get(row, "bound_s");
     group.append(svg("rect", { x: 0, y: top, width, height: step - 4, fill: "transparent" }),
       svg("text", { x: left - 8, y: top + 15, "text-anchor": "end" }, scheduleOf(row)));
-    if (predicted(row) !== null)
-      group.append(svg("rect", { x: left, y: top, width: x(predicted(row)) - left, height: 22, fill: colour,
+    const guess = foretold(row, time);
+    if (guess !== null)
+      group.append(svg("rect", { x: left, y: top, width: x(guess) - left, height: 22, fill: colour,
         "fill-opacity": measured(row) === null ? 0.55 : 0.15, stroke: colour }));
     if (measured(row) !== null)
       group.append(svg("rect", { x: left, y: top + 5, width: x(measured(row)) - left, height: 12, fill: colour }));
@@ -107,10 +113,10 @@ function drawBars() {
       d: `M${x(low)},${top + 7}v8M${x(low)},${top + 11}H${x(high)}M${x(high)},${top + 7}v8` }));
     if (bound !== null)
       group.append(svg("rect", { class: "bound", x: x(bound) - 1, y: top - 2, width: 2, height: 26 }));
-    group.append(svg("text", { x: x(Math.max(predicted(row) ?? 0, measured(row) ?? 0, high ?? 0)) + 6, y: top + 15 },
+    group.append(svg("text", { x: x(Math.max(guess ?? 0, measured(row) ?? 0, high ?? 0)) + 6, y: top + 15 },
       `${seconds(time(row))}  ${rows.get(row, "degree_forward")}/${rows.get(row, "degree_backward")}`));
     root.append(withTip(group, () => [`${scheduleOf(row)}, ${degreesText(row)}`,
-      `predicted ${seconds(predicted(row))}`, `measured ${seconds(measured(row))}` +
+      `predicted ${seconds(guess)}`, `measured ${seconds(measured(row))}` +
       (low === null ? "" : `, ${seconds(low)} to ${seconds(high)} of ${rows.get(row, "passes")} passes`),
       `bound ${seconds(bound)}`]));
   });

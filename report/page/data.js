@@ -32,17 +32,19 @@ const rowsOfLayer = Array.from({ length: layers.rows }, () => []);
 for (const row of rows.indices()) if (rows.get(row, "status") === "ok") rowsOfLayer[rows.get(row, "layer")].push(row);
 
 const predicted = (row) => rows.get(row, "predicted_total_s");
+const planned = (row) => rows.get(row, "planned_total_s");
 const measured = (row) => rows.get(row, "measured_total_s");
 const scheduleOf = (row) => rows.get(row, "schedule");
 
-/** Measured times where each row has one, else predictions: the two are not compared with each other. */
+/** Measured times where each row has one, else plans, else predictions: no kind is compared with another. A plan may
+ * round rows otherwise than the run of its layer. */
 function timesOf(list) {
-  return list.length > 0 && list.every((row) => measured(row) !== null) ? measured : predicted;
+  return [measured, planned].find((time) => list.every((row) => time(row) !== null)) ?? predicted;
 }
 
 /** The rows of a layer, the fastest first. */
 function ranked(layer) {
-  const list = rowsOfLayer[layer].filter((row) => predicted(row) !== null || measured(row) !== null);
+  const list = rowsOfLayer[layer].filter((row) => (planned(row) ?? predicted(row) ?? measured(row)) !== null);
   const time = timesOf(list);
   return { time, list: list.filter((row) => time(row) !== null).sort((a, b) => time(a) - time(b)) };
 }

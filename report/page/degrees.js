@@ -7,7 +7,6 @@ function cividis(share) {
   const at = Math.min(0.9999, Math.max(0, share)) * (CIVIDIS.length - 1), i = Math.floor(at);
   return CIVIDIS[i].map((low, c) => Math.round(low + (at - i) * (CIVIDIS[i + 1][c] - low)));
 }
-const isBright = ([r, g, b]) => 0.3 * r + 0.6 * g + 0.1 * b > 120;
 
 function mappedSchedule() {
   const schedules = replayOf.get(state.layer)?.schedules ?? [];

@@ -17,22 +17,24 @@ const byId = (id) => document.getElementById(id);
 const show = (id, ...children) => byId(id).replaceChildren(...children);
 
 const SMALLEST = 1e-12;
+const withUnit = (text, unit) => `${text}\u00a0${unit}`;  // on one line
 const digits = (value, count) => Number(value.toPrecision(count)).toString();
 function seconds(value) {
   if (value === null || !Number.isFinite(value)) return "-";
   const size = Math.abs(value);
   if (size < SMALLEST) return "0";
-  if (size < 1e-3) return `${digits(value * 1e6, 4)} us`;
-  return size < 1 ? `${digits(value * 1e3, 5)} ms` : `${digits(value, 4)} s`;
+  if (size < 1e-3) return withUnit(digits(value * 1e6, 4), "us");
+  return size < 1 ? withUnit(digits(value * 1e3, 5), "ms") : withUnit(digits(value, 4), "s");
 }
 function bytes(value) {
   if (value === null || !Number.isFinite(value)) return "-";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;
   for (; value >= 1024 && unit + 1 < units.length; ++unit) value /= 1024;
-  return `${digits(value, 4)} ${units[unit]}`;
+  return withUnit(digits(value, 4), units[unit]);
 }
-const percent = (share) => (share === null ? "-" : `${share >= 0 ? "+" : ""}${(100 * share).toFixed(2)} %`);
+const percent = (share) =>
+  (share === null ? "-" : withUnit(`${share >= 0 ? "+" : ""}${(100 * share).toFixed(2)}`, "%"));
 const times = (ratio) => (Number.isFinite(ratio) ? `${ratio.toFixed(3)}x` : "-");
 
 // Okabe and Ito's colours, which people tell apart whatever they see of red and green.
@@ -44,7 +46,7 @@ const scheduleColour = (name) => PALETTE[Math.max(0, scheduleNames.indexOf(name)
 
 // By what a task uses: blue between nodes, green inside them, orange the experts, grey the dense part, red gradients.
 const KIND_COLOURS = {
-  attention: "#6b6b6b", gate: "#8f8f8f", order: "#b0b0b0", i_order: "#b0b0b0",
+  attention: "#8a8a8a", gate: "#a5a5a5", order: "#c0c0c0", i_order: "#c0c0c0",
   dispatch: "#0072b2", combine: "#56b4e9", exchange: "#3d93cf", sum: "#9fd3f2",
   allgather: "#009e73", reducescatter: "#66c5aa", allreduce: "#2fb08b", gather: "#4bbb9a",
   mp_allgather: "#a3b18a", mp_reducescatter: "#8a9a70", mp_allreduce: "#758560",
@@ -54,6 +56,8 @@ const KIND_COLOURS = {
 const kindColour = (kind) => KIND_COLOURS[kind] ?? "#c0a8b8";
 const KIND_LETTERS = { dispatch: "D", allgather: "G", expert: "E", reducescatter: "S", combine: "C", gradient: "g",
   attention: "attention", gate: "gate", copy: "copy", exchange: "X", gather: "H", sum: "+", allreduce: "R" };
+const isBright = ([r, g, b]) => 0.3 * r + 0.6 * g + 0.1 * b > 120;
+const textOn = (colour) => (isBright([1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16))) ? "#000" : "#fff");
 const kindText = (kind) => kind.replaceAll("_", " ");
 
 /** Ticks at 1, 2 or 5 times a power of ten. */
@@ -69,6 +73,13 @@ function logTicks(low, high) {
   for (let power = Math.ceil(Math.log10(low) - 1e-9); 10 ** power <= high * 1.000001; ++power) ticks.push(10 ** power);
   return ticks.length > 1 ? ticks : linearTicks(low, high, 4);
 }
+/** Powers of two, at most six of them. */
+function byteTicks(low, high) {
+  const first = Math.ceil(Math.log2(low)), last = Math.floor(Math.log2(high)), step = Math.ceil((last - first + 1) / 6);
+  const ticks = [];
+  for (let power = first; power <= last; power += step) ticks.push(2 ** power);
+  return ticks;
+}
 const linearScale = (low, high, from, to) => (value) => from + (value - low) / (high - low || 1) * (to - from);
 function logScale(low, high, from, to) {
   const scale = linearScale(Math.log(low), Math.log(high), from, to);
@@ -77,7 +88,7 @@ function logScale(low, high, from, to) {
 
 /** A chart's plane, with axes: `x` and `y` are {low, high, log, text, title}. */
 function plane(x, y, width = 480, height = 300) {
-  const box = { left: 64, right: width - 12, top: 12, bottom: height - 40 };
+  const box = { left: 76, right: width - 12, top: 12, bottom: height - 40 };
   const scaleX = (x.log ? logScale : linearScale)(x.low, x.high, box.left, box.right);
   const scaleY = (y.log ? logScale : linearScale)(y.low, y.high, box.bottom, box.top);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${y.title} by ${x.title}` });

@@ -23,14 +23,22 @@ function range(values) {
   return low < high ? { low: low / 1.15, high: high * 1.15 } : { low: low / 2, high: high * 2 };
 }
 
+const isOfBytes = (i) => operations.get(i, "unit") === "bytes";
+const flopsText = (value) => withUnit(digits(value * 1e-9, 3), "GFLOP");
+const sizeText = (i) => (isOfBytes(i) ? bytes : flopsText)(operations.get(i, "size"));
+function sizeAxis(list) {
+  const limits = range(list.map((i) => operations.get(i, "size")));
+  if (!isOfBytes(list[0])) return { log: true, ...limits, text: flopsText, title: "FLOPs" };
+  return { log: true, ...limits, text: bytes, title: "bytes", ticks: byteTicks(limits.low, limits.high) };
+}
+
 function drawBandwidth(list, fit) {
-  const isBytes = operations.get(list[0], "unit") === "bytes", size = (i) => operations.get(i, "size");
+  const isBytes = isOfBytes(list[0]), size = (i) => operations.get(i, "size");
   // Bus bandwidth counts what a rank's link carries; where records do not say, all bytes of the operation.
   const carried = (i) => (isBytes ? operations.get(i, "wire_bytes") ?? size(i) : size(i));
   const rate = (i, time) => carried(i) / time * 1e-9;
   const rates = list.map((i) => rate(i, operations.get(i, "median_s")));
-  const text = isBytes ? bytes : (value) => `${digits(value * 1e-9, 3)} GFLOP`;
-  const chart = plane({ log: true, ...range(list.map(size)), text, title: isBytes ? "size" : "FLOPs" },
+  const chart = plane(sizeAxis(list),
     { low: 0, high: Math.max(...rates) * 1.1, text: (value) => digits(value, 3),
       title: isBytes ? "bus bandwidth, GB/s" : "GFLOP/s" });
   const ordered = [...list].sort((a, b) => size(a) - size(b));
@@ -40,7 +48,7 @@ function drawBandwidth(list, fit) {
   for (const i of list) {
     const time = operations.get(i, "median_s"), dot = { cx: chart.x(size(i)), cy: chart.y(rate(i, time)), r: 4 };
     chart.root.append(withTip(svg("circle", { ...dot, class: "point" }), () => [operations.get(i, "key"),
-      `${text(size(i))} in ${seconds(time)}`, `${digits(rate(i, time), 4)} ${isBytes ? "GB/s" : "GFLOP/s"}`]));
+      `${sizeText(i)} in ${seconds(time)}`, `${digits(rate(i, time), 4)} ${isBytes ? "GB/s" : "GFLOP/s"}`]));
   }
   show("bandwidth", chart.root);
 }
@@ -52,15 +60,14 @@ function drawResiduals(list, fit) {
   const residual = (i) => operations.get(i, "median_s") /
     fitSeconds(fit, operations.get(i, "size"), operations.get(i, "starts")) - 1;
   const most = Math.max(0.001, ...list.map((i) => Math.abs(residual(i)))) * 1.2;
-  const text = operations.get(list[0], "unit") === "bytes" ? bytes : (value) => `${digits(value * 1e-9, 3)} GFLOP`;
-  const chart = plane({ log: true, ...range(list.map((i) => operations.get(i, "size"))), text, title: "size" },
+  const chart = plane(sizeAxis(list),
     { low: -most, high: most, text: (value) => `${digits(100 * value, 2)} %`, title: "measured over the line, - 1" });
   for (const i of list) {
     const size = operations.get(i, "size"), far = Math.abs(residual(i)) > NAMED_RESIDUAL;
     const x = chart.x(size), y = chart.y(residual(i));
     chart.root.append(withTip(svg("circle", { cx: x, cy: y, r: 4, class: far ? "point far" : "point" }),
       () => [operations.get(i, "key"), percent(residual(i))]));
-    if (far) chart.root.append(svg("text", { x: x - 6, y: y - 6, "text-anchor": "end" }, text(size)));
+    if (far) chart.root.append(svg("text", { x: x - 6, y: y - 6, "text-anchor": "end" }, sizeText(i)));
   }
   show("residuals", chart.root);
 }

@@ -27,6 +27,7 @@ function drawMemory() {
   show("memory-bars", root, html("div", { class: "legend" }, ...legend));
 }
 
+const modelName = (one) => `${one.parameters.model} on ${one.parameters.cluster}`;
 function drawModels() {
   const models = data.models;
   show("model-table", table(["model", "cluster", "schedule", "r_f, r_b", "predicted step", "measured step", "error",
@@ -37,14 +38,20 @@ function drawModels() {
     one.held_out_loss === null ? "-" : digits(one.held_out_loss, 5), one.reason || one.status])));
   const curves = models.filter((one) => one.loss.length > 1), all = curves.flatMap((one) => one.loss);
   if (all.length === 0) return show("losses");
-  const chart = plane({ low: 1, high: Math.max(...curves.map((one) => one.loss.length)), text: String, title: "step" },
-    { low: Math.min(...all), high: Math.max(...all), text: (value) => digits(value, 4), title: "loss, nats a token" });
+  const steps = Math.max(...curves.map((one) => one.loss.length));
+  const chart = plane({ low: 1, high: steps, ticks: linearTicks(1, steps, 8).filter(Number.isInteger), text: String,
+    title: "step" }, { low: least(all), high: most(all), text: (value) => digits(value, 4),
+    title: "loss, nats a token" });
+  // Schedules of a model lose alike: a colour is a model's.
+  const names = [...new Set(curves.map(modelName))];
+  const colour = (one) => PALETTE[names.indexOf(modelName(one)) % PALETTE.length];
   for (const one of curves)
-    chart.root.append(withTip(svg("path", { class: "line", style: `stroke:${scheduleColour(one.schedule)}`,
+    chart.root.append(withTip(svg("path", { class: "line", style: `stroke:${colour(one)}`,
       d: one.loss.map((loss, step) => `${step ? "L" : "M"}${chart.x(step + 1)},${chart.y(loss)}`).join("") }),
-    () => [`${one.parameters.model}, ${one.schedule}`,
+    () => [`${modelName(one)}, ${one.schedule}`,
       `from ${digits(one.loss[0], 5)} to ${digits(one.loss.at(-1), 5)}`]));
-  show("losses", chart.root);
+  const legend = names.map((name, i) => swatch(PALETTE[i % PALETTE.length], name));
+  show("losses", chart.root, html("div", { class: "legend" }, ...legend));
 }
 
 // SLOW first: what a reader has to act on.

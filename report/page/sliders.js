@@ -45,8 +45,9 @@ function drawSliders() {
   for (const [name] of SLIDERS) byId(`${name}-value`).textContent = `x ${state.scale[name].toFixed(2)}`;
   const lines = whatIfLines(replays);
   const slowest = lines.find(({ schedule }) => schedule.schedule === "tutel") ?? lines.at(-1);
-  show("what-if", table(["schedule", "as recorded", "with the sliders", "best r_f, r_b then", "takes",
-    `over ${slowest.schedule.schedule}`], lines.map(({ schedule, own, best, before, now, least }) => [
-    schedule.schedule, `${seconds(before)} (${own.join("/")})`, seconds(now), best.join("/"), seconds(least),
-    times(slowest.least / least)])));
+  const heads = ["schedule", "recorded", "replayed", "with the sliders", "best r_f, r_b then", "takes",
+    `over ${slowest.schedule.schedule}`];
+  show("what-if", table(heads, lines.map(({ schedule, own, best, before, now, least }) => [schedule.schedule,
+    `${seconds(predicted(schedule.row))} (${own.join("/")})`, seconds(before), seconds(now), best.join("/"),
+    seconds(least), times(slowest.least / least)])));
 }

@@ -74,8 +74,8 @@ function drawMap(list) {
         const part = count / inside.length * (wide - 4);
         cell.append(svg("rect", { x: from, y: j * high + 3, width: part, height: high - 6,
           fill: scheduleColour(name) }));
-        if (part > 26) cell.append(svg("text", { class: "on", x: from + part / 2, y: j * high + 19,
-          "text-anchor": "middle" }, count));
+        if (part > 26) cell.append(svg("text", { style: `fill:${textOn(scheduleColour(name))}`, x: from + part / 2,
+          y: j * high + 19, "text-anchor": "middle" }, count));
         from += part;
       }
       root.append(withTip(cell, () => [`${across} ${x}, ${down} ${y}: ${inside.length} layers`,
@@ -96,7 +96,8 @@ function speedupsOf(list, name, baseline) {
 }
 
 function drawSpeedups(list) {
-  const baseline = byId("baseline").value, width = widthOf("speedups"), left = 128, right = width - 220, high = 40;
+  const baseline = byId("baseline").value, width = widthOf("speedups"), narrow = width < 640;
+  const left = narrow ? 12 : 128, right = width - (narrow ? 12 : 220), high = narrow ? 62 : 40;
   const lines = scheduleNames.filter((name) => name !== baseline)
     .map((name) => [name, speedupsOf(list, name, baseline)]).filter(([, found]) => found.length > 0);
   const all = lines.flatMap(([, found]) => found);
@@ -105,7 +106,7 @@ function drawSpeedups(list) {
   const x = linearScale(low, top, left, right), bins = 48;
   const root = svg("svg", { viewBox: `0 0 ${width} ${lines.length * high + 24}`, role: "img",
     "aria-label": "speedups" });
-  for (const tick of linearTicks(low, top, 6))
+  for (const tick of linearTicks(low, top, narrow ? 3 : 6))
     root.append(svg("line", { class: tick === 1 ? "split" : "grid", x1: x(tick), x2: x(tick), y1: 0,
       y2: lines.length * high }),
       svg("text", { x: x(tick), y: lines.length * high + 16, "text-anchor": "middle" }, `${digits(tick, 3)}x`));
@@ -117,10 +118,12 @@ function drawSpeedups(list) {
       y: base - count / highest * 32, width: (right - left) / bins - 0.5, height: count / highest * 32,
       fill: scheduleColour(name) })));
     const average = mean(found);
-    root.append(svg("text", { x: left - 8, y: base - 8, "text-anchor": "end" }, name),
-      svg("line", { class: "measured", x1: x(average), x2: x(average), y1: base - 34, y2: base }),
-      svg("text", { x: right + 8, y: base - 14 }, `mean ${times(average)} of ${found.length}`),
-      svg("text", { x: right + 8, y: base }, `${times(quantile(found, 0))} to ${times(quantile(found, 1))}`));
+    const told = `mean ${times(average)} of ${found.length}`;
+    const reach = `${times(quantile(found, 0))} to ${times(quantile(found, 1))}`;
+    root.append(svg("line", { class: "measured", x1: x(average), x2: x(average), y1: base - 34, y2: base }));
+    if (narrow) root.append(svg("text", { x: left, y: base - 40 }, `${name}: ${told}, ${reach}`));
+    else root.append(svg("text", { x: left - 8, y: base - 8, "text-anchor": "end" }, name),
+      svg("text", { x: right + 8, y: base - 14 }, told), svg("text", { x: right + 8, y: base }, reach));
   });
   show("speedups", root);
 }
@@ -129,8 +132,9 @@ function drawWinners() {
   if (layers.rows < 2) return;
   const list = chosenLayers(), counts = [...countWinners(list)].sort((a, b) => b[1] - a[1]);
   const byMeasured = list.filter((layer) => allRanked()[layer].time === measured).length;
-  byId("winner-text").textContent = `${list.length} layers, ${byMeasured} of them by measured times, the others by ` +
-    `predicted ones. ${counts.map(([name, count]) => `${name} ${count}`).join(", ")}.`;
+  const others = list.length - byMeasured, told = counts.map(([name, count]) => `${name} ${count}`).join(", ");
+  byId("winner-text").textContent = `Of ${list.length} layers (${byMeasured} by measured times, ${others} by ` +
+    `predicted ones) the fastest is: ${told || "none"}.`;
   show("winner-legend", ...counts.map(([name]) => swatch(scheduleColour(name), name)));
   drawMap(list);
   drawSpeedups(list);

@@ -109,7 +109,7 @@ class WholeGrid(Page):
 
     def test_filters_change_winners_and_speedups(self):
         before = self.text("winner-text"), self.drawn("winner-map"), self.drawn("speedups")
-        self.assertIn("1458 layers", before[0])
+        self.assertIn("Of 1458 layers", before[0])
         name = self.browser.value("varying[0]")
         value = self.browser.value(f"document.getElementById('filter-{name}').options[1].value")
         self.change(f"filter-{name}", value)
@@ -207,7 +207,7 @@ class OtherRecords(Page):
         self.assertIn("models", shown)
         self.assertIn("pairs", shown)
         self.assertIn("3.125", self.text("model-table"))
-        self.assertIn("+25.00 %", self.text("model-table"))
+        self.assertIn("+25.00\u00a0%", self.text("model-table"))
         self.assertIn("1.100x", self.text("pair-table"))
         self.assertIn("SLOW", self.text("pair-table"))
 
