@@ -168,9 +168,10 @@ void add_verbs(CLI::App& app, Command& c) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "moetune " + std::string(version()));
   app.formatter(std::make_shared<Help>());
-  for (const auto add : {add_list, add_doctor, add_tune, add_simulate, add_fit, add_memory, add_placement,
-                         add_plannerbench, add_microbench, add_layerbench, add_modelbench, add_launch, add_reproduce,
-                         add_ab, add_self_test, add_compare, add_history, add_export, add_import})
+  for (const auto add :
+       {add_list,         add_doctor,     add_tune,       add_simulate,   add_fit,    add_memory,    add_placement,
+        add_plannerbench, add_microbench, add_layerbench, add_modelbench, add_launch, add_reproduce, add_ab,
+        add_self_test,    add_compare,    add_history,    add_export,     add_import, add_report})
     add(app, c);
   for (CLI::App* verb : app.get_subcommands(nullptr)) {  // last, where the output is
     add_log(*verb, c.log);

@@ -101,6 +101,7 @@ void add_compare(CLI::App& app, Command& c);
 void add_history(CLI::App& app, Command& c);
 void add_export(CLI::App& app, Command& c);
 void add_import(CLI::App& app, Command& c);
+void add_report(CLI::App& app, Command& c);
 
 /// Refuses options of one backend beside another. Throws BadInput naming the flag.
 void check_backend(const CLI::App& verb, const RanksFlags& ranks);

@@ -20,6 +20,7 @@
 #include "regress/compare.h"
 #include "regress/history.h"
 #include "regress/self_test.h"
+#include "report/report.h"
 #include "reproduce/reproduce.h"
 #include "tuner/fit.h"
 #include "tuner/tune.h"
@@ -57,6 +58,7 @@ struct Command {
   regress::HistoryOptions history;
   exchange::ExportOptions export_out;
   exchange::ImportOptions import_in;
+  report::ReportOptions report;
   microbench::MicrobenchOptions microbench;
   layerbench::LayerbenchOptions layerbench;
   modelbench::ModelbenchOptions modelbench;

@@ -16,6 +16,7 @@
 #include "regress/compare.h"
 #include "regress/history.h"
 #include "regress/self_test.h"
+#include "report/report.h"
 #include "reproduce/reproduce.h"
 #include "tuner/tune.h"
 
@@ -60,6 +61,7 @@ int main(int argc, char** argv) {
     if (command->verb == "history") return moe::regress::run_history(command->history);
     if (command->verb == "export") return moe::exchange::run_export(command->export_out);
     if (command->verb == "import") return moe::exchange::run_import(command->import_in);
+    if (command->verb == "report") return moe::report::run_report(command->report);
     if (command->verb == "plannerbench") return moe::planner::run_plannerbench(command->plannerbench);
     return moe::tuner::run_planned_tune(command->tune);
   });

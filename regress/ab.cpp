@@ -158,6 +158,22 @@ class Ab {
     results.cases.push_back({name, outcome.judged[i], median_seconds(pairs, &Pair::base),
                              median_seconds(pairs, &Pair::head), static_cast<int>(pairs.size()),
                              gate_.peak_bytes(false, name), gate_.peak_bytes(true, name), waiver_of(name)});
+    record_verdict(name, outcome.judged[i], pairs.size());
+  }
+
+  void record_verdict(const std::string& name, const Judged& judged, size_t pairs) {
+    CaseRecord record;
+    record.key = fmt::format("ab/verdict/{}", name);
+    if (writer_.find(record.key) != nullptr) return;
+    record.backend = "none";
+    record.parameters = {{"case", name}};
+    record.summary = {{"verdict", std::string(name_of(judged.verdict))},
+                      {"ratio", judged.ratio},
+                      {"least", judged.interval.least},
+                      {"most", judged.interval.most},
+                      {"p", judged.p},
+                      {"pairs", static_cast<int64_t>(pairs)}};
+    writer_.append(record);
   }
 
   const AbOptions& options_;

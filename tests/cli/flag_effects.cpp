@@ -317,6 +317,15 @@ Effects import_() {
   return e;
 }
 
+Effects report() {
+  Effects e;
+  e.emplace("RECORDS", FlagEffect{changes, "records.jsonl", "fewer.jsonl"});
+  add(e, parsed, "a", "--cluster testbed-a; --timelines 2");
+  add(e, writes, "records.jsonl", "--out written");
+  add(e, refused, "records.jsonl", "--timelines -1");
+  return e;
+}
+
 // What every verb shows on stderr.
 void add_log(Effects& e, const std::string& base) {
   add(e, parsed, base, "--quiet; --verbose");
@@ -347,6 +356,7 @@ std::map<std::string, std::multimap<std::string, FlagEffect>> flag_effects() {
                                      {"history", history()},
                                      {"export", export_()},
                                      {"import", import_()},
+                                     {"report", report()},
                                      {"plannerbench", one_of(parsed, "--json")},
                                      {"ab", ab()},
                                      {"self-test", self_test()},
@@ -354,8 +364,11 @@ std::map<std::string, std::multimap<std::string, FlagEffect>> flag_effects() {
                                       {{"--ranks", {parsed, "-- tune", "--ranks 4 -- tune"}},
                                        {"--quiet", {parsed, "-- tune", "--quiet -- tune"}},
                                        {"--verbose", {parsed, "-- tune", "--verbose -- tune"}}}}};
-  const std::map<std::string, std::string> needed{
-      {"compare", "a b"}, {"history", "a"}, {"export", "csv a"}, {"import", "csv a"}};  // beside any flag
+  const std::map<std::string, std::string> needed{{"compare", "a b"},
+                                                  {"history", "a"},
+                                                  {"export", "csv a"},
+                                                  {"import", "csv a"},
+                                                  {"report", "a"}};  // beside any flag
   for (auto& [verb, effects] : all)
     if (verb != "launch") add_log(effects, needed.contains(verb) ? needed.at(verb) : "");
   return all;

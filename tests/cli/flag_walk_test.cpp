@@ -116,7 +116,9 @@ std::string parsed(const std::string& verb, const std::string& text) {
                 c->reproduce.assume, c->reproduce.audit, c->reproduce.all, c->reproduce.write, c->reproduce.out,
                 c->reproduce.json, c->doctor.all, c->doctor.strict, c->doctor.json) +
          all_of(l.predict, l.slow, fmt::format("{}", fmt::join(l.only, ","))) + of_gates(*c) +
-         all_of(c->compare.strict, c->history.plot, l.plan, c->export_out.only) + of_imports(c->import_in);
+         all_of(c->compare.strict, c->history.plot, c->report.cluster, c->report.timelines, l.plan,
+                c->export_out.only) +
+         of_imports(c->import_in);
 }
 
 // The document without what is no result: times of this machine, names of files.

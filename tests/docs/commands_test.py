@@ -17,7 +17,7 @@ from pages import PLACEHOLDER, ROOT, commands, moetune_words, pages
 RUNNING = "--running" in sys.argv
 PROGRAM, PARSER = map(os.path.abspath, sys.argv[1:3])
 PLANNING_VERBS = ("list", "doctor", "simulate", "fit", "memory", "placement", "plannerbench", "reproduce", "export",
-                  "import")
+                  "import", "report")
 SCRIPTS_OWN = ("test", "--version")  # of ./moetune itself
 
 # Commands of others: how each begins, and why it is not run here.
@@ -49,6 +49,8 @@ SKIPPED = 77  # a script without its modules
 NEEDS = {"--device": "a GPU", "--backend": "processes that a launcher starts"}
 # Files that a page's commands read and a machine without LibTorch cannot make.
 SEEDS = {"results/microbench-testbed-b.jsonl": "tests/plots/data/microbench.jsonl",
+         "results/fsmoe-b-emulated.jsonl.gz": "results/fsmoe-b-emulated.jsonl.gz",
+         "results/fsmoe-fig6-models.json.gz": "results/fsmoe-fig6-models.json.gz",
          "results/tune-gloo-2x4.toml": "tests/plots/data/fitted.toml"}
 
 

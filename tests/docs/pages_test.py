@@ -10,7 +10,7 @@ import unittest
 
 from pages import PLACEHOLDER, ROOT, WRITTEN_BY_CODE, pages
 
-TOP = ("moe", "verbs", "tuner", "planner", "doctor", "reproduce", "regress", "exchange", "microbench", "layerbench",
+TOP = ("moe", "verbs", "tuner", "planner", "doctor", "reproduce", "regress", "exchange", "report", "microbench", "layerbench",
        "modelbench", "cli", "configs", "docs", "plots", "tests", "cmake", "examples", ".ci")
 PATH = re.compile(r"(?:" + "|".join(map(re.escape, TOP)) + r")/[\w.+/*-]*|[A-Z]\w+\.(?:md|txt|cff|json)")
 ROW = re.compile(r"(?://|#) (?:(?:(k\w+)|(\w+)\(\)|\w+) in )?([\w/]+\.(?:cpp|h|txt))")

@@ -2,10 +2,12 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "moe/base/check.h"
+#include "moe/record/reader.h"
 #include "moe/record/writer.h"
 #include "tests/cli/program.h"
 
@@ -239,6 +241,19 @@ TEST_F(Ab, AGateThatWasBrokenOffGoesOn) {
   EXPECT_LT(launches(), before + 14);
   std::ofstream(folder_ + "/base", std::ios::app) << "# another program\n";
   EXPECT_EQ(ab({"--out", "gate.jsonl"}).exit_code, 2);
+}
+
+TEST_F(Ab, RecordsItsVerdicts) {
+  program("base", {{"a"}, {"b"}});
+  program("head", {{"a"}, {"b", 0.012}});
+  EXPECT_EQ(ab({"--out", "gate.jsonl"}).exit_code, 1);
+  std::map<std::string, std::string> verdicts;
+  for (const CaseRecord& record : read_last_run(folder_ + "/gate.jsonl").cases)
+    if (record.key.starts_with("ab/verdict/"))
+      verdicts[record.key] = record.summary.text("verdict", record.key) +
+                             fmt::format(" {:.3f}", record.summary.number("ratio", record.key));
+  EXPECT_EQ(verdicts,
+            (std::map<std::string, std::string>{{"ab/verdict/a", "SAME 1.000"}, {"ab/verdict/b", "SLOW 1.200"}}));
 }
 
 TEST_F(Ab, FlagsGoToTheirProgramAlone) {

@@ -19,8 +19,8 @@ constexpr std::array<std::string_view, 18> kLibrary = {"base",   "record", "plan
                                                        "export", "device", "comm",  "exec",     "tensor", "rows",
                                                        "layer",  "stack",  "train", "model",    "torch",  "measure"};
 // Above the library; they never include each other.
-constexpr std::array<std::string_view, 9> kPrograms = {"microbench", "layerbench", "modelbench", "tuner",   "planner",
-                                                       "reproduce",  "doctor",     "regress",    "exchange"};
+constexpr std::array<std::string_view, 10> kPrograms = {"microbench", "layerbench", "modelbench", "tuner",    "planner",
+                                                        "reproduce",  "doctor",     "regress",    "exchange", "report"};
 
 constexpr int kVerbsHeight = kLibrary.size(), kRunHeight = kVerbsHeight + 1, kProgramHeight = kRunHeight + 1;
 

@@ -1,0 +1,42 @@
+#pragma once
+// Rows as columns of JSON: what all rows share is written once, and so is a text.
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "moe/record/record.h"
+#include "verbs/results_json.h"
+
+namespace moe::report {
+
+/// Digits of a number on the page, beyond what it shows: what is recomputed there agrees to these.
+inline constexpr int kDigits = 9;
+/// Returns the number with so many digits; null where it is not finite.
+Json rounded(double value, int digits = kDigits);
+Json rounded(const std::vector<double>& values, int digits = kDigits);
+/// Returns the value, a number with kDigits.
+Json cell_of(const Scalar& value);
+Json object_of(const Fields& fields);
+
+/// A table that grows by rows. A cell that a row lacks is null.
+class Columns {
+ public:
+  /// Begins a row and returns its index.
+  size_t add_row() { return rows_++; }
+  /// Sets a cell of the last row.
+  void set(std::string_view column, Json value) { set(rows_ - 1, column, std::move(value)); }
+  void set(size_t row, std::string_view column, Json value);
+  size_t rows() const { return rows_; }
+
+  /// {"rows": N, "columns": {NAME: COLUMN}}. A column is {"all": VALUE}, {"words": [..], "at": [index or null ..]} of
+  /// texts, or {"values": [..]}.
+  Json json() const;
+
+ private:
+  size_t rows_ = 0;
+  std::vector<std::string> names_;  // in the order in which they were first set
+  std::map<std::string, std::vector<Json>, std::less<>> columns_;
+};
+
+}  // namespace moe::report

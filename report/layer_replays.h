@@ -1,0 +1,47 @@
+#pragma once
+// What the page needs to replay a layer: the structure of each phase at each degree, and what its tasks take.
+#include <map>
+#include <string>
+#include <vector>
+
+#include "moe/search/layer_search.h"
+#include "report/columns.h"
+
+namespace moe::report {
+
+/// Degrees that the page's map of degrees goes up to.
+inline constexpr int kMostDegree = 16;
+
+/// {"lanes": names, "kind", "lane", "class", "chunk", "chunks", "after"}: the last six by task; `after` are the tasks
+/// of other lanes that it waits for. What else a task waits for is the one before it on its lane.
+Json structure_json(const Structure& structure);
+
+/// Replays of layers, which share structures.
+class LayerReplays {
+ public:
+  /// Returns one schedule of a layer: {"schedule", "variant", "degree_forward", "degree_backward", "equal_degrees",
+  /// "memory", "works", "prices", "forward", "backward"}. A phase has a plan for each degree, {"degree", "structure",
+  /// "prices", "seconds"}, whose prices are by work class. A price is [work, size, seconds that grow with it]. A work
+  /// is [kind, phase, network, unit of the size, start-up seconds]. Throws BadInput for what the schedule, layer or
+  /// profile does not allow.
+  Json schedule_json(const Schedule& schedule, const LayerPricer& pricer, const LayerPricer& without_starts,
+                     int degree_forward, int degree_backward);
+  /// The structures so far; plans name them by index.
+  const Json& structures() const { return structures_; }
+
+ private:
+  struct Decided {
+    const Schedule &schedule, &runs;  // what was asked for, and the one that it chose
+    const LayerPricer &pricer, &without_starts;
+    Decision own;
+    MemoryEstimate memory;
+  };
+  Json plans_json(const Decided& of);
+  size_t index_of(const StructureKey& key);
+
+  LayerSearch search_;
+  std::map<StructureKey, size_t> known_;
+  Json structures_ = Json::array();
+};
+
+}  // namespace moe::report

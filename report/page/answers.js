@@ -1,0 +1,126 @@
+// The answer of a layer, and its schedules as bars.
+
+const BASELINES = ["tutel", "ds-moe"];
+const SHAPE_FLAGS = ["batch", "seq", "model_dim", "hidden", "heads", "kv_heads", "experts", "top_k", "capacity_factor",
+  "capacity_rounding", "ffn", "dtype", "gate", "order", "dispatcher", "hook", "norm", "aux_loss", "z_loss", "dp", "mp",
+  "ep", "esp", "pp", "placement"];
+const LEFT_OUT = { aux_loss: 0, z_loss: 0, pp: 1 };  // where they are as by default
+
+const shellWord = (value) => {
+  const text = String(value);
+  return /^[\w.+:@\/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+};
+const ran = (row) => (rows.get(row, "passes") ?? 0) > 0;
+
+/** The line that plans this row again, or runs it where it ran. */
+function commandOf(row) {
+  const layer = rows.get(row, "layer");
+  const words = ["./moetune", ran(row) ? "layerbench" : "simulate", "--cluster", layers.get(layer, "cluster"),
+    "--schedule", scheduleOf(row), "--degree-forward", rows.get(row, "degree_forward"), "--degree-backward",
+    rows.get(row, "degree_backward")];
+  for (const name of SHAPE_FLAGS) {
+    const value = (name === "capacity_rounding" && rows.get(row, name)) || layers.get(layer, name);
+    if (value !== null && value !== LEFT_OUT[name]) words.push(`--${name.replaceAll("_", "-")}`, value);
+  }
+  if (layers.get(layer, "residual") === "no") words.push("--no-residual");
+  return words.map(shellWord).join(" ");
+}
+
+function settingsOf(row) {
+  const lines = [`schedule = ${JSON.stringify(scheduleOf(row))}`,
+    `degree_forward = ${rows.get(row, "degree_forward")}`, `degree_backward = ${rows.get(row, "degree_backward")}`];
+  const inside = rows.get(row, "predicted_gar_in_moe_bytes");
+  if (inside !== null) lines.push(`gar_in_moe_bytes = ${inside}`);
+  return lines.join("\n");
+}
+
+async function copy(text, button) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {  // of a file that was opened without a server
+    const area = document.body.appendChild(html("textarea", {}, text));
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  const before = button.textContent;
+  button.textContent = "copied";
+  setTimeout(() => { button.textContent = before; }, 1200);
+}
+const copyable = (title, text) => html("div", { class: "copyable" },
+  html("div", {}, title, " ", html("button", { onclick: (event) => copy(text, event.target) }, "copy")),
+  html("pre", {}, text));
+
+/** The prediction that goes with how a layer's rows are ranked. */
+const foretold = (row, time) => (time === planned ? planned(row) : predicted(row));
+const degreesText = (row) => `r_f ${rows.get(row, "degree_forward")}, r_b ${rows.get(row, "degree_backward")}`;
+const fact = (name, value, note) => html("div", { class: "fact" }, html("b", {}, value), html("span", {}, name),
+  note ? html("small", {}, note) : null);
+
+function drawAnswer() {
+  const { time, list } = ranked(state.layer);
+  if (list.length === 0) {
+    const all = rows.indices().filter((row) => rows.get(row, "layer") === state.layer);
+    show("card", html("p", {}, "No schedule of this layer has a time."), table(["schedule", "status", "why"],
+      all.map((row) => [scheduleOf(row), rows.get(row, "status"), rows.get(row, "reason") ?? ""])));
+    return;
+  }
+  const best = list[0], of = (name) => list.find((row) => scheduleOf(row) === name);
+  const facts = [fact("predicted", seconds(foretold(best, time)))];
+  const rounding = layers.get(state.layer, "capacity_rounding");
+  if (measured(best) !== null && foretold(best, time) !== predicted(best))
+    facts.push(fact(`predicted with rows ${rounding}`, seconds(predicted(best)), "as they ran"));
+  if (measured(best) !== null) {
+    const low = rows.get(best, "low_s"), high = rows.get(best, "high_s");
+    facts.push(fact(rows.get(best, "emulated") ? "measured, EMULATED" : "measured", seconds(measured(best)),
+      low === null ? null : `${seconds(low)} to ${seconds(high)}`));
+    if (predicted(best) !== null)
+      facts.push(fact("measured over predicted", percent(measured(best) / predicted(best) - 1)));
+  }
+  for (const name of BASELINES)
+    if (of(name) !== undefined && of(name) !== best)
+      facts.push(fact(`over ${name}`, times(time(of(name)) / time(best)), degreesText(of(name))));
+  const bound = rows.get(best, "bound_s");
+  if (bound !== null && foretold(best, time))
+    facts.push(fact("of the bound", `${(100 * bound / foretold(best, time)).toFixed(1)} %`));
+  const memory = rows.get(best, "predicted_memory_bytes");
+  if (memory !== null) facts.push(fact("a rank needs", bytes(memory)));
+  const swap = best === of("tutel") ? " (no other schedule is faster)" : "";
+  show("card",
+    html("p", { class: "best" }, html("strong", {}, scheduleOf(best)), ` with ${degreesText(best)}${swap}`),
+    html("div", { class: "facts" }, ...facts),
+    html("div", { class: "pair" }, copyable("Command", commandOf(best)), copyable("Settings", settingsOf(best))));
+}
+
+function drawBars() {
+  const { time, list } = ranked(state.layer), width = widthOf("bars"), left = 128, right = width - 150, step = 30;
+  const ends = list.flatMap((row) => [foretold(row, time), measured(row), rows.get(row, "high_s")]);
+  const x = linearScale(0, Math.max(...ends.filter((value) => value !== null), SMALLEST), left, right);
+  const root = svg("svg", { viewBox: `0 0 ${width} ${list.length * step + 4}`, role: "img",
+    "aria-label": "times of schedules" });
+  list.forEach((row, i) => {
+    const top = i * step + 4, colour = scheduleColour(scheduleOf(row)), group = svg("g");
+    const low = rows.get(row, "low_s"), high = rows.get(row, "high_s"), bound = rows.get(row, "bound_s");
+    group.append(svg("rect", { x: 0, y: top, width, height: step - 4, fill: "transparent" }),
+      svg("text", { x: left - 8, y: top + 15, "text-anchor": "end" }, scheduleOf(row)));
+    const guess = foretold(row, time);
+    if (guess !== null)
+      group.append(svg("rect", { x: left, y: top, width: x(guess) - left, height: 22, fill: colour,
+        "fill-opacity": measured(row) === null ? 0.55 : 0.15, stroke: colour }));
+    if (measured(row) !== null)
+      group.append(svg("rect", { x: left, y: top + 5, width: x(measured(row)) - left, height: 12, fill: colour }));
+    if (low !== null) group.append(svg("path", { class: "whisker",
+      d: `M${x(low)},${top + 7}v8M${x(low)},${top + 11}H${x(high)}M${x(high)},${top + 7}v8` }));
+    if (bound !== null)
+      group.append(svg("rect", { class: "bound", x: x(bound) - 1, y: top - 2, width: 2, height: 26 }));
+    group.append(svg("text", { x: x(Math.max(guess ?? 0, measured(row) ?? 0, high ?? 0)) + 6, y: top + 15 },
+      `${seconds(time(row))}  ${rows.get(row, "degree_forward")}/${rows.get(row, "degree_backward")}`));
+    root.append(withTip(group, () => [`${scheduleOf(row)}, ${degreesText(row)}`,
+      `predicted ${seconds(guess)}`, `measured ${seconds(measured(row))}` +
+      (low === null ? "" : `, ${seconds(low)} to ${seconds(high)} of ${rows.get(row, "passes")} passes`),
+      `bound ${seconds(bound)}`]));
+  });
+  byId("whisker-kind").textContent = list.some((row) => rows.get(row, "passes") >= 4) ? "quartiles of the passes"
+    : "the least and the most of the passes";
+  show("bars", root);
+}

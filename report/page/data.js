@@ -1,0 +1,64 @@
+// The records, as tables of columns.
+
+class Table {
+  constructor({ rows, columns }) {
+    this.rows = rows;
+    this.columns = columns;
+  }
+  has(name) { return name in this.columns; }
+  get(row, name) {
+    const column = this.columns[name];
+    if (!column) return null;
+    if ("all" in column) return column.all;
+    if ("values" in column) return column.values[row];
+    return column.at[row] === null ? null : column.words[column.at[row]];
+  }
+  /** The values of a column that are there, each once, in order. */
+  distinct(name) {
+    const values = new Set();
+    for (let row = 0; row < this.rows; ++row) values.add(this.get(row, name));
+    values.delete(null);
+    const list = [...values];
+    return list.every((value) => typeof value === "number") ? list.sort((a, b) => a - b) : list.map(String).sort();
+  }
+  indices() { return Array.from({ length: this.rows }, (_, row) => row); }
+}
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const layers = new Table(data.layers), rows = new Table(data.rows), operations = new Table(data.operations);
+
+/** Rows of each layer that went well. */
+const rowsOfLayer = Array.from({ length: layers.rows }, () => []);
+for (const row of rows.indices()) if (rows.get(row, "status") === "ok") rowsOfLayer[rows.get(row, "layer")].push(row);
+
+const predicted = (row) => rows.get(row, "predicted_total_s");
+const planned = (row) => rows.get(row, "planned_total_s");
+const measured = (row) => rows.get(row, "measured_total_s");
+const scheduleOf = (row) => rows.get(row, "schedule");
+
+/** Measured times where each row has one, else plans, else predictions: no kind is compared with another. A plan may
+ * round rows otherwise than the run of its layer. */
+function timesOf(list) {
+  return [measured, planned].find((time) => list.every((row) => time(row) !== null)) ?? predicted;
+}
+
+/** The rows of a layer, the fastest first. */
+function ranked(layer) {
+  const list = rowsOfLayer[layer].filter((row) => (planned(row) ?? predicted(row) ?? measured(row)) !== null);
+  const time = timesOf(list);
+  return { time, list: list.filter((row) => time(row) !== null).sort((a, b) => time(a) - time(b)) };
+}
+
+const median = (values) => quantile(values, 0.5);
+function quantile(values, share) {
+  const sorted = [...values].sort((a, b) => a - b), at = share * (sorted.length - 1), low = Math.floor(at);
+  return sorted[low] + (at - low) * (sorted[Math.min(low + 1, sorted.length - 1)] - sorted[low]);
+}
+// Of any number of values: as arguments of a call they would be too many.
+const least = (values) => values.reduce((a, b) => Math.min(a, b));
+const most = (values) => values.reduce((a, b) => Math.max(a, b));
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/** The part of the page's data that can replay a layer, if it has it. */
+const replayOf = new Map(data.replays.layers.map((one) => [one.layer, one]));
+const recordedTimeline = new Map(data.timelines.map(({ row, tasks }) => [row, new Table(tasks)]));

@@ -1,0 +1,98 @@
+// Memory, models, pairs of launches, warnings, runs.
+
+const MEMORY_PARTS = [["weights_bytes", "weights", "#0072b2"], ["gradients_bytes", "gradients", "#d55e00"],
+  ["optimizer_bytes", "optimizer", "#e69f00"], ["activations_bytes", "activations", "#009e73"],
+  ["buffers_bytes", "buffers", "#cc79a7"]];
+
+function drawMemory() {
+  const schedules = replayOf.get(state.layer)?.schedules ?? [];
+  byId("memory").hidden = schedules.length === 0;
+  if (schedules.length === 0) return;
+  const total = (one) => MEMORY_PARTS.reduce((sum, [name]) => sum + one.memory[name], 0);
+  const width = widthOf("memory-bars"), left = 128, most = Math.max(...schedules.map(total)), step = 28;
+  const x = linearScale(0, most, left, width - 110);
+  const root = svg("svg", { viewBox: `0 0 ${width} ${schedules.length * step}`, role: "img", "aria-label": "memory" });
+  schedules.forEach((one, i) => {
+    let sum = 0;
+    root.append(svg("text", { x: left - 8, y: i * step + 16, "text-anchor": "end" }, one.schedule));
+    for (const [name, text, colour] of MEMORY_PARTS) {
+      const from = x(sum), value = one.memory[name];
+      sum += value;
+      root.append(withTip(svg("rect", { x: from, y: i * step + 2, width: x(sum) - from, height: 20, fill: colour }),
+        () => [`${one.schedule}: ${text}`, `${bytes(value)} of ${bytes(total(one))}`]));
+    }
+    root.append(svg("text", { x: x(sum) + 6, y: i * step + 16 }, bytes(sum)));
+  });
+  const legend = MEMORY_PARTS.map(([, text, colour]) => swatch(colour, text));
+  show("memory-bars", root, html("div", { class: "legend" }, ...legend));
+}
+
+const modelName = (one) => `${one.parameters.model} on ${one.parameters.cluster}`;
+function drawModels() {
+  const models = data.models;
+  show("model-table", table(["model", "cluster", "schedule", "r_f, r_b", "predicted step", "measured step", "error",
+    "held-out loss", "status"], models.map((one) => [String(one.parameters.model), String(one.parameters.cluster),
+    one.schedule, `${one.degree_forward}, ${one.degree_backward}`, seconds(one.predicted_s),
+    seconds(one.measured_s) + (one.emulated ? ", EMULATED" : ""),
+    one.predicted_s && one.measured_s ? percent(one.measured_s / one.predicted_s - 1) : "-",
+    one.held_out_loss === null ? "-" : digits(one.held_out_loss, 5), one.reason || one.status])));
+  const curves = models.filter((one) => one.loss.length > 1), all = curves.flatMap((one) => one.loss);
+  if (all.length === 0) return show("losses");
+  const steps = Math.max(...curves.map((one) => one.loss.length));
+  const chart = plane({ low: 1, high: steps, ticks: linearTicks(1, steps, 8).filter(Number.isInteger), text: String,
+    title: "step" }, { low: least(all), high: most(all), text: (value) => digits(value, 4),
+    title: "loss, nats a token" });
+  // Schedules of a model lose alike: a colour is a model's.
+  const names = [...new Set(curves.map(modelName))];
+  const colour = (one) => PALETTE[names.indexOf(modelName(one)) % PALETTE.length];
+  for (const one of curves)
+    chart.root.append(withTip(svg("path", { class: "line", style: `stroke:${colour(one)}`,
+      d: one.loss.map((loss, step) => `${step ? "L" : "M"}${chart.x(step + 1)},${chart.y(loss)}`).join("") }),
+    () => [`${modelName(one)}, ${one.schedule}`,
+      `from ${digits(one.loss[0], 5)} to ${digits(one.loss.at(-1), 5)}`]));
+  const legend = names.map((name, i) => swatch(PALETTE[i % PALETTE.length], name));
+  show("losses", chart.root, html("div", { class: "legend" }, ...legend));
+}
+
+// SLOW first: what a reader has to act on.
+const VERDICTS = ["SLOW", "AMBG", "FAST", "SAME"];
+function drawPairs() {
+  const place = (one) => (one.verdict ? VERDICTS.indexOf(one.verdict.verdict) : VERDICTS.length);
+  const lines = [...data.pairs].sort((a, b) => place(a) - place(b)).map((one) => {
+    const ratios = one.base_s.map((base, i) => one.head_s[i] / base), of = one.verdict;
+    if (ratios.length === 0) return [one.case, "0", "-", "-", "-", "-", "-"];
+    return [one.case, String(ratios.length), seconds(median(one.base_s)), seconds(median(one.head_s)),
+      `${times(median(ratios))} (${times(quantile(ratios, 0.25))} to ${times(quantile(ratios, 0.75))})`,
+      of ? html("b", { class: of.verdict }, of.verdict) : "not judged",
+      of ? `${times(of.ratio)} (${times(of.least)} to ${times(of.most)})` : "-"];
+  });
+  show("pair-table", table(["case", "pairs", "base", "head", "head / base: median and middle half", "verdict",
+    "judged ratio, 95 % interval"], lines));
+}
+
+function drawWarnings() {
+  const lines = [...data.warnings, ...data.replays.notes.map((text) => ({ level: "replay", text, cases: [] }))];
+  show("warning-list", ...lines.map(({ level, text, cases }) => html("li", {}, html("b", { class: `level ${level}` },
+    level), ` ${text}`, cases.length === 0 ? null : html("ul", {}, ...cases.map((one) => html("li", {}, one))))));
+}
+
+const fieldsText = (fields) => Object.entries(fields).map(([name, value]) => `${name} ${name.endsWith("bytes")
+  ? bytes(value) : value}`).join(", ");
+
+function drawRuns() {
+  show("run-list", ...data.runs.map((run) => html("dl", {}, ...[["records", run.file], ["command", run.command],
+    ["started", run.started], ["program", `moetune ${run.version || "of an unknown version"}, commit ` +
+      `${run.git.commit ?? "unknown"}${run.git.dirty ? " and changes" : ""}, ${run.compiler}`],
+    ["machine", fieldsText(run.machine)], ["conditions", fieldsText(run.conditions)], ["ranks", fieldsText(run.ranks)],
+    ["cases", String(run.cases)]].filter(([, text]) => text).flatMap(([name, text]) =>
+    [html("dt", {}, name), html("dd", {}, text)]))));
+  const others = Object.entries(data.others).map(([kind, count]) => `${count} of ${kind}`);
+  byId("others").hidden = others.length === 0;
+  byId("others").textContent = `Records that this page counts and does not show: ${others.join(", ")}.`;
+  const link = (id, text, type) => { byId(id).href = URL.createObjectURL(new Blob([text], { type })); };
+  link("download", byId("data").textContent, "application/json");
+  const names = ["layer", ...Object.keys(rows.columns).filter((name) => name !== "layer")];
+  const cell = (value) => (/[",\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : value ?? "");
+  link("download-rows", [names.join(","), ...rows.indices().map((row) => names.map((name) =>
+    cell(name === "layer" ? nameOf(row) : rows.get(row, name))).join(","))].join("\n"), "text/csv");
+}

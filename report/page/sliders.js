@@ -1,0 +1,53 @@
+// What if: sliders that change what tasks take, and what is then the best.
+
+function startSliders() {
+  const lines = SLIDERS.map(([name, text, most]) => {
+    const shown = html("output", { id: `${name}-value` }, "x 1");
+    const input = html("input", { type: "range", id: `slider-${name}`, min: -most, max: most, step: 0.05, value: 0,
+      oninput: () => {
+        state.scale[name] = 2 ** Number(input.value);
+        redrawReplays();
+      } });
+    return html("label", {}, `${text} `, shown, input);
+  });
+  show("sliders", ...lines, html("button", { id: "reset", onclick: resetSliders }, "as recorded"));
+}
+
+function resetSliders() {
+  state.scale = { ...AS_RECORDED };
+  for (const [name] of SLIDERS) byId(`slider-${name}`).value = 0;
+  redrawReplays();
+}
+
+function replaySource(replays) {
+  if (!replays) return "";
+  const plans = replays.schedules.flatMap((schedule) => ["forward", "backward"].map((phase) =>
+    slowdown(schedule, planOf(schedule, phase, chosenDegrees(schedule)[phase === "forward" ? 0 : 1]))));
+  const most = Math.max(...plans);
+  return `Replayed in this page from plans, priced by the profile ${replays.profile} (${replays.source}).` +
+    (most > 1 + SAME ? ` Lanes slow each other there by up to ${percent(most - 1)}: that is computed by moetune, ` +
+      "kept as it is when a slider moves, and not drawn." : "");
+}
+
+function whatIfLines(replays) {
+  return replays.schedules.map((schedule) => {
+    const own = [schedule.degree_forward, schedule.degree_backward], best = bestDegrees(schedule, state.scale);
+    return { schedule, own, best, before: totalSeconds(schedule, own, AS_RECORDED),
+      now: totalSeconds(schedule, own, state.scale), least: totalSeconds(schedule, best, state.scale) };
+  }).sort((a, b) => a.least - b.least);
+}
+
+function drawSliders() {
+  const replays = replayOf.get(state.layer);
+  byId("sliders").hidden = byId("what-if").hidden = !replays;
+  byId("replay-source").textContent = replaySource(replays);
+  if (!replays) return;
+  for (const [name] of SLIDERS) byId(`${name}-value`).textContent = `x ${state.scale[name].toFixed(2)}`;
+  const lines = whatIfLines(replays);
+  const slowest = lines.find(({ schedule }) => schedule.schedule === "tutel") ?? lines.at(-1);
+  const heads = ["schedule", "recorded", "replayed", "with the sliders", "best r_f, r_b then", "takes",
+    `over ${slowest.schedule.schedule}`];
+  show("what-if", table(heads, lines.map(({ schedule, own, best, before, now, least }) => [schedule.schedule,
+    `${seconds(predicted(schedule.row))} (${own.join("/")})`, seconds(before), seconds(now), best.join("/"),
+    seconds(least), times(slowest.least / least)])));
+}

@@ -1,0 +1,176 @@
+// Timelines of a layer's fastest schedules and baselines, replayed under what the sliders say.
+
+const SLIDERS = [
+  ["inter", "bandwidth between nodes", 2], ["intra", "bandwidth inside nodes", 2], ["compute", "speed of computing", 2],
+  ["alpha", "start-up of collectives", 3], ["batch", "samples a batch", 2]];
+const SAME = 1e-6;  // relative: what two ways to add up may differ by
+
+const planOf = (schedule, phase, degree) => schedule[phase].find((plan) => plan.degree === degree);
+const degreesIn = (schedule, phase) => schedule[phase].map((plan) => plan.degree).sort((a, b) => a - b);
+const chosenDegrees = (schedule) => state.degrees.get(schedule.schedule)
+  ?? [schedule.degree_forward, schedule.degree_backward];
+const isChanged = () => Object.keys(AS_RECORDED).some((name) => state.scale[name] !== 1);
+
+function replayPlan(schedule, plan, scale) {
+  const classes = plan.prices.map((price) => priceSeconds(schedule.prices[price], schedule.works, scale));
+  return replay(data.replays.structures[plan.structure], classes);
+}
+
+/** How much longer the program computed a plan to take than it takes here: lanes that slow each other. */
+function slowdown(schedule, plan) {
+  plan.slowdown ??= plan.seconds / replayPlan(schedule, plan, AS_RECORDED).makespan;
+  return plan.slowdown;
+}
+function phaseSeconds(schedule, phase, degree, scale) {
+  const plan = planOf(schedule, phase, degree);
+  return replayPlan(schedule, plan, scale).makespan * slowdown(schedule, plan);
+}
+const totalSeconds = (schedule, [forward, backward], scale) =>
+  phaseSeconds(schedule, "forward", forward, scale) + phaseSeconds(schedule, "backward", backward, scale);
+
+/** The degrees that take least. */
+function bestDegrees(schedule, scale) {
+  const least = (degrees, time) => degrees.reduce((best, one) => (time(one) < time(best) ? one : best));
+  if (schedule.equal_degrees) {
+    const degree = least(degreesIn(schedule, "forward"), (r) => totalSeconds(schedule, [r, r], scale));
+    return [degree, degree];
+  }
+  return ["forward", "backward"].map((phase) =>
+    least(degreesIn(schedule, phase), (r) => phaseSeconds(schedule, phase, r, scale)));
+}
+
+/** One schedule's tasks on its lanes: the forward, then the backward. */
+function replayedLanes(schedule) {
+  const degrees = chosenDegrees(schedule), tasks = [];
+  let offset = 0, lanes = [], split = 0;
+  ["forward", "backward"].forEach((phase, i) => {
+    const plan = planOf(schedule, phase, degrees[i]), structure = data.replays.structures[plan.structure];
+    const run = replayPlan(schedule, plan, state.scale), path = criticalPath(structure, run);
+    lanes = structure.lanes;
+    structure.lane.forEach((lane, task) => {
+      const [work, size] = schedule.prices[plan.prices[structure.class[task]]];
+      const [kind, , , unit] = schedule.works[work];
+      tasks.push({ lane, kind, phase, chunk: structure.chunk[task], chunks: structure.chunks[task],
+        start: offset + run.start[task], end: offset + run.end[task], critical: path.has(task), unit,
+        size: size * (kind.endsWith("gradient") ? 1 : state.scale.batch) });
+    });
+    offset += run.makespan;
+    if (i === 0) split = offset;
+  });
+  return { title: `${schedule.schedule}, r_f ${degrees[0]}, r_b ${degrees[1]}`, row: schedule.row, lanes, tasks, split,
+    end: offset, total: totalSeconds(schedule, degrees, state.scale) };
+}
+
+function recordedLanes(row) {
+  const of = recordedTimeline.get(row), lanes = of.distinct("lane");
+  const tasks = of.indices().map((i) => ({ lane: lanes.indexOf(of.get(i, "lane")), kind: of.get(i, "kind"),
+    phase: of.get(i, "phase"), chunk: of.get(i, "chunk"), chunks: of.get(i, "chunks"), start: of.get(i, "start_s"),
+    end: of.get(i, "end_s"), critical: true, size: 0 }));
+  const end = Math.max(...tasks.map((task) => task.end));
+  return { title: `${scheduleOf(row)}, as recorded`, row, lanes, tasks, end, total: end,
+    split: Math.max(0, ...tasks.filter((task) => task.phase === "forward").map((task) => task.end)) };
+}
+
+function groupsOfLayer() {
+  const replays = replayOf.get(state.layer);
+  if (replays) return replays.schedules.map(replayedLanes);
+  return rowsOfLayer[state.layer].filter((row) => recordedTimeline.has(row)).map(recordedLanes);
+}
+
+function taskLines(task) {
+  const length = task.end - task.start;
+  const lines = [`${task.phase} ${kindText(task.kind)}${task.chunks > 1 ? ` ${task.chunk + 1}/${task.chunks}` : ""}`,
+    `${seconds(length)}, from ${seconds(task.start)} to ${seconds(task.end)}`];
+  if (task.size > 0 && task.unit === "bytes" && length > 0)
+    lines.push(`${bytes(task.size)}, ${digits(task.size / length * 1e-9, 4)} GB/s`);
+  if (task.size > 0 && task.unit === "flops" && length > 0)
+    lines.push(`${digits(task.size * 1e-9, 4)} GFLOP, ${digits(task.size / length * 1e-12, 4)} TFLOP/s`);
+  if (task.critical) lines.push("on the critical path");
+  return lines;
+}
+
+const LANE = 18, TITLE = 22, LABELS = 84;
+function drawGroup(root, group, top, x, width) {
+  const total = measured(group.row) === null || isChanged() ? "" : `, measured ${seconds(measured(group.row))}`;
+  root.append(svg("text", { class: "title", x: 2, y: top + 15 }, `${group.title}: ${seconds(group.total)}${total}`));
+  group.lanes.forEach((name, lane) => {
+    const y = top + TITLE + lane * LANE;
+    root.append(svg("text", { x: LABELS - 6, y: y + 13, "text-anchor": "end" }, name),
+      svg("line", { class: "grid", x1: LABELS, x2: width, y1: y + LANE - 1, y2: y + LANE - 1 }));
+  });
+  for (const task of group.tasks) {
+    const from = Math.max(LABELS, x(task.start)), to = Math.min(width, x(task.end));
+    if (to < LABELS || from > width || task.end <= task.start) continue;
+    const y = top + TITLE + task.lane * LANE + 1, letter = KIND_LETTERS[task.kind] ?? "";
+    const label = task.chunks > 1 ? `${letter}${task.chunk + 1}` : letter;
+    const one = svg("g", { class: task.critical ? "task critical" : "task" },
+      svg("rect", { x: from, y, width: Math.max(0.6, to - from), height: LANE - 4, fill: kindColour(task.kind) }));
+    if (label && to - from > 6 + 6.5 * label.length)
+      one.append(svg("text", { x: (from + to) / 2, y: y + 11, "text-anchor": "middle" }, label));
+    root.append(withTip(one, () => taskLines(task)));
+  }
+  const bottom = top + TITLE + group.lanes.length * LANE;
+  for (const [time, kind] of [[group.split, "split"], [group.end, "end"],
+    [isChanged() ? null : measured(group.row), "measured"]])
+    if (time !== null && x(time) >= LABELS && x(time) <= width)
+      root.append(svg("line", { class: kind, x1: x(time), x2: x(time), y1: top + TITLE - 3, y2: bottom }));
+  return bottom + 8;
+}
+
+function drawTimelines() {
+  const groups = groupsOfLayer();
+  drawSliders();
+  byId("timeline-tools").hidden = groups.length === 0;
+  if (groups.length === 0) {
+    const others = data.replays.layers.map((one) => html("button", { onclick: () => choose(one.layer) },
+      layers.get(one.layer, "layer")));
+    show("timeline", html("p", {}, others.length > 0 ? "This page has timelines of these layers: " :
+      `This page has no timelines. ${data.replays.notes.join("; ")}`, ...others));
+    return show("kinds");
+  }
+  const width = widthOf("timeline"), all = Math.max(...groups.map((group) => group.end)) * 1.01;
+  state.all = all;
+  const [from, to] = state.view ?? [0, all], x = linearScale(from, to, LABELS, width - 4);
+  const height = groups.reduce((sum, group) => sum + TITLE + group.lanes.length * LANE + 8, 20);
+  const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "timelines of schedules" });
+  for (const tick of linearTicks(from, to, width / 110))
+    root.append(svg("line", { class: "grid", x1: x(tick), x2: x(tick), y1: 14, y2: height }),
+      svg("text", { x: x(tick), y: 11, "text-anchor": "middle" }, seconds(tick)));
+  let top = 16;
+  for (const group of groups) top = drawGroup(root, group, top, x, width);
+  show("timeline", root);
+  const kinds = [...new Set(groups.flatMap((group) => group.tasks.map((task) => task.kind)))];
+  show("kinds", ...kinds.map((kind) => swatch(kindColour(kind), KIND_LETTERS[kind]?.length === 1
+    ? `${kindText(kind)} (${KIND_LETTERS[kind]})` : kindText(kind))), html("span", {}, "| end of the forward, "),
+  html("span", {}, "dashed: as measured"));
+}
+
+function zoom(factor, at = 0.5) {
+  const [from, to] = state.view ?? [0, state.all], span = Math.min(state.all, (to - from) * factor);
+  const begin = Math.max(0, Math.min(state.all - span, from + (to - from - span) * at));
+  state.view = factor === Infinity ? null : [begin, begin + span];
+  drawTimelines();
+}
+
+function startTimelines() {
+  byId("zoom-in").addEventListener("click", () => zoom(0.5));
+  byId("zoom-out").addEventListener("click", () => zoom(2));
+  byId("zoom-all").addEventListener("click", () => zoom(Infinity));
+  const place = byId("timeline");
+  const share = (event) => (event.clientX - place.getBoundingClientRect().left - LABELS) / (place.clientWidth - LABELS);
+  place.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey) return;
+    event.preventDefault();
+    zoom(event.deltaY > 0 ? 1.25 : 0.8, share(event));
+  }, { passive: false });
+  let held = null;
+  place.addEventListener("pointerdown", (event) => { if (state.view) held = { at: share(event), view: state.view }; });
+  addEventListener("pointerup", () => { held = null; });
+  addEventListener("pointermove", (event) => {
+    if (!held) return;
+    const [from, to] = held.view, move = (held.at - share(event)) * (to - from);
+    const begin = Math.max(0, Math.min(state.all - (to - from), from + move));
+    state.view = [begin, begin + to - from];
+    drawTimelines();
+  });
+}

@@ -1,0 +1,21 @@
+#pragma once
+// What prices the replays of a run's layers, and their shapes, as the records have them.
+#include <string>
+
+#include "moe/cost/profile.h"
+#include "moe/plan/shape.h"
+#include "moe/record/reader.h"
+
+namespace moe::report {
+
+/// Returns the profile of that name or file; where it is empty, the one that the run's own operations fit, else that of
+/// its cluster. Throws BadInput where there is none, or the operations make no profile.
+Profile chosen_profile(const std::string& name_or_file, const Run& run, const std::string& cluster);
+
+/// Returns the layer that a record's parameters ask for. Throws BadInput for a value that none can have.
+LayerCase case_of(const Fields& parameters);
+
+/// Returns the profile without start-up times: what is left of a task's seconds grows with its size.
+Profile without_starts(Profile profile);
+
+}  // namespace moe::report

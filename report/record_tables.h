@@ -1,0 +1,69 @@
+#pragma once
+// What a page shows of records, as tables: layers, operations, models, pairs of launches.
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/columns.h"
+#include "report/record_files.h"
+
+namespace moe::report {
+
+/// A layer of a run, and the shape that its records ask for.
+struct LayerEntry {
+  size_t run = 0;
+  std::string name;
+  Fields parameters;
+  bool measured = false;
+};
+
+/// A schedule of a layer: what was planned, or where it ran what was predicted and measured.
+struct LayerRow {
+  size_t layer = 0;
+  std::string schedule;
+  int degree_forward = 0, degree_backward = 0;
+  bool ok = false, ran = false;
+  double predicted_s = 0;  // of the run, or where it did not run of the plan; NaN: not predicted
+  /// The plan's, which may round rows otherwise than the run: all schedules of a layer were planned alike.
+  std::optional<double> planned_s = {};
+  std::optional<double> measured_s = {};
+};
+
+class Tables {
+ public:
+  explicit Tables(const std::vector<FileRun>& files);
+
+  const std::vector<LayerEntry>& layers() const { return layers_; }
+  const std::vector<LayerRow>& rows() const { return rows_; }
+  size_t operations() const { return operations_.rows(); }
+  size_t models() const { return models_.size(); }
+  /// {"layers", "rows", "operations", "models", "timelines", "pairs", "others"}.
+  Json json() const;
+
+ private:
+  void add(const CaseRecord& record, size_t run);
+  void add_layer_case(const CaseRecord& record, size_t run);
+  void add_operation(const CaseRecord& record, size_t run);
+  void add_model(const CaseRecord& record, size_t run);
+  void add_launch(const CaseRecord& record);
+  size_t layer_of(const CaseRecord& record, size_t run);
+  Json layers_json() const;
+  Json pairs_json() const;
+
+  std::vector<LayerEntry> layers_;
+  std::map<std::pair<size_t, std::string>, size_t> layer_ids_;  // by run and name
+  std::vector<LayerRow> rows_;
+  std::map<std::pair<size_t, std::string>, size_t> row_ids_;  // by layer and schedule
+  std::map<std::string, Json> verdicts_;                      // by case
+  Columns cells_, operations_;
+  Json models_ = Json::array(), timelines_ = Json::array();
+  std::map<std::string, std::map<int64_t, std::pair<double, double>>> launches_;  // case -> pair -> base, head
+  std::map<std::string, size_t> others_;                                          // by the key's first part
+};
+
+/// Returns the name that a fitted row of this operation has (profile.h: row_name); empty where it has no size.
+std::string series_of(const CaseRecord& operation);
+
+}  // namespace moe::report

@@ -1,0 +1,174 @@
+#include "report/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "moe/base/check.h"
+#include "moe/base/log.h"
+#include "moe/base/units.h"
+#include "moe/base/version.h"
+#include "moe/base/whole_file.h"
+#include "moe/cost/fit.h"
+#include "report/layer_replays.h"
+#include "report/page_parts.h"
+#include "report/picked_layers.h"
+#include "report/profiles.h"
+#include "report/record_files.h"
+#include "report/record_tables.h"
+#include "report/warnings.h"
+
+namespace moe::report {
+namespace {
+
+Json run_json(const FileRun& of) {
+  const RunHeader& header = of.run.header;
+  return {{"file", of.file},
+          {"started", header.started},
+          {"ended", of.run.ended},
+          {"command", fmt::format("{}", fmt::join(header.argv, " "))},
+          {"version", header.version},
+          {"git", object_of(header.git)},
+          {"build", header.build},
+          {"compiler", header.compiler},
+          {"libraries", object_of(header.libraries)},
+          {"machine", object_of(header.machine)},
+          {"conditions", object_of(header.conditions)},
+          {"ranks", object_of(header.ranks)},
+          {"emulated", std::ranges::any_of(of.run.cases, &CaseRecord::emulated)},
+          {"cases", of.run.cases.size()}};
+}
+
+// The lines through a run's operations, as `fit` puts them.
+Json fits_json(const std::vector<FileRun>& files) {
+  Json fits = Json::array();
+  for (size_t run = 0; run < files.size(); ++run) {
+    std::vector<CaseRecord> operations;
+    for (const CaseRecord& record : files[run].run.cases)
+      if (!series_of(record).empty()) operations.push_back(record);
+    if (operations.empty()) continue;
+    try {
+      for (const FittedRow& row : fit_profile(operations, "fitted", files[run].file).rows) {
+        Json points = Json::array();
+        for (const auto& [size, seconds] : row.fit.points) points.push_back({rounded(size), rounded(seconds)});
+        fits.push_back({{"run", run},
+                        {"series", row.what},
+                        {"alpha_s", rounded(row.fit.alpha_s)},
+                        {"beta", rounded(row.fit.beta)},
+                        {"r_squared", rounded(row.fit.r_squared)},
+                        {"held_out_error", rounded(row.fit.held_out_error.value_or(NAN))},
+                        {"points", std::move(points)},
+                        {"weak", row.fit.weak},
+                        {"unusable", row.unusable}});
+      }
+    } catch (const BadInput& fault) {
+      log_warning(fmt::format("no lines through operations: {}", fault.what()));
+    }
+  }
+  return fits;
+}
+
+/// Replays of the picked layers, and why some have none.
+class Replays {
+ public:
+  Replays(const ReportOptions& options, const std::vector<FileRun>& files, const Tables& tables)
+      : options_(options), files_(files), tables_(tables) {
+    for (const size_t layer : picked_layers(tables, static_cast<size_t>(options.timelines))) add(layer);
+  }
+  size_t layers() const { return layers_.size(); }
+  Json json() const {
+    Json kinds = Json::array();
+    for (int kind = 0; kind < kTaskKinds; ++kind) kinds.push_back(name_of(static_cast<TaskKind>(kind)));
+    return {{"most_degree", kMostDegree},
+            {"kinds", std::move(kinds)},
+            {"structures", replays_.structures()},
+            {"layers", layers_},
+            {"notes", notes_}};
+  }
+
+ private:
+  void add(size_t index) {
+    const LayerEntry& layer = tables_.layers()[index];
+    try {
+      const LayerCase shape = case_of(layer.parameters);
+      const Run& run = files_[layer.run].run;
+      const std::string& cluster = layer.parameters.text("cluster", layer.name);
+      const Profile profile = chosen_profile(options_.cluster, run, cluster), growing = without_starts(profile);
+      const LayerPricer pricer(profile, shape), growing_pricer(growing, shape);
+      Json schedules = Json::array();
+      for (const size_t row : picked_rows(tables_, index)) {
+        Json schedule = schedule_json(tables_.rows()[row], pricer, growing_pricer);
+        if (schedule.is_null()) continue;
+        schedule["row"] = row;
+        schedules.push_back(std::move(schedule));
+      }
+      if (schedules.empty()) return;
+      for (const std::string& note : pricer.notes()) notes_.insert(note);
+      layers_.push_back({{"layer", index},
+                         {"profile", profile.name},
+                         {"source", profile.source},
+                         {"schedules", std::move(schedules)}});
+    } catch (const BadInput& fault) {
+      notes_.insert(fmt::format("{}: no replays: {}", layer.name, fault.what()));
+    }
+  }
+  Json schedule_json(const LayerRow& row, const LayerPricer& pricer, const LayerPricer& growing) {
+    try {
+      return replays_.schedule_json(find_schedule(row.schedule), pricer, growing, row.degree_forward,
+                                    row.degree_backward);
+    } catch (const BadInput& fault) {
+      notes_.insert(fmt::format("{}: no replay: {}", row.schedule, fault.what()));
+      return nullptr;
+    }
+  }
+
+  const ReportOptions& options_;
+  const std::vector<FileRun>& files_;
+  const Tables& tables_;
+  LayerReplays replays_;
+  Json layers_ = Json::array();
+  std::set<std::string> notes_;
+};
+
+Json document_of(const std::vector<FileRun>& files, const Tables& tables, const Replays& replays) {
+  Json runs = Json::array();
+  for (const FileRun& file : files) runs.push_back(run_json(file));
+  Json document = tables.json();
+  document["made_by"] = fmt::format("moetune {}", version());
+  document["runs"] = std::move(runs);
+  document["fits"] = fits_json(files);
+  document["warnings"] = warnings_of(files);
+  document["replays"] = replays.json();
+  return document;
+}
+
+// In a page no text ends the element that holds it: every < is an escape.
+std::string embedded(const Json& document) {
+  const std::string text = document.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string escaped;
+  escaped.reserve(text.size());
+  for (const char c : text) c == '<' ? escaped += "\\u003c" : escaped += c;
+  return escaped;
+}
+
+}  // namespace
+
+int run_report(const ReportOptions& options) {
+  if (!options.cluster.empty()) find_profile(options.cluster);  // one that is none is no note of a layer
+  const std::vector<FileRun> files = read_files(options.records);
+  const Tables tables(files);
+  const Replays replays(options, files, tables);
+  const std::string data = embedded(document_of(files, tables, replays));
+  size_t written = 0;
+  write_whole_file(options.out, "a file for the page", [&](std::ostream& out) {
+    const auto put = [&](std::string_view part) { out << part, written += part.size(); };
+    written = 0;
+    put(kPageBeforeData), put(data), put(kPageAfterData);
+  });
+  fmt::print("{}: {} schedules of {} layers ({} replayed), {} operations, {} models, {}\n", options.out,
+             tables.rows().size(), tables.layers().size(), replays.layers(), tables.operations(), tables.models(),
+             human_bytes(static_cast<double>(written)));
+  return 0;
+}
+
+}  // namespace moe::report
