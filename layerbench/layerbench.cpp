@@ -196,7 +196,11 @@ class Layerbench {
 
   // Alone, a layer that can't be run is an error; in a grid, a row with a reason.
   LayerOutcome run(const BenchedLayer& layer, const LayerJob& job) const {
-    const Fields parameters{{"cluster", target_.cluster.name}, {"layer", job.name}, {"workload", options_.workload}};
+    // A stack's record says no shape: what its layers are is in its name, how many in the command line.
+    const bool one = layer.refused.empty() && layer.stacked.layers == 1 && layer.stacked.micro_batches == 1;
+    Fields parameters{{"cluster", target_.cluster.name}, {"layer", job.name}};
+    if (one) parameters = parameters_of(layer.shape, target_.cluster.name, job.name);
+    parameters.set("workload", options_.workload);
     if (!of_grid()) return run_layer_job(job, parameters);
     if (!layer.refused.empty()) return failed_layer_job(job, parameters, CaseStatus::unsupported, layer.refused);
     return run_or_record_why(job, parameters);

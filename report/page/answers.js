@@ -12,9 +12,10 @@ const shellWord = (value) => {
 };
 const ran = (row) => (rows.get(row, "passes") ?? 0) > 0;
 
-/** The line that plans this row again, or runs it where it ran. */
+/** The line that plans this row again, or runs it where it ran; of a stack of layers the one that it was run by. */
 function commandOf(row) {
   const layer = rows.get(row, "layer");
+  if (layers.get(layer, "batch") === null) return data.runs[layers.get(layer, "run")].command;  // no shape is recorded
   const words = ["./moetune", ran(row) ? "layerbench" : "simulate", "--cluster", layers.get(layer, "cluster"),
     "--schedule", scheduleOf(row), "--degree-forward", rows.get(row, "degree_forward"), "--degree-backward",
     rows.get(row, "degree_backward")];
