@@ -68,7 +68,8 @@ function drawResiduals(list, fit) {
     const x = chart.x(size), y = chart.y(residual(i));
     chart.root.append(withTip(svg("circle", { cx: x, cy: y, r: 4, class: far ? "point far" : "point" }),
       () => [operations.get(i, "key"), percent(residual(i))]));
-    if (far && farthest.includes(i)) chart.root.append(svg("text", { x: x - 6, y: y - 6, "text-anchor": "end" }, sizeText(i)));
+    if (far && farthest.includes(i))
+      chart.root.append(svg("text", { x: x - 6, y: y - 6, "text-anchor": "end" }, sizeText(i)));
   }
   show("residuals", chart.root);
 }
