@@ -206,9 +206,11 @@ class Layerbench {
 
   // Alone, a layer that can't be run is an error; in a grid, a row with a reason.
   LayerOutcome run(const BenchedLayer& layer, const LayerJob& job) const {
+    // A stack's record says no shape: what its layers are is in its name, how many in the command line.
+    const bool one = layer.refused.empty() && layer.stacked.layers == 1 && layer.stacked.micro_batches == 1;
     const std::string& cluster = target_.cluster.name;
     Fields parameters{{"cluster", cluster}, {"layer", job.name}};
-    if (layer.refused.empty()) parameters = parameters_of(job.shape, cluster, job.name);
+    if (one) parameters = parameters_of(job.shape, cluster, job.name);
     parameters.set("workload", options_.workload);
     if (!of_grid()) return run_layer_job(job, parameters);
     if (!layer.refused.empty()) return failed_layer_job(job, parameters, CaseStatus::unsupported, layer.refused);

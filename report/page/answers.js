@@ -12,9 +12,10 @@ const shellWord = (value) => {
 };
 const ran = (row) => (rows.get(row, "passes") ?? 0) > 0;
 
-/** The line that plans this row again, or runs it where it ran. */
+/** The line that plans this row again, or runs it where it ran; of a stack of layers the one that it was run by. */
 function commandOf(row) {
   const layer = rows.get(row, "layer");
+  if (layers.get(layer, "batch") === null) return data.runs[layers.get(layer, "run")].command;  // no shape is recorded
   const words = ["./moetune", ran(row) ? "layerbench" : "simulate", "--cluster", layers.get(layer, "cluster"),
     "--schedule", scheduleOf(row), "--degree-forward", rows.get(row, "degree_forward"), "--degree-backward",
     rows.get(row, "degree_backward")];
@@ -69,7 +70,7 @@ function drawAnswer() {
   const facts = [fact("predicted", seconds(foretold(best, time)))];
   const rounding = layers.get(state.layer, "capacity_rounding");
   if (measured(best) !== null && foretold(best, time) !== predicted(best))
-    facts.push(fact(`predicted with rows ${rounding}`, seconds(predicted(best)), "as they ran"));
+    facts.push(fact(`predicted, rows ${rounding}`, seconds(predicted(best)), "as they ran"));
   if (measured(best) !== null) {
     const low = rows.get(best, "low_s"), high = rows.get(best, "high_s");
     facts.push(fact(rows.get(best, "emulated") ? "measured, EMULATED" : "measured", seconds(measured(best)),
@@ -96,8 +97,7 @@ function drawBars() {
   const { time, list } = ranked(state.layer), width = widthOf("bars"), left = 128, right = width - 150, step = 30;
   const ends = list.flatMap((row) => [foretold(row, time), measured(row), rows.get(row, "high_s")]);
   const x = linearScale(0, Math.max(...ends.filter((value) => value !== null), SMALLEST), left, right);
-  const root = svg("svg", { viewBox: `0 0 ${width} ${list.length * step + 4}`, role: "img",
-    "aria-label": "times of schedules" });
+  const root = canvas(width, list.length * step + 4, "times of schedules");
   list.forEach((row, i) => {
     const top = i * step + 4, colour = scheduleColour(scheduleOf(row)), group = svg("g");
     const low = rows.get(row, "low_s"), high = rows.get(row, "high_s"), bound = rows.get(row, "bound_s");

@@ -86,6 +86,10 @@ function logScale(low, high, from, to) {
   return (value) => scale(Math.log(value));
 }
 
+/** A picture, never larger than it was drawn: on paper the page may be wider. */
+const canvas = (width, height, label) => svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img",
+  "aria-label": label, style: `max-width:${width}px` });
+
 /** A chart's plane, with axes: `x` and `y` are {low, high, log, text, title}. */
 function plane(x, y, width = 480, height = 300) {
   const box = { left: 76, right: width - 12, top: 12, bottom: height - 40 };

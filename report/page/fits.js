@@ -53,13 +53,14 @@ function drawBandwidth(list, fit) {
   show("bandwidth", chart.root);
 }
 
-const NAMED_RESIDUAL = 0.05;
+const NAMED_RESIDUAL = 0.05, MOST_NAMED = 5;
 function drawResiduals(list, fit) {
   const none = fit ? `No line: ${fit.unusable}` : "No line is fitted.";
   if (!fit || fit.unusable) return show("residuals", html("p", {}, none));
   const residual = (i) => operations.get(i, "median_s") /
     fitSeconds(fit, operations.get(i, "size"), operations.get(i, "starts")) - 1;
   const most = Math.max(0.001, ...list.map((i) => Math.abs(residual(i)))) * 1.2;
+  const farthest = [...list].sort((a, b) => Math.abs(residual(b)) - Math.abs(residual(a))).slice(0, MOST_NAMED);
   const chart = plane(sizeAxis(list),
     { low: -most, high: most, text: (value) => `${digits(100 * value, 2)} %`, title: "measured over the line, - 1" });
   for (const i of list) {
@@ -67,7 +68,8 @@ function drawResiduals(list, fit) {
     const x = chart.x(size), y = chart.y(residual(i));
     chart.root.append(withTip(svg("circle", { cx: x, cy: y, r: 4, class: far ? "point far" : "point" }),
       () => [operations.get(i, "key"), percent(residual(i))]));
-    if (far) chart.root.append(svg("text", { x: x - 6, y: y - 6, "text-anchor": "end" }, sizeText(i)));
+    if (far && farthest.includes(i))
+      chart.root.append(svg("text", { x: x - 6, y: y - 6, "text-anchor": "end" }, sizeText(i)));
   }
   show("residuals", chart.root);
 }

@@ -11,7 +11,7 @@ function drawMemory() {
   const total = (one) => MEMORY_PARTS.reduce((sum, [name]) => sum + one.memory[name], 0);
   const width = widthOf("memory-bars"), left = 128, most = Math.max(...schedules.map(total)), step = 28;
   const x = linearScale(0, most, left, width - 110);
-  const root = svg("svg", { viewBox: `0 0 ${width} ${schedules.length * step}`, role: "img", "aria-label": "memory" });
+  const root = canvas(width, schedules.length * step, "memory");
   schedules.forEach((one, i) => {
     let sum = 0;
     root.append(svg("text", { x: left - 8, y: i * step + 16, "text-anchor": "end" }, one.schedule));
@@ -81,7 +81,7 @@ const fieldsText = (fields) => Object.entries(fields).map(([name, value]) => `${
 
 function drawRuns() {
   show("run-list", ...data.runs.map((run) => html("dl", {}, ...[["records", run.file], ["command", run.command],
-    ["started", run.started], ["program", `moetune ${run.version || "of an unknown version"}, commit ` +
+    ["started", run.started], ["program", run.compiler && `moetune ${run.version || "of an unknown version"}, commit ` +
       `${run.git.commit ?? "unknown"}${run.git.dirty ? " and changes" : ""}, ${run.compiler}`],
     ["machine", fieldsText(run.machine)], ["conditions", fieldsText(run.conditions)], ["ranks", fieldsText(run.ranks)],
     ["cases", String(run.cases)]].filter(([, text]) => text).flatMap(([name, text]) =>

@@ -132,7 +132,7 @@ function drawTimelines() {
   state.all = all;
   const [from, to] = state.view ?? [0, all], x = linearScale(from, to, LABELS, width - 4);
   const height = groups.reduce((sum, group) => sum + TITLE + group.lanes.length * LANE + 8, 20);
-  const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "timelines of schedules" });
+  const root = canvas(width, height, "timelines of schedules");
   for (const tick of linearTicks(from, to, width / 110))
     root.append(svg("line", { class: "grid", x1: x(tick), x2: x(tick), y1: 14, y2: height }),
       svg("text", { x: x(tick), y: 11, "text-anchor": "middle" }, seconds(tick)));

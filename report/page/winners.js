@@ -52,8 +52,7 @@ function drawMap(list) {
   const [across, down] = [byId("axis-x").value, byId("axis-y").value], xs = layers.distinct(across);
   const ys = layers.distinct(down), width = widthOf("winner-map"), left = 90, high = 30;
   const wide = Math.min(150, (width - left) / xs.length);
-  const root = svg("svg", { viewBox: `0 0 ${width} ${ys.length * high + 40}`, role: "img",
-    "aria-label": "winners by shape" });
+  const root = canvas(width, ys.length * high + 40, "winners by shape");
   const cells = new Map();
   for (const layer of list) {
     const key = `${layers.get(layer, across)}|${layers.get(layer, down)}`;
@@ -104,8 +103,7 @@ function drawSpeedups(list) {
   if (all.length === 0) return show("speedups", html("p", {}, `No layer has ${baseline} and another schedule.`));
   const low = Math.min(1, least(all)), top = Math.max(1.01, most(all));
   const x = linearScale(low, top, left, right), bins = 48;
-  const root = svg("svg", { viewBox: `0 0 ${width} ${lines.length * high + 24}`, role: "img",
-    "aria-label": "speedups" });
+  const root = canvas(width, lines.length * high + 24, "speedups");
   for (const tick of linearTicks(low, top, narrow ? 3 : 6))
     root.append(svg("line", { class: tick === 1 ? "split" : "grid", x1: x(tick), x2: x(tick), y1: 0,
       y2: lines.length * high }),
