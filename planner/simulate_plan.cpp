@@ -16,7 +16,7 @@ int run_simulate_plan(const SimulateOptions& options) {
   const LayerPricer pricer(profile, plan.shape, pricing_of(options.selection));
   const Timeline timeline = timeline_of(plan, price(pricer, plan), profile.contention);
   const PlanTimes times = times_of(plan, timeline);
-  if (!options.trace.empty()) write_trace(std::vector{trace_group(plan, timeline)}, options.trace);
+  if (!options.trace.empty()) write_trace(std::vector{trace_group(plan, timeline, profile.name)}, options.trace);
   for (const std::string& note : pricer.notes()) log_info(note);
   if (!options.json) {
     fmt::print("{}: {} on {} ({} nodes x {}), {}\n\n", options.plan, describe(plan.shape.layer), profile.name,

@@ -10,8 +10,8 @@ import unittest
 
 from pages import PLACEHOLDER, ROOT, WRITTEN_BY_CODE, pages
 
-TOP = ("moe", "verbs", "tuner", "planner", "doctor", "reproduce", "regress", "exchange", "report", "microbench", "layerbench",
-       "modelbench", "cli", "configs", "docs", "plots", "tests", "cmake", "examples", ".ci")
+TOP = ("moe", "verbs", "tuner", "planner", "doctor", "reproduce", "regress", "exchange", "report", "microbench",
+       "layerbench", "modelbench", "cli", "configs", "docs", "plots", "tests", "cmake", "examples", ".ci")
 PATH = re.compile(r"(?:" + "|".join(map(re.escape, TOP)) + r")/[\w.+/*-]*|[A-Z]\w+\.(?:md|txt|cff|json)")
 ROW = re.compile(r"(?://|#) (?:(?:(k\w+)|(\w+)\(\)|\w+) in )?([\w/]+\.(?:cpp|h|txt))")
 MOST_LINES = {"README.md": 150, "docs/adding.md": 400, "docs/schedules.md": 480, "docs/formats.md": 300,
