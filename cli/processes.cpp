@@ -53,7 +53,9 @@ class OverNccl final : public World {
     options.size = control_->ranks();
     options.topology = control_->topology();
     options.local_rank = options.topology.local_rank;
-    require_own_gpus(gather(*control_, {gpu_setting(options.local_rank, "gpu_uuid")}));
+    const auto gpus = gather(*control_, {gpu_setting(options.local_rank, "gpu_uuid")});
+    const char* shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");  // NCCL's own leave, where its library has it
+    if (shared == nullptr || std::string_view(shared) != "1") require_own_gpus(gpus);
     // One key: NCCL's unique id, which all ask for at once.
     options.set = [this](const std::string&, const std::string& value) { broadcast(*control_, value); };
     options.get = [this](const std::string&) { return broadcast(*control_, {}); };

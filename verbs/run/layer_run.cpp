@@ -56,13 +56,12 @@ void set_parameters(const Fields& parameters, LayerOutcome& outcome) {
 LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
   PlannedJob all = plan(job);
   const std::vector<LayerMeasurement> batches = measure(job, all.planned);
-  auto batch = batches.begin();
+  const std::vector<BatchedRun> runs = runs_of(batches);
   LayerOutcome outcome{job.name, {}, std::move(all.unsupported_tried)};
-  for (size_t s = 0, begun = 0; s < all.planned.size(); ++s) {
-    if (s - begun == batch->runs.size()) begun = s, ++batch;
+  for (size_t s = 0; s < all.planned.size(); ++s) {
     PlannedSchedule& planned = all.planned[s];
-    const MeasuredRun& measured = batch->runs[s - begun];
-    const RanSchedule ran{planned, measured, *batch};
+    const MeasuredRun& measured = runs[s].run;
+    const RanSchedule ran{planned, measured, runs[s].all};
     std::vector<TaskComparison> tasks = compared_tasks(ran);
     CaseRecord record = record_of(job, ran, tasks);
     if (s < all.of_schedules) {

@@ -41,6 +41,13 @@ std::vector<size_t> batches_that_fit(std::span<const double> bytes, double left_
   return ends;
 }
 
+std::vector<BatchedRun> runs_of(const std::vector<LayerMeasurement>& batches) {
+  std::vector<BatchedRun> all;
+  for (const LayerMeasurement& batch : batches)
+    for (const MeasuredRun& run : batch.runs) all.push_back({batch, run});
+  return all;
+}
+
 std::vector<LayerMeasurement> measure_in_batches(std::span<const PlannedRun> planned,
                                                  const LayerBenchSettings& settings) {
   std::vector<size_t> ends{planned.size()};

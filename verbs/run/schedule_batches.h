@@ -17,4 +17,12 @@ std::vector<size_t> batches_that_fit(std::span<const double> bytes, double left_
 std::vector<LayerMeasurement> measure_in_batches(std::span<const PlannedRun> planned,
                                                  const LayerBenchSettings& settings);
 
+/// A plan's run, and the measurement that it is of.
+struct BatchedRun {
+  const LayerMeasurement& all;
+  const MeasuredRun& run;
+};
+/// Returns all of them, in the order of the plans.
+std::vector<BatchedRun> runs_of(const std::vector<LayerMeasurement>& batches);
+
 }  // namespace moe

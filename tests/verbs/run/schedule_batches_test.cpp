@@ -16,5 +16,19 @@ TEST(ScheduleBatches, HoldAsManyAsFit) {
   EXPECT_EQ(batches_that_fit({}, 10), Ends());
 }
 
+TEST(ScheduleBatches, HaveTheRunsOfAllPlansInOrder) {
+  std::vector<LayerMeasurement> batches(3);
+  batches[0].runs.resize(2);
+  batches[2].runs.resize(1);
+  double error = 0;
+  for (LayerMeasurement& batch : batches)
+    for (MeasuredRun& run : batch.runs) run.worst_error = ++error;
+  const std::vector<BatchedRun> runs = runs_of(batches);
+  ASSERT_EQ(runs.size(), 3U);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(runs[i].run.worst_error, static_cast<double>(i + 1));
+  EXPECT_EQ(&runs[0].all, &runs[1].all);
+  EXPECT_EQ(&runs[2].all, &batches[2]);
+}
+
 }  // namespace
 }  // namespace moe
