@@ -18,8 +18,8 @@ class PlanRuns(ProgramTest):
         return {path.relative_to(self.path(name)).as_posix(): path.read_bytes() for path in files}
 
     def test_same_bits(self):
-        for schedule in ("fsmoe", "tutel", "parm-s1"):
-            degrees = DEGREES if schedule == "fsmoe" else ["--degree-forward", "2", "--degree-backward", "2"]
+        equal, none = ["--degree-forward", "2", "--degree-backward", "2"], []
+        for schedule, degrees in {"fsmoe": DEGREES, "tutel": equal, "parm-s1": none, "lina": equal}.items():
             with self.subTest(schedule=schedule):
                 self.call("simulate", *LAYER, "--schedule", schedule, *degrees, "--out", "r.jsonl", "--overwrite")
                 self.call("export", "plan", "r.jsonl", "-o", "plan.json")
@@ -28,6 +28,21 @@ class PlanRuns(ProgramTest):
                 self.assertEqual(directly.keys(), by_plan.keys())
                 for name, data in directly.items():
                     self.assertEqual(data, by_plan[name], name)
+
+    def test_a_plan_of_no_schedule_runs_and_is_proven(self):
+        self.call("simulate", *LAYER, "--schedule", "fsmoe", *DEGREES, "--out", "r.jsonl")
+        self.call("export", "plan", "r.jsonl", "-o", "plan.json")
+        directly = self.dumped("direct", "--plan", "plan.json")
+        plan = json.loads(pathlib.Path(self.path("plan.json")).read_text())
+        experts = [task for task in plan["tasks"] if task["kind"] == "expert" and task["phase"] == "forward"]
+        last_dispatch = max(task["id"] for task in plan["tasks"]
+                            if task["kind"] == "dispatch" and task["phase"] == "forward")
+        experts[0]["after"].append(last_dispatch)  # no expert before all rows are there
+        self.path("plan.json", json.dumps(plan))
+        for name, data in self.dumped("changed", "--plan", "plan.json").items():
+            self.assertEqual(data, directly[name], name)
+        lines = map(json.loads, pathlib.Path(self.path("changed.jsonl")).read_text().splitlines())
+        self.assertEqual([line["status"] for line in lines if line["kind"] == "case"], ["ok"])
 
     def test_is_timed_beside_its_prediction(self):
         self.call("simulate", *LAYER, "--schedule", "fsmoe", *DEGREES, "--out", "r.jsonl")
