@@ -61,6 +61,12 @@ def schedule_style(name):
     return SCHEDULES.get(name, ("#5d3fd3", "*"))
 
 
+def ink_on(colour):
+    """Of a text that is read on this colour."""
+    red, green, blue = (int(colour[i:i + 2], 16) for i in (1, 3, 5))
+    return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "white"
+
+
 def logarithmic(axis):
     """An axis by powers, with plain numbers at 1, 2 and 5 of each."""
     scale = axis.axes.set_xscale if axis.axis_name == "x" else axis.axes.set_yscale
