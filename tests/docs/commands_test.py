@@ -47,6 +47,7 @@ SKIPPED = 77  # a script without its modules
 NEEDS = {"--device": "a GPU", "--backend": "processes that a launcher starts"}
 # Files that a page's commands read and a machine without LibTorch cannot make.
 SEEDS = {"results/microbench-testbed-b.jsonl": "tests/plots/data/microbench.jsonl",
+         "results/layerbench-testbed-b.jsonl": "tests/plots/data/verified.jsonl",
          "results/tune-gloo-2x4.toml": "tests/plots/data/fitted.toml"}
 
 

@@ -3,7 +3,7 @@ import importlib
 import json
 import unittest
 
-from plots_test import InScratch, json_lines, text_of
+from plots_test import InScratch, json_lines
 
 
 class Numbers(InScratch):
