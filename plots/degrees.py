@@ -14,9 +14,9 @@ def series_of(cases, schedule):
 
 def draw_phase(axes, cases, phase):
     axes.set_title(phase)
-    for i, schedule in enumerate(dict.fromkeys(case["schedule"] for case in cases)):
+    for schedule in dict.fromkeys(case["schedule"] for case in cases):
         degrees, rows = series_of(cases, schedule)
-        colour = style.OURS[i]
+        colour, marker = style.schedule_style(schedule)
 
         def of(name):
             return [row.number("prediction", name) * 1e3 for row in rows]
@@ -24,9 +24,9 @@ def draw_phase(axes, cases, phase):
         best = min(range(len(times)), key=lambda k: times[k])
         if len(degrees) == 1:
             axes.axhline(times[0], color=colour, linewidth=0.8, alpha=0.6)
-        axes.plot(degrees, times, color=colour, marker=style.MARKERS[i], markersize=3, linewidth=1.2,
+        axes.plot(degrees, times, color=colour, marker=marker, markersize=3, linewidth=1.2,
                   label=f"{schedule}: least {times[best]:.2f} ms at r = {degrees[best]}")
-        axes.plot(degrees[best], times[best], marker=style.MARKERS[i], markersize=9, markerfacecolor="none",
+        axes.plot(degrees[best], times[best], marker=marker, markersize=9, markerfacecolor="none",
                   color=colour)
         axes.plot(degrees, of(f"degree_bound_{phase}_s"), color="black", linewidth=0.8,
                   linestyle=(0, (3, 3)), zorder=4)

@@ -4,7 +4,8 @@ from records import BadInput, Records, read_printed
 
 SCALES = {"time_s": ("ms", 1e3), "speedup": ("x", 1), "share": ("", 1), "efficiency": ("", 1)}
 BEYOND = 1.8  # times the largest printed value
-NO_LABELS = ("table", "comparison", "convention", "summary_from")
+LINES = ("-", "--", "-.", ":")
+NO_LABELS = ("table", "comparison", "convention", "summary_from", "assuming")
 
 
 class Figure:
@@ -81,6 +82,20 @@ def ours_label(convention):
     return f"ours: {convention}" if convention else "ours"
 
 
+def say_absent(axes, conventions):
+    """Where a convention has no number at all, one line says so for all rows."""
+    labels = ", ".join(ours_label(convention) for convention in conventions)
+    if labels:
+        axes.text(0.995, 0.02, f"{labels}: not computable from print", transform=axes.transAxes, fontsize=7,
+                  style="italic", color=style.BAD, ha="right", va="bottom")
+
+
+def cut(axes, y, height, end):
+    """Two slanted gaps near the end of a bar say that it is drawn shorter than its number."""
+    for at in (0.92, 0.95):
+        axes.plot([at * end, (at + 0.012) * end], [y + height / 2, y - height / 2], color="white", linewidth=2)
+
+
 def limit_of(figures, scale):
     """Where an axis ends: one convention that is many times off must not squeeze all others."""
     values = [v * scale for f in figures for v in (f.paper, f.ours) if v is not None] or [1]
@@ -90,28 +105,34 @@ def limit_of(figures, scale):
 
 def draw_rows(axes, figures, name_of, computed):
     """Horizontal bars: a row for each set of labels, the paper's value above ours under each convention. A bar that
-    goes beyond the axis ends in an arrow."""
+    goes beyond the axis is cut, and says so."""
     unit, scale = unit_of(figures)
     rows, conventions = {}, conventions_of(figures)
+    absent = [c for c in conventions if all(f.ours is None for f in figures if f.convention == c)] if computed else []
     for figure in figures:
         rows.setdefault(name_of(figure), []).append(figure)
-    height = 0.8 / max(1 + (len(of_row) if computed else 0) for of_row in rows.values())
+    ours = {name: [f for f in of_row if computed and f.convention not in absent] for name, of_row in rows.items()}
+    height = 0.8 / (1 + max(len(of_row) for of_row in ours.values()))
     longest = limit_of(figures, scale)
+    end = 1.12 * longest
 
     def bar(y, value, colour, label):
-        axes.barh(y, min(value, longest), height=height * 0.92, color=colour,
-                  label=label if label not in known else None)
+        width = value if value <= longest else end
+        axes.barh(y, width, height=height * 0.92, color=colour, label=label if label not in known else None)
         known.add(label)
-        shown = (f"{value:.2f}x" if unit == "x" else f"{value:.3f}") + ("" if value <= longest else " \u2192")
-        axes.text(min(value, longest) + 0.01 * longest, y, shown, va="center", fontsize=7,
+        shown = f"{value:.2f}x" if unit == "x" else f"{value:.3f}"
+        if value > longest:
+            cut(axes, y, height, end)
+            shown += ", bar cut"
+        axes.text(width + 0.01 * longest, y, shown, va="center", fontsize=7,
                   bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})
     known = set()
-    for place, of_row in enumerate(rows.values()):
-        top = place - height * (len(of_row) if computed else 0) / 2
+    for place, (name, of_row) in enumerate(rows.items()):
+        top = place - height * len(ours[name]) / 2
         paper = next((figure.paper for figure in of_row if figure.paper is not None), None)
         if paper is not None:
             bar(top, paper * scale, style.PAPER, "paper")
-        for below, figure in enumerate(of_row if computed else [], 1):
+        for below, figure in enumerate(ours[name], 1):
             i, y = conventions.index(figure.convention), top + below * height
             if figure.ours is None:
                 axes.text(0.01 * longest, y, "not computable from print", va="center", fontsize=6.5, style="italic",
@@ -120,22 +141,25 @@ def draw_rows(axes, figures, name_of, computed):
                 bar(y, figure.ours * scale, style.OURS[i], ours_label(figure.convention))
     axes.set_yticks(range(len(rows)), list(rows))
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlim(0, 1.12 * longest)
+    beyond = any(figure.ours * scale > longest for of_row in ours.values() for figure in of_row if figure.ours)
+    axes.set_xlim(0, (1.3 if beyond else 1.12) * longest)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
+    say_absent(axes, absent)
 
 
 def draw_lines(axes, figures, x_of, series_of=lambda figure: "", computed=True):
-    """Values over numbers: for each series the paper's, hollow and grey, and ours under each convention."""
+    """Values over numbers: for each series the paper's, hollow and grey, and ours under each convention. A series has
+    one colour and one marker, a convention one kind of line."""
     unit, scale = unit_of(figures)
-    series = list(dict.fromkeys(series_of(figure) for figure in figures))
+    series = sorted(dict.fromkeys(series_of(figure) for figure in figures))
     conventions, limit, beyond, drawn = conventions_of(figures), limit_of(figures, scale), [], []
     of_series = {name: sorted((f for f in figures if series_of(f) == name), key=x_of) for name in series}
     printed = {name: {x_of(f): f.paper * scale for f in of_series[name] if f.paper is not None} for name in series}
     one = all(points == printed[series[0]] for points in printed.values())  # stands for several readings of it
     for k, name in enumerate(series):
         marker = style.MARKERS[k % len(style.MARKERS)]
-        if printed[name] not in drawn:
+        if printed[name] and printed[name] not in drawn:
             drawn.append(printed[name])
             axes.plot(list(printed[name]), list(printed[name].values()), marker=marker, color=style.PAPER, markersize=8,
                       linewidth=1, linestyle=":", markerfacecolor="none", markeredgewidth=1.4,
@@ -150,8 +174,8 @@ def draw_lines(axes, figures, x_of, series_of=lambda figure: "", computed=True):
             if least > limit:
                 beyond.append(f"{label}: {least:.1f} to {most:.1f}{unit}, beyond the axis")
                 continue
-            colour = style.OURS[(k * len(conventions) + conventions.index(convention)) % len(style.OURS)]
-            axes.plot(*zip(*ours), marker=marker, color=colour, markersize=4, linewidth=1.3, label=label)
+            axes.plot(*zip(*ours), marker=marker, color=style.OURS[k % len(style.OURS)], markersize=4, linewidth=1.3,
+                      linestyle=LINES[conventions.index(convention) % len(LINES)], label=label)
     if computed and all(figure.ours is None for figure in figures):
         axes.text(0.03, 0.04, "ours: not computable from print", transform=axes.transAxes, fontsize=7.5,
                   style="italic", color=style.BAD)
@@ -170,10 +194,10 @@ def legend_above(axes):
 
 
 def over_baselines(pages):
-    """FSMoE's figures: a convention is the schedule taken for DeepSpeed-MoE."""
+    """FSMoE's figures: a convention is the schedule taken for DeepSpeed-MoE; ds-moe itself needs no saying."""
     for figure in pages.figures:
-        if figure.convention:
-            figure.convention = "ds-moe as " + figure.convention if figure.labels.get("over") == "ds-moe" else ""
+        plain = figure.convention in ("", "ds-moe") or figure.labels.get("over") != "ds-moe"
+        figure.convention = "" if plain else f"{figure.convention} for ds-moe"
     return pages
 
 

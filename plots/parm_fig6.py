@@ -18,14 +18,14 @@ def draw_printed(axes, rows):
                         f"{beta * MIB * 1e6:.0f} us a MiB")
 
 
-def draw_measured(axes, cases, cluster, profile):
+def draw_measured(axes, cases, profile):
     lines = lines_of(read_profile(profile), profile) if profile else {}
     for i, (name, (_, points)) in enumerate(
             (name, found) for name, found in series_of(cases).items() if name.startswith("allgather ")):
         colour = style.OURS[i % len(style.OURS)]
-        axes.plot([size / MIB for size, _ in points], [seconds * 1e3 for _, seconds in points],
+        axes.plot([point.size / MIB for point in points], [point.seconds * 1e3 for point in points],
                   style.MARKERS[i % len(style.MARKERS)], color=colour, markerfacecolor="none", markersize=4,
-                  label=f"{cluster}: {name}")
+                  label=name)
         if name in lines:
             axes.plot([0, MOST_BYTES / MIB], [lines[name].alpha * 1e3, lines[name].seconds(MOST_BYTES) * 1e3],
                       color=colour, linewidth=1)
@@ -37,8 +37,10 @@ def main():
     parser.add_argument("--profile", help="profile FILE fitted from the records: its lines too")
     options = parser.parse_args()
     rows, _ = read_printed("parm-coefficients")
-    figure, axes = plt.subplots(figsize=(8, 4.6))
-    draw_printed(axes, rows)
+    panels = 1 + bool(options.records)
+    figure, ((printed, *measured),) = plt.subplots(1, panels, figsize=(3 + 5 * panels, 4.6), squeeze=False, sharey=True)
+    printed.set_title("Parm's testbeds, as printed")
+    draw_printed(printed, rows)
     caption = ("Grey: alpha + n beta as printed, per float32 element, read as 4 bytes. Of the AlltoAll over EP and ESP "
                "and of the overlapped pair no coefficient is printed, nor any point of the figure. ")
     source = "configs/papers/parm-coefficients.csv: Parm (INFOCOM'24), section VI-B"
@@ -46,14 +48,16 @@ def main():
         records = Records(options.records)
         cases = records.of("op/", "moetune microbench")
         cluster = one_value(cases, "cluster", options.records)
-        draw_measured(axes, cases, cluster, options.profile)
-        caption += f"Markers: moetune's microbench of {cluster}, {emulation_of(cases)}; another cluster than Parm's."
+        measured[0].set_title(f"{cluster} of moetune, {emulation_of(cases)}")
+        draw_measured(measured[0], cases, options.profile)
+        caption += f"On the right moetune's microbench of {cluster}, another cluster than Parm's."
         source += f"; {records.source()}"
-    axes.set_xlim(0, 1.03 * MOST_BYTES / MIB)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("gathered volume, MiB")
-    axes.set_ylabel("time, ms")
-    axes.legend(loc="upper left")
+    for axes in (printed, *measured):
+        axes.set_xlim(0, 1.03 * MOST_BYTES / MIB)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("gathered volume, MiB")
+        axes.legend(loc="upper left")
+    printed.set_ylabel("time, ms")
     style.save(figure, options, "parm_fig6", "Parm Fig. 6: time of the MP AllGather", caption, source)
 
 

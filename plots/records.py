@@ -14,7 +14,7 @@ class BadInput(Exception):
     """One line: "FILE:LINE: KEY: found ..., expected ..."."""
 
 
-def _text_of(path, expected):
+def text_of(path, expected):
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -127,7 +127,7 @@ class Records:
 def _last_run(path):
     """Lines that a killed writer left torn are passed over: the last of the file, or one before a new run or a resume
     mark."""
-    lines = _text_of(path, "records (JSON Lines)").split("\n")
+    lines = text_of(path, "records (JSON Lines)").split("\n")
     if lines[-1] == "":
         lines.pop()
     cases, argv, begun, ended = {}, [], False, False
@@ -158,7 +158,7 @@ def read_profile(name_or_path):
     named = os.path.join(ROOT, "configs", "clusters", name_or_path + ".toml")
     path = named if os.path.exists(named) and not os.path.exists(name_or_path) else name_or_path
     try:
-        profile = tomllib.loads(_text_of(path, "a cluster profile (TOML)"))
+        profile = tomllib.loads(text_of(path, "a cluster profile (TOML)"))
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{path}: found no TOML ({error}), expected a cluster profile") from None
     if "topology" not in profile:
@@ -169,7 +169,7 @@ def read_profile(name_or_path):
 def read_printed(name):
     """Rows of configs/papers/NAME.csv, as texts by column; and the file's opening comment, which names its source."""
     path = os.path.join(ROOT, "configs", "papers", name + ".csv")
-    lines = _text_of(path, "printed numbers (CSV)").splitlines()
+    lines = text_of(path, "printed numbers (CSV)").splitlines()
     comment = " ".join(line.lstrip("# ") for line in lines if line.startswith("#"))
     return list(csv.DictReader(line for line in lines if not line.startswith("#"))), comment
 

@@ -2,11 +2,14 @@
 """Over the layers of a grid: how much faster each schedule is than a baseline."""
 import statistics
 
+import matplotlib
+
 import style
 from records import BadInput, Records, chosen, one_value
 from style import plt
 
 MOST_CURVES = len(style.OURS)
+ACROSS = {"vert": False} if matplotlib.__version_info__ < (3, 10) else {"orientation": "horizontal"}
 
 
 def ratios_of(cases, baseline, path):
@@ -23,8 +26,8 @@ def ratios_of(cases, baseline, path):
 
 
 def draw_boxes(axes, ratios, colours):
-    axes.boxplot(list(ratios.values()), vert=False, whis=(5, 95), widths=0.6, showmeans=True, showfliers=False,
-                 patch_artist=True, medianprops={"color": "black"}, boxprops={"facecolor": "#d7e5f3"},
+    axes.boxplot(list(ratios.values()), whis=(5, 95), widths=0.6, showmeans=True, showfliers=False,
+                 patch_artist=True, **ACROSS, medianprops={"color": "black"}, boxprops={"facecolor": "#d7e5f3"},
                  meanprops={"marker": "D", "markersize": 4, "markerfacecolor": "white", "markeredgecolor": "black"})
     for i, (name, values) in enumerate(ratios.items(), 1):
         axes.plot([values[0], values[-1]], [i, i], "|", color="#555555", markersize=6)
@@ -62,7 +65,7 @@ def main():
         raise BadInput(f"--schedule: found none beside {options.baseline!r} that was priced, expected one at least")
     ratios = dict(sorted(ratios.items(), key=lambda item: statistics.median(item[1])))
     curves = len(ratios) <= MOST_CURVES
-    colours = dict(zip(ratios, style.OURS)) if curves else {}
+    colours = {name: style.schedule_style(name)[0] for name in ratios} if curves else {}
     figure, panels = plt.subplots(1, 1 + curves, figsize=(11 if curves else 8, max(3.8, 0.3 * len(ratios) + 1.4)),
                                   squeeze=False)
     draw_boxes(panels[0][0], ratios, colours)

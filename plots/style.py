@@ -32,6 +32,18 @@ KIND_COLOURS = {
     "copy": "#8a5fb0", "home-copy": "#b795d1", "send": "#222222", "recv": "#555555", "optimizer": "#e3c21a",
     "embed": "#d8cfc0", "head": "#6e5f4b"}
 
+# A schedule has one colour and one marker in every picture; those of one paper are shades of one hue.
+SCHEDULES = {
+    "ds-moe": ("#4d4d4d", "o"), "ds-moe-replicated": ("#b0b0b0", "s"),
+    "tutel": ("#0072b2", "s"), "tutel-improved": ("#56b4e9", "D"), "pipemoe+lina": ("#0b3c5d", "P"),
+    "fsmoe": ("#d55e00", "D"), "fsmoe-interleaved": ("#7a3500", "X"), "fsmoe-no-iio": ("#e69f00", "^"),
+    "fsmoe-no-partition": ("#f2b98a", "v"),
+    "lina-baseline": ("#a9dcc8", "o"), "lina-fixed": ("#74c7a7", "s"), "lina-priority": ("#3fb08a", "D"),
+    "lina-partition": ("#009e73", "^"), "lina": ("#006b4e", "v"), "lina-packed": ("#003d2d", "P"),
+    "parm-s1": ("#ecc3da", "o"), "parm-s2-aas": ("#dd9cc1", "s"), "parm-s2": ("#cc79a7", "D"), "parm": ("#8f3f6f", "^"),
+    "monta-baseline": ("#e3d65c", "o"), "monta-o1": ("#c9b81a", "s"), "monta-o2": ("#a39400", "D"),
+    "monta-o3": ("#7a6f00", "^"), "monta": ("#4f4800", "v")}
+
 matplotlib.rcParams.update({
     "figure.dpi": 100, "savefig.dpi": 130, "font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold",
     "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
@@ -42,6 +54,26 @@ matplotlib.rcParams.update({
 def colour_of(kind):
     """Of a task's kind, whichever way it is written; kinds of later versions share one colour."""
     return KIND_COLOURS.get(kind.replace("_", "-").replace(" ", "-"), "#d4a5c9")
+
+
+def schedule_style(name):
+    """Colour and marker of a schedule; one of a later version or of one's own has a colour that no other has."""
+    return SCHEDULES.get(name, ("#5d3fd3", "*"))
+
+
+def ink_on(colour):
+    """Of a text that is read on this colour."""
+    red, green, blue = (int(colour[i:i + 2], 16) for i in (1, 3, 5))
+    return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "white"
+
+
+def logarithmic(axis):
+    """An axis by powers, with plain numbers at 1, 2 and 5 of each."""
+    scale = axis.axes.set_xscale if axis.axis_name == "x" else axis.axes.set_yscale
+    scale("log")
+    axis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(matplotlib.ticker.NullLocator())
 
 
 class Arguments(argparse.ArgumentParser):

@@ -51,6 +51,7 @@ NEEDS = {"--device": "a GPU", "--backend": "processes that a launcher starts"}
 SEEDS = {"results/microbench-testbed-b.jsonl": "tests/plots/data/microbench.jsonl",
          "results/fsmoe-b-emulated.jsonl.gz": "results/fsmoe-b-emulated.jsonl.gz",
          "results/fsmoe-fig6-models.json.gz": "results/fsmoe-fig6-models.json.gz",
+         "results/layerbench-testbed-b.jsonl": "tests/plots/data/verified.jsonl",
          "results/tune-gloo-2x4.toml": "tests/plots/data/fitted.toml"}
 
 

@@ -1,7 +1,6 @@
 """Every script of plots/ draws a picture of small records, says what is missing, and refuses bad input in one line."""
 import contextlib
 import html
-import importlib
 import io
 import json
 import os
@@ -29,8 +28,21 @@ PICTURES = [
     ("degrees", ["layer.jsonl"], ["degree r (chunks)", "time of the backward, ms", "Source:"]),
     ("speedup_distribution", ["plan.jsonl"], ["fsmoe", "ds-moe", "speedup over tutel", "mean", "Source:"]),
     ("speedup_distribution", ["plan.jsonl", "--baseline", "ds-moe"], ["speedup over ds-moe"]),
-    ("fit", FIT, ["time, ms", "volume, MiB", "work, GFLOP", "alltoall inter 8", "gemm float32",
-                    "attention backward 256", "Source:"]),
+    ("fit", FIT, ["time, ms", "volume over time, GB/s", "volume, MiB", "work, GFLOP", "alltoall inter 8",
+                    "gemm float32", "attention backward 256", "Source:"]),
+    ("busbw", ["microbench.jsonl"], ["bus bandwidth, GB/s", "volume, MiB", "allreduce inter 8: at most 2.89 GB/s",
+                                    "Source:"]),
+    ("predicted", ["verified.jsonl"], ["predicted, ms", "measured, ms", "9 runs on testbed-b, emulated", "tutel",
+                                       "No run is an outlier", "Source:"]),
+    ("winners", ["plan.jsonl"], ["fsmoe: 4", "B4 L1024", "M1024 H4096", "4 layers on testbed-b", "Source:"]),
+    ("winners", ["plan.jsonl", "--schedule", "ds-moe"], ["ds-moe: 4"]),
+    ("critical_path", ["layer.jsonl"], ["share of the critical path, %", "fsmoe", "allgather", "Source:"]),
+    ("memory_stack", ["memory.json"], ["activations", "memory of a rank", "counted", "mixtral-7b", "Source:"]),
+    ("memory_stack", ["memory.json", "memory.json"], ["weights", "ZeRO 1, 1 in flight, recompute none"]),
+    ("contention", ["a800"], ["slowed lane", "+ 520 us", "copy", "pairs are not in the profile", "Source:"]),
+    ("degree_map", ["layer.jsonl"], ["degree of the forward, r_f", "fsmoe:", "they have one degree: ds-moe",
+                                    "Source:"]),
+    ("stragglers", ["verified.jsonl"], ["rank 3", "9 runs on testbed-b", "Source:"]),
     ("fsmoe_fig5", [], ["testbed-a: collectives", "No markers on testbed-a and testbed-b", "Source:"]),
     ("fsmoe_fig5", ["--records", "microbench.jsonl"], ["Markers on testbed-b: emulated", "No markers on testbed-a"]),
     ("fsmoe_fig6", [], ["paper", "Printed numbers alone", "Source:"]),
@@ -40,7 +52,7 @@ PICTURES = [
     ("fsmoe_fig8", [], ["fsmoe over ds-moe", "Printed numbers alone", "Source:"]),
     ("fsmoe_fig8", ["fsmoe-fig8.jsonl"], ["fsmoe over tutel", "Not computable from print", "Source:"]),
     ("parm_fig6", [], ["Parm testbed-a", "gathered volume, MiB", "no coefficient", "Source:"]),
-    ("parm_fig6", FIT, ["testbed-b: allgather intra 4", "another cluster"]),
+    ("parm_fig6", FIT, ["testbed-b of moetune, emulated cluster", "allgather intra 4", "another cluster"]),
     ("parm_fig7", [], ["paper: mean 4.91x", "Printed numbers alone", "Source:"]),
     ("parm_fig7", ["parm.jsonl"], ["paper: mean 4.91x", "ours: 4 layers", "Source:"]),
     ("parm_fig7", ["parm-table4.jsonl"], ["paper: mean 4.91x", "ours: mean", "assumed coefficients", "Source:"]),
@@ -51,7 +63,9 @@ PICTURES = [
     ("lina_fig15", ["lina-training.jsonl"], ["paper", "step, 16 experts", "Not computable from print", "Source:"]),
     ("lina_fig15", [], ["mean speedup over DeepSpeed-MoE, x", "Printed numbers alone", "Source:"]),
 ]
-NEEDS_RECORDS = {"timelines", "degrees", "speedup_distribution", "fit"}
+NEEDS_RECORDS = {"timelines", "degrees", "speedup_distribution", "fit", "busbw", "predicted", "winners",
+                 "critical_path", "memory_stack", "contention", "degree_map", "stragglers"}
+NOT_OF_RECORDS = {"memory_stack", "contention"}  # a JSON document; a profile
 
 
 def text_of(path):
@@ -132,69 +146,6 @@ class Pictures(InScratch):
         self.assertEqual(found.stderr.count("\n"), 1, found.stderr)
 
 
-class Numbers(InScratch):
-    def load(self, script):
-        return importlib.import_module(script)
-
-    def test_timelines_have_every_task(self):
-        cases = [case for case in json_lines("layer.jsonl") if case.get("timeline")]
-        self.assertEqual(len(cases), 3)
-        records = self.load("records")
-        figure = self.load("timelines").draw([records.Case(case, "f:1") for case in cases])
-        bars = [patch for patch in figure.axes[0].patches if patch.get_height() > 0.5]
-        tasks = [task for case in cases for task in case["timeline"]]
-        self.assertEqual(sorted((round(bar.get_x(), 9), round(bar.get_width(), 9)) for bar in bars),
-                         sorted((round(1e3 * t["start_s"], 9), round(1e3 * (t["end_s"] - t["start_s"]), 9))
-                                for t in tasks))
-
-    def test_ratios_over_a_baseline(self):
-        records, script = self.load("records"), self.load("speedup_distribution")
-        cases = records.Records("plan.jsonl").cases
-        ratios, layers = script.ratios_of(cases, "tutel", "plan.jsonl")
-        self.assertEqual(layers, len({case["parameters"]["layer"] for case in cases}))
-        for name in ("ds-moe", "fsmoe"):
-            expected = []
-            for mine in cases:
-                for base in cases:
-                    same = mine["parameters"]["layer"] == base["parameters"]["layer"]
-                    if same and (mine["schedule"], base["schedule"]) == (name, "tutel"):
-                        expected.append(base["prediction"]["total_s"] / mine["prediction"]["total_s"])
-            self.assertEqual(ratios[name], sorted(expected))
-
-    def test_a_line_of_several_cases_is_its_cases(self):
-        records = self.load("records")
-        run_line, *cases, end = json_lines("layer.jsonl")
-        groups = {}
-        for case in cases:
-            if "timeline" not in case:
-                groups.setdefault(case["schedule"], []).append(case)
-        with open("grouped.jsonl", "w") as file:
-            file.write(json.dumps(run_line) + "\n")
-            for schedule, group in groups.items():
-                start = f"degrees/{schedule}/"
-                columns = ["key", "schedule", "degree_forward", "degree_backward", "bound_s"]
-                columns += [f"prediction.{name}" for name in group[0]["prediction"]]
-                rows = [[case["key"].removeprefix(start)] + [case[name] for name in columns[1:5]]
-                        + list(case["prediction"].values()) for case in group]
-                columns.insert(1, {name: group[0][name] for name in ("status", "backend", "emulated", "dilation")})
-                file.write(json.dumps({"kind": "cases", "parameters": group[0]["parameters"], "key": start,
-                                       "tables": [{"columns": columns, "rows": rows}]}) + "\n")
-            file.write(json.dumps(end) + "\n")
-        expected = [case for case in records.Records("layer.jsonl").cases if "timeline" not in case]
-        self.assertGreater(len(expected), 10)
-        self.assertEqual(records.Records("grouped.jsonl").cases, expected)
-
-    def test_bars_are_as_long_as_their_numbers(self):
-        papers, plt = self.load("papers"), self.load("style").plt
-        pages = papers.recorded("monta-fig14.jsonl", "monta-fig14")
-        figures = [figure for figure in pages.figures if "what" in figure.labels]
-        _, axes = plt.subplots()
-        papers.draw_rows(axes, figures, lambda figure: figure.labels["what"], True)
-        expected = [value for line in json_lines("monta-fig14.jsonl") if "what" in line.get("parameters", {})
-                    for value in (line["summary"]["share"], line["prediction"]["share"])]
-        self.assertEqual([bar.get_width() for bar in axes.patches], expected)
-
-
 class BadInput(InScratch):
     def write(self, text, name="bad.jsonl"):
         with open(name, "w") as file:
@@ -207,7 +158,7 @@ class BadInput(InScratch):
 
     def with_records(self):
         return [script for script in dict.fromkeys(s for s, _, _ in PICTURES) if any(
-            s == script and a for s, a, _ in PICTURES)]
+            s == script and a for s, a, _ in PICTURES) and script not in NOT_OF_RECORDS]
 
     def test_records_that_are_none(self):
         run_line = text_of("layer.jsonl").splitlines(keepends=True)[0]
@@ -232,7 +183,7 @@ class BadInput(InScratch):
     def test_records_of_another_verb(self):
         for script in self.with_records():
             before, after = self.records_of(script)
-            other = "plan.jsonl" if script not in ("speedup_distribution", "parm_fig7") else "layer.jsonl"
+            other = "layer.jsonl" if script in ("speedup_distribution", "parm_fig7", "winners") else "plan.jsonl"
             with self.subTest(script=script):
                 self.expect_refusal(script, before + [other] + after, other, "expected records of `moetune")
         self.expect_refusal("monta_fig13", ["monta-fig14.jsonl"], "table: found monta-fig14, expected monta-fig13")
@@ -266,6 +217,20 @@ class BadInput(InScratch):
                 self.expect_refusal(script, arguments + ["--what"], "--what")
         for script in NEEDS_RECORDS:
             self.expect_refusal(script, [], "required")
+
+    def test_profiles_and_documents(self):
+        self.expect_refusal("contention", ["testbed-b"], "testbed-b: contention: found no such table")
+        self.expect_refusal("contention", ["no.toml"], "no.toml: found no readable file")
+        self.write("[topology]\nnodes = 1\n[contention]\nintra_by_inter = 0.5\n", "fast.toml")
+        self.expect_refusal("contention", ["fast.toml"], "contention.intra_by_inter: found 0.5, expected LANE_by_LANE")
+        self.expect_refusal("memory_stack", ["layer.jsonl"], "layer.jsonl: found no JSON document")
+        self.expect_refusal("memory_stack", [self.write("[]", "list.json")], "list.json: estimates: found None")
+        self.write(text_of("memory.json").replace('"weights_bytes":', '"weights":', 1), "less.json")
+        self.expect_refusal("memory_stack", ["less.json"], "estimates[0]: weights_bytes: found None, expected bytes")
+
+    def test_samples_of_ranks(self):
+        self.write(text_of("verified.jsonl").replace('"total_s":[[', '"total_s":[[0,', 1))
+        self.expect_refusal("stragglers", ["bad.jsonl"], "bad.jsonl:2: samples.total_s: found")
 
 
 if __name__ == "__main__":

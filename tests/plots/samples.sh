@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Writes the sample records anew: tests/plots/samples.sh PROGRAM (a built `moetune`, planning verbs).
 # microbench.jsonl is made up (times of testbed-b's rows with 1 % of noise): measuring needs LibTorch and time.
+# verified.jsonl is left as it is: nine runs of a `moetune tune`, with what the pictures read.
 set -euo pipefail
 PATH=$(dirname "$(readlink -f "$1")"):$PATH
 cd "$(dirname "$0")/data"
-rm -f ./*.jsonl fitted.toml
+find . -name "*.jsonl" ! -name verified.jsonl -delete
+rm -f fitted.toml memory.json
 {
   python3 -B ../made_up_microbench.py >microbench.jsonl
   moetune fit --records microbench.jsonl --name testbed-b-made-up --out fitted.toml
@@ -15,6 +17,7 @@ rm -f ./*.jsonl fitted.toml
   for table in monta-fig13 monta-fig14 fsmoe-fig6 fsmoe-fig7 fsmoe-fig8 lina-training; do
     moetune reproduce "$table" --out "$table.jsonl"
   done
+  moetune memory --model mixtral-7b --zero 1 --json >memory.json
   moetune reproduce parm-table4 --assume parm-fsmoe --out parm-table4.jsonl
 } >/dev/null
 sed -i '/"comparison":""/d' parm-table4.jsonl # Table IV itself, which no script draws

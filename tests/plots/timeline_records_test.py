@@ -2,6 +2,7 @@
 
 The records of `simulate --out`, against what --json prints of the same layer and of each degree by itself; and the
 committed samples of plots/, against what the program writes today."""
+import ast
 import json
 import os
 import subprocess
@@ -94,6 +95,19 @@ class TimelineRecords(unittest.TestCase):
         code, out, err = moetune(self.scratch.name, "simulate", "--sweep-degrees")
         self.assertEqual((code, out, err.count("\n")), (2, "", 1))
         self.assertIn("--out", err)
+
+
+class Colours(unittest.TestCase):
+    def test_each_schedule_has_its_own(self):
+        code, out, err = moetune(HERE, "list", "--json")
+        self.assertEqual(code, 0, err)
+        names = [row["name"] for row in json.loads(out)["schedules"]]
+        with open(os.path.join(HERE, "..", "..", "plots", "style.py")) as file:
+            tree = ast.parse(file.read())
+        table = next(ast.literal_eval(node.value) for node in tree.body
+                     if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "SCHEDULES")
+        self.assertEqual(sorted(table), sorted(names))
+        self.assertEqual(len({colour for colour, _ in table.values()}), len(table))
 
 
 class Samples(unittest.TestCase):

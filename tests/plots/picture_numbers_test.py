@@ -1,0 +1,162 @@
+"""What the scripts of plots/ draw, against the numbers of small records and of made-up ones."""
+import importlib
+import json
+import unittest
+
+from plots_test import InScratch, json_lines
+
+
+class Numbers(InScratch):
+    def load(self, script):
+        return importlib.import_module(script)
+
+    def test_timelines_have_every_task(self):
+        cases = [case for case in json_lines("layer.jsonl") if case.get("timeline")]
+        self.assertEqual(len(cases), 3)
+        records = self.load("records")
+        figure = self.load("timelines").draw([records.Case(case, "f:1") for case in cases])
+        bars = [patch for patch in figure.axes[0].patches if patch.get_height() > 0.5]
+        tasks = [task for case in cases for task in case["timeline"]]
+        self.assertEqual(sorted((round(bar.get_x(), 9), round(bar.get_width(), 9)) for bar in bars),
+                         sorted((round(1e3 * t["start_s"], 9), round(1e3 * (t["end_s"] - t["start_s"]), 9))
+                                for t in tasks))
+
+    def test_ratios_over_a_baseline(self):
+        records, script = self.load("records"), self.load("speedup_distribution")
+        cases = records.Records("plan.jsonl").cases
+        ratios, layers = script.ratios_of(cases, "tutel", "plan.jsonl")
+        self.assertEqual(layers, len({case["parameters"]["layer"] for case in cases}))
+        for name in ("ds-moe", "fsmoe"):
+            expected = []
+            for mine in cases:
+                for base in cases:
+                    same = mine["parameters"]["layer"] == base["parameters"]["layer"]
+                    if same and (mine["schedule"], base["schedule"]) == (name, "tutel"):
+                        expected.append(base["prediction"]["total_s"] / mine["prediction"]["total_s"])
+            self.assertEqual(ratios[name], sorted(expected))
+
+    def test_a_line_of_several_cases_is_its_cases(self):
+        records = self.load("records")
+        run_line, *cases, end = json_lines("layer.jsonl")
+        groups = {}
+        for case in cases:
+            if "timeline" not in case:
+                groups.setdefault(case["schedule"], []).append(case)
+        with open("grouped.jsonl", "w") as file:
+            file.write(json.dumps(run_line) + "\n")
+            for schedule, group in groups.items():
+                start = f"degrees/{schedule}/"
+                columns = ["key", "schedule", "degree_forward", "degree_backward", "bound_s"]
+                columns += [f"prediction.{name}" for name in group[0]["prediction"]]
+                rows = [[case["key"].removeprefix(start)] + [case[name] for name in columns[1:5]]
+                        + list(case["prediction"].values()) for case in group]
+                columns.insert(1, {name: group[0][name] for name in ("status", "backend", "emulated", "dilation")})
+                file.write(json.dumps({"kind": "cases", "parameters": group[0]["parameters"], "key": start,
+                                       "tables": [{"columns": columns, "rows": rows}]}) + "\n")
+            file.write(json.dumps(end) + "\n")
+        expected = [case for case in records.Records("layer.jsonl").cases if "timeline" not in case]
+        self.assertGreater(len(expected), 10)
+        self.assertEqual(records.Records("grouped.jsonl").cases, expected)
+
+    def test_a_bar_that_is_cut_says_so(self):
+        papers, plt = self.load("papers"), self.load("style").plt
+        figures = [papers.Figure("", {"name": name}, "", "speedup", 2.0, ours)
+                   for name, ours in (("a", 1.5), ("b", 20))]
+        _, axes = plt.subplots()
+        papers.draw_rows(axes, figures, lambda figure: figure.labels["name"], True)
+        longest = max(bar.get_width() for bar in axes.patches)
+        self.assertGreater(longest, 2.0)
+        self.assertEqual([text.get_text() for text in axes.texts], ["2.00x", "1.50x", "2.00x", "20.00x, bar cut"])
+        self.assertEqual(len(axes.lines), 2)
+
+    def test_what_was_not_printed_is_no_series(self):
+        papers, plt = self.load("papers"), self.load("style").plt
+        figures = [papers.Figure("", {"x": str(x), "s": s}, "", "share", paper, 0.5)
+                   for s, paper in (("one", 0.3), ("two", None)) for x in (1, 2)]
+        _, axes = plt.subplots()
+        papers.draw_lines(axes, figures, lambda figure: papers.number_in(figure.labels["x"]),
+                          lambda figure: figure.labels["s"])
+        self.assertEqual([text.get_text() for text in axes.get_legend().get_texts()],
+                         ["paper: one", "ours: one", "ours: two"])
+
+    def test_what_was_measured_again_is_one_point(self):
+        records, fits = self.load("records"), self.load("fits")
+
+        def case(key, median, least, most, **parameters):
+            return records.Case({"key": "op/" + key, "status": "ok", "prediction": {}, "parameters": parameters,
+                                 "summary": {"median_s": median, "least_s": least, "most_s": most}}, "f:1")
+        shared = {"op": "module", "name": "order:tutel", "phase": "forward", "bytes": 8.0}
+        series = fits.series_of([case("a", 2.0, 1.5, 3.0, **shared), case("a/again/1", 4.0, 1.0, 5.0, **shared)])
+        self.assertEqual(series, {"order:tutel forward": (3, [fits.Point(8.0, 3.0, 1.0, 5.0)])})
+
+    def test_bus_bandwidth_is_of_nccl_tests(self):
+        script, fits = self.load("busbw"), self.load("fits")
+        point = fits.Point(8e9, 2.0, 1.0, 4.0)
+        found = script.bandwidths({"allreduce inter 8": (0, [point]), "allgather intra 4": (0, [point]),
+                                   "alltoall inter 2": (0, [point]), "sendrecv inter 2": (0, [point]),
+                                   "gemm float32": (1, [point])})
+        self.assertEqual(found, {"allreduce inter 8": [(8e9, 7.0, 3.5, 14.0)],
+                                 "allgather intra 4": [(8e9, 3.0, 1.5, 6.0)],
+                                 "alltoall inter 2": [(8e9, 2.0, 1.0, 4.0)]})
+
+    def test_the_critical_path_is_as_long_as_the_layer(self):
+        records, script = self.load("records"), self.load("critical_path")
+        for case in records.Records("layer.jsonl").cases:
+            if case.get("timeline"):
+                shares = script.shares_of(case)
+                self.assertAlmostEqual(sum(shares.values()), case["prediction"]["total_s"], delta=1e-12)
+                self.assertNotIn(script.IDLE, shares)
+
+    def test_the_critical_path_goes_where_tasks_ended(self):
+        records, script = self.load("records"), self.load("critical_path")
+        tasks = [{"kind": kind, "lane": lane, "start_s": start, "end_s": end} for kind, lane, start, end in (
+            ("gate", "compute", 0.0, 1.0), ("dispatch", "comm", 1.0, 4.0), ("expert", "compute", 1.0, 3.0),
+            ("combine", "comm", 4.0, 5.0), ("attention", "compute", 5.5, 6.0))]
+        case = records.Case({"key": "k", "status": "ok", "parameters": {}, "summary": {}, "prediction": {},
+                             "timeline": tasks}, "f:1")
+        self.assertEqual(script.path_of(case)[::-1], [("gate", 1.0), ("dispatch", 3.0), ("combine", 1.0),
+                                                      ("no task", 0.5), ("attention", 0.5)])
+
+    def test_the_winner_takes_the_least(self):
+        records, script = self.load("records"), self.load("winners")
+        self.assertEqual(script.winner_of({"a": 2.0, "b": 1.0, "c": 1.0}), "b")
+        cells = script.cells_of({"x": ((1, 2), (3, 4), {"a": 1.0, "b": 1.001, "c": 1.5}),
+                                 "y": ((1, 2), (3, 4), {"a": 2.0, "b": 1.0})})
+        self.assertEqual(dict(cells[(1, 2), (3, 4)][0]), {"a": 1, "b": 1})
+        self.assertAlmostEqual(cells[(1, 2), (3, 4)][1], 0.75)
+        for row, column, totals in script.totals_of(records.Records("plan.jsonl").cases).values():
+            self.assertEqual(totals[script.winner_of(totals)], min(totals.values()))
+
+    def test_a_pair_of_degrees_is_the_best_of_both(self):
+        script = self.load("degree_map")
+        self.assertEqual(script.best_of([1, 2, 4], [3.0, 1.0, 2.0], [5.0, 4.0, 2.0]), ((2, 4), 3.0, 4, 4.0))
+
+    def test_outliers_are_the_worst(self):
+        records, script = self.load("records"), self.load("predicted")
+        lines = json_lines("verified.jsonl")
+        cases = [records.Case(line, "f:1") for line in lines if line["kind"] == "case"]
+        self.assertEqual(script.outliers(script.pairs_of(cases, "f")), [])
+        for case, times in zip(cases, (1.05, 0.9, 1.019)):
+            case["summary"]["total_s"] = case["prediction"]["total_s"] * times
+        worst = script.outliers(script.pairs_of(cases, "f"))
+        self.assertEqual([round(pair.off, 9) for pair in worst], [-0.1, 0.05])
+
+    def test_a_straggler_is_seen(self):
+        records, script = self.load("records"), self.load("stragglers")
+        case = records.Case({"key": "run/x", "status": "ok", "parameters": {}, "summary": {}, "prediction": {},
+                             "samples": {"total_s": [[1.0, 1.0, 2.0], [9.0, 1.0, 3.0], [1.0, 1.0, 2.0]]}}, "f:1")
+        self.assertEqual(script.shares_of([case], "f"), ([("?", [0.0, 0.0, 1.0])], 0))
+
+    def test_bars_are_as_long_as_their_numbers(self):
+        papers, plt = self.load("papers"), self.load("style").plt
+        pages = papers.recorded("monta-fig14.jsonl", "monta-fig14")
+        figures = [figure for figure in pages.figures if "what" in figure.labels]
+        _, axes = plt.subplots()
+        papers.draw_rows(axes, figures, lambda figure: figure.labels["what"], True)
+        expected = [value for line in json_lines("monta-fig14.jsonl") if "what" in line.get("parameters", {})
+                    for value in (line["summary"]["share"], line["prediction"]["share"])]
+        self.assertEqual([bar.get_width() for bar in axes.patches], expected)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
