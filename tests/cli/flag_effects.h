@@ -18,7 +18,24 @@ struct FlagEffect {
   std::string without, with;  // what stands behind the verb
 };
 
-/// By verb and flag (its first long name, or a positional's name), in one context or several.
-std::map<std::string, std::multimap<std::string, FlagEffect>> flag_effects();
+/// Of one verb: by flag (its first long name, or a positional's name), in one context or several.
+using Effects = std::multimap<std::string, FlagEffect>;
+using EffectsOfVerbs = std::map<std::string, Effects>;
+
+/// Sizes and groups, which change bytes and times. Groups of other sizes than the profile's borrow their rows.
+extern const std::string kSizes;
+
+/// Flags with their values, separated by semicolons, each alone beside what stands there anyway (`base`).
+void add(Effects& effects, Effect effect, const std::string& base, const std::string& flags);
+/// Of the verbs that run layers: how their ranks come to be. Beside a backend of threads most mean nothing.
+void add_ranks(Effects& effects);
+
+/// Of the verbs that plan, of those that run something, and of those that read records and write others' files.
+EffectsOfVerbs effects_of_planning();
+EffectsOfVerbs effects_of_running();
+EffectsOfVerbs effects_of_records();
+
+/// All of them.
+EffectsOfVerbs flag_effects();
 
 }  // namespace moe

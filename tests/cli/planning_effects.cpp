@@ -1,0 +1,141 @@
+#include "tests/cli/flag_effects.h"
+
+namespace moe {
+namespace {
+
+using enum Effect;
+
+// Of the verbs that plan one layer or a model, which is what `base` leaves open.
+void add_planned(Effects& e, const std::string& base, const std::string& described) {
+  add(e, changes, base, kSizes);
+  add(e, changes, base + " --seq 8 --batch 1", "--capacity-rounding deepspeed");
+  add(e, changes, base + " --model-dim 1600", "--heads 25");
+  add(e, changes, base,
+      "--hook bf16; --layer ./layer.toml; --cluster testbed-a; --degree-forward 3; --degree-backward 3; "
+      "--model gpt-2; --layers 2; --micro-batches 2");
+  add(e, describes, base, described);
+  add(e, changes, base + " --cluster ./more.toml",
+      "--gate switch; --order gshard; --dispatcher 2dh; --dtype bfloat16; --placement ep-inside");
+  add(e, refused, base, "--dp 3");
+  add(e, changes, base + " --layers 3 --micro-batches 2", "--pipeline 1f1b");
+}
+
+Effects simulate() {
+  const std::string base = "--schedule fsmoe --nearest --json";
+  Effects e;
+  add_planned(e, base, "--norm none; --no-residual; --aux-loss 0.01; --z-loss 0.01");
+  add(e, changes, base, "--pp 2; --jitter 0.1; --straggler 3:1.5");
+  add(e, changes, "--json", "--schedule fsmoe");
+  add(e, changes, "--schedule fsmoe,monta,lina --json", "--min-chunk-bytes 100000000; --micro-op-bytes 100000");
+  add(e, refused, base, "--min-chunk-bytes 1; --micro-op-bytes 1000");
+  add(e, changes, "--ep 4 --schedule fsmoe", "--nearest");
+  const std::string model = base + " --layers 3 --micro-batches 2";
+  add(e, changes, model, "--partition none; --jitter 0.1; --straggler 3:1.5");
+  add(e, refused, model, "--pipeline zb; --partition some; --straggler 9999:5; --zipf 1; --out written");
+  add(e, refused, base,
+      "--pipeline 1f1b; --pipeline foo; --partition exact; --partition foo; --straggler 9999:5; --zipf 1; --samples 3; "
+      "--seed 3; --sweep-degrees");
+  add(e, refused, base + " --layers 3", "--pipeline 1f1b");
+  add(e, changes, base + " --capacity-factor none", "--zipf 1");
+  add(e, changes, model + " --capacity-factor none", "--zipf 1");
+  add(e, refused, base + " --capacity-factor none --gate softmoe", "--zipf 1");
+  add(e, changes, base + " --jitter 0.1", "--samples 3; --seed 3");
+  add(e, refused, base + " --straggler 3:2", "--samples 3");
+  add(e, writes, base, "--trace written; --out written; --sweep-degrees --out written");
+  add(e, parsed, "--out o.jsonl", "--overwrite");
+  add(e, refused, base, "--overwrite");
+  add(e, writes, model, "--trace written");
+  add(e, changes, "--schedule fsmoe", "--json");
+  add(e, changes, "--json", "--plan plan.json");
+  add(e, changes, "--plan plan.json", "--json");
+  add(e, refused, "--batch 2", "--plan plan.json");
+  return e;
+}
+
+Effects memory() {
+  const std::string base = "--json", stages = "--model mixtral-7b --layers 4 --pp 2 --json";
+  Effects e;
+  add(e, changes, base, kSizes);
+  add(e, changes, base + " --seq 8 --batch 1", "--capacity-rounding deepspeed");
+  add(e, changes, base,
+      "--heads 32; --cluster testbed-a; --layer ./layer.toml; --model gpt-2; --layers 2; --dtype bfloat16; --norm "
+      "none; "
+      "--gate xmoe; --memory-gib 80; --zero 1; --recompute full; --parm");
+  add(e, describes, base,
+      "--order gshard; --dispatcher 2dh; --hook bf16; --no-residual; --aux-loss 0.01; --z-loss 0.01; "
+      "--placement ep-inside");
+  add(e, changes, stages, "--micro-batches 4");
+  add(e, changes, stages + " --micro-batches 8", "--pipeline 1f1b");
+  add(e, changes, base + " --layers 4", "--pp 2");
+  add(e, refused, base, "--dp 3; --pipeline 1f1b; --pipeline foo");
+  add(e, refused, "--parm", "--batch 2; --cluster testbed-a; --zero 1");
+  add(e, changes, "--parm --json", "--top-k 1; --experts 8");
+  add(e, changes, "", "--json");
+  return e;
+}
+
+Effects placement() {
+  Effects e;
+  add(e, changes, "--json", "--tp 4; --ep 4; --cp 16; --pp 2; --dp 2; --ranks-per-node 16; --switch-ports 16");
+  add(e, changes, "", "--json");
+  return e;
+}
+
+Effects tune() {
+  const std::string grid = "--no-verify --grid ./few.toml", none = " --strategy-layers 0",
+                    two = " --schedule tutel,fsmoe";
+  const std::string base = grid + none + two + " --json", some = grid + none + " --schedule monta,lina --json";
+  Effects e;
+  add(e, changes, base, "--cluster testbed-a; --degree-forward 3; --degree-backward 3");
+  add(e, changes, some, "--min-chunk-bytes 100000000; --micro-op-bytes 100000");
+  add(e, refused, base, "--min-chunk-bytes 1; --micro-op-bytes 1000");
+  add(e, changes, base + " --cluster ./half.toml", "--nearest");
+  e.emplace("--grid", FlagEffect{changes, base, "--no-verify --grid ./other.toml" + none + two + " --json"});
+  add(e, changes, grid + none + " --json", "--schedule fsmoe");
+  add(e, changes, grid + none + two, "--json");
+  e.emplace("--strategy-layers", FlagEffect{changes, base, grid + two + " --json"});
+  add(e, refused, "", "--strategy-layers 3");
+  add(e, writes, base, "--trace written; --out written");
+  add(e, parsed, "", "--overwrite; --no-verify; --measure 3; --measure-degrees; --iterations 2; --seed 7");
+  add(e, refused, base,
+      "--measure 3; --measure-degrees; --iterations 2; --seed 7; --timeout 3; --backend gloo; --device cpu; --threads "
+      "2");
+  const std::string one = "--no-verify --schedule fsmoe --nearest --layers 2 --json";
+  add_planned(e, "--no-verify --schedule fsmoe --nearest --no-residual --json",
+              "--norm none; --aux-loss 0.01; --z-loss 0.01");
+  add(e, parsed, "", "--no-residual");
+  add(e, changes, one, "--shape auto; --current tutel:2");
+  add(e, refused, one, "--pp 3");
+  add(e, changes, "--no-verify --batch 2", "--top 2");
+  add(e, refused, grid, "--shape auto; --current tutel; --top 3");
+  add(e, refused, one, "--grid ./few.toml; --strategy-layers 2; --shape many; --current tutle; --top 0; --all");
+  add(e, refused, "--model gpt2-xl", "--measure 3; --measure-degrees");
+  add(e, parsed, "--batch 2", "--all");
+  add_ranks(e);
+  return e;
+}
+
+Effects reproduce() {
+  Effects e;
+  e.emplace("TABLE", FlagEffect{changes, "monta-fig13", "monta-table8"});
+  add(e, changes, "lina-training", "--assume lina-a100");
+  add(e, refused, "--audit", "--assume lina-a100");
+  add(e, parsed, "", "--audit; --all; --overwrite");
+  add(e, parsed, "--all", "--write w.md");
+  add(e, refused, "monta-fig13", "--write w.md");
+  add(e, writes, "monta-fig13", "--out written");
+  add(e, changes, "monta-fig13", "--json");
+  return e;
+}
+
+}  // namespace
+
+EffectsOfVerbs effects_of_planning() {
+  return {{"simulate", simulate()},
+          {"memory", memory()},
+          {"placement", placement()},
+          {"tune", tune()},
+          {"reproduce", reproduce()}};
+}
+
+}  // namespace moe
