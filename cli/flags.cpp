@@ -5,37 +5,40 @@
 #include <fmt/ranges.h>
 
 #include "cli/flag_kinds.h"
+#include "moe/base/suggestion.h"
 
 namespace moe {
 namespace {
 
 void require_verb(const CLI::App& app, int argc, const char* const* argv) {
   if (argc > 1 && argv[1][0] == '-') return;  // --help, --version, or CLI11's business
-  std::string known;
+  std::vector<std::string> names;
   for (const CLI::App* verb : app.get_subcommands(nullptr)) {
     if (argc > 1 && verb->get_name() == argv[1]) return;
-    known += (known.empty() ? "" : ", ") + verb->get_name();
+    names.push_back(verb->get_name());
   }
-  bad_input("verb: found {}, expected one of: {}", argc > 1 ? fmt::format("'{}'", argv[1]) : "none", known);
+  if (argc < 2) bad_input("verb: found none, expected one of: {}", fmt::join(names, ", "));
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  bad_input("verb: found '{}', expected one of: {}{}", argv[1], fmt::join(names, ", "), suggestion(argv[1], known));
+}
+
+// What a flag that the verb lacks may have been meant to be.
+std::string suggestion(const CLI::App& verb) {
+  const std::vector<std::string> left = verb.remaining();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  for (const std::string& word : left)
+    if (word.starts_with("--")) return moe::suggestion(word.substr(0, word.find('=')), known);
+  return "";
 }
 
 // What records do not depend on: where things are written, how it is shown, how processes meet. A new flag is in.
-constexpr std::array<std::string_view, 16> kOfNoRecord{"--json",
-                                                       "--top",
-                                                       "--out",
-                                                       "--overwrite",
-                                                       "--trace",
-                                                       "--dump",
-                                                       "--write",
-                                                       "--tasks",
-                                                       "--rank",
-                                                       "--rendezvous",
-                                                       "--quiet",
-                                                       "--verbose",
-                                                       "--checkpoint",
-                                                       "--checkpoint-every",
-                                                       "--markdown",
-                                                       "--strict"};
+constexpr std::array<std::string_view, 16> kOfNoRecord{
+    "--json",     "--top",   "--out",        "--overwrite", "--trace",   "--dump",       "--write",
+    "--tasks",    "--rank",  "--rendezvous", "--quiet",     "--verbose", "--checkpoint", "--checkpoint-every",
+    "--markdown", "--strict"};
 
 Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
   Asked asked;
@@ -70,7 +73,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
     app.exit(help);
     return std::nullopt;
   } catch (const CLI::ExtrasError& error) {
-    bad_input("{}; --help lists the flags", error.what());
+    bad_input("{}{}; --help lists the flags", error.what(), suggestion(*app.get_subcommands().front()));
   } catch (const CLI::ParseError& error) {
     std::string text = error.what();
     std::replace(text.begin(), text.end(), '\n', ' ');

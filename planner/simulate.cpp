@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
+#include <ranges>
 
 #include "moe/base/config_files.h"
 #include "moe/base/log.h"
@@ -41,29 +42,57 @@ Simulated simulate_one(const Schedule& schedule, const LayerPricer& pricer, cons
   return s;
 }
 
-void print_text(const LayerCase& shape, const Profile& profile, const std::vector<Simulated>& all,
-                const Refused& refused) {
-  fmt::print("{} on {} ({} nodes x {}), {}\n\n", describe(shape.layer), profile.name, profile.nodes,
-             profile.ranks_per_node, name_of(shape.rounding));
-  Table table({"schedule", "r_f", "r_b", "forward ms", "backward ms", "MoE f ms", "MoE b ms", "bound ms",
-               "bound at r ms", "efficiency", "a rank needs"});
-  for (const Simulated& s : all) {
-    const LayerResult& r = s.result;
+std::string table_text(const std::vector<const Simulated*>& fastest_first, const Profile& profile) {
+  const auto bound_s = [](const Simulated* s) { return s->result.bound.total_s(); };
+  const double least_s = std::ranges::min(fastest_first | std::views::transform(bound_s));
+  const auto tutel = std::ranges::find(fastest_first, "tutel", [](const Simulated* s) { return s->result.schedule; });
+  Table table({"schedule", "r_f", "r_b", "total ms", "over tutel", "forward ms", "backward ms", "MoE f ms", "MoE b ms",
+               "bound ms", "of the bound", "of its own", "a rank needs"});
+  for (const Simulated* s : fastest_first) {
+    const LayerResult& r = s->result;
+    const double total_s = r.total_s();
     table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward),
-               fmt::format("{}", r.decision.degree_backward), fmt::format("{:.4f}", r.forward_s * 1e3),
-               fmt::format("{:.4f}", r.backward_s * 1e3), fmt::format("{:.4f}", r.moe_forward_s * 1e3),
-               fmt::format("{:.4f}", r.moe_backward_s * 1e3), fmt::format("{:.4f}", r.bound.total_s() * 1e3),
-               fmt::format("{:.4f}", r.degree_bound.total_s() * 1e3),
-               fmt::format("{:.1f} %", 100 * r.bound.total_s() / r.total_s()),
+               fmt::format("{}", r.decision.degree_backward), fmt::format("{:.4f}", total_s * 1e3),
+               tutel == fastest_first.end() ? "-" : fmt::format("{:.3f}x", (*tutel)->result.total_s() / total_s),
+               fmt::format("{:.4f}", r.forward_s * 1e3), fmt::format("{:.4f}", r.backward_s * 1e3),
+               fmt::format("{:.4f}", r.moe_forward_s * 1e3), fmt::format("{:.4f}", r.moe_backward_s * 1e3),
+               fmt::format("{:.4f}", bound_s(s) * 1e3), fmt::format("{:.1f} %", 100 * least_s / total_s),
+               fmt::format("{:.1f} %", 100 * bound_s(s) / total_s),
                human_bytes(r.memory.total()) + (fits(r, profile).value_or(true) ? "" : ", does not fit")});
   }
-  fmt::print("{}{}", table.text(), refused.text());
+  const LayerResult& fastest = fastest_first.front()->result;
+  return table.text() + (fastest_first.size() == 1 ? "" : fmt::format("fastest: {}\n", fastest.schedule));
+}
+
+// The lanes of the first few that differ, on one scale.
+std::string gantts_text(const std::vector<const Simulated*>& fastest_first, int drawn) {
+  std::vector<const Simulated*> shown;
+  for (const Simulated* s : fastest_first)
+    if (static_cast<int>(shown.size()) < drawn &&
+        (shown.empty() || shown.back()->timeline.start_s != s->timeline.start_s))
+      shown.push_back(s);
+  std::string text;
+  for (const Simulated* s : shown) {
+    const LayerResult& r = s->result;
+    text += fmt::format("\n{}{} (binding lane: {} forward, {} backward)\n{}", r.schedule,
+                        r.decision.variant ? fmt::format(" = {}", r.decision.variant->name) : "", r.bound.forward_term,
+                        r.bound.backward_term,
+                        text_gantt(*s->plan.structure, s->timeline, 100, shown.back()->timeline.makespan_s));
+  }
+  if (drawn > 0 && shown.size() == static_cast<size_t>(drawn) && shown.size() < fastest_first.size())
+    text += "\nothers are slower, or the same (--gantt all)\n";
+  return text;
+}
+
+void print_text(const LayerCase& shape, const Profile& profile, const std::vector<Simulated>& all,
+                const Refused& refused, int drawn) {
+  std::vector<const Simulated*> fastest_first;
+  for (const Simulated& s : all) fastest_first.push_back(&s);
+  std::ranges::stable_sort(fastest_first, {}, [](const Simulated* s) { return s->result.total_s(); });
+  fmt::print("{} on {} ({} nodes x {}), {}\n\n{}{}", describe(shape.layer), profile.name, profile.nodes,
+             profile.ranks_per_node, name_of(shape.rounding), table_text(fastest_first, profile), refused.text());
   if (profile.memory_bytes) fmt::print("memory of a rank: {}\n", human_bytes(*profile.memory_bytes));
-  for (const Simulated& s : all)
-    fmt::print("\n{}{} (binding lane: {} forward, {} backward)\n{}", s.result.schedule,
-               s.result.decision.variant ? fmt::format(" = {}", s.result.decision.variant->name) : "",
-               s.result.bound.forward_term, s.result.bound.backward_term,
-               text_gantt(*s.plan.structure, s.timeline, 100));
+  fmt::print("{}", gantts_text(fastest_first, drawn));
 }
 
 void write_records(const SimulateOptions& options, const LayerPricer& pricer, const std::vector<Simulated>& all) {
@@ -162,7 +191,7 @@ int run_simulate(const SimulateOptions& options) {
   if (!options.out.empty()) write_records(options, pricer, all);
   for (const std::string& note : pricer.notes()) log_info(note);
   if (!options.json) {
-    print_text(shape, profile, all, refused);
+    print_text(shape, profile, all, refused, options.drawn.value_or(3));
     fmt::print("{}", noise_text(noisy));
     return 0;
   }

@@ -19,6 +19,7 @@ struct SimulateOptions {
   ModelFlags model;                      // with a model or several layers: a whole model
   std::optional<std::string> partition;  // of a model's gradients; empty: exact
   NoiseFlags noise;                      // replays on all ranks beside the even one
+  std::optional<int> drawn;  // schedules of one layer whose lanes are drawn as text, the fastest first; empty: 3
   bool json = false;
   std::string trace;           // file for a Perfetto timeline; empty: none
   std::string out;             // records; empty: none

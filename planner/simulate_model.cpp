@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <ranges>
 
 #include "moe/base/log.h"
 #include "moe/base/registry.h"
@@ -50,24 +51,30 @@ void print_text(const ChosenModel& chosen, const Profile& profile, const std::ve
              chosen.name.empty() ? "layer" : chosen.name, profile.name, profile.nodes, profile.ranks_per_node,
              chosen.model.layers, describe(chosen.model.shape.layer), p.pp, p.pp == 1 ? "" : "s",
              chosen.model.micro_batches, chosen.model.micro_batches == 1 ? "" : "es", name_of(chosen.model.order));
-  Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of the bound", "may be off by",
+  Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of the bound", "of its own", "may be off by",
                "gradients in the tail", "a rank needs", "fits"});
   const auto tutel = std::ranges::find(all, "tutel", [](const Simulated& s) { return s.result.schedule; });
-  for (const Simulated& s : all) {
-    const ModelResult& r = s.result;
+  const double least_s =
+      std::ranges::min(all | std::views::transform([](const Simulated& s) { return s.result.bound_s; }));
+  std::vector<const Simulated*> fastest_first;
+  for (const Simulated& s : all) fastest_first.push_back(&s);
+  std::ranges::stable_sort(fastest_first, {}, [](const Simulated* s) { return s->result.total_s(); });
+  for (const Simulated* s : fastest_first) {
+    const ModelResult& r = s->result;
     const double seconds = r.total_s();
-    const auto reason = profile.memory_bytes ? misfit(s.memory, *profile.memory_bytes) : std::nullopt;
+    const auto reason = profile.memory_bytes ? misfit(s->memory, *profile.memory_bytes) : std::nullopt;
     table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward), degrees_of(r),
                fmt::format("{:.3f}", seconds * 1e3),
                tutel == all.end() ? "-" : fmt::format("{:.3f}x", tutel->result.total_s() / seconds),
-               fmt::format("{:.1f} %", 100 * r.bound_s / seconds),
+               fmt::format("{:.1f} %", 100 * least_s / seconds), fmt::format("{:.1f} %", 100 * r.bound_s / seconds),
                r.exact() ? "exact" : fmt::format("{:.1f} %", 100 * r.gap()),
-               human_bytes(static_cast<double>(s.tail_bytes)), human_bytes(s.memory.total()),
+               human_bytes(static_cast<double>(s->tail_bytes)), human_bytes(s->memory.total()),
                !profile.memory_bytes ? "unknown"
                : reason              ? "no"
                                      : "yes"});
   }
-  fmt::print("{}", table.text());
+  fmt::print("{}{}", table.text(),
+             all.size() == 1 ? "" : fmt::format("fastest: {}\n", fastest_first.front()->result.schedule));
 }
 
 Json to_json(const Simulated& s, const Profile& profile) {
@@ -103,6 +110,8 @@ int run_simulate_model(const SimulateOptions& options) {
   const ModelFlags& asked = options.model;
   const std::string found = !asked.model.empty() ? "--model" : asked.layers ? "--layers" : "--micro-batches";
   require<BadInput>(options.out.empty(), "--out: found {} too, expected one layer, once: records are of layers", found);
+  require<BadInput>(!options.drawn, "--gantt: found {} too, expected one layer, once: a model has too many tasks",
+                    found);
   const Profile profile = chosen_profile(options.selection);
   const ChosenModel chosen = chosen_model(asked, options.selection, profile);
   const PartitionStrategy& strategy =

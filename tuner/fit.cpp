@@ -4,6 +4,7 @@
 
 #include "moe/base/log.h"
 #include "moe/record/reader.h"
+#include "moe/record/stamp.h"
 #include "tuner/fit_report.h"
 #include "verbs/results_json.h"
 
@@ -34,7 +35,8 @@ int run_fit(const FitOptions& options) {
                     options.records);
   std::string name = options.name;
   if (name.empty()) name = cases.front().parameters.text("cluster", cases.front().where) + "-fitted";
-  const FittedProfile fitted = fit_profile(cases, name, "fitted from " + options.records);
+  const FittedProfile fitted = fit_profile(
+      cases, name, fitted_from(options.records, run.header.started, run.header.machine, cases.front().emulated));
   const FittedRow& first = fitted.rows.front();
   require<BadInput>(std::ranges::any_of(fitted.rows, &std::string::empty, &FittedRow::unusable), "{}: {}: {}",
                     options.records, first.what, first.unusable);

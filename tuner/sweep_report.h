@@ -7,7 +7,7 @@
 
 namespace moe::tuner {
 
-/// Mean speedups over tutel beside the paper's, degrees, efficiency, and what has to be known of them.
+/// Mean speedups over tutel beside the paper's, degrees, bounds, and what has to be known of them.
 std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
                          const Grid& grid, const std::string& cluster);
 

@@ -118,6 +118,12 @@ std::map<std::string, int> noted_layers(const std::vector<SweepRow>& rows) {
   return layers;
 }
 
+// What no schedule of the row can beat.
+double least_bound_s(const SweepRow& row) {
+  const auto bound_s = [](const LayerResult& result) { return result.bound.total_s(); };
+  return bound_s(*std::ranges::min_element(row.results, {}, bound_s));
+}
+
 std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,
                                        const std::vector<const Schedule*>& schedules) {
   std::vector<ScheduleSummary> summaries;
@@ -129,12 +135,13 @@ std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,
       if (result == nullptr) continue;
       ++s.layers;
       if (const LayerResult* tutel = row.find("tutel")) s.speedup += tutel->total_s() / result->total_s();
-      s.efficiency += result->bound.total_s() / result->total_s();
+      s.of_bound += least_bound_s(row) / result->total_s();
+      s.of_own += result->bound.total_s() / result->total_s();
       s.apart += result->decision.degree_forward != result->decision.degree_backward;
       ++s.degrees_forward[result->decision.degree_forward];
       ++s.degrees_backward[result->decision.degree_backward];
     }
-    if (s.layers > 0) s.speedup /= s.layers, s.efficiency /= s.layers;
+    if (s.layers > 0) s.speedup /= s.layers, s.of_bound /= s.layers, s.of_own /= s.layers;
   }
   return summaries;
 }

@@ -44,9 +44,10 @@ LayerCase shaped(const GridLayer& layer, const Grid& grid, const Profile& cluste
 struct ScheduleSummary {
   std::string_view schedule;
   int layers = 0;
-  double speedup = 0;     // mean over layers of tutel's forward + backward over this one's; 0: no tutel
-  double efficiency = 0;  // mean of bound / time
-  int apart = 0;          // layers with r_f != r_b
+  double speedup = 0;   // mean over layers of tutel's forward + backward over this one's; 0: no tutel
+  double of_bound = 0;  // mean over layers of the least bound of any swept schedule over this one's time
+  double of_own = 0;    // likewise of its own bound
+  int apart = 0;        // layers with r_f != r_b
   std::map<int, int> degrees_forward, degrees_backward;  // degree -> layers
 };
 std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fmt/ranges.h>
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/log.h"
+#include "moe/base/suggestion.h"
 
 namespace fs = std::filesystem;
 
@@ -58,9 +60,10 @@ std::string find_config(const std::string& folder, const std::string& name_or_pa
     return named.string();
   }
   if (fs::is_regular_file(name_or_path, error)) return name_or_path;
-  std::string known;
-  for (const auto& name : config_names(folder)) known += (known.empty() ? "" : ", ") + name;
-  bad_input("{}: found {}, expected a file or one of: {}", folder, shown(name_or_path), known);
+  const std::vector<std::string> names = config_names(folder);
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  bad_input("{}: found {}, expected a file or one of: {}{}", folder, shown(name_or_path), fmt::join(known, ", "),
+            suggestion(name_or_path, known));
 }
 
 }  // namespace moe

@@ -1,29 +1,30 @@
 #pragma once
 // Explicit tables of named things. One string is registry key, flag value and record value.
 #include <algorithm>
+#include <fmt/ranges.h>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "moe/base/check.h"
+#include "moe/base/suggestion.h"
 
 namespace moe {
-
-/// The row of `table` whose `.name` is `name`; otherwise BadInput that names `where` and lists the known names.
-template <class Table>
-const auto& find_named(const Table& table, std::string_view name, std::string_view where) {
-  for (const auto& row : table)
-    if (row.name == name) return row;
-  std::string known;
-  for (const auto& row : table) known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
-  bad_input("{}: unknown '{}', expected one of: {}", where, name, known);
-}
 
 template <class Table>
 std::vector<std::string_view> row_names(const Table& table) {
   std::vector<std::string_view> names;
   for (const auto& row : table) names.push_back(row.name);
   return names;
+}
+
+/// The row of `table` whose `.name` is `name`; otherwise BadInput that names `where` and lists the known names.
+template <class Table>
+const auto& find_named(const Table& table, std::string_view name, std::string_view where) {
+  for (const auto& row : table)
+    if (row.name == name) return row;
+  const std::vector<std::string_view> known = row_names(table);
+  bad_input("{}: unknown '{}', expected one of: {}{}", where, name, fmt::join(known, ", "), suggestion(name, known));
 }
 
 /// Returns whether two tables name the same things in the same order, as those of two libraries must.

@@ -1,19 +1,15 @@
 #include <algorithm>
 #include <cmath>
+#include <fmt/ranges.h>
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
+#include "moe/base/suggestion.h"
 
 namespace moe {
 namespace {
 
 constexpr size_t kShown = 60;  // characters of a found text in a message
-
-std::string join(std::span<const std::string_view> names) {
-  std::string out;
-  for (const auto name : names) out += fmt::format("{}{}", out.empty() ? "" : ", ", name);
-  return out;
-}
 
 bool within(double number, const Limits& limits) {
   return std::isfinite(number) && number >= limits.least && number <= limits.most && number > limits.above;
@@ -78,8 +74,8 @@ TableReader::TableReader(const std::string& path, std::string prefix, const Conf
     : path_(&path), prefix_(std::move(prefix)), table_(&table) {
   for (const auto& [key, value] : table.entries)
     if (std::find(known.begin(), known.end(), key) == known.end())
-      bad_input("{}:{}: {}: found unknown key {}, expected one of: {}", path, value.line,
-                is_name(key) ? full(key) : prefix_ + "?", shown(key), join(known));
+      bad_input("{}:{}: {}: found unknown key {}, expected one of: {}{}", path, value.line,
+                is_name(key) ? full(key) : prefix_ + "?", shown(key), fmt::join(known, ", "), suggestion(key, known));
 }
 
 std::string TableReader::full(std::string_view key) const { return prefix_ + std::string(key); }
@@ -155,7 +151,7 @@ std::string TableReader::choice(std::string_view key, std::initializer_list<std:
 }
 
 std::string TableReader::choice(std::string_view key, std::span<const std::string_view> choices) const {
-  const std::string expected = "one of: " + join(choices);
+  const std::string expected = fmt::format("one of: {}", fmt::join(choices, ", "));
   if (!has(key)) fail(key, "no such key", expected);
   const ConfigValue& found = value(key);
   if (found.kind != ConfigKind::text || std::find(choices.begin(), choices.end(), found.text) == choices.end())

@@ -67,7 +67,7 @@ std::vector<int> cells_of(const Lane& lane, const Timeline& t, double begin, dou
 
 }  // namespace
 
-std::string text_gantt(const Structure& structure, const Timeline& timeline, int width) {
+std::string text_gantt(const Structure& structure, const Timeline& timeline, int width, double until_s) {
   require<BadInput>(width >= 10, "width: found {}, expected >= 10", width);
   const size_t n = structure.tasks.size();
   require<WrongResult>(timeline.start_s.size() == n && timeline.end_s.size() == n,
@@ -76,6 +76,7 @@ std::string text_gantt(const Structure& structure, const Timeline& timeline, int
   const double begin = std::min(0.0, *std::ranges::min_element(timeline.start_s));
   const double length = *std::ranges::max_element(timeline.end_s) - begin;
   if (length <= 0) return "";
+  const double scale = std::max(length, until_s - begin);
   std::string text;
   std::set<char> used;
   for (const Lane& lane : structure.lanes) {
@@ -85,7 +86,7 @@ std::string text_gantt(const Structure& structure, const Timeline& timeline, int
       busy += timeline.end_s[static_cast<size_t>(id)] - timeline.start_s[static_cast<size_t>(id)];
     text += fmt::format("{:<8}|", name_of(lane.kind));
     int previous = -1;
-    for (const int id : cells_of(lane, timeline, begin, length / width, width)) {
+    for (const int id : cells_of(lane, timeline, begin, scale / width, width)) {
       const char letter = id < 0 ? '.' : letter_of(structure.tasks[static_cast<size_t>(id)]);
       text += id == previous ? static_cast<char>(std::tolower(letter)) : letter;
       if (id >= 0) used.insert(letter);
@@ -93,7 +94,7 @@ std::string text_gantt(const Structure& structure, const Timeline& timeline, int
     }
     text += fmt::format("|{:>4.0f} % busy\n", 100 * busy / length);
   }
-  text += fmt::format("{:<8}0{:>{}}\n", "", human_seconds(length), width);
+  text += fmt::format("{:<8}0{:>{}}\n", "", human_seconds(scale), width);
   std::string legend;
   for (const char letter : used)
     legend += fmt::format("{}{} {}", legend.empty() ? "" : ", ", letter, kMeanings[static_cast<size_t>(letter - 'A')]);

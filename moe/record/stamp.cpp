@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <link.h>
+#include <sstream>
 #include <unistd.h>
 
 #include "moe/base/check.h"
@@ -80,6 +81,16 @@ std::string compiler() {
 #else
   return "gcc " __VERSION__;
 #endif
+}
+
+// "NAME=VERSION,.." of the build; a library that it was built without has no version.
+Fields libraries() {
+  Fields out;
+  std::istringstream list(MOETUNE_LIBRARIES);
+  for (std::string row; std::getline(list, row, ',');)
+    if (const size_t equals = row.find('='); equals + 1 < row.size())
+      out.set(row.substr(0, equals), row.substr(equals + 1));
+  return out;
 }
 
 /// Returns the linker's digest of all that was linked, which no two programs share.
@@ -163,6 +174,14 @@ Fields conditions_now() {
   return conditions;
 }
 
+std::string fitted_from(const std::string& records, const std::string& started, const Fields& machine, bool emulated) {
+  std::string text = "fitted from " + records + (started.empty() ? "" : ", measured " + started);
+  if (machine.has("cpu") && machine.has("cores"))
+    text += fmt::format(" on {} cores of {}", machine.whole("cores", records), machine.text("cpu", records));
+  if (machine.has("fingerprint")) text += fmt::format(" (machine {})", machine.text("fingerprint", records));
+  return text + (emulated ? ", emulated" : "");
+}
+
 RunHeader stamp_run(const Question& question) {
   RunHeader run;
   run.started = utc_now();
@@ -172,7 +191,7 @@ RunHeader stamp_run(const Question& question) {
   run.git = git_state();
   run.build = build_id();
   run.compiler = compiler();
-  run.libraries = {{"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)}};
+  run.libraries = libraries();
   run.machine = machine_of();
   run.conditions = conditions_now();
   run.environment = environment();

@@ -10,6 +10,10 @@ namespace moe {
 /// Now in UTC, "2025-01-31T12:00:00Z".
 std::string utc_now();
 
+/// Returns where coefficients come from: records, time and machine (machine.h) of a run.
+/// "fitted from r.jsonl, measured 2026-01-31T12:00:00Z on 64 cores of CPU (machine FINGERPRINT), emulated"
+std::string fitted_from(const std::string& records, const std::string& started, const Fields& machine, bool emulated);
+
 /// What changes about the machine (machine.h), and in a process that uses GPUs about these (gpu_state.h).
 Fields conditions_now();
 

@@ -83,7 +83,7 @@ function drawAnswer() {
       facts.push(fact(`over ${name}`, times(time(of(name)) / time(best)), degreesText(of(name))));
   const bound = rows.get(best, "bound_s");
   if (bound !== null && foretold(best, time))
-    facts.push(fact("of the bound", `${(100 * bound / foretold(best, time)).toFixed(1)} %`));
+    facts.push(fact("of its own bound", `${(100 * bound / foretold(best, time)).toFixed(1)} %`));
   const memory = rows.get(best, "predicted_memory_bytes");
   if (memory !== null) facts.push(fact("a rank needs", bytes(memory)));
   const swap = best === of("tutel") ? " (no other schedule is faster)" : "";

@@ -46,6 +46,8 @@ Effects simulate() {
   add(e, refused, base, "--overwrite");
   add(e, writes, model, "--trace written");
   add(e, changes, "--schedule fsmoe", "--json");
+  add(e, changes, "--schedule fsmoe,tutel", "--gantt 1");
+  add(e, refused, "--schedule fsmoe", "--gantt some; --gantt -1; --gantt 2 --json; --gantt 2 --layers 2");
   add(e, changes, "--json", "--plan plan.json");
   add(e, changes, "--plan plan.json", "--json");
   add(e, refused, "--batch 2", "--plan plan.json");

@@ -20,8 +20,9 @@ std::string contents(const std::filesystem::path& path) {
 }  // namespace
 
 Printed run_program(const std::string& program, const std::vector<std::string>& arguments, const std::string& folder) {
-  const std::filesystem::path out = std::filesystem::path(folder) / "stdout.txt",
-                              err = out.parent_path() / "stderr.txt";
+  // Tests that run beside each other may share a folder.
+  const std::filesystem::path out = std::filesystem::path(folder) / ("stdout-" + std::to_string(getpid())),
+                              err = out.parent_path() / ("stderr-" + std::to_string(getpid()));
   std::vector<char*> argv{const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -35,7 +36,9 @@ Printed run_program(const std::string& program, const std::vector<std::string>& 
   }
   int status = 0;
   waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(out), contents(err)};
+  Printed printed{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(out), contents(err)};
+  std::filesystem::remove(out), std::filesystem::remove(err);
+  return printed;
 }
 
 }  // namespace moe

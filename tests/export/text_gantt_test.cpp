@@ -42,6 +42,15 @@ TEST(TextGantt, ACellShowsWhatTakesMostOfIt) {
   EXPECT_NE(text.find("intra   |..........|   4 % busy"), std::string::npos) << text;
 }
 
+// Two plans on one scale: the shorter one leaves the rest of its line idle, and is as busy as it was.
+TEST(TextGantt, SharesAScale) {
+  const std::string text = text_gantt(three_lanes(), times({0, 2, 2, 7}, {2, 4, 7, 10}), 20, 20);
+  EXPECT_EQ(text.substr(0, text.find('\n')), "inter   |DdDd...Ccc..........|  70 % busy");
+  EXPECT_NE(text.find("0             20.00 s\n"), std::string::npos) << text;
+  EXPECT_EQ(text_gantt(three_lanes(), times({0, 2, 2, 7}, {2, 4, 7, 10}), 20, 5),
+            text_gantt(three_lanes(), times({0, 2, 2, 7}, {2, 4, 7, 10}), 20));
+}
+
 TEST(TextGantt, RefusesWhatItCannotDraw) {
   EXPECT_THROW(text_gantt(three_lanes(), times({0, 2, 2, 7}, {2, 4, 7, 10}), 9), BadInput);
   EXPECT_THROW(text_gantt(three_lanes(), times({0, 2, 2}, {2, 4, 7, 10}), 20), WrongResult);

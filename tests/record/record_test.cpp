@@ -142,6 +142,14 @@ TEST(Record, AGroupIsReadStrictly) {
             "f:1: parameters: found a list of 0, expected an object");
 }
 
+TEST(Record, AFitSaysWhereItsRecordsComeFrom) {
+  const Fields machine{{"cpu", "CPU"}, {"cores", 64}, {"fingerprint", "0123456789abcdef"}};
+  EXPECT_EQ(
+      fitted_from("r.jsonl", "2026-01-31T12:00:00Z", machine, true),
+      "fitted from r.jsonl, measured 2026-01-31T12:00:00Z on 64 cores of CPU (machine 0123456789abcdef), emulated");
+  EXPECT_EQ(fitted_from("r.jsonl", "", {}, false), "fitted from r.jsonl");
+}
+
 TEST(Record, UnknownKeysArePassedOver) {
   std::string line = to_json_line(sample_case(1));
   line.insert(1, R"("future": {"a": [1]}, )");
@@ -194,7 +202,8 @@ TEST(Stamp, SaysWhatRanWhereAndWhen) {
   EXPECT_EQ(read.machine.text("fingerprint", "").size(), 16u);
   EXPECT_EQ(read.conditions, run.conditions);
   EXPECT_FALSE(read.compiler.empty());
-  EXPECT_FALSE(read.libraries.empty());
+  for (const char* name : {"fmt", "spdlog", "Eigen", "nlohmann_json", "CLI11", "Boost", "benchmark", "zlib"})
+    EXPECT_NE(read.libraries.text(name, "").find('.'), std::string::npos) << name;
 }
 
 TEST(Stamp, AnEndHasItsConditionsToo) {

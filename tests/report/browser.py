@@ -21,7 +21,7 @@ class Browser:
 
     def __init__(self, program):
         self.faults, self._buffer, self._last = [], b"", 0
-        self._folder = tempfile.TemporaryDirectory()
+        self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # its processes may outlive it
         from_us, self._out = os.pipe()
         self._in, to_us = os.pipe()
         words = [program, "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu",

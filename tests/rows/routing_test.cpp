@@ -146,7 +146,8 @@ TEST(Gates, AreFoundByName) {
     FAIL();
   } catch (const BadInput& e) {
     EXPECT_EQ(std::string(e.what()),
-              "gate: unknown 'gshart', expected one of: gshard, switch, sigmoid, xmoe, softmoe, expert-choice");
+              "gate: unknown 'gshart', expected one of: gshard, switch, sigmoid, xmoe, softmoe, expert-choice; "
+              "did you mean 'gshard'?");
   }
 }
 

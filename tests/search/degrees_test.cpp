@@ -90,6 +90,31 @@ TEST(LayerSearch, DegreesAboveTheRowsAreTheRows) {
   }
 }
 
+// Without fixed costs the finest cut that is tried is the best, and says that a finer one is not.
+TEST(LayerSearch, DegreesAtTheCapSaySo) {
+  LayerSearch search;
+  int at_the_cap = 0, below = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed)
+    for (const bool free : {true, false}) {
+      RandomLayer layer = random_layer(seed);
+      layer.shape.layer.seq *= 64;
+      for (CommRow& row : layer.profile.comm) row.alpha_s *= free ? 0 : 1;
+      for (ComputeRow& row : layer.profile.compute) row.alpha_s *= free ? 0 : 1;
+      const LayerPricer pricer(layer.profile, layer.shape), asked(layer.profile, layer.shape);
+      const auto told = [](const LayerPricer& of) {
+        return std::ranges::any_of(of.notes(), [](const auto& note) { return note.starts_with("degree at the cap"); });
+      };
+      const Decision d = search.tune(find_schedule("fsmoe"), pricer, {}).decision;
+      const bool capped = std::max(d.degree_forward, d.degree_backward) == kMaxDegree && pricer.rows() > kMaxDegree;
+      EXPECT_EQ(told(pricer), capped) << layer.text;
+      (capped ? at_the_cap : below) += 1;
+      search.tune(find_schedule("fsmoe"), asked, {kMaxDegree, kMaxDegree});
+      EXPECT_FALSE(told(asked)) << layer.text;  // nothing was searched
+    }
+  EXPECT_GT(at_the_cap, 10);
+  EXPECT_GT(below, 10);
+}
+
 TEST(LayerSearch, NothingIsFasterThanTheDegreeFreeBound) {
   LayerSearch search;
   std::map<std::string_view, int> terms;

@@ -14,14 +14,14 @@ double predicted(const CaseRecord& record) { return record.prediction.number("to
 double measured(const CaseRecord& record) { return record.summary.number("total_s", record.key); }
 
 std::string summary_table(const VerifiedResults& results) {
-  Table table({"schedule", "simulated", "measured", "paper", "of the bound", "r_f", "r_b", "r_f != r_b"});
+  Table table({"schedule", "simulated", "measured", "paper", "of the bound", "of its own", "r_f", "r_b", "r_f != r_b"});
   const auto times = [](double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; };
   for (const ScheduleSummary& s : summarise(results.rows, results.schedules))
     table.add({std::string(s.schedule), times(s.speedup),
                times(measured_schedule(results.outcomes, s.schedule).measured),
                times(printed_speedup(whole_grid_of(results.grid), results.cluster.name, s.schedule)),
-               fmt::format("{:.1f} %", 100 * s.efficiency), degree_range(s.degrees_forward),
-               degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
+               fmt::format("{:.1f} %", 100 * s.of_bound), fmt::format("{:.1f} %", 100 * s.of_own),
+               degree_range(s.degrees_forward), degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
   return table.text();
 }
 

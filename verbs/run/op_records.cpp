@@ -11,8 +11,10 @@
 #include "moe/device/gpu_settings.h"
 #include "moe/exec/overhead.h"
 #include "moe/measure/ops/lane_bench.h"
+#include "moe/record/machine.h"
 #include "moe/record/over_ranks.h"
 #include "moe/record/record_json.h"
+#include "moe/record/stamp.h"
 #include "verbs/run/task_records.h"
 
 namespace moe {
@@ -308,7 +310,8 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequ
       std::back_inserter(records));
   for (const CaseRecord& record : records)
     require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
-  FittedProfile fitted = fit_profile(records, target.cluster.name + "-fitted", "fitted from " + writer.path());
+  FittedProfile fitted = fit_profile(records, target.cluster.name + "-fitted",
+                                     fitted_from(writer.path(), utc_now(), machine_of(), target.emulated));
   fitted.profile.memory_bytes = target.cluster.memory_bytes;
   return fitted;
 }
