@@ -10,7 +10,8 @@
 namespace moe::tuner {
 namespace {
 
-constexpr size_t kNamesShown = 3;  // of schedules that are refused alike
+constexpr size_t kNamesShown = 3;        // of schedules that are refused alike
+constexpr double kClearlyFaster = 0.01;  // less is noise between two runs
 
 }  // namespace
 
@@ -60,6 +61,11 @@ double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRec
   return ran_whole(answer) ? run_s(trial) + row.expert_sums_s : row.total_s() * (1 + error_of(trial));
 }
 
+std::string some_names(const std::vector<std::string_view>& names) {
+  if (names.size() <= kNamesShown) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{} and {} more", names.front(), names.size() - 1);
+}
+
 std::string refusals_of(const std::vector<RankedSchedule>& rows) {
   std::vector<std::pair<std::string, std::vector<std::string_view>>> names_by_reason;
   for (const RankedSchedule& row : rows) {
@@ -76,10 +82,7 @@ std::string refusals_of(const std::vector<RankedSchedule>& rows) {
   std::string text;
   for (const auto& [reason, names] : names_by_reason)
     text += fmt::format("{}{}: {}", text.empty() ? "" : "; ",
-                        names.size() == rows.size()  ? "every schedule"
-                        : names.size() > kNamesShown ? fmt::format("{} and {} more", names[0], names.size() - 1)
-                                                     : fmt::format("{}", fmt::join(names, ", ")),
-                        reason);
+                        names.size() == rows.size() ? "every schedule" : some_names(names), reason);
   return text;
 }
 
@@ -97,7 +100,7 @@ const RankedSchedule& recommended(const Answer& answer) {
   for (const RankedSchedule& row : answer.ranking) {
     if (!row.refused.empty() || same_time(row.total_s(), best->total_s())) continue;
     const std::optional<double> row_s = ran_s(row);
-    if (best_s && row_s && *row_s < *best_s) best = &row, best_s = row_s;
+    if (best_s && row_s && *row_s < *best_s * (1 - kClearlyFaster)) best = &row, best_s = row_s;
   }
   return *best;
 }

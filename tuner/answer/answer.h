@@ -65,10 +65,13 @@ bool ran_whole(const Answer& answer);
 /// error.
 double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial);
 
+/// Returns all names, or of more than three the first and how many more.
+std::string some_names(const std::vector<std::string_view>& names);
 /// Returns why rows can't be used: "SCHEDULE, ..: REASON; ...".
 std::string refusals_of(const std::vector<RankedSchedule>& rows);
 
-/// Returns the row to use: the first of the ranking, unless another one that takes another time ran faster. Throws
+/// Returns the row to use: the first of the ranking, unless another one that takes another time ran more than
+/// 1 % faster. Throws
 /// Unsupported where no schedule is left.
 const RankedSchedule& recommended(const Answer& answer);
 

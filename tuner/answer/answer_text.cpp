@@ -155,11 +155,11 @@ std::string set_text(const Answer& answer, const RankedSchedule& use) {
 
 // Names of schedules whose plans take the same time.
 std::string same_text(const Answer& answer, const RankedSchedule& use) {
-  std::string names;
+  std::vector<std::string_view> names;
   for (const RankedSchedule& row : answer.ranking)
     if (&row != &use && row.refused.empty() && same_time(row.total_s(), use.total_s()))
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", row.schedule->name);
-  return names.empty() ? "" : fmt::format(" (the same: {})", names);
+      names.push_back(row.schedule->name);
+  return names.empty() ? "" : fmt::format(" (the same: {})", some_names(names));
 }
 
 // One line a kind: how often it was said, and of what last.
@@ -169,7 +169,7 @@ std::string notes_text(const std::set<std::string>& notes) {
     const bool weak = note.starts_with(kWeakRow);
     const std::string kind = weak ? "weak rows" : note.substr(0, note.find(':'));
     std::string what = weak ? note.substr(kWeakRow.size()) : note.substr(std::min(note.size(), kind.size() + 2));
-    if (weak) what = what.substr(0, what.find(':'));
+    if (weak) what = what.substr(0, what.find(": "));
     by_kind[kind].push_back(what);
   }
   std::string text;
