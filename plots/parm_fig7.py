@@ -88,7 +88,7 @@ def main():
             said = draw_reproduced(axes, options.records)
         caption, source = caption + said[0], "; ".join(filter(None, (source, said[1])))
     axes.set_xlabel("speedup of Parm over DeepSpeed-MoE, x")
-    axes.legend(loc="upper right")
+    axes.legend(loc="upper right", frameon=True, framealpha=1, edgecolor="none")
     style.save(figure, options, "parm_fig7", "Parm Fig. 7: speedups on 32 GPUs, N_MP = N_ESP = 4", caption, source)
 
 

@@ -85,7 +85,7 @@ class Arguments(argparse.ArgumentParser):
 
 def arguments(description, example):
     parser = Arguments(description=description, epilog="example: python3 plots/" + example)
-    parser.add_argument("--out", metavar="FILE", help="picture, .png or .svg; default: beside the records")
+    parser.add_argument("-o", "--out", metavar="FILE", help="picture, .png or .svg; default: beside the records")
     return parser
 
 
