@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "moe/base/exit_code.h"
 #include "moe/base/log.h"
 #include "moe/record/reader.h"
 #include "moe/record/stamp.h"
@@ -42,15 +43,18 @@ int run_fit(const FitOptions& options) {
                     options.records, first.what, first.unusable);
   const std::string out = options.out.empty() ? "results/" + name + ".toml" : options.out;
   save_profile(fitted.profile, out);
+  const bool doubtful = std::ranges::any_of(
+      fitted.rows, [](const FittedRow& row) { return !row.unusable.empty() || !row.fit.weak.empty(); });
+  const int code = options.strict && doubtful ? kDoubtful : kOk;
   if (options.json) {
     for (const std::string& line : fit_warnings(fitted)) log_warning(line);
     fmt::print("{}\n", Json{{"profile", out}, {"rows", fit_json(fitted)}}.dump(1));
-    return 0;
+    return code;
   }
   const auto truth = pacing_profile(run);
   fmt::print("{} (beta per byte, or per FLOP)\n{}\nwritten to {}\n", name, fit_table(fitted, truth ? &*truth : nullptr),
              out);
-  return 0;
+  return code;
 }
 
 }  // namespace moe::tuner

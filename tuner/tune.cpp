@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "moe/base/exit_code.h"
 #include "moe/cost/fluid_replay.h"
 #include "tuner/answer/planned_answer.h"
 #include "tuner/strategy_report.h"
@@ -63,6 +64,7 @@ int run_planned_tune(const TuneOptions& options) {
   append_rows(writer, rows, chosen, profile.name);
   writer.end();
   if (!options.trace.empty()) write_planned_trace(options.trace, request, rows);
+  const int code = options.strict && priced_by_weak_rows(rows) ? kDoubtful : kOk;
   const auto strategies = compare_strategies(request, rows, options.strategy_layers);
   if (options.json) {
     fmt::print("{}\n", Json{{"cluster", profile.name},
@@ -71,13 +73,13 @@ int run_planned_tune(const TuneOptions& options) {
                             {"layers", to_json(rows)},
                             {"strategies", to_json(strategies)}}
                            .dump(1));
-    return 0;
+    return code;
   }
   fmt::print("{} layers of {} on {}, simulated ({}), exact degrees: {}\n\n{}\n{}\nrecords: {}\n", rows.size(),
              grid.name, profile.name, name_of(grid.rounding), human_seconds(took.count()),
              sweep_report(rows, chosen, grid, profile.name), strategies.empty() ? "" : strategy_table(strategies),
              path);
-  return 0;
+  return code;
 }
 
 }  // namespace moe::tuner

@@ -107,6 +107,10 @@ std::vector<SweepRow> sweep(const SweepRequest& request) {
   return rows;
 }
 
+bool priced_by_weak_rows(const std::vector<SweepRow>& rows) {
+  return std::ranges::any_of(rows, [](const SweepRow& row) { return !weak_rows(row.notes).empty(); });
+}
+
 std::map<std::string, int> noted_layers(const std::vector<SweepRow>& rows) {
   std::map<std::string, int> layers;
   for (const SweepRow& row : rows) {

@@ -37,6 +37,9 @@ std::vector<SweepRow> sweep(const SweepRequest& request);
 /// Returns how many layers have a note of each kind; of weak rows each with why it is.
 std::map<std::string, int> noted_layers(const std::vector<SweepRow>& rows);
 
+/// Returns whether a row whose fit is marked prices any layer.
+bool priced_by_weak_rows(const std::vector<SweepRow>& rows);
+
 /// Shapes a grid's layer on a cluster. Throws BadInput as complete does.
 LayerCase shaped(const GridLayer& layer, const Grid& grid, const Profile& cluster);
 

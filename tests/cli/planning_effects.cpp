@@ -98,7 +98,7 @@ Effects tune() {
   e.emplace("--strategy-layers", FlagEffect{changes, base, grid + two + " --json"});
   add(e, refused, "", "--strategy-layers 3");
   add(e, writes, base, "--trace written; --out written");
-  add(e, parsed, "", "--overwrite; --no-verify; --measure 3; --measure-degrees; --iterations 2; --seed 7");
+  add(e, parsed, "", "--overwrite; --strict; --no-verify; --measure 3; --measure-degrees; --iterations 2; --seed 7");
   add(e, refused, base,
       "--measure 3; --measure-degrees; --iterations 2; --seed 7; --timeout 3; --backend gloo; --device cpu; --threads "
       "2");

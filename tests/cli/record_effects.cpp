@@ -11,6 +11,7 @@ Effects fit() {
   add(e, changes, base, "--name mine; --json");
   e.emplace("--records", FlagEffect{changes, base, "--records fewer.jsonl"});
   add(e, writes, base, "--out written");
+  add(e, parsed, base, "--strict");
   return e;
 }
 

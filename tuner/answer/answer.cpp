@@ -105,4 +105,10 @@ const RankedSchedule& recommended(const Answer& answer) {
   return *best;
 }
 
+bool doubtful(const Answer& answer) {
+  const RankedSchedule& use = recommended(answer);
+  const CaseRecord* trial = trial_of(answer, use.schedule->name);
+  return !weak_rows(use.notes).empty() || (trial != nullptr && !ran_well(*trial));
+}
+
 }  // namespace moe::tuner

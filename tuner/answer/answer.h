@@ -75,6 +75,9 @@ std::string refusals_of(const std::vector<RankedSchedule>& rows);
 /// Unsupported where no schedule is left.
 const RankedSchedule& recommended(const Answer& answer);
 
+/// Returns whether a row whose fit is marked prices what is recommended, or its own run was not well.
+bool doubtful(const Answer& answer);
+
 std::string text_of(const Answer& answer);
 Json json_of(const Answer& answer);
 

@@ -7,6 +7,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
+#include "moe/base/exit_code.h"
 #include "verbs/frameworks.h"
 #include "verbs/sweep_records.h"
 #include "verbs/trace_file.h"
@@ -254,7 +255,7 @@ int run_planned_answer(const TuneOptions& options) {
   if (!options.trace.empty()) write_ranking_trace(options, answer, options.trace);
   answer.next = command_of("simulate", options, answer) + " --trace lanes.json";
   fmt::print("{}", options.json ? json_of(answer).dump(1) + '\n' : text_of(answer));
-  return 0;
+  return options.strict && doubtful(answer) ? kDoubtful : kOk;
 }
 
 }  // namespace moe::tuner

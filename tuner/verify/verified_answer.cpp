@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "moe/base/check.h"
+#include "moe/base/exit_code.h"
 #include "moe/base/log.h"
 #include "moe/base/progress.h"
 #include "moe/base/system_files.h"
@@ -67,7 +68,7 @@ class VerifiedAnswer {
     fmt::print("{}", options_.json ? json_of(answer).dump(1) + '\n' : text_of(answer));
     for (const Trial& trial : answer.trials)
       require<WrongResult>(trial.record.status != CaseStatus::wrong, "{}: {}", trial.record.key, trial.record.reason);
-    return 0;
+    return options_.strict && doubtful(answer) ? kDoubtful : kOk;
   }
 
  private:

@@ -83,9 +83,8 @@ std::string agreement_text(const VerifiedResults& results) {
   if (a.runs == 0) return {};
   std::string text = fmt::format("measured against predicted: {:.2f} % off in the median, {:.2f} % at worst\n",
                                  100 * a.median_error, 100 * a.worst_error);
-  text +=
-      fmt::format("ranking: as predicted in {} of {} pairs that differ by more than {:.0f} % (Kendall's tau {:.3f})\n",
-                  r.agree, r.pairs, 100 * kClearDifference, r.tau());
+  text += fmt::format("ranking: as predicted in {} of {} pairs that differ by more than {:.0f} % (Kendall's tau {})\n",
+                      r.agree, r.pairs, 100 * kClearDifference, r.pairs > 0 ? fmt::format("{:.3f}", r.tau()) : "n/a");
   if (results.emulated)
     return text +
            fmt::format("overruns of a run: at most {:.2f} %; hand-overs between lanes are not in the predictions\n",
@@ -184,7 +183,7 @@ Json json_of(const VerifiedResults& results) {
           {"worst_overruns", a.worst_overruns},
           {"ranking_pairs", r.pairs},
           {"ranking_agrees", r.agree},
-          {"kendall_tau", r.tau()},
+          {"kendall_tau", r.pairs > 0 ? Json(r.tau()) : Json(nullptr)},
           {"choice_loss", {{"layers", lost.layers}, {"mean", lost.mean}, {"worst", lost.worst}}},
           {"error_parts", {{"total", parts.total}, {"rest", parts.rest}, {"kinds", kinds}}},
           {"best_degrees", {{"measured", best(Times::measured)}, {"predicted", best(Times::predicted)}}},

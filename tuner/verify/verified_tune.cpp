@@ -3,6 +3,7 @@
 #include <array>
 
 #include "moe/base/check.h"
+#include "moe/base/exit_code.h"
 #include "moe/base/log.h"
 #include "moe/base/progress.h"
 #include "moe/base/units.h"
@@ -57,7 +58,7 @@ class VerifiedTune {
     if (target_.leads()) fmt::print("{}\n", options_.json ? json_of(found_).dump(1) : text_of(found_));
     for (const CaseRecord* record : runs_of(found_.outcomes))
       require<WrongResult>(record->status != CaseStatus::wrong, "{}: {}", record->key, record->reason);
-    return 0;
+    return options_.strict && priced_by_weak_rows(found_.rows) ? kDoubtful : kOk;
   }
 
  private:
