@@ -146,21 +146,25 @@ void Tables::add_layer_case(const CaseRecord& record, size_t run) {
     rows_[row].planned_s = predicted_s;
     rows_[row].planned_rounding = text_or(record.parameters, "capacity_rounding");
   }
+  if (fresh || ran || !rows_[row].ran) {
+    cells_.clear(row);  // of a plan's cells none is the run's
+    set_cells(record, row);
+    rows_[row] = {layer, record.schedule, choice_of(record),    record.parameters.has("plan"), ok,
+                  ran,   predicted_s,     rows_[row].planned_s, rows_[row].planned_rounding,   std::nullopt};
+    if (const double total_s = number_or_nan(record.summary, "total_s"); ok && total_s > 0)
+      rows_[row].measured_s = total_s;
+    if (ran) entry.parameters = record.parameters;
+    entry.measured |= ok && ran;
+  }
+  if (!rows_[row].planned_s) return;
+  cells_.set(row, "planned_total_s", rounded(*rows_[row].planned_s));
+  cells_.set(row, "planned_rounding", rows_[row].planned_rounding);
+}
+
+void Tables::set_cells(const CaseRecord& record, size_t row) {
+  const bool ok = record.status == CaseStatus::ok;
   const auto set = [&](std::string_view column, Json value) { cells_.set(row, column, std::move(value)); };
-  const auto set_planned = [&] {
-    if (!rows_[row].planned_s) return;
-    set("planned_total_s", rounded(*rows_[row].planned_s));
-    set("planned_rounding", rows_[row].planned_rounding);
-  };
-  if (!fresh && rows_[row].ran && !ran) return set_planned();
-  cells_.clear(row);  // of a plan's cells none is the run's
-  set_planned();
-  rows_[row] = {layer, record.schedule, choice_of(record),    record.parameters.has("plan"), ok,
-                ran,   predicted_s,     rows_[row].planned_s, rows_[row].planned_rounding,   std::nullopt};
-  if (const double total_s = number_or_nan(record.summary, "total_s"); ok && total_s > 0)
-    rows_[row].measured_s = total_s;
-  if (ran) entry.parameters = record.parameters;
-  set("layer", layer);
+  set("layer", rows_[row].layer);
   set("schedule", record.schedule);
   set("status", name_of(record.status));
   set("reason", record.reason.empty() ? Json() : Json(record.reason));
@@ -185,7 +189,6 @@ void Tables::add_layer_case(const CaseRecord& record, size_t run) {
   set("low_s", whiskers ? rounded(whiskers->low) : Json());
   set("high_s", whiskers ? rounded(whiskers->high) : Json());
   set("passes", whiskers ? Json(whiskers->passes) : Json());
-  entry.measured |= ok && ran;
   if (!record.timeline.empty()) timelines_.push_back({{"row", row}, {"tasks", task_columns(record.timeline)}});
 }
 
@@ -239,7 +242,7 @@ void Tables::add_launch(const CaseRecord& record) {
   (text_or(record.parameters, "arm") == "head" ? pair.second : pair.first) = seconds;
 }
 
-// A row for each figure that both the publication and this program have a name for.
+// A row for each figure that is printed or computed.
 void Tables::add_published(const CaseRecord& record) {
   const std::string table = text_or(record.parameters, "table");
   std::set<std::string> names;

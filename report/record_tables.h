@@ -48,6 +48,7 @@ class Tables {
  private:
   void add(const CaseRecord& record, size_t run);
   void add_layer_case(const CaseRecord& record, size_t run);
+  void set_cells(const CaseRecord& record, size_t row);
   void add_operation(const CaseRecord& record, size_t run);
   void add_model(const CaseRecord& record, size_t run);
   void add_launch(const CaseRecord& record);
