@@ -120,7 +120,7 @@ void add_tune(CLI::App& app, Command& c) {
   verb->add_flag("--all", c.tune.run_all, "of a layer or a model: run every schedule, not the best and the baselines");
   add_ranks(*verb, c.tune, c.ranks);
   begin_group(*verb, kOutput);
-  add_number(*verb, "--top", c.tune.top, "of a layer or a model: schedules to show; default: 5", 1, 1000);
+  add_number(*verb, "--top", c.tune.top, "of a layer or a model: schedules to show; default: 3", 1, 1000);
   add_text(*verb, "--trace", "FILE", c.tune.trace,
            "Perfetto timeline of one verified layer, default: beside the records; with --no-verify of a planned one, "
            "default: none");

@@ -8,6 +8,7 @@
 #include "moe/base/registry.h"
 #include "moe/base/table.h"
 #include "moe/search/model_search.h"
+#include "moe/search/within_memory.h"
 #include "verbs/results_json.h"
 #include "verbs/trace_file.h"
 
@@ -119,11 +120,8 @@ int run_simulate_model(const SimulateOptions& options) {
   const LayerPricer pricer(profile, chosen.model.shape, pricing_of(options.selection));
   const auto schedules = chosen_schedules(options.selection);
   ModelSearch search;
-  DegreeChoice degrees = options.selection.degrees;
-  if (profile.memory_bytes)
-    degrees.fits = [&](const LayerCase& shape, Flow flow) {
-      return !misfit(memory_of(chosen, memory_request(chosen.model, shape, flow)), *profile.memory_bytes);
-    };
+  const DegreeChoice degrees = within_memory(options.selection.degrees, profile.memory_bytes, chosen.model,
+                                             chosen.vocabulary, chosen.tied_embedding);
   std::vector<Simulated> all;
   Refused refused;
   for (const Schedule* schedule : schedules) {

@@ -7,6 +7,7 @@ namespace moe {
 
 ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, const Profile& profile) {
   ChosenModel chosen;
+  chosen.stack = !flags.one_layer();
   LayerFile base;
   if (!flags.model.empty()) {
     require<BadInput>(selection.layer_file.empty(), "--model: found --layer too, expected one of them");

@@ -21,6 +21,7 @@ struct ModelFlags {
 struct ChosenModel {
   std::string name;  // empty: a layer
   ModelShape model;
+  bool stack = false;      // planned as a model, be it of one layer: what ModelFlags::one_layer says not to be
   int whole_layers = 1;    // that the model has, whatever --layers says
   int64_t vocabulary = 0;  // 0: unknown
   bool tied_embedding = false;

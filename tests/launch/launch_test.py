@@ -126,8 +126,10 @@ class Launch(unittest.TestCase):
         ran = {(trial["schedule"], trial["current"]): trial for trial in answer["trials"]}
         self.assertEqual(set(trial["status"] for trial in ran.values()), {"ok"})
         self.assertIn(("tutel", True), ran)
-        fastest = min((trial for (_, current), trial in ran.items() if not current), key=lambda t: t["measured_s"])
-        self.assertEqual(answer["use"]["schedule"], fastest["schedule"])
+        use = ran[answer["use"]["schedule"], False]
+        for (_, current), trial in ran.items():
+            if not current and trial["measured_s"] < use["measured_s"]:
+                self.assertAlmostEqual(trial["predicted_s"] / use["predicted_s"], 1, 6)  # one plan, and noise
         self.assertEqual(sorted(os.listdir(run.path("results"))),
                          [f"tune-gloo-1x2.{ending}" for ending in ("jsonl", "toml", "trace.json")])
 

@@ -83,18 +83,28 @@ TEST(Neighbours, OfAnExactDegreeAreNotFaster) {
   EXPECT_GT(found, 100);
 }
 
-double expert_sums_s(const LayerPricer& pricer) {
+// As the search prices it: a sum over EDP for each layer.
+double sums_s(const LayerPricer& pricer) {
   if (pricer.shape().parallel.edp == 1) return 0;
   return pricer.gradient_seconds(expert_gradient_bytes(pricer.shape()), TaskKind::expert_gradient);
 }
 
-// Every shape that divides, by counting up all groups: no list of divisors, no bound, no order.
-double best_of_all(const ShapeRequest& request, int& shapes) {
+int64_t batch_of(const ChosenModel& chosen) {
+  return chosen.model.shape.layer.batch * chosen.model.shape.parallel.dp * chosen.model.micro_batches;
+}
+
+struct Tried {
+  double total_s, memory_bytes;
+};
+
+// Every shape that divides, by counting up all groups: no list of divisors, no bound, no order. Of each the best
+// schedule.
+std::vector<Tried> try_all(const ShapeRequest& request) {
   const ModelShape& given = request.chosen.model;
   const ParallelShape& p = given.shape.parallel;
   const int ranks = p.ranks();
-  const int64_t samples = given.shape.layer.batch * p.dp * given.micro_batches;
-  double best = std::numeric_limits<double>::infinity();
+  const int64_t samples = request.global_batch;
+  std::vector<Tried> all;
   for (int pp = 1; pp <= std::min(ranks, given.layers); ++pp)
     for (int mp = 1; mp * pp <= ranks; ++mp)
       for (int ep = 1; ep <= ranks; ++ep)
@@ -122,19 +132,21 @@ double best_of_all(const ShapeRequest& request, int& shapes) {
                 } catch (const BadInput&) {
                   continue;
                 }
-                ++shapes;
+                Tried best{std::numeric_limits<double>::infinity(), 0};
                 const LayerPricer pricer(request.profile, model.shape, {true, "--shape"});
                 for (const Schedule* schedule : request.schedules) {
                   const RankedSchedule row =
                       ranked({chosen, request.profile, request.degrees, {true, "--shape"}}, *schedule);
                   if (!row.refused.empty()) continue;
                   try {
-                    best = std::min(best, row.total_s() + expert_sums_s(pricer));
+                    const double total_s = row.pass_s() + sums_s(pricer);
+                    if (total_s < best.total_s) best = {total_s, row.memory_bytes};
                   } catch (const Unsupported&) {  // no row of any size
                   }
                 }
+                if (best.total_s < std::numeric_limits<double>::infinity()) all.push_back(best);
               }
-  return best;
+  return all;
 }
 
 TEST(ShapeSearch, FindsWhatTryingAllFinds) {
@@ -149,15 +161,27 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
     const ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
     profile.memory_bytes.reset();
     if (i % 2 == 1) profile.memory_bytes = layer_memory(chosen.model.shape).total() * (i % 4 == 1 ? 1.05 : 0.97);
-    const ShapeRequest request{.chosen = chosen, .profile = profile, .schedules = some, .fixed_pipeline = false};
-    int shapes = 0;
-    const double best = best_of_all(request, shapes);
-    if (best == std::numeric_limits<double>::infinity()) {
+    const ShapeRequest request{
+        .chosen = chosen, .global_batch = batch_of(chosen), .profile = profile, .schedules = some};
+    const std::vector<Tried> all = try_all(request);
+    if (all.empty()) {
       EXPECT_THROW(find_shapes(request), Unsupported);
       continue;
     }
     const FoundShapes found = find_shapes(request);
-    EXPECT_NEAR(found.ranked.front().total_s() / best, 1, 1e-9);
+    EXPECT_NEAR(found.ranked.front().total_s() / std::ranges::min(all, {}, &Tried::total_s).total_s, 1, 1e-9);
+    // The front: whatever was tried, one of it is as fast and takes no more memory.
+    for (const Tried& tried : all)
+      EXPECT_TRUE(std::ranges::any_of(found.ranked,
+                                      [&](const RankedShape& shape) {
+                                        return shape.pareto && shape.total_s() <= tried.total_s * (1 + 1e-9) &&
+                                               shape.best.memory_bytes <= tried.memory_bytes;
+                                      }))
+          << tried.total_s << " s, " << tried.memory_bytes << " bytes";
+    // What is said of the shape is what the ranking says of it.
+    ChosenModel fastest = chosen;
+    fastest.model = found.ranked.front().model;
+    EXPECT_EQ(rank({fastest, profile, {}, {true, "--shape"}}, some).front().total_s(), found.ranked.front().total_s());
     EXPECT_EQ(found.at_least_s, found.ranked.front().total_s());
     several += found.shapes > 3 ? 1 : 0;
     for (const RankedShape& shape : found.ranked) {
@@ -177,6 +201,7 @@ TEST(ShapeSearch, KeepsWhatWasAskedFor) {
   LayerFlags fixed;
   fixed.mp = 2;
   const FoundShapes found = find_shapes({.chosen = chosen,
+                                         .global_batch = batch_of(chosen),
                                          .profile = profile,
                                          .schedules = {&find_schedule("tutel")},
                                          .fixed = fixed,

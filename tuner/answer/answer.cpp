@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fmt/ranges.h>
 
 #include "moe/base/check.h"
 #include "moe/base/registry.h"
 
 namespace moe::tuner {
+namespace {
+
+constexpr size_t kNamesShown = 3;  // of schedules that are refused alike
+
+}  // namespace
 
 CurrentSchedule current_from(const std::string& text) {
   CurrentSchedule current;
@@ -44,19 +50,56 @@ const RankedSchedule* row_of(const Answer& answer, std::string_view schedule) {
   return row == answer.ranking.end() || !row->refused.empty() ? nullptr : &*row;
 }
 
+bool ran_whole(const Answer& answer) {
+  const ModelShape& model = answer.chosen->model;
+  const bool as_layer = model.layers == 1 && model.micro_batches == 1 && model.shape.parallel.pp == 1;
+  return answer.trial_layers == model.layers && !(answer.chosen->stack && as_layer);
+}
+
+double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial) {
+  return ran_whole(answer) ? run_s(trial) + row.expert_sums_s : row.total_s() * (1 + error_of(trial));
+}
+
+std::string refusals_of(const std::vector<RankedSchedule>& rows) {
+  std::vector<std::pair<std::string, std::vector<std::string_view>>> names_by_reason;
+  for (const RankedSchedule& row : rows) {
+    if (row.refused.empty()) continue;
+    std::string reason = row.refused;
+    const std::string itself = fmt::format("schedule {} ", row.schedule->name);
+    if (reason.starts_with(itself)) reason = reason.substr(itself.size());
+    const auto known = std::ranges::find(names_by_reason, reason, [](const auto& r) { return r.first; });
+    if (known == names_by_reason.end())
+      names_by_reason.push_back({reason, {row.schedule->name}});
+    else
+      known->second.push_back(row.schedule->name);
+  }
+  std::string text;
+  for (const auto& [reason, names] : names_by_reason)
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ",
+                        names.size() == rows.size()  ? "every schedule"
+                        : names.size() > kNamesShown ? fmt::format("{} and {} more", names[0], names.size() - 1)
+                                                     : fmt::format("{}", fmt::join(names, ", ")),
+                        reason);
+  return text;
+}
+
 const RankedSchedule& recommended(const Answer& answer) {
   const RankedSchedule& first = answer.ranking.front();
-  require<Unsupported>(first.refused.empty(), "{}: {}{}", first.schedule->name, first.refused,
-                       answer.shapes == nullptr ? "; --shape auto looks for groups that can" : "");
-  const CaseRecord* fastest = nullptr;
-  int well = 0;
-  for (const Trial& trial : answer.trials) {
-    if (trial.current || !ran_well(trial.record)) continue;
-    ++well;
-    if (fastest == nullptr || run_s(trial.record) < run_s(*fastest)) fastest = &trial.record;
+  const bool larger_groups = answer.shapes == nullptr && first.too_large;
+  require<Unsupported>(first.refused.empty(), "{}{}", refusals_of(answer.ranking),
+                       larger_groups ? "; --shape auto looks for groups that hold it" : "");
+  const auto ran_s = [&](const RankedSchedule& row) -> std::optional<double> {
+    const CaseRecord* trial = trial_of(answer, row.schedule->name);
+    return trial && ran_well(*trial) ? std::optional(expected_s(answer, row, *trial)) : std::nullopt;
+  };
+  const RankedSchedule* best = &first;
+  std::optional<double> best_s = ran_s(first);
+  for (const RankedSchedule& row : answer.ranking) {
+    if (!row.refused.empty() || same_time(row.total_s(), best->total_s())) continue;
+    const std::optional<double> row_s = ran_s(row);
+    if (best_s && row_s && *row_s < *best_s) best = &row, best_s = row_s;
   }
-  const RankedSchedule* row = well > 1 ? row_of(answer, fastest->schedule) : nullptr;
-  return row != nullptr ? *row : first;
+  return *best;
 }
 
 }  // namespace moe::tuner

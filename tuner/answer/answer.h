@@ -30,17 +30,19 @@ struct Answer {
   std::string cluster = {};  // its name
   std::string place = {};    // where it would run: the cluster's name, and what its ranks are
   const ChosenModel* chosen = nullptr;
+  std::string name = {};                // of it, in records
   const FoundShapes* shapes = nullptr;  // that its parallel shape was chosen among; none: it was given
   const Profile* profile = nullptr;
   const FittedProfile* fitted = nullptr;  // none: the profile was taken as it stands
   bool emulated = false;
   std::vector<RankedSchedule> ranking = {};
   std::optional<RankedSchedule> current = {};
-  std::vector<Neighbour> neighbours = {};  // of the first in the ranking
+  std::vector<RankedSchedule> of_frameworks = {};  // that the ranking was not asked of
+  std::vector<Neighbour> neighbours = {};          // of the first in the ranking
   std::vector<Trial> trials = {};
   int trial_layers = 0;        // of the model, that the trials ran
   std::string no_trials = {};  // why there are none
-  int top = 5;                 // rows of the ranking that are shown, beside baselines and trials
+  int top = 3;                 // rows of the ranking that are shown, beside baselines and trials
   std::string records_path = {}, profile_path = {}, trace_path = {};
   std::string next = {};  // command lines that go on from here, one a line
 };
@@ -57,7 +59,16 @@ const CaseRecord* trial_of(const Answer& answer, std::string_view schedule, bool
 /// Returns a row of the ranking that can be used; none: it has no such row.
 const RankedSchedule* row_of(const Answer& answer, std::string_view schedule);
 
-/// Returns the row to use: the fastest trial's, where at least two ran well, else the first of the ranking. Throws
+/// Returns whether the trials ran all of what the predictions are of.
+bool ran_whole(const Answer& answer);
+/// Returns what a trial says the whole layer or model takes: its time, or where it ran a part the prediction times its
+/// error.
+double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial);
+
+/// Returns why rows can't be used: "SCHEDULE, ..: REASON; ...".
+std::string refusals_of(const std::vector<RankedSchedule>& rows);
+
+/// Returns the row to use: the first of the ranking, unless another one that takes another time ran faster. Throws
 /// Unsupported where no schedule is left.
 const RankedSchedule& recommended(const Answer& answer);
 

@@ -16,10 +16,12 @@ Json json_of(const RankedSchedule& row) {
   json["gar_in_moe_bytes"] = row.gar_in_moe_bytes;
   json["forward_s"] = row.forward_s;
   json["backward_s"] = row.backward_s;
+  json["expert_sums_s"] = row.expert_sums_s;
   json["total_s"] = row.total_s();
   json["bound_s"] = row.bound_s;
   json["gap"] = row.gap;
   json["memory_bytes"] = row.memory_bytes;
+  json["hidden"] = row.hidden;
   json["critical"] = Json::object();
   for (const auto& [kind, share] : row.critical) json["critical"][kind] = share;
   return json;

@@ -14,11 +14,6 @@ namespace {
 constexpr std::array<std::string_view, 2> kBaselines{"tutel", "ds-moe"};
 constexpr size_t kKinds = 4;  // of tasks, that are named
 
-std::string degrees_text(const std::pair<int, int>& degrees) {
-  return degrees.first == degrees.second ? fmt::format("{}", degrees.first)
-                                         : fmt::format("{}-{}", degrees.first, degrees.second);
-}
-
 std::string named(const ChosenModel& chosen) {
   std::string text = describe(chosen.model.shape.layer);
   if (chosen.model.layers > 1) text = fmt::format("{} layers of {}", chosen.model.layers, text);
@@ -42,32 +37,21 @@ std::string fit_text(const FittedProfile& fitted) {
   return text + '\n';
 }
 
-double total_of(const RankedSchedule& row, LaneKind kind) {
-  const auto busy = row.busy_s.find(kind);
-  return busy == row.busy_s.end() ? 0 : busy->second;
-}
-
-// What is not computation is exposed communication on one stage, which has no bubbles.
-std::string why_text(const RankedSchedule& row, int stages) {
+std::string why_text(const RankedSchedule& row) {
   std::vector<std::pair<double, LaneKind>> lanes;
-  double communication = 0;
-  for (const auto& [kind, seconds] : row.busy_s) {
+  for (const auto& [kind, seconds] : row.busy_s)
     if (seconds > 0) lanes.emplace_back(seconds, kind);
-    if (kind != LaneKind::compute) communication += seconds;
-  }
   std::ranges::sort(lanes, std::greater{});
   std::string text;
   for (const auto& [seconds, kind] : lanes)
-    text += fmt::format("{}{} works {:.0f} %", text.empty() ? "" : ", ", name_of(kind), 100 * seconds / row.total_s());
-  text += " of the time";
-  if (stages == 1 && communication > 0) {
-    const double exposed = row.total_s() - total_of(row, LaneKind::compute);
-    text +=
-        fmt::format("; {:.0f} % of communication is hidden", 100 * std::clamp(1 - exposed / communication, 0.0, 1.0));
-  }
-  text += "\n       critical path: ";
+    text += fmt::format("{}{} works {:.0f} %", text.empty() ? "" : ", ", name_of(kind), 100 * seconds / row.pass_s());
+  text += fmt::format(" of the time; computation hides {:.0f} % of communication\n       critical path: ",
+                      100 * row.hidden);
   for (size_t i = 0; i < std::min(kKinds, row.critical.size()); ++i)
     text += fmt::format("{}{} {:.0f} %", i == 0 ? "" : ", ", row.critical[i].first, 100 * row.critical[i].second);
+  if (row.expert_sums_s > 0)
+    text += fmt::format("\n       {:.3f} ms behind the pass sum the gradients of replicated experts; no run has them",
+                        1e3 * row.expert_sums_s);
   return text;
 }
 
@@ -81,7 +65,7 @@ double worst_error(const Answer& answer) {
 // The next one that takes another time: of two names for one plan neither is a risk.
 const RankedSchedule* runner_up(const Answer& answer, const RankedSchedule& best) {
   for (const RankedSchedule& row : answer.ranking)
-    if (row.refused.empty() && row.total_s() > best.total_s() * (1 + 1e-6)) return &row;
+    if (row.refused.empty() && row.total_s() > best.total_s() && !same_time(row.total_s(), best.total_s())) return &row;
   return nullptr;
 }
 
@@ -96,16 +80,15 @@ std::string safe_text(const Answer& answer, const RankedSchedule& use) {
   const bool any_ran = std::ranges::any_of(answer.trials, [](const Trial& t) { return ran_well(t.record); });
   if (!any_ran) return fmt::format("{}; no run kept its pace or ended, so nothing checks the predictions", behind);
   const double worst = worst_error(answer);
-  if (&use != &first) {
-    const CaseRecord *won = trial_of(answer, use.schedule->name), *lost = trial_of(answer, first.schedule->name);
-    const std::string by = lost != nullptr && ran_well(*lost)
-                               ? fmt::format("ran {:.1f} % slower", 100 * (run_s(*lost) / run_s(*won) - 1))
-                               : "did not run";
-    return fmt::format("{} was predicted best and {}; predictions are up to {:.1f} % off", first.schedule->name, by,
-                       100 * worst);
-  }
-  return fmt::format("{}: {}; predictions of the runs are up to {:.1f} % off",
-                     second == nullptr || margin > worst ? "yes" : "within the error", behind, 100 * worst);
+  const std::string off = fmt::format("predictions are up to {:.1f} % off", 100 * worst);
+  const CaseRecord *lost = trial_of(answer, first.schedule->name), *won = trial_of(answer, use.schedule->name);
+  if (lost != nullptr && !ran_well(*lost))
+    return fmt::format("no: its run was {}; {}; {}", name_of(lost->status), behind, off);
+  if (&use == &first)
+    return fmt::format("{}: {}; {}", second == nullptr || margin > worst ? "yes" : "within the error", behind, off);
+  const double slower = expected_s(answer, first, *lost) / expected_s(answer, use, *won) - 1;
+  return fmt::format("{}: {} was predicted best and ran {:.1f} % slower; {}",
+                     slower > worst ? "yes" : "within the error", first.schedule->name, 100 * slower, off);
 }
 
 std::string neighbours_text(const Answer& answer) {
@@ -119,50 +102,92 @@ std::string neighbours_text(const Answer& answer) {
   return text;
 }
 
-// Returns the fastest of a framework's schedules; none: it runs none of those that can be used.
-const RankedSchedule* run_by(const Answer& answer, const Framework& framework) {
-  for (const auto schedules : {framework.exact, framework.close})
-    for (const RankedSchedule& row : answer.ranking)
-      if (row.refused.empty() && std::ranges::find(schedules, row.schedule->name) != schedules.end()) return &row;
-  return nullptr;
+/// What a framework runs of a layer at best.
+struct SetBy {
+  const RankedSchedule* row = nullptr;  // none: nothing that can be used
+  bool close = false;                   // but for what Framework::but says
+};
+
+// What is to be used comes first, then the fastest.
+SetBy run_by(const Answer& answer, const Framework& framework, const RankedSchedule& use) {
+  const auto fastest = [&](std::span<const std::string_view> names) {
+    const RankedSchedule* best = nullptr;
+    for (const auto* rows : {&answer.ranking, &answer.of_frameworks})
+      for (const RankedSchedule& row : *rows) {
+        if (!row.refused.empty() || std::ranges::find(names, row.schedule->name) == names.end()) continue;
+        const bool tie = best != nullptr && same_time(row.total_s(), best->total_s());
+        if (best == nullptr || (tie ? &row == &use : row.total_s() < best->total_s())) best = &row;
+      }
+    return best;
+  };
+  if (const RankedSchedule* row = fastest(framework.exact)) return {row};
+  return {fastest(framework.close), true};
 }
 
 // Frameworks that run the same are named together.
 std::string set_text(const Answer& answer, const RankedSchedule& use) {
-  std::vector<std::pair<const RankedSchedule*, std::string>> sets;
+  std::vector<std::pair<SetBy, std::string>> sets;
   std::string text;
   std::vector<std::string_view> formats;
   for (const Framework& framework : frameworks()) {
-    const RankedSchedule* row = run_by(answer, framework);
-    if (row == nullptr) continue;
-    const auto known = std::ranges::find(sets, row, [](const auto& set) { return set.first; });
+    const SetBy set = run_by(answer, framework, use);
+    if (set.row == nullptr) continue;
+    const auto known = std::ranges::find(sets, set.row, [](const auto& s) { return s.first.row; });
     if (known == sets.end())
-      sets.emplace_back(row, framework.name);
+      sets.emplace_back(set, framework.name);
     else
       known->second += fmt::format(", {}", framework.name);
+    if (set.close) sets.back().second += fmt::format(", but for {}", framework.but);
     formats.push_back(framework.format);
   }
-  for (const auto& [row, names] : sets) {
-    const double slower = row->total_s() / use.total_s() - 1;
-    text += fmt::format("{}{}: {} r_f {} r_b {} ({})", text.empty() ? "" : "\n       ", names, row->schedule->name,
-                        row->degree_forward, degrees_text(row->degrees_backward),
-                        row == &use || std::abs(slower) < 5e-4 ? "as fast" : fmt::format("{:+.1f} %", 100 * slower));
+  for (const auto& [set, names] : sets) {
+    const double slower = set.row->total_s() / use.total_s() - 1;
+    text += fmt::format("{}{}: {} r_f {} r_b {} ({})", text.empty() ? "" : "\n       ", names, set.row->schedule->name,
+                        set.row->degree_forward, degrees_text(set.row->degrees_backward),
+                        std::abs(slower) < 5e-4 ? "as fast" : fmt::format("{:+.1f} %", 100 * slower));
   }
-  if (sets.empty()) return "no framework runs any of these";
-  return fmt::format("{}\n       all settings: ./moetune export {} {} (formats: {})", text, formats.front(),
-                     answer.records_path, fmt::join(formats, ", "));
+  if (sets.empty()) return "no framework runs any schedule that can be used here";
+  const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
+  return fmt::format("{}\n       all settings: ./moetune export {} {}{} (formats: {})", text, formats.front(),
+                     answer.records_path, two_layers ? fmt::format(" --only '{}'", answer.name) : "",
+                     fmt::join(formats, ", "));
+}
+
+// Names of schedules whose plans take the same time.
+std::string same_text(const Answer& answer, const RankedSchedule& use) {
+  std::string names;
+  for (const RankedSchedule& row : answer.ranking)
+    if (&row != &use && row.refused.empty() && same_time(row.total_s(), use.total_s()))
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", row.schedule->name);
+  return names.empty() ? "" : fmt::format(" (the same: {})", names);
+}
+
+// One line a kind: how often it was said, and of what last.
+std::string notes_text(const std::set<std::string>& notes) {
+  std::map<std::string, std::vector<std::string>> by_kind;
+  for (const std::string& note : notes) {
+    const bool weak = note.starts_with(kWeakRow);
+    const std::string kind = weak ? "weak rows" : note.substr(0, note.find(':'));
+    std::string what = weak ? note.substr(kWeakRow.size()) : note.substr(std::min(note.size(), kind.size() + 2));
+    if (weak) what = what.substr(0, what.find(':'));
+    by_kind[kind].push_back(what);
+  }
+  std::string text;
+  for (const auto& [kind, all] : by_kind) text += fmt::format("prices: {}: {}\n", kind, fmt::join(all, "; "));
+  return text;
 }
 
 std::string use_text(const Answer& answer, const RankedSchedule& use) {
   std::string text = std::string(use.schedule->name);
   if (use.variant != nullptr && use.variant != use.schedule) text += fmt::format(" (= {})", use.variant->name);
+  text += same_text(answer, use);
   text += fmt::format(", r_f {}, r_b {}", use.degree_forward, degrees_text(use.degrees_backward));
   if (use.gar_in_moe_bytes > 0)
     text +=
         fmt::format(", {} of gradients inside the MoE part", human_bytes(static_cast<double>(use.gar_in_moe_bytes)));
   text += fmt::format(": {:.3f} ms predicted", 1e3 * use.total_s());
   const CaseRecord* trial = trial_of(answer, use.schedule->name);
-  const bool whole = answer.trial_layers == answer.chosen->model.layers;
+  const bool whole = ran_whole(answer);
   if (trial != nullptr && ran_well(*trial) && whole) text += fmt::format(", {:.3f} ms run", 1e3 * run_s(*trial));
   if (trial != nullptr && ran_well(*trial) && !whole)
     text += fmt::format(" ({} of its layers ran {:+.1f} % off)", answer.trial_layers, 100 * error_of(*trial));
@@ -196,7 +221,7 @@ double least_bound_s(const Answer& answer) {
 
 std::string ranking_text(const Answer& answer) {
   const RankedSchedule* tutel = row_of(answer, kBaselines.front());
-  const bool whole = answer.trial_layers == answer.chosen->model.layers;
+  const bool whole = ran_whole(answer);
   std::vector<std::string> header{"schedule", "r_f", "r_b", "predicted ms"};
   if (!answer.trials.empty()) {
     header.push_back(whole ? "run ms" : fmt::format("run ms, {} layers", answer.trial_layers));
@@ -230,8 +255,7 @@ std::string ranking_text(const Answer& answer) {
   const auto refused = std::ranges::count_if(answer.ranking, [](const auto& row) { return !row.refused.empty(); });
   const auto hidden = answer.ranking.size() - shown - static_cast<size_t>(refused);
   if (hidden > 0) text += fmt::format("  and {} slower (--top N)\n", hidden);
-  if (refused > 0)
-    text += fmt::format("  and {} that can't be used here: {}\n", refused, answer.ranking.back().refused);
+  if (refused > 0) text += fmt::format("  and {} that can't be used here: {}\n", refused, refusals_of(answer.ranking));
   if (answer.current && !answer.current->refused.empty())
     text += fmt::format("  {} (yours): {}\n", answer.current->schedule->name, answer.current->refused);
   return text;
@@ -247,10 +271,10 @@ std::string text_of(const Answer& answer) {
                                  profile.memory_bytes ? fmt::format(" of {}", human_bytes(*profile.memory_bytes)) : "");
   text += answer.emulated ? "; every run below is of an emulation\n" : "\n";
   if (answer.fitted != nullptr) text += fit_text(*answer.fitted);
-  for (const std::string& note : use.notes) text += fmt::format("prices: {}\n", note);
+  text += notes_text(use.notes);
   if (answer.shapes != nullptr) text += fmt::format("\n{}", text_of(*answer.shapes, answer.top));
-  text += fmt::format("\nUSE    {}\n\n{}\n", use_text(answer, use), ranking_text(answer));
-  text += fmt::format("WHY    {}\n", why_text(use, answer.chosen->model.shape.parallel.pp));
+  text += fmt::format("\nUSE    {}\n{}\n", use_text(answer, use), ranking_text(answer));
+  text += fmt::format("WHY    {}\n", why_text(use));
   text += fmt::format("SAFE?  {}\n", safe_text(answer, use));
   if (!answer.neighbours.empty()) text += fmt::format("       degrees one step off: {}\n", neighbours_text(answer));
   text += fmt::format("SET IT {}\n", set_text(answer, use));

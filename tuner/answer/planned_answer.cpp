@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <utility>
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
+#include "verbs/frameworks.h"
 #include "verbs/sweep_records.h"
 #include "verbs/trace_file.h"
 
@@ -15,7 +17,7 @@ namespace {
 constexpr size_t kDrawn = 3;
 
 // Flags that say which cluster and layer, as simulate and the benches have them too.
-constexpr std::array<std::string_view, 33> kWhatFlags{"--cluster",
+constexpr std::array<std::string_view, 37> kWhatFlags{"--cluster",
                                                       "--model",
                                                       "--layers",
                                                       "--micro-batches",
@@ -47,7 +49,14 @@ constexpr std::array<std::string_view, 33> kWhatFlags{"--cluster",
                                                       "--esp",
                                                       "--pp",
                                                       "--placement",
-                                                      "--nearest"};
+                                                      "--nearest",
+                                                      "--degree-forward",
+                                                      "--degree-backward",
+                                                      "--micro-op-bytes",
+                                                      "--min-chunk-bytes"};
+// Of these, what a search for the parallel shape decides.
+constexpr std::array<std::string_view, 10> kOfShape{
+    "--batch", "--dp", "--mp", "--ep", "--esp", "--pp", "--placement", "--micro-batches", "--pipeline", "--nearest"};
 constexpr std::array<std::string_view, 2> kWithoutValue{"--no-residual", "--nearest"};
 
 RankingRequest request_of(const TuneOptions& options, const Answer& answer) {
@@ -71,6 +80,7 @@ CaseRecord record_of(const RankedSchedule& row, const std::string& name) {
                        {"total_s", row.total_s()},
                        {"gar_in_moe_bytes", row.gar_in_moe_bytes},
                        {"memory_bytes", row.memory_bytes}};
+  if (row.expert_sums_s > 0) record.prediction.set("expert_sums_s", row.expert_sums_s);
   if (const std::string weak = weak_rows(row.notes); !weak.empty()) record.prediction.set("weak_rows", weak);
   record.bound_s = row.bound_s;
   return record;
@@ -82,20 +92,77 @@ PricingOptions pricing_of(const TuneOptions& options) {
   return options.any_shape ? PricingOptions{true, "--shape"} : pricing_of(options.selection);
 }
 
+namespace {
+
+// Of groups that any layer has. What flags ask for is kept by the search, which says where it does not divide.
+Selection in_no_groups(Selection selection) {
+  LayerFlags& l = selection.layer;
+  l.dp.reset();
+  l.mp = l.ep = l.esp = l.pp = 1;
+  return selection;
+}
+
+// As it is without a search: the layer's batch on each replica of the default groups, whatever flags say of others.
+int64_t global_batch(const TuneOptions& options, const Profile& cluster, const LayerShape& layer) {
+  int replicas = cluster.nodes;  // where the default groups do not divide the layer
+  Selection selection = options.selection;
+  LayerFlags& l = selection.layer;
+  l.mp = l.ep = l.esp = l.pp = std::nullopt;
+  const std::optional<int> asked = std::exchange(l.dp, std::nullopt);
+  try {
+    replicas = asked ? *asked : chosen_model(options.model, selection, cluster).model.shape.parallel.dp;
+  } catch (const BadInput&) {
+  }
+  return layer.batch * replicas * options.model.micro_batches;
+}
+
+FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const ChosenModel& chosen) {
+  const LayerFlags& fixed = options.selection.layer;
+  require<BadInput>(fixed.pp.value_or(1) <= chosen.model.layers,
+                    "--pp: found {}, expected at most {}, the layers (--layers N)", fixed.pp.value_or(1),
+                    chosen.model.layers);
+  return find_shapes({.chosen = chosen,
+                      .global_batch = global_batch(options, cluster, chosen.model.shape.layer),
+                      .profile = cluster,
+                      .schedules = chosen_schedules(options.selection),
+                      .degrees = options.selection.degrees,
+                      .fixed = fixed,
+                      .fixed_pipeline = options.model.micro_batches > 1 || options.model.pipeline});
+}
+
+// As a shell reads it back.
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+std::string shape_flags(const ModelShape& model) {
+  const ParallelShape& p = model.shape.parallel;
+  std::string text =
+      fmt::format(" --batch {} --dp {} --mp {} --ep {} --esp {}", model.shape.layer.batch, p.dp, p.mp, p.ep, p.esp);
+  if (p.ep > 1 && p.esp > 1) text += fmt::format(" --placement {}", placement_name(p));
+  if (p.pp > 1) text += fmt::format(" --pp {}", p.pp);
+  if (model.micro_batches > 1)
+    text += fmt::format(" --micro-batches {} --pipeline {}", model.micro_batches, name_of(model.order));
+  return text + " --nearest";
+}
+
+}  // namespace
+
 Subject subject_of(const TuneOptions& options, const Profile& cluster) {
-  Subject subject{chosen_model(options.model, options.selection, cluster), {}, {}, {}};
-  subject.name = subject.chosen.name.empty() ? describe(subject.chosen.model.shape.layer) : subject.chosen.name;
+  const Selection selection = options.any_shape ? in_no_groups(options.selection) : options.selection;
+  Subject subject{chosen_model(options.model, selection, cluster), {}, {}, {}};
   if (!options.model.model.empty()) subject.files.push_back(find_config("models", options.model.model));
   if (!options.selection.layer_file.empty())
     subject.files.push_back(find_config("layers", options.selection.layer_file));
-  if (!options.any_shape) return subject;
-  subject.shapes = find_shapes({.chosen = subject.chosen,
-                                .profile = cluster,
-                                .schedules = chosen_schedules(options.selection),
-                                .degrees = options.selection.degrees,
-                                .fixed = options.selection.layer,
-                                .fixed_pipeline = options.model.micro_batches > 1 || options.model.pipeline});
-  subject.chosen.model = subject.shapes->ranked.front().model;
+  if (options.any_shape) {
+    subject.shapes = shapes_of(options, cluster, subject.chosen);
+    subject.chosen.model = subject.shapes->ranked.front().model;
+  }
+  subject.name = subject.chosen.name.empty() ? describe(subject.chosen.model.shape.layer) : subject.chosen.name;
   return subject;
 }
 
@@ -109,6 +176,13 @@ void plan_answer(const TuneOptions& options, Answer& answer) {
     asked.degrees.forward = current.degree_forward, asked.degrees.backward = current.degree_backward;
     answer.current = ranked(asked, *current.schedule);
   }
+  for (const Framework& framework : frameworks())
+    for (const auto names : {framework.exact, framework.close})
+      for (const std::string_view name : names) {
+        const auto known = [&](const RankedSchedule& row) { return row.schedule->name == name; };
+        if (std::ranges::none_of(answer.ranking, known) && std::ranges::none_of(answer.of_frameworks, known))
+          answer.of_frameworks.push_back(ranked(request, find_schedule(name)));
+      }
   answer.neighbours = neighbours_of(options, answer);
 }
 
@@ -140,7 +214,7 @@ void write_ranking_trace(const TuneOptions& options, const Answer& answer, const
   write_trace(groups, path);
 }
 
-std::string command_of(const std::string& verb, const TuneOptions& options, const RankedSchedule& row) {
+std::string command_of(const std::string& verb, const TuneOptions& options, const Answer& answer) {
   std::string text = "./moetune " + verb;
   const std::vector<std::string>& words = options.asked.argv;
   const auto among = [](const auto& names, std::string_view name) {
@@ -149,10 +223,13 @@ std::string command_of(const std::string& verb, const TuneOptions& options, cons
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string_view name = std::string_view(words[i]).substr(0, words[i].find('='));
     if (!among(kWhatFlags, name)) continue;
-    text += ' ' + words[i];
-    if (name.size() == words[i].size() && !among(kWithoutValue, name) && i + 1 < words.size()) text += ' ' + words[++i];
+    const bool has_value = name.size() == words[i].size() && !among(kWithoutValue, name) && i + 1 < words.size();
+    const std::string flag = quoted(words[i]) + (has_value ? " " + quoted(words[i + 1]) : "");
+    i += has_value ? 1 : 0;
+    if (answer.shapes == nullptr || !among(kOfShape, name)) text += ' ' + flag;
   }
-  return text + fmt::format(" --schedule {}", row.schedule->name);
+  if (answer.shapes != nullptr) text += shape_flags(answer.chosen->model);
+  return text + fmt::format(" --schedule {}", recommended(answer).schedule->name);
 }
 
 int run_planned_answer(const TuneOptions& options) {
@@ -162,6 +239,7 @@ int run_planned_answer(const TuneOptions& options) {
                 .place = fmt::format("{}: {} node{} x {} ranks", profile.name, profile.nodes,
                                      profile.nodes == 1 ? "" : "s", profile.ranks_per_node),
                 .chosen = &subject.chosen,
+                .name = subject.name,
                 .shapes = subject.shapes ? &*subject.shapes : nullptr,
                 .profile = &profile,
                 .no_trials = "nothing was run (--no-verify)",
@@ -174,7 +252,7 @@ int run_planned_answer(const TuneOptions& options) {
   append_ranking(writer, answer, subject.name);
   writer.end();
   if (!options.trace.empty()) write_ranking_trace(options, answer, options.trace);
-  answer.next = command_of("simulate", options, recommended(answer)) + " --trace lanes.json";
+  answer.next = command_of("simulate", options, answer) + " --trace lanes.json";
   fmt::print("{}", options.json ? json_of(answer).dump(1) + '\n' : text_of(answer));
   return 0;
 }

@@ -34,8 +34,9 @@ void append_ranking(RecordWriter& writer, const Answer& answer, const std::strin
 /// Writes the Perfetto timeline of the best three and the baselines, as they are planned.
 void write_ranking_trace(const TuneOptions& options, const Answer& answer, const std::string& path);
 
-/// Returns a command line of another verb about the same layer or model: "./moetune VERB ... --schedule NAME".
-std::string command_of(const std::string& verb, const TuneOptions& options, const RankedSchedule& row);
+/// Returns a command line of another verb about the same layer or model, in the groups of the answer and with what it
+/// recommends: "./moetune VERB ... --schedule NAME".
+std::string command_of(const std::string& verb, const TuneOptions& options, const Answer& answer);
 
 /// `tune --no-verify` of one layer or model.
 int run_planned_answer(const TuneOptions& options);

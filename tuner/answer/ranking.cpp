@@ -1,6 +1,7 @@
 #include "tuner/answer/ranking.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "moe/base/check.h"
@@ -12,7 +13,7 @@
 namespace moe::tuner {
 namespace {
 
-constexpr double kTie = 1e-9;  // relative: such times are one
+constexpr double kTie = 1e-9;  // relative
 
 std::map<LaneKind, double> busiest(const Plan& plan, const Timeline& timeline) {
   std::map<LaneKind, double> busy;
@@ -21,6 +22,38 @@ std::map<LaneKind, double> busiest(const Plan& plan, const Timeline& timeline) {
     most = std::max(most, timeline.lane_busy_s[lane]);
   }
   return busy;
+}
+
+// In a lane tasks run one after the other, in the order of its queue.
+double overlap_s(const std::vector<int>& lane, const std::vector<int>& other, const Timeline& t) {
+  double overlap = 0;
+  for (size_t i = 0, j = 0; i < lane.size() && j < other.size();) {
+    const auto a = static_cast<size_t>(lane[i]), b = static_cast<size_t>(other[j]);
+    overlap += std::max(0.0, std::min(t.end_s[a], t.end_s[b]) - std::max(t.start_s[a], t.start_s[b]));
+    t.end_s[a] < t.end_s[b] ? ++i : ++j;
+  }
+  return overlap;
+}
+
+double hidden_share(const Plan& plan, const Timeline& timeline) {
+  double busy = 0, hidden = 0;
+  const std::vector<Lane>& lanes = plan.structure->lanes;
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    if (lanes[i].kind == LaneKind::compute || lanes[i].kind == LaneKind::copy) continue;
+    busy += timeline.lane_busy_s[i];
+    for (const Lane& lane : lanes)
+      if (lane.kind == LaneKind::compute && lane.stage == lanes[i].stage)
+        hidden += overlap_s(lanes[i].queue, lane.queue, timeline);
+  }
+  return busy > 0 ? hidden / busy : 0;
+}
+
+// Why a plan does not fit; none: it does.
+void check_memory(const MemoryEstimate& memory, const Profile& profile, RankedSchedule& row) {
+  row.memory_bytes = memory.total();
+  const auto reason = profile.memory_bytes ? misfit(memory, *profile.memory_bytes) : std::nullopt;
+  row.too_large = reason.has_value();
+  row.refused = reason.value_or("");
 }
 
 std::vector<std::pair<std::string, double>> critical_kinds(const Plan& plan, const Timeline& timeline) {
@@ -38,8 +71,8 @@ std::vector<std::pair<std::string, double>> critical_kinds(const Plan& plan, con
 
 PlannedTimeline rank_layer(const RankingRequest& request, const LayerPricer& pricer, RankedSchedule& row) {
   LayerSearch search;
-  const auto capacity = request.profile.memory_bytes;
-  const LayerResult result = search.tune(*row.schedule, pricer, within_memory(request.degrees, capacity));
+  const LayerResult result =
+      search.tune(*row.schedule, pricer, within_memory(request.degrees, request.profile.memory_bytes));
   Plan plan = build_plan(*row.schedule, pricer.shape(), result.decision);
   row.variant = result.decision.variant;
   row.degree_forward = result.decision.degree_forward;
@@ -48,19 +81,17 @@ PlannedTimeline rank_layer(const RankingRequest& request, const LayerPricer& pri
   row.forward_s = result.forward_s, row.backward_s = result.backward_s;
   row.bound_s = result.bound.total_s();
   row.gap = result.gap;
-  const MemoryEstimate memory = estimate_memory(memory_request(plan));
-  row.memory_bytes = memory.total();
-  if (const auto reason = capacity ? misfit(memory, *capacity) : std::nullopt) row.refused = *reason;
+  check_memory(estimate_memory(memory_request(plan)), request.profile, row);
   Timeline timeline = timeline_of(plan, price(pricer, plan), request.profile.contention);
   return {std::move(plan), std::move(timeline)};
 }
 
 PlannedTimeline rank_model(const RankingRequest& request, const LayerPricer& pricer, RankedSchedule& row) {
-  const ModelShape& model = request.chosen.model;
-  const auto capacity = request.profile.memory_bytes;
+  const auto& [chosen, profile, degrees, pricing] = request;
   ModelSearch search;
-  ModelResult result = search.tune(*row.schedule, pricer, model, partition_strategies().front(),
-                                   within_memory(request.degrees, capacity, model));
+  ModelResult result =
+      search.tune(*row.schedule, pricer, chosen.model, partition_strategies().front(),
+                  within_memory(degrees, profile.memory_bytes, chosen.model, chosen.vocabulary, chosen.tied_embedding));
   const auto [least, most] = std::ranges::minmax(result.decision.backwards, {}, &BackwardDecision::degree);
   row.variant = result.variant;
   row.degree_forward = result.decision.degree_forward;
@@ -69,18 +100,30 @@ PlannedTimeline rank_model(const RankingRequest& request, const LayerPricer& pri
   row.bound_s = result.bound_s;
   row.gap = result.gap();
   MemoryRequest holds = memory_request(result.plan);
-  holds.vocabulary = request.chosen.vocabulary;
-  holds.tied_embedding = request.chosen.tied_embedding;
-  const MemoryEstimate memory = estimate_memory(holds);
-  row.memory_bytes = memory.total();
-  if (const auto reason = capacity ? misfit(memory, *capacity) : std::nullopt) row.refused = *reason;
+  holds.vocabulary = chosen.vocabulary;
+  holds.tied_embedding = chosen.tied_embedding;
+  check_memory(estimate_memory(holds), profile, row);
   return {std::move(result.plan), std::move(result.timeline)};
 }
 
 }  // namespace
 
-bool one_layer(const ModelShape& model) {
-  return model.layers == 1 && model.micro_batches == 1 && model.shape.parallel.pp == 1;
+std::string degrees_text(const std::pair<int, int>& degrees) {
+  const auto& [least, most] = degrees;
+  return least == most ? fmt::format("{}", least) : fmt::format("{}-{}", least, most);
+}
+
+bool one_layer(const ChosenModel& chosen) {
+  return !chosen.stack && chosen.model.micro_batches == 1 && chosen.model.shape.parallel.pp == 1;
+}
+
+bool same_time(double a_s, double b_s) { return std::abs(a_s - b_s) <= kTie * std::max(a_s, b_s); }
+
+double expert_sums_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) {
+  const ParallelShape& p = model.shape.parallel;
+  if (p.edp == 1 || schedule.packs_experts) return 0;
+  const double layers = static_cast<double>((model.layers + p.pp - 1) / p.pp);  // of the fullest stage
+  return layers * pricer.gradient_seconds(expert_gradient_bytes(model.shape), TaskKind::expert_gradient);
 }
 
 RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, PlannedTimeline* planned) {
@@ -88,8 +131,11 @@ RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, P
   row.schedule = &schedule;
   const LayerPricer pricer(request.profile, request.chosen.model.shape, request.pricing);
   try {
-    PlannedTimeline found = (one_layer(request.chosen.model) ? rank_layer : rank_model)(request, pricer, row);
+    PlannedTimeline found = (one_layer(request.chosen) ? rank_layer : rank_model)(request, pricer, row);
+    row.expert_sums_s = expert_sums_s(schedule, pricer, request.chosen.model);
+    row.bound_s += row.expert_sums_s;
     row.busy_s = busiest(found.plan, found.timeline);
+    row.hidden = hidden_share(found.plan, found.timeline);
     row.critical = critical_kinds(found.plan, found.timeline);
     if (planned != nullptr) *planned = std::move(found);
   } catch (const Unsupported& error) {
@@ -115,20 +161,20 @@ std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vecto
 std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSchedule& winner) {
   std::vector<std::optional<Phase>> moved{std::nullopt};
   if (winner.schedule->degrees == DegreePolicy::apart) moved = {Phase::forward, Phase::backward};
+  const auto [least, most] = winner.degrees_backward;
   std::vector<Neighbour> found;
   for (const std::optional<Phase> phase : moved)
     for (const int step : {-1, 1}) {
+      const int degree = step + (phase != Phase::backward ? winner.degree_forward : step < 0 ? least : most);
+      if (degree < 1) continue;
       RankingRequest asked = request;
-      asked.degrees.forward = winner.degree_forward + (phase == Phase::backward ? 0 : step);
-      asked.degrees.backward = winner.degrees_backward.first + (phase == Phase::forward ? 0 : step);
-      if (std::min(asked.degrees.forward, asked.degrees.backward) < 1) continue;
+      if (phase != Phase::backward) asked.degrees.forward = degree;
+      if (phase != Phase::forward) asked.degrees.backward = degree;
       const RankedSchedule row = ranked(asked, *winner.schedule);
-      const bool cut_so =
-          row.degree_forward == asked.degrees.forward &&  // not where a chunk would have less than a row
-          row.degrees_backward.first == asked.degrees.backward;
-      if (row.refused.empty() && cut_so)
-        found.push_back({phase, phase == Phase::backward ? asked.degrees.backward : asked.degrees.forward,
-                         row.total_s() / winner.total_s() - 1});
+      if (!row.refused.empty()) continue;
+      // Not where a chunk would have less than a row.
+      const int cut = phase == Phase::backward ? row.degrees_backward.first : row.degree_forward;
+      if (cut == degree) found.push_back({phase, degree, row.total_s() / winner.total_s() - 1});
     }
   return found;
 }

@@ -23,14 +23,24 @@ struct RankedSchedule {
   int degree_forward = 0;
   std::pair<int, int> degrees_backward;  // least and most of a model's layers
   int64_t gar_in_moe_bytes = 0;          // of a layer: gradients sent inside its MoE part
-  double forward_s = 0, backward_s = 0, bound_s = 0;
+  double forward_s = 0, backward_s = 0;
+  /// Seconds of summing the gradients of replicated experts over EDP, which runs after the pass and is in no plan but
+  /// those of schedules that pack experts.
+  double expert_sums_s = 0;
+  double bound_s = 0;                 // of all of these
   double gap = 0;                     // the share by which a better decision of this schedule may be faster, at most
   double memory_bytes = 0;            // of a rank
   std::map<LaneKind, double> busy_s;  // of the stage whose lanes of that kind work most
+  double hidden = 0;                  // the share of communication that runs while its stage computes
   std::vector<std::pair<std::string, double>> critical;  // kinds of tasks on the critical path: shares, largest first
+  bool too_large = false;                                // refused, since a rank's memory does not hold it
   std::set<std::string> notes;  // what its prices were taken from that the profile has not (pricer.h)
-  double total_s() const { return forward_s + backward_s; }
+  double pass_s() const { return forward_s + backward_s; }
+  double total_s() const { return pass_s() + expert_sums_s; }
 };
+
+/// "2", or "1-3": a model's backward degrees.
+std::string degrees_text(const std::pair<int, int>& degrees);
 
 /// What a ranking is asked of. A layer is a model of one, with one micro-batch.
 struct RankingRequest {
@@ -40,8 +50,14 @@ struct RankingRequest {
   PricingOptions pricing;
 };
 
-/// Returns whether it is one layer, once, on one stage.
-bool one_layer(const ModelShape& model);
+/// Returns whether it is one layer, once, on one stage, which is planned as such.
+bool one_layer(const ChosenModel& chosen);
+
+/// Returns whether two times are one, but for rounding.
+bool same_time(double a_s, double b_s);
+
+/// Returns RankedSchedule::expert_sums_s. Throws Unsupported where the profile has no price for it.
+double expert_sums_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
 
 /// A schedule's plan, and its replay.
 struct PlannedTimeline {
@@ -63,7 +79,8 @@ struct Neighbour {
   int degree = 0;
   double slower = 0;  // 0.02: 2 % longer
 };
-/// Returns the neighbours that the schedule and the layer have. Of a model the backward of every layer has that degree.
+/// Returns the neighbours that the schedule and the layer have. The other phase is as free as it was; of a model the
+/// backward of every layer has a degree next to those that it had.
 std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSchedule& winner);
 
 }  // namespace moe::tuner

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
+#include <map>
 
 #include "moe/base/check.h"
 #include "moe/base/table.h"
@@ -11,11 +13,20 @@
 namespace moe::tuner {
 namespace {
 
+constexpr size_t kFastest = 2;  // shapes that are shown whatever memory they take
+
 /// One question of the search: a shape under a schedule.
 struct Open {
-  size_t shape;
-  const Schedule* schedule;
-  double bound_s, expert_sums_s;
+  size_t shape, schedule;
+  double bound_s;
+};
+
+/// What a shape came to: nothing was tried, or why the last schedule refused it.
+struct Outcome {
+  std::optional<RankedShape> best = {};
+  size_t schedule = 0;  // of the best
+  bool open = false, planned = false, too_large = false;
+  std::string refusal = {};
 };
 
 std::vector<int64_t> divisors(int64_t n) {
@@ -35,17 +46,20 @@ class ShapeSearch {
       : request_(request), pricing_{true, "--shape"}, capacity_(request.profile.memory_bytes) {}
 
   FoundShapes run() {
+    found_.global_batch = request_.global_batch;
     enumerate();
     found_.shapes = static_cast<int>(shapes_.size()) + found_.too_large;
     open_all();
     std::ranges::sort(open_, {}, &Open::bound_s);
-    best_.resize(shapes_.size());
     const auto start = std::chrono::steady_clock::now();
     size_t next = 0;
-    for (; next < open_.size() && open_[next].bound_s < least_s_; ++next) {
+    for (; next < open_.size(); ++next) {
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
       if (took.count() > request_.seconds) break;
-      plan(open_[next]);
+      const auto& [shape, schedule, bound_s] = open_[next];
+      const std::optional<RankedShape>& best = outcomes_[shape].best;
+      const bool beaten = best && best->total_s() < bound_s;  // by another schedule
+      if (!beaten && !dominated(bound_s, memory_[shape])) plan(open_[next]);
     }
     settle(next);
     return std::move(found_);
@@ -56,7 +70,7 @@ class ShapeSearch {
   void enumerate() {
     const ModelShape& given = request_.chosen.model;
     const ParallelShape& p = given.shape.parallel;
-    const int64_t samples = given.shape.layer.batch * p.dp * given.micro_batches;
+    const int64_t samples = request_.global_batch;
     const LayerFlags& fixed = request_.fixed;
     for (const int64_t pp : choices(fixed.pp, given.layers == 1 ? 1 : p.ranks()))
       for (const int64_t mp : choices(fixed.mp, p.ranks() / pp))
@@ -81,7 +95,7 @@ class ShapeSearch {
   }
 
   void add_batches(const ModelShape& groups, int64_t samples_a_replica) {
-    const bool one = groups.layers == 1 && groups.shape.parallel.pp == 1;
+    const bool one = !request_.chosen.stack && groups.shape.parallel.pp == 1;
     for (const int64_t micro_batches : divisors(samples_a_replica)) {
       if (request_.fixed_pipeline ? micro_batches != groups.micro_batches : one && micro_batches > 1) continue;
       for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b}) {
@@ -114,63 +128,110 @@ class ShapeSearch {
       return;
     }
     shapes_.push_back(std::move(model));
+    memory_.push_back(needed.total());
   }
 
   void open_all() {
-    std::string reason;
-    for (size_t i = 0; i < shapes_.size(); ++i) {
-      const LayerPricer pricer(request_.profile, shapes_[i].shape, pricing_);
-      const size_t before = open_.size();
-      for (const Schedule* schedule : request_.schedules) try {
-          const double sums_s = expert_sums_s(*schedule, pricer, shapes_[i]);
-          open_.push_back({i, schedule, bound_of(*schedule, pricer, shapes_[i]) + sums_s, sums_s});
-        } catch (const Unsupported& error) {
-          reason = error.what();
-        } catch (const BadInput& error) {  // too many tasks
-          reason = error.what();
-        }
-      if (open_.size() == before) ++found_.unpriced;
-    }
+    const LayerShape& layer = request_.chosen.model.shape.layer;
+    require<Unsupported>(found_.shapes > 0,
+                         "--shape: found no groups of {} ranks, as far as flags leave them open, that divide {} "
+                         "experts, {} heads, hidden {} and {} samples; expected others, or fewer fixed",
+                         request_.chosen.model.shape.parallel.ranks(), layer.experts, layer.heads, layer.hidden,
+                         request_.global_batch);
     require<Unsupported>(!shapes_.empty(), "--shape: none of {} shapes fits: the least needs {}, a rank has {}",
                          found_.shapes, human_bytes(least_memory_), human_bytes(capacity_.value_or(0)));
-    require<Unsupported>(!open_.empty(), "--shape: none of {} shapes can be planned: {}", found_.shapes, reason);
+    outcomes_.resize(shapes_.size());
+    for (size_t i = 0; i < shapes_.size(); ++i) {
+      const LayerPricer pricer(request_.profile, shapes_[i].shape, pricing_);
+      for (size_t schedule = 0; schedule < request_.schedules.size(); ++schedule) try {
+          const Schedule& asked = *request_.schedules[schedule];
+          const double sums_s = expert_sums_s(asked, pricer, shapes_[i]);
+          open_.push_back({i, schedule, bound_of(asked, pricer, shapes_[i]) + sums_s});
+          outcomes_[i].open = true;
+        } catch (const Unsupported& error) {
+          outcomes_[i].refusal = error.what();
+        } catch (const BadInput& error) {  // too many tasks
+          outcomes_[i].refusal = error.what();
+        }
+    }
   }
 
+  // Of all that the schedule may choose: variants, and how many experts a device holds.
   double bound_of(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) const {
-    if (schedule.variants.empty())
-      return one_layer(model) ? degree_free_bound(schedule, pricer).total_s() : model_bound(schedule, pricer, model);
     double least = std::numeric_limits<double>::infinity();
     for (const Schedule* variant : schedule.variants) least = std::min(least, bound_of(*variant, pricer, model));
+    if (!schedule.variants.empty()) return least;
+    least = bound_as_it_is(schedule, pricer, model);
+    if (!schedule.packs_experts) return least;
+    for (int packing = 2; model.shape.parallel.ep % packing == 0; packing *= 2) try {
+        ModelShape packed = model;
+        packed.shape = decided_case(model.shape, {.packing = packing});
+        least = std::min(least, bound_as_it_is(schedule, {pricer.profile(), packed.shape, pricing_}, packed));
+      } catch (const Unsupported&) {  // no such packing, or no price for its groups
+        break;
+      }
     return least;
   }
 
-  double expert_sums_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) const {
-    const ParallelShape& p = model.shape.parallel;
-    if (p.edp == 1 || schedule.packs_experts) return 0;
-    const double layers = static_cast<double>((model.layers + p.pp - 1) / p.pp);  // of the fullest stage
-    return layers * pricer.gradient_seconds(expert_gradient_bytes(model.shape), TaskKind::expert_gradient);
+  double bound_as_it_is(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) const {
+    ChosenModel chosen = request_.chosen;
+    chosen.model = model;
+    return one_layer(chosen) ? degree_free_bound(schedule, pricer).total_s() : model_bound(schedule, pricer, model);
+  }
+
+  // Whether some planned shape is as fast as that bound and takes as little memory.
+  bool dominated(double bound_s, double memory_bytes) const {
+    return std::ranges::any_of(outcomes_, [&](const Outcome& o) {
+      return o.best && o.best->total_s() <= bound_s && o.best->best.memory_bytes <= memory_bytes;
+    });
   }
 
   void plan(const Open& open) {
     ChosenModel chosen = request_.chosen;
     chosen.model = shapes_[open.shape];
-    RankedSchedule row = ranked({chosen, request_.profile, request_.degrees, pricing_}, *open.schedule);
-    if (!row.refused.empty()) return;
-    RankedShape found{shapes_[open.shape], std::move(row), open.expert_sums_s};
-    std::optional<RankedShape>& best = best_[open.shape];
-    if (best && best->total_s() <= found.total_s()) return;
-    least_s_ = std::min(least_s_, found.total_s());
-    best = std::move(found);
+    RankedSchedule row =
+        ranked({chosen, request_.profile, request_.degrees, pricing_}, *request_.schedules[open.schedule]);
+    Outcome& outcome = outcomes_[open.shape];
+    outcome.planned = true;
+    if (!row.refused.empty()) {
+      outcome.too_large |= row.too_large;
+      outcome.refusal = row.refused;
+      return;
+    }
+    // Of schedules that take equally long the one that comes first.
+    if (outcome.best) {
+      const bool tie = same_time(outcome.best->total_s(), row.total_s());
+      if (tie ? outcome.schedule < open.schedule : outcome.best->total_s() < row.total_s()) return;
+    }
+    outcome.schedule = open.schedule;
+    outcome.best = RankedShape{shapes_[open.shape], std::move(row)};
   }
 
   void settle(size_t next) {
-    for (std::optional<RankedShape>& best : best_)
-      if (best) found_.ranked.push_back(*std::move(best));
-    require<Unsupported>(!found_.ranked.empty(), "--shape: none of {} shapes can be planned within a rank's memory",
-                         found_.shapes);
-    found_.ruled_out = static_cast<int>(shapes_.size() - found_.ranked.size()) - found_.unpriced;
+    std::vector<bool> reached(shapes_.size(), true);
+    for (size_t i = next; i < open_.size(); ++i) reached[open_[i].shape] = false;
+    std::map<std::string, int> refusals;
+    for (size_t i = 0; i < outcomes_.size(); ++i) {
+      Outcome& outcome = outcomes_[i];
+      if (outcome.best)
+        found_.ranked.push_back(*std::move(outcome.best));
+      else if (!reached[i])
+        ++found_.not_reached;
+      else if (outcome.open && !outcome.planned)
+        ++found_.ruled_out;
+      else if (outcome.too_large)
+        ++found_.too_large;
+      else
+        ++found_.refused, ++refusals[outcome.refusal];
+    }
+    if (!refusals.empty())
+      found_.refusal = std::ranges::max_element(refusals, {}, [](const auto& r) { return r.second; })->first;
+    require<Unsupported>(!found_.ranked.empty(), "--shape: none of {} shapes can be planned: {} too large{}",
+                         found_.shapes, found_.too_large,
+                         found_.refused > 0 ? fmt::format(", {} refused: {}", found_.refused, found_.refusal) : "");
     std::ranges::stable_sort(found_.ranked, {}, &RankedShape::total_s);
-    found_.at_least_s = next < open_.size() ? std::min(least_s_, open_[next].bound_s) : least_s_;
+    const double least_s = found_.ranked.front().total_s();
+    found_.at_least_s = next < open_.size() ? std::min(least_s, open_[next].bound_s) : least_s;
     double least_memory = std::numeric_limits<double>::infinity();
     for (RankedShape& shape : found_.ranked) {
       shape.pareto = shape.best.memory_bytes < least_memory;
@@ -182,10 +243,10 @@ class ShapeSearch {
   const PricingOptions pricing_;
   const std::optional<double> capacity_;
   std::vector<ModelShape> shapes_;
+  std::vector<double> memory_;  // by shape, at least
   std::vector<Open> open_;
-  std::vector<std::optional<RankedShape>> best_;  // by shape
+  std::vector<Outcome> outcomes_;  // by shape
   double least_memory_ = std::numeric_limits<double>::infinity();
-  double least_s_ = std::numeric_limits<double>::infinity();
   FoundShapes found_;
 };
 
@@ -205,19 +266,25 @@ std::string describe_shape(const ModelShape& model) {
 std::string text_of(const FoundShapes& found, int top) {
   Table table(
       {"shape", "schedule", "r_f", "r_b", "predicted ms", "expert sums ms", "a rank needs", "least memory so fast"});
-  for (const RankedShape& shape : found.ranked) {
-    if (top-- <= 0) break;
+  int left = top, front = 0;
+  for (size_t i = 0; i < found.ranked.size(); ++i) {
+    const RankedShape& shape = found.ranked[i];
+    front += shape.pareto ? 1 : 0;
+    if ((i >= kFastest && !shape.pareto) || left-- <= 0) continue;
     const RankedSchedule& best = shape.best;
     table.add({describe_shape(shape.model), std::string(best.schedule->name), fmt::format("{}", best.degree_forward),
-               fmt::format("{}", best.degrees_backward.first), fmt::format("{:.3f}", 1e3 * best.total_s()),
-               fmt::format("{:.3f}", 1e3 * shape.expert_sums_s), human_bytes(best.memory_bytes),
+               degrees_text(best.degrees_backward), fmt::format("{:.3f}", 1e3 * best.total_s()),
+               fmt::format("{:.3f}", 1e3 * best.expert_sums_s), human_bytes(best.memory_bytes),
                shape.pareto ? "yes" : "no"});
   }
-  const std::string sure =
-      found.gap() <= 0 ? "none is faster" : fmt::format("none is more than {:.1f} % faster", 100 * found.gap());
-  return fmt::format(
-      "SHAPE  {} shapes of one global batch: {} too large, {} without a price, {} ruled out by a bound; {}\n\n{}",
-      found.shapes, found.too_large, found.unpriced, found.ruled_out, sure, table.text());
+  std::string text = fmt::format("SHAPE  {} shapes of a global batch of {}: {} too large, {} slower by their bound",
+                                 found.shapes, found.global_batch, found.too_large, found.ruled_out);
+  if (found.refused > 0) text += fmt::format(", {} refused ({})", found.refused, found.refusal);
+  if (found.not_reached > 0) text += fmt::format(", {} not reached in time", found.not_reached);
+  text += found.gap() <= 0 ? "; none is faster" : fmt::format("; none is more than {:.1f} % faster", 100 * found.gap());
+  text += "\n\n" + table.text();
+  const int hidden = std::max(0, front - top);
+  return hidden > 0 ? fmt::format("{}  and {} that need less memory (--top N)\n", text, hidden) : text;
 }
 
 Json json_of(const FoundShapes& found) {
@@ -229,16 +296,22 @@ Json json_of(const FoundShapes& found) {
     json["micro_batches"] = shape.model.micro_batches;
     json["pipeline"] = name_of(shape.model.order);
     json["schedule"] = shape.best.schedule->name;
+    json["degree_forward"] = shape.best.degree_forward;
+    json["degree_backward_least"] = shape.best.degrees_backward.first;
+    json["degree_backward_most"] = shape.best.degrees_backward.second;
     json["total_s"] = shape.best.total_s();
-    json["expert_sums_s"] = shape.expert_sums_s;
+    json["expert_sums_s"] = shape.best.expert_sums_s;
     json["memory_bytes"] = shape.best.memory_bytes;
     json["pareto"] = shape.pareto;
     shapes.push_back(std::move(json));
   }
-  return {{"shapes", found.shapes},
+  return {{"global_batch", found.global_batch},
+          {"shapes", found.shapes},
           {"too_large", found.too_large},
-          {"unpriced", found.unpriced},
+          {"refused", found.refused},
+          {"refusal", found.refusal},
           {"ruled_out", found.ruled_out},
+          {"not_reached", found.not_reached},
           {"at_least_s", found.at_least_s},
           {"gap", found.gap()},
           {"ranked", shapes}};

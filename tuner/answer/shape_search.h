@@ -1,6 +1,7 @@
 #pragma once
 // Which parallel shape trains a layer or model fastest on a cluster, at a fixed global batch: groups, stages,
 // micro-batches and their order, placement, schedule and degrees together.
+#include <string>
 #include <vector>
 
 #include "tuner/answer/ranking.h"
@@ -12,25 +13,26 @@ namespace moe::tuner {
 struct RankedShape {
   ModelShape model;
   RankedSchedule best;
-  /// Seconds of summing the gradients of replicated experts over EDP, which runs after the pass and is in no plan but
-  /// those of schedules that pack experts.
-  double expert_sums_s = 0;
-  bool pareto = false;  // no planned shape is as fast and takes less memory
-  double total_s() const { return best.total_s() + expert_sums_s; }
+  bool pareto = false;  // no shape is as fast and takes less memory
+  double total_s() const { return best.total_s(); }
 };
 
 struct FoundShapes {
-  std::vector<RankedShape> ranked;  // the fastest first; those that a bound ruled out are missing
+  int64_t global_batch = 0;         // samples
+  std::vector<RankedShape> ranked;  // the fastest first: all that are on the front, and others that were planned
   int shapes = 0;                   // that divide
-  int too_large = 0;                // for a rank's memory
-  int unpriced = 0;                 // the profile has no row, of any group size, for what they send
-  int ruled_out = 0;                // their bound is above the best time
-  double at_least_s = 0;            // no shape that was not ruled out takes less; the best time, where it is exact
+  int too_large = 0;                // for a rank's memory, under every schedule
+  int refused = 0;                  // by every schedule, or for want of a price
+  std::string refusal = {};         // why most of them were
+  int ruled_out = 0;                // by their bound: slower than one that takes as little memory
+  int not_reached = 0;              // in the time
+  double at_least_s = 0;            // no shape takes less; the best time, where it is exact
   double gap() const { return ranked.front().total_s() / at_least_s - 1; }
 };
 
 struct ShapeRequest {
-  const ChosenModel& chosen;  // its batch x DP x micro-batches is the global batch
+  const ChosenModel& chosen;  // layers, ranks; its groups, batch and micro-batches are those to choose
+  int64_t global_batch = 1;   // samples of all replicas and micro-batches
   const Profile& profile;
   std::vector<const Schedule*> schedules;
   DegreeChoice degrees = {};
@@ -39,9 +41,10 @@ struct ShapeRequest {
   double seconds = 60;          // after which the best so far is the answer
 };
 
-/// Goes through all shapes by their lower bounds, the least first, until the next bound is above the best time: then
-/// none is faster. Groups of a size that the profile has no row for are priced by the nearest size's row. Throws
-/// Unsupported where no shape can be planned.
+/// Goes through all shapes by their lower bounds, the least first. One whose bound is above the time of another that
+/// takes no more memory is not planned: so what is left holds the fastest shape, and the fastest within any memory.
+/// Groups of a size that the profile has no row for are priced by the nearest size's row. Throws Unsupported where no
+/// shape can be planned.
 FoundShapes find_shapes(const ShapeRequest& request);
 
 /// "DP 4 MP 1 EP 4 ESP 1 PP 2, 4 micro-batches of 2 (1f1b)".

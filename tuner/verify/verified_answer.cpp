@@ -47,6 +47,7 @@ class VerifiedAnswer {
     Answer answer{.cluster = target_.cluster.name,
                   .place = place(),
                   .chosen = &subject_.chosen,
+                  .name = subject_.name,
                   .shapes = subject_.shapes ? &*subject_.shapes : nullptr,
                   .profile = &measured.fitted.profile,
                   .fitted = measured.fitted.rows.empty() ? nullptr : &measured.fitted,
@@ -58,11 +59,11 @@ class VerifiedAnswer {
     try_out(answer);
     writer_.end();
     if (!target_.leads()) return 0;
-    const RankedSchedule& use = recommended(answer);
     const bool model = !subject_.chosen.name.empty();
     const std::string launched = target_.ranks.processes ? fmt::format("launch --ranks {} -- ", ranks()) : "";
-    answer.next = command_of(launched + (model ? "modelbench" : "layerbench"), options_, use) +
-                  (model ? ",tutel --steps 20" : ",tutel --tasks");
+    answer.next = command_of(launched + (model ? "modelbench" : "layerbench"), options_, answer) +
+                  (recommended(answer).schedule->name == kBaselines.front() ? "" : ",tutel") +
+                  (model ? " --steps 20" : " --tasks");
     fmt::print("{}", options_.json ? json_of(answer).dump(1) + '\n' : text_of(answer));
     for (const Trial& trial : answer.trials)
       require<WrongResult>(trial.record.status != CaseStatus::wrong, "{}: {}", trial.record.key, trial.record.reason);
@@ -119,7 +120,7 @@ class VerifiedAnswer {
                             .timeout_s = options_.timeout_s});
     job.name = subject_.name;
     job.shape = model().shape;
-    if (job.shape.rounding != Rounding::lcm) job.shape.rounding = Rounding::ragged;
+    if (job.shape.rounding == Rounding::exact) job.shape.rounding = Rounding::ragged;  // it has no such rows
     job.stacked = {layers, model().micro_batches, model().order};
     job.pricing = pricing_of(options_);
     job.predicted_by = target_.cluster;
@@ -133,7 +134,7 @@ class VerifiedAnswer {
     size_t best = 0;
     for (const RankedSchedule& row : answer.ranking) {
       if (!row.refused.empty()) continue;
-      const bool another = row.total_s() > last_s * (1 + 1e-6) && best < kBest;
+      const bool another = !same_time(row.total_s(), last_s) && best < kBest;
       const bool baseline = std::ranges::find(kBaselines, row.schedule->name) != kBaselines.end();
       if (another) ++best, last_s = row.total_s();
       if (another || baseline || options_.run_all) chosen.push_back(row.schedule);

@@ -1,0 +1,103 @@
+// The answer of `tune` to one layer or model, as a user meets it: what it says holds for the commands that it names.
+#include <filesystem>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <unistd.h>
+
+#include "tests/cli/program.h"
+
+namespace moe {
+namespace {
+
+using Json = nlohmann::json;
+
+class AnswerVerb : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + fmt::format("moetune-answer-{}", getpid());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  Printed tune(std::vector<std::string> words) {
+    words.insert(words.begin(), {"tune", "--no-verify", "--out", "answer.jsonl", "--overwrite"});
+    return run_program(MOETUNE_PROGRAM, words, folder_);
+  }
+  Json answer(std::vector<std::string> words) {
+    words.push_back("--json");
+    const Printed printed = tune(words);
+    EXPECT_EQ(printed.exit_code, 0) << printed.err;
+    return Json::parse(printed.out, nullptr, false);
+  }
+  // Runs what stands behind NEXT, as JSON, instead of its timeline.
+  Json next_of(const std::vector<std::string>& words) {
+    const Printed printed = tune(words);
+    const std::string begin = "NEXT   ./moetune ";
+    const size_t at = printed.out.find(begin);
+    EXPECT_NE(at, std::string::npos) << printed.out << printed.err;
+    std::istringstream line(printed.out.substr(at + begin.size(), printed.out.find('\n', at) - at - begin.size()));
+    std::vector<std::string> command;
+    for (std::string word; line >> word;) command.push_back(word);
+    command.push_back("--json");
+    const Printed next = run_program(MOETUNE_PROGRAM, command, folder_);
+    EXPECT_EQ(next.exit_code, 0) << next.err;
+    return Json::parse(next.out, nullptr, false);
+  }
+  std::string folder_;
+};
+
+TEST_F(AnswerVerb, NextIsAboutWhatWasRecommended) {
+  using Words = std::vector<std::string>;
+  for (const Words& words :
+       {Words{"--batch", "4", "--seq", "512", "--model-dim", "2048"},
+        Words{"--batch", "4", "--model-dim", "2048", "--degree-forward", "7", "--schedule", "fsmoe,tutel"},
+        Words{"--model", "gpt2-xl@fsmoe"}, Words{"--model", "gpt2-xl@fsmoe", "--layers", "1"},
+        Words{"--layers", "1", "--dtype", "bfloat16", "--cluster", "h100-8"},
+        Words{"--shape", "auto", "--cluster", "h100-8", "--model", "gpt-oss-20b", "--schedule", "tutel,fsmoe"},
+        Words{"--shape", "auto", "--cluster", "h100-8", "--experts", "12", "--dtype", "bfloat16", "--batch", "2"}}) {
+    const Json use = answer(words)["use"], next = next_of(words);
+    const Json& row = next.contains("schedules") ? next["schedules"][0] : next;
+    const double seconds = row.contains("total_s") ? row["total_s"].get<double>()
+                                                   : row["forward_s"].get<double>() + row["backward_s"].get<double>();
+    EXPECT_NEAR(seconds / (use["total_s"].get<double>() - use["expert_sums_s"].get<double>()), 1, 1e-9) << words[1];
+    EXPECT_EQ(row["schedule"], use["schedule"]);
+    EXPECT_EQ(row["degree_forward"], use["degree_forward"]);
+    EXPECT_EQ(row["memory_bytes"], use["memory_bytes"]);
+  }
+}
+
+TEST_F(AnswerVerb, NamingGroupsKeepsTheGlobalBatch) {
+  const std::vector<std::string> words{"--shape", "auto",        "--cluster",  "h100-8",
+                                       "--model", "olmoe-1b-7b", "--schedule", "tutel"};
+  const Json free = answer(words);
+  for (const auto& [flag, value] : {std::pair{"--mp", "8"}, {"--mp", "2"}, {"--ep", "4"}, {"--pp", "2"}}) {
+    std::vector<std::string> named = words;
+    named.insert(named.end(), {flag, value});
+    const Json kept = answer(named);
+    EXPECT_EQ(kept["shapes"]["global_batch"], free["shapes"]["global_batch"]) << flag;
+    EXPECT_GE(kept["use"]["total_s"], free["use"]["total_s"]) << flag << ": fewer shapes hold none that is faster";
+    EXPECT_EQ(kept["layer"][std::string(flag).substr(2)], std::stoi(value));
+  }
+}
+
+TEST_F(AnswerVerb, WhatCannotBeUsedIsOneLine) {
+  const auto said = [&](const std::vector<std::string>& words) {
+    const Printed printed = tune(words);
+    EXPECT_EQ(printed.exit_code, 2) << words[0];
+    EXPECT_EQ(std::ranges::count(printed.err, '\n'), 1) << printed.err;
+    return printed.err;
+  };
+  EXPECT_NE(said({"--shape", "auto", "--pp", "4"}).find("--pp: found 4, expected at most 1"), std::string::npos);
+  EXPECT_NE(
+      said({"--batch", "1", "--degree-forward", "3", "--schedule", "ds-moe"}).find("every schedule: has degree 1"),
+      std::string::npos);
+  EXPECT_NE(said({"--shape", "auto", "--cluster", "h100-8", "--batch", "1"}).find("no gemm row for float32"),
+            std::string::npos);
+  EXPECT_NE(said({"--shape", "auto", "--mp", "3", "--batch", "1"}).find("found no groups of 32 ranks"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace moe
