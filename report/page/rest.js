@@ -55,11 +55,13 @@ function drawModels() {
 }
 
 function drawPublished() {
-  const number = (value) => (value === null ? "-" : digits(value, 4)), of = (i, name) => published.get(i, name);
-  show("published-table", table(["table", "what", "figure", "published", "computed", "difference", ""],
-    published.indices().map((i) => [of(i, "table"), of(i, "what"), of(i, "figure").replaceAll("_", " "),
-      number(of(i, "published")), number(of(i, "computed")), of(i, "published") && of(i, "computed") !== null
-        ? percent(of(i, "computed") / of(i, "published") - 1) : "-", of(i, "reason")])));
+  const of = (i, name) => published.get(i, name), ofTime = (i) => of(i, "figure").endsWith("_s");
+  const number = (i, value) => (value === null ? "-" : (ofTime(i) ? seconds : (plain) => digits(plain, 4))(value));
+  const off = (i) => (of(i, "published") && of(i, "computed") !== null
+    ? percent(of(i, "computed") / of(i, "published") - 1) : "-");
+  show("published-table", table(["table", "published", "computed", "difference", "figure", "of", ""],
+    published.indices().map((i) => [of(i, "table"), number(i, of(i, "published")), number(i, of(i, "computed")), off(i),
+      of(i, "figure").replace(/_s$/, "").replaceAll("_", " "), of(i, "what"), of(i, "reason")])));
 }
 
 // SLOW first: what a reader has to act on.
@@ -83,9 +85,12 @@ function drawWarnings() {
   const ofReplays = notes.length > 3 ? [{ level: "replay", text: `${notes.length} notes on replays`, cases: notes }]
     : notes.map((text) => ({ level: "replay", text, cases: [] }));
   const lines = [...data.warnings, ...ofReplays];
-  show("warning-list", ...lines.map(({ level, text, cases }) => html("li", {}, html("b", { class: `level ${level}` },
-    level), ` ${text}`, cases.length === 0 ? null : html("details", {}, html("summary", {}, "which"),
-    html("ul", {}, ...cases.map((one) => html("li", {}, one)))))));
+  show("warning-list", ...lines.map(({ level, text, cases }) => {
+    const told = [html("b", { class: `level ${level}` }, level), ` ${text}`];
+    if (cases.length === 0) return html("li", {}, ...told);
+    return html("li", { class: "folded" }, html("details", {}, html("summary", {}, ...told),
+      html("ul", {}, ...cases.map((one) => html("li", {}, one)))));
+  }));
 }
 
 const fieldsText = (fields) => Object.entries(fields).map(([name, value]) => `${name} ${name.endsWith("bytes")
