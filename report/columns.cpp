@@ -65,6 +65,11 @@ void Columns::set(size_t row, std::string_view column, Json value) {
   found->second[row] = std::move(value);
 }
 
+void Columns::clear(size_t row) {
+  for (auto& [name, cells] : columns_)
+    if (row < cells.size()) cells[row] = nullptr;
+}
+
 Json Columns::json() const {
   Json columns = Json::object();
   for (const std::string& name : names_) {

@@ -27,6 +27,8 @@ class Columns {
   /// Sets a cell of the last row.
   void set(std::string_view column, Json value) { set(rows_ - 1, column, std::move(value)); }
   void set(size_t row, std::string_view column, Json value);
+  /// Empties the cells of a row.
+  void clear(size_t row);
   size_t rows() const { return rows_; }
 
   /// {"rows": N, "columns": {NAME: COLUMN}}. A column is {"all": VALUE}, {"words": [..], "at": [index or null ..]} of

@@ -99,21 +99,21 @@ size_t LayerReplays::index_of(const StructureKey& key) {
 }
 
 Json LayerReplays::schedule_json(const Schedule& schedule, const LayerPricer& pricer, const LayerPricer& without_starts,
-                                 int degree_forward, int degree_backward) {
-  const LayerResult decided = search_.tune(schedule, pricer, {degree_forward, degree_backward});
+                                 const DegreeChoice& choice) {
+  const LayerResult decided = search_.tune(schedule, pricer, choice);
   const Schedule& runs = decided.decision.variant ? *decided.decision.variant : schedule;
   if (const LayerCase shape = decided_case(pricer.shape(), decided.decision); shape != pricer.shape()) {
     const LayerPricer other(pricer.profile(), shape, pricer.options());
     const LayerPricer growing(without_starts.profile(), shape, pricer.options());
     Decision inside = decided.decision;
     inside.packing = 1;
-    return plans_json({schedule, runs, other, growing, inside, decided.memory});
+    return plans_json({schedule, runs, other, growing, choice, inside, decided.memory});
   }
-  return plans_json({schedule, runs, pricer, without_starts, decided.decision, decided.memory});
+  return plans_json({schedule, runs, pricer, without_starts, choice, decided.decision, decided.memory});
 }
 
 Json LayerReplays::plans_json(const Decided& of) {
-  const auto& [schedule, runs, pricer, without_starts, own, memory] = of;
+  const auto& [schedule, runs, pricer, without_starts, choice, own, memory] = of;
   PriceList prices(pricer, without_starts);
   LayerReplay replay = search_.replay(runs, pricer);
   const auto plan_of = [&](const Decision& decision, Phases phases) {
@@ -133,7 +133,9 @@ Json LayerReplays::plans_json(const Decided& of) {
   forward.push_back(plan_of(own, Phases::forward));
   backward.push_back(plan_of(own, Phases::backward));
   for (const int degree : degrees_of(runs, pricer)) {
-    const Decision decision = search_.tune(runs, pricer, {degree, degree}).decision;
+    DegreeChoice at = choice;
+    at.forward = at.backward = degree;
+    const Decision decision = search_.tune(runs, pricer, at).decision;
     if (degree != own.degree_forward) forward.push_back(plan_of(decision, Phases::forward));
     if (degree != own.degree_backward) backward.push_back(plan_of(decision, Phases::backward));
   }

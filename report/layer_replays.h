@@ -25,7 +25,7 @@ class LayerReplays {
   /// is [kind, phase, network, unit of the size, start-up seconds]. Throws BadInput for what the schedule, layer or
   /// profile does not allow.
   Json schedule_json(const Schedule& schedule, const LayerPricer& pricer, const LayerPricer& without_starts,
-                     int degree_forward, int degree_backward);
+                     const DegreeChoice& choice);
   /// The structures so far; plans name them by index.
   const Json& structures() const { return structures_; }
 
@@ -33,6 +33,7 @@ class LayerReplays {
   struct Decided {
     const Schedule &schedule, &runs;  // what was asked for, and the one that it chose
     const LayerPricer &pricer, &without_starts;
+    const DegreeChoice& choice;
     Decision own;
     MemoryEstimate memory;
   };

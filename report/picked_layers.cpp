@@ -7,26 +7,32 @@ namespace {
 
 constexpr size_t kFastest = 3;
 
-}  // namespace
-
-std::vector<size_t> picked_layers(const Tables& tables, size_t count) {
-  std::vector<bool> planned(tables.layers().size());
-  for (const LayerRow& row : tables.rows())
-    if (row.ok) planned[row.layer] = true;
-  const bool any_measured = std::ranges::any_of(tables.layers(), &LayerEntry::measured);
-  std::vector<size_t> candidates, picked;
-  for (size_t layer = 0; layer < planned.size(); ++layer)
-    if (planned[layer] && (tables.layers()[layer].measured || !any_measured)) candidates.push_back(layer);
-  count = std::min(count, candidates.size());
-  for (size_t i = 0; i < count; ++i)
-    picked.push_back(candidates[count == 1 ? 0 : i * (candidates.size() - 1) / (count - 1)]);
+std::vector<size_t> spread(const std::vector<size_t>& all, size_t count) {
+  count = std::min(count, all.size());
+  std::vector<size_t> picked;
+  for (size_t i = 0; i < count; ++i) picked.push_back(all[count == 1 ? 0 : i * (all.size() - 1) / (count - 1)]);
   return picked;
 }
 
-std::vector<size_t> picked_rows(const Tables& tables, size_t layer) {
+}  // namespace
+
+std::vector<size_t> picked_layers(const Tables& tables, size_t count) {
+  std::vector<bool> replayable(tables.layers().size());
+  for (const LayerRow& row : tables.rows())
+    if (row.ok && !row.of_plan_file) replayable[row.layer] = true;
+  std::vector<size_t> ran, planned;
+  for (size_t layer = 0; layer < replayable.size(); ++layer)
+    if (replayable[layer]) (tables.layers()[layer].measured ? ran : planned).push_back(layer);
+  std::vector<size_t> picked = spread(ran, count);
+  const std::vector<size_t> others = spread(planned, count - picked.size());
+  picked.insert(picked.end(), others.begin(), others.end());
+  return picked;
+}
+
+PickedRows picked_rows(const Tables& tables, size_t layer) {
   std::vector<size_t> rows;
   for (size_t row = 0; row < tables.rows().size(); ++row)
-    if (tables.rows()[row].layer == layer && tables.rows()[row].ok) rows.push_back(row);
+    if (const LayerRow& of = tables.rows()[row]; of.layer == layer && of.ok) rows.push_back(row);
   const auto all_have = [&](std::optional<double> LayerRow::*time) {
     return std::ranges::all_of(rows, [&](size_t row) { return (tables.rows()[row].*time).has_value(); });
   };
@@ -37,10 +43,11 @@ std::vector<size_t> picked_rows(const Tables& tables, size_t layer) {
     return planned ? *of.planned_s : of.predicted_s;
   };
   std::ranges::stable_sort(rows, {}, seconds);
-  std::vector<size_t> picked;
+  PickedRows picked{.rows = {}, .by_plans = !measured && planned};
   for (const size_t row : rows) {
-    const std::string& schedule = tables.rows()[row].schedule;
-    if (picked.size() < kFastest || schedule == "tutel" || schedule == "ds-moe") picked.push_back(row);
+    const LayerRow& of = tables.rows()[row];
+    if (of.of_plan_file) continue;
+    if (picked.rows.size() < kFastest || of.schedule == "tutel" || of.schedule == "ds-moe") picked.rows.push_back(row);
   }
   return picked;
 }

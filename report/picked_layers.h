@@ -4,12 +4,17 @@
 
 namespace moe::report {
 
-/// Returns indices of at most `count` layers, spread evenly over those that ran, or where none did over all. A layer
-/// without a schedule that went well is none.
+/// Returns indices of at most `count` layers: spread evenly over those that ran, then over those that were planned. A
+/// layer has a schedule that went well and whose plan is of no file.
 std::vector<size_t> picked_layers(const Tables& tables, size_t count);
 
+struct PickedRows {
+  std::vector<size_t> rows;
+  bool by_plans = false;  // ranked by what was planned, whose rounding of rows may be none of a run's
+};
+
 /// Returns rows of the three schedules that take least, by the times that were measured where all were, else by
-/// those that were planned, and of tutel and ds-moe.
-std::vector<size_t> picked_rows(const Tables& tables, size_t layer);
+/// those that were planned, and of tutel and ds-moe. Rows whose plan is of a file are none.
+PickedRows picked_rows(const Tables& tables, size_t layer);
 
 }  // namespace moe::report

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "moe/base/check.h"
 #include "moe/cost/fit.h"
 #include "verbs/selection.h"
 
@@ -65,7 +66,11 @@ Profile chosen_profile(const std::string& name_or_file, const Run& run, const st
   std::ranges::copy_if(run.cases, std::back_inserter(operations),
                        [](const CaseRecord& record) { return record.parameters.has("op"); });
   if (!operations.empty()) return fit_profile(operations, cluster, "the operations of these records").profile;
-  return find_profile(cluster);
+  try {
+    return find_profile(cluster);
+  } catch (const BadInput&) {
+    bad_input("found no profile of the name '{}', expected its file: moetune report ... --cluster FILE", cluster);
+  }
 }
 
 LayerCase case_of(const Fields& parameters) {

@@ -1,7 +1,9 @@
 #include "report/record_tables.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <set>
 
 #include "moe/base/statistics.h"
 #include "moe/record/over_ranks.h"
@@ -43,6 +45,24 @@ std::optional<Whiskers> whiskers_of(const CaseRecord& record, std::string_view n
   const std::vector<double> slowest = max_over_ranks(samples->values);
   const double beside = slowest.size() < kLeastForQuartiles ? 0 : 0.25;
   return Whiskers{quantile(slowest, beside), quantile(slowest, 1 - beside), slowest.size()};
+}
+
+// Whether the schedule, or one that it chooses among, is so: then it reads the flag.
+bool reads(const std::string& name, bool (*is)(const Schedule&)) {
+  const auto& all = schedules();
+  const auto found = std::ranges::find(all, name, &Schedule::name);
+  return found != all.end() &&
+         (is(*found) || std::ranges::any_of(found->variants, [&](const Schedule* one) { return is(*one); }));
+}
+
+DegreeChoice choice_of(const CaseRecord& record) {
+  DegreeChoice choice{record.degree_forward, record.degree_backward};
+  const auto take = [&](std::string_view name, int64_t& into) {
+    if (record.parameters.has(name)) into = record.parameters.whole(name, record.where);
+  };
+  take("micro_op_bytes", choice.micro_op_bytes);
+  take("min_chunk_bytes", choice.min_chunk_bytes);
+  return choice;
 }
 
 Json task_columns(const std::vector<TaskTimes>& tasks) {
@@ -93,6 +113,8 @@ void Tables::add(const CaseRecord& record, size_t run) {
     add_launch(record);
   else if (record.parameters.has("case") && record.summary.has("verdict"))
     verdicts_[text_or(record.parameters, "case")] = object_of(record.summary);
+  else if (kind == "reproduce" && record.parameters.has("table"))
+    add_published(record);
   else
     ++others_[kind];
 }
@@ -122,22 +144,38 @@ void Tables::add_layer_case(const CaseRecord& record, size_t run) {
   const double predicted_s = number_or_nan(record.prediction, "total_s");
   if (!ran && ok && predicted_s > 0) {
     rows_[row].planned_s = predicted_s;
-    cells_.set(row, "planned_total_s", rounded(predicted_s));
+    rows_[row].planned_rounding = text_or(record.parameters, "capacity_rounding");
   }
-  if (!fresh && rows_[row].ran && !ran) return;
-  rows_[row] = {layer,       record.schedule,      record.degree_forward, record.degree_backward, ok, ran,
-                predicted_s, rows_[row].planned_s, std::nullopt};
-  if (const double total_s = number_or_nan(record.summary, "total_s"); ok && total_s > 0)
-    rows_[row].measured_s = total_s;
-  if (ran) entry.parameters = record.parameters;
+  if (fresh || ran || !rows_[row].ran) {
+    cells_.clear(row);  // of a plan's cells none is the run's
+    set_cells(record, row);
+    rows_[row] = {layer, record.schedule, choice_of(record),    record.parameters.has("plan"), ok,
+                  ran,   predicted_s,     rows_[row].planned_s, rows_[row].planned_rounding,   std::nullopt};
+    if (const double total_s = number_or_nan(record.summary, "total_s"); ok && total_s > 0)
+      rows_[row].measured_s = total_s;
+    if (ran) entry.parameters = record.parameters;
+    entry.measured |= ok && ran;
+  }
+  if (!rows_[row].planned_s) return;
+  cells_.set(row, "planned_total_s", rounded(*rows_[row].planned_s));
+  cells_.set(row, "planned_rounding", rows_[row].planned_rounding);
+}
+
+void Tables::set_cells(const CaseRecord& record, size_t row) {
+  const bool ok = record.status == CaseStatus::ok;
   const auto set = [&](std::string_view column, Json value) { cells_.set(row, column, std::move(value)); };
-  set("layer", layer);
+  set("layer", rows_[row].layer);
   set("schedule", record.schedule);
   set("status", name_of(record.status));
   set("reason", record.reason.empty() ? Json() : Json(record.reason));
   set("degree_forward", record.degree_forward);
   set("degree_backward", record.degree_backward);
   set("capacity_rounding", text_or(record.parameters, "capacity_rounding"));
+  if (record.parameters.has("plan")) set("plan", text_or(record.parameters, "plan"));
+  if (reads(record.schedule, in_pieces))
+    set("micro_op_bytes", rounded(number_or_nan(record.parameters, "micro_op_bytes")));
+  if (reads(record.schedule, [](const Schedule& one) { return one.flow == Flow::dropped; }))
+    set("min_chunk_bytes", rounded(number_or_nan(record.parameters, "min_chunk_bytes")));
   set("emulated", record.emulated);
   set("dilation", rounded(record.dilation));
   for (const char* name : {"forward_s", "backward_s", "total_s", "gar_in_moe_bytes", "memory_bytes", "degree_bound_s"})
@@ -151,7 +189,6 @@ void Tables::add_layer_case(const CaseRecord& record, size_t run) {
   set("low_s", whiskers ? rounded(whiskers->low) : Json());
   set("high_s", whiskers ? rounded(whiskers->high) : Json());
   set("passes", whiskers ? Json(whiskers->passes) : Json());
-  entry.measured |= ok && ran;
   if (!record.timeline.empty()) timelines_.push_back({{"row", row}, {"tasks", task_columns(record.timeline)}});
 }
 
@@ -205,6 +242,24 @@ void Tables::add_launch(const CaseRecord& record) {
   (text_or(record.parameters, "arm") == "head" ? pair.second : pair.first) = seconds;
 }
 
+// A row for each figure that is printed or computed.
+void Tables::add_published(const CaseRecord& record) {
+  const std::string table = text_or(record.parameters, "table");
+  std::set<std::string> names;
+  for (const Fields* fields : {&record.summary, &record.prediction})
+    for (const auto& [name, value] : *fields)
+      if (std::isfinite(number_or_nan(*fields, name))) names.insert(name);
+  for (const std::string& name : names) {
+    published_.add_row();
+    published_.set("table", table);
+    published_.set("what", record.key.substr(std::min(record.key.size(), fmt::format("reproduce/{}/", table).size())));
+    published_.set("figure", name);
+    published_.set("published", rounded(number_or_nan(record.summary, name)));
+    published_.set("computed", rounded(number_or_nan(record.prediction, name)));
+    published_.set("reason", record.reason);
+  }
+}
+
 Json Tables::layers_json() const {
   Columns columns;
   for (const LayerEntry& layer : layers_) {
@@ -235,9 +290,8 @@ Json Tables::pairs_json() const {
 }
 
 Json Tables::json() const {
-  return {{"layers", layers_json()}, {"rows", cells_.json()},   {"operations", operations_.json()},
-          {"models", models_},       {"timelines", timelines_}, {"pairs", pairs_json()},
-          {"others", others_}};
+  return {{"layers", layers_json()}, {"rows", cells_.json()}, {"operations", operations_.json()}, {"models", models_},
+          {"timelines", timelines_}, {"pairs", pairs_json()}, {"published", published_.json()},   {"others", others_}};
 }
 
 }  // namespace moe::report

@@ -1,11 +1,12 @@
 #pragma once
-// What a page shows of records, as tables: layers, operations, models, pairs of launches.
+// What a page shows of records, as tables: layers, operations, models, pairs of launches, published figures.
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "moe/search/degrees.h"
 #include "report/columns.h"
 #include "report/record_files.h"
 
@@ -23,11 +24,13 @@ struct LayerEntry {
 struct LayerRow {
   size_t layer = 0;
   std::string schedule;
-  int degree_forward = 0, degree_backward = 0;
+  DegreeChoice choice = {};   // what of the decision the record holds
+  bool of_plan_file = false;  // parameter `plan`: only that file holds what it ran
   bool ok = false, ran = false;
   double predicted_s = 0;  // of the run, or where it did not run of the plan; NaN: not predicted
   /// The plan's, which may round rows otherwise than the run: all schedules of a layer were planned alike.
   std::optional<double> planned_s = {};
+  std::string planned_rounding = {};
   std::optional<double> measured_s = {};
 };
 
@@ -39,15 +42,17 @@ class Tables {
   const std::vector<LayerRow>& rows() const { return rows_; }
   size_t operations() const { return operations_.rows(); }
   size_t models() const { return models_.size(); }
-  /// {"layers", "rows", "operations", "models", "timelines", "pairs", "others"}.
+  /// {"layers", "rows", "operations", "models", "timelines", "pairs", "published", "others"}.
   Json json() const;
 
  private:
   void add(const CaseRecord& record, size_t run);
   void add_layer_case(const CaseRecord& record, size_t run);
+  void set_cells(const CaseRecord& record, size_t row);
   void add_operation(const CaseRecord& record, size_t run);
   void add_model(const CaseRecord& record, size_t run);
   void add_launch(const CaseRecord& record);
+  void add_published(const CaseRecord& record);
   size_t layer_of(const CaseRecord& record, size_t run);
   Json layers_json() const;
   Json pairs_json() const;
@@ -57,7 +62,7 @@ class Tables {
   std::vector<LayerRow> rows_;
   std::map<std::pair<size_t, std::string>, size_t> row_ids_;  // by layer and schedule
   std::map<std::string, Json> verdicts_;                      // by case
-  Columns cells_, operations_;
+  Columns cells_, operations_, published_;
   Json models_ = Json::array(), timelines_ = Json::array();
   std::map<std::string, std::map<int64_t, std::pair<double, double>>> launches_;  // case -> pair -> base, head
   std::map<std::string, size_t> others_;                                          // by the key's first part

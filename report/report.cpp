@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <set>
 
 #include "moe/base/check.h"
@@ -26,7 +27,7 @@ Json run_json(const FileRun& of) {
   return {{"file", of.file},
           {"started", header.started},
           {"ended", of.run.ended},
-          {"command", fmt::format("{}", fmt::join(header.argv, " "))},
+          {"argv", header.argv},
           {"version", header.version},
           {"git", object_of(header.git)},
           {"build", header.build},
@@ -74,6 +75,8 @@ class Replays {
   Replays(const ReportOptions& options, const std::vector<FileRun>& files, const Tables& tables)
       : options_(options), files_(files), tables_(tables) {
     for (const size_t layer : picked_layers(tables, static_cast<size_t>(options.timelines))) add(layer);
+    if (std::ranges::any_of(tables.rows(), &LayerRow::of_plan_file))
+      notes_.insert("runs of a plan file have no replays: only that file holds their plans");
   }
   size_t layers() const { return layers_.size(); }
   Json json() const {
@@ -90,13 +93,18 @@ class Replays {
   void add(size_t index) {
     const LayerEntry& layer = tables_.layers()[index];
     try {
-      const LayerCase shape = case_of(layer.parameters);
+      const PickedRows picked = picked_rows(tables_, index);
+      Fields parameters = layer.parameters;
+      if (picked.by_plans) parameters.set("capacity_rounding", tables_.rows()[picked.rows.front()].planned_rounding);
+      const LayerCase shape = case_of(parameters);
       const Run& run = files_[layer.run].run;
       const std::string& cluster = layer.parameters.text("cluster", layer.name);
       const Profile profile = chosen_profile(options_.cluster, run, cluster), growing = without_starts(profile);
-      const LayerPricer pricer(profile, shape), growing_pricer(growing, shape);
+      const PricingOptions pricing{std::ranges::find(run.header.argv, "--nearest") != run.header.argv.end(),
+                                   "--nearest"};
+      const LayerPricer pricer(profile, shape, pricing), growing_pricer(growing, shape, pricing);
       Json schedules = Json::array();
-      for (const size_t row : picked_rows(tables_, index)) {
+      for (const size_t row : picked.rows) {
         Json schedule = schedule_json(tables_.rows()[row], pricer, growing_pricer);
         if (schedule.is_null()) continue;
         schedule["row"] = row;
@@ -114,8 +122,7 @@ class Replays {
   }
   Json schedule_json(const LayerRow& row, const LayerPricer& pricer, const LayerPricer& growing) {
     try {
-      return replays_.schedule_json(find_schedule(row.schedule), pricer, growing, row.degree_forward,
-                                    row.degree_backward);
+      return replays_.schedule_json(find_schedule(row.schedule), pricer, growing, row.choice);
     } catch (const BadInput& fault) {
       notes_.insert(fmt::format("{}: no replay: {}", row.schedule, fault.what()));
       return nullptr;
@@ -159,15 +166,21 @@ int run_report(const ReportOptions& options) {
   const Tables tables(files);
   const Replays replays(options, files, tables);
   const std::string data = embedded(document_of(files, tables, replays));
+  std::error_code ignored;  // what is in the way is found below
+  if (const auto folder = std::filesystem::path(options.out).parent_path(); !folder.empty())
+    std::filesystem::create_directories(folder, ignored);
   size_t written = 0;
   write_whole_file(options.out, "a file for the page", [&](std::ostream& out) {
     const auto put = [&](std::string_view part) { out << part, written += part.size(); };
     written = 0;
     put(kPageBeforeData), put(data), put(kPageAfterData);
   });
-  fmt::print("{}: {} schedules of {} layers ({} replayed), {} operations, {} models, {}\n", options.out,
-             tables.rows().size(), tables.layers().size(), replays.layers(), tables.operations(), tables.models(),
-             human_bytes(static_cast<double>(written)));
+  const auto count = [](size_t number, const char* one) {
+    return fmt::format("{} {}{}", number, one, number == 1 ? "" : "s");
+  };
+  fmt::print("{}: {} of {} ({} replayed), {}, {}, {}\n", options.out, count(tables.rows().size(), "schedule"),
+             count(tables.layers().size(), "layer"), replays.layers(), count(tables.operations(), "operation"),
+             count(tables.models(), "model"), human_bytes(static_cast<double>(written)));
   return 0;
 }
 

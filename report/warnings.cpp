@@ -44,7 +44,7 @@ void add_of_run(const FileRun& of, Json& all) {
   if (!of.run.ended) add("broken off", "this run was broken off, and is not complete");
   const Scalar* dirty = of.run.header.git.find("dirty");
   if (dirty != nullptr && *dirty == Scalar(true)) add("changed", "the sources were changed since their commit");
-  if (of.earlier > 0) add("earlier", fmt::format("{} earlier runs of this file are not shown", of.earlier));
+  if (of.earlier > 0) add("earlier", fmt::format("its earlier runs are not shown: {}", of.earlier));
 }
 
 }  // namespace

@@ -4,27 +4,40 @@ const BASELINES = ["tutel", "ds-moe"];
 const SHAPE_FLAGS = ["batch", "seq", "model_dim", "hidden", "heads", "kv_heads", "experts", "top_k", "capacity_factor",
   "capacity_rounding", "ffn", "dtype", "gate", "order", "dispatcher", "hook", "norm", "aux_loss", "z_loss", "dp", "mp",
   "ep", "esp", "pp", "placement"];
+const PLAN_FLAGS = ["micro_op_bytes", "min_chunk_bytes"];
 const LEFT_OUT = { aux_loss: 0, z_loss: 0, pp: 1 };  // where they are as by default
 
 const shellWord = (value) => {
   const text = String(value);
   return /^[\w.+:@\/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 };
+const shellLine = (words) => words.map(shellWord).join(" ");
+/** What a command gave a flag; undefined where it did not. */
+function flagOf(argv, flag) {
+  const at = argv.findIndex((word) => word === flag || word.startsWith(`${flag}=`));
+  return argv[at] === flag ? argv[at + 1] : argv[at]?.slice(flag.length + 1);
+}
 const ran = (row) => (rows.get(row, "passes") ?? 0) > 0;
 
 /** The line that plans this row again, or runs it where it ran; of a stack of layers the one that it was run by. */
 function commandOf(row) {
   const layer = rows.get(row, "layer");
-  if (layers.get(layer, "batch") === null) return data.runs[layers.get(layer, "run")].command;  // no shape is recorded
-  const words = ["./moetune", ran(row) ? "layerbench" : "simulate", "--cluster", layers.get(layer, "cluster"),
+  const argv = data.runs[layers.get(layer, "run")].argv;
+  // Of a plan file and of a stack of layers the record has no flags that ask for them.
+  if (layers.get(layer, "batch") === null || rows.get(row, "plan") !== null) return shellLine(argv);
+  const words = ["./moetune", ran(row) ? "layerbench" : "simulate", "--cluster",
+    flagOf(argv, "--cluster") ?? layers.get(layer, "cluster"),
     "--schedule", scheduleOf(row), "--degree-forward", rows.get(row, "degree_forward"), "--degree-backward",
     rows.get(row, "degree_backward")];
   for (const name of SHAPE_FLAGS) {
     const value = (name === "capacity_rounding" && rows.get(row, name)) || layers.get(layer, name);
     if (value !== null && value !== LEFT_OUT[name]) words.push(`--${name.replaceAll("_", "-")}`, value);
   }
+  for (const name of PLAN_FLAGS)
+    if (rows.get(row, name) !== null) words.push(`--${name.replaceAll("_", "-")}`, rows.get(row, name));
   if (layers.get(layer, "residual") === "no") words.push("--no-residual");
-  return words.map(shellWord).join(" ");
+  if (argv.includes("--nearest")) words.push("--nearest");
+  return shellLine(words);
 }
 
 function settingsOf(row) {
@@ -35,25 +48,29 @@ function settingsOf(row) {
   return lines.join("\n");
 }
 
-async function copy(text, button) {
+/** Copies what an element shows; where the browser lets no page do so, selects it for the reader to copy. */
+async function copy(shown, button) {
+  let told = "copied";
   try {
-    await navigator.clipboard.writeText(text);
-  } catch {  // of a file that was opened without a server
-    const area = document.body.appendChild(html("textarea", {}, text));
-    area.select();
-    document.execCommand("copy");
-    area.remove();
+    await navigator.clipboard.writeText(shown.textContent);
+  } catch {
+    getSelection().selectAllChildren(shown);
+    if (!document.execCommand("copy")) told = "selected: Ctrl+C copies it";
   }
-  const before = button.textContent;
-  button.textContent = "copied";
-  setTimeout(() => { button.textContent = before; }, 1200);
+  button.textContent = told;
+  setTimeout(() => { button.textContent = "copy"; }, 2500);
 }
-const copyable = (title, text) => html("div", { class: "copyable" },
-  html("div", {}, title, " ", html("button", { onclick: (event) => copy(text, event.target) }, "copy")),
-  html("pre", {}, text));
+function copyable(title, text) {
+  const shown = html("pre", {}, text);
+  return html("div", { class: "copyable" },
+    html("div", {}, title, " ", html("button", { onclick: (event) => copy(shown, event.target) }, "copy")), shown);
+}
 
-/** The prediction that goes with how a layer's rows are ranked. */
-const foretold = (row, time) => (time === planned ? planned(row) : predicted(row));
+/** Of the record, else of the replay. */
+function memoryOf(row) {
+  const replayed = replayOf.get(rows.get(row, "layer"))?.schedules.find((one) => one.row === row);
+  return rows.get(row, "predicted_memory_bytes") ?? (replayed ? memoryTotal(replayed) : null);
+}
 const degreesText = (row) => `r_f ${rows.get(row, "degree_forward")}, r_b ${rows.get(row, "degree_backward")}`;
 const fact = (name, value, note) => html("div", { class: "fact" }, html("b", {}, value), html("span", {}, name),
   note ? html("small", {}, note) : null);
@@ -68,9 +85,8 @@ function drawAnswer() {
   }
   const best = list[0], of = (name) => list.find((row) => scheduleOf(row) === name);
   const facts = [fact("predicted", seconds(foretold(best, time)))];
-  const rounding = layers.get(state.layer, "capacity_rounding");
   if (measured(best) !== null && foretold(best, time) !== predicted(best))
-    facts.push(fact(`predicted, rows ${rounding}`, seconds(predicted(best)), "as they ran"));
+    facts.push(fact(`predicted, rows ${rows.get(best, "capacity_rounding")}`, seconds(predicted(best)), "as they ran"));
   if (measured(best) !== null) {
     const low = rows.get(best, "low_s"), high = rows.get(best, "high_s");
     facts.push(fact(rows.get(best, "emulated") ? "measured, EMULATED" : "measured", seconds(measured(best)),
@@ -82,9 +98,9 @@ function drawAnswer() {
     if (of(name) !== undefined && of(name) !== best)
       facts.push(fact(`over ${name}`, times(time(of(name)) / time(best)), degreesText(of(name))));
   const bound = rows.get(best, "bound_s");
-  if (bound !== null && foretold(best, time))
-    facts.push(fact("of its own bound", `${(100 * bound / foretold(best, time)).toFixed(1)} %`));
-  const memory = rows.get(best, "predicted_memory_bytes");
+  if (bound !== null && predicted(best))
+    facts.push(fact("of its own bound", `${(100 * bound / predicted(best)).toFixed(1)} %`));
+  const memory = memoryOf(best);
   if (memory !== null) facts.push(fact("a rank needs", bytes(memory)));
   const swap = best === of("tutel") ? " (no other schedule is faster)" : "";
   show("card",
@@ -93,8 +109,20 @@ function drawAnswer() {
     html("div", { class: "pair" }, copyable("Command", commandOf(best)), copyable("Settings", settingsOf(best))));
 }
 
+function barsText(list, time) {
+  const any = (value) => list.some((row) => value(row) !== null);
+  const kinds = [any((row) => foretold(row, time)) && "predicted (outlined)", any(measured) && "measured (filled)"];
+  const quartiles = list.some((row) => rows.get(row, "passes") >= 4);
+  return `Bars: ${kinds.filter(Boolean).join(" and ")}, forward + backward. ` +
+    (any((row) => rows.get(row, "low_s"))
+      ? `Whiskers: ${quartiles ? "quartiles" : "the least and the most"} of the passes. ` : "") +
+    (any((row) => rows.get(row, "bound_s"))
+      ? "The thin tick is the bound that no degrees and no split of this schedule go below." : "");
+}
+
 function drawBars() {
-  const { time, list } = ranked(state.layer), width = widthOf("bars"), left = 128, right = width - 150, step = 30;
+  const { time, list } = ranked(state.layer), width = widthOf("bars"), left = 128, step = 30;
+  const right = width - (width < 640 ? 112 : 150);
   const ends = list.flatMap((row) => [foretold(row, time), measured(row), rows.get(row, "high_s")]);
   const x = linearScale(0, Math.max(...ends.filter((value) => value !== null), SMALLEST), left, right);
   const root = canvas(width, list.length * step + 4, "times of schedules");
@@ -105,10 +133,11 @@ function drawBars() {
       svg("text", { x: left - 8, y: top + 15, "text-anchor": "end" }, scheduleOf(row)));
     const guess = foretold(row, time);
     if (guess !== null)
-      group.append(svg("rect", { x: left, y: top, width: x(guess) - left, height: 22, fill: colour,
-        "fill-opacity": measured(row) === null ? 0.55 : 0.15, stroke: colour }));
+      group.append(svg("rect", { x: left, y: top, width: x(guess) - left, height: 22, fill: colour, stroke: colour,
+        class: "predicted" }));
     if (measured(row) !== null)
-      group.append(svg("rect", { x: left, y: top + 5, width: x(measured(row)) - left, height: 12, fill: colour }));
+      group.append(svg("rect", { x: left, y: top + 5, width: x(measured(row)) - left, height: 12, fill: colour,
+        class: "schedule" }));
     if (low !== null) group.append(svg("path", { class: "whisker",
       d: `M${x(low)},${top + 7}v8M${x(low)},${top + 11}H${x(high)}M${x(high)},${top + 7}v8` }));
     if (bound !== null)
@@ -120,7 +149,6 @@ function drawBars() {
       (low === null ? "" : `, ${seconds(low)} to ${seconds(high)} of ${rows.get(row, "passes")} passes`),
       `bound ${seconds(bound)}`]));
   });
-  byId("whisker-kind").textContent = list.some((row) => rows.get(row, "passes") >= 4) ? "quartiles of the passes"
-    : "the least and the most of the passes";
+  byId("bars-text").textContent = barsText(list, time);
   show("bars", root);
 }

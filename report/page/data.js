@@ -1,5 +1,11 @@
 // The records, as tables of columns.
 
+/** The values that are there, each once, in order. */
+function ordered(values) {
+  const list = [...new Set(values)].filter((value) => value !== null);
+  return list.every((value) => typeof value === "number") ? list.sort((a, b) => a - b) : list.map(String).sort();
+}
+
 class Table {
   constructor({ rows, columns }) {
     this.rows = rows;
@@ -13,19 +19,15 @@ class Table {
     if ("values" in column) return column.values[row];
     return column.at[row] === null ? null : column.words[column.at[row]];
   }
-  /** The values of a column that are there, each once, in order. */
   distinct(name) {
-    const values = new Set();
-    for (let row = 0; row < this.rows; ++row) values.add(this.get(row, name));
-    values.delete(null);
-    const list = [...values];
-    return list.every((value) => typeof value === "number") ? list.sort((a, b) => a - b) : list.map(String).sort();
+    return ordered(this.indices().map((row) => this.get(row, name)));
   }
   indices() { return Array.from({ length: this.rows }, (_, row) => row); }
 }
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const layers = new Table(data.layers), rows = new Table(data.rows), operations = new Table(data.operations);
+const published = new Table(data.published);
 
 /** Rows of each layer that went well. */
 const rowsOfLayer = Array.from({ length: layers.rows }, () => []);
@@ -48,6 +50,9 @@ function ranked(layer) {
   const time = timesOf(list);
   return { time, list: list.filter((row) => time(row) !== null).sort((a, b) => time(a) - time(b)) };
 }
+
+/** The prediction that goes with how a layer's rows are ranked. */
+const foretold = (row, time) => (time === planned ? planned(row) : predicted(row));
 
 const median = (values) => quantile(values, 0.5);
 function quantile(values, share) {

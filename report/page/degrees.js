@@ -32,7 +32,8 @@ function cellsOf(schedule) {
   return cells;
 }
 
-function cellText(ratio) {
+function cellText(ratio, wide) {
+  if (wide <= 30) return Math.round(100 * (ratio - 1));
   if (ratio === 1) return "best";
   return `+${(100 * (ratio - 1)).toFixed(ratio < 1.1 ? 1 : 0)}`;
 }
@@ -63,9 +64,9 @@ function drawDegrees() {
         redrawReplays();
       } },
     svg("rect", { x: x + 1, y: y + 1, width: wide - 2, height: high - 2, fill: `rgb(${colour.join(" ")})` }),
-    svg("text", { x: x + wide / 2, y: y + 16, "text-anchor": "middle",
+    svg("text", { x: x + wide / 2, y: y + 16, "text-anchor": "middle", class: wide > 30 ? null : "small",
       style: `fill:${isBright(colour) ? "#000" : "#fff"}` },
-      wide > 30 ? cellText(cell.time / best) : ""));
+      cellText(cell.time / best, wide)));
     root.append(withTip(one, () => [`r_f ${cell.f}, r_b ${cell.b}: ${seconds(cell.time)}`,
       `${percent(cell.time / best - 1)} above the best`]));
   }

@@ -35,14 +35,11 @@ function bytes(value) {
 }
 const percent = (share) =>
   (share === null ? "-" : withUnit(`${share >= 0 ? "+" : ""}${(100 * share).toFixed(2)}`, "%"));
+const count = (number, one) => `${number} ${one}${number === 1 ? "" : "s"}`;
 const times = (ratio) => (Number.isFinite(ratio) ? `${ratio.toFixed(3)}x` : "-");
 
-// Okabe and Ito's colours, which people tell apart whatever they see of red and green.
+// Of models: Okabe and Ito's colours, which people tell apart whatever they see of red and green.
 const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a7a00", "#7f7f7f"];
-const scheduleNames = rows.distinct("schedule");
-const FIRST = ["fsmoe", "tutel", "tutel-improved", "ds-moe", "fsmoe-no-iio", "pipemoe+lina", "lina", "monta"];
-scheduleNames.sort((a, b) => (FIRST.indexOf(a) + 99) % 99 - (FIRST.indexOf(b) + 99) % 99 || a.localeCompare(b));
-const scheduleColour = (name) => PALETTE[Math.max(0, scheduleNames.indexOf(name)) % PALETTE.length];
 
 // By what a task uses: blue between nodes, green inside them, orange the experts, grey the dense part, red gradients.
 const KIND_COLOURS = {
@@ -56,8 +53,6 @@ const KIND_COLOURS = {
 const kindColour = (kind) => KIND_COLOURS[kind] ?? "#c0a8b8";
 const KIND_LETTERS = { dispatch: "D", allgather: "G", expert: "E", reducescatter: "S", combine: "C", gradient: "g",
   attention: "attention", gate: "gate", copy: "copy", exchange: "X", gather: "H", sum: "+", allreduce: "R" };
-const isBright = ([r, g, b]) => 0.3 * r + 0.6 * g + 0.1 * b > 120;
-const textOn = (colour) => (isBright([1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16))) ? "#000" : "#fff");
 const kindText = (kind) => kind.replaceAll("_", " ");
 
 /** Ticks at 1, 2 or 5 times a power of ten. */

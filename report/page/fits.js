@@ -34,13 +34,14 @@ function sizeAxis(list) {
 
 function drawBandwidth(list, fit) {
   const isBytes = isOfBytes(list[0]), size = (i) => operations.get(i, "size");
-  // Bus bandwidth counts what a rank's link carries; where records do not say, all bytes of the operation.
-  const carried = (i) => (isBytes ? operations.get(i, "wire_bytes") ?? size(i) : size(i));
+  // Bus bandwidth counts what a rank's link carries; where a record does not say, all count their operation's bytes.
+  const isBus = isBytes && list.every((i) => operations.get(i, "wire_bytes") !== null);
+  const carried = (i) => (isBus ? operations.get(i, "wire_bytes") : size(i));
   const rate = (i, time) => carried(i) / time * 1e-9;
   const rates = list.map((i) => rate(i, operations.get(i, "median_s")));
   const chart = plane(sizeAxis(list),
     { low: 0, high: Math.max(...rates) * 1.1, text: (value) => digits(value, 3),
-      title: isBytes ? "bus bandwidth, GB/s" : "GFLOP/s" });
+      title: isBus ? "bus bandwidth, GB/s" : isBytes ? "bytes / time, GB/s" : "GFLOP/s" });
   const ordered = [...list].sort((a, b) => size(a) - size(b));
   if (fit && !fit.unusable)
     chart.root.append(svg("path", { class: "line", d: ordered.map((i, n) => `${n ? "L" : "M"}${chart.x(size(i))},` +

@@ -47,7 +47,7 @@ function startPicker() {
 function startSections() {
   const has = { layer: layers.rows > 0, layers: layers.rows > 1, operations: operations.rows > 0,
     measured: bothTimes.length > 0, memory: replayOf.size > 0, models: data.models.length > 0,
-    pairs: data.pairs.length > 0,
+    pairs: data.pairs.length > 0, published: published.rows > 0,
     warnings: data.warnings.length + data.replays.notes.length > 0, runs: true };
   byId("picker").hidden = layers.rows === 0;
   for (const section of document.querySelectorAll("main > section")) {
@@ -61,8 +61,10 @@ function startSections() {
 function startHead() {
   const files = data.runs.map((run) => run.file).join(", ");
   document.title = `moetune: ${files}`;
-  byId("about").textContent = `${data.made_by}. ${layers.rows} layers, ${rows.rows} times of schedules, ` +
-    `${operations.rows} operations, ${data.models.length} models. Records: ${files}.`;
+  const held = [[layers.rows, "layer"], [rows.rows, "schedule of a layer", "schedules of layers"],
+    [operations.rows, "operation"], [data.models.length, "model"], [published.rows, "published figure"]];
+  byId("about").textContent = `${data.made_by}. ${held.filter(([number]) => number > 0).map(([number, one, many]) =>
+    (many && number !== 1 ? `${number} ${many}` : count(number, one))).join(", ")}. Records: ${files}.`;
   const emulated = data.runs.filter((run) => run.emulated).map((run) => run.file);
   byId("emulated").hidden = emulated.length === 0;
   byId("emulated").textContent = `EMULATED: the measured times of ${emulated.join(", ")} are of threads that are ` +
@@ -77,7 +79,8 @@ function drawBelow(has) {
   if (has.models) drawModels();
   if (has.pairs) drawPairs();
   drawWarnings();
-  drawRuns();
+  if (has.published) drawPublished();
+  drawRuns(has);
   document.body.dataset.ready = "yes";
 }
 

@@ -4,12 +4,12 @@ const MEMORY_PARTS = [["weights_bytes", "weights", "#0072b2"], ["gradients_bytes
   ["optimizer_bytes", "optimizer", "#e69f00"], ["activations_bytes", "activations", "#009e73"],
   ["buffers_bytes", "buffers", "#cc79a7"]];
 
+const memoryTotal = (one) => MEMORY_PARTS.reduce((sum, [name]) => sum + one.memory[name], 0);
 function drawMemory() {
   const schedules = replayOf.get(state.layer)?.schedules ?? [];
   byId("memory").hidden = schedules.length === 0;
   if (schedules.length === 0) return;
-  const total = (one) => MEMORY_PARTS.reduce((sum, [name]) => sum + one.memory[name], 0);
-  const width = widthOf("memory-bars"), left = 128, most = Math.max(...schedules.map(total)), step = 28;
+  const width = widthOf("memory-bars"), left = 128, most = Math.max(...schedules.map(memoryTotal)), step = 28;
   const x = linearScale(0, most, left, width - 110);
   const root = canvas(width, schedules.length * step, "memory");
   schedules.forEach((one, i) => {
@@ -19,7 +19,7 @@ function drawMemory() {
       const from = x(sum), value = one.memory[name];
       sum += value;
       root.append(withTip(svg("rect", { x: from, y: i * step + 2, width: x(sum) - from, height: 20, fill: colour }),
-        () => [`${one.schedule}: ${text}`, `${bytes(value)} of ${bytes(total(one))}`]));
+        () => [`${one.schedule}: ${text}`, `${bytes(value)} of ${bytes(memoryTotal(one))}`]));
     }
     root.append(svg("text", { x: x(sum) + 6, y: i * step + 16 }, bytes(sum)));
   });
@@ -54,6 +54,16 @@ function drawModels() {
   show("losses", chart.root, html("div", { class: "legend" }, ...legend));
 }
 
+function drawPublished() {
+  const of = (i, name) => published.get(i, name), ofTime = (i) => of(i, "figure").endsWith("_s");
+  const number = (i, value) => (value === null ? "-" : (ofTime(i) ? seconds : (plain) => digits(plain, 4))(value));
+  const off = (i) => (of(i, "published") && of(i, "computed") !== null
+    ? percent(of(i, "computed") / of(i, "published") - 1) : "-");
+  show("published-table", table(["table", "published", "computed", "difference", "figure", "of", ""],
+    published.indices().map((i) => [of(i, "table"), number(i, of(i, "published")), number(i, of(i, "computed")), off(i),
+      of(i, "figure").replace(/_s$/, "").replaceAll("_", " "), of(i, "what"), of(i, "reason")])));
+}
+
 // SLOW first: what a reader has to act on.
 const VERDICTS = ["SLOW", "AMBG", "FAST", "SAME"];
 function drawPairs() {
@@ -71,16 +81,23 @@ function drawPairs() {
 }
 
 function drawWarnings() {
-  const lines = [...data.warnings, ...data.replays.notes.map((text) => ({ level: "replay", text, cases: [] }))];
-  show("warning-list", ...lines.map(({ level, text, cases }) => html("li", {}, html("b", { class: `level ${level}` },
-    level), ` ${text}`, cases.length === 0 ? null : html("ul", {}, ...cases.map((one) => html("li", {}, one))))));
+  const { notes } = data.replays;
+  const ofReplays = notes.length > 3 ? [{ level: "replay", text: `${notes.length} notes on replays`, cases: notes }]
+    : notes.map((text) => ({ level: "replay", text, cases: [] }));
+  const lines = [...data.warnings, ...ofReplays];
+  show("warning-list", ...lines.map(({ level, text, cases }) => {
+    const told = [html("b", { class: `level ${level}` }, level), ` ${text}`];
+    if (cases.length === 0) return html("li", {}, ...told);
+    return html("li", { class: "folded" }, html("details", {}, html("summary", {}, ...told),
+      html("ul", {}, ...cases.map((one) => html("li", {}, one)))));
+  }));
 }
 
 const fieldsText = (fields) => Object.entries(fields).map(([name, value]) => `${name} ${name.endsWith("bytes")
   ? bytes(value) : value}`).join(", ");
 
-function drawRuns() {
-  show("run-list", ...data.runs.map((run) => html("dl", {}, ...[["records", run.file], ["command", run.command],
+function drawRuns(has) {
+  show("run-list", ...data.runs.map((run) => html("dl", {}, ...[["records", run.file], ["command", shellLine(run.argv)],
     ["started", run.started], ["program", run.compiler && `moetune ${run.version || "of an unknown version"}, commit ` +
       `${run.git.commit ?? "unknown"}${run.git.dirty ? " and changes" : ""}, ${run.compiler}`],
     ["machine", fieldsText(run.machine)], ["conditions", fieldsText(run.conditions)], ["ranks", fieldsText(run.ranks)],
@@ -89,6 +106,9 @@ function drawRuns() {
   const others = Object.entries(data.others).map(([kind, count]) => `${count} of ${kind}`);
   byId("others").hidden = others.length === 0;
   byId("others").textContent = `Records that this page counts and does not show: ${others.join(", ")}.`;
+  const drawn = Object.entries(has).some(([name, there]) => there && name !== "runs" && name !== "warnings");
+  byId("nothing").hidden = drawn;
+  byId("download-rows").hidden = rows.rows === 0;
   const link = (id, text, type) => { byId(id).href = URL.createObjectURL(new Blob([text], { type })); };
   link("download", byId("data").textContent, "application/json");
   const names = ["layer", ...Object.keys(rows.columns).filter((name) => name !== "layer")];

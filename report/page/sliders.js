@@ -39,15 +39,20 @@ function whatIfLines(replays) {
 
 function drawSliders() {
   const replays = replayOf.get(state.layer);
-  byId("sliders").hidden = byId("what-if").hidden = !replays;
+  byId("sliders").hidden = byId("what-if").hidden = byId("replay-notes").hidden = !replays;
   byId("replay-source").textContent = replaySource(replays);
   if (!replays) return;
   for (const [name] of SLIDERS) byId(`${name}-value`).textContent = `x ${state.scale[name].toFixed(2)}`;
-  const lines = whatIfLines(replays);
+  const lines = whatIfLines(replays), { time } = ranked(state.layer);
+  const recorded = (schedule) => foretold(schedule.row, time);
+  show("replay-notes", ...lines.filter(({ schedule, before }) => Math.abs(before / recorded(schedule) - 1) > SAME)
+    .map(({ schedule, before }) => html("p", {}, `${schedule.schedule}: replayed ${seconds(before)}, recorded ` +
+      `${seconds(recorded(schedule))} (${percent(before / recorded(schedule) - 1)}): decided or priced by what the ` +
+      "record does not hold.")));
   const slowest = lines.find(({ schedule }) => schedule.schedule === "tutel") ?? lines.at(-1);
   const heads = ["schedule", "recorded", "replayed", "with the sliders", "best r_f, r_b then", "takes",
     `over ${slowest.schedule.schedule}`];
   show("what-if", table(heads, lines.map(({ schedule, own, best, before, now, least }) => [schedule.schedule,
-    `${seconds(predicted(schedule.row))} (${own.join("/")})`, seconds(before), seconds(now), best.join("/"),
+    `${seconds(recorded(schedule))} (${own.join("/")})`, seconds(before), seconds(now), best.join("/"),
     seconds(least), times(slowest.least / least)])));
 }

@@ -65,7 +65,7 @@ function recordedLanes(row) {
   const of = recordedTimeline.get(row), lanes = of.distinct("lane");
   const tasks = of.indices().map((i) => ({ lane: lanes.indexOf(of.get(i, "lane")), kind: of.get(i, "kind"),
     phase: of.get(i, "phase"), chunk: of.get(i, "chunk"), chunks: of.get(i, "chunks"), start: of.get(i, "start_s"),
-    end: of.get(i, "end_s"), critical: true, size: 0 }));
+    end: of.get(i, "end_s"), critical: null, size: 0 }));
   const end = Math.max(...tasks.map((task) => task.end));
   return { title: `${scheduleOf(row)}, as recorded`, row, lanes, tasks, end, total: end,
     split: Math.max(0, ...tasks.filter((task) => task.phase === "forward").map((task) => task.end)) };
@@ -85,14 +85,17 @@ function taskLines(task) {
     lines.push(`${bytes(task.size)}, ${digits(task.size / length * 1e-9, 4)} GB/s`);
   if (task.size > 0 && task.unit === "flops" && length > 0)
     lines.push(`${digits(task.size * 1e-9, 4)} GFLOP, ${digits(task.size / length * 1e-12, 4)} TFLOP/s`);
-  if (task.critical) lines.push("on the critical path");
+  if (task.critical === true) lines.push("on the critical path");
   return lines;
 }
 
-const LANE = 18, TITLE = 22, LABELS = 84;
+const LANE = 18, LABELS = 84;
+const titleHeight = (width) => (width < 640 ? 38 : 22);  // a narrow page has the times on a line of their own
 function drawGroup(root, group, top, x, width) {
   const total = measured(group.row) === null || isChanged() ? "" : `, measured ${seconds(measured(group.row))}`;
-  root.append(svg("text", { class: "title", x: 2, y: top + 15 }, `${group.title}: ${seconds(group.total)}${total}`));
+  const told = `${seconds(group.total)}${total}`, narrow = width < 640, TITLE = titleHeight(width);
+  root.append(svg("text", { class: "title", x: 2, y: top + 15 }, narrow ? group.title : `${group.title}: ${told}`));
+  if (narrow) root.append(svg("text", { x: 2, y: top + 31 }, told));
   group.lanes.forEach((name, lane) => {
     const y = top + TITLE + lane * LANE;
     root.append(svg("text", { x: LABELS - 6, y: y + 13, "text-anchor": "end" }, name),
@@ -103,7 +106,7 @@ function drawGroup(root, group, top, x, width) {
     if (to < LABELS || from > width || task.end <= task.start) continue;
     const y = top + TITLE + task.lane * LANE + 1, letter = KIND_LETTERS[task.kind] ?? "";
     const label = task.chunks > 1 ? `${letter}${task.chunk + 1}` : letter;
-    const one = svg("g", { class: task.critical ? "task critical" : "task" },
+    const one = svg("g", { class: task.critical === false ? "task" : "task critical" },
       svg("rect", { x: from, y, width: Math.max(0.6, to - from), height: LANE - 4, fill: kindColour(task.kind) }));
     if (label && to - from > 6 + 6.5 * label.length)
       one.append(svg("text", { x: (from + to) / 2, y: y + 11, "text-anchor": "middle" }, label));
@@ -128,10 +131,11 @@ function drawTimelines() {
       `This page has no timelines. ${data.replays.notes.join("; ")}`, ...others));
     return show("kinds");
   }
+  byId("critical-text").hidden = !groups.some((group) => group.tasks.some((task) => task.critical === true));
   const width = widthOf("timeline"), all = Math.max(...groups.map((group) => group.end)) * 1.01;
   state.all = all;
   const [from, to] = state.view ?? [0, all], x = linearScale(from, to, LABELS, width - 4);
-  const height = groups.reduce((sum, group) => sum + TITLE + group.lanes.length * LANE + 8, 20);
+  const height = groups.reduce((sum, group) => sum + titleHeight(width) + group.lanes.length * LANE + 8, 20);
   const root = canvas(width, height, "timelines of schedules");
   for (const tick of linearTicks(from, to, width / 110))
     root.append(svg("line", { class: "grid", x1: x(tick), x2: x(tick), y1: 14, y2: height }),

@@ -2,20 +2,26 @@
 
 const NO_SHAPE = new Set(["run", "layer", "measured", "nodes", "ranks_per_node"]);
 const MOST_CHOICES = 40;  // a column of more values is neither an axis nor a filter
-const varying = Object.keys(layers.columns).filter((name) => {
-  const count = NO_SHAPE.has(name) ? 0 : layers.distinct(name).length;
-  return count > 1 && count <= MOST_CHOICES;
-});
-
 /** Each layer's order, once. */
 let rankedLayers = null;
 function allRanked() {
   rankedLayers ??= layers.indices().map(ranked);
   return rankedLayers;
 }
+/** A field of a layer. How rows are rounded is that of the times that the layer is ranked by. */
+function shapeOf(layer, name) {
+  const { time, list } = allRanked()[layer];
+  if (name !== "capacity_rounding" || list.length === 0) return layers.get(layer, name);
+  return rows.get(list[0], time === planned ? "planned_rounding" : name);
+}
+const choicesOf = (name) => ordered(layers.indices().map((layer) => shapeOf(layer, name)));
+const varying = Object.keys(layers.columns).filter((name) => {
+  const choices = NO_SHAPE.has(name) ? 0 : choicesOf(name).length;
+  return choices > 1 && choices <= MOST_CHOICES;
+});
 const filterOf = (name) => byId(`filter-${name}`).value;
 const passes = (layer) => varying.every((name) =>
-  filterOf(name) === "" || String(layers.get(layer, name)) === filterOf(name));
+  filterOf(name) === "" || String(shapeOf(layer, name)) === filterOf(name));
 const chosenLayers = () => layers.indices().filter((layer) => allRanked()[layer].list.length > 1 && passes(layer));
 
 function startWinners() {
@@ -25,7 +31,7 @@ function startWinners() {
     ...varying.map((name) => html("option", { value: name, selected: name === value }, label(name)))));
   const filter = (name) => html("label", {}, `${label(name)} `, html("select", { id: `filter-${name}`,
     onchange: drawWinners }, html("option", { value: "" }, "any"),
-  ...layers.distinct(name).map((value) => html("option", {}, String(value)))));
+  ...choicesOf(name).map((value) => html("option", {}, String(value)))));
   show("filters", axis("axis-x", "across", varying.includes("model_dim") ? "model_dim" : varying[0]),
     axis("axis-y", "down", varying.includes("seq") ? "seq" : varying.at(-1)), html("span", {}, " | only "),
     ...varying.map(filter), html("button", { onclick: () => {
@@ -49,13 +55,13 @@ function countWinners(list) {
 
 function drawMap(list) {
   if (varying.length === 0) return show("winner-map");
-  const [across, down] = [byId("axis-x").value, byId("axis-y").value], xs = layers.distinct(across);
-  const ys = layers.distinct(down), width = widthOf("winner-map"), left = 90, high = 30;
+  const [across, down] = [byId("axis-x").value, byId("axis-y").value], xs = choicesOf(across);
+  const ys = choicesOf(down), width = widthOf("winner-map"), left = 90, high = 30;
   const wide = Math.min(150, (width - left) / xs.length);
   const root = canvas(width, ys.length * high + 40, "winners by shape");
   const cells = new Map();
   for (const layer of list) {
-    const key = `${layers.get(layer, across)}|${layers.get(layer, down)}`;
+    const key = `${shapeOf(layer, across)}|${shapeOf(layer, down)}`;
     cells.set(key, [...(cells.get(key) ?? []), layer]);
   }
   xs.forEach((x, i) => root.append(svg("text", { x: left + (i + 0.5) * wide, y: ys.length * high + 15,
@@ -69,16 +75,16 @@ function drawMap(list) {
       if (!inside) return;
       const counts = [...countWinners(inside)].sort((a, b) => b[1] - a[1]), cell = svg("g");
       let from = left + i * wide + 2;
-      for (const [name, count] of counts) {
-        const part = count / inside.length * (wide - 4);
+      for (const [name, won] of counts) {
+        const part = won / inside.length * (wide - 4);
         cell.append(svg("rect", { x: from, y: j * high + 3, width: part, height: high - 6,
-          fill: scheduleColour(name) }));
-        if (part > 26) cell.append(svg("text", { style: `fill:${textOn(scheduleColour(name))}`, x: from + part / 2,
-          y: j * high + 19, "text-anchor": "middle" }, count));
+          fill: scheduleColour(name), class: "schedule" }));
+        if (part > 26) cell.append(svg("text", { style: `fill:${scheduleInk(name)}`, x: from + part / 2,
+          y: j * high + 19, "text-anchor": "middle" }, won));
         from += part;
       }
-      root.append(withTip(cell, () => [`${across} ${x}, ${down} ${y}: ${inside.length} layers`,
-        ...counts.map(([name, count]) => `${name} is the fastest of ${count}`)]));
+      root.append(withTip(cell, () => [`${across} ${x}, ${down} ${y}: ${count(inside.length, "layer")}`,
+        ...counts.map(([name, won]) => `${name} is the fastest of ${won}`)]));
     });
   });
   show("winner-map", root);
@@ -131,8 +137,8 @@ function drawWinners() {
   const list = chosenLayers(), counts = [...countWinners(list)].sort((a, b) => b[1] - a[1]);
   const byMeasured = list.filter((layer) => allRanked()[layer].time === measured).length;
   const others = list.length - byMeasured, told = counts.map(([name, count]) => `${name} ${count}`).join(", ");
-  byId("winner-text").textContent = `Of ${list.length} layers (${byMeasured} by measured times, ${others} by ` +
-    `predicted ones) the fastest is: ${told || "none"}.`;
+  byId("winner-text").textContent = `Of ${count(list.length, "layer")} (${byMeasured} by measured times, ` +
+    `${others} by predicted ones) the fastest is: ${told || "none"}.`;
   show("winner-legend", ...counts.map(([name]) => swatch(scheduleColour(name), name)));
   drawMap(list);
   drawSpeedups(list);

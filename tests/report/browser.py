@@ -87,6 +87,13 @@ class Browser:
     def print_media(self):
         self._call("Emulation.setEmulatedMedia", media="print")
 
+    def allow_clipboard(self):
+        for name in ("clipboard-read", "clipboard-write"):
+            self._call("Browser.setPermission", permission={"name": name}, setting="granted")
+
+    def save_into(self, folder):
+        self._call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+
     def open(self, path):
         self._call("Page.navigate", url=pathlib.Path(path).absolute().as_uri())
         self.until("document.body && document.body.dataset.ready === 'yes'")

@@ -2,55 +2,32 @@
 
 The page in a headless Chromium: no fault, controls change what is shown, figures stand where they belong, names stay
 text, the first paint is quick. Leaves screenshots in FOLDER. Exit code 77 without a browser."""
+import ast
+import csv
 import json
-import os
 import pathlib
 import shlex
-import subprocess
 import sys
-import tempfile
-import unittest
+import time
 
-from browser import Browser, find_browser
-from page_of import GRID, LAYER, OPERATIONS, lines_of, report
+from browser_page import Page, main
+from page_of import GRID, LAYER, OPERATIONS, PUBLISHED, ROOT, VERIFIED, data_of, lines_of
 
-PROGRAM = os.path.abspath(sys.argv[1])
 SHOTS = pathlib.Path(sys.argv[2]).absolute()
 MOST_PAINT_MS = 2000
 NASTY = "</script><img src=x onerror=document.title='ha'>\"'&"
-CHANGE = """(() => {{ const element = document.getElementById({0!r}); element.value = {1!r};
-element.dispatchEvent(new Event({2!r}, {{bubbles: true}})); }})()"""
+CUT_TEXTS = """[...document.querySelectorAll("svg text")].filter((text) => {
+  const whole = text.closest("svg").viewBox.baseVal, box = text.getBBox();
+  return !text.getAttribute("transform") && box.width > 0 && (box.x < -1 || box.x + box.width > whole.width + 1);
+}).map((text) => text.textContent)"""
 
 
-class Page(unittest.TestCase):
-    def setUp(self):
-        self.scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(self.scratch.cleanup)
-        self.folder = pathlib.Path(self.scratch.name)
-        self.browser = Browser(PROGRAM_OF_BROWSER)
-        self.addCleanup(self.browser.close)
-        self.browser.look(1280, 900, "light")
-
-    def tearDown(self):
-        self.assertEqual(self.browser.faults, [])
-
-    def opened(self, *words):
-        ran = report(PROGRAM, self.folder, *words)
-        self.assertEqual(ran.returncode, 0, ran.stderr)
-        self.browser.open(self.folder / "page.html")
-
-    def text(self, name):
-        return self.browser.value(f"document.getElementById({name!r}).textContent")
-
-    def drawn(self, name):
-        return self.browser.value(f"document.getElementById({name!r}).innerHTML")
-
-    def change(self, name, value, event="change"):
-        self.browser.value(CHANGE.format(name, str(value), event))
-
-    def shown_sections(self):
-        return self.browser.value("[...document.querySelectorAll('main > section')].filter((one) => !one.hidden)"
-                                  ".map((one) => one.id)")
+def style_of_schedules():
+    """As plots/style.py has it, which loads no more than this where there is no matplotlib."""
+    for statement in ast.parse((ROOT / "plots/style.py").read_text()).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "SCHEDULES":
+            return ast.literal_eval(statement.value)
+    raise AssertionError("plots/style.py has no SCHEDULES")
 
 
 class WholeGrid(Page):
@@ -69,8 +46,8 @@ class WholeGrid(Page):
                                             ".filter((name) => !name.startsWith('data:'))"), [])
 
     def test_shows_its_sections(self):
-        self.assertEqual(self.shown_sections(), ["answer", "ranking", "timelines", "degrees", "winners", "operations",
-                                                 "accuracy", "memory", "warnings", "runs"])
+        self.assertEqual(self.shown_sections(), ["warnings", "answer", "ranking", "timelines", "degrees", "winners",
+                                                 "operations", "accuracy", "memory", "runs"])
         self.assertIn("EMULATED", self.text("emulated"))
         self.assertIn("EMULATED", self.text("card"))
 
@@ -147,26 +124,11 @@ class WholeGrid(Page):
 
 
 class OtherRecords(Page):
-    def test_command_of_the_answer_runs(self):
-        self.opened(LAYER)
-        command = self.browser.value("document.querySelector('#card pre').textContent")
-        words = shlex.split(command)
-        self.assertEqual(words[:2], ["./moetune", "simulate"])
-        ran = subprocess.run([PROGRAM, *words[1:], "--json"], capture_output=True, text=True, cwd=self.folder)
-        self.assertEqual(ran.returncode, 0, ran.stderr)
-        best = json.loads(ran.stdout)
-        times = {line["schedule"]: line["prediction"]["total_s"] for line in lines_of(LAYER)
-                 if line.get("key", "").startswith("simulate/")}
-        self.assertEqual(best["schedule"], min(times, key=times.get))
-        self.assertAlmostEqual((best["forward_s"] + best["backward_s"]) / min(times.values()), 1, delta=1e-9)
-
     def test_contention_stays_as_computed(self):
         """a800's lanes slow each other: times are the program's, whatever the page's own replay leaves out."""
         degrees = ["--degree-forward", "4", "--degree-backward", "4"]
         layer = "--cluster a800 --dtype bfloat16 --batch 8 --seq 1024 --schedule fsmoe".split()
-        ran = subprocess.run([PROGRAM, "simulate", *layer, *degrees, "--out", "slowed.jsonl"], cwd=self.folder,
-                             capture_output=True, text=True)
-        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.moetune("simulate", *layer, *degrees, "--out", "slowed.jsonl")
         self.opened("slowed.jsonl")
         self.assertIn("Lanes slow each other", self.text("replay-source"))
         total = self.browser.value("totalSeconds(data.replays.layers[0].schedules[0], [4, 4], AS_RECORDED)")
@@ -179,6 +141,102 @@ class OtherRecords(Page):
     def test_recorded_timelines_without_replays(self):
         self.opened(LAYER, "--timelines", 0)
         self.assertIn("as recorded", self.text("timeline"))
+        self.assertTrue(self.browser.value("byId('critical-text').hidden"))
+        lines = self.browser.value("groupsOfLayer()[0].tasks.flatMap(taskLines)")
+        self.assertNotIn("on the critical path", lines)
+        self.assertEqual(self.browser.value("document.querySelectorAll('.task:not(.critical)').length"), 0)
+
+    def test_of_operations_say_what_is_divided(self):
+        self.opened(OPERATIONS)
+        self.assertIn("bytes / time, GB/s", self.text("bandwidth"))
+        lines = lines_of(OPERATIONS)
+        for line in lines:
+            if line["kind"] == "case":
+                line["parameters"]["wire_bytes"] = line["parameters"].get("bytes", 0)
+        (self.folder / "wired.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self.opened("wired.jsonl")
+        self.assertIn("bus bandwidth, GB/s", self.text("bandwidth"))
+
+    def test_bars_say_what_they_show(self):
+        self.opened(LAYER)
+        self.assertIn("Bars: predicted (outlined), forward", self.text("bars-text"))
+        self.assertNotIn("Whiskers", self.text("bars-text"))
+        self.assertEqual(self.browser.value("document.querySelectorAll('#bars .predicted').length"), 3)
+        self.opened(VERIFIED)
+        self.assertIn("predicted (outlined) and measured (filled)", self.text("bars-text"))
+        self.assertIn("Whiskers", self.text("bars-text"))
+
+    def test_published_figures_alone(self):
+        self.opened(PUBLISHED)
+        self.assertEqual(self.shown_sections(), ["warnings", "published", "runs"])
+        self.assertIn("-0.69\u00a0%", self.text("published-table"))
+        self.assertTrue(self.browser.value("byId('download-rows').hidden && byId('nothing').hidden"))
+
+    def test_says_that_nothing_can_be_drawn(self):
+        lines = [line for line in lines_of(LAYER) if not line.get("key", "").startswith("simulate/")]
+        (self.folder / "degrees.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self.opened("degrees.jsonl")
+        self.assertFalse(self.browser.value("byId('nothing').hidden"))
+        self.assertTrue(self.browser.value("byId('download-rows').hidden"))
+
+    def test_narrow_pages_cut_no_text(self):
+        self.opened(VERIFIED, LAYER, OPERATIONS)
+        self.browser.look(400, 900, "light")
+        self.browser.open(self.folder / "page.html")
+        self.assertLessEqual(self.browser.value("document.documentElement.scrollWidth"), 400)
+        self.assertEqual(self.browser.value(CUT_TEXTS), [])
+        self.assertEqual(self.browser.value("[...document.querySelectorAll('.cell text')]"
+                                            ".filter((one) => one.textContent === '').length"), 0)
+
+    def test_a_schedule_has_a_colour_of_its_own(self):
+        self.moetune(*"simulate --batch 2 --seq 512 --schedule all --out all.jsonl".split())
+        expected = {name: colour for name, (colour, _) in style_of_schedules().items()}
+        self.opened("all.jsonl")
+        self.assertEqual(self.browser.value("SCHEDULES"), expected)
+        self.assertEqual(self.browser.value("scheduleNames.length"), len(expected))
+        for scheme in ("light", "dark"):
+            self.browser.look(1280, 900, scheme)
+            found = self.browser.value("scheduleNames.map((name) => { document.body.style.color = scheduleColour(name);"
+                                       "return getComputedStyle(document.body).color; })")
+            self.assertEqual(len(set(found)), len(expected), scheme)
+            darkest = min(max(map(int, one[4:-1].split(","))) for one in found)
+            self.assertGreater(darkest, 110 if scheme == "dark" else 0)
+
+    def test_buttons_copy(self):
+        self.opened(LAYER)
+        self.browser.allow_clipboard()
+        for i, shown in enumerate(self.browser.value("[...document.querySelectorAll('#card pre')]"
+                                                     ".map((one) => one.textContent)")):
+            button = f"document.querySelectorAll('#card button')[{i}]"
+            self.browser.value(f"{button}.click()")
+            self.browser.until(f"{button}.textContent === 'copied'")
+            self.assertEqual(self.browser.value("navigator.clipboard.readText()"), shown)
+
+    def test_where_no_page_may_copy_the_text_is_selected(self):
+        self.opened(LAYER)
+        self.browser.value("navigator.clipboard.writeText = () => Promise.reject(); document.execCommand = () => false;"
+                           "document.querySelector('#card button').click()")
+        self.browser.until("document.querySelector('#card button').textContent.startsWith('selected')")
+        self.assertEqual(self.browser.value("getSelection().toString()"),
+                         self.browser.value("document.querySelector('#card pre').textContent"))
+
+    def test_data_are_saved(self):
+        self.opened(LAYER)
+        self.browser.save_into(self.folder)
+        for name in ("download", "download-rows"):
+            self.browser.value(f"byId({name!r}).click()")
+        saved = [self.folder / name for name in ("report.json", "rows.csv")]
+        end = time.monotonic() + 30
+        while not all(path.exists() for path in saved) and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertEqual(json.loads(saved[0].read_text()), data_of(self.folder / "page.html"))
+        with open(saved[1], newline="") as text:
+            rows = list(csv.DictReader(text))
+        self.assertEqual([row["schedule"] for row in rows], ["ds-moe", "tutel", "fsmoe"])
+        for row, line in zip(rows, (one for one in lines_of(LAYER) if one.get("key", "").startswith("simulate/")),
+                             strict=True):
+            self.assertEqual(row["layer"], line["parameters"]["layer"])
+            self.assertAlmostEqual(float(row["predicted_total_s"]) / line["prediction"]["total_s"], 1, delta=1e-8)
 
     def test_names_stay_text(self):
         lines = lines_of(LAYER)
@@ -223,8 +281,4 @@ class OtherRecords(Page):
 
 
 if __name__ == "__main__":
-    PROGRAM_OF_BROWSER = find_browser()
-    if PROGRAM_OF_BROWSER is None:
-        print("skipped: there is no Chromium")
-        sys.exit(77)
-    unittest.main(argv=sys.argv[:1])
+    main()

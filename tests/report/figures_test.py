@@ -163,6 +163,15 @@ class BadInput(Page):
         self.assertIn("nosuch", self.refuse(LAYER, "--cluster", "nosuch"))
         self.assertIn("RECORDS", self.refuse())
 
+    def test_makes_the_folder_of_the_page(self):
+        ran = report(PROGRAM, self.folder, LAYER, page="far/off/page.html")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertTrue((self.folder / "far/off/page.html").exists())
+        (self.folder / "file").write_text("")
+        ran = report(PROGRAM, self.folder, LAYER, page="file/page.html")
+        self.assertEqual(ran.returncode, 2, ran.stderr)
+        self.assertEqual(ran.stderr.count("\n"), 1, ran.stderr)
+
     def test_says_what_has_no_replay(self):
         lines = lines_of(LAYER)
         for line in lines:

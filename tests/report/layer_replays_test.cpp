@@ -41,8 +41,8 @@ TEST(LayerReplays, AreWhatTheSearchReplays) {
       LayerResult expected;
       try {
         expected = search.tune(schedule, pricer);
-        json = replays.schedule_json(schedule, pricer, growing_pricer, expected.decision.degree_forward,
-                                     expected.decision.degree_backward);
+        json = replays.schedule_json(schedule, pricer, growing_pricer,
+                                     {expected.decision.degree_forward, expected.decision.degree_backward});
       } catch (const Unsupported&) {
         continue;
       }

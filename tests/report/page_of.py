@@ -11,12 +11,13 @@ MODELS = ROOT / "results/fsmoe-fig6-models.json.gz"
 LAYER = ROOT / "tests/plots/data/layer.jsonl"
 PLAN = ROOT / "tests/plots/data/plan.jsonl"
 OPERATIONS = ROOT / "tests/plots/data/microbench.jsonl"
+VERIFIED = ROOT / "tests/plots/data/verified.jsonl"
+PUBLISHED = ROOT / "tests/plots/data/fsmoe-fig6.jsonl"
 
 
-def report(program, folder, *words):
+def report(program, folder, *words, page="page.html"):
     """What the verb ends with; the page is FOLDER/page.html."""
-    return subprocess.run([program, "report", *map(str, words), "-o", "page.html"], cwd=folder, capture_output=True,
-                          text=True)
+    return subprocess.run([program, "report", *map(str, words), "-o", page], cwd=folder, capture_output=True, text=True)
 
 
 def data_of(page):
