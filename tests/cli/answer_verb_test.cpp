@@ -1,6 +1,7 @@
 // The answer of `tune` to one layer or model, as a user meets it: what it says holds for the commands that it names.
 #include <filesystem>
 #include <fmt/format.h>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -97,6 +98,42 @@ TEST_F(AnswerVerb, WhatCannotBeUsedIsOneLine) {
             std::string::npos);
   EXPECT_NE(said({"--shape", "auto", "--mp", "3", "--batch", "1"}).find("found no groups of 32 ranks"),
             std::string::npos);
+}
+
+// A fit that is no line is WEAK, and what it prices is doubtful.
+TEST_F(AnswerVerb, StrictEndsWithFiveWhereAFitIsWeak) {
+  const auto exit_code = [&](const std::vector<std::string>& words) {
+    const Printed printed = run_program(MOETUNE_PROGRAM, words, folder_);
+    if (printed.exit_code == 2) ADD_FAILURE() << printed.err;
+    return printed.exit_code;
+  };
+  for (const bool bent : {false, true}) {
+    std::ofstream csv(folder_ + "/s.csv");
+    csv << "op,network,ranks,bytes,seconds\n";
+    for (int i = 0; i < 12; ++i)
+      csv << fmt::format("alltoall,inter,8,{},{}\n", 1 << (16 + i / 2),
+                         1e-3 + (bent && i > 7 ? 0.5 * (i % 2) : 0) + 1e-9 * (1 << (16 + i / 2)));
+    csv.close();
+    EXPECT_EQ(
+        exit_code({"import", "csv", "s.csv", "--nodes", "8", "--ranks-per-node", "4", "-o", "r.jsonl", "--overwrite"}),
+        0);
+    EXPECT_EQ(exit_code({"fit", "--records", "r.jsonl", "--out", "p.toml"}), 0);
+    EXPECT_EQ(exit_code({"fit", "--records", "r.jsonl", "--out", "p.toml", "--strict"}), bent ? 5 : 0);
+    std::filesystem::copy_file(folder_ + "/p.toml", folder_ + "/mine.toml",
+                               std::filesystem::copy_options::overwrite_existing);
+    std::ofstream(folder_ + "/mine.toml", std::ios::app)
+        << "\n[[comm]]\nop = \"allreduce\"\nnetwork = \"inter\"\nranks = 8\nalpha_s = 1e-4\nbeta_s_per_byte = 1e-10\n"
+           "\n[[comm]]\nop = \"allgather\"\nnetwork = \"intra\"\nranks = 4\nalpha_s = 1e-4\nbeta_s_per_byte = 1e-10\n"
+           "\n[[comm]]\nop = \"reducescatter\"\nnetwork = \"intra\"\nranks = 4\nalpha_s = 1e-4\nbeta_s_per_byte = "
+           "1e-10\n"
+           "\n[[compute]]\nop = \"gemm\"\nalpha_s = 1e-5\nbeta_s_per_flop = 1e-14\n";
+    const std::vector<std::string> tune{"tune", "--no-verify", "--cluster", "./mine.toml", "--batch",
+                                        "1",    "--out",       "t.jsonl",   "--overwrite"};
+    std::vector<std::string> strict = tune;
+    strict.emplace_back("--strict");
+    EXPECT_EQ(exit_code(tune), 0);
+    EXPECT_EQ(exit_code(strict), bent ? 5 : 0);
+  }
 }
 
 }  // namespace
