@@ -152,8 +152,11 @@ void read_devices(const nlohmann::json& config, TestOutput& out) {
                     here, kMostRanksOfProcess);
   const nlohmann::json devices = list_at(config, "devices");
   std::set<std::string> processes;
-  for (const nlohmann::json& device : devices)
+  for (const nlohmann::json& device : devices) {
+    require<BadInput>(!text_at(device, "hostname").empty(),
+                      "{}: config.devices: found one without a hostname, expected the device's", out.path);
     processes.insert(fmt::format("{} {}", text_at(device, "hostname"), number_at(device, "pid")));
+  }
   const size_t ranks = processes.size() == devices.size() ? static_cast<size_t>(here) : 1;
   for (const nlohmann::json& device : devices) {
     auto& hosts = out.hosts[fmt::format("{:.0f}", number_at(device, "group"))];
@@ -191,8 +194,12 @@ std::vector<TestOutput> read_outputs(const std::string& path, bool in_place) {
   require<BadInput>(!std::ranges::all_of(outputs, untimed),
                     "{}: found no {} time, expected a table of size, count, type, ..., as nccl-tests prints it", path,
                     in_place ? "in-place" : "out-of-place");
-  if (const auto lost = std::erase_if(outputs, untimed); lost > 0)
-    log_info(fmt::format("{}: {} programs without a time are left out", path, lost));
+  for (const TestOutput& out : outputs)
+    if (untimed(out))
+      log_info(fmt::format("{}: {} is left out: {} rows with wrong results, {} without a time, {} unreadable", path,
+                           out.program.empty() ? "an unnamed program" : out.program, out.wrong, out.without_time,
+                           out.unreadable));
+  std::erase_if(outputs, untimed);
   for (TestOutput& out : outputs) out.path = path;
   return outputs;
 }
