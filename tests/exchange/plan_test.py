@@ -6,7 +6,7 @@ import json
 import pathlib
 import struct
 
-from program import ProgramTest, main
+from program import ProgramTest, main, measured, records
 
 LAYER = ["--batch", "2", "--seq", "256", "--model-dim", "512", "--hidden", "1024"]
 COLLECTIVES = {"allreduce": 0, "allgather": 2, "alltoall": 6, "reducescatter": 7}
@@ -125,6 +125,11 @@ class Plans(ProgramTest):
         self.call("export", "chakra", "indented.json", "-o", "trace.et")
         for words in (["csv", "indented.json"], ["tutel", "plan.json"]):
             self.assertIn(".json: found a plan, expected records", self.refused("export", *words))
+
+    def test_a_record_of_a_plans_file_is_refused(self):
+        path = records(self.folder / "l.jsonl", measured("fsmoe", (3, 2), 0.01, plan="0123456789abcdef"))
+        for words in (["plan", path], ["chakra", path]):
+            self.assertIn("l.jsonl:2: found the record of a plan's file", self.refused("export", *words))
 
     def test_sizes_that_flags_gave_are_in_the_records(self):
         words = [*LAYER, "--schedule", "lina", "--micro-op-bytes", "1000000"]
