@@ -66,10 +66,11 @@ void add_fit(CLI::App& app, Command& c) {
   CLI::App* verb = add_verb(app, "fit", "microbench records -> cluster profile (alpha, beta, r^2, held-out error)",
                             " --records results/microbench-testbed-b.jsonl --out results/mine.toml");
   add_text(*verb, "--records", "FILE", c.fit.records, "records of microbench or tune");
+  begin_group(*verb, kHow);
+  verb->add_flag("--strict", c.fit.strict, "exit code 5 where the fit of an operation is WEAK or UNUSABLE");
   begin_group(*verb, kOutput);
   add_text(*verb, "--name", "NAME", c.fit.name, "name of the profile; default: CLUSTER-fitted");
   add_text(*verb, "--out", "FILE", c.fit.out, "the profile; default: results/NAME.toml");
-  verb->add_flag("--strict", c.fit.strict, "exit code 5 where the fit of an operation is WEAK or UNUSABLE");
   add_json(*verb, c.fit.json);
 }
 

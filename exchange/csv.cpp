@@ -113,11 +113,23 @@ double CsvTable::number(const Row& row, size_t column, double least) const {
   return value;
 }
 
+int64_t CsvTable::whole(const Row& row, size_t column, int64_t least, int64_t most) const {
+  const std::string& text = row.cells[column];
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require<BadInput>(error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most,
+                    "{}: found {}, expected a whole number from {} to {}", where(row, column), shown(text), least,
+                    most);
+  return value;
+}
+
 CsvTable read_csv(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::stringstream all;
   require<BadInput>(in.is_open() && (all << in.rdbuf()), "{}: found no readable file, expected CSV", path);
-  const std::string text = all.str();
+  std::string text = all.str();
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   Lexer lexer(path, text);
   CsvTable table;
   table.path = path;

@@ -1,5 +1,6 @@
 #pragma once
 // Comma-separated values (RFC 4180): cells with commas, quotes or line breaks stand in quotes.
+#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <string_view>
@@ -26,9 +27,12 @@ struct CsvTable {
   std::string where(const Row& row, size_t column) const;
   /// A number of at least `least`. Throws BadInput naming file, line and column.
   double number(const Row& row, size_t column, double least) const;
+  /// A whole number from `least` to `most`, likewise.
+  int64_t whole(const Row& row, size_t column, int64_t least, int64_t most) const;
 };
 
-/// Reads a file whose first line names the columns; lines that begin with # and empty ones are passed over. Throws
+/// Reads a file whose first line names the columns; lines that begin with # and empty ones are passed over, and so is
+/// a byte order mark. Throws
 /// BadInput "FILE:LINE: ..." for a row of another number of cells.
 CsvTable read_csv(const std::string& path);
 

@@ -1,10 +1,13 @@
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <fmt/ranges.h>
 #include <fstream>
 #include <sstream>
 
 #include "exchange/formats.h"
+#include "exchange/plan_of_record.h"
+#include "moe/base/out_file.h"
 #include "moe/base/registry.h"
 #include "moe/base/statistics.h"
 #include "moe/base/whole_file.h"
@@ -44,6 +47,15 @@ void check_read(const ExportFormat& format, const ExportOptions& o) {
                       "{}: found format {}, which has no use for it", flag, format.name);
 }
 
+// Refuses what no format reads, and plans where the format is of records.
+void check_file(const ExportFormat& format, const ExportOptions& o) {
+  require<BadInput>(!o.file.ends_with(".gz"), "{}: found a compressed file, expected it unpacked (gunzip -k)", o.file);
+  const bool of_plans = format.flags.find("--schedule") != std::string_view::npos;
+  require<BadInput>(of_plans || !is_plan(o.file),
+                    "{}: found a plan, expected records; of a plan export makes chakra or plan", o.file);
+  require_other_file(o.out, {o.file, o.cluster});
+}
+
 }  // namespace
 
 std::string export_formats() { return fmt::format("{}", fmt::join(row_names(kExportFormats), "|")); }
@@ -51,26 +63,31 @@ std::string export_formats() { return fmt::format("{}", fmt::join(row_names(kExp
 int run_export(const ExportOptions& options) {
   const ExportFormat& format = find_named(kExportFormats, options.format, "export");
   check_read(format, options);
+  check_file(format, options);
   std::ostringstream text;
   format.write(options, text);
   const std::string all = text.str();
-  if (options.out.empty())
+  if (options.out.empty()) {
     std::fwrite(all.data(), 1, all.size(), stdout);
-  else
+  } else {
+    make_folders_above(options.out);
     write_whole_file(options.out, "a file for the export", [&](std::ostream& out) { out << all; });
+  }
   return 0;
 }
 
 bool begins_with_object(const std::string& path) {
-  std::ifstream in(path);
+  std::ifstream in(path);  // nothing is read of a folder
   char first = 0;
-  return (in >> first) && first == '{';
+  return !std::filesystem::is_directory(path) && (in >> first) && first == '{';
 }
 
 void write_csv(const ExportOptions& options, std::ostream& out) {
-  if (!begins_with_object(options.file)) return write_profile_csv(options.file, options.per_element, out);
+  if (!options.file.ends_with(".jsonl") && !begins_with_object(options.file)) return write_profile_csv(options, out);
   require<BadInput>(!options.per_element, "--per-element: found records, expected a profile with it");
-  write_record_csv(read_last_run(options.file), out);
+  const Run run = read_last_run(options.file);
+  require<BadInput>(!run.cases.empty(), "{}: found a run without cases, expected one with cases", options.file);
+  write_record_csv(run, out);
 }
 
 std::vector<double> samples_of(const CaseRecord& record) {

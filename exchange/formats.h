@@ -27,7 +27,7 @@ void import_kineto(const ImportOptions& options);
 /// Returns whether a file begins as records do; the others are profiles' names and files.
 bool begins_with_object(const std::string& path);
 /// The cells of a profile's or of records' tables, a row each (csv).
-void write_profile_csv(const std::string& name_or_path, bool per_element, std::ostream& out);
+void write_profile_csv(const ExportOptions& options, std::ostream& out);
 void write_record_csv(const Run& run, std::ostream& out);
 
 /// Returns the seconds of a case, forward and backward or of an operation: measured, else predicted; 0 of none.

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "exchange/formats.h"
+#include "moe/base/out_file.h"
 #include "moe/base/registry.h"
 #include "moe/cost/profile.h"
 
@@ -44,6 +45,8 @@ void check_read(const ImportFormat& format, const ImportOptions& o) {
                     "--network: found '{}', expected inter or intra", o.network);
   require<BadInput>(is_profile_name(o.cluster), "--cluster: found '{}', expected {}", o.cluster, kProfileName);
   require<BadInput>(!o.out.empty(), "--out: found none, expected a file for what is imported");
+  require_other_file(o.out, o.files);
+  require_other_file(o.out, {o.map});
 }
 
 }  // namespace

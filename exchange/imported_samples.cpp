@@ -69,6 +69,7 @@ void ImportedSamples::write(const ImportOptions& options) const {
       record.parameters.set("network", s.network);
       record.parameters.set("ranks", int64_t{s.ranks});
       record.parameters.set("bytes", s.bytes);
+      if (facts_of(s.op).wire_passes > 0) record.parameters.set("wire_bytes", s.bytes * wire_share(s.op, s.ranks));
     }
     record.samples = {{"seconds", one_rank(of_key.seconds)}};
     record.summary = {{"median_s", median(of_key.seconds)},

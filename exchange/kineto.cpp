@@ -46,7 +46,7 @@ struct NamedType {
   int bytes;
   std::string_view dtype;  // ours; empty: none
 };
-constexpr std::array<NamedType, 19> kTypes{{{"Float", 4, "float32"},
+constexpr std::array<NamedType, 24> kTypes{{{"Float", 4, "float32"},
                                             {"float", 4, "float32"},
                                             {"float32", 4, "float32"},
                                             {"Double", 8, "float64"},
@@ -63,11 +63,16 @@ constexpr std::array<NamedType, 19> kTypes{{{"Float", 4, "float32"},
                                             {"Byte", 1, ""},
                                             {"Char", 1, ""},
                                             {"Bool", 1, ""},
+                                            {"UInt8", 1, ""},
+                                            {"Short", 2, ""},
+                                            {"UInt16", 2, ""},
+                                            {"UInt32", 4, ""},
+                                            {"UInt64", 8, ""},
                                             {"Float8_e4m3fn", 1, ""},
                                             {"Float8_e5m2", 1, ""}}};
 
-constexpr std::array<std::string_view, 9> kGemmKernels{"gemm",  "cutlass", "wgmma",  "xmma",  "nvjet",
-                                                       "sm80_", "sm90_",   "sm100_", "cublas"};
+constexpr std::array<std::string_view, 10> kGemmKernels{"gemm",  "cutlass", "wgmma",  "xmma",   "nvjet",
+                                                        "sm80_", "sm90_",   "sm100_", "cublas", "splitK"};
 constexpr std::array<std::string_view, 5> kAttentionKernels{"flash_fwd", "flash_bwd", "fmha", "attention", "sdpa"};
 
 enum class KernelKind : uint8_t { collective, gemm, attention, other };
@@ -112,7 +117,7 @@ struct TraceCounts {
     void add(double more_us) { ++kernels, us += more_us; }
     std::string text() const { return fmt::format("{} ({})", kernels, human_seconds(us * 1e-6)); }
   };
-  Sum collectives, gemms, attention, sizeless, other;
+  Sum collectives, gemms, attention, unknown, sizeless, other;
   std::map<int64_t, Sum> streams;
   std::map<std::string, Sum> others;
 };
@@ -123,8 +128,14 @@ class TraceImport {
 
   void add(const KinetoTrace& trace) {
     TraceCounts counts;
+    path_ = trace.path;
     places_.clear();
+    gemms_of_trace_.clear();
     for (const TimedKernel& kernel : trace.kernels) add_kernel(trace, kernel, counts);
+    for (const auto& [id, sample] : gemms_of_trace_) {
+      gemms_.push_back(sample);
+      counts.gemms.add(sample.seconds * 1e6);
+    }
     world_size_ = std::max(world_size_, trace.world_size);
     on_gpu_ |= trace.on_gpu;
     say(trace, counts);
@@ -145,7 +156,8 @@ class TraceImport {
   }
 
  private:
-  using Place = std::tuple<std::string, std::string, int>;  // group, operation and size, how many came before
+  // Group, operation and size, which of the group's it is (-1: the trace doesn't say), how many of these came before.
+  using Place = std::tuple<std::string, std::string, int64_t, int>;
 
   KernelKind kind_of(const TimedKernel& kernel, const LaunchingOp* op, Op& collective) const {
     for (const MappedKernel& mapped : map_)
@@ -169,11 +181,14 @@ class TraceImport {
     switch (kind_of(kernel, op, collective)) {
       case KernelKind::collective: {
         const auto& comm = kernel.comm || op == nullptr ? kernel.comm : op->comm;
-        (comm && add_collective(kernel, *comm, collective) ? counts.collectives : counts.sizeless).add(kernel.us);
+        if (comm && collective == Op::none && !is_known(comm->name))
+          counts.unknown.add(kernel.us);
+        else
+          (comm && add_collective(kernel, *comm, collective) ? counts.collectives : counts.sizeless).add(kernel.us);
         break;
       }
       case KernelKind::gemm:
-        (op != nullptr && add_gemm(kernel, *op) ? counts.gemms : counts.sizeless).add(kernel.us);
+        if (op == nullptr || !add_gemm(kernel, *op)) counts.sizeless.add(kernel.us);
         break;
       case KernelKind::attention:
         counts.attention.add(kernel.us);
@@ -182,6 +197,10 @@ class TraceImport {
         counts.other.add(kernel.us);
         counts.others[kernel.name].add(kernel.us);
     }
+  }
+
+  static bool is_known(const std::string& collective) {
+    return std::ranges::find(kCollectives, collective, &NamedCollective::name) != kCollectives.end();
   }
 
   // A rank that comes early waits in its kernel: of several ranks' traces the shortest counts.
@@ -200,7 +219,7 @@ class TraceImport {
     if (s.bytes <= 0) return false;
     const std::string group = fmt::format("{} {}", comm.group, fmt::join(comm.ranks, ","));
     const std::string what = fmt::format("{} {} {:.0f}", name_of(s.op), s.ranks, s.bytes);
-    const Place place{group, what, places_[{group, what, 0}]++};
+    const Place place{group, what, comm.sequence, places_[{group, what, comm.sequence, 0}]++};
     const auto [at, fresh] = collectives_.try_emplace(place, s);
     at->second.seconds = std::min(at->second.seconds, s.seconds);
     return true;
@@ -209,14 +228,16 @@ class TraceImport {
   std::string network_of_group(const CommArguments& comm) const {
     if (!options_.network.empty()) return options_.network;
     if (!options_.ranks_per_node || comm.ranks.empty())
-      return network_asked(options_, comm.ranks.empty() ? "a trace without the ranks of its groups"
-                                                        : "a trace without --ranks-per-node");
+      return network_asked(options_, fmt::format("{} {}", path_,
+                                                 comm.ranks.empty() ? "(without the ranks of its groups)"
+                                                                    : "(without --ranks-per-node)"));
     const auto node = [&](int rank) { return rank / *options_.ranks_per_node; };
     const bool inside = std::ranges::all_of(comm.ranks, [&](int r) { return node(r) == node(comm.ranks.front()); });
     return inside ? "intra" : "inter";
   }
 
-  // The last two inputs that are matrices: (m, k) and (k, n), of a batch with another size before them.
+  // The last two inputs that are matrices: (m, k) and (k, n), of a batch with another size before them. Several kernels
+  // of one operation (split over k, and what sums it up) are one GEMM.
   bool add_gemm(const TimedKernel& kernel, const LaunchingOp& op) {
     std::vector<std::vector<double>> matrices;
     for (const auto& sizes : op.dims)
@@ -227,17 +248,19 @@ class TraceImport {
     double multiplied = b.back();
     for (const double size : a) multiplied *= size;
     if (!(multiplied > 0)) return false;
-    gemms_.push_back({.op = Op::gemm,
-                      .dtype = std::string(type->dtype),
-                      .flops = kFlopsPerMac * multiplied,
-                      .seconds = kernel.us * 1e-6});
+    ImportedSample& sample = gemms_of_trace_[kernel.external_id];
+    sample.op = Op::gemm;
+    sample.dtype = type->dtype;
+    sample.flops = kFlopsPerMac * multiplied;
+    sample.seconds += kernel.us * 1e-6;
     return true;
   }
 
   static void say(const KinetoTrace& trace, const TraceCounts& counts) {
-    log_info(fmt::format("{}: {} collectives, {} GEMMs; left out: attention {}, without sizes {}, others {}",
-                         trace.path, counts.collectives.text(), counts.gemms.text(), counts.attention.text(),
-                         counts.sizeless.text(), counts.other.text()));
+    log_info(fmt::format(
+        "{}: {} collectives, {} GEMMs; left out: attention {}, collectives of no row {}, without sizes {}, others {}",
+        trace.path, counts.collectives.text(), counts.gemms.text(), counts.attention.text(), counts.unknown.text(),
+        counts.sizeless.text(), counts.other.text()));
     for (const auto& [stream, sum] : counts.streams)
       log_decision(fmt::format("{}: stream {}: {}", trace.path, stream, sum.text()));
     const auto longest = std::ranges::max_element(counts.others, {}, [](const auto& o) { return o.second.us; });
@@ -248,8 +271,10 @@ class TraceImport {
 
   const ImportOptions& options_;
   std::vector<MappedKernel> map_;
+  std::string path_;  // of the trace that is read
   std::map<Place, ImportedSample> collectives_;
-  std::map<Place, int> places_;  // of the trace that is read: how many of them came
+  std::map<Place, int> places_;                       // of the trace that is read: how many of them came
+  std::map<int64_t, ImportedSample> gemms_of_trace_;  // by external id
   std::vector<ImportedSample> gemms_;
   int world_size_ = 0;
   bool on_gpu_ = false;

@@ -5,37 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "exchange/compressed_file.h"
+#include "exchange/json_fields.h"
 #include "moe/base/check.h"
 
 namespace moe::exchange {
 namespace {
 
 using Json = nlohmann::json;
-
-double number_at(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number() ? found->get<double>() : 0;
-}
-
-int64_t whole_at(const Json& object, const char* key, int64_t otherwise) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : otherwise;
-}
-
-Json object_at(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_object() ? *found : Json::object();
-}
-
-Json list_at(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_array() ? *found : Json::array();
-}
-
-std::string text_at(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
 
 // A list, or its text "[0, 1, 2]"; some traces cut it short with dots, which leaves it unknown.
 std::vector<int> ranks_at(const Json& object, const char* key) {
@@ -59,6 +35,7 @@ std::optional<CommArguments> comm_of(const Json& args) {
   c.group = text_at(args, "Process Group Name");
   c.ranks = ranks_at(args, "Process Group Ranks");
   c.group_size = static_cast<int>(whole_at(args, "Group size", static_cast<int64_t>(c.ranks.size())));
+  c.sequence = whole_at(args, "Seq", -1);
   c.elements_in = number_at(args, "In msg nelems");
   c.elements_out = number_at(args, "Out msg nelems");
   return c;

@@ -16,6 +16,7 @@ struct CommArguments {
   std::string group;       // name of the process group
   std::vector<int> ranks;  // of the group; empty: unknown
   int group_size = 0;      // 0: unknown
+  int64_t sequence = -1;   // which of the group's collectives it is; -1: unknown
   double elements_in = 0, elements_out = 0;
 };
 

@@ -1,5 +1,6 @@
 // Arguments of Megatron-Core, and of FSMoE's published layer, which is a change to it: a bash array to source.
 #include <algorithm>
+#include <cctype>
 #include <ostream>
 
 #include "exchange/formats.h"
@@ -55,11 +56,18 @@ void add_moe(const LayerShape& l, Arguments& a) {
   a.add("--moe-pad-expert-input-to-capacity");
 }
 
+// A comment stays one, whatever a name holds.
+std::string one_line(std::string text) {
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
+  return text;
+}
+
 void write_array(TunedLayer& tuned, const Arguments& arguments, std::ostream& out) {
-  out << fmt::format("# {}\n", tuned.name);
+  out << fmt::format("# {}\n", one_line(tuned.name));
   for (const std::string& note : tuned.notes) {
-    out << fmt::format("# {}\n", note);
-    log_info(note);
+    out << fmt::format("# {}\n", one_line(note));
+    log_info(one_line(note));
   }
   out << "MOE_ARGS=(\n";
   for (const std::string& line : arguments.lines()) out << fmt::format("    {}\n", line);
@@ -88,11 +96,15 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
   tuned.notes.emplace_back(
       "--overlap-moe-expert-parallel-comm runs AlltoAll beside another micro-batch's computation: no "
       "schedule here does, so that no record says what it gains");
+  if (l.gate == "gshard" && l.top_k == 1)
+    tuned.notes.emplace_back("gshard weighs the one expert of a token by 1, Megatron-Core by its probability");
   Arguments arguments;
   add_model(l, tuned.shape.parallel, arguments);
   arguments.add("--expert-tensor-parallel-size", tuned.shape.parallel.esp);
   arguments.add("--moe-ffn-hidden-size", l.hidden);
   add_moe(l, arguments);
+  // Behind the choice of one expert a softmax is 1, whatever the logits.
+  if (l.gate != "sigmoid" && (l.top_k == 1 || l.gate == "switch")) arguments.add("--moe-router-pre-softmax");
   if (l.gate == "sigmoid") arguments.add("--moe-router-score-function", "sigmoid");
   if (l.experts > tuned.shape.parallel.ep) arguments.add("--moe-grouped-gemm");
   write_array(tuned, arguments, out);

@@ -11,7 +11,9 @@
 #include "exchange/csv.h"
 #include "exchange/formats.h"
 #include "moe/base/check.h"
+#include "moe/base/config.h"
 #include "moe/base/log.h"
+#include "moe/base/out_file.h"
 
 namespace moe::exchange {
 namespace {
@@ -45,21 +47,31 @@ std::string metric_name(const std::string& key) {
   return name;
 }
 
-HistoryRow row_of(const Run& run) {
+HistoryRow row_of(const Run& run, const std::string& file) {
   HistoryRow row{run.header.started, "", run.header.version, {}};
   if (run.header.git.has("commit")) row.commit = run.header.git.text("commit", "git");
-  for (const CaseRecord& record : run.cases)
-    if (const double seconds = seconds_of(record); record.status == CaseStatus::ok && seconds > 0)
-      row.seconds[metric_name(record.key)] = seconds;
+  std::map<std::string, std::string> keys;  // by metric
+  for (const CaseRecord& record : run.cases) {
+    const double seconds = seconds_of(record);
+    if (record.status != CaseStatus::ok || !(seconds > 0)) continue;
+    const std::string metric = metric_name(record.key);
+    const auto [known, fresh] = keys.try_emplace(metric, record.key);
+    require<BadInput>(fresh, "{}: found the cases {} and {}, both {} as Otava names metrics, expected different names",
+                      file, shown(known->second), shown(record.key), metric);
+    row.seconds[metric] = seconds;
+  }
   return row;
 }
 
-MetricHistory history_of(const std::string& path) {
+MetricHistory history_of(const ExportOptions& options) {
+  const std::string& path = options.file;
+  const std::vector<std::string> files = record_files(path);
+  require_other_file(options.out, files);
   MetricHistory history;
   std::map<std::string, size_t> runs_of;
-  for (const std::string& file : record_files(path))
+  for (const std::string& file : files)
     for (const Run& run : read_runs(file)) {
-      HistoryRow row = row_of(run);
+      HistoryRow row = row_of(run, file);
       if (row.seconds.empty()) continue;
       for (const auto& [metric, seconds] : row.seconds) ++runs_of[metric];
       history.rows.push_back(std::move(row));
@@ -89,7 +101,7 @@ int64_t epoch_seconds(const std::string& utc) {
 }  // namespace
 
 void write_otava_csv(const ExportOptions& options, std::ostream& out) {
-  const MetricHistory history = history_of(options.file);
+  const MetricHistory history = history_of(options);
   std::vector<std::string> cells{"time", "commit", "version"};
   cells.insert(cells.end(), history.metrics.begin(), history.metrics.end());
   out << csv_line(cells);
@@ -101,7 +113,7 @@ void write_otava_csv(const ExportOptions& options, std::ostream& out) {
 }
 
 void write_otava_json(const ExportOptions& options, std::ostream& out) {
-  const MetricHistory history = history_of(options.file);
+  const MetricHistory history = history_of(options);
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
   for (const HistoryRow& row : history.rows) {
     nlohmann::ordered_json run{{"timestamp", epoch_seconds(row.started)},

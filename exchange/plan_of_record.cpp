@@ -1,9 +1,10 @@
 #include "exchange/plan_of_record.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <ostream>
-#include <sstream>
 
 #include "exchange/formats.h"
 #include "exchange/tuned_layer.h"
@@ -11,18 +12,14 @@
 #include "moe/base/log.h"
 #include "moe/export/plan_json.h"
 #include "moe/search/layer_search.h"
+#include "moe/search/within_memory.h"
+#include "verbs/plan_file.h"
 #include "verbs/selection.h"
 
 namespace moe::exchange {
 namespace {
 
-// A plan's document is one object over many lines; the first of records is a whole one.
-bool is_plan(const std::string& path) {
-  std::ifstream in(path);
-  std::string line;
-  std::getline(in, line);
-  return line.find(kPlanFormat) != std::string::npos;
-}
+constexpr double kSameSeconds = 1e-6;  // relative
 
 // Degrees and the split of gradients are all that it decides.
 bool is_told_by_records(const Schedule& schedule) {
@@ -51,7 +48,32 @@ TimedCase chosen_case_of(const ExportOptions& options) {
   return *chosen;
 }
 
+// The degrees of a record, and the sizes that it was planned with.
+DegreeChoice choice_of(const CaseRecord& record) {
+  DegreeChoice choice{.forward = record.degree_forward, .backward = record.degree_backward};
+  const Fields& f = record.parameters;
+  if (f.has("micro_op_bytes")) choice.micro_op_bytes = f.whole("micro_op_bytes", record.where);
+  if (f.has("min_chunk_bytes")) choice.min_chunk_bytes = f.whole("min_chunk_bytes", record.where);
+  return choice;
+}
+
+// Says where the plan is not the one that the record's prediction is of.
+void compare_times(const CaseRecord& record, const Profile& profile, const Plan& plan) {
+  if (!record.prediction.has("total_s")) return;
+  const double recorded_s = record.prediction.number("total_s", record.where);
+  const LayerPricer pricer(profile, plan.shape, {true, "a plan out of records"});
+  const PlanTimes times = times_of(plan, pricer);
+  const double ratio = (times.forward_s + times.backward_s) / recorded_s;
+  if (std::abs(ratio - 1) > kSameSeconds)
+    log_warning(
+        fmt::format("{}: the plan takes {:.6f} times what the record predicts: it is another one, or {} is "
+                    "another profile than the record's",
+                    record.where, ratio, profile.name));
+}
+
 Plan plan_of_case(const CaseRecord& record, const std::optional<Profile>& profile) {
+  require<BadInput>(!record.parameters.has("plan"),
+                    "{}: found the record of a plan's file, expected that file in its place", record.where);
   const Schedule& schedule = find_schedule(record.schedule);
   const LayerCase shape = shape_of(record);
   if (is_told_by_records(schedule)) {
@@ -66,13 +88,19 @@ Plan plan_of_case(const CaseRecord& record, const std::optional<Profile>& profil
       record.where, schedule.name);
   const LayerPricer pricer(*profile, shape, {true, "a plan out of records"});
   LayerSearch search;
-  const LayerResult result =
-      search.tune(schedule, pricer, {.forward = record.degree_forward, .backward = record.degree_backward});
+  const LayerResult result = search.tune(schedule, pricer, within_memory(choice_of(record), profile->memory_bytes));
   log_info(fmt::format("{}: what no record says is decided again on {}", schedule.name, profile->name));
   return build_plan(schedule, shape, result.decision);
 }
 
 }  // namespace
+
+bool is_plan(const std::string& path) {
+  if (!begins_with_object(path)) return false;
+  std::ifstream in(path);
+  const auto json = nlohmann::json::parse(in, nullptr, false);
+  return json.is_object() && json.contains("format");
+}
 
 NamedPlan plan_of(const ExportOptions& options) {
   if (is_plan(options.file)) {
@@ -86,7 +114,9 @@ NamedPlan plan_of(const ExportOptions& options) {
   const TimedCase chosen = chosen_case_of(options);
   const std::optional<Profile> profile =
       profile_for(options.cluster, chosen.record.parameters.text("cluster", chosen.record.where));
-  return {plan_of_case(chosen.record, profile), profile};
+  NamedPlan named{plan_of_case(chosen.record, profile), profile};
+  if (profile) compare_times(chosen.record, *profile, named.plan);
+  return named;
 }
 
 void write_plan_document(const ExportOptions& options, std::ostream& out) {

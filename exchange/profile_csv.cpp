@@ -9,6 +9,7 @@
 #include "exchange/formats.h"
 #include "moe/base/check.h"
 #include "moe/base/log.h"
+#include "moe/base/out_file.h"
 #include "moe/base/whole_file.h"
 #include "moe/cost/profile_rows.h"
 
@@ -147,8 +148,10 @@ ConfigValue tree_of(const CsvTable& csv) {
 
 }  // namespace
 
-void write_profile_csv(const std::string& name_or_path, bool per_element, std::ostream& out) {
-  const Profile profile = find_profile(name_or_path);
+void write_profile_csv(const ExportOptions& options, std::ostream& out) {
+  const Profile profile = find_profile(options.file);
+  require_other_file(options.out, {profile.file});
+  const bool per_element = options.per_element;
   const ConfigFile file = read_toml(profile.file);
   const std::vector<NamedTable> tables = tables_of(file.root);
   std::vector<std::string> columns(kUsualColumns.begin(), kUsualColumns.end());
@@ -179,6 +182,7 @@ void import_csv_profile(const ImportOptions& options) {
                     options.files.size());
   const CsvTable csv = read_csv(options.files.front());
   const Profile profile = profile_of(ConfigFile{csv.path, tree_of(csv)});
+  make_folders_above(options.out);
   write_whole_file(options.out, "a file for the profile", [&](std::ostream& out) { write_profile(profile, out); });
   log_info(fmt::format("{}: {} rows of collectives, {} of computations, {} of modules, {} of tasks", options.out,
                        profile.comm.size(), profile.compute.size(), profile.modules.size(), profile.tasks.size()));

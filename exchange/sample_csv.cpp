@@ -10,6 +10,8 @@
 namespace moe::exchange {
 namespace {
 
+constexpr int kMostRanks = 1 << 20;
+
 // The places of the columns; what a file lacks is columns.size().
 struct SampleColumns {
   explicit SampleColumns(const CsvTable& csv)
@@ -42,7 +44,7 @@ ImportedSample sample_of_row(const CsvTable& csv, const CsvTable::Row& row, cons
   s.network = row.cells[at.network];
   require<BadInput>(s.network == "inter" || s.network == "intra", "{}: found {}, expected inter or intra",
                     csv.where(row, at.network), shown(s.network));
-  s.ranks = static_cast<int>(csv.number(row, at.ranks, 2));
+  s.ranks = static_cast<int>(csv.whole(row, at.ranks, 2, kMostRanks));
   s.bytes = csv.number(row, at.bytes, 1);
   return s;
 }

@@ -69,6 +69,16 @@ std::vector<std::string> notes_on(const Found& found, const Framework& runs) {
   return notes;
 }
 
+// Parts of the layer that none of the frameworks' settings say.
+void note_unsaid(const LayerShape& layer, const Framework& runs, std::vector<std::string>& notes) {
+  const auto unsaid = [&](std::string_view what) {
+    notes.push_back(fmt::format("the layer had {}, which no setting of {} says", what, runs.name));
+  };
+  if (layer.norm == Norm::none) unsaid("no norm");
+  if (!layer.residual) unsaid("no residual connection");
+  if (layer.hook != "none") unsaid(fmt::format("the hook {}", layer.hook));
+}
+
 }  // namespace
 
 LayerCase shape_of(const CaseRecord& record) {
@@ -109,7 +119,12 @@ LayerCase shape_of(const CaseRecord& record) {
   p.esp = group("esp");
   p.pp = group("pp");
   if (f.has("placement")) p.ep_inside = ep_inside_from(f.text("placement", at), where("placement"));
-  return complete(l, p, rounding_from(f.text("capacity_rounding", at), where("capacity_rounding")));
+  const Rounding rounding = rounding_from(f.text("capacity_rounding", at), where("capacity_rounding"));
+  try {
+    return complete(l, p, rounding);
+  } catch (const BadInput& error) {
+    bad_input("{}: {}", at, error.what());
+  }
 }
 
 std::vector<TimedCase> timed_cases(const std::string& path, const std::string& only, bool measured) {
@@ -136,8 +151,10 @@ std::vector<TimedCase> timed_cases(const std::string& path, const std::string& o
 
 TunedLayer tuned_layer(const ExportOptions& options, const Framework& runs) {
   const Found found = find_cases(options, runs);
-  return {layer_of(found.chosen->record), shape_of(found.chosen->record), found.cases.front(), *found.chosen,
-          notes_on(found, runs)};
+  TunedLayer tuned{layer_of(found.chosen->record), shape_of(found.chosen->record), found.cases.front(), *found.chosen,
+                   notes_on(found, runs)};
+  note_unsaid(tuned.shape.layer, runs, tuned.notes);
+  return tuned;
 }
 
 }  // namespace moe::exchange

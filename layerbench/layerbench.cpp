@@ -77,12 +77,16 @@ std::string name_of(const ModelShape& model) {
   return name;
 }
 
+// A plan's file may say other than the schedule that it names: its records are its own.
+std::string digest_of(const Plan& plan) { return fmt::format("{:016x}", plan.hash()); }
+
 std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const Target& target) {
   const Selection& selection = options.selection;
   if (!options.plan.empty()) {
     Plan plan = plan_of_file(options.plan, target.cluster.nodes, target.cluster.ranks_per_node);
     require_runs(plan.shape.layer, target);
-    return {{describe(plan.shape.layer), plan.shape, {}, {}, std::move(plan)}};
+    return {
+        {fmt::format("{} plan {}", describe(plan.shape.layer), digest_of(plan)), plan.shape, {}, {}, std::move(plan)}};
   }
   if (selection.grid.empty()) {
     const ModelShape model = chosen_model(options.stack, selection, target.cluster).model;
@@ -210,7 +214,8 @@ class Layerbench {
     const bool one = layer.refused.empty() && layer.stacked.layers == 1 && layer.stacked.micro_batches == 1;
     const std::string& cluster = target_.cluster.name;
     Fields parameters{{"cluster", cluster}, {"layer", job.name}};
-    if (one) parameters = parameters_of(job.shape, cluster, job.name);
+    if (one) parameters = parameters_of(job.shape, cluster, job.name, job.degrees);
+    if (layer.plan) parameters.set("plan", digest_of(*layer.plan));
     parameters.set("workload", options_.workload);
     if (!of_grid()) return run_layer_job(job, parameters);
     if (!layer.refused.empty()) return failed_layer_job(job, parameters, CaseStatus::unsupported, layer.refused);

@@ -98,7 +98,7 @@ void print_text(const LayerCase& shape, const Profile& profile, const std::vecto
 void write_records(const SimulateOptions& options, const LayerPricer& pricer, const std::vector<Simulated>& all) {
   const LayerCase& shape = pricer.shape();
   const std::string& cluster = pricer.profile().name;
-  const Fields parameters = parameters_of(shape, cluster, describe(shape.layer));
+  const Fields parameters = parameters_of(shape, cluster, describe(shape.layer), options.selection.degrees);
   std::vector<CaseRecord> records;
   for (const Simulated& s : all) records.push_back(timeline_record(s.result, s.plan, s.timeline, parameters));
   for (const Simulated& s : all)

@@ -4,6 +4,7 @@
 #include "moe/cost/fluid_replay.h"
 #include "moe/export/plan_json.h"
 #include "moe/export/text_gantt.h"
+#include "moe/search/layer_search.h"
 #include "verbs/plan_file.h"
 #include "verbs/results_json.h"
 #include "verbs/trace_file.h"
@@ -15,7 +16,7 @@ int run_simulate_plan(const SimulateOptions& options) {
   const Plan plan = plan_of_file(options.plan, profile.nodes, profile.ranks_per_node);
   const LayerPricer pricer(profile, plan.shape, pricing_of(options.selection));
   const Timeline timeline = timeline_of(plan, price(pricer, plan), profile.contention);
-  const PlanTimes times = times_of(plan, timeline);
+  const PlanTimes times = times_of(plan, pricer);
   if (!options.trace.empty()) write_trace(std::vector{trace_group(plan, timeline, profile.name)}, options.trace);
   for (const std::string& note : pricer.notes()) log_info(note);
   if (!options.json) {
@@ -31,7 +32,11 @@ int run_simulate_plan(const SimulateOptions& options) {
             {"degree_backward", plan.degree_backward},
             {"forward_s", times.forward_s},
             {"backward_s", times.backward_s},
+            {"moe_forward_s", times.moe_forward_s},
+            {"moe_backward_s", times.moe_backward_s},
             {"gar_in_moe_bytes", times.gar_in_moe_bytes},
+            {"bound_s", LayerSearch().tune(find_schedule(plan.schedule), pricer).bound.total_s()},
+            {"memory_bytes", layer_memory(plan.shape, plan.structure->flow).total()},
             {"cluster", profile.name},
             {"layer", to_json(plan.shape)},
             {"notes", pricer.notes()}};

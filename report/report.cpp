@@ -7,6 +7,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/log.h"
+#include "moe/base/out_file.h"
 #include "moe/base/units.h"
 #include "moe/base/version.h"
 #include "moe/base/whole_file.h"
@@ -161,6 +162,7 @@ std::string embedded(const Json& document) {
 }  // namespace
 
 int run_report(const ReportOptions& options) {
+  require_other_file(options.out, options.records);
   if (!options.cluster.empty()) find_profile(options.cluster);  // one that is none is no note of a layer
   const std::vector<FileRun> files = read_files(options.records);
   const Tables tables(files);

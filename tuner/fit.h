@@ -6,8 +6,8 @@ namespace moe::tuner {
 
 struct FitOptions {
   std::string records = "results/microbench-testbed-b.jsonl";
-  std::string name;  // of the profile; empty: CLUSTER-fitted
-  std::string out;   // empty: results/NAME.toml
+  std::string name;     // of the profile; empty: CLUSTER-fitted
+  std::string out;      // empty: results/NAME.toml
   bool strict = false;  // exit code kDoubtful where a row is weak or unusable
   bool json = false;
 };

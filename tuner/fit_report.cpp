@@ -1,9 +1,9 @@
 #include "tuner/fit_report.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "moe/base/check.h"
+#include "moe/base/out_file.h"
 #include "moe/base/table.h"
 #include "moe/base/whole_file.h"
 
@@ -126,9 +126,7 @@ Json fit_json(const FittedProfile& fitted) {
 }
 
 void save_profile(const Profile& profile, const std::string& path) {
-  std::error_code ignored;  // what is in the way is found again below
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  make_folders_above(path);
   write_whole_file(path, "a file for the profile", [&](std::ostream& out) { write_profile(profile, out); });
 }
 

@@ -61,7 +61,7 @@ int run_planned_tune(const TuneOptions& options) {
   std::vector<std::string> files = files_of(grid);
   files.push_back(profile.file);
   RecordWriter writer(path, {options.asked, std::move(files), {}});
-  append_rows(writer, rows, chosen, profile.name);
+  append_rows(writer, rows, chosen, profile.name, request.degrees);
   writer.end();
   if (!options.trace.empty()) write_planned_trace(options.trace, request, rows);
   const int code = options.strict && priced_by_weak_rows(rows) ? kDoubtful : kOk;

@@ -41,7 +41,8 @@ std::string records_path(const std::string& out, const std::string& verb, const 
   return out.empty() ? fmt::format("results/{}-{}.jsonl", verb, cluster) : out;
 }
 
-Fields parameters_of(const LayerCase& shape, const std::string& cluster, const std::string& layer) {
+Fields parameters_of(const LayerCase& shape, const std::string& cluster, const std::string& layer,
+                     const DegreeChoice& degrees) {
   Fields fields{{"cluster", cluster}, {"layer", layer}};
   const Json json = to_json(shape);
   for (const auto& [name, value] : json.items()) {
@@ -56,13 +57,15 @@ Fields parameters_of(const LayerCase& shape, const std::string& cluster, const s
     else
       fields.set(name, std::string("none"));
   }
+  if (degrees.micro_op_bytes != kMicroOpBytes) fields.set("micro_op_bytes", degrees.micro_op_bytes);
+  if (degrees.min_chunk_bytes != 0) fields.set("min_chunk_bytes", degrees.min_chunk_bytes);
   return fields;
 }
 
 void append_rows(RecordWriter& writer, const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
-                 const std::string& cluster) {
+                 const std::string& cluster, const DegreeChoice& degrees) {
   for (const SweepRow& row : rows) {
-    CaseGroup group{parameters_of(row.shape, cluster, row.layer), {}};
+    CaseGroup group{parameters_of(row.shape, cluster, row.layer, degrees), {}};
     for (const LayerResult& result : row.results) group.cases.push_back(record_of(row, result));
     for (const Schedule* schedule : schedules)
       if (row.find(schedule->name) == nullptr) group.cases.push_back(unsupported_record(row, schedule->name));

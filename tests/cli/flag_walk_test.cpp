@@ -97,7 +97,7 @@ std::string parsed(const std::string& verb, const std::string& text) {
   const RanksFlags& r = c->ranks;
   return c->verb + shown(c->log) + of(t.selection) +
          all_of(t.verify, t.measured_layers, t.strategy_layers, t.measure_degrees, t.iterations, t.seed, t.timeout_s,
-                t.device, t.threads, t.out, t.asked.overwrite, t.trace, t.json, t.run_all) +
+                t.device, t.threads, t.out, t.asked.overwrite, t.trace, t.json, t.run_all, t.strict, c->fit.strict) +
          all_of(m.cluster, m.repetitions, m.timeout_s, m.device, m.threads, m.least_bytes, m.most_bytes, m.step_bytes,
                 m.step_factor, m.iterations, m.warm_ups, m.check, m.dtype, m.modules, m.out, m.asked.overwrite,
                 m.kernels, m.json) +

@@ -3,6 +3,7 @@
 Profiles and records in formats of others, read back by parsers after these formats' documentation."""
 import csv
 import datetime
+import gzip
 import io
 import json
 import pathlib
@@ -63,6 +64,26 @@ class Profiles(ProgramTest):
                 self.assertAlmostEqual(float(row["beta_s_per_byte"]) * 4, float(of_elements["beta_s_per_element"]),
                                        places=20)
 
+    def test_a_file_that_is_read_is_never_written(self):
+        copy = self.path("own.toml", (ROOT / "configs/clusters/testbed-b.toml").read_text())
+        self.call("export", "csv", "own.toml", "-o", "own.csv")
+        path = records(self.folder / "own.jsonl", *CASES)
+        before = {name: pathlib.Path(self.path(name)).read_bytes() for name in ("own.toml", "own.csv", "own.jsonl")}
+        for out, *words in (("own.toml", "export", "csv", copy), ("own.jsonl", "export", "csv", path),
+                            ("own.jsonl", "export", "otava", str(self.folder)), ("own.jsonl", "report", path),
+                            ("own.csv", "import", "csv-profile", "own.csv"),
+                            ("own.csv", "import", "csv", "own.csv", "--overwrite"),
+                            ("own.toml", "export", "chakra", path, "--cluster", "./own.toml")):
+            self.assertIn(f"--out: found {out}, which is read too, expected another file",
+                          self.refused(*words, "-o", out) if words[0] != "report" else
+                          self.call(*words, "-o", out, code=2).stderr.decode())
+        self.assertEqual(before, {name: pathlib.Path(self.path(name)).read_bytes() for name in before})
+
+    def test_folders_above_a_file_are_made(self):
+        self.call("export", "csv", "testbed-b", "-o", "far/off/b.csv")
+        self.call("import", "csv-profile", "far/off/b.csv", "-o", "further/b.toml")
+        self.assertTrue(pathlib.Path(self.path("further/b.toml")).is_file())
+
     def test_a_bad_cell_names_line_and_column(self):
         text = self.text("export", "csv", "testbed-b")
         lines = text.splitlines()
@@ -106,6 +127,22 @@ class Records(ProgramTest):
         self.assertEqual([row["repetition_index"] for row in every if row["name"] == "run/a/tutel"], [0, 1, 2])
         self.assertEqual([round(row["real_time"]) for row in every[:3]], [11000000, 10000000, 9000000],
                          "the slowest rank's")
+
+    def test_what_is_no_records_file_is_named(self):
+        self.assertIn("nofile.jsonl: found no readable file, expected records",
+                      self.refused("export", "csv", "nofile.jsonl"))
+        self.assertIn("empty.jsonl: found no run", self.refused("export", "csv", self.path("empty.jsonl", "")))
+        self.assertIn("none.jsonl: found a run without cases",
+                      self.refused("export", "csv", records(self.folder / "none.jsonl")))
+        packed = self.path("r.jsonl.gz")
+        pathlib.Path(packed).write_bytes(gzip.compress(pathlib.Path(records(self.folder / "r.jsonl", *CASES))
+                                                       .read_bytes()))
+        self.assertIn("r.jsonl.gz: found a compressed file", self.refused("export", "csv", packed))
+
+    def test_cases_whose_names_are_one_for_otava_are_refused(self):
+        alike = [dict(measured("tutel", (4, 4), 0.010), key=key) for key in ("run/a b/tutel", "run/a:b/tutel")]
+        said = self.refused("export", "otava", records(self.folder / "r.jsonl", *alike))
+        self.assertIn("r.jsonl: found the cases 'run/a b/tutel' and 'run/a:b/tutel', both run.a.b.tutel", said)
 
     def history(self):
         (self.folder / "history").mkdir()

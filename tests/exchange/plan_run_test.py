@@ -56,6 +56,10 @@ class PlanRuns(ProgramTest):
         self.assertEqual((run["degree_forward"], run["degree_backward"]), (3, 2))
         self.assertAlmostEqual(run["predicted"]["total_s"], simulated["forward_s"] + simulated["backward_s"], places=9)
         self.assertEqual(run["predicted"]["gar_in_moe_bytes"], simulated["gar_in_moe_bytes"])
+        [case] = [case for case in map(json.loads, pathlib.Path(self.path("l.jsonl")).read_text().splitlines())
+                  if case["kind"] == "case"]
+        self.assertRegex(case["parameters"]["plan"], "^[0-9a-f]{16}$")
+        self.assertIn(case["parameters"]["plan"], case["key"])
         self.call("export", "tutel", "l.jsonl", code=2)  # its records have the layer, and no schedule of Tutel's
 
     def test_a_broken_plan_is_refused_before_anything_runs(self):

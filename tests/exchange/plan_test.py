@@ -6,7 +6,7 @@ import json
 import pathlib
 import struct
 
-from program import ProgramTest, main
+from program import ProgramTest, main, measured, records
 
 LAYER = ["--batch", "2", "--seq", "256", "--model-dim", "512", "--hidden", "1024"]
 COLLECTIVES = {"allreduce": 0, "allgather": 2, "alltoall": 6, "reducescatter": 7}
@@ -77,7 +77,8 @@ class Plans(ProgramTest):
 
     def times(self, *words):
         document = json.loads(self.text("simulate", *words, "--json"))
-        return document["forward_s"], document["backward_s"], document["gar_in_moe_bytes"]
+        return {key: document[key] for key in ("forward_s", "backward_s", "moe_forward_s", "moe_backward_s",
+                                               "gar_in_moe_bytes", "memory_bytes", "bound_s")}
 
     def test_of_every_schedule_simulate_alike(self):
         names = [row["name"] for row in json.loads(self.text("list", "--json"))["schedules"]]
@@ -90,8 +91,7 @@ class Plans(ProgramTest):
             with self.subTest(schedule=name):
                 self.exported(name)
                 found = self.times("--plan", "plan.json")
-                for a, b in zip(expected[:2], found[:2]):
-                    self.assertAlmostEqual(a, b, delta=1e-9 * a)
+                self.assertEqual(expected, found)
                 tried += 1
         self.assertGreater(tried, 15)
 
@@ -104,8 +104,7 @@ class Plans(ProgramTest):
                 expected = self.times(*LAYER, "--schedule", "fsmoe", *more)
                 self.exported("fsmoe", *more)
                 found = self.times("--plan", "plan.json", *(["--nearest"] if "--nearest" in more else []))
-                for a, b in zip(expected, found):
-                    self.assertAlmostEqual(a, b, delta=1e-9 * a)
+                self.assertEqual(expected, found)
 
     def test_document_says_all_of_each_task(self):
         plan = self.exported("fsmoe", "--degree-forward", "3", "--degree-backward", "2")
@@ -118,6 +117,30 @@ class Plans(ProgramTest):
         self.assertEqual(forward[-1]["rows"][1], plan["rows"])
         self.assertTrue(all(t["bytes"] > 0 and t["op"] == "alltoall" for t in forward))
         self.assertEqual(plan["parallel"]["ep"], 8)
+
+    def test_a_plan_is_found_however_it_is_indented(self):
+        plan = self.exported()
+        self.path("indented.json", json.dumps(plan, indent=2))
+        self.call("export", "plan", "indented.json", "-o", "again.json")
+        self.call("export", "chakra", "indented.json", "-o", "trace.et")
+        for words in (["csv", "indented.json"], ["tutel", "plan.json"]):
+            self.assertIn(".json: found a plan, expected records", self.refused("export", *words))
+
+    def test_a_record_of_a_plans_file_is_refused(self):
+        path = records(self.folder / "l.jsonl", measured("fsmoe", (3, 2), 0.01, plan="0123456789abcdef"))
+        for words in (["plan", path], ["chakra", path]):
+            self.assertIn("l.jsonl:2: found the record of a plan's file", self.refused("export", *words))
+
+    def test_sizes_that_flags_gave_are_in_the_records(self):
+        words = [*LAYER, "--schedule", "lina", "--micro-op-bytes", "1000000"]
+        self.call("simulate", *words, "--out", "r.jsonl", "--overwrite")
+        done = self.call("export", "plan", "r.jsonl", "-o", "plan.json")
+        self.assertNotIn("times what the record predicts", done.stderr.decode())
+        text = pathlib.Path(self.path("r.jsonl")).read_text()
+        self.path("other.jsonl", text.replace('"micro_op_bytes":1000000', '"micro_op_bytes":100000'))
+        self.assertNotEqual(text, pathlib.Path(self.path("other.jsonl")).read_text())
+        done = self.call("export", "plan", "other.jsonl", "-o", "other.json")
+        self.assertIn("times what the record predicts", done.stderr.decode())
 
     def refused_plan(self, change):
         plan = json.loads(pathlib.Path(self.path("plan.json")).read_text())

@@ -9,6 +9,7 @@ import unittest
 ROOT = pathlib.Path(__file__).parents[2]
 DATA = pathlib.Path(__file__).parent / "data"
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
+SIZES = [2 ** n for n in range(16, 27)]  # of collectives, in bytes
 
 LAYER = {"cluster": "testbed-b", "layer": "a", "batch": 4, "seq": 1024, "model_dim": 2048, "hidden": 8192, "heads": 16,
          "kv_heads": 16, "experts": 8, "top_k": 2, "capacity_factor": 1.2, "ffn": "gpt", "dtype": "float32",
@@ -41,6 +42,16 @@ def records(path, *cases, **of_header):
     lines = [header(**of_header), *cases, {"kind": "end", "ended": "2025-01-31T12:01:00Z"}]
     pathlib.Path(path).write_text("".join(json.dumps(line) + "\n" for line in lines))
     return str(path)
+
+
+def cases_of(path):
+    """The cases of records, by key."""
+    lines = map(json.loads, pathlib.Path(path).read_text().splitlines())
+    return {line["key"]: line for line in lines if line["kind"] == "case"}
+
+
+def seconds(alpha, beta, size):
+    return alpha + beta * size
 
 
 class ProgramTest(unittest.TestCase):

@@ -82,6 +82,29 @@ class Settings(ProgramTest):
         dropless, _ = flags_of(self.export("megatron", measured("ds-moe", (1, 1), 0.01, capacity_factor="none")))
         self.assertNotIn("--moe-expert-capacity-factor", dropless)
 
+    def test_megatron_weighs_one_expert_by_its_probability(self):
+        for gate, k, expected in (("gshard", 2, False), ("gshard", 1, True), ("switch", 1, True), ("switch", 2, True),
+                                  ("sigmoid", 1, False)):
+            flags, comments = flags_of(self.export("megatron", measured("ds-moe", (1, 1), 0.01, gate=gate, top_k=k)))
+            self.assertEqual("--moe-router-pre-softmax" in flags, expected, (gate, k))
+            self.assertEqual("gshard weighs the one expert" in " ".join(comments), (gate, k) == ("gshard", 1))
+
+    def test_a_name_of_several_lines_stays_a_comment(self):
+        text = self.export("megatron", measured("ds-moe", (1, 1), 0.01, layer="a\ntouch gone\r"))
+        self.assertEqual([line for line in text.splitlines() if "touch" in line], ["# a?touch gone?"])
+
+    def test_what_no_setting_says_is_a_comment(self):
+        case = measured("ds-moe", (1, 1), 0.01, norm="none", residual="no", hook="bf16")
+        for framework in ("megatron", "tutel", "deepspeed"):
+            text = self.export(framework, case)
+            for what in ("no norm", "no residual connection", "the hook bf16"):
+                self.assertIn(f"the layer had {what}, which no setting of", text, framework)
+
+    def test_an_impossible_shape_names_its_line(self):
+        path = records(self.folder / "r.jsonl", measured("tutel", (2, 2), 0.01, experts=7))
+        for words in (["tutel", path], ["plan", path]):
+            self.assertIn("r.jsonl:2: ", self.refused("export", *words))
+
     def test_measured_decides_before_predicted(self):
         fast = measured("tutel", (2, 2), 0)
         fast["key"] = "plan/a/tutel"

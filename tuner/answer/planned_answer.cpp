@@ -191,9 +191,9 @@ std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& a
   return neighbours(request_of(options, answer), recommended(answer));
 }
 
-void append_ranking(RecordWriter& writer, const Answer& answer, const std::string& name) {
+void append_ranking(RecordWriter& writer, const Answer& answer, const std::string& name, const DegreeChoice& degrees) {
   const ModelShape& model = answer.chosen->model;
-  CaseGroup group{parameters_of(model.shape, answer.cluster, name), {}};
+  CaseGroup group{parameters_of(model.shape, answer.cluster, name, degrees), {}};
   group.parameters.set("layers", int64_t{model.layers});
   group.parameters.set("micro_batches", int64_t{model.micro_batches});
   for (const RankedSchedule& row : answer.ranking)
@@ -250,7 +250,7 @@ int run_planned_answer(const TuneOptions& options) {
   std::vector<std::string> files = subject.files;
   files.push_back(profile.file);
   RecordWriter writer(answer.records_path, {options.asked, std::move(files), {}});
-  append_ranking(writer, answer, subject.name);
+  append_ranking(writer, answer, subject.name, options.selection.degrees);
   writer.end();
   if (!options.trace.empty()) write_ranking_trace(options, answer, options.trace);
   answer.next = command_of("simulate", options, answer) + " --trace lanes.json";

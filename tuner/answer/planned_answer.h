@@ -28,8 +28,8 @@ void plan_answer(const TuneOptions& options, Answer& answer);
 /// Returns the neighbours of the recommended schedule, which runs may have changed.
 std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& answer);
 
-/// Appends a record a ranked schedule, "plan/NAME/SCHEDULE", all in one line.
-void append_ranking(RecordWriter& writer, const Answer& answer, const std::string& name);
+/// Appends a record a ranked schedule, "plan/NAME/SCHEDULE", all in one line. `degrees`: as they were asked for.
+void append_ranking(RecordWriter& writer, const Answer& answer, const std::string& name, const DegreeChoice& degrees);
 
 /// Writes the Perfetto timeline of the best three and the baselines, as they are planned.
 void write_ranking_trace(const TuneOptions& options, const Answer& answer, const std::string& path);

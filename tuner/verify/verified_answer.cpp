@@ -56,7 +56,7 @@ class VerifiedAnswer {
                   .records_path = writer_.path(),
                   .profile_path = measured.profile_path};
     plan_answer(options_, answer);
-    append_ranking(writer_, answer, subject_.name);
+    append_ranking(writer_, answer, subject_.name, options_.selection.degrees);
     try_out(answer);
     writer_.end();
     if (!target_.leads()) return 0;
@@ -203,7 +203,7 @@ class VerifiedAnswer {
 
   LayerOutcome outcome_of(const LayerJob& job) {
     if (auto known = known_outcome(job, writer_)) return *std::move(known);
-    Fields parameters = parameters_of(job.shape, target_.cluster.name, job.name);
+    Fields parameters = parameters_of(job.shape, target_.cluster.name, job.name, job.degrees);
     parameters.set("layers", int64_t{job.stacked.layers});
     parameters.set("micro_batches", int64_t{job.stacked.micro_batches});
     LayerOutcome outcome = run_or_record_why(job, parameters);

@@ -52,7 +52,8 @@ class VerifiedTune {
     found_.measuring_s = measured_s - begin_s, found_.planning_s = now_s() - measured_s;
     tell(fmt::format("measuring took {:.1f} s, planning {} layers {:.1f} s", found_.measuring_s, found_.rows.size(),
                      found_.planning_s));
-    if (!found_.whole_grid) append_rows(writer_, found_.rows, found_.schedules, found_.cluster.name);
+    if (!found_.whole_grid)
+      append_rows(writer_, found_.rows, found_.schedules, found_.cluster.name, options_.selection.degrees);
     run_layers();
     writer_.end();
     if (target_.leads()) fmt::print("{}\n", options_.json ? json_of(found_).dump(1) : text_of(found_));
@@ -187,7 +188,7 @@ class VerifiedTune {
         tell(fmt::format("{}: its records are there from the run that was broken off", job.name));
         return *std::move(known);
       }
-    const Fields parameters = parameters_of(job.shape, found_.cluster.name, job.name);
+    const Fields parameters = parameters_of(job.shape, found_.cluster.name, job.name, job.degrees);
     LayerOutcome outcome = row.status == CaseStatus::ok ? run_or_record_why(job, parameters)
                                                         : failed_layer_job(job, parameters, row.status, row.reason);
     append(outcome, writer_);

@@ -71,8 +71,8 @@ void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedul
 }
 
 // Of what no search has decided alone: a model with its ends, a file's plan.
-void predict_by_timeline(const LayerJob& job, PlannedSchedule& p) {
-  const PlanTimes times = times_of(p.run.plan, p.timeline);
+void predict_by_replay(const LayerJob& job, const LayerPricer& pricer, PlannedSchedule& p) {
+  const PlanTimes times = times_of(p.run.plan, pricer);
   p.run.forward_s = times.forward_s;
   p.run.backward_s = times.backward_s;
   if (job.plan) p.gar_in_moe_bytes = times.gar_in_moe_bytes;
@@ -93,7 +93,7 @@ PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Sched
   p.degree_forward = p.run.plan.degree_forward;
   const std::vector<double> seconds = price(pricer, p.run.plan);
   p.timeline = timeline_of(p.run.plan, seconds, profile.contention);
-  if (job.plan || p.run.plan.vocabulary > 0) predict_by_timeline(job, p);
+  if (job.plan || p.run.plan.vocabulary > 0) predict_by_replay(job, pricer, p);
   p.weak = weak_rows(pricer.notes());
   pace(job, seconds, p.run);
   return p;

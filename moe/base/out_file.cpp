@@ -1,0 +1,25 @@
+#include "moe/base/out_file.h"
+
+#include <filesystem>
+
+#include "moe/base/check.h"
+
+namespace fs = std::filesystem;
+
+namespace moe {
+
+void require_other_file(const std::string& out, const std::vector<std::string>& inputs) {
+  std::error_code missing;
+  if (!fs::is_regular_file(out, missing)) return;
+  for (const std::string& input : inputs)
+    require<BadInput>(!fs::equivalent(out, input, missing), "--out: found {}, which is read too, expected another file",
+                      out);
+}
+
+void make_folders_above(const std::string& file) {
+  std::error_code ignored;
+  const fs::path folder = fs::path(file).parent_path();
+  if (!folder.empty()) fs::create_directories(folder, ignored);
+}
+
+}  // namespace moe

@@ -1,0 +1,193 @@
+"""usage: nccl_test.py PROGRAM
+
+What nccl-tests prints, as records: what comes out of `fit` is the line that went in."""
+import json
+import pathlib
+
+from program import SIZES, ProgramTest, cases_of, main, seconds
+
+PROGRAMS = {"allreduce": "all_reduce_perf", "alltoall": "alltoall_perf", "allgather": "all_gather_perf",
+            "reducescatter": "reduce_scatter_perf", "sendrecv": "sendrecv_perf"}
+
+
+def shown(microseconds):
+    """As nccl-tests prints a time: seven wide, two digits behind the point or fewer."""
+    whole = len(str(int(microseconds))) if microseconds >= 1 else 0
+    return f"{microseconds:7.{2 if whole < 5 else 1 if whole < 6 else 0}f}"
+
+
+def nccl_text(op, alpha, beta, hosts=("n1",) * 4 + ("n2",) * 4, wrong=(), named=True, group="Group  0 "):
+    """What nccl-tests prints; in place takes twice as long."""
+    lines = ["# nccl-tests version 2.17.1 nccl-headers=22800 nccl-library=22800"]
+    if named:
+        lines.append(f"# Collective test starting: {PROGRAMS[op]}")
+    lines += ["# nThread 1 nGpus 1 minBytes 65536 maxBytes 67108864 step: 2(factor) warmup iters: 1 iters: 20 "
+              "agg iters: 1 validation: 1 graph: 0 unalign: 0", "#", "# Using devices"]
+    lines += [f"#  Rank {i:2} {group}Pid {4000 + i:6} on {host:>10} device {i % 4:2} [0000:{i:02}:00] GPU"
+              for i, host in enumerate(hosts)]
+    lines += ["#", "#                                                              out-of-place                       "
+              "in-place          ",
+              "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   "
+              "algbw   busbw  #wrong ",
+              "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  "
+              "(GB/s)         "]
+    for size in SIZES:
+        t = seconds(alpha, beta, size) * 1e6
+        bad = 7 if size in wrong else 0
+        redop = "sum" if op in ("allreduce", "reducescatter") else "none"
+        columns = [f"  {shown(time)}  {size / time / 1e3:6.2f}  {size / time / 1e3:6.2f}  {bad:6}"
+                   for time in (t, 2 * t)]
+        lines.append(f"{size:12}  {size // 4:12}     float  {redop:>6}      -1{columns[0]}{columns[1]}")
+    lines += ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 41.7 ", "#",
+              f"# Collective test concluded: {PROGRAMS[op]}", ""]
+    return "\n".join(lines)
+
+
+def nccl_json(op, alpha, beta):
+    rows = []
+    for size in SIZES:
+        t = seconds(alpha, beta, size) * 1e6
+        timed = [{"time": time, "alg_bw": 1.0, "bus_bw": 1.0, "nwrong": 0.0} for time in (t, 2 * t)]
+        rows.append({"size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "    -1",
+                     "out_of_place": timed[0], "in_place": timed[1], "actual_iterations": 20, "experiment_name": ""})
+    devices = [{"rank": i, "group": 0, "pid": i, "hostname": "n1", "device": i} for i in range(8)]
+    return json.dumps({"version": 2, "start_time": "", "args": [f"./build/{PROGRAMS[op]}", "-J", "o"], "env": [],
+                       "nccl_version": 22800, "config": {"nthreads": 1, "ngpus": 1, "devices": devices},
+                       "results": rows, "end_time": "", "errors": []})
+
+
+class NcclTests(ProgramTest):
+    def check(self, row, alpha, beta):
+        self.assertAlmostEqual(row["alpha_s"], alpha, delta=0.01 * alpha)
+        self.assertAlmostEqual(row["beta"], beta, delta=0.001 * beta)
+
+    def test_fit_finds_the_lines_of_several_files(self):
+        lines = {"allreduce": (30e-6, 9e-11), "alltoall": (45e-6, 3e-10), "allgather": (20e-6, 5e-11),
+                 "reducescatter": (22e-6, 6e-11), "sendrecv": (12e-6, 4e-11)}
+        files = []
+        for op, (alpha, beta) in lines.items():
+            # Of all eight ranks, and inside a node.
+            files += [self.path(f"{op}.txt", nccl_text(op, alpha, beta)),
+                      self.path(f"{op}-inside.txt", nccl_text(op, alpha / 2, beta / 4, hosts=("n1",) * 4))]
+        said = self.said("import", "nccl-tests", *files, "-o", "r.jsonl")
+        self.assertIn("alltoall over 8 ranks, inter, 11 sizes; left out: 0 with wrong results, 0 without a time, "
+                      "0 unreadable", said)
+        self.assertIn("110 cases of 10 operations and groups, of 2 nodes x 4 ranks", said)
+        rows = self.fitted(self.path("r.jsonl"))
+        for op, (alpha, beta) in lines.items():
+            ranks = {True: 2, False: 8}[op == "sendrecv"]  # a pair, whatever ranks do so beside it
+            self.check(rows[f"{op} inter {ranks}"], alpha, beta)
+            self.check(rows[f"{op} intra {min(ranks, 4)}"], alpha / 2, beta / 4)
+
+    def test_a_layer_is_planned_on_what_was_imported(self):
+        lines = {"alltoall": ("n1", "n2"), "allreduce": ("n1", "n2"), "allgather": ("n1", "n1"),
+                 "reducescatter": ("n1", "n1")}
+        files = [self.path(f"{op}.txt", nccl_text(op, 2e-5, 1e-10, hosts=hosts)) for op, hosts in lines.items()]
+        self.call("import", "nccl-tests", *files, "-o", "r.jsonl", "--cluster", "mine")
+        self.call("fit", "--records", "r.jsonl", "--out", "mine.toml")
+        gemm = '\n[[compute]]\nop = "gemm"\nalpha_s = 1e-5\nbeta_s_per_flop = 1e-14\n'
+        profile = pathlib.Path(self.path("mine.toml"))
+        profile.write_text(profile.read_text() + gemm)
+        document = json.loads(self.text("simulate", "--cluster", "./mine.toml", "--schedule", "fsmoe", "--json"))
+        self.assertEqual(document["status"], "ok")
+        self.assertEqual(document["cluster"], "mine-fitted")
+
+    def test_in_place_and_json(self):
+        path = self.path("t.txt", nccl_text("allreduce", 3e-5, 1e-10))
+        self.call("import", "nccl-tests", path, "-o", "in.jsonl", "--in-place")
+        self.check(self.fitted(self.path("in.jsonl"))["allreduce inter 8"], 6e-5, 2e-10)
+        self.call("import", "nccl-tests", self.path("t.json", nccl_json("allgather", 3e-5, 1e-10)), "-o", "j.jsonl")
+        self.check(self.fitted(self.path("j.jsonl"))["allgather intra 8"], 3e-5, 1e-10)
+
+    def test_what_the_file_lacks_is_asked_for(self):
+        path = self.path("t.txt", nccl_text("alltoall", 3e-5, 1e-10, named=False))
+        self.assertIn("--op: found none", self.refused("import", "nccl-tests", path, "-o", "r.jsonl"))
+        bare = self.path("bare.txt", "\n".join(line for line in pathlib.Path(path).read_text().splitlines()
+                                               if "Rank" not in line))
+        self.assertIn("--ranks: found no device",
+                      self.refused("import", "nccl-tests", bare, "--op", "alltoall", "-o", "r.jsonl"))
+        self.call("import", "nccl-tests", bare, "--op", "alltoall", "--ranks", 16, "--network", "inter", "--nodes", 2,
+                  "--ranks-per-node", 8, "-o", "r.jsonl")
+        self.check(self.fitted(self.path("r.jsonl"))["alltoall inter 16"], 3e-5, 1e-10)
+
+    def test_older_programs_print_no_groups_and_name_no_test(self):
+        path = self.path("all_gather_perf.log", nccl_text("allgather", 3e-5, 1e-10, named=False, group=""))
+        self.call("import", "nccl-tests", path, "-o", "r.jsonl")
+        self.check(self.fitted(self.path("r.jsonl"))["allgather inter 8"], 3e-5, 1e-10)
+
+    def test_wrong_results_are_left_out(self):
+        path = self.path("t.txt", nccl_text("allreduce", 3e-5, 1e-10, wrong=SIZES[3:5]))
+        said = self.said("import", "nccl-tests", path, "-o", "r.jsonl")
+        self.assertIn("9 sizes; left out: 2 with wrong results", said)
+
+    def imported(self, name, text, *flags):
+        """What the import said, and its cases by key."""
+        said = self.said("import", "nccl-tests", self.path(name, text), *flags, "-o", "r.jsonl", "--overwrite")
+        return said, cases_of(self.path("r.jsonl"))
+
+    def test_rows_that_are_torn_or_have_more_words_are_counted_and_left_out(self):
+        lines = nccl_text("alltoall", 3e-5, 1e-10).splitlines()
+        at = next(i for i, line in enumerate(lines) if line.split()[:1] == [str(SIZES[0])])
+        lines[at] += " node-3: NCCL INFO comm"
+        lines[at + 1] = lines[at + 1][:60]
+        words = lines[at + 2].split()
+        lines[at + 2] = " ".join([*words[:5], "N/A", "N/A", "N/A", *words[8:]])
+        lines[at + 3] = " ".join(words[:8])  # fits the columns, but its bandwidth is of another size
+        lines.insert(at + 4, "4096 NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC 3 4 5 6 7 8")
+        said, cases = self.imported("t.txt", "\n".join(lines))
+        self.assertIn("7 sizes; left out: 0 with wrong results, 1 without a time, 4 unreadable", said)
+        for key, case in cases.items():
+            self.assertAlmostEqual(case["summary"]["median_s"], seconds(3e-5, 1e-10, case["parameters"]["bytes"]),
+                                   delta=1e-7, msg=key)
+
+    def test_an_error_in_floats_is_no_count_of_wrong_results(self):
+        said, _ = self.imported("t.txt", nccl_text("allreduce", 3e-5, 1e-10, wrong=SIZES).replace("#wrong", " error"))
+        self.assertIn("11 sizes; left out: 0 with wrong results", said)
+
+    def test_a_log_of_several_programs(self):
+        texts = [nccl_text("allreduce", 3e-5, 1e-10), nccl_text("alltoall", 5e-5, 2e-10, hosts=("n1",) * 4)]
+        said, cases = self.imported("log.txt", "\n".join(texts))
+        self.assertIn("allreduce over 8 ranks, inter, 11 sizes", said)
+        self.assertIn("alltoall over 4 ranks, intra, 11 sizes", said)
+        self.assertEqual(len(cases), 22)
+        unnamed = [nccl_text("allreduce", 3e-5, 1e-10, named=False) for _ in range(2)]
+        said, cases = self.imported("log.txt", "\n".join(unnamed), "--op", "allreduce")
+        self.assertEqual({len(case["samples"]["seconds"]) for case in cases.values()}, {2})
+        self.assertEqual({case["parameters"]["ranks"] for case in cases.values()}, {8})
+
+    def test_json_lists_one_device_a_process(self):
+        document = json.loads(nccl_json("allreduce", 3e-5, 1e-10))
+        document["config"] = {"nthreads": 2, "ngpus": 4, "devices": [
+            {"rank": 8 * i, "group": 0, "pid": i, "hostname": f"n{i}", "device": 0} for i in range(2)]}
+        said, _ = self.imported("t.json", json.dumps(document))
+        self.assertIn("allreduce over 16 ranks, inter, 11 sizes", said)
+        self.assertIn("of 2 nodes x 8 ranks", said)
+
+    def test_json_of_another_shape_is_refused_in_a_line(self):
+        document = json.loads(nccl_json("allreduce", 3e-5, 1e-10))
+        for change in ({"results": 3}, {"results": [1, None]}, {"config": []}, {"config": {"devices": "n1"}},
+                       {"config": {"devices": [{"hostname": 7}]}}, {"results": [{"out_of_place": [1]}]},
+                       {"config": {"ngpus": 1e12, "devices": [{}]}}):
+            path = self.path("x.json", json.dumps({**document, **change}))
+            self.assertIn("x.json", self.refused("import", "nccl-tests", path, "-o", "r.jsonl"))
+
+    def test_a_program_of_a_longer_name_is_another(self):
+        text = nccl_text("alltoall", 3e-5, 1e-10).replace("alltoall_perf", "alltoallv_perf")
+        path = self.path("alltoall.txt", text)
+        self.assertIn("is of 'alltoallv_perf'", self.refused("import", "nccl-tests", path, "-o", "r.jsonl"))
+
+    def test_records_say_what_the_wire_carries(self):
+        _, cases = self.imported("t.txt", nccl_text("allreduce", 3e-5, 1e-10))
+        for case in cases.values():
+            self.assertAlmostEqual(case["parameters"]["wire_bytes"], case["parameters"]["bytes"] * 2 * 7 / 8)
+
+    def test_another_file_is_refused(self):
+        for name, text in {"empty.txt": "", "log.txt": "hello\nworld 1 2 3\n", "x.json": "{}"}.items():
+            said = self.refused("import", "nccl-tests", self.path(name, text), "-o", "r.jsonl")
+            self.assertIn(f"{name}: found no out-of-place time", said)
+        self.refused("import", "nccl-tests", self.path("none.txt"), "-o", "r.jsonl")
+        self.refused("import", "nccl-tests", self.path("t.txt", nccl_text("allreduce", 3e-5, 1e-10)))
+
+
+if __name__ == "__main__":
+    main()
