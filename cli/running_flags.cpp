@@ -117,10 +117,10 @@ void add_tune(CLI::App& app, Command& c) {
   begin_group(*verb, kHow);
   add_degrees(*verb, s);
   add_verification(*verb, c.tune);
-  verb->add_flag("--all", c.tune.run_all, "of a layer or a model: run every schedule, not the best and the baselines");
   add_ranks(*verb, c.tune, c.ranks);
   verb->add_flag("--strict", c.tune.strict,
                  "exit code 5 where a WEAK fit prices what is compared, or a run was not sound");
+  verb->add_flag("--all", c.tune.run_all, "of a layer or a model: run every schedule, not the best and the baselines");
   begin_group(*verb, kOutput);
   add_number(*verb, "--top", c.tune.top, "of a layer or a model: schedules to show; default: 3", 1, 1000);
   add_text(*verb, "--trace", "FILE", c.tune.trace,
