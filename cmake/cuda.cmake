@@ -50,12 +50,18 @@ endforeach()
 set(CMAKE_CUDA_STANDARD 20)
 string(APPEND CMAKE_CUDA_FLAGS " -t2")  # two architectures at once
 find_package(CUDAToolkit REQUIRED)
+if(NOT TARGET CUDA::cublasLt)
+  message(FATAL_ERROR "The CUDA toolkit has no cuBLASLt: install libcublas-dev of its version, or pass "
+                      "-DMOETUNE_CUDA=OFF")
+endif()
 set(MOETUNE_HAS_CUDA ON)
 message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
 
 # NCCL: the toolkit's, the system's, or the wheel beside torch.
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} "${torch_dir}/../nvidia/nccl/include")
-find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR} "${torch_dir}/../nvidia/nccl/lib")
+# Header and library of one place, whatever the library's name there.
+find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ${CUDAToolkit_LIBRARY_DIR}
+             "${torch_dir}/../nvidia/nccl/lib")
 if(NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
   add_library(nccl SHARED IMPORTED GLOBAL)
   set_target_properties(nccl PROPERTIES IMPORTED_LOCATION ${NCCL_LIBRARY})

@@ -9,6 +9,7 @@ build=$root/build/cuda
 work=$root/build/gpu_day
 logs=$work/logs
 records=$work/records
+built=$build/built_by_gpu_day  # by the last compile, which succeeded
 most_packed=$((16 << 20)) most_log=$((1 << 20))
 
 # Part, stage, the most seconds that it may take, what it needs of the machine.
@@ -37,11 +38,11 @@ asked for again keep their results, so that parts may be run one by one.
   env      the machine, its tools and libraries
   build    configure, compile: programs and tests for the GPUs of this machine alone, into build/cuda
   test     the tests labelled gpu; one that is skipped beside a visible GPU has failed
-  bench    kernels, ops: the layer's kernels, GEMMs and collectives of four ranks on one GPU
+  bench    kernels, ops: orders and experts, GEMMs and collectives of four ranks on one GPU
            paced, unpaced, grid: layers under schedules, predicted beside measured
-           nccl: operations and a layer of one rank
+           nccl: GEMMs and a layer of one rank
   check    memcheck, racecheck: compute-sanitizer on small cases
-  profile  occupancy: Nsight Compute's occupancy and bandwidth of every kernel
+  profile  occupancy: Nsight Compute's occupancy and bandwidth of orders and experts
   all      each of these
 
   --within SECONDS  ends in time: a stage gets what is left, and is not begun where nothing is
@@ -68,13 +69,17 @@ keep_result() {
 run_stage() {
   local stage=$1 limit=$2 needs=$3 left begun=$SECONDS code log=$logs/$1.log how
   [ "$needs" != gpu ] || [ -n "$visible" ] || { keep_result "$stage" no-gpu 0 "there is no GPU to see"; return; }
-  if [ "$needs" = gpu ] && [ ! -x "$build/cli/moetune" ]; then
-    keep_result "$stage" failed 0 "found no build/cuda/cli/moetune, expected it of the part build"
+  if [ "$needs" = gpu ] && [ ! -e "$built" ]; then
+    keep_result "$stage" failed 0 "found no build in build/cuda, expected one of the part build, which succeeded"
     return
   fi
   if [ -n "$within" ]; then
     left=$((within - SECONDS))
-    [ "$left" -ge 5 ] || { keep_result "$stage" unbegun 0 "--within $within left no time for it"; return; }
+    if [ "$left" -lt 5 ]; then  # what an earlier call found stands
+      unbegun=1
+      [ -n "$(result_of "$stage")" ] || keep_result "$stage" unbegun 0 "--within $within left no time for it"
+      return
+    fi
     [ "$left" -ge "$limit" ] || limit=$left
   fi
   timeout --kill-after=10 "$limit" bash "$script" --stage "$stage" >"$log" 2>&1 </dev/null
@@ -157,14 +162,16 @@ fi
 mkdir -p "$logs" "$records"
 touch "$work/results.tsv"
 visible=$(gpus)
+unbegun=0
 export CUDA_DEVICE_MAX_CONNECTIONS=32
 for one in "${chosen[@]}"; do
   read -r stage limit needs <<<"$one"
   run_stage "$stage" "$limit" "$needs"
+  pack  # whatever ends this call later
+  summary >"$out/summary.txt"
 done
-pack
-summary | tee "$out/summary.txt"
+cat "$out/summary.txt"
 echo "packed into $out" >&2
 ended=$(for one in "${chosen[@]}"; do result_of "${one%% *}" | cut -f 2; done)
-! grep -qE '^(failed|timeout|unbegun)$' <<<"$ended" || exit 1
+[ "$unbegun" = 0 ] && ! grep -qE '^(failed|timeout)$' <<<"$ended" || exit 1
 ! grep -q '^no-gpu$' <<<"$ended" || exit 77

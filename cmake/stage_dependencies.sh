@@ -23,7 +23,7 @@ files_of() {
     fi
     dpkg -L "$package" | while read -r file; do
       case $file in
-        /usr/share/doc/* | /usr/share/lintian/* | *.pc | */libtomlplusplus.so | */libgloo.so) ;;
+        /usr/share/doc/* | /usr/share/lintian/* | *.pc | */libz.so | */libtomlplusplus.so | */libgloo.so) ;;
         /usr/include/* | /usr/lib/* | /usr/share/cmake/* | /usr/share/eigen3/*) [ -d "$file" ] || echo "$file" ;;
       esac
     done

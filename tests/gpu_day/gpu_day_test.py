@@ -155,6 +155,15 @@ class GpuDay(unittest.TestCase):
         self.program("compute-sanitizer", "echo '========= 3 errors'; exit 9\n")
         _, ended = self.day("memcheck", code=1)
         self.assertEqual(ended["memcheck"], ("failed", "exit code 9: ========= 3 errors"))
+        self.program("compute-sanitizer", "echo '========= a call is not supported'; echo '== 1 error'; exit 9\n")
+        _, ended = self.day("memcheck", code=1)
+        self.assertEqual(ended["memcheck"], ("failed", "exit code 9: == 1 error"))
+        self.program("ncu", "echo '==ERROR== Failed to initialize the profiler: LibraryNotLoaded'; exit 1\n")
+        _, ended = self.day("occupancy")
+        self.assertEqual(ended["occupancy"], ("skipped", "ncu: LibraryNotLoaded"))
+        self.program("ncu", "exit 0\n")
+        _, ended = self.day("occupancy", code=1)
+        self.assertIn("profiled 0 launches", ended["occupancy"][1])
         self.program("compute-sanitizer", SANITIZER.replace("12", "0"))
         _, ended = self.day("memcheck", code=1)
         self.assertIn("no test is named", ended["memcheck"][1])
@@ -169,6 +178,18 @@ class GpuDay(unittest.TestCase):
         self.assertEqual(ended["paced"][0], "failed")
         _, ended = self.day("machine")
         self.assertEqual(ended["paced"][0], "failed")
+
+    def test_what_an_earlier_call_found_stands_where_there_is_no_time(self):
+        self.day("build", "kernels", "paced")
+        self.moetune('[ "$1" != microbench ] || sleep 60\n')
+        _, ended = self.day("build", "--within", "8", "kernels", "paced", code=1)
+        self.assertEqual((ended["kernels"][0], ended["paced"][0]), ("timeout", "ok"))
+
+    def test_a_build_that_fails_leaves_no_program_to_run(self):
+        self.day("build", "paced")
+        self.program("cmake", "exit 1\n")
+        _, ended = self.day("compile", "paced", code=1)
+        self.assertEqual((ended["compile"][0], ended["paced"][0]), ("failed", "failed"))
 
     def test_what_is_missing_is_said_a_line_each(self):
         (self.root / "missing").write_text("libfmt-dev\nLibTorch\n")
@@ -196,7 +217,8 @@ class GpuDay(unittest.TestCase):
 
     def test_without_a_build_a_stage_says_what_to_do(self):
         _, ended = self.day("kernels", code=1)
-        self.assertEqual(ended["kernels"], ("failed", "found no build/cuda/cli/moetune, expected it of the part build"))
+        self.assertEqual(ended["kernels"], ("failed", "found no build in build/cuda, expected one of the part "
+                                                       "build, which succeeded"))
 
     def test_records_too_large_to_pack_are_named(self):
         self.moetune('[ "$2" != --kernels ] || head -c 20000000 /dev/urandom > build/gpu_day/records/large.bin\n')
