@@ -112,7 +112,9 @@ std::vector<Tried> try_all(const ShapeRequest& request) {
           for (int64_t micro_batches = 1; micro_batches <= samples; ++micro_batches)
             for (const bool inside : {false, true})
               for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b}) {
-                if (ranks % (pp * mp) != 0 || samples % (ranks / (pp * mp) * micro_batches) != 0) continue;
+                if (request.fixed.ep.value_or(ep) != ep || ranks % (pp * mp) != 0 ||
+                    samples % (ranks / (pp * mp) * micro_batches) != 0)
+                  continue;
                 if (given.layers == 1 && micro_batches > 1) continue;
                 ChosenModel chosen = request.chosen;
                 ModelShape& model = chosen.model;
@@ -153,7 +155,7 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
   Draw draw(3);
   Profile profile = find_profile("testbed-b");
   const std::vector<const Schedule*> some{&find_schedule("tutel"), &find_schedule("fsmoe"), &find_schedule("ds-moe"),
-                                          &find_schedule("parm")};
+                                          &find_schedule("parm"), &find_schedule("lina-packed")};
   int several = 0;
   for (int i = 0; i < 200; ++i) {
     profile.nodes = static_cast<int>(one_of(draw, {1, 2}));
@@ -161,8 +163,8 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
     const ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
     profile.memory_bytes.reset();
     if (i % 2 == 1) profile.memory_bytes = layer_memory(chosen.model.shape).total() * (i % 4 == 1 ? 1.05 : 0.97);
-    const ShapeRequest request{
-        .chosen = chosen, .global_batch = batch_of(chosen), .profile = profile, .schedules = some};
+    ShapeRequest request{.chosen = chosen, .global_batch = batch_of(chosen), .profile = profile, .schedules = some};
+    if (i % 3 == 0) request.fixed.ep = 2;  // what a schedule packs has fewer
     const std::vector<Tried> all = try_all(request);
     if (all.empty()) {
       EXPECT_THROW(find_shapes(request), Unsupported);

@@ -6,14 +6,11 @@
 #include <map>
 
 #include "moe/base/check.h"
-#include "moe/base/table.h"
 #include "moe/base/units.h"
 #include "moe/cost/model_bound.h"
 
 namespace moe::tuner {
 namespace {
-
-constexpr size_t kFastest = 2;  // shapes that are shown whatever memory they take
 
 /// One question of the search: a shape under a schedule.
 struct Open {
@@ -253,68 +250,5 @@ class ShapeSearch {
 }  // namespace
 
 FoundShapes find_shapes(const ShapeRequest& request) { return ShapeSearch(request).run(); }
-
-std::string describe_shape(const ModelShape& model) {
-  const ParallelShape& p = model.shape.parallel;
-  std::string text = fmt::format("DP {} MP {} EP {} ESP {} PP {}", p.dp, p.mp, p.ep, p.esp, p.pp);
-  if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
-  text += fmt::format(", {} micro-batch{} of {}", model.micro_batches, model.micro_batches == 1 ? "" : "es",
-                      model.shape.layer.batch);
-  return model.micro_batches > 1 && p.pp > 1 ? fmt::format("{} ({})", text, name_of(model.order)) : text;
-}
-
-std::string text_of(const FoundShapes& found, int top) {
-  Table table(
-      {"shape", "schedule", "r_f", "r_b", "predicted ms", "expert sums ms", "a rank needs", "least memory so fast"});
-  int left = top, front = 0;
-  for (size_t i = 0; i < found.ranked.size(); ++i) {
-    const RankedShape& shape = found.ranked[i];
-    front += shape.pareto ? 1 : 0;
-    if ((i >= kFastest && !shape.pareto) || left-- <= 0) continue;
-    const RankedSchedule& best = shape.best;
-    table.add({describe_shape(shape.model), std::string(best.schedule->name), fmt::format("{}", best.degree_forward),
-               degrees_text(best.degrees_backward), fmt::format("{:.3f}", 1e3 * best.total_s()),
-               fmt::format("{:.3f}", 1e3 * best.expert_sums_s), human_bytes(best.memory_bytes),
-               shape.pareto ? "yes" : "no"});
-  }
-  std::string text = fmt::format("SHAPE  {} shapes of a global batch of {}: {} too large, {} slower by their bound",
-                                 found.shapes, found.global_batch, found.too_large, found.ruled_out);
-  if (found.refused > 0) text += fmt::format(", {} refused ({})", found.refused, found.refusal);
-  if (found.not_reached > 0) text += fmt::format(", {} not reached in time", found.not_reached);
-  text += found.gap() <= 0 ? "; none is faster" : fmt::format("; none is more than {:.1f} % faster", 100 * found.gap());
-  text += "\n\n" + table.text();
-  const int hidden = std::max(0, front - top);
-  return hidden > 0 ? fmt::format("{}  and {} that need less memory (--top N)\n", text, hidden) : text;
-}
-
-Json json_of(const FoundShapes& found) {
-  Json shapes = Json::array();
-  for (const RankedShape& shape : found.ranked) {
-    Json json = group_sizes(shape.model.shape.parallel);
-    json["placement"] = placement_name(shape.model.shape.parallel);
-    json["batch"] = shape.model.shape.layer.batch;
-    json["micro_batches"] = shape.model.micro_batches;
-    json["pipeline"] = name_of(shape.model.order);
-    json["schedule"] = shape.best.schedule->name;
-    json["degree_forward"] = shape.best.degree_forward;
-    json["degree_backward_least"] = shape.best.degrees_backward.first;
-    json["degree_backward_most"] = shape.best.degrees_backward.second;
-    json["total_s"] = shape.best.total_s();
-    json["expert_sums_s"] = shape.best.expert_sums_s;
-    json["memory_bytes"] = shape.best.memory_bytes;
-    json["pareto"] = shape.pareto;
-    shapes.push_back(std::move(json));
-  }
-  return {{"global_batch", found.global_batch},
-          {"shapes", found.shapes},
-          {"too_large", found.too_large},
-          {"refused", found.refused},
-          {"refusal", found.refusal},
-          {"ruled_out", found.ruled_out},
-          {"not_reached", found.not_reached},
-          {"at_least_s", found.at_least_s},
-          {"gap", found.gap()},
-          {"ranked", shapes}};
-}
 
 }  // namespace moe::tuner
