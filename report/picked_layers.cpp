@@ -1,6 +1,7 @@
 #include "report/picked_layers.h"
 
 #include <algorithm>
+#include <array>
 
 namespace moe::report {
 namespace {
@@ -14,12 +15,19 @@ std::vector<size_t> spread(const std::vector<size_t>& all, size_t count) {
   return picked;
 }
 
+// Of several layers, or one over micro-batches: a replay is of one layer, once.
+bool is_stack(const Fields& parameters) {
+  return std::ranges::any_of(std::array{"layers", "micro_batches", "pp"}, [&](const char* name) {
+    return parameters.has(name) && parameters.whole(name, name) > 1;
+  });
+}
+
 }  // namespace
 
 std::vector<size_t> picked_layers(const Tables& tables, size_t count) {
   std::vector<bool> replayable(tables.layers().size());
   for (const LayerRow& row : tables.rows())
-    if (row.ok && !row.of_plan_file) replayable[row.layer] = true;
+    if (row.ok && !row.of_plan_file) replayable[row.layer] = !is_stack(tables.layers()[row.layer].parameters);
   std::vector<size_t> ran, planned;
   for (size_t layer = 0; layer < replayable.size(); ++layer)
     if (replayable[layer]) (tables.layers()[layer].measured ? ran : planned).push_back(layer);

@@ -5,7 +5,7 @@
 namespace moe::report {
 
 /// Returns indices of at most `count` layers: spread evenly over those that ran, then over those that were planned. A
-/// layer has a schedule that went well and whose plan is of no file.
+/// layer has a schedule that went well and whose plan is of no file, and is no stack of layers.
 std::vector<size_t> picked_layers(const Tables& tables, size_t count);
 
 struct PickedRows {

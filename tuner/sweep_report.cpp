@@ -1,5 +1,7 @@
 #include "tuner/sweep_report.h"
 
+#include <algorithm>
+
 #include "moe/base/table.h"
 #include "verbs/printed.h"
 
@@ -11,6 +13,16 @@ std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", 
 
 }  // namespace
 
+std::string fastest_text(const std::vector<ScheduleSummary>& summaries) {
+  constexpr double kShown = 5e-4;  // closer means are printed alike, and the first of them is named
+  double best = 0;
+  for (const ScheduleSummary& s : summaries) best = std::max(best, s.speedup);
+  for (const ScheduleSummary& s : summaries)
+    if (best > 0 && s.speedup >= best - kShown)
+      return fmt::format("  fastest in the mean: {}, {} over tutel, simulated\n", s.schedule, times(s.speedup));
+  return "";
+}
+
 std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
                          const Grid& grid, const std::string& cluster) {
   const auto summaries = summarise(rows, schedules);
@@ -20,7 +32,7 @@ std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<co
     table.add({std::string(s.schedule), fmt::format("{}", s.layers), times(s.speedup),
                times(printed_speedup(grid.name, cluster, s.schedule)), percent(s.of_bound), percent(s.of_own),
                degree_range(s.degrees_forward), degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
-  std::string text = table.text();
+  std::string text = table.text() + fastest_text(summaries);
   std::map<std::string, int> reasons;
   for (const SweepRow& row : rows) {
     if (!row.reason.empty()) ++reasons[row.reason.substr(0, row.reason.find(": needs"))];  // sizes differ by layer

@@ -11,4 +11,7 @@ namespace moe::tuner {
 std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
                          const Grid& grid, const std::string& cluster);
 
+/// One line that names the schedule with the largest mean speedup; "" where none was compared with tutel.
+std::string fastest_text(const std::vector<ScheduleSummary>& summaries);
+
 }  // namespace moe::tuner

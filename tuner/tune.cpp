@@ -75,8 +75,8 @@ int run_planned_tune(const TuneOptions& options) {
                            .dump(1));
     return code;
   }
-  fmt::print("{} layers of {} on {}, simulated ({}), exact degrees: {}\n\n{}\n{}\nrecords: {}\n", rows.size(),
-             grid.name, profile.name, name_of(grid.rounding), human_seconds(took.count()),
+  fmt::print("{} layers of {} on {}, simulated ({}), degrees exact, planned in {}\n\n{}\n{}\nrecords: {}\n",
+             rows.size(), grid.name, profile.name, name_of(grid.rounding), human_seconds(took.count()),
              sweep_report(rows, chosen, grid, profile.name), strategies.empty() ? "" : strategy_table(strategies),
              path);
   return code;

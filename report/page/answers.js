@@ -19,12 +19,14 @@ function flagOf(argv, flag) {
 }
 const ran = (row) => (rows.get(row, "passes") ?? 0) > 0;
 
+const isStack = (layer) => ["layers", "micro_batches", "pp"].some((name) => (layers.get(layer, name) ?? 1) > 1);
+
 /** The line that plans this row again, or runs it where it ran; of a stack of layers the one that it was run by. */
 function commandOf(row) {
   const layer = rows.get(row, "layer");
   const argv = data.runs[layers.get(layer, "run")].argv;
   // Of a plan file and of a stack of layers the record has no flags that ask for them.
-  if (layers.get(layer, "batch") === null || rows.get(row, "plan") !== null) return shellLine(argv);
+  if (layers.get(layer, "batch") === null || isStack(layer) || rows.get(row, "plan") !== null) return shellLine(argv);
   const words = ["./moetune", ran(row) ? "layerbench" : "simulate", "--cluster",
     flagOf(argv, "--cluster") ?? layers.get(layer, "cluster"),
     "--schedule", scheduleOf(row), "--degree-forward", rows.get(row, "degree_forward"), "--degree-backward",

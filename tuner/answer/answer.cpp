@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fmt/ranges.h>
+#include <span>
 
 #include "moe/base/check.h"
 #include "moe/base/registry.h"
@@ -62,8 +63,9 @@ double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRec
 }
 
 std::string some_names(const std::vector<std::string_view>& names) {
-  if (names.size() <= kNamesShown) return fmt::format("{}", fmt::join(names, ", "));
-  return fmt::format("{} and {} more", names.front(), names.size() - 1);
+  const std::span shown = std::span(names).first(std::min(names.size(), kNamesShown));
+  const std::string rest = names.size() > shown.size() ? fmt::format(" and {} more", names.size() - shown.size()) : "";
+  return fmt::format("{}{}", fmt::join(shown, ", "), rest);
 }
 
 std::string refusals_of(const std::vector<RankedSchedule>& rows) {

@@ -65,7 +65,7 @@ bool ran_whole(const Answer& answer);
 /// error.
 double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial);
 
-/// Returns all names, or of more than three the first and how many more.
+/// Returns the first three names, and how many more there are.
 std::string some_names(const std::vector<std::string_view>& names);
 /// Returns why rows can't be used: "SCHEDULE, ..: REASON; ...".
 std::string refusals_of(const std::vector<RankedSchedule>& rows);

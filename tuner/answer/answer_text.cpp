@@ -22,18 +22,12 @@ std::string named(const ChosenModel& chosen) {
 }
 
 std::string fit_text(const FittedProfile& fitted) {
-  int good = 0;
-  std::string weak, unusable;
-  for (const FittedRow& row : fitted.rows) {
-    std::string& names = row.unusable.empty() ? weak : unusable;
-    if (row.unusable.empty() && row.fit.weak.empty())
-      ++good;
-    else
-      names += (names.empty() ? "" : ", ") + row.what;
-  }
-  std::string text = fmt::format("fit: {} row{} GOOD", good, good == 1 ? "" : "s");
-  if (!weak.empty()) text += fmt::format("; WEAK: {}", weak);
-  if (!unusable.empty()) text += fmt::format("; UNUSABLE: {}", unusable);
+  std::vector<std::string_view> good, weak, unusable;
+  for (const FittedRow& row : fitted.rows)
+    (!row.unusable.empty() ? unusable : !row.fit.weak.empty() ? weak : good).push_back(row.what);
+  std::string text = fmt::format("fit: {} row{} GOOD", good.size(), good.size() == 1 ? "" : "s");
+  if (!weak.empty()) text += fmt::format("; WEAK: {}", some_names(weak));
+  if (!unusable.empty()) text += fmt::format("; UNUSABLE: {}", some_names(unusable));
   return text + '\n';
 }
 
@@ -141,10 +135,14 @@ std::string set_text(const Answer& answer, const RankedSchedule& use) {
     formats.push_back(framework.format);
   }
   for (const auto& [set, names] : sets) {
-    const double slower = set.row->total_s() / use.total_s() - 1;
-    text += fmt::format("{}{}: {} r_f {} r_b {} ({})", text.empty() ? "" : "\n       ", names, set.row->schedule->name,
-                        set.row->degree_forward, degrees_text(set.row->degrees_backward),
-                        std::abs(slower) < 5e-4 ? "as fast" : fmt::format("{:+.1f} %", 100 * slower));
+    const CaseRecord *own = trial_of(answer, set.row->schedule->name), *best = trial_of(answer, use.schedule->name);
+    const bool both_ran = set.row != &use && own && best && ran_well(*own) && ran_well(*best);
+    const double slower = both_ran ? expected_s(answer, *set.row, *own) / expected_s(answer, use, *best) - 1
+                                   : set.row->total_s() / use.total_s() - 1;
+    text += fmt::format(
+        "{}{}: {} r_f {} r_b {} ({})", text.empty() ? "" : "\n       ", names, set.row->schedule->name,
+        set.row->degree_forward, degrees_text(set.row->degrees_backward),
+        std::abs(slower) < 5e-4 ? "as fast" : fmt::format("{:+.1f} %{}", 100 * slower, both_ran ? ", run" : ""));
   }
   if (sets.empty()) return "no framework runs any schedule that can be used here";
   const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
@@ -162,18 +160,17 @@ std::string same_text(const Answer& answer, const RankedSchedule& use) {
   return names.empty() ? "" : fmt::format(" (the same: {})", some_names(names));
 }
 
-// One line a kind: how often it was said, and of what last.
+// One line a kind.
 std::string notes_text(const std::set<std::string>& notes) {
-  std::map<std::string, std::vector<std::string>> by_kind;
-  for (const std::string& note : notes) {
+  std::map<std::string_view, std::vector<std::string_view>> by_kind;
+  for (const std::string_view note : notes) {
     const bool weak = note.starts_with(kWeakRow);
-    const std::string kind = weak ? "weak rows" : note.substr(0, note.find(':'));
-    std::string what = weak ? note.substr(kWeakRow.size()) : note.substr(std::min(note.size(), kind.size() + 2));
-    if (weak) what = what.substr(0, what.find(": "));
-    by_kind[kind].push_back(what);
+    const std::string_view kind = weak ? "weak rows" : note.substr(0, note.find(':'));
+    const std::string_view what = note.substr(std::min(note.size(), weak ? kWeakRow.size() : kind.size() + 2));
+    by_kind[kind].push_back(weak ? what.substr(0, what.find(": ")) : what);
   }
   std::string text;
-  for (const auto& [kind, all] : by_kind) text += fmt::format("prices: {}: {}\n", kind, fmt::join(all, "; "));
+  for (const auto& [kind, all] : by_kind) text += fmt::format("prices: {}: {}\n", kind, some_names(all));
   return text;
 }
 
@@ -266,7 +263,7 @@ std::string ranking_text(const Answer& answer) {
 std::string text_of(const Answer& answer) {
   const RankedSchedule& use = recommended(answer);
   const Profile& profile = *answer.profile;
-  std::string text = fmt::format("\n{}\n{} on {}\na rank needs {}{}", named(*answer.chosen),
+  std::string text = fmt::format("\n{}\n{}\n{}; a rank needs {}{}", named(*answer.chosen),
                                  describe_shape(answer.chosen->model), answer.place, human_bytes(use.memory_bytes),
                                  profile.memory_bytes ? fmt::format(" of {}", human_bytes(*profile.memory_bytes)) : "");
   text += answer.emulated ? "; every run below is of an emulation\n" : "\n";

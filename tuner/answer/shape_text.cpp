@@ -39,7 +39,7 @@ std::string text_of(const FoundShapes& found, int top) {
   text += found.gap() <= 0 ? "; none is faster" : fmt::format("; none is more than {:.1f} % faster", 100 * found.gap());
   text += "\n\n" + table.text();
   const int hidden = std::max(0, front - top);
-  return hidden > 0 ? fmt::format("{}  and {} that need less memory (--top N)\n", text, hidden) : text;
+  return hidden > 0 ? fmt::format("{}  and {} more that take less memory (--top N)\n", text, hidden) : text;
 }
 
 Json json_of(const FoundShapes& found) {

@@ -92,7 +92,11 @@ class VerifiedAnswer {
 
   // Before anything is measured; what an emulated cluster runs is a proxy.
   void require_runs() const {
-    if (target_.emulated) return;
+    if (target_.emulated) {  // what its profile can't price can't be fitted from it either
+      Answer answer{.cluster = target_.cluster.name, .chosen = &subject_.chosen, .profile = &target_.cluster};
+      plan_answer(options_, answer);
+      return;
+    }
     if (target_.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer());
     const double needed = layer_memory(model().shape).total() * ranks_here();
     require<BadInput>(!free_bytes() || needed < *free_bytes(),

@@ -2,6 +2,7 @@
 
 #include "moe/base/table.h"
 #include "tuner/fit_report.h"
+#include "tuner/sweep_report.h"
 #include "tuner/verify/agreement.h"
 #include "tuner/verify/grid_report.h"
 #include "verbs/printed.h"
@@ -16,13 +17,14 @@ double measured(const CaseRecord& record) { return record.summary.number("total_
 std::string summary_table(const VerifiedResults& results) {
   Table table({"schedule", "simulated", "measured", "paper", "of the bound", "of its own", "r_f", "r_b", "r_f != r_b"});
   const auto times = [](double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; };
-  for (const ScheduleSummary& s : summarise(results.rows, results.schedules))
+  const auto summaries = summarise(results.rows, results.schedules);
+  for (const ScheduleSummary& s : summaries)
     table.add({std::string(s.schedule), times(s.speedup),
                times(measured_schedule(results.outcomes, s.schedule).measured),
                times(printed_speedup(whole_grid_of(results.grid), results.cluster.name, s.schedule)),
                fmt::format("{:.1f} %", 100 * s.of_bound), fmt::format("{:.1f} %", 100 * s.of_own),
                degree_range(s.degrees_forward), degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
-  return table.text();
+  return table.text() + fastest_text(summaries);
 }
 
 std::string runs_table(const VerifiedResults& results) {
