@@ -65,7 +65,8 @@ void add_simulate(CLI::App& app, Command& c) {
 void add_fit(CLI::App& app, Command& c) {
   CLI::App* verb = add_verb(app, "fit", "microbench records -> cluster profile (alpha, beta, r^2, held-out error)",
                             " --records results/microbench-testbed-b.jsonl --out results/mine.toml");
-  add_text(*verb, "--records", "FILE", c.fit.records, "records of microbench or tune");
+  add_text(*verb, "--records", "FILE...", c.fit.records, "records of microbench, tune or import, of one cluster")
+      ->capture_default_str();
   begin_group(*verb, kHow);
   verb->add_flag("--strict", c.fit.strict, "exit code 5 where the fit of an operation is WEAK or UNUSABLE");
   begin_group(*verb, kOutput);

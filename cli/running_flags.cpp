@@ -67,7 +67,7 @@ void add_verification(CLI::App& verb, tuner::TuneOptions& o) {
                 "backward degrees differ by measurement; twice the time");
   add_number(verb, "--strategy-layers", o.strategy_layers,
              "with --no-verify: layers on which FSMoE's own strategies are compared with the exact search; default: "
-             "12, 0: none",
+             "none",
              0, 1e6);
   add_number(verb, "--iterations", o.iterations, "timed passes a schedule; default: 5, of all layers 3", 1, 1e6);
   add_number(verb, "--seed", o.seed, "seed of weights, inputs and gate noise", 0, 9e18);

@@ -28,6 +28,14 @@ function(moe_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
 endfunction()
 
+# One that starts the program, by tests/cli/program.h.
+function(moe_program_test name)
+  moe_test(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE program_under_test)
+  target_compile_definitions(${name} PRIVATE MOETUNE_PROGRAM="$<TARGET_FILE:moetune>")
+  add_dependencies(${name} moetune)
+endfunction()
+
 # these_tests(PROPERTY VALUE ...): sets properties of all tests of the folder so far. `./moetune test` runs as many
 # at once as there are cores. Those that compute on several have PROCESSORS 2, those whose ranks wait for each other or
 # look at the clock have RUN_SERIAL ON.

@@ -14,6 +14,7 @@
 #include "moe/search/layer_search.h"
 #include "moe/search/within_memory.h"
 #include "verbs/plan_file.h"
+#include "verbs/recorded_layer.h"
 #include "verbs/selection.h"
 
 namespace moe::exchange {
@@ -48,15 +49,6 @@ TimedCase chosen_case_of(const ExportOptions& options) {
   return *chosen;
 }
 
-// The degrees of a record, and the sizes that it was planned with.
-DegreeChoice choice_of(const CaseRecord& record) {
-  DegreeChoice choice{.forward = record.degree_forward, .backward = record.degree_backward};
-  const Fields& f = record.parameters;
-  if (f.has("micro_op_bytes")) choice.micro_op_bytes = f.whole("micro_op_bytes", record.where);
-  if (f.has("min_chunk_bytes")) choice.min_chunk_bytes = f.whole("min_chunk_bytes", record.where);
-  return choice;
-}
-
 // Says where the plan is not the one that the record's prediction is of.
 void compare_times(const CaseRecord& record, const Profile& profile, const Plan& plan) {
   if (!record.prediction.has("total_s")) return;
@@ -75,7 +67,7 @@ Plan plan_of_case(const CaseRecord& record, const std::optional<Profile>& profil
   require<BadInput>(!record.parameters.has("plan"),
                     "{}: found the record of a plan's file, expected that file in its place", record.where);
   const Schedule& schedule = find_schedule(record.schedule);
-  const LayerCase shape = shape_of(record);
+  const LayerCase shape = shape_of(record.parameters, record.where);
   if (is_told_by_records(schedule)) {
     const int64_t split =
         record.prediction.has("gar_in_moe_bytes") ? record.prediction.whole("gar_in_moe_bytes", record.where) : 0;
@@ -88,7 +80,7 @@ Plan plan_of_case(const CaseRecord& record, const std::optional<Profile>& profil
       record.where, schedule.name);
   const LayerPricer pricer(*profile, shape, {true, "a plan out of records"});
   LayerSearch search;
-  const LayerResult result = search.tune(schedule, pricer, within_memory(choice_of(record), profile->memory_bytes));
+  const LayerResult result = search.tune(schedule, pricer, within_memory(degrees_of(record), profile->memory_bytes));
   log_info(fmt::format("{}: what no record says is decided again on {}", schedule.name, profile->name));
   return build_plan(schedule, shape, result.decision);
 }

@@ -6,6 +6,7 @@
 #include "moe/base/check.h"
 #include "moe/base/units.h"
 #include "moe/record/reader.h"
+#include "verbs/recorded_layer.h"
 
 namespace moe::exchange {
 namespace {
@@ -81,52 +82,6 @@ void note_unsaid(const LayerShape& layer, const Framework& runs, std::vector<std
 
 }  // namespace
 
-LayerCase shape_of(const CaseRecord& record) {
-  const std::string& at = record.where;
-  const Fields& f = record.parameters;
-  const auto whole = [&](const char* name) { return f.whole(name, at); };
-  const auto group = [&](const char* name) { return static_cast<int>(f.whole(name, at)); };
-  const auto where = [&](const char* name) { return fmt::format("{}: {}", at, name); };
-  LayerShape l;
-  l.batch = whole("batch");
-  l.seq = whole("seq");
-  l.model_dim = whole("model_dim");
-  l.hidden = whole("hidden");
-  l.heads = whole("heads");
-  l.kv_heads = whole("kv_heads");
-  l.experts = whole("experts");
-  l.top_k = whole("top_k");
-  l.capacity_factor.reset();  // "none"
-  const Scalar* factor = f.find("capacity_factor");
-  if (factor == nullptr || !std::holds_alternative<std::string>(*factor))
-    l.capacity_factor = f.number("capacity_factor", at);
-  l.ffn = ffn_from(f.text("ffn", at), where("ffn"));
-  l.dtype = dtype_from(f.text("dtype", at), where("dtype"));
-  l.gate = f.text("gate", at);
-  l.order = f.text("order", at);
-  l.dispatcher = f.text("dispatcher", at);
-  l.hook = f.text("hook", at);
-  if (f.has("norm")) l.norm = norm_from(f.text("norm", at), where("norm"));
-  if (f.has("residual")) l.residual = f.text("residual", at) == "yes";
-  if (f.has("aux_loss")) l.aux_loss = f.number("aux_loss", at);
-  if (f.has("z_loss")) l.z_loss = f.number("z_loss", at);
-  ParallelShape p;
-  p.nodes = group("nodes");
-  p.ranks_per_node = group("ranks_per_node");
-  p.dp = group("dp");
-  p.mp = group("mp");
-  p.ep = group("ep");
-  p.esp = group("esp");
-  p.pp = group("pp");
-  if (f.has("placement")) p.ep_inside = ep_inside_from(f.text("placement", at), where("placement"));
-  const Rounding rounding = rounding_from(f.text("capacity_rounding", at), where("capacity_rounding"));
-  try {
-    return complete(l, p, rounding);
-  } catch (const BadInput& error) {
-    bad_input("{}: {}", at, error.what());
-  }
-}
-
 std::vector<TimedCase> timed_cases(const std::string& path, const std::string& only, bool measured) {
   const Run run = read_last_run(path);
   std::vector<std::string> layers;
@@ -151,8 +106,9 @@ std::vector<TimedCase> timed_cases(const std::string& path, const std::string& o
 
 TunedLayer tuned_layer(const ExportOptions& options, const Framework& runs) {
   const Found found = find_cases(options, runs);
-  TunedLayer tuned{layer_of(found.chosen->record), shape_of(found.chosen->record), found.cases.front(), *found.chosen,
-                   notes_on(found, runs)};
+  TunedLayer tuned{layer_of(found.chosen->record),
+                   shape_of(found.chosen->record.parameters, found.chosen->record.where), found.cases.front(),
+                   *found.chosen, notes_on(found, runs)};
   note_unsaid(tuned.shape.layer, runs, tuned.notes);
   return tuned;
 }

@@ -21,9 +21,6 @@ struct TunedLayer {
   std::vector<std::string> notes;  // what was chosen, and what that costs
 };
 
-/// Returns the shape that a case's parameters say. Throws BadInput naming the record's file and line.
-LayerCase shape_of(const CaseRecord& record);
-
 /// Returns the ok cases of the layer that `only` names (empty: the only one there is), the fastest first: measured ones
 /// where `measured`, else predicted. Throws BadInput where the records have several layers, or none of that name.
 std::vector<TimedCase> timed_cases(const std::string& path, const std::string& only, bool measured);

@@ -46,18 +46,17 @@ std::string table_text(const std::vector<const Simulated*>& fastest_first, const
   const auto bound_s = [](const Simulated* s) { return s->result.bound.total_s(); };
   const double least_s = std::ranges::min(fastest_first | std::views::transform(bound_s));
   const auto tutel = std::ranges::find(fastest_first, "tutel", [](const Simulated* s) { return s->result.schedule; });
-  Table table({"schedule", "r_f", "r_b", "total ms", "over tutel", "forward ms", "backward ms", "MoE f ms", "MoE b ms",
-               "bound ms", "of the bound", "of its own", "a rank needs"});
+  Table table({"schedule", "r_f", "r_b", "total ms", "over tutel", "fwd ms", "bwd ms", "MoE ms", "of the bound",
+               "of its own", "a rank needs"});
   for (const Simulated* s : fastest_first) {
     const LayerResult& r = s->result;
     const double total_s = r.total_s();
     table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward),
-               fmt::format("{}", r.decision.degree_backward), fmt::format("{:.4f}", total_s * 1e3),
+               fmt::format("{}", r.decision.degree_backward), fmt::format("{:.3f}", total_s * 1e3),
                tutel == fastest_first.end() ? "-" : fmt::format("{:.3f}x", (*tutel)->result.total_s() / total_s),
-               fmt::format("{:.4f}", r.forward_s * 1e3), fmt::format("{:.4f}", r.backward_s * 1e3),
-               fmt::format("{:.4f}", r.moe_forward_s * 1e3), fmt::format("{:.4f}", r.moe_backward_s * 1e3),
-               fmt::format("{:.4f}", bound_s(s) * 1e3), fmt::format("{:.1f} %", 100 * least_s / total_s),
-               fmt::format("{:.1f} %", 100 * bound_s(s) / total_s),
+               fmt::format("{:.3f}", r.forward_s * 1e3), fmt::format("{:.3f}", r.backward_s * 1e3),
+               fmt::format("{:.3f}", (r.moe_forward_s + r.moe_backward_s) * 1e3),
+               fmt::format("{:.1f} %", 100 * least_s / total_s), fmt::format("{:.1f} %", 100 * bound_s(s) / total_s),
                human_bytes(r.memory.total()) + (fits(r, profile).value_or(true) ? "" : ", does not fit")});
   }
   const LayerResult& fastest = fastest_first.front()->result;
@@ -71,15 +70,17 @@ std::string gantts_text(const std::vector<const Simulated*>& fastest_first, int 
     if (static_cast<int>(shown.size()) < drawn &&
         (shown.empty() || shown.back()->timeline.start_s != s->timeline.start_s))
       shown.push_back(s);
-  std::string text;
+  if (shown.empty()) return "";
+  std::vector<DrawnTimeline> lanes;
   for (const Simulated* s : shown) {
     const LayerResult& r = s->result;
-    text += fmt::format("\n{}{} (binding lane: {} forward, {} backward)\n{}", r.schedule,
-                        r.decision.variant ? fmt::format(" = {}", r.decision.variant->name) : "", r.bound.forward_term,
-                        r.bound.backward_term,
-                        text_gantt(*s->plan.structure, s->timeline, 100, shown.back()->timeline.makespan_s));
+    const std::string variant = r.decision.variant ? fmt::format(" = {}", r.decision.variant->name) : "";
+    lanes.push_back({fmt::format("{}{} (binding lane: {} forward, {} backward)", r.schedule, variant,
+                                 r.bound.forward_term, r.bound.backward_term),
+                     *s->plan.structure, s->timeline});
   }
-  if (drawn > 0 && shown.size() == static_cast<size_t>(drawn) && shown.size() < fastest_first.size())
+  std::string text = "\n" + text_gantt(lanes, 100);
+  if (shown.size() == static_cast<size_t>(drawn) && shown.size() < fastest_first.size())
     text += "\nothers are slower, or the same (--gantt all)\n";
   return text;
 }

@@ -8,8 +8,8 @@
 #include "moe/base/registry.h"
 #include "moe/base/table.h"
 #include "moe/search/model_search.h"
-#include "moe/search/within_memory.h"
 #include "verbs/results_json.h"
+#include "verbs/sweep.h"
 #include "verbs/trace_file.h"
 
 namespace moe::planner {
@@ -23,14 +23,7 @@ struct Simulated {
 
 std::string degrees_of(const ModelResult& result) {
   const auto [least, most] = std::ranges::minmax(result.decision.backwards, {}, &BackwardDecision::degree);
-  return least.degree == most.degree ? fmt::format("{}", least.degree)
-                                     : fmt::format("{}-{}", least.degree, most.degree);
-}
-
-MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request) {
-  request.vocabulary = chosen.vocabulary;
-  request.tied_embedding = chosen.tied_embedding;
-  return estimate_memory(request);
+  return degree_range(least.degree, most.degree);
 }
 
 // The plan is kept where something is drawn or listed from it: plans may have millions of tasks.
@@ -120,8 +113,7 @@ int run_simulate_model(const SimulateOptions& options) {
   const LayerPricer pricer(profile, chosen.model.shape, pricing_of(options.selection));
   const auto schedules = chosen_schedules(options.selection);
   ModelSearch search;
-  const DegreeChoice degrees = within_memory(options.selection.degrees, profile.memory_bytes, chosen.model,
-                                             chosen.vocabulary, chosen.tied_embedding);
+  const DegreeChoice degrees = within_memory(options.selection.degrees, profile.memory_bytes, chosen);
   std::vector<Simulated> all;
   Refused refused;
   for (const Schedule* schedule : schedules) {

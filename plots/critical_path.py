@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Which kinds of tasks a layer's time consists of: their shares of the critical path under each schedule."""
 import style
-from records import BadInput, Records, chosen, one_value
+from records import BadInput, Records
 from style import plt
 from timelines import lanes_of
 
@@ -76,11 +76,7 @@ def main():
     parser.add_argument("--schedule", help="NAME[,NAME]; default: all of the file")
     options = parser.parse_args()
     records = Records(options.records)
-    cases = [case for case in records.cases if case.get("timeline")]
-    if not cases:
-        raise BadInput(f"{options.records}: timeline: found none, expected records of `moetune simulate --out FILE`")
-    cases = chosen(cases, options.schedule, options.records)
-    layer, cluster = (one_value(cases, name, options.records) for name in ("layer", "cluster"))
+    cases, layer, cluster = records.with_timelines(options.schedule)
     figure, axes = plt.subplots(figsize=(10, 1.8 + 0.34 * max(len(cases), 5)))
     draw(axes, cases)
     caption = (f"{layer} on {cluster}, predicted. The path goes back from the task that ends last to one that ended as "

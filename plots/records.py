@@ -120,6 +120,14 @@ class Records:
             raise BadInput(f"{self.path}: key: found no {start}..., expected records of `{writer}`")
         return found
 
+    def with_timelines(self, schedules):
+        """The cases that have a timeline, of the schedules asked for, which are all of one layer on one cluster."""
+        found = [case for case in self.cases if case.get("timeline")]
+        if not found:
+            raise BadInput(f"{self.path}: timeline: found none, expected records of `moetune simulate --out FILE`")
+        found = chosen(found, schedules, self.path)
+        return found, one_value(found, "layer", self.path), one_value(found, "cluster", self.path)
+
     def source(self):
         return f"{self.path} ({self.command})" if self.command else self.path
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One layer under several schedules: their timelines above each other, on one time axis."""
 import style
-from records import BadInput, Records, chosen, one_value
+from records import BadInput, Records
 from style import plt
 
 ROW, GAP = 0.27, 0.42  # inches of a lane and above a schedule
@@ -93,11 +93,7 @@ def main():
     parser.add_argument("--schedule", help="NAME[,NAME]; default: all of the file")
     options = parser.parse_args()
     records = Records(options.records)
-    cases = [case for case in records.cases if case.get("timeline")]
-    if not cases:
-        raise BadInput(f"{options.records}: timeline: found none, expected records of `moetune simulate --out FILE`")
-    cases = chosen(cases, options.schedule, options.records)
-    layer, cluster = (one_value(cases, name, options.records) for name in ("layer", "cluster"))
+    cases, layer, cluster = records.with_timelines(options.schedule)
     caption = (f"Predicted timelines of {layer} on {cluster}, exact replay. Lanes run their tasks in order; numbers "
                "are chunks; the dashed line is the end of the forward. Bound: no degree can be faster.")
     style.save(draw(cases), options, "timelines", "One layer under each schedule", caption, records.source())

@@ -11,6 +11,7 @@
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 #include "moe/base/log.h"
+#include "moe/base/shell_word.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 #include "moe/base/whole_file.h"
@@ -75,12 +76,6 @@ Json document_of(const std::vector<Series>& all) {
   return json;
 }
 
-std::string quoted(const std::string& word) {
-  std::string text;
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return fmt::format("'{}'", text);
-}
-
 struct Ended {
   int code = 0;
   std::string out;
@@ -89,9 +84,9 @@ struct Ended {
 Ended run_script(const std::string& file, const std::string& plot) {
   const char* python = std::getenv("MOETUNE_PYTHON");
   const fs::path script = fs::path(config_dir()).parent_path() / "plots" / "history.py";
-  std::string command = fmt::format("exec {} -B {} {}", quoted(python && *python ? python : "python3"),
-                                    quoted(script.string()), quoted(file));
-  if (!plot.empty()) command += fmt::format(" --out {}", quoted(plot));
+  std::string command = fmt::format("exec {} -B {} {}", shell_word(python && *python ? python : "python3"),
+                                    shell_word(script.string()), shell_word(file));
+  if (!plot.empty()) command += fmt::format(" --out {}", shell_word(plot));
   std::FILE* pipe = ::popen(command.c_str(), "r");
   require<std::runtime_error>(pipe != nullptr, "history: {}: cannot be started", script.string());
   Ended ended;

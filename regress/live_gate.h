@@ -32,7 +32,7 @@ class LiveGate {
   /// launch fails or hangs.
   void warm_up();
 
-  /// Those that both programs measured, in the order of their names.
+  /// The cases that both programs measured, in the order of their names.
   const std::vector<std::string>& cases() const { return cases_; }
   const std::vector<std::string>& only_in_base() const { return only_in_base_; }
   const std::vector<std::string>& only_in_head() const { return only_in_head_; }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "verbs/frameworks.h"
+
 namespace moe::report {
 namespace {
 
@@ -55,7 +57,7 @@ PickedRows picked_rows(const Tables& tables, size_t layer) {
   for (const size_t row : rows) {
     const LayerRow& of = tables.rows()[row];
     if (of.of_plan_file) continue;
-    if (picked.rows.size() < kFastest || of.schedule == "tutel" || of.schedule == "ds-moe") picked.rows.push_back(row);
+    if (picked.rows.size() < kFastest || is_baseline(of.schedule)) picked.rows.push_back(row);
   }
   return picked;
 }

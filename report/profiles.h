@@ -12,9 +12,6 @@ namespace moe::report {
 /// its cluster. Throws BadInput where there is none, or the operations make no profile.
 Profile chosen_profile(const std::string& name_or_file, const Run& run, const std::string& cluster);
 
-/// Returns the layer that a record's parameters ask for. Throws BadInput for a value that none can have.
-LayerCase case_of(const Fields& parameters);
-
 /// Returns the profile without start-up times: what is left of a task's seconds grows with its size.
 Profile without_starts(Profile profile);
 

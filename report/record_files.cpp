@@ -8,16 +8,11 @@
 #include <utility>
 
 #include "moe/base/check.h"
+#include "moe/base/shell_word.h"
 #include "report/model_documents.h"
 
 namespace moe::report {
 namespace {
-
-std::string shell_word(const std::string& text) {
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return word + "'";
-}
 
 /// What gzip unpacks, as a file to read once.
 class Unpacked {

@@ -7,6 +7,7 @@
 
 #include "moe/base/statistics.h"
 #include "moe/record/over_ranks.h"
+#include "verbs/recorded_layer.h"
 
 namespace moe::report {
 namespace {
@@ -53,16 +54,6 @@ bool reads(const std::string& name, bool (*is)(const Schedule&)) {
   const auto found = std::ranges::find(all, name, &Schedule::name);
   return found != all.end() &&
          (is(*found) || std::ranges::any_of(found->variants, [&](const Schedule* one) { return is(*one); }));
-}
-
-DegreeChoice choice_of(const CaseRecord& record) {
-  DegreeChoice choice{record.degree_forward, record.degree_backward};
-  const auto take = [&](std::string_view name, int64_t& into) {
-    if (record.parameters.has(name)) into = record.parameters.whole(name, record.where);
-  };
-  take("micro_op_bytes", choice.micro_op_bytes);
-  take("min_chunk_bytes", choice.min_chunk_bytes);
-  return choice;
 }
 
 Json task_columns(const std::vector<TaskTimes>& tasks) {
@@ -149,7 +140,7 @@ void Tables::add_layer_case(const CaseRecord& record, size_t run) {
   if (fresh || ran || !rows_[row].ran) {
     cells_.clear(row);  // of a plan's cells none is the run's
     set_cells(record, row);
-    rows_[row] = {layer, record.schedule, choice_of(record),    record.parameters.has("plan"), ok,
+    rows_[row] = {layer, record.schedule, degrees_of(record),   record.parameters.has("plan"), ok,
                   ran,   predicted_s,     rows_[row].planned_s, rows_[row].planned_rounding,   std::nullopt};
     if (const double total_s = number_or_nan(record.summary, "total_s"); ok && total_s > 0)
       rows_[row].measured_s = total_s;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <set>
 
 #include "moe/base/check.h"
@@ -19,6 +18,7 @@
 #include "report/record_files.h"
 #include "report/record_tables.h"
 #include "report/warnings.h"
+#include "verbs/recorded_layer.h"
 
 namespace moe::report {
 namespace {
@@ -97,7 +97,7 @@ class Replays {
       const PickedRows picked = picked_rows(tables_, index);
       Fields parameters = layer.parameters;
       if (picked.by_plans) parameters.set("capacity_rounding", tables_.rows()[picked.rows.front()].planned_rounding);
-      const LayerCase shape = case_of(parameters);
+      const LayerCase shape = shape_of(parameters, layer.name);
       const Run& run = files_[layer.run].run;
       const std::string& cluster = layer.parameters.text("cluster", layer.name);
       const Profile profile = chosen_profile(options_.cluster, run, cluster), growing = without_starts(profile);
@@ -168,9 +168,7 @@ int run_report(const ReportOptions& options) {
   const Tables tables(files);
   const Replays replays(options, files, tables);
   const std::string data = embedded(document_of(files, tables, replays));
-  std::error_code ignored;  // what is in the way is found below
-  if (const auto folder = std::filesystem::path(options.out).parent_path(); !folder.empty())
-    std::filesystem::create_directories(folder, ignored);
+  make_folders_above(options.out);
   size_t written = 0;
   write_whole_file(options.out, "a file for the page", [&](std::ostream& out) {
     const auto put = [&](std::string_view part) { out << part, written += part.size(); };

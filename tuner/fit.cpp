@@ -1,6 +1,8 @@
 #include "tuner/fit.h"
 
 #include <algorithm>
+#include <fmt/ranges.h>
+#include <iterator>
 
 #include "moe/base/exit_code.h"
 #include "moe/base/log.h"
@@ -12,46 +14,57 @@
 namespace moe::tuner {
 namespace {
 
+// What is fitted, and where it was measured.
+struct Measured {
+  std::vector<CaseRecord> cases;
+  std::string source;
+};
+
+Measured measured_in(const std::vector<std::string>& files) {
+  Measured measured;
+  for (const std::string& file : files) {
+    const Run run = read_last_run(file);
+    const size_t before = measured.cases.size();
+    std::ranges::copy_if(run.cases, std::back_inserter(measured.cases),
+                         [](const CaseRecord& record) { return record.parameters.has("op"); });
+    require<BadInput>(measured.cases.size() > before, "{}: found no case of an operation, expected records of {}", file,
+                      "`moetune microbench` or of `moetune import`");
+    measured.source += (measured.source.empty() ? "" : "; ") +
+                       fitted_from(file, run.header, measured.cases[before].emulated);
+  }
+  return measured;
+}
+
 // Returns the profile that paced the records' emulated cluster, if it is one of ours.
-std::optional<Profile> pacing_profile(const Run& run) {
-  for (const CaseRecord& record : run.cases)
-    if (record.emulated) {
-      try {
-        return find_profile(record.parameters.text("cluster", record.where));
-      } catch (const BadInput&) {
-        return std::nullopt;
-      }
-    }
-  return std::nullopt;
+std::optional<Profile> pacing_profile(const std::vector<CaseRecord>& cases) {
+  const auto paced = std::ranges::find_if(cases, &CaseRecord::emulated);
+  if (paced == cases.end()) return std::nullopt;
+  try {
+    return find_profile(paced->parameters.text("cluster", paced->where));
+  } catch (const BadInput&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
 
 int run_fit(const FitOptions& options) {
-  const Run run = read_last_run(options.records);
-  std::vector<CaseRecord> cases;
-  for (const CaseRecord& record : run.cases)
-    if (record.parameters.has("op")) cases.push_back(record);
-  require<BadInput>(!cases.empty(), "{}: found no microbench case, expected records of `moetune microbench`",
-                    options.records);
+  const auto [cases, source] = measured_in(options.records);
   std::string name = options.name;
   if (name.empty()) name = cases.front().parameters.text("cluster", cases.front().where) + "-fitted";
-  const FittedProfile fitted = fit_profile(
-      cases, name, fitted_from(options.records, run.header.started, run.header.machine, cases.front().emulated));
+  const FittedProfile fitted = fit_profile(cases, name, source);
   const FittedRow& first = fitted.rows.front();
   require<BadInput>(std::ranges::any_of(fitted.rows, &std::string::empty, &FittedRow::unusable), "{}: {}: {}",
-                    options.records, first.what, first.unusable);
+                    fmt::join(options.records, ", "), first.what, first.unusable);
   const std::string out = options.out.empty() ? "results/" + name + ".toml" : options.out;
   save_profile(fitted.profile, out);
-  const bool doubtful = std::ranges::any_of(
-      fitted.rows, [](const FittedRow& row) { return !row.unusable.empty() || !row.fit.weak.empty(); });
-  const int code = options.strict && doubtful ? kDoubtful : kOk;
+  const int code = options.strict && !std::ranges::all_of(fitted.rows, &FittedRow::good) ? kDoubtful : kOk;
   if (options.json) {
     for (const std::string& line : fit_warnings(fitted)) log_warning(line);
     fmt::print("{}\n", Json{{"profile", out}, {"rows", fit_json(fitted)}}.dump(1));
     return code;
   }
-  const auto truth = pacing_profile(run);
+  const auto truth = pacing_profile(cases);
   fmt::print("{} (beta per byte, or per FLOP)\n{}\nwritten to {}\n", name, fit_table(fitted, truth ? &*truth : nullptr),
              out);
   return code;

@@ -34,7 +34,7 @@ constexpr int kCurve = 5;  // the column of the curves' errors, where there are 
 
 std::vector<std::string> cells_of(const FittedRow& row, const Profile* truth, bool curves) {
   const LinearFit& fit = row.fit;
-  std::vector<std::string> cells{row.what + (fit.weak.empty() && row.unusable.empty() ? "" : " !")};
+  std::vector<std::string> cells{row.what + (row.good() ? "" : " !")};
   if (!row.unusable.empty()) {
     cells.resize((truth ? 9 : 7) + (curves ? 1 : 0), "-");
     return cells;

@@ -41,7 +41,7 @@ std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<co
         ++reasons[fmt::format("{}: {}", schedule, reason.substr(0, reason.find(": needs")))];
   }
   for (const auto& [reason, count] : reasons) text += fmt::format("  unsupported, {} layers: {}\n", count, reason);
-  for (const auto& [note, count] : noted_layers(rows)) text += fmt::format("  {} layers: {}\n", count, note);
+  for (const auto& [note, count] : noted_layers(rows)) text += fmt::format("  {} ({} layers)\n", note, count);
   return text;
 }
 

@@ -24,7 +24,7 @@ struct TuneOptions {
   bool run_all = false;    // every schedule is run, not the best two and the baselines alone
   bool verify = true;      // measure, fit and verify by real runs; else plan on the profile as it stands
   std::optional<int> measured_layers = 6;  // to run for real; none: every layer of the grid
-  int strategy_layers = 12;       // planned: on which the papers' strategies are compared with the exact search
+  int strategy_layers = 0;        // planned: on which the papers' strategies are compared with the exact search
   bool measure_degrees = false;   // with every layer: which degrees are best by measurement
   std::optional<int> iterations;  // none: 5, of every layer 3
   uint64_t seed = 1;

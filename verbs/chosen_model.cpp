@@ -33,4 +33,18 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   return chosen;
 }
 
+MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request) {
+  request.vocabulary = chosen.vocabulary;
+  request.tied_embedding = chosen.tied_embedding;
+  return estimate_memory(request);
+}
+
+DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ChosenModel& chosen) {
+  if (capacity)
+    choice.fits = [capacity, chosen](const LayerCase& c, Flow flow) {
+      return !misfit(memory_of(chosen, memory_request(chosen.model, c, flow)), *capacity);
+    };
+  return choice;
+}
+
 }  // namespace moe

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "moe/cost/profile.h"
+#include "moe/plan/memory.h"
 #include "moe/schedule/model_plan.h"
 #include "verbs/selection.h"
 
@@ -29,5 +30,11 @@ struct ChosenModel {
 
 /// Returns the model on that cluster, the selection's layer flags over its own. Throws BadInput naming the flag.
 ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, const Profile& profile);
+
+/// Returns what a request of the model's layers takes with the model's embedding and output projection.
+MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request);
+/// Returns the choice among what fits `capacity` bytes of a rank, all of the model counted; unknown: whatever is chosen
+/// fits.
+DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ChosenModel& chosen);
 
 }  // namespace moe

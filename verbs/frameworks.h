@@ -1,5 +1,7 @@
 #pragma once
 // Which of the schedules other frameworks run, and by which name `export` knows them.
+#include <algorithm>
+#include <array>
 #include <span>
 #include <string_view>
 
@@ -16,5 +18,11 @@ struct Framework {
 std::span<const Framework> frameworks();
 /// Returns the one of that format, which is one of them.
 const Framework& framework_of(std::string_view format);
+
+/// Schedules that every comparison shows, whatever they take: Tutel's, and the one of DeepSpeed-MoE.
+inline constexpr std::array<std::string_view, 2> kBaselines{"tutel", "ds-moe"};
+inline bool is_baseline(std::string_view schedule) {
+  return std::ranges::find(kBaselines, schedule) != kBaselines.end();
+}
 
 }  // namespace moe

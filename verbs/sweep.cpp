@@ -150,6 +150,10 @@ std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,
   return summaries;
 }
 
+std::string degree_range(int least, int most) {
+  return least == most ? fmt::format("{}", least) : fmt::format("{}-{}", least, most);
+}
+
 std::string degree_range(const std::map<int, int>& degrees) {
   if (degrees.empty()) return "-";
   int all = 0, seen = 0, median = degrees.begin()->first;
@@ -159,8 +163,8 @@ std::string degree_range(const std::map<int, int>& degrees) {
     median = degree;
     seen += count;
   }
-  if (degrees.size() == 1) return fmt::format("{}", median);
-  return fmt::format("{}-{}, median {}", degrees.begin()->first, degrees.rbegin()->first, median);
+  const std::string range = degree_range(degrees.begin()->first, degrees.rbegin()->first);
+  return degrees.size() == 1 ? range : fmt::format("{}, median {}", range, median);
 }
 
 }  // namespace moe

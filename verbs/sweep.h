@@ -56,7 +56,9 @@ struct ScheduleSummary {
 std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,
                                        const std::vector<const Schedule*>& schedules);
 
-/// "1 2-4 8 (median 3)": the degrees chosen, least to most.
+/// "2", or "1-3": the least and the most of some degrees.
+std::string degree_range(int least, int most);
+/// "1-3, median 2": the degrees chosen, by how many layers.
 std::string degree_range(const std::map<int, int>& degrees);
 
 }  // namespace moe

@@ -41,27 +41,6 @@ std::string records_path(const std::string& out, const std::string& verb, const 
   return out.empty() ? fmt::format("results/{}-{}.jsonl", verb, cluster) : out;
 }
 
-Fields parameters_of(const LayerCase& shape, const std::string& cluster, const std::string& layer,
-                     const DegreeChoice& degrees) {
-  Fields fields{{"cluster", cluster}, {"layer", layer}};
-  const Json json = to_json(shape);
-  for (const auto& [name, value] : json.items()) {
-    if (value.is_string())
-      fields.set(name, value.get<std::string>());
-    else if (value.is_number_integer())
-      fields.set(name, value.get<int64_t>());
-    else if (value.is_number())
-      fields.set(name, value.get<double>());
-    else if (value.is_boolean())
-      fields.set(name, std::string(value.get<bool>() ? "yes" : "no"));
-    else
-      fields.set(name, std::string("none"));
-  }
-  if (degrees.micro_op_bytes != kMicroOpBytes) fields.set("micro_op_bytes", degrees.micro_op_bytes);
-  if (degrees.min_chunk_bytes != 0) fields.set("min_chunk_bytes", degrees.min_chunk_bytes);
-  return fields;
-}
-
 void append_rows(RecordWriter& writer, const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
                  const std::string& cluster, const DegreeChoice& degrees) {
   for (const SweepRow& row : rows) {

@@ -22,6 +22,13 @@ bool holds_configs(const fs::path& folder) {
 
 std::string_view ending_in(std::string_view folder) { return folder == "text" ? ".txt" : ".toml"; }
 
+// What a file of the folder is, in messages: of "clusters" a "cluster".
+std::string_view what_is_in(std::string_view folder) {
+  if (folder == "ci") return "cases";
+  if (folder == "papers/assume") return "assumptions";
+  return folder.ends_with('s') ? folder.substr(0, folder.size() - 1) : folder;
+}
+
 }  // namespace
 
 std::string config_dir() {
@@ -56,13 +63,13 @@ std::string find_config(const std::string& folder, const std::string& name_or_pa
   const fs::path named = fs::path(config_dir()) / folder / fmt::format("{}{}", name_or_path, ending);
   std::error_code error;
   if (!name_or_path.empty() && fs::is_regular_file(named, error)) {
-    log_decision(fmt::format("{} {} is {}", folder, name_or_path, named.string()));
+    log_decision(fmt::format("{} {} is {}", what_is_in(folder), name_or_path, named.string()));
     return named.string();
   }
   if (fs::is_regular_file(name_or_path, error)) return name_or_path;
   const std::vector<std::string> names = config_names(folder);
   const std::vector<std::string_view> known(names.begin(), names.end());
-  bad_input("{}: found {}, expected a file or one of: {}{}", folder, shown(name_or_path), fmt::join(known, ", "),
+  bad_input("{}: found {}, expected a file or one of: {}{}", what_is_in(folder), shown(name_or_path), fmt::join(known, ", "),
             suggestion(name_or_path, known));
 }
 

@@ -94,7 +94,7 @@ LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what) {
     if (!off[i]) kept.push_back(samples[i]);
   const Line line = least_squares(kept);
   require<NoLine>(line.beta > 0 && std::isfinite(line.beta) && std::isfinite(line.alpha),
-                  "{}: found times that shrink as sizes grow ({} s a unit), expected growth", what, line.beta);
+                  "{}: found times that shrink as sizes grow, expected growth", what);
   LinearFit fit;
   fit.alpha_s = line.alpha;
   fit.beta = line.beta;

@@ -67,6 +67,8 @@ struct FittedRow {
   std::string what;      // row_name (profile.h): "alltoall inter 8", "gemm float32", "attention forward 256"
   LinearFit fit;         // of a row that can be used
   std::string unusable;  // why the profile has no such row; empty: it has
+  /// Whether nothing is to be said against it.
+  bool good() const { return unusable.empty() && fit.weak.empty(); }
 };
 
 struct FittedProfile {
@@ -79,7 +81,7 @@ struct FittedProfile {
 std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases);
 
 /// Fits one row per kind of case. Cases with a status other than ok are passed over, of those that were measured again
-/// the best attempt counts. All are of one backend. A kind of case without a line becomes a row of
+/// the best attempt counts. Collectives are of one backend, or of "none", as somebody else's are. A kind of case without a line becomes a row of
 /// Profile::unusable. The profile reads back from its file (profile.h: write_profile) as it is. What a case must
 /// carry:
 ///   parameters.cluster, .nodes, .ranks_per_node   the same in all cases

@@ -210,6 +210,9 @@ void add_unusable(FittedProfile& out, const std::string& what, const NoLine& non
   out.profile.unusable.push_back({what, out.rows.back().unusable});
 }
 
+// Of samples that somebody else's tool measured.
+constexpr std::string_view kNoBackend = "none";
+
 /// Takes name and size of the measured cluster from a case; all cases must agree.
 void set_topology(Profile& profile, const CaseRecord& record, std::string& cluster) {
   const std::string& name = record.parameters.text("cluster", record.where);
@@ -251,16 +254,18 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
   FittedProfile out;
   out.profile.name = name;
   out.profile.source = source;
-  std::string cluster;
+  std::string cluster, backend;  // of all cases
   std::map<RowKey, std::vector<FitSample>> samples;
   std::map<RowKey, std::vector<TermSample>> of_tasks;
   std::set<RowKey> in_layers;  // collectives that layers ran
   for (const CaseRecord& record : best_attempts(cases)) {
     if (record.status != CaseStatus::ok) continue;
     set_topology(out.profile, record, cluster);
-    require<BadInput>(record.backend == cases.front().backend,
-                      "{}: backend: found {}, expected {} as in the cases before", record.where, record.backend,
-                      cases.front().backend);
+    if (record.backend != kNoBackend && record.parameters.text("op", record.where) != "gemm") {
+      if (backend.empty()) backend = record.backend;
+      require<BadInput>(record.backend == backend, "{}: backend: found {}, expected {} as in the cases before",
+                        record.where, record.backend, backend);
+    }
     if (take_whole(out.profile, record)) continue;
     const RowKey key = key_of(record, out.profile);
     if (key.table == RowKey::Table::task)

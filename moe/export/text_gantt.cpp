@@ -65,20 +65,27 @@ std::vector<int> cells_of(const Lane& lane, const Timeline& t, double begin, dou
   return cells;
 }
 
-}  // namespace
+void check(const DrawnTimeline& drawn) {
+  const size_t n = drawn.structure.tasks.size();
+  const Timeline& t = drawn.timeline;
+  require<WrongResult>(t.start_s.size() == n && t.end_s.size() == n, "gantt: {} starts and {} ends of {} tasks",
+                       t.start_s.size(), t.end_s.size(), n);
+}
 
-std::string text_gantt(const Structure& structure, const Timeline& timeline, int width, double until_s) {
-  require<BadInput>(width >= 10, "width: found {}, expected >= 10", width);
-  const size_t n = structure.tasks.size();
-  require<WrongResult>(timeline.start_s.size() == n && timeline.end_s.size() == n,
-                       "gantt: {} starts and {} ends of {} tasks", timeline.start_s.size(), timeline.end_s.size(), n);
-  if (n == 0) return "";
-  const double begin = std::min(0.0, *std::ranges::min_element(timeline.start_s));
-  const double length = *std::ranges::max_element(timeline.end_s) - begin;
-  if (length <= 0) return "";
-  const double scale = std::max(length, until_s - begin);
+// The time from the first start, or 0 where all start later, to the last end.
+struct Span {
+  double begin = 0, end = 0;
+};
+
+Span span_of(const Timeline& t) {
+  if (t.start_s.empty()) return {};
+  return {std::min(0.0, *std::ranges::min_element(t.start_s)), *std::ranges::max_element(t.end_s)};
+}
+
+std::string lanes_text(const DrawnTimeline& drawn, double begin, double cell_s, int width, std::set<char>& used) {
+  const auto& [title, structure, timeline] = drawn;
+  const Span own = span_of(timeline);
   std::string text;
-  std::set<char> used;
   for (const Lane& lane : structure.lanes) {
     if (lane.queue.empty()) continue;
     double busy = 0;
@@ -86,19 +93,41 @@ std::string text_gantt(const Structure& structure, const Timeline& timeline, int
       busy += timeline.end_s[static_cast<size_t>(id)] - timeline.start_s[static_cast<size_t>(id)];
     text += fmt::format("{:<8}|", name_of(lane.kind));
     int previous = -1;
-    for (const int id : cells_of(lane, timeline, begin, scale / width, width)) {
+    for (const int id : cells_of(lane, timeline, begin, cell_s, width)) {
       const char letter = id < 0 ? '.' : letter_of(structure.tasks[static_cast<size_t>(id)]);
       text += id == previous ? static_cast<char>(std::tolower(letter)) : letter;
       if (id >= 0) used.insert(letter);
       previous = id;
     }
-    text += fmt::format("|{:>4.0f} % busy\n", 100 * busy / length);
+    text += fmt::format("|{:>4.0f} % busy\n", 100 * busy / (own.end - own.begin));
   }
-  text += fmt::format("{:<8}0{:>{}}\n", "", human_seconds(scale), width);
+  return text;
+}
+
+}  // namespace
+
+std::string text_gantt(const std::vector<DrawnTimeline>& all, int width) {
+  require<BadInput>(width >= 10, "width: found {}, expected >= 10", width);
+  Span whole;
+  for (const DrawnTimeline& drawn : all) {
+    check(drawn);
+    const Span own = span_of(drawn.timeline);
+    whole = {std::min(whole.begin, own.begin), std::max(whole.end, own.end)};
+  }
+  const double length = whole.end - whole.begin;
+  if (length <= 0) return "";
+  std::string text;
+  std::set<char> used;
+  for (const DrawnTimeline& drawn : all) {
+    if (span_of(drawn.timeline).end <= 0) continue;
+    if (!drawn.title.empty()) text += fmt::format("{}{}\n", text.empty() ? "" : "\n", drawn.title);
+    text += lanes_text(drawn, whole.begin, length / width, width, used);
+  }
+  text += fmt::format("{:<8}0{:>{}}\n", "", human_seconds(length), width);
   std::string legend;
   for (const char letter : used)
     legend += fmt::format("{}{} {}", legend.empty() ? "" : ", ", letter, kMeanings[static_cast<size_t>(letter - 'A')]);
-  return text + legend + "\n";
+  return text + legend + "; upper case where a task begins\n";
 }
 
 }  // namespace moe

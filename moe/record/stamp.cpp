@@ -174,8 +174,12 @@ Fields conditions_now() {
   return conditions;
 }
 
-std::string fitted_from(const std::string& records, const std::string& started, const Fields& machine, bool emulated) {
-  std::string text = "fitted from " + records + (started.empty() ? "" : ", measured " + started);
+std::string fitted_from(const std::string& records, const RunHeader& run, bool emulated) {
+  std::string text = "fitted from " + records;
+  const auto word = [&](size_t i) { return i < run.argv.size() ? run.argv[i] : std::string(); };
+  if (word(1) == "import") return text + fmt::format(", imported {} from {}", run.started, word(2));
+  if (!run.started.empty()) text += ", measured " + run.started;
+  const Fields& machine = run.machine;
   if (machine.has("cpu") && machine.has("cores"))
     text += fmt::format(" on {} cores of {}", machine.whole("cores", records), machine.text("cpu", records));
   if (machine.has("fingerprint")) text += fmt::format(" (machine {})", machine.text("fingerprint", records));

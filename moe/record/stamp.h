@@ -12,7 +12,8 @@ std::string utc_now();
 
 /// Returns where coefficients come from: records, time and machine (machine.h) of a run.
 /// "fitted from r.jsonl, measured 2026-01-31T12:00:00Z on 64 cores of CPU (machine FINGERPRINT), emulated"
-std::string fitted_from(const std::string& records, const std::string& started, const Fields& machine, bool emulated);
+/// "fitted from r.jsonl, imported 2026-01-31T12:00:00Z from nccl-tests", which says nothing of this machine
+std::string fitted_from(const std::string& records, const RunHeader& run, bool emulated);
 
 /// What changes about the machine (machine.h), and in a process that uses GPUs about these (gpu_state.h).
 Fields conditions_now();

@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <sstream>
@@ -14,6 +13,7 @@
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/log.h"
+#include "moe/base/out_file.h"
 #include "moe/record/reader.h"
 #include "moe/record/record_json.h"
 #include "moe/record/stamp.h"
@@ -93,9 +93,7 @@ void RecordWriter::keep(CaseRecord record) {
 }
 
 void RecordWriter::open() {
-  std::error_code ignored;
-  const auto folder = std::filesystem::path(path_).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  make_folders_above(path_);
   file_ = ::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   if (file_ < 0) bad_input("{}: cannot be opened ({}), expected a file to append records to", path_, strerror(errno));
   struct stat status {};

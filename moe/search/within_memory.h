@@ -13,15 +13,11 @@ inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> cap
   return choice;
 }
 
-/// Likewise of a model of such layers, with its embedding and output projection (0 tokens: without).
-inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ModelShape& model,
-                                  int64_t vocabulary = 0, bool tied_embedding = false) {
+/// Returns that of a model of such layers.
+inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ModelShape& model) {
   if (capacity)
-    choice.fits = [=](const LayerCase& c, Flow flow) {
-      MemoryRequest request = memory_request(model, c, flow);
-      request.vocabulary = vocabulary;
-      request.tied_embedding = tied_embedding;
-      return !misfit(estimate_memory(request), *capacity);
+    choice.fits = [capacity, model](const LayerCase& c, Flow flow) {
+      return !misfit(estimate_memory(memory_request(model, c, flow)), *capacity);
     };
   return choice;
 }

@@ -104,9 +104,12 @@ function drawAnswer() {
     facts.push(fact("of its own bound", `${(100 * bound / predicted(best)).toFixed(1)} %`));
   const memory = memoryOf(best);
   if (memory !== null) facts.push(fact("a rank needs", bytes(memory)));
+  const alike = time === measured ? list.slice(1).filter((row) => time(row) < 1.01 * time(best)).map(scheduleOf) : [];
+  const close = alike.length ? [html("p", {}, `Within 1 %, which runs do not tell apart: ${alike.join(", ")}.`)] : [];
   const swap = best === of("tutel") ? " (no other schedule is faster)" : "";
   show("card",
     html("p", { class: "best" }, html("strong", {}, scheduleOf(best)), ` with ${degreesText(best)}${swap}`),
+    ...close,
     html("div", { class: "facts" }, ...facts),
     html("div", { class: "pair" }, copyable("Command", commandOf(best)), copyable("Settings", settingsOf(best))));
 }

@@ -124,7 +124,7 @@ TEST(ConfigFiles, FindsByNameOrPath) {
   EXPECT_EQ(find_config("text", "mine.txt"), "mine.txt");
   EXPECT_EQ(config_names("text"), std::vector<std::string>{"moetune"});
   const auto message = message_of<BadInput>([] { find_config("clusters", "testbed-c"); });
-  EXPECT_TRUE(message.starts_with("clusters: found 'testbed-c', expected a file or one of: a100-8, a800, b200-8, "))
+  EXPECT_TRUE(message.starts_with("cluster: found 'testbed-c', expected a file or one of: a100-8, a800, b200-8, "))
       << message;
 }
 

@@ -2,29 +2,21 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <unistd.h>
 
-#include "tests/cli/program.h"
+#include "tests/cli/program_test.h"
 
 namespace moe {
 namespace {
 
 using Json = nlohmann::json;
 
-class AnswerVerb : public testing::Test {
+class AnswerVerb : public ProgramTest {
  protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() + fmt::format("moetune-answer-{}", getpid());
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   Printed tune(std::vector<std::string> words) {
     words.insert(words.begin(), {"tune", "--no-verify", "--out", "answer.jsonl", "--overwrite"});
-    return run_program(MOETUNE_PROGRAM, words, folder_);
+    return run(words);
   }
   Json answer(std::vector<std::string> words) {
     words.push_back("--json");
@@ -42,11 +34,10 @@ class AnswerVerb : public testing::Test {
     std::vector<std::string> command;
     for (std::string word; line >> word;) command.push_back(word);
     command.push_back("--json");
-    const Printed next = run_program(MOETUNE_PROGRAM, command, folder_);
+    const Printed next = run(command);
     EXPECT_EQ(next.exit_code, 0) << next.err;
     return Json::parse(next.out, nullptr, false);
   }
-  std::string folder_;
 };
 
 TEST_F(AnswerVerb, NextIsAboutWhatWasRecommended) {

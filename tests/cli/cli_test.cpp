@@ -1,36 +1,18 @@
 // The command line as a user meets it: exit codes, one clear line for what can't be used, JSON and nothing else.
 #include <algorithm>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fstream>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include "moe/record/reader.h"
-#include "tests/cli/program.h"
+#include "tests/cli/program_test.h"
 
 namespace moe {
 namespace {
 
 using Json = nlohmann::json;
 
-class Cli : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() +
-              fmt::format("moetune-cli-{}-{}", getpid(), testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  Printed run(const std::vector<std::string>& arguments) { return run_program(MOETUNE_PROGRAM, arguments, folder_); }
-  std::string file(const std::string& name, const std::string& text) {
-    std::ofstream(folder_ + "/" + name) << text;
-    return name;
-  }
-  std::string folder_;
-};
+using Cli = ProgramTest;
 
 const std::vector<std::string> kGolden{"simulate",
                                        "--cluster",

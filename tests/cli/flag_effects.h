@@ -18,7 +18,7 @@ struct FlagEffect {
   std::string without, with;  // what stands behind the verb
 };
 
-/// Of one verb: by flag (its first long name, or a positional's name), in one context or several.
+/// The effects of one verb: by flag (its first long name, or a positional's name), in one context or several.
 using Effects = std::multimap<std::string, FlagEffect>;
 using EffectsOfVerbs = std::map<std::string, Effects>;
 
@@ -27,10 +27,11 @@ extern const std::string kSizes;
 
 /// Flags with their values, separated by semicolons, each alone beside what stands there anyway (`base`).
 void add(Effects& effects, Effect effect, const std::string& base, const std::string& flags);
-/// Of the verbs that run layers: how their ranks come to be. Beside a backend of threads most mean nothing.
+/// The flags by which the ranks of verbs that run layers come to be. Beside a backend of threads most mean nothing.
 void add_ranks(Effects& effects);
 
-/// Of the verbs that plan, of those that run something, and of those that read records and write others' files.
+/// The effects of the verbs that plan, of those that run something, and of those that read records and write others'
+/// files.
 EffectsOfVerbs effects_of_planning();
 EffectsOfVerbs effects_of_running();
 EffectsOfVerbs effects_of_records();

@@ -84,18 +84,17 @@ Effects placement() {
 }
 
 Effects tune() {
-  const std::string grid = "--no-verify --grid ./few.toml", none = " --strategy-layers 0",
-                    two = " --schedule tutel,fsmoe";
-  const std::string base = grid + none + two + " --json", some = grid + none + " --schedule monta,lina --json";
+  const std::string grid = "--no-verify --grid ./few.toml", two = " --schedule tutel,fsmoe";
+  const std::string base = grid + two + " --json", some = grid + " --schedule monta,lina --json";
   Effects e;
   add(e, changes, base, "--cluster testbed-a; --degree-forward 3; --degree-backward 3");
   add(e, changes, some, "--min-chunk-bytes 100000000; --micro-op-bytes 100000");
   add(e, refused, base, "--min-chunk-bytes 1; --micro-op-bytes 1000");
   add(e, changes, base + " --cluster ./half.toml", "--nearest");
-  e.emplace("--grid", FlagEffect{changes, base, "--no-verify --grid ./other.toml" + none + two + " --json"});
-  add(e, changes, grid + none + " --json", "--schedule fsmoe");
-  add(e, changes, grid + none + two, "--json");
-  e.emplace("--strategy-layers", FlagEffect{changes, base, grid + two + " --json"});
+  e.emplace("--grid", FlagEffect{changes, base, "--no-verify --grid ./other.toml" + two + " --json"});
+  add(e, changes, grid + " --json", "--schedule fsmoe");
+  add(e, changes, grid + two, "--json");
+  add(e, changes, base, "--strategy-layers 1");
   add(e, refused, "", "--strategy-layers 3");
   add(e, writes, base, "--trace written; --out written");
   add(e, parsed, "", "--overwrite; --strict; --no-verify; --measure 3; --measure-degrees; --iterations 2; --seed 7");

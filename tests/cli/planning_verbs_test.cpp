@@ -1,44 +1,19 @@
 // The verbs that plan without a schedule, as a user meets them: memory, placement, and what list says of files.
 #include <algorithm>
 #include <cctype>
-#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <unistd.h>
 
-#include "tests/cli/program.h"
+#include "tests/cli/program_test.h"
 
 namespace moe {
 namespace {
 
 using Json = nlohmann::json;
 
-class PlanningVerbs : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() +
-              fmt::format("moetune-cli-{}-{}", getpid(), testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  Printed run(const std::vector<std::string>& arguments) { return run_program(MOETUNE_PROGRAM, arguments, folder_); }
-  Json json_of(std::vector<std::string> arguments) {
-    arguments.push_back("--json");
-    const Printed printed = run(arguments);
-    EXPECT_EQ(printed.exit_code, 0) << printed.err;
-    EXPECT_TRUE(printed.err.empty()) << printed.err;
-    return Json::parse(printed.out);
-  }
-  std::string file(const std::string& name, const std::string& text) {
-    std::ofstream(folder_ + "/" + name) << text;
-    return "./" + name;
-  }
-  std::string folder_;
-};
+using PlanningVerbs = ProgramTest;
 
 // Whatever this machine is like: a variable of debugging is warned of.
 TEST_F(PlanningVerbs, DoctorFailsOnAWarningIfItIsStrict) {
@@ -277,7 +252,7 @@ TEST_F(PlanningVerbs, WhatCannotBeUsedIsOneLineAndExitCode2) {
        "schema = 1\nname = \"c\"\nsource = \"s\"\n[topology]\nnodes = 1\nranks_per_node = 1\nmemory_bytes = 0\n");
   const std::vector<Malformed> rows{
       {{"memory", "--model", "gpt5"},
-       {"models: found 'gpt5'", "gpt2-xl, gpt2-xl@fsmoe, mixtral-22b, mixtral-22b@fsmoe, mixtral-7b"}},
+       {"model: found 'gpt5'", "gpt2-xl, gpt2-xl@fsmoe, mixtral-22b, mixtral-22b@fsmoe, mixtral-7b"}},
       {{"memory", "--model", "./model.toml"}, {"./model.toml:5: depth: found unknown key 'depth'"}},
       {{"memory", "--model", "gpt-2", "--layer", "example"}, {"--model", "--layer"}},
       {{"memory", "--cluster", "./cluster.toml"}, {"./cluster.toml:7: topology.memory_bytes: found 0", "> 0"}},

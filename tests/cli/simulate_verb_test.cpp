@@ -1,30 +1,17 @@
 // `simulate` as a user meets it: rows of what is refused, defaults, noise.
 #include <algorithm>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fstream>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
-#include "tests/cli/program.h"
+#include "tests/cli/program_test.h"
 
 namespace moe {
 namespace {
 
 using Json = nlohmann::json;
 
-class SimulateVerb : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() + fmt::format("moetune-simulate-{}", getpid());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  Printed run(const std::vector<std::string>& arguments) { return run_program(MOETUNE_PROGRAM, arguments, folder_); }
-  std::string folder_;
-};
+using SimulateVerb = ProgramTest;
 
 // Whatever of the schedules is refused: several asked for are a list of rows, one is the document.
 TEST_F(SimulateVerb, SimulateJsonKeepsItsShapeWhereSchedulesAreRefused) {
@@ -74,7 +61,7 @@ TEST_F(SimulateVerb, StderrHasWhatIsAskedFor) {
   EXPECT_EQ(said({"--quiet"}), "");
   EXPECT_EQ(said({}), note);
   const std::string all = said({"--verbose"});
-  EXPECT_TRUE(all.starts_with("moetune: clusters testbed-b is /") && all.ends_with(note)) << all;
+  EXPECT_TRUE(all.starts_with("moetune: cluster testbed-b is /") && all.ends_with(note)) << all;
 }
 
 TEST_F(SimulateVerb, DefaultsOfGroupsAreThoseOfAModel) {

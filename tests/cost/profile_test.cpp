@@ -157,7 +157,7 @@ TEST(Profile, EveryPresetSurvivesItsFile) {
 TEST(Profile, AnUnknownNameListsThePresets) {
   const auto message = message_of<BadInput>([] { find_profile("testbed-z"); });
   EXPECT_EQ(message,
-            "clusters: found 'testbed-z', expected a file or one of: a100-8, a800, b200-8, fsmoe-optimiser, h100-8, "
+            "cluster: found 'testbed-z', expected a file or one of: a100-8, a800, b200-8, fsmoe-optimiser, h100-8, "
             "h100-deepep-1-node, h100-deepep-2-nodes, h100-deepep-4-nodes, h100-deepep-8-nodes, h200-8, testbed-a, "
             "testbed-a-driver-experts, testbed-a-printed, testbed-b; did you mean 'testbed-a'?");
 }

@@ -84,13 +84,27 @@ class NcclTests(ProgramTest):
                  "reducescatter": ("n1", "n1")}
         files = [self.path(f"{op}.txt", nccl_text(op, 2e-5, 1e-10, hosts=hosts)) for op, hosts in lines.items()]
         self.call("import", "nccl-tests", *files, "-o", "r.jsonl", "--cluster", "mine")
-        self.call("fit", "--records", "r.jsonl", "--out", "mine.toml")
-        gemm = '\n[[compute]]\nop = "gemm"\nalpha_s = 1e-5\nbeta_s_per_flop = 1e-14\n'
-        profile = pathlib.Path(self.path("mine.toml"))
-        profile.write_text(profile.read_text() + gemm)
+        gemm = self.path("gemm.csv", "op,dtype,flops,seconds\ngemm,float32,1e9,2e-5\ngemm,float32,2e9,3e-5\n")
+        self.call("import", "csv", gemm, "-o", "g.jsonl", "--cluster", "mine", "--nodes", 2, "--ranks-per-node", 2)
+        self.call("fit", "--records", "r.jsonl", "g.jsonl", "--out", "mine.toml")
+        profile = pathlib.Path(self.path("mine.toml")).read_text()
+        source = next(line for line in profile.splitlines() if line.startswith("source"))
+        self.assertRegex(source, "fitted from r.jsonl, imported [^ ]* from nccl-tests; fitted from g.jsonl, imported "
+                                 "[^ ]* from csv")
         document = json.loads(self.text("simulate", "--cluster", "./mine.toml", "--schedule", "fsmoe", "--json"))
         self.assertEqual(document["status"], "ok")
         self.assertEqual(document["cluster"], "mine-fitted")
+
+    def test_fit_takes_records_of_one_cluster_together(self):
+        self.call("import", "nccl-tests", self.path("t.txt", nccl_text("alltoall", 2e-5, 1e-10)), "-o", "r.jsonl")
+        gemm = self.path("gemm.csv", "op,dtype,flops,seconds\ngemm,float32,1e9,2e-5\ngemm,float32,2e9,3e-5\n")
+        self.call("import", "csv", gemm, "-o", "g.jsonl", "--cluster", "other", "--nodes", 1, "--ranks-per-node", 4)
+        self.assertRegex(self.refused("fit", "--records", "r.jsonl", "g.jsonl", "--out", "mine.toml"),
+                         r"g.jsonl:\d+: cluster: found other \(1 x 4\), expected imported \(2 x 4\) as in the cases")
+        empty = self.path("e.jsonl", pathlib.Path(self.path("r.jsonl")).read_text().splitlines()[0] + "\n")
+        self.assertIn("e.jsonl: found no case of an operation",
+                      self.refused("fit", "--records", "r.jsonl", empty, "--out", "mine.toml"))
+        self.assertFalse(pathlib.Path(self.path("mine.toml")).exists())
 
     def test_in_place_and_json(self):
         path = self.path("t.txt", nccl_text("allreduce", 3e-5, 1e-10))

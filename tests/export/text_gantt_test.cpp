@@ -24,38 +24,49 @@ Structure three_lanes() {
   return s;
 }
 
+std::string drawn(const Structure& structure, const Timeline& timeline, int width) {
+  return text_gantt({{"", structure, timeline}}, width);
+}
+
 Timeline times(std::vector<double> start, std::vector<double> end) { return {std::move(start), std::move(end), {}, 0}; }
 
 TEST(TextGantt, DrawsEachLaneThatHasTasks) {
-  const std::string text = text_gantt(three_lanes(), times({0, 2, 2, 7}, {2, 4, 7, 10}), 20);
+  const std::string text = drawn(three_lanes(), times({0, 2, 2, 7}, {2, 4, 7, 10}), 20);
   EXPECT_EQ(text,
             "inter   |DdddDddd......Cccccc|  70 % busy\n"
             "intra   |....Gggggggggg......|  50 % busy\n"
             "        0             10.00 s\n"
-            "C combine, D dispatch, G allgather\n");
+            "C combine, D dispatch, G allgather; upper case where a task begins\n");
 }
 
 TEST(TextGantt, ACellShowsWhatTakesMostOfIt) {
   // Cells of 1 s: D1 takes 0.6 of the first, D2 0.7 of the third; G1's 0.4 s lose against idle time.
-  const std::string text = text_gantt(three_lanes(), times({0, 0.6, 5, 9.5}, {0.6, 2.7, 5.4, 10}), 10);
+  const std::string text = drawn(three_lanes(), times({0, 0.6, 5, 9.5}, {0.6, 2.7, 5.4, 10}), 10);
   EXPECT_EQ(text.substr(0, text.find('\n')), "inter   |DDd......C|  32 % busy");
   EXPECT_NE(text.find("intra   |..........|   4 % busy"), std::string::npos) << text;
 }
 
 // Two plans on one scale: the shorter one leaves the rest of its line idle, and is as busy as it was.
 TEST(TextGantt, SharesAScale) {
-  const std::string text = text_gantt(three_lanes(), times({0, 2, 2, 7}, {2, 4, 7, 10}), 20, 20);
-  EXPECT_EQ(text.substr(0, text.find('\n')), "inter   |DdDd...Ccc..........|  70 % busy");
-  EXPECT_NE(text.find("0             20.00 s\n"), std::string::npos) << text;
-  EXPECT_EQ(text_gantt(three_lanes(), times({0, 2, 2, 7}, {2, 4, 7, 10}), 20, 5),
-            text_gantt(three_lanes(), times({0, 2, 2, 7}, {2, 4, 7, 10}), 20));
+  const Structure lanes = three_lanes();
+  const Timeline quick = times({0, 2, 2, 7}, {2, 4, 7, 10}), slow = times({0, 4, 4, 14}, {4, 8, 14, 20});
+  EXPECT_EQ(text_gantt({{"quick", lanes, quick}, {"slow", lanes, slow}}, 20),
+            "quick\n"
+            "inter   |DdDd...Ccc..........|  70 % busy\n"
+            "intra   |..Ggggg.............|  50 % busy\n"
+            "\n"
+            "slow\n"
+            "inter   |DdddDddd......Cccccc|  70 % busy\n"
+            "intra   |....Gggggggggg......|  50 % busy\n"
+            "        0             20.00 s\n"
+            "C combine, D dispatch, G allgather; upper case where a task begins\n");
 }
 
 TEST(TextGantt, RefusesWhatItCannotDraw) {
-  EXPECT_THROW(text_gantt(three_lanes(), times({0, 2, 2, 7}, {2, 4, 7, 10}), 9), BadInput);
-  EXPECT_THROW(text_gantt(three_lanes(), times({0, 2, 2}, {2, 4, 7, 10}), 20), WrongResult);
-  EXPECT_EQ(text_gantt(Structure{}, {}, 20), "");
-  EXPECT_EQ(text_gantt(three_lanes(), times({0, 0, 0, 0}, {0, 0, 0, 0}), 20), "");
+  EXPECT_THROW(drawn(three_lanes(), times({0, 2, 2, 7}, {2, 4, 7, 10}), 9), BadInput);
+  EXPECT_THROW(drawn(three_lanes(), times({0, 2, 2}, {2, 4, 7, 10}), 20), WrongResult);
+  EXPECT_EQ(drawn(Structure{}, {}, 20), "");
+  EXPECT_EQ(drawn(three_lanes(), times({0, 0, 0, 0}, {0, 0, 0, 0}), 20), "");
 }
 
 }  // namespace

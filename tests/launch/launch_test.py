@@ -53,7 +53,7 @@ REFUSED_BY_RANKS = [
     (layerbench({"--heads": "3"}), "heads = 3 does not divide model-dim = 32"),
     (layerbench({"--cluster": "testbed-b"}), "testbed-b is of 8 nodes x 4 ranks, found processes on 2 x 2"),
     (layerbench({"--schedule": "nope"}), "--schedule: unknown 'nope'"),
-    (["tune", "--grid", "nope"], "grids: found 'nope'"),
+    (["tune", "--grid", "nope"], "grid: found 'nope'"),
     (layerbench({"--rendezvous": "nope"}), "--rendezvous: found 'nope', expected HOST:PORT"),
 ]
 

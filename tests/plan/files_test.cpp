@@ -154,7 +154,7 @@ TEST(Grid, OfTheHostIsSmall) {
 
 TEST(Grid, EveryFileReads) {
   for (const auto& name : config_names("grids")) EXPECT_EQ(find_grid(name).name, name);
-  EXPECT_TRUE(message_of<BadInput>([] { find_grid("fsmoe"); }).starts_with("grids: found 'fsmoe', expected a file or"));
+  EXPECT_TRUE(message_of<BadInput>([] { find_grid("fsmoe"); }).starts_with("grid: found 'fsmoe', expected a file or"));
 }
 
 TEST(Grid, TakesHiddenItselfFractionsAndSeveralK) {

@@ -143,11 +143,15 @@ TEST(Record, AGroupIsReadStrictly) {
 }
 
 TEST(Record, AFitSaysWhereItsRecordsComeFrom) {
-  const Fields machine{{"cpu", "CPU"}, {"cores", 64}, {"fingerprint", "0123456789abcdef"}};
+  RunHeader run;
+  EXPECT_EQ(fitted_from("r.jsonl", run, false), "fitted from r.jsonl");
+  run.started = "2026-01-31T12:00:00Z";
+  run.machine = {{"cpu", "CPU"}, {"cores", 64}, {"fingerprint", "0123456789abcdef"}};
   EXPECT_EQ(
-      fitted_from("r.jsonl", "2026-01-31T12:00:00Z", machine, true),
+      fitted_from("r.jsonl", run, true),
       "fitted from r.jsonl, measured 2026-01-31T12:00:00Z on 64 cores of CPU (machine 0123456789abcdef), emulated");
-  EXPECT_EQ(fitted_from("r.jsonl", "", {}, false), "fitted from r.jsonl");
+  run.argv = {"moetune", "import", "nccl-tests", "a.txt"};
+  EXPECT_EQ(fitted_from("r.jsonl", run, false), "fitted from r.jsonl, imported 2026-01-31T12:00:00Z from nccl-tests");
 }
 
 TEST(Record, UnknownKeysArePassedOver) {

@@ -1,15 +1,13 @@
 // `ab` as its users call it, with programs that only say how long they took.
 #include <filesystem>
 #include <fstream>
-#include <gtest/gtest.h>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include "moe/base/check.h"
 #include "moe/record/reader.h"
 #include "moe/record/writer.h"
-#include "tests/cli/program.h"
+#include "tests/cli/program_test.h"
 
 namespace moe::regress {
 namespace {
@@ -24,15 +22,8 @@ struct Told {
   CaseStatus status = CaseStatus::ok;
 };
 
-class Ab : public testing::Test {
+class Ab : public ProgramTest {
  protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() + fmt::format("moetune-ab-{}", getpid());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   // A program that leaves these records, after `before` was run.
   void program(const std::string& name, const std::vector<Told>& cases, const std::string& before = "") {
     const std::string records = fmt::format("{}/{}.jsonl", folder_, name), path = folder_ + "/" + name;
@@ -60,14 +51,12 @@ class Ab : public testing::Test {
   Printed ab(std::vector<std::string> flags, bool command = true) {
     flags.insert(flags.begin(), {"ab", "--base", "base", "--head", "head", "--quiet"});
     if (command) flags.insert(flags.end(), {"--", "bench", "--size", "1"});
-    return run_program(MOETUNE_PROGRAM, flags, folder_);
+    return run(flags);
   }
   size_t launches() const {
     std::ifstream in(folder_ + "/launches");
     return static_cast<size_t>(std::count(std::istreambuf_iterator<char>(in), {}, '\n'));
   }
-
-  std::string folder_;
 };
 
 TEST_F(Ab, EqualProgramsPassAfterTheFirstStage) {

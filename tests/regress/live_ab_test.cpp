@@ -1,26 +1,17 @@
 // `ab` with layers that really run: minutes, on a quiet machine.
-#include <filesystem>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <unistd.h>
 
 #include "moe/base/check.h"
-#include "tests/cli/program.h"
+#include "tests/cli/program_test.h"
 
 namespace moe::regress {
 namespace {
 
 using Json = nlohmann::json;
 
-class LiveAb : public testing::Test {
+class LiveAb : public ProgramTest {
  protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() + fmt::format("moetune-live-ab-{}", getpid());
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   Printed ab(const std::string& head_flags, const std::string& before) {
     std::istringstream words(
         before +
@@ -29,10 +20,8 @@ class LiveAb : public testing::Test {
     std::vector<std::string> argv{"ab", "--head-flags", head_flags, "--json", "--quiet", "--"};
     argv.insert(argv.end(), std::istream_iterator<std::string>(words), {});
     if (before.empty()) argv.insert(argv.end(), {"--cluster", "host"});
-    return run_program(MOETUNE_PROGRAM, argv, folder_);
+    return run(argv);
   }
-
-  std::string folder_;
 };
 
 TEST_F(LiveAb, SlowExpertsAreFound) {

@@ -1,6 +1,7 @@
 #include "verbs/sweep.h"
 
 #include <gtest/gtest.h>
+#include <regex>
 
 #include "moe/base/config_files.h"
 #include "moe/search/variants.h"
@@ -68,12 +69,10 @@ TEST_F(Sweep, SummaryIsTheMeanOfRatios) {
 // Of all schedules some price by derived rows, with a note for each: a layer counts once.
 TEST_F(Sweep, ReportCountsNoMoreLayersThanThereAre) {
   const std::string report = sweep_report(*rows_, chosen_, *grid_, profile_->name);
-  int counted = 0;
-  for (size_t at = 0; (at = report.find(" layers: ", at)) != std::string::npos; ++at, ++counted) {
-    const size_t begin = report.find_last_of(" \n", at - 1) + 1;
-    EXPECT_LE(std::stoul(report.substr(begin, at - begin)), rows_->size()) << report;
-  }
-  EXPECT_GT(counted, 0) << report;
+  const std::regex counts(R"((\d+) layers)");
+  const std::sregex_iterator first(report.begin(), report.end(), counts), last;
+  EXPECT_NE(first, last) << report;
+  for (auto count = first; count != last; ++count) EXPECT_LE(std::stoul((*count)[1]), rows_->size()) << report;
 }
 
 TEST_F(Sweep, StrategiesOfNoLayersAreNone) {

@@ -3,15 +3,16 @@
 #include <cmath>
 #include <fmt/ranges.h>
 
+#include "moe/base/shell_word.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 #include "tuner/answer/answer.h"
 #include "verbs/frameworks.h"
+#include "verbs/sweep.h"
 
 namespace moe::tuner {
 namespace {
 
-constexpr std::array<std::string_view, 2> kBaselines{"tutel", "ds-moe"};
 constexpr size_t kKinds = 4;  // of tasks, that are named
 
 std::string named(const ChosenModel& chosen) {
@@ -24,7 +25,7 @@ std::string named(const ChosenModel& chosen) {
 std::string fit_text(const FittedProfile& fitted) {
   std::vector<std::string_view> good, weak, unusable;
   for (const FittedRow& row : fitted.rows)
-    (!row.unusable.empty() ? unusable : !row.fit.weak.empty() ? weak : good).push_back(row.what);
+    (row.good() ? good : row.unusable.empty() ? weak : unusable).push_back(row.what);
   std::string text = fmt::format("fit: {} row{} GOOD", good.size(), good.size() == 1 ? "" : "s");
   if (!weak.empty()) text += fmt::format("; WEAK: {}", some_names(weak));
   if (!unusable.empty()) text += fmt::format("; UNUSABLE: {}", some_names(unusable));
@@ -141,13 +142,13 @@ std::string set_text(const Answer& answer, const RankedSchedule& use) {
                                    : set.row->total_s() / use.total_s() - 1;
     text += fmt::format(
         "{}{}: {} r_f {} r_b {} ({})", text.empty() ? "" : "\n       ", names, set.row->schedule->name,
-        set.row->degree_forward, degrees_text(set.row->degrees_backward),
+        set.row->degree_forward, degree_range(set.row->degrees_backward.first, set.row->degrees_backward.second),
         std::abs(slower) < 5e-4 ? "as fast" : fmt::format("{:+.1f} %{}", 100 * slower, both_ran ? ", run" : ""));
   }
   if (sets.empty()) return "no framework runs any schedule that can be used here";
   const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
   return fmt::format("{}\n       all settings: ./moetune export {} {}{} (formats: {})", text, formats.front(),
-                     answer.records_path, two_layers ? fmt::format(" --only '{}'", answer.name) : "",
+                     answer.records_path, two_layers ? fmt::format(" --only {}", shell_word(answer.name)) : "",
                      fmt::join(formats, ", "));
 }
 
@@ -178,7 +179,8 @@ std::string use_text(const Answer& answer, const RankedSchedule& use) {
   std::string text = std::string(use.schedule->name);
   if (use.variant != nullptr && use.variant != use.schedule) text += fmt::format(" (= {})", use.variant->name);
   text += same_text(answer, use);
-  text += fmt::format(", r_f {}, r_b {}", use.degree_forward, degrees_text(use.degrees_backward));
+  text += fmt::format(", r_f {}, r_b {}", use.degree_forward,
+                      degree_range(use.degrees_backward.first, use.degrees_backward.second));
   if (use.gar_in_moe_bytes > 0)
     text +=
         fmt::format(", {} of gradients inside the MoE part", human_bytes(static_cast<double>(use.gar_in_moe_bytes)));
@@ -200,8 +202,7 @@ std::vector<Shown> shown_rows(const Answer& answer) {
   std::vector<Shown> rows;
   int left = answer.top;
   for (const RankedSchedule& row : answer.ranking) {
-    const bool kept = std::ranges::find(kBaselines, row.schedule->name) != kBaselines.end() ||
-                      trial_of(answer, row.schedule->name) != nullptr;
+    const bool kept = is_baseline(row.schedule->name) || trial_of(answer, row.schedule->name) != nullptr;
     if (row.refused.empty() && (left-- > 0 || kept)) rows.push_back({&row, false});
   }
   if (answer.current) rows.push_back({&*answer.current, true});
@@ -232,7 +233,8 @@ std::string ranking_text(const Answer& answer) {
     shown += current ? 0 : 1;
     std::string name = std::string(row->schedule->name) + (current ? " (yours)" : "");
     if (!row->refused.empty()) continue;
-    std::vector<std::string> cells{name, fmt::format("{}", row->degree_forward), degrees_text(row->degrees_backward),
+    std::vector<std::string> cells{name, fmt::format("{}", row->degree_forward),
+                                   degree_range(row->degrees_backward.first, row->degrees_backward.second),
                                    fmt::format("{:.3f}", 1e3 * row->total_s())};
     if (!answer.trials.empty()) {
       const CaseRecord* trial = trial_of(answer, row->schedule->name, current);

@@ -8,6 +8,7 @@
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 #include "moe/base/exit_code.h"
+#include "moe/base/shell_word.h"
 #include "verbs/frameworks.h"
 #include "verbs/sweep_records.h"
 #include "verbs/trace_file.h"
@@ -131,15 +132,6 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
                       .fixed_pipeline = options.model.micro_batches > 1 || options.model.pipeline});
 }
 
-// As a shell reads it back.
-std::string quoted(const std::string& word) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
-
 std::string shape_flags(const ModelShape& model) {
   const ParallelShape& p = model.shape.parallel;
   std::string text =
@@ -184,21 +176,27 @@ void plan_answer(const TuneOptions& options, Answer& answer) {
         if (std::ranges::none_of(answer.ranking, known) && std::ranges::none_of(answer.of_frameworks, known))
           answer.of_frameworks.push_back(ranked(request, find_schedule(name)));
       }
-  answer.neighbours = neighbours_of(options, answer);
+  recommended(answer);
+}
+
+void require_any_plan(const TuneOptions& options, Answer answer) {
+  const RankingRequest request = request_of(options, answer);
+  for (const Schedule* schedule : chosen_schedules(options.selection)) {
+    answer.ranking.push_back(ranked(request, *schedule));
+    if (answer.ranking.back().refused.empty()) return;
+  }
+  recommended(answer);
 }
 
 std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& answer) {
   return neighbours(request_of(options, answer), recommended(answer));
 }
 
-void append_ranking(RecordWriter& writer, const Answer& answer, const std::string& name, const DegreeChoice& degrees) {
-  const ModelShape& model = answer.chosen->model;
-  CaseGroup group{parameters_of(model.shape, answer.cluster, name, degrees), {}};
-  group.parameters.set("layers", int64_t{model.layers});
-  group.parameters.set("micro_batches", int64_t{model.micro_batches});
+void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoice& degrees) {
+  CaseGroup group{parameters_of(answer.chosen->model, answer.cluster, answer.name, degrees), {}};
   for (const RankedSchedule& row : answer.ranking)
-    if (writer.find(fmt::format("plan/{}/{}", name, row.schedule->name)) == nullptr)
-      group.cases.push_back(record_of(row, name));
+    if (writer.find(fmt::format("plan/{}/{}", answer.name, row.schedule->name)) == nullptr)
+      group.cases.push_back(record_of(row, answer.name));
   if (!group.cases.empty()) writer.append(group);
 }
 
@@ -207,7 +205,7 @@ void write_ranking_trace(const TuneOptions& options, const Answer& answer, const
   std::vector<PlannedTimeline> planned;
   for (size_t i = 0; i < answer.ranking.size(); ++i) {
     const RankedSchedule& row = answer.ranking[i];
-    const bool drawn = i < kDrawn || row.schedule->name == "tutel" || row.schedule->name == "ds-moe";
+    const bool drawn = i < kDrawn || is_baseline(row.schedule->name);
     if (drawn && row.refused.empty()) ranked(request, *row.schedule, &planned.emplace_back());
   }
   std::vector<TraceGroup> groups;
@@ -225,7 +223,7 @@ std::string command_of(const std::string& verb, const TuneOptions& options, cons
     const std::string_view name = std::string_view(words[i]).substr(0, words[i].find('='));
     if (!among(kWhatFlags, name)) continue;
     const bool has_value = name.size() == words[i].size() && !among(kWithoutValue, name) && i + 1 < words.size();
-    const std::string flag = quoted(words[i]) + (has_value ? " " + quoted(words[i + 1]) : "");
+    const std::string flag = shell_word(words[i]) + (has_value ? " " + shell_word(words[i + 1]) : "");
     i += has_value ? 1 : 0;
     if (answer.shapes == nullptr || !among(kOfShape, name)) text += ' ' + flag;
   }
@@ -247,10 +245,11 @@ int run_planned_answer(const TuneOptions& options) {
                 .records_path = records_path(options.out, "plan", profile.name),
                 .trace_path = options.trace};
   plan_answer(options, answer);
+  answer.neighbours = neighbours_of(options, answer);
   std::vector<std::string> files = subject.files;
   files.push_back(profile.file);
   RecordWriter writer(answer.records_path, {options.asked, std::move(files), {}});
-  append_ranking(writer, answer, subject.name, options.selection.degrees);
+  append_ranking(writer, answer, options.selection.degrees);
   writer.end();
   if (!options.trace.empty()) write_ranking_trace(options, answer, options.trace);
   answer.next = command_of("simulate", options, answer) + " --trace lanes.json";

@@ -22,14 +22,18 @@ Subject subject_of(const TuneOptions& options, const Profile& cluster);
 /// How the profile prices what it has no row for.
 PricingOptions pricing_of(const TuneOptions& options);
 
-/// Fills ranking, current schedule and neighbours, by the answer's profile.
+/// Fills the ranking and the current schedule, by the answer's profile. Throws Unsupported where no schedule can be
+/// used.
 void plan_answer(const TuneOptions& options, Answer& answer);
+
+/// Throws Unsupported where no schedule can be used; plans until one can.
+void require_any_plan(const TuneOptions& options, Answer answer);
 
 /// Returns the neighbours of the recommended schedule, which runs may have changed.
 std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& answer);
 
 /// Appends a record a ranked schedule, "plan/NAME/SCHEDULE", all in one line. `degrees`: as they were asked for.
-void append_ranking(RecordWriter& writer, const Answer& answer, const std::string& name, const DegreeChoice& degrees);
+void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoice& degrees);
 
 /// Writes the Perfetto timeline of the best three and the baselines, as they are planned.
 void write_ranking_trace(const TuneOptions& options, const Answer& answer, const std::string& path);

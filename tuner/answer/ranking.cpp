@@ -89,9 +89,8 @@ PlannedTimeline rank_layer(const RankingRequest& request, const LayerPricer& pri
 PlannedTimeline rank_model(const RankingRequest& request, const LayerPricer& pricer, RankedSchedule& row) {
   const auto& [chosen, profile, degrees, pricing] = request;
   ModelSearch search;
-  ModelResult result =
-      search.tune(*row.schedule, pricer, chosen.model, partition_strategies().front(),
-                  within_memory(degrees, profile.memory_bytes, chosen.model, chosen.vocabulary, chosen.tied_embedding));
+  ModelResult result = search.tune(*row.schedule, pricer, chosen.model, partition_strategies().front(),
+                                   within_memory(degrees, profile.memory_bytes, chosen));
   const auto [least, most] = std::ranges::minmax(result.decision.backwards, {}, &BackwardDecision::degree);
   row.variant = result.variant;
   row.degree_forward = result.decision.degree_forward;
@@ -99,19 +98,11 @@ PlannedTimeline rank_model(const RankingRequest& request, const LayerPricer& pri
   row.forward_s = result.last_forward_s, row.backward_s = result.total_s() - result.last_forward_s;
   row.bound_s = result.bound_s;
   row.gap = result.gap();
-  MemoryRequest holds = memory_request(result.plan);
-  holds.vocabulary = chosen.vocabulary;
-  holds.tied_embedding = chosen.tied_embedding;
-  check_memory(estimate_memory(holds), profile, row);
+  check_memory(memory_of(chosen, memory_request(result.plan)), profile, row);
   return {std::move(result.plan), std::move(result.timeline)};
 }
 
 }  // namespace
-
-std::string degrees_text(const std::pair<int, int>& degrees) {
-  const auto& [least, most] = degrees;
-  return least == most ? fmt::format("{}", least) : fmt::format("{}-{}", least, most);
-}
 
 bool one_layer(const ChosenModel& chosen) {
   return !chosen.stack && chosen.model.micro_batches == 1 && chosen.model.shape.parallel.pp == 1;

@@ -39,9 +39,6 @@ struct RankedSchedule {
   double total_s() const { return pass_s() + expert_sums_s; }
 };
 
-/// "2", or "1-3": a model's backward degrees.
-std::string degrees_text(const std::pair<int, int>& degrees);
-
 /// What a ranking is asked of. A layer is a model of one, with one micro-batch.
 struct RankingRequest {
   const ChosenModel& chosen;

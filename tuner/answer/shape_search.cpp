@@ -115,10 +115,7 @@ class ShapeSearch {
     }
     model.head_gradient_bytes = model.embedding_gradient_bytes = 0;
     add_ends(model, request_.chosen.vocabulary, request_.chosen.tied_embedding);
-    MemoryRequest memory = memory_request(model, model.shape, Flow::sharded);
-    memory.vocabulary = request_.chosen.vocabulary;
-    memory.tied_embedding = request_.chosen.tied_embedding;
-    const MemoryEstimate needed = estimate_memory(memory);
+    const MemoryEstimate needed = memory_of(request_.chosen, memory_request(model, model.shape, Flow::sharded));
     least_memory_ = std::min(least_memory_, needed.total());
     if (capacity_ && misfit(needed, *capacity_)) {
       ++found_.too_large;

@@ -1,6 +1,7 @@
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 #include "tuner/answer/shape_search.h"
+#include "verbs/sweep.h"
 
 namespace moe::tuner {
 namespace {
@@ -19,8 +20,7 @@ std::string describe_shape(const ModelShape& model) {
 }
 
 std::string text_of(const FoundShapes& found, int top) {
-  Table table(
-      {"shape", "schedule", "r_f", "r_b", "predicted ms", "expert sums ms", "a rank needs", "least memory so fast"});
+  Table table({"shape", "schedule", "r_f", "r_b", "predicted ms", "sums ms", "a rank needs", "Pareto"});
   int left = top, front = 0;
   for (size_t i = 0; i < found.ranked.size(); ++i) {
     const RankedShape& shape = found.ranked[i];
@@ -28,15 +28,17 @@ std::string text_of(const FoundShapes& found, int top) {
     if ((i >= kFastest && !shape.pareto) || left-- <= 0) continue;
     const RankedSchedule& best = shape.best;
     table.add({describe_shape(shape.model), std::string(best.schedule->name), fmt::format("{}", best.degree_forward),
-               degrees_text(best.degrees_backward), fmt::format("{:.3f}", 1e3 * best.total_s()),
-               fmt::format("{:.3f}", 1e3 * best.expert_sums_s), human_bytes(best.memory_bytes),
-               shape.pareto ? "yes" : "no"});
+               degree_range(best.degrees_backward.first, best.degrees_backward.second),
+               fmt::format("{:.3f}", 1e3 * best.total_s()), fmt::format("{:.3f}", 1e3 * best.expert_sums_s),
+               human_bytes(best.memory_bytes), shape.pareto ? "yes" : "no"});
   }
-  std::string text = fmt::format("SHAPE  {} shapes of a global batch of {}: {} too large, {} slower by their bound",
-                                 found.shapes, found.global_batch, found.too_large, found.ruled_out);
-  if (found.refused > 0) text += fmt::format(", {} refused ({})", found.refused, found.refusal);
+  std::string text = fmt::format(
+      "SHAPE  {} shapes of a global batch of {}; {}\n       left out: {} too large, {} slower by their bound",
+      found.shapes, found.global_batch,
+      found.gap() <= 0 ? "none is faster" : fmt::format("none is more than {:.1f} % faster", 100 * found.gap()),
+      found.too_large, found.ruled_out);
   if (found.not_reached > 0) text += fmt::format(", {} not reached in time", found.not_reached);
-  text += found.gap() <= 0 ? "; none is faster" : fmt::format("; none is more than {:.1f} % faster", 100 * found.gap());
+  if (found.refused > 0) text += fmt::format(", {} refused:\n       {}", found.refused, found.refusal);
   text += "\n\n" + table.text();
   const int hidden = std::max(0, front - top);
   return hidden > 0 ? fmt::format("{}  and {} more that take less memory (--top N)\n", text, hidden) : text;

@@ -14,6 +14,7 @@
 #include "moe/plan/memory.h"
 #include "tuner/answer/planned_answer.h"
 #include "tuner/verify/measuring.h"
+#include "verbs/frameworks.h"
 #include "verbs/run/layer_plan.h"
 #include "verbs/run/layer_run.h"
 #include "verbs/run/task_records.h"
@@ -23,8 +24,7 @@ namespace moe::tuner {
 namespace {
 
 constexpr int kIterations = 5;
-constexpr size_t kBest = 2;  // of the ranking, that are run
-constexpr std::array<std::string_view, 2> kBaselines{"tutel", "ds-moe"};
+constexpr size_t kBest = 2;           // of the ranking, that are run
 constexpr double kTimedS = 1;         // of a schedule whose passes are short
 constexpr double kMostRunS = 40;      // of all runs together: a deeper model is cut
 constexpr int kOtherPasses = 3;       // that a run takes beside the timed ones
@@ -56,8 +56,9 @@ class VerifiedAnswer {
                   .records_path = writer_.path(),
                   .profile_path = measured.profile_path};
     plan_answer(options_, answer);
-    append_ranking(writer_, answer, subject_.name, options_.selection.degrees);
+    append_ranking(writer_, answer, options_.selection.degrees);
     try_out(answer);
+    answer.neighbours = neighbours_of(options_, answer);  // runs may change what is recommended
     writer_.end();
     if (!target_.leads()) return 0;
     const bool model = !subject_.chosen.name.empty();
@@ -92,11 +93,8 @@ class VerifiedAnswer {
 
   // Before anything is measured; what an emulated cluster runs is a proxy.
   void require_runs() const {
-    if (target_.emulated) {  // what its profile can't price can't be fitted from it either
-      Answer answer{.cluster = target_.cluster.name, .chosen = &subject_.chosen, .profile = &target_.cluster};
-      plan_answer(options_, answer);
-      return;
-    }
+    if (target_.emulated)  // what its profile can't price can't be fitted from it either
+      return require_any_plan(options_, {.chosen = &subject_.chosen, .profile = &target_.cluster});
     if (target_.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer());
     const double needed = layer_memory(model().shape).total() * ranks_here();
     require<BadInput>(!free_bytes() || needed < *free_bytes(),
@@ -140,7 +138,7 @@ class VerifiedAnswer {
     for (const RankedSchedule& row : answer.ranking) {
       if (!row.refused.empty()) continue;
       const bool another = !same_time(row.total_s(), last_s) && best < kBest;
-      const bool baseline = std::ranges::find(kBaselines, row.schedule->name) != kBaselines.end();
+      const bool baseline = is_baseline(row.schedule->name);
       if (another) ++best, last_s = row.total_s();
       if (another || baseline || options_.run_all) chosen.push_back(row.schedule);
     }
@@ -194,7 +192,6 @@ class VerifiedAnswer {
       answer.trace_path = options_.trace.empty() ? beside(".trace.json") : options_.trace;
       write_layer_trace(outcome, answer.trace_path);
     }
-    answer.neighbours = neighbours_of(options_, answer);
   }
 
   void try_current(LayerJob job, const RankedSchedule& current, Answer& answer) {
@@ -207,10 +204,8 @@ class VerifiedAnswer {
 
   LayerOutcome outcome_of(const LayerJob& job) {
     if (auto known = known_outcome(job, writer_)) return *std::move(known);
-    Fields parameters = parameters_of(job.shape, target_.cluster.name, job.name, job.degrees);
-    parameters.set("layers", int64_t{job.stacked.layers});
-    parameters.set("micro_batches", int64_t{job.stacked.micro_batches});
-    LayerOutcome outcome = run_or_record_why(job, parameters);
+    const ModelShape run{job.shape, job.stacked.layers, job.stacked.micro_batches, job.stacked.order};
+    LayerOutcome outcome = run_or_record_why(job, parameters_of(run, target_.cluster.name, job.name, job.degrees));
     append(outcome, writer_);
     return outcome;
   }

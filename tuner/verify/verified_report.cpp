@@ -31,7 +31,6 @@ std::string runs_table(const VerifiedResults& results) {
   Table table(
       {"layer", "schedule", "r_f", "r_b", "predicted ms", "measured ms", "error", "overruns", "grad err", "status"});
   for (const CaseRecord* r : runs_of(results.outcomes)) {
-    const std::string status = std::string(name_of(r->status)) + (r->reason.empty() ? "" : ": " + r->reason);
     const bool timed = was_timed(*r);
     table.add({r->parameters.text("layer", r->key), r->schedule, fmt::format("{}", r->degree_forward),
                fmt::format("{}", r->degree_backward),
@@ -41,16 +40,20 @@ std::string runs_table(const VerifiedResults& results) {
                r->summary.has("overrun_share")
                    ? fmt::format("{:.2f} %", 100 * r->summary.number("overrun_share", r->key))
                    : "-",
-               timed ? fmt::format("{:.1e}", r->summary.number("worst_error", r->key)) : "-", status});
+               timed ? fmt::format("{:.1e}", r->summary.number("worst_error", r->key)) : "-",
+               std::string(name_of(r->status))});
   }
-  return table.text();
+  std::string text = table.text();
+  for (const auto& [reason, runs] : runs_without_time(results.outcomes))
+    text += fmt::format("  {} run{} without a time: {}\n", runs, runs == 1 ? "" : "s", reason);
+  return text;
 }
 
 // Names the rows whose fit is marked, and counts the layers that they price.
 std::string weak_text(const VerifiedResults& results) {
   std::string text;
   for (const auto& [note, layers] : noted_layers(results.rows))
-    if (note.starts_with(kWeakRow)) text += fmt::format("  {} layers: {}\n", layers, note);
+    if (note.starts_with(kWeakRow)) text += fmt::format("  {} ({} layers)\n", note, layers);
   return text.empty() ? text : text + '\n';
 }
 

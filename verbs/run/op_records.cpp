@@ -267,7 +267,7 @@ std::vector<std::string> to_repeat(const std::vector<CaseRecord>& of_series) {
   for (const SetAside& sample : row.fit.set_aside) keys.push_back(sample.name);
   // With few aside, it is the rest that no sound line fits.
   const bool few = static_cast<double>(keys.size()) <= kMostSetAside * static_cast<double>(row.fit.samples);
-  if (few && !(row.unusable.empty() && row.fit.weak.empty())) {
+  if (few && !row.good()) {
     keys.clear();
     for (const auto& [key, times] : attempts) keys.push_back(key);
   }
@@ -310,8 +310,11 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequ
       std::back_inserter(records));
   for (const CaseRecord& record : records)
     require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
-  FittedProfile fitted = fit_profile(records, target.cluster.name + "-fitted",
-                                     fitted_from(writer.path(), utc_now(), machine_of(), target.emulated));
+  RunHeader run;
+  run.started = utc_now();
+  run.machine = machine_of();
+  FittedProfile fitted =
+      fit_profile(records, target.cluster.name + "-fitted", fitted_from(writer.path(), run, target.emulated));
   fitted.profile.memory_bytes = target.cluster.memory_bytes;
   return fitted;
 }

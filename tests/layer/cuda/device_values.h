@@ -69,7 +69,7 @@ struct Pair {
   Tensor device, reference;
 };
 
-/// Of the largest value: what roundings of a few operations may come to.
+/// The share of the largest value that roundings of a few operations may come to.
 inline double tolerance_for(DType dtype) {
   switch (dtype) {
     case DType::float64:

@@ -1,0 +1,23 @@
+#pragma once
+// A layer or model and its degrees as parameters of records, and back.
+#include <string>
+
+#include "moe/record/record.h"
+#include "moe/schedule/model_plan.h"
+#include "moe/search/layer_search.h"
+
+namespace moe {
+
+/// Returns the parameters of a case; of `degrees` the sizes that are not the usual ones.
+Fields parameters_of(const LayerCase& shape, const std::string& cluster, const std::string& layer,
+                     const DegreeChoice& degrees = {});
+/// A model's: its layer's, with "layers" and "micro_batches".
+Fields parameters_of(const ModelShape& model, const std::string& cluster, const std::string& layer,
+                     const DegreeChoice& degrees = {});
+
+/// Returns the layer that parameters say. `at` begins errors: the record's file and line. Throws BadInput.
+LayerCase shape_of(const Fields& parameters, const std::string& at);
+/// Returns the degrees of a record, and the sizes that it was planned with. Throws BadInput.
+DegreeChoice degrees_of(const CaseRecord& record);
+
+}  // namespace moe
