@@ -35,6 +35,7 @@ LayerCase random_case(Draws& draws) {
   layer.model_dim = layer.heads;
   layer.kv_heads = draws.pick({4, 8});
   layer.hidden = 64;
+  layer.shared_hidden = draws.pick({0, 0, 64});
   layer.experts = 24;
   layer.top_k = draws.pick({1, 2, 8});
   layer.ffn = draws.pick({0, 1}) == 0 ? Ffn::gpt : Ffn::mixtral;
