@@ -52,9 +52,9 @@ struct Gemms {
   Tensor x, hidden, w1, w2, y, d_x, d_w1, d_w2;
 };
 
-PlainExpert plain_expert(Expert& expert, const Matrix& x, const Matrix& d_y) {
+PlainExpert plain_expert(Expert& expert, TensorView gradients, const Matrix& x, const Matrix& d_y) {
   std::map<std::string, PlainExpert::Weight> weights;
-  for (const Parameter& p : expert.parameters()) {
+  for (const Parameter& p : expert.parameters(gradients)) {
     const auto one = [&](TensorView t) { return matrix(t.part(0, {p.axes[1].count, p.axes[2].count})); };
     weights[p.name] = {one(p.value), one(p.gradient)};
   }
@@ -74,7 +74,8 @@ void bench_expert(const KernelSizes& sizes, Ffn ffn, const KernelGroup& group) {
                d_y = random_rows({sizes.expert_rows, sizes.model_dim});
   const Tensor y({sizes.expert_rows, sizes.model_dim}, DType::float32);
   const Tensor d_x({sizes.expert_rows, sizes.model_dim}, DType::float32);
-  const PlainExpert plain = plain_expert(*expert, matrix(x), matrix(d_y));
+  const Tensor gradients({gemms_of(ffn) * sizes.model_dim * sizes.hidden}, DType::float32);
+  const PlainExpert plain = plain_expert(*expert, gradients, matrix(x), matrix(d_y));
   expert->forward(x, rows, y);  // a backward needs one before
   const auto made = [&](std::string_view what) {
     Kernel kernel{.name = fmt::format("expert {} {}", name_of(ffn), what), .width = sizes.model_dim};
@@ -100,8 +101,11 @@ void bench_expert(const KernelSizes& sizes, Ffn ffn, const KernelGroup& group) {
       alone(
           "forward GEMMs", [&] { gemms.forward(); }, [&] { return gemms.wrong_forward(); }, {gemms.hidden, gemms.y}),
       kernel(
-          "backward", [&] { expert->backward(x, rows, d_y, d_x, Into::overwrite); },
-          [&] { return plain.wrong_gradients(matrix(d_x)); }, {d_x, expert->gradients()}),
+          "backward",
+          [&] {
+            expert->backward({x, rows, d_y, d_x}, gradients, Into::overwrite);
+          },
+          [&] { return plain.wrong_gradients(matrix(d_x)); }, {d_x, gradients}),
       alone(
           "backward GEMMs", [&] { gemms.backward(); }, [&] { return gemms.wrong_backward(); },
           {gemms.hidden, gemms.d_w1, gemms.d_w2, gemms.d_x})};

@@ -120,7 +120,7 @@ Json LayerReplays::plans_json(const Decided& of) {
     const bool forward = phases == Phases::forward;
     const GradientPlacement placement =
         forward ? GradientPlacement{} : placement_of(runs, pricer.groups(), pricer.shape(), decision);
-    const StructureKey key = structure_key(runs, pricer.groups(), decision, placement, phases);
+    const StructureKey key = structure_key(runs, pricer.outline(), decision, placement, phases);
     const std::shared_ptr<const Structure> structure = build_structure(key);
     const auto slices =
         structure->slices > 0 ? slices_of(runs, pricer.shape(), decision) : std::vector<GradientSlice>();

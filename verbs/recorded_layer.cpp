@@ -43,6 +43,7 @@ LayerCase shape_of(const Fields& f, const std::string& at) {
   l.seq = whole("seq");
   l.model_dim = whole("model_dim");
   l.hidden = whole("hidden");
+  if (f.has("shared_hidden")) l.shared_hidden = whole("shared_hidden");
   l.heads = whole("heads");
   l.kv_heads = whole("kv_heads");
   l.experts = whole("experts");

@@ -27,6 +27,7 @@ void apply(const LayerFlags& flags, LayerShape& layer) {
   override_with(layer.seq, flags.seq);
   if (flags.model_dim) layer.model_dim = *flags.model_dim;
   override_with(layer.hidden, flags.hidden);
+  override_with(layer.shared_hidden, flags.shared_hidden);
   override_with(layer.heads, flags.heads);
   override_with(layer.kv_heads, flags.kv_heads);
   override_with(layer.experts, flags.experts);

@@ -25,7 +25,8 @@ class Experts {
         d_x_(make(sizes.expert_rows, sizes.model_dim)),
         hidden_(make(sizes.expert_rows, sizes.hidden)),
         w1_(make(sizes.model_dim, sizes.hidden)),
-        d_w1_(make(sizes.model_dim, sizes.hidden)) {
+        d_w1_(make(sizes.model_dim, sizes.hidden)),
+        gradients_({gemms_of(ffn) * d_w1_.view().elements()}, sizes.dtype, math_.memory()) {
     expert_->reserve(kLocalExperts * sizes.expert_rows);
     for (int64_t e = 0; e < kLocalExperts; ++e) rows_.push_back({e * sizes.expert_rows, (e + 1) * sizes.expert_rows});
     expert_->forward(x_, rows_, y_);  // a backward needs one before
@@ -37,7 +38,10 @@ class Experts {
             alone(
                 "forward GEMMs", [this] { forward(); }, [this] { return wrong_forward(); }),
             kernel(
-                "backward", [this] { expert_->backward(x_, rows_, d_y_, d_x_, Into::overwrite); },
+                "backward",
+                [this] {
+                  expert_->backward({x_, rows_, d_y_, d_x_}, gradients_, Into::overwrite);
+                },
                 [this] { return wrong_expert(false); }),
             alone(
                 "backward GEMMs", [this] { backward(); }, [this] { return wrong_backward(); })};
@@ -116,7 +120,7 @@ class Experts {
     std::vector<LastHostCopy> copies;
     copies.reserve(2 * 3);
     std::map<std::string, PlainExpert::Weight> weights;
-    for (const Parameter& p : expert_->parameters()) {
+    for (const Parameter& p : expert_->parameters(gradients_)) {
       const int64_t height = p.axes[1].count, width = p.axes[2].count;
       const auto copy = [&](TensorView t) -> Matrix {
         return copies.emplace_back(last(t.part(0, {kLocalExperts * height, width})));
@@ -135,7 +139,7 @@ class Experts {
   RankShape rank_;
   std::unique_ptr<Expert> expert_;
   std::vector<Rows> rows_;
-  Tensor x_, y_, d_y_, d_x_, hidden_, w1_, d_w1_;
+  Tensor x_, y_, d_y_, d_x_, hidden_, w1_, d_w1_, gradients_;
   std::unique_ptr<cuda::Gemm> gemm_ = cuda::make_cublas_gemm(cuda::Selection::timed);
   int inputs_ = gemms_of(ffn_) - 1;
   Matrix w2_ = transpose(one(w1_));  // (H, M)

@@ -9,11 +9,11 @@ namespace {
 
 bool larger(const PhaseBound::Term& a, const PhaseBound::Term& b) { return a.seconds < b.seconds; }
 
-Structure one_phase(const Schedule& schedule, const Groups& groups, Phase phase, int degree) {
+Structure one_phase(const Schedule& schedule, const LayerOutline& layer, Phase phase, int degree) {
   const Phases phases = phase == Phase::forward ? Phases::forward : Phases::backward;
   Decision decision;
   decision.degree_forward = decision.degree_backward = degree;
-  return *build_structure(structure_key(schedule, groups, decision, {}, phases));
+  return *build_structure(structure_key(schedule, layer, decision, {}, phases));
 }
 
 std::vector<BoundShape::Link> chain_of(const Structure& structure, int degree) {
@@ -33,19 +33,19 @@ double rows_of(const LayerPricer& pricer) {
 
 }  // namespace
 
-BoundShape bound_shape(const Schedule& schedule, const Groups& groups, Phase phase) {
+BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phase phase) {
   BoundShape shape;
   shape.phase = phase;
-  const Structure one = one_phase(schedule, groups, phase, 1);
+  const Structure one = one_phase(schedule, layer, phase, 1);
   for (const Lane& lane : one.lanes) shape.lanes.push_back(lane.kind);
   shape.one = chain_of(one, 1);
   const bool several = schedule.degrees != DegreePolicy::one;
-  shape.several = several ? chain_of(one_phase(schedule, groups, phase, 2), 2) : shape.one;
+  shape.several = several ? chain_of(one_phase(schedule, layer, phase, 2), 2) : shape.one;
   for (BoundShape::Link& link : shape.one) {  // what is cut by degree is so in one chunk too
     const auto same = std::ranges::find(shape.several, link.kind, &BoundShape::Link::kind);
     link.by_degree = same != shape.several.end() && same->by_degree;
   }
-  const Network network = groups[static_cast<size_t>(GroupKind::dp)].network;
+  const Network network = layer.groups[static_cast<size_t>(GroupKind::dp)].network;
   if (phase == Phase::backward && network != Network::none)  // a lane of their own stands last: all else runs beside it
     for (size_t lane = one.lanes.size(); shape.gradient_lane < 0 && lane-- > 1;)
       if (one.lanes[lane].owns(network)) shape.gradient_lane = static_cast<int>(lane);
@@ -53,6 +53,10 @@ BoundShape bound_shape(const Schedule& schedule, const Groups& groups, Phase pha
   for (const Task& task : one.tasks) {
     behind = behind || is_chunked(task.kind);
     if (is_chunked(task.kind) || task.kind == TaskKind::expert_gradient) continue;
+    if (is_shared(task.kind) && !schedule.in_sequence) {
+      shape.shared.push_back({task.kind, task.lane, false, 1});
+      continue;
+    }
     (behind ? shape.behind : shape.before).push_back({task.kind, task.lane, false, 1});
   }
   return shape;
@@ -62,6 +66,7 @@ PhaseBound::PhaseBound(const Schedule& schedule, const BoundShape& shape, const 
     : schedule_(schedule), shape_(shape), pricer_(pricer) {
   for (const auto* part : {&shape.before, &shape.behind})
     for (const auto& link : *part) dense_ += dense(link);
+  follow_shared();
   if (shape.gradient_lane < 0) return;
   const bool whole = schedule.gradients == GradientPolicy::after;  // in one slice
   gradients_ = whole ? pricer.gradient_seconds(pricer.gradient_bytes())
@@ -73,9 +78,22 @@ double PhaseBound::dense(const BoundShape::Link& link) const {
   return pricer_.dense_seconds(link.kind, shape_.phase, schedule_.flow);
 }
 
+void PhaseBound::follow_shared() {
+  shared_lead_.assign(shape_.lanes.size(), 0);
+  shared_tail_ = shared_lead_;
+  bool computed = false;
+  for (const BoundShape::Link& link : shape_.shared) {
+    const double seconds = dense(link);
+    shared_ += seconds;
+    computed |= link.kind == TaskKind::shared;
+    const bool adds_up = computed && link.kind != TaskKind::shared;
+    (adds_up ? shared_tail_ : shared_lead_)[static_cast<size_t>(link.lane)] = adds_up ? seconds : shared_;
+  }
+}
+
 double PhaseBound::dense_on(int lane) const {
   double seconds = 0;
-  for (const auto* part : {&shape_.before, &shape_.behind})
+  for (const auto* part : {&shape_.before, &shape_.behind, &shape_.shared})
     for (const auto& link : *part)
       if (link.lane == lane) seconds += dense(link);
   return seconds;
@@ -110,6 +128,22 @@ PhaseBound::Load PhaseBound::load(const BoundShape::Link& link, int degree) cons
           std::min(shorter_s, longer_s)};
 }
 
+PhaseBound::LaneLoad PhaseBound::lane_load(std::span<const BoundShape::Link> links, std::span<const Load> loads,
+                                           size_t lane) {
+  LaneLoad on;
+  bool found = false;
+  for (size_t i = 0; i < links.size(); ++i) {
+    if (links[i].lane == static_cast<int>(lane)) {
+      on.busy += loads[i].all;
+      on.behind = 0;
+      found = true;
+    } else {
+      (found ? on.behind : on.before) += loads[i].least;
+    }
+  }
+  return on;
+}
+
 // Links that are all cut into parts. A lane runs its parts one after another. Whichever of them is first, its chunk has
 // passed every link before, each in no less than the shortest part takes. Whichever is last, its chunk has yet to pass
 // every link behind. So before, load and behind follow each other, on any lane.
@@ -118,18 +152,21 @@ PhaseBound::Term PhaseBound::segment(std::span<const BoundShape::Link> links, st
   for (const Load& load : loads) path += load.least;
   Term most{path, name_of(LaneKind::compute)};
   for (size_t lane = 0; lane < shape_.lanes.size(); ++lane) {
-    double busy = 0, before = 0, behind = 0;
-    bool found = false;
-    for (size_t i = 0; i < links.size(); ++i) {
-      if (links[i].lane == static_cast<int>(lane)) {
-        busy += loads[i].all;
-        behind = 0;
-        found = true;
-      } else {
-        (found ? behind : before) += loads[i].least;
-      }
-    }
-    if (found) most = std::max(most, Term{before + busy + behind, name_of(shape_.lanes[lane])}, larger);
+    const LaneLoad on = lane_load(links, loads, lane);
+    if (on.busy > 0) most = std::max(most, Term{on.before + on.busy + on.behind, name_of(shape_.lanes[lane])}, larger);
+  }
+  return most;
+}
+
+// The shared expert's gathered tokens and the expert itself are the first that their lanes run of the MoE part, and the
+// sum of its parts is the last. They are a chain of their own, and both chains begin and end together.
+PhaseBound::Term PhaseBound::beside_shared(const Term& alone, std::span<const BoundShape::Link> chain,
+                                           std::span<const Load> loads) const {
+  Term most = std::max(alone, Term{shared_, name_of(LaneKind::compute)}, larger);
+  for (size_t lane = 0; lane < shape_.lanes.size() && !shape_.shared.empty(); ++lane) {
+    const LaneLoad on = lane_load(chain, loads, lane);
+    const double seconds = std::max(on.before, shared_lead_[lane]) + on.busy + std::max(on.behind, shared_tail_[lane]);
+    if (on.busy > 0) most = std::max(most, Term{seconds, name_of(shape_.lanes[lane])}, larger);
   }
   return most;
 }
@@ -162,7 +199,8 @@ PhaseBound::Term PhaseBound::with_gradients(const std::vector<BoundShape::Link>&
     loads[i] = load(chain[i], degree);
     if (chain[i].lane == shape_.gradient_lane) on_gradient_lane += loads[i].all;
   }
-  Term most = moe_part(chain, std::span(loads).first(chain.size()));
+  const std::span<const Load> of_chain = std::span(loads).first(chain.size());
+  Term most = beside_shared(moe_part(chain, of_chain), chain, of_chain);
   most.seconds += dense_;
   if (shape_.gradient_lane < 0) return most;
   if (schedule_.gradients == GradientPolicy::after) return {most.seconds + gradients_, most.name};
@@ -187,12 +225,18 @@ Crossings PhaseBound::crossings() const {
   for (size_t i = chain.size(); i-- > 0;) first[static_cast<size_t>(chain[i].lane)] = i;
   for (size_t i = 0; i < chain.size(); ++i) last[static_cast<size_t>(chain[i].lane)] = i + 1;
   Crossings crossings(lanes + 1, std::vector<double>(lanes + 1, -std::numeric_limits<double>::infinity()));
+  const size_t begin = shape_.before.size(), count = shape_.one.size();
+  const std::span<const BoundShape::Link> of_moe = std::span(chain).subspan(begin, count);
+  const std::span<const Load> moe_loads = std::span(loads).subspan(begin, count);
+  const Term alone = moe_part(of_moe, moe_loads);
+  const double longer_s = beside_shared(alone, of_moe, moe_loads).seconds - alone.seconds;
   for (size_t a = 0; a <= lanes; ++a)
     for (size_t b = 0; b <= lanes; ++b)
       if (first[a] < last[b])
         crossings[a][b] = moe_part(std::span(chain).subspan(first[a], last[b] - first[a]),
                                    std::span(loads).subspan(first[a], last[b] - first[a]))
-                              .seconds;
+                              .seconds +
+                          (first[a] <= begin && last[b] >= begin + count ? longer_s : 0);
   return crossings;
 }
 
@@ -203,8 +247,8 @@ PhaseBound::Term PhaseBound::at(int degree) const {
 }
 
 Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer) {
-  const BoundShape forward = bound_shape(schedule, pricer.groups(), Phase::forward);
-  const BoundShape backward = bound_shape(schedule, pricer.groups(), Phase::backward);
+  const BoundShape forward = bound_shape(schedule, pricer.outline(), Phase::forward);
+  const BoundShape backward = bound_shape(schedule, pricer.outline(), Phase::backward);
   const auto f = PhaseBound(schedule, forward, pricer).degree_free();
   const auto b = PhaseBound(schedule, backward, pricer).degree_free();
   return {f.seconds, b.seconds, f.name, b.name};

@@ -28,9 +28,10 @@ struct BoundShape {
   std::vector<LaneKind> lanes;
   std::vector<Link> before, behind;  // the dense part: before the MoE part and behind it
   std::vector<Link> one, several;    // the MoE part's chain, of one chunk and of more
+  std::vector<Link> shared;          // the shared expert's, beside it
   int gradient_lane = -1;            // -1: no gradients are sent
 };
-BoundShape bound_shape(const Schedule& schedule, const Groups& groups, Phase phase);
+BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phase phase);
 
 /// [a][b] is the least time from the start of the first task on lane a to the end of the last on lane b, whatever the
 /// degree; -infinity where none has to pass. The last index is the phase's chain of tasks as a whole.
@@ -63,6 +64,13 @@ class PhaseBound {
   Load load(const BoundShape::Link& link, int degree) const;  // degree 0: of any
   double dense(const BoundShape::Link& link) const;
   double dense_on(int lane) const;
+  /// What a lane runs of a chain: its load, what leads to its first task, what follows its last.
+  struct LaneLoad {
+    double before = 0, busy = 0, behind = 0;
+  };
+  static LaneLoad lane_load(std::span<const BoundShape::Link> links, std::span<const Load> loads, size_t lane);
+  void follow_shared();
+  Term beside_shared(const Term& alone, std::span<const BoundShape::Link> chain, std::span<const Load> loads) const;
   Term segment(std::span<const BoundShape::Link> links, std::span<const Load> loads) const;
   Term moe_part(std::span<const BoundShape::Link> chain, std::span<const Load> loads) const;
   Term with_gradients(const std::vector<BoundShape::Link>& chain, int degree) const;
@@ -71,6 +79,9 @@ class PhaseBound {
   const BoundShape& shape_;
   const LayerPricer& pricer_;
   double dense_ = 0, gradients_ = 0, beside_gradients_ = 0;
+  double shared_ = 0;  // the shared expert's chain
+  /// By lane: until when, from the MoE part's begin, the shared expert's first tasks have it; how long its last one has.
+  std::vector<double> shared_lead_, shared_tail_;
 };
 
 Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer);

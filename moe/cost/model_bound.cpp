@@ -13,8 +13,8 @@ struct LayerBounds {
 };
 
 LayerBounds layer_bounds(const Schedule& schedule, const LayerPricer& pricer) {
-  const BoundShape forward = bound_shape(schedule, pricer.groups(), Phase::forward);
-  BoundShape backward = bound_shape(schedule, pricer.groups(), Phase::backward);
+  const BoundShape forward = bound_shape(schedule, pricer.outline(), Phase::forward);
+  BoundShape backward = bound_shape(schedule, pricer.outline(), Phase::backward);
   LayerBounds bounds;
   std::swap(bounds.gradient_lane, backward.gradient_lane);
   const PhaseBound f(schedule, forward, pricer), b(schedule, backward, pricer);

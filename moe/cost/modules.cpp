@@ -43,6 +43,7 @@ std::string module_name(TaskKind kind, const LayerShape& layer) {
     case TaskKind::i_order:
       return "i-order:" + layer.order;
     case TaskKind::expert:
+    case TaskKind::shared:  // as one more expert
       return fmt::format("expert:{}", name_of(layer.ffn));
     case TaskKind::dispatch:
     case TaskKind::combine:

@@ -16,7 +16,7 @@ LayerPricer::LayerPricer(const Profile& profile, const LayerCase& shape, Pricing
     : profile_(profile),
       shape_(shape),
       options_(options),
-      groups_(groups_of(shape.parallel)),
+      outline_(outline_of(shape)),
       rows_(padded_rows(shape)),
       gradient_bytes_(moe::gradient_bytes(shape)),
       exact_rows_(capacity_exact(shape)) {
@@ -123,7 +123,7 @@ PriceCurve LayerPricer::row_curve(const CommRow& row, double bytes) const {
 }
 
 PriceCurve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
-  const Group& group = groups_[static_cast<size_t>(kind)];
+  const Group& group = groups()[static_cast<size_t>(kind)];
   if (group.network == Network::none) return {};
   if (kind == GroupKind::ep_esp) return fused_alltoall_curve(bytes);
   if (op == Op::sendrecv) return row_curve(comm_row_or_nearest(op, {kind, 2, group.network}), bytes);
@@ -140,8 +140,8 @@ PriceCurve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
 
 // Parm Eq. 4: as the EP AlltoAll of the same volume, where the pair was not measured.
 PriceCurve LayerPricer::fused_alltoall_curve(double bytes) const {
-  const Group &both = groups_[static_cast<size_t>(GroupKind::ep_esp)],
-              &ep = groups_[static_cast<size_t>(GroupKind::ep)];
+  const Group &both = groups()[static_cast<size_t>(GroupKind::ep_esp)],
+              &ep = groups()[static_cast<size_t>(GroupKind::ep)];
   if (const CommRow* row = comm_row(Op::a2a_ep_esp, both)) return row_curve(*row, bytes);
   notes_.insert("derived: alltoall over EP and ESP = the EP alltoall of the same volume");
   return row_curve(comm_row_or_nearest(Op::alltoall, ep.network == Network::none ? both : ep), bytes);
@@ -186,7 +186,7 @@ const TaskRow* LayerPricer::task_row(TaskKind kind, Phase phase) const {
   const std::string name = task_row_name(kind, shape_.layer);
   for (const TaskRow& row : profile_.tasks)
     if (row.name == name && row.phase == phase && row.dtype == shape_.layer.dtype) return &used(row);
-  return nullptr;
+  return kind == TaskKind::shared ? task_row(TaskKind::expert, phase) : nullptr;
 }
 
 // With one layer given, what its terms take is a line in its rows.
@@ -216,7 +216,7 @@ PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& wo
   }
   if (work.op == Op::none) return {};
   const double passes = phase == Phase::backward ? 2 : 1;
-  if (kind == TaskKind::expert)
+  if (work.op == Op::expert)
     for (const ComputeRow& row : profile_.compute)
       if (row.op == Op::expert && row.ffn == shape_.layer.ffn && row.dtype == shape_.layer.dtype) {
         used(row);
@@ -259,7 +259,7 @@ double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
 }
 
 std::optional<double> LayerPricer::saa_seconds() const {
-  const CommRow* row = comm_row(Op::saa, groups_[static_cast<size_t>(GroupKind::ep_esp)]);
+  const CommRow* row = comm_row(Op::saa, groups()[static_cast<size_t>(GroupKind::ep_esp)]);
   if (row == nullptr) return std::nullopt;
   used(*row);
   return row->alpha_s + row->beta_s_per_byte * whole_work(TaskKind::combine, Phase::forward, shape_, Flow::fused).bytes;

@@ -33,10 +33,11 @@ class LayerPricer {
   const Profile& profile() const { return profile_; }
   const LayerCase& shape() const { return shape_; }
   const PricingOptions& options() const { return options_; }
-  const Groups& groups() const { return groups_; }
+  const Groups& groups() const { return outline_.groups; }
+  const LayerOutline& outline() const { return outline_; }
   int64_t rows() const { return rows_; }
   int64_t gradient_bytes() const { return gradient_bytes_; }
-  bool has(GroupKind kind) const { return groups_[static_cast<size_t>(kind)].network != Network::none; }
+  bool has(GroupKind kind) const { return groups()[static_cast<size_t>(kind)].network != Network::none; }
 
   /// Seconds of each class of `structure`, into `seconds` (resized).
   void price(const Structure& structure, const std::vector<GradientSlice>& slices, std::vector<double>& seconds) const;
@@ -90,7 +91,7 @@ class LayerPricer {
   const Profile& profile_;
   LayerCase shape_;
   PricingOptions options_;
-  Groups groups_;
+  LayerOutline outline_;
   int64_t rows_ = 0, gradient_bytes_ = 0;
   double exact_rows_ = 0;
   mutable std::array<std::array<std::array<Curve, kTaskKinds>, 2>, kFlows> curves_;

@@ -12,20 +12,19 @@ constexpr std::array<std::string_view, kTerms> kNames{"call",     "flop",       
 
 double& at(TermValues& values, Term term) { return values[static_cast<size_t>(term)]; }
 
-// By its FLOPs, which know how many copies of its rows a flow has.
-void add_expert(const Work& work, Phase phase, const LayerCase& c, TaskTerms& terms) {
+// By its FLOPs, which know how many copies of its rows a flow has. `hidden`: of a rank's shard.
+void add_expert(const Work& work, Phase phase, const LayerCase& c, double hidden, TaskTerms& terms) {
   const double bytes = bytes_of(c.layer.dtype), passes = phase == Phase::backward ? 2 : 1;
   const double macs = work.flops / (kFlopsPerMac * passes * gemms_of(c.layer.ffn));
-  at(terms.of_rows, Term::row_byte) = macs / (static_cast<double>(c.layer.hidden) / c.parallel.esp) * bytes;
+  at(terms.of_rows, Term::row_byte) = macs / hidden * bytes;
   at(terms.of_rows, Term::hidden_byte) = macs / static_cast<double>(c.layer.model_dim) * bytes;
-  at(terms.once, Term::weight_byte) = static_cast<double>(expert_gradient_bytes(c));
 }
 
 void add_attention(const LayerCase& c, TaskTerms& terms) {
   const auto tokens = static_cast<double>(c.layer.batch * c.layer.seq);
   at(terms.of_rows, Term::score) = tokens * static_cast<double>(c.layer.seq) * static_cast<double>(most_heads(c).query);
   at(terms.of_rows, Term::row_byte) = mp_bytes(c);
-  at(terms.once, Term::weight_byte) = static_cast<double>(gradient_bytes(c));
+  at(terms.once, Term::weight_byte) = static_cast<double>(attention_parameters(c) * bytes_of(c.layer.dtype));
 }
 
 // A score a token and expert.
@@ -56,6 +55,7 @@ bool has_terms(TaskKind kind) {
     case TaskKind::order:
     case TaskKind::i_order:
     case TaskKind::expert:
+    case TaskKind::shared:
     case TaskKind::copy:
     case TaskKind::home_copy:
     case TaskKind::sum:
@@ -71,7 +71,11 @@ TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow
   at(terms.once, Term::call) = 1;
   at(terms.of_rows, Term::flop) = work.flops;
   if (kind == TaskKind::expert) {
-    add_expert(work, phase, shape, terms);
+    add_expert(work, phase, shape, static_cast<double>(shape.layer.hidden) / shape.parallel.esp, terms);
+    at(terms.once, Term::weight_byte) = static_cast<double>(expert_gradient_bytes(shape));
+  } else if (kind == TaskKind::shared) {
+    add_expert(work, phase, shape, static_cast<double>(shape.layer.shared_hidden) / shape.parallel.mp, terms);
+    at(terms.once, Term::weight_byte) = static_cast<double>(shared_parameters(shape) * bytes_of(shape.layer.dtype));
   } else if (kind == TaskKind::attention) {
     add_attention(shape, terms);
   } else if (kind == TaskKind::gate) {
@@ -83,6 +87,7 @@ TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow
 }
 
 std::string task_row_name(TaskKind kind, const LayerShape& layer) {
+  if (kind == TaskKind::shared) return "shared:" + std::string(name_of(layer.ffn));
   const bool module = kind == TaskKind::attention || kind == TaskKind::gate || kind == TaskKind::order ||
                       kind == TaskKind::i_order || kind == TaskKind::expert;
   return module ? module_name(kind, layer) : std::string(name_of(kind));

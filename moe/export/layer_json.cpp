@@ -22,6 +22,7 @@ nlohmann::ordered_json layer_json(const LayerShape& l) {
                               {"residual", l.residual},
                               {"aux_loss", l.aux_loss},
                               {"z_loss", l.z_loss}};
+  if (l.shared_hidden > 0) json["shared_hidden"] = l.shared_hidden;
   if (l.capacity_factor) json["capacity_factor"] = *l.capacity_factor;
   return json;
 }

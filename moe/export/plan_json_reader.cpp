@@ -33,7 +33,6 @@ class Node {
     require<BadInput>(json.is_object(), "{}: found {}, expected an object", where_, seen(json));
   }
 
-  bool has(const char* key) const { return json_.contains(key); }
 
   int64_t whole(const char* key, int64_t least, int64_t most) const {
     const Json& found = get(key);
@@ -58,6 +57,7 @@ class Node {
     if (!get(key).is_boolean()) fail(key, "true or false");
     return get(key).get<bool>();
   }
+  bool has(const char* key) const { return json_.contains(key); }
   bool is_null(const char* key) const { return get(key).is_null(); }
   std::string text(const char* key) const {
     if (!get(key).is_string()) fail(key, "a text");
@@ -129,6 +129,7 @@ LayerShape layer_from(const Node& n) {
   layer.seq = size("seq");
   layer.model_dim = size("model_dim");
   layer.hidden = size("hidden");
+  if (n.has("shared_hidden")) layer.shared_hidden = size("shared_hidden");
   layer.heads = size("heads");
   layer.kv_heads = size("kv_heads");
   layer.experts = size("experts");
@@ -169,7 +170,7 @@ LayerCase case_from(const Node& document) {
 
 Access access_from(const Node& n) {
   Access a;
-  a.buffer = n.named<Buffer>("buffer", static_cast<int>(Buffer::logits) + 1);
+  a.buffer = n.named<Buffer>("buffer", kBuffers);
   a.phase = n.named<Phase>("phase", 2);
   a.layer = static_cast<int>(n.whole_or("layer", 0, 0, kMostSize));
   a.chunks = static_cast<int>(n.whole_or("chunks", 1, 1, kMostSize));

@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUFVWZBN";  // by TaskKind; all MP collectives are M
+constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUFMQMMVWZBN";  // by TaskKind; all MP collectives are M
 constexpr std::array<std::string_view, 26> kMeanings = [] {
   std::array<std::string_view, 26> meanings{};
   const auto set = [&](char letter, std::string_view meaning) {
@@ -24,6 +24,7 @@ constexpr std::array<std::string_view, 26> kMeanings = [] {
   set('D', "dispatch");
   set('G', "allgather");
   set('E', "expert");
+  set('Q', "shared expert");
   set('S', "reducescatter");
   set('C', "combine");
   set('I', "i-order");

@@ -52,6 +52,10 @@ const LayerBinding::Row& LayerBinding::row_of(const Task& task) {
       Row::computes<&B::rows_, &RowExchange::lay_out>(home_copy),
       Row::computes<&B::experts_, &ExpertPart::copy>(copy),
       Row::computes<&B::experts_, &ExpertPart::expert>(expert),
+      Row::computes<&B::shared_, &SharedPart::shared>(shared),
+      Row::exchanges<&B::shared_, &SharedPart::allgather>(shared_allgather),
+      Row::exchanges<&B::shared_, &SharedPart::reducescatter>(shared_reducescatter),
+      Row::exchanges<&B::shared_, &SharedPart::allreduce>(shared_allreduce),
       Row::gradients(gradient),
       Row::gradients(expert_gradient),
   };
@@ -68,6 +72,7 @@ LayerBinding::LayerBinding(MoeLayer& layer, const Plan& plan)
       dense_(layer_, plan_),
       rows_(layer_, plan_),
       experts_(layer_, plan_),
+      shared_(layer_),
       sizes_(layer_, plan_) {
   for (const Task& task : plan_.plan.tasks()) {
     names_.push_back(task.name());
@@ -104,7 +109,7 @@ void LayerBinding::sum_gradient(const Task& task, CommCall call) {
   const DType dtype = layer_.shape.dtype();
   const int64_t begin = slice.begin / bytes_of(dtype), end = slice.end / bytes_of(dtype);
   const bool experts = task.kind == TaskKind::expert_gradient;
-  const TensorView all = experts ? layer_.parts.expert->gradients() : layer_.gradients.pending.view();
+  const TensorView all = experts ? layer_.expert_gradients.view() : layer_.gradients.pending.view();
   layer_.comms.of(task.group).allreduce(all.at(begin), end - begin, dtype, call);
 }
 

@@ -17,6 +17,7 @@
 #include "moe/layer/binding/expert_part.h"
 #include "moe/layer/binding/row_exchange.h"
 #include "moe/layer/binding/run_time_sizes.h"
+#include "moe/layer/binding/shared_part.h"
 #include "moe/layer/moe_layer.h"
 
 namespace moe {
@@ -49,6 +50,7 @@ class LayerBinding : public Binding {
   DensePart dense_;
   RowExchange rows_;
   ExpertPart experts_;
+  SharedPart shared_;
   RunTimeSizes sizes_;
   bool sums_experts_ = false;       // the plan sums the experts' gradients
   std::vector<std::string> names_;  // of the tasks: communicators keep views of them

@@ -15,6 +15,18 @@ std::unique_ptr<Dispatcher> dispatcher_of(const RankShape& rank, const LayerComm
                                             rows * layer.experts * layer.model_dim * bytes_of(layer.dtype)});
 }
 
+// It is one expert, and its shards are the MP ranks'.
+std::unique_ptr<Expert> shared_of(const PartSetup& setup) {
+  if (setup.rank.shared.count == 0) return nullptr;
+  RankShape rank = setup.rank;
+  rank.experts = {0, 1, 1};
+  rank.hidden = rank.shared;
+  std::unique_ptr<Expert> shared =
+      make_expert(name_of(rank.shape.layer.ffn), {rank, setup.seed, setup.math, setup.weights, kShared});
+  shared->reserve(rank.mp_tokens());
+  return shared;
+}
+
 LayerParts parts_of(const PartSetup& setup, const LayerComms& comms, LayerDevice& device) {
   return {.attention = make_attention(setup),
           .norm1 = make_norm(setup, kNormGain1),
@@ -23,6 +35,7 @@ LayerParts parts_of(const PartSetup& setup, const LayerComms& comms, LayerDevice
           .order = device.make_order(setup.rank),
           .dispatcher = dispatcher_of(setup.rank, comms),
           .expert = make_expert(name_of(setup.rank.shape.layer.ffn), setup),
+          .shared = shared_of(setup),
           .hook = nullptr};
 }
 
@@ -41,12 +54,19 @@ LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, Layer
   const PartSetup setup{shape, seed, math(), links.weights};
   gradients.fresh = setup.weight(kDenseGradients, {dense}, shape.dtype());
   gradients.pending = setup.weight(kDenseGradientsBefore, {dense}, shape.dtype());
+  expert_gradients =
+      setup.weight(kExpertGradients, {expert_gradient_bytes(shape.shape) / bytes_of(shape.dtype())}, shape.dtype());
   const DType weights = routing.weight.view().dtype();
   d_weight = Tensor({routing.tokens, routing.choices}, weights, memory());
   if (routing.mixes()) d_fill = Tensor({routing.tokens, routing.choices}, weights);
   set_hook(make_hook(shape.shape.layer.hook, math()));
   if (links.before == nullptr) fill_input(buffers.forward.input, shape.held, seed, memory());
   fill_output_gradient(buffers.backward.output, shape.held, seed, memory());
+}
+
+TensorView LayerState::shared_gradients(TensorView dense) const {
+  const int64_t first = attention_parameters(shape.shape);
+  return dense.part(first, {dense.elements() - first});
 }
 
 void LayerState::set_hook(std::unique_ptr<Hook> hook) {

@@ -24,7 +24,8 @@ struct LayerParts {
   std::unique_ptr<Order> order;
   std::unique_ptr<Dispatcher> dispatcher;
   std::unique_ptr<Expert> expert;
-  std::unique_ptr<Hook> hook;  // null: none
+  std::unique_ptr<Expert> shared;  // this MP rank's shard of the one that every token passes; null: none
+  std::unique_ptr<Hook> hook;      // null: none
 };
 
 /// Holds the dense part's gradients of two passes: a backward makes `fresh` while its plan's tasks sum `pending` over
@@ -35,12 +36,13 @@ struct DenseGradients {
 };
 /// Name them in the layer's WeightStore.
 inline constexpr std::string_view kDenseGradients = "dense gradients",
-                                  kDenseGradientsBefore = "dense gradients of the pass before";
+                                  kDenseGradientsBefore = "dense gradients of the pass before",
+                                  kExpertGradients = "experts' gradients";
 
 /// Says what a backward does to the parameters' gradients, part by part: among a layer's micro-batches the one whose
 /// task comes first overwrites them. Norms go with what reads them.
 struct GradientsInto {
-  Into attention = Into::overwrite, gate = Into::overwrite, experts = Into::overwrite;
+  Into attention = Into::overwrite, gate = Into::overwrite, experts = Into::overwrite, shared = Into::overwrite;
 };
 
 /// Says what a layer shares: the weights with those of its other micro-batches; its input with the output of the layer
@@ -58,6 +60,8 @@ struct LayerState {
   void set_hook(std::unique_ptr<Hook> hook);
   Math& math() const { return device.math(); }
   MemorySpace& memory() const { return math().memory(); }
+  /// Shows the shared expert's part of the dense gradients.
+  TensorView shared_gradients(TensorView dense) const;
 
   RankShape shape;
   LayerSeed seed;
@@ -67,8 +71,9 @@ struct LayerState {
   mutable Routing routing;  // its vectors are a copy of what a device has
   Tensor d_weight, d_fill;  // the routing's gradients, (gated tokens, choices)
   LayerParts parts;
-  Tensor hooked;                // (gated tokens, M): the output's gradient as the hook gives it
-  DenseGradients gradients;     // the experts' are their own
+  Tensor hooked;             // (gated tokens, M): the output's gradient as the hook gives it
+  DenseGradients gradients;  // attention's, and behind them the shared expert's
+  Weight expert_gradients;
   bool experts_summed = false;  // by the last pass's plan, over EDP
   GradientsInto into;
 };

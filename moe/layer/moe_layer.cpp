@@ -16,8 +16,11 @@ std::vector<Parameter> MoeLayer::parameters() {
   if (parts.norm1) all.push_back(parts.norm1->gain(1));
   if (parts.norm2) all.push_back(parts.norm2->gain(shape().stage_copies()));
   for (Parameter& p : parts.gate->parameters()) all.push_back(std::move(p)), all.back().copies = shape().stage_copies();
-  for (Parameter& p : parts.expert->parameters())
+  for (Parameter& p : parts.expert->parameters(state_.expert_gradients))
     all.push_back(std::move(p)), all.back().copies = shape().expert_copies();
+  if (parts.shared)
+    for (Parameter& p : parts.shared->parameters(state_.shared_gradients(state_.gradients.pending)))
+      all.push_back(std::move(p)), all.back().summed_over = SummedOver::dp;
   return all;
 }
 

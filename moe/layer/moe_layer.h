@@ -3,6 +3,7 @@
 //
 //   h = x + attention(norm(x))      sharded over MP
 //   y = h + moe(norm(h))            gate, order, dispatch, experts (EP x ESP), combine, i-order (FSMoE, section 3)
+//         + shared(norm(h))         where the layer has one: an expert of every token, sharded over MP, not weighed
 //
 // Norms and residuals are as the layer's shape says. Parameters, inputs and every buffer are made here; what runs when
 // is a plan's business (binding.h), and the plan's flow decides which tokens and rows this rank holds.

@@ -51,6 +51,7 @@ struct PartSetup {
   LayerSeed seed = {};
   Math& math = cpu_math();
   std::shared_ptr<WeightStore> weights = std::make_shared<WeightStore>();
+  std::string_view prefix = {};  // of the names of an expert's weights
 
   /// Returns a weight or its gradient (WeightStore::tensor).
   Weight weight(std::string_view name, std::initializer_list<int64_t> shape, DType dtype) const {

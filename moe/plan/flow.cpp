@@ -55,6 +55,9 @@ GroupKind group_of(Flow flow, TaskKind kind) {
     case TaskKind::mp_reducescatter:
     case TaskKind::mp_allreduce:
     case TaskKind::gather:
+    case TaskKind::shared_allgather:
+    case TaskKind::shared_reducescatter:
+    case TaskKind::shared_allreduce:
       return GroupKind::mp;
     case TaskKind::gradient:
       return GroupKind::dp;

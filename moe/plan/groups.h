@@ -33,4 +33,13 @@ struct Group {
 using Groups = std::array<Group, kGroupKinds>;
 Groups groups_of(const ParallelShape& parallel);
 
+/// What of a layer a plan's structure depends on.
+struct LayerOutline {
+  Groups groups;
+  bool shared_expert = false;
+};
+inline LayerOutline outline_of(const LayerCase& shape) {
+  return {groups_of(shape.parallel), shape.layer.shared_hidden > 0};
+}
+
 }  // namespace moe

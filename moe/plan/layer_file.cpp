@@ -5,6 +5,8 @@
 namespace moe {
 namespace {
 
+constexpr Limits kSharedLimits{.least = 0, .most = kSizeLimits.most};  // 0: no shared expert
+
 void read_sizes(const TableReader& root, LayerShape& layer) {
   const auto size = [&](std::string_view key, int64_t& value) {
     value = root.optional_integer(key, kSizeLimits).value_or(value);
@@ -13,6 +15,7 @@ void read_sizes(const TableReader& root, LayerShape& layer) {
   size("seq", layer.seq);
   size("model_dim", layer.model_dim);
   size("hidden", layer.hidden);
+  layer.shared_hidden = root.optional_integer("shared_hidden", kSharedLimits).value_or(layer.shared_hidden);
   size("heads", layer.heads);
   size("kv_heads", layer.kv_heads);
   size("experts", layer.experts);
@@ -70,6 +73,7 @@ LayerFile read_layer(const std::string& path) {
                                 "seq",
                                 "model_dim",
                                 "hidden",
+                                "shared_hidden",
                                 "heads",
                                 "kv_heads",
                                 "experts",

@@ -104,6 +104,15 @@ double moe_elements(const MemoryRequest& r) {
   return gated_tokens(r) * model_dim + out * c.parallel.esp * (model_dim + between) + out * model_dim;
 }
 
+// Of the shared expert: its input, where that is gathered from MP ranks; what lies between its GEMMs.
+double shared_elements(const MemoryRequest& r) {
+  const LayerCase& c = r.shape;
+  if (c.layer.shared_hidden == 0) return 0;
+  const bool gathered = c.parallel.mp > 1 && !r.replicated;
+  const double between = gemms_of(c.layer.ffn) * static_cast<double>(c.layer.shared_hidden) / c.parallel.mp;
+  return tokens(c) * (between + (gathered ? static_cast<double>(c.layer.model_dim) : 0));
+}
+
 // Logits, spread and noise: in float32 of 16-bit layers, which widen the gate's input too.
 double gate_bytes(const MemoryRequest& r) {
   const LayerShape& l = r.shape.layer;
@@ -117,7 +126,8 @@ double sets_kept(const MemoryRequest& r) {
 }
 
 double counted_activations(const MemoryRequest& r) {
-  const double layer = width(r.shape) * (moe_elements(r) + (r.dense_part ? dense_elements(r) : 0)) + gate_bytes(r);
+  const double layer =
+      width(r.shape) * (moe_elements(r) + shared_elements(r) + (r.dense_part ? dense_elements(r) : 0)) + gate_bytes(r);
   const double sets = sets_kept(r);
   if (r.recompute != Recompute::full) return sets * layer;
   const double input = tokens(r.shape) * static_cast<double>(r.shape.layer.model_dim) / r.shape.parallel.mp;
@@ -164,6 +174,7 @@ RankParameters rank_parameters(const MemoryRequest& r) {
   const double model_dim = static_cast<double>(l.model_dim);
   RankParameters out;
   out.dense = 2 * static_cast<double>(l.experts) * model_dim;  // the gate: logits and their spread (GShard)
+  out.dense += static_cast<double>(shared_parameters(r.shape));
   if (r.dense_part) out.dense += static_cast<double>(attention_parameters(r.shape)) + 4 * model_dim;
   out.experts =
       static_cast<double>(l.experts) / p.ep * gemms_of(l.ffn) * model_dim * static_cast<double>(l.hidden) / p.esp;

@@ -27,7 +27,8 @@ inline constexpr int kMostZeroStage = 3;
 ///              w: 13 = 6 w + 1, 21 = 10 w + 1, 5 = 2 w + 1 (dropout masks are a byte).
 ///   counted    ours: what this layer's backward reads, tensor by tensor, from its own H, FFN, capacity and groups;
 ///              no dropout. Table 4 takes H = 4 h, two GEMMs and f = 1, and its k / e holds only where the EP ranks
-///              share their tokens: where each brings its own, as in MoNTA's own runs, e times as many arrive.
+///              share their tokens: where each brings its own, as in MoNTA's own runs, e times as many arrive. A shared
+///              expert's activations are counted here alone.
 enum class ActivationModel : uint8_t { printed, corrected, counted };
 std::string_view name_of(ActivationModel model);
 ActivationModel activation_model_from(std::string_view name, std::string_view where);
@@ -68,7 +69,7 @@ struct MemoryEstimate {
 
 /// Parameters of one layer on the rank that has most.
 struct RankParameters {
-  double dense = 0;    // attention's shard, two norms (weight and bias), the gate (every rank has it whole)
+  double dense = 0;    // attention's and the shared expert's shards, two norms (weight and bias), the gate, whole
   double experts = 0;  // E / N_EP experts, each over N_ESP
 };
 RankParameters rank_parameters(const MemoryRequest& request);

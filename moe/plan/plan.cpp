@@ -30,6 +30,10 @@ constexpr std::array<std::string_view, kTaskKinds> kTaskNames{"mp_allgather",
                                                               "exchange",
                                                               "sum",
                                                               "expert_gradient",
+                                                              "shared_allgather",
+                                                              "shared",
+                                                              "shared_reducescatter",
+                                                              "shared_allreduce",
                                                               "send",
                                                               "recv",
                                                               "optimizer",
@@ -37,11 +41,12 @@ constexpr std::array<std::string_view, kTaskKinds> kTaskNames{"mp_allgather",
                                                               "head"};
 constexpr std::array<std::string_view, 2> kPhaseNames{"forward", "backward"};
 constexpr std::array<std::string_view, 6> kLaneNames{"compute", "inter", "intra", "comm", "copy", "gradient"};
-constexpr std::array<std::string_view, 24> kBufferNames{
-    "input",      "gathered_input", "attention_partial", "hidden",          "routing",  "ordered",
-    "dispatched", "gathered",       "expert_out",        "scattered",       "combined", "output",
-    "gradient",   "tokens",         "token_gradients",   "gathered_output", "laid_out", "reduced",
-    "exchanged",  "summed",         "home_gathered",     "home_laid_out",   "received", "logits"};
+constexpr std::array<std::string_view, kBuffers> kBufferNames{
+    "input",        "gathered_input", "attention_partial", "hidden",          "routing",  "ordered",
+    "dispatched",   "gathered",       "expert_out",        "scattered",       "combined", "output",
+    "gradient",     "tokens",         "token_gradients",   "gathered_output", "laid_out", "reduced",
+    "exchanged",    "summed",         "home_gathered",     "home_laid_out",   "received", "logits",
+    "shared_input", "shared_partial", "shared_sum"};
 
 class Hash {
  public:
@@ -73,6 +78,7 @@ void hash_shape(Hash& hash, const LayerCase& c) {
     hash.add(static_cast<uint64_t>(v));
   hash.add(uint64_t{p.ep_inside} << 1 | uint64_t{l.residual});
   hash.add(name_of(c.rounding));
+  if (l.shared_hidden > 0) hash.add(static_cast<uint64_t>(l.shared_hidden));
   if (c.row_multiple > 1) hash.add(static_cast<uint64_t>(c.row_multiple));
 }
 

@@ -41,9 +41,11 @@ enum class Buffer : uint8_t {
   tokens, token_gradients, gathered_output,                                  // dense part, of all tokens of a group
   laid_out, reduced, exchanged, summed, home_gathered, home_laid_out,        // MoE part of the other flows
   received,                                                                  // from the stage before
-  logits                                                                     // of the model's head
+  logits,                                                                    // of the model's head
+  shared_input, shared_partial, shared_sum                                   // the shared expert's, of B L tokens
 };
 // clang-format on
+inline constexpr int kBuffers = 27;
 std::string_view name_of(Buffer buffer);
 
 struct Access {
@@ -146,7 +148,7 @@ Work whole_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 /// acyclic; no lane order deadlocks (over all stages at once) or differs from the issue order; a network has one lane a
 /// stage, beside a gradient lane that shares it; a collective runs on the lane that owns its group's network, and a
 /// group of one rank has no task; every gradient byte is sent exactly once, after every micro-batch made it (or, where
-/// no task makes it, after the forward); every row passes every stage of a layer once; a stage receives in the order in
+/// no task makes it, after the forward); every row passes every stage of a layer once, and every token its shared expert; a stage receives in the order in
 /// which its neighbour sends; nothing but a forward's input is read that no task wrote before.
 void check_plan(const Plan& plan);
 

@@ -172,6 +172,17 @@ void check_rows(const Plan& plan) {
     }
 }
 
+void check_shared(const Plan& plan) {
+  const int expected = plan.shape.layer.shared_hidden > 0 ? 1 : 0;
+  std::map<std::tuple<Phase, int, int>, int> found;
+  for (const Task& task : plan.tasks())
+    if (task.kind == TaskKind::shared) ++found[{task.phase, task.micro_batch, task.layer}];
+  for (const Task& task : plan.tasks())
+    if (task.kind == TaskKind::order)
+      if (const int passes = found[{task.phase, task.micro_batch, task.layer}]; passes != expected)
+        broken(task, "tokens pass {} shared experts beside it, expected {}", passes, expected);
+}
+
 void check_transfers(const Plan& plan) {
   // By phase and the receiving layer: the sends in issue order, of which the next is to be received.
   std::map<std::pair<Phase, int>, std::vector<const Task*>> sent;

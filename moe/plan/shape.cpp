@@ -99,6 +99,8 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
   require_positive(layer.seq, "seq");
   require_positive(layer.model_dim, "model-dim");
   require_positive(layer.hidden, "hidden");
+  require<BadInput>(layer.shared_hidden >= 0, "shared-hidden: found {}, expected a whole number >= 0",
+                    layer.shared_hidden);
   require_positive(layer.heads, "heads");
   find_named(kGateParts, layer.gate, "gate");
   find_named(kOrderParts, layer.order, "order");
@@ -121,6 +123,7 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
   complete_parallel(parallel, layer.experts);
   require_divides(parallel.ep, layer.experts, "ep", "experts");
   require_divides(parallel.esp, layer.hidden, "esp", "hidden");
+  if (layer.shared_hidden > 0) require_divides(parallel.mp, layer.shared_hidden, "mp", "shared-hidden");
   require<BadInput>(layer.heads >= parallel.mp, "heads = {} over mp = {}: every rank needs a head", layer.heads,
                     parallel.mp);
   LayerCase shape{std::move(layer), parallel, rounding};
@@ -132,8 +135,9 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
 std::string describe(const LayerShape& l) {
   const std::string factor = l.capacity_factor ? fmt::format("{}", *l.capacity_factor) : "none";
   const std::string type = l.dtype == DType::float32 ? "" : fmt::format(" {}", name_of(l.dtype));
-  return fmt::format("B{} L{} M{} H{} E{} k{} f{} {}{}", l.batch, l.seq, l.model_dim, l.hidden, l.experts, l.top_k,
-                     factor, name_of(l.ffn), type);
+  const std::string shared = l.shared_hidden > 0 ? fmt::format(" S{}", l.shared_hidden) : "";
+  return fmt::format("B{} L{} M{} H{}{} E{} k{} f{} {}{}", l.batch, l.seq, l.model_dim, l.hidden, shared, l.experts,
+                     l.top_k, factor, name_of(l.ffn), type);
 }
 
 }  // namespace moe

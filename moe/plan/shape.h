@@ -35,10 +35,11 @@ Rounding rounding_from(std::string_view name, std::string_view where);
 
 /// One transformer layer with MoE. B counts the samples of one MP group.
 struct LayerShape {
-  int64_t batch = 4;         // B, samples
-  int64_t seq = 1024;        // L, tokens a sample
-  int64_t model_dim = 1024;  // M
-  int64_t hidden = 4096;     // H, of one expert before sharding over ESP
+  int64_t batch = 4;          // B, samples
+  int64_t seq = 1024;         // L, tokens a sample
+  int64_t model_dim = 1024;   // M
+  int64_t hidden = 4096;      // H, of one expert before sharding over ESP
+  int64_t shared_hidden = 0;  // of the expert that every token passes, before sharding over MP; 0: there is none
   int64_t heads = 16;
   int64_t kv_heads = 0;                         // 0: as many as heads
   int64_t experts = 0;                          // E; 0: one a node

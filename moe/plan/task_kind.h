@@ -14,11 +14,13 @@ enum class TaskKind : uint8_t {
   copy, allreduce, gather, home_copy,                      // of chunks: re-layout, partial sums, MP AllGather
   exchange, sum,                                           // SAA's phases of a combine, each followed by its gather
   expert_gradient,                                         // the same of experts over EDP, where a schedule plans it
+  shared_allgather, shared,                                // the shared expert and its collectives over MP
+  shared_reducescatter, shared_allreduce,
   send, recv, optimizer,                                   // between pipeline stages; the step after all of it
   embed, head                                              // a model's ends; the loss is the head's
 };
 // clang-format on
-inline constexpr int kTaskKinds = 27;
+inline constexpr int kTaskKinds = 31;
 std::string_view name_of(TaskKind kind);
 
 /// Part of the MoE layer's row traffic: one task a chunk.
@@ -29,6 +31,11 @@ constexpr bool is_chunked(TaskKind kind) {
 /// Sends a slice of the gradients.
 constexpr bool sends_gradients(TaskKind kind) {
   return kind == TaskKind::gradient || kind == TaskKind::expert_gradient;
+}
+
+/// Is the shared expert, or brings it tokens or adds up its parts.
+constexpr bool is_shared(TaskKind kind) {
+  return kind >= TaskKind::shared_allgather && kind <= TaskKind::shared_allreduce;
 }
 
 /// Is one of a model's ends.

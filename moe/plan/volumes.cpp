@@ -38,6 +38,9 @@ void check_volumes(const LayerCase& c) {
                 {2, l.model_dim, l.model_dim / l.heads, most.query + most.key_value, bytes});
   check_product("weights of a rank's experts (experts x GEMMs x model-dim x hidden) x bytes of an element",
                 {l.experts / c.parallel.ep, gemms_of(l.ffn), l.model_dim, l.hidden / c.parallel.esp, bytes});
+  if (l.shared_hidden > 0)
+    check_product("weights of the shared expert (GEMMs x model-dim x shared-hidden) x bytes of an element",
+                  {gemms_of(l.ffn), l.model_dim, l.shared_hidden / c.parallel.mp, bytes});
   const double rows = capacity_exact(c);
   require<BadInput>(rows * static_cast<double>(l.experts * l.model_dim * bytes) <= static_cast<double>(kMostBytes),
                     "capacity-factor: found {} x top-k {} x batch {} x seq {}, {:.3g} rows an expert of model-dim {}, "
@@ -117,7 +120,17 @@ int64_t attention_parameters(const LayerCase& c) {
   return 2 * l.model_dim * head_dim * (most.query + most.key_value);
 }
 
-int64_t gradient_bytes(const LayerCase& c) { return attention_parameters(c) * bytes_of(c.layer.dtype); }
+int64_t shared_parameters(const LayerCase& c) {
+  return gemms_of(c.layer.ffn) * c.layer.model_dim * (c.layer.shared_hidden / c.parallel.mp);
+}
+
+double shared_flops(const LayerCase& c) {
+  return kFlopsPerMac * static_cast<double>(c.layer.batch * c.layer.seq) * static_cast<double>(shared_parameters(c));
+}
+
+int64_t gradient_bytes(const LayerCase& c) {
+  return (attention_parameters(c) + shared_parameters(c)) * bytes_of(c.layer.dtype);
+}
 
 int64_t expert_gradient_bytes(const LayerCase& c) {
   const LayerShape& l = c.layer;

@@ -50,8 +50,11 @@ Heads most_heads(const LayerCase& c);
 
 double attention_flops(const LayerCase& c);  // forward, of the rank with most heads
 double mp_bytes(const LayerCase& c);         // MP AllGather's gathered size, MP ReduceScatter's input size: B L M
-int64_t gradient_bytes(const LayerCase& c);  // dense parameters / N_MP that are summed over DP: attention's projections
+double shared_flops(const LayerCase& c);     // of the shared expert: forward
+/// Dense parameters / N_MP that are summed over DP: attention's projections and the shared expert.
+int64_t gradient_bytes(const LayerCase& c);
 int64_t expert_gradient_bytes(const LayerCase& c);  // of a rank's experts' shards, summed over EDP
 int64_t attention_parameters(const LayerCase& c);   // of the largest MP shard
+int64_t shared_parameters(const LayerCase& c);      // of an MP shard of the shared expert
 
 }  // namespace moe

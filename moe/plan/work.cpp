@@ -51,15 +51,18 @@ Op op_of(TaskKind kind) {
     case TaskKind::tokens_allgather:
     case TaskKind::allgather:
     case TaskKind::gather:
+    case TaskKind::shared_allgather:
       return Op::allgather;
     case TaskKind::mp_reducescatter:
     case TaskKind::tokens_reducescatter:
     case TaskKind::reducescatter:
+    case TaskKind::shared_reducescatter:
       return Op::reducescatter;
     case TaskKind::mp_allreduce:
     case TaskKind::allreduce:
     case TaskKind::gradient:
     case TaskKind::expert_gradient:
+    case TaskKind::shared_allreduce:
       return Op::allreduce;
     case TaskKind::copy:
     case TaskKind::home_copy:
@@ -68,6 +71,7 @@ Op op_of(TaskKind kind) {
     case TaskKind::send:
       return Op::sendrecv;
     case TaskKind::expert:
+    case TaskKind::shared:
       return Op::expert;
     case TaskKind::attention:
       return Op::attention;
@@ -107,12 +111,17 @@ Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
     case TaskKind::mp_allgather:
     case TaskKind::mp_reducescatter:
     case TaskKind::mp_allreduce:
+    case TaskKind::shared_allgather:
+    case TaskKind::shared_reducescatter:
+    case TaskKind::shared_allreduce:
       return {op, group, mp_bytes(c), 0, 0};
     case TaskKind::tokens_allgather:
     case TaskKind::tokens_reducescatter:
       return {op, group, mp_bytes(c) * c.parallel.esp, 0, 0};
     case TaskKind::attention:
       return {op, group, 0, passes * attention_flops(c), passes * 6};
+    case TaskKind::shared:
+      return {op, group, 0, passes * shared_flops(c), passes * gemms_of(c.layer.ffn)};
     case TaskKind::gate: {
       const double dim = static_cast<double>(c.layer.model_dim * c.layer.experts);
       return {op, group, 0, passes * kFlopsPerMac * gated_tokens(c, flow) * dim, passes};

@@ -38,6 +38,11 @@ void LayerBuffers::make_dense(const RankShape& s, PhaseBuffers& b, const PhaseBu
     b.gate_input = b.hidden;
     b.output = b.moe_output = own({gated, m});
   }
+  if (s.shared.count == 0) return;
+  const bool gathers = s.traits().gates == Tokens::own && s.tokens.count < all;
+  if (gathers) b.shared_in = own({all, m});
+  b.shared_out = own({all, m});
+  b.shared_sum = gathers ? own({s.tokens.count, m}) : b.shared_out;
 }
 
 TensorView LayerBuffers::grow(Tensor& tensor, int64_t elements, DType dtype) const {

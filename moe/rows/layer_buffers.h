@@ -16,6 +16,9 @@ struct PhaseBuffers {
   TensorView gate_input;  // (gated tokens, M)
   TensorView moe_output;  // (gated tokens, M)
   TensorView output;      // (held tokens, M): y
+  // The shared expert's: what it reads, where MP ranks gather that (B L, M), and its part of their sum (B L, M); in the
+  // backward the output's gradient and the input's. The sum is of the rank's own tokens, or of its MP group's.
+  TensorView shared_in, shared_out, shared_sum;
   // The MoE part's (phase_layouts.h): rows go out through these and come back through the same, chunk by chunk. A
   // chunk's way back begins after its way out ended on every rank that reads it, so each is free by then.
   TensorView home, fanned, peer, gathered, wide, laid_out;  // fanned: a copy of home for (from) each ESP rank

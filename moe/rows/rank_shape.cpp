@@ -60,6 +60,7 @@ RankShape rank_shape(const LayerCase& c, int rank, Flow flow) {
   const ShardRange kv = share_of(c.layer.kv_heads, p.mp, s.mp);
   s.heads = {kv.first * queries, kv.count * queries, c.layer.heads};
   s.hidden = share_of(c.layer.hidden, p.esp, s.esp);
+  s.shared = share_of(c.layer.shared_hidden, p.mp, s.mp);
   return s;
 }
 

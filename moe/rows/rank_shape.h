@@ -32,6 +32,7 @@ struct RankShape {
   ShardRange experts;             // of E, held by this EP rank
   ShardRange heads;               // of this MP rank; they need not divide
   ShardRange hidden;              // of H: columns of W1 and rows of W2 that this ESP rank holds
+  ShardRange shared;              // likewise of the shared expert's hidden size, of this MP rank
 
   DType dtype() const { return shape.layer.dtype; }
   int64_t model_dim() const { return shape.layer.model_dim; }

@@ -4,11 +4,12 @@
 
 namespace moe {
 
-const Schedule kDsMoe{"ds-moe",
-                      "everything in sequence, r = 1 (DeepSpeed-MoE)",
-                      LaneLayout::one_comm,
-                      DegreePolicy::one,
-                      GradientPolicy::after,
-                      one_lane_order};
+const Schedule kDsMoe{.name = "ds-moe",
+                      .summary = "everything in sequence, r = 1 (DeepSpeed-MoE)",
+                      .lanes = LaneLayout::one_comm,
+                      .degrees = DegreePolicy::one,
+                      .gradients = GradientPolicy::after,
+                      .moe_part = one_lane_order,
+                      .in_sequence = true};
 
 }  // namespace moe

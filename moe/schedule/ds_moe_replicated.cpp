@@ -22,6 +22,7 @@ const Schedule kDsMoeReplicated{
     .degrees = DegreePolicy::one,
     .gradients = GradientPolicy::after,
     .moe_part = replicated_part,
-    .flow = Flow::replicated};
+    .flow = Flow::replicated,
+    .in_sequence = true};
 
 }  // namespace moe

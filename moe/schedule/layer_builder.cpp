@@ -15,8 +15,11 @@ int last_of(const std::vector<int>& tasks) { return tasks.empty() ? -1 : tasks.b
 
 }  // namespace
 
-LayerBuilder::LayerBuilder(const Schedule& schedule, const StageLanes::Networks& networks, int peers, int stages)
-    : schedule_(schedule), lanes_(schedule.lanes, networks, stages), peers_(peers) {
+LayerBuilder::LayerBuilder(const Schedule& schedule, const LayersBuilt& layers)
+    : schedule_(schedule),
+      lanes_(schedule.lanes, layers.networks, layers.stages),
+      peers_(layers.peers),
+      shared_expert_(layers.shared_expert) {
   structure_.flow = schedule.flow;
   structure_.lanes = lanes_.all();
 }
@@ -150,7 +153,7 @@ void LayerBuilder::pieces_left() {
 
 // The task that takes all chunks together.
 void LayerBuilder::join_chunks(TaskKind kind, Buffer writes) {
-  std::vector<int> tails;
+  std::vector<int> tails = shared_.after;
   for (const Chain& chain : chunks_) tails.insert(tails.end(), chain.after.begin(), chain.after.end());
   const int id = push(kind, tails);
   for (const Chain& chain : chunks_) last().reads.push_back(chain.data);
@@ -158,7 +161,8 @@ void LayerBuilder::join_chunks(TaskKind kind, Buffer writes) {
   dense_ = {{id}, whole_of(writes)};
 }
 
-void LayerBuilder::dense_forward() {
+// Returns the tokens that the gate read.
+Access LayerBuilder::dense_forward() {
   const FlowTraits& flow = traits_of(schedule_.flow);
   if (flow.holds == Tokens::own) push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
   push_dense(TaskKind::attention, Buffer::attention_partial);
@@ -171,15 +175,18 @@ void LayerBuilder::dense_forward() {
   push_dense(TaskKind::gate, Buffer::routing);
   push_dense(TaskKind::order, Buffer::ordered);
   last().reads.push_back(hidden);
+  return hidden;
 }
 
 int LayerBuilder::forward() {
-  dense_forward();
+  begin_shared(dense_forward());
   chunks_.assign(static_cast<size_t>(degree()), dense_);
   schedule_.moe_part(*this);
+  if (!schedule_.in_sequence) end_shared();
   found().moe_output = chunks_.front().data.buffer;
   join_chunks(TaskKind::i_order, Buffer::output);
   last().reads.push_back(whole_of(Buffer::routing));
+  if (shared_expert_) last().reads.push_back(shared_.data);
   if (traits_of(schedule_.flow).gathers_tokens()) push_dense(TaskKind::mp_allgather, Buffer::gathered_output);
   found().output = dense_.data.buffer;
   found().end = last_of(dense_.after);
@@ -189,6 +196,7 @@ int LayerBuilder::forward() {
 void LayerBuilder::dense_backward() {
   const FlowTraits& flow = traits_of(schedule_.flow);
   push_dense(TaskKind::gate, Buffer::hidden);
+  if (shared_expert_) last().reads.push_back(shared_.data);
   if (flow.gates == Tokens::esp_groups) push_dense(TaskKind::tokens_reducescatter, Buffer::token_gradients);
   // On a lane of its own network the slice runs beside all of the dense part; where the MP collectives share its lane
   // it waits for the first of them, which attention waits for too, and runs beside attention.
@@ -207,13 +215,16 @@ int LayerBuilder::backward() {
   if (dense_.data.phase == Phase::forward) dense_.data = of(found().output, Phase::forward);
   dense_.after.push_back(found().end);
   if (traits_of(schedule_.flow).gates == Tokens::esp_groups) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
+  const Access d_output = dense_.data;
   const int begin = push(TaskKind::i_order, dense_.after);
-  last().reads = {of(found().moe_output, Phase::forward), of(Buffer::routing, Phase::forward), dense_.data};
+  last().reads = {of(found().moe_output, Phase::forward), of(Buffer::routing, Phase::forward), d_output};
   last().writes = {whole_of(Buffer::ordered)};
   dense_ = {{begin}, whole_of(Buffer::ordered)};
   if (gradient_lane() != lane_of(GroupKind::dp)) pieces_left();  // on their own lane from the start
+  begin_shared(d_output);
   chunks_.assign(static_cast<size_t>(degree()), dense_);
   schedule_.moe_part(*this);
+  if (!schedule_.in_sequence) end_shared();
   if (schedule_.gradients == GradientPolicy::fixed) pieces_between(gradient_lane(), kAfterMoe, kAfterMoe);
   const bool after_mp = lane_of(GroupKind::mp) == lane_of(GroupKind::dp);
   if (slots().beside_dense && !after_mp) gradient(slice_of_pass_++);

@@ -20,13 +20,19 @@ struct Pass {
   GradientPlacement gradients = {};  // of the slices that this backward sends
   std::vector<int> ready = {};       // the task that each slice waits for; where there is none, the layer's forward
 };
+/// What the layers of a builder have in common.
+struct LayersBuilt {
+  StageLanes::Networks networks;
+  int peers = 1;  // ranks of the EP group
+  bool shared_expert = false;
+  int stages = 1;
+};
 /// Stands in Pass::ready for a slice of what the pass makes itself: the gradients of its experts.
 inline constexpr int kMadeHere = -2;
 
 class LayerBuilder {
  public:
-  /// `peers`: ranks of the EP group.
-  LayerBuilder(const Schedule& schedule, const StageLanes::Networks& networks, int peers, int stages = 1);
+  LayerBuilder(const Schedule& schedule, const LayersBuilt& layers);
 
   /// Adds a pass and returns its last task. The forward's input is the output of the layer before, where that was
   /// built; else it comes from outside, as does the backward's.
@@ -75,10 +81,13 @@ class LayerBuilder {
   struct Forward {  // what a backward finds
     int end = -1;
     Buffer expert_input = Buffer::ordered, moe_output = Buffer::expert_out, output = Buffer::output;
+    Access shared_input = {};
   };
   int forward();
   int backward();
-  void dense_forward();
+  void begin_shared(const Access& tokens);
+  void end_shared();
+  Access dense_forward();
   void dense_backward();
   Forward& found() { return forwards_[{pass_->micro_batch, pass_->layer}]; }
   int push(TaskKind kind, const std::vector<int>& after);
@@ -107,6 +116,7 @@ class LayerBuilder {
   const Schedule& schedule_;
   StageLanes lanes_;
   int peers_;
+  bool shared_expert_;
   Structure structure_;
   const Pass* pass_ = nullptr;
   std::map<std::pair<int, int>, Forward> forwards_;                 // by micro-batch and layer
@@ -122,6 +132,7 @@ class LayerBuilder {
   };
   std::vector<LanePieces> pieces_;  // by lane of the stage
   Chain dense_;                     // the dense part is one chain
+  Chain shared_;                    // the shared expert another, beside the MoE part
   std::vector<Chain> chunks_;
 };
 

@@ -58,7 +58,7 @@ class ModelBuilder {
     StageLanes::Networks networks{};
     for (size_t k = 0; k < networks.size(); ++k) networks[k] = plan_.groups[k].network;
     const int peers = plan_.groups[static_cast<size_t>(GroupKind::ep)].size;
-    LayerBuilder builder(schedule_, networks, peers, stages_);
+    LayerBuilder builder(schedule_, {networks, peers, plan_.shape.layer.shared_hidden > 0, stages_});
     // The stages' last backwards send; they are built last to first, each stage's as a block of gradients.
     for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, stages_)) run(builder, step);
     plan_.structure = std::make_shared<const Structure>(builder.take());
@@ -183,7 +183,7 @@ class ModelBuilder {
 
 void check_size(const Schedule& schedule, const ModelShape& model, int degree_forward, int degree_backward) {
   const StructureKey key =
-      structure_key(schedule, groups_of(model.shape.parallel), {degree_forward, degree_backward}, {}, Phases::both);
+      structure_key(schedule, outline_of(model.shape), {degree_forward, degree_backward}, {}, Phases::both);
   const auto tasks = static_cast<double>(build_structure(key)->tasks.size());
   require<BadInput>(tasks * model.layers * model.micro_batches <= kMostTasks,
                     "layers x micro-batches: found {} x {} of {} tasks each (schedule {}, degrees {} and {}), expected "

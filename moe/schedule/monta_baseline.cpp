@@ -20,6 +20,7 @@ const Schedule kMontaBaseline{.name = "monta-baseline",
                               .degrees = DegreePolicy::one,
                               .gradients = GradientPolicy::after,
                               .moe_part = tensor_part,
-                              .flow = Flow::tensor};
+                              .flow = Flow::tensor,
+                              .in_sequence = true};
 
 }  // namespace moe

@@ -23,6 +23,7 @@ const Schedule kMontaO1{.name = "monta-o1",
                         .degrees = DegreePolicy::one,
                         .gradients = GradientPolicy::after,
                         .moe_part = monta_o1_part,
-                        .flow = Flow::dropped};
+                        .flow = Flow::dropped,
+                        .in_sequence = true};
 
 }  // namespace moe

@@ -104,22 +104,22 @@ Decision with_split(const Schedule& schedule, int degree_forward, int degree_bac
   return decision;
 }
 
-StructureKey structure_key(const Schedule& schedule, const Groups& groups, const Decision& decision,
+StructureKey structure_key(const Schedule& schedule, const LayerOutline& layer, const Decision& decision,
                            const GradientPlacement& gradients, Phases phases) {
-  StructureKey key{&schedule, phases, 1, 1, gradients, {}, {}, {}, 1};
+  StructureKey key{&schedule, phases, 1, 1, gradients, {}, {}, {}, 1, layer.shared_expert};
   if (phases != Phases::backward) key.degree_forward = decision.degree_forward;
   if (phases != Phases::backward) key.order_forward = decision.order_forward;
   if (phases != Phases::forward) key.degree_backward = decision.degree_backward;
   if (phases != Phases::forward) key.order_backward = decision.order_backward;
-  for (size_t k = 0; k < groups.size(); ++k) key.networks[k] = groups[k].network;
-  if (traits_of(schedule.flow).home_by_peers) key.peers = groups[static_cast<size_t>(GroupKind::ep)].size;
+  for (size_t k = 0; k < layer.groups.size(); ++k) key.networks[k] = layer.groups[k].network;
+  if (traits_of(schedule.flow).home_by_peers) key.peers = layer.groups[static_cast<size_t>(GroupKind::ep)].size;
   return key;
 }
 
 std::shared_ptr<const Structure> build_structure(const StructureKey& key) {
   require<BadInput>(key.degree_forward >= 1 && key.degree_backward >= 1,
                     "degree: found {} forward and {} backward, expected >= 1", key.degree_forward, key.degree_backward);
-  LayerBuilder builder(*key.schedule, key.networks, key.peers);
+  LayerBuilder builder(*key.schedule, {key.networks, key.peers, key.shared_expert});
   if (key.phases != Phases::backward)
     builder.add({.phase = Phase::forward, .degree = key.degree_forward, .order = key.order_forward});
   if (key.phases != Phases::forward)
@@ -132,9 +132,13 @@ std::shared_ptr<const Structure> build_structure(const StructureKey& key) {
 
 std::vector<int64_t> gradient_tensors(const LayerCase& c) {
   const Heads most = most_heads(c);
-  const int64_t head_bytes = c.layer.model_dim * (c.layer.model_dim / c.layer.heads) * bytes_of(c.layer.dtype);
+  const int64_t bytes = bytes_of(c.layer.dtype);
+  const int64_t head_bytes = c.layer.model_dim * (c.layer.model_dim / c.layer.heads) * bytes;
   const int64_t query = most.query * head_bytes, key = most.key_value * head_bytes;
-  return {query, key, key, query};
+  std::vector<int64_t> tensors{query, key, key, query};
+  const int gemms = c.layer.shared_hidden > 0 ? gemms_of(c.layer.ffn) : 0;
+  tensors.insert(tensors.end(), static_cast<size_t>(gemms), shared_parameters(c) / gemms_of(c.layer.ffn) * bytes);
+  return tensors;
 }
 
 std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64_t>& tensors, int64_t micro_op_bytes,
@@ -265,10 +269,11 @@ Plan build_plan(const Schedule& schedule, const LayerCase& shape, const Decision
   plan.degree_forward = decision.degree_forward;
   plan.degree_backward = decision.degree_backward;
   plan.shape = decided_case(shape, decision);
-  plan.groups = groups_of(plan.shape.parallel);
+  const LayerOutline outline = outline_of(plan.shape);
+  plan.groups = outline.groups;
   plan.rows = padded_rows(plan.shape);
   const GradientPlacement placement = placement_of(schedule, plan.groups, plan.shape, decision);
-  plan.structure = build_structure(structure_key(schedule, plan.groups, decision, placement, Phases::both));
+  plan.structure = build_structure(structure_key(schedule, outline, decision, placement, Phases::both));
   if (placement != GradientPlacement{}) {
     if (plan.shape.parallel.dp > 1)  // of the layer after this one, in the steady state
       plan.gradients.push_back({1, gradient_bytes(plan.shape), -1, false});

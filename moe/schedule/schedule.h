@@ -46,6 +46,7 @@ struct Schedule {
   Pieces pieces = Pieces::cut;
   bool searched_order = false;   // the order of G and S on the intra lane is part of the decision
   bool holds_micro_ops = false;  // none starts between a combine's backward and its AlltoAll (Lina section 6.1)
+  bool in_sequence = false;      // nothing of the MoE part runs beside anything: the shared expert goes before it
   bool packs_experts = false;    // the experts a device holds are part of the decision (Lina section 4.2)
   /// A schedule that chooses among others has these and no tasks of its own.
   std::span<const Schedule* const> variants = {};
@@ -117,14 +118,15 @@ struct StructureKey {
   LaneOrder order_forward, order_backward;
   std::array<Network, kGroupKinds> networks{};
   int peers = 1;  // ranks of the EP group, where the structure depends on it
+  bool shared_expert = false;
   auto operator<=>(const StructureKey&) const = default;
 };
 
-StructureKey structure_key(const Schedule& schedule, const Groups& groups, const Decision& decision,
+StructureKey structure_key(const Schedule& schedule, const LayerOutline& layer, const Decision& decision,
                            const GradientPlacement& gradients, Phases phases);
 std::shared_ptr<const Structure> build_structure(const StructureKey& key);
 
-/// The gradients' tensors, bytes each: what a rank sums over DP for one layer (q, k, v, out).
+/// The gradients' tensors, bytes each: what a rank sums over DP for one layer (q, k, v, out; the shared expert's).
 std::vector<int64_t> gradient_tensors(const LayerCase& shape);
 /// Pieces of tensors, as the schedule makes them: bytes each. Throws BadInput for more than kMostPieces.
 std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64_t>& tensors, int64_t micro_op_bytes,

@@ -30,22 +30,25 @@ struct Load {
 };
 
 // The first dispatch and the last combine have the MoE part for themselves: all else waits for one or is waited for by
-// the other.
+// the other. A shared expert runs beside both, and beside the first and last of the others; its collectives are left
+// out.
 Load load_of(const PricedPass& pass, const GroupNetworks& networks) {
   Load load;
+  const bool shared = std::ranges::any_of(pass.structure->tasks, is_shared, &Task::kind);
   for (const Task& task : pass.structure->tasks) {
     const Lane& lane = pass.structure->lanes[static_cast<size_t>(task.lane)];
     const Use use{resource_of(task, lane, networks), task.lane};
     const double seconds = pass.seconds[static_cast<size_t>(task.work_class)];
-    const bool first = task.chunk == 0, last = task.chunk + 1 == task.chunks;
+    if (is_shared(task.kind) && task.kind != TaskKind::shared) continue;
+    const bool first = task.chunk == 0 && !shared, last = task.chunk + 1 == task.chunks && !shared;
     const bool opens = task.kind == TaskKind::dispatch && first, closes = task.kind == TaskKind::combine && last;
-    if (!is_chunked(task.kind) || opens || closes) {
+    if ((!is_chunked(task.kind) && task.kind != TaskKind::shared) || opens || closes) {
       load.alone.emplace_back(use, seconds);
       continue;
     }
     Work work = gathers;
     if (task.kind == TaskKind::dispatch || task.kind == TaskKind::combine) work = exchanges;
-    if (task.kind == TaskKind::expert) work = experts;
+    if (task.kind == TaskKind::expert || task.kind == TaskKind::shared) work = experts;
     if ((task.kind == TaskKind::allgather && first) || (task.kind == TaskKind::reducescatter && last)) work = ends;
     load.together[work] += seconds;
     load.uses[work] = use;

@@ -25,7 +25,7 @@ double ContendedOrders::replay(const Decision& decision) {
   const GradientPlacement placement =
       forward ? GradientPlacement{} : placement_of(schedule_, pricer_.groups(), pricer_.shape(), decision);
   const CompiledStructure c(
-      structure_key(schedule_, pricer_.groups(), decision, placement, forward ? Phases::forward : Phases::backward));
+      structure_key(schedule_, pricer_.outline(), decision, placement, forward ? Phases::forward : Phases::backward));
   pricer_.price(*c.structure, slices_of(schedule_, pricer_.shape(), decision), seconds_);
   const double seconds = c.makespan(seconds_, pricer_.profile().contention, ends_);
   if (better(seconds, best_.seconds)) best_ = {decision, seconds, best_.least};
@@ -41,7 +41,7 @@ void ContendedOrders::visit(const LaneOrder& order) {
     return;
   }
   const Decision split = with(order, element);
-  const CompiledStructure both(structure_key(schedule_, pricer_.groups(), split,
+  const CompiledStructure both(structure_key(schedule_, pricer_.outline(), split,
                                              placement_of(schedule_, pricer_.groups(), pricer_.shape(), split),
                                              Phases::backward));
   pricer_.price(*both.structure, slices_of(schedule_, pricer_.shape(), split), seconds_);

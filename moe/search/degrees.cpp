@@ -103,7 +103,7 @@ class DegreeSearch {
   Candidate best_micro_ops(int degree) {
     Decision decision{degree, degree};
     decision.micro_op_bytes = choice_.micro_op_bytes;
-    const StructureKey key = structure_key(schedule_, pricer_.groups(), decision, {}, Phases::backward);
+    const StructureKey key = structure_key(schedule_, pricer_.outline(), decision, {}, Phases::backward);
     const CompiledStructure& c = layer_.store.get(key);
     pricer_.price(*c.structure, {}, layer_.store.seconds);
     std::vector<MicroOp> pieces;

@@ -25,7 +25,7 @@ const CompiledStructure& LayerReplay::compiled(const Decision& decision, Phases 
   const GradientPlacement placement = phases == Phases::forward
                                           ? GradientPlacement{}
                                           : placement_of(schedule, pricer.groups(), pricer.shape(), decision);
-  return store.get(structure_key(schedule, pricer.groups(), decision, placement, phases));
+  return store.get(structure_key(schedule, pricer.outline(), decision, placement, phases));
 }
 
 double LayerReplay::makespan(const CompiledStructure& c) {
@@ -41,13 +41,13 @@ double LayerReplay::seconds(const Decision& decision, Phases phases) {
 }
 
 PhaseBound LayerReplay::bound(Phase phase) {
-  const StructureKey key = structure_key(schedule, pricer.groups(), {}, {}, Phases::both);
+  const StructureKey key = structure_key(schedule, pricer.outline(), {}, {}, Phases::both);
   const auto [it, fresh] = store.bound_shapes.try_emplace({key, phase});
-  if (fresh) it->second = bound_shape(schedule, pricer.groups(), phase);
+  if (fresh) it->second = bound_shape(schedule, pricer.outline(), phase);
   return {schedule, it->second, pricer};
 }
 
-// Returns the time from the start of the first chunk's first task to the end of the last one.
+// Returns the time from the start of the first chunk's, or the shared expert's, first task to the end of the last one.
 double LayerReplay::moe_seconds(const Decision& decision, Phases phases) {
   const CompiledStructure& c = compiled(decision, phases);
   seconds(decision, phases);
@@ -55,7 +55,7 @@ double LayerReplay::moe_seconds(const Decision& decision, Phases phases) {
   std::vector<double> lane_end(c.structure->lanes.size());
   for (const Task& task : c.structure->tasks) {
     double& before = lane_end[static_cast<size_t>(task.lane)];
-    if (is_chunked(task.kind)) {
+    if (is_chunked(task.kind) || is_shared(task.kind)) {
       double start = before;
       for (const int id : task.after) start = std::max(start, store.ends[static_cast<size_t>(id)]);
       begin = std::min(begin, start);
@@ -68,7 +68,7 @@ double LayerReplay::moe_seconds(const Decision& decision, Phases phases) {
 
 PricedPass LayerReplay::pass(int degree, Phase phase) {
   const Phases phases = phase == Phase::forward ? Phases::forward : Phases::backward;
-  const CompiledStructure& c = store.get(structure_key(schedule, pricer.groups(), {degree, degree}, {}, phases));
+  const CompiledStructure& c = store.get(structure_key(schedule, pricer.outline(), {degree, degree}, {}, phases));
   PricedPass priced{c.structure, {}, 0};
   pricer.price(*c.structure, {}, priced.seconds);
   priced.makespan_s = c.makespan(priced.seconds, pricer.profile().contention, store.ends);
@@ -136,7 +136,7 @@ double LayerReplay::backward_with(const BackwardOption& option, LayerSlices slic
   decision.order_backward = option.order;
   const GradientPlacement placement{{.in_moe = slices.moe_bytes > 0, .beside_dense = slices.dense_bytes > 0}, {}, {}};
   const CompiledStructure& c =
-      store.get(structure_key(schedule, pricer.groups(), decision, placement, Phases::backward));
+      store.get(structure_key(schedule, pricer.outline(), decision, placement, Phases::backward));
   std::vector<GradientSlice> sent;
   for (const int64_t bytes : {slices.moe_bytes, slices.dense_bytes})
     if (bytes > 0) sent.push_back({0, 0, bytes});

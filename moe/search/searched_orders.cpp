@@ -100,7 +100,8 @@ void contended_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResul
 void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult& best) {
   const LayerPricer& pricer = layer.pricer;
   if (!order_matters(pricer)) return;
-  if (!pricer.profile().contention.none()) return contended_orders(layer, choice, best);
+  if (!pricer.profile().contention.none() || pricer.outline().shared_expert)  // no path stays straight, or alone
+    return contended_orders(layer, choice, best);
   const PhaseBound forward_bound = layer.bound(Phase::forward), backward_bound = layer.bound(Phase::backward);
   const int most = largest_degree(pricer);
   const double dense = best.forward_s - best.moe_forward_s;

@@ -78,11 +78,12 @@ void StackBinding::set_into() {
   for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer)
     for (const auto& [kind, part] : {std::pair{TaskKind::attention, &GradientsInto::attention},
                                      {TaskKind::gate, &GradientsInto::gate},
-                                     {TaskKind::expert, &GradientsInto::experts}}) {
+                                     {TaskKind::expert, &GradientsInto::experts},
+                                     {TaskKind::shared, &GradientsInto::shared}}) {
       const auto first = std::ranges::find_if(plan_.tasks(), [&](const Task& task) {
         return task.layer == layer && task.phase == Phase::backward && task.kind == kind;
       });
-      for (int micro_batch = 0; micro_batch < plan_.micro_batches; ++micro_batch)
+      for (int micro_batch = 0; micro_batch < plan_.micro_batches && first != plan_.tasks().end(); ++micro_batch)
         stack_.cell(layer, micro_batch).state().into.*part =
             first->micro_batch == micro_batch ? Into::overwrite : Into::add;
     }

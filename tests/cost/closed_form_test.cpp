@@ -79,7 +79,7 @@ class MoePart {
   explicit MoePart(const Draw& d) {
     const LayerCase shape = complete({}, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
     const Phases phases = d.gar > 0 ? Phases::backward : Phases::forward;
-    structure_ = build_structure(structure_key(find_schedule("fsmoe"), groups_of(shape.parallel), {d.r, d.r, 1},
+    structure_ = build_structure(structure_key(find_schedule("fsmoe"), outline_of(shape), {d.r, d.r, 1},
                                                {{.in_moe = d.gar > 0}, {}, {}}, phases));
     replay_.emplace(*structure_);
   }

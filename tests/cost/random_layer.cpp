@@ -19,6 +19,7 @@ class Draws {
       if (n % d == 0) all.push_back(d);
     return all[random_bits(seed_, 1, index_++) % all.size()];
   }
+  int64_t shared_hidden() const { return random_bits(seed_, 3, 0) % 3 == 0 ? 64 : 0; }
   double uniform() { return random_uniform(seed_, 2, index_++); }
   /// Log-uniform from `least` over so many decades.
   double seconds(double least, double decades) { return least * std::pow(10.0, decades * uniform()); }
@@ -35,6 +36,7 @@ LayerCase random_case(Draws& draws) {
   layer.model_dim = layer.heads;
   layer.kv_heads = draws.pick({4, 8});
   layer.hidden = 64;
+  layer.shared_hidden = draws.shared_hidden();
   layer.experts = 24;
   layer.top_k = draws.pick({1, 2, 8});
   layer.ffn = draws.pick({0, 1}) == 0 ? Ffn::gpt : Ffn::mixtral;

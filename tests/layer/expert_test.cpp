@@ -50,7 +50,7 @@ struct Passed {
   Tensor output, d_input;
 };
 
-Passed pass(Expert& expert, ShardRange experts, const Tensor& x, const Tensor& d, Chunks chunks) {
+Passed pass(Expert& expert, ShardRange experts, const Tensor& x, const Tensor& d, Chunks chunks, TensorView gradients) {
   const int64_t all = x.view().size(0);
   Passed passed{Tensor({all, kWidth}, DType::float64), Tensor({all, kWidth}, DType::float64)};
   for (int chunk = 0; chunk < chunks.forward; ++chunk) {
@@ -63,7 +63,7 @@ Passed pass(Expert& expert, ShardRange experts, const Tensor& x, const Tensor& d
     const auto rows = chunk_of(experts, chunks.backward, chunk);
     const Tensor dy({count_of(rows), kWidth}, DType::float64), dx = random_tensor({count_of(rows), kWidth}, 78);
     move_rows(dy, rows, d, true);
-    expert.backward(x, rows, dy, dx, chunk == 0 ? Into::overwrite : Into::add);
+    expert.backward({x, rows, dy, dx}, gradients, chunk == 0 ? Into::overwrite : Into::add);
     move_rows(dx, rows, passed.d_input, false);
   }
   return passed;
@@ -108,11 +108,11 @@ TEST_P(ExpertTest, ShardsAddUpToItsGraphWhateverTheChunks) {
         const RankShape shard = rank_shape(shape_, rank);
         const auto expert = make_expert(name_of(GetParam()), {shard, seed_});
         expert->reserve(count);
-        fill_random(expert->gradients(), 4);  // overwritten
-        const Passed passed = pass(*expert, shard.experts, mine, dmine, chunks);
+        const Tensor gradients = random_tensor({expert_gradient_bytes(shape_) / 8}, 4);  // overwritten
+        const Passed passed = pass(*expert, shard.experts, mine, dmine, chunks, gradients);
         output += graph_leaf(passed.output).detach();
         d_input += graph_leaf(passed.d_input).detach();
-        EXPECT_LT(gradient_error(expert->parameters(), weights_), 1e-13);
+        EXPECT_LT(gradient_error(expert->parameters(gradients), weights_), 1e-13);
       }
       EXPECT_LT((output - expected.narrow(0, first, count)).abs().max().item<double>(), 1e-12);
       EXPECT_LT((d_input - in.grad().narrow(0, first, count)).abs().max().item<double>(), 1e-12);
@@ -131,13 +131,15 @@ TEST_P(ExpertTest, ItsGraphsGradientsAreCentralDifferences) {
 TEST_P(ExpertTest, GradientsAreOneVectorOfThePlannedSize) {
   const RankShape shard = rank_shape(shape_, 4);
   const auto expert = make_expert(name_of(GetParam()), {shard, seed_});
-  EXPECT_EQ(expert->gradients().bytes(), expert_gradient_bytes(shape_));
-  const auto* next = expert->gradients().as<std::byte>();
-  for (const Parameter& p : expert->parameters()) {
+  const Tensor gradients({expert_gradient_bytes(shape_) / 8}, DType::float64);
+  const auto* next = gradients.view().as<std::byte>();
+  const std::vector<Parameter> all = expert->parameters(gradients);
+  for (const Parameter& p : all) {
     EXPECT_EQ(p.gradient.as<std::byte>(), next) << p.name;
     next += p.gradient.bytes();
   }
-  EXPECT_EQ(static_cast<int>(expert->parameters().size()), gemms_of(GetParam()));
+  EXPECT_EQ(next, gradients.view().as<std::byte>() + gradients.view().bytes());
+  EXPECT_EQ(static_cast<int>(all.size()), gemms_of(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ExpertTest, testing::Values(Ffn::gpt, Ffn::mixtral),

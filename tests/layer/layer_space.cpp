@@ -60,6 +60,7 @@ const std::vector<Capacity> kCapacities{
     {std::nullopt, Rounding::tutel}, {1.3, Rounding::lcm},       {std::nullopt, Rounding::lcm}};
 constexpr std::pair<double, double> kLosses[]{{0, 0}, {0.3, 0}, {0.2, 0.1}};
 constexpr int64_t kTopK[]{1, 2, 5};
+constexpr int64_t kShared[]{0, 24, 72};
 constexpr std::pair<int, int> kHeads[]{{8, 8}, {8, 4}, {10, 5}};
 
 template <class Row>
@@ -89,6 +90,7 @@ std::vector<Axis> make_axes() {
   all.push_back({"heads", {"8", "8 of 4", "10 of 5"}});
   all.push_back({"routing", {"even", "skewed"}});
   all.push_back({"top-k", {"1", "2", "5"}});
+  all.push_back({"shared expert", {"none", "narrow", "wide"}});
   return all;
 }
 
@@ -137,6 +139,7 @@ LayerCase shape_of(const Point& point) {
   LayerShape layer{.batch = 2, .seq = 24, .model_dim = 2 * heads, .hidden = 24, .heads = heads, .kv_heads = kv};
   layer.experts = s.ep == 3 ? 6 : 8;
   layer.top_k = kTopK[point[12]];
+  layer.shared_hidden = kShared[point[13]];
   layer.dtype = DType::float64;
   layer.gate = name(0), layer.order = name(1), layer.dispatcher = name(2);
   layer.ffn = ffn_from(name(3), "ffn");

@@ -18,7 +18,8 @@ struct Axis {
   std::vector<std::string> values;
 };
 
-/// gate, order, dispatcher, ffn, schedule, parallel shape, capacity, norm, losses, degrees, attention, routing, top-k.
+/// gate, order, dispatcher, ffn, schedule, parallel shape, capacity, norm, losses, degrees, attention, routing, top-k,
+/// shared expert.
 const std::vector<Axis>& axes();
 std::string text_of(const Point& point);
 

@@ -166,6 +166,10 @@ double listed_activations(const MemoryRequest& r) {
   keep(rows, f(l.hidden) / p.esp);
   if (l.ffn == Ffn::mixtral) keep(rows, f(l.hidden) / p.esp);
   keep(f(l.experts) * t_rank, m);  // combined
+  if (l.shared_hidden > 0) {
+    if (p.mp > 1 && !r.replicated) keep(bl, m);  // gathered
+    for (int gemm = 0; gemm < (l.ffn == Ffn::mixtral ? 3 : 2); ++gemm) keep(bl, f(l.shared_hidden) / p.mp);
+  }
   return bytes;
 }
 
@@ -183,6 +187,7 @@ TEST(Memory, CountedActivationsAreTheListedTensors) {
     layer.model_dim = layer.heads * pick({16, 32});
     layer.kv_heads = layer.heads == 5 ? 5 : pick({4, layer.heads});
     layer.hidden = pick({256, 768});
+    layer.shared_hidden = pick({0, 128});
     layer.experts = pick({4, 8});
     layer.ffn = pick({0, 1}) == 0 ? Ffn::gpt : Ffn::mixtral;
     layer.dtype = pick({0, 1}) == 0 ? DType::float32 : DType::float16;

@@ -43,6 +43,7 @@ std::vector<std::pair<std::string, Change>> shape_changes() {
       {"model_dim", layer(&LayerShape::model_dim, 36)},
       {"hidden", layer(&LayerShape::hidden, 66)},
       {"heads", layer(&LayerShape::heads, 2)},
+      {"shared_hidden", layer(&LayerShape::shared_hidden, 64)},
       {"kv_heads", layer(&LayerShape::kv_heads, 2)},
       {"experts", layer(&LayerShape::experts, 4)},
       {"top_k", layer(&LayerShape::top_k, 2)},

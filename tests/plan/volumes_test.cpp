@@ -92,6 +92,7 @@ TEST(Volumes, AreTheFormulas) {
                  .top_k = pick(7, {1, 2})};
     l.ffn = pick(8, {0, 1}) == 0 ? Ffn::gpt : Ffn::mixtral;
     l.dtype = pick(9, {0, 1}) == 0 ? DType::float32 : DType::bfloat16;
+    l.shared_hidden = pick(10, {0, 64, 1024});
     const LayerCase c = complete(l, {.nodes = 8, .ranks_per_node = 4}, Rounding::exact);
     const double bytes = l.dtype == DType::float32 ? 4 : 2, g = l.ffn == Ffn::gpt ? 2 : 3, mp = 4, esp = 4;
     const double b = double(l.batch), s = double(l.seq), m = double(l.model_dim), h = double(l.hidden);
@@ -106,7 +107,9 @@ TEST(Volumes, AreTheFormulas) {
     near(mp_bytes(c), b * s * m * bytes);
     const double kv_share = double(c.layer.kv_heads) / double(l.heads);
     near(attention_flops(c), 2 * ((2 + 2 * kv_share) * b * s * m * m + 2 * b * s * s * m) / mp);
-    near(double(gradient_bytes(c)), (2 + 2 * kv_share) * m * m / mp * bytes);
+    const double shared = double(l.shared_hidden);
+    near(shared_flops(c), 2 * g * b * s * m * shared / mp);
+    near(double(gradient_bytes(c)), ((2 + 2 * kv_share) * m * m + g * m * shared) / mp * bytes);
   }
 }
 

@@ -18,6 +18,7 @@ std::vector<LayerCase> cases() {
             if (ranks % mp != 0 || ranks % (ep * esp) != 0) continue;
             LayerShape layer{.batch = 2, .seq = 20, .model_dim = 16, .hidden = 32, .heads = 8, .experts = 12};
             layer.kv_heads = all.size() % 3 == 0 ? 4 : 8;
+            layer.shared_hidden = all.size() % 7 < 3 ? 16 : 0;
             layer.ffn = all.size() % 5 < 2 ? Ffn::mixtral : Ffn::gpt;
             const Rounding rounding = all.size() % 4 == 3 ? Rounding::exact : Rounding::ragged;
             const ParallelShape p{.nodes = nodes, .ranks_per_node = ranks_per_node, .mp = mp, .ep = ep, .esp = esp};

@@ -30,8 +30,8 @@ struct Tuned {
     if (bare.packing > 1) bare = {};  // of another case: not checked here
     const Groups groups = groups_of(layer.shape.parallel);
     const GradientPlacement placement = placement_of(schedule, groups, layer.shape, bare);
-    with = build_structure(structure_key(schedule, groups, bare, placement, Phases::backward));
-    without = build_structure(structure_key(schedule, groups, bare, {}, Phases::backward));
+    with = build_structure(structure_key(schedule, outline_of(layer.shape), bare, placement, Phases::backward));
+    without = build_structure(structure_key(schedule, outline_of(layer.shape), bare, {}, Phases::backward));
     slices = slices_of(schedule, layer.shape, bare);
     std::vector<double> seconds;
     pricer.price(*with, slices, seconds);

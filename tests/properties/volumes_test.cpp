@@ -56,6 +56,15 @@ Expected dense(const Symbols& s, const LayerCase& c, Flow flow, const Task& task
       return {Op::reducescatter, GroupKind::mp, blm};
     case TaskKind::mp_allreduce:
       return {Op::allreduce, GroupKind::mp, blm};
+    case TaskKind::shared_allgather:
+      return {Op::allgather, GroupKind::mp, blm};
+    case TaskKind::shared_reducescatter:
+      return {Op::reducescatter, GroupKind::mp, blm};
+    case TaskKind::shared_allreduce:
+      return {Op::allreduce, GroupKind::mp, blm};
+    case TaskKind::shared:
+      return {Op::expert, GroupKind::none, 0,
+              passes * s.g * blm * static_cast<double>(c.layer.shared_hidden) / s.mp};
     case TaskKind::tokens_allgather:  // Parm Eq. 1: AG_ESP(B L M N_ESP)
       return {Op::allgather, GroupKind::esp, blm * s.esp};
     case TaskKind::tokens_reducescatter:
@@ -163,7 +172,8 @@ TEST(Volumes, OfEveryTaskOfEverySchedule) {
         ++compared;
       }
       const double kv = static_cast<double>(shape.layer.kv_heads) / static_cast<double>(shape.layer.heads);
-      const double dense_bytes = 4 * (2 + 2 * kv) * s.m * s.m / s.mp;
+      const double shared = s.g * s.m * static_cast<double>(shape.layer.shared_hidden);
+      const double dense_bytes = 4 * ((2 + 2 * kv) * s.m * s.m + shared) / s.mp;
       ASSERT_EQ(gradients, shape.parallel.dp > 1 ? dense_bytes : 0) << "gradient bytes, each once";
       const Symbols decided(plan.shape);  // E / N_EP experts a rank, g matrices of M H / N_ESP each
       const double replicated = 4 * decided.g * decided.m * decided.h * 12 / plan.shape.parallel.ep / decided.esp;

@@ -28,6 +28,7 @@ std::vector<ParallelShape> parallel_shapes() {
 
 LayerCase case_of(const ParallelShape& parallel) {
   LayerShape layer{.batch = 2, .seq = 12, .model_dim = 16, .hidden = 32, .heads = 8, .experts = 24, .top_k = 2};
+  layer.shared_hidden = parallel.ep % 2 == 0 ? 8 : 0;
   return complete(layer, parallel, Rounding::ragged);
 }
 
@@ -130,6 +131,11 @@ TEST(Schedules, HaveTheTasksOfTheirDegrees) {
       expect(TaskKind::mp_reducescatter, spans(plan, GroupKind::mp) ? 1 : 0);
       for (const TaskKind kind : {TaskKind::attention, TaskKind::gate, TaskKind::order, TaskKind::i_order})
         expect(kind, 1);
+      const int shared = plan.shape.layer.shared_hidden > 0 ? 1 : 0;
+      expect(TaskKind::shared, shared);
+      for (const TaskKind kind : {TaskKind::shared_allgather, TaskKind::shared_reducescatter})
+        expect(kind, spans(plan, GroupKind::mp) ? shared : 0);
+      expect(TaskKind::shared_allreduce, 0);
       const auto experts = std::ranges::count_if(plan.slices, [&](const GradientSlice& slice) {
         return plan.gradients[static_cast<size_t>(slice.gradient)].experts;
       });
@@ -196,10 +202,12 @@ TEST(Schedules, SendEveryGradientByteOnceAndWhereTheyPromise) {
   });
 }
 
-// ds-moe: nothing runs beside anything, so that any two tasks are ordered.
-TEST(Schedules, DsMoeIsOneChain) {
+// Nothing runs beside anything, so that any two tasks are ordered.
+TEST(Schedules, InSequenceIsOneChain) {
   for_every_plan([](const Schedule& schedule, const Plan& plan) {
-    if (schedule.name != "ds-moe") return;
+    ASSERT_EQ(schedule.in_sequence, schedule.summary.find("in sequence") != std::string_view::npos &&
+                                        schedule.summary.find("AAS") == std::string_view::npos);
+    if (!schedule.in_sequence) return;
     for (size_t i = 1; i < plan.tasks().size(); ++i) {
       const Task& task = plan.tasks()[i];
       const int before = static_cast<int>(i) - 1;

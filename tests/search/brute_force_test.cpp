@@ -28,8 +28,8 @@ class Everything {
   double seconds(const Decision& d, Phases phases) {
     const GradientPlacement places =
         phases == Phases::forward ? GradientPlacement{} : placement_of(schedule_, pricer_.groups(), pricer_.shape(), d);
-    auto& entry = structures_[structure_key(schedule_, pricer_.groups(), d, places, phases)];
-    if (!entry) entry.emplace(structure_key(schedule_, pricer_.groups(), d, places, phases));
+    auto& entry = structures_[structure_key(schedule_, pricer_.outline(), d, places, phases)];
+    if (!entry) entry.emplace(structure_key(schedule_, pricer_.outline(), d, places, phases));
     pricer_.price(*entry->structure, slices_of(schedule_, pricer_.shape(), d), seconds_);
     return entry->makespan(seconds_, pricer_.profile().contention, ends_);
   }

@@ -21,6 +21,7 @@ LayerCase drawn(uint64_t index) {
   l.seq = static_cast<int64_t>(64 << below(6));
   l.model_dim = static_cast<int64_t>(64 << below(5));
   l.hidden = static_cast<int64_t>(64 << below(6));
+  l.shared_hidden = one_of(std::array{0, 64, 4096});
   l.heads = static_cast<int64_t>(1 << below(5));
   l.kv_heads = static_cast<int64_t>(below(2)) * (1 << below(3));
   l.experts = static_cast<int64_t>(1 << below(6));

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kDrawn = 3;
 
 // Flags that say which cluster and layer, as simulate and the benches have them too.
-constexpr std::array<std::string_view, 37> kWhatFlags{"--cluster",
+constexpr std::array<std::string_view, 38> kWhatFlags{"--cluster",
                                                       "--model",
                                                       "--layers",
                                                       "--micro-batches",
@@ -29,6 +29,7 @@ constexpr std::array<std::string_view, 37> kWhatFlags{"--cluster",
                                                       "--seq",
                                                       "--model-dim",
                                                       "--hidden",
+                                                      "--shared-hidden",
                                                       "--heads",
                                                       "--kv-heads",
                                                       "--experts",

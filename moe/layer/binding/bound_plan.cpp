@@ -22,7 +22,7 @@ BoundPlan::BoundPlan(LayerState& layer, const Plan& bound)
   require_equal(plan.rows, layer.shape.rows, "the plan's T_rank");
   require<Unsupported>(plan.layers == 1, "a layer runs plans of one layer, found {}", plan.layers);
   const int64_t dense_bytes = layer.gradients.pending.view().bytes();
-  const int64_t expert_bytes = layer.parts.expert->gradients().bytes();
+  const int64_t expert_bytes = layer.expert_gradients.view().bytes();
   for (const Gradient& g : plan.gradients)
     require_equal(g.bytes, g.experts ? expert_bytes : dense_bytes, "the plan's gradient bytes");
   for (BoundPhase& phase : phases) {

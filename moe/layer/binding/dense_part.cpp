@@ -38,6 +38,7 @@ void DensePart::gate_backward(Phase phase) {
   if (rank().gate_copies() > 1) math().scale(layer_.d_weight, share);
   const TensorView d = b.backward.gate_input;
   layer_.parts.gate->backward({b.normed, layer_.routing, layer_.d_weight, layer_.d_fill, d, share, layer_.into.gate});
+  shared_.add_to(phase, d);
   if (layer_.parts.norm2) layer_.parts.norm2->backward(b.forward.gate_input, d, layer_.into.gate);
   if (rank().shape.layer.residual) {
     const TensorView all = hooks_.moe_gradient();
@@ -65,6 +66,7 @@ void DensePart::i_order(const Task& task) {
                                   {b.backward.home, plan_.layouts(task).home}, layer_.d_weight);
   }
   order.i_order(layer_.routing, home_rows(task.phase), b.forward.moe_output);
+  shared_.add_to(task.phase, b.forward.moe_output);
   if (rank().shape.layer.residual) math().add(b.forward.gate_input, b.forward.moe_output);
   hooks_.end_moe(task.phase);
 }

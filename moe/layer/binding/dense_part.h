@@ -2,13 +2,14 @@
 // Does the dense part's tasks: attention with its norm and residual, gate, order and i-order, and the collectives that
 // bring tokens together and apart.
 #include "moe/layer/binding/bound_plan.h"
+#include "moe/layer/binding/shared_part.h"
 #include "moe/layer/binding/wire_hooks.h"
 
 namespace moe {
 
 class DensePart {
  public:
-  DensePart(LayerState& layer, BoundPlan& plan) : layer_(layer), plan_(plan), hooks_(layer) {}
+  DensePart(LayerState& layer, BoundPlan& plan) : layer_(layer), plan_(plan), hooks_(layer), shared_(layer) {}
 
   // These compute, on their task's stream.
   void attention(const Task& task);
@@ -36,6 +37,7 @@ class DensePart {
   LayerState& layer_;
   BoundPlan& plan_;
   WireHooks hooks_;
+  SharedPart shared_;
 };
 
 }  // namespace moe

@@ -43,7 +43,7 @@ void ExpertPart::expert(const Task& task) {
   } else {
     if (!phase.copies) layer_.device.unpack(phase.layouts.gathered, rows, wire, in, packed);
     const Into into = task.id == phase.first_expert ? layer_.into.experts : Into::add;
-    layer_.parts.expert->backward(b.expert_input, at, in, out, into);
+    layer_.parts.expert->backward({b.expert_input, at, in, out}, layer_.expert_gradients, into);
   }
   layer_.device.pack(phase.layouts.gathered_back, rows, out, packed, wire);
 }

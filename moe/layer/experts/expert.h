@@ -11,6 +11,13 @@
 
 namespace moe {
 
+/// Names what an expert's backward reads and writes.
+struct ExpertPass {
+  TensorView input;
+  std::span<const Rows> rows;
+  TensorView d_output, d_input;
+};
+
 /// Rows lie expert after expert (ExpertRows). Every row passes forward once and backward once, in chunks that need not
 /// be the same.
 class Expert {
@@ -21,14 +28,11 @@ class Expert {
   /// output = the experts of rows `rows[e]` of input (reserved rows, M), for each local expert e; output (their sum, M)
   /// has them one after the other. Stores activations of these rows.
   virtual void forward(TensorView input, std::span<const Rows> rows, TensorView output) = 0;
-  /// Computes, from d_output (rows as forward's output, M), d_input likewise and the parameters' gradients. `input`
-  /// is the forward's.
-  virtual void backward(TensorView input, std::span<const Rows> rows, TensorView d_output, TensorView d_input,
-                        Into into) = 0;
-  /// Shows the parameters: replicated and summed over EDP.
-  virtual std::vector<Parameter> parameters() = 0;
-  /// Shows the parameters' gradients as one vector.
-  virtual TensorView gradients() = 0;
+  /// Computes, from d_output (rows as forward's output, M), d_input likewise; the parameters' gradients go into
+  /// `gradients`, one after the other. `input` is the forward's.
+  virtual void backward(const ExpertPass& pass, TensorView gradients, Into into) = 0;
+  /// Shows the parameters: replicated and summed over EDP. Their gradients lie in `gradients`.
+  virtual std::vector<Parameter> parameters(TensorView gradients) = 0;
 };
 
 struct ExpertRow {
@@ -36,10 +40,7 @@ struct ExpertRow {
   std::unique_ptr<Expert> (*make)(const PartSetup&);
 };
 
-/// Names all parameters' gradients in the layer's WeightStore.
-inline constexpr std::string_view kExpertGradients = "experts' gradients";
-
-/// Throws BadInput listing the known names.
+/// Makes the experts that `setup.rank` has. Throws BadInput listing the known names.
 std::unique_ptr<Expert> make_expert(std::string_view name, const PartSetup& setup);
 
 }  // namespace moe

@@ -29,12 +29,12 @@ class FeedForward final : public Expert {
         experts_(setup.rank.experts),
         hidden_(setup.rank.hidden),
         model_dim_(setup.rank.model_dim()),
+        prefix_(setup.prefix),
         before_(inputs_),
         d_before_(inputs_) {
     const int64_t all = static_cast<int64_t>(inputs_ + 1) * experts_.count * size();
-    weights_ = setup.weight("experts", {all}, setup.rank.dtype());
-    d_weights_ = setup.weight(kExpertGradients, {all}, setup.rank.dtype());
-    for (const Parameter& p : parameters()) fill_weight(p, p.axes[1].total, setup.seed, math_.memory());
+    weights_ = setup.weight(prefix_ + "experts", {all}, setup.rank.dtype());
+    for (const Parameter& p : parameters(weights_)) fill_weight(p, p.axes[1].total, setup.seed, math_.memory());
   }
 
   void reserve(int64_t rows) override {
@@ -56,20 +56,20 @@ class FeedForward final : public Expert {
     });
   }
 
-  void backward(TensorView input, std::span<const Rows> rows, TensorView d_output, TensorView d_input,
-                Into into) override {
-    for_each_run(rows, [&](const Run& run) {
+  void backward(const ExpertPass& pass, TensorView gradients, Into into) override {
+    const auto& [input, rows, d_output, d_input] = pass;
+    for_each_run(rows, [&, input = input, d_output = d_output, d_input = d_input](const Run& run) {
       const int64_t h = hidden_.count, m = model_dim_, dense = run.rows * h;
       const Matrix x = placed(input, run), dy = packed(d_output, run);
       math_.gemm(dy, transpose(matrix(weight(weights_, inputs_, run.first))), front(d_before_[0], run), Into::overwrite,
                  {run.count, run.rows * m, size(), dense});
-      math_.gemm(transpose(placed(after_, run)), dy, matrix(weight(d_weights_, inputs_, run.first)), into,
+      math_.gemm(transpose(placed(after_, run)), dy, matrix(weight(gradients, inputs_, run.first)), into,
                  {run.count, run.step * h, run.rows * m, size()});
       for_each_block(run,
                      [&](Rows in, Rows at) { act_.backward(math_, rows_of(before_, in), rows_of(d_before_, at)); });
       for (size_t i = 0; i < inputs_; ++i) {
         const Matrix d = front(d_before_[i], run);
-        math_.gemm(transpose(x), d, matrix(weight(d_weights_, i, run.first)), into,
+        math_.gemm(transpose(x), d, matrix(weight(gradients, i, run.first)), into,
                    {run.count, run.step * m, dense, size()});
         math_.gemm(d, transpose(matrix(weight(weights_, i, run.first))), packed(d_input, run),
                    i == 0 ? Into::overwrite : Into::add, {run.count, dense, size(), run.rows * m});
@@ -77,23 +77,21 @@ class FeedForward final : public Expert {
     });
   }
 
-  std::vector<Parameter> parameters() override {
+  std::vector<Parameter> parameters(TensorView gradients) override {
     const ShardRange width{0, model_dim_, model_dim_};
     std::vector<Parameter> all;
     for (size_t i = 0; i <= inputs_; ++i) {
       const bool last = i == inputs_;
       const ShardRange rows = last ? hidden_ : width, columns = last ? width : hidden_;
       const auto whole = [&](TensorView t) { return t.part(start(i, 0), {experts_.count, rows.count, columns.count}); };
-      all.push_back({std::string(last ? kW2 : act_.inputs[i]),
+      all.push_back({prefix_ + std::string(last ? kW2 : act_.inputs[i]),
                      {experts_, rows, columns},
                      whole(weights_),
-                     whole(d_weights_),
+                     whole(gradients),
                      SummedOver::edp});
     }
     return all;
   }
-
-  TensorView gradients() override { return d_weights_; }
 
  private:
   int64_t size() const { return model_dim_ * hidden_.count; }
@@ -140,7 +138,8 @@ class FeedForward final : public Expert {
   size_t inputs_;
   ShardRange experts_, hidden_;
   int64_t model_dim_;
-  Weight weights_, d_weights_;             // weight after weight, W2 last, each of all local experts
+  std::string prefix_;
+  Weight weights_;                         // weight after weight, W2 last, each of all local experts
   std::vector<Tensor> before_, d_before_;  // (rows, H / N_ESP) an input: stored; of one run's chunk
   Tensor after_;                           // (rows, H / N_ESP), stored
 };

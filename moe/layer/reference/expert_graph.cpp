@@ -19,4 +19,18 @@ at::Tensor expert_graph(const LayerShape& l, const at::Tensor& rows, const Graph
   return at::matmul(hidden, w.at(std::string(kW2))[e]);
 }
 
+std::vector<GraphWeight> shared_weights(const LayerShape& l) {
+  if (l.shared_hidden == 0) return {};
+  std::vector<GraphWeight> weights{{"shared_w1", {l.model_dim, l.shared_hidden}, l.model_dim},
+                                   {"shared_w2", {l.shared_hidden, l.model_dim}, l.shared_hidden}};
+  if (l.ffn == Ffn::mixtral) weights.push_back({"shared_w3", {l.model_dim, l.shared_hidden}, l.model_dim});
+  return weights;
+}
+
+at::Tensor shared_graph(const LayerShape& l, const at::Tensor& rows, const GraphWeights& w) {
+  const at::Tensor in = at::matmul(rows, w.at("shared_w1"));
+  const at::Tensor hidden = l.ffn == Ffn::gpt ? at::gelu(in) : at::silu(in) * at::matmul(rows, w.at("shared_w3"));
+  return at::matmul(hidden, w.at("shared_w2"));
+}
+
 }  // namespace moe

@@ -32,6 +32,10 @@ std::vector<GraphWeight> expert_weights(const LayerShape& layer);
 /// Expert e of rows (any, M).
 at::Tensor expert_graph(const LayerShape& layer, const at::Tensor& rows, const GraphWeights& weights, int64_t e);
 
+std::vector<GraphWeight> shared_weights(const LayerShape& layer);
+/// The shared expert of rows (any, M).
+at::Tensor shared_graph(const LayerShape& layer, const at::Tensor& rows, const GraphWeights& weights);
+
 struct GateGraphInputs {
   const LayerCase& shape;
   at::Tensor hidden;  // (tokens, M), in groups of B L / N_MP

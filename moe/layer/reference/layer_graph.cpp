@@ -80,7 +80,7 @@ GraphInputs graph_inputs(const LayerCase& c, const LayerSeed& seed) {
       filled_rows(tokens, m, l.dtype, [&](auto rows, ShardRange all) { fill_output_gradient(rows, all, seed); });
   in.gate_noise = graph_gate_noise(c, seed);
   in.weights = graph_weights(gate_weights(c), sums_type(l.dtype), seed);
-  for (const auto& weights : {attention_weights(l), norm_weights(l), expert_weights(l)})
+  for (const auto& weights : {attention_weights(l), norm_weights(l), expert_weights(l), shared_weights(l)})
     in.weights.merge(graph_weights(weights, l.dtype, seed));
   return in;
 }
@@ -106,6 +106,7 @@ GraphOutputs run_graph(const LayerCase& c, const GraphInputs& in, const LayerCho
   GraphOutputs out;
   out.choices = gate.expert;
   out.output = experts(c, normed, gate, w);
+  if (l.shared_hidden > 0) out.output = out.output + shared_graph(l, normed, w);
   if (l.residual) out.output = out.output + hidden;
   if (in.output_gradient.defined()) out.loss = (out.output * in.output_gradient).sum();
   if (gate.auxiliary.defined()) {

@@ -22,6 +22,10 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
   const double scale = static_cast<double>(nominal.layer.hidden) / static_cast<double>(nominal.layer.model_dim);
   const auto hidden = std::llround(static_cast<double>(layer.model_dim) * scale);
   layer.hidden = std::max<int64_t>(parallel.esp, hidden / parallel.esp * parallel.esp);
+  const auto shared = std::llround(static_cast<double>(nominal.layer.shared_hidden * layer.hidden) /
+                                   static_cast<double>(nominal.layer.hidden));
+  if (nominal.layer.shared_hidden > 0)
+    layer.shared_hidden = std::max<int64_t>(parallel.mp, shared / parallel.mp * parallel.mp);
   layer.experts = nominal.layer.experts / nominal.parallel.ep * parallel.ep;
   layer.top_k = std::min(nominal.layer.top_k, layer.experts);
   const auto rows = static_cast<double>(std::max<int64_t>(fewest_rows, kFewestRows));
@@ -62,7 +66,8 @@ double reference_flops(const LayerCase& shape) {
   const double attention = 4 * m * m + 2 * seq * m;
   const double experts = static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1) *
                          (layer.ffn == Ffn::mixtral ? 3 : 2) * m * h;
-  return 3 * kFlopsPerMac * tokens * (attention + experts);  // a backward is twice a forward
+  const double shared = (layer.ffn == Ffn::mixtral ? 3 : 2) * m * static_cast<double>(layer.shared_hidden);
+  return 3 * kFlopsPerMac * tokens * (attention + experts + shared);  // a backward is twice a forward
 }
 
 Plan proxy_plan(const Plan& nominal, const LayerCase& proxy) {

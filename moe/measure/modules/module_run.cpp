@@ -118,19 +118,23 @@ class OrderRun final : public WithRank {
 class ExpertRun final : public WithRank {
  public:
   template <class Make>
-  ExpertRun(const LayerCase& shape, Make make) : WithRank(shape), expert_(make(PartSetup{rank_, seed_})) {
+  ExpertRun(const LayerCase& shape, Make make)
+      : WithRank(shape),
+        expert_(make(PartSetup{rank_, seed_})),
+        gradients_({expert_gradient_bytes(shape) / bytes_of(rank_.dtype())}, rank_.dtype()) {
     for (int64_t e = 0; e < rank_.experts.count; ++e) rows_.push_back({e * rank_.rows, (e + 1) * rank_.rows});
     make_buffers(rows_.back().end, rows_.back().end);
     expert_->reserve(rows_.back().end);
   }
   void run(Phase phase) override {
     if (phase == Phase::forward) return expert_->forward(input_, rows_, output_);
-    expert_->backward(input_, rows_, d_output_, d_input_, Into::overwrite);
+    expert_->backward({input_, rows_, d_output_, d_input_}, gradients_, Into::overwrite);
   }
 
  private:
   std::vector<Rows> rows_;
   std::unique_ptr<Expert> expert_;
+  Tensor gradients_;
 };
 
 // Around one dispatch; a combine's pair is its like.
