@@ -10,7 +10,7 @@ namespace moe {
 /// A line on stderr, unless another rank that `launch` started has said the same.
 void say(const std::string& what);
 
-/// Runs `body` and turns what it throws into a line and its exit code; a defect of the program itself is 1.
+/// Runs `body` and turns what it throws into a line and its exit code; a defect of the program itself is 70.
 int guarded(const std::function<int()>& body);
 
 }  // namespace moe

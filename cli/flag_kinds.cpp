@@ -100,6 +100,14 @@ void add_layer(CLI::App& verb, Selection& s) {
   add_text(verb, "--placement", "esp-inside|ep-inside", l.placement, "which ranks of an expert group are neighbours");
 }
 
+void add_states(CLI::App& verb, Selection& s) {
+  add_number(verb, "--zero", s.layer.zero,
+             "ZeRO stage: 1 shards optimizer states; of memory alone: 2 gradients too, 3 weights too", 0,
+             kMostZeroStage);
+  add_text(verb, "--recompute", "none|selective|full", s.layer.recompute,
+           "selective: attention scores; of memory alone: full");
+}
+
 void add_schedule(CLI::App& verb, Selection& s) {
   verb.add_option("--schedule", s.schedules, "one, or several: NAME,NAME; default: all; of tune and modelbench some")
       ->type_name("SCHEDULE|all")

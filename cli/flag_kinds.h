@@ -63,6 +63,8 @@ void add_model(CLI::App& verb, ModelFlags& m);
 /// The same without the model; `layers` says what their number is.
 void add_stack(CLI::App& verb, ModelFlags& m, const std::string& layers);
 void add_layer(CLI::App& verb, Selection& s);
+/// Adds what a rank does not keep.
+void add_states(CLI::App& verb, Selection& s);
 /// Adds which schedules, and how they are chosen among.
 void add_schedule(CLI::App& verb, Selection& s);
 void add_degrees(CLI::App& verb, Selection& s);

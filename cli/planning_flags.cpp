@@ -40,6 +40,7 @@ void add_simulate(CLI::App& app, Command& c) {
   add_model(*verb, s.model);
   add_layer(*verb, s.selection);
   begin_group(*verb, kHow);
+  add_states(*verb, s.selection);
   add_degrees(*verb, s.selection);
   add_text(*verb, "--partition", "exact|paper|step1|none", s.partition,
            "how a model's gradients are spread over its layers; default: exact");
@@ -91,9 +92,7 @@ void add_memory(CLI::App& app, Command& c) {
   add_layer(*verb, m.selection);
   verb->add_flag("--parm", m.parm, "count the layers of Parm's grid that fit its GPUs instead");
   begin_group(*verb, kHow);
-  add_number(*verb, "--zero", m.zero, "ZeRO stage: 1 shards optimizer states, 2 gradients too, 3 weights too", 0,
-             kMostZeroStage);
-  add_text(*verb, "--recompute", "none|selective|full", m.recompute, "selective: attention scores");
+  add_states(*verb, m.selection);
   add_number(*verb, "--memory-gib", m.memory_gib, "memory of a rank; default: the profile's", 1e-6, 1e6);
   begin_group(*verb, kOutput);
   add_json(*verb, m.json);

@@ -21,8 +21,6 @@ MemoryReport report_of(const MemoryOptions& o) {
   r.tied_embedding = chosen.tied_embedding;
   r.micro_batches = chosen.model.micro_batches;
   r.order = chosen.model.order;
-  r.zero = o.zero;
-  r.recompute = recompute_from(o.recompute, "--recompute");
   report.capacity_bytes = profile.memory_bytes;
   if (o.memory_gib) report.capacity_bytes = *o.memory_gib * kGiB;
   return report;
@@ -35,8 +33,8 @@ void print_text(const MemoryReport& report) {
   fmt::print("{} on {} ({} nodes x {}): {} layer{} of {}\n", report.name.empty() ? "layer" : report.name,
              report.cluster, p.nodes, p.ranks_per_node, r.layers, r.layers == 1 ? "" : "s", describe(r.shape.layer));
   fmt::print("pp {} dp {} mp {} ep {} esp {} edp {}; ZeRO {}, {} of {} micro-batches in flight ({}), recompute {}\n\n",
-             p.pp, p.dp, p.mp, p.ep, p.esp, p.edp, r.zero, micro_batches_in_flight(r), r.micro_batches,
-             name_of(r.order), name_of(r.recompute));
+             p.pp, p.dp, p.mp, p.ep, p.esp, p.edp, p.zero, micro_batches_in_flight(r), r.micro_batches,
+             name_of(r.order), name_of(p.recompute));
   fmt::print("{}\n", table);
   fmt::print(
       "printed and corrected: MoNTA, Tables 3 and 4, as printed and repaired; counted: the tensors this layer "

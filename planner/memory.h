@@ -11,8 +11,6 @@ namespace moe::planner {
 struct MemoryOptions {
   Selection selection;  // cluster and layer; its flags go over the model's layer
   ModelFlags model;
-  int zero = 0;                      // stage
-  std::string recompute = "none";    // none | selective | full
   std::optional<double> memory_gib;  // of a rank; empty: the profile's
   bool parm = false;                 // count Parm's layers that fit
   bool json = false;

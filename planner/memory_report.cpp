@@ -86,11 +86,11 @@ Json to_json(const MemoryReport& report) {
   json["model"] = report.name.empty() ? Json() : Json(report.name);
   json["layers"] = r.layers;
   json["layer"] = to_json(r.shape);
-  json["zero"] = r.zero;
+  json["zero"] = r.shape.parallel.zero;
   json["micro_batches"] = r.micro_batches;
   json["micro_batches_in_flight"] = micro_batches_in_flight(r);
   json["pipeline"] = name_of(r.order);
-  json["recompute"] = name_of(r.recompute);
+  json["recompute"] = name_of(r.shape.parallel.recompute);
   json["memory_bytes"] = report.capacity_bytes ? Json(*report.capacity_bytes) : Json();
   json["estimates"] = Json::array();
   for (const ActivationModel model : kModels) {

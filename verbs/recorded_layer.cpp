@@ -71,6 +71,8 @@ LayerCase shape_of(const Fields& f, const std::string& at) {
   p.esp = group("esp");
   p.pp = group("pp");
   if (f.has("placement")) p.ep_inside = ep_inside_from(f.text("placement", at), where("placement"));
+  if (f.has("zero")) p.zero = group("zero");
+  if (f.has("recompute")) p.recompute = recompute_from(f.text("recompute", at), where("recompute"));
   const Rounding rounding = rounding_from(f.text("capacity_rounding", at), where("capacity_rounding"));
   try {
     return complete(l, p, rounding);

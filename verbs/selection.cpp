@@ -110,6 +110,8 @@ LayerCase chosen_case(const Selection& selection, LayerFile file, int nodes, int
   override_with(file.parallel.esp, selection.layer.esp);
   override_with(file.parallel.pp, selection.layer.pp);
   if (selection.layer.placement) file.parallel.ep_inside = ep_inside_from(*selection.layer.placement, "--placement");
+  override_with(file.parallel.zero, selection.layer.zero);
+  if (selection.layer.recompute) file.parallel.recompute = recompute_from(*selection.layer.recompute, "--recompute");
   if (selection.layer.rounding) file.rounding = rounding_from(*selection.layer.rounding, "--capacity-rounding");
   return complete(file.layer, file.parallel, file.rounding.value_or(Rounding::ragged));
 }

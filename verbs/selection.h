@@ -22,7 +22,8 @@ struct LayerFlags {
   std::optional<std::string> ffn, gate, order, dispatcher, hook, norm, dtype, rounding, placement;
   std::optional<double> aux_loss, z_loss;
   bool no_residual = false;
-  std::optional<int> dp, mp, ep, esp, pp;
+  std::optional<int> dp, mp, ep, esp, pp, zero;
+  std::optional<std::string> recompute;
   bool operator==(const LayerFlags&) const = default;
 };
 

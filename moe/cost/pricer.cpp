@@ -20,6 +20,10 @@ LayerPricer::LayerPricer(const Profile& profile, const LayerCase& shape, Pricing
       rows_(padded_rows(shape)),
       gradient_bytes_(moe::gradient_bytes(shape)),
       exact_rows_(capacity_exact(shape)) {
+  require<BadInput>(shape.parallel.zero <= 1, "zero: found {}, expected 0 or 1: plans gather no shards",
+                    shape.parallel.zero);
+  require<BadInput>(shape.parallel.recompute != Recompute::full,
+                    "recompute: found full, expected none or selective: plans run no forward twice");
   for (const ModuleRow& module : profile.modules)
     if (!module_of(module.name)) notes_.insert(fmt::format("not priced: the row of module {}", module.name));
 }
@@ -255,7 +259,12 @@ double LayerPricer::gradient_seconds(int64_t bytes, TaskKind kind) const {
 
 double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
   const Curve& c = curve(flow, kind, phase);
-  return c.price.seconds(c.unit) + profile_.task_overhead_s;
+  double seconds = c.price.seconds(c.unit) + profile_.task_overhead_s;
+  if (kind == TaskKind::attention && phase == Phase::backward && shape_.parallel.recompute == Recompute::selective) {
+    const Curve& forward = curve(flow, kind, Phase::forward);
+    seconds += forward.price.seconds(forward.unit) * scores_flops(shape_) / attention_flops(shape_);
+  }
+  return seconds;
 }
 
 std::optional<double> LayerPricer::saa_seconds() const {

@@ -50,6 +50,8 @@ class LayerPricer {
   double gradient_seconds_in_parts(int64_t bytes) const;
   /// Returns the seconds of a slice, which is no task where it has no bytes.
   double slice_seconds(int64_t bytes) const { return bytes > 0 ? gradient_seconds(bytes) : 0; }
+  /// Returns the seconds of a task that is not cut. An attention whose scores are computed again takes, in the
+  /// backward, their share of the forward's FLOPs longer.
   double dense_seconds(TaskKind kind, Phase phase, Flow flow = Flow::sharded) const;
   /// Returns the seconds of a model's end: GEMMs by their row, a look-up of tokens nothing.
   double end_seconds(const Work& work) const;

@@ -33,7 +33,6 @@ class Node {
     require<BadInput>(json.is_object(), "{}: found {}, expected an object", where_, seen(json));
   }
 
-
   int64_t whole(const char* key, int64_t least, int64_t most) const {
     const Json& found = get(key);
     const bool fits = found.is_number_integer() && !(found.is_number_unsigned() && found.get<uint64_t>() > INT64_MAX);
@@ -161,6 +160,8 @@ LayerCase case_from(const Node& document) {
   p.edp = groups.count("edp", 1);
   p.pp = groups.count("pp", 1, 1);
   p.ep_inside = ep_inside_from(groups.text("placement"), groups.where("placement"));
+  p.zero = static_cast<int>(groups.whole_or("zero", 0, 0, 1));
+  if (groups.has("recompute")) p.recompute = recompute_from(groups.text("recompute"), groups.where("recompute"));
   LayerCase shape =
       complete(layer_from(layer), p, rounding_from(layer.text("capacity_rounding"), layer.where("capacity_rounding")));
   shape.row_multiple = layer.whole_or("row_multiple", 1, 1, kMostSize);

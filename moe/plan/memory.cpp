@@ -17,8 +17,6 @@ struct NamedValue {
 constexpr std::array<NamedValue<ActivationModel>, 3> kModels{{{"printed", ActivationModel::printed},
                                                               {"corrected", ActivationModel::corrected},
                                                               {"counted", ActivationModel::counted}}};
-constexpr std::array<NamedValue<Recompute>, 3> kRecomputes{
-    {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
 
 double width(const LayerCase& c) { return bytes_of(c.layer.dtype); }
 
@@ -32,8 +30,8 @@ int layers_of_stage(const MemoryRequest& r) {
 void check(const MemoryRequest& r) {
   require<BadInput>(r.layers >= 1, "layers: found {}, expected a whole number >= 1", r.layers);
   require<BadInput>(r.micro_batches >= 1, "micro-batches: found {}, expected a whole number >= 1", r.micro_batches);
-  require<BadInput>(r.zero >= 0 && r.zero <= kMostZeroStage, "zero: found {}, expected 0 to {}", r.zero,
-                    kMostZeroStage);
+  require<BadInput>(r.shape.parallel.zero >= 0 && r.shape.parallel.zero <= kMostZeroStage,
+                    "zero: found {}, expected 0 to {}", r.shape.parallel.zero, kMostZeroStage);
   require<BadInput>(r.layers >= r.shape.parallel.pp, "layers = {} over pp = {}: every stage needs a layer", r.layers,
                     r.shape.parallel.pp);
 }
@@ -53,7 +51,7 @@ double probabilities(const MemoryRequest& r) {
 // Weights, gradients and optimizer states of `parameters` that `replicas` ranks hold alike.
 MemoryEstimate states(double parameters, int replicas, const MemoryRequest& r) {
   const double w = width(r.shape);
-  const auto shard = [&](int stage) { return r.zero >= stage ? replicas : 1; };
+  const auto shard = [&](int stage) { return r.shape.parallel.zero >= stage ? replicas : 1; };
   MemoryEstimate e;
   e.weights = parameters * w / shard(3);
   e.gradients = parameters * w / shard(2);
@@ -66,10 +64,10 @@ double table4(const MemoryRequest& r, double w, double scores_t) {
   const LayerShape& l = r.shape.layer;
   const ParallelShape& p = r.shape.parallel;
   const double bsh = tokens(r.shape) * static_cast<double>(l.model_dim);
-  if (r.recompute == Recompute::full) return w * bsh / p.mp;
+  if (r.shape.parallel.recompute == Recompute::full) return w * bsh / p.mp;
   double factor = (10 * w + 1) * static_cast<double>(l.top_k) / p.ep / p.esp;
   if (r.dense_part) factor += (6 * w + 1) / p.mp;
-  if (r.dense_part && r.recompute == Recompute::none)
+  if (r.dense_part && r.shape.parallel.recompute == Recompute::none)
     factor += (2 * w + 1) * static_cast<double>(l.heads * l.seq) / static_cast<double>(l.model_dim) / scores_t;
   return bsh * factor;
 }
@@ -82,7 +80,8 @@ double dense_elements(const MemoryRequest& r) {
   const Heads most = most_heads(r.shape);
   const double model_dim = static_cast<double>(l.model_dim), head_dim = model_dim / static_cast<double>(l.heads);
   const double projected = static_cast<double>(2 * (most.query + most.key_value)) * head_dim;
-  const double scores = r.recompute != Recompute::selective ? static_cast<double>(most.query * l.seq) : 0;
+  const double scores =
+      r.shape.parallel.recompute != Recompute::selective ? static_cast<double>(most.query * l.seq) : 0;
   return tokens(r.shape) * (2 * model_dim / mp + model_dim + projected + scores);
 }
 
@@ -129,7 +128,7 @@ double counted_activations(const MemoryRequest& r) {
   const double layer =
       width(r.shape) * (moe_elements(r) + shared_elements(r) + (r.dense_part ? dense_elements(r) : 0)) + gate_bytes(r);
   const double sets = sets_kept(r);
-  if (r.recompute != Recompute::full) return sets * layer;
+  if (r.shape.parallel.recompute != Recompute::full) return sets * layer;
   const double input = tokens(r.shape) * static_cast<double>(r.shape.layer.model_dim) / r.shape.parallel.mp;
   return sets * width(r.shape) * input + layer;
 }
@@ -154,7 +153,7 @@ double buffers(const MemoryRequest& r) {
   // Parm's baseline gathers tokens over ESP before its gate, so that its AlltoAlls carry N_ESP times as much.
   const double moved = r.replicated ? 4 * gathered + tokens(c) * model_dim * c.parallel.esp : 4 * out + 2 * gathered;
   const RankParameters layer = rank_parameters(r);
-  return w * (moved + (r.zero == kMostZeroStage ? layer.dense + layer.experts : 0));
+  return w * (moved + (r.shape.parallel.zero == kMostZeroStage ? layer.dense + layer.experts : 0));
 }
 
 }  // namespace
@@ -162,10 +161,6 @@ double buffers(const MemoryRequest& r) {
 std::string_view name_of(ActivationModel model) { return kModels[static_cast<size_t>(model)].name; }
 ActivationModel activation_model_from(std::string_view name, std::string_view where) {
   return find_named(kModels, name, where).value;
-}
-std::string_view name_of(Recompute recompute) { return kRecomputes[static_cast<size_t>(recompute)].name; }
-Recompute recompute_from(std::string_view name, std::string_view where) {
-  return find_named(kRecomputes, name, where).value;
 }
 
 RankParameters rank_parameters(const MemoryRequest& r) {

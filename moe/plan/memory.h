@@ -12,11 +12,6 @@
 
 namespace moe {
 
-/// What ZeRO shards, over the replicas of a weight: DP for the dense part, EDP for the experts. (MoNTA, Table 3, prints
-/// d for both; experts have N_EDP replicas.)
-///   0 nothing   1 optimizer states   2 gradients too   3 weights too
-inline constexpr int kMostZeroStage = 3;
-
 /// How activations are counted.
 ///   printed    MoNTA, Table 4, row PP+TP+EP+SP as printed: b s h l ((13 + 21 k / e) / t + 5 a s / h), all l layers on
 ///              the rank, elements of two bytes.
@@ -28,16 +23,10 @@ inline constexpr int kMostZeroStage = 3;
 ///   counted    ours: what this layer's backward reads, tensor by tensor, from its own H, FFN, capacity and groups;
 ///              no dropout. Table 4 takes H = 4 h, two GEMMs and f = 1, and its k / e holds only where the EP ranks
 ///              share their tokens: where each brings its own, as in MoNTA's own runs, e times as many arrive. A shared
-///              expert's activations are counted here alone.
+///              expert's activations are counted here alone. What Recompute::full computes again is one layer more.
 enum class ActivationModel : uint8_t { printed, corrected, counted };
 std::string_view name_of(ActivationModel model);
 ActivationModel activation_model_from(std::string_view name, std::string_view where);
-
-/// What is computed again in the backward (MoNTA, Table 4): nothing; attention scores; everything but a layer's input,
-/// in which case `counted` adds the one layer that is being computed again.
-enum class Recompute : uint8_t { none, selective, full };
-std::string_view name_of(Recompute recompute);
-Recompute recompute_from(std::string_view name, std::string_view where);
 
 struct MemoryRequest {
   LayerCase shape;        // of one layer; batch: samples of one micro-batch
@@ -46,9 +35,7 @@ struct MemoryRequest {
   PipelineOrder order = PipelineOrder::gpipe;
   /// Layers whose activations of a micro-batch the fullest stage keeps at once; empty: by `order`, as its plans do.
   std::optional<int> kept = {};
-  int zero = 0;  // stage, 0 to kMostZeroStage
   ActivationModel activations = ActivationModel::counted;
-  Recompute recompute = Recompute::none;
   bool dense_part = true;       // false: the MoE layer alone, gate and experts
   bool replicated = false;      // every MP rank dispatches all B L tokens (Parm's baseline), not its own B L / N_MP
   int64_t vocabulary = 0;       // of the embedding and the output projection, sharded over MP; 0: neither counted

@@ -36,6 +36,13 @@ constexpr std::array<RoundingRow, 6> kRoundings{{{"ragged", Rounding::ragged},
                                                  {"megatron", Rounding::megatron},
                                                  {"lcm", Rounding::lcm}}};
 
+struct RecomputeRow {
+  std::string_view name;
+  Recompute recompute;
+};
+constexpr std::array<RecomputeRow, 3> kRecomputes{
+    {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
+
 constexpr int kMostRanks = 1 << 24;
 
 void require_divides(int64_t part, int64_t whole, std::string_view part_name, std::string_view whole_name) {
@@ -83,6 +90,11 @@ Norm norm_from(std::string_view name, std::string_view where) { return find_name
 std::string_view name_of(Rounding rounding) { return kRoundings[static_cast<size_t>(rounding)].name; }
 Rounding rounding_from(std::string_view name, std::string_view where) {
   return find_named(kRoundings, name, where).rounding;
+}
+
+std::string_view name_of(Recompute recompute) { return kRecomputes[static_cast<size_t>(recompute)].name; }
+Recompute recompute_from(std::string_view name, std::string_view where) {
+  return find_named(kRecomputes, name, where).recompute;
 }
 
 std::string_view placement_name(const ParallelShape& p) { return kPlacements[p.ep_inside ? 1 : 0].name; }

@@ -58,6 +58,16 @@ struct LayerShape {
   bool operator==(const LayerShape&) const = default;
 };
 
+/// What is computed again in the backward (MoNTA, Table 4): nothing; attention scores; everything but a layer's input.
+enum class Recompute : uint8_t { none, selective, full };
+std::string_view name_of(Recompute recompute);
+Recompute recompute_from(std::string_view name, std::string_view where);
+
+/// What ZeRO shards, over the replicas of a weight: DP for the dense part, EDP for the experts. (MoNTA, Table 3, prints
+/// d for both; experts have N_EDP replicas.)
+///   0 nothing   1 optimizer states   2 gradients too   3 weights too
+inline constexpr int kMostZeroStage = 3;
+
 /// Sizes of the groups; P = pp dp mp = pp ep esp edp, both factorisations over the same ranks.
 /// rank = (pp N_DP + dp) N_MP + mp; inside a stage also (edp N_EP + ep) N_ESP + esp or, with EP inside the node,
 /// (edp N_ESP + esp) N_EP + ep (Parm section IV-B's placements).
@@ -66,6 +76,8 @@ struct ParallelShape {
   int ranks_per_node = 1;
   int dp = 0, mp = 0, ep = 0, esp = 0, pp = 1, edp = 0;  // 0: by default
   bool ep_inside = false;
+  int zero = 0;                           // stage
+  Recompute recompute = Recompute::none;  // what a rank does not keep
   int ranks() const { return nodes * ranks_per_node; }
   bool operator==(const ParallelShape&) const = default;
 };

@@ -101,11 +101,14 @@ Heads most_heads(const LayerCase& c) {
 }
 
 double attention_flops(const LayerCase& c) {
+  const double tokens = static_cast<double>(c.layer.batch * c.layer.seq);
+  return kFlopsPerMac * tokens * static_cast<double>(attention_parameters(c)) + scores_flops(c);
+}
+
+double scores_flops(const LayerCase& c) {
   const LayerShape& l = c.layer;
-  const double tokens = static_cast<double>(l.batch * l.seq), seq = static_cast<double>(l.seq);
-  const double scores_and_values =
-      2 * tokens * seq * static_cast<double>(most_heads(c).query * (l.model_dim / l.heads));
-  return kFlopsPerMac * (tokens * static_cast<double>(attention_parameters(c)) + scores_and_values);
+  const double pairs = static_cast<double>(l.batch * l.seq) * static_cast<double>(l.seq);
+  return kFlopsPerMac * 2 * pairs * static_cast<double>(most_heads(c).query * (l.model_dim / l.heads));
 }
 
 double mp_bytes(const LayerCase& c) {

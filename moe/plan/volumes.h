@@ -49,6 +49,7 @@ struct Heads {
 Heads most_heads(const LayerCase& c);
 
 double attention_flops(const LayerCase& c);  // forward, of the rank with most heads
+double scores_flops(const LayerCase& c);     // of these, Q K^T and its product with V: all L x L, whatever is masked
 double mp_bytes(const LayerCase& c);         // MP AllGather's gathered size, MP ReduceScatter's input size: B L M
 double shared_flops(const LayerCase& c);     // of the shared expert: forward
 /// Dense parameters / N_MP that are summed over DP: attention's projections and the shared expert.

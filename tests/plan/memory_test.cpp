@@ -43,7 +43,7 @@ TEST(Memory, StatesAreTable3) {
   const double attention = 4 * 512.0 * 512 / 4, norms = 4 * 512, gate = 2 * 4 * 512, layers = 3;
   const double p1 = layers * (attention + norms + gate), p2 = layers * (4 / 2) * 2 * 512.0 * 2048 / 4;
   const auto total = [&](int zero) {
-    r.zero = zero;
+    r.shape.parallel.zero = zero;
     const MemoryEstimate e = estimate_memory(r);
     return e.weights + e.gradients + e.optimizer;
   };
@@ -74,9 +74,9 @@ TEST(Memory, PrintedActivationsAreTable4) {
   r.activations = ActivationModel::printed;
   const double bshl = 2.0 * 256 * 512 * 6;
   EXPECT_DOUBLE_EQ(estimate_memory(r).activations, bshl * ((13 + 21.0 * 2 / 2) / 4 + 5.0 * 8 * 256 / 512));
-  r.recompute = Recompute::selective;
+  r.shape.parallel.recompute = Recompute::selective;
   EXPECT_DOUBLE_EQ(estimate_memory(r).activations, bshl * (13 + 21.0 * 2 / 2) / 4);
-  r.recompute = Recompute::full;
+  r.shape.parallel.recompute = Recompute::full;
   EXPECT_DOUBLE_EQ(estimate_memory(r).activations, 2 * bshl / 4);
 }
 
@@ -209,11 +209,11 @@ TEST(Memory, RecomputingKeepsLess) {
   MemoryRequest r = small();
   r.micro_batches = 4;
   const double none = estimate_memory(r).activations;
-  r.recompute = Recompute::selective;
+  r.shape.parallel.recompute = Recompute::selective;
   const double selective = estimate_memory(r).activations;
   EXPECT_DOUBLE_EQ(none - selective, 3 * 4 * 2.0 * (2 * 2 * 256 * 256))
       << "3 layers, 4 micro-batches, 2 samples x heads";
-  r.recompute = Recompute::full;
+  r.shape.parallel.recompute = Recompute::full;
   const double layer = none / (3 * 4), inputs = 3 * 4 * 2.0 * (2 * 256 * 512 / 4);
   EXPECT_DOUBLE_EQ(estimate_memory(r).activations, inputs + layer);
 }
@@ -222,10 +222,10 @@ TEST(Memory, BuffersAreTheCollectivesEnds) {
   MemoryRequest r = small();
   const MoeVolumes v = moe_volumes(r.shape, capacity_exact(r.shape));
   EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, 4 * v.alltoall_bytes + 2 * v.gathered_bytes);
-  r.zero = 3;
+  r.shape.parallel.zero = 3;
   const RankParameters p = rank_parameters(r);
   EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, 4 * v.alltoall_bytes + 2 * v.gathered_bytes + 2 * (p.dense + p.experts));
-  r.zero = 0;
+  r.shape.parallel.zero = 0;
   r.replicated = true;  // Parm's baseline: BLM N_ESP gathered, then ETM N_ESP sent and received, twice
   const double etm = 2 * 1.2 * 2 * 256 * 512;
   EXPECT_NEAR(estimate_memory(r).buffers, 2 * (2.0 * 256 * 512 * 4 + 4 * etm * 4), 1e-3);
@@ -266,7 +266,7 @@ TEST(Memory, BadCountsAreNamed) {
   EXPECT_EQ(message([](MemoryRequest& r) { r.layers = 1; }), "layers = 1 over pp = 2: every stage needs a layer");
   EXPECT_EQ(message([](MemoryRequest& r) { r.micro_batches = 0; }),
             "micro-batches: found 0, expected a whole number >= 1");
-  EXPECT_EQ(message([](MemoryRequest& r) { r.zero = 4; }), "zero: found 4, expected 0 to 3");
+  EXPECT_EQ(message([](MemoryRequest& r) { r.shape.parallel.zero = 4; }), "zero: found 4, expected 0 to 3");
   EXPECT_EQ(message_of<BadInput>([] { recompute_from("some", "--recompute"); }),
             "--recompute: unknown 'some', expected one of: none, selective, full");
 }

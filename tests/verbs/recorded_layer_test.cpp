@@ -42,6 +42,8 @@ LayerCase drawn(uint64_t index) {
   p.esp = static_cast<int>(below(2)) * (1 << below(3));
   p.pp = 1 << below(2);
   p.ep_inside = below(2) == 0;
+  p.zero = static_cast<int>(below(2));
+  p.recompute = one_of(std::array{Recompute::none, Recompute::selective});
   return complete(l, p, one_of(std::array{Rounding::ragged, Rounding::tutel, Rounding::lcm}));
 }
 

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kDrawn = 3;
 
 // Flags that say which cluster and layer, as simulate and the benches have them too.
-constexpr std::array<std::string_view, 38> kWhatFlags{"--cluster",
+constexpr std::array<std::string_view, 40> kWhatFlags{"--cluster",
                                                       "--model",
                                                       "--layers",
                                                       "--micro-batches",
@@ -53,6 +53,8 @@ constexpr std::array<std::string_view, 38> kWhatFlags{"--cluster",
                                                       "--pp",
                                                       "--placement",
                                                       "--nearest",
+                                                      "--zero",
+                                                      "--recompute",
                                                       "--degree-forward",
                                                       "--degree-backward",
                                                       "--micro-op-bytes",

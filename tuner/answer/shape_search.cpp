@@ -86,7 +86,9 @@ class ShapeSearch {
                                       .ep = static_cast<int>(ep),
                                       .esp = static_cast<int>(esp),
                                       .pp = static_cast<int>(pp),
-                                      .ep_inside = inside};
+                                      .ep_inside = inside,
+                                      .zero = p.zero,
+                                      .recompute = p.recompute};
               add_batches(model, samples / dp);
             }
   }

@@ -14,6 +14,8 @@ std::string describe_shape(const ModelShape& model) {
   const ParallelShape& p = model.shape.parallel;
   std::string text = fmt::format("DP {} MP {} EP {} ESP {} PP {}", p.dp, p.mp, p.ep, p.esp, p.pp);
   if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
+  if (p.zero > 0) text += fmt::format(" ZeRO {}", p.zero);
+  if (p.recompute == Recompute::selective) text += ", scores recomputed";
   text += fmt::format(", {} micro-batch{} of {}", model.micro_batches, model.micro_batches == 1 ? "" : "es",
                       model.shape.layer.batch);
   return model.micro_batches > 1 && p.pp > 1 ? fmt::format("{} ({})", text, name_of(model.order)) : text;

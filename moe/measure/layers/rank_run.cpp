@@ -10,7 +10,12 @@ bool one_layer(const Plan& plan) {
   return plan.layers == 1 && plan.micro_batches == 1 && plan.shape.parallel.pp == 1 && plan.vocabulary == 0;
 }
 
-void require_runs(const Plan& plan) { one_layer(plan) ? require_runnable(plan) : require_stack_runs(plan); }
+void require_runs(const Plan& plan) {
+  require<Unsupported>(plan.shape.parallel.recompute == Recompute::none,
+                       "recompute {}: a run keeps what its backward reads, expected none",
+                       name_of(plan.shape.parallel.recompute));
+  one_layer(plan) ? require_runnable(plan) : require_stack_runs(plan);
+}
 
 RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
     : device_(make_device(setup.kind, setup.place, setup.threads)),
