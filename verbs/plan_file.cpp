@@ -66,7 +66,7 @@ double moe_seconds(const Plan& plan, const std::vector<double>& end_s, Phase pha
   const std::vector<double> start_s = starts_of(plan, end_s);
   double begin = std::numeric_limits<double>::infinity(), end = 0;
   for (const Task& task : plan.tasks()) {
-    if (task.phase != phase || !(is_chunked(task.kind) || is_shared(task.kind))) continue;
+    if (task.phase != phase || !is_chunked(task.kind)) continue;
     begin = std::min(begin, start_s[static_cast<size_t>(task.id)]);
     end = std::max(end, end_s[static_cast<size_t>(task.id)]);
   }

@@ -21,6 +21,7 @@ const Schedule kParmS1{.name = "parm-s1",
                        .degrees = DegreePolicy::one,
                        .gradients = GradientPolicy::after,
                        .moe_part = parm_s1_part,
-                       .flow = Flow::fused};
+                       .flow = Flow::fused,
+                       .in_sequence = true};
 
 }  // namespace moe

@@ -23,6 +23,7 @@ const Schedule kParmS2Aas{
     .degrees = DegreePolicy::one,
     .gradients = GradientPolicy::after,
     .moe_part = parm_s2_aas_part,
-    .flow = Flow::fused_gated};
+    .flow = Flow::fused_gated,
+    .in_sequence = true};
 
 }  // namespace moe

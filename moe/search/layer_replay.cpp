@@ -47,7 +47,7 @@ PhaseBound LayerReplay::bound(Phase phase) {
   return {schedule, it->second, pricer};
 }
 
-// Returns the time from the start of the first chunk's, or the shared expert's, first task to the end of the last one.
+// Returns the time from the start of the first chunk's first task to the end of the last one.
 double LayerReplay::moe_seconds(const Decision& decision, Phases phases) {
   const CompiledStructure& c = compiled(decision, phases);
   seconds(decision, phases);
@@ -55,7 +55,7 @@ double LayerReplay::moe_seconds(const Decision& decision, Phases phases) {
   std::vector<double> lane_end(c.structure->lanes.size());
   for (const Task& task : c.structure->tasks) {
     double& before = lane_end[static_cast<size_t>(task.lane)];
-    if (is_chunked(task.kind) || is_shared(task.kind)) {
+    if (is_chunked(task.kind)) {
       double start = before;
       for (const int id : task.after) start = std::max(start, store.ends[static_cast<size_t>(id)]);
       begin = std::min(begin, start);

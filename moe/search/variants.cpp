@@ -8,7 +8,7 @@ namespace {
 // Parm's t_D1 <= t_D2 (Parm Eqs. 6 and 7): AlltoAlls of E T M N_ESP / N_MP, the MP AllGather of B L M in D1, and in D2
 // the second AlltoAll with the MP AllGather under it. That pair is taken as measured (row saa), and then neither side
 // counts the sum over ESP; or as replayed, where both do: what lies between the expert's end and the last combine's.
-bool first_is_faster(const LayerPricer& pricer, const LayerResult& first, const LayerResult& second) {
+bool first_is_faster(const LayerPricer& pricer, double first_moe_s, double second_moe_s) {
   const double rows =
       pricer.shape().rounding == Rounding::exact ? capacity_exact(pricer.shape()) : static_cast<double>(pricer.rows());
   const double alltoall_s =
@@ -17,8 +17,8 @@ bool first_is_faster(const LayerPricer& pricer, const LayerResult& first, const 
   const double gather_s =
       pricer.has(GroupKind::mp) ? pricer.dense_seconds(TaskKind::mp_allgather, Phase::forward, Flow::fused) : 0;
   const std::optional<double> measured = pricer.saa_seconds();
-  const double home_s = measured ? alltoall_s : first.moe_forward_s - alltoall_s - expert_s;
-  const double overlap_s = measured ? *measured : second.moe_forward_s - alltoall_s - expert_s;
+  const double home_s = measured ? alltoall_s : first_moe_s - alltoall_s - expert_s;
+  const double overlap_s = measured ? *measured : second_moe_s - alltoall_s - expert_s;
   return home_s + gather_s <= overlap_s * (1 + 1e-9);  // a tie must not hang on the last bit of a sum
 }
 
@@ -36,7 +36,11 @@ LayerResult tune_variants(LayerSearch& search, const Schedule& schedule, const L
     results.push_back(result);
   }
   if (schedule.flow != Flow::fused) return *std::ranges::min_element(results, {}, &LayerResult::total_s);
-  return results[first_is_faster(pricer, results.at(0), results.at(1)) ? 0 : 1];
+  LayerCase routed = pricer.shape();  // the model knows no shared expert
+  routed.layer.shared_hidden = 0;
+  const LayerPricer alone(pricer.profile(), routed, pricer.options());
+  const auto moe_s = [&](size_t i) { return search.tune(*schedule.variants[i], alone, choice).moe_forward_s; };
+  return results[first_is_faster(alone, moe_s(0), moe_s(1)) ? 0 : 1];
 }
 
 // p doubles while the expert's micro-op is shorter than the AlltoAll's (Lina section 4.2), as long as groups divide and

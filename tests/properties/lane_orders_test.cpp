@@ -86,7 +86,7 @@ class Expected {
     if (schedule_.flow == Flow::replicated) add("tokens_allgather", GroupKind::esp);
     add("gate");
     add("order");
-    moe_part();
+    beside_shared();
     add("i_order");
     if (schedule_.flow == Flow::fused) add("ag", GroupKind::mp);  // Parm S1 gathers the tokens last
   }
@@ -100,7 +100,7 @@ class Expected {
         schedule_.gradients == GradientPolicy::adaptive ? all - in_moe : decision_.gar_beside_dense_bytes;
     add("i_order");
     if (schedule_.flow == Flow::replicated) add("tokens_allgather", GroupKind::esp);  // the split's transpose
-    moe_part();
+    beside_shared();
     if (schedule_.gradients == GradientPolicy::fixed)
       for (size_t i = 0; i < plan_.slices.size(); ++i) gradient();
     add("order");
@@ -111,6 +111,18 @@ class Expected {
     add("attention");
     add(sharded ? "rs" : "mp_allreduce", GroupKind::mp);
     if (schedule_.gradients == GradientPolicy::after || (split && in_moe + beside < all)) gradient();
+  }
+
+  // The shared expert's tokens are gathered where each MP rank has its own; it goes first on its lane, and the sum of
+  // its shards last. Where nothing runs beside anything, all of it goes before the MoE part.
+  void beside_shared() {
+    if (plan_.shape.layer.shared_hidden == 0) return moe_part();
+    const bool own = schedule_.flow == Flow::sharded || schedule_.flow == Flow::fused;
+    if (own) add("shared_allgather", GroupKind::mp);
+    add("shared");
+    if (!schedule_.in_sequence) moe_part();
+    add(own ? "shared_reducescatter" : "shared_allreduce", GroupKind::mp);
+    if (schedule_.in_sequence) moe_part();
   }
 
   void moe_part() {

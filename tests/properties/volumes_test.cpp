@@ -63,8 +63,7 @@ Expected dense(const Symbols& s, const LayerCase& c, Flow flow, const Task& task
     case TaskKind::shared_allreduce:
       return {Op::allreduce, GroupKind::mp, blm};
     case TaskKind::shared:
-      return {Op::expert, GroupKind::none, 0,
-              passes * s.g * blm * static_cast<double>(c.layer.shared_hidden) / s.mp};
+      return {Op::expert, GroupKind::none, 0, passes * s.g * blm * static_cast<double>(c.layer.shared_hidden) / s.mp};
     case TaskKind::tokens_allgather:  // Parm Eq. 1: AG_ESP(B L M N_ESP)
       return {Op::allgather, GroupKind::esp, blm * s.esp};
     case TaskKind::tokens_reducescatter:
