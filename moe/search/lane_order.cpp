@@ -42,7 +42,11 @@ class Replayed {
     combines_from_ = end + times.gradients;
   }
 
-  State begin() const { return {0, combines_from_, {}, {}}; }
+  State begin() const { return {times_.shared_allgather, combines_from_, {}, {}}; }
+
+  double end(const State& state) const {
+    return std::max(state.combined, std::max(state.intra, times_.shared_end()) + times_.shared_reducescatter);
+  }
 
   // `compute`: the end of the last expert that was started, where none of them waits any more.
   void gather(State& state, size_t g, double compute) const {
@@ -85,7 +89,7 @@ LaneOrder greedy_order(const ChunkTimes& times) {
   const Replayed replayed(times);
   State state = replayed.begin();
   size_t g = 0, s = 0;
-  double arrived = times.dispatch[0], compute = 0;
+  double arrived = times.dispatch[0], compute = times.shared_end();
   while (s < times.degree()) {
     const bool must_gather = state.experts.empty(), can_gather = g < times.degree();
     const double gather_at = std::max(state.intra, arrived);
@@ -117,7 +121,7 @@ class ParetoSearch {
   // Rows by s of the states with g AllGathers done; a row of g + 1 is made from that of g.
   OrderChoice run() {
     const size_t r = times_.degree();
-    std::vector<std::vector<Known>> row(1, {{replayed_.begin(), 0}});
+    std::vector<std::vector<Known>> row(1, {{replayed_.begin(), times_.shared_end()}});
     for (size_t g = 0; g <= r; ++g) {
       std::vector<std::vector<Known>> next(g + 2);
       for (size_t s = 0; s <= g && s < row.size(); ++s)
@@ -168,7 +172,8 @@ class ParetoSearch {
   void add_scattered(std::vector<std::vector<Known>>& row, Known known, size_t g, size_t s) {
     replayed_.scatter(known.state, s);
     if (s + 1 == times_.degree()) {
-      if (known.state.combined < best_.seconds * (1 - kTie)) best_ = {known.state.order, known.state.combined, true};
+      const double end = replayed_.end(known.state);
+      if (end < best_.seconds * (1 - kTie)) best_ = {known.state.order, end, true};
       return;
     }
     if (row.size() < s + 2) row.resize(s + 2);
@@ -199,7 +204,7 @@ double order_seconds(const ChunkTimes& times, const LaneOrder& order) {
   const Replayed replayed(times);
   State state = replayed.begin();
   size_t g = 0, s = 0;
-  double compute = 0;
+  double compute = times.shared_end();
   for (const char task : order.empty() ? gathers_first(times.degree()) : order) {
     if (task == 'G') {
       replayed.gather(state, g++, compute);
@@ -208,7 +213,7 @@ double order_seconds(const ChunkTimes& times, const LaneOrder& order) {
       replayed.scatter(state, s++);
     }
   }
-  return state.combined;
+  return replayed.end(state);
 }
 
 OrderChoice best_lane_order(const ChunkTimes& times) {

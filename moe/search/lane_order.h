@@ -7,10 +7,13 @@
 
 namespace moe {
 
-/// Seconds of the MoE part's chunks; inter runs D1..Dr, the gradients, C1..Cr, compute E1..Er.
+/// Seconds of the MoE part's chunks; inter runs D1..Dr, the gradients, C1..Cr, compute E1..Er. A shared expert takes
+/// the compute lane before E1, its AllGather and ReduceScatter the intra lane before and behind all others.
 struct ChunkTimes {
   std::vector<double> dispatch, allgather, expert, reducescatter, combine;
   double gradients = 0;
+  double shared_allgather = 0, shared = 0, shared_reducescatter = 0;
+  double shared_end() const { return shared_allgather + shared; }
   size_t degree() const { return expert.size(); }
 };
 

@@ -29,6 +29,11 @@ ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, doubl
   times.expert = of(TaskKind::expert, GroupKind::none);
   times.reducescatter = of(TaskKind::reducescatter, GroupKind::esp);
   times.combine = of(TaskKind::combine, GroupKind::ep);
+  if (!pricer.outline().shared_expert) return times;
+  times.shared = pricer.dense_seconds(TaskKind::shared, phase);
+  if (!pricer.has(GroupKind::mp)) return times;
+  times.shared_allgather = pricer.dense_seconds(TaskKind::shared_allgather, phase);
+  times.shared_reducescatter = pricer.dense_seconds(TaskKind::shared_reducescatter, phase);
   return times;
 }
 
@@ -37,6 +42,19 @@ bool order_matters(const LayerPricer& pricer) {
   const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
   const Network beside = network(pricer.has(GroupKind::ep) ? GroupKind::ep : GroupKind::dp);
   return pricer.has(GroupKind::esp) && beside != network(GroupKind::esp);
+}
+
+// A shared expert's collectives have the lane of the AlltoAlls, which chunk_times does not know.
+bool shared_elsewhere(const LayerPricer& pricer) {
+  const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
+  return pricer.outline().shared_expert && pricer.has(GroupKind::mp) &&
+         network(GroupKind::mp) != network(GroupKind::esp);
+}
+
+// What the best forward, of FSMoE's order, has beside the MoE part.
+double dense_forward(const LayerPricer& pricer, const LayerResult& best) {
+  if (!pricer.outline().shared_expert) return best.forward_s - best.moe_forward_s;
+  return best.forward_s - order_seconds(chunk_times(pricer, Phase::forward, best.decision.degree_forward, 0), {});
 }
 
 void improve_backward(LayerReplay& layer, int degree, LayerResult& best) {
@@ -100,11 +118,10 @@ void contended_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResul
 void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult& best) {
   const LayerPricer& pricer = layer.pricer;
   if (!order_matters(pricer)) return;
-  if (!pricer.profile().contention.none() || pricer.outline().shared_expert)  // no path stays straight, or alone
-    return contended_orders(layer, choice, best);
+  if (!pricer.profile().contention.none() || shared_elsewhere(pricer)) return contended_orders(layer, choice, best);
   const PhaseBound forward_bound = layer.bound(Phase::forward), backward_bound = layer.bound(Phase::backward);
   const int most = largest_degree(pricer);
-  const double dense = best.forward_s - best.moe_forward_s;
+  const double dense = dense_forward(pricer, best);
   double open_forward = best.forward_s, open_backward = best.backward_s;  // bounds of degrees searched in part
   for (const int r : tried_degrees(choice.forward, pricer)) {
     if (r < 2 || r > most || !better(forward_bound.at(r).seconds, best.forward_s)) continue;

@@ -29,6 +29,9 @@ class Draw {
                  chunks(degree, equal, seconds(3)), chunks(degree, equal, seconds(3)),
                  chunks(degree, equal, 1),          0};
     if (random_bits(seed_, 3, index_++) % 2 == 0) t.gradients = seconds(4);
+    if (random_bits(seed_, 4, 0) % 3 == 0) t.shared = seconds(4);
+    if (t.shared > 0 && random_bits(seed_, 4, 1) % 2 == 0)
+      t.shared_allgather = seconds(3), t.shared_reducescatter = seconds(3);
     return t;
   }
 
@@ -40,7 +43,8 @@ class Draw {
 double replayed(const ChunkTimes& t, const LaneOrder& order) {
   const size_t r = t.degree();
   std::vector<double> gathered(r), computed(r), scattered(r), arrived(r);
-  double inter = 0, intra = 0, compute = 0;
+  double inter = 0, intra = t.shared_allgather, compute = intra + t.shared;
+  const double shared = compute;
   for (size_t c = 0; c < r; ++c) arrived[c] = inter += t.dispatch[c];
   inter += t.gradients;
   size_t g = 0, s = 0;
@@ -54,7 +58,7 @@ double replayed(const ChunkTimes& t, const LaneOrder& order) {
       inter = std::max(inter, scattered[s]) + t.combine[s];
       ++s;
     }
-  return inter;
+  return std::max(inter, std::max(intra, shared) + t.shared_reducescatter);
 }
 
 double least_of_all(const ChunkTimes& t, LaneOrder& order, size_t gathers, size_t scatters) {
