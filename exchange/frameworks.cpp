@@ -33,6 +33,10 @@ void note_gate(TunedLayer& tuned, std::string_view framework, std::initializer_l
   const std::string& gate = tuned.shape.layer.gate;
   if (std::ranges::find(has, gate) == has.end())
     tuned.notes.push_back(fmt::format("the gate {} is not among {}'s: its routing is another", gate, framework));
+  if (tuned.shape.layer.shared_hidden > 0)
+    tuned.notes.push_back(fmt::format("shared expert: a module of your own, {} -> {} -> {}, whose output is added",
+                                      tuned.shape.layer.model_dim, tuned.shape.layer.shared_hidden,
+                                      tuned.shape.layer.model_dim));
   if (tuned.shape.layer.z_loss > 0) tuned.notes.push_back(fmt::format("{} has no z-loss", framework));
 }
 

@@ -102,6 +102,7 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
   add_model(l, tuned.shape.parallel, arguments);
   arguments.add("--expert-tensor-parallel-size", tuned.shape.parallel.esp);
   arguments.add("--moe-ffn-hidden-size", l.hidden);
+  if (l.shared_hidden > 0) arguments.add("--moe-shared-expert-intermediate-size", l.shared_hidden);
   add_moe(l, arguments);
   // Behind the choice of one expert a softmax is 1, whatever the logits.
   if (l.gate != "sigmoid" && (l.top_k == 1 || l.gate == "switch")) arguments.add("--moe-router-pre-softmax");
@@ -121,6 +122,7 @@ void write_fsmoe(const ExportOptions& options, std::ostream& out) {
     tuned.notes.push_back(
         fmt::format("the published layer shards experts over its TP ranks: MP is {}, ESP {}", p.mp, p.esp));
   if (l.ffn == Ffn::mixtral) tuned.notes.emplace_back("the published layer's backward is of ReLU alone");
+  if (l.shared_hidden > 0) tuned.notes.emplace_back("the published layer has no shared expert");
   Arguments arguments;
   add_model(l, p, arguments);
   add_moe(l, arguments);

@@ -81,6 +81,28 @@ TEST(TaskRows, TellALayerThatIsOutsideOfWhatWasMeasured) {
   EXPECT_EQ(notes(2, 4), 1);
 }
 
+TEST(TaskRows, ASharedExpertTakesTheExpertsRowWhereItHasNone) {
+  auto layer = random_layer(3);
+  layer.shape.layer.shared_hidden = 64;
+  const std::string ffn(name_of(layer.shape.layer.ffn));
+  const TermValues terms = terms_of(TaskKind::shared, Phase::forward, layer.shape, Flow::sharded).of_share(1);
+  const auto seconds = [&] {
+    return LayerPricer(layer.profile, layer.shape).dense_seconds(TaskKind::shared, Phase::forward) -
+           layer.profile.task_overhead_s;
+  };
+  const auto add = [&](const std::string& name, double s_per_byte) {
+    TaskRow row{.name = name, .dtype = layer.shape.layer.dtype};
+    row.s_per[static_cast<size_t>(Term::hidden_byte)] = s_per_byte;
+    layer.profile.tasks.push_back(row);
+  };
+  const double bytes = terms[static_cast<size_t>(Term::hidden_byte)], width = 64.0 / layer.shape.parallel.mp;
+  EXPECT_EQ(bytes, 4 * static_cast<double>(layer.shape.layer.batch * layer.shape.layer.seq) * width);
+  add("expert:" + ffn, 2);
+  EXPECT_NEAR(seconds(), 2 * bytes, 1e-9 * bytes);
+  add("shared:" + ffn, 3);
+  EXPECT_NEAR(seconds(), 3 * bytes, 1e-9 * bytes);
+}
+
 TEST(TaskRows, OfAnotherTypeOrPhasePriceNothing) {
   auto layer = random_layer(2);
   const double before = LayerPricer(layer.profile, layer.shape).dense_seconds(TaskKind::attention, Phase::forward);

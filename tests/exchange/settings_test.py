@@ -82,6 +82,14 @@ class Settings(ProgramTest):
         dropless, _ = flags_of(self.export("megatron", measured("ds-moe", (1, 1), 0.01, capacity_factor="none")))
         self.assertNotIn("--moe-expert-capacity-factor", dropless)
 
+    def test_a_shared_expert_is_a_flag_or_a_comment(self):
+        case = measured("ds-moe", (1, 1), 0.01, shared_hidden=512)
+        flags, _ = flags_of(self.export("megatron", case))
+        self.assertEqual(flags["--moe-shared-expert-intermediate-size"], "512")
+        self.assertNotIn("shared expert", " ".join(flags_of(self.export("megatron", SCHEDULES[0]))[1]))
+        for framework in ("tutel", "deepspeed"):
+            self.assertIn("shared expert: a module of your own, 1024 -> 512 -> 1024", self.export(framework, case))
+
     def test_megatron_weighs_one_expert_by_its_probability(self):
         for gate, k, expected in (("gshard", 2, False), ("gshard", 1, True), ("switch", 1, True), ("switch", 2, True),
                                   ("sigmoid", 1, False)):

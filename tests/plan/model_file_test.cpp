@@ -42,6 +42,19 @@ TEST(ModelFile, ShapesAreTheModelCards) {
   }
 }
 
+// DeepSeek-V3's report (arXiv:2412.19437, section 4.2): a shared expert as wide as a routed one.
+TEST(ModelFile, DeepSeeksSharedExpertIsItsCards) {
+  const Model m = find_model("deepseek-v3");
+  EXPECT_EQ(m.layers, 61 - 3) << "those with experts";
+  EXPECT_EQ(std::tie(m.layer.model_dim, m.layer.hidden, m.layer.shared_hidden, m.layer.heads, m.vocabulary),
+            std::tuple(7168, 2048, 1 * 2048, 128, 129280));
+  EXPECT_EQ(std::tie(m.layer.experts, m.layer.top_k, m.layer.ffn), std::tuple(256, 8, Ffn::mixtral));
+  const LayerCase c = complete(m.layer, {.nodes = 1, .ranks_per_node = 1}, Rounding::ragged);
+  const double dense = static_cast<double>(attention_parameters(c) + shared_parameters(c)) + 2.0 * 256 * 7168;
+  const double all = 58 * (dense + 256.0 * 3 * 7168 * 2048) + 2.0 * 129280 * 7168;
+  EXPECT_NEAR(all / 671e9, 1, 0.015) << "its 3 layers without experts are left out";
+}
+
 TEST(ModelFile, EveryFileReads) {
   EXPECT_FALSE(config_names("models").empty());
   for (const auto& name : config_names("models")) EXPECT_EQ(find_model(name).name, name);

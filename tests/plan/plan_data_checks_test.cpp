@@ -60,6 +60,26 @@ TEST(PlanChecks, GradientBytesMissingOrTwice) {
   EXPECT_NE(complaint(plan), "no complaint");
 }
 
+TEST(PlanChecks, SharedExpertThatTokensDoNotPass) {
+  LayerCase shape = four_ranks();
+  shape.layer.shared_hidden = 8;
+  Plan one = build_plan(find_schedule("fsmoe"), shape, {2, 3, 1000}), none = good_plan();
+  EXPECT_EQ(complaint(one), "no complaint");
+  std::swap(one.shape, none.shape);
+  const auto order = [](Structure s) { return task_of(s, kForward, TaskKind::order).name(); };
+  expect_named(one, order(*one.structure), "tokens pass 1 shared experts beside it, expected 0");
+  expect_named(none, order(*none.structure), "tokens pass 0 shared experts beside it, expected 1");
+}
+
+TEST(PlanChecks, SharedExpertsSumBeforeItIsThere) {
+  LayerCase shape = four_ranks();
+  shape.layer.shared_hidden = 8;
+  const Plan bad = changed(build_plan(find_schedule("fsmoe"), shape, {2, 3, 1000}), [](Structure& s) {
+    std::erase(task_of(s, kForward, TaskKind::i_order).after, task_of(s, kForward, TaskKind::shared_reducescatter).id);
+  });
+  EXPECT_NE(complaint(bad).find("reads shared_sum before"), std::string::npos) << complaint(bad);
+}
+
 TEST(PlanChecks, GradientNeverSent) {
   const Plan half = changed(good_plan(), [](Structure& s) { drop(s, gradient_ids(s).at(1)); });
   expect_named(half, gradient_names(half)[0], "1000 of 8192 gradient bytes of layer 1 are sent");
