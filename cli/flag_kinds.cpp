@@ -73,7 +73,7 @@ void add_layer(CLI::App& verb, Selection& s) {
   add_number(verb, "--model-dim", l.model_dim, "embedding size (M)", 1);
   add_number(verb, "--hidden", l.hidden, "expert hidden size (H)", 1);
   add_number(verb, "--shared-hidden", l.shared_hidden,
-             "hidden size of an expert that every token passes; default: 0, none");
+             "hidden size of an expert that every token passes; default: 0, none", 0);
   add_number(verb, "--heads", l.heads, "attention heads", 1);
   add_number(verb, "--kv-heads", l.kv_heads, "key-value heads; default: heads", 1);
   add_number(verb, "--experts", l.experts, "experts in all (E); default: one a node, on one node one a rank", 1);
