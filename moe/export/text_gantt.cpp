@@ -128,7 +128,7 @@ std::string text_gantt(const std::vector<DrawnTimeline>& all, int width) {
   std::string legend;
   for (const char letter : used)
     legend += fmt::format("{}{} {}", legend.empty() ? "" : ", ", letter, kMeanings[static_cast<size_t>(letter - 'A')]);
-  return text + legend + "; upper case where a task begins\n";
+  return text + legend + "\nupper case where a task begins\n";
 }
 
 }  // namespace moe

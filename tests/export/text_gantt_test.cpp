@@ -36,7 +36,7 @@ TEST(TextGantt, DrawsEachLaneThatHasTasks) {
             "inter   |DdddDddd......Cccccc|  70 % busy\n"
             "intra   |....Gggggggggg......|  50 % busy\n"
             "        0             10.00 s\n"
-            "C combine, D dispatch, G allgather; upper case where a task begins\n");
+            "C combine, D dispatch, G allgather\nupper case where a task begins\n");
 }
 
 TEST(TextGantt, ACellShowsWhatTakesMostOfIt) {
@@ -59,7 +59,7 @@ TEST(TextGantt, SharesAScale) {
             "inter   |DdddDddd......Cccccc|  70 % busy\n"
             "intra   |....Gggggggggg......|  50 % busy\n"
             "        0             20.00 s\n"
-            "C combine, D dispatch, G allgather; upper case where a task begins\n");
+            "C combine, D dispatch, G allgather\nupper case where a task begins\n");
 }
 
 TEST(TextGantt, RefusesWhatItCannotDraw) {
