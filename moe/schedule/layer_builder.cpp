@@ -4,6 +4,7 @@
 #include <array>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include "moe/base/check.h"
 #include "moe/schedule/task_output.h"
@@ -151,6 +152,33 @@ void LayerBuilder::pieces_left() {
   if (!pass_->gradients.experts.empty()) pieces_between(lane_of(GroupKind::edp), 0, kAll);
 }
 
+// The shared expert follows what the MoE part follows: its tasks come first on their lanes, so that it runs beside the
+// first exchange. Where MP ranks have their own tokens it gathers those that its shards share.
+void LayerBuilder::begin_shared(const Access& tokens) {
+  shared_ = {};
+  if (!shared_expert_) return;
+  const Chain before = std::exchange(dense_, {dense_.after, tokens});
+  if (traits_of(schedule_.flow).gates == Tokens::own) push_dense(TaskKind::shared_allgather, Buffer::shared_input);
+  const Access input = dense_.data;
+  push_dense(TaskKind::shared, Buffer::shared_partial);
+  if (pass_->phase == Phase::forward)
+    found().shared_input = input;
+  else
+    last().reads.push_back(found().shared_input);  // stored activations
+  shared_ = std::exchange(dense_, before);
+  if (!schedule_.in_sequence) return;
+  end_shared();
+  dense_.after.insert(dense_.after.end(), shared_.after.begin(), shared_.after.end());
+}
+
+void LayerBuilder::end_shared() {
+  if (!shared_expert_) return;
+  std::swap(dense_, shared_);
+  const bool scatters = traits_of(schedule_.flow).gates == Tokens::own;
+  push_dense(scatters ? TaskKind::shared_reducescatter : TaskKind::shared_allreduce, Buffer::shared_sum);
+  std::swap(dense_, shared_);
+}
+
 // The task that takes all chunks together.
 void LayerBuilder::join_chunks(TaskKind kind, Buffer writes) {
   std::vector<int> tails = shared_.after;
@@ -268,71 +296,11 @@ std::vector<int> LayerBuilder::behind_last(TaskKind kind, std::vector<int> after
   return after;
 }
 
-void LayerBuilder::transfer(const Pass& from) {
-  pass_ = &from;
-  if (lane_of(GroupKind::pp) >= 0) {
-    const Chain& output = outputs_[{from.micro_batch, from.layer}][static_cast<size_t>(from.phase)];
-    const int sent = push(TaskKind::send, behind_last(TaskKind::send, output.after));
-    last().reads.push_back(output.data);
-    sent_[{from.phase, from.micro_batch, from.layer}] = sent;
-  }
-  pass_ = nullptr;
-}
-
 // Queued where it is needed, so that nothing that could run before waits behind it.
 void LayerBuilder::receive(int sent) {
   const int received = push(TaskKind::recv, behind_last(TaskKind::recv, {sent}));
   last().writes.push_back(whole_of(Buffer::received));
   dense_ = {{received}, whole_of(Buffer::received)};
-}
-
-// An end stands where a layer before the first and one behind the last would.
-void LayerBuilder::embed(const Pass& pass) {
-  Pass before = pass;
-  before.layer = -1;
-  pass_ = &before;
-  const bool forward = pass.phase == Phase::forward;
-  const Chain gradient = forward ? Chain() : outputs_.at({pass.micro_batch, 0})[static_cast<size_t>(pass.phase)];
-  const int id = push(TaskKind::embed, gradient.after);
-  if (!forward) last().reads.push_back(gradient.data);
-  const Access input{Buffer::input, Phase::forward, 0, 0, 1, pass.micro_batch};
-  last().writes.push_back(forward ? input : whole_of(Buffer::gradient));
-  outputs_[{pass.micro_batch, -1}][static_cast<size_t>(pass.phase)] = {{id}, last().writes.front()};
-  pass_ = nullptr;
-}
-
-void LayerBuilder::head(const Pass& pass) {
-  Pass behind = pass;
-  ++behind.layer;
-  pass_ = &behind;
-  const Chain& output = outputs_.at({pass.micro_batch, pass.layer})[static_cast<size_t>(Phase::forward)];
-  std::vector<int> after = output.after;
-  const Access logits = of(Buffer::logits, Phase::forward);
-  auto& ours = outputs_[{pass.micro_batch, behind.layer}];
-  if (pass.phase == Phase::backward) after = ours[static_cast<size_t>(Phase::forward)].after;
-  const int id = push(TaskKind::head, after);
-  last().reads.push_back(output.data);
-  if (pass.phase == Phase::forward) {
-    last().writes.push_back(logits);
-  } else {
-    last().reads.push_back(logits);
-    last().writes.push_back({Buffer::output, Phase::backward, pass.layer, 0, 1, pass.micro_batch});
-  }
-  ours[static_cast<size_t>(pass.phase)] = {{id}, last().writes.front()};
-  pass_ = nullptr;
-}
-
-void LayerBuilder::finish(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts) {
-  Pass pass{.phase = Phase::backward, .stage = stage, .layer = layer, .ready = ready};
-  pass.gradients.experts = experts;
-  pass_ = &pass;
-  begin_slices();
-  std::vector<int> all;
-  for (size_t i = 0; i < ready.size(); ++i) gradient(i);
-  for (const Task& task : structure_.tasks)
-    if (structure_.lanes[static_cast<size_t>(task.lane)].stage == stage) all.push_back(task.id);
-  push(TaskKind::optimizer, all);
-  pass_ = nullptr;
 }
 
 void one_lane_order(LayerBuilder& b) {

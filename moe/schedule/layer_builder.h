@@ -39,16 +39,6 @@ class LayerBuilder {
   int add(const Pass& pass);
   /// The last expert task of the backward that was added last.
   int last_expert() const { return last_expert_; }
-  /// What a pass made is sent to the neighbouring stage, whose next pass of that micro-batch receives it first.
-  void transfer(const Pass& from);
-  /// Adds a model's ends, of the pass's phase and micro-batch. Forward, embed() makes the first layer's input and
-  /// head() takes the last one's output; backward, head() makes that output's gradient and embed() takes the first
-  /// layer's.
-  void embed(const Pass& pass);
-  void head(const Pass& pass);
-  /// The optimizer's step of a stage, after everything that it does and the slices that are left, one for each of
-  /// `ready`, the tasks that they wait for; `experts` as GradientPlacement's.
-  void finish(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts = {});
   Structure take() { return std::move(structure_); }
 
   // For schedules, while a pass is added:
@@ -73,7 +63,7 @@ class LayerBuilder {
   /// Gradients that go into the MoE part are sent here, if there are any.
   void gradient_in_moe();
 
- private:
+ protected:
   struct Chain {  // what a chunk waits for next, and where its rows lie
     std::vector<int> after;
     Access data;

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "moe/base/check.h"
-#include "moe/schedule/layer_builder.h"
+#include "moe/schedule/iteration_builder.h"
 
 namespace moe {
 namespace {
@@ -58,7 +58,7 @@ class ModelBuilder {
     StageLanes::Networks networks{};
     for (size_t k = 0; k < networks.size(); ++k) networks[k] = plan_.groups[k].network;
     const int peers = plan_.groups[static_cast<size_t>(GroupKind::ep)].size;
-    LayerBuilder builder(schedule_, {networks, peers, plan_.shape.layer.shared_hidden > 0, stages_});
+    IterationBuilder builder(schedule_, {networks, peers, plan_.shape.layer.shared_hidden > 0, stages_});
     // The stages' last backwards send; they are built last to first, each stage's as a block of gradients.
     for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, stages_)) run(builder, step);
     plan_.structure = std::make_shared<const Structure>(builder.take());
@@ -68,7 +68,7 @@ class ModelBuilder {
   }
 
  private:
-  void run(LayerBuilder& builder, const PipelineStep& step) {
+  void run(IterationBuilder& builder, const PipelineStep& step) {
     const int stage = step.stage;
     const auto [first, last] = layers_of_stage(model_, stage);
     Pass pass{.phase = step.phase, .stage = stage, .micro_batch = step.micro_batch};
@@ -158,7 +158,7 @@ class ModelBuilder {
     waiting_pieces_.erase(waiting_pieces_.begin(), waiting_pieces_.begin() + static_cast<std::ptrdiff_t>(count));
   }
 
-  void finish(LayerBuilder& builder, int stage, int layer, Sender& sender) {
+  void finish(IterationBuilder& builder, int stage, int layer, Sender& sender) {
     std::vector<int> ready;
     std::vector<bool> experts;
     send_pieces(waiting_pieces_.size(), sender, ready, experts);

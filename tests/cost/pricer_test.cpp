@@ -131,17 +131,6 @@ TEST(Pricer, BackwardExpertsDoubleStartsAndWork) {
   EXPECT_NEAR(expert(Phase::backward), 2 * expert(Phase::forward), 1e-18);
 }
 
-TEST(Pricer, ASharedExpertIsPricedAsOneOfAllTokens) {
-  const Profile profile = small_profile();
-  LayerCase shape = small_case();
-  shape.layer.shared_hidden = 96;
-  const LayerPricer pricer(profile, shape);
-  const double tokens = static_cast<double>(shape.layer.batch * shape.layer.seq);
-  const double flops = 2.0 * 2 * tokens * static_cast<double>(shape.layer.model_dim) * 96 / shape.parallel.mp;
-  EXPECT_NEAR(pricer.dense_seconds(TaskKind::shared, Phase::forward), 2 * 5e-6 + flops * 1e-12, 1e-18);
-  EXPECT_NEAR(pricer.dense_seconds(TaskKind::shared, Phase::backward), 2 * (2 * 5e-6 + flops * 1e-12), 1e-18);
-}
-
 TEST(Pricer, AnExpertRowOfItsKindReplacesGemm) {
   Profile profile = small_profile();
   ComputeRow expert;

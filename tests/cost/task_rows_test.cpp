@@ -97,6 +97,10 @@ TEST(TaskRows, ASharedExpertTakesTheExpertsRowWhereItHasNone) {
   };
   const double bytes = terms[static_cast<size_t>(Term::hidden_byte)], width = 64.0 / layer.shape.parallel.mp;
   EXPECT_EQ(bytes, 4 * static_cast<double>(layer.shape.layer.batch * layer.shape.layer.seq) * width);
+  const ComputeRow gemm = layer.profile.compute.front();
+  const int gemms = gemms_of(layer.shape.layer.ffn);
+  const double macs = gemms * bytes / 4 * static_cast<double>(layer.shape.layer.model_dim);
+  EXPECT_NEAR(seconds(), gemms * gemm.alpha_s + 2 * macs * gemm.beta_s_per_flop, 1e-9 * seconds()) << "no row at all";
   add("expert:" + ffn, 2);
   EXPECT_NEAR(seconds(), 2 * bytes, 1e-9 * bytes);
   add("shared:" + ffn, 3);

@@ -274,26 +274,47 @@ class Experts:
         return dx, dweight, gradients
 
 
+class Shared:
+    """The expert that every token passes; nothing where the layer has none."""
+
+    def __init__(self, layer, t):
+        w = {name: t[f"shared_{name}"][None] for name in ("w1", "w2", "w3") if f"shared_{name}" in t}
+        assert bool(w) == ("shared_hidden" in layer), "shared expert: weights of one, and none in the layer's shape"
+        self.expert = Expert(layer["ffn"], w, 0) if w else None
+
+    def forward(self, x):
+        return self.expert.forward(x) if self.expert else 0
+
+    def backward(self, dy):
+        if not self.expert:
+            return 0, {}
+        dx, gradients = self.expert.backward(dy)
+        return dx, {f"shared_{name}": gradient for name, gradient in gradients.items()}
+
+
 class Layer:
     def __init__(self, manifest, t):
         layer, self.residual = manifest["layer"], manifest["layer"]["residual"]
         self.norms = [Norm(layer["norm"], t.get(name)) for name in ("norm1", "norm2")]
         self.attention, self.gate, self.experts = Attention(layer, t), Gate(manifest, t), Experts(layer, t)
+        self.shared = Shared(layer, t)
 
     def forward(self, x):
         hidden = self.attention.forward(self.norms[0].forward(x)) + self.residual * x
         normed = self.norms[1].forward(hidden)
         routed = self.gate.forward(normed)
-        return self.experts.forward(normed, *routed) + self.residual * hidden, routed[2]
+        moe = self.experts.forward(normed, *routed) + self.shared.forward(normed)
+        return moe + self.residual * hidden, routed[2]
 
     def backward(self, dy):
         dnormed, dweight, gradients = self.experts.backward(dy)
         dgate, of_gate = self.gate.backward(dweight)
-        dhidden, gradients["norm2"] = self.norms[1].backward(dnormed + dgate)
+        dshared, of_shared = self.shared.backward(dy)
+        dhidden, gradients["norm2"] = self.norms[1].backward(dnormed + dgate + dshared)
         dhidden += self.residual * dy
         dattended, of_attention = self.attention.backward(dhidden)
         dx, gradients["norm1"] = self.norms[0].backward(dattended)
-        every = {**gradients, **of_gate, **of_attention}
+        every = {**gradients, **of_shared, **of_gate, **of_attention}
         return dx + self.residual * dhidden, {n: gradient for n, gradient in every.items() if gradient is not None}
 
 

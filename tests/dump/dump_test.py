@@ -23,6 +23,8 @@ LAYERS = {
                 "4", "--capacity-factor", "0.9", "--aux-loss", "0.5", "--z-loss", "0.1"],
     "losses": ["--schedule", "tutel", "--dtype", "float64", "--aux-loss", "2", "--z-loss", "0.3", "--no-residual",
                "--norm", "rmsnorm", "--experts", "32", "--workload", "zipf:1"],
+    "shared": ["--schedule", "fsmoe,parm-s1,ds-moe-replicated,monta-o2", "--dtype", "float64", "--ffn", "mixtral",
+               "--shared-hidden", "96"],
     "single": ["--schedule", "monta-o2,tutel", "--degree-forward", "3", "--ffn", "mixtral"],
     "dropless": ["--schedule", "monta-o2,ds-moe-replicated", "--dtype", "float64", "--gate", "sigmoid",
                  "--capacity-factor", "none", "--experts", "16", "--top-k", "3"],

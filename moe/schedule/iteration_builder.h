@@ -1,0 +1,26 @@
+#pragma once
+// Builds what a whole iteration has beside its layers' passes: transfers between stages, a model's ends, the
+// optimizer's step.
+#include <vector>
+
+#include "moe/schedule/layer_builder.h"
+
+namespace moe {
+
+class IterationBuilder : public LayerBuilder {
+ public:
+  using LayerBuilder::LayerBuilder;
+
+  /// What a pass made is sent to the neighbouring stage, whose next pass of that micro-batch receives it first.
+  void transfer(const Pass& from);
+  /// Adds a model's ends, of the pass's phase and micro-batch. Forward, embed() makes the first layer's input and
+  /// head() takes the last one's output; backward, head() makes that output's gradient and embed() takes the first
+  /// layer's.
+  void embed(const Pass& pass);
+  void head(const Pass& pass);
+  /// The optimizer's step of a stage, after everything that it does and the slices that are left, one for each of
+  /// `ready`, the tasks that they wait for; `experts` as GradientPlacement's.
+  void finish(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts = {});
+};
+
+}  // namespace moe
