@@ -108,6 +108,8 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
   if (l.gate != "sigmoid" && (l.top_k == 1 || l.gate == "switch")) arguments.add("--moe-router-pre-softmax");
   if (l.gate == "sigmoid") arguments.add("--moe-router-score-function", "sigmoid");
   if (l.experts > tuned.shape.parallel.ep) arguments.add("--moe-grouped-gemm");
+  if (tuned.shape.parallel.zero > 0) arguments.add("--use-distributed-optimizer");
+  if (tuned.shape.parallel.recompute == Recompute::selective) arguments.add("--recompute-granularity selective");
   write_array(tuned, arguments, out);
 }
 

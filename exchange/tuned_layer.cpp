@@ -71,13 +71,17 @@ std::vector<std::string> notes_on(const Found& found, const Framework& runs) {
 }
 
 // Parts of the layer that none of the frameworks' settings say.
-void note_unsaid(const LayerShape& layer, const Framework& runs, std::vector<std::string>& notes) {
+void note_unsaid(const LayerCase& shape, const Framework& runs, std::vector<std::string>& notes) {
+  const LayerShape& layer = shape.layer;
   const auto unsaid = [&](std::string_view what) {
     notes.push_back(fmt::format("the layer had {}, which no setting of {} says", what, runs.name));
   };
   if (layer.norm == Norm::none) unsaid("no norm");
   if (!layer.residual) unsaid("no residual connection");
   if (layer.hook != "none") unsaid(fmt::format("the hook {}", layer.hook));
+  const std::string states = describe_states(shape.parallel);
+  if (!states.empty() && runs.format != "megatron")
+    notes.push_back(fmt::format("planned with {}: a setting of the optimizer and of your attention", states));
 }
 
 }  // namespace
@@ -109,7 +113,7 @@ TunedLayer tuned_layer(const ExportOptions& options, const Framework& runs) {
   TunedLayer tuned{layer_of(found.chosen->record),
                    shape_of(found.chosen->record.parameters, found.chosen->record.where), found.cases.front(),
                    *found.chosen, notes_on(found, runs)};
-  note_unsaid(tuned.shape.layer, runs, tuned.notes);
+  note_unsaid(tuned.shape, runs, tuned.notes);
   return tuned;
 }
 

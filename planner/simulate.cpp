@@ -90,8 +90,10 @@ void print_text(const LayerCase& shape, const Profile& profile, const std::vecto
   std::vector<const Simulated*> fastest_first;
   for (const Simulated& s : all) fastest_first.push_back(&s);
   std::ranges::stable_sort(fastest_first, {}, [](const Simulated* s) { return s->result.total_s(); });
-  fmt::print("{} on {} ({} nodes x {}), {}\n\n{}{}", describe(shape.layer), profile.name, profile.nodes,
-             profile.ranks_per_node, name_of(shape.rounding), table_text(fastest_first, profile), refused.text());
+  const std::string states = describe_states(shape.parallel);
+  fmt::print("{} on {} ({} nodes x {}), {}{}{}\n\n{}{}", describe(shape.layer), profile.name, profile.nodes,
+             profile.ranks_per_node, name_of(shape.rounding), states.empty() ? "" : ", ", states,
+             table_text(fastest_first, profile), refused.text());
   if (profile.memory_bytes) fmt::print("memory of a rank: {}\n", human_bytes(*profile.memory_bytes));
   fmt::print("{}", gantts_text(fastest_first, drawn));
 }

@@ -43,6 +43,8 @@ void write_planned_trace(const std::string& path, const SweepRequest& request, c
 bool asks_one(const TuneOptions& options) {
   const Selection& s = options.selection;
   const bool one = !options.model.one_layer() || !s.layer_file.empty() || s.layer != LayerFlags{};
+  const bool states = s.layer.zero || s.layer.recompute;
+  require<BadInput>(!states || s.grid.empty(), "--zero, --recompute: found a grid, expected one layer or model");
   require<BadInput>(!one || s.grid.empty(), "--grid: found {} beside a layer or a model, expected one of them", s.grid);
   return one;
 }

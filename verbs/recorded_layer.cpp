@@ -44,7 +44,6 @@ LayerCase shape_of(const Fields& f, const std::string& at) {
   l.model_dim = whole("model_dim");
   l.hidden = whole("hidden");
   if (f.has("shared_hidden")) l.shared_hidden = whole("shared_hidden");
-  if (f.has("shared_hidden")) l.shared_hidden = whole("shared_hidden");
   l.heads = whole("heads");
   l.kv_heads = whole("kv_heads");
   l.experts = whole("experts");

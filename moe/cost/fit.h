@@ -81,9 +81,9 @@ struct FittedProfile {
 std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases);
 
 /// Fits one row per kind of case. Cases with a status other than ok are passed over, of those that were measured again
-/// the best attempt counts. Collectives are of one backend, or of "none", as somebody else's are. A kind of case without a line becomes a row of
-/// Profile::unusable. The profile reads back from its file (profile.h: write_profile) as it is. What a case must
-/// carry:
+/// the best attempt counts. All are of one cluster, emulated or not; those with a network are of one backend, or of
+/// "none", as somebody else's are. A kind of case without a line becomes a row of Profile::unusable. The profile reads
+/// back from its file (profile.h: write_profile) as it is. What a case must carry:
 ///   parameters.cluster, .nodes, .ranks_per_node   the same in all cases
 ///   parameters.op                                 a [[comm]] op, "gemm" or "module"
 ///     a [[comm]] op:  .network ("inter" | "intra"), .ranks (of the group), .bytes (volume as FSMoE counts it:

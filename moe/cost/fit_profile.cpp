@@ -213,18 +213,28 @@ void add_unusable(FittedProfile& out, const std::string& what, const NoLine& non
 // Of samples that somebody else's tool measured.
 constexpr std::string_view kNoBackend = "none";
 
-/// Takes name and size of the measured cluster from a case; all cases must agree.
-void set_topology(Profile& profile, const CaseRecord& record, std::string& cluster) {
-  const std::string& name = record.parameters.text("cluster", record.where);
-  const auto nodes = static_cast<int>(whole_within(record, "nodes", 1, kMostNodes));
-  const auto ranks_per_node = static_cast<int>(whole_within(record, "ranks_per_node", 1, kMostRanksPerNode));
-  const bool same =
-      cluster.empty() || (cluster == name && nodes == profile.nodes && ranks_per_node == profile.ranks_per_node);
-  require<BadInput>(same, "{}: cluster: found {} ({} x {}), expected {} ({} x {}) as in the cases before", record.where,
-                    name, nodes, ranks_per_node, cluster, profile.nodes, profile.ranks_per_node);
-  cluster = name;
-  profile.nodes = nodes;
-  profile.ranks_per_node = ranks_per_node;
+// Takes the size of the measured cluster from the cases, which are of one, and all of an emulated one or of a real one.
+// Those that name a network are of one backend.
+void take_cluster(Profile& profile, const std::vector<CaseRecord>& cases) {
+  const CaseRecord *first = nullptr, *sends = nullptr;
+  const auto name_of_cluster = [](const CaseRecord& record) { return record.parameters.text("cluster", record.where); };
+  for (const CaseRecord& record : cases) {
+    if (record.status != CaseStatus::ok) continue;
+    const auto nodes = static_cast<int>(whole_within(record, "nodes", 1, kMostNodes));
+    const auto ranks_per_node = static_cast<int>(whole_within(record, "ranks_per_node", 1, kMostRanksPerNode));
+    if (first == nullptr) first = &record, profile.nodes = nodes, profile.ranks_per_node = ranks_per_node;
+    const std::string found = name_of_cluster(record), expected = name_of_cluster(*first);
+    require<BadInput>(found == expected && nodes == profile.nodes && ranks_per_node == profile.ranks_per_node,
+                      "{}: cluster: found {} ({} x {}), expected {} ({} x {}) as in the cases before", record.where,
+                      found, nodes, ranks_per_node, expected, profile.nodes, profile.ranks_per_node);
+    const auto emulated = [](const CaseRecord& r) { return r.emulated ? "emulated" : "not emulated"; };
+    require<BadInput>(record.emulated == first->emulated, "{}: found a case {}, expected {} as in the cases before",
+                      record.where, emulated(record), emulated(*first));
+    if (record.backend == kNoBackend || !record.parameters.has("network")) continue;
+    if (sends == nullptr) sends = &record;
+    require<BadInput>(record.backend == sends->backend, "{}: backend: found {}, expected {} as in the cases before",
+                      record.where, record.backend, sends->backend);
+  }
 }
 
 }  // namespace
@@ -254,18 +264,12 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
   FittedProfile out;
   out.profile.name = name;
   out.profile.source = source;
-  std::string cluster, backend;  // of all cases
+  take_cluster(out.profile, cases);
   std::map<RowKey, std::vector<FitSample>> samples;
   std::map<RowKey, std::vector<TermSample>> of_tasks;
   std::set<RowKey> in_layers;  // collectives that layers ran
   for (const CaseRecord& record : best_attempts(cases)) {
     if (record.status != CaseStatus::ok) continue;
-    set_topology(out.profile, record, cluster);
-    if (record.backend != kNoBackend && record.parameters.text("op", record.where) != "gemm") {
-      if (backend.empty()) backend = record.backend;
-      require<BadInput>(record.backend == backend, "{}: backend: found {}, expected {} as in the cases before",
-                        record.where, record.backend, backend);
-    }
     if (take_whole(out.profile, record)) continue;
     const RowKey key = key_of(record, out.profile);
     if (key.table == RowKey::Table::task)

@@ -128,7 +128,7 @@ LayerShape layer_from(const Node& n) {
   layer.seq = size("seq");
   layer.model_dim = size("model_dim");
   layer.hidden = size("hidden");
-  if (n.has("shared_hidden")) layer.shared_hidden = size("shared_hidden");
+  layer.shared_hidden = n.whole_or("shared_hidden", 0, 0, 1 << 20);
   layer.heads = size("heads");
   layer.kv_heads = size("kv_heads");
   layer.experts = size("experts");

@@ -172,7 +172,29 @@ void check_rows(const Plan& plan) {
     }
 }
 
+// Its sum is added to the output with i_order, and to the gradient of the tokens with the gate's; its backward reads
+// what its forward read.
+void check_reads_of_shared(const Plan& plan) {
+  std::map<std::pair<int, int>, Buffer> inputs;  // by micro-batch and layer
+  const auto reads = [](const Task& task, Buffer buffer, Phase phase) {
+    return std::ranges::any_of(task.reads, [&](const Access& a) { return a.buffer == buffer && a.phase == phase; });
+  };
+  for (const Task& task : plan.tasks()) {
+    const bool forward = task.phase == Phase::forward;
+    if (task.kind == (forward ? TaskKind::i_order : TaskKind::gate) && !reads(task, Buffer::shared_sum, task.phase))
+      broken(task, "does not read the sum of the shared expert");
+    if (task.kind != TaskKind::shared) continue;
+    if (task.reads.empty()) broken(task, "reads nothing");
+    const std::pair layer{task.micro_batch, task.layer};
+    if (forward)
+      inputs[layer] = task.reads.front().buffer;
+    else if (!reads(task, inputs[layer], Phase::forward))
+      broken(task, "does not read the {} of its forward", name_of(inputs[layer]));
+  }
+}
+
 void check_shared(const Plan& plan) {
+  if (plan.shape.layer.shared_hidden > 0) check_reads_of_shared(plan);
   const int expected = plan.shape.layer.shared_hidden > 0 ? 1 : 0;
   std::map<std::tuple<Phase, int, int>, int> found;
   for (const Task& task : plan.tasks())

@@ -144,6 +144,13 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
   return shape;
 }
 
+std::string describe_states(const ParallelShape& p) {
+  std::string text = p.zero > 0 ? fmt::format("ZeRO {}", p.zero) : "";
+  if (p.recompute == Recompute::none) return text;
+  const std::string_view again = p.recompute == Recompute::full ? "layers recomputed" : "scores recomputed";
+  return text.empty() ? std::string(again) : fmt::format("{}, {}", text, again);
+}
+
 std::string describe(const LayerShape& l) {
   const std::string factor = l.capacity_factor ? fmt::format("{}", *l.capacity_factor) : "none";
   const std::string type = l.dtype == DType::float32 ? "" : fmt::format(" {}", name_of(l.dtype));

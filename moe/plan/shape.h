@@ -102,6 +102,9 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding);
 /// Returns the type of what dispatch and combine send: the layer's own, unless its hook sends another.
 DType wire_type(const LayerShape& layer);
 
+/// "ZeRO 1, scores recomputed": what a rank does not keep; empty where it keeps all.
+std::string describe_states(const ParallelShape& parallel);
+
 /// "B4 L1024 M4096 H14336 E4 k2 f1.2 mixtral"; element types but float32 behind it.
 std::string describe(const LayerShape& layer);
 

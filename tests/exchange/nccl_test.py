@@ -101,6 +101,10 @@ class NcclTests(ProgramTest):
         self.call("import", "csv", gemm, "-o", "g.jsonl", "--cluster", "other", "--nodes", 1, "--ranks-per-node", 4)
         self.assertRegex(self.refused("fit", "--records", "r.jsonl", "g.jsonl", "--out", "mine.toml"),
                          r"g.jsonl:\d+: cluster: found other \(1 x 4\), expected imported \(2 x 4\) as in the cases")
+        faster = self.path("f.txt", nccl_text("alltoall", 1e-5, 5e-11))  # the same sizes, of another cluster
+        self.call("import", "nccl-tests", faster, "-o", "f.jsonl", "--cluster", "other")
+        self.assertRegex(self.refused("fit", "--records", "r.jsonl", "f.jsonl", "--out", "mine.toml"),
+                         r"f.jsonl:\d+: cluster: found other")
         empty = self.path("e.jsonl", pathlib.Path(self.path("r.jsonl")).read_text().splitlines()[0] + "\n")
         self.assertIn("e.jsonl: found no case of an operation",
                       self.refused("fit", "--records", "r.jsonl", empty, "--out", "mine.toml"))

@@ -82,6 +82,14 @@ class Settings(ProgramTest):
         dropless, _ = flags_of(self.export("megatron", measured("ds-moe", (1, 1), 0.01, capacity_factor="none")))
         self.assertNotIn("--moe-expert-capacity-factor", dropless)
 
+    def test_what_a_rank_does_not_keep_is_a_flag_or_a_comment(self):
+        case = measured("ds-moe", (1, 1), 0.01, zero=1, recompute="selective")
+        flags, _ = flags_of(self.export("megatron", case))
+        self.assertIn("--use-distributed-optimizer", flags)
+        self.assertEqual(flags["--recompute-granularity"], "selective")
+        for framework in ("tutel", "deepspeed"):
+            self.assertIn("planned with ZeRO 1, scores recomputed", self.export(framework, case))
+
     def test_a_shared_expert_is_a_flag_or_a_comment(self):
         case = measured("ds-moe", (1, 1), 0.01, shared_hidden=512)
         flags, _ = flags_of(self.export("megatron", case))

@@ -285,5 +285,26 @@ TEST(PlanChecks, EveryDependencyThatMattersIsMissed) {
   EXPECT_GT(implied, 10);
 }
 
+TEST(PlanChecks, ASharedExpertIsReadByWhatNeedsIt) {
+  LayerCase shape = four_ranks();
+  shape.layer.shared_hidden = 64;
+  const Plan plan = build_plan(find_schedule("fsmoe"), shape, {2, 3, 1000});
+  EXPECT_EQ(complaint(plan), "no complaint");
+  const auto without = [&](Phase phase, TaskKind kind, auto is, const std::string& rule) {
+    std::string name;
+    const Plan bad = changed(plan, [&](Structure& s) {
+      Task& task = task_of(s, phase, kind);
+      name = task.name();
+      std::erase_if(task.reads, is);
+    });
+    expect_named(bad, name, rule);
+  };
+  const auto sum = [](const Access& a) { return a.buffer == Buffer::shared_sum; };
+  without(kForward, TaskKind::i_order, sum, "does not read the sum of the shared expert");
+  without(kBackward, TaskKind::gate, sum, "does not read the sum of the shared expert");
+  const auto kept = [](const Access& a) { return a.phase == kForward; };
+  without(kBackward, TaskKind::shared, kept, "does not read the shared_input of its forward");
+}
+
 }  // namespace
 }  // namespace moe

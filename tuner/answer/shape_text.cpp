@@ -14,10 +14,9 @@ std::string describe_shape(const ModelShape& model) {
   const ParallelShape& p = model.shape.parallel;
   std::string text = fmt::format("DP {} MP {} EP {} ESP {} PP {}", p.dp, p.mp, p.ep, p.esp, p.pp);
   if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
-  if (p.zero > 0) text += fmt::format(" ZeRO {}", p.zero);
-  if (p.recompute == Recompute::selective) text += ", scores recomputed";
   text += fmt::format(", {} micro-batch{} of {}", model.micro_batches, model.micro_batches == 1 ? "" : "es",
                       model.shape.layer.batch);
+  if (const std::string states = describe_states(p); !states.empty()) text += ", " + states;
   return model.micro_batches > 1 && p.pp > 1 ? fmt::format("{} ({})", text, name_of(model.order)) : text;
 }
 
@@ -35,9 +34,9 @@ std::string text_of(const FoundShapes& found, int top) {
                human_bytes(best.memory_bytes), shape.pareto ? "yes" : "no"});
   }
   std::string text = fmt::format(
-      "SHAPE  {} shapes of a global batch of {}; {}\n       left out: {} too large, {} slower by their bound",
-      found.shapes, found.global_batch,
-      found.gap() <= 0 ? "none is faster" : fmt::format("none is more than {:.1f} % faster", 100 * found.gap()),
+      "SHAPE  {} shapes of a global batch of {}; none that fits and has a price is {}faster\n"
+      "       left out: {} too large, {} slower by their bound",
+      found.shapes, found.global_batch, found.gap() <= 0 ? "" : fmt::format("more than {:.1f} % ", 100 * found.gap()),
       found.too_large, found.ruled_out);
   if (found.not_reached > 0) text += fmt::format(", {} not reached in time", found.not_reached);
   if (found.refused > 0) text += fmt::format(", {} refused:\n       {}", found.refused, found.refusal);
