@@ -96,7 +96,7 @@ class Settings(ProgramTest):
         self.assertEqual(flags["--moe-shared-expert-intermediate-size"], "512")
         self.assertNotIn("shared expert", " ".join(flags_of(self.export("megatron", SCHEDULES[0]))[1]))
         for framework in ("tutel", "deepspeed"):
-            self.assertIn("shared expert: a module of your own, 1024 -> 512 -> 1024", self.export(framework, case))
+            self.assertIn("shared expert: a module of your own, 2048 -> 512 -> 2048", self.export(framework, case))
 
     def test_megatron_weighs_one_expert_by_its_probability(self):
         for gate, k, expected in (("gshard", 2, False), ("gshard", 1, True), ("switch", 1, True), ("switch", 2, True),
