@@ -6,6 +6,22 @@ namespace moe {
 
 using Json = nlohmann::ordered_json;
 
+namespace {
+
+// Returns the first two of "ROW: WHY; ROW: WHY; ...", and how many more there are, which records name all.
+std::string first_rows(const std::string& rows) {
+  constexpr size_t kNamed = 2;
+  size_t named = 0, more = 0, end = rows.size();
+  for (size_t at = rows.find("; "); at != std::string::npos; at = rows.find("; ", at + 1))
+    if (++named == kNamed)
+      end = at, more = 1;
+    else if (named > kNamed)
+      ++more;
+  return more > 0 ? fmt::format("{} and {} more", rows.substr(0, end), more) : rows;
+}
+
+}  // namespace
+
 std::string tasks_text(const LayerOutcome& outcome) {
   std::string text;
   for (const ScheduleRun& run : outcome.runs) {
@@ -26,7 +42,8 @@ std::string reasons_text(const LayerOutcome& outcome) {
   std::string text;
   for (const ScheduleRun& run : outcome.runs)
     if (const CaseRecord& r = run.record; r.prediction.has("weak_rows"))
-      text += fmt::format("  {}: predicted by weak rows: {}\n", r.schedule, r.prediction.text("weak_rows", r.key));
+      text += fmt::format("  {}: predicted by weak rows: {}\n", r.schedule,
+                          first_rows(r.prediction.text("weak_rows", r.key)));
   for (const ScheduleRun& run : outcome.runs)
     if (const CaseRecord& r = run.record; !r.reason.empty())
       text += fmt::format("  {}: {}: {}\n", r.schedule, name_of(r.status), r.reason);
