@@ -172,16 +172,18 @@ void check_rows(const Plan& plan) {
     }
 }
 
-// Its sum is added to the output with i_order, and to the gradient of the tokens with the gate's; its backward reads
-// what its forward read.
+// Its sum, over one MP rank what it writes, is added to the output with i_order, and to the gradient of the tokens with
+// the gate's; its backward reads what its forward read.
 void check_reads_of_shared(const Plan& plan) {
   std::map<std::pair<int, int>, Buffer> inputs;  // by micro-batch and layer
   const auto reads = [](const Task& task, Buffer buffer, Phase phase) {
     return std::ranges::any_of(task.reads, [&](const Access& a) { return a.buffer == buffer && a.phase == phase; });
   };
+  const bool sums = plan.groups[static_cast<size_t>(GroupKind::mp)].size > 1;
+  const Buffer sum = sums ? Buffer::shared_sum : Buffer::shared_partial;
   for (const Task& task : plan.tasks()) {
     const bool forward = task.phase == Phase::forward;
-    if (task.kind == (forward ? TaskKind::i_order : TaskKind::gate) && !reads(task, Buffer::shared_sum, task.phase))
+    if (task.kind == (forward ? TaskKind::i_order : TaskKind::gate) && !reads(task, sum, task.phase))
       broken(task, "does not read the sum of the shared expert");
     if (task.kind != TaskKind::shared) continue;
     if (task.reads.empty()) broken(task, "reads nothing");
@@ -194,7 +196,6 @@ void check_reads_of_shared(const Plan& plan) {
 }
 
 void check_shared(const Plan& plan) {
-  if (plan.shape.layer.shared_hidden > 0) check_reads_of_shared(plan);
   const int expected = plan.shape.layer.shared_hidden > 0 ? 1 : 0;
   std::map<std::tuple<Phase, int, int>, int> found;
   for (const Task& task : plan.tasks())
@@ -203,6 +204,7 @@ void check_shared(const Plan& plan) {
     if (task.kind == TaskKind::order)
       if (const int passes = found[{task.phase, task.micro_batch, task.layer}]; passes != expected)
         broken(task, "tokens pass {} shared experts beside it, expected {}", passes, expected);
+  if (expected > 0) check_reads_of_shared(plan);
 }
 
 void check_transfers(const Plan& plan) {
