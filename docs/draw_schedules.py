@@ -49,8 +49,8 @@ def picture(program, name):
 def seconds_by_schedule(program, grid, cluster):
     """Of each layer that can be planned: schedule -> forward + backward."""
     with tempfile.TemporaryDirectory() as scratch:
-        tuned = json.loads(run(program, "tune", "--no-verify", "--schedule", "all", "--json", "--nearest", "--grid", grid,
-                               "--cluster", cluster, "--out", f"{scratch}/r.jsonl"))
+        tuned = json.loads(run(program, "tune", "--no-verify", "--schedule", "all", "--json", "--nearest",
+                               "--grid", grid, "--cluster", cluster, "--out", f"{scratch}/r.jsonl"))
     layers = [{s["schedule"]: s["forward_s"] + s["backward_s"] for s in layer["schedules"]}
               for layer in tuned["layers"]]
     return [layer for layer in layers if layer]

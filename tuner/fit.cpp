@@ -29,8 +29,8 @@ Measured measured_in(const std::vector<std::string>& files) {
                          [](const CaseRecord& record) { return record.parameters.has("op"); });
     require<BadInput>(measured.cases.size() > before, "{}: found no case of an operation, expected records of {}", file,
                       "`moetune microbench` or of `moetune import`");
-    measured.source += (measured.source.empty() ? "" : "; ") +
-                       fitted_from(file, run.header, measured.cases[before].emulated);
+    measured.source +=
+        (measured.source.empty() ? "" : "; ") + fitted_from(file, run.header, measured.cases[before].emulated);
   }
   return measured;
 }

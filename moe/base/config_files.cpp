@@ -69,8 +69,8 @@ std::string find_config(const std::string& folder, const std::string& name_or_pa
   if (fs::is_regular_file(name_or_path, error)) return name_or_path;
   const std::vector<std::string> names = config_names(folder);
   const std::vector<std::string_view> known(names.begin(), names.end());
-  bad_input("{}: found {}, expected a file or one of: {}{}", what_is_in(folder), shown(name_or_path), fmt::join(known, ", "),
-            suggestion(name_or_path, known));
+  bad_input("{}: found {}, expected a file or one of: {}{}", what_is_in(folder), shown(name_or_path),
+            fmt::join(known, ", "), suggestion(name_or_path, known));
 }
 
 }  // namespace moe

@@ -67,7 +67,8 @@ std::string grid_text(const VerifiedResults& results) {
   text += degrees_text(results);
   const auto missing = runs_without_time(results.outcomes);
   if (missing.empty()) text += "every run of every layer is in these means\n";
-  for (const auto& [reason, runs] : missing) text += fmt::format("not in these means, {} run{}: {}\n", runs, runs == 1 ? "" : "s", reason);
+  for (const auto& [reason, runs] : missing)
+    text += fmt::format("not in these means, {} run{}: {}\n", runs, runs == 1 ? "" : "s", reason);
   return text;
 }
 
