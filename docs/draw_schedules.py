@@ -40,7 +40,7 @@ def picture(program, name):
     printed = run(program, "simulate", *OWN_LAYER.get(name, LAYER), "--schedule", name)
     title, *lanes = printed[printed.index(f"\n{name} "):].strip().splitlines()
     chosen = re.match(r"\S+ = (\S+)", title)
-    lines = [lane.removesuffix(" busy") for lane in lanes[:-1]]
+    lines = [lane.removesuffix(" busy") for lane in lanes[:-2]]  # without the legend
     if chosen:
         lines.append(f"chosen: {chosen[1]}")
     return "\n".join(line.rstrip() for line in lines) + "\n"

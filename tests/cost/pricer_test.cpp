@@ -345,25 +345,5 @@ TEST(Pricer, Table2OfTestbedB) {
   }
 }
 
-// Projections and scores have 2^19 FLOPs each.
-TEST(Pricer, ScoresComputedAgainTakeTheirShareOfTheForward) {
-  const Profile profile = small_profile();
-  const LayerCase keeps = small_case(),
-                  again = small_case({.nodes = 2, .ranks_per_node = 2, .recompute = Recompute::selective});
-  const LayerPricer keeping(profile, keeps), computing(profile, again);
-  const double forward_s = keeping.dense_seconds(TaskKind::attention, Phase::forward);
-  EXPECT_NEAR(forward_s, 6 * 5e-6 + (1 << 20) * 1e-12, 1e-15);
-  EXPECT_EQ(computing.dense_seconds(TaskKind::attention, Phase::forward), forward_s);
-  EXPECT_DOUBLE_EQ(computing.dense_seconds(TaskKind::attention, Phase::backward),
-                   keeping.dense_seconds(TaskKind::attention, Phase::backward) + forward_s / 2);
-}
-
-TEST(Pricer, RefusesWhatPlansDoNotSend) {
-  const Profile profile = small_profile();
-  EXPECT_THROW(LayerPricer(profile, small_case({.nodes = 2, .ranks_per_node = 2, .zero = 2})), BadInput);
-  EXPECT_THROW(LayerPricer(profile, small_case({.nodes = 2, .ranks_per_node = 2, .recompute = Recompute::full})),
-               BadInput);
-}
-
 }  // namespace
 }  // namespace moe

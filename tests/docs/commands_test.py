@@ -49,6 +49,7 @@ SKIPPED = 77  # a script without its modules
 NEEDS = {"--device": "a GPU", "--backend": "processes that a launcher starts"}
 # Files that a page's commands read and a machine without LibTorch cannot make.
 SEEDS = {"results/microbench-testbed-b.jsonl": "tests/plots/data/microbench.jsonl",
+         "results/microbench-host.jsonl": "tests/plots/data/microbench.jsonl",
          "results/fsmoe-b-emulated.jsonl.gz": "results/fsmoe-b-emulated.jsonl.gz",
          "results/fsmoe-fig6-models.json.gz": "results/fsmoe-fig6-models.json.gz",
          "results/layerbench-testbed-b.jsonl": "tests/plots/data/verified.jsonl",
