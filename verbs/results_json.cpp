@@ -34,16 +34,6 @@ Json to_json(const LayerResult& r) {
   return json;
 }
 
-Json group_sizes(const ParallelShape& p) {
-  Json json{{"nodes", p.nodes}, {"ranks_per_node", p.ranks_per_node},
-            {"dp", p.dp},       {"mp", p.mp},
-            {"ep", p.ep},       {"esp", p.esp},
-            {"edp", p.edp},     {"pp", p.pp}};
-  if (p.zero > 0) json["zero"] = p.zero;
-  if (p.recompute != Recompute::none) json["recompute"] = name_of(p.recompute);
-  return json;
-}
-
 Json to_json(const LayerCase& c) {
   Json json = layer_json(c.layer);
   json["capacity_rounding"] = name_of(c.rounding);

@@ -11,8 +11,6 @@ using Json = nlohmann::ordered_json;
 
 /// schedule, degrees, seconds of both phases and of their MoE parts, gar_in_moe_bytes, bounds; what else was decided.
 Json to_json(const LayerResult& result);
-/// Returns nodes, ranks_per_node and the groups' sizes.
-Json group_sizes(const ParallelShape& parallel);
 /// Returns the layer's shape and groups.
 Json to_json(const LayerCase& shape);
 /// lanes (name, busy_s) and tasks (name, phase, layer, chunk, lane, start_s, end_s).

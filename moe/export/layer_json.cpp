@@ -27,4 +27,14 @@ nlohmann::ordered_json layer_json(const LayerShape& l) {
   return json;
 }
 
+nlohmann::ordered_json group_sizes(const ParallelShape& p) {
+  nlohmann::ordered_json json{{"nodes", p.nodes}, {"ranks_per_node", p.ranks_per_node},
+                              {"dp", p.dp},       {"mp", p.mp},
+                              {"ep", p.ep},       {"esp", p.esp},
+                              {"edp", p.edp},     {"pp", p.pp}};
+  if (p.zero > 0) json["zero"] = p.zero;
+  if (p.recompute != Recompute::none) json["recompute"] = name_of(p.recompute);
+  return json;
+}
+
 }  // namespace moe

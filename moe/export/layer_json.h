@@ -1,5 +1,5 @@
 #pragma once
-// A layer's shape for documents that other programs read.
+// A layer's shape and its groups for documents that other programs read.
 #include <nlohmann/json.hpp>
 
 #include "moe/plan/shape.h"
@@ -8,5 +8,7 @@ namespace moe {
 
 /// Returns every field by its name in layer files; capacity_factor null: dropless.
 nlohmann::ordered_json layer_json(const LayerShape& layer);
+/// Returns nodes, ranks_per_node and the groups' sizes; zero and recompute where a rank does not keep all.
+nlohmann::ordered_json group_sizes(const ParallelShape& parallel);
 
 }  // namespace moe

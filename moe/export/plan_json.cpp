@@ -20,17 +20,8 @@ Json case_json(const LayerCase& c) {
 }
 
 Json parallel_json(const ParallelShape& p) {
-  Json json{{"nodes", p.nodes},
-            {"ranks_per_node", p.ranks_per_node},
-            {"dp", p.dp},
-            {"mp", p.mp},
-            {"ep", p.ep},
-            {"esp", p.esp},
-            {"edp", p.edp},
-            {"pp", p.pp},
-            {"placement", placement_name(p)}};
-  if (p.zero > 0) json["zero"] = p.zero;
-  if (p.recompute != Recompute::none) json["recompute"] = name_of(p.recompute);
+  Json json = group_sizes(p);
+  json["placement"] = placement_name(p);
   return json;
 }
 

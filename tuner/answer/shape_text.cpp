@@ -1,5 +1,6 @@
 #include "moe/base/table.h"
 #include "moe/base/units.h"
+#include "moe/export/layer_json.h"
 #include "tuner/answer/shape_search.h"
 #include "verbs/sweep.h"
 

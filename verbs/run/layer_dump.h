@@ -12,7 +12,7 @@
 //                               software; ranks: of each its file, its places in the groups, and which part of the
 //                               whole its tensors are: for every axis [first, count, total]
 //
-// Of a stack every rank has the layers of its stage: a layer's weights and their gradients are "layer-L." and the name,
+// Ranks of a stack have the layers of their stage: a layer's weights and their gradients are "layer-L." and the name,
 // what a layer's micro-batch has is "layer-L.micro-batch-M." and the name. The manifest has layers and micro_batches
 // too. A layer's input is the output of the layer before it.
 //

@@ -39,7 +39,7 @@ inline constexpr std::string_view kExcess = "excess_s_";
 /// Loads and bytes are of the layer that ran: of an emulated cluster the proxy.
 CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vector<TaskComparison>& tasks);
 
-/// Of a schedule that did not run.
+/// Returns the record of a schedule that did not run.
 CaseRecord record_without_run(const LayerJob& job, const Schedule& schedule, CaseStatus status,
                               const std::string& reason);
 

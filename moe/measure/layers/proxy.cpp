@@ -64,9 +64,9 @@ double reference_flops(const LayerCase& shape) {
   const auto m = static_cast<double>(layer.model_dim), h = static_cast<double>(layer.hidden);
   const auto seq = static_cast<double>(layer.seq), tokens = static_cast<double>(layer.batch) * seq * shape.parallel.dp;
   const double attention = 4 * m * m + 2 * seq * m;
-  const double experts = static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1) *
-                         (layer.ffn == Ffn::mixtral ? 3 : 2) * m * h;
-  const double shared = (layer.ffn == Ffn::mixtral ? 3 : 2) * m * static_cast<double>(layer.shared_hidden);
+  const double experts =
+      static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1) * gemms_of(layer.ffn) * m * h;
+  const double shared = gemms_of(layer.ffn) * m * static_cast<double>(layer.shared_hidden);
   return 3 * kFlopsPerMac * tokens * (attention + experts + shared);  // a backward is twice a forward
 }
 
