@@ -16,7 +16,10 @@ constexpr double kHostS = 5e-3;
 
 struct Timed {
   explicit Timed(Device& device)
-      : lane(device.make_stream("lane")), gate(*lane), start(device.make_event()), end(device.make_event()) {}
+      : lane(device.make_stream("lane")), gate(*lane), start(device.make_event()), end(device.make_event()) {
+    lane->record(*end);
+    lane->synchronize();  // its thread runs
+  }
   // Queues two moments, and lets the host take its time between them.
   void issue(double host_s) {
     lane->mark(*start);

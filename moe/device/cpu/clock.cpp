@@ -1,5 +1,6 @@
 #include "moe/device/cpu/clock.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
 #include <sys/prctl.h>
@@ -14,7 +15,10 @@ void be_punctual() {
   if (!punctual) punctual = prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL) == 0;
 }
 
-double PaceClock::here_s() const { return paced_ ? at_s_ : now_s(); }
+double PaceClock::here_s() {
+  if (!paced_) at_s_ = now_s();
+  return at_s_;
+}
 
 bool PaceClock::hold_until(double ends_s) {
   const double now = now_s();
@@ -29,7 +33,7 @@ bool PaceClock::hold_until(double ends_s) {
 void PaceClock::wait(double seconds, bool paced) {
   if (paced_ ? seconds <= at_s_ : now_s() > seconds + kMostLateS) return;
   paced_ = paced;
-  at_s_ = seconds;
+  at_s_ = std::max(at_s_, seconds);
 }
 
 void PaceClock::worked() {

@@ -6,15 +6,14 @@
 // would be later by that for every task of its longest chain. A pace counts from the moment that was meant instead, so
 // lateness does not add up, and work without a pace takes no time. Invariant: after a piece of work this clock is
 // behind the one on the wall by kMostLateS at most; by more, and it takes the time that it takes.
-#include <algorithm>
-
 namespace moe::cpu {
 
 /// Is for one thread.
 class PaceClock {
  public:
   static constexpr double kMostLateS = 0.5e-3;
-  double here_s() const;
+  /// Never tells a moment before one that it told.
+  double here_s();
   /// Says whether here_s() was meant by paces; else it is the clock on the wall.
   bool paced() const { return paced_; }
   /// Sleeps to that moment. Returns false, and counts from now on, if it is past by more than kMostLateS.
@@ -31,7 +30,7 @@ class PaceClock {
 
  private:
   bool paced_ = false;
-  double at_s_ = 0;
+  double at_s_ = 0;  // unpaced: the latest moment that was told or held to
   int holds_ = 0;
 };
 
