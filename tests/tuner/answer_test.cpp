@@ -97,6 +97,29 @@ struct Tried {
   double total_s, memory_bytes;
 };
 
+// The best schedule, each with all that a rank can keep.
+Tried best_of(const ShapeRequest& request, ChosenModel chosen) {
+  ParallelShape& p = chosen.model.shape.parallel;
+  Tried best{std::numeric_limits<double>::infinity(), 0};
+  for (const Schedule* schedule : request.schedules)
+    for (const auto& [zero, recompute] : {std::pair{0, Recompute::none}, std::pair{1, Recompute::none},
+                                          std::pair{0, Recompute::selective}, std::pair{1, Recompute::selective}}) {
+      if (zero != request.fixed.zero.value_or(recompute == Recompute::none ? zero : 1)) continue;
+      if (recompute != Recompute::none && request.fixed.recompute) continue;
+      p.zero = zero, p.recompute = recompute;
+      const RankedSchedule row = ranked({chosen, request.profile, request.degrees, {true, "--shape"}}, *schedule);
+      if (row.too_large) continue;
+      if (row.refused.empty()) try {
+          const LayerPricer pricer(request.profile, chosen.model.shape, {true, "--shape"});
+          const double total_s = row.pass_s() + sums_s(pricer);
+          if (total_s < best.total_s) best = {total_s, row.memory_bytes};
+        } catch (const Unsupported&) {  // no row of any size
+        }
+      break;
+    }
+  return best;
+}
+
 // Every shape that divides, by counting up all groups: no list of divisors, no bound, no order. Of each the best
 // schedule.
 std::vector<Tried> try_all(const ShapeRequest& request) {
@@ -134,18 +157,7 @@ std::vector<Tried> try_all(const ShapeRequest& request) {
                 } catch (const BadInput&) {
                   continue;
                 }
-                Tried best{std::numeric_limits<double>::infinity(), 0};
-                const LayerPricer pricer(request.profile, model.shape, {true, "--shape"});
-                for (const Schedule* schedule : request.schedules) {
-                  const RankedSchedule row =
-                      ranked({chosen, request.profile, request.degrees, {true, "--shape"}}, *schedule);
-                  if (!row.refused.empty()) continue;
-                  try {
-                    const double total_s = row.pass_s() + sums_s(pricer);
-                    if (total_s < best.total_s) best = {total_s, row.memory_bytes};
-                  } catch (const Unsupported&) {  // no row of any size
-                  }
-                }
+                const Tried best = best_of(request, chosen);
                 if (best.total_s < std::numeric_limits<double>::infinity()) all.push_back(best);
               }
   return all;
@@ -156,15 +168,18 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
   Profile profile = find_profile("testbed-b");
   const std::vector<const Schedule*> some{&find_schedule("tutel"), &find_schedule("fsmoe"), &find_schedule("ds-moe"),
                                           &find_schedule("parm"), &find_schedule("lina-packed")};
-  int several = 0;
+  int several = 0, sharded = 0, again = 0;
   for (int i = 0; i < 200; ++i) {
     profile.nodes = static_cast<int>(one_of(draw, {1, 2}));
     profile.ranks_per_node = 2;
     const ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
     profile.memory_bytes.reset();
-    if (i % 2 == 1) profile.memory_bytes = layer_memory(chosen.model.shape).total() * (i % 4 == 1 ? 1.05 : 0.97);
+    if (i % 2 == 1)
+      profile.memory_bytes = layer_memory(chosen.model.shape).total() * one_of(draw, {40, 60, 97, 105}) / 100;
     ShapeRequest request{.chosen = chosen, .global_batch = batch_of(chosen), .profile = profile, .schedules = some};
     if (i % 3 == 0) request.fixed.ep = 2;  // what a schedule packs has fewer
+    if (i % 5 == 1) request.fixed.zero = 0;
+    if (i % 7 == 3) request.fixed.recompute = "none";
     const std::vector<Tried> all = try_all(request);
     if (all.empty()) {
       EXPECT_THROW(find_shapes(request), Unsupported);
@@ -190,10 +205,13 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
       const ParallelShape& p = shape.model.shape.parallel;
       EXPECT_EQ(shape.model.shape.layer.batch * p.dp * shape.model.micro_batches,
                 chosen.model.shape.layer.batch * chosen.model.shape.parallel.dp);
+      sharded += p.zero, again += p.recompute != Recompute::none;
       EXPECT_LE(shape.best.memory_bytes, profile.memory_bytes.value_or(std::numeric_limits<double>::max()));
     }
   }
   EXPECT_GT(several, 50);
+  EXPECT_GT(sharded, 10);
+  EXPECT_GT(again, 10);
 }
 
 TEST(ShapeSearch, KeepsWhatWasAskedFor) {

@@ -135,7 +135,8 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
                       .fixed_pipeline = options.model.micro_batches > 1 || options.model.pipeline});
 }
 
-std::string shape_flags(const ModelShape& model) {
+// Returns the flags of what a search decided, beside those that were asked for.
+std::string shape_flags(const ModelShape& model, const LayerFlags& asked) {
   const ParallelShape& p = model.shape.parallel;
   std::string text =
       fmt::format(" --batch {} --dp {} --mp {} --ep {} --esp {}", model.shape.layer.batch, p.dp, p.mp, p.ep, p.esp);
@@ -143,6 +144,8 @@ std::string shape_flags(const ModelShape& model) {
   if (p.pp > 1) text += fmt::format(" --pp {}", p.pp);
   if (model.micro_batches > 1)
     text += fmt::format(" --micro-batches {} --pipeline {}", model.micro_batches, name_of(model.order));
+  if (p.zero > 0 && !asked.zero) text += fmt::format(" --zero {}", p.zero);
+  if (p.recompute != Recompute::none && !asked.recompute) text += fmt::format(" --recompute {}", name_of(p.recompute));
   return text + " --nearest";
 }
 
@@ -230,7 +233,7 @@ std::string command_of(const std::string& verb, const TuneOptions& options, cons
     i += has_value ? 1 : 0;
     if (answer.shapes == nullptr || !among(kOfShape, name)) text += ' ' + flag;
   }
-  if (answer.shapes != nullptr) text += shape_flags(answer.chosen->model);
+  if (answer.shapes != nullptr) text += shape_flags(answer.chosen->model, options.selection.layer);
   return text + fmt::format(" --schedule {}", recommended(answer).schedule->name);
 }
 

@@ -18,6 +18,11 @@ struct Open {
   double bound_s;
 };
 
+struct KeptStates {
+  int zero;
+  Recompute recompute;
+};
+
 /// What a shape came to: nothing was tried, or why the last schedule refused it.
 struct Outcome {
   std::optional<RankedShape> best = {};
@@ -37,10 +42,29 @@ std::vector<int64_t> choices(const std::optional<int>& fixed, int64_t of) {
   return fixed ? std::vector<int64_t>{*fixed} : divisors(of);
 }
 
+// What a rank may keep, all first: ZeRO 1 takes no time, scores that are computed again do.
+std::vector<KeptStates> states_of(const ShapeRequest& request) {
+  const ParallelShape& p = request.chosen.model.shape.parallel;
+  std::vector<KeptStates> states{{p.zero, p.recompute}};
+  if (p.zero == 0 && !request.fixed.zero) states.push_back({1, p.recompute});
+  if (p.recompute == Recompute::none && !request.fixed.recompute)
+    states.push_back({states.back().zero, Recompute::selective});
+  return states;
+}
+
+ModelShape keeping(ModelShape model, const KeptStates& states) {
+  model.shape.parallel.zero = states.zero;
+  model.shape.parallel.recompute = states.recompute;
+  return model;
+}
+
 class ShapeSearch {
  public:
   explicit ShapeSearch(const ShapeRequest& request)
-      : request_(request), pricing_{true, "--shape"}, capacity_(request.profile.memory_bytes) {}
+      : request_(request),
+        pricing_{true, "--shape"},
+        capacity_(request.profile.memory_bytes),
+        states_(states_of(request)) {}
 
   FoundShapes run() {
     found_.global_batch = request_.global_batch;
@@ -86,9 +110,7 @@ class ShapeSearch {
                                       .ep = static_cast<int>(ep),
                                       .esp = static_cast<int>(esp),
                                       .pp = static_cast<int>(pp),
-                                      .ep_inside = inside,
-                                      .zero = p.zero,
-                                      .recompute = p.recompute};
+                                      .ep_inside = inside};
               add_batches(model, samples / dp);
             }
   }
@@ -117,14 +139,17 @@ class ShapeSearch {
     }
     model.head_gradient_bytes = model.embedding_gradient_bytes = 0;
     add_ends(model, request_.chosen.vocabulary, request_.chosen.tied_embedding);
-    const MemoryEstimate needed = memory_of(request_.chosen, memory_request(model, model.shape, Flow::sharded));
-    least_memory_ = std::min(least_memory_, needed.total());
-    if (capacity_ && misfit(needed, *capacity_)) {
-      ++found_.too_large;
+    for (size_t kept = 0; kept < states_.size(); ++kept) {
+      const ModelShape keeps = keeping(model, states_[kept]);
+      const MemoryEstimate needed = memory_of(request_.chosen, memory_request(keeps, keeps.shape, Flow::sharded));
+      least_memory_ = std::min(least_memory_, needed.total());
+      if (capacity_ && misfit(needed, *capacity_)) continue;
+      shapes_.push_back(keeps);
+      memory_.push_back(needed.total());
+      kept_.push_back(kept);
       return;
     }
-    shapes_.push_back(std::move(model));
-    memory_.push_back(needed.total());
+    ++found_.too_large;
   }
 
   void open_all() {
@@ -184,9 +209,12 @@ class ShapeSearch {
 
   void plan(const Open& open) {
     ChosenModel chosen = request_.chosen;
-    chosen.model = shapes_[open.shape];
-    RankedSchedule row =
-        ranked({chosen, request_.profile, request_.degrees, pricing_}, *request_.schedules[open.schedule]);
+    RankedSchedule row;
+    for (size_t kept = kept_[open.shape]; kept < states_.size(); ++kept) {
+      chosen.model = keeping(shapes_[open.shape], states_[kept]);
+      row = ranked({chosen, request_.profile, request_.degrees, pricing_}, *request_.schedules[open.schedule]);
+      if (!row.too_large) break;  // this schedule may need more than others
+    }
     Outcome& outcome = outcomes_[open.shape];
     outcome.planned = true;
     if (!row.refused.empty()) {
@@ -200,7 +228,7 @@ class ShapeSearch {
       if (tie ? outcome.schedule < open.schedule : outcome.best->total_s() < row.total_s()) return;
     }
     outcome.schedule = open.schedule;
-    outcome.best = RankedShape{shapes_[open.shape], std::move(row)};
+    outcome.best = RankedShape{chosen.model, std::move(row)};
   }
 
   void settle(size_t next) {
@@ -238,8 +266,10 @@ class ShapeSearch {
   const ShapeRequest& request_;
   const PricingOptions pricing_;
   const std::optional<double> capacity_;
+  const std::vector<KeptStates> states_;
   std::vector<ModelShape> shapes_;
   std::vector<double> memory_;  // by shape, at least
+  std::vector<size_t> kept_;    // by shape: the first of states_ under which some schedule may fit
   std::vector<Open> open_;
   std::vector<Outcome> outcomes_;  // by shape
   double least_memory_ = std::numeric_limits<double>::infinity();

@@ -9,6 +9,19 @@ namespace {
 
 constexpr size_t kFastest = 2;  // shapes that are shown whatever memory they take
 
+// "DP 2 EP 4 PP 2, 4 of 1 1f1b, ZeRO 1": what describe_shape() says, without groups of one rank.
+std::string short_shape(const ModelShape& model) {
+  const ParallelShape& p = model.shape.parallel;
+  std::string text;
+  for (const auto& [name, size] : {std::pair{"DP", p.dp}, {"MP", p.mp}, {"EP", p.ep}, {"ESP", p.esp}, {"PP", p.pp}})
+    if (size > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " ", name, size);
+  if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
+  text += fmt::format("{}{} of {}", text.empty() ? "" : ", ", model.micro_batches, model.shape.layer.batch);
+  if (model.micro_batches > 1 && p.pp > 1) text += fmt::format(" {}", name_of(model.order));
+  if (p.zero > 0) text += fmt::format(", ZeRO {}", p.zero);
+  return p.recompute == Recompute::none ? text : text + ", recompute";
+}
+
 }  // namespace
 
 std::string describe_shape(const ModelShape& model) {
@@ -22,14 +35,14 @@ std::string describe_shape(const ModelShape& model) {
 }
 
 std::string text_of(const FoundShapes& found, int top) {
-  Table table({"shape", "schedule", "r_f", "r_b", "predicted ms", "sums ms", "a rank needs", "Pareto"});
+  Table table({"groups, micro-batches", "schedule", "r_f", "r_b", "predicted ms", "sums ms", "a rank needs", "Pareto"});
   int left = top, front = 0;
   for (size_t i = 0; i < found.ranked.size(); ++i) {
     const RankedShape& shape = found.ranked[i];
     front += shape.pareto ? 1 : 0;
     if ((i >= kFastest && !shape.pareto) || left-- <= 0) continue;
     const RankedSchedule& best = shape.best;
-    table.add({describe_shape(shape.model), std::string(best.schedule->name), fmt::format("{}", best.degree_forward),
+    table.add({short_shape(shape.model), std::string(best.schedule->name), fmt::format("{}", best.degree_forward),
                degree_range(best.degrees_backward.first, best.degrees_backward.second),
                fmt::format("{:.3f}", 1e3 * best.total_s()), fmt::format("{:.3f}", 1e3 * best.expert_sums_s),
                human_bytes(best.memory_bytes), shape.pareto ? "yes" : "no"});
