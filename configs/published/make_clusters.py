@@ -196,6 +196,7 @@ def between_nodes(nodes):
     lines = comm("alltoall", "inter", nodes, 0, (nodes - 1) / nodes / NIC, "bound: a card a GPU at 50 GB/s")
     ring = 2 * (nodes - 1) / nodes / NIC
     lines += comm("allreduce", "inter", nodes, 0, ring, "bound: a ring, a card a GPU at 50 GB/s")
+    lines += comm("sendrecv", "inter", 2, 0, 1 / NIC, "bound: a card at 50 GB/s")
     inside = [Line(nccl_points("h100", op, 8)).solved() for op in ("reducescatter", "allgather")]
     return lines + comm("allreduce", "inter", 8 * nodes, sum(alpha for alpha, _ in inside),
                         sum(beta for _, beta in inside) + ring / 8,

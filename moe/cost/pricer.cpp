@@ -97,10 +97,15 @@ const CommRow* LayerPricer::comm_row(Op op, const Group& group) const {
 
 const CommRow& LayerPricer::comm_row_or_nearest(Op op, const Group& group) const {
   if (const CommRow* row = comm_row(op, group)) return *row;
+  // By ratio; of two that are as near the larger group.
   const CommRow* nearest = nullptr;
+  const auto distance = [&](const CommRow& row) {
+    return std::pair{std::max(row.ranks, group.size) / static_cast<double>(std::min(row.ranks, group.size)),
+                     -row.ranks};
+  };
   for (const CommRow& row : profile_.comm)
     if (row.op == op && row.network == group.network && row.algorithm == "direct" &&
-        (nearest == nullptr || std::abs(row.ranks - group.size) < std::abs(nearest->ranks - group.size)))
+        (nearest == nullptr || distance(row) < distance(*nearest)))
       nearest = &row;
   const bool direct = op != Op::alltoall || shape_.layer.dispatcher == "alltoall";
   const std::string what = fmt::format("{}{}", name_of(op), direct ? "" : " " + shape_.layer.dispatcher);

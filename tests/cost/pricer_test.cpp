@@ -258,6 +258,18 @@ TEST(Pricer, AGroupSizeWithoutARowNamesTheNearest) {
       << "3 is nearer to 4 than 2";
 }
 
+TEST(Pricer, TheNearestGroupIsSoByRatioAndOfTwoTheLarger) {
+  for (const auto& [first, second, nearest] : {std::tuple{1, 16, 16}, {16, 1, 16}, {2, 16, 2}, {2, 8, 8}, {3, 5, 5}}) {
+    Profile profile = small_profile();
+    CommRow row = row_of(profile, Op::alltoall);
+    std::erase_if(profile.comm, [](const CommRow& r) { return r.op == Op::alltoall; });
+    for (const int ranks : {first, second}) row.ranks = ranks, profile.comm.push_back(row);
+    const LayerPricer borrowed(profile, small_case({.nodes = 4, .ranks_per_node = 2}), {.nearest = true});
+    EXPECT_TRUE(
+        has_note(borrowed, fmt::format("nearest: alltoall over 4 ranks priced by the row of {} ranks", nearest)));
+  }
+}
+
 TEST(Pricer, RowsOfOtherNetworksAndAlgorithmsDoNotCount) {
   Profile profile = small_profile();
   row_of(profile, Op::alltoall).algorithm = "2dh";
