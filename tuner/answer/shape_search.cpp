@@ -58,6 +58,14 @@ ModelShape keeping(ModelShape model, const KeptStates& states) {
   return model;
 }
 
+double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary) {
+  if (vocabulary == 0) return 0;
+  double seconds = 0;
+  for (const Phase phase : {Phase::forward, Phase::backward})
+    seconds += pricer.end_seconds(end_work(TaskKind::head, phase, model.shape, Flow::sharded, vocabulary));
+  return model.micro_batches * seconds;
+}
+
 class ShapeSearch {
  public:
   explicit ShapeSearch(const ShapeRequest& request)
@@ -120,7 +128,7 @@ class ShapeSearch {
     for (const int64_t micro_batches : divisors(samples_a_replica)) {
       if (request_.fixed_pipeline ? micro_batches != groups.micro_batches : one && micro_batches > 1) continue;
       for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b}) {
-        const bool alike = groups.shape.parallel.pp == 1 || micro_batches == 1;
+        const bool alike = micro_batches == 1;
         if (request_.fixed_pipeline ? order != groups.order : alike && order != PipelineOrder::gpipe) continue;
         ModelShape model = groups;
         model.micro_batches = static_cast<int>(micro_batches);
@@ -164,10 +172,11 @@ class ShapeSearch {
     outcomes_.resize(shapes_.size());
     for (size_t i = 0; i < shapes_.size(); ++i) {
       const LayerPricer pricer(request_.profile, shapes_[i].shape, pricing_);
+      head_s_.push_back(head_seconds(pricer, shapes_[i], request_.chosen.vocabulary));
       for (size_t schedule = 0; schedule < request_.schedules.size(); ++schedule) try {
           const Schedule& asked = *request_.schedules[schedule];
           const double sums_s = expert_sums_s(asked, pricer, shapes_[i]);
-          open_.push_back({i, schedule, bound_of(asked, pricer, shapes_[i]) + sums_s});
+          open_.push_back({i, schedule, bound_of(asked, pricer, shapes_[i]) + sums_s + head_s_[i]});
           outcomes_[i].open = true;
         } catch (const Unsupported& error) {
           outcomes_[i].refusal = error.what();
@@ -224,11 +233,11 @@ class ShapeSearch {
     }
     // Of schedules that take equally long the one that comes first.
     if (outcome.best) {
-      const bool tie = same_time(outcome.best->total_s(), row.total_s());
-      if (tie ? outcome.schedule < open.schedule : outcome.best->total_s() < row.total_s()) return;
+      const double best_s = outcome.best->best.total_s();
+      if (same_time(best_s, row.total_s()) ? outcome.schedule < open.schedule : best_s < row.total_s()) return;
     }
     outcome.schedule = open.schedule;
-    outcome.best = RankedShape{chosen.model, std::move(row)};
+    outcome.best = RankedShape{chosen.model, std::move(row), head_s_[open.shape]};
   }
 
   void settle(size_t next) {
@@ -270,6 +279,7 @@ class ShapeSearch {
   std::vector<ModelShape> shapes_;
   std::vector<double> memory_;  // by shape, at least
   std::vector<size_t> kept_;    // by shape: the first of states_ under which some schedule may fit
+  std::vector<double> head_s_;  // by shape
   std::vector<Open> open_;
   std::vector<Outcome> outcomes_;  // by shape
   double least_memory_ = std::numeric_limits<double>::infinity();

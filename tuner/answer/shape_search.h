@@ -13,8 +13,11 @@ namespace moe::tuner {
 struct RankedShape {
   ModelShape model;
   RankedSchedule best;
+  /// Seconds of the output projection's GEMMs of all micro-batches. They run on the last stage, which all others then
+  /// wait for; no plan has them.
+  double head_s = 0;
   bool pareto = false;  // no shape is as fast and takes less memory
-  double total_s() const { return best.total_s(); }
+  double total_s() const { return best.total_s() + head_s; }
 };
 
 struct FoundShapes {

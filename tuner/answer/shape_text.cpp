@@ -17,7 +17,7 @@ std::string short_shape(const ModelShape& model) {
     if (size > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " ", name, size);
   if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
   text += fmt::format("{}{} of {}", text.empty() ? "" : ", ", model.micro_batches, model.shape.layer.batch);
-  if (model.micro_batches > 1 && p.pp > 1) text += fmt::format(" {}", name_of(model.order));
+  if (model.micro_batches > 1) text += fmt::format(" {}", name_of(model.order));
   if (p.zero > 0) text += fmt::format(", ZeRO {}", p.zero);
   return p.recompute == Recompute::none ? text : text + ", recompute";
 }
@@ -31,21 +31,28 @@ std::string describe_shape(const ModelShape& model) {
   text += fmt::format(", {} micro-batch{} of {}", model.micro_batches, model.micro_batches == 1 ? "" : "es",
                       model.shape.layer.batch);
   if (const std::string states = describe_states(p); !states.empty()) text += ", " + states;
-  return model.micro_batches > 1 && p.pp > 1 ? fmt::format("{} ({})", text, name_of(model.order)) : text;
+  return model.micro_batches > 1 ? fmt::format("{} ({})", text, name_of(model.order)) : text;
 }
 
 std::string text_of(const FoundShapes& found, int top) {
-  Table table({"groups, micro-batches", "schedule", "r_f", "r_b", "predicted ms", "sums ms", "a rank needs", "Pareto"});
+  std::vector<std::string> columns{"groups, micro-batches", "schedule", "r_f", "r_b", "predicted ms"};
+  const bool heads = found.ranked.front().head_s > 0;
+  if (heads) columns.emplace_back("+ head ms");
+  columns.insert(columns.end(), {"a rank needs", "Pareto"});
+  Table table(columns);
   int left = top, front = 0;
   for (size_t i = 0; i < found.ranked.size(); ++i) {
     const RankedShape& shape = found.ranked[i];
     front += shape.pareto ? 1 : 0;
     if ((i >= kFastest && !shape.pareto) || left-- <= 0) continue;
     const RankedSchedule& best = shape.best;
-    table.add({short_shape(shape.model), std::string(best.schedule->name), fmt::format("{}", best.degree_forward),
-               degree_range(best.degrees_backward.first, best.degrees_backward.second),
-               fmt::format("{:.3f}", 1e3 * best.total_s()), fmt::format("{:.3f}", 1e3 * best.expert_sums_s),
-               human_bytes(best.memory_bytes), shape.pareto ? "yes" : "no"});
+    std::vector<std::string> cells{short_shape(shape.model), std::string(best.schedule->name),
+                                   fmt::format("{}", best.degree_forward),
+                                   degree_range(best.degrees_backward.first, best.degrees_backward.second),
+                                   fmt::format("{:.3f}", 1e3 * best.total_s())};
+    if (heads) cells.push_back(fmt::format("{:.3f}", 1e3 * shape.head_s));
+    cells.insert(cells.end(), {human_bytes(best.memory_bytes), shape.pareto ? "yes" : "no"});
+    table.add(cells);
   }
   std::string text = fmt::format(
       "SHAPE  {} shapes of a global batch of {}; none that fits and has a price is {}faster\n"
@@ -72,6 +79,7 @@ Json json_of(const FoundShapes& found) {
     json["degree_backward_least"] = shape.best.degrees_backward.first;
     json["degree_backward_most"] = shape.best.degrees_backward.second;
     json["total_s"] = shape.best.total_s();
+    json["head_s"] = shape.head_s;
     json["expert_sums_s"] = shape.best.expert_sums_s;
     json["memory_bytes"] = shape.best.memory_bytes;
     json["pareto"] = shape.pareto;
