@@ -249,24 +249,13 @@ TEST(Pricer, AGroupSizeWithoutARowNamesTheNearest) {
   EXPECT_TRUE(has_note(borrowed, "nearest: alltoall over 4 ranks priced by the row of 2 ranks"));
   EXPECT_TRUE(has_note(borrowed, "nearest: allreduce over 4 ranks priced by the row of 2 ranks"));
   EXPECT_DOUBLE_EQ(borrowed.gradient_seconds(1000), 2e-4 + 2e-6);
-  CommRow three = row_of(profile, Op::alltoall);
-  three.ranks = 3;
-  three.alpha_s = 9;
-  profile.comm.push_back(three);
-  EXPECT_NEAR(LayerPricer(profile, wide, {.nearest = true}).chunk_seconds(TaskKind::dispatch, Phase::forward, 0), 9,
-              1e-12)
-      << "3 is nearer to 4 than 2";
-}
-
-TEST(Pricer, TheNearestGroupIsSoByRatioAndOfTwoTheLarger) {
+  // By ratio, and of two the larger.
+  CommRow row = row_of(profile, Op::alltoall);
   for (const auto& [first, second, nearest] : {std::tuple{1, 16, 16}, {16, 1, 16}, {2, 16, 2}, {2, 8, 8}, {3, 5, 5}}) {
-    Profile profile = small_profile();
-    CommRow row = row_of(profile, Op::alltoall);
     std::erase_if(profile.comm, [](const CommRow& r) { return r.op == Op::alltoall; });
     for (const int ranks : {first, second}) row.ranks = ranks, profile.comm.push_back(row);
-    const LayerPricer borrowed(profile, small_case({.nodes = 4, .ranks_per_node = 2}), {.nearest = true});
-    EXPECT_TRUE(
-        has_note(borrowed, fmt::format("nearest: alltoall over 4 ranks priced by the row of {} ranks", nearest)));
+    EXPECT_TRUE(has_note(LayerPricer(profile, wide, {.nearest = true}),
+                         fmt::format("nearest: alltoall over 4 ranks priced by the row of {} ranks", nearest)));
   }
 }
 

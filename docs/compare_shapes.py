@@ -1,0 +1,83 @@
+"""usage: compare_shapes.py PROGRAM [--write]
+
+The table of docs/tuning.md between published training shapes (configs/published/training-shapes.csv) and those that
+PROGRAM (a built `moetune`) finds for the same model, ranks and global batch. Without --write it says whether the page
+has it as it is; exit code 1: it has not."""
+import csv
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).parent
+PAGE = HERE / "tuning.md"
+SHAPES = HERE.parent / "configs" / "published" / "training-shapes.csv"
+DRAWN = re.compile(r"(<!-- drawn: published shapes -->\n\n?```text\n)(.*?)(^```$)", re.MULTILINE | re.DOTALL)
+SEQ = 4096
+HEAD = ("model", "ranks", "batch", "shape", "precision", "measured", "predicted", "step s", "GiB")
+
+
+def published():
+    with SHAPES.open(encoding="utf-8") as file:
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))
+
+
+def fastest(program, row, *flags):
+    """The shape found first, its seconds and a rank's GiB under DeepSpeed-MoE's schedule, which Megatron-Core has."""
+    with tempfile.TemporaryDirectory() as scratch:
+        printed = subprocess.run(
+            [program, "tune", "--no-verify", "--shape", "auto", "--cluster", row["cluster"], "--model", row["model"],
+             "--schedule", "ds-moe", "--json", "--quiet", "--out", f"{scratch}/r.jsonl", *flags],
+            capture_output=True, text=True, check=True).stdout
+    shape = json.loads(printed)["shapes"]["ranked"][0]
+    groups = " ".join(f"{name.upper()} {shape[name]}" for name in ("dp", "mp", "ep", "esp", "pp") if shape[name] > 1)
+    text = f"{groups}, {shape['micro_batches']} of {shape['batch']}"
+    return text, shape["total_s"] + shape["head_s"], shape["memory_bytes"] / 2**30
+
+
+def of_published(program, row):
+    dp = int(row["ranks"]) // int(row["pp"])
+    count = int(row["global_batch"]) // (dp * int(row["micro_batch"]))
+    return fastest(program, row, "--dp", str(dp), "--mp", "1", "--ep", row["ep"], "--esp", "1", "--pp", row["pp"],
+                   "--batch", row["micro_batch"], "--micro-batches", str(count), "--pipeline", "1f1b")
+
+
+def table(program):
+    lines, questions = [HEAD], set()
+    for row in published():
+        ranks, batch = int(row["ranks"]), int(row["global_batch"])
+
+        def line(found, precision, measured):
+            text, seconds, gib = found
+            predicted = batch * SEQ / ranks / seconds
+            return (row["model"], row["ranks"], row["global_batch"], text, precision, measured, f"{predicted:,.0f}",
+                    f"{seconds:.3f}", f"{gib:.1f}")
+
+        precision = row["precision"] + (f", VP {row['vp']}" if row["vp"] != "1" else "")
+        own = line(of_published(program, row), precision, f"{int(row['tokens_s_rank']):,}")
+        question = (row["model"], ranks, batch)
+        if question not in questions:
+            questions.add(question)
+            # DP of the default groups is the nodes.
+            lines.append(line(fastest(program, row, "--batch", str(batch // (ranks // 8))), "found", "-"))
+        lines.append(own)
+    widths = [max(len(cells[i]) for cells in lines) for i in range(len(HEAD))]
+    left = {0, 3, 4}
+    text = "".join("  ".join(cell.ljust(width) if i in left else cell.rjust(width)
+                             for i, (cell, width) in enumerate(zip(cells, widths))).rstrip() + "\n" for cells in lines)
+    return text
+
+
+def main():
+    page = PAGE.read_text(encoding="utf-8")
+    drawn = DRAWN.sub(lambda match: match[1] + table(sys.argv[1]) + match[3], page)
+    if "--write" in sys.argv:
+        PAGE.write_text(drawn, encoding="utf-8")
+    elif drawn != page:
+        sys.exit(f"{PAGE.name}: not what {pathlib.Path(sys.argv[1]).name} finds; {pathlib.Path(__file__).name} --write")
+
+
+if __name__ == "__main__":
+    main()
