@@ -26,6 +26,9 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   chosen.model.layers = flags.layers.value_or(chosen.model.layers);
   chosen.model.micro_batches = flags.micro_batches;
   add_ends(chosen.model, chosen.vocabulary, chosen.tied_embedding);
+  // One stage gains nothing by keeping all micro-batches.
+  const bool one_stage = chosen.model.shape.parallel.pp == 1 && flags.micro_batches > 1;
+  if (one_stage) chosen.model.order = PipelineOrder::one_f_one_b;
   if (!flags.pipeline) return chosen;
   chosen.model.order = pipeline_order_from(*flags.pipeline, "--pipeline");
   require<BadInput>(flags.micro_batches > 1,

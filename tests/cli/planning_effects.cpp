@@ -17,7 +17,7 @@ void add_planned(Effects& e, const std::string& base, const std::string& describ
   add(e, changes, base + " --cluster ./more.toml",
       "--gate switch; --order gshard; --dispatcher 2dh; --dtype bfloat16; --placement ep-inside");
   add(e, refused, base, "--dp 3");
-  add(e, changes, base + " --layers 3 --micro-batches 2", "--pipeline 1f1b");
+  add(e, changes, base + " --layers 3 --micro-batches 2", "--pipeline gpipe");
 }
 
 Effects simulate() {

@@ -247,9 +247,17 @@ TEST(ShapeSearch, KeepsWhatWasAskedFor) {
                                          .global_batch = batch_of(chosen),
                                          .profile = profile,
                                          .schedules = {&find_schedule("tutel")},
-                                         .fixed = fixed,
-                                         .fixed_pipeline = false});
+                                         .fixed = fixed});
   for (const RankedShape& shape : found.ranked) EXPECT_EQ(shape.model.shape.parallel.mp, 2);
+  ChosenModel stack = chosen;
+  stack.stack = true;
+  stack.model.micro_batches = 2;
+  const FoundShapes orders = find_shapes({.chosen = stack,
+                                          .global_batch = 2 * batch_of(stack),
+                                          .profile = profile,
+                                          .schedules = {&find_schedule("tutel")},
+                                          .fixed_micro_batches = true});
+  for (const RankedShape& shape : orders.ranked) EXPECT_EQ(shape.model.micro_batches, 2);
 }
 
 struct Told {

@@ -132,7 +132,8 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
                       .schedules = chosen_schedules(options.selection),
                       .degrees = options.selection.degrees,
                       .fixed = fixed,
-                      .fixed_pipeline = options.model.micro_batches > 1 || options.model.pipeline});
+                      .fixed_micro_batches = options.model.micro_batches > 1,
+                      .fixed_order = options.model.pipeline.has_value()});
 }
 
 // Returns the flags of what a search decided, beside those that were asked for.

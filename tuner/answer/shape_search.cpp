@@ -126,10 +126,10 @@ class ShapeSearch {
   void add_batches(const ModelShape& groups, int64_t samples_a_replica) {
     const bool one = !request_.chosen.stack && groups.shape.parallel.pp == 1;
     for (const int64_t micro_batches : divisors(samples_a_replica)) {
-      if (request_.fixed_pipeline ? micro_batches != groups.micro_batches : one && micro_batches > 1) continue;
+      if (request_.fixed_micro_batches ? micro_batches != groups.micro_batches : one && micro_batches > 1) continue;
       for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b}) {
-        const bool alike = micro_batches == 1;
-        if (request_.fixed_pipeline ? order != groups.order : alike && order != PipelineOrder::gpipe) continue;
+        const bool one_order = request_.fixed_order || micro_batches == 1;
+        if (one_order && order != groups.order) continue;
         ModelShape model = groups;
         model.micro_batches = static_cast<int>(micro_batches);
         model.order = order;

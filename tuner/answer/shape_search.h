@@ -39,9 +39,9 @@ struct ShapeRequest {
   const Profile& profile;
   std::vector<const Schedule*> schedules;
   DegreeChoice degrees = {};
-  LayerFlags fixed = {};        // groups that were asked for, and placement
-  bool fixed_pipeline = false;  // as are micro-batches and their order
-  double seconds = 60;          // after which the best so far is the answer
+  LayerFlags fixed = {};                                  // groups that were asked for, and placement
+  bool fixed_micro_batches = false, fixed_order = false;  // as are these
+  double seconds = 60;                                    // after which the best so far is the answer
 };
 
 /// Goes through all shapes by their lower bounds, the least first. One whose bound is above the time of another that
