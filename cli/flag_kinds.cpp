@@ -124,7 +124,7 @@ void add_degrees(CLI::App& verb, Selection& s) {
 }
 
 void add_records(CLI::App& verb, std::string& out, const std::string& help) {
-  add_text(verb, "--out", "FILE", out, help);
+  add_text(verb, "-o,--out", "FILE", out, help);
   const std::string meaning = "the records file may hold other runs: what it holds makes room";
   verb.add_flag("--overwrite", meaning);
 }

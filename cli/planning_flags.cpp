@@ -72,7 +72,7 @@ void add_fit(CLI::App& app, Command& c) {
   verb->add_flag("--strict", c.fit.strict, "exit code 5 where the fit of an operation is WEAK or UNUSABLE");
   begin_group(*verb, kOutput);
   add_text(*verb, "--name", "NAME", c.fit.name, "name of the profile; default: CLUSTER-fitted");
-  add_text(*verb, "--out", "FILE", c.fit.out, "the profile; default: results/NAME.toml");
+  add_text(*verb, "-o,--out", "FILE", c.fit.out, "the profile; default: results/NAME.toml");
   add_json(*verb, c.fit.json);
 }
 
