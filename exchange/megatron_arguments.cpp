@@ -24,7 +24,13 @@ class Arguments {
   std::vector<std::string> lines_;
 };
 
-void add_model(const LayerShape& l, const ParallelShape& p, Arguments& a) {
+void add_model(const TunedLayer& tuned, Arguments& a) {
+  const LayerShape& l = tuned.shape.layer;
+  const ParallelShape& p = tuned.shape.parallel;
+  const auto recorded = [&, &record = tuned.chosen.record](const char* name) {  // of a model
+    return record.parameters.has(name) ? record.parameters.whole(name, record.where) : 1;
+  };
+  if (recorded("layers") > 1) a.add("--num-layers", recorded("layers"));
   a.add("--hidden-size", l.model_dim);
   a.add("--ffn-hidden-size", l.hidden);
   a.add("--num-attention-heads", l.heads);
@@ -33,6 +39,7 @@ void add_model(const LayerShape& l, const ParallelShape& p, Arguments& a) {
   a.add("--seq-length", l.seq);
   a.add("--max-position-embeddings", l.seq);
   a.add("--micro-batch-size", l.batch);
+  a.add("--global-batch-size", l.batch * p.dp * recorded("micro_batches"));
   a.add("--normalization", l.norm == Norm::rmsnorm ? "RMSNorm" : "LayerNorm");
   a.add("--disable-bias-linear");
   if (l.ffn == Ffn::mixtral) a.add("--swiglu");
@@ -99,7 +106,7 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
   if (l.gate == "gshard" && l.top_k == 1)
     tuned.notes.emplace_back("gshard weighs the one expert of a token by 1, Megatron-Core by its probability");
   Arguments arguments;
-  add_model(l, tuned.shape.parallel, arguments);
+  add_model(tuned, arguments);
   arguments.add("--expert-tensor-parallel-size", tuned.shape.parallel.esp);
   arguments.add("--moe-ffn-hidden-size", l.hidden);
   if (l.shared_hidden > 0) arguments.add("--moe-shared-expert-intermediate-size", l.shared_hidden);
@@ -126,7 +133,7 @@ void write_fsmoe(const ExportOptions& options, std::ostream& out) {
   if (l.ffn == Ffn::mixtral) tuned.notes.emplace_back("the published layer's backward is of ReLU alone");
   if (l.shared_hidden > 0) tuned.notes.emplace_back("the published layer has no shared expert");
   Arguments arguments;
-  add_model(l, p, arguments);
+  add_model(tuned, arguments);
   add_moe(l, arguments);
   arguments.add("--pipeline-degree", tuned.chosen.record.degree_forward);
   arguments.add("--bp-pipeline-degree", tuned.chosen.record.degree_backward);

@@ -31,6 +31,7 @@ Fields parameters_of(const ModelShape& model, const std::string& cluster, const 
   Fields fields = parameters_of(model.shape, cluster, layer, degrees);
   fields.set("layers", int64_t{model.layers});
   fields.set("micro_batches", int64_t{model.micro_batches});
+  if (model.micro_batches > 1) fields.set("pipeline", std::string(name_of(model.order)));
   return fields;
 }
 

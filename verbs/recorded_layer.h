@@ -11,7 +11,7 @@ namespace moe {
 /// Returns the parameters of a case; of `degrees` the sizes that are not the usual ones.
 Fields parameters_of(const LayerCase& shape, const std::string& cluster, const std::string& layer,
                      const DegreeChoice& degrees = {});
-/// A model's: its layer's, with "layers" and "micro_batches".
+/// A model's: its layer's, with "layers" and "micro_batches"; of several their order, "pipeline".
 Fields parameters_of(const ModelShape& model, const std::string& cluster, const std::string& layer,
                      const DegreeChoice& degrees = {});
 

@@ -4,10 +4,11 @@ Settings of frameworks: what is exported is the best schedule that the framework
 import json
 import shlex
 
-from program import ProgramTest, main, measured, records
+from program import LAYER, ProgramTest, main, measured, records
 
 SCHEDULES = [measured("ds-moe", (1, 1), 0.012), measured("tutel", (4, 4), 0.010), measured("fsmoe", (3, 2), 0.008),
              measured("fsmoe-no-partition", (5, 3), 0.009)]
+SAMPLES = LAYER["batch"] * LAYER["dp"]
 
 
 def flags_of(text):
@@ -81,6 +82,15 @@ class Settings(ProgramTest):
         self.assertIn("the fastest of the records is fsmoe", " ".join(comments))
         dropless, _ = flags_of(self.export("megatron", measured("ds-moe", (1, 1), 0.01, capacity_factor="none")))
         self.assertNotIn("--moe-expert-capacity-factor", dropless)
+
+    def test_a_model_has_its_layers_and_its_global_batch(self):
+        flags, _ = flags_of(self.export("megatron", SCHEDULES[0]))
+        self.assertNotIn("--num-layers", flags)
+        self.assertEqual(int(flags["--global-batch-size"]), SAMPLES)
+        for framework, schedule in (("megatron", "ds-moe"), ("fsmoe", "fsmoe")):
+            case = measured(schedule, (1, 1), 0.01, layers=24, micro_batches=3)
+            flags, _ = flags_of(self.export(framework, case))
+            self.assertEqual((flags["--num-layers"], int(flags["--global-batch-size"])), ("24", 3 * SAMPLES))
 
     def test_what_a_rank_does_not_keep_is_a_flag_or_a_comment(self):
         case = measured("ds-moe", (1, 1), 0.01, zero=1, recompute="selective")
