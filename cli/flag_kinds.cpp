@@ -62,7 +62,8 @@ void add_model(CLI::App& verb, ModelFlags& m) {
 void add_stack(CLI::App& verb, ModelFlags& m, const std::string& layers) {
   add_number(verb, "--layers", m.layers, layers, 1, 1e5);
   add_number(verb, "--micro-batches", m.micro_batches, "micro-batches of --batch samples each", 1, 1e6);
-  add_text(verb, "--pipeline", "gpipe|1f1b", m.pipeline, "order of several micro-batches; default: 1f1b on one stage, else gpipe");
+  add_text(verb, "--pipeline", "gpipe|1f1b", m.pipeline,
+           "order of several micro-batches; default: 1f1b on one stage, else gpipe");
 }
 
 void add_layer(CLI::App& verb, Selection& s) {

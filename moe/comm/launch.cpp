@@ -85,7 +85,6 @@ bool take_flags(Launch& launch, const LaunchFlags& flags) {
   return true;
 }
 
-// A batch script has the variables of its whole job, rank 0 among them, without being a rank: only steps are launches.
 bool take_slurm(Launch& launch, const Reader& reader) {
   if (!reader.text(kSlurm.rank) || (reader.text(kSlurm.job) && !reader.text("SLURM_STEP_ID"))) return false;
   Launcher step = kSlurm;

@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-constexpr double kBelowRange = 0.8;  // a term so far outside of what was measured is said
+constexpr double kRangeMargin = 0.8;  // a term so far below the least measured, or above the most, is said
 
 }  // namespace
 
@@ -203,7 +203,7 @@ PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work
   const TaskTerms terms = terms_of(kind, row.phase, shape_, flow);
   const TermValues whole = terms.of_share(1);
   for (size_t t = 0; t < kTerms; ++t)
-    if (row.s_per[t] > 0 && (whole[t] < kBelowRange * row.least[t] || whole[t] > row.most[t] / kBelowRange))
+    if (row.s_per[t] > 0 && (whole[t] < kRangeMargin * row.least[t] || whole[t] > row.most[t] / kRangeMargin))
       notes_.insert(fmt::format("outside the measured range: {} with {:.3g} {}s (measured {:.3g} to {:.3g})",
                                 row_name(row), whole[t], term_names()[t], row.least[t], row.most[t]));
   const double size = std::max(work.bytes, work.flops);

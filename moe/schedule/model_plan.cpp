@@ -92,9 +92,8 @@ class ModelBuilder {
     if (sends && stage + 1 == stages_) made_by_end(model_.layers, model_.head_gradient_bytes, end, sender);
     for (pass.layer = last - 1; pass.layer >= first; --pass.layer) {
       const BackwardDecision& decided = decision_.backwards[static_cast<size_t>(last - 1 - pass.layer)];
-      const bool last_of_all = step.micro_batch + 1 == model_.micro_batches;
-      pass.degree = last_of_all ? decided.degree : decision_.degree_backward;
-      pass.order = last_of_all ? decided.order : decision_.order_backward;
+      pass.degree = sends ? decided.degree : decision_.degree_backward;
+      pass.order = sends ? decided.order : decision_.order_backward;
       pass.gradients = {};
       pass.ready.clear();
       const size_t own = plan_.gradients.size();
@@ -117,7 +116,7 @@ class ModelBuilder {
     pass.gradients = {};
     if (stage > 0) builder.transfer(pass);
     if (embeds) builder.embed(pass);
-    if (step.micro_batch + 1 == model_.micro_batches) finish(builder, stage, first, sender);
+    if (sends) finish(builder, stage, first, sender);
   }
 
   // The output projection or the embedding, one tensor.

@@ -31,7 +31,7 @@ enum class DegreePolicy : uint8_t { one, shared, apart, by_size };
 ///   own_lane      fused pieces from the start, on a lane of their own
 enum class GradientPolicy : uint8_t { after, beside_dense, adaptive, micro_ops, fixed, own_lane };
 /// How gradients become pieces: each tensor cut alone into micro_op_bytes, or tensors fused until they reach
-/// bucket_bytes (PyTorch DDP's buckets).
+/// kBucketBytes (PyTorch DDP's buckets).
 enum class Pieces : uint8_t { cut, fused };
 
 struct Schedule {
@@ -64,7 +64,7 @@ inline constexpr int64_t kMicroOpBytes = 30'000'000;  // Lina section 7.1
 inline constexpr int64_t kBucketBytes = 25 << 20;     // PyTorch DDP's default
 /// A plan of more tasks is refused, as are a layer's gradients in more pieces. A task takes about 800 bytes.
 inline constexpr int64_t kMostTasks = 2'000'000, kMostPieces = 100'000;
-/// Gaps wherever they are: after the last task of a backward's MoE part; after the last of its lane.
+/// Values of Decision::gaps: after the last task of a backward's MoE part; after the last task of the piece's lane.
 inline constexpr int kAfterMoe = 1 << 20, kAtEnd = 1 << 21;
 
 /// What the search decides for one layer.
@@ -74,7 +74,7 @@ struct Decision {
   int64_t gar_beside_dense_bytes = 0;  // beside_dense gradients: put there; the others go after everything else
   int64_t micro_op_bytes = kMicroOpBytes;
   std::vector<int> gaps =
-      {};  // micro_ops: by piece, how many tasks of this backward go before it on its lane; what has none: all
+      {};  // micro_ops: by piece, how many tasks of this backward go before it on its lane; no entry: all
   LaneOrder order_forward = {}, order_backward = {};
   int packing = 1;                    // experts a device holds, in multiples of the case's own
   const Schedule* variant = nullptr;  // of a schedule that chooses

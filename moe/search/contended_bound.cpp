@@ -18,7 +18,7 @@ struct Use {
 };
 
 // Work of the MoE part that may run beside other work of it: dispatches but the first and combines but the last;
-// AllGathers and ReduceScatters; the first and the last of these, while which no expert runs; experts.
+// AllGathers and ReduceScatters; the first and the last of these, beside which no expert runs; experts.
 enum Work : size_t { exchanges, gathers, ends, experts, kWorks };
 
 struct Load {

@@ -82,7 +82,7 @@ class DegreeSearch {
     std::vector<std::pair<double, int>> order;
     const bool split = splits_gradients(schedule_) && !pricer_.profile().contention.none();
     for (const int r : tried_degrees(choice_.backward, pricer_)) {
-      const Decision decision = with_split(schedule_, schedule_.degrees == DegreePolicy::apart ? 1 : r, r, 0);
+      const Decision decision = with_split(schedule_, 1, r, 0);
       order.emplace_back(split ? layer_.seconds(decision, Phases::backward) : 0, r);
     }
     std::ranges::sort(order);

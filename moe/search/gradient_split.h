@@ -8,8 +8,8 @@
 
 namespace moe {
 
-/// A backward with a slice in each place takes as long as its longest path. Paths by the slices that lie on them, each
-/// without its slices' own seconds; a path may also be one with fewer slices.
+/// Lengths of a backward's longest paths, without the slices' own seconds: `first` through the first slice alone,
+/// `both` through both. A field may hold the length of a path with fewer slices.
 struct SplitPaths {
   double neither = 0, first = 0, second = 0, both = 0;
   double seconds(double first_s, double second_s) const;

@@ -28,7 +28,7 @@ double order_seconds(const ChunkTimes& times, const LaneOrder& order);
 struct OrderChoice {
   LaneOrder order;
   double seconds = 0;
-  bool exact = true;  // false: the state limit was met, and this is the best of the lead orders and the greedy one
+  bool exact = true;  // false: the state limit was met, and this is the best order found until then
 };
 
 /// Returns the order that takes least. Exact by a Pareto search over (G done, S done): of two partial orders of the

@@ -76,8 +76,8 @@ class LayerReplay {
 
   /// Returns whether the backward has two places for gradients, and some to put there.
   bool splits() const;
-  /// Returns a backward of this degree by the slices that lie on its paths, of a schedule with two places for gradients
-  /// (adaptive, beside_dense: the first place is MoE part, `second` beside the dense part, in either).
+  /// Returns the longest paths of a backward, by the slices on them: `first` is the MoE part's slice, `second` the
+  /// dense part's, for adaptive and beside_dense alike; beside_dense leaves `first` empty.
   SplitPaths backward_paths(const BackwardOption& option);
   /// Returns the seconds of a backward with these bytes in the two places that a model's layer has, whatever waits.
   double backward_with(const BackwardOption& option, LayerSlices slices);

@@ -44,7 +44,7 @@ class ModelReplay {
   const LayerPricer& pricer_;
   const ModelShape& model_;
   int64_t made_bytes_, head_bytes_, embedding_bytes_;
-  bool makers_matter_;  // gradients' lane has no dispatch before them, which would wait for all layers before
+  bool makers_matter_;  // false: dispatches on the gradients' lane wait for all layers before already
   int64_t tasks_ = 0;
   std::map<std::string, Compiled> compiled_;
   int64_t kept_ = 0;  // tasks of those

@@ -28,7 +28,7 @@ struct ModelResult {
   int last_backward = -1;     // the last attention task: gradients after it are the tail
   double last_forward_s = 0;  // when the last forward task of any stage ends
   double bound_s = 0;         // no degrees and no partition take less: model_bound
-  double at_least_s = 0;      // the same of the degrees asked for; contention counted with one stage and micro-batch
+  double at_least_s = 0;      // nor less at the degrees asked for; with one stage and micro-batch contention counts
   double total_s() const { return timeline.makespan_s; }
   /// Returns the share by which the best decision of this schedule may be faster, at most.
   double gap() const { return std::max(0.0, total_s() / at_least_s - 1); }
@@ -39,9 +39,9 @@ class ModelSearch {
  public:
   /// `pricer` prices one layer of the model. Degrees are those of one layer without gradients, save where these are
   /// split: there each layer's r_b fits what it sends (with Rounding::lcm, among those that cut that one layer's rows
-  /// into equal chunks). Experts are packed as the whole plan's replay and a rank's
-  /// memory want it, within Lina's rule. The time is the replay's of the whole plan. Of strategy `exact` it is never
-  /// above that of another strategy, and under contention of no small move from there either.
+  /// into equal chunks). The replay of the whole plan chooses how experts are packed, within Lina's rule and a rank's
+  /// memory, and gives the time. Strategy `exact` is never slower than another one. Under contention it then descends
+  /// by small moves, within an effort.
   ModelResult tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                    const PartitionStrategy& strategy, DegreeChoice choice = {});
 

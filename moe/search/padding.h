@@ -1,6 +1,6 @@
 #pragma once
-// Degrees that pad (Rounding::lcm): T_rank is a multiple of both, so that neither phase's is
-// decided alone.
+// Degrees that pad (Rounding::lcm): T_rank is a multiple of both, so that neither
+// phase's is decided alone.
 #include "moe/search/degrees.h"
 
 namespace moe {

@@ -17,7 +17,7 @@ struct LayerStrategy {
 /// exact        every integer degree replayed, every split
 /// algorithm1   degrees by FSMoE's Algorithm 1, rounded to the better neighbour; the split by its two steps (section 5)
 /// snapped      as algorithm1, degrees rounded to 1, 2, 4 or 8 as the authors' published optimiser does
-/// evolution    every integer degree, the split by differential evolution instead of exactly
+/// evolution    r_f exact; r_b and the split together by differential evolution
 std::span<const LayerStrategy> layer_strategies();
 /// Throws BadInput listing the known names.
 const LayerStrategy& find_strategy(std::string_view name);
