@@ -121,7 +121,8 @@ void add_degrees(CLI::App& verb, Selection& s) {
   add_number(verb, "--micro-op-bytes", s.degrees.micro_op_bytes,
              "size of a gradient piece of schedules that cut them; default 30 MB, 0: tuned", 0, 1e12);
   add_number(verb, "--min-chunk-bytes", s.degrees.min_chunk_bytes, "monta: no smaller chunk is tried", 0, 1e12);
-  verb.add_flag("--nearest", s.nearest, "borrow the row of the nearest group size where a profile has none");
+  verb.add_flag("--nearest", s.nearest,
+                "where a profile has no row, take that of the nearest group size, or scale that of another type");
 }
 
 void add_records(CLI::App& verb, std::string& out, const std::string& help) {

@@ -78,7 +78,7 @@ Profile chosen_profile(const Selection& selection) {
   return find_profile(selection.cluster);
 }
 
-PricingOptions pricing_of(const Selection& selection) { return {selection.nearest, "--nearest"}; }
+PricingOptions pricing_of(const Selection& selection) { return {selection.nearest, "--nearest", selection.nearest}; }
 
 std::vector<const Schedule*> chosen_schedules(const Selection& selection) {
   std::vector<const Schedule*> chosen;

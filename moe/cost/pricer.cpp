@@ -156,20 +156,31 @@ PriceCurve LayerPricer::fused_alltoall_curve(double bytes) const {
   return row_curve(comm_row_or_nearest(Op::alltoall, ep.network == Network::none ? both : ep), bytes);
 }
 
-const ComputeRow& LayerPricer::gemm_row() const {
-  for (const ComputeRow& row : profile_.compute)
-    if (row.op == Op::gemm && row.dtype == shape_.layer.dtype) return used(row);
-  const ComputeRow missing{.op = Op::gemm, .dtype = shape_.layer.dtype};
+ComputeRow LayerPricer::gemm_row() const {
+  const ComputeRow* other = nullptr;
   std::string others;
-  for (const ComputeRow& row : profile_.compute)
-    if (row.op == Op::gemm) others += fmt::format("{}{}", others.empty() ? "; it has " : ", ", name_of(row.dtype));
-  throw Unpriced(fmt::format("profile {}: no gemm row for {}{}{}", profile_.name, name_of(shape_.layer.dtype), others,
-                             why_unusable(row_name(missing))));
+  for (const ComputeRow& row : profile_.compute) {
+    if (row.op != Op::gemm) continue;
+    if (row.dtype == shape_.layer.dtype) return used(row);
+    if (other == nullptr) other = &row;
+    others += fmt::format("{}{}", others.empty() ? "; it has " : ", ", name_of(row.dtype));
+  }
+  const ComputeRow missing{.op = Op::gemm, .dtype = shape_.layer.dtype};
+  const bool offers = other != nullptr && !options_.nearest && !options_.borrows.empty();
+  require<Unpriced>(other != nullptr && options_.scaled, "profile {}: no gemm row for {}{}{}{}", profile_.name,
+                    name_of(shape_.layer.dtype), others, offers ? fmt::format(" ({} scales it)", options_.borrows) : "",
+                    why_unusable(row_name(missing)));
+  ComputeRow scaled = used(*other);
+  scaled.dtype = shape_.layer.dtype;
+  scaled.beta_s_per_flop *= static_cast<double>(bytes_of(scaled.dtype)) / static_cast<double>(bytes_of(other->dtype));
+  notes_.insert(fmt::format("scaled: GEMMs of {} priced as those of {}, by the width of elements",
+                            name_of(scaled.dtype), name_of(other->dtype)));
+  return scaled;
 }
 
 double LayerPricer::end_seconds(const Work& work) const {
   if (work.gemms == 0) return profile_.task_overhead_s;
-  const ComputeRow& row = gemm_row();
+  const ComputeRow row = gemm_row();
   return work.gemms * row.alpha_s + work.flops * row.beta_s_per_flop + profile_.task_overhead_s;
 }
 
@@ -231,7 +242,7 @@ PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& wo
         used(row);
         return {passes * row.alpha_s, row.beta_s_per_flop};
       }
-  const ComputeRow& gemm = gemm_row();
+  const ComputeRow gemm = gemm_row();
   return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop};
 }
 

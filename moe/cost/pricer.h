@@ -20,6 +20,7 @@ class Unpriced : public Unsupported {
 struct PricingOptions {
   bool nearest = false;           // borrow the row of the nearest group size where none fits, and mark the result
   std::string_view borrows = {};  // what a user asks for that with, as messages name it
+  bool scaled = false;            // GEMMs of a type without a row are another type's, by the width of elements
 };
 
 /// Prices the tasks of one layer on one profile; the profile must outlive it. Rows are looked up once, when first
@@ -88,7 +89,7 @@ class LayerPricer {
   PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
   PriceCurve copy_curve() const;
   double part_seconds(const WorkClass& wc, Flow flow, int more) const;
-  const ComputeRow& gemm_row() const;
+  ComputeRow gemm_row() const;
 
   const Profile& profile_;
   LayerCase shape_;

@@ -17,10 +17,12 @@ struct Priced {
   std::set<std::string> notes;
   std::string error;
 };
-Priced priced(const Profile& profile) {
-  const LayerShape layer{.batch = 2, .seq = 256, .model_dim = 1024, .hidden = 2048, .heads = 8, .experts = 8};
+Priced priced(const Profile& profile, DType dtype = DType::float32, PricingOptions options = {}) {
+  LayerShape layer{.batch = 2, .seq = 256, .model_dim = 1024, .hidden = 2048, .heads = 8, .experts = 8};
+  layer.dtype = dtype;
   const LayerPricer pricer(
-      profile, complete(layer, {.nodes = profile.nodes, .ranks_per_node = profile.ranks_per_node}, Rounding::ragged));
+      profile, complete(layer, {.nodes = profile.nodes, .ranks_per_node = profile.ranks_per_node}, Rounding::ragged),
+      options);
   try {
     degree_free_bound(find_schedule("fsmoe"), pricer);  // needs every row
   } catch (const Unpriced& error) {
@@ -61,6 +63,27 @@ TEST(MarkedRows, AnUnusableRowSaysWhyThereIsNoPrice) {
   profile.modules.clear();
   profile.unusable.push_back({"attention forward 256", "found 1 size"});
   EXPECT_TRUE(priced(profile).notes.contains("priced by gemm: attention forward 256: measured, but found 1 size"));
+}
+
+TEST(MarkedRows, AnotherTypesGemmsAreScaledByItsWidthWhereThatIsAskedFor) {
+  Profile profile = find_profile("testbed-b");
+  EXPECT_EQ(priced(profile, DType::bfloat16, {false, "--near"}).error,
+            "profile testbed-b: no gemm row for bfloat16; it has float32 (--near scales it)");
+  EXPECT_EQ(priced(profile, DType::bfloat16, {true, "--near"}).error,
+            "profile testbed-b: no gemm row for bfloat16; it has float32");
+  const std::string note = "scaled: GEMMs of bfloat16 priced as those of float32, by the width of elements";
+  EXPECT_TRUE(priced(profile, DType::bfloat16, {false, "", true}).notes.contains(note));
+  EXPECT_FALSE(priced(profile, DType::float32, {false, "", true}).notes.contains(note));
+  const ComputeRow gemm = *std::ranges::find(profile.compute, Op::gemm, &ComputeRow::op);
+  for (const auto& [dtype, ratio] : {std::pair{DType::bfloat16, 0.5}, {DType::float32, 1.0}, {DType::float64, 2.0}}) {
+    LayerShape layer{.experts = 8};
+    layer.dtype = dtype;
+    const LayerPricer pricer(profile, complete(layer, {.nodes = 8, .ranks_per_node = 4}, Rounding::ragged),
+                             {.scaled = true});
+    const Work work{.op = Op::gemm, .flops = 1e12, .gemms = 3};
+    EXPECT_DOUBLE_EQ(pricer.end_seconds(work),
+                     3 * gemm.alpha_s + 1e12 * ratio * gemm.beta_s_per_flop + profile.task_overhead_s);
+  }
 }
 
 }  // namespace

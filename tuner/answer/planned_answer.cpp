@@ -94,7 +94,7 @@ CaseRecord record_of(const RankedSchedule& row, const std::string& name) {
 }  // namespace
 
 PricingOptions pricing_of(const TuneOptions& options) {
-  return options.any_shape ? PricingOptions{true, "--shape"} : pricing_of(options.selection);
+  return options.any_shape ? PricingOptions{true, "--shape", options.selection.nearest} : pricing_of(options.selection);
 }
 
 namespace {
