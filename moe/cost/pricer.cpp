@@ -99,13 +99,10 @@ const CommRow& LayerPricer::comm_row_or_nearest(Op op, const Group& group) const
   if (const CommRow* row = comm_row(op, group)) return *row;
   // By ratio; of two that are as near the larger group.
   const CommRow* nearest = nullptr;
-  const auto distance = [&](const CommRow& row) {
-    return std::pair{std::max(row.ranks, group.size) / static_cast<double>(std::min(row.ranks, group.size)),
-                     -row.ranks};
-  };
+  const auto distance = [&](int n) { return std::pair{1.0 * std::max(n, group.size) / std::min(n, group.size), -n}; };
   for (const CommRow& row : profile_.comm)
     if (row.op == op && row.network == group.network && row.algorithm == "direct" &&
-        (nearest == nullptr || distance(row) < distance(*nearest)))
+        (nearest == nullptr || distance(row.ranks) < distance(nearest->ranks)))
       nearest = &row;
   const bool direct = op != Op::alltoall || shape_.layer.dispatcher == "alltoall";
   const std::string what = fmt::format("{}{}", name_of(op), direct ? "" : " " + shape_.layer.dispatcher);
@@ -118,8 +115,7 @@ const CommRow& LayerPricer::comm_row_or_nearest(Op op, const Group& group) const
   require<Unpriced>(nearest != nullptr, "{}", none);
   require<Unpriced>(options_.nearest, "{}; the nearest has {} ranks{}", none, nearest->ranks,
                     options_.borrows.empty() ? "" : fmt::format(" ({} borrows it)", options_.borrows));
-  notes_.insert(
-      fmt::format("nearest: {} over {} ranks priced by the row of {} ranks", what, group.size, nearest->ranks));
+  note(fmt::format("nearest: {} over {} ranks priced by the row of {} ranks", what, group.size, nearest->ranks));
   return *nearest;
 }
 
@@ -165,16 +161,15 @@ ComputeRow LayerPricer::gemm_row() const {
     if (other == nullptr) other = &row;
     others += fmt::format("{}{}", others.empty() ? "; it has " : ", ", name_of(row.dtype));
   }
-  const ComputeRow missing{.op = Op::gemm, .dtype = shape_.layer.dtype};
-  const bool offers = other != nullptr && !options_.nearest && !options_.borrows.empty();
-  require<Unpriced>(other != nullptr && options_.scaled, "profile {}: no gemm row for {}{}{}{}", profile_.name,
-                    name_of(shape_.layer.dtype), others, offers ? fmt::format(" ({} scales it)", options_.borrows) : "",
-                    why_unusable(row_name(missing)));
-  ComputeRow scaled = used(*other);
-  scaled.dtype = shape_.layer.dtype;
-  scaled.beta_s_per_flop *= static_cast<double>(bytes_of(scaled.dtype)) / static_cast<double>(bytes_of(other->dtype));
-  notes_.insert(fmt::format("scaled: GEMMs of {} priced as those of {}, by the width of elements",
-                            name_of(scaled.dtype), name_of(other->dtype)));
+  ComputeRow scaled{.op = Op::gemm, .dtype = shape_.layer.dtype};
+  if (other != nullptr && !options_.nearest && !options_.borrows.empty())
+    others += fmt::format(" ({} scales it)", options_.borrows);
+  require<Unpriced>(other != nullptr && options_.scaled, "profile {}: no gemm row for {}{}{}", profile_.name,
+                    name_of(scaled.dtype), others, why_unusable(row_name(scaled)));
+  const double width = static_cast<double>(bytes_of(scaled.dtype)) / static_cast<double>(bytes_of(other->dtype));
+  scaled.alpha_s = used(*other).alpha_s;
+  scaled.beta_s_per_flop = width * other->beta_s_per_flop;
+  note(fmt::format("scaled: GEMMs of {} as of {}, by their widths", name_of(scaled.dtype), name_of(other->dtype)));
   return scaled;
 }
 

@@ -43,9 +43,11 @@ double embedding_parameters(const MemoryRequest& r) {
          (r.whole_ends ? 1 : r.shape.parallel.mp);
 }
 
+// Of the output projection: of all micro-batches as models run; else of one, which the last of several stages, with
+// fewer activations than the first, has room for.
 double probabilities(const MemoryRequest& r) {
-  if (!r.whole_ends) return 0;
-  return r.micro_batches * width(r.shape) * tokens(r.shape) / r.shape.parallel.mp * static_cast<double>(r.vocabulary);
+  const int kept = r.whole_ends ? r.micro_batches : r.shape.parallel.pp == 1 ? 1 : 0;
+  return kept * width(r.shape) * tokens(r.shape) / r.shape.parallel.mp * static_cast<double>(r.vocabulary);
 }
 
 // Weights, gradients and optimizer states of `parameters` that `replicas` ranks hold alike.
@@ -149,9 +151,9 @@ double activations(const MemoryRequest& r) {
 double buffers(const MemoryRequest& r) {
   const LayerCase& c = r.shape;
   const double model_dim = static_cast<double>(c.layer.model_dim), w = width(c);
-  const double out = dispatched_rows(r) * model_dim, gathered = out * c.parallel.esp;
+  const double out = dispatched_rows(r) * model_dim, gathered = c.parallel.esp == 1 ? 0 : out * c.parallel.esp;
   // Parm's baseline gathers tokens over ESP before its gate, so that its AlltoAlls carry N_ESP times as much.
-  const double moved = r.replicated ? 4 * gathered + tokens(c) * model_dim * c.parallel.esp : 4 * out + 2 * gathered;
+  const double moved = r.replicated ? (4 * out + tokens(c) * model_dim) * c.parallel.esp : 4 * out + 2 * gathered;
   const RankParameters layer = rank_parameters(r);
   return w * (moved + (r.shape.parallel.zero == kMostZeroStage ? layer.dense + layer.experts : 0));
 }

@@ -76,7 +76,7 @@ pp 1 dp 8 mp 4 ep 8 esp 4 edp 1; ZeRO 0, 1 of 1 micro-batches in flight (gpipe),
   ---------  --------  ---------  ---------  -----------  --------  --------  ------------
   printed    1.67 GiB   1.67 GiB   3.34 GiB    101.9 MiB  30.0 MiB  6.80 GiB          62 %
   corrected  1.67 GiB   1.67 GiB   3.34 GiB     93.2 MiB  30.0 MiB  6.79 GiB          62 %
-  counted    1.67 GiB   1.67 GiB   3.34 GiB    351.8 MiB  30.0 MiB  7.05 GiB          64 %
+  counted    1.67 GiB   1.67 GiB   3.34 GiB    359.6 MiB  30.0 MiB  7.05 GiB          64 %
 
 printed and corrected: MoNTA, Tables 3 and 4, as printed and repaired; counted: the tensors this layer keeps
 counted: fits

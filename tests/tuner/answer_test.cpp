@@ -91,7 +91,8 @@ double sums_s(const Schedule& schedule, const LayerPricer& pricer, const ModelSh
 }
 
 // One GEMM forward and two backward, of a rank's tokens or of its part of the vocabulary.
-double head_s(const LayerPricer& pricer, const ChosenModel& chosen) {
+// Every micro-batch's, less what the last stage's fewer layers leave free beside the first's, but for one micro-batch.
+double head_s(const LayerPricer& pricer, const ChosenModel& chosen, double pass_s) {
   const LayerCase& c = chosen.model.shape;
   const auto gemm = std::ranges::find_if(pricer.profile().compute, [&](const ComputeRow& row) {
     return row.op == Op::gemm && row.dtype == c.layer.dtype;
@@ -99,7 +100,10 @@ double head_s(const LayerPricer& pricer, const ChosenModel& chosen) {
   const double flops =
       6.0 * static_cast<double>(c.layer.batch * c.layer.seq * c.layer.model_dim * chosen.vocabulary) / c.parallel.mp;
   const double seconds = 3 * gemm->alpha_s + flops * gemm->beta_s_per_flop + 2 * pricer.profile().task_overhead_s;
-  return chosen.vocabulary == 0 ? 0 : chosen.model.micro_batches * seconds;
+  if (chosen.vocabulary == 0) return 0;
+  const int m = chosen.model.micro_batches, pp = c.parallel.pp, layers = chosen.model.layers, free = layers % pp > 0;
+  const double layer_s = pass_s / ((m - 1) * (layers / pp + free) + layers);
+  return seconds + (m - 1) * std::max(0.0, seconds - free * layer_s);
 }
 
 int64_t batch_of(const ChosenModel& chosen) {
@@ -124,7 +128,8 @@ Tried best_of(const ShapeRequest& request, ChosenModel chosen) {
       if (row.too_large) continue;
       if (row.refused.empty()) try {
           const LayerPricer pricer(request.profile, chosen.model.shape, {true, "--shape"});
-          const double total_s = row.pass_s() + sums_s(*schedule, pricer, chosen.model) + head_s(pricer, chosen);
+          const double total_s =
+              row.pass_s() + sums_s(*schedule, pricer, chosen.model) + head_s(pricer, chosen, row.pass_s());
           if (total_s < best.total_s) best = {total_s, row.memory_bytes};
         } catch (const Unsupported&) {  // no row of any size
         }
@@ -188,16 +193,16 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
     profile.nodes = static_cast<int>(one_of(draw, {1, 2}));
     profile.ranks_per_node = 2;
     ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
-    profile.memory_bytes.reset();
-    if (i % 2 == 1)
-      profile.memory_bytes = layer_memory(chosen.model.shape).total() * one_of(draw, {40, 60, 97, 105}) / 100;
     if (i % 5 == 0) {
       chosen.stack = true;
       chosen.model.shape.layer.batch = std::min<int64_t>(chosen.model.shape.layer.batch, 2);
-      chosen.model.layers = static_cast<int>(one_of(draw, {1, 2}));
+      chosen.model.layers = static_cast<int>(one_of(draw, {1, 2, 3}));
       chosen.vocabulary = one_of(draw, {0, 1000, 50256});
       add_ends(chosen.model, chosen.vocabulary, false);
     }
+    profile.memory_bytes.reset();
+    const double needed = memory_of(chosen, memory_request(chosen.model, chosen.model.shape, Flow::sharded)).total();
+    if (i % 2 == 1) profile.memory_bytes = needed * static_cast<double>(one_of(draw, {60, 80, 97, 105})) / 100;
     ShapeRequest request{.chosen = chosen, .global_batch = batch_of(chosen), .profile = profile, .schedules = some};
     if (i % 3 == 0) request.fixed.ep = 2;  // what a schedule packs has fewer
     if (i % 5 == 1) request.fixed.zero = 0;
@@ -233,8 +238,8 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
     }
   }
   EXPECT_GT(several, 50);
-  EXPECT_GT(sharded, 10);
-  EXPECT_GT(again, 10);
+  EXPECT_GT(sharded, 5);
+  EXPECT_GT(again, 5);
 }
 
 TEST(ShapeSearch, KeepsWhatWasAskedFor) {

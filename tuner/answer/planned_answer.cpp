@@ -109,7 +109,8 @@ Selection in_no_groups(Selection selection) {
 
 // As it is without a search: the layer's batch on each replica of the default groups, whatever flags say of others.
 int64_t global_batch(const TuneOptions& options, const Profile& cluster, const LayerShape& layer) {
-  int replicas = cluster.nodes;  // where the default groups do not divide the layer
+  // Where the default groups do not divide the layer: their MP is of a node, on one node there is none.
+  int replicas = cluster.nodes > 1 ? cluster.nodes : cluster.ranks_per_node;
   Selection selection = options.selection;
   LayerFlags& l = selection.layer;
   l.mp = l.ep = l.esp = l.pp = std::nullopt;

@@ -58,12 +58,27 @@ ModelShape keeping(ModelShape model, const KeptStates& states) {
   return model;
 }
 
+// Of one micro-batch.
 double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary) {
   if (vocabulary == 0) return 0;
   double seconds = 0;
   for (const Phase phase : {Phase::forward, Phase::backward})
     seconds += pricer.end_seconds(end_work(TaskKind::head, phase, model.shape, Flow::sharded, vocabulary));
-  return model.micro_batches * seconds;
+  return seconds;
+}
+
+// A pipeline takes all stages once, and its slowest stage for every other micro-batch. `pass_s`: without the head; at
+// least so many seconds where it is none.
+double all_heads_seconds(const ModelShape& model, double head_s, std::optional<double> pass_s) {
+  const auto layers = [&](int stage) {
+    const auto [first, last] = layers_of_stage(model, stage);
+    return last - first;
+  };
+  const int most = layers(0), fewer = most - layers(model.shape.parallel.pp - 1), others = model.micro_batches - 1;
+  if (fewer == 0) return model.micro_batches * head_s;
+  if (!pass_s) return head_s;
+  const double layer_s = *pass_s / (others * most + model.layers);
+  return head_s + others * std::max(0.0, head_s - fewer * layer_s);
 }
 
 class ShapeSearch {
@@ -76,15 +91,16 @@ class ShapeSearch {
 
   FoundShapes run() {
     found_.global_batch = request_.global_batch;
+    LayerPricer(request_.profile, request_.chosen.model.shape, pricing_).end_seconds({.op = Op::gemm, .gemms = 1});
+    const auto start = std::chrono::steady_clock::now();
     enumerate();
     found_.shapes = static_cast<int>(shapes_.size()) + found_.too_large;
     open_all();
     std::ranges::sort(open_, {}, &Open::bound_s);
-    const auto start = std::chrono::steady_clock::now();
     size_t next = 0;
     for (; next < open_.size(); ++next) {
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-      if (took.count() > request_.seconds) break;
+      if (took.count() > request_.seconds && any_planned()) break;
       const auto& [shape, schedule, bound_s] = open_[next];
       const std::optional<RankedShape>& best = outcomes_[shape].best;
       const bool beaten = best && best->total_s() < bound_s;  // by another schedule
@@ -107,7 +123,8 @@ class ShapeSearch {
           for (const int64_t esp : choices(fixed.esp, p.ranks() / pp))
             for (const bool inside : {false, true}) {
               if (p.ranks() % (pp * mp) != 0 || pp > given.layers) continue;
-              if (fixed.placement ? inside != p.ep_inside : inside && (ep == 1 || esp == 1)) continue;
+              const bool alike = ep == 1 || esp == 1 || p.nodes == 1;
+              if (fixed.placement ? inside != p.ep_inside : inside && alike) continue;
               const int64_t dp = p.ranks() / (pp * mp);
               if (samples % dp != 0 || (fixed.dp && *fixed.dp != dp)) continue;
               ModelShape model = given;
@@ -176,7 +193,8 @@ class ShapeSearch {
       for (size_t schedule = 0; schedule < request_.schedules.size(); ++schedule) try {
           const Schedule& asked = *request_.schedules[schedule];
           const double sums_s = expert_sums_s(asked, pricer, shapes_[i]);
-          open_.push_back({i, schedule, bound_of(asked, pricer, shapes_[i]) + sums_s + head_s_[i]});
+          const double heads_s = all_heads_seconds(shapes_[i], head_s_[i], {});
+          open_.push_back({i, schedule, bound_of(asked, pricer, shapes_[i]) + sums_s + heads_s});
           outcomes_[i].open = true;
         } catch (const Unsupported& error) {
           outcomes_[i].refusal = error.what();
@@ -209,6 +227,10 @@ class ShapeSearch {
     return one_layer(chosen) ? degree_free_bound(schedule, pricer).total_s() : model_bound(schedule, pricer, model);
   }
 
+  bool any_planned() const {
+    return std::ranges::any_of(outcomes_, [](const Outcome& o) { return o.best.has_value(); });
+  }
+
   // Whether some planned shape is as fast as that bound and takes as little memory.
   bool dominated(double bound_s, double memory_bytes) const {
     return std::ranges::any_of(outcomes_, [&](const Outcome& o) {
@@ -237,7 +259,8 @@ class ShapeSearch {
       if (same_time(best_s, row.total_s()) ? outcome.schedule < open.schedule : best_s < row.total_s()) return;
     }
     outcome.schedule = open.schedule;
-    outcome.best = RankedShape{chosen.model, std::move(row), head_s_[open.shape]};
+    const double heads_s = all_heads_seconds(chosen.model, head_s_[open.shape], row.pass_s());
+    outcome.best = RankedShape{chosen.model, std::move(row), heads_s};
   }
 
   void settle(size_t next) {
@@ -279,7 +302,7 @@ class ShapeSearch {
   std::vector<ModelShape> shapes_;
   std::vector<double> memory_;  // by shape, at least
   std::vector<size_t> kept_;    // by shape: the first of states_ under which some schedule may fit
-  std::vector<double> head_s_;  // by shape
+  std::vector<double> head_s_;  // by shape, of one micro-batch
   std::vector<Open> open_;
   std::vector<Outcome> outcomes_;  // by shape
   double least_memory_ = std::numeric_limits<double>::infinity();

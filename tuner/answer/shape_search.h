@@ -13,8 +13,8 @@ namespace moe::tuner {
 struct RankedShape {
   ModelShape model;
   RankedSchedule best;
-  /// Seconds of the output projection's GEMMs of all micro-batches. They run on the last stage, which all others then
-  /// wait for; no plan has them.
+  /// Seconds that the output projection's GEMMs add: they run on the last stage, which all others then wait for, but
+  /// for the room that a layer less leaves them there. No plan has them.
   double head_s = 0;
   bool pareto = false;  // no shape is as fast and takes less memory
   double total_s() const { return best.total_s() + head_s; }
@@ -46,6 +46,7 @@ struct ShapeRequest {
 
 /// Goes through all shapes by their lower bounds, the least first. One whose bound is above the time of another that
 /// takes no more memory is not planned: so what is left holds the fastest shape, and the fastest within any memory.
+/// Each keeps as much as a rank holds.
 /// Groups of a size that the profile has no row for are priced by the nearest size's row. Throws Unsupported where no
 /// shape can be planned.
 FoundShapes find_shapes(const ShapeRequest& request);
