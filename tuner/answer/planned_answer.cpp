@@ -134,7 +134,8 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
                       .degrees = options.selection.degrees,
                       .fixed = fixed,
                       .fixed_micro_batches = options.model.micro_batches > 1,
-                      .fixed_order = options.model.pipeline.has_value()});
+                      .fixed_order = options.model.pipeline.has_value(),
+                      .pricing = pricing_of(options)});
 }
 
 // Returns the flags of what a search decided, beside those that were asked for.

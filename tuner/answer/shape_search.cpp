@@ -14,7 +14,7 @@ namespace {
 
 /// One question of the search: a shape under a schedule.
 struct Open {
-  size_t shape, schedule;
+  size_t candidate, schedule;
   double bound_s;
 };
 
@@ -23,8 +23,12 @@ struct KeptStates {
   Recompute recompute;
 };
 
-/// What a shape came to: nothing was tried, or why the last schedule refused it.
-struct Outcome {
+/// A shape, and what it came to: nothing was tried, or why the last schedule refused it.
+struct Candidate {
+  ModelShape model;
+  size_t kept;          // the first of what a rank may keep under which some schedule may fit
+  double memory_bytes;  // of it
+  double head_s = 0;    // of one micro-batch
   std::optional<RankedShape> best = {};
   size_t schedule = 0;  // of the best
   bool open = false, planned = false, too_large = false;
@@ -58,7 +62,7 @@ ModelShape keeping(ModelShape model, const KeptStates& states) {
   return model;
 }
 
-// Of one micro-batch.
+// Returns the seconds of one micro-batch.
 double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary) {
   if (vocabulary == 0) return 0;
   double seconds = 0;
@@ -67,8 +71,8 @@ double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t 
   return seconds;
 }
 
-// A pipeline takes all stages once, and its slowest stage for every other micro-batch. `pass_s`: without the head; at
-// least so many seconds where it is none.
+// A pipeline passes all stages once, and its slowest stage once more for every other micro-batch. `pass_s` is the time
+// without the head; empty: returns what it is at least.
 double all_heads_seconds(const ModelShape& model, double head_s, std::optional<double> pass_s) {
   const auto layers = [&](int stage) {
     const auto [first, last] = layers_of_stage(model, stage);
@@ -84,27 +88,25 @@ double all_heads_seconds(const ModelShape& model, double head_s, std::optional<d
 class ShapeSearch {
  public:
   explicit ShapeSearch(const ShapeRequest& request)
-      : request_(request),
-        pricing_{true, "--shape"},
-        capacity_(request.profile.memory_bytes),
-        states_(states_of(request)) {}
+      : request_(request), capacity_(request.profile.memory_bytes), states_(states_of(request)) {}
 
   FoundShapes run() {
     found_.global_batch = request_.global_batch;
-    LayerPricer(request_.profile, request_.chosen.model.shape, pricing_).end_seconds({.op = Op::gemm, .gemms = 1});
+    LayerPricer(request_.profile, request_.chosen.model.shape, request_.pricing)
+        .end_seconds({.op = Op::gemm, .gemms = 1});
     const auto start = std::chrono::steady_clock::now();
     enumerate();
-    found_.shapes = static_cast<int>(shapes_.size()) + found_.too_large;
+    found_.shapes = static_cast<int>(candidates_.size()) + found_.too_large;
     open_all();
     std::ranges::sort(open_, {}, &Open::bound_s);
     size_t next = 0;
     for (; next < open_.size(); ++next) {
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
       if (took.count() > request_.seconds && any_planned()) break;
-      const auto& [shape, schedule, bound_s] = open_[next];
-      const std::optional<RankedShape>& best = outcomes_[shape].best;
-      const bool beaten = best && best->total_s() < bound_s;  // by another schedule
-      if (!beaten && !dominated(bound_s, memory_[shape])) plan(open_[next]);
+      const double bound_s = open_[next].bound_s;
+      const Candidate& candidate = candidates_[open_[next].candidate];
+      const bool beaten = candidate.best && candidate.best->total_s() < bound_s;  // by another schedule
+      if (!beaten && !dominated(bound_s, candidate.memory_bytes)) plan(open_[next]);
     }
     settle(next);
     return std::move(found_);
@@ -169,9 +171,7 @@ class ShapeSearch {
       const MemoryEstimate needed = memory_of(request_.chosen, memory_request(keeps, keeps.shape, Flow::sharded));
       least_memory_ = std::min(least_memory_, needed.total());
       if (capacity_ && misfit(needed, *capacity_)) continue;
-      shapes_.push_back(keeps);
-      memory_.push_back(needed.total());
-      kept_.push_back(kept);
+      candidates_.push_back({keeps, kept, needed.total()});
       return;
     }
     ++found_.too_large;
@@ -184,22 +184,21 @@ class ShapeSearch {
                          "experts, {} heads, hidden {} and {} samples; expected others, or fewer fixed",
                          request_.chosen.model.shape.parallel.ranks(), layer.experts, layer.heads, layer.hidden,
                          request_.global_batch);
-    require<Unsupported>(!shapes_.empty(), "--shape: none of {} shapes fits: the least needs {}, a rank has {}",
+    require<Unsupported>(!candidates_.empty(), "--shape: none of {} shapes fits: the least needs {}, a rank has {}",
                          found_.shapes, human_bytes(least_memory_), human_bytes(capacity_.value_or(0)));
-    outcomes_.resize(shapes_.size());
-    for (size_t i = 0; i < shapes_.size(); ++i) {
-      const LayerPricer pricer(request_.profile, shapes_[i].shape, pricing_);
-      head_s_.push_back(head_seconds(pricer, shapes_[i], request_.chosen.vocabulary));
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      Candidate& c = candidates_[i];
+      const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
+      c.head_s = head_seconds(pricer, c.model, request_.chosen.vocabulary);
       for (size_t schedule = 0; schedule < request_.schedules.size(); ++schedule) try {
           const Schedule& asked = *request_.schedules[schedule];
-          const double sums_s = expert_sums_s(asked, pricer, shapes_[i]);
-          const double heads_s = all_heads_seconds(shapes_[i], head_s_[i], {});
-          open_.push_back({i, schedule, bound_of(asked, pricer, shapes_[i]) + sums_s + heads_s});
-          outcomes_[i].open = true;
+          const double beside_s = expert_sums_s(asked, pricer, c.model) + all_heads_seconds(c.model, c.head_s, {});
+          open_.push_back({i, schedule, bound_of(asked, pricer, c.model) + beside_s});
+          c.open = true;
         } catch (const Unsupported& error) {
-          outcomes_[i].refusal = error.what();
+          c.refusal = error.what();
         } catch (const BadInput& error) {  // too many tasks
-          outcomes_[i].refusal = error.what();
+          c.refusal = error.what();
         }
     }
   }
@@ -214,7 +213,7 @@ class ShapeSearch {
     for (int packing = 2; model.shape.parallel.ep % packing == 0; packing *= 2) try {
         ModelShape packed = model;
         packed.shape = decided_case(model.shape, {.packing = packing});
-        least = std::min(least, bound_as_it_is(schedule, {pricer.profile(), packed.shape, pricing_}, packed));
+        least = std::min(least, bound_as_it_is(schedule, {pricer.profile(), packed.shape, request_.pricing}, packed));
       } catch (const Unsupported&) {  // no such packing, or no price for its groups
         break;
       }
@@ -228,57 +227,57 @@ class ShapeSearch {
   }
 
   bool any_planned() const {
-    return std::ranges::any_of(outcomes_, [](const Outcome& o) { return o.best.has_value(); });
+    return std::ranges::any_of(candidates_, [](const Candidate& c) { return c.best.has_value(); });
   }
 
   // Whether some planned shape is as fast as that bound and takes as little memory.
   bool dominated(double bound_s, double memory_bytes) const {
-    return std::ranges::any_of(outcomes_, [&](const Outcome& o) {
-      return o.best && o.best->total_s() <= bound_s && o.best->best.memory_bytes <= memory_bytes;
+    return std::ranges::any_of(candidates_, [&](const Candidate& c) {
+      return c.best && c.best->total_s() <= bound_s && c.best->best.memory_bytes <= memory_bytes;
     });
   }
 
   void plan(const Open& open) {
+    Candidate& c = candidates_[open.candidate];
     ChosenModel chosen = request_.chosen;
     RankedSchedule row;
-    for (size_t kept = kept_[open.shape]; kept < states_.size(); ++kept) {
-      chosen.model = keeping(shapes_[open.shape], states_[kept]);
-      row = ranked({chosen, request_.profile, request_.degrees, pricing_}, *request_.schedules[open.schedule]);
+    for (size_t kept = c.kept; kept < states_.size(); ++kept) {
+      chosen.model = keeping(c.model, states_[kept]);
+      row = ranked({chosen, request_.profile, request_.degrees, request_.pricing}, *request_.schedules[open.schedule]);
       if (!row.too_large) break;  // this schedule may need more than others
     }
-    Outcome& outcome = outcomes_[open.shape];
-    outcome.planned = true;
+    c.planned = true;
     if (!row.refused.empty()) {
-      outcome.too_large |= row.too_large;
-      outcome.refusal = row.refused;
+      c.too_large |= row.too_large;
+      c.refusal = row.refused;
       return;
     }
     // Of schedules that take equally long the one that comes first.
-    if (outcome.best) {
-      const double best_s = outcome.best->best.total_s();
-      if (same_time(best_s, row.total_s()) ? outcome.schedule < open.schedule : best_s < row.total_s()) return;
+    if (c.best) {
+      const double best_s = c.best->best.total_s();
+      if (same_time(best_s, row.total_s()) ? c.schedule < open.schedule : best_s < row.total_s()) return;
     }
-    outcome.schedule = open.schedule;
-    const double heads_s = all_heads_seconds(chosen.model, head_s_[open.shape], row.pass_s());
-    outcome.best = RankedShape{chosen.model, std::move(row), heads_s};
+    c.schedule = open.schedule;
+    const double heads_s = all_heads_seconds(chosen.model, c.head_s, row.pass_s());
+    c.best = RankedShape{chosen.model, std::move(row), heads_s};
   }
 
   void settle(size_t next) {
-    std::vector<bool> reached(shapes_.size(), true);
-    for (size_t i = next; i < open_.size(); ++i) reached[open_[i].shape] = false;
+    std::vector<bool> reached(candidates_.size(), true);
+    for (size_t i = next; i < open_.size(); ++i) reached[open_[i].candidate] = false;
     std::map<std::string, int> refusals;
-    for (size_t i = 0; i < outcomes_.size(); ++i) {
-      Outcome& outcome = outcomes_[i];
-      if (outcome.best)
-        found_.ranked.push_back(*std::move(outcome.best));
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      Candidate& c = candidates_[i];
+      if (c.best)
+        found_.ranked.push_back(*std::move(c.best));
       else if (!reached[i])
         ++found_.not_reached;
-      else if (outcome.open && !outcome.planned)
+      else if (c.open && !c.planned)
         ++found_.ruled_out;
-      else if (outcome.too_large)
+      else if (c.too_large)
         ++found_.too_large;
       else
-        ++found_.refused, ++refusals[outcome.refusal];
+        ++found_.refused, ++refusals[c.refusal];
     }
     if (!refusals.empty())
       found_.refusal = std::ranges::max_element(refusals, {}, [](const auto& r) { return r.second; })->first;
@@ -296,15 +295,10 @@ class ShapeSearch {
   }
 
   const ShapeRequest& request_;
-  const PricingOptions pricing_;
   const std::optional<double> capacity_;
   const std::vector<KeptStates> states_;
-  std::vector<ModelShape> shapes_;
-  std::vector<double> memory_;  // by shape, at least
-  std::vector<size_t> kept_;    // by shape: the first of states_ under which some schedule may fit
-  std::vector<double> head_s_;  // by shape, of one micro-batch
+  std::vector<Candidate> candidates_;
   std::vector<Open> open_;
-  std::vector<Outcome> outcomes_;  // by shape
   double least_memory_ = std::numeric_limits<double>::infinity();
   FoundShapes found_;
 };

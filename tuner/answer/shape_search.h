@@ -41,7 +41,8 @@ struct ShapeRequest {
   DegreeChoice degrees = {};
   LayerFlags fixed = {};                                  // groups that were asked for, and placement
   bool fixed_micro_batches = false, fixed_order = false;  // as are these
-  double seconds = 60;                                    // after which the best so far is the answer
+  PricingOptions pricing = {true, "--shape"};
+  double seconds = 60;  // after which the best so far is the answer
 };
 
 /// Goes through all shapes by their lower bounds, the least first. One whose bound is above the time of another that
