@@ -112,7 +112,7 @@ const CommRow& LayerPricer::comm_row_or_nearest(Op op, const Group& group) const
                         .algorithm = direct ? "direct" : shape_.layer.dispatcher};
   const std::string none = fmt::format("profile {}: no {} row for {} ranks on the {} network{}", profile_.name, what,
                                        group.size, name_of(group.network), why_unusable(row_name(missing)));
-  require<Unpriced>(nearest != nullptr, "{}", none);
+  require<Unpriced>(nearest != nullptr, "{}{}", none, options_.nearest ? ", nor for another size" : "");
   require<Unpriced>(options_.nearest, "{}; the nearest has {} ranks{}", none, nearest->ranks,
                     options_.borrows.empty() ? "" : fmt::format(" ({} borrows it)", options_.borrows));
   note(fmt::format("nearest: {} over {} ranks priced by the row of {} ranks", what, group.size, nearest->ranks));
