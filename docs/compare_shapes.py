@@ -31,9 +31,14 @@ def fastest(program, row, *flags):
             [program, "tune", "--no-verify", "--shape", "auto", "--cluster", row["cluster"], "--model", row["model"],
              "--schedule", "ds-moe", "--json", "--quiet", "--out", f"{scratch}/r.jsonl", *flags],
             capture_output=True, text=True, check=True).stdout
-    shape = json.loads(printed)["shapes"]["ranked"][0]
+    found = json.loads(printed)["shapes"]
+    if found["gap"] > 0:
+        sys.exit(f"{row['model']}: the search met its limit of time, and may not have found the fastest")
+    shape = found["ranked"][0]
     groups = " ".join(f"{name.upper()} {shape[name]}" for name in ("dp", "mp", "ep", "esp", "pp") if shape[name] > 1)
     text = f"{groups}, {shape['micro_batches']} of {shape['batch']}"
+    text += f" ZeRO {shape['zero']}" if "zero" in shape else ""
+    text += " recompute" if "recompute" in shape else ""
     return text, shape["total_s"] + shape["head_s"], shape["memory_bytes"] / 2**30
 
 
@@ -53,9 +58,9 @@ def table(program):
             text, seconds, gib = found
             predicted = batch * SEQ / ranks / seconds
             return (row["model"], row["ranks"], row["global_batch"], text, precision, measured, f"{predicted:,.0f}",
-                    f"{seconds:.3f}", f"{gib:.1f}")
+                    f"{seconds:.2f}", f"{gib:.1f}")
 
-        precision = row["precision"] + (f", VP {row['vp']}" if row["vp"] != "1" else "")
+        precision = row["precision"] + (f" VP {row['vp']}" if row["vp"] != "1" else "")
         own = line(of_published(program, row), precision, f"{int(row['tokens_s_rank']):,}")
         question = (row["model"], ranks, batch)
         if question not in questions:

@@ -7,6 +7,7 @@
 #include "exchange/tuned_layer.h"
 #include "moe/base/check.h"
 #include "moe/base/log.h"
+#include "moe/plan/pipeline.h"
 
 namespace moe::exchange {
 namespace {
@@ -30,7 +31,8 @@ void add_model(const TunedLayer& tuned, Arguments& a) {
   const auto recorded = [&, &record = tuned.chosen.record](const char* name) {  // of a model
     return record.parameters.has(name) ? record.parameters.whole(name, record.where) : 1;
   };
-  if (recorded("layers") > 1) a.add("--num-layers", recorded("layers"));
+  // A run may be of some of a model's layers.
+  if (tuned.chosen.record.key.starts_with("plan/") && recorded("layers") > 1) a.add("--num-layers", recorded("layers"));
   a.add("--hidden-size", l.model_dim);
   a.add("--ffn-hidden-size", l.hidden);
   a.add("--num-attention-heads", l.heads);
@@ -103,6 +105,9 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
   tuned.notes.emplace_back(
       "--overlap-moe-expert-parallel-comm runs AlltoAll beside another micro-batch's computation: no "
       "schedule here does, so that no record says what it gains");
+  const Fields& recorded = tuned.chosen.record.parameters;
+  if (recorded.has("pipeline") && recorded.text("pipeline", tuned.name) == name_of(PipelineOrder::gpipe))
+    tuned.notes.emplace_back("planned under gpipe: Megatron-Core's order of micro-batches is 1F1B");
   if (l.gate == "gshard" && l.top_k == 1)
     tuned.notes.emplace_back("gshard weighs the one expert of a token by 1, Megatron-Core by its probability");
   Arguments arguments;

@@ -61,7 +61,7 @@ int layers_that_fit(const ModelShape& model, int64_t vocabulary, const Profile& 
   ModelShape cut = model;
   cut.vocabulary = vocabulary;
   for (; cut.layers > cut.shape.parallel.pp; --cut.layers)
-    if (!misfit(estimate_memory(memory_request(cut, cut.shape, Flow::sharded)), *cluster.memory_bytes)) break;
+    if (!misfit(estimate_memory(run_request(cut)), *cluster.memory_bytes)) break;
   return cut.layers;
 }
 

@@ -148,6 +148,7 @@ int run_simulate_model(const SimulateOptions& options) {
                           {"model", chosen.name},
                           {"layers", chosen.model.layers},
                           {"micro_batches", chosen.model.micro_batches},
+                          {"pipeline", name_of(chosen.model.order)},
                           {"layer", to_json(chosen.model.shape)},
                           {"partition", strategy.name},
                           {"schedules", models}}

@@ -101,8 +101,8 @@ class Replays {
       const Run& run = files_[layer.run].run;
       const std::string& cluster = layer.parameters.text("cluster", layer.name);
       const Profile profile = chosen_profile(options_.cluster, run, cluster), growing = without_starts(profile);
-      const PricingOptions pricing{std::ranges::find(run.header.argv, "--nearest") != run.header.argv.end(),
-                                   "--nearest"};
+      const bool nearest = std::ranges::find(run.header.argv, "--nearest") != run.header.argv.end();
+      const PricingOptions pricing{nearest, "--nearest", nearest};
       const LayerPricer pricer(profile, shape, pricing), growing_pricer(growing, shape, pricing);
       Json schedules = Json::array();
       for (const size_t row : picked.rows) {

@@ -158,18 +158,18 @@ ComputeRow LayerPricer::gemm_row() const {
   for (const ComputeRow& row : profile_.compute) {
     if (row.op != Op::gemm) continue;
     if (row.dtype == shape_.layer.dtype) return used(row);
-    if (other == nullptr) other = &row;
+    if (other == nullptr || bytes_of(row.dtype) == bytes_of(shape_.layer.dtype)) other = &row;
     others += fmt::format("{}{}", others.empty() ? "; it has " : ", ", name_of(row.dtype));
   }
   ComputeRow scaled{.op = Op::gemm, .dtype = shape_.layer.dtype};
-  if (other != nullptr && !options_.nearest && !options_.borrows.empty())
+  if (other != nullptr && !options_.scaled && !options_.borrows.empty())
     others += fmt::format(" ({} scales it)", options_.borrows);
   require<Unpriced>(other != nullptr && options_.scaled, "profile {}: no gemm row for {}{}{}", profile_.name,
                     name_of(scaled.dtype), others, why_unusable(row_name(scaled)));
   const double width = static_cast<double>(bytes_of(scaled.dtype)) / static_cast<double>(bytes_of(other->dtype));
   scaled.alpha_s = used(*other).alpha_s;
   scaled.beta_s_per_flop = width * other->beta_s_per_flop;
-  note(fmt::format("scaled: GEMMs of {} as of {}, by their widths", name_of(scaled.dtype), name_of(other->dtype)));
+  note(fmt::format("scaled: GEMMs, no modules, of {} from {}", name_of(scaled.dtype), name_of(other->dtype)));
   return scaled;
 }
 

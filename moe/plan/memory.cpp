@@ -43,10 +43,13 @@ double embedding_parameters(const MemoryRequest& r) {
          (r.whole_ends ? 1 : r.shape.parallel.mp);
 }
 
-// Of the output projection: of all micro-batches as models run; else of one, which the last of several stages, with
-// fewer activations than the first, has room for.
+// Of the output projection: of all micro-batches as models run; else of one, where the last stage keeps as many
+// micro-batches as the first, which else is the fullest.
 double probabilities(const MemoryRequest& r) {
-  const int kept = r.whole_ends ? r.micro_batches : r.shape.parallel.pp == 1 ? 1 : 0;
+  const int pp = r.shape.parallel.pp;
+  const bool alike = micro_batches_in_flight(r.order, r.micro_batches, pp, 0) ==
+                     micro_batches_in_flight(r.order, r.micro_batches, pp, pp - 1);
+  const int kept = r.whole_ends ? r.micro_batches : alike ? 1 : 0;
   return kept * width(r.shape) * tokens(r.shape) / r.shape.parallel.mp * static_cast<double>(r.vocabulary);
 }
 
@@ -151,9 +154,9 @@ double activations(const MemoryRequest& r) {
 double buffers(const MemoryRequest& r) {
   const LayerCase& c = r.shape;
   const double model_dim = static_cast<double>(c.layer.model_dim), w = width(c);
-  const double out = dispatched_rows(r) * model_dim, gathered = c.parallel.esp == 1 ? 0 : out * c.parallel.esp;
+  const double out = dispatched_rows(r) * model_dim, esp = c.parallel.esp, gathers = c.parallel.esp > 1 ? 1 : 0;
   // Parm's baseline gathers tokens over ESP before its gate, so that its AlltoAlls carry N_ESP times as much.
-  const double moved = r.replicated ? (4 * out + tokens(c) * model_dim) * c.parallel.esp : 4 * out + 2 * gathered;
+  const double moved = r.replicated ? (4 * out + gathers * tokens(c) * model_dim) * esp : (4 + 2 * gathers * esp) * out;
   const RankParameters layer = rank_parameters(r);
   return w * (moved + (r.shape.parallel.zero == kMostZeroStage ? layer.dense + layer.experts : 0));
 }
@@ -233,6 +236,8 @@ MemoryRequest memory_request(const Plan& plan) {
   request.layers = std::max(plan.layers, plan.shape.parallel.pp);
   request.micro_batches = plan.micro_batches;
   request.kept = activations_kept(plan);
+  const bool all = request.kept == layers_of_stage(request) * request.micro_batches;
+  request.order = all ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
   request.replicated = traits_of(plan.structure->flow).sends_all_groups();
   request.vocabulary = plan.vocabulary;
   request.whole_ends = request.vocabulary > 0;

@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 class AnswerVerb : public ProgramTest {
  protected:
   Printed tune(std::vector<std::string> words) {
-    words.insert(words.begin(), {"tune", "--no-verify", "--out", "answer.jsonl", "--overwrite"});
+    words.insert(words.begin(), {"tune", "--no-verify", "-o", "answer.jsonl", "--overwrite"});
     return run(words);
   }
   Json answer(std::vector<std::string> words) {
@@ -108,7 +108,7 @@ TEST_F(AnswerVerb, StrictEndsWithFiveWhereAFitIsWeak) {
     EXPECT_EQ(
         exit_code({"import", "csv", "s.csv", "--nodes", "8", "--ranks-per-node", "4", "-o", "r.jsonl", "--overwrite"}),
         0);
-    EXPECT_EQ(exit_code({"fit", "--records", "r.jsonl", "--out", "p.toml"}), 0);
+    EXPECT_EQ(exit_code({"fit", "--records", "r.jsonl", "-o", "p.toml"}), 0);
     EXPECT_EQ(exit_code({"fit", "--records", "r.jsonl", "--out", "p.toml", "--strict"}), bent ? 5 : 0);
     std::filesystem::copy_file(folder_ + "/p.toml", folder_ + "/mine.toml",
                                std::filesystem::copy_options::overwrite_existing);

@@ -80,7 +80,7 @@ TEST_F(SimulateVerb, DefaultsOfGroupsAreThoseOfAModel) {
 // What describes a layer tells its records apart, though no price depends on it.
 TEST_F(SimulateVerb, RecordsSayWhatTheLayerIs) {
   const auto parameters = [&](std::vector<std::string> flags) {
-    flags.insert(flags.begin(), {"simulate", "--schedule", "ds-moe", "--out", "r.jsonl"});
+    flags.insert(flags.begin(), {"simulate", "--schedule", "ds-moe", "-o", "r.jsonl"});
     std::filesystem::remove(folder_ + "/r.jsonl");
     const Printed printed = run(flags);
     EXPECT_EQ(printed.exit_code, 0) << printed.err;

@@ -70,8 +70,9 @@ TEST(MarkedRows, AnotherTypesGemmsAreScaledByItsWidthWhereThatIsAskedFor) {
   EXPECT_EQ(priced(profile, DType::bfloat16, {false, "--near"}).error,
             "profile testbed-b: no gemm row for bfloat16; it has float32 (--near scales it)");
   EXPECT_EQ(priced(profile, DType::bfloat16, {true, "--near"}).error,
-            "profile testbed-b: no gemm row for bfloat16; it has float32");
-  const std::string note = "scaled: GEMMs of bfloat16 as of float32, by their widths";
+            "profile testbed-b: no gemm row for bfloat16; it has float32 (--near scales it)");
+  EXPECT_EQ(priced(profile, DType::bfloat16).error, "profile testbed-b: no gemm row for bfloat16; it has float32");
+  const std::string note = "scaled: GEMMs, no modules, of bfloat16 from float32";
   EXPECT_TRUE(priced(profile, DType::bfloat16, {false, "", true}).notes.contains(note));
   EXPECT_FALSE(priced(profile, DType::float32, {false, "", true}).notes.contains(note));
   const ComputeRow gemm = *std::ranges::find(profile.compute, Op::gemm, &ComputeRow::op);

@@ -88,7 +88,12 @@ class Settings(ProgramTest):
         self.assertNotIn("--num-layers", flags)
         self.assertEqual(int(flags["--global-batch-size"]), SAMPLES)
         for framework, schedule in (("megatron", "ds-moe"), ("fsmoe", "fsmoe")):
-            case = measured(schedule, (1, 1), 0.01, layers=24, micro_batches=3)
+            case = measured(schedule, (1, 1), 0.01, layers=24, micro_batches=3, pipeline="gpipe")
+            tried, comments = flags_of(self.export(framework, case))
+            self.assertNotIn("--num-layers", tried, "a run may be of some layers")
+            self.assertEqual("planned under gpipe" in " ".join(comments), framework == "megatron")
+            case["key"], case["prediction"] = case["key"].replace("run/", "plan/"), {"total_s": 0.01}
+            case["summary"] = {}
             flags, _ = flags_of(self.export(framework, case))
             self.assertEqual((flags["--num-layers"], int(flags["--global-batch-size"])), ("24", 3 * SAMPLES))
 

@@ -257,12 +257,20 @@ TEST(ShapeSearch, KeepsWhatWasAskedFor) {
   ChosenModel stack = chosen;
   stack.stack = true;
   stack.model.micro_batches = 2;
-  const FoundShapes orders = find_shapes({.chosen = stack,
-                                          .global_batch = 2 * batch_of(stack),
-                                          .profile = profile,
-                                          .schedules = {&find_schedule("tutel")},
-                                          .fixed_micro_batches = true});
-  for (const RankedShape& shape : orders.ranked) EXPECT_EQ(shape.model.micro_batches, 2);
+  stack.model.order = PipelineOrder::one_f_one_b;
+  const FoundShapes cut = find_shapes({.chosen = stack,
+                                       .global_batch = 2 * batch_of(stack),
+                                       .profile = profile,
+                                       .schedules = {&find_schedule("tutel")},
+                                       .fixed_micro_batches = true});
+  for (const RankedShape& shape : cut.ranked) EXPECT_EQ(shape.model.micro_batches, 2);
+  const FoundShapes ordered = find_shapes({.chosen = stack,
+                                           .global_batch = 4 * batch_of(stack),
+                                           .profile = profile,
+                                           .schedules = {&find_schedule("tutel")},
+                                           .fixed_order = true});
+  for (const RankedShape& shape : ordered.ranked) EXPECT_EQ(shape.model.order, PipelineOrder::one_f_one_b);
+  EXPECT_TRUE(std::ranges::any_of(ordered.ranked, [](const auto& shape) { return shape.model.micro_batches > 1; }));
 }
 
 struct Told {

@@ -58,6 +58,7 @@ Json json_of(const Answer& answer) {
           {"model", answer.chosen->name},
           {"layers", model.layers},
           {"micro_batches", model.micro_batches},
+          {"pipeline", name_of(model.order)},
           {"layer", to_json(model.shape)},
           {"shapes", answer.shapes ? json_of(*answer.shapes) : Json(nullptr)},
           {"use", json_of(use)},

@@ -94,7 +94,8 @@ CaseRecord record_of(const RankedSchedule& row, const std::string& name) {
 }  // namespace
 
 PricingOptions pricing_of(const TuneOptions& options) {
-  return options.any_shape ? PricingOptions{true, "--shape", options.selection.nearest} : pricing_of(options.selection);
+  return options.any_shape ? PricingOptions{true, "--nearest", options.selection.nearest}
+                           : pricing_of(options.selection);
 }
 
 namespace {
@@ -156,7 +157,11 @@ std::string shape_flags(const ModelShape& model, const LayerFlags& asked) {
 
 Subject subject_of(const TuneOptions& options, const Profile& cluster) {
   const Selection selection = options.any_shape ? in_no_groups(options.selection) : options.selection;
-  Subject subject{chosen_model(options.model, selection, cluster), {}, {}, {}};
+  ModelFlags flags = options.model;
+  if (options.any_shape) flags.pipeline.reset();  // of micro-batches that are yet to be found
+  Subject subject{chosen_model(flags, selection, cluster), {}, {}, {}};
+  if (options.any_shape && options.model.pipeline)
+    subject.chosen.model.order = pipeline_order_from(*options.model.pipeline, "--pipeline");
   if (!options.model.model.empty()) subject.files.push_back(find_config("models", options.model.model));
   if (!options.selection.layer_file.empty())
     subject.files.push_back(find_config("layers", options.selection.layer_file));

@@ -92,8 +92,7 @@ class ShapeSearch {
 
   FoundShapes run() {
     found_.global_batch = request_.global_batch;
-    LayerPricer(request_.profile, request_.chosen.model.shape, request_.pricing)
-        .end_seconds({.op = Op::gemm, .gemms = 1});
+    check_prices();
     const auto start = std::chrono::steady_clock::now();
     enumerate();
     found_.shapes = static_cast<int>(candidates_.size()) + found_.too_large;
@@ -113,6 +112,12 @@ class ShapeSearch {
   }
 
  private:
+  // What no group size changes is refused before shapes are counted.
+  void check_prices() const {
+    const LayerPricer pricer(request_.profile, request_.chosen.model.shape, request_.pricing);
+    head_seconds(pricer, request_.chosen.model, request_.chosen.vocabulary);
+  }
+
   // Groups first, then how the global batch is cut among and in time.
   void enumerate() {
     const ModelShape& given = request_.chosen.model;

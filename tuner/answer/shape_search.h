@@ -41,7 +41,7 @@ struct ShapeRequest {
   DegreeChoice degrees = {};
   LayerFlags fixed = {};                                  // groups that were asked for, and placement
   bool fixed_micro_batches = false, fixed_order = false;  // as are these
-  PricingOptions pricing = {true, "--shape"};
+  PricingOptions pricing = {true, "--nearest"};
   double seconds = 60;  // after which the best so far is the answer
 };
 

@@ -152,8 +152,7 @@ class VerifiedAnswer {
     for (; job.stacked.layers > stages; job.stacked.layers = std::max(stages, job.stacked.layers / 2)) {
       ModelShape cut = model();
       cut.layers = job.stacked.layers;
-      const double bytes =
-          target_.emulated ? 0 : estimate_memory(memory_request(cut, cut.shape, Flow::sharded)).total() * ranks_here();
+      const double bytes = target_.emulated ? 0 : estimate_memory(run_request(cut)).total() * ranks_here();
       if (seconds_of(job) < kMostRunS && (!free_bytes() || bytes < *free_bytes())) break;
     }
     return job.stacked.layers;

@@ -126,17 +126,15 @@ TEST_F(PaceClockTest, AnEarlierMomentOfNoPaceTakesNothingFromAPacedLane) {
 
 TEST_F(PaceClockTest, NeverGoesBackOnALaneThatIdledMeanwhile) {
   cpu::PaceClock clock;
-  for (const bool paced : {false, true}) {
-    clock.hold_until(now_s() + 1e-3);
-    const double end = clock.here_s();
-    clock.idle();
-    clock.wait(end - 0.9 * kMostLateS, paced);
-    EXPECT_GE(clock.here_s(), end);
-    clock.idle();
-    const double told = clock.here_s();
-    clock.wait(told - 0.9 * kMostLateS, paced);
-    EXPECT_GE(clock.here_s(), told);
-  }
+  clock.hold_until(now_s() + 1e-3);
+  const double end = clock.here_s();
+  clock.idle();
+  clock.wait(end - 0.9 * kMostLateS, true);
+  EXPECT_GE(clock.here_s(), end);
+  clock.idle();
+  const double told = clock.here_s();
+  clock.wait(told - 0.9 * kMostLateS, true);
+  EXPECT_GE(clock.here_s(), told);
 }
 
 }  // namespace
