@@ -94,8 +94,9 @@ CaseRecord record_of(const RankedSchedule& row, const std::string& name) {
 }  // namespace
 
 PricingOptions pricing_of(const TuneOptions& options) {
-  return options.any_shape ? PricingOptions{true, "--nearest", options.selection.nearest}
-                           : pricing_of(options.selection);
+  PricingOptions pricing = pricing_of(options.selection);
+  pricing.nearest |= options.any_shape;
+  return pricing;
 }
 
 namespace {

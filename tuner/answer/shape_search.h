@@ -47,9 +47,8 @@ struct ShapeRequest {
 
 /// Goes through all shapes by their lower bounds, the least first. One whose bound is above the time of another that
 /// takes no more memory is not planned: so what is left holds the fastest shape, and the fastest within any memory.
-/// Each keeps as much as a rank holds.
-/// Groups of a size that the profile has no row for are priced by the nearest size's row. Throws Unsupported where no
-/// shape can be planned.
+/// Each keeps as much as a rank holds. Groups of a size that the profile has no row for are priced by the nearest
+/// size's row. Throws Unsupported where no shape can be planned.
 FoundShapes find_shapes(const ShapeRequest& request);
 
 /// "DP 4 MP 1 EP 4 ESP 1 PP 2, 4 micro-batches of 2 (1f1b)".
