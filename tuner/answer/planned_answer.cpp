@@ -109,18 +109,22 @@ Selection in_no_groups(Selection selection) {
   return selection;
 }
 
-// As it is without a search: the layer's batch on each replica of the default groups, whatever flags say of others.
-int64_t global_batch(const TuneOptions& options, const Profile& cluster, const LayerShape& layer) {
-  // Where the default groups do not divide the layer: their MP is of a node, on one node there is none.
-  int replicas = cluster.nodes > 1 ? cluster.nodes : cluster.ranks_per_node;
-  Selection selection = options.selection;
+// The default groups' replicas. Where these groups do not divide the layer: their MP is of a node, on one node there is
+// none.
+int default_replicas(const TuneOptions& options, Selection selection, const Profile& cluster) {
   LayerFlags& l = selection.layer;
-  l.mp = l.ep = l.esp = l.pp = std::nullopt;
-  const std::optional<int> asked = std::exchange(l.dp, std::nullopt);
+  l.dp = l.mp = l.ep = l.esp = l.pp = std::nullopt;
   try {
-    replicas = asked ? *asked : chosen_model(options.model, selection, cluster).model.shape.parallel.dp;
+    return chosen_model(options.model, selection, cluster).model.shape.parallel.dp;
   } catch (const BadInput&) {
+    return cluster.nodes > 1 ? cluster.nodes : cluster.ranks_per_node;
   }
+}
+
+// As it is without a search: the layer's batch on each replica asked for or of the default groups.
+int64_t global_batch(const TuneOptions& options, const Profile& cluster, const LayerShape& layer) {
+  const Selection& selection = options.selection;
+  const int replicas = selection.layer.dp ? *selection.layer.dp : default_replicas(options, selection, cluster);
   return layer.batch * replicas * options.model.micro_batches;
 }
 
