@@ -77,6 +77,7 @@ void add_layer(CLI::App& verb, Selection& s) {
              "hidden size of an expert that every token passes; default: 0, none", 0);
   add_number(verb, "--heads", l.heads, "attention heads", 1);
   add_number(verb, "--kv-heads", l.kv_heads, "key-value heads; default: heads", 1);
+  add_number(verb, "--rope-theta", l.rope_theta, "base of rotary positions; default: 0, none", 0);
   add_number(verb, "--experts", l.experts, "experts in all (E); default: one a node, on one node one a rank", 1);
   add_number(verb, "--top-k", l.top_k, "experts a token (k)", 1);
   add_text(verb, "--capacity-factor", "F|none", l.capacity_factor, "f; none: dropless");

@@ -38,6 +38,8 @@ void add_model(const TunedLayer& tuned, Arguments& a) {
   a.add("--num-attention-heads", l.heads);
   if (l.kv_heads < l.heads) a.add("--group-query-attention");
   if (l.kv_heads < l.heads) a.add("--num-query-groups", l.kv_heads);
+  if (l.rope_theta > 0) a.add("--position-embedding-type", "rope");
+  if (l.rope_theta > 0) a.add("--rotary-base", std::llround(l.rope_theta));
   a.add("--seq-length", l.seq);
   a.add("--max-position-embeddings", l.seq);
   a.add("--micro-batch-size", l.batch);

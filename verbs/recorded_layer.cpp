@@ -47,6 +47,7 @@ LayerCase shape_of(const Fields& f, const std::string& at) {
   if (f.has("shared_hidden")) l.shared_hidden = whole("shared_hidden");
   l.heads = whole("heads");
   l.kv_heads = whole("kv_heads");
+  if (f.has("rope_theta")) l.rope_theta = f.number("rope_theta", at);
   l.experts = whole("experts");
   l.top_k = whole("top_k");
   l.capacity_factor.reset();  // "none"

@@ -20,7 +20,7 @@ struct LayerFlags {
   std::optional<int64_t> batch, seq, model_dim, hidden, shared_hidden, heads, kv_heads, experts, top_k;
   std::optional<std::string> capacity_factor;  // a number, or "none": dropless
   std::optional<std::string> ffn, gate, order, dispatcher, hook, norm, dtype, rounding, placement;
-  std::optional<double> aux_loss, z_loss;
+  std::optional<double> rope_theta, aux_loss, z_loss;
   bool no_residual = false;
   std::optional<int> dp, mp, ep, esp, pp, zero;
   std::optional<std::string> recompute;

@@ -131,6 +131,7 @@ LayerShape layer_from(const Node& n) {
   layer.shared_hidden = n.whole_or("shared_hidden", 0, 0, 1 << 20);
   layer.heads = size("heads");
   layer.kv_heads = size("kv_heads");
+  if (n.has("rope_theta")) layer.rope_theta = n.number("rope_theta", 0, 1e12);
   layer.experts = size("experts");
   layer.top_k = size("top_k");
   layer.capacity_factor.reset();

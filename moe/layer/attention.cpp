@@ -1,10 +1,33 @@
 #include "moe/layer/attention.h"
 
+#include <cmath>
+
 #include "moe/tensor/causal_heads.h"
+#include "moe/tensor/element.h"
+#include "moe/tensor/host_copy.h"
 #include "moe/tensor/tensor.h"
 
 namespace moe {
 namespace {
+
+// (L, d): cosines and sines of place theta^(-2 j / d), of all j below d / 2.
+Tensor rotary_turns(const LayerShape& layer, int64_t d, Math& math) {
+  Tensor turns({layer.seq, d}, sums_type(layer.dtype), math.memory());
+  const HostCopy host(turns, math.memory());
+  with_element(host.view().dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* row = host.view().as<T>();
+    for (int64_t place = 0; place < layer.seq; ++place, row += d)
+      for (int64_t j = 0; j < d / 2; ++j) {
+        const double angle = static_cast<double>(place) *
+                             std::pow(layer.rope_theta, -2.0 * static_cast<double>(j) / static_cast<double>(d));
+        row[j] = static_cast<T>(std::cos(angle));
+        row[j + d / 2] = static_cast<T>(std::sin(angle));
+      }
+  });
+  host.send();
+  return turns;
+}
 
 class ShardedAttention final : public Attention {
  public:
@@ -26,6 +49,8 @@ class ShardedAttention final : public Attention {
     wo_ = setup.weight(kWo, {columns_.count, model_dim_}, dtype);
     for (Tensor* t : {&q_, &mixed_, &dq_, &d_mixed_}) *t = make({setup.rank.mp_tokens(), columns_.count});
     for (Tensor* t : {&k_, &v_, &dk_, &dv_}) *t = make({setup.rank.mp_tokens(), kv_columns_.count});
+    if (setup.rank.shape.layer.rope_theta > 0)
+      turns_ = rotary_turns(setup.rank.shape.layer, setup.rank.head_dim, math_);
     for (const Parameter& p : parameters({})) fill_weight(p, model_dim_, setup.seed, math_.memory());
   }
 
@@ -33,6 +58,7 @@ class ShardedAttention final : public Attention {
     math_.gemm(matrix(input), matrix(wq_), matrix(q_));
     math_.gemm(matrix(input), matrix(wk_), matrix(k_));
     math_.gemm(matrix(input), matrix(wv_), matrix(v_));
+    rotate({&q_, &k_}, Turn::forward);
     heads_->forward({q_, k_, v_}, mixed_);
     math_.gemm(matrix(mixed_), matrix(wo_), matrix(out));
   }
@@ -42,6 +68,7 @@ class ShardedAttention final : public Attention {
     math_.gemm(transpose(matrix(mixed_)), matrix(d_out), plane(weights[3].gradient), into);
     math_.gemm(matrix(d_out), transpose(matrix(wo_)), matrix(d_mixed_));
     heads_->backward({q_, k_, v_}, mixed_, d_mixed_, {dq_, dk_, dv_});
+    rotate({&dq_, &dk_}, Turn::back);
     const Tensor* d[] = {&dq_, &dk_, &dv_};
     const TensorView w[] = {wq_, wk_, wv_};
     for (size_t i = 0; i < 3; ++i) {
@@ -66,6 +93,11 @@ class ShardedAttention final : public Attention {
   }
 
  private:
+  void rotate(std::initializer_list<const Tensor*> all, Turn turn) {
+    if (turns_.view().elements() == 0) return;
+    for (const Tensor* rows : all) math_.rotate(*rows, turns_, turn);
+  }
+
   static Matrix plane(TensorView t) { return matrix(t.part(0, {t.size(1), t.size(2)})); }
 
   // The columns of these heads, or of the key-value heads that as many `queries` read each.
@@ -84,6 +116,7 @@ class ShardedAttention final : public Attention {
   Weight wq_, wk_, wv_, wo_;
   Tensor q_, mixed_, dq_, d_mixed_;  // (B L, local heads d)
   Tensor k_, v_, dk_, dv_;           // (B L, local key-value heads d)
+  Tensor turns_;                     // (L, d); empty: nothing is rotated
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "moe/base/check.h"
 #include "moe/layer/gradient_sums.h"
 #include "moe/tensor/cpu/math.h"
+#include "moe/tensor/cpu/row_kernels.h"
 #include "moe/tensor/element.h"
 
 namespace moe {
@@ -31,6 +32,7 @@ ModelEnds::ModelEnds(LayerStack& stack, int64_t vocabulary, const LayerSeed& see
     : stack_(stack),
       vocabulary_(vocabulary),
       embeds_(stack.stage() == 0),
+      learns_places_(embeds_ && stack.shape().shape.layer.rope_theta == 0),
       heads_(stack.stage() + 1 == stack.shape().shape.parallel.pp),
       setup_{stack.cell(stack.first_layer(), 0).shape(), seed} {
   const DType dtype = rank().dtype();
@@ -42,10 +44,12 @@ ModelEnds::ModelEnds(LayerStack& stack, int64_t vocabulary, const LayerSeed& see
   tokens_ = rank().tokens.total * stack.shape().micro_batches;
   if (embeds_) {
     embedding_ = Tensor({vocabulary, m}, dtype);
-    places_ = Tensor({seq, m}, dtype);
     d_embedding_ = Tensor({vocabulary, m}, dtype);
-    d_places_ = Tensor({seq, m}, dtype);
     fill_weight(parameter(kEmbedding, embedding_, d_embedding_), 4, seed);
+  }
+  if (learns_places_) {
+    places_ = Tensor({seq, m}, dtype);
+    d_places_ = Tensor({seq, m}, dtype);
     fill_weight(parameter(kPlaces, places_, d_places_), 4, seed);
   }
   if (heads_) {
@@ -83,8 +87,8 @@ void ModelEnds::load(const SampleTokens& tokens) {
       micro_batches_[mb].inputs[static_cast<size_t>(t - held.first)] = text[static_cast<size_t>(place)];
       micro_batches_[mb].targets[static_cast<size_t>(t - held.first)] = text[static_cast<size_t>(place + 1)];
     }
-  if (embeds_)
-    for (const Tensor* gradient : {&d_embedding_, &d_places_}) clear(*gradient, cpu_memory());
+  if (embeds_) clear(d_embedding_, cpu_memory());
+  if (learns_places_) clear(d_places_, cpu_memory());
   if (heads_) clear(d_head_, cpu_memory());
   norm_begun_ = false;
 }
@@ -98,9 +102,10 @@ void ModelEnds::embed(int micro_batch) {
     const auto tokens = static_cast<int64_t>(m.inputs.size());
     parallel_for(tokens, width * int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const T* token = embedding_.as<T>() + m.inputs[static_cast<size_t>(i)] * width;
-        const T* place = places_.as<T>() + (rank().held.first + i) % seq * width;
-        for (int64_t j = 0; j < width; ++j) out.as<T>()[i * width + j] = token[j] + place[j];
+        T* row =
+            std::copy_n(embedding_.as<T>() + m.inputs[static_cast<size_t>(i)] * width, width, out.as<T>() + i * width) -
+            width;
+        if (learns_places_) add_scaled(places_.as<T>() + (rank().held.first + i) % seq * width, T(1), row, width);
       }
     });
   });
@@ -116,7 +121,7 @@ void ModelEnds::embed_backward(int micro_batch) {
   with_element(d.dtype(), [&](auto zero) {
     using T = decltype(zero);
     add_rows<T>(m.inputs, d.as<T>(), d_embedding_.as<T>(), width);
-    add_rows<T>(places, d.as<T>(), d_places_.as<T>(), width);
+    if (learns_places_) add_rows<T>(places, d.as<T>(), d_places_.as<T>(), width);
   });
 }
 
@@ -189,10 +194,8 @@ Parameter ModelEnds::parameter(std::string_view name, TensorView value, TensorVi
 
 std::vector<Parameter> ModelEnds::parameters() {
   std::vector<Parameter> all;
-  if (embeds_) {
-    all.push_back(parameter(kEmbedding, embedding_, d_embedding_));
-    all.push_back(parameter(kPlaces, places_, d_places_));
-  }
+  if (embeds_) all.push_back(parameter(kEmbedding, embedding_, d_embedding_));
+  if (learns_places_) all.push_back(parameter(kPlaces, places_, d_places_));
   if (heads_) all.push_back(parameter(kHeadWeight, head_, d_head_));
   if (norm_) all.push_back(norm_->gain(static_cast<int>(rank().held.count / rank().tokens.count)));
   return all;

@@ -1,6 +1,7 @@
 #pragma once
 // A model's ends on one rank. Before the first layer: x = embedding of the token + embedding of its place (GPT-2,
-// Radford et al. 2019). Behind the last one: norm, output projection, cross-entropy with the token that follows.
+// Radford et al. 2019), of the token alone where attention rotates by places. Behind the last one: norm, output
+// projection, cross-entropy with the token that follows.
 //
 //   loss = sum over all tokens of all micro-batches of -log p(next token), over their number
 //
@@ -64,7 +65,7 @@ class ModelEnds {
 
   LayerStack& stack_;
   int64_t vocabulary_, tokens_;  // tokens_: of a step
-  bool embeds_, heads_;
+  bool embeds_, learns_places_, heads_;
   Tensor embedding_, places_, head_, d_embedding_, d_places_, d_head_;
   PartSetup setup_;
   std::unique_ptr<RowNorm> norm_;  // null: none

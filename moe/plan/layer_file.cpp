@@ -18,6 +18,7 @@ void read_sizes(const TableReader& root, LayerShape& layer) {
   layer.shared_hidden = root.optional_integer("shared_hidden", kSharedLimits).value_or(layer.shared_hidden);
   size("heads", layer.heads);
   size("kv_heads", layer.kv_heads);
+  layer.rope_theta = root.optional_real("rope_theta", kNonNegative).value_or(layer.rope_theta);
   size("experts", layer.experts);
   size("top_k", layer.top_k);
 }
@@ -66,30 +67,11 @@ ParallelShape read_parallel_keys(const TableReader& table) {
 
 LayerFile read_layer(const std::string& path) {
   const ConfigFile file = read_toml(path);
-  const TableReader root(file, {"schema",
-                                "name",
-                                "source",
-                                "batch",
-                                "seq",
-                                "model_dim",
-                                "hidden",
-                                "shared_hidden",
-                                "heads",
-                                "kv_heads",
-                                "experts",
-                                "top_k",
-                                "capacity_factor",
-                                "capacity_rounding",
-                                "ffn",
-                                "dtype",
-                                "gate",
-                                "order",
-                                "dispatcher",
-                                "hook",
-                                "norm",
-                                "residual",
-                                "aux_loss",
-                                "z_loss",
+  const TableReader root(file, {"schema",     "name",    "source",        "batch",           "seq",
+                                "model_dim",  "hidden",  "shared_hidden", "heads",           "kv_heads",
+                                "rope_theta", "experts", "top_k",         "capacity_factor", "capacity_rounding",
+                                "ffn",        "dtype",   "gate",          "order",           "dispatcher",
+                                "hook",       "norm",    "residual",      "aux_loss",        "z_loss",
                                 "parallel"});
   root.integer("schema", {.least = 1, .most = 1});
   LayerFile out;

@@ -128,6 +128,11 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
   require_positive(layer.experts, "experts");
   require_divides(layer.heads, layer.model_dim, "heads", "model-dim");
   require_divides(layer.kv_heads, layer.heads, "kv-heads", "heads");
+  require<BadInput>(layer.rope_theta == 0 || layer.rope_theta > 1,
+                    "rope-theta: found {}, expected a number > 1 or 0, none", layer.rope_theta);
+  require<BadInput>(layer.rope_theta == 0 || layer.model_dim / layer.heads % 2 == 0,
+                    "rope-theta: found heads {} wide, expected an even width: model-dim / heads",
+                    layer.model_dim / layer.heads);
   require<BadInput>(layer.top_k >= 1 && layer.top_k <= layer.experts, "top-k: found {}, expected 1 to experts = {}",
                     layer.top_k, layer.experts);
   require<BadInput>(!layer.capacity_factor || *layer.capacity_factor > 0,

@@ -42,6 +42,7 @@ struct LayerShape {
   int64_t shared_hidden = 0;  // of the expert that every token passes, before sharding over MP; 0: there is none
   int64_t heads = 16;
   int64_t kv_heads = 0;                         // 0: as many as heads
+  double rope_theta = 0;                        // base of the rotary positions in attention; 0: it knows no positions
   int64_t experts = 0;                          // E; 0: one a node
   int64_t top_k = 2;                            // k
   std::optional<double> capacity_factor = 1.2;  // f; empty: dropless

@@ -39,6 +39,9 @@ struct NormInput {
   TensorView moments;  // (rows, 2), written: for the device's own use
 };
 
+/// Which way rotate() turns.
+enum class Turn { forward, back };
+
 class CausalHeads;
 struct HeadsShape;
 
@@ -74,6 +77,9 @@ class Math {
   virtual void norm(const NormInput& in, TensorView out) = 0;
   /// Turns d from d_out to d_x, in place; overwrites d_gain.
   virtual void norm_backward(const NormInput& in, TensorView d, TensorView d_gain) = 0;
+  /// Rotates the heads of rows (tokens, heads d) in place: numbers j and j + d / 2 of a head, by the angle whose cosine
+  /// and sine are numbers j and j + d / 2 of row token % L of `turns` (L, d), of the sums' type. Back: its negative.
+  virtual void rotate(TensorView rows, TensorView turns, Turn turn) = 0;
   /// Turns scores (n, L, L), in place, into softmaxes: row i of scale times its first i + 1 numbers, 0 beyond.
   virtual void causal_softmax(TensorView scores, double scale) = 0;
   /// Sets d = scale p (d - <p, d>), in place, row by row; p is what causal_softmax made.

@@ -23,7 +23,7 @@ void add_planned(Effects& e, const std::string& base, const std::string& describ
 Effects simulate() {
   const std::string base = "--schedule fsmoe --nearest --json";
   Effects e;
-  add_planned(e, base, "--norm none; --no-residual; --aux-loss 0.01; --z-loss 0.01");
+  add_planned(e, base, "--norm none; --no-residual; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000");
   add(e, changes, base, "--pp 2; --jitter 0.1; --straggler 3:1.5");
   add(e, changes, base, "--zero 1; --recompute selective");
   add(e, refused, base, "--zero 2; --recompute full; --recompute some");
@@ -67,7 +67,7 @@ Effects memory() {
       "--gate xmoe; --memory-gib 80; --zero 1; --recompute full; --parm");
   add(e, describes, base,
       "--order gshard; --dispatcher 2dh; --hook bf16; --no-residual; --aux-loss 0.01; --z-loss 0.01; "
-      "--placement ep-inside");
+      "--rope-theta 10000; --placement ep-inside");
   add(e, changes, stages, "--micro-batches 4");
   add(e, changes, stages + " --micro-batches 8", "--pipeline 1f1b");
   add(e, changes, base + " --layers 4", "--pp 2");
@@ -105,7 +105,7 @@ Effects tune() {
       "2");
   const std::string one = "--no-verify --schedule fsmoe --nearest --layers 2 --json";
   add_planned(e, "--no-verify --schedule fsmoe --nearest --no-residual --json",
-              "--norm none; --aux-loss 0.01; --z-loss 0.01");
+              "--norm none; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000");
   add(e, parsed, "", "--no-residual");
   add(e, changes, one, "--shape auto; --current tutel:2; --zero 1; --recompute selective");
   add(e, refused, "", "--zero 1; --recompute selective");

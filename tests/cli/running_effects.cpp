@@ -26,7 +26,8 @@ void add_layers_that_run(Effects& e) {
   add(e, parsed, "", kSizes);
   add(e, parsed, "",
       "--capacity-rounding tutel; --heads 32; --gate switch; --order gshard; --dispatcher 2dh; --hook bf16; "
-      "--norm none; --no-residual; --aux-loss 0.01; --z-loss 0.01; --dtype float64; --dp 8; --pp 2; "
+      "--norm none; --no-residual; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000; --dtype float64; --dp 8; --pp "
+      "2; "
       "--placement ep-inside; --cluster testbed-a; --schedule fsmoe; --degree-forward 2; --degree-backward 2; "
       "--micro-op-bytes 1000; --min-chunk-bytes 1000; --nearest; --seed 7; --trace t; --tasks; --out o.jsonl; "
       "--overwrite; --json");

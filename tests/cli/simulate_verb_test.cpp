@@ -95,6 +95,7 @@ TEST_F(SimulateVerb, RecordsSayWhatTheLayerIs) {
       {{"--norm", "none"}, "norm", "none"},
       {{"--aux-loss", "0.5"}, "aux_loss", 0.5},
       {{"--z-loss", "0.5"}, "z_loss", 0.5},
+      {{"--rope-theta", "10000"}, "rope_theta", 10000},
       {{"--gate", "switch"}, "gate", "switch"},
       {{"--order", "gshard"}, "order", "gshard"},
       {{"--capacity-factor", "none"}, "capacity_factor", "none"}};

@@ -96,6 +96,7 @@ class Attention:
     def __init__(self, layer, w):
         self.w, self.seq, self.heads = w, layer["seq"], layer["heads"]
         self.kv, self.d = layer["kv_heads"], layer["model_dim"] // layer["heads"]
+        self.theta = layer.get("rope_theta", 0)
 
     def split(self, x):  # (tokens, heads d) -> (sequences, heads, L, d)
         return x.reshape(-1, self.seq, x.shape[1] // self.d, self.d).transpose(0, 2, 1, 3)
@@ -109,10 +110,22 @@ class Attention:
     def unshared(self, dx):
         return dx.reshape(dx.shape[0], self.kv, -1, self.seq, self.d).sum(2)
 
+    def rotated(self, x, sign=1):
+        """x (sequences, heads, L, d): a dense matrix per place, of plane rotations, times each head."""
+        if not self.theta:
+            return x
+        half = self.d // 2
+        turns = np.zeros((self.seq, self.d, self.d))
+        for j in range(half):
+            angle = sign * np.arange(self.seq) * float(self.theta) ** (-j / half)
+            turns[:, j, j] = turns[:, j + half, j + half] = np.cos(angle)
+            turns[:, j, j + half], turns[:, j + half, j] = -np.sin(angle), np.sin(angle)
+        return np.einsum("lij,nhlj->nhli", turns, x)
+
     def forward(self, x):
         self.x = x
-        self.q, k, v = (self.split(x @ self.w[name]) for name in ("wq", "wk", "wv"))
-        self.k, self.v = self.shared(k), self.shared(v)
+        q, k, v = (self.split(x @ self.w[name]) for name in ("wq", "wk", "wv"))
+        self.q, self.k, self.v = self.rotated(q), self.shared(self.rotated(k)), self.shared(v)
         scores = self.q @ self.k.transpose(0, 1, 3, 2) / math.sqrt(self.d)
         scores[..., np.triu(np.ones((self.seq, self.seq), bool), 1)] = -np.inf
         self.p = softmax(scores)
@@ -123,7 +136,8 @@ class Attention:
         gradients = {"wo": self.mixed.T @ dy}
         dmixed = self.split(dy @ self.w["wo"].T)
         dscores = softmax_backward(self.p, dmixed @ self.v.transpose(0, 1, 3, 2)) / math.sqrt(self.d)
-        parts = {"wq": dscores @ self.k, "wk": self.unshared(dscores.transpose(0, 1, 3, 2) @ self.q),
+        parts = {"wq": self.rotated(dscores @ self.k, -1),
+                 "wk": self.rotated(self.unshared(dscores.transpose(0, 1, 3, 2) @ self.q), -1),
                  "wv": self.unshared(self.p.transpose(0, 1, 3, 2) @ dmixed)}
         dx = 0
         for name, part in parts.items():

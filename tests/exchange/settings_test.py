@@ -105,6 +105,11 @@ class Settings(ProgramTest):
         for framework in ("tutel", "deepspeed"):
             self.assertIn("planned with ZeRO 1, scores recomputed", self.export(framework, case))
 
+    def test_rotary_positions_are_flags_where_the_layer_has_them(self):
+        flags, _ = flags_of(self.export("megatron", measured("ds-moe", (1, 1), 0.01, rope_theta=1e6)))
+        self.assertEqual((flags["--position-embedding-type"], flags["--rotary-base"]), ("rope", "1000000"))
+        self.assertNotIn("--rotary-base", flags_of(self.export("megatron", SCHEDULES[0]))[0])
+
     def test_a_shared_expert_is_a_flag_or_a_comment(self):
         case = measured("ds-moe", (1, 1), 0.01, shared_hidden=512)
         flags, _ = flags_of(self.export("megatron", case))

@@ -15,12 +15,14 @@ namespace {
 struct HeadShape {
   int64_t heads, kv_heads;
   int mp;
+  double rope_theta = 0;
 };
 
 LayerCase case_of(HeadShape s) {
   LayerShape layer{.batch = 6, .seq = 7, .model_dim = 24, .hidden = 12};
   layer.heads = s.heads;
   layer.kv_heads = s.kv_heads;
+  layer.rope_theta = s.rope_theta;
   layer.dtype = DType::float64;
   return complete(layer, {.nodes = 2, .ranks_per_node = s.mp, .mp = s.mp}, Rounding::ragged);
 }
@@ -82,10 +84,21 @@ TEST_P(AttentionTest, ItsGraphsGradientsAreCentralDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(Heads, AttentionTest,
                          testing::Values(HeadShape{4, 4, 1}, HeadShape{3, 3, 2}, HeadShape{8, 2, 1}, HeadShape{8, 2, 2},
-                                         HeadShape{6, 3, 2}, HeadShape{12, 4, 3}, HeadShape{12, 1, 1}),
+                                         HeadShape{6, 3, 2}, HeadShape{12, 4, 3}, HeadShape{12, 1, 1},
+                                         HeadShape{4, 4, 1, 100}, HeadShape{6, 3, 2, 1e4}),
                          [](const auto& row) {
-                           return fmt::format("h{}kv{}mp{}", row.param.heads, row.param.kv_heads, row.param.mp);
+                           return fmt::format("h{}kv{}mp{}{}", row.param.heads, row.param.kv_heads, row.param.mp,
+                                              row.param.rope_theta > 0 ? "rotary" : "");
                          });
+
+TEST(Attention, HeadsOfOddWidthHaveNoPairsToRotate) {
+  try {
+    case_of({8, 8, 1, 1e4});
+    FAIL();
+  } catch (const BadInput& e) {
+    EXPECT_EQ(std::string(e.what()), "rope-theta: found heads 3 wide, expected an even width: model-dim / heads");
+  }
+}
 
 TEST(Attention, EveryRankNeedsAKeyValueHead) {
   try {

@@ -91,6 +91,7 @@ std::vector<Axis> make_axes() {
   all.push_back({"routing", {"even", "skewed"}});
   all.push_back({"top-k", {"1", "2", "5"}});
   all.push_back({"shared expert", {"none", "narrow", "wide"}});
+  all.push_back({"positions", {"none", "rotary"}});
   return all;
 }
 
@@ -140,6 +141,7 @@ LayerCase shape_of(const Point& point) {
   layer.experts = s.ep == 3 ? 6 : 8;
   layer.top_k = kTopK[point[12]];
   layer.shared_hidden = kShared[point[13]];
+  layer.rope_theta = point[14] == 1 ? 10 : 0;
   layer.dtype = DType::float64;
   layer.gate = name(0), layer.order = name(1), layer.dispatcher = name(2);
   layer.ffn = ffn_from(name(3), "ffn");

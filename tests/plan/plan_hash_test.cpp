@@ -45,6 +45,7 @@ std::vector<std::pair<std::string, Change>> shape_changes() {
       {"heads", layer(&LayerShape::heads, 2)},
       {"shared_hidden", layer(&LayerShape::shared_hidden, 64)},
       {"kv_heads", layer(&LayerShape::kv_heads, 2)},
+      {"rope_theta", layer(&LayerShape::rope_theta, 1e4)},
       {"experts", layer(&LayerShape::experts, 4)},
       {"top_k", layer(&LayerShape::top_k, 2)},
       {"f", layer(&LayerShape::capacity_factor, 1.25)},

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <complex>
 #include <gtest/gtest.h>
 #include <thread>
 
@@ -128,6 +129,32 @@ TEST_P(GemmTest, SwigluIsItsFormulaAndItsGradientToo) {
       EXPECT_NEAR(d.view().as<T>()[i], dy[i] * v * (s + u * s * (1 - s)), tolerance);
       EXPECT_NEAR(db.view().as<T>()[i], dy[i] * u * s, tolerance);
     }
+  });
+}
+
+TEST_P(GemmTest, RotatesPairsByTheirPlaceAndBack) {
+  with_element(GetParam(), [&](auto zero) {
+    using T = decltype(zero);
+    constexpr int64_t kTokens = 10, kHeads = 3, kDim = 6, kSeq = 5, kWidth = kHeads * kDim;
+    const Tensor x = random_tensor<T>({kTokens, kWidth}, GetParam(), 11), turns({kSeq, kDim}, GetParam());
+    const auto angle = [](int64_t place, int64_t j) { return 0.3 * static_cast<double>(place * (j + 1)); };
+    for (int64_t i = 0; i < kSeq * kDim / 2; ++i) {
+      const int64_t place = i / 3, j = i % 3;
+      turns.as<T>()[place * kDim + j] = static_cast<T>(std::cos(angle(place, j)));
+      turns.as<T>()[place * kDim + j + 3] = static_cast<T>(std::sin(angle(place, j)));
+    }
+    const std::vector<T> before(x.as<T>(), x.as<T>() + kTokens * kWidth);
+    cpu_math().rotate(x, turns, Turn::forward);
+    const double tolerance = sizeof(T) == 4 ? 1e-6 : 1e-14;
+    for (int64_t i = 0; i < kTokens * kHeads * 3; ++i) {
+      const int64_t head = i / 3, j = i % 3, low = head * kDim + j;
+      const std::complex<double> pair(before[static_cast<size_t>(low)], before[static_cast<size_t>(low + 3)]);
+      const std::complex<double> turned = pair * std::polar(1.0, angle(head / kHeads % kSeq, j));
+      EXPECT_NEAR(x.as<T>()[low], turned.real(), tolerance);
+      EXPECT_NEAR(x.as<T>()[low + 3], turned.imag(), tolerance);
+    }
+    cpu_math().rotate(x, turns, Turn::back);
+    for (size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(x.as<T>()[i], before[i], tolerance);
   });
 }
 

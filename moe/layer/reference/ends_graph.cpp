@@ -9,8 +9,8 @@ namespace moe {
 EndsGraph::EndsGraph(const LayerCase& shape, const LayerSeed& seed, const ReferenceEnds& ends)
     : layer_(shape.layer), ends_(ends) {
   const int64_t m = layer_.model_dim;
-  std::vector<GraphWeight> weights{
-      {"embedding", {ends.vocabulary, m}, 4}, {"places", {layer_.seq, m}, 4}, {"head", {ends.vocabulary, m}, m}};
+  std::vector<GraphWeight> weights{{"embedding", {ends.vocabulary, m}, 4}, {"head", {ends.vocabulary, m}, m}};
+  if (layer_.rope_theta == 0) weights.push_back({"places", {layer_.seq, m}, 4});
   if (layer_.norm != Norm::none) weights.push_back({"norm3", {m}, 4, 1});
   weights_ = graph_weights(weights, layer_.dtype, seed);
   for (const auto& [name, weight] : weights_) weight.set_requires_grad(true);
@@ -23,8 +23,10 @@ at::Tensor EndsGraph::text(int micro_batch, int64_t from) const {
 
 at::Tensor EndsGraph::embed(int micro_batch) const {
   const at::Tensor tokens = text(micro_batch, 0);
+  const at::Tensor embedded = weights_.at("embedding").index_select(0, tokens);
+  if (layer_.rope_theta > 0) return embedded;
   const at::Tensor places = at::arange(tokens.numel()).remainder(layer_.seq);
-  return weights_.at("embedding").index_select(0, tokens) + weights_.at("places").index_select(0, places);
+  return embedded + weights_.at("places").index_select(0, places);
 }
 
 at::Tensor EndsGraph::add_loss(const at::Tensor& output, int micro_batch) {

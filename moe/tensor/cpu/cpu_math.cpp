@@ -73,6 +73,27 @@ void norm_rows_backward(const NormInput& in, T* d, T* d_gain) {
 }
 
 template <class T>
+void rotate_head(T* __restrict low, T* __restrict high, const T* __restrict turns, int64_t half, T sign) {
+  for (int64_t j = 0; j < half; ++j) {
+    const T a = low[j], b = high[j], cosine = turns[j], sine = sign * turns[half + j];
+    low[j] = a * cosine - b * sine;
+    high[j] = b * cosine + a * sine;
+  }
+}
+
+template <class T>
+void rotate_rows(TensorView rows, TensorView turns, T sign) {
+  const int64_t width = rows.size(1), d = turns.size(1);
+  parallel_for(rows.size(0), width * int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const T* angles = turns.as<T>() + i % turns.size(0) * d;
+      for (T* head = rows.as<T>() + i * width; head < rows.as<T>() + (i + 1) * width; head += d)
+        rotate_head(head, head + d / 2, angles, d / 2, sign);
+    }
+  });
+}
+
+template <class T>
 void causal_softmax_rows(T* row, int64_t rows, int64_t seq, T scale) {
   for (int64_t r = 0; r < rows; ++r, row += seq) {
     const int64_t end = r % seq + 1;
@@ -126,6 +147,12 @@ class CpuMath final : public Math {
     with_element(d.dtype(), [&](auto zero) {
       using T = decltype(zero);
       norm_rows_backward(in, d.as<T>(), d_gain.as<T>());
+    });
+  }
+  void rotate(TensorView rows, TensorView turns, Turn turn) override {
+    with_element(rows.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      rotate_rows(rows, turns, turn == Turn::forward ? T(1) : T(-1));
     });
   }
   void causal_softmax(TensorView scores, double by) override {

@@ -95,6 +95,30 @@ struct SwigluBackward {
   }
 };
 
+// N pairs of one head: N divides half a head's width.
+template <class T>
+struct Rotate {
+  T* rows;
+  const Sums<T>* turns;
+  int64_t seq, half, heads;
+  Sums<T> sign;
+  template <int N>
+  __device__ void at(int64_t i) const {
+    const int64_t head = i / half, j = i - head * half;
+    const Sums<T>* angle = turns + head / heads % seq * 2 * half + j;
+    T* low = rows + 2 * head * half + j;
+    Pack<T, N> p = load<N>(low), q = load<N>(low + half);
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const Sums<T> a = value_of(p.at[n]), b = value_of(q.at[n]), cosine = angle[n], sine = sign * angle[half + n];
+      p.at[n] = rounded<T>(a * cosine - b * sine);
+      q.at[n] = rounded<T>(b * cosine + a * sine);
+    }
+    store(p, low);
+    store(q, low + half);
+  }
+};
+
 template <class T>
 struct Add {
   const T* from;
@@ -176,6 +200,14 @@ void swiglu_backward(Work work, const Swiglu& s, int64_t count) {
     using T = decltype(zero);
     for_each<T>(work.stream, SwigluBackward<T>{in<T>(s.a), in<T>(s.b), in<T>(s.d_out), out<T>(s.out), out<T>(s.d_b)},
                 count, aligned(s.a) && aligned(s.b) && aligned(s.d_out) && aligned(s.out) && aligned(s.d_b));
+  });
+}
+
+void rotate(Work work, const Rotation& r, int64_t pairs) {
+  with_type(work.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Rotate<T> op{out<T>(r.rows), in<Sums<T>>(r.turns), r.seq, r.half, r.heads, Sums<T>(r.back ? -1 : 1)};
+    for_each<T>(work.stream, op, pairs, aligned(r.rows) && r.half % kPack<T> == 0);
   });
 }
 

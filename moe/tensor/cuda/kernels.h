@@ -25,6 +25,14 @@ struct Swiglu {
 };
 void swiglu(Work work, const Swiglu& of, int64_t count);
 void swiglu_backward(Work work, const Swiglu& of, int64_t count);
+/// Math::rotate(), of `pairs` numbers j and j + half of a head.
+struct Rotation {
+  void* rows;
+  const void* turns;  // of the sums' type
+  int64_t seq, half, heads;
+  bool back;
+};
+void rotate(Work work, const Rotation& of, int64_t pairs);
 /// to += from; t *= by.
 void add(Work work, const void* from, void* to, int64_t count);
 void scale(Work work, void* t, double by, int64_t count);

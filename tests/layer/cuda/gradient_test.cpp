@@ -17,6 +17,7 @@ struct Made {
   Norm norm = Norm::none;
   std::string hook = "none";
   int64_t top_k = 2, kv_heads = 10;
+  double rope_theta = 0;
   double losses = 0, skew = 0;
   ParallelShape parallel;
   DType dtype = DType::float64;
@@ -30,6 +31,7 @@ struct Met {
 LayerCase case_of(const Made& m) {
   LayerShape layer{.batch = 2, .seq = 8, .model_dim = 20, .hidden = 12, .heads = 10, .experts = 8, .top_k = m.top_k};
   layer.kv_heads = m.kv_heads;
+  layer.rope_theta = m.rope_theta;
   layer.capacity_factor = m.skew > 0 ? 0.8 : 1.2;
   layer.dtype = m.dtype;
   layer.gate = m.gate;
@@ -107,6 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
         Made{.name = "sigmoid_rmsnorm", .gate = "sigmoid", .norm = Norm::rmsnorm, .top_k = 3, .parallel = replicas},
         Made{.name = "gshard_bf16_hook", .gate = "gshard", .hook = "bf16", .parallel = replicas},
         Made{.name = "switch_grouped_queries", .gate = "switch", .top_k = 1, .kv_heads = 5, .parallel = sharded},
+        Made{.name = "switch_rotary", .gate = "switch", .kv_heads = 5, .rope_theta = 100, .parallel = four},
         Made{.name = "gshard_float32",
              .gate = "gshard",
              .norm = Norm::rmsnorm,

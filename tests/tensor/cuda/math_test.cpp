@@ -44,6 +44,21 @@ TEST_P(CudaMathTest, ElementByElement) {
   }
 }
 
+TEST_P(CudaMathTest, RotatesHeads) {
+  for (const int64_t d : {2, 6, 16, 64, 128})
+    for (const int64_t tokens : {0, 7, 24}) {
+      SCOPED_TRACE(fmt::format("{} tokens, heads {} wide", tokens, d));
+      constexpr int64_t kSeq = 6, kHeads = 3;
+      Pair rows = random({tokens, kHeads * d}, 1);
+      const Pair turns({kSeq, d}, sums_type(GetParam()), math_->memory(), 2);
+      for (const Turn turn : {Turn::forward, Turn::back}) {
+        math_->rotate(rows.device, turns.device, turn);
+        cpu_math().rotate(rows.reference, turns.reference, turn);
+        expect_near(rows, "rotate", 2);
+      }
+    }
+}
+
 // Parts that no 16 bytes begin at.
 TEST_P(CudaMathTest, UnalignedParts) {
   Pair a = random({64}, 1), sum = random({64}, 2);
