@@ -1,7 +1,6 @@
 #include "cli/launch.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -18,21 +17,14 @@
 #include "moe/base/check.h"
 #include "moe/base/launch_board.h"
 #include "moe/base/log.h"
+#include "moe/base/signals.h"
 
 namespace moe {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kGrace{3};  // after a polite signal
 // Beyond the time-out: to find out who is to blame, then the patience that a failed rank has with its own code.
 constexpr std::chrono::seconds kPatience{6};
-constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP};
-
-// Where it is, by nohup say, a blocked one would come all the same.
-bool is_ignored(int signal) {
-  struct sigaction now {};
-  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
-}
 
 struct Child {
   pid_t pid = 0;
@@ -46,18 +38,12 @@ class Ranks {
       : options_(options),
         program_(program),
         timeout_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.timeout_s))) {
-    sigemptyset(&watched_);
-    for (const int signal : kEnding)
-      if (!is_ignored(signal)) sigaddset(&watched_, signal);
-    sigaddset(&watched_, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &watched_, &before_);
-    signals_ = signalfd(-1, &watched_, SFD_CLOEXEC);
+    signals_ = signalfd(-1, &held_.set(), SFD_CLOEXEC);
   }
   ~Ranks() {
     for (const Child& child : children_)
       if (!child.ended) kill(child.pid, SIGKILL), waitpid(child.pid, nullptr, 0);
     ::close(signals_);
-    sigprocmask(SIG_SETMASK, &before_, nullptr);
   }
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
@@ -80,7 +66,7 @@ class Ranks {
     if (pid > 0) return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // whatever happens to us
     if (getppid() != parent) _exit(kRankFailure);
-    sigprocmask(SIG_SETMASK, &before_, nullptr);
+    held_.restore();
     for (const char* here : {"RANK", "LOCAL_RANK"}) setenv(here, fmt::format("{}", rank).c_str(), 1);
     for (const char* all : {"WORLD_SIZE", "LOCAL_WORLD_SIZE"})
       setenv(all, fmt::format("{}", options_.ranks).c_str(), 1);
@@ -172,7 +158,7 @@ class Ranks {
   const std::string& program_;
   const Clock::duration timeout_;
   LaunchBoard board_;
-  sigset_t watched_{}, before_{};
+  HeldSignals held_;
   int signals_ = -1;
   std::vector<Child> children_;
   Clock::time_point deadline_ = Clock::time_point::max();

@@ -1,6 +1,5 @@
 #include "regress/process.h"
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -12,46 +11,20 @@
 #include <unistd.h>
 
 #include "moe/base/check.h"
+#include "moe/base/signals.h"
 
 namespace moe::regress {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP};
-constexpr std::chrono::seconds kGrace{3};  // after a polite signal
 constexpr off_t kLastLines = 4096;
 
-// Where it is, by nohup say, a blocked one would come all the same.
-bool is_ignored(int signal) {
-  struct sigaction now {};
-  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+// Returns the next held signal; 0 where none came in time.
+int next_signal(const HeldSignals& held, Clock::duration patience) {
+  const auto ns = std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::nanoseconds>(patience).count());
+  const timespec time{ns / 1'000'000'000, ns % 1'000'000'000};
+  return std::max(0, sigtimedwait(&held.set(), nullptr, &time));
 }
-
-// While it lives, the signals that end a process, and those of its children, wait to be asked for.
-class HeldSignals {
- public:
-  HeldSignals() {
-    sigemptyset(&held_);
-    for (const int signal : kEnding)
-      if (!is_ignored(signal)) sigaddset(&held_, signal);
-    sigaddset(&held_, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &held_, &before_);
-  }
-  ~HeldSignals() { restore(); }
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
-  void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  // Returns the next one; 0 where none came in time.
-  int next(Clock::duration patience) const {
-    const auto ns = std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::nanoseconds>(patience).count());
-    const timespec time{ns / 1'000'000'000, ns % 1'000'000'000};
-    const int signal = sigtimedwait(&held_, nullptr, &time);
-    return signal > 0 ? signal : 0;
-  }
-
- private:
-  sigset_t held_{}, before_{};
-};
 
 class Descriptor {
  public:
@@ -103,7 +76,7 @@ int end_group(pid_t pid, const HeldSignals& held) {
       kill(-pid, SIGKILL);  // whoever outlives it
       return status;
     }
-    held.next(std::chrono::milliseconds(50));
+    next_signal(held, std::chrono::milliseconds(50));
   }
   kill(-pid, SIGKILL);
   waitpid(pid, &status, 0);
@@ -126,7 +99,7 @@ ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s) {
     if (pid == 0) become(argv, parent, log.number(), held);
     setpgid(pid, pid);  // whichever of us is first
     while (waitpid(pid, &status, WNOHANG) != pid) {
-      const int signal = held.next(deadline - Clock::now());
+      const int signal = next_signal(held, deadline - Clock::now());
       end.timed_out = signal == 0 && Clock::now() >= deadline;
       if (signal != 0 && signal != SIGCHLD) ended_by = signal;
       if (!end.timed_out && ended_by == 0) continue;

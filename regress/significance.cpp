@@ -39,7 +39,7 @@ struct Moments {
 
 Moments moments_of(std::span<const double> values) {
   const auto count = static_cast<double>(values.size());
-  Moments m{std::accumulate(values.begin(), values.end(), 0.0) / count, 0};
+  Moments m{mean(values), 0};
   for (const double value : values) m.variance += (value - m.mean) * (value - m.mean);
   m.variance = values.size() > 1 ? m.variance / (count - 1) : 0;
   return m;

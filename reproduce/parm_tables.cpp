@@ -5,9 +5,9 @@
 #include <functional>
 #include <iterator>
 #include <map>
-#include <numeric>
 
 #include "moe/base/check.h"
+#include "moe/base/statistics.h"
 #include "moe/plan/model_file.h"
 #include "moe/search/layer_search.h"
 #include "reproduce/parm_layers.h"
@@ -38,9 +38,8 @@ std::vector<double> values_of(const std::vector<ParmLayer>& layers, const auto& 
   return values;
 }
 
-std::optional<double> mean(const std::vector<double>& values) {
-  if (values.empty()) return std::nullopt;
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+std::optional<double> mean_of(const std::vector<double>& values) {
+  return values.empty() ? std::nullopt : std::optional(mean(values));
 }
 
 std::optional<double> least(const std::vector<double>& values) {
@@ -67,7 +66,7 @@ Comparison figure7(const std::vector<ParmLayer>& on_b) {
   std::vector<double> over;
   for (const double value : values) over.push_back(value > kFourTimes);
   for (const PrintedStatistic& row : printed_parm_fig7())
-    c.figures.push_back({{row.what}, "", row.value, row.what == "mean" ? mean(values) : mean(over)});
+    c.figures.push_back({{row.what}, "", row.value, row.what == "mean" ? mean_of(values) : mean_of(over)});
   return c;
 }
 
@@ -81,7 +80,7 @@ Comparison table4(const Layers& ours) {
       c.figures.push_back({{row.testbed, row.schedule, fmt::format("{}", row.n_mp), fmt::format("{}", row.n_esp)},
                            fmt::format("P = {}", ranks),
                            row.speedup,
-                           mean(values_of(layers, of_group(ranks, row.n_mp, row.n_esp), speedup_of(row.schedule)))});
+                           mean_of(values_of(layers, of_group(ranks, row.n_mp, row.n_esp), speedup_of(row.schedule)))});
     }
   }
   return c;
@@ -132,7 +131,7 @@ Comparison ablations(const Layers& ours) {
       c.figures.push_back({{what, std::string(testbed)},
                            "",
                            1 + printed_parm(key, testbed),
-                           mean(values_of(ours.at(testbed), std::mem_fn(&ParmLayer::has_mp_and_esp), gain))});
+                           mean_of(values_of(ours.at(testbed), std::mem_fn(&ParmLayer::has_mp_and_esp), gain))});
   };
   add("SAA over AAS (parm-s2 over parm-s2-aas)", "saa-over-aas", saa);
   add("parm over the slower of S1 and S2", "over-slower", choice);
@@ -148,7 +147,7 @@ std::string choice_finding(const Layers& ours) {
           return l.seconds.at("parm") <= std::min(l.seconds.at("parm-s1"), l.seconds.at("parm-s2")) * (1 + 1e-12);
         });
     text += fmt::format("{}{}: the faster in {:.1f} % of {} layers", text.empty() ? "" : "; ", testbed,
-                        100 * mean(best).value_or(0), best.size());
+                        100 * mean_of(best).value_or(0), best.size());
   }
   return "parm's choice by its cost model (forward alone, as the paper's). " + text + ".";
 }

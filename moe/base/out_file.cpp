@@ -12,8 +12,8 @@ void require_other_file(const std::string& out, const std::vector<std::string>& 
   std::error_code missing;
   if (!fs::is_regular_file(out, missing)) return;
   for (const std::string& input : inputs)
-    require<BadInput>(!fs::equivalent(out, input, missing), "--out: found {}, which is read too, expected another file",
-                      out);
+    require<BadInput>(!fs::equivalent(out, input, missing),
+                      "{}: found a file to write that is read too, expected another", out);
 }
 
 void make_folders_above(const std::string& file) {

@@ -3,15 +3,21 @@
 #include <algorithm>
 #include <boost/math/statistics/univariate_statistics.hpp>
 #include <cmath>
+#include <numeric>
 
 #include "moe/base/check.h"
 
 namespace moe {
 namespace {
 
-void require_any(const std::vector<double>& values) { require<WrongResult>(!values.empty(), "statistics: no samples"); }
+void require_any(std::span<const double> values) { require<WrongResult>(!values.empty(), "statistics: no samples"); }
 
 }  // namespace
+
+double mean(std::span<const double> values) {
+  require_any(values);
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
 
 double median(std::vector<double> values) {
   require_any(values);

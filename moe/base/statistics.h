@@ -1,9 +1,11 @@
 #pragma once
 // What stands in the middle of numbers, or at a share of them. Every function throws WrongResult where there are none.
+#include <span>
 #include <vector>
 
 namespace moe {
 
+double mean(std::span<const double> values);
 /// Returns the mean of the two in the middle of an even count.
 double median(std::vector<double> values);
 /// Returns the greater of the two in the middle of an even count: the ([n / 2] + 1)th of n.

@@ -6,7 +6,6 @@
 
 namespace moe {
 
-inline constexpr double kMicro = 1e-6;
 inline constexpr double kMilli = 1e-3;
 inline constexpr int64_t kMiB = int64_t{1} << 20;
 inline constexpr double kFlopsPerMac = 2.0;

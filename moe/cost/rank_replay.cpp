@@ -26,14 +26,6 @@ using rank_loops::RankStretch;
 using rank_loops::Spacing;
 using rank_loops::spread;
 
-namespace {
-
-double mean(std::span<const double> values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-}  // namespace
-
 double RankOutcome::mean_waiting_s() const { return mean(rank_waiting_s); }
 
 double RankOutcome::quantile_s(double share) const { return nearest_rank(makespan_s, share); }

@@ -174,7 +174,6 @@ GridLayer named(GridLayer layer, bool several_k) {
   if (layer.parallel)
     layer.name =
         fmt::format("P{}-mp{}-esp{}-{}", layer.parallel->ranks(), layer.parallel->mp, layer.parallel->esp, layer.name);
-  layer.drops_nothing = !shape.capacity_factor;
   return layer;
 }
 

@@ -44,7 +44,6 @@ struct GridLayer {
   /// "P8-mp2-esp4-" before it where the grid has [parallel].
   std::string name;
   LayerShape shape;
-  bool drops_nothing = false;             // its capacity factor is empty
   std::optional<ParallelShape> parallel;  // of a grid with [parallel]
 };
 

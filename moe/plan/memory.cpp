@@ -164,9 +164,6 @@ double buffers(const MemoryRequest& r) {
 }  // namespace
 
 std::string_view name_of(ActivationModel model) { return kModels[static_cast<size_t>(model)].name; }
-ActivationModel activation_model_from(std::string_view name, std::string_view where) {
-  return find_named(kModels, name, where).value;
-}
 
 RankParameters rank_parameters(const MemoryRequest& r) {
   const LayerShape& l = r.shape.layer;

@@ -26,7 +26,6 @@ namespace moe {
 ///              expert's activations are counted here alone. What Recompute::full computes again is one layer more.
 enum class ActivationModel : uint8_t { printed, corrected, counted };
 std::string_view name_of(ActivationModel model);
-ActivationModel activation_model_from(std::string_view name, std::string_view where);
 
 struct MemoryRequest {
   LayerCase shape;        // of one layer; batch: samples of one micro-batch

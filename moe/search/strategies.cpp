@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "moe/base/registry.h"
 #include "moe/search/algorithm1.h"
 #include "moe/search/partition.h"
 
@@ -91,7 +90,5 @@ std::span<const LayerStrategy> layer_strategies() {
       LayerStrategy{"evolution", "degree and split by differential evolution", evolution}};
   return kRows;
 }
-
-const LayerStrategy& find_strategy(std::string_view name) { return find_named(layer_strategies(), name, "strategy"); }
 
 }  // namespace moe

@@ -19,7 +19,5 @@ struct LayerStrategy {
 /// snapped      as algorithm1, degrees rounded to 1, 2, 4 or 8 as the authors' published optimiser does
 /// evolution    r_f exact; r_b and the split together by differential evolution
 std::span<const LayerStrategy> layer_strategies();
-/// Throws BadInput listing the known names.
-const LayerStrategy& find_strategy(std::string_view name);
 
 }  // namespace moe

@@ -22,7 +22,7 @@ TEST(OutFile, AFileThatIsReadIsRefusedByWhateverName) {
       require_other_file(out, {"", other, file});
       FAIL() << out;
     } catch (const BadInput& error) {
-      EXPECT_EQ(error.what(), "--out: found " + out + ", which is read too, expected another file");
+      EXPECT_EQ(error.what(), out + ": found a file to write that is read too, expected another");
     }
   require_other_file(other, {file, scratch.path("missing")});
   require_other_file("", {file});

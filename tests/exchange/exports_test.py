@@ -74,7 +74,7 @@ class Profiles(ProgramTest):
                             ("own.csv", "import", "csv-profile", "own.csv"),
                             ("own.csv", "import", "csv", "own.csv", "--overwrite"),
                             ("own.toml", "export", "chakra", path, "--cluster", "./own.toml")):
-            self.assertIn(f"--out: found {out}, which is read too, expected another file",
+            self.assertIn(f"{out}: found a file to write that is read too, expected another",
                           self.refused(*words, "-o", out) if words[0] != "report" else
                           self.call(*words, "-o", out, code=2).stderr.decode())
         self.assertEqual(before, {name: pathlib.Path(self.path(name)).read_bytes() for name in before})

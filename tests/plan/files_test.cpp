@@ -33,7 +33,7 @@ TEST_P(FsmoeGrid, HasTable4sLayers) {
   std::set<int64_t> batch, heads, seq, model_dim, scale;
   std::set<std::optional<double>> factor;
   std::set<Ffn> ffn;
-  for (const auto& [name, shape, drops_nothing, parallel] : grid.layers) {
+  for (const auto& [name, shape, parallel] : grid.layers) {
     names.insert(name);
     batch.insert(shape.batch);
     heads.insert(shape.heads);
@@ -46,7 +46,6 @@ TEST_P(FsmoeGrid, HasTable4sLayers) {
     ASSERT_EQ(shape.top_k, expected.top_k);
     ASSERT_EQ(shape.experts, 0) << "one a node";
     ASSERT_EQ(shape.dtype, DType::float32);
-    ASSERT_EQ(drops_nothing, !shape.capacity_factor.has_value());
     ASSERT_FALSE(parallel) << "the cluster's own";
   }
   EXPECT_EQ(names.size(), 1458u);
@@ -182,7 +181,7 @@ dtype = "bfloat16"
   EXPECT_EQ(grid.layers[1].shape.hidden, 14336);
   EXPECT_EQ(grid.layers[1].shape.experts, 16);
   EXPECT_EQ(grid.layers[1].shape.dtype, DType::bfloat16);
-  EXPECT_TRUE(grid.layers[1].drops_nothing);
+  EXPECT_FALSE(grid.layers[1].shape.capacity_factor);
   EXPECT_EQ(grid.file, path);
 }
 

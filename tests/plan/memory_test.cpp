@@ -272,8 +272,6 @@ TEST(Memory, BadCountsAreNamed) {
 }
 
 TEST(Memory, NamesSurvive) {
-  for (const auto model : {ActivationModel::printed, ActivationModel::corrected, ActivationModel::counted})
-    EXPECT_EQ(activation_model_from(name_of(model), ""), model);
   for (const auto recompute : {Recompute::none, Recompute::selective, Recompute::full})
     EXPECT_EQ(recompute_from(name_of(recompute), ""), recompute);
   for (const auto order : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b})

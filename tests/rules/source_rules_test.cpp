@@ -40,6 +40,7 @@ TEST(SourceRules, ReportEachKindOfViolation) {
       {"moe/comm/local/world.cpp", "#include <nccl.h>"},
       {"moe/base/utils.h", ""},
       {"tuner/tune.cpp", "  std::ofstream out(path);"},
+      {"moe/base/out_file.cpp", "  bad_input(\"--out: found {}\", out);"},
       {"moe/base/check.h", std::string(121, 'x')},
       {"README.md", std::string(121, 'x')},
   };
@@ -72,6 +73,8 @@ TEST(SourceRules, AcceptWhatIsAllowed) {
       {"moe/plan/task.h", "// #include \"moe/cost/profile.h\""},
       {"moe/base/check.h", wide},
       {"tests/tuner/tune_test.cpp", "  std::ofstream out(path);"},
+      {"tuner/tune.cpp", "  bad_input(\"--out: found {}\", out);"},
+      {"moe/base/out_file.cpp", "  count -= 1;  // \"one--two\""},
   };
   for (const auto& [path, line] : cases) {
     EXPECT_TRUE(violations(path, line + "\n").empty()) << path << ": " << line;

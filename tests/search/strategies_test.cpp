@@ -52,17 +52,6 @@ TEST(Strategies, OnFsmoesGridsLoseLittleButSnapping) {
   }
 }
 
-TEST(Strategies, AreFoundByNameOrRefusedWithTheNames) {
-  EXPECT_EQ(find_strategy("algorithm1").name, "algorithm1");
-  try {
-    find_strategy("slsqp");
-    FAIL() << "found a strategy that does not exist";
-  } catch (const BadInput& error) {
-    EXPECT_NE(std::string(error.what()).find("exact, algorithm1, snapped, evolution"), std::string::npos)
-        << error.what();
-  }
-}
-
 TEST(Contention, OnlySlowsAndIsSearchedWithIt) {
   LayerSearch search;
   int slowed = 0, moved = 0;

@@ -109,11 +109,8 @@ class VerifiedAnswer {
   // Of the host's memory; that of GPUs is theirs.
   std::optional<double> free_bytes() const {
     if (target_.ranks.device != DeviceKind::cpu) return std::nullopt;
-    const auto text = SystemFiles().text("/proc/meminfo");
-    const auto value = text ? value_of_key(*text, "MemAvailable") : std::nullopt;
-    const auto kib = value ? leading_number(*value) : std::nullopt;
-    if (!kib) return std::nullopt;
-    return kMemoryShare * 1024 * *kib;
+    const std::optional<double> free = memory_bytes(SystemFiles(), "MemAvailable");
+    return free ? std::optional(kMemoryShare * *free) : std::nullopt;
   }
 
   LayerJob job_of(int layers) const {

@@ -11,8 +11,7 @@ void require_own_gpus(std::span<const std::string> gpus) {
   for (size_t rank = 0; rank < gpus.size(); ++rank) {
     if (gpus[rank].empty()) continue;
     const auto [owner, is_first] = owners.emplace(gpus[rank], rank);
-    require<BadInput>(is_first,
-                      "--backend nccl: found ranks {} and {} on the same GPU, expected one for each of {} ranks",
+    require<BadInput>(is_first, "NCCL: found ranks {} and {} on the same GPU, expected one for each of {} ranks",
                       owner->second, rank, gpus.size());
   }
 }

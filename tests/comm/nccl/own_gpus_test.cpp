@@ -22,7 +22,7 @@ TEST(OwnGpus, AreOneForEveryRank) {
   EXPECT_EQ(refusal({"a"}), "");
   EXPECT_EQ(refusal({"a", "b", "c"}), "");
   EXPECT_EQ(refusal({"a", "b", "c", "b"}),
-            "--backend nccl: found ranks 1 and 3 on the same GPU, expected one for each of 4 ranks");
+            "NCCL: found ranks 1 and 3 on the same GPU, expected one for each of 4 ranks");
   EXPECT_EQ(refusal({"", "", "a"}), "") << "where there is none, another error says so";
 }
 

@@ -1,0 +1,21 @@
+#include "moe/base/signals.h"
+
+namespace moe {
+namespace {
+
+bool is_ignored(int signal) {
+  struct sigaction now {};
+  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+HeldSignals::HeldSignals() {
+  sigemptyset(&held_);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    if (!is_ignored(signal)) sigaddset(&held_, signal);
+  sigaddset(&held_, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &held_, &before_);
+}
+
+}  // namespace moe
