@@ -5,6 +5,7 @@
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/config_files.h"
+#include "moe/plan/model_file.h"
 #include "moe/schedule/schedule.h"
 #include "verbs/paper_tables.h"
 #include "verbs/results_json.h"
@@ -36,10 +37,24 @@ std::string summary_of(const std::string& path) {
   }
 }
 
-Json files(const std::string& folder) {
+/// Returns the shape of the model in the file; of one that can't be read, why.
+std::string shape_of_model(const std::string& path) {
+  try {
+    const Model m = read_model(path);
+    const std::string experts = m.layer.experts > 0 ? fmt::format("{} experts", m.layer.experts) : "an expert a node";
+    const std::string shared = m.layer.shared_hidden > 0 ? fmt::format(" and {} shared", m.layer.shared_hidden) : "";
+    return fmt::format("{} layers, M {}, {} of H {}{} ({}), k {}, L {}, {}", m.layers, m.layer.model_dim, experts,
+                       m.layer.hidden, shared, name_of(m.layer.ffn), m.layer.top_k, m.layer.seq,
+                       name_of(m.layer.dtype));
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+}
+
+Json files(const std::string& folder, std::string (*summary)(const std::string& path) = summary_of) {
   Json list = Json::array();
   for (const std::string& name : config_names(folder))
-    list.push_back({{"name", name}, {"summary", summary_of(find_config(folder, name))}});
+    list.push_back({{"name", name}, {"summary", summary(find_config(folder, name))}});
   return list;
 }
 
@@ -55,11 +70,16 @@ int run_list(const ListOptions& options) {
   Json clusters = files("clusters");
   clusters.push_back({{"name", "host"},
                       {"summary", "this machine's threads as 2 nodes x 2 ranks, unpaced; for tune and the benches"}});
-  const Json all{{"schedules", named(schedules())}, {"clusters", clusters},
-                 {"grids", files("grids")},         {"layers", files("layers")},
-                 {"models", files("models")},       {"gates", named(gate_parts())},
-                 {"orders", named(order_parts())},  {"dispatchers", named(dispatcher_parts())},
-                 {"hooks", named(hook_parts())},    {"ffns", named(ffn_parts())},
+  const Json all{{"schedules", named(schedules())},
+                 {"clusters", clusters},
+                 {"grids", files("grids")},
+                 {"layers", files("layers")},
+                 {"models", files("models", shape_of_model)},
+                 {"gates", named(gate_parts())},
+                 {"orders", named(order_parts())},
+                 {"dispatchers", named(dispatcher_parts())},
+                 {"hooks", named(hook_parts())},
+                 {"ffns", named(ffn_parts())},
                  {"papers", named(kPaperTables)}};
   if (options.json) {
     fmt::print("{}\n", all.dump(1));
