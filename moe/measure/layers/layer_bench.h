@@ -17,6 +17,9 @@
 
 namespace moe {
 
+/// Sees the layers that ran a plan: those of this process's ranks, in rank order.
+using Inspection = std::function<void(World&, std::span<const RankCells>, const Plan&)>;
+
 struct LayerBenchSettings {
   bool emulated = true;  // paced by the plan's modelled times over a proxy; else the plan itself, unpaced
   int iterations = 5;
@@ -29,9 +32,8 @@ struct LayerBenchSettings {
   BenchRanks ranks = {};               // all processes with the same plans
   Drag drag = {};                      // what is slowed on purpose; of ranks on the CPU alone
   TrainingSettings training = {};      // of plans with a vocabulary: a timed pass is a step of training
-  /// Given every schedule's layers before they are verified: those of this process's ranks in rank order, each after
-  /// two passes of the plan and finish_gradients.
-  std::function<void(World&, std::span<const RankCells>, const Plan&)> inspect = {};
+  /// Given every schedule's layers before they are verified, each after two passes of the plan and finish_gradients.
+  Inspection inspect = {};
 };
 
 /// What one schedule's passes took; seconds are divided by the dilation.
