@@ -35,10 +35,11 @@ std::string suggestion(const CLI::App& verb) {
 }
 
 // What records do not depend on: where things are written, how it is shown, how processes meet. A new flag is in.
-constexpr std::array<std::string_view, 16> kOfNoRecord{
-    "--json",     "--top",   "--out",        "--overwrite", "--trace",   "--dump",       "--write",
-    "--tasks",    "--rank",  "--rendezvous", "--quiet",     "--verbose", "--checkpoint", "--checkpoint-every",
-    "--markdown", "--strict"};
+constexpr std::array<std::string_view, 17> kOfNoRecord{
+    "--json",       "--top",   "--gantt",   "--out",        "--overwrite",
+    "--trace",      "--dump",  "--write",   "--tasks",      "--rank",
+    "--rendezvous", "--quiet", "--verbose", "--checkpoint", "--checkpoint-every",
+    "--markdown",   "--strict"};
 
 Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
   Asked asked;

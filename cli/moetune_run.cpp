@@ -7,6 +7,7 @@
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
 #include "modelbench/modelbench.h"
+#include "moe/base/check.h"
 #include "moe/device/device.h"
 #include "tuner/tune.h"
 
@@ -14,6 +15,8 @@ int main(int argc, char** argv) {
   const int code = moe::guarded([&] {
     const auto command = moe::parse_command_line(argc, argv);
     if (!command) return int{moe::kOk};
+    moe::require<moe::BadInput>(moe::runs_layers(*command), "{}: found nothing to run, expected `moetune {}`: it plans",
+                                argv[0], command->verb);
     moe::set_log_level(command->log);
     for (const auto device :
          {command->microbench.device, command->layerbench.device, command->modelbench.device, command->tune.device})

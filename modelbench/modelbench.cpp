@@ -217,8 +217,8 @@ int run_modelbench(const ModelbenchOptions& options, World* processes) {
     found = bench.run();
   } catch (const Stopped& stopped) {
     if (bench.target().leads())
-      fmt::print(stderr, "moetune: {}{}\n", stopped.what(),
-                 options.checkpoint.empty() ? "" : ": the same command goes on from its checkpoint");
+      log_error(fmt::format("{}{}", stopped.what(),
+                            options.checkpoint.empty() ? "" : ": the same command goes on from its checkpoint"));
     return kStoppedBySignal + (stopped_by > 0 ? stopped_by.load() : SIGTERM);
   }
   const ModelbenchResults& results = *found;

@@ -26,7 +26,7 @@ bool is_stack(const Fields& parameters) {
 
 }  // namespace
 
-std::vector<size_t> picked_layers(const Tables& tables, size_t count) {
+std::vector<size_t> picked_layers(const RecordTables& tables, size_t count) {
   std::vector<bool> replayable(tables.layers().size());
   for (const LayerRow& row : tables.rows())
     if (row.ok && !row.of_plan_file) replayable[row.layer] = !is_stack(tables.layers()[row.layer].parameters);
@@ -39,7 +39,7 @@ std::vector<size_t> picked_layers(const Tables& tables, size_t count) {
   return picked;
 }
 
-PickedRows picked_rows(const Tables& tables, size_t layer) {
+PickedRows picked_rows(const RecordTables& tables, size_t layer) {
   std::vector<size_t> rows;
   for (size_t row = 0; row < tables.rows().size(); ++row)
     if (const LayerRow& of = tables.rows()[row]; of.layer == layer && of.ok) rows.push_back(row);

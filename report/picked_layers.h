@@ -6,7 +6,7 @@ namespace moe::report {
 
 /// Returns indices of at most `count` layers: spread evenly over those that ran, then over those that were planned. A
 /// layer has a schedule that went well and whose plan is of no file, and is no stack of layers.
-std::vector<size_t> picked_layers(const Tables& tables, size_t count);
+std::vector<size_t> picked_layers(const RecordTables& tables, size_t count);
 
 struct PickedRows {
   std::vector<size_t> rows;
@@ -15,6 +15,6 @@ struct PickedRows {
 
 /// Returns rows of the three schedules that take least, by the times that were measured where all were, else by
 /// those that were planned, and of tutel and ds-moe. Rows whose plan is of a file are none.
-PickedRows picked_rows(const Tables& tables, size_t layer);
+PickedRows picked_rows(const RecordTables& tables, size_t layer);
 
 }  // namespace moe::report

@@ -87,12 +87,12 @@ std::string series_of(const CaseRecord& operation) {
                      algorithm.empty() || algorithm == "direct" ? "" : " " + algorithm);
 }
 
-Tables::Tables(const std::vector<FileRun>& files) {
+RecordTables::RecordTables(const std::vector<FileRun>& files) {
   for (size_t run = 0; run < files.size(); ++run)
     for (const CaseRecord& record : files[run].run.cases) add(record, run);
 }
 
-void Tables::add(const CaseRecord& record, size_t run) {
+void RecordTables::add(const CaseRecord& record, size_t run) {
   const std::string kind = first_part(record.key);
   if ((kind == "plan" || kind == "run" || kind == "simulate") && record.parameters.has("layer"))
     add_layer_case(record, run);
@@ -110,7 +110,7 @@ void Tables::add(const CaseRecord& record, size_t run) {
     ++others_[kind];
 }
 
-size_t Tables::layer_of(const CaseRecord& record, size_t run) {
+size_t RecordTables::layer_of(const CaseRecord& record, size_t run) {
   const std::string& name = record.parameters.text("layer", record.where);
   const auto [known, fresh] = layer_ids_.try_emplace({run, name}, layers_.size());
   if (fresh) layers_.push_back({run, name, record.parameters});
@@ -118,7 +118,7 @@ size_t Tables::layer_of(const CaseRecord& record, size_t run) {
 }
 
 // A schedule that was planned and then ran is one row: the run's, whose chunks are whole rows.
-void Tables::add_layer_case(const CaseRecord& record, size_t run) {
+void RecordTables::add_layer_case(const CaseRecord& record, size_t run) {
   const bool ran = record.key.starts_with("run/");
   const size_t layer = layer_of(record, run);
   LayerEntry& entry = layers_[layer];
@@ -152,7 +152,7 @@ void Tables::add_layer_case(const CaseRecord& record, size_t run) {
   cells_.set(row, "planned_rounding", rows_[row].planned_rounding);
 }
 
-void Tables::set_cells(const CaseRecord& record, size_t row) {
+void RecordTables::set_cells(const CaseRecord& record, size_t row) {
   const bool ok = record.status == CaseStatus::ok;
   const auto set = [&](std::string_view column, Json value) { cells_.set(row, column, std::move(value)); };
   set("layer", rows_[row].layer);
@@ -183,7 +183,7 @@ void Tables::set_cells(const CaseRecord& record, size_t row) {
   if (!record.timeline.empty()) timelines_.push_back({{"row", row}, {"tasks", task_columns(record.timeline)}});
 }
 
-void Tables::add_operation(const CaseRecord& record, size_t run) {
+void RecordTables::add_operation(const CaseRecord& record, size_t run) {
   const Fields& of = record.parameters;
   const bool bytes = of.has("bytes");
   operations_.add_row();
@@ -201,7 +201,7 @@ void Tables::add_operation(const CaseRecord& record, size_t run) {
   operations_.set("modelled_s", rounded(number_or_nan(record.prediction, "median_s")));
 }
 
-void Tables::add_model(const CaseRecord& record, size_t run) {
+void RecordTables::add_model(const CaseRecord& record, size_t run) {
   Json model{{"run", run},
              {"parameters", object_of(record.parameters)},
              {"schedule", record.schedule},
@@ -226,7 +226,7 @@ void Tables::add_model(const CaseRecord& record, size_t run) {
   models_.push_back(std::move(model));
 }
 
-void Tables::add_launch(const CaseRecord& record) {
+void RecordTables::add_launch(const CaseRecord& record) {
   const double seconds = number_or_nan(record.summary, "median_s");
   auto& pairs = launches_[text_or(record.parameters, "case", record.key)];
   auto& pair = pairs[record.parameters.whole("pair", record.where)];
@@ -234,7 +234,7 @@ void Tables::add_launch(const CaseRecord& record) {
 }
 
 // A row for each figure that is printed or computed.
-void Tables::add_published(const CaseRecord& record) {
+void RecordTables::add_published(const CaseRecord& record) {
   const std::string table = text_or(record.parameters, "table");
   std::set<std::string> names;
   for (const Fields* fields : {&record.summary, &record.prediction})
@@ -251,7 +251,7 @@ void Tables::add_published(const CaseRecord& record) {
   }
 }
 
-Json Tables::layers_json() const {
+Json RecordTables::layers_json() const {
   Columns columns;
   for (const LayerEntry& layer : layers_) {
     columns.add_row();
@@ -262,7 +262,7 @@ Json Tables::layers_json() const {
   return columns.json();
 }
 
-Json Tables::pairs_json() const {
+Json RecordTables::pairs_json() const {
   Json all = Json::array();
   for (const auto& [name, pairs] : launches_) {
     Json base = Json::array(), head = Json::array();
@@ -280,7 +280,7 @@ Json Tables::pairs_json() const {
   return all;
 }
 
-Json Tables::json() const {
+Json RecordTables::json() const {
   return {{"layers", layers_json()}, {"rows", cells_.json()}, {"operations", operations_.json()}, {"models", models_},
           {"timelines", timelines_}, {"pairs", pairs_json()}, {"published", published_.json()},   {"others", others_}};
 }

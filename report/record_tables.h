@@ -34,9 +34,9 @@ struct LayerRow {
   std::optional<double> measured_s = {};
 };
 
-class Tables {
+class RecordTables {
  public:
-  explicit Tables(const std::vector<FileRun>& files);
+  explicit RecordTables(const std::vector<FileRun>& files);
 
   const std::vector<LayerEntry>& layers() const { return layers_; }
   const std::vector<LayerRow>& rows() const { return rows_; }

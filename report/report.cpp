@@ -73,7 +73,7 @@ Json fits_json(const std::vector<FileRun>& files) {
 /// Replays of the picked layers, and why some have none.
 class Replays {
  public:
-  Replays(const ReportOptions& options, const std::vector<FileRun>& files, const Tables& tables)
+  Replays(const ReportOptions& options, const std::vector<FileRun>& files, const RecordTables& tables)
       : options_(options), files_(files), tables_(tables) {
     for (const size_t layer : picked_layers(tables, static_cast<size_t>(options.timelines))) add(layer);
     if (std::ranges::any_of(tables.rows(), &LayerRow::of_plan_file))
@@ -132,13 +132,13 @@ class Replays {
 
   const ReportOptions& options_;
   const std::vector<FileRun>& files_;
-  const Tables& tables_;
+  const RecordTables& tables_;
   LayerReplays replays_;
   Json layers_ = Json::array();
   std::set<std::string> notes_;
 };
 
-Json document_of(const std::vector<FileRun>& files, const Tables& tables, const Replays& replays) {
+Json document_of(const std::vector<FileRun>& files, const RecordTables& tables, const Replays& replays) {
   Json runs = Json::array();
   for (const FileRun& file : files) runs.push_back(run_json(file));
   Json document = tables.json();
@@ -165,7 +165,7 @@ int run_report(const ReportOptions& options) {
   require_other_file(options.out, options.records);
   if (!options.cluster.empty()) find_profile(options.cluster);  // one that is none is no note of a layer
   const std::vector<FileRun> files = read_files(options.records);
-  const Tables tables(files);
+  const RecordTables tables(files);
   const Replays replays(options, files, tables);
   const std::string data = embedded(document_of(files, tables, replays));
   make_folders_above(options.out);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "moe/base/config_files.h"
 #include "verbs/csv_rows.h"
 
 namespace moe {
@@ -25,10 +26,15 @@ std::vector<PrintedSpeedup> printed_fsmoe_table5() {
                     &R::speedup);
 }
 
-double printed_speedup(const std::string& grid, const std::string& cluster, std::string_view schedule) {
-  const bool other = std::ranges::find(kOtherReadingsOfA, cluster) != kOtherReadingsOfA.end();
+double printed_speedup(const Grid& grid, const Profile& cluster, std::string_view schedule) {
+  const bool whole = grid.sample_of.empty();
+  const std::string& name = whole ? grid.name : grid.sample_of;
+  if (!is_preset("grids", name, whole ? grid.file : grid.sample_of_file) ||
+      !is_preset("clusters", cluster.name, cluster.file))
+    return 0;
+  const bool other = std::ranges::find(kOtherReadingsOfA, cluster.name) != kOtherReadingsOfA.end();
   for (const PrintedSpeedup& row : printed_fsmoe_table5())
-    if (row.grid == grid && row.cluster == (other ? "testbed-a" : cluster) && row.schedule == schedule)
+    if (row.grid == name && row.cluster == (other ? "testbed-a" : cluster.name) && row.schedule == schedule)
       return row.speedup;
   return 0;
 }

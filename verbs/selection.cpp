@@ -13,7 +13,7 @@ double positive_number(const std::string& text, std::string_view flag) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   require<BadInput>(error == std::errc{} && end == text.data() + text.size() && value > 0 && value < 1e6,
-                    "{}: found '{}', expected a number > 0 or none", flag, text);
+                    "{}: found '{}', expected a number > 0 and below 10^6, or none", flag, text);
   return value;
 }
 

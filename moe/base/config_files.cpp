@@ -73,4 +73,9 @@ std::string find_config(const std::string& folder, const std::string& name_or_pa
             fmt::join(known, ", "), suggestion(name_or_path, known));
 }
 
+bool is_preset(const std::string& folder, const std::string& name, const std::string& file) {
+  std::error_code missing;
+  return fs::equivalent(fs::path(config_dir()) / folder / fmt::format("{}{}", name, ending_in(folder)), file, missing);
+}
+
 }  // namespace moe

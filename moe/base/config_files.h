@@ -16,4 +16,7 @@ std::vector<std::string> config_names(const std::string& folder);
 /// looks like a path (has a '/' or that ending). Throws BadInput that lists the known names.
 std::string find_config(const std::string& folder, const std::string& name_or_path);
 
+/// Returns whether `file` is configs/FOLDER/NAME.toml itself, not another that bears its name.
+bool is_preset(const std::string& folder, const std::string& name, const std::string& file);
+
 }  // namespace moe

@@ -233,8 +233,7 @@ MemoryRequest memory_request(const Plan& plan) {
   request.layers = std::max(plan.layers, plan.shape.parallel.pp);
   request.micro_batches = plan.micro_batches;
   request.kept = activations_kept(plan);
-  const bool all = request.kept == layers_of_stage(request) * request.micro_batches;
-  request.order = all ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
+  request.order = plan.order;
   request.replicated = traits_of(plan.structure->flow).sends_all_groups();
   request.vocabulary = plan.vocabulary;
   request.whole_ends = request.vocabulary > 0;

@@ -9,9 +9,6 @@
 
 namespace moe {
 
-/// gpipe: every stage runs all its forwards, then all its backwards. 1f1b: as many forwards ahead as stages follow,
-/// then one backward and one forward in turn.
-enum class PipelineOrder : uint8_t { gpipe, one_f_one_b };
 std::string_view name_of(PipelineOrder order);
 PipelineOrder pipeline_order_from(std::string_view name, std::string_view where);
 

@@ -114,10 +114,15 @@ struct Work {
   int gemms = 0;
 };
 
+/// gpipe: every stage runs all its forwards, then all its backwards. 1f1b: as many forwards ahead as stages follow,
+/// then one backward and one forward in turn.
+enum class PipelineOrder : uint8_t { gpipe, one_f_one_b };
+
 struct Plan {
   std::string schedule;
   int degree_forward = 1, degree_backward = 1;
   int layers = 1, micro_batches = 1;
+  PipelineOrder order = PipelineOrder::gpipe;  // of the micro-batches
   LayerCase shape;
   Groups groups;
   int64_t rows = 0;        // T_rank

@@ -50,6 +50,7 @@ class ModelBuilder {
     plan_.layers = model.layers;
     plan_.vocabulary = model.vocabulary;
     plan_.micro_batches = model.micro_batches;
+    plan_.order = model.order;
     plan_.degree_forward = decision.degree_forward;
     plan_.degree_backward = decision.backwards.front().degree;
   }

@@ -5,6 +5,7 @@
 
 #include "moe/base/config_files.h"
 #include "moe/search/variants.h"
+#include "tests/base/scratch.h"
 #include "tuner/strategy_report.h"
 #include "tuner/sweep_report.h"
 #include "verbs/printed.h"
@@ -68,7 +69,7 @@ TEST_F(Sweep, SummaryIsTheMeanOfRatios) {
 
 // Of all schedules some price by derived rows, with a note for each: a layer counts once.
 TEST_F(Sweep, ReportCountsNoMoreLayersThanThereAre) {
-  const std::string report = sweep_report(*rows_, chosen_, *grid_, profile_->name);
+  const std::string report = sweep_report(*rows_, chosen_, *grid_, *profile_);
   const std::regex counts(R"((\d+) layers)");
   const std::sregex_iterator first(report.begin(), report.end(), counts), last;
   EXPECT_NE(first, last) << report;
@@ -140,20 +141,35 @@ TEST(Report, PrintedSpeedups) {
 
 // A grid's layers may be tuned on any cluster; what a paper prints is of its own.
 TEST(Report, PrintedSpeedupsBelongToGridAndClusterTogether) {
-  std::vector<std::string> clusters = config_names("clusters");
-  clusters.insert(clusters.end(), {"host", "testbed-b-fitted", "", "testbed"});
   int printed = 0;
+  const auto count = [&](const Grid& grid, const Profile& cluster) {
+    const bool of_a = grid.name == "fsmoe-a" && cluster.name.starts_with("testbed-a"),
+               of_b = grid.name == "fsmoe-b" && cluster.name == "testbed-b";
+    for (const Schedule& schedule : schedules())
+      if (printed_speedup(grid, cluster, schedule.name) > 0) {
+        EXPECT_TRUE(of_a || of_b || !grid.sample_of.empty()) << grid.name << " on " << cluster.name;
+        printed += grid.sample_of.empty() ? 1 : 0;
+      }
+  };
   for (const std::string& grid : config_names("grids"))
-    for (const std::string& cluster : clusters) {
-      const bool of_a = grid == "fsmoe-a" && cluster.starts_with("testbed-a"),
-                 of_b = grid == "fsmoe-b" && cluster == "testbed-b";
-      for (const Schedule& schedule : schedules())
-        if (printed_speedup(grid, cluster, schedule.name) > 0) {
-          EXPECT_TRUE(of_a || of_b) << grid << " on " << cluster;
-          ++printed;
-        }
-    }
+    for (const std::string& cluster : config_names("clusters")) count(find_grid(grid), find_profile(cluster));
   EXPECT_EQ(printed, 4 * 4) << "four schedules, on testbed B and by three readings of testbed A";
+}
+
+// A file that bears a preset's name is another one.
+TEST(Report, PrintedSpeedupsAreOfThePresetsAlone) {
+  const Scratch folder;
+  const auto copied = [&](const std::string& kind, const std::string& name) {
+    const std::string path = folder.path(name + ".toml");
+    std::filesystem::copy_file(find_config(kind, name), path);
+    return path;
+  };
+  const Grid grid = find_grid("fsmoe-b"), other = read_grid(copied("grids", "fsmoe-b"));
+  const Profile cluster = find_profile("testbed-b"), edited = find_profile(copied("clusters", "testbed-b"));
+  EXPECT_GT(printed_speedup(grid, cluster, "fsmoe"), 1);
+  EXPECT_GT(printed_speedup(find_grid("fsmoe-30-b"), cluster, "fsmoe"), 1);
+  EXPECT_EQ(printed_speedup(other, cluster, "fsmoe"), 0);
+  EXPECT_EQ(printed_speedup(grid, edited, "fsmoe"), 0);
 }
 
 TEST(Report, TheTablesPaperColumnIsOfTheCluster) {
@@ -164,7 +180,7 @@ TEST(Report, TheTablesPaperColumnIsOfTheCluster) {
     Grid few = grid;
     few.layers.resize(3);
     const auto rows = sweep({profile, few, chosen, {}, {}});
-    const std::string report = sweep_report(rows, chosen, few, profile.name);
+    const std::string report = sweep_report(rows, chosen, few, profile);
     EXPECT_EQ(report.find("1.220x") != std::string::npos, profile.name == "testbed-b") << report;
   }
 }

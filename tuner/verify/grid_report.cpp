@@ -25,8 +25,8 @@ std::string speedup_table(const VerifiedResults& results) {
     const bool counted = printed_apart(results) && schedule->name == kPrintedApartSchedule;
     table.add({std::string(schedule->name), fmt::format("{}", m.layers), times(m.measured), times(m.predicted),
                m.layers > 0 ? fmt::format("{:+.2f} %", 100 * (m.measured / m.predicted - 1)) : "-",
-               times(printed_speedup(whole_grid_of(results.grid), results.cluster.name, schedule->name)),
-               fmt::format("{}", m.apart), counted ? fmt::format("{}", kPrintedApart) : "-"});
+               times(printed_speedup(results.grid, results.cluster, schedule->name)), fmt::format("{}", m.apart),
+               counted ? fmt::format("{}", kPrintedApart) : "-"});
   }
   return table.text();
 }
@@ -46,8 +46,6 @@ std::string degrees_text(const VerifiedResults& results) {
 }
 
 }  // namespace
-
-const std::string& whole_grid_of(const Grid& grid) { return grid.sample_of.empty() ? grid.name : grid.sample_of; }
 
 std::map<std::string, int> runs_without_time(const std::vector<LayerOutcome>& outcomes) {
   std::map<std::string, int> reasons;

@@ -7,9 +7,6 @@
 
 namespace moe::tuner {
 
-/// Returns the name under which a paper prints this grid's figures: its own, or that of the grid it is a sample of.
-const std::string& whole_grid_of(const Grid& grid);
-
 /// "STATUS: REASON" -> runs that have no valid time because of it.
 std::map<std::string, int> runs_without_time(const std::vector<LayerOutcome>& outcomes);
 

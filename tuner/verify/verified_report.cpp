@@ -21,7 +21,7 @@ std::string summary_table(const VerifiedResults& results) {
   for (const ScheduleSummary& s : summaries)
     table.add({std::string(s.schedule), times(s.speedup),
                times(measured_schedule(results.outcomes, s.schedule).measured),
-               times(printed_speedup(whole_grid_of(results.grid), results.cluster.name, s.schedule)),
+               times(printed_speedup(results.grid, results.cluster, s.schedule)),
                fmt::format("{:.1f} %", 100 * s.of_bound), fmt::format("{:.1f} %", 100 * s.of_own),
                degree_range(s.degrees_forward), degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
   return table.text() + fastest_text(summaries);
@@ -154,15 +154,14 @@ Json json_of(const VerifiedResults& results) {
   }
   for (const ScheduleSummary& s : summarise(results.rows, results.schedules)) {
     const MeasuredSchedule m = measured_schedule(results.outcomes, s.schedule);
-    summary.push_back(
-        {{"schedule", s.schedule},
-         {"simulated_speedup", s.speedup},
-         {"measured_speedup", m.measured},
-         {"predicted_speedup", m.predicted},
-         {"measured_layers", m.layers},
-         {"measured_degrees_apart", m.apart},
-         {"printed_speedup", printed_speedup(whole_grid_of(results.grid), results.cluster.name, s.schedule)},
-         {"degrees_apart", s.apart}});
+    summary.push_back({{"schedule", s.schedule},
+                       {"simulated_speedup", s.speedup},
+                       {"measured_speedup", m.measured},
+                       {"predicted_speedup", m.predicted},
+                       {"measured_layers", m.layers},
+                       {"measured_degrees_apart", m.apart},
+                       {"printed_speedup", printed_speedup(results.grid, results.cluster, s.schedule)},
+                       {"degrees_apart", s.apart}});
   }
   const auto best = [&](Times times) {
     const BestDegrees b = best_degrees(results.outcomes, times);

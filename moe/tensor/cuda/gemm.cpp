@@ -88,7 +88,7 @@ struct Product {
 
 class CublasGemm final : public Gemm {
  public:
-  explicit CublasGemm(Selection selection) : selection_(selection) { MOE_CHECK_LT(cublasLtCreate(&lt_.handle)); }
+  explicit CublasGemm(AlgorithmChoice selection) : selection_(selection) { MOE_CHECK_LT(cublasLtCreate(&lt_.handle)); }
 
   void run(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch, void* native) override {
     const auto stream = static_cast<cudaStream_t>(native);
@@ -152,7 +152,7 @@ class CublasGemm final : public Gemm {
     const auto found = chosen_.find(shape);
     if (found != chosen_.end()) return found->second;
     const auto proposals = propose(c);
-    const size_t best = selection_ == Selection::timed ? fastest(c, proposals) : 0;
+    const size_t best = selection_ == AlgorithmChoice::timed ? fastest(c, proposals) : 0;
     return chosen_.emplace(std::move(shape), proposals[best].algo).first->second;
   }
 
@@ -164,7 +164,7 @@ class CublasGemm final : public Gemm {
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
     // The other ways to split a sum keep its parts in the type of the output, and don't promise their order.
-    const bool strict = selection_ == Selection::first || bytes_of(c.out.dtype) < 4;
+    const bool strict = selection_ == AlgorithmChoice::first || bytes_of(c.out.dtype) < 4;
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            uint32_t{strict ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK});
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(c.b.data));
@@ -208,7 +208,7 @@ class CublasGemm final : public Gemm {
     return best;
   }
 
-  Selection selection_;
+  AlgorithmChoice selection_;
   Owned<cublasLtHandle_t, cublasLtDestroy> lt_;
   std::map<cudaStream_t, Memory> workspaces_;
   std::map<Shape, cublasLtMatmulAlgo_t> chosen_;
@@ -216,6 +216,6 @@ class CublasGemm final : public Gemm {
 
 }  // namespace
 
-std::unique_ptr<Gemm> make_cublas_gemm(Selection selection) { return std::make_unique<CublasGemm>(selection); }
+std::unique_ptr<Gemm> make_cublas_gemm(AlgorithmChoice selection) { return std::make_unique<CublasGemm>(selection); }
 
 }  // namespace moe::cuda

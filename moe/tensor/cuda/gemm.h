@@ -17,9 +17,9 @@ class Gemm {
 /// Picks among the algorithms that cuBLASLt proposes for a shape: its first; or that which was fastest when the shape
 /// was first met (that call blocks). Ranks that compute the same gate must get the same bits, so a layer can't go by
 /// times.
-enum class Selection : uint8_t { first, timed };
+enum class AlgorithmChoice : uint8_t { first, timed };
 
 /// Multiplies by cuBLASLt, with sums in float32 (of float64 in float64).
-std::unique_ptr<Gemm> make_cublas_gemm(Selection selection = Selection::first);
+std::unique_ptr<Gemm> make_cublas_gemm(AlgorithmChoice selection = AlgorithmChoice::first);
 
 }  // namespace moe::cuda

@@ -37,7 +37,7 @@ void rotate(Work work, const Rotation& of, int64_t pairs);
 void add(Work work, const void* from, void* to, int64_t count);
 void scale(Work work, void* t, double by, int64_t count);
 /// Converts to another type, to nearest even.
-void convert(Work from_type, const void* from, DType to_type, void* to, int64_t count);
+void convert(Work work, const void* from, DType to_type, void* to, int64_t count);
 
 // Norms and attention (norms.cu) --------------------------------------------------------------------------------
 

@@ -116,10 +116,10 @@ TEST_P(CudaGemmTest, GivesTheSameBitsAgain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaGemmTest,
-                         testing::Combine(testing::Values(cuda::Selection::first, cuda::Selection::timed),
+                         testing::Combine(testing::Values(cuda::AlgorithmChoice::first, cuda::AlgorithmChoice::timed),
                                           testing::ValuesIn(kDTypes)),
                          [](const auto& row) {
-                           const bool timed = std::get<0>(row.param) == cuda::Selection::timed;
+                           const bool timed = std::get<0>(row.param) == cuda::AlgorithmChoice::timed;
                            return (timed ? "timed_" : "first_") + std::string(name_of(std::get<1>(row.param)));
                          });
 
