@@ -45,6 +45,19 @@ void add_ranks(CLI::App& verb, Options& o, RanksFlags& ranks) {
   verb.add_flag("--implicit-launch-order", ranks.implicit_launch_order, "nccl: NCCL_LAUNCH_ORDER_IMPLICIT");
 }
 
+// Of runs.
+void add_recompute(CLI::App& verb, Selection& s) {
+  verb.add_option_function<std::string>(
+          "--recompute",
+          [&s](const std::string& name) {
+            require<BadInput>(name == "none" || name == "selective",
+                              "--recompute: unknown '{}', expected one of: none, selective", name);
+            s.layer.recompute = name;
+          },
+          "selective: attention keeps no scores, and computes them again in its backward; default: none")
+      ->type_name("none|selective");
+}
+
 template <class Options>
 void add_results(CLI::App& verb, Options& o) {
   add_records(verb, o.out, "records (JSON Lines); default: results/VERB-CLUSTER.jsonl");
@@ -132,7 +145,7 @@ void add_tune(CLI::App& app, Command& c) {
                            "--backend", "--device", "--threads", "--min-ctas", "--max-ctas", "--implicit-launch-order",
                            "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
     verb->get_option(runs)->excludes("--no-verify");
-  for (const char* plans : {"--strategy-layers", "--zero", "--recompute"}) needs(*verb, plans, {"--no-verify"});
+  for (const char* plans : {"--strategy-layers", "--zero"}) needs(*verb, plans, {"--no-verify"});
   verb->final_callback([verb, &c] { check_tune(*verb, c.tune); });
 }
 
@@ -181,6 +194,7 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_stack(*verb, l.stack, "layers, each feeding the next; default: 1");
   add_layer(*verb, s);
   begin_group(*verb, kHow);
+  add_recompute(*verb, s);
   add_degrees(*verb, s);
   add_plan(*verb, l.plan, {"--cluster", "--nearest"});  // what follows goes with it
   verb->add_flag("--check-only", l.check_only, "verify outputs and gradients, time nothing");
@@ -199,7 +213,8 @@ void add_layerbench(CLI::App& app, Command& c) {
            "write every rank's tensors and gradients as safetensors into FOLDER/SCHEDULE");
   add_results(*verb, l);
   for (const char* of_grid : {"--grid-layers", "--only"}) needs(*verb, of_grid, {"--grid"});
-  for (const char* stack : {"--layers", "--micro-batches", "--pipeline"}) verb->get_option(stack)->excludes("--grid");
+  for (const char* stack : {"--layers", "--micro-batches", "--pipeline", "--recompute"})
+    verb->get_option(stack)->excludes("--grid");
   for (const char* times : {"--iterations", "--trace", "--tasks"}) verb->get_option(times)->excludes("--check-only");
   verb->get_option("--tasks")->excludes("--json");  // which always has them
   needs(*verb, "--no-predict", {"--degree-forward", "--degree-backward"});
@@ -222,6 +237,7 @@ void add_modelbench(CLI::App& app, Command& c) {
   verb->get_option("--model")->description("a whole model (configs/models/); default: gpt2-xl@fsmoe, on host tiny-gpt");
   verb->get_option("--layers")->description("layers; default: the model's, as many as a rank has the memory for");
   begin_group(*verb, kHow);
+  add_recompute(*verb, s);
   add_degrees(*verb, s);
   add_number(*verb, "--steps", m.steps, "steps of training a schedule, each of them timed; default: 5", 1, 1e7);
   add_text(*verb, "--text", "markov|bytes|FILE", m.text,

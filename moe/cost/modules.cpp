@@ -13,9 +13,12 @@ struct KindRow {
   TaskKind kind;
   bool by_byte = false;
 };
-constexpr std::array kKinds{KindRow{"attention", TaskKind::attention}, KindRow{"gate", TaskKind::gate},
-                            KindRow{"order", TaskKind::order, true},   KindRow{"i-order", TaskKind::i_order, true},
-                            KindRow{"expert", TaskKind::expert},       KindRow{"hook", TaskKind::dispatch, true}};
+constexpr std::array kKinds{KindRow{kAttentionModule, TaskKind::attention},
+                            KindRow{"gate", TaskKind::gate},
+                            KindRow{"order", TaskKind::order, true},
+                            KindRow{"i-order", TaskKind::i_order, true},
+                            KindRow{"expert", TaskKind::expert},
+                            KindRow{"hook", TaskKind::dispatch, true}};
 
 const KindRow* row_of(std::string_view name) {
   for (const KindRow& row : kKinds)
@@ -28,13 +31,14 @@ const KindRow* row_of(std::string_view name) {
 std::optional<Module> module_of(std::string_view name) {
   const KindRow* row = row_of(name);
   if (row == nullptr) return std::nullopt;
-  const bool whole = row->kind == TaskKind::attention;
   const std::string_view part = name.substr(std::min(name.size(), row->name.size() + 1));
-  if (whole ? name != row->name : part.empty()) return std::nullopt;
+  const bool whole = row->kind == TaskKind::attention;
+  if (whole ? name != row->name && part != name_of(Recompute::selective) : part.empty()) return std::nullopt;
   return Module{row->kind, part};
 }
 
-std::string module_name(TaskKind kind, const LayerShape& layer) {
+std::string module_name(TaskKind kind, const LayerCase& shape) {
+  const LayerShape& layer = shape.layer;
   switch (kind) {
     case TaskKind::gate:
       return "gate:" + layer.gate;
@@ -50,7 +54,9 @@ std::string module_name(TaskKind kind, const LayerShape& layer) {
     case TaskKind::exchange:
       return "hook:" + layer.hook;
     default:
-      return "attention";
+      return shape.parallel.recompute == Recompute::selective
+                 ? fmt::format("{}:{}", kAttentionModule, name_of(Recompute::selective))
+                 : std::string(kAttentionModule);
   }
 }
 
@@ -59,12 +65,15 @@ bool is_priced_by_byte(std::string_view name) {
   return row != nullptr && row->by_byte;
 }
 
-LayerShape with_module(LayerShape layer, const Module& module) {
+LayerCase with_module(LayerCase shape, const Module& module) {
+  LayerShape& layer = shape.layer;
+  if (module.kind == TaskKind::attention)
+    shape.parallel.recompute = module.part.empty() ? Recompute::none : Recompute::selective;
   if (module.kind == TaskKind::gate) layer.gate = module.part;
   if (module.kind == TaskKind::order || module.kind == TaskKind::i_order) layer.order = module.part;
   if (module.kind == TaskKind::expert) layer.ffn = ffn_from(module.part, "expert");
   if (module.kind == TaskKind::dispatch) layer.hook = module.part;
-  return layer;
+  return shape;
 }
 
 double module_size(const Module& module, Phase phase, const LayerCase& shape, Flow flow) {

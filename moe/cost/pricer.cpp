@@ -33,6 +33,10 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
   if (known.known) return known;
   const Work whole = sends_gradients(kind) ? Work{} : whole_work(kind, phase, shape_, flow);
   known.price = find_curve(kind, phase, whole, flow);
+  if (kind == TaskKind::attention && phase == Phase::backward && adds_scores()) {
+    const Curve& forward = curve(flow, kind, Phase::forward);
+    known.price.alpha += forward.price.seconds(forward.unit) * scores_flops(shape_) / attention_flops(shape_);
+  }
   const double rows = shape_.rounding == Rounding::exact ? exact_rows_ : static_cast<double>(rows_);
   known.unit = std::max(whole.bytes, whole.flops) / (is_chunked(kind) ? rows : 1);
   if (sends_gradients(kind)) known.unit = 1;
@@ -80,7 +84,7 @@ std::string LayerPricer::why_unusable(const std::string& name) const {
 }
 
 void LayerPricer::add_hook(PriceCurve& exchange, TaskKind kind, Phase phase) const {
-  const ModuleRow* row = module_row(module_name(kind, shape_.layer), phase);
+  const ModuleRow* row = module_row(module_name(kind, shape_), phase);
   if (row == nullptr) return;
   exchange.hook_alpha = row->alpha_s;
   exchange.hook_beta = row->beta_s_per_byte;
@@ -198,10 +202,21 @@ const ModuleRow* LayerPricer::module_row(const std::string& name, Phase phase) c
 
 const TaskRow* LayerPricer::task_row(TaskKind kind, Phase phase) const {
   if (profile_.tasks.empty() || !has_terms(kind)) return nullptr;
-  const std::string name = task_row_name(kind, shape_.layer);
-  for (const TaskRow& row : profile_.tasks)
-    if (row.name == name && row.phase == phase && row.dtype == shape_.layer.dtype) return &used(row);
+  const auto row_of = [&](std::string_view name) -> const TaskRow* {
+    for (const TaskRow& row : profile_.tasks)
+      if (row.name == name && row.phase == phase && row.dtype == shape_.layer.dtype) return &used(row);
+    return nullptr;
+  };
+  if (const TaskRow* row = row_of(task_row_name(kind, shape_))) return row;
+  if (kind == TaskKind::attention) return row_of(kAttentionModule);
   return kind == TaskKind::shared ? task_row(TaskKind::expert, phase) : nullptr;
+}
+
+// Its own, or that of the part that does nearly the same.
+const ModuleRow* LayerPricer::own_module_row(TaskKind kind, Phase phase) const {
+  if (const ModuleRow* row = module_row(module_name(kind, shape_), phase)) return row;
+  if (kind == TaskKind::i_order) return module_row(module_name(TaskKind::order, shape_), phase);
+  return kind == TaskKind::attention ? module_row(std::string(kAttentionModule), phase) : nullptr;
 }
 
 // With one layer given, what its terms take is a line in its rows.
@@ -219,10 +234,7 @@ PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work
 }
 
 PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& work) const {
-  const ModuleRow* module = module_row(module_name(kind, shape_.layer), phase);
-  if (module == nullptr && kind == TaskKind::i_order)
-    module = module_row(module_name(TaskKind::order, shape_.layer), phase);
-  if (module != nullptr) {
+  if (const ModuleRow* module = own_module_row(kind, phase)) {
     const double size = std::max(work.bytes, work.flops);
     if (const auto& range = module->range; range && (size < (*range)[0] || size > (*range)[1]))
       notes_.insert(fmt::format("outside the fitted range: {} {} of {:.3g} (fitted {:.3g} to {:.3g})", module->name,
@@ -270,12 +282,16 @@ double LayerPricer::gradient_seconds(int64_t bytes, TaskKind kind) const {
 
 double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
   const Curve& c = curve(flow, kind, phase);
-  double seconds = c.price.seconds(c.unit) + profile_.task_overhead_s;
-  if (kind == TaskKind::attention && phase == Phase::backward && shape_.parallel.recompute == Recompute::selective) {
-    const Curve& forward = curve(flow, kind, Phase::forward);
-    seconds += forward.price.seconds(forward.unit) * scores_flops(shape_) / attention_flops(shape_);
-  }
-  return seconds;
+  return c.price.seconds(c.unit) + profile_.task_overhead_s;
+}
+
+// Whether no row was measured of a backward that computes its scores again, as this layer's does.
+bool LayerPricer::adds_scores() const {
+  if (shape_.parallel.recompute != Recompute::selective) return false;
+  const std::string name = module_name(TaskKind::attention, shape_);
+  if (const TaskRow* task = task_row(TaskKind::attention, Phase::backward)) return task->name != name;
+  const ModuleRow* module = own_module_row(TaskKind::attention, Phase::backward);
+  return module == nullptr || module->name != name;
 }
 
 std::optional<double> LayerPricer::saa_seconds() const {
@@ -290,61 +306,6 @@ std::vector<double> LayerPricer::gradient_bends() const {
   if (const Points* points = curve(Flow::sharded, TaskKind::gradient, Phase::backward).price.points)
     for (const auto& point : *points) bends.push_back(point[0]);
   return bends;
-}
-
-void LayerPricer::price(const Structure& structure, const std::vector<GradientSlice>& slices,
-                        std::vector<double>& seconds) const {
-  seconds.resize(structure.classes.size());
-  struct Pair {
-    int chunks = 0;
-    double longer = 0, shorter = 0;
-  };
-  std::array<std::array<Pair, kTaskKinds>, 2> known;  // chunks have one of two sizes: price each once
-  for (size_t i = 0; i < seconds.size(); ++i) {
-    const WorkClass& wc = structure.classes[i];
-    if (sends_gradients(wc.kind)) {
-      seconds[i] = gradient_seconds(slices[static_cast<size_t>(wc.slice)].bytes(), wc.kind);
-    } else if (!is_chunked(wc.kind)) {
-      seconds[i] = dense_seconds(wc.kind, wc.phase, structure.flow);
-    } else {
-      Pair& pair = known[static_cast<size_t>(wc.phase)][static_cast<size_t>(wc.kind)];
-      if (pair.chunks != wc.chunks) {
-        pair = {wc.chunks, part_seconds(wc, structure.flow, 1), part_seconds(wc, structure.flow, 0)};
-      }
-      seconds[i] = wc.chunk < rows_ % wc.chunks ? pair.longer : pair.shorter;
-    }
-  }
-}
-
-// One of `wc.chunks` parts, of `more` rows more than the shortest. Parts that are not cut by rows are equal; SAA's
-// exchanges together cost one AlltoAll.
-double LayerPricer::part_seconds(const WorkClass& wc, Flow flow, int more) const {
-  const bool exact = shape_.rounding == Rounding::exact;
-  const double rows = exact ? exact_rows_ : static_cast<double>(rows_);
-  if (wc.kind == TaskKind::exchange) {
-    const Curve& c = curve(flow, wc.kind, wc.phase);
-    return c.price.seconds(rows * c.unit) / wc.chunks + profile_.task_overhead_s;
-  }
-  if (exact || traits_of(flow).home_by_peers) return chunk_seconds(wc.kind, wc.phase, rows / wc.chunks, flow);
-  return chunk_seconds(wc.kind, wc.phase, static_cast<double>(rows_ / wc.chunks + more), flow);
-}
-
-std::string weak_rows(const std::set<std::string>& notes) {
-  std::string text;
-  for (const std::string& note : notes)
-    if (note.starts_with(kWeakRow)) text += (text.empty() ? "" : "; ") + note.substr(kWeakRow.size());
-  return text;
-}
-
-std::vector<double> price(const LayerPricer& pricer, const Plan& plan) {
-  std::vector<double> seconds;
-  if (plan.shape == pricer.shape())
-    pricer.price(*plan.structure, plan.slices, seconds);
-  else  // with experts packed
-    LayerPricer(pricer.profile(), plan.shape, pricer.options()).price(*plan.structure, plan.slices, seconds);
-  for (size_t i = 0; i < seconds.size(); ++i)
-    if (is_end(plan.structure->classes[i].kind)) seconds[i] = pricer.end_seconds(plan.works[i]);
-  return seconds;
 }
 
 }  // namespace moe

@@ -84,7 +84,9 @@ class LayerPricer {
   std::string why_unusable(const std::string& name) const;
   void add_hook(PriceCurve& exchange, TaskKind kind, Phase phase) const;
   const ModuleRow* module_row(const std::string& name, Phase phase) const;
+  const ModuleRow* own_module_row(TaskKind kind, Phase phase) const;
   const TaskRow* task_row(TaskKind kind, Phase phase) const;
+  bool adds_scores() const;
   PriceCurve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;
   PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
   PriceCurve copy_curve() const;

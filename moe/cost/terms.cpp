@@ -86,11 +86,11 @@ TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow
   return terms;
 }
 
-std::string task_row_name(TaskKind kind, const LayerShape& layer) {
-  if (kind == TaskKind::shared) return "shared:" + std::string(name_of(layer.ffn));
+std::string task_row_name(TaskKind kind, const LayerCase& shape) {
+  if (kind == TaskKind::shared) return "shared:" + std::string(name_of(shape.layer.ffn));
   const bool module = kind == TaskKind::attention || kind == TaskKind::gate || kind == TaskKind::order ||
                       kind == TaskKind::i_order || kind == TaskKind::expert;
-  return module ? module_name(kind, layer) : std::string(name_of(kind));
+  return module ? module_name(kind, shape) : std::string(name_of(kind));
 }
 
 }  // namespace moe

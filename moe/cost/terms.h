@@ -30,6 +30,6 @@ bool has_terms(TaskKind kind);
 TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 
 /// Names what a layer runs as this kind of task: "attention", "gate:gshard", "expert:gpt", "shared:gpt", "copy".
-std::string task_row_name(TaskKind kind, const LayerShape& layer);
+std::string task_row_name(TaskKind kind, const LayerCase& shape);
 
 }  // namespace moe

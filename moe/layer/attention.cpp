@@ -36,9 +36,9 @@ class ShardedAttention final : public Attention {
         model_dim_(setup.rank.model_dim()),
         columns_(of_heads(setup.rank.heads, setup.rank.head_dim)),
         kv_columns_(of_heads(setup.rank.heads, setup.rank.head_dim, queries_of(setup))),
-        heads_(
-            math_.make_heads({setup.rank.mp_tokens(), setup.rank.shape.layer.seq, setup.rank.heads.count,
-                              setup.rank.heads.count / queries_of(setup), setup.rank.head_dim, setup.rank.dtype()})) {
+        heads_(math_.make_heads({setup.rank.mp_tokens(), setup.rank.shape.layer.seq, setup.rank.heads.count,
+                                 setup.rank.heads.count / queries_of(setup), setup.rank.head_dim, setup.rank.dtype(),
+                                 setup.rank.shape.parallel.recompute == Recompute::selective})) {
     const auto make = [&](std::initializer_list<int64_t> shape) {
       return Tensor(shape, setup.rank.dtype(), math_.memory());
     };

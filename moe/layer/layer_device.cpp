@@ -34,6 +34,11 @@ LayerDevice& cpu_layer_device() {
   return device;
 }
 
+LayerCase kept_on(DeviceKind kind, LayerCase shape) {
+  if (kind == DeviceKind::cpu) shape.parallel.recompute = Recompute::selective;
+  return shape;
+}
+
 bool computes_in(DeviceKind kind, DType dtype) { return kind == DeviceKind::cuda || dtype == sums_type(dtype); }
 
 }  // namespace moe

@@ -33,6 +33,10 @@ LayerDevice& cpu_layer_device();
 /// Says whether layers on such a device can be of this type: 16 bits are a GPU's.
 bool computes_in(DeviceKind kind, DType dtype);
 
+/// Returns the layer as such a device keeps what its backward reads: the CPU's attention keeps no scores, whatever is
+/// asked (causal_heads.h).
+LayerCase kept_on(DeviceKind kind, LayerCase shape);
+
 /// Makes the device of the GPU that is the calling thread's. It has gates gshard, switch and sigmoid, order tutel,
 /// dispatcher alltoall, any expert, norm and hook; it runs layers with a capacity. Throws BadInput if this build has no
 /// CUDA.

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "moe/tensor/math.h"
+#include "moe/tensor/tensor.h"
 
 namespace moe {
 
@@ -12,6 +13,7 @@ struct HeadsShape {
   int64_t tokens = 0, seq = 0;  // sequences are `seq` consecutive tokens
   int64_t heads = 0, kv_heads = 0, dim = 0;
   DType dtype = DType::float32;
+  bool recompute = false;  // the forward keeps no scores: the backward computes them again
 };
 
 /// q (tokens, heads d); k, v (tokens, kv_heads d); or their gradients.
@@ -28,9 +30,17 @@ class CausalHeads {
   virtual void backward(const HeadInputs& in, TensorView out, TensorView d_out, const HeadInputs& d) = 0;
 };
 
-/// Keeps a matrix (L, L) a head.
-std::unique_ptr<CausalHeads> make_composed_heads(Math& math, const HeadsShape& shape);
-/// Keeps a number a token and head, by LibTorch's kernels for float32 and float64 on the CPU.
+/// Scores of one sequence and a head of each key-value head, and their gradients, (kv_heads, L, L): what is needed
+/// during a call alone. Heads of one rank share it: their calls come one after the other.
+struct HeadsScratch {
+  Tensor scores, d_scores;
+};
+
+/// Keeps a matrix (L, L) a head and sequence, or none (HeadsShape::recompute): the numbers are the same.
+std::unique_ptr<CausalHeads> make_composed_heads(Math& math, const HeadsShape& shape,
+                                                 std::shared_ptr<HeadsScratch> scratch = nullptr);
+/// Keeps a number a token and head, and computes the scores again in any backward, by LibTorch's kernels for float32
+/// and float64 on the CPU.
 std::unique_ptr<CausalHeads> make_flash_heads(const HeadsShape& shape);
 
 }  // namespace moe

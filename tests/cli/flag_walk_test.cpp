@@ -66,7 +66,8 @@ std::string of(const Selection& s) {
                 d.micro_op_bytes, d.min_chunk_bytes, s.nearest, l.batch, l.seq, l.model_dim, l.hidden, l.shared_hidden,
                 l.heads, l.kv_heads, l.rope_theta, l.experts, l.top_k, l.capacity_factor, l.ffn, l.gate, l.order,
                 l.dispatcher, l.hook, l.norm, l.dtype) +
-         all_of(l.rounding, l.placement, l.aux_loss, l.z_loss, l.no_residual, l.dp, l.mp, l.ep, l.esp, l.pp);
+         all_of(l.rounding, l.placement, l.aux_loss, l.z_loss, l.no_residual, l.dp, l.mp, l.ep, l.esp, l.pp, l.zero,
+                l.recompute);
 }
 
 std::string of_gates(const Command& c) {

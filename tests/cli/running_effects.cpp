@@ -24,6 +24,8 @@ Effects microbench() {
 // Of the verbs that run one layer, or several that are alike.
 void add_layers_that_run(Effects& e) {
   add(e, parsed, "", kSizes);
+  add(e, parsed, "", "--recompute selective");
+  add(e, refused, "", "--recompute some; --recompute full");
   add(e, parsed, "",
       "--capacity-rounding tutel; --heads 32; --gate switch; --order gshard; --dispatcher 2dh; --hook bf16; "
       "--norm none; --no-residual; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000; --dtype float64; --dp 8; --pp "
@@ -45,7 +47,7 @@ Effects layerbench() {
   add(e, refused, "--cluster host", "--slow expert:2:99");
   add(e, refused, "--cluster testbed-b", "--slow expert:2");
   add(e, parsed, "", "--layers 2; --micro-batches 2; --pipeline 1f1b");
-  add(e, refused, "--grid fsmoe-b", "--layers 2; --micro-batches 2; --pipeline 1f1b");
+  add(e, refused, "--grid fsmoe-b", "--layers 2; --micro-batches 2; --pipeline 1f1b; --recompute selective");
   add(e, refused, "", "--grid-layers 2");
   add(e, parsed, "", "--plan plan.json");
   add(e, refused, "--seq 64", "--plan plan.json");

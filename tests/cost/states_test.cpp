@@ -37,6 +37,35 @@ TEST(States, ScoresComputedAgainTakeTheirShareOfTheForward) {
   EXPECT_GT(among, static_cast<int>(kLayers / 4));
 }
 
+// A row of the backward that computes its scores again prices it alone, whatever the other row says.
+TEST(States, RowsOfTheBackwardThatComputesScoresAgainSayAll) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    auto [profile, shape, text] = random_layer(seed);
+    shape.parallel.recompute = Recompute::selective;
+    const auto backward_s = [&, &known = profile, &layer = shape] {
+      return LayerPricer(known, layer).dense_seconds(TaskKind::attention, Phase::backward) - known.task_overhead_s;
+    };
+    const double flops = whole_work(TaskKind::attention, Phase::backward, shape, Flow::sharded).flops;
+    std::erase_if(profile.modules, [](const ModuleRow& row) { return row.name.starts_with("attention"); });
+    profile.modules.push_back({.name = "attention:selective",
+                               .phase = Phase::backward,
+                               .seq = {},
+                               .alpha_s = 2e-3,
+                               .beta_s_per_flop = 3e-12});
+    EXPECT_DOUBLE_EQ(backward_s(), 2e-3 + 3e-12 * flops) << text;
+    TaskRow row{.name = "attention", .phase = Phase::backward, .dtype = shape.layer.dtype};
+    row.s_per[static_cast<size_t>(Term::call)] = 5e-3;
+    profile.tasks.push_back(row);
+    EXPECT_GT(backward_s(), 5e-3) << "measured with its scores kept: they are added; " << text;
+    row.name = "attention:selective";
+    profile.tasks.push_back(row);
+    EXPECT_DOUBLE_EQ(backward_s(), 5e-3) << text;
+    shape.parallel.recompute = Recompute::none;
+    profile.tasks.back().s_per[static_cast<size_t>(Term::call)] = 7e-3;
+    EXPECT_DOUBLE_EQ(backward_s(), 5e-3) << "not its row; " << text;
+  }
+}
+
 TEST(States, RefuseWhatPlansDoNotSend) {
   auto [profile, shape, text] = random_layer(1);
   shape.parallel.zero = 1;

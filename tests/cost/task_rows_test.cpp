@@ -19,7 +19,7 @@ void add_task_rows(Profile& profile, const LayerCase& shape, uint64_t seed) {
     for (const Phase phase : {Phase::forward, Phase::backward}) {
       const auto kind = static_cast<TaskKind>(k);
       if (!has_terms(kind)) continue;
-      TaskRow row{.name = task_row_name(kind, shape.layer), .phase = phase, .dtype = shape.layer.dtype};
+      TaskRow row{.name = task_row_name(kind, shape), .phase = phase, .dtype = shape.layer.dtype};
       for (size_t t = 0; t < kTerms; ++t) {
         row.s_per[t] = 1e-9 * random_uniform(seed, stream_of("task rows"), drawn++);
         row.least[t] = 0, row.most[t] = 1e18;
@@ -51,7 +51,7 @@ TEST(TaskRows, PriceTheTermsOfAChunksShare) {
         const double share = even ? 1.0 / task.chunks
                                   : static_cast<double>(chunk_rows(plan.rows, task.chunks, task.chunk).count()) /
                                         static_cast<double>(plan.rows);
-        const TaskRow& row = row_of(layer.profile, task_row_name(task.kind, plan.shape.layer), task.phase);
+        const TaskRow& row = row_of(layer.profile, task_row_name(task.kind, plan.shape), task.phase);
         const double expected = layer.profile.task_overhead_s + dot(row.s_per, terms.of_share(share));
         ASSERT_NEAR(seconds[static_cast<size_t>(task.work_class)], expected, 1e-9 * expected)
             << task.name() << ", " << schedule.name << ", " << layer.text;

@@ -28,7 +28,7 @@ TEST(ModuleRun, EveryRegisteredModuleRepeatsItself) {
 
 TEST(ModuleRun, UnknownModulesAreRefused) {
   const LayerCase shape = small_module_case();
-  for (const char* name : {"gates:gshard", "gate", "gate:", "attention:flash", "norm"})
+  for (const char* name : {"gates:gshard", "gate", "gate:", "attention:flash", "attention:", "attention:full", "norm"})
     EXPECT_THROW(make_module_run(name, shape), BadInput) << name;
   EXPECT_THROW(make_module_run("gate:none", shape), BadInput);
   EXPECT_THROW(make_module_run("expert:none", shape), BadInput);

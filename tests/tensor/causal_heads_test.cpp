@@ -1,9 +1,12 @@
-// The CPU's heads against those that a GPU composes of products and softmaxes, over shapes drawn at random.
+// The CPU's heads against those that a GPU composes of products and softmaxes, over shapes drawn at random; and those
+// against themselves, where they keep no scores.
 #include "moe/tensor/causal_heads.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <fmt/format.h>
+#include <functional>
 #include <gtest/gtest.h>
 
 #include "moe/base/random.h"
@@ -18,46 +21,93 @@ void expect_near(const Tensor& found, const Tensor& expected, const std::string&
     ASSERT_NEAR(found.view().as<double>()[i], expected.view().as<double>()[i], 1e-12) << what << ", element " << i;
 }
 
-void compare(const HeadsShape& shape) {
-  const std::string what =
-      fmt::format("L {}, {} heads of {} over {}", shape.seq, shape.heads, shape.dim, shape.kv_heads);
+struct Results {
+  Tensor out, dq, dk, dv;
+};
+
+// `between`: what happens between a forward and its backward.
+Results results_of(
+    CausalHeads& heads, const HeadsShape& shape, const std::function<void()>& between = [] {}) {
   const int64_t wide = shape.heads * shape.dim, narrow = shape.kv_heads * shape.dim;
   const Tensor q = random_tensor({shape.tokens, wide}, 1), k = random_tensor({shape.tokens, narrow}, 2);
   const Tensor v = random_tensor({shape.tokens, narrow}, 3), dy = random_tensor({shape.tokens, wide}, 4);
-  struct Results {
-    Tensor out, dq, dk, dv;
-  };
-  const auto results_of = [&](CausalHeads& heads) {
-    Results r{random_tensor({shape.tokens, wide}, 5), random_tensor({shape.tokens, wide}, 6),
-              random_tensor({shape.tokens, narrow}, 7), random_tensor({shape.tokens, narrow}, 8)};
-    for (int again = 0; again < 2; ++again) {  // nothing is left of a pass before
-      heads.forward({q, k, v}, r.out);
-      heads.backward({q, k, v}, r.out, dy, {r.dq, r.dk, r.dv});
-    }
-    return r;
-  };
-  const Results flash = results_of(*cpu_math().make_heads(shape));
-  const Results composed = results_of(*make_composed_heads(cpu_math(), shape));
+  Results r{random_tensor({shape.tokens, wide}, 5), random_tensor({shape.tokens, wide}, 6),
+            random_tensor({shape.tokens, narrow}, 7), random_tensor({shape.tokens, narrow}, 8)};
+  for (int again = 0; again < 2; ++again) {  // nothing is left of a pass before
+    heads.forward({q, k, v}, r.out);
+    between();
+    heads.backward({q, k, v}, r.out, dy, {r.dq, r.dk, r.dv});
+  }
+  return r;
+}
+
+void compare(const HeadsShape& shape) {
+  const std::string what =
+      fmt::format("L {}, {} heads of {} over {}", shape.seq, shape.heads, shape.dim, shape.kv_heads);
+  const Results flash = results_of(*cpu_math().make_heads(shape), shape);
+  const Results composed = results_of(*make_composed_heads(cpu_math(), shape), shape);
   expect_near(flash.out, composed.out, what);
   expect_near(flash.dq, composed.dq, what + ", dq");
   expect_near(flash.dk, composed.dk, what + ", dk");
   expect_near(flash.dv, composed.dv, what + ", dv");
 }
 
+bool same_bytes(const Tensor& a, const Tensor& b) {
+  return std::memcmp(a.view().data(), b.view().data(), static_cast<size_t>(a.view().bytes())) == 0;
+}
+
+// Heads of other micro-batches, and of another layer's shape, use the same scratch between a forward and its backward.
+void compare_recomputing(const HeadsShape& keeps) {
+  const std::string what =
+      fmt::format("L {}, {} heads of {} over {}", keeps.seq, keeps.heads, keeps.dim, keeps.kv_heads);
+  HeadsShape again = keeps, other = keeps;
+  again.recompute = other.recompute = true;
+  other.tokens = other.seq = keeps.seq + 3;
+  const auto scratch = std::make_shared<HeadsScratch>();
+  const auto computing = make_composed_heads(cpu_math(), again, scratch);
+  const auto beside = make_composed_heads(cpu_math(), other, scratch);
+  const Results kept = results_of(*make_composed_heads(cpu_math(), keeps), keeps);
+  const Results found = results_of(*computing, again, [&] { results_of(*beside, other); });
+  EXPECT_TRUE(same_bytes(found.out, kept.out)) << what;
+  EXPECT_TRUE(same_bytes(found.dq, kept.dq)) << what << ", dq";
+  EXPECT_TRUE(same_bytes(found.dk, kept.dk)) << what << ", dk";
+  EXPECT_TRUE(same_bytes(found.dv, kept.dv)) << what << ", dv";
+}
+
+HeadsShape drawn_shape(uint64_t draw) {
+  const auto pick = [&](uint64_t stream, int64_t most) {
+    return 1 + static_cast<int64_t>(random_bits(9, stream, draw) % static_cast<uint64_t>(most));
+  };
+  const int64_t seq = pick(1, draw % 4 == 0 ? 300 : 40), kv_heads = pick(2, 4);
+  return {.tokens = seq * pick(3, 3),
+          .seq = seq,
+          .heads = kv_heads * pick(4, 3),
+          .kv_heads = kv_heads,
+          .dim = pick(5, 33),
+          .dtype = DType::float64};
+}
+
 TEST(CausalHeads, OfTheCpuAreThoseComposed) {
-  for (uint64_t draw = 0; draw < 60; ++draw) {
-    const auto pick = [&](uint64_t stream, int64_t most) {
-      return 1 + static_cast<int64_t>(random_bits(9, stream, draw) % static_cast<uint64_t>(most));
-    };
-    const int64_t seq = pick(1, draw % 4 == 0 ? 300 : 40), kv_heads = pick(2, 4);
-    compare({.tokens = seq * pick(3, 3),
-             .seq = seq,
-             .heads = kv_heads * pick(4, 3),
-             .kv_heads = kv_heads,
-             .dim = pick(5, 33),
-             .dtype = DType::float64});
-    if (testing::Test::HasFailure()) return;
-  }
+  for (uint64_t draw = 0; draw < 60 && !testing::Test::HasFailure(); ++draw) compare(drawn_shape(draw));
+}
+
+TEST(CausalHeads, ScoresComputedAgainAreTheSameToTheBit) {
+  for (uint64_t draw = 60; draw < 90 && !testing::Test::HasFailure(); ++draw) compare_recomputing(drawn_shape(draw));
+}
+
+TEST(CausalHeads, WhatComputesScoresAgainKeepsNone) {
+  HeadsShape shape{.tokens = 24, .seq = 8, .heads = 6, .kv_heads = 2, .dim = 4, .dtype = DType::float64};
+  const auto bytes_of_heads = [&](bool recompute, const std::shared_ptr<HeadsScratch>& scratch) {
+    shape.recompute = recompute;
+    const int64_t before = tensor_memory.live_bytes;
+    const auto heads = make_composed_heads(cpu_math(), shape, scratch);
+    return tensor_memory.live_bytes - before;
+  };
+  const int64_t square = 8 * 8 * 8;
+  const auto scratch = std::make_shared<HeadsScratch>();
+  EXPECT_EQ(bytes_of_heads(true, scratch), 2 * 2 * square) << "scores of a head of each key-value head, and gradients";
+  EXPECT_EQ(bytes_of_heads(true, scratch), 0) << "all layers and micro-batches of a rank share them";
+  EXPECT_EQ(bytes_of_heads(false, scratch), 3 * 6 * square) << "3 sequences of 6 heads";
 }
 
 TEST(CausalHeads, OfOneTokenPassItsValueOn) {

@@ -4,6 +4,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
+#include "moe/layer/layer_device.h"
 #include "moe/measure/layers/rank_run.h"
 #include "moe/plan/memory.h"
 #include "moe/record/over_ranks.h"
@@ -17,8 +18,9 @@ std::vector<double> differences(const std::vector<double>& a, const std::vector<
   return d;
 }
 
-Fields prediction_of(const PlannedSchedule& p, const Plan& as_run) {
-  if (p.nominal) return {{"peak_bytes", estimated_bytes(as_run)}};
+// `run_bytes`: of what ran.
+Fields prediction_of(const PlannedSchedule& p, double run_bytes) {
+  if (p.nominal) return {{"peak_bytes", run_bytes}};
   std::vector<TaskTime> times;
   for (size_t i = 0; i < p.timeline.start_s.size(); ++i) times.push_back({p.timeline.start_s[i], p.timeline.end_s[i]});
   const Overlap overlap = overlap_of(p.run.plan, times);
@@ -28,7 +30,7 @@ Fields prediction_of(const PlannedSchedule& p, const Plan& as_run) {
                 {"gar_in_moe_bytes", p.gar_in_moe_bytes},
                 {"exposed_s", overlap.exposed_s},
                 {"overlap_efficiency", overlap.efficiency},
-                {"peak_bytes", estimated_bytes(as_run)}};
+                {"peak_bytes", run_bytes}};
   if (!p.weak.empty()) fields.set("weak_rows", p.weak);
   return fields;
 }
@@ -93,9 +95,11 @@ void add_all(const LayerMeasurement& all, CaseRecord& record) {
 
 }  // namespace
 
-double estimated_bytes(const Plan& plan) {
+double estimated_bytes(const Plan& plan, DeviceKind device) {
+  MemoryRequest request = memory_request(plan);
+  request.shape = kept_on(device, plan.shape);
   const MemoryEstimate estimate =
-      one_layer(plan) ? layer_memory(plan.shape, plan.structure->flow) : estimate_memory(memory_request(plan));
+      one_layer(plan) ? layer_memory(request.shape, plan.structure->flow) : estimate_memory(request);
   return estimate.total() - estimate.optimizer;
 }
 
@@ -116,7 +120,7 @@ CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vec
   record.emulated = job.paced_by.has_value();
   record.dilation = all.dilation.factor;
   if (!planned.nominal) record.bound_s = planned.bound_s;
-  record.prediction = prediction_of(planned, run.plan);
+  record.prediction = prediction_of(planned, estimated_bytes(run.plan, job.settings.ranks.device));
   record.summary = checked_summary(run);
   record.summary.set("planned_by", planned.by);
   if (!run.wrong.empty()) {

@@ -13,8 +13,8 @@ struct RanSchedule {
   const LayerMeasurement& all;
 };
 
-/// Returns what a rank's layers of a plan take, without an optimizer.
-double estimated_bytes(const Plan& plan);
+/// Returns what a rank's layers of a plan take on such a device (kept_on), without an optimizer.
+double estimated_bytes(const Plan& plan, DeviceKind device);
 
 /// The tasks, measured beside predicted; none of what was only checked.
 std::vector<TaskComparison> compared_tasks(const RanSchedule& ran);

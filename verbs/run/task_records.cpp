@@ -92,7 +92,7 @@ void describe_computation(const TaskGroup& group, Fields& parameters) {
   const Task& task = *group.tasks.front();
   const Plan& plan = *group.plan;
   parameters.set("op", std::string(name_of(Op::task)));
-  parameters.set("name", task_row_name(task.kind, plan.shape.layer));
+  parameters.set("name", task_row_name(task.kind, plan.shape));
   parameters.set("phase", std::string(name_of(task.phase)));
   parameters.set("dtype", std::string(name_of(plan.shape.layer.dtype)));
   const TaskTerms terms = terms_of(task.kind, task.phase, plan.shape, plan.structure->flow);

@@ -46,6 +46,7 @@ LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_ba
   const ParallelShape& p = nominal.parallel;
   ParallelShape parallel;
   parallel.ep_inside = p.ep_inside;
+  parallel.recompute = p.recompute;
   parallel.nodes = kProxyNodes * p.pp;
   parallel.pp = p.pp;
   parallel.ranks_per_node = kProxyRanksPerNode;

@@ -11,9 +11,8 @@ bool one_layer(const Plan& plan) {
 }
 
 void require_runs(const Plan& plan) {
-  require<Unsupported>(plan.shape.parallel.recompute == Recompute::none,
-                       "recompute {}: a run keeps what its backward reads, expected none",
-                       name_of(plan.shape.parallel.recompute));
+  require<Unsupported>(plan.shape.parallel.recompute != Recompute::full,
+                       "recompute full: a run computes no forward twice, expected none or selective");
   one_layer(plan) ? require_runnable(plan) : require_stack_runs(plan);
 }
 

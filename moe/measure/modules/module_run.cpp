@@ -171,7 +171,7 @@ void ModuleRun::prepare(Phase phase) {
 }
 
 std::vector<std::string> registered_modules() {
-  std::vector<std::string> names{"attention"};
+  std::vector<std::string> names{"attention", "attention:selective"};
   for (const std::string_view gate : gate_names()) names.push_back(fmt::format("gate:{}", gate));
   for (const std::string_view order : order_names()) {
     names.push_back(fmt::format("order:{}", order));
@@ -185,11 +185,11 @@ std::vector<std::string> registered_modules() {
 
 std::unique_ptr<ModuleRun> make_module_run(std::string_view name, const LayerCase& shape) {
   const auto module = module_of(name);
-  require<BadInput>(
-      module.has_value(),
-      "modules: found '{}', expected attention, gate:NAME, order:NAME, i-order:NAME, expert:NAME or hook:NAME", name);
-  LayerCase alone = shape;
-  alone.layer = with_module(shape.layer, *module);
+  require<BadInput>(module.has_value(),
+                    "modules: found '{}', expected attention, attention:selective, gate:NAME, order:NAME, "
+                    "i-order:NAME, expert:NAME or hook:NAME",
+                    name);
+  const LayerCase alone = with_module(shape, *module);
   switch (module->kind) {
     case TaskKind::gate:
       return make_gate_run(find_gate(alone.layer.gate), alone);

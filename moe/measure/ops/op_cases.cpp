@@ -73,7 +73,7 @@ std::vector<OpCase> paced_module_cases(const ModuleRow& row, const Profile& clus
       shape.layer.heads = shape.layer.kv_heads = 16;
       shape.layer.experts = cluster.nodes;
       shape.parallel.mp = cluster.ranks_per_node;
-      shape.layer = with_module(shape.layer, module_of(row.name).value());
+      shape = with_module(shape, module_of(row.name).value());
       OpCase c = module_case(row.name, row.phase, shape);
       c.seq = row.seq;
       c.real_dim = kProxyGemmDim;
@@ -224,7 +224,8 @@ double buffer_bytes(const OpCase& c) {
 std::vector<OpCase> module_cases(std::span<const std::string> modules, const Profile& host) {
   std::vector<OpCase> cases;
   for (const std::string& name : modules) {
-    const bool attention = name == "attention";
+    const Module module = module_of(name).value();
+    const bool attention = module.kind == TaskKind::attention;
     for (const int64_t seq : attention ? std::vector<int64_t>{64, 128, 256} : std::vector<int64_t>{64})
       for (const Phase phase : {Phase::forward, Phase::backward})
         for (size_t i = 0; i < kModuleBatches.size(); ++i) {
@@ -235,7 +236,7 @@ std::vector<OpCase> module_cases(std::span<const std::string> modules, const Pro
           layer.hidden = 4 * layer.model_dim;
           layer.heads = layer.model_dim / 16;
           layer.experts = host.nodes;
-          const LayerCase shape = complete(with_module(layer, module_of(name).value()), {}, Rounding::ragged);
+          const LayerCase shape = with_module(complete(layer, {}, Rounding::ragged), module);
           OpCase& c = cases.emplace_back(module_case(name, phase, shape));
           if (attention) c.seq = seq;
           c.shape = shape;

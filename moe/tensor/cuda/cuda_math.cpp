@@ -11,6 +11,11 @@ Norm norm_of(const NormInput& in) {
 
 }  // namespace
 
+std::unique_ptr<CausalHeads> CudaMath::make_heads(const HeadsShape& shape) {
+  if (!heads_scratch_) heads_scratch_ = std::make_shared<HeadsScratch>();
+  return make_composed_heads(*this, shape, heads_scratch_);
+}
+
 void CudaMath::gelu(TensorView x, TensorView out) {
   cuda::gelu({stream_, x.dtype()}, x.data(), out.data(), x.elements());
 }

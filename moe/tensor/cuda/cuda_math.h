@@ -2,6 +2,7 @@
 // Math made of kernels, a memory and GEMMs. Names no CUDA header: tests put emulated ones under it.
 #include <memory>
 
+#include "moe/tensor/causal_heads.h"
 #include "moe/tensor/cuda/gemm.h"
 
 namespace moe::cuda {
@@ -22,6 +23,7 @@ class CudaMath final : public Math {
     gemm_->run(a, b, out, into, batch, stream_);
   }
   bool batches() const override { return true; }
+  std::unique_ptr<CausalHeads> make_heads(const HeadsShape& shape) override;
   void gelu(TensorView x, TensorView out) override;
   void gelu_backward(TensorView x, TensorView d_out, TensorView d_x) override;
   void swiglu(TensorView a, TensorView b, TensorView out) override;
@@ -39,6 +41,7 @@ class CudaMath final : public Math {
  private:
   std::unique_ptr<MemorySpace> memory_;
   std::unique_ptr<Gemm> gemm_;
+  std::shared_ptr<HeadsScratch> heads_scratch_;
   void* stream_ = nullptr;
 };
 

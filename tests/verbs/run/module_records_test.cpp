@@ -50,7 +50,7 @@ TEST(ModuleRecords, MeasuredAndFittedTheyPriceASimulation) {
   const auto seconds = price(pricer, plan);
   int priced = 0;
   for (const Task& task : plan.tasks()) {
-    const auto row = rows.find({module_name(task.kind, shape.layer), task.phase});
+    const auto row = rows.find({module_name(task.kind, shape), task.phase});
     if (task.group != GroupKind::none || row == rows.end()) continue;
     const double size = module_size({task.kind, ""}, task.phase, shape);
     EXPECT_GT(size, 0) << task.name();
