@@ -87,7 +87,7 @@ Network network_of(int size, int stride, int ranks, int ranks_per_node) {
 
 void lay_out(const PlacementRequest& r, Placement& out) {
   const bool vertical = out.expansion == Expansion::vertical;
-  // Of the ranks between TP's and PP's strides: EP x CP of them, or CP, among which EP groups lie end to end.
+  // `span` counts the ranks between TP's and PP's strides: EP x CP of them, or CP, with EP groups end to end in them.
   const int span = vertical ? r.cp : r.ep * r.cp;
   out.ranks = r.tp * span * r.pp * r.dp;
   const auto add = [&](std::string_view name, int size, int stride) {

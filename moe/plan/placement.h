@@ -1,6 +1,6 @@
 #pragma once
-// Where context parallelism goes beside expert parallelism in the training of long contexts (MoNTA, "Cluster Expansion"
-// and "Communication Conflict").
+// Decides where context parallelism goes beside expert parallelism in the training of long contexts (MoNTA, "Cluster
+// Expansion" and "Communication Conflict").
 //
 // Groups are ordered [TP/SP, EP, CP, PP, DP], TP/SP fastest: it stays inside a node, while the GPUs of the same TP
 // position on different nodes form the EP and CP groups, over the network between nodes. A port is one GPU's on the

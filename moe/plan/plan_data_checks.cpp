@@ -18,7 +18,7 @@ std::vector<int64_t> offsets_of(const Plan& plan) {
   return offsets;
 }
 
-// Of each lane, its last task of the forward.
+// Returns the last task of the forward of each lane that has one.
 std::vector<int> last_forwards(const Plan& plan) {
   std::vector<int> last(plan.structure->lanes.size(), -1);
   for (const Task& task : plan.tasks())
@@ -208,7 +208,7 @@ void check_shared(const Plan& plan) {
 }
 
 void check_transfers(const Plan& plan) {
-  // By phase and the receiving layer: the sends in issue order, of which the next is to be received.
+  // `sent` holds the sends by phase and receiving layer, in issue order; `received` counts those received so far.
   std::map<std::pair<Phase, int>, std::vector<const Task*>> sent;
   std::map<std::pair<Phase, int>, size_t> received;
   for (const Task& task : plan.tasks())
