@@ -239,7 +239,7 @@ void LayerBuilder::dense_backward() {
 }
 
 int LayerBuilder::backward() {
-  // Where no task made the output's gradient, the loss does.
+  // The loss makes the output's gradient where no task made it.
   if (dense_.data.phase == Phase::forward) dense_.data = of(found().output, Phase::forward);
   dense_.after.push_back(found().end);
   if (traits_of(schedule_.flow).gates == Tokens::esp_groups) push_dense(TaskKind::tokens_allgather, Buffer::tokens);

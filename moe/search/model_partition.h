@@ -1,5 +1,5 @@
 #pragma once
-// Where a model's gradients are sent, and each layer's r_b with it: the search for one stage's layers.
+// Decides where a model's gradients are sent, and each layer's r_b with it: the search for one stage's layers.
 #include <functional>
 #include <vector>
 

@@ -37,7 +37,7 @@ ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, doubl
   return times;
 }
 
-// Where one lane carries all, there is one order; where there is no AlltoAll, the gradients take its place.
+// Says whether there is more than one order: one lane for all has one. Without an AlltoAll gradients take its place.
 bool order_matters(const LayerPricer& pricer) {
   const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
   const Network beside = network(pricer.has(GroupKind::ep) ? GroupKind::ep : GroupKind::dp);
