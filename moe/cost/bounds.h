@@ -80,7 +80,7 @@ class PhaseBound {
   const LayerPricer& pricer_;
   double dense_ = 0, gradients_ = 0, beside_gradients_ = 0;
   double shared_ = 0;  // the shared expert's chain
-  /// By lane: until when, from the MoE part's begin, the shared expert's first tasks take it; how long its last does.
+  /// Hold by lane until when, after the MoE part's begin, the shared expert's first tasks run, and how long its last.
   std::vector<double> shared_lead_, shared_tail_;
 };
 

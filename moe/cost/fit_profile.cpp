@@ -210,7 +210,7 @@ void add_unusable(FittedProfile& out, const std::string& what, const NoLine& non
   out.profile.unusable.push_back({what, out.rows.back().unusable});
 }
 
-// Of samples that somebody else's tool measured.
+// Marks samples that somebody else's tool measured.
 constexpr std::string_view kNoBackend = "none";
 
 // Takes the size of the measured cluster from the cases, which are of one, and all of an emulated one or of a real one.

@@ -194,7 +194,7 @@ class RankReplay::Run {
     spread(group_own_.data(), count, group, ends);
   }
 
-  // When each rank's inputs are there, and when they would be had it never waited for another rank.
+  // Finds when each rank's inputs are there, and when they would be had it never waited for another rank.
   void gather(const Row& row, size_t begin, size_t count) {
     const auto latest = [&](const std::vector<double>& all, double* __restrict out) {
       if (row.first_source == row.end_source) std::fill_n(out, count, 0.0);
