@@ -30,8 +30,8 @@ std::optional<std::string> environment_variable(const std::string& name);
 struct Launch {
   int rank = 0, ranks = 1;
   std::string by = "itself";  // "torchrun's variables (RANK)", "flags"
-  // Where the ranks meet: a store at host:port, or, if host is empty, one at a loopback port that rank 0 writes onto
-  // the board, or into port_file. One rank alone has none of these.
+  // Say where the ranks meet: a store at host:port, or, if host is empty, one at a loopback port that rank 0 writes
+  // onto the board, or into port_file. One rank alone has none of these.
   std::string host;
   int port = 0;
   std::string port_file;

@@ -65,8 +65,8 @@ class Stream {
   /// Waits for everything queued; rethrows the first exception of its work or of the streams it fails with. After a
   /// failure work and holds are skipped, waits and records are not, so that no other stream hangs.
   virtual void synchronize() = 0;
-  /// For work that paces itself: the clock of a stream that is a thread, used on that thread; null: the stream has
-  /// none.
+  /// Returns, for work that paces itself, the clock of a stream that is a thread, to be used on that thread; null: the
+  /// stream has none.
   virtual cpu::PaceClock* pace_clock() { return nullptr; }
 };
 

@@ -68,7 +68,7 @@ struct Samples {
   bool operator==(const Samples&) const = default;
 };
 
-/// When one task of a plan ran; names are the plan's.
+/// Says when one task of a plan ran; names are the plan's.
 struct TaskTimes {
   std::string name;               // "backward dispatch 2/4 of layer 0"
   std::string kind, phase, lane;  // "dispatch", "backward", "inter"

@@ -24,7 +24,7 @@ struct Progress {
   int peer = -1;       // whose piece it waits for; -1: none
 };
 
-/// Where the members of a mesh find each other.
+/// Says where the members of a mesh find each other.
 struct Rendezvous {
   std::shared_ptr<store::Store> store;
   std::string name;  // the same for all members; no other mesh in the store has it

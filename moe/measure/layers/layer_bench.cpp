@@ -59,7 +59,7 @@ class LayerBench {
  private:
   bool trains() const { return settings_.training.text != nullptr; }
   World& world() { return settings_.ranks.processes ? *settings_.ranks.processes : *threads_; }
-  // Of a rank, among those that are here.
+  // Returns a rank's place among those that are here.
   size_t place(int rank) const { return static_cast<size_t>(rank - here_.front()); }
   std::vector<std::unique_ptr<RankRun>>& runs_of(int rank) { return rank_runs_[place(rank)]; }
 
@@ -209,7 +209,7 @@ class LayerBench {
     return join_choices(all, plan.layers, plan.micro_batches, plan.shape.parallel.pp);
   }
 
-  // Of the first layer and micro-batch.
+  // Returns how the first layer's first micro-batch loads its experts.
   RoutingLoad load_of_ranks(const std::vector<RankCells>& ranks) {
     std::vector<std::vector<double>> mine;
     for (const RankCells& rank : ranks) mine.push_back(rank.has(0) ? load_on(rank.at(0, 0)) : std::vector<double>());

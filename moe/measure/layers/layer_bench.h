@@ -53,7 +53,7 @@ struct MeasuredRun {
   std::string wrong;           // how outputs or gradients disagree with the reference; such a run is never timed
 };
 
-/// Where the time of measure_layer went.
+/// Says where the time of measure_layer went.
 struct WallTimes {
   double proving_s = 0, unpaced_s = 0, timed_s = 0;
 };

@@ -40,7 +40,7 @@ class RankOps {
   /// Blocks until all ranks are here, then enqueues the op `iterations` times.
   void begin(const OpCase& c, int iterations, const Begin& how);
   void finish() { stream_->synchronize(); }
-  /// When the last run began and ended.
+  /// Says when the last run began and ended.
   double start_s() const { return start_->seconds(); }
   double end_s() const { return end_->seconds(); }
 
