@@ -28,7 +28,7 @@ constexpr std::chrono::seconds kGrace{3};  // after a polite signal
 constexpr std::chrono::seconds kPatience{6};
 constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP};
 
-// Where it is, by nohup say, a blocked one would come all the same.
+// Returns whether the signal is ignored, as nohup leaves it: blocking it would let it in.
 bool is_ignored(int signal) {
   struct sigaction now {};
   return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
@@ -103,7 +103,7 @@ class Ranks {
            std::ranges::all_of(children_, [](const Child& child) { return child.ended || child.stopped_at; });
   }
 
-  // When a rank has been stopped for so long that the others should end.
+  // Returns when a rank has been stopped for so long that the others should end.
   Clock::time_point given_up(const Child& child) const {
     return child.stopped_at ? *child.stopped_at + timeout_ : Clock::time_point::max();
   }

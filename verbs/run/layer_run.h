@@ -28,7 +28,7 @@ struct LayerOutcome {
 /// Plans, runs, compares, records (layer_records.h). `parameters`: of every record.
 LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters);
 
-/// The same; what can't be run, or of threads fails, is a record of every schedule with its status and the reason.
+/// Does so, but leaves a record of every schedule, with status and reason, where the job can't run or its threads fail.
 LayerOutcome run_or_record_why(const LayerJob& job, const Fields& parameters);
 
 /// What a job that did not run leaves: a record of every schedule with this status and reason.
