@@ -171,7 +171,7 @@ class VerifiedTune {
                          found_.verified.size(), iterations(), human_seconds(kGuessedOpsS + seconds)));
   }
 
-  // Of one pass of every schedule that is to be run; 0: none was planned.
+  // Returns the predicted seconds of one pass of every schedule that is to be run; 0: none was planned.
   double predicted_seconds(const SweepRow& row) const {
     double seconds = 0;
     for (const Schedule* schedule : found_.verified)
