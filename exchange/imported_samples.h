@@ -48,7 +48,7 @@ class ImportedSamples {
   ClusterSize size_;
 };
 
-/// Where the files have no such thing: the network that --network says. Throws BadInput naming `what` of the file.
+/// Returns the network that --network says, for files that name none. Throws BadInput naming `what` of the file.
 std::string network_asked(const ImportOptions& options, const std::string& what);
 
 }  // namespace moe::exchange

@@ -59,7 +59,7 @@ class Launcher {
   Launcher& operator=(const Launcher&) = delete;
   /// Returns the line that `run` starts, as a person would type it.
   std::string shown(const Arm& arm, const LaunchLine& line) const;
-  /// Where a launch has passes of layers, the operations that it timed to predict them are no cases.
+  /// Runs the line. Where a launch has passes of layers, the operations that it timed to predict them are no cases.
   LaunchEnd run(const Arm& arm, const LaunchLine& line, double timeout_s) const;
 
  private:

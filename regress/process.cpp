@@ -21,13 +21,13 @@ constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP};
 constexpr std::chrono::seconds kGrace{3};  // after a polite signal
 constexpr off_t kLastLines = 4096;
 
-// Where it is, by nohup say, a blocked one would come all the same.
+// Returns whether the signal is ignored, as nohup leaves it: blocking it would let it in.
 bool is_ignored(int signal) {
   struct sigaction now {};
   return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-// While it lives, the signals that end a process, and those of its children, wait to be asked for.
+// Holds back, while it lives, the signals that end a process, and those of its children, until they are asked for.
 class HeldSignals {
  public:
   HeldSignals() {

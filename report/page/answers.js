@@ -25,7 +25,7 @@ const isStack = (layer) => ["layers", "micro_batches", "pp"].some((name) => (lay
 function commandOf(row) {
   const layer = rows.get(row, "layer");
   const argv = data.runs[layers.get(layer, "run")].argv;
-  // Of a plan file and of a stack of layers the record has no flags that ask for them.
+  // A record has no flags that ask for a plan file or a stack of layers: the line is that of its run.
   if (layers.get(layer, "batch") === null || isStack(layer) || rows.get(row, "plan") !== null) return shellLine(argv);
   const words = ["./moetune", ran(row) ? "layerbench" : "simulate", "--cluster",
     flagOf(argv, "--cluster") ?? layers.get(layer, "cluster"),
