@@ -79,7 +79,7 @@ void stop_after_step(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
-// Before a file is opened or anything is measured; what an emulated cluster runs is a proxy.
+// Throws, before a file is opened or anything is measured, where this can't run; on an emulated cluster a proxy runs.
 void require_runs(const ModelbenchOptions& options, const ChosenModel& chosen, const TokenSource& text,
                   const Target& target) {
   const LayerShape& layer = chosen.model.shape.layer;
