@@ -3,6 +3,7 @@
 // Invariant: when a row is stepped, the ends of all its sources lie in their buffers for the whole block. A buffer is
 // handed on once nothing waits for its task any more (`give_buffers`).
 // Each rank carries two ends: as it happens, and as it would be had it waited for no other rank.
+// Source: the longest paths of an acyclic graph in max and plus, as of timed event graphs (Baccelli et al. 1992).
 #include "moe/cost/rank_replay.h"
 
 #include <algorithm>
