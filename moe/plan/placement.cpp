@@ -33,7 +33,7 @@ void check(const PlacementRequest& r) {
   require<BadInput>(r.switch_ports >= 1, "switch-ports: found {}, expected a whole number >= 1", r.switch_ports);
 }
 
-/// What the rule says for these sizes, and why.
+/// Writes what the rule says for these sizes, and why.
 void decide(const PlacementRequest& r, Placement& out) {
   const int product = r.ep * r.cp, larger = std::max(r.ep, r.cp);
   if (r.cp < r.ep) {

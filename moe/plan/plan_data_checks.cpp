@@ -1,4 +1,4 @@
-// What flows through a plan: gradients, rows, and what tasks read and write.
+// Checks what flows through a plan: gradients, rows, and what tasks read and write.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -142,7 +142,7 @@ void check_gradients(const Plan& plan, const Ancestors& ancestors) {
 }
 
 void check_rows(const Plan& plan) {
-  // What of a stage is there, whatever its order.
+  // Holds the tasks of every stage of each layer, whatever their order.
   std::map<std::tuple<Phase, int, int>, std::array<std::vector<const Task*>, kTaskKinds>> layers;
   for (const Task& task : plan.tasks()) {
     if (task.kind != TaskKind::order && task.kind != TaskKind::i_order && !is_chunked(task.kind)) continue;
