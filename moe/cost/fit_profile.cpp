@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-/// What tells the rows of a profile apart; the first field orders them.
+/// Holds what tells the rows of a profile apart; the first field orders them.
 struct RowKey {
   enum class Table { comm, compute, module, task } table = Table::comm;
   std::string op;  // or the module's name

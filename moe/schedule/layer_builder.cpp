@@ -103,7 +103,7 @@ bool LayerBuilder::of_experts(size_t place) const {
   return place < pass_->gradients.experts.size() && pass_->gradients.experts[place];
 }
 
-// What else adds to the gradients that `ready` made last: all experts' chunks, or the other micro-batches' backwards.
+// Finds what else adds to the gradients that `ready` made last: all experts' chunks, or other micro-batches' backwards.
 std::vector<int> LayerBuilder::made_by_others(int ready) const {
   std::vector<int> others;
   if (ready < 0) return others;

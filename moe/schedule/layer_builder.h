@@ -20,7 +20,7 @@ struct Pass {
   GradientPlacement gradients = {};  // of the slices that this backward sends
   std::vector<int> ready = {};       // the task that each slice waits for; where there is none, the layer's forward
 };
-/// What the layers of a builder have in common.
+/// Holds what the layers of a builder have in common.
 struct LayersBuilt {
   StageLanes::Networks networks;
   int peers = 1;  // ranks of the EP group

@@ -67,7 +67,7 @@ inline constexpr int64_t kMostTasks = 2'000'000, kMostPieces = 100'000;
 /// Values of Decision::gaps: after the last task of a backward's MoE part; after the last task of the piece's lane.
 inline constexpr int kAfterMoe = 1 << 20, kAtEnd = 1 << 21;
 
-/// What the search decides for one layer.
+/// Holds what the search decides for one layer.
 struct Decision {
   int degree_forward = 1, degree_backward = 1;
   int64_t gar_in_moe_bytes = 0;        // adaptive gradients: put into the MoE part; the others go beside the dense part

@@ -52,7 +52,7 @@ struct CaseMinimum {
 /// seven differences no answer changes, and there each time is convex.
 std::array<std::optional<CaseMinimum>, 4> case_minima(const PhaseCosts& costs, double most_degree);
 
-/// How a real degree becomes one that can run.
+/// Says how a real degree becomes one that can run.
 ///   neighbours     the better of floor and ceil
 ///   powers_of_two  as the authors' published optimiser: the best of the neighbours in {1, 2, 4, 8} of each case's
 ///   degree

@@ -9,7 +9,7 @@ namespace moe {
 
 class ModelReplay;
 
-/// What is asked of a model whose layers' decisions are made so far.
+/// Holds what is asked of a model whose layers' decisions are made so far.
 struct ModelQuestion {
   LayerReplay& layer;  // any of its layers: they are alike
   const ModelShape& model;

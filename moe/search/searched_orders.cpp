@@ -51,7 +51,7 @@ bool shared_elsewhere(const LayerPricer& pricer) {
          network(GroupKind::mp) != network(GroupKind::esp);
 }
 
-// What the best forward, of FSMoE's order, has beside the MoE part.
+// Returns what the best forward, of FSMoE's order, has beside the MoE part.
 double dense_forward(const LayerPricer& pricer, const LayerResult& best) {
   if (!pricer.outline().shared_expert) return best.forward_s - best.moe_forward_s;
   return best.forward_s - order_seconds(chunk_times(pricer, Phase::forward, best.decision.degree_forward, 0), {});
