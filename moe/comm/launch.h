@@ -10,12 +10,12 @@
 
 namespace moe {
 
-/// What messages call what the caller sets; a program with flags has their names here.
+/// Says what messages call what the caller sets; a program with flags has their names here.
 struct LaunchNames {
   std::string rendezvous = "rendezvous", ranks_per_node = "ranks_per_node";
 };
 
-/// What the caller says, which goes before any variable.
+/// Holds what the caller says, which goes before any variable.
 struct LaunchFlags {
   std::optional<int> rank = {}, ranks = {};
   std::string rendezvous = {};  // HOST:PORT

@@ -103,7 +103,7 @@ struct CaseGroup {
   std::vector<CaseRecord> cases;
 };
 
-/// How a run was asked for.
+/// Says how a run was asked for.
 struct Asked {
   std::vector<std::string> argv;   // the command line, for people
   std::vector<std::string> flags;  // of it what the records depend on, in any fixed order: "tune", "--seed=3"

@@ -18,7 +18,7 @@ struct Message {
   int64_t bytes = 0;
 };
 
-/// How far an exchange has come, for whoever watches it.
+/// Says how far an exchange has come, for whoever watches it.
 struct Progress {
   uint64_t count = 0;  // pieces that arrived or left since the mesh was made, and exchanges begun
   int peer = -1;       // whose piece it waits for; -1: none

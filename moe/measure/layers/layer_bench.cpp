@@ -194,7 +194,7 @@ class LayerBench {
     return cells;
   }
 
-  // What every rank's gates chose, wherever it is.
+  // Returns what every rank's gates chose, wherever it is.
   StackChoices all_choices(const std::vector<RankCells>& ranks, const Plan& plan) {
     std::vector<std::string> mine;
     for (const RankCells& rank : ranks) {

@@ -34,7 +34,7 @@ struct LayerBenchSettings {
   std::function<void(World&, std::span<const RankCells>, const Plan&)> inspect = {};
 };
 
-/// What one schedule's passes took; seconds are divided by the dilation.
+/// Holds what one schedule's passes took; seconds are divided by the dilation.
 struct MeasuredRun {
   Plan plan;                                            // as it ran
   std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]

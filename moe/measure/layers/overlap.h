@@ -55,7 +55,7 @@ struct TaskComparison {
 /// Says whether ratio a is farther from 1 than b: 0.5 is as far as 2. Any is farther than 0.
 bool farther_from_1(double a, double b);
 
-/// `measured`, `predicted`: seconds by task id. In the order in which kinds first appear.
+/// Returns rows in the order in which kinds first appear. `measured`, `predicted`: seconds by task id.
 std::vector<TaskComparison> compare_tasks(const Plan& plan, std::span<const double> measured,
                                           std::span<const double> predicted);
 

@@ -23,7 +23,7 @@ class ModuleRun {
   /// The forward reads input(); the backward writes input_gradient(), or adds to it.
   TensorView input() const { return input_; }
   TensorView input_gradient() const { return d_input_; }
-  /// What the forward writes, and the gradients that the backward reads: pairs of equal size.
+  /// Returns what the forward writes, and the gradients that the backward reads: pairs of equal size.
   virtual std::vector<std::pair<TensorView, TensorView>> outputs() const { return {{output_, d_output_}}; }
 
  protected:

@@ -39,7 +39,7 @@ Types types_of(DType dtype) {
   }
 }
 
-/// What cuBLASLt makes and destroys by a pair of calls.
+/// Owns what cuBLASLt makes and destroys by a pair of calls.
 template <class Handle, cublasStatus_t (*kDestroy)(Handle)>
 struct Owned {
   Owned() = default;
