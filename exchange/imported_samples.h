@@ -20,7 +20,7 @@ struct ImportedSample {
   double seconds = 0;
 };
 
-/// How large the cluster is, as files say; 0: they don't.
+/// Says how large the cluster is, as files say; 0: they don't.
 struct ClusterSize {
   int nodes = 0, ranks_per_node = 0;
 };

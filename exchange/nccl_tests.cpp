@@ -39,7 +39,7 @@ struct TestRow {
   double bytes = 0, seconds = 0;
 };
 
-// What one program printed: who took part, and what was timed.
+// Holds what one program printed: who took part, and what was timed.
 struct TestOutput {
   std::string path, program;
   std::map<std::string, std::vector<std::string>> hosts;  // by group: of each of its ranks

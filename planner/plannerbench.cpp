@@ -20,7 +20,7 @@ constexpr std::string_view kGrid = "fsmoe-b", kSchedule = "fsmoe";
 constexpr int kDegree = 8;
 constexpr int kLargeNodes = 12'500, kLargeRanksPerNode = 8, kLargeEp = 100;  // 100,000 ranks
 
-// What a figure should stay within on one core of a current server.
+// Figures should stay within these on one core of a current server.
 constexpr double kTuneSeconds = 1, kRecordedSeconds = 0.6, kRecordsMB = 10, kPeakMiB = 128, kPlainTasks = 100e6,
                  kFluidTasks = 15e6, kRankSeconds = 0.25;
 

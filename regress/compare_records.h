@@ -17,8 +17,8 @@ std::vector<std::string> record_files(const std::string& path, bool below);
 /// Returns whether it is a launch of a gate, or of a self-test: one of many, of either program.
 bool is_of_gate(const CaseRecord& record);
 
-/// What a case took: the median over iterations of the maximum over ranks of its main sample, `total_s` of layers and
-/// models, else `seconds`. In seconds over the dilation, as recorded.
+/// Says what a case took: the median over iterations of the maximum over ranks of its main sample, `total_s` of layers
+/// and models, else `seconds`. In seconds over the dilation, as recorded.
 struct MainTime {
   std::string sample;
   double seconds = 0;

@@ -68,7 +68,7 @@ function copyable(title, text) {
     html("div", {}, title, " ", html("button", { onclick: (event) => copy(shown, event.target) }, "copy")), shown);
 }
 
-/** Of the record, else of the replay. */
+/** Returns the bytes of memory that the record has, else the replay. */
 function memoryOf(row) {
   const replayed = replayOf.get(rows.get(row, "layer"))?.schedules.find((one) => one.row === row);
   return rows.get(row, "predicted_memory_bytes") ?? (replayed ? memoryTotal(replayed) : null);

@@ -19,7 +19,7 @@ const unnamed = scheduleNames.filter((name) => !(name in SCHEDULES));
 const channels = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
 const isBright = ([r, g, b]) => 0.3 * r + 0.6 * g + 0.1 * b > 120;
 const inkOn = (colour) => (isBright(channels(colour)) ? "#000" : "#fff");
-/** Of a dark page: as much colour, and all shades between medium and bright. */
+/** Returns a colour for a dark page: as much colour, and all shades between medium and bright. */
 function onDark(colour) {
   const parts = channels(colour), middle = (Math.max(...parts) + Math.min(...parts)) / 2;
   const target = 85 + 0.6 * middle, room = (at) => Math.min(at, 255 - at);

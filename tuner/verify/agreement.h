@@ -55,7 +55,7 @@ struct ErrorParts {
 };
 ErrorParts error_parts(const std::vector<LayerOutcome>& outcomes);
 
-/// What it costs to trust the predictions: over the layers with at least two timed schedules, the time of the one
+/// Says what it costs to trust the predictions: over the layers with at least two timed schedules, the time of the one
 /// predicted best over that of the one that ran best, less 1. The best is picked on every other pass, and both are
 /// scored on those between.
 struct ChoiceLoss {

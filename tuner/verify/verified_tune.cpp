@@ -154,7 +154,7 @@ class VerifiedTune {
     if (target_.leads()) log_decision(text);
   }
 
-  // Said before anything long. Of a machine's own, unpaced threads nothing is known yet.
+  // Says, before anything long, how long it takes. Nothing is known yet of a machine's own, unpaced threads.
   void tell_time() const {
     if (!found_.emulated) return;
     std::vector<const SweepRow*> open;

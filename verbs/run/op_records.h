@@ -18,7 +18,7 @@ struct OpRequest {
   std::set<std::string> without = {};     // series (op_cases.h) that are not timed alone
 };
 
-/// How often a case is measured again whose time is off its series' line (fit.h: set_aside), or of whose series no
+/// Says how often a case is measured again whose time is off its series' line (fit.h: set_aside), or of whose series no
 /// sound line can be fitted: as a busy machine leaves them.
 inline constexpr int kMostRepeats = 2;
 
