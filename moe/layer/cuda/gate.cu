@@ -1,11 +1,9 @@
-// The gates' kernels: noise, the choice of experts, rows, weights, statistics of the auxiliary losses, the way back.
-// Idea: a warp has a token, and its lanes take the experts in turn. A token's experts are found one after the other,
-// each the largest that comes after the one before.
-// Invariant: two runs give the same bits. Equal logits go to the lower expert, sums over a warp or a block are added in
-// a fixed order (reduce.cuh), and nothing is added by atomics. An expert's rows are given by counting its pairs: all
-// first choices in the order of tokens, then all second choices, until its rows are used up.
-// Source: GShard, Algorithm 1, for the order of rows; FSMoE, section 3.1, for the noise; Switch Transformer, section
-// 2.2, for the statistics of the balance loss.
+// Idea: where experts are compared a warp has a token, and its lanes take the experts in turn: a token's experts are
+// found one after the other. An expert's rows are given by counting its pairs: all first choices in the order of
+// tokens, then all second choices, until its rows are used up.
+// Invariant: two runs give the same bits. Equal logits go to the lower expert, sums are added in a fixed order
+// (reduce.cuh), and nothing is added by atomics.
+// Source: GShard, Algorithm 1 (rows); FSMoE, section 3.1 (noise); Switch Transformer, section 2.2 (balance loss).
 #include "moe/layer/cuda/kernels.h"
 #include "moe/tensor/cuda/reduce.cuh"
 
