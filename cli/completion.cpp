@@ -73,7 +73,7 @@ Words flags_of(const CLI::App& verb) {
   return flags;
 }
 
-// By their types, where they have one, else by their names.
+// Returns the values of a verb's positionals by their types, where they have one, else by their names.
 Words positionals_of(const CLI::App& verb) {
   Words values;
   for (const CLI::Option* option : verb.get_options()) {

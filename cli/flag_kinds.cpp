@@ -25,7 +25,7 @@ class Help : public CLI::Formatter {
     if (!option->get_default_str().empty()) text += "=" + option->get_default_str();
     return text;
   }
-  // Without the value in braces that a flag stands for where none is given.
+  // Leaves out the value in braces that a flag stands for where none is given.
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
     std::string name = Formatter::make_option_name(option, is_positional);
     return name.substr(0, name.find('{'));

@@ -22,7 +22,7 @@ void require_verb(const CLI::App& app, int argc, const char* const* argv) {
   bad_input("verb: found '{}', expected one of: {}{}", argv[1], fmt::join(names, ", "), suggestion(argv[1], known));
 }
 
-// What a flag that the verb lacks may have been meant to be.
+// Says what a flag that the verb lacks may have been meant to be.
 std::string suggestion(const CLI::App& verb) {
   const std::vector<std::string> left = verb.remaining();
   std::vector<std::string> names;
@@ -34,7 +34,7 @@ std::string suggestion(const CLI::App& verb) {
   return "";
 }
 
-// What records do not depend on: where things are written, how it is shown, how processes meet. A new flag is in.
+// Lists what records do not depend on: where things are written, how it is shown, how processes meet. A new flag is in.
 constexpr std::array<std::string_view, 17> kOfNoRecord{
     "--json",       "--top",   "--gantt",   "--out",        "--overwrite",
     "--trace",      "--dump",  "--write",   "--tasks",      "--rank",

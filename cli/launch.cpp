@@ -89,7 +89,7 @@ class Ranks {
            std::ranges::all_of(children_, [](const Child& child) { return child.ended || child.stopped_at; });
   }
 
-  // When a rank has been stopped for so long that the others should end.
+  // Returns when a rank has been stopped for so long that the others should end.
   Clock::time_point given_up(const Child& child) const {
     return child.stopped_at ? *child.stopped_at + timeout_ : Clock::time_point::max();
   }

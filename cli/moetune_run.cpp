@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
       return moe::tuner::run_tune(command->tune, processes.get());
     });
   });
-  // At once: the libraries' own tidying up may wait for ranks that are no more.
+  // The process ends at once: the libraries' own tidying up may wait for ranks that are no more.
   if (code == moe::kRankFailure) std::_Exit(code);
   return code;
 }

@@ -133,7 +133,7 @@ int run_together(World* processes, const std::function<int()>& verb) {
     const bool bad_input = !alone && dynamic_cast<const BadInput*>(&error);
     const bool wrong = dynamic_cast<const WrongResult*>(&error);
     if (!bad_input && !wrong) throw RankFailure(fmt::format("rank {} failed: {}", all->rank(), error.what()));
-    // At once: a launcher may end us as soon as another rank has ended.
+    // The error is said at once: a launcher may end us as soon as another rank has ended.
     if (!said_by_another(*all, error.what())) say(error.what());
     if (dynamic_cast<const NoHardware*>(&error)) return kNoHardware;
     return bad_input ? kBadInput : kWrongResult;

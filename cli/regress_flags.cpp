@@ -8,7 +8,7 @@ void add_base(CLI::App& verb, std::string& base) {
   add_text(verb, "--base", "FOLDER", base, "a checkout, build folder or program of moetune; default: this one");
 }
 
-// What a gate launches, and how.
+// Adds what a gate launches, and how.
 template <class Options>
 void add_launches(CLI::App& verb, Options& o) {
   add_text(verb, "--cases", "CASES|FILE", o.cases, "command lines to run (configs/ci/), in the place of -- VERB");

@@ -64,7 +64,7 @@ void add_results(CLI::App& verb, Options& o) {
   add_json(verb, o.json);
 }
 
-// What tune does beside planning, which --no-verify leaves out.
+// Adds what tune does beside planning, which --no-verify leaves out.
 void add_verification(CLI::App& verb, tuner::TuneOptions& o) {
   verb.add_flag("!--no-verify", o.verify, "plan on the profile as it stands: nothing is measured or run");
   verb.add_option_function<std::string>(

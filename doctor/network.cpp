@@ -38,7 +38,7 @@ Findings interfaces(const SystemFiles& files) {
   for (const std::string& name : files.names(kInterfaces)) {
     if (name == "lo") continue;
     const std::string state = files.text(kInterfaces + name + "/operstate").value_or("");
-    // Of some drivers, and in containers, the state is unknown.
+    // Some drivers, and containers, leave the state unknown: then the carrier tells.
     if (state == "up" || (state == "unknown" && files.number(kInterfaces + name + "/carrier") == 1))
       all.push_back(interface(files, name));
     else if (files.has(kInterfaces + name + "/device"))

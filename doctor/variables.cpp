@@ -14,7 +14,7 @@ struct Variable {
 };
 
 constexpr Level kWarn = Level::warn;
-// As the documentation of NCCL, PyTorch, CUDA, OpenMP, GNU's and Intel's OpenMP, MKL, oneDNN and glibc has them.
+// Lists what the pages of NCCL, PyTorch, CUDA, OpenMP, GNU's and Intel's OpenMP, MKL, oneDNN and glibc document.
 constexpr std::array kVariables{
     Variable{"NCCL_DEBUG", "NCCL writes a log while it works", kWarn, " VERSION WARN "},
     Variable{"NCCL_DEBUG_SUBSYS", "what NCCL's log is of"},

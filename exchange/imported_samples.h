@@ -20,7 +20,7 @@ struct ImportedSample {
   double seconds = 0;
 };
 
-/// How large the cluster is, as files say; 0: they don't.
+/// Says how large the cluster is, as files say; 0: they don't.
 struct ClusterSize {
   int nodes = 0, ranks_per_node = 0;
 };
@@ -48,7 +48,7 @@ class ImportedSamples {
   ClusterSize size_;
 };
 
-/// Where the files have no such thing: the network that --network says. Throws BadInput naming `what` of the file.
+/// Returns the network that --network says, for files that name none. Throws BadInput naming `what` of the file.
 std::string network_asked(const ImportOptions& options, const std::string& what);
 
 }  // namespace moe::exchange

@@ -18,7 +18,7 @@
 namespace moe::exchange {
 namespace {
 
-// How c10d names collectives, and whose elements are the volume.
+// Says how c10d names collectives, and whose elements are the volume.
 struct NamedCollective {
   std::string_view name;
   Op op;
@@ -109,7 +109,7 @@ std::vector<MappedKernel> map_of(const std::string& path) {
   return map;
 }
 
-// What one trace held, for people.
+// Counts what one trace held, for people.
 struct TraceCounts {
   struct Sum {
     int kernels = 0;

@@ -72,7 +72,7 @@ class EventReader {
     if (category == "cpu_op" || category == "user_annotation") operation(event, args);
   }
 
-  // Of a trace without kernels the operations' own times count. `groups`: of the processes, as the trace lists them.
+  // Takes the operations' own times in a trace without kernels. `groups`: of the processes, as the trace lists them.
   void finish(const Json& groups) {
     trace_.on_gpu = !trace_.kernels.empty();
     if (!trace_.on_gpu) trace_.kernels = std::move(on_cpu_);

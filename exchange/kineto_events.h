@@ -9,7 +9,7 @@
 
 namespace moe::exchange {
 
-/// What the arguments of record_param_comms, or of a kernel, say of a collective.
+/// Holds what the arguments of record_param_comms, or of a kernel, say of a collective.
 struct CommArguments {
   std::string name;  // "allreduce", "_allgather_base"
   std::string dtype;

@@ -39,7 +39,7 @@ struct TestRow {
   double bytes = 0, seconds = 0;
 };
 
-// What one program printed: who took part, and what was timed.
+// Holds what one program printed: who took part, and what was timed.
 struct TestOutput {
   std::string path, program;
   std::map<std::string, std::vector<std::string>> hosts;  // by group: of each of its ranks
@@ -145,7 +145,7 @@ std::vector<TestOutput> read_text(std::istream& in, bool in_place) {
   return outputs;
 }
 
-// Of a process the first of its devices is listed alone, whatever ranks it has.
+// Adds the host of every rank. Where no process lists two devices, each lists its first alone, for all its ranks.
 void read_devices(const nlohmann::json& config, TestOutput& out) {
   const double here = std::max(1.0, number_at(config, "nthreads")) * std::max(1.0, number_at(config, "ngpus"));
   require<BadInput>(here <= kMostRanksOfProcess, "{}: config: found {} threads x GPUs, expected at most {}", out.path,
@@ -210,7 +210,7 @@ bool is_named(const std::string& file, std::string_view test) {
   return begins && (file.size() == test.size() || std::isalpha(static_cast<unsigned char>(file[test.size()])) == 0);
 }
 
-// By --op, else by the program's name, else by the file's.
+// Returns the op that --op names, else the program's name, else the file's.
 Op op_of_output(const TestOutput& out, const ImportOptions& options) {
   if (!options.op.empty()) {
     const auto op = find_op(options.op);
@@ -233,7 +233,7 @@ struct TestGroup {
   ClusterSize size;
 };
 
-// As the devices say, else by flags.
+// Returns the group as flags say, else as the devices do.
 TestGroup group_of_output(const TestOutput& out, const ImportOptions& options) {
   TestGroup group;
   std::map<std::string, int> on_host;

@@ -43,7 +43,7 @@ nlohmann::json json_of_value(const ConfigValue& value) {
   }
 }
 
-// As JSON; a text that can be taken for nothing else stands without quotes.
+// Writes a value as JSON; a text that can be taken for nothing else stands without quotes.
 std::string text_of_cell(const ConfigValue& value) {
   if (value.kind == ConfigKind::text && nlohmann::json::parse(value.text, nullptr, false).is_discarded() &&
       !value.text.empty())

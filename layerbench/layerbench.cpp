@@ -42,7 +42,7 @@ Drag drag_of(const LayerbenchOptions& options, const Target& target) {
   return drag;
 }
 
-// Before anything is measured; what an emulated cluster runs is a proxy.
+// Throws, before anything is measured, where the CPU can't run the layer; on an emulated cluster a proxy runs instead.
 void require_runs(const LayerShape& layer, const Target& target) {
   if (!target.emulated && target.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer);
 }

@@ -34,7 +34,7 @@ class GateBench {
     gate_->forward(hidden_, routing_);
     gate_->backward({hidden_, routing_, d_weight_, d_fill_, d_hidden_, 1});
   }
-  // After one run: d_hidden is added to.
+  // Compares what one run made with the reference. It must be one alone, since runs add to d_hidden.
   WrongElements wrong() {
     const std::vector<double> hidden = doubles(hidden_), d_weight = doubles(d_weight_), d_fill = doubles(d_fill_);
     const GateReference expected =

@@ -22,8 +22,8 @@ struct KernelSizes {
 /// Kernels that take turns; what they read and write lives as long as the call.
 using KernelGroup = std::function<void(std::span<const Kernel>)>;
 
-/// On one thread, float32. Orders beside memcpy of as many bytes, experts beside their GEMMs alone by LibTorch's mm,
-/// gates beside the experts' time; experts come before gates.
+/// Give kernels of one thread in float32: orders beside memcpy of as many bytes, experts beside their GEMMs alone by
+/// LibTorch's mm, gates beside the experts' time; experts come before gates.
 void order_kernels(const KernelSizes& sizes, const KernelGroup& group);
 void expert_kernels(const KernelSizes& sizes, const KernelGroup& group);
 void gate_kernels(const KernelSizes& sizes, const KernelGroup& group);

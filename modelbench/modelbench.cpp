@@ -55,7 +55,7 @@ std::unique_ptr<TokenSource> text_of(const ModelbenchOptions& options) {
   return make_markov_source({.order = options.markov_order, .seed = options.seed});
 }
 
-/// How many of its layers a rank has the memory for.
+/// Says how many of its layers a rank has the memory for.
 int layers_that_fit(const ModelShape& model, int64_t vocabulary, const Profile& cluster) {
   if (!cluster.memory_bytes) return model.layers;
   ModelShape cut = model;
@@ -79,7 +79,7 @@ void stop_after_step(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
-// Before a file is opened or anything is measured; what an emulated cluster runs is a proxy.
+// Throws, before a file is opened or anything is measured, where this can't run; on an emulated cluster a proxy runs.
 void require_runs(const ModelbenchOptions& options, const ChosenModel& chosen, const TokenSource& text,
                   const Target& target) {
   const LayerShape& layer = chosen.model.shape.layer;
@@ -165,7 +165,7 @@ class Modelbench {
     return job;
   }
 
-  // What a step's loss depends on; ranks, micro-batches and schedules are not in it.
+  // Says what a step's loss depends on; ranks, micro-batches and schedules are not in it.
   std::string identity(int layers) const {
     LayerShape layer = chosen_.model.shape.layer;
     layer.batch *= chosen_.model.shape.parallel.dp * chosen_.model.micro_batches;

@@ -48,7 +48,7 @@ void print_text(const MemoryReport& report) {
                report.cluster);
 }
 
-/// Over all of Table III, and over the groups of Table IV alone.
+/// Counts layers over all of Table III, and over the groups of Table IV alone.
 struct ParmReport {
   ParmCounts table3, table4;
 };

@@ -10,7 +10,7 @@
 
 namespace moe::planner {
 
-/// What is reported: one request, counted in each way.
+/// Holds what is reported: one request, counted in each way.
 struct MemoryReport {
   std::string name, cluster;             // name: the model's; empty: a layer
   MemoryRequest request;                 // its `activations` is not read
@@ -24,7 +24,7 @@ std::string memory_table(const MemoryReport& report);
 /// optimizer_bytes, activations_bytes, buffers_bytes, total_bytes, fits, reason}.
 Json to_json(const MemoryReport& report);
 
-/// What neither Parm nor its tables say about the layers it ran.
+/// Holds what neither Parm nor its tables say about the layers it ran.
 struct ParmAssumptions {
   std::optional<int64_t> top_k, experts;  // empty: the grids' (k = 2, E = P / N_ESP)
   bool table4_groups = false;             // only N_MP and N_ESP of 2 and 4, of which Table IV has rows

@@ -20,7 +20,7 @@ constexpr std::string_view kGrid = "fsmoe-b", kSchedule = "fsmoe";
 constexpr int kDegree = 8;
 constexpr int kLargeNodes = 12'500, kLargeRanksPerNode = 8, kLargeEp = 100;  // 100,000 ranks
 
-// What a figure should stay within on one core of a current server.
+// Figures should stay within these on one core of a current server.
 constexpr double kTuneSeconds = 1, kRecordedSeconds = 0.6, kRecordsMB = 10, kPeakMiB = 128, kPlainTasks = 100e6,
                  kFluidTasks = 15e6, kRankSeconds = 0.25;
 
@@ -138,7 +138,7 @@ class Figures : public benchmark::BenchmarkReporter {
   void at_most(const std::string& what, const std::string& found, double value, double limit, const char* unit) {
     table_.add({what, found, fmt::format("limit {} {}", limit, unit), value <= limit ? "ok" : "over"});
   }
-  // Per second of a core, as Google Benchmark counts.
+  // Adds a row with a rate per second of a core, as Google Benchmark counts.
   void rate(const std::string& what, double a_second, double floor, const char* unit) {
     table_.add({what, fmt::format("{:.1f} M {}/s", a_second * 1e-6, unit),
                 fmt::format("at least {:.0f} M {}/s", floor * 1e-6, unit), a_second >= floor ? "ok" : "under"});

@@ -38,7 +38,7 @@ std::string why_of(const GatedCase& c) {
   return fmt::format("{}", fmt::join(why, "; "));
 }
 
-// What is not the same, worst first.
+// Lists what is not the same, worst first.
 std::vector<const GatedCase*> told(const AbResults& results) {
   std::vector<const GatedCase*> rows;
   for (const GatedCase& c : results.cases)

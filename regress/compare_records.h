@@ -17,8 +17,8 @@ std::vector<std::string> record_files(const std::string& path, bool below);
 /// Returns whether it is a launch of a gate, or of a self-test: one of many, of either program.
 bool is_of_gate(const CaseRecord& record);
 
-/// What a case took: the median over iterations of the maximum over ranks of its main sample, `total_s` of layers and
-/// models, else `seconds`. In seconds over the dilation, as recorded.
+/// Says what a case took: the median over iterations of the maximum over ranks of its main sample, `total_s` of layers
+/// and models, else `seconds`. In seconds over the dilation, as recorded.
 struct MainTime {
   std::string sample;
   double seconds = 0;
@@ -36,10 +36,10 @@ std::string family_of(const CaseRecord& record);
 /// "NAME: A against B" for the first of what decides a case (parameters that both have, dtype, algorithm, schedule,
 /// degrees) that differs; empty where both are of the same case.
 std::string asked_difference(const CaseRecord& a, const CaseRecord& b);
-/// The same for machines: their fingerprint where both have one, else processor, cores, memory (within 1 %) and
+/// Says so of machines: their fingerprint where both have one, else processor, cores, memory (within 1 %) and
 /// architecture.
 std::string machine_difference(const Fields& a, const Fields& b);
-/// The same for what else times depend on: version of the measurement, machine, ranks and threads of each; backend,
+/// Says so of what else times depend on: version of the measurement, machine, ranks and threads of each; backend,
 /// whether the cluster was emulated, and its dilation: as modelled (1) or slower, and then within a factor of 2.
 std::string measured_difference(const RunHeader& run_a, const CaseRecord& a, const RunHeader& run_b,
                                 const CaseRecord& b);

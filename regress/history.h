@@ -16,7 +16,7 @@ struct HistoryOptions {
 /// Fewer runs than these are no series that changes are looked for in.
 inline constexpr int kLeastRuns = 8;
 
-/// What no Python with ruptures ends with, as tests that are skipped do.
+/// Is the exit code where no Python has ruptures, as of tests that are skipped.
 inline constexpr int kNoPython = 77;
 
 /// Prints every series, its length and last value, and the changes that plots/history.py finds, run by the Python that

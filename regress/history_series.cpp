@@ -12,7 +12,7 @@
 namespace moe::regress {
 namespace {
 
-/// What one run says of one case.
+/// Holds what one run says of one case.
 struct Seen {
   const Run* run;
   std::string key;

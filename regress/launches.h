@@ -26,7 +26,7 @@ std::string own_program();
 /// Returns the program and the one beside it that runs layers: what records depend on.
 std::vector<std::string> files_of_program(const std::string& program);
 
-/// What one launch measured of a case.
+/// Holds what one launch measured of a case.
 struct CaseTimes {
   std::vector<std::vector<double>> samples;  // seconds[iteration][rank]
   double peak_bytes = 0;                     // of the tensors; 0: not counted
@@ -34,7 +34,7 @@ struct CaseTimes {
   double seconds() const;
 };
 
-/// How a launch ended. No record: it measured nothing.
+/// Says how a launch ended. No record: it measured nothing.
 struct LaunchEnd {
   int code = 0;
   bool timed_out = false;
@@ -59,7 +59,7 @@ class Launcher {
   Launcher& operator=(const Launcher&) = delete;
   /// Returns the line that `run` starts, as a person would type it.
   std::string shown(const Arm& arm, const LaunchLine& line) const;
-  /// Where a launch has passes of layers, the operations that it timed to predict them are no cases.
+  /// Runs the line. Where a launch has passes of layers, the operations that it timed to predict them are no cases.
   LaunchEnd run(const Arm& arm, const LaunchLine& line, double timeout_s) const;
 
  private:

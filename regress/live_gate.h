@@ -36,11 +36,11 @@ class LiveGate {
   const std::vector<std::string>& cases() const { return cases_; }
   const std::vector<std::string>& only_in_base() const { return only_in_base_; }
   const std::vector<std::string>& only_in_head() const { return only_in_head_; }
-  /// What the base measured and the head refused or did wrong, with why.
+  /// Returns by case why the head refused or got wrong what the base measured.
   const std::map<std::string, std::string>& broken() const { return broken_; }
   const std::vector<std::string>& absent() const { return absent_; }  // lines without their hardware
   double launch_s() const { return launch_s_; }                       // of one launch of every line
-  /// How many launches of a pair had no time of a case, and why the last one had none.
+  /// Says how many launches of a pair had no time of a case, and why the last one had none.
   struct Missing {
     int launches = 0;
     std::string why = {};

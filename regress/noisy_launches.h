@@ -7,7 +7,7 @@
 
 namespace moe::regress {
 
-/// How a machine's launches scatter, in shares of their time. All cases of a launch share what the machine does then.
+/// Says how a machine's launches scatter, in shares of their time. A launch's cases share what the machine does then.
 struct MachineNoise {
   std::string_view name;
   double launch = 0.015;  // normal deviation of a case's launch

@@ -9,7 +9,7 @@
 
 namespace moe::regress {
 
-/// What is done to the head's times of one case of a gate.
+/// Says what is done to the head's times of one case of a gate.
 struct Injection {
   std::string_view name;
   double slowdown = 0;           // a share; 0: nothing is done

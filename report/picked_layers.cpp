@@ -17,7 +17,7 @@ std::vector<size_t> spread(const std::vector<size_t>& all, size_t count) {
   return picked;
 }
 
-// Of several layers, or one over micro-batches: a replay is of one layer, once.
+// Says whether it has several layers, micro-batches or stages: a replay is of one layer, once.
 bool is_stack(const Fields& parameters) {
   return std::ranges::any_of(std::array{"layers", "micro_batches", "pp"}, [&](const char* name) {
     return parameters.has(name) && parameters.whole(name, name) > 1;

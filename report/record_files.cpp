@@ -14,7 +14,7 @@
 namespace moe::report {
 namespace {
 
-/// What gzip unpacks, as a file to read once.
+/// Unpacks a file by gzip into a pipe, to be read once.
 class Unpacked {
  public:
   explicit Unpacked(const std::string& file)

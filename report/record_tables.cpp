@@ -39,7 +39,7 @@ struct Whiskers {
   size_t passes = 0;
 };
 
-// Of each pass the slowest rank.
+// Returns the quartiles over passes of the slowest rank's time; of few passes the least and the most.
 std::optional<Whiskers> whiskers_of(const CaseRecord& record, std::string_view name) {
   const Samples* samples = samples_of(record, name);
   if (samples == nullptr) return std::nullopt;

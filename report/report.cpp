@@ -150,7 +150,7 @@ Json document_of(const std::vector<FileRun>& files, const RecordTables& tables, 
   return document;
 }
 
-// In a page no text ends the element that holds it: every < is an escape.
+// Writes JSON into a page: every < is an escape, so that no text ends the element that holds it.
 std::string embedded(const Json& document) {
   const std::string text = document.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string escaped;

@@ -12,7 +12,7 @@ struct Warning {
   std::string_view level, text;
 };
 
-// By consequence.
+// Lists what is said of each status, the worst consequence first.
 constexpr Warning kOfStatus[] = {
     {"wrong", "results that disagree with their reference: no figure of theirs counts"},
     {"error", "cases whose rank failed"},

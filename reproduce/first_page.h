@@ -7,8 +7,8 @@
 
 namespace moe::reproduce {
 
-/// What is compared, a table of one to three numbers a paper, what agrees and what does not. Throws WrongResult naming
-/// the number that no report has.
+/// Says what is compared, a table of one to three numbers a paper, what agrees and what does not. Throws WrongResult
+/// naming the number that no report has.
 std::string first_page(const std::vector<Report>& reports);
 
 }  // namespace moe::reproduce

@@ -14,11 +14,11 @@ enum class Testbed : uint8_t { a, b };
 std::string_view name_of(Testbed testbed);       // of its cluster: "testbed-a"
 std::string_view printed_grid(Testbed testbed);  // under which Table 5's numbers stand: "fsmoe-a"
 
-/// Whose order the betas of testbed A's AlltoAll, AllGather and ReduceScatter have: the authors' driver's, or Fig. 5's.
+/// Says whose order testbed A's betas of AlltoAll, AllGather and ReduceScatter have: the authors' driver's or Fig. 5's.
 enum class BetaOrder : uint8_t { driver, printed };
-/// What a collective's beta is per.
+/// Says what a collective's beta is per.
 enum class BetaUnit : uint8_t { byte, element };
-/// What gemm's printed beta is per (FLOP, multiply-accumulate), or where the experts' times come from instead.
+/// Says what gemm's printed beta is per (FLOP, multiply-accumulate), or where the experts' times come from instead.
 enum class GemmBeta : uint8_t { flop, mac, table2, driver };
 /// Table 4's f already holds k, or volumes are k = 2 times f.
 enum class Capacity : uint8_t { f_alone, k_times_f };

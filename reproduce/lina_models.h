@@ -43,7 +43,7 @@ struct LinaStep {
 /// Nothing where a row lacks, whose name `missing` then gains.
 std::optional<LinaStep> lina_step(const LinaRun& run, const Assumptions& assumed, std::set<std::string>& missing);
 
-/// Where Lina's rule for packing ends, whatever it costs: experts a device, and the speedup of one layer over none
+/// Says where Lina's rule for packing ends, whatever it costs: experts a device, and the speedup of one layer over none
 /// packed.
 struct LinaRule {
   int packing = 1;

@@ -44,7 +44,7 @@ struct MontaPlatform {
   double seconds(MontaStrategy strategy, double bytes, int chunks) const;
 };
 
-/// With lines through Table 8's points: AlltoAll at 8 and 256, AllGather at 64 and 256 million bytes, copy at 64.
+/// Returns lines through Table 8's points: AlltoAll at 8 and 256, AllGather at 64 and 256 million bytes, copy at 64.
 MontaPlatform table8_platform();
 
 /// I of a sequence: Table 8's 256 million bytes for 8 thousand tokens, in proportion.

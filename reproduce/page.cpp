@@ -55,7 +55,7 @@ constexpr std::array<std::string_view, 6> kReadings{
     "Parm's SAA improves 'over SAA' in the text of section VI-C: over AAS, the AlltoAll and the AllGather in "
     "sequence."};
 
-// What changed on this page since its last edition, and why.
+// Lists what changed on this page since its last edition, and why.
 constexpr std::array<std::string_view, 5> kChanges{
     "Degrees, gradient splits and orders are exact under contention now; before, they were up to 9 % slower than the "
     "best. With the slowdowns that Table 5 fits, FSMoE's Figure 6 is 7.2 % off in the median (was 9.1 %): fsmoe over "

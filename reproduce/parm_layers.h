@@ -23,9 +23,9 @@ struct ParmLayer {
   double communication_s = 0;                  // by which collectives lengthen the baseline
 
   double speedup(std::string_view schedule) const { return seconds.at(kParmBaseline) / seconds.at(schedule); }
-  /// Without either Parm has nothing to pause and is the baseline.
+  /// Says whether it has either group. Without both Parm has nothing to pause and is the baseline.
   bool has_mp_or_esp() const { return shape.parallel.mp > 1 || shape.parallel.esp > 1; }
-  /// Table IV's rows are of these.
+  /// Says whether it has both, as Table IV's rows do.
   bool has_mp_and_esp() const { return shape.parallel.mp > 1 && shape.parallel.esp > 1; }
 };
 

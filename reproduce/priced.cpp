@@ -48,7 +48,7 @@ void name_missing(const Profile& profile, const LayerCase& shape, const Tune& tu
   missing.merge(names);
 }
 
-// What `tune` makes of a pricer of its own, so that nothing but its own needs are noted.
+// Returns what `tune` makes of a pricer of its own, so that nothing but its own needs are noted.
 template <class Tune>
 auto from_print(const Profile& profile, const LayerCase& shape, const Assumptions* assumed,
                 std::set<std::string>& missing, const Tune& tune)

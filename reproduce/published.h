@@ -12,8 +12,8 @@
 
 namespace moe::reproduce {
 
-/// How a published layer is priced: by the preset as it is; its experts as GEMMs; or, of DeepEP, its exchanges by the
-/// copies of a token that are sent, one a rank that the token reaches.
+/// Says how a published layer is priced: by the preset as it is; its experts as GEMMs; or, of DeepEP, its exchanges by
+/// the copies of a token that are sent, one a rank that the token reaches.
 enum class LayerPrice { preset, gemms, ranks_reached };
 std::string_view name_of(LayerPrice price);
 

@@ -22,7 +22,7 @@ LayerCase case_of(const PublishedLayer& layer) {
   return complete(shape, {.nodes = 1, .ranks_per_node = kNodeRanks}, Rounding::exact);
 }
 
-// By how much of its bytes of k copies DeepEP sends more for this layer than for the one that it was measured with.
+// Returns the share of its k copies that DeepEP sends for this layer, over that of the layer it was measured with.
 double more_sent(const PublishedLayer& layer) {
   const PublishedExchange measured = published_exchanges().front();
   const double theirs = ranks_reached(measured.experts, kNodeRanks, kNodeRanks, measured.top_k) / measured.top_k;

@@ -8,7 +8,7 @@
 
 namespace moe::reproduce {
 
-/// What a number counts: its name in records, and how people read it.
+/// Says what a number counts: its name in records, and how people read it.
 struct Quantity {
   std::string_view name;  // in records and JSON, where seconds are seconds
   std::string_view unit;  // in tables

@@ -14,7 +14,7 @@
 namespace moe::tuner {
 namespace {
 
-// What is fitted, and where it was measured.
+// Holds what is fitted, and where it was measured.
 struct Measured {
   std::vector<CaseRecord> cases;
   std::string source;

@@ -40,7 +40,7 @@ struct Selection {
 /// Returns the profile of the cluster asked for. Throws BadInput for one that has none: `host`, which is measured.
 Profile chosen_profile(const Selection& selection);
 
-/// How a profile prices what it has no row for.
+/// Says how a profile prices what it has no row for.
 PricingOptions pricing_of(const Selection& selection);
 
 /// Returns the schedules asked for. Throws BadInput listing the known names, or naming a flag that none of them reads.

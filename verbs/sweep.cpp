@@ -36,7 +36,7 @@ SweepRow row_of(const SweepRequest& request, const GridLayer& layer) {
   return row;
 }
 
-// Which numbers of experts a device holds: layers that are priced alike may differ in heads, and so in memory.
+// Says which numbers of experts a device holds: layers that are priced alike may differ in heads, and so in memory.
 std::string packing_key(const SweepRequest& request, const LayerCase& shape) {
   const auto packed = std::ranges::find_if(request.schedules, &Schedule::packs_experts);
   const auto capacity = capacity_of(request);
@@ -122,7 +122,7 @@ std::map<std::string, int> noted_layers(const std::vector<SweepRow>& rows) {
   return layers;
 }
 
-// What no schedule of the row can beat.
+// Returns what no schedule of the row can beat.
 double least_bound_s(const SweepRow& row) {
   const auto bound_s = [](const LayerResult& result) { return result.bound.total_s(); };
   return bound_s(*std::ranges::min_element(row.results, {}, bound_s));

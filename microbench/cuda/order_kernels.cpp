@@ -102,7 +102,7 @@ class Orders {
     return tokens_[static_cast<size_t>(element / width_)] * width_ + element % width_;
   }
 
-  // What other_ was given from another tensor, element by element.
+  // Compares what other_ was given with another tensor, element by element.
   template <class Source>
   WrongElements wrong_copies(Source source, const Tensor& from) const {
     const HostCopy there(other_, memory_), expected(from, memory_);

@@ -1,5 +1,5 @@
 #pragma once
-// Where the data files are: configs/{clusters,grids,layers,models}/NAME.toml, configs/text/NAME.txt.
+// Finds the data files: configs/{clusters,grids,layers,models}/NAME.toml, configs/text/NAME.txt.
 #include <string>
 #include <vector>
 

@@ -33,7 +33,7 @@ std::optional<Number> whole_number(std::string_view text) {
 }  // namespace
 
 std::optional<std::string> SystemFiles::text(const std::string& path, size_t most) const {
-  // Not blocking: a made-up tree, or a driver, may have a pipe there.
+  // Opening does not block: a made-up tree, or a driver, may have a pipe there.
   const int file = ::open((root_ + path).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return {};
   std::string text;

@@ -35,7 +35,7 @@ std::optional<int64_t> count_of_list(std::string_view list);
 /// Returns the words of a text.
 std::vector<std::string> words_in(std::string_view text);
 
-/// Since the machine started, of all its cores together, in the kernel's ticks.
+/// Counts the time of all cores together since the machine started, in the kernel's ticks.
 struct CpuTimes {
   double busy = 0, idle = 0, steal = 0;  // steal: other guests of the host had the core
   double total() const { return busy + idle + steal; }

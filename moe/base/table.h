@@ -13,7 +13,7 @@ class Table {
   bool empty() const { return rows_.size() == 1; }
   /// Lines joined by newlines, each indented by two blanks, with a rule under the header.
   std::string text() const;
-  /// The same as a table of Markdown.
+  /// Returns the rows as a table of Markdown.
   std::string markdown() const;
 
  private:

@@ -82,7 +82,7 @@ void fill(Descriptor& file, const std::function<void(std::ostream&)>& write) {
   file.finish();
 }
 
-/// What a chain of links ends in, whether that exists or not; and the descriptor of ours that it may stand for.
+/// Holds what a chain of links ends in, whether that exists or not; and the descriptor of ours that it may stand for.
 struct Target {
   fs::path path;
   std::optional<int> own_descriptor;

@@ -55,7 +55,7 @@ class Reader {
 
 constexpr int kMostRanks = 1 << 20;
 
-/// Both of a launcher's variables, or none.
+/// Takes a launcher's two variables; returns false where neither is set. Throws BadInput for one alone.
 bool take(Launch& launch, const Launcher& launcher, const Reader& reader) {
   const bool has_rank = reader.text(launcher.rank).has_value(), has_ranks = reader.text(launcher.ranks).has_value();
   if (!has_rank && !has_ranks) return false;

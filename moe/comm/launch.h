@@ -10,12 +10,12 @@
 
 namespace moe {
 
-/// What messages call what the caller sets; a program with flags has their names here.
+/// Says what messages call what the caller sets; a program with flags has their names here.
 struct LaunchNames {
   std::string rendezvous = "rendezvous", ranks_per_node = "ranks_per_node";
 };
 
-/// What the caller says, which goes before any variable.
+/// Holds what the caller says, which goes before any variable.
 struct LaunchFlags {
   std::optional<int> rank = {}, ranks = {};
   std::string rendezvous = {};  // HOST:PORT
@@ -30,8 +30,8 @@ std::optional<std::string> environment_variable(const std::string& name);
 struct Launch {
   int rank = 0, ranks = 1;
   std::string by = "itself";  // "torchrun's variables (RANK)", "flags"
-  // Where the ranks meet: a store at host:port, or, if host is empty, one at a loopback port that rank 0 writes onto
-  // the board, or into port_file. One rank alone has none of these.
+  // Say where the ranks meet: a store at host:port, or, if host is empty, one at a loopback port that rank 0 writes
+  // onto the board, or into port_file. One rank alone has none of these.
   std::string host;
   int port = 0;
   std::string port_file;

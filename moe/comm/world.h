@@ -11,8 +11,8 @@
 
 namespace moe {
 
-/// Which ranks share a machine. Nodes hold equally many, and those of one are neighbours: rank = node x ranks_per_node
-/// + place.
+/// Says which ranks share a machine. Nodes hold equally many, and those of one are neighbours: rank = node x
+/// ranks_per_node + place.
 struct WorldTopology {
   int nodes = 1, ranks_per_node = 1;
   std::string interface;               // over which nodes (or processes of one) talk: "lo", "eth0"; empty: none

@@ -1,3 +1,9 @@
+// Idea: a lane can't begin before a chunk has come to it, has all its parts to run, and the chunk that it runs last has
+// yet to pass what follows. So the head, load and tail of any lane bound a stretch of tasks that are cut into chunks.
+// Stretches add up, since a task that takes all rows waits for all parts before it and all behind it wait for it.
+// Invariant: every term is at most what a replay takes. A head or a tail counts the shortest part of each link, and
+// without a degree each start-up time is paid once (alpha-beta rows) and each byte at its least price (curves).
+// Source: machine-based bounds of flow shops, as Lageweg, Lenstra and Rinnooy Kan (1978) have them.
 #include "moe/cost/bounds.h"
 
 #include <algorithm>

@@ -15,8 +15,8 @@ struct Bound {
   double total_s() const { return forward_s + backward_s; }
 };
 
-/// What a bound depends on beside prices: which kinds of tasks follow each other, and on which lanes. Layers of a grid
-/// share it.
+/// Holds what a bound depends on beside prices: which kinds of tasks follow each other, and on which lanes. Layers of a
+/// grid share it.
 struct BoundShape {
   struct Link {
     TaskKind kind;
@@ -64,7 +64,7 @@ class PhaseBound {
   Load load(const BoundShape::Link& link, int degree) const;  // degree 0: of any
   double dense(const BoundShape::Link& link) const;
   double dense_on(int lane) const;
-  /// What a lane runs of a chain: its load, what leads to its first task, what follows its last.
+  /// Says what a lane runs of a chain: its load, what leads to its first task, what follows its last.
   struct LaneLoad {
     double before = 0, busy = 0, behind = 0;
   };
@@ -80,7 +80,7 @@ class PhaseBound {
   const LayerPricer& pricer_;
   double dense_ = 0, gradients_ = 0, beside_gradients_ = 0;
   double shared_ = 0;  // the shared expert's chain
-  /// By lane: until when, from the MoE part's begin, the shared expert's first tasks take it; how long its last does.
+  /// Hold by lane until when, after the MoE part's begin, the shared expert's first tasks run, and how long its last.
   std::vector<double> shared_lead_, shared_tail_;
 };
 

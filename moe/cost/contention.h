@@ -8,15 +8,15 @@
 
 namespace moe {
 
-/// What a task uses of its rank while it runs: a computation `compute`, a collective its group's network, a re-layout
-/// copy, on whatever lane, the device's memory (`copy`). Who uses none is neither slowed nor slows.
+/// Says what a task uses of its rank while it runs: a computation `compute`, a collective its group's network, a
+/// re-layout copy, on whatever lane, the device's memory (`copy`). Who uses none is neither slowed nor slows.
 enum class Resource : uint8_t { compute, inter, intra, copy, none };
 inline constexpr int kResources = 5;
 inline constexpr size_t kSlowed = kResources - 1;
 std::string_view name_of(Resource resource);
 
 struct Contention {
-  // How many times as long the first takes beside the second, >= 1.
+  // Say how many times as long the first takes beside the second, >= 1.
   double intra_by_inter = 1, inter_by_intra = 1;
   double compute_by_inter = 1, compute_by_intra = 1, inter_by_compute = 1, intra_by_compute = 1;
   double copy_by_inter = 1, copy_by_intra = 1, copy_by_compute = 1;

@@ -46,7 +46,7 @@ std::vector<double> held_out_errors(const std::vector<FitSample>& samples, const
   return errors;
 }
 
-// Where the line is nearly flat, r^2 tells of noise alone.
+// Says whether the line is steep enough to judge by r^2, which tells of noise alone where it is nearly flat.
 bool rises(const LinearFit& fit) {
   return fit.alpha_s + fit.range[1] * fit.beta > kFlat * (fit.alpha_s + fit.range[0] * fit.beta);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// From measured times to a cluster profile: least squares on t(n) = starts alpha + n beta (FSMoE sections 4.1, 6.2).
+// Fits measured times to a cluster profile: least squares on t(n) = starts alpha + n beta (FSMoE sections 4.1, 6.2).
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,15 +52,15 @@ class NoLine : public BadInput {
 /// ..., expected ..." for sizes or times that are not positive and finite, NoLine where there is none.
 LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what);
 
-/// Where the line's held-out error is beyond kLineError, and that of a curve in few pieces (piecewise.h) is clearly
-/// below it, takes the curve through what the line did not set aside: `points`, its errors and what they say of it;
-/// alpha and beta become those of the least squares of relative errors, for sizes beyond the points. `samples` are the
-/// line's.
+/// Takes the curve in few pieces (piecewise.h) through what the line did not set aside, where the line's held-out error
+/// is beyond kLineError and the curve's is clearly below it. Sets `points`, the errors and what they say of the fit;
+/// alpha and beta become those of the least squares of relative errors, for sizes beyond the points. `samples` are
+/// those of the line.
 void fit_curve(const std::vector<FitSample>& samples, std::string_view what, LinearFit& fit);
 inline constexpr double kLineError = 0.03, kClearlyBelow = 0.8;
 
-/// Where no line goes through times of a layer's own collectives, of one size or not growing with it: their median,
-/// whatever the size. `weak` says so. Short tasks of small layers are like that.
+/// Returns the median, whatever the size, of times of a layer's own collectives through which no line goes: they are of
+/// one size, or do not grow with it. `weak` says so. Short tasks of small layers are like that.
 LinearFit fit_without_line(const std::vector<FitSample>& samples, std::string_view why);
 
 struct FittedRow {

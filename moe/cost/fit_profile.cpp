@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-/// What tells the rows of a profile apart; the first field orders them.
+/// Holds what tells the rows of a profile apart; the first field orders them.
 struct RowKey {
   enum class Table { comm, compute, module, task } table = Table::comm;
   std::string op;  // or the module's name
@@ -210,7 +210,7 @@ void add_unusable(FittedProfile& out, const std::string& what, const NoLine& non
   out.profile.unusable.push_back({what, out.rows.back().unusable});
 }
 
-// Of samples that somebody else's tool measured.
+// Marks samples that somebody else's tool measured.
 constexpr std::string_view kNoBackend = "none";
 
 // Takes the size of the measured cluster from the cases, which are of one, and all of an emulated one or of a real one.

@@ -1,5 +1,5 @@
 #pragma once
-// From the times of a layer's computations to a [[task]] row.
+// Fits a [[task]] row to the times of a layer's computations.
 #include <string_view>
 #include <vector>
 

@@ -3,6 +3,7 @@
 // Invariant: `end` of a running lane is when its task ends if nothing changes; `busy_` of a stage is the sum of the
 // steps of what runs there, an index into the table of slowdowns (slowdown.h).
 // One algorithm runs on two clocks: numbers, and lines that say how ends move as the tasks' seconds change.
+// Source: the fluid models of simulators such as SimGrid (Casanova et al. 2008), with a profile's factors for rates.
 #include "moe/cost/fluid_replay.h"
 
 #include <algorithm>

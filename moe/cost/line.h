@@ -31,8 +31,8 @@ inline constexpr double kOutlierDeviations = 5, kLeastOutlier = 0.05;
 /// Fewer samples name no outlier.
 inline constexpr size_t kFewestWithOutliers = 5;
 
-/// Which samples lie off the line that most of them share, found by least median of squared relative residuals over
-/// the lines through two samples (Rousseeuw 1984: holds while more than half of the samples are sound), then by
+/// Says which samples lie off the line that most of them share, found by least median of squared relative residuals
+/// over the lines through two samples (Rousseeuw 1984: holds while more than half of the samples are sound), then by
 /// reweighting: relative least squares of what is kept, a deviation of 1.4826 (1 + 5 / (n - 2)) medians, until the set
 /// stays. None where fewer than two sizes would be left.
 std::vector<bool> outliers(const std::vector<FitSample>& samples);

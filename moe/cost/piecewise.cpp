@@ -1,3 +1,9 @@
+// Idea: a curve is its seconds at size 0 and the growth of each piece. With its knots fixed these are relative least
+// squares with no growth below 0. Knots are chosen three ways: from all candidates the one that is missed least is
+// dropped, from none the one that helps most is added, and single ones are exchanged while that helps.
+// Invariant: curves never fall. Sizes that were held out decide the number of pieces, and the error of those of a fold
+// is taken with the number that does best on the other folds.
+// Source: NNLS by Lawson and Hanson (1974, nnls.h); knots forwards and backwards as in MARS (Friedman 1991).
 #include "moe/cost/piecewise.h"
 
 #include <algorithm>

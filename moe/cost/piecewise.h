@@ -14,7 +14,7 @@ struct PiecewiseCurve {
   /// |predicted - measured| / measured, by sample, in the order of sizes. Empty where two sizes would not be left.
   std::vector<double> held_out;
 
-  /// Between two knots on the line through them; beyond the ends the outermost pieces go on.
+  /// Returns the seconds on the line through the two knots around a size; beyond the ends the outermost pieces go on.
   double seconds(double size) const;
   /// The median and the largest of held_out.
   std::optional<double> held_out_error() const, held_out_worst() const;

@@ -101,7 +101,7 @@ const CommRow* LayerPricer::comm_row(Op op, const Group& group) const {
 
 const CommRow& LayerPricer::comm_row_or_nearest(Op op, const Group& group) const {
   if (const CommRow* row = comm_row(op, group)) return *row;
-  // By ratio; of two that are as near the larger group.
+  // The nearest row is the nearest by ratio; of two that are as near, the larger group's.
   const CommRow* nearest = nullptr;
   const auto distance = [&](int n) { return std::pair{1.0 * std::max(n, group.size) / std::min(n, group.size), -n}; };
   for (const CommRow& row : profile_.comm)
@@ -212,14 +212,14 @@ const TaskRow* LayerPricer::task_row(TaskKind kind, Phase phase) const {
   return kind == TaskKind::shared ? task_row(TaskKind::expert, phase) : nullptr;
 }
 
-// Its own, or that of the part that does nearly the same.
+// Returns its own row, or that of the part that does nearly the same.
 const ModuleRow* LayerPricer::own_module_row(TaskKind kind, Phase phase) const {
   if (const ModuleRow* row = module_row(module_name(kind, shape_), phase)) return row;
   if (kind == TaskKind::i_order) return module_row(module_name(TaskKind::order, shape_), phase);
   return kind == TaskKind::attention ? module_row(std::string(kAttentionModule), phase) : nullptr;
 }
 
-// With one layer given, what its terms take is a line in its rows.
+// Returns a line: with one layer given, what a row's terms count is there once or grows with the rows.
 PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const {
   const TaskTerms terms = terms_of(kind, row.phase, shape_, flow);
   const TermValues whole = terms.of_share(1);

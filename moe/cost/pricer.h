@@ -103,7 +103,7 @@ class LayerPricer {
   mutable std::set<std::string> notes_;
 };
 
-/// How a note of a weak row begins.
+/// Begins every note of a weak row.
 inline constexpr std::string_view kWeakRow = "weak row ";
 /// Returns the notes that name weak rows, in one line; empty: none does.
 std::string weak_rows(const std::set<std::string>& notes);

@@ -15,7 +15,7 @@ namespace moe {
 using Range = std::array<double, 2>;
 using Points = std::vector<std::array<double, 2>>;  // (size, seconds), ascending
 
-/// What a fit found of its own row, beside r^2 and the median held-out error. A row written by hand has none of it.
+/// Holds what a fit found of its row, beside r^2 and the median held-out error. A row written by hand has none of it.
 struct RowVerdict {
   std::optional<double> held_out_worst;
   Points set_aside;  // samples that the row is not fitted to
@@ -106,7 +106,7 @@ struct Profile {
   Contention contention;
 };
 
-/// What a profile of a file can hold.
+/// A profile of a file can hold no more than these.
 inline constexpr int kMostNodes = 65536, kMostRanksPerNode = 1024;  // ranks stay an int
 /// Returns whether the text is one line without "/", since files are named by it.
 bool is_profile_name(std::string_view text);

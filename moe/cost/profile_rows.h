@@ -9,7 +9,7 @@
 
 namespace moe {
 
-/// What a collective's row may have been measured with.
+/// Lists what a collective's row may have been measured with.
 inline constexpr std::array<std::string_view, 3> kAlgorithms{"direct", "1dh", "2dh"};
 
 /// `most_ranks`: of a group on that network. Throws BadInput as TableReader does.

@@ -1,3 +1,9 @@
+// Idea: RankReplay's ranks with FluidReplay's rates. A task on one group of ranks is a run. A queue has the runs' ends;
+// the replay goes from end to end and sets anew the rates of the runs on those ranks where something began or ended.
+// Invariant: between two events a run's `end_s` is when it ends if nothing changes. A rank's `busy` is the sum of the
+// steps of what runs there. The queue may hold ends of earlier rates: only the one set last (`rated`) counts.
+// A run begins when the last rank of its group is there, and goes at the rate of its slowest rank.
+// Source: the rates are those of slowdown.h; the fluid model is that of fluid_replay.cpp.
 #include "moe/cost/rank_fluid_replay.h"
 
 #include <algorithm>

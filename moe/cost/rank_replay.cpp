@@ -3,6 +3,7 @@
 // Invariant: when a row is stepped, the ends of all its sources lie in their buffers for the whole block. A buffer is
 // handed on once nothing waits for its task any more (`give_buffers`).
 // Each rank carries two ends: as it happens, and as it would be had it waited for no other rank.
+// Source: the longest paths of an acyclic graph in max and plus, as of timed event graphs (Baccelli et al. 1992).
 #include "moe/cost/rank_replay.h"
 
 #include <algorithm>
@@ -186,7 +187,7 @@ class RankReplay::Run {
     spread(group_own_.data(), count, group, ends);
   }
 
-  // When each rank's inputs are there, and when they would be had it never waited for another rank.
+  // Finds when each rank's inputs are there, and when they would be had it never waited for another rank.
   void gather(const Row& row, size_t begin, size_t count) {
     const auto latest = [&](const std::vector<double>& all, double* __restrict out) {
       if (row.first_source == row.end_source) std::fill_n(out, count, 0.0);

@@ -12,11 +12,11 @@
 
 namespace moe {
 
-/// Seconds. Of samples: one replay each, alike but for its jitter.
+/// Holds seconds. A sample is one replay; samples differ by their jitter alone.
 struct RankOutcome {
   std::vector<double> makespan_s;  // by sample
   std::vector<double> rank_end_s;  // by rank: when its last task ends, mean over samples
-  /// What waiting for others costs each rank, mean over samples, without the waiting that other lanes hide: how much
+  /// What a rank loses by waiting for others, mean over samples, without the waiting that other lanes hide: how much
   /// later it ends than if every collective had started as soon as this rank was ready, and taken as long as it did.
   std::vector<double> rank_waiting_s;
 

@@ -17,8 +17,8 @@ struct Timeline {
 
 inline constexpr size_t kMaxLanes = 64;  // of all stages together
 
-/// What every replay needs: queues are the tasks in issue order, and a task waits only for earlier ones. Then no order
-/// can deadlock. Returns the structure; throws WrongResult naming the task or lane.
+/// Checks what every replay needs: queues are the tasks in issue order, and a task waits only for earlier ones. Then no
+/// order can deadlock. Returns the structure; throws WrongResult naming the task or lane.
 const Structure& checked(const Structure& structure);
 
 /// A structure compiled for replay; one replay of n tasks costs a few nanoseconds a task and allocates nothing.

@@ -28,7 +28,7 @@ class Slowdown {
  public:
   /// Throws BadInput for a factor below 1 or a stall below 0.
   explicit Slowdown(const Contention& contention);
-  /// How many times as long a task that uses `resource` takes while running[r] tasks, itself included, use resource r.
+  /// Returns how many times as long a task on `resource` takes while running[r] tasks, itself included, use resource r.
   double operator()(std::span<const int> running, int resource) const;
   /// Returns the seconds that a task on `resource` loses when it and one on `by` begin to run side by side.
   double stall_s(int resource, int by) const;

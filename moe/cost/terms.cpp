@@ -12,7 +12,7 @@ constexpr std::array<std::string_view, kTerms> kNames{"call",     "flop",       
 
 double& at(TermValues& values, Term term) { return values[static_cast<size_t>(term)]; }
 
-// By its FLOPs, which know how many copies of its rows a flow has. `hidden`: of a rank's shard.
+// Adds an expert's terms by its FLOPs, which know how many copies of its rows a flow has. `hidden`: of a rank's shard.
 void add_expert(const Work& work, Phase phase, const LayerCase& c, double hidden, TaskTerms& terms) {
   const double bytes = bytes_of(c.layer.dtype), passes = phase == Phase::backward ? 2 : 1;
   const double macs = work.flops / (kFlopsPerMac * passes * gemms_of(c.layer.ffn));

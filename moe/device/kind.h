@@ -1,5 +1,5 @@
 #pragma once
-// Where memory lies and work runs.
+// Names where memory lies and work runs.
 #include <cstdint>
 #include <string_view>
 

@@ -55,8 +55,8 @@ class Stream {
   /// more than a late wake-up explains), by synchronize() at the latest. `since` was marked on this stream, or is
   /// waited for by it; a GPU throws WrongResult if it was recorded without mark() since.
   virtual void hold(Event& since, Pace pace) = 0;
-  /// Queues a copy between any memories of the device or the host. From or to host memory that is not the device's
-  /// own (make_host_memory) it may block.
+  /// Queues a copy between any memories of the device or the host. It may block where the host's memory is not the
+  /// device's own (make_host_memory).
   virtual void copy(Copy copy) = 0;
   /// Queues copies and a sum inside the device's memory.
   virtual void move(Moves moves) = 0;
@@ -65,8 +65,8 @@ class Stream {
   /// Waits for everything queued; rethrows the first exception of its work or of the streams it fails with. After a
   /// failure work and holds are skipped, waits and records are not, so that no other stream hangs.
   virtual void synchronize() = 0;
-  /// For work that paces itself: the clock of a stream that is a thread, used on that thread; null: the stream has
-  /// none.
+  /// Returns, for work that paces itself, the clock of a stream that is a thread, to be used on that thread; null: the
+  /// stream has none.
   virtual cpu::PaceClock* pace_clock() { return nullptr; }
 };
 

@@ -6,8 +6,8 @@
 
 namespace moe {
 
-/// For each task the tasks of other lanes whose end its lane must wait for. Left out are those that the lane's order,
-/// or another wait, implies already. Throws WrongResult naming the task that is out of issue order.
+/// Returns for each task the tasks of other lanes whose end its lane must wait for. Left out are those that the lane's
+/// order, or another wait, implies already. Throws WrongResult naming the task that is out of issue order.
 std::vector<std::vector<int>> crossings_of(const Structure& structure);
 
 }  // namespace moe

@@ -35,8 +35,8 @@ struct Contended {
   std::vector<int> resources = {};  // by task, what it uses
 };
 
-/// When a task began and ended on this rank, seconds from the start of the run. A collective begins when it could
-/// begin here, so its time holds the wait for its other ranks.
+/// Says when a task began and ended on this rank, in seconds from the start of the run. A collective begins when it
+/// could begin here, so its time holds the wait for its other ranks.
 struct TaskTime {
   double start_s = 0, end_s = 0;
 };

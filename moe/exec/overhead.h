@@ -9,8 +9,8 @@ struct Overhead {
   double crossing_s = 0;  // from the end of a task to the start of one on another lane that waited for it, asleep
 };
 
-/// Medians over `runs` runs, each run as slow as its slowest rank; the ranks (threads) run at the same time. Of a GPU,
-/// all on the first.
+/// Returns medians over `runs` runs, each as slow as its slowest rank; the ranks (threads) run at the same time. All
+/// ranks on GPUs share the first.
 Overhead measure_overhead(int ranks, int runs = 20, DeviceKind kind = DeviceKind::cpu);
 
 }  // namespace moe

@@ -19,7 +19,7 @@ class SafeTensorsFile {
   /// file without gap or overlap.
   explicit SafeTensorsFile(const std::string& path);
 
-  /// In the order in which they lie in the file.
+  /// Returns the tensors in the order in which they lie in the file.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   /// Returns null where there is none.
   const StoredTensor* find(std::string_view name) const;

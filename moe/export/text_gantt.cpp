@@ -47,7 +47,7 @@ static_assert(kLetters.size() == kTaskKinds);
 
 char letter_of(const Task& task) { return kLetters[static_cast<size_t>(task.kind)]; }
 
-// Per cell the task that covers most of it, -1 where idle time does.
+// Returns for each cell the task that covers most of it, -1 where idle time does.
 std::vector<int> cells_of(const Lane& lane, const Timeline& t, double begin, double cell_s, int width) {
   std::vector<int> cells(static_cast<size_t>(width), -1);
   std::vector<double> most(cells.size(), 0), covered(cells.size(), 0);

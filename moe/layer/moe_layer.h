@@ -65,8 +65,8 @@ class MoeLayer {
   /// unless the plan did that. All ranks call it, once after a pass; the gradients are whole when `stream` has passed
   /// it.
   void finish_gradients(Stream& stream);
-  /// Instead, for a pass that stands for itself: the dense gradients that it made are summed over DP too, and are what
-  /// parameters() shows.
+  /// Replaces finish_gradients() for a pass that stands for itself: sums over DP too the dense gradients that it made,
+  /// which parameters() then shows.
   void finish_step(Stream& stream);
 
   /// Is for a binding, which runs the layer.

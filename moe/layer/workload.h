@@ -13,7 +13,7 @@ namespace moe {
 ///   zipf:S      drawn one after the other, expert e with weight (e + 1)^-S among those not drawn yet
 ///   hot[:E]     all tokens want expert E first (0), and any others after it
 ///   trace:FILE  recorded: CSV with the columns token, layer, experts; the experts with blanks between them, the most
-///               preferred first. Of more tokens or layers than there are, the layer's own
+///               preferred first. Lines of tokens and layers that there are not are left out
 class Workload {
  public:
   /// Throws BadInput that begins with `where` and lists the kinds.

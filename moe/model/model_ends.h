@@ -42,8 +42,8 @@ class ModelEnds {
   void head(int micro_batch);
   void head_backward(int micro_batch);
 
-  /// Returns what this rank's own tokens add to the loss; those of all ranks of the last stage add up to it. Of the
-  /// tokens from `place` of each sample on, over the number of these.
+  /// Returns what this rank's own tokens add to the loss; those of all ranks of the last stage add up to it. The
+  /// loss is the mean over the tokens from `place` of each sample on.
   double loss(int64_t place = 0) const;
   std::vector<Parameter> parameters();
   /// Enqueues the sums of the gradients over the stage. All its ranks call it once after a pass.

@@ -26,7 +26,7 @@ class RankModel final : public ModelTasks {
   void step_apart() { apart_ = true; }
   void step(Stream& stream) { finish_step(stream); }
   int64_t steps() const { return steps_; }
-  /// What a checkpoint holds of this rank: weights and the optimizer's states.
+  /// Returns what a checkpoint holds of this rank: weights and the optimizer's states.
   std::vector<ShardedTensor> stored();
   /// The weights and states are those after so many steps.
   void go_on_from(int64_t steps) { steps_ = steps; }

@@ -26,10 +26,10 @@ namespace moe {
 enum class Flow : uint8_t { sharded, replicated, fused, fused_gated, tensor, dropped };
 inline constexpr int kFlows = 6;
 
-/// Whose tokens: a rank's own B L / N_MP; the B L of its MP group; those of the MP groups of all its ESP group's ranks.
+/// Says whose tokens: a rank's own B L / N_MP; its MP group's B L; those of the MP groups of all its ESP group's ranks.
 enum class Tokens : uint8_t { own, mp_group, esp_groups };
 
-/// What a rank sends to the experts, and over which group.
+/// Says what a rank sends to the experts, and over which group.
 ///   all_groups  rows of every group of tokens that it gates; AlltoAll over EP
 ///   over_esp    rows of its own group; AlltoAll over EP, then an AllGather over ESP
 ///   over_mp     the same with MP in place of ESP
@@ -53,9 +53,9 @@ struct FlowTraits {
   /// The MP ranks gather, after the MoE part, the tokens that each gated alone; or the rows that each sent alone.
   bool gathers_tokens() const { return holds == Tokens::mp_group && gates == Tokens::own; }
   bool gathers_rows() const { return gates == Tokens::mp_group && !sends_all_groups(); }
-  /// How many ranks gate a token and add up the gradients that they make of it.
+  /// Says how many ranks gate a token and add up the gradients that they make of it.
   int gate_copies(const ParallelShape& p) const { return gates == Tokens::esp_groups ? p.esp : 1; }
-  /// How often the experts compute a token.
+  /// Says how often the experts compute a token.
   int expert_copies(const ParallelShape& p) const { return gates == Tokens::esp_groups ? p.mp : 1; }
 };
 const FlowTraits& traits_of(Flow flow);

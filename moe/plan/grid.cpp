@@ -26,7 +26,7 @@ struct Candidates {
   bool model_dim_per_esp = false, hidden_per_esp = false, experts_by_esp_groups = false;
 
   int64_t count() const {
-    // In floating point, and bounded before it is a whole number: it can't overflow.
+    // The product is in floating point and bounded before it is a whole number, so that it can't overflow.
     double product = 1;
     for (const size_t size :
          {batch.size(), heads.size(), seq.size(), model_dim.size(), std::max(hidden.size(), hidden_scale.size()),
@@ -177,7 +177,7 @@ GridLayer named(GridLayer layer, bool several_k) {
   return layer;
 }
 
-/// Of ranks, mp and esp; 0: by default.
+/// Returns the groups of so many ranks; an mp or esp of 0 leaves that group at its default.
 ParallelShape parallel_of(const Candidates& c, int64_t ranks, int64_t mp, int64_t esp) {
   ParallelShape p;
   p.nodes = static_cast<int>(ranks / c.ranks_per_node);

@@ -33,7 +33,7 @@ struct Group {
 using Groups = std::array<Group, kGroupKinds>;
 Groups groups_of(const ParallelShape& parallel);
 
-/// What of a layer a plan's structure depends on.
+/// Holds all of a layer that a plan's structure depends on.
 struct LayerOutline {
   Groups groups;
   bool shared_expert = false;

@@ -43,8 +43,8 @@ double embedding_parameters(const MemoryRequest& r) {
          (r.whole_ends ? 1 : r.shape.parallel.mp);
 }
 
-// Of the output projection: of all micro-batches as models run; else of one, where the last stage keeps as many
-// micro-batches as the first, which else is the fullest.
+// Counts the bytes of the output's probabilities: of all micro-batches as models run; else of one, and only where the
+// last stage keeps as many micro-batches as the first, which else is the fullest.
 double probabilities(const MemoryRequest& r) {
   const int pp = r.shape.parallel.pp;
   const bool alike = micro_batches_in_flight(r.order, r.micro_batches, pp, 0) ==
@@ -99,8 +99,8 @@ double dispatched_rows(const MemoryRequest& r) {
 
 double gated_tokens(const MemoryRequest& r) { return tokens(r.shape) / (r.replicated ? 1 : r.shape.parallel.mp); }
 
-// Of the MoE part: the gate's input; the experts' input; what lies between their GEMMs (GPT: before and after GELU;
-// SwiGLU: gate, up and their product); the rows that came back, for the gate's gradient.
+// Counts the MoE part's elements: the gate's input; the experts' input; what lies between their GEMMs (GPT: before and
+// after GELU; SwiGLU: gate, up and their product); the rows that came back, for the gate's gradient.
 double moe_elements(const MemoryRequest& r) {
   const LayerCase& c = r.shape;
   const double model_dim = static_cast<double>(c.layer.model_dim), out = dispatched_rows(r);
@@ -108,7 +108,7 @@ double moe_elements(const MemoryRequest& r) {
   return gated_tokens(r) * model_dim + out * c.parallel.esp * (model_dim + between) + out * model_dim;
 }
 
-// Of the shared expert: its input, where that is gathered from MP ranks; what lies between its GEMMs.
+// Counts the shared expert's elements: its input, where gathered from MP ranks; what lies between its GEMMs.
 double shared_elements(const MemoryRequest& r) {
   const LayerCase& c = r.shape;
   if (c.layer.shared_hidden == 0) return 0;

@@ -12,7 +12,7 @@
 
 namespace moe {
 
-/// How activations are counted.
+/// Says how activations are counted.
 ///   printed    MoNTA, Table 4, row PP+TP+EP+SP as printed: b s h l ((13 + 21 k / e) / t + 5 a s / h), all l layers on
 ///              the rank, elements of two bytes.
 ///   corrected  the same with three repairs. The attention scores 5 a s / h are divided by t, since heads are sharded
@@ -77,7 +77,7 @@ MemoryEstimate layer_memory(const LayerCase& shape, Flow flow = Flow::sharded);
 /// Counted from the plan, in issue order: a layer's activations of a micro-batch live from the first task of its
 /// forward to the last of its backward. Layers x micro-batches at once, on the stage that has most.
 int activations_kept(const Plan& plan);
-/// What a plan trains and keeps, its packed experts included; without embeddings and ZeRO, which it does not know.
+/// Returns what a plan trains and keeps, its packed experts included; not embeddings and ZeRO, which it does not know.
 MemoryRequest memory_request(const Plan& plan);
 
 /// Nothing where the estimate fits, else "does not fit: needs 31.20 GiB, a rank has 11.00 GiB".

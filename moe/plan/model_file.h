@@ -18,7 +18,7 @@
 
 namespace moe {
 
-/// What a model takes instead on the clusters named; empty: as everywhere.
+/// Says what a model takes instead on the clusters named; empty: as everywhere.
 struct ModelOverride {
   std::vector<std::string> clusters;
   std::optional<int> layers, ep;

@@ -42,7 +42,7 @@ const OpFacts& facts_of(Op op);
 std::string_view name_of(Op op);
 /// None for an unknown name.
 std::optional<Op> find_op(std::string_view name);
-/// In the order of the enum.
+/// Returns the names in the order of the enum.
 std::vector<std::string_view> names_of(OpTable table);
 std::vector<Op> collectives();
 

@@ -28,7 +28,7 @@ inline constexpr std::array<Part, 3> kDispatcherParts{
      {"1dh", "gather in the node, AlltoAll of the nodes' leaders, scatter (Hetu)"},
      {"2dh", "AlltoAll in the node, then between nodes (Tutel, DeepSpeed-MoE)"}}};
 
-/// In the order of Ffn.
+/// Holds the experts' networks in the order of the enum Ffn.
 inline constexpr std::array<Part, 2> kFfnParts{{{"gpt", "two GEMMs with GELU"}, {"mixtral", "three GEMMs, SwiGLU"}}};
 
 inline constexpr std::array<Part, 2> kHookParts{{{"none", "dispatch and combine send rows as they are"},

@@ -33,7 +33,7 @@ void check(const PlacementRequest& r) {
   require<BadInput>(r.switch_ports >= 1, "switch-ports: found {}, expected a whole number >= 1", r.switch_ports);
 }
 
-/// What the rule says for these sizes, and why.
+/// Writes what the rule says for these sizes, and why.
 void decide(const PlacementRequest& r, Placement& out) {
   const int product = r.ep * r.cp, larger = std::max(r.ep, r.cp);
   if (r.cp < r.ep) {
@@ -87,7 +87,7 @@ Network network_of(int size, int stride, int ranks, int ranks_per_node) {
 
 void lay_out(const PlacementRequest& r, Placement& out) {
   const bool vertical = out.expansion == Expansion::vertical;
-  // Of the ranks between TP's and PP's strides: EP x CP of them, or CP, among which EP groups lie end to end.
+  // `span` counts the ranks between TP's and PP's strides: EP x CP of them, or CP, with EP groups end to end in them.
   const int span = vertical ? r.cp : r.ep * r.cp;
   out.ranks = r.tp * span * r.pp * r.dp;
   const auto add = [&](std::string_view name, int size, int stride) {

@@ -1,6 +1,6 @@
 #pragma once
-// Where context parallelism goes beside expert parallelism in the training of long contexts (MoNTA, "Cluster Expansion"
-// and "Communication Conflict").
+// Decides where context parallelism goes beside expert parallelism in the training of long contexts (MoNTA, "Cluster
+// Expansion" and "Communication Conflict").
 //
 // Groups are ordered [TP/SP, EP, CP, PP, DP], TP/SP fastest: it stays inside a node, while the GPUs of the same TP
 // position on different nodes form the EP and CP groups, over the network between nodes. A port is one GPU's on the
@@ -60,7 +60,7 @@ std::vector<std::vector<int>> groups_of(const Placement& placement, const Placed
 /// Traffic between nodes that meets on a link, first to last (MoNTA, "Communication Conflict"): EP PP CP DP.
 std::span<const std::string_view> traffic_priority();
 
-/// What can meet where gradients are sent while the backward still runs (MoNTA, Fig. 11).
+/// Names two kinds of traffic that can meet where the backward still runs (MoNTA, Fig. 11), and in which phase.
 struct TrafficConflict {
   std::string_view traffic, meets, phase;
 };

@@ -32,7 +32,7 @@ struct Lane {
   }
 };
 
-/// What a task touches. Rows are chunk `chunk` of `chunks` over T_rank; whole buffers are chunk 0 of 1.
+/// Names what a task touches. Rows are chunk `chunk` of `chunks` over T_rank; whole buffers are chunk 0 of 1.
 // clang-format off
 enum class Buffer : uint8_t {
   input, gathered_input, attention_partial, hidden, routing,                 // dense part
@@ -105,7 +105,7 @@ struct GradientSlice {
   int64_t bytes() const { return end - begin; }
 };
 
-/// What a class moves or computes on each rank, to be priced.
+/// Says what a class moves or computes on each rank, to be priced.
 struct Work {
   Op op = Op::none;
   GroupKind group = GroupKind::none;

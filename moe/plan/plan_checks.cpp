@@ -34,7 +34,7 @@ void check_chunk(const Task& task, int chunk, int chunks, std::string_view whose
   if (chunks < 1 || chunk < 0 || chunk >= chunks) broken(task, "{} chunk {} of {}", whose, chunk, chunks);
 }
 
-// What a task says of itself: its chunk, its accesses' chunks, and the class and work that price it.
+// Checks what a task says of itself: its chunk, its accesses' chunks, and the class and work that price it.
 void check_description(const Plan& plan, const Task& task) {
   check_chunk(task, task.chunk, task.chunks, "is");
   for (const Access& a : task.reads) check_chunk(task, a.chunk, a.chunks, "reads");

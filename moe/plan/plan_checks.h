@@ -16,9 +16,9 @@ template <class... Args>
   throw WrongResult(fmt::format("plan: {}: {}", task.name(), fmt::format(text, std::forward<Args>(args)...)));
 }
 
-// What is ordered before a task: of each lane, so many tasks at the head of its queue. A lane runs its queue in order,
-// so that whatever is ordered after one of its tasks is ordered after all of those before it. Takes tasks x lanes
-// numbers.
+// Holds what is ordered before a task: of each lane, so many tasks at the head of its queue. A lane runs its queue in
+// order, so that whatever is ordered after one of its tasks is ordered after all of those before it. Takes tasks x
+// lanes numbers.
 class Ancestors {
  public:
   /// `edges`: dependencies and, for each task, the one before it on its lane; predecessors have smaller ids.

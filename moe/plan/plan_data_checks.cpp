@@ -1,4 +1,4 @@
-// What flows through a plan: gradients, rows, and what tasks read and write.
+// Checks what flows through a plan: gradients, rows, and what tasks read and write.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -18,7 +18,7 @@ std::vector<int64_t> offsets_of(const Plan& plan) {
   return offsets;
 }
 
-// Of each lane, its last task of the forward.
+// Returns the last task of the forward of each lane that has one.
 std::vector<int> last_forwards(const Plan& plan) {
   std::vector<int> last(plan.structure->lanes.size(), -1);
   for (const Task& task : plan.tasks())
@@ -142,7 +142,7 @@ void check_gradients(const Plan& plan, const Ancestors& ancestors) {
 }
 
 void check_rows(const Plan& plan) {
-  // What of a stage is there, whatever its order.
+  // Holds the tasks of every stage of each layer, whatever their order.
   std::map<std::tuple<Phase, int, int>, std::array<std::vector<const Task*>, kTaskKinds>> layers;
   for (const Task& task : plan.tasks()) {
     if (task.kind != TaskKind::order && task.kind != TaskKind::i_order && !is_chunked(task.kind)) continue;
@@ -208,7 +208,7 @@ void check_shared(const Plan& plan) {
 }
 
 void check_transfers(const Plan& plan) {
-  // By phase and the receiving layer: the sends in issue order, of which the next is to be received.
+  // `sent` holds the sends by phase and receiving layer, in issue order; `received` counts those received so far.
   std::map<std::pair<Phase, int>, std::vector<const Task*>> sent;
   std::map<std::pair<Phase, int>, size_t> received;
   for (const Task& task : plan.tasks())

@@ -59,13 +59,13 @@ struct LayerShape {
   bool operator==(const LayerShape&) const = default;
 };
 
-/// What is computed again in the backward (MoNTA, Table 4): nothing; attention scores; everything but a layer's input.
+/// Says what the backward computes again (MoNTA, Table 4): nothing; attention scores; all but a layer's input.
 enum class Recompute : uint8_t { none, selective, full };
 std::string_view name_of(Recompute recompute);
 Recompute recompute_from(std::string_view name, std::string_view where);
 
-/// What ZeRO shards, over the replicas of a weight: DP for the dense part, EDP for the experts. (MoNTA, Table 3, prints
-/// d for both; experts have N_EDP replicas.)
+/// Says what ZeRO shards, over the replicas of a weight: DP for the dense part, EDP for the experts. (MoNTA, Table 3,
+/// prints d for both; experts have N_EDP replicas.)
 ///   0 nothing   1 optimizer states   2 gradients too   3 weights too
 inline constexpr int kMostZeroStage = 3;
 

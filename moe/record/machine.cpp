@@ -37,7 +37,7 @@ std::string counted(const std::map<std::string, int>& names) {
   return text;
 }
 
-/// By name, from what the driver tells without its library.
+/// Counts GPUs by name, from what the driver tells without its library.
 std::map<std::string, int> gpus(const SystemFiles& files) {
   const std::string folder = "/proc/driver/nvidia/gpus";
   std::map<std::string, int> found;

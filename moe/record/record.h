@@ -68,7 +68,7 @@ struct Samples {
   bool operator==(const Samples&) const = default;
 };
 
-/// When one task of a plan ran; names are the plan's.
+/// Says when one task of a plan ran; names are the plan's.
 struct TaskTimes {
   std::string name;               // "backward dispatch 2/4 of layer 0"
   std::string kind, phase, lane;  // "dispatch", "backward", "inter"
@@ -103,7 +103,7 @@ struct CaseGroup {
   std::vector<CaseRecord> cases;
 };
 
-/// How a run was asked for.
+/// Says how a run was asked for.
 struct Asked {
   std::vector<std::string> argv;   // the command line, for people
   std::vector<std::string> flags;  // of it what the records depend on, in any fixed order: "tune", "--seed=3"

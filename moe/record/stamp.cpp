@@ -118,7 +118,7 @@ std::string build_id() {
   return id;
 }
 
-/// Never the same: of a pipe, whose contents are gone.
+/// Returns a text that is never the same twice. It stands for the contents of a pipe, which are gone once read.
 std::string read_once() {
   struct timespec now {};
   ::clock_gettime(CLOCK_REALTIME, &now);

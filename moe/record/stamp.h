@@ -15,7 +15,7 @@ std::string utc_now();
 /// "fitted from r.jsonl, imported 2026-01-31T12:00:00Z from nccl-tests", which says nothing of this machine
 std::string fitted_from(const std::string& records, const RunHeader& run, bool emulated);
 
-/// What changes about the machine (machine.h), and in a process that uses GPUs about these (gpu_state.h).
+/// Returns what changes about the machine (machine.h), and in a process that uses GPUs about these (gpu_state.h).
 Fields conditions_now();
 
 /// The header of a run that begins now. Of the environment only what is on the allow-list (thread counts, visible

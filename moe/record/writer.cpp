@@ -37,7 +37,7 @@ std::string other(const RunHeader& old, const RunHeader& now) {
 }  // namespace
 
 RecordWriter::RecordWriter(std::string path, const Question& question) : path_(std::move(path)) {
-  // Before the lock: stamping asks git, and a child process born with the lock would keep it for a moment after a kill.
+  // Stamping comes before the lock: it asks git, and a child born with the lock would keep it a moment after a kill.
   const RunHeader header = stamp_run(question);
   open();
   try {

@@ -103,7 +103,7 @@ bool LayerBuilder::of_experts(size_t place) const {
   return place < pass_->gradients.experts.size() && pass_->gradients.experts[place];
 }
 
-// What else adds to the gradients that `ready` made last: all experts' chunks, or the other micro-batches' backwards.
+// Finds what else adds to the gradients that `ready` made last: all experts' chunks, or other micro-batches' backwards.
 std::vector<int> LayerBuilder::made_by_others(int ready) const {
   std::vector<int> others;
   if (ready < 0) return others;
@@ -239,7 +239,7 @@ void LayerBuilder::dense_backward() {
 }
 
 int LayerBuilder::backward() {
-  // Where no task made the output's gradient, the loss does.
+  // The loss makes the output's gradient where no task made it.
   if (dense_.data.phase == Phase::forward) dense_.data = of(found().output, Phase::forward);
   dense_.after.push_back(found().end);
   if (traits_of(schedule_.flow).gates == Tokens::esp_groups) push_dense(TaskKind::tokens_allgather, Buffer::tokens);

@@ -20,7 +20,7 @@ struct Pass {
   GradientPlacement gradients = {};  // of the slices that this backward sends
   std::vector<int> ready = {};       // the task that each slice waits for; where there is none, the layer's forward
 };
-/// What the layers of a builder have in common.
+/// Holds what the layers of a builder have in common.
 struct LayersBuilt {
   StageLanes::Networks networks;
   int peers = 1;  // ranks of the EP group
@@ -41,7 +41,7 @@ class LayerBuilder {
   int last_expert() const { return last_expert_; }
   Structure take() { return std::move(structure_); }
 
-  // For schedules, while a pass is added:
+  // Schedules call what follows, while a pass is added.
   int degree() const { return pass_->degree; }
   const Pass& pass() const { return *pass_; }
   /// AlltoAll (where there is none, gradients) and AllGather/ReduceScatter share a lane, so that only a one-lane order

@@ -38,7 +38,7 @@ void check_order(const Schedule& schedule, const LaneOrder& order, int degree) {
                     order, gathers, scatters, degree);
 }
 
-// Where pieces stand for which a decision has no place.
+// Returns where pieces stand for which a decision has no place.
 int default_gap(GradientPolicy policy) {
   if (policy == GradientPolicy::micro_ops) return kAtEnd;
   return policy == GradientPolicy::fixed ? kAfterMoe : 0;

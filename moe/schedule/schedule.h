@@ -14,7 +14,7 @@ namespace moe {
 class LayerBuilder;
 class LayerPricer;
 
-/// Which lanes carry communication.
+/// Says which lanes carry communication.
 ///   one_comm           one for all of it
 ///   by_network         one a network
 ///   by_network_copy    one a network, one for re-layout copies
@@ -22,7 +22,7 @@ class LayerPricer;
 enum class LaneLayout : uint8_t { one_comm, by_network, by_network_copy, by_network_gradient };
 /// r = 1; one r for both phases; r_f and r_b apart; one r, so that an AlltoAll's chunk has at most micro_op_bytes.
 enum class DegreePolicy : uint8_t { one, shared, apart, by_size };
-/// Where the waiting gradients go in a backward.
+/// Says where the waiting gradients go in a backward.
 ///   after         all of them once everything else is done
 ///   beside_dense  some beside the dense part, the others after everything else
 ///   adaptive      some inside the MoE part, the others beside the dense part
@@ -30,7 +30,7 @@ enum class DegreePolicy : uint8_t { one, shared, apart, by_size };
 ///   fixed         fused pieces between the last AlltoAll of this layer and what follows it on the lane
 ///   own_lane      fused pieces from the start, on a lane of their own
 enum class GradientPolicy : uint8_t { after, beside_dense, adaptive, micro_ops, fixed, own_lane };
-/// How gradients become pieces: each tensor cut alone into micro_op_bytes, or tensors fused until they reach
+/// Says how gradients become pieces: each tensor cut alone into micro_op_bytes, or tensors fused until they reach
 /// kBucketBytes (PyTorch DDP's buckets).
 enum class Pieces : uint8_t { cut, fused };
 
@@ -67,7 +67,7 @@ inline constexpr int64_t kMostTasks = 2'000'000, kMostPieces = 100'000;
 /// Values of Decision::gaps: after the last task of a backward's MoE part; after the last task of the piece's lane.
 inline constexpr int kAfterMoe = 1 << 20, kAtEnd = 1 << 21;
 
-/// What the search decides for one layer.
+/// Holds what the search decides for one layer.
 struct Decision {
   int degree_forward = 1, degree_backward = 1;
   int64_t gar_in_moe_bytes = 0;        // adaptive gradients: put into the MoE part; the others go beside the dense part
@@ -94,7 +94,7 @@ bool splits_gradients(const Schedule& schedule);
 /// Its gradients are sent in pieces: micro_ops, fixed, own_lane.
 bool in_pieces(const Schedule& schedule);
 
-/// Where gradient slices stand in a backward.
+/// Says where gradient slices stand in a backward.
 struct GradientSlots {
   bool in_moe = false, beside_dense = false, after = false;
   auto operator<=>(const GradientSlots&) const = default;
@@ -134,8 +134,8 @@ std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64
 /// Cuts a layer's gradient_tensors so.
 std::vector<int64_t> gradient_pieces(const Schedule& schedule, const LayerCase& shape, int64_t micro_op_bytes);
 
-/// The same of a rank's experts, each of their matrices a tensor (Lina section 4.2); none where the schedule leaves the
-/// sum over EDP to the end, or EDP has one rank.
+/// Cuts the gradients of a rank's experts so, each of their matrices a tensor (Lina section 4.2); none where the
+/// schedule leaves the sum over EDP to the end, or EDP has one rank.
 std::vector<int64_t> expert_gradient_pieces(const Schedule& schedule, const LayerCase& shape, int64_t micro_op_bytes);
 
 /// The task after which the gradients of a layer's experts exist.

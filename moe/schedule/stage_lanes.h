@@ -15,10 +15,10 @@ class StageLanes {
   /// The lanes of all stages, nothing queued.
   const std::vector<Lane>& all() const { return lanes_; }
   size_t a_stage() const { return a_stage_; }
-  /// Where a group's collectives run, or what the group `none` computes; -1: a group of one rank.
+  /// Returns the lane of a group's collectives, or of what the group `none` computes; -1: a group of one rank.
   int of(GroupKind group, int stage) const;
   int of_gradients(int stage) const;
-  /// Where a task of that kind runs. Copies have a lane of their own, or that of what they lay out.
+  /// Returns the lane of a task of that kind. Copies have a lane of their own, or that of what they lay out.
   int of(TaskKind kind, Flow flow, int stage) const;
 
  private:

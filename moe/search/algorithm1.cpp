@@ -44,7 +44,7 @@ std::array<Difference, 7> differences(const PhaseCosts& c) {
           gar - exposed};
 }
 
-// Where an answer may change, ascending, with both ends of the range: r times a difference is a quadratic.
+// Returns where an answer may change, ascending, with both ends of the range: r times a difference is a quadratic.
 std::vector<double> breakpoints(const PhaseCosts& costs, double most_degree) {
   std::set<double> points{1, most_degree};
   for (const Difference& d : differences(costs)) {

@@ -47,12 +47,12 @@ struct CaseMinimum {
   double degree = 1, seconds = 0;
 };
 
-/// Per case the least of its time over real 1 <= r <= most_degree where its constraint holds (line 1 to 4); empty where
-/// it holds nowhere. At the open end of a range it is the limit. Exact: between the roots of the seven differences no
-/// answer changes, and there each time is convex.
+/// Returns by case its least time over real 1 <= r <= most_degree where its constraint holds (line 1 to 4); empty where
+/// it holds nowhere. At the open end of a range it is the limit. The result is exact: between the roots of the
+/// seven differences no answer changes, and there each time is convex.
 std::array<std::optional<CaseMinimum>, 4> case_minima(const PhaseCosts& costs, double most_degree);
 
-/// How a real degree becomes one that can run.
+/// Says how a real degree becomes one that can run.
 ///   neighbours     the better of floor and ceil
 ///   powers_of_two  as the authors' published optimiser: the best of the neighbours in {1, 2, 4, 8} of each case's
 ///   degree

@@ -1,3 +1,9 @@
+// Idea: any set of lanes that can be busy at once gets through its work at rates that contention gives. The least time
+// of sets that together do all work is a linear program, and every feasible point of its dual is a lower bound.
+// Invariant: what is left out makes the bound smaller, never larger. Tasks may be broken off at any time, and chunks
+// wait for none before them; `load_of` keeps only what the first and the last tasks of the MoE part can't run beside.
+// Every price of gradients that is tried gives a bound, so that the search for the best need not be exact.
+// Source: lower bounds by sets of activities that can run at once (Mingozzi et al. 1998), here with rates.
 #include "moe/search/contended_bound.h"
 
 #include <algorithm>

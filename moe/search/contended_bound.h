@@ -16,7 +16,7 @@ struct PricedPass {
   double makespan_s = 0;
 };
 
-/// Both phases, at all degrees that may be chosen.
+/// Holds both phases, each at all degrees that may be chosen.
 struct PricedPasses {
   std::vector<PricedPass> forward, backward;
   bool same_degree = false;  // of both: they stand in pairs

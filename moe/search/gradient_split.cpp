@@ -53,7 +53,7 @@ class SplitSearch {
       if (x > 0 && x < all_) candidates_.insert(x);
   }
 
-  // Where two of the paths with slices are equally long, between two bends.
+  // Adds the bytes, between two bends, at which two of the paths with slices are equally long.
   void add_crossings(double begin, double end) {
     const int64_t first = static_cast<int64_t>(begin + (end - begin) / 4);
     const int64_t second = static_cast<int64_t>(end - (end - begin) / 4);

@@ -19,8 +19,8 @@ double least_possible(const ChunkTimes& t) {
                    to_intra + t.allgather.front() + sum(t.expert) + t.reducescatter.back() + from_intra});
 }
 
-// What a partial order of g AllGathers and s ReduceScatters leaves: ends of the intra lane, of the last combine and of
-// the experts whose ReduceScatter is still to come (the last of which is the compute lane's).
+// Holds what a partial order of g AllGathers and s ReduceScatters leaves: ends of the intra lane, of the last combine
+// and of the experts whose ReduceScatter is still to come (the last of which is the compute lane's).
 struct State {
   double intra = 0, combined = 0;
   std::vector<double> experts;

@@ -86,7 +86,7 @@ LayerResult LayerReplay::result(const Decision& decision) {
   result.moe_forward_s = moe_seconds(decision, Phases::forward);
   result.moe_backward_s = moe_seconds(decision, Phases::backward);
   const PhaseBound forward = bound(Phase::forward), backward = bound(Phase::backward);
-  // No degrees have fewer rows than without padding.
+  // The bound holds for all degrees: padding only adds rows.
   LayerCase unpadded = pricer.shape();
   std::optional<LayerPricer> least;
   if (std::exchange(unpadded.row_multiple, 1) > 1) least.emplace(pricer.profile(), unpadded, pricer.options());

@@ -45,7 +45,7 @@ struct Candidate {
   double seconds = 0;
 };
 
-/// What all questions share, whatever their schedule and layer: compiled structures, and scratch.
+/// Holds what all questions share, whatever their schedule and layer: compiled structures, and scratch.
 struct ReplayStore {
   const CompiledStructure& get(const StructureKey& key);
 

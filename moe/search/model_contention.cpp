@@ -84,7 +84,7 @@ PartitionProblem contended_problem(const ModelQuestion& asked, const std::vector
   return problem;
 }
 
-// What is best without contention, what one layer in its steady state does, and dynamic programming over single
+// Returns what is best without contention, what one layer in its steady state does, and dynamic programming over single
 // layers' replays, whose sum forgets what runs on into the next layer.
 std::vector<ModelDecision> contended_starts(const ModelQuestion& asked, const PartitionProblem& problem,
                                             const std::vector<BackwardOption>& options, const Decision& layer,

@@ -1,6 +1,6 @@
 #pragma once
-// From a model's decision to one that no small move makes faster: other degrees, bytes sent elsewhere. Each move is
-// replayed whole, so that nothing about contention is assumed.
+// Improves a model's decision by small moves (other degrees, bytes sent elsewhere) until none makes it faster. Each
+// move is replayed whole, so that nothing about contention is assumed.
 #include <vector>
 
 #include "moe/search/degrees.h"

@@ -26,7 +26,7 @@ void add_bend(const LayerPricer& pricer, double seconds, std::vector<int64_t>& b
   bends.push_back(floor + static_cast<int64_t>(element));
 }
 
-// No better without slices nor with any.
+// Says whether no path of `a` is shorter than that of `b`, without slices and with any.
 bool worse(const SplitPaths& a, const SplitPaths& b) {
   return a.neither >= b.neither && a.first >= b.first && a.second >= b.second && a.both >= b.both;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Where a model's gradients are sent, and each layer's r_b with it: the search for one stage's layers.
+// Decides where a model's gradients are sent, and each layer's r_b with it: the search for one stage's layers.
 #include <functional>
 #include <vector>
 
@@ -9,7 +9,7 @@ namespace moe {
 
 class ModelReplay;
 
-/// What is asked of a model whose layers' decisions are made so far.
+/// Holds what is asked of a model whose layers' decisions are made so far.
 struct ModelQuestion {
   LayerReplay& layer;  // any of its layers: they are alike
   const ModelShape& model;

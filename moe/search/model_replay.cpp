@@ -37,7 +37,7 @@ ModelReplay::ModelReplay(const Schedule& schedule, const LayerPricer& pricer, co
   makers_matter_ = network(GroupKind::ep) != network(GroupKind::dp);
 }
 
-// In the order in which plans have them: stages from the last to the first, each stage's in the order of sending.
+// Returns slices in the order in which plans have them: stages from the last to the first, each in its sending order.
 std::vector<int64_t> ModelReplay::slices_of(const ModelDecision& decision) const {
   std::vector<int64_t> slices;
   for (int stage = model_.shape.parallel.pp - 1; stage >= 0; --stage) {

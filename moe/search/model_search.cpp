@@ -24,8 +24,8 @@ Partition exact(const PartitionProblem& problem) {
 }
 Partition paper(const PartitionProblem& problem) { return partition_paper(problem); }
 
-// Where pieces of gradients go, as priority lets them: by place in a stage's backward. `plan` has all of them at the
-// end. Every stage does as the first.
+// Decides where pieces of gradients go, as priority lets them: by place in a stage's backward. `plan` has all of them
+// at the end. Every stage does as the first.
 void place_micro_ops(const Schedule& schedule, const Plan& plan, std::span<const double> seconds,
                      ModelDecision& decision) {
   std::vector<MicroOp> pieces;
@@ -128,7 +128,7 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
       result.last_forward_s = std::max(result.last_forward_s, result.timeline.end_s[static_cast<size_t>(task.id)]);
     if (task.kind == TaskKind::attention) result.last_backward = task.id;
   }
-  // No degrees have fewer rows than without padding.
+  // The bound holds for all degrees: padding only adds rows.
   LayerCase unpadded = decided.shape;
   unpadded.row_multiple = 1;
   const LayerPricer least_pricer(pricer.profile(), unpadded, pricer.options());

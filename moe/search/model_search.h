@@ -10,7 +10,7 @@
 
 namespace moe {
 
-/// How gradients are spread over the layers of a schedule that splits them.
+/// Says how gradients are spread over the layers of a schedule that splits them.
 struct PartitionStrategy {
   std::string_view name, summary;
   Partition (*solve)(const PartitionProblem&);

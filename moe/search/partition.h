@@ -1,5 +1,5 @@
 #pragma once
-// Where the gradients of a whole model are sent during its backward (FSMoE section 5): beside the dense part of a
+// Decides where a whole model's gradients are sent during its backward (FSMoE section 5): beside the dense part of a
 // layer, inside its MoE part, or after everything else, the exposed tail. The paper's two steps beside an exact search.
 //
 // Layers are generalised layers (an MoE layer with the operations before the next one) in backward order, the last one
@@ -19,9 +19,9 @@ struct PartitionLayer {
   int64_t made_bytes = 0;  // gradients of its own, there once its backward has ended
   /// Seconds of its backward with so many bytes in the MoE part and so many beside the dense part; rises with both.
   std::function<double(int64_t moe_bytes, int64_t dense_bytes)> seconds;
-  /// For partition_exact: the bytes at which `seconds` bends, in the one argument whatever the other is, ascending; at
-  /// a jump the last bytes before it and the first after it (0 and one element are known). Beyond the last it is
-  /// straight.
+  /// Hold for partition_exact the bytes at which `seconds` bends, in the one argument whatever the other is, ascending;
+  /// at a jump the last bytes before it and the first after it (0 and one element are known). Beyond the last bend
+  /// `seconds` is straight.
   std::vector<int64_t> moe_bends, dense_bends;
   bool bends_known = false;                     // false: nothing is assumed, every grain of either slice is tried
   double moe_window_s = 0, dense_window_s = 0;  // for step 1: t_olp, what either part hides of an AllReduce
@@ -70,7 +70,7 @@ Partition partition_step1(const PartitionProblem& problem);
 Partition partition_step2(const PartitionProblem& problem, const Partition& first,
                           const DifferentialEvolution& settings = {});
 
-/// Both steps, their effort added.
+/// Runs both steps and adds up their effort.
 Partition partition_paper(const PartitionProblem& problem, const DifferentialEvolution& settings = {});
 
 struct ExactPartition {

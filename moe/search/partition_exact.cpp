@@ -140,7 +140,7 @@ class ExactSearch {
     return curves_.try_emplace(name, problem_, i, search_, grain_, problem_.total_bytes()).first->second;
   }
 
-  // What its bytes would add to the tail, at most: a state with more bytes but so much cheaper is the better one.
+  // Returns the most that its bytes can add to the tail: a state with more bytes but so much cheaper is the better one.
   double promise(const State& s) const { return s.cost + steepest_ * static_cast<double>(s.waiting); }
 
   void offer(const State& s) {

@@ -37,7 +37,7 @@ ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, doubl
   return times;
 }
 
-// Where one lane carries all, there is one order; where there is no AlltoAll, the gradients take its place.
+// Says whether there is more than one order: one lane for all has one. Without an AlltoAll gradients take its place.
 bool order_matters(const LayerPricer& pricer) {
   const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
   const Network beside = network(pricer.has(GroupKind::ep) ? GroupKind::ep : GroupKind::dp);
@@ -51,7 +51,7 @@ bool shared_elsewhere(const LayerPricer& pricer) {
          network(GroupKind::mp) != network(GroupKind::esp);
 }
 
-// What the best forward, of FSMoE's order, has beside the MoE part.
+// Returns what the best forward, of FSMoE's order, has beside the MoE part.
 double dense_forward(const LayerPricer& pricer, const LayerResult& best) {
   if (!pricer.outline().shared_expert) return best.forward_s - best.moe_forward_s;
   return best.forward_s - order_seconds(chunk_times(pricer, Phase::forward, best.decision.degree_forward, 0), {});

@@ -61,7 +61,7 @@ class StackBinding : public Binding {
   void set_into();
   void add_place(const Task& task, Device& device);
   TensorView summed(const Task& task) const;
-  /// What leaves or enters the stage in the task's phase and micro-batch.
+  /// Returns what leaves or enters the stage in the task's phase and micro-batch.
   TensorView passed_on(const Task& task) const;
 
   LayerStack& stack_;

@@ -31,7 +31,7 @@ struct Batch {
   int64_t a = 0, b = 0, out = 0;
 };
 
-/// x, out (rows, width); gain (width). By the mean and the deviation (`centred`), or the mean of squares.
+/// x, out (rows, width); gain (width). `centred`: by the mean and the deviation; else by the mean of squares.
 struct NormInput {
   TensorView x, gain;
   bool centred = false;
@@ -66,7 +66,7 @@ class Math {
   virtual void swiglu(TensorView a, TensorView b, TensorView out) = 0;
   /// d_a = d_out silu'(a) b, d_b = d_out silu(a); d_a may be d_out.
   virtual void swiglu_backward(TensorView a, TensorView b, TensorView d_out, TensorView d_a, TensorView d_b) = 0;
-  /// to = from; to += from. Of equal size, not overlapping.
+  /// to = from; to += from. Both have one size and do not overlap.
   virtual void assign(TensorView from, TensorView to) = 0;
   virtual void add(TensorView from, TensorView to) = 0;
   /// t *= by.

@@ -1,5 +1,5 @@
 #pragma once
-// Where text to train on comes from, so that every rank makes its own part of a batch and a run resumes anywhere.
+// Gives the text to train on: every rank makes its own part of a batch, and a run resumes anywhere.
 #include <cstdint>
 #include <optional>
 #include <span>

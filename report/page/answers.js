@@ -25,7 +25,7 @@ const isStack = (layer) => ["layers", "micro_batches", "pp"].some((name) => (lay
 function commandOf(row) {
   const layer = rows.get(row, "layer");
   const argv = data.runs[layers.get(layer, "run")].argv;
-  // Of a plan file and of a stack of layers the record has no flags that ask for them.
+  // A record has no flags that ask for a plan file or a stack of layers: the line is that of its run.
   if (layers.get(layer, "batch") === null || isStack(layer) || rows.get(row, "plan") !== null) return shellLine(argv);
   const words = ["./moetune", ran(row) ? "layerbench" : "simulate", "--cluster",
     flagOf(argv, "--cluster") ?? layers.get(layer, "cluster"),
@@ -68,7 +68,7 @@ function copyable(title, text) {
     html("div", {}, title, " ", html("button", { onclick: (event) => copy(shown, event.target) }, "copy")), shown);
 }
 
-/** Of the record, else of the replay. */
+/** Returns the bytes of memory that the record has, else the replay. */
 function memoryOf(row) {
   const replayed = replayOf.get(rows.get(row, "layer"))?.schedules.find((one) => one.row === row);
   return rows.get(row, "predicted_memory_bytes") ?? (replayed ? memoryTotal(replayed) : null);

@@ -9,7 +9,7 @@ const SCHEDULES = {
   "parm-s1": "#ecc3da", "parm-s2-aas": "#dd9cc1", "parm-s2": "#cc79a7", parm: "#8f3f6f",
   "monta-baseline": "#e3d65c", "monta-o1": "#c9b81a", "monta-o2": "#a39400", "monta-o3": "#7a6f00", monta: "#4f4800",
 };
-// Of one's own schedules, and those of a later program.
+// Colours one's own schedules, and those of a later program.
 const OTHERS = ["#5d3fd3", "#9a86e8", "#37208f", "#17a2b8", "#c03b5b", "#7a6a53"];
 const scheduleNames = rows.distinct("schedule");
 const FIRST = ["fsmoe", "tutel", "tutel-improved", "ds-moe", "fsmoe-no-iio", "pipemoe+lina", "lina", "monta"];
@@ -19,7 +19,7 @@ const unnamed = scheduleNames.filter((name) => !(name in SCHEDULES));
 const channels = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
 const isBright = ([r, g, b]) => 0.3 * r + 0.6 * g + 0.1 * b > 120;
 const inkOn = (colour) => (isBright(channels(colour)) ? "#000" : "#fff");
-/** Of a dark page: as much colour, and all shades between medium and bright. */
+/** Returns a colour for a dark page: as much colour, and all shades between medium and bright. */
 function onDark(colour) {
   const parts = channels(colour), middle = (Math.max(...parts) + Math.min(...parts)) / 2;
   const target = 85 + 0.6 * middle, room = (at) => Math.min(at, 255 - at);

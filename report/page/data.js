@@ -59,7 +59,7 @@ function quantile(values, share) {
   const sorted = [...values].sort((a, b) => a - b), at = share * (sorted.length - 1), low = Math.floor(at);
   return sorted[low] + (at - low) * (sorted[Math.min(low + 1, sorted.length - 1)] - sorted[low]);
 }
-// Of any number of values: as arguments of a call they would be too many.
+// least and most take any number of values: as arguments of a call they would be too many.
 const least = (values) => values.reduce((a, b) => Math.min(a, b));
 const most = (values) => values.reduce((a, b) => Math.max(a, b));
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;

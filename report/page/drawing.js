@@ -38,10 +38,10 @@ const percent = (share) =>
 const count = (number, one) => `${number} ${one}${number === 1 ? "" : "s"}`;
 const times = (ratio) => (Number.isFinite(ratio) ? `${ratio.toFixed(3)}x` : "-");
 
-// Of models: Okabe and Ito's colours, which people tell apart whatever they see of red and green.
+// Colours models: Okabe and Ito's colours, which people tell apart whatever they see of red and green.
 const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a7a00", "#7f7f7f"];
 
-// By what a task uses: blue between nodes, green inside them, orange the experts, grey the dense part, red gradients.
+// Colours what tasks use: blue between nodes, green in them, orange the experts, grey the dense part, red gradients.
 const KIND_COLOURS = {
   attention: "#8a8a8a", gate: "#a5a5a5", order: "#c0c0c0", i_order: "#c0c0c0",
   dispatch: "#0072b2", combine: "#56b4e9", exchange: "#3d93cf", sum: "#9fd3f2",

@@ -20,7 +20,7 @@ struct CurrentSchedule {
 /// Throws BadInput naming the flag.
 CurrentSchedule current_from(const std::string& text);
 
-/// What was run for real to check the ranking.
+/// Holds what was run for real to check the ranking.
 struct Trial {
   CaseRecord record;
   bool current = false;  // of the schedule that the user has now

@@ -97,7 +97,7 @@ std::string neighbours_text(const Answer& answer) {
   return text;
 }
 
-/// What a framework runs of a layer at best.
+/// Holds what a framework runs of a layer at best.
 struct SetBy {
   const RankedSchedule* row = nullptr;  // none: nothing that can be used
   bool close = false;                   // but for what Framework::but says
@@ -209,7 +209,7 @@ std::vector<Shown> shown_rows(const Answer& answer) {
   return rows;
 }
 
-// What no schedule that can be used can beat.
+// Returns what no schedule that can be used can beat.
 double least_bound_s(const Answer& answer) {
   double least_s = std::numeric_limits<double>::infinity();
   for (const RankedSchedule& row : answer.ranking)

@@ -60,7 +60,7 @@ constexpr std::array<std::string_view, 41> kWhatFlags{"--cluster",
                                                       "--degree-backward",
                                                       "--micro-op-bytes",
                                                       "--min-chunk-bytes"};
-// Of these, what a search for the parallel shape decides.
+// Lists those of these flags that a search for the parallel shape decides.
 constexpr std::array<std::string_view, 10> kOfShape{
     "--batch", "--dp", "--mp", "--ep", "--esp", "--pp", "--placement", "--micro-batches", "--pipeline", "--nearest"};
 constexpr std::array<std::string_view, 2> kWithoutValue{"--no-residual", "--nearest"};
@@ -102,7 +102,7 @@ PricingOptions pricing_of(const TuneOptions& options) {
 
 namespace {
 
-// Of groups that any layer has. What flags ask for is kept by the search, which says where it does not divide.
+// Returns it with groups that any layer has. What flags ask for is kept by the search, which says what does not divide.
 Selection in_no_groups(Selection selection) {
   LayerFlags& l = selection.layer;
   l.dp.reset();
@@ -110,8 +110,8 @@ Selection in_no_groups(Selection selection) {
   return selection;
 }
 
-// The default groups' replicas. Where these groups do not divide the layer: their MP is of a node, on one node there is
-// none.
+// Returns the default groups' replicas. Where these groups do not divide the layer, it is one a node, as MP is of a
+// node; on one node, without MP, it is one a rank.
 int default_replicas(const TuneOptions& options, Selection selection, const Profile& cluster) {
   LayerFlags& l = selection.layer;
   l.dp = l.mp = l.ep = l.esp = l.pp = std::nullopt;
@@ -122,7 +122,7 @@ int default_replicas(const TuneOptions& options, Selection selection, const Prof
   }
 }
 
-// As it is without a search: the layer's batch on each replica asked for or of the default groups.
+// Returns the batch as it is without a search: the layer's on each replica asked for, or of the default groups.
 int64_t global_batch(const TuneOptions& options, const Profile& cluster, const LayerShape& layer) {
   const Selection& selection = options.selection;
   const int replicas = selection.layer.dp ? *selection.layer.dp : default_replicas(options, selection, cluster);

@@ -19,7 +19,7 @@ struct Subject {
 };
 Subject subject_of(const TuneOptions& options, const Profile& cluster);
 
-/// How the profile prices what it has no row for.
+/// Says how the profile prices what it has no row for.
 PricingOptions pricing_of(const TuneOptions& options);
 
 /// Fills the ranking and the current schedule, by the answer's profile. Throws Unsupported where no schedule can be

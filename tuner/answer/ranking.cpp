@@ -24,7 +24,7 @@ std::map<LaneKind, double> busiest(const Plan& plan, const Timeline& timeline) {
   return busy;
 }
 
-// In a lane tasks run one after the other, in the order of its queue.
+// Returns the seconds in which both lanes are busy. A lane runs its tasks one after the other, in its queue's order.
 double overlap_s(const std::vector<int>& lane, const std::vector<int>& other, const Timeline& t) {
   double overlap = 0;
   for (size_t i = 0, j = 0; i < lane.size() && j < other.size();) {
@@ -163,7 +163,7 @@ std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSch
       if (phase != Phase::forward) asked.degrees.backward = degree;
       const RankedSchedule row = ranked(asked, *winner.schedule);
       if (!row.refused.empty()) continue;
-      // Not where a chunk would have less than a row.
+      // A degree that the schedule did not take is left out: a chunk would have less than a row.
       const int cut = phase == Phase::backward ? row.degrees_backward.first : row.degree_forward;
       if (cut == degree) found.push_back({phase, degree, row.total_s() / winner.total_s() - 1});
     }

@@ -39,7 +39,7 @@ struct RankedSchedule {
   double total_s() const { return pass_s() + expert_sums_s; }
 };
 
-/// What a ranking is asked of. A layer is a model of one, with one micro-batch.
+/// Holds what a ranking is asked of. A layer is a model of one, with one micro-batch.
 struct RankingRequest {
   const ChosenModel& chosen;
   const Profile& profile;
@@ -70,7 +70,7 @@ RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, P
 /// the refused ones last.
 std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vector<const Schedule*>& schedules);
 
-/// What the winner takes with a degree one step away, over what it takes.
+/// Says how much more than the winner a degree one step away takes, as a share.
 struct Neighbour {
   std::optional<Phase> phase;  // none: of both, where a schedule has one degree
   int degree = 0;

@@ -46,7 +46,7 @@ std::vector<int64_t> choices(const std::optional<int>& fixed, int64_t of) {
   return fixed ? std::vector<int64_t>{*fixed} : divisors(of);
 }
 
-// What a rank may keep, all first: ZeRO 1 takes no time, scores that are computed again do.
+// Lists what a rank may keep, all first: ZeRO 1 takes no time, scores that are computed again do.
 std::vector<KeptStates> states_of(const ShapeRequest& request) {
   const ParallelShape& p = request.chosen.model.shape.parallel;
   std::vector<KeptStates> states{{p.zero, p.recompute}};
@@ -208,7 +208,7 @@ class ShapeSearch {
     }
   }
 
-  // Of all that the schedule may choose: variants, and how many experts a device holds.
+  // Returns the least bound of all that the schedule may choose: variants, and how many experts a device holds.
   double bound_of(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) const {
     double least = std::numeric_limits<double>::infinity();
     for (const Schedule* variant : schedule.variants) least = std::min(least, bound_of(*variant, pricer, model));
@@ -257,7 +257,7 @@ class ShapeSearch {
       c.refusal = row.refused;
       return;
     }
-    // Of schedules that take equally long the one that comes first.
+    // The schedule that comes first wins among those that take equally long.
     if (c.best) {
       const double best_s = c.best->best.total_s();
       if (same_time(best_s, row.total_s()) ? c.schedule < open.schedule : best_s < row.total_s()) return;

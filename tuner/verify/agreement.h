@@ -47,15 +47,15 @@ struct Agreement {
 };
 Agreement agreement(const std::vector<LayerOutcome>& outcomes);
 
-/// By how much runs took longer than predicted, as a share of all predicted times, and which kinds of task carry it:
-/// the largest first. The rest is what no task has: waiting, and what lanes hide from each other.
+/// Says by how much runs took longer than predicted, as a share of all predicted times, and which kinds of task carry
+/// it, the largest first. The rest is what no task has: waiting, and what lanes hide from each other.
 struct ErrorParts {
   double total = 0, rest = 0;
   std::vector<std::pair<std::string, double>> kinds;
 };
 ErrorParts error_parts(const std::vector<LayerOutcome>& outcomes);
 
-/// What it costs to trust the predictions: over the layers with at least two timed schedules, the time of the one
+/// Says what it costs to trust the predictions: over the layers with at least two timed schedules, the time of the one
 /// predicted best over that of the one that ran best, less 1. The best is picked on every other pass, and both are
 /// scored on those between.
 struct ChoiceLoss {
@@ -64,7 +64,7 @@ struct ChoiceLoss {
 };
 ChoiceLoss choice_loss(const std::vector<LayerOutcome>& outcomes);
 
-/// Where the time of the layers' runs went, by their records.
+/// Says where the time of the layers' runs went, by their records.
 struct RunTime {
   double proving_s = 0, unpaced_s = 0, timed_s = 0;
   int64_t repeats = 0;                  // of a schedule's passes, for too many overruns

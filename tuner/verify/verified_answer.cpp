@@ -91,7 +91,7 @@ class VerifiedAnswer {
                        c.ranks_per_node, target_.emulated ? "emulated by 2 x 2 threads" : c.source);
   }
 
-  // Before anything is measured; what an emulated cluster runs is a proxy.
+  // Throws, before anything is measured, where nothing can run; an emulated cluster runs a proxy, so plans are enough.
   void require_runs() const {
     if (target_.emulated)  // what its profile can't price can't be fitted from it either
       return require_any_plan(options_, {.chosen = &subject_.chosen, .profile = &target_.cluster});
@@ -106,7 +106,7 @@ class VerifiedAnswer {
   int ranks() const { return target_.cluster.nodes * target_.cluster.ranks_per_node; }
   int ranks_here() const { return target_.ranks.processes ? target_.cluster.ranks_per_node : ranks(); }
 
-  // Of the host's memory; that of GPUs is theirs.
+  // Returns the host's free memory that may be used; none for ranks on GPUs, which have their own.
   std::optional<double> free_bytes() const {
     if (target_.ranks.device != DeviceKind::cpu) return std::nullopt;
     const std::optional<double> free = memory_bytes(SystemFiles(), "MemAvailable");
@@ -161,7 +161,7 @@ class VerifiedAnswer {
     return pass_s(job) * (job.settings.iterations + kOtherPasses);
   }
 
-  // Of one pass of every schedule.
+  // Returns the predicted seconds of one pass of every schedule.
   static double pass_s(const LayerJob& job) {
     double seconds = 0;
     for (const Schedule* schedule : job.schedules) {

@@ -57,14 +57,14 @@ std::string weak_text(const VerifiedResults& results) {
   return text.empty() ? text : text + '\n';
 }
 
-// What the first kinds don't carry.
+// Returns what the first kinds don't carry.
 double rest_of(const ErrorParts& parts, size_t named) {
   double rest = parts.rest;
   for (size_t i = named; i < parts.kinds.size(); ++i) rest += parts.kinds[i].second;
   return rest;
 }
 
-// Which tasks carry the error, and what it means for the choice.
+// Says which tasks carry the error, and what it means for the choice.
 std::string error_text(const VerifiedResults& results) {
   constexpr size_t kNamed = 3;
   const ErrorParts parts = error_parts(results.outcomes);

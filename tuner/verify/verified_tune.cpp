@@ -154,7 +154,7 @@ class VerifiedTune {
     if (target_.leads()) log_decision(text);
   }
 
-  // Said before anything long. Of a machine's own, unpaced threads nothing is known yet.
+  // Says, before anything long, how long it takes. Nothing is known yet of a machine's own, unpaced threads.
   void tell_time() const {
     if (!found_.emulated) return;
     std::vector<const SweepRow*> open;
@@ -171,7 +171,7 @@ class VerifiedTune {
                          found_.verified.size(), iterations(), human_seconds(kGuessedOpsS + seconds)));
   }
 
-  // Of one pass of every schedule that is to be run; 0: none was planned.
+  // Returns the predicted seconds of one pass of every schedule that is to be run; 0: none was planned.
   double predicted_seconds(const SweepRow& row) const {
     double seconds = 0;
     for (const Schedule* schedule : found_.verified)

@@ -13,7 +13,7 @@
 
 namespace moe {
 
-/// How often the layer is there: layers one after the other, micro-batches of its batch, in a pipeline of its stages.
+/// Says how often the layer is there: layers in a row, micro-batches of its batch, in a pipeline of its stages.
 struct Stacked {
   int layers = 1, micro_batches = 1;
   PipelineOrder order = PipelineOrder::gpipe;
@@ -41,8 +41,8 @@ struct LayerJob {
   std::string_view backend() const { return settings.ranks.processes ? settings.ranks.processes->backend() : "local"; }
 };
 
-/// What the jobs of one run share: all but a layer and the profile that predicts it. `settings`: what the target does
-/// not decide.
+/// Returns what the jobs of one run share: all but a layer and the profile that predicts it. `settings`: what the
+/// target does not decide.
 LayerJob jobs_on(const Target& target, const Selection& selection, LayerBenchSettings settings);
 
 /// The tried degrees that the layer has rows for.

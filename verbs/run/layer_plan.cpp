@@ -70,7 +70,7 @@ void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedul
   p.run.plan = build_model_plan(result.variant != nullptr ? *result.variant : schedule, model, result.decision);
 }
 
-// Of what no search has decided alone: a model with its ends, a file's plan.
+// Predicts by a replay what no search has decided alone: a model with its ends, a file's plan.
 void predict_by_replay(const LayerJob& job, const LayerPricer& pricer, PlannedSchedule& p) {
   const PlanTimes times = times_of(p.run.plan, pricer);
   p.run.forward_s = times.forward_s;

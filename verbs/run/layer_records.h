@@ -6,7 +6,7 @@
 
 namespace moe {
 
-/// What one schedule was planned as, and what `run` of `all` found.
+/// Holds what one schedule was planned as, and what `run` of `all` found.
 struct RanSchedule {
   const PlannedSchedule& planned;
   const MeasuredRun& run;
@@ -19,7 +19,7 @@ double estimated_bytes(const Plan& plan, DeviceKind device);
 /// The tasks, measured beside predicted; none of what was only checked.
 std::vector<TaskComparison> compared_tasks(const RanSchedule& ran);
 
-/// How a summary's fields of the kinds' excess begin.
+/// Begins the names of a summary's fields of the kinds' excess.
 inline constexpr std::string_view kExcess = "excess_s_";
 
 /// More overruns than kOverrunLimit make a record `invalid`. What was only checked has status ok and no samples, and

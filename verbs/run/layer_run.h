@@ -28,14 +28,14 @@ struct LayerOutcome {
 /// Plans, runs, compares, records (layer_records.h). `parameters`: of every record.
 LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters);
 
-/// The same; what can't be run, or of threads fails, is a record of every schedule with its status and the reason.
+/// Does so, but leaves a record of every schedule, with status and reason, where the job can't run or its threads fail.
 LayerOutcome run_or_record_why(const LayerJob& job, const Fields& parameters);
 
-/// What a job that did not run leaves: a record of every schedule with this status and reason.
+/// Returns what a job that did not run leaves: a record of every schedule with this status and reason.
 LayerOutcome failed_layer_job(const LayerJob& job, const Fields& parameters, CaseStatus status,
                               const std::string& reason);
 
-/// What a run that was broken off left of this layer already, whatever its schedules' status: all of it or nothing.
+/// Returns what a broken-off run left of this layer already, whatever its schedules' status: all of it or nothing.
 std::optional<LayerOutcome> known_outcome(const LayerJob& job, const RecordWriter& writer);
 
 /// Appends the records that the writer has not.

@@ -265,7 +265,7 @@ std::vector<std::string> to_repeat(const std::vector<CaseRecord>& of_series) {
   const FittedRow& row = fitted.rows.front();
   std::vector<std::string> keys;
   for (const SetAside& sample : row.fit.set_aside) keys.push_back(sample.name);
-  // With few aside, it is the rest that no sound line fits.
+  // No sound line fits the series if few are set aside and its row still is not good: then all cases are repeated.
   const bool few = static_cast<double>(keys.size()) <= kMostSetAside * static_cast<double>(row.fit.samples);
   if (few && !row.good()) {
     keys.clear();

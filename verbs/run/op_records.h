@@ -18,7 +18,7 @@ struct OpRequest {
   std::set<std::string> without = {};     // series (op_cases.h) that are not timed alone
 };
 
-/// How often a case is measured again whose time is off its series' line (fit.h: set_aside), or of whose series no
+/// Says how often a case is measured again whose time is off its series' line (fit.h: set_aside), or of whose series no
 /// sound line can be fitted: as a busy machine leaves them.
 inline constexpr int kMostRepeats = 2;
 
@@ -34,8 +34,8 @@ CaseRecord record_of(const OpCase& c, const OpResult& result, const Target& targ
 /// of one that is to be measured also how lanes slow each other (lane_bench.h) and what handing over between them
 /// costs. A wrong result is a record with status `wrong` and no samples. A case that is measured again (to_repeat)
 /// leaves a record of each time, KEY/again/1 and so on; the best attempt is returned (fit.h). Every process of the
-/// target calls it, all get the same; `writer` and `progress`, which is told the share of the work done, in [0, 1], are
-/// of the one that leads.
+/// target calls it, all get the same. The leading process alone uses `writer` and `progress`, which is told the share
+/// of the work done, in [0, 1].
 std::vector<CaseRecord> measure_ops(const Target& target, RecordWriter& writer, const OpRequest& request,
                                     const std::function<void(double share)>& progress);
 

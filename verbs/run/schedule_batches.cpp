@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kShareOfFree = 0.8;  // the rest is for workspaces of libraries, and what is in pieces
 
-/// Of a plan's layers on the GPU that its ranks here share.
+/// Estimates the bytes of a plan's layers on the GPU that its ranks here share.
 double bytes_here(const Plan& plan, const BenchRanks& ranks) {
   return estimated_bytes(plan, ranks.device) * (ranks.processes ? 1 : plan.shape.parallel.ranks());
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Where a verb measures: an emulated cluster, this machine's threads, or the processes of a run.
+// Says where a verb measures: an emulated cluster, this machine's threads, or the processes of a run.
 #include <string>
 
 #include "moe/cost/profile.h"

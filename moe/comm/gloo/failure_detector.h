@@ -61,8 +61,8 @@ class FailureDetector {
   /// Blocks until the run failed, and returns why: the same on all ranks.
   std::string verdict() const;
 
-  /// After a failure a process whose own code hasn't destroyed its detector by then prints its line and ends with code
-  /// 4.
+  /// Says how long after a failure a process waits for its own code to destroy its detector. Then it prints its line
+  /// and ends with code 4.
   static constexpr double kGraceS = 3;
 
  private:

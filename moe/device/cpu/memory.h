@@ -1,5 +1,5 @@
 #pragma once
-// Where all of the host's blocks come from.
+// Allocates all of the host's blocks.
 #include "moe/device/memory.h"
 
 namespace moe::cpu {

@@ -12,7 +12,7 @@ namespace moe::cpu {
 class PaceClock {
  public:
   static constexpr double kMostLateS = 0.5e-3;
-  /// Never tells a moment before one that it told.
+  /// Returns this thread's time, never a moment before one that it told.
   double here_s();
   /// Says whether here_s() was meant by paces; else it is the clock on the wall.
   bool paced() const { return paced_; }

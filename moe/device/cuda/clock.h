@@ -18,10 +18,10 @@ class Clock {
   Clock(const Clock&) = delete;
   Clock& operator=(const Clock&) = delete;
 
-  /// If the last reference is older than 0.1 s takes a new one, unless that is worse than the old with what the two
+  /// Takes a new reference if the last is older than 0.1 s, unless it is worse than the old one with what the two
   /// clocks drift apart by: microseconds a second.
   void refresh();
-  /// When the GPU reached `event`, which it did. Throws RankFailure if not.
+  /// Returns when the GPU reached `event`. Throws RankFailure if it has not.
   double seconds(cudaEvent_t event);
   /// Returns how far off the reference may be: half the time between asking for it and seeing it reached.
   double error_s();

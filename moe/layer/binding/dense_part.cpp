@@ -34,7 +34,7 @@ void DensePart::gate(const Task& task) {
 void DensePart::gate_backward(Phase phase) {
   LayerBuffers& b = layer_.buffers;
   const double share = 1.0 / rank().gate_copies();
-  // Where several ranks gate a token each has all of d_weight, but of d_fill its own shard of the experts' part.
+  // Each of several ranks that gate a token has all of d_weight, but of d_fill its own shard of the experts' part.
   if (rank().gate_copies() > 1) math().scale(layer_.d_weight, share);
   const TensorView d = b.backward.gate_input;
   layer_.parts.gate->backward({b.normed, layer_.routing, layer_.d_weight, layer_.d_fill, d, share, layer_.into.gate});

@@ -37,7 +37,7 @@ class RowExchange {
   static Side side(RowsView rows, int chunk) { return side(rows, chunk, 0, rows.layout.pieces()); }
   /// Has each EP peer's rows once for each of that peer's ESP ranks.
   Side fanned_side(const PhaseBuffers& buffers, const RowLayout& home, int chunk) const;
-  /// With `by_peer`, the copies of one peer lie together, as SAA's phases need them.
+  /// Returns where the copies for a peer lie: with `by_peer` together, as SAA's phases need them.
   Fan fan_of(const RowLayout& home, int chunk, int peer, bool by_peer) const;
   /// Copies the rows of each EP peer for every ESP rank of it (Parm's dump).
   void dump(const PhaseBuffers& buffers, const RowLayout& home, int chunk) const;

@@ -2,7 +2,7 @@
 
 namespace moe {
 
-// Where a rank gates the tokens of several MP groups, its own group's.
+// Returns the rows of the rank's own MP group, where it gates the tokens of several; else all.
 TensorView SharedPart::of_own(TensorView gated) const {
   const RankShape& rank = layer_.shape;
   const int64_t m = rank.model_dim(), own = gated.size(0) / rank.gate_copies();

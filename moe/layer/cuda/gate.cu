@@ -1,4 +1,9 @@
-// Gates: a warp a token, an expert a lane and turn; rows of experts by counting, so that no order depends on races.
+// Idea: where experts are compared a warp has a token, and its lanes take the experts in turn: a token's experts are
+// found one after the other. An expert's rows are given by counting its pairs: all first choices in the order of
+// tokens, then all second choices, until its rows are used up.
+// Invariant: two runs give the same bits. Equal logits go to the lower expert, sums are added in a fixed order
+// (reduce.cuh), and nothing is added by atomics.
+// Source: GShard, Algorithm 1 (rows); FSMoE, section 3.1 (noise); Switch Transformer, section 2.2 (balance loss).
 #include "moe/layer/cuda/kernels.h"
 #include "moe/tensor/cuda/reduce.cuh"
 

@@ -60,7 +60,7 @@ struct Logits {
 
 /// logits += noise softplus(spread); noise (tokens, experts), spread as logits.
 void add_noise(Work work, const Logits& logits, const void* noise, const void* spread);
-/// The `choices` largest of each token, the best first; of equal ones the lower expert. Not-a-numbers come last.
+/// Finds the `choices` largest of each token, the best first, of equal ones the lower expert. Not-a-numbers come last.
 void choose_top_k(Work work, const Logits& logits, int64_t choices, int32_t* expert);
 /// assign_rows of routing.h: from `expert` everything else.
 struct RowAssignment {

@@ -6,7 +6,7 @@
 namespace moe {
 namespace {
 
-// Not-a-numbers are never moved up, so that every slot holds some expert, each once.
+// Finds the k best. Not-a-numbers are never moved up, so that every slot holds some expert, each once.
 template <class T>
 void choose(const T* logits, int64_t experts, int32_t* best, int64_t k) {
   for (int64_t e = 0; e < experts; ++e) {

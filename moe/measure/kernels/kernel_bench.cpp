@@ -15,7 +15,7 @@ constexpr int kSlowRepetitions = 2;
 
 using Body = std::function<void(const Kernel&, benchmark::State&)>;
 
-// What Google Benchmark ran: seconds of one run, a number a repetition.
+// Keeps what Google Benchmark ran: seconds of one run, a number a repetition.
 class Race : public benchmark::BenchmarkReporter {
  public:
   ~Race() override { benchmark::ClearRegisteredBenchmarks(); }

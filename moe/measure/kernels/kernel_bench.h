@@ -12,7 +12,7 @@
 
 namespace moe {
 
-/// What bounds a kernel: others, and what of their speed it reaches.
+/// Says what bounds a kernel: others, and what share of their speed it reaches.
 struct KernelBound {
   std::string name;                  // "memcpy"
   std::vector<std::string> kernels;  // their keys; whose times are added up

@@ -21,8 +21,8 @@ struct Drag {
 /// `what`.
 Drag drag_from(const std::string& text, const std::string& what);
 
-/// Issues what another binding does; behind the work of a slowed task its stream spins. Not for GPUs, whose streams are
-/// no threads.
+/// Issues what another binding does; behind the work of a slowed task its stream spins. GPUs can't be slowed so: their
+/// streams are no threads.
 class Dragged final : public Binding {
  public:
   Dragged(Binding& tasks, const Drag& drag) : tasks_(tasks), drag_(drag) {}

@@ -36,7 +36,7 @@ struct LayerBenchSettings {
   Inspection inspect = {};
 };
 
-/// What one schedule's passes took; seconds are divided by the dilation.
+/// Holds what one schedule's passes took; seconds are divided by the dilation.
 struct MeasuredRun {
   Plan plan;                                            // as it ran
   std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
@@ -55,7 +55,7 @@ struct MeasuredRun {
   std::string wrong;           // how outputs or gradients disagree with the reference; such a run is never timed
 };
 
-/// Where the time of measure_layer went.
+/// Says where the time of measure_layer went.
 struct WallTimes {
   double proving_s = 0, unpaced_s = 0, timed_s = 0;
 };

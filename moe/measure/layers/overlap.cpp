@@ -35,7 +35,7 @@ double exposed_seconds(const Plan& plan, std::span<const TaskTime> times) {
   return exposed;
 }
 
-// Of a task's ranks on one machine, by its clock.
+// Holds the times of a task's ranks on one machine, by its clock.
 struct MachineTimes {
   int ranks_at_once = 1;
   std::vector<TaskTime> ranks;

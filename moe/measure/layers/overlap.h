@@ -28,17 +28,17 @@ Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times);
 /// Whether the task ran on the rank: another stage's has no times there.
 inline bool has_time(const TaskTime& t) { return t.end_s > 0; }
 
-/// What a task's own work took in one pass. A collective, on the rank that came to it last: the others' times hold
-/// the wait for it. A computation, on the slowest machine: of the slowest rank, or where more ranks are than its
-/// cores carry at once, the time in which ranks ran it, of those that ran at once at most so many, over so many: so
-/// what they wait for each other's turn counts, and what a thread waits to be woken does not. `begin_s`: by rank,
-/// when its pass began.
+/// Returns what a task's own work took in one pass. A collective's is that of the rank that came to it last, since the
+/// others' times hold the wait for it. A computation's is that of the slowest machine: of its slowest rank, or where
+/// there are more ranks than the n that its cores carry at once, the time of its ranks, n at most at once, over n. So
+/// what ranks wait for each other's turn counts, and what a thread waits to be woken does not. `begin_s`: by rank, when
+/// its pass began.
 double own_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
                    const std::vector<RankMachine>& machines);
-/// The same where every rank has a machine of its own (machines_apart).
+/// Returns the same where every rank has a machine of its own (machines_apart).
 double own_seconds(const Task& task, const RankTimes& ranks);
-/// The same where all ranks begin together (in_step.h): a collective, on the machine where it took least, from the last
-/// rank's start to the last one's end.
+/// Returns the same where all ranks begin together (in_step.h). A collective's is that of the machine where it took
+/// least, from the last rank's start to the last one's end.
 double in_step_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
                        const std::vector<RankMachine>& machines);
 
@@ -55,7 +55,7 @@ struct TaskComparison {
 /// Says whether ratio a is farther from 1 than b: 0.5 is as far as 2. Any is farther than 0.
 bool farther_from_1(double a, double b);
 
-/// `measured`, `predicted`: seconds by task id. In the order in which kinds first appear.
+/// Returns rows in the order in which kinds first appear. `measured`, `predicted`: seconds by task id.
 std::vector<TaskComparison> compare_tasks(const Plan& plan, std::span<const double> measured,
                                           std::span<const double> predicted);
 

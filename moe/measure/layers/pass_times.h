@@ -1,5 +1,5 @@
 #pragma once
-// When the tasks of a plan ran, pass after pass: as numbers, since the ranks of other processes send theirs.
+// Holds when the tasks of a plan ran, pass after pass: as numbers, since the ranks of other processes send theirs.
 #include <vector>
 
 #include "moe/measure/layers/overlap.h"

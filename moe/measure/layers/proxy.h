@@ -11,7 +11,7 @@ inline constexpr int kProxyNodes = 2, kProxyRanksPerNode = 2;
 /// k' = min(k, E'); M' = 64, H' = 64 H / M; rows enough that every chunk of both degrees has some.
 LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward);
 
-/// The same on all ranks of `nominal`, for its plan to be proven where the layer itself is too large for a reference.
+/// Returns such a case on all ranks of `nominal`: it proves the plan where the layer is too large for a reference.
 LayerCase small_case(const LayerCase& nominal, int degree_forward, int degree_backward);
 /// About how many FLOPs the reference of a layer takes, forward and backward.
 double reference_flops(const LayerCase& shape);

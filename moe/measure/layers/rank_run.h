@@ -53,7 +53,7 @@ class RankRun {
   SampleTokens text_of(Split split, int64_t step) const;
   void begin_step(Split split, int64_t step);
 
-  // In the order in which they need each other.
+  // Members stand in the order in which they need each other.
   std::unique_ptr<Device> device_;
   std::unique_ptr<LayerDevice> layer_device_;  // null: the CPU's
   std::unique_ptr<MoeLayer> layer_;            // one of these two

@@ -36,8 +36,8 @@ std::vector<TensorError> verify_model(const std::vector<RankRun*>& ranks, const 
 /// One schedule's steps on the ranks of this process.
 class Training {
  public:
-  /// From now on passes change the weights. Goes on from the newest checkpoint, which any number of ranks wrote. All
-  /// processes call it. Throws BadInput naming the checkpoint where that is of another training.
+  /// Makes passes change the weights from now on. Goes on from the newest checkpoint, which any number of ranks wrote.
+  /// All processes call it. Throws BadInput naming the checkpoint where that is of another training.
   void begin(World& world, const std::vector<RankRun*>& ranks, const TrainingSettings& settings);
   /// Counts the steps before this run.
   int64_t first_step() const { return static_cast<int64_t>(earlier_.size()); }

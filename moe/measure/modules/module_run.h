@@ -20,10 +20,10 @@ class ModuleRun {
   /// Whatever run() needs and a layer would have done before it. Not timed.
   void prepare(Phase phase);
 
-  /// Where the forward reads, and the backward writes or adds.
+  /// The forward reads input(); the backward writes input_gradient(), or adds to it.
   TensorView input() const { return input_; }
   TensorView input_gradient() const { return d_input_; }
-  /// What the forward writes, and the gradients that the backward reads: pairs of equal size.
+  /// Returns what the forward writes, and the gradients that the backward reads: pairs of equal size.
   virtual std::vector<std::pair<TensorView, TensorView>> outputs() const { return {{output_, d_output_}}; }
 
  protected:

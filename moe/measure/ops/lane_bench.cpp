@@ -19,7 +19,7 @@ struct TimedLane {
   double seconds = 0;  // of one, alone
 };
 
-// On one node AlltoAll is what its network carries.
+// Returns the lanes to time, each by its largest case. On one node its network carries the AlltoAll.
 std::vector<TimedLane> lanes_of(const std::vector<OpCase>& cases) {
   const std::pair<TimedLane, Network> candidates[] = {{{"inter", Op::alltoall}, Network::inter},
                                                       {{"intra", Op::alltoall}, Network::intra},

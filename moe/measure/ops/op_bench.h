@@ -26,7 +26,7 @@ struct OpResult {
   WrongElements wrong;                       // of the run before the timing
 };
 
-/// Where results go, of ranks that lead.
+/// Takes the results, on ranks that lead.
 struct OpSink {
   /// Called when a case has all its samples: in order of series (OpCase::series, which stand together in the cases), in
   /// any order within one.

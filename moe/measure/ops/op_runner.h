@@ -24,15 +24,15 @@ class OpRunner {
   OpRunner(const BenchRanks& ranks, const std::vector<OpCase>& cases, double timeout_s);
   ~OpRunner();
 
-  /// Only where the ranks lead. Indices are of the constructor's cases. `check`: once, unpaced, its result is looked
-  /// at.
+  /// Runs an op, only where the ranks lead. Indices are of the constructor's cases. `check`: it is run once, unpaced,
+  /// and its result is looked at.
   OpSample run(size_t op, int iterations, bool check = false);
-  /// The op while `by` runs beside it on another stream, from the same moment on.
+  /// Runs the op while `by` runs beside it on another stream, from the same moment on.
   OpSample run_beside(size_t op, int iterations, size_t by, int by_iterations);
-  /// Both from the same moment on, until the later one ends; seconds of that, whatever the iterations.
+  /// Runs both from the same moment on, until the later one ends; seconds of that, whatever the iterations.
   OpSample run_both(size_t op, int iterations, size_t other, int other_iterations);
 
-  /// Where the ranks don't lead: obeys until the leader's runner is released. Throws what fails.
+  /// Obeys, where the ranks don't lead, until the leader's runner is released. Throws what fails.
   void follow();
   /// Ends the others' follow(); the leader's last call.
   void release();

@@ -54,7 +54,7 @@ bool RankOps::make(Tensor& tensor, int64_t elements, DType dtype) const {
   return true;
 }
 
-// On a GPU buffers only grow, and what is sent stays: the host would take longer to fill them than the op takes.
+// Makes buffers ready. On a GPU they only grow, and what is sent stays: the host would take longer to fill them.
 void RankOps::prepare(const OpCase& c, bool for_check) {
   if (c.shape) return prepare_module(c);
   group_ = c.network == Network::intra ? intra_.get() : inter_.get();

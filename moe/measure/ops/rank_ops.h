@@ -31,7 +31,7 @@ class RankOps {
   int group_of(const OpCase& c) const;
   /// Makes the case's buffers and fills them; what is received only `for_check`, where that takes a while.
   void prepare(const OpCase& c, bool for_check);
-  /// What else decides how a run begins.
+  /// Says what else decides how a run begins.
   struct Begin {
     bool paced = true;          // of an emulated cluster
     int more = 0;               // iterations of other ops that are issued before this one may begin, on other lanes
@@ -40,7 +40,7 @@ class RankOps {
   /// Blocks until all ranks are here, then enqueues the op `iterations` times.
   void begin(const OpCase& c, int iterations, const Begin& how);
   void finish() { stream_->synchronize(); }
-  /// When the last run began and ended.
+  /// Says when the last run began and ended.
   double start_s() const { return start_->seconds(); }
   double end_s() const { return end_->seconds(); }
 

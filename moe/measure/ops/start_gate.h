@@ -17,8 +17,8 @@ class StartGate {
   /// Opens at the moment at which `first` does, which was closed before on another lane of the device.
   void close_with(StartGate& first);
 
-  /// How long it stays closed: for 50 us a launch, and at most 20 ms, since a device takes no more than some hundred
-  /// launches ahead.
+  /// Says how long it stays closed: for 50 us a launch, and at most 20 ms, since a device takes no more than some
+  /// hundred launches ahead.
   static double seconds_for(int launches);
 
  private:

@@ -23,7 +23,7 @@ inline at::TensorOptions options_of(DType dtype) {
                       [](auto zero) { return at::TensorOptions(c10::CppTypeToScalarType<decltype(zero)>::value); });
 }
 
-/// The same elements, as ATen sees them.
+/// Returns the same elements, as ATen sees them.
 inline at::Tensor wrap(TensorView t, at::IntArrayRef sizes, at::IntArrayRef strides) {
   return at::from_blob(t.data(), sizes, strides, options_of(t.dtype()));
 }

@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-// Of one row, with what it is centred and scaled by.
+// Holds one row, with what it is centred and scaled by.
 template <class T>
 struct NormRow {
   NormRow(const T* row, const T* gains, const NormInput& in) : x(row), gain(gains), width(in.x.size(1)) {
@@ -41,8 +41,8 @@ void norm_rows(const NormInput& in, T* out) {
   });
 }
 
-// With h = (x - mean) scale and u = gain d_out: d_x = scale (u - h mean(u h) - mean(u)), the last term of LayerNorm.
-// Adds to d_gain what rows [begin, end) add.
+// Computes d_x = scale (u - h mean(u h) - mean(u)) with h = (x - mean) scale and u = gain d_out. The last term is
+// LayerNorm's. Adds to d_gain what rows [begin, end) add.
 template <class T>
 void norm_rows_backward(const NormInput& in, int64_t begin, int64_t end, T* d, T* d_gain) {
   const int64_t width = in.x.size(1);

@@ -20,7 +20,7 @@ void swiglu(TensorView a, TensorView b, TensorView out);
 /// d_a = d_out silu'(a) b, d_b = d_out silu(a); d_a may be d_out.
 void swiglu_backward(TensorView a, TensorView b, TensorView d_out, TensorView d_a, TensorView d_b);
 
-/// to = from; to += from. Of equal size, not overlapping.
+/// to = from; to += from. Both have one size and do not overlap.
 void assign(TensorView from, TensorView to);
 void add(TensorView from, TensorView to);
 /// t *= by.

@@ -39,7 +39,7 @@ Types types_of(DType dtype) {
   }
 }
 
-/// What cuBLASLt makes and destroys by a pair of calls.
+/// Owns what cuBLASLt makes and destroys by a pair of calls.
 template <class Handle, cublasStatus_t (*kDestroy)(Handle)>
 struct Owned {
   Owned() = default;
@@ -183,7 +183,7 @@ class CublasGemm final : public Gemm {
     return proposals;
   }
 
-  // On an output of their own: the call's may be one that is added to.
+  // Returns the proposal that is fastest on an output of its own, since the call's may be one that is added to.
   size_t fastest(const Call& c, const std::vector<cublasLtMatmulHeuristicResult_t>& proposals) const {
     const int64_t elements = (c.batch.count - 1) * c.batch.out + (c.out.rows - 1) * c.out.stride + c.out.cols;
     const Memory scratch = try_allocate(elements * bytes_of(c.out.dtype));

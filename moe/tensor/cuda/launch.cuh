@@ -15,7 +15,7 @@ using Float16 = __half;
 
 __device__ inline float to_float(Bfloat16 v) { return __bfloat162float(v); }
 __device__ inline float to_float(Float16 v) { return __half2float(v); }
-// To nearest even, from float64 too: in one rounding.
+// Rounds to nearest even: float64 too in one step, not by way of float32.
 __device__ inline void round_to(float v, Bfloat16& out) { out = __float2bfloat16_rn(v); }
 __device__ inline void round_to(double v, Bfloat16& out) { out = __double2bfloat16(v); }
 __device__ inline void round_to(float v, Float16& out) { out = __float2half_rn(v); }

@@ -75,7 +75,7 @@ __global__ void gain_backward_kernel(Norm n, const T* d, T* d_gain) {
   d_gain[column] = rounded<T>(sum);
 }
 
-// With h the normed row and u = gain d_out: d_x = scale (u - h mean(u h) - mean(u)), the last term where centred.
+// Computes d_x = scale (u - h mean(u h) - mean(u)), h the normed row, u = gain d_out; the last term where centred.
 template <class T>
 __global__ void norm_backward_kernel(Norm n, T* gradients) {
   using A = Sums<T>;
