@@ -26,17 +26,20 @@ std::vector<PrintedSpeedup> printed_fsmoe_table5() {
                     &R::speedup);
 }
 
+double printed_speedup(const std::string& grid, const std::string& cluster, std::string_view schedule) {
+  const bool other = std::ranges::find(kOtherReadingsOfA, cluster) != kOtherReadingsOfA.end();
+  for (const PrintedSpeedup& row : printed_fsmoe_table5())
+    if (row.grid == grid && row.cluster == (other ? "testbed-a" : cluster) && row.schedule == schedule)
+      return row.speedup;
+  return 0;
+}
+
 double printed_speedup(const Grid& grid, const Profile& cluster, std::string_view schedule) {
   const bool whole = grid.sample_of.empty();
   const std::string& name = whole ? grid.name : grid.sample_of;
-  if (!is_preset("grids", name, whole ? grid.file : grid.sample_of_file) ||
-      !is_preset("clusters", cluster.name, cluster.file))
-    return 0;
-  const bool other = std::ranges::find(kOtherReadingsOfA, cluster.name) != kOtherReadingsOfA.end();
-  for (const PrintedSpeedup& row : printed_fsmoe_table5())
-    if (row.grid == name && row.cluster == (other ? "testbed-a" : cluster.name) && row.schedule == schedule)
-      return row.speedup;
-  return 0;
+  const bool presets = is_preset("grids", name, whole ? grid.file : grid.sample_of_file) &&
+                       is_preset("clusters", cluster.name, cluster.file);
+  return presets ? printed_speedup(name, cluster.name, schedule) : 0;
 }
 
 std::vector<PrintedOp> printed_fsmoe_table2() {

@@ -140,7 +140,7 @@ class Experts {
   std::unique_ptr<Expert> expert_;
   std::vector<Rows> rows_;
   Tensor x_, y_, d_y_, d_x_, hidden_, w1_, d_w1_, gradients_;
-  std::unique_ptr<cuda::Gemm> gemm_ = cuda::make_cublas_gemm(cuda::Selection::timed);
+  std::unique_ptr<cuda::Gemm> gemm_ = cuda::make_cublas_gemm(cuda::AlgorithmChoice::timed);
   int inputs_ = gemms_of(ffn_) - 1;
   Matrix w2_ = transpose(one(w1_));  // (H, M)
 };

@@ -69,7 +69,7 @@ std::unique_ptr<LayerDevice> make_test_layer_device() {
   return cuda::make_layer_device(make_test_memory(), make_plain_gemm());
 }
 
-std::unique_ptr<cuda::Gemm> make_test_gemm(cuda::Selection) { return make_plain_gemm(); }
+std::unique_ptr<cuda::Gemm> make_test_gemm(cuda::AlgorithmChoice) { return make_plain_gemm(); }
 std::unique_ptr<Device> make_test_device() { return make_cpu_device(); }
 void finish_test_device() {}
 int64_t test_launches() { return emulation::launches(); }

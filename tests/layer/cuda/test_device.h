@@ -21,7 +21,7 @@ void finish_test_device();
 int64_t test_launches();
 
 /// What multiplies on the device: loops of the emulation, cuBLASLt on a GPU.
-std::unique_ptr<cuda::Gemm> make_test_gemm(cuda::Selection selection);
+std::unique_ptr<cuda::Gemm> make_test_gemm(cuda::AlgorithmChoice selection);
 /// Loops over the host's memory.
 std::unique_ptr<cuda::Gemm> make_plain_gemm();
 

@@ -10,7 +10,7 @@
 namespace moe {
 namespace {
 
-using Kind = std::tuple<cuda::Selection, DType>;
+using Kind = std::tuple<cuda::AlgorithmChoice, DType>;
 
 class CudaGemmTest : public testing::TestWithParam<Kind> {
  protected:
