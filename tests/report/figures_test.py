@@ -6,12 +6,14 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import unittest
 
-from page_of import GRID, LAYER, MODELS, OPERATIONS, PLAN, cases_of, column, data_of, lines_of, report
+from page_of import GRID, LAYER, MODELS, OPERATIONS, PLAN, ROOT, cases_of, column, data_of, data_text, lines_of, report
 
 PROGRAM = os.path.abspath(sys.argv[1])
 MOST_BYTES = 3e6
@@ -71,6 +73,28 @@ class Figures(Page):
         self.assertEqual(compared, len(rows))
         self.assertGreaterEqual(len(data["replays"]["layers"]), 8)
         self.assertTrue(data["runs"][0]["emulated"])
+
+    def test_are_those_of_all_schedules_of_the_whole_grid(self):
+        """All that the page has is exact, and the page's own reader of tables finds the same."""
+        tuned = subprocess.run([PROGRAM, *"tune --no-verify --schedule all --out all.jsonl".split()], cwd=self.folder,
+                               capture_output=True, text=True)
+        self.assertEqual(tuned.returncode, 0, tuned.stderr)
+        data = self.made_of("all.jsonl")
+        size = (self.folder / "page.html").stat().st_size
+        print(f"the page of all schedules of the whole grid has {size} bytes")
+        self.assertLess(size, MOST_BYTES)
+        rows, compared = self.rows_of(data), 0
+        for case in cases_of(self.folder / "all.jsonl"):
+            self.check_case(case, rows[case["parameters"]["layer"], case["schedule"]])
+            compared += 1
+        self.assertEqual(compared, 1458 * 24)
+        self.assertEqual(compared, len(rows))
+        if node := shutil.which("node"):
+            here = pathlib.Path(__file__).parent
+            words = [node, here / "table_check.js", ROOT / "report/page/table.js"]
+            read = subprocess.run(words, input=data_text(self.folder / "page.html"), capture_output=True, text=True)
+            self.assertEqual(read.returncode, 0, read.stderr)
+            self.assertEqual(json.loads(read.stdout), data)
 
     def test_of_replays_are_those_of_the_records(self):
         data = self.made_of(GRID)
