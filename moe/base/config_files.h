@@ -13,7 +13,9 @@ std::string config_dir();
 std::vector<std::string> config_names(const std::string& folder);
 
 /// Returns the path of configs/FOLDER/NAME.toml (in `text`: NAME.txt), or `name_or_path` itself where that is a file or
-/// looks like a path (has a '/' or that ending). Throws BadInput that lists the known names.
-std::string find_config(const std::string& folder, const std::string& name_or_path);
+/// looks like a path (has a '/' or that ending). Throws BadInput that lists the known names, and those that the caller
+/// takes besides.
+std::string find_config(const std::string& folder, const std::string& name_or_path,
+                        const std::vector<std::string>& besides = {});
 
 }  // namespace moe

@@ -26,7 +26,7 @@ function replaySource(replays) {
   const most = Math.max(...plans);
   return `Replayed in this page from plans, priced by the profile ${replays.profile} (${replays.source}).` +
     (most > 1 + SAME ? ` Lanes slow each other there by up to ${percent(most - 1)}: that is computed by moetune, ` +
-      "kept as it is when a slider moves, and not drawn." : "");
+      "kept as it is when a slider moves, and not drawn: the lanes of a replay end before its time." : "");
 }
 
 function whatIfLines(replays) {
