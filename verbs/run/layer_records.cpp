@@ -63,6 +63,10 @@ void add_times(const MeasuredRun& run, CaseRecord& record) {
   record.summary.set("least_total_s", quantile(total, 0));
   record.summary.set("most_total_s", quantile(total, 1));
   record.summary.set("exposed_s", median(max_over_ranks(run.exposed_s)));
+  if (const auto interval = median_interval(total)) {
+    record.summary.set("total_low_s", interval->low);
+    record.summary.set("total_high_s", interval->high);
+  }
   record.summary.set("overlap_efficiency", median(min_over_ranks(run.overlap)));
   if (run.paced_tasks == 0) return;
   const double share = overrun_share(run);

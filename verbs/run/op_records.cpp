@@ -210,6 +210,10 @@ class Attempts {
   std::vector<std::vector<CaseRecord>> records_;  // by case and attempt
 };
 
+  if (const auto interval = median_interval(slowest)) {
+    record.summary.set("median_low_s", interval->low);
+    record.summary.set("median_high_s", interval->high);
+  }
 // Returns the series of collectives that the records have at sizes enough to judge a line by.
 std::set<std::string> measured_series(const std::vector<CaseRecord>& records) {
   std::map<std::string, std::set<double>> sizes;
