@@ -43,4 +43,7 @@ const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.
 
 /** The part of the page's data that can replay a layer, if it has it. */
 const replayOf = new Map(data.replays.layers.map((one) => [one.layer, one]));
-const recordedTimeline = new Map(data.timelines.map(({ row, tasks }) => [row, new Table(tasks)]));
+const recordedTimeline = new Map(data.timelines.filter((one) => !("rank" in one))
+  .map(({ row, tasks }) => [row, new Table(tasks)]));
+const measuredTimeline = new Map(data.timelines.filter((one) => "rank" in one)
+  .map(({ row, rank, tasks }) => [row, { rank, of: new Table(tasks) }]));

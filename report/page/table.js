@@ -17,8 +17,11 @@ function cellsOf(column, rows) {
 
 /** The value of a JSON text, in which every column of a table is the list of its cells. */
 function unpackedTables(text) {
-  return JSON.parse(text, (_, value) => (value?.columns === undefined ? value : { rows: value.rows,
-    columns: Object.fromEntries(Object.entries(value.columns).map(([name, one]) => [name, cellsOf(one, value.rows)])) }));
+  return JSON.parse(text, (_, value) => {
+    if (value?.columns === undefined) return value;
+    const columns = Object.entries(value.columns).map(([name, one]) => [name, cellsOf(one, value.rows)]);
+    return { rows: value.rows, columns: Object.fromEntries(columns) };
+  });
 }
 
 /** The values that are there, each once, in order. */
