@@ -56,7 +56,7 @@ void write_record_csv(const Run& run, std::ostream& out) {
   for (const CaseRecord& record : run.cases) {
     rows.push_back(cells_of(record, columns));
     samples |= !record.samples.empty();
-    timelines |= !record.timeline.empty();
+    timelines |= !record.timeline.empty() || !record.measured_timeline.tasks.empty();
   }
   if (samples) log_info("csv: samples are left out, their medians are in summary.*");
   if (timelines) log_info("csv: timelines are left out");

@@ -6,7 +6,9 @@
 #include "layerbench/report.h"
 #include "moe/base/config_files.h"
 #include "moe/base/progress.h"
+#include "moe/device/stream.h"
 #include "moe/layer/layer_device.h"
+#include "moe/measure/layers/proxy.h"
 #include "moe/plan/grid.h"
 #include "verbs/pick_layers.h"
 #include "verbs/plan_file.h"
@@ -18,7 +20,7 @@
 namespace moe::layerbench {
 namespace {
 
-constexpr double kGuessedLayerS = 4;
+constexpr const char* kLayers = "layers";  // the work that there is
 
 struct BenchedLayer {
   std::string name;
@@ -134,10 +136,14 @@ class Layerbench {
         target_.measured || none_runs || options_.check_only || !options_.predict ? target_.cluster : measured();
     const bool several = layers_.size() > 1 && target_.leads();
     std::optional<Progress> progress;
-    if (several) progress.emplace(fmt::format("running {} layers", layers_.size()), kGuessedLayerS * layers());
+    if (several) progress.emplace(fmt::format("running {} layers", layers_.size()));
+    MeasuredWork work;
+    for (const BenchedLayer& layer : layers_) work.open(kLayers) += work_of(layer);
     for (const BenchedLayer& layer : layers_) {
-      if (several) progress->at(static_cast<double>(results.outcomes.size()) / layers());
+      const double begin_s = now_s(), amount = work_of(layer);
       results.outcomes.push_back(outcome_of(layer));
+      if (amount > 0) work.did(kLayers, amount, now_s() - begin_s);
+      if (several) progress->at(work.share());
     }
     if (several) progress->done();
     writer_.end();
@@ -145,8 +151,17 @@ class Layerbench {
   }
 
  private:
-  double layers() const { return static_cast<double>(layers_.size()); }
   bool of_grid() const { return !options_.selection.grid.empty(); }
+
+  // Grows with what running it takes; 0: it does not run, or its records are there.
+  double work_of(const BenchedLayer& layer) const {
+    return !layer.refused.empty() || known(layer) ? 0 : reference_flops(layer.shape);
+  }
+
+  std::optional<LayerOutcome> known(const BenchedLayer& layer) const {
+    const bool files = !options_.dump.empty() || !options_.trace.empty();
+    return of_grid() && !files ? known_outcome(job_of(layer), writer_) : std::nullopt;
+  }
 
   std::vector<std::string> files_read() const {
     const Selection& selection = options_.selection;
@@ -195,11 +210,8 @@ class Layerbench {
   }
 
   LayerOutcome outcome_of(const BenchedLayer& layer) {
-    const LayerJob job = job_of(layer);
-    const bool files = !options_.dump.empty() || !options_.trace.empty();
-    if (of_grid() && !files)
-      if (auto outcome = known_outcome(job, writer_)) return *outcome;
-    LayerOutcome outcome = run(layer, job);
+    if (auto outcome = known(layer)) return *std::move(outcome);
+    LayerOutcome outcome = run(layer, job_of(layer));
     append(outcome, writer_);
     if (target_.leads() && !options_.trace.empty() && !traced_ && was_timed(outcome)) {
       write_layer_trace(outcome, options_.trace);

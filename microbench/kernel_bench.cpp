@@ -74,7 +74,7 @@ int run_kernel_bench(const MicrobenchOptions& options) {
   RecordWriter writer(path, {options.asked, {}, of_gpu ? gpu_fields(0) : Fields()});
   KernelBench bench(writer, options.repetitions);
   const KernelSizes sizes;
-  Progress progress("microbench --kernels", 60);
+  Progress progress("microbench --kernels");
   double groups = 0;
   const auto take = [&](std::span<const Kernel> group) {
     bench.run(group);

@@ -89,7 +89,7 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
   share_done(target, writer);
   std::optional<Progress> progress;
   if (target.leads())
-    progress.emplace(fmt::format("microbench {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""), 15);
+    progress.emplace(fmt::format("microbench {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""));
   auto records = measure_ops(target, writer, request, [&](double share) { progress->at(share); });
   sort_by_series(records);
   std::vector<MeasuredOverhead> overheads = processes ? taken_overheads(records) : measure_overheads(writer);

@@ -129,7 +129,7 @@ class SelfTest {
   }
 
   void resample_gates() {
-    Progress progress("gates made of the recorded launches", 5);
+    Progress progress("gates made of the recorded launches");
     for (const Injection& injection : injections()) {
       progress.at(static_cast<double>(results_.rows.size()) / static_cast<double>(injections().size()));
       results_.rows.push_back(

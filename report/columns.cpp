@@ -7,27 +7,31 @@
 namespace moe::report {
 namespace {
 
-Json texts(const std::vector<Json>& cells) {
-  Json words = Json::array(), at = Json::array();
+constexpr std::string_view kDigitsOf64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+// Every index in as many digits as the greatest needs.
+Json words_json(const std::vector<Json>& cells) {
+  Json words = Json::array();
   std::map<std::string, size_t> known;
+  std::vector<size_t> indices;
   for (const Json& cell : cells) {
-    if (cell.is_null()) {
-      at.push_back(nullptr);
-      continue;
-    }
-    const auto [word, fresh] = known.emplace(cell.get<std::string>(), known.size());
+    const auto [word, fresh] = known.emplace(cell.dump(), known.size());
     if (fresh) words.push_back(cell);
-    at.push_back(word->second);
+    indices.push_back(word->second);
   }
+  int bits = 6;
+  while (known.size() > size_t{1} << bits) bits += 6;
+  std::string at;
+  for (const size_t index : indices)
+    for (int shift = bits - 6; shift >= 0; shift -= 6) at += kDigitsOf64[index >> shift & 63];
   return {{"words", std::move(words)}, {"at", std::move(at)}};
 }
 
 Json column_json(const std::vector<Json>& cells) {
   if (std::ranges::all_of(cells, [&](const Json& cell) { return cell == cells.front(); }))
     return {{"all", cells.front()}};
-  const auto is_text = [](const Json& cell) { return cell.is_string() || cell.is_null(); };
-  if (std::ranges::all_of(cells, is_text)) return texts(cells);
-  return {{"values", cells}};
+  Json words = words_json(cells), values{{"values", cells}};
+  return words.dump().size() < values.dump().size() ? words : values;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// Rows as columns of JSON: what all rows share is written once, and so is a text.
+// Rows as columns of JSON: what all rows share is written once, and so is a value that many have.
 #include <map>
 #include <string>
 #include <string_view>
@@ -31,8 +31,9 @@ class Columns {
   void clear(size_t row);
   size_t rows() const { return rows_; }
 
-  /// {"rows": N, "columns": {NAME: COLUMN}}. A column is {"all": VALUE}, {"words": [..], "at": [index or null ..]} of
-  /// texts, or {"values": [..]}.
+  /// {"rows": N, "columns": {NAME: COLUMN}}. A column is {"all": VALUE}, or the shorter of {"values": [..]} and
+  /// {"words": distinct values, "at": TEXT}. TEXT has the index into words of each row, all in equally many digits of
+  /// base 64, the greatest first; digits are those of RFC 4648. The page reads it in report/page/table.js.
   Json json() const;
 
  private:

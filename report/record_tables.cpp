@@ -56,17 +56,32 @@ bool reads(const std::string& name, bool (*is)(const Schedule&)) {
          (is(*found) || std::ranges::any_of(found->variants, [&](const Schedule* one) { return is(*one); }));
 }
 
+// Of a timeline of any sort.
+template <class Task>
+void add_task(const Task& task, Columns& columns) {
+  columns.add_row();
+  columns.set("kind", task.kind);
+  columns.set("phase", task.phase);
+  columns.set("lane", task.lane);
+  columns.set("chunk", task.chunk);
+  columns.set("chunks", task.chunks);
+  columns.set("start_s", rounded(task.start_s));
+  columns.set("end_s", rounded(task.end_s));
+}
+
 Json task_columns(const std::vector<TaskTimes>& tasks) {
   Columns columns;
-  for (const TaskTimes& task : tasks) {
-    columns.add_row();
-    columns.set("kind", task.kind);
-    columns.set("phase", task.phase);
-    columns.set("lane", task.lane);
-    columns.set("chunk", task.chunk);
-    columns.set("chunks", task.chunks);
-    columns.set("start_s", rounded(task.start_s));
-    columns.set("end_s", rounded(task.end_s));
+  for (const TaskTimes& task : tasks) add_task(task, columns);
+  return columns.json();
+}
+
+Json task_columns(const MeasuredTimeline& timeline) {
+  Columns columns;
+  for (const MeasuredTask& task : timeline.tasks) {
+    add_task(task, columns);
+    if (!timeline.predicted) continue;
+    columns.set("predicted_start_s", rounded(task.predicted_start_s));
+    columns.set("predicted_end_s", rounded(task.predicted_end_s));
   }
   return columns.json();
 }
@@ -142,6 +157,7 @@ void RecordTables::add_layer_case(const CaseRecord& record, size_t run) {
     set_cells(record, row);
     rows_[row] = {layer, record.schedule, degrees_of(record),   record.parameters.has("plan"), ok,
                   ran,   predicted_s,     rows_[row].planned_s, rows_[row].planned_rounding,   std::nullopt};
+    if (ok && !record.measured_timeline.tasks.empty()) rows_[row].timeline = &record.measured_timeline;
     if (const double total_s = number_or_nan(record.summary, "total_s"); ok && total_s > 0)
       rows_[row].measured_s = total_s;
     if (ran) entry.parameters = record.parameters;
@@ -262,6 +278,16 @@ Json RecordTables::layers_json() const {
   return columns.json();
 }
 
+Json RecordTables::timelines_json(const std::vector<size_t>& layers) const {
+  Json all = timelines_;
+  for (size_t row = 0; row < rows_.size(); ++row) {
+    const MeasuredTimeline* timeline = rows_[row].timeline;
+    if (timeline == nullptr || std::ranges::find(layers, rows_[row].layer) == layers.end()) continue;
+    all.push_back({{"row", row}, {"rank", timeline->rank}, {"tasks", task_columns(*timeline)}});
+  }
+  return all;
+}
+
 Json RecordTables::pairs_json() const {
   Json all = Json::array();
   for (const auto& [name, pairs] : launches_) {
@@ -280,9 +306,15 @@ Json RecordTables::pairs_json() const {
   return all;
 }
 
-Json RecordTables::json() const {
-  return {{"layers", layers_json()}, {"rows", cells_.json()}, {"operations", operations_.json()}, {"models", models_},
-          {"timelines", timelines_}, {"pairs", pairs_json()}, {"published", published_.json()},   {"others", others_}};
+Json RecordTables::json(const std::vector<size_t>& layers) const {
+  return {{"layers", layers_json()},
+          {"rows", cells_.json()},
+          {"operations", operations_.json()},
+          {"models", models_},
+          {"timelines", timelines_json(layers)},
+          {"pairs", pairs_json()},
+          {"published", published_.json()},
+          {"others", others_}};
 }
 
 }  // namespace moe::report

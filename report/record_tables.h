@@ -32,18 +32,21 @@ struct LayerRow {
   std::optional<double> planned_s = {};
   std::string planned_rounding = {};
   std::optional<double> measured_s = {};
+  const MeasuredTimeline* timeline = nullptr;  // of the files' records; where it ran and one is kept
 };
 
 class RecordTables {
  public:
+  /// The files outlive it.
   explicit RecordTables(const std::vector<FileRun>& files);
 
   const std::vector<LayerEntry>& layers() const { return layers_; }
   const std::vector<LayerRow>& rows() const { return rows_; }
   size_t operations() const { return operations_.rows(); }
   size_t models() const { return models_.size(); }
-  /// {"layers", "rows", "operations", "models", "timelines", "pairs", "published", "others"}.
-  Json json() const;
+  /// {"layers", "rows", "operations", "models", "timelines", "pairs", "published", "others"}. Of `timelines`, {"row",
+  /// "tasks"}, measured ones are of the layers of those indices alone, and have a "rank".
+  Json json(const std::vector<size_t>& layers) const;
 
  private:
   void add(const CaseRecord& record, size_t run);
@@ -55,6 +58,7 @@ class RecordTables {
   void add_published(const CaseRecord& record);
   size_t layer_of(const CaseRecord& record, size_t run);
   Json layers_json() const;
+  Json timelines_json(const std::vector<size_t>& layers) const;
   Json pairs_json() const;
 
   std::vector<LayerEntry> layers_;

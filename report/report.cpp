@@ -74,12 +74,17 @@ Json fits_json(const std::vector<FileRun>& files) {
 class Replays {
  public:
   Replays(const ReportOptions& options, const std::vector<FileRun>& files, const RecordTables& tables)
-      : options_(options), files_(files), tables_(tables) {
-    for (const size_t layer : picked_layers(tables, static_cast<size_t>(options.timelines))) add(layer);
+      : options_(options),
+        files_(files),
+        tables_(tables),
+        picked_(picked_layers(tables, static_cast<size_t>(options.timelines))) {
+    for (const size_t layer : picked_) add(layer);
     if (std::ranges::any_of(tables.rows(), &LayerRow::of_plan_file))
       notes_.insert("runs of a plan file have no replays: only that file holds their plans");
   }
   size_t layers() const { return layers_.size(); }
+  /// Indices of the layers that are to have timelines.
+  const std::vector<size_t>& picked() const { return picked_; }
   Json json() const {
     Json kinds = Json::array();
     for (int kind = 0; kind < kTaskKinds; ++kind) kinds.push_back(name_of(static_cast<TaskKind>(kind)));
@@ -133,6 +138,7 @@ class Replays {
   const ReportOptions& options_;
   const std::vector<FileRun>& files_;
   const RecordTables& tables_;
+  std::vector<size_t> picked_;
   LayerReplays replays_;
   Json layers_ = Json::array();
   std::set<std::string> notes_;
@@ -141,7 +147,7 @@ class Replays {
 Json document_of(const std::vector<FileRun>& files, const RecordTables& tables, const Replays& replays) {
   Json runs = Json::array();
   for (const FileRun& file : files) runs.push_back(run_json(file));
-  Json document = tables.json();
+  Json document = tables.json(replays.picked());
   document["made_by"] = fmt::format("moetune {}", version());
   document["runs"] = std::move(runs);
   document["fits"] = fits_json(files);

@@ -12,7 +12,6 @@
 namespace moe::reproduce {
 namespace {
 
-constexpr double kGuessedSweepSeconds = 0.8;
 constexpr size_t kQuietSweeps = 4;
 
 SweptReading swept(const Reading& reading) {
@@ -52,9 +51,7 @@ void SweepStore::prepare(const std::vector<Reading>& readings) {
   std::vector<std::exception_ptr> errors(workers);
   std::atomic<size_t> next{0};
   std::optional<Progress> progress;
-  if (missing.size() > kQuietSweeps)
-    progress.emplace("sweeps of 1458 layers",
-                     kGuessedSweepSeconds * static_cast<double>(missing.size()) / static_cast<double>(workers));
+  if (missing.size() > kQuietSweeps) progress.emplace("sweeps of 1458 layers");
   const auto work = [&](size_t worker) {
     try {
       for (size_t i = next++; i < missing.size(); i = next++) {

@@ -56,7 +56,8 @@ std::vector<std::string> config_names(const std::string& folder) {
   return names;
 }
 
-std::string find_config(const std::string& folder, const std::string& name_or_path) {
+std::string find_config(const std::string& folder, const std::string& name_or_path,
+                        const std::vector<std::string>& besides) {
   const std::string_view ending = ending_in(folder);
   const bool path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(ending);
   if (path) return name_or_path;
@@ -67,7 +68,9 @@ std::string find_config(const std::string& folder, const std::string& name_or_pa
     return named.string();
   }
   if (fs::is_regular_file(name_or_path, error)) return name_or_path;
-  const std::vector<std::string> names = config_names(folder);
+  std::vector<std::string> names = config_names(folder);
+  names.insert(names.end(), besides.begin(), besides.end());
+  std::ranges::sort(names);
   const std::vector<std::string_view> known(names.begin(), names.end());
   bad_input("{}: found {}, expected a file or one of: {}{}", what_is_in(folder), shown(name_or_path),
             fmt::join(known, ", "), suggestion(name_or_path, known));

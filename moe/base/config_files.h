@@ -13,8 +13,10 @@ std::string config_dir();
 std::vector<std::string> config_names(const std::string& folder);
 
 /// Returns the path of configs/FOLDER/NAME.toml (in `text`: NAME.txt), or `name_or_path` itself where that is a file or
-/// looks like a path (has a '/' or that ending). Throws BadInput that lists the known names.
-std::string find_config(const std::string& folder, const std::string& name_or_path);
+/// looks like a path (has a '/' or that ending). Throws BadInput that lists the known names, and those that the caller
+/// takes besides.
+std::string find_config(const std::string& folder, const std::string& name_or_path,
+                        const std::vector<std::string>& besides = {});
 
 /// Returns whether `file` is configs/FOLDER/NAME.toml itself, not another that bears its name.
 bool is_preset(const std::string& folder, const std::string& name, const std::string& file);

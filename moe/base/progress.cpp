@@ -1,5 +1,6 @@
 #include "moe/base/progress.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,12 +11,41 @@ namespace moe {
 namespace {
 
 constexpr double kTerminalEveryS = 0.2, kLogEveryS = 10;
+constexpr double kTellingShare = 0.02;  // from here on the work itself tells more than what was expected of it
 
 }  // namespace
 
-Progress::Progress(std::string what, double guessed_s)
+void MeasuredWork::did(const std::string& kind, double amount, double seconds) {
+  Kind& of = kinds_[kind];
+  of.open = std::max(0.0, of.open - amount);
+  of.done += amount;
+  of.seconds += seconds;
+}
+
+double MeasuredWork::seconds() const {
+  double sum = 0;
+  for (const auto& [name, kind] : kinds_) sum += kind.seconds;
+  return sum;
+}
+
+std::optional<double> MeasuredWork::left_s() const {
+  double done = 0, left = 0;
+  for (const auto& [name, kind] : kinds_) done += kind.done;
+  if (done <= 0) return std::nullopt;
+  for (const auto& [name, kind] : kinds_)
+    left += kind.open * (kind.done > 0 ? kind.seconds / kind.done : seconds() / done);
+  return left;
+}
+
+double MeasuredWork::share() const {
+  const std::optional<double> left = left_s();
+  const double all = left ? seconds() + *left : 0;
+  return all > 0 ? seconds() / all : 0;
+}
+
+Progress::Progress(std::string what, std::optional<double> expected_s)
     : what_(std::move(what)),
-      guessed_s_(guessed_s),
+      expected_s_(expected_s),
       terminal_(isatty(STDERR_FILENO) == 1),
       start_(std::chrono::steady_clock::now()) {
   show(0, false);
@@ -33,10 +63,17 @@ void Progress::done() { show(1, true); }
 
 void Progress::show(double share, bool last) {
   shown_s_ = elapsed_s();
-  const double left = share > 0.02 ? shown_s_ / share * (1 - share) : guessed_s_ - shown_s_;
-  const std::string state = last ? fmt::format("done in {}", human_seconds(shown_s_))
-                                 : fmt::format("{:3.0f} %, about {:.0f} s left", 100 * share, std::max(left, 0.0));
-  log_progress(fmt::format("{}{}: {}{}", terminal_ ? "\r\x1b[K" : "", what_, state, terminal_ && !last ? "" : "\n"));
+  const std::string told =
+      last ? fmt::format("done in {}", human_seconds(shown_s_)) : state(share, shown_s_, expected_s_);
+  log_progress(fmt::format("{}{}: {}{}", terminal_ ? "\r\x1b[K" : "", what_, told, terminal_ && !last ? "" : "\n"));
+}
+
+std::string Progress::state(double share, double elapsed_s, std::optional<double> expected_s) {
+  const std::string percent = fmt::format("{:3.0f} %", 100 * share);
+  if (share <= 0 && !expected_s) return percent;
+  const bool tells = share > kTellingShare || !expected_s;
+  const double left = tells ? elapsed_s / share * (1 - share) : *expected_s - elapsed_s;
+  return fmt::format("{}, about {:.0f} s left", percent, std::max(left, 0.0));
 }
 
 }  // namespace moe

@@ -39,6 +39,20 @@ double quantile(std::vector<double> values, double share) {
   return std::lerp(values[below], values[above], place - static_cast<double>(below));
 }
 
+std::optional<Interval> median_interval(std::vector<double> values) {
+  constexpr double kOutsideEachEnd = 0.025;
+  require_any(values);
+  std::ranges::sort(values);
+  const double n = static_cast<double>(values.size());
+  const auto probability = [&](double k) {
+    return std::exp(std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) - n * std::log(2.0));
+  };
+  size_t j = 0;
+  for (double below = probability(0); below <= kOutsideEachEnd; below += probability(static_cast<double>(j))) ++j;
+  if (j == 0) return std::nullopt;
+  return Interval{values[j - 1], values[values.size() - j]};
+}
+
 double nearest_rank(std::vector<double> values, double share) {
   require_any(values);
   std::ranges::sort(values);

@@ -78,6 +78,23 @@ struct TaskTimes {
   bool operator==(const TaskTimes&) const = default;
 };
 
+/// A task of a layer's plan as one rank ran it in one pass, seconds over the dilation from the start of the pass, and
+/// when the simulator said that it would run.
+struct MeasuredTask {
+  std::string kind, phase, lane;
+  int chunk = 0, chunks = 1;
+  double start_s = 0, end_s = 0;
+  double predicted_start_s = 0, predicted_end_s = 0;
+  bool operator==(const MeasuredTask&) const = default;
+};
+
+struct MeasuredTimeline {
+  int rank = 0;
+  bool predicted = false;           // else the tasks' predicted times are 0 and not written
+  std::vector<MeasuredTask> tasks;  // in issue order; empty: none is kept
+  bool operator==(const MeasuredTimeline&) const = default;
+};
+
 struct CaseRecord {
   std::string key;  // unique in its run
   CaseStatus status = CaseStatus::ok;
@@ -92,8 +109,9 @@ struct CaseRecord {
   Fields summary;     // over max over ranks: median_s, ...
   Fields prediction;  // what the simulator said, under the same names
   std::optional<double> bound_s;
-  std::vector<TaskTimes> timeline;  // predicted, in issue order; empty: none is kept
-  std::string where;                // "FILE:LINE" where it was read; not part of the record
+  std::vector<TaskTimes> timeline;     // predicted, in issue order; empty: none is kept
+  MeasuredTimeline measured_timeline;  // of a layer that ran
+  std::string where;                   // "FILE:LINE" where it was read; not part of the record
 };
 
 /// Cases of one layer, say, that are written at once: their line has once what they share. Read back they are cases as

@@ -41,6 +41,17 @@ Json json_of(const TaskTimes& task) {
           {"chunks", task.chunks}, {"start_s", task.start_s}, {"end_s", task.end_s}};
 }
 
+Json json_of(const MeasuredTimeline& timeline) {
+  Json rows = Json::array();
+  for (const MeasuredTask& task : timeline.tasks) {
+    rows.push_back({task.kind, task.phase, task.lane, task.chunk, task.chunks, task.start_s, task.end_s});
+    if (timeline.predicted) rows.back().insert(rows.back().end(), {task.predicted_start_s, task.predicted_end_s});
+  }
+  Json columns{"kind", "phase", "lane", "chunk", "chunks", "start_s", "end_s"};
+  if (timeline.predicted) columns.insert(columns.end(), {"predicted_start_s", "predicted_end_s"});
+  return {{"rank", timeline.rank}, {"columns", std::move(columns)}, {"rows", std::move(rows)}};
+}
+
 Json json_of(const CaseRecord& record) {
   Json out = {{"kind", "case"}, {"key", record.key}, {"status", name_of(record.status)}};
   if (!record.reason.empty()) out["reason"] = record.reason;
@@ -60,6 +71,7 @@ Json json_of(const CaseRecord& record) {
   out["prediction"] = json_of(record.prediction);
   if (record.bound_s) out["bound_s"] = *record.bound_s;
   for (const TaskTimes& task : record.timeline) out["timeline"].push_back(json_of(task));
+  if (!record.measured_timeline.tasks.empty()) out["measured_timeline"] = json_of(record.measured_timeline);
   return out;
 }
 

@@ -88,6 +88,32 @@ class ObjectReader {
     return out;
   }
 
+  const Json& list(const char* key) const {
+    const Json& found = get(key, "a list");
+    if (!found.is_array()) fail(key, found, "a list");
+    return found;
+  }
+
+  MeasuredTimeline measured_timeline(const char* key) const {
+    const Json& found = get(key, "an object");
+    if (!found.is_object()) fail(key, found, "an object");
+    const std::string where = fmt::format("{}: {}", where_, key);
+    const ObjectReader in(found, where);
+    MeasuredTimeline out;
+    out.rank = static_cast<int>(in.whole("rank", 0, INT32_MAX));
+    const std::vector<std::string> columns = in.texts("columns");
+    out.predicted = std::ranges::find(columns, "predicted_start_s") != columns.end();
+    for (const Json& cells : in.list("rows")) {
+      const std::string row = fmt::format("{}.rows[{}]", where, out.tasks.size());
+      if (!cells.is_array() || cells.size() != columns.size())
+        bad_input("{}: found {}, expected a list of {}", row, describe(cells), columns.size());
+      Json task = Json::object();
+      for (size_t i = 0; i < columns.size(); ++i) task[columns[i]] = cells[i];
+      out.tasks.push_back(ObjectReader(task, row).measured_task(out.predicted));
+    }
+    return out;
+  }
+
   CaseStatus status(const char* key) const {
     const std::string found = text(key);
     std::string known;
@@ -115,15 +141,28 @@ class ObjectReader {
   TaskTimes task() const {
     TaskTimes t;
     t.name = text("name");
+    t.layer = static_cast<int>(whole("layer", 0, INT32_MAX));
+    fill_task(t);
+    return t;
+  }
+
+  // What a task has in each of the timelines.
+  template <class Task>
+  void fill_task(Task& t) const {
     t.kind = text("kind");
     t.phase = text("phase");
     t.lane = text("lane");
-    t.layer = static_cast<int>(whole("layer", 0, INT32_MAX));
     t.chunks = static_cast<int>(whole("chunks", 1, INT32_MAX));
     t.chunk = static_cast<int>(whole("chunk", 0, t.chunks - 1));
     t.start_s = number("start_s");
     t.end_s = number("end_s");
     if (!(t.start_s <= t.end_s)) fail("end_s", object_["end_s"], fmt::format("a number from start_s = {}", t.start_s));
+  }
+
+  MeasuredTask measured_task(bool predicted) const {
+    MeasuredTask t;
+    fill_task(t);
+    if (predicted) t.predicted_start_s = number("predicted_start_s"), t.predicted_end_s = number("predicted_end_s");
     return t;
   }
 
@@ -197,6 +236,7 @@ CaseRecord case_from(const ObjectReader& in, const std::string& where) {
   record.prediction = in.fields("prediction");
   if (in.has("bound_s")) record.bound_s = in.number("bound_s");
   if (in.has("timeline")) record.timeline = in.timeline("timeline");
+  if (in.has("measured_timeline")) record.measured_timeline = in.measured_timeline("measured_timeline");
   record.where = where;
   return record;
 }
@@ -208,19 +248,12 @@ class GroupReader {
     const ObjectReader in(line, where);
     group_.parameters = in.fields("parameters");
     start_ = in.text("key");
-    const Json& tables = list(line, "tables", where);
+    const Json& tables = in.list("tables");
     for (size_t i = 0; i < tables.size(); ++i) read_table(tables[i], fmt::format("{}: tables[{}]", where, i));
   }
   CaseGroup take() { return std::move(group_); }
 
  private:
-  static const Json& list(const Json& object, const char* key, const std::string& where) {
-    const auto found = object.find(key);
-    if (found == object.end()) bad_input("{}: {}: found no such key, expected a list", where, key);
-    if (!found->is_array()) ObjectReader(object, where).fail(key, *found, "a list");
-    return *found;
-  }
-
   static void set(Json& one, const std::string& name, const Json& value) {
     const size_t dot = std::min(name.find('.'), name.size());
     const std::string part = name.substr(0, dot);
@@ -248,7 +281,8 @@ class GroupReader {
 
   void read_table(const Json& table, const std::string& where) {
     if (!table.is_object()) bad_input("{}: found {}, expected an object", where, describe(table));
-    const Json &columns = list(table, "columns", where), &rows = list(table, "rows", where);
+    const ObjectReader in(table, where);
+    const Json &columns = in.list("columns"), &rows = in.list("rows");
     for (size_t r = 0; r < rows.size(); ++r) {
       const std::string row = fmt::format("{}.rows[{}]", where, r);
       const Json one = case_of(columns, rows[r], row);

@@ -1,31 +1,8 @@
 // The records, as tables of columns.
 
-/** The values that are there, each once, in order. */
-function ordered(values) {
-  const list = [...new Set(values)].filter((value) => value !== null);
-  return list.every((value) => typeof value === "number") ? list.sort((a, b) => a - b) : list.map(String).sort();
-}
-
-class Table {
-  constructor({ rows, columns }) {
-    this.rows = rows;
-    this.columns = columns;
-  }
-  has(name) { return name in this.columns; }
-  get(row, name) {
-    const column = this.columns[name];
-    if (!column) return null;
-    if ("all" in column) return column.all;
-    if ("values" in column) return column.values[row];
-    return column.at[row] === null ? null : column.words[column.at[row]];
-  }
-  distinct(name) {
-    return ordered(this.indices().map((row) => this.get(row, name)));
-  }
-  indices() { return Array.from({ length: this.rows }, (_, row) => row); }
-}
-
-const data = JSON.parse(document.getElementById("data").textContent);
+/** What the page holds, its tables unpacked. */
+const readData = () => unpackedTables(document.getElementById("data").textContent);
+const data = readData();
 const layers = new Table(data.layers), rows = new Table(data.rows), operations = new Table(data.operations);
 const published = new Table(data.published);
 
@@ -66,4 +43,7 @@ const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.
 
 /** The part of the page's data that can replay a layer, if it has it. */
 const replayOf = new Map(data.replays.layers.map((one) => [one.layer, one]));
-const recordedTimeline = new Map(data.timelines.map(({ row, tasks }) => [row, new Table(tasks)]));
+const recordedTimeline = new Map(data.timelines.filter((one) => !("rank" in one))
+  .map(({ row, tasks }) => [row, new Table(tasks)]));
+const measuredTimeline = new Map(data.timelines.filter((one) => "rank" in one)
+  .map(({ row, rank, tasks }) => [row, { rank, of: new Table(tasks) }]));

@@ -109,10 +109,12 @@ function drawRuns(has) {
   const drawn = Object.entries(has).some(([name, there]) => there && name !== "runs" && name !== "warnings");
   byId("nothing").hidden = drawn;
   byId("download-rows").hidden = rows.rows === 0;
-  const link = (id, text, type) => { byId(id).href = URL.createObjectURL(new Blob([text], { type })); };
-  link("download", byId("data").textContent, "application/json");
+  const link = (id, type, textOf) => byId(id).addEventListener("click", () => {
+    byId(id).href = URL.createObjectURL(new Blob([textOf()], { type }));
+  });
+  link("download", "application/json", () => JSON.stringify(readData()));
   const names = ["layer", ...Object.keys(rows.columns).filter((name) => name !== "layer")];
   const cell = (value) => (/[",\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : value ?? "");
-  link("download-rows", [names.join(","), ...rows.indices().map((row) => names.map((name) =>
-    cell(name === "layer" ? nameOf(row) : rows.get(row, name))).join(","))].join("\n"), "text/csv");
+  link("download-rows", "text/csv", () => [names.join(","), ...rows.indices().map((row) => names.map((name) =>
+    cell(name === "layer" ? nameOf(row) : rows.get(row, name))).join(","))].join("\n"));
 }

@@ -57,30 +57,36 @@ function replayedLanes(schedule) {
     offset += run.makespan;
     if (i === 0) split = offset;
   });
-  return { title: `${schedule.schedule}, r_f ${degrees[0]}, r_b ${degrees[1]}`, row: schedule.row, lanes, tasks, split,
-    end: offset, total: totalSeconds(schedule, degrees, state.scale) };
+  const title = `${schedule.schedule}, r_f ${degrees[0]}, r_b ${degrees[1]}, simulated`;
+  return { title, row: schedule.row, lanes, tasks, split, end: offset,
+    total: totalSeconds(schedule, degrees, state.scale) };
 }
 
-function recordedLanes(row) {
-  const of = recordedTimeline.get(row), lanes = of.distinct("lane");
-  const tasks = of.indices().map((i) => ({ lane: lanes.indexOf(of.get(i, "lane")), kind: of.get(i, "kind"),
-    phase: of.get(i, "phase"), chunk: of.get(i, "chunk"), chunks: of.get(i, "chunks"), start: of.get(i, "start_s"),
-    end: of.get(i, "end_s"), critical: null, size: 0 }));
-  const end = Math.max(...tasks.map((task) => task.end));
-  return { title: `${scheduleOf(row)}, as recorded`, row, lanes, tasks, end, total: end,
-    split: Math.max(0, ...tasks.filter((task) => task.phase === "forward").map((task) => task.end)) };
+const recordedLanes = (row) =>
+  lanesOfTasks(row, recordedTimeline.get(row), `${scheduleOf(row)}, simulated, as recorded`, "start_s", "end_s");
+
+/** A replay with what was measured, where nothing was changed. The record's own simulation takes its place where the
+ * two differ: a replay draws no lanes that slow each other. */
+function replayedGroups(schedule) {
+  const replayed = replayedLanes(schedule), { row } = schedule;
+  if (!measuredTimeline.has(row) || isChanged() || state.degrees.has(schedule.schedule)) return [replayed];
+  const [found, simulated, difference] = measuredLanes(row);
+  if (!simulated) return [found, replayed];
+  return [found, Math.abs(replayed.end / simulated.end - 1) <= SAME ? replayed : simulated, difference];
 }
 
 function groupsOfLayer() {
-  const replays = replayOf.get(state.layer);
-  if (replays) return replays.schedules.map(replayedLanes);
-  return rowsOfLayer[state.layer].filter((row) => recordedTimeline.has(row)).map(recordedLanes);
+  const replays = replayOf.get(state.layer), list = rowsOfLayer[state.layer];
+  if (replays) return replays.schedules.flatMap(replayedGroups);
+  return list.flatMap((row) => (measuredTimeline.has(row) ? measuredLanes(row)
+    : recordedTimeline.has(row) ? [recordedLanes(row)] : []));
 }
 
 function taskLines(task) {
   const length = task.end - task.start;
-  const lines = [`${task.phase} ${kindText(task.kind)}${task.chunks > 1 ? ` ${task.chunk + 1}/${task.chunks}` : ""}`,
-    `${seconds(length)}, from ${seconds(task.start)} to ${seconds(task.end)}`];
+  const name = `${task.phase} ${kindText(task.kind)}${task.chunks > 1 ? ` ${task.chunk + 1}/${task.chunks}` : ""}`;
+  if (task.lines) return [name, ...task.lines];
+  const lines = [name, `${seconds(length)}, from ${seconds(task.start)} to ${seconds(task.end)}`];
   if (task.size > 0 && task.unit === "bytes" && length > 0)
     lines.push(`${bytes(task.size)}, ${digits(task.size / length * 1e-9, 4)} GB/s`);
   if (task.size > 0 && task.unit === "flops" && length > 0)
@@ -93,7 +99,7 @@ const LANE = 18, LABELS = 84;
 const titleHeight = (width) => (width < 640 ? 38 : 22);  // a narrow page has the times on a line of their own
 function drawGroup(root, group, top, x, width) {
   const total = measured(group.row) === null || isChanged() ? "" : `, measured ${seconds(measured(group.row))}`;
-  const told = `${seconds(group.total)}${total}`, narrow = width < 640, TITLE = titleHeight(width);
+  const told = group.told ?? `${seconds(group.total)}${total}`, narrow = width < 640, TITLE = titleHeight(width);
   root.append(svg("text", { class: "title", x: 2, y: top + 15 }, narrow ? group.title : `${group.title}: ${told}`));
   if (narrow) root.append(svg("text", { x: 2, y: top + 31 }, told));
   group.lanes.forEach((name, lane) => {

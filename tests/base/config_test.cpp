@@ -126,6 +126,10 @@ TEST(ConfigFiles, FindsByNameOrPath) {
   const auto message = message_of<BadInput>([] { find_config("clusters", "testbed-c"); });
   EXPECT_TRUE(message.starts_with("cluster: found 'testbed-c', expected a file or one of: a100-8, a800, b200-8, "))
       << message;
+  EXPECT_EQ(message.find("testbed-bb"), std::string::npos);
+  const auto besides = message_of<BadInput>([] { find_config("clusters", "testbed-c", {"testbed-bb", "a"}); });
+  EXPECT_TRUE(besides.starts_with("cluster: found 'testbed-c', expected a file or one of: a, a100-8, ")) << besides;
+  EXPECT_NE(besides.find(", testbed-b, testbed-bb"), std::string::npos) << besides;
 }
 
 TEST(ConfigFiles, TheEnvironmentChoosesTheFolder) {

@@ -73,6 +73,24 @@ TEST(Record, ATimelineIsReadStrictly) {
   EXPECT_EQ(message("\"timeline\":[", "\"timeline\":[3,"), "f:1: timeline[0]: found 3, expected an object");
 }
 
+TEST(Record, AMeasuredTimelineIsBadInAColumnOrARow) {
+  const std::string line = to_json_line(sample_case(1));
+  const auto message = [&](const std::string& from, const std::string& to) {
+    std::string changed = line;
+    changed.replace(changed.find(from, changed.find("measured_timeline")), from.size(), to);
+    return message_of<BadInput>([&] { record_line_from(changed, "f:1"); });
+  };
+  EXPECT_EQ(message("\"rank\":3", "\"rank\":-1"),
+            "f:1: measured_timeline: rank: found -1, expected a whole number from 0 to 2147483647");
+  EXPECT_EQ(message("\"start_s\"", "\"start\""),
+            "f:1: measured_timeline.rows[0]: start_s: found no such key, expected a number");
+  EXPECT_EQ(message("\"start_s\",", ""), "f:1: measured_timeline.rows[0]: found a list of 9, expected a list of 8");
+  EXPECT_EQ(message("\"dispatch\"", "7"), "f:1: measured_timeline.rows[1]: kind: found 7, expected a text");
+  EXPECT_EQ(message("0.5,", "0.1,"),
+            "f:1: measured_timeline.rows[1]: end_s: found 0.1, expected a number from start_s = 0.125");
+  EXPECT_EQ(message("\"rows\":[[", "\"rows\":[3,["), "f:1: measured_timeline.rows[0]: found 3, expected a list of 9");
+}
+
 CaseGroup again(const CaseGroup& group) {
   return std::get<CaseGroup>(record_line_from(to_json_line(group), "f.jsonl:1"));
 }

@@ -23,6 +23,10 @@ inline CaseRecord sample_case(int number) {
   record.bound_s = 0.05;
   record.timeline = {{"forward attention of layer 0", "attention", "forward", "compute", 0, 0, 1, 0, 0.1},
                      {"backward dispatch 2/4 of layer 0", "dispatch", "backward", "inter", 0, 1, 4, 0.1, 1.0 / 3}};
+  record.measured_timeline = {3,
+                              true,
+                              {{"attention", "forward", "compute", 0, 1, 0, 0.125, 0, 0.1},
+                               {"dispatch", "backward", "inter", 1, 4, 0.125, 0.5, 0.1, 1.0 / 3}}};
   return record;
 }
 
@@ -60,7 +64,8 @@ inline bool same(const CaseRecord& a, const CaseRecord& b) {
   return a.key == b.key && a.status == b.status && a.reason == b.reason && a.parameters == b.parameters &&
          a.schedule == b.schedule && a.degree_forward == b.degree_forward && a.degree_backward == b.degree_backward &&
          a.backend == b.backend && a.emulated == b.emulated && a.dilation == b.dilation && a.samples == b.samples &&
-         a.summary == b.summary && a.prediction == b.prediction && a.bound_s == b.bound_s && a.timeline == b.timeline;
+         a.summary == b.summary && a.prediction == b.prediction && a.bound_s == b.bound_s && a.timeline == b.timeline &&
+         a.measured_timeline == b.measured_timeline;
 }
 
 }  // namespace moe

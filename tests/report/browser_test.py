@@ -166,6 +166,23 @@ class OtherRecords(Page):
         self.assertIn("predicted (outlined) and measured (filled)", self.text("bars-text"))
         self.assertIn("Whiskers", self.text("bars-text"))
 
+    def test_measured_tasks_stand_above_simulated_ones_until_a_slider_moves(self):
+        lines = lines_of(VERIFIED)
+        tasks = {"rank": 2, "columns": ["kind", "phase", "lane", "chunk", "chunks", "start_s", "end_s",
+                                        "predicted_start_s", "predicted_end_s"],
+                 "rows": [["dispatch", "forward", "inter", 0, 1, 0.0, 0.004, 0.0, 0.003],
+                          ["expert", "backward", "compute", 0, 1, 0.004, 0.006, 0.003, 0.008]]}
+        for line in lines:
+            if line.get("key", "").startswith("run/"):
+                line["measured_timeline"] = tasks
+        (self.folder / "measured.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self.opened("measured.jsonl")
+        for told in ("measured on rank 2", "simulated", "difference: measured ends 2\u00a0ms earlier"):
+            self.assertIn(told, self.text("timeline"))
+        self.assertIn("Measured tasks are of one pass", self.text("replay-source"))
+        self.change("slider-inter", -1, "input")
+        self.assertNotIn("measured on rank", self.text("timeline"))
+
     def test_published_figures_alone(self):
         self.opened(PUBLISHED)
         self.assertEqual(self.shown_sections(), ["warnings", "published", "runs"])

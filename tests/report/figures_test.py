@@ -6,12 +6,14 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import unittest
 
-from page_of import GRID, LAYER, MODELS, OPERATIONS, PLAN, cases_of, column, data_of, lines_of, report
+from page_of import GRID, LAYER, MODELS, OPERATIONS, PLAN, ROOT, cases_of, column, data_of, data_text, lines_of, report
 
 PROGRAM = os.path.abspath(sys.argv[1])
 MOST_BYTES = 3e6
@@ -72,6 +74,28 @@ class Figures(Page):
         self.assertGreaterEqual(len(data["replays"]["layers"]), 8)
         self.assertTrue(data["runs"][0]["emulated"])
 
+    def test_are_those_of_all_schedules_of_the_whole_grid(self):
+        """All that the page has is exact, and the page's own reader of tables finds the same."""
+        tuned = subprocess.run([PROGRAM, *"tune --no-verify --schedule all --out all.jsonl".split()], cwd=self.folder,
+                               capture_output=True, text=True)
+        self.assertEqual(tuned.returncode, 0, tuned.stderr)
+        data = self.made_of("all.jsonl")
+        size = (self.folder / "page.html").stat().st_size
+        print(f"the page of all schedules of the whole grid has {size} bytes")
+        self.assertLess(size, MOST_BYTES)
+        rows, compared = self.rows_of(data), 0
+        for case in cases_of(self.folder / "all.jsonl"):
+            self.check_case(case, rows[case["parameters"]["layer"], case["schedule"]])
+            compared += 1
+        self.assertEqual(compared, 1458 * 24)
+        self.assertEqual(compared, len(rows))
+        if node := shutil.which("node"):
+            here = pathlib.Path(__file__).parent
+            words = [node, here / "table_check.js", ROOT / "report/page/table.js"]
+            read = subprocess.run(words, input=data_text(self.folder / "page.html"), capture_output=True, text=True)
+            self.assertEqual(read.returncode, 0, read.stderr)
+            self.assertEqual(json.loads(read.stdout), data)
+
     def test_of_replays_are_those_of_the_records(self):
         data = self.made_of(GRID)
         rows, names = self.rows_of(data), column(data["layers"], "layer")
@@ -120,6 +144,69 @@ class Figures(Page):
         self.write("five.jsonl", lines_of(LAYER)[0], case)
         row = self.rows_of(self.made_of("five.jsonl"))["a", "tutel"]
         self.assertEqual((row["low_s"], row["measured_total_s"], row["high_s"], row["passes"]), (0.2, 0.3, 0.4, 5))
+
+    def drawn(self):
+        """What the page draws of its measured timelines, by its own scripts; nothing without Node."""
+        if (node := shutil.which("node")) is None:
+            return None
+        words = [node, pathlib.Path(__file__).parent / "measured_check.js", ROOT / "report/page"]
+        ran = subprocess.run(words, input=data_text(self.folder / "page.html"), capture_output=True, text=True)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return json.loads(ran.stdout)
+
+    def test_of_measured_tasks_are_their_records(self):
+        columns = ["kind", "phase", "lane", "chunk", "chunks", "start_s", "end_s", "predicted_start_s",
+                   "predicted_end_s"]
+        tasks = [["dispatch", "forward", "inter", 0, 1, 0.0, 0.5, 0.0, 0.25],
+                 ["expert", "forward", "compute", 0, 2, 0.5, 0.75, 0.25, 0.75],
+                 ["expert", "backward", "compute", 1, 2, 0.75, 1.0, 0.75, 1.5]]
+        case = {"kind": "case", "key": "run/a/tutel", "status": "ok", "parameters": {"layer": "a", "cluster": "c"},
+                "schedule": "tutel", "degree_forward": 1, "degree_backward": 2, "backend": "local", "emulated": False,
+                "dilation": 1.0, "samples": {"total_s": [[0.01, 1.0]]}, "summary": {"total_s": 1.0}, "prediction": {},
+                "measured_timeline": {"rank": 1, "columns": columns, "rows": tasks}}
+        self.write("measured.jsonl", lines_of(LAYER)[0], case)
+        [timeline] = self.made_of("measured.jsonl")["timelines"]
+        self.assertEqual((timeline["row"], timeline["rank"]), (0, 1))
+        for name, cells in zip(columns, zip(*tasks, strict=True), strict=True):
+            self.assertEqual(column(timeline["tasks"], name), list(cells), name)
+        if drawn := self.drawn():
+            [[measured, simulated, difference]] = drawn["groups"]
+            for group, start, end in ((measured, 5, 6), (simulated, 7, 8)):
+                self.assertEqual([(task["start"], task["end"]) for task in group["tasks"]],
+                                 [(task[start], task[end]) for task in tasks])
+            self.assertEqual([group["title"] for group in (measured, simulated, difference)],
+                             ["tutel, measured on rank 1", "tutel, simulated", "tutel, difference"])
+            self.assertEqual([(task["start"], task["end"], task["lines"]) for task in difference["tasks"]],
+                             [(0.25, 0.5, ["ends 0.25 s later than simulated", "takes 0.25 s more"]),
+                              (0.75, 0.75, ["ends 0 s later than simulated", "takes 0.25 s less"]),
+                              (1.0, 1.5, ["ends 0.5 s earlier than simulated", "takes 0.5 s less"])])
+            self.assertEqual([task["critical"] for task in difference["tasks"]], [None, None, False])
+            self.assertEqual(difference["told"], "measured ends 0.5 s earlier")
+            self.assertIn("Measured tasks are of one pass", drawn["source"])
+        case["measured_timeline"] = {"rank": 1, "columns": columns[:-2], "rows": [task[:-2] for task in tasks]}
+        self.write("alone.jsonl", lines_of(LAYER)[0], case)
+        [timeline] = self.made_of("alone.jsonl")["timelines"]
+        self.assertNotIn("predicted_end_s", timeline["tasks"]["columns"])
+        if drawn := self.drawn():
+            self.assertEqual([len(groups) for groups in drawn["groups"]], [1])
+        del case["measured_timeline"]
+        self.write("none.jsonl", lines_of(LAYER)[0], case)
+        self.assertEqual(self.made_of("none.jsonl")["timelines"], [])
+        if drawn := self.drawn():
+            self.assertIn("hold no measured tasks", drawn["source"])
+        self.made_of(LAYER)
+        if drawn := self.drawn():
+            self.assertEqual(drawn["source"], "Simulated: nothing of this layer ran.")
+
+    def test_of_measured_tasks_are_of_as_many_layers_as_asked_for(self):
+        tasks = {"rank": 0, "columns": ["kind", "phase", "lane", "chunk", "chunks", "start_s", "end_s"],
+                 "rows": [["expert", "forward", "compute", 0, 1, 0.0, 1.0]]}
+        cases = [{"kind": "case", "key": f"run/{name}/tutel", "status": "ok", "backend": "local", "emulated": False,
+                  "parameters": {"layer": name, "cluster": "c"}, "schedule": "tutel", "degree_forward": 1,
+                  "degree_backward": 1, "dilation": 1.0, "samples": {"total_s": [[1.0]]}, "prediction": {},
+                  "summary": {"total_s": 1.0}, "measured_timeline": tasks} for name in "abc"]
+        self.write("three.jsonl", lines_of(LAYER)[0], *cases)
+        self.assertEqual([one["row"] for one in self.made_of("three.jsonl", "--timelines", 2)["timelines"]], [0, 2])
 
     def write(self, name, *lines):
         (self.folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 import subprocess
+from string import ascii_lowercase, ascii_uppercase
 
 ROOT = pathlib.Path(__file__).parents[2]
 GRID = ROOT / "results/fsmoe-b-emulated.jsonl.gz"
@@ -20,21 +21,35 @@ def report(program, folder, *words, page="page.html"):
     return subprocess.run([program, "report", *map(str, words), "-o", page], cwd=folder, capture_output=True, text=True)
 
 
-def data_of(page):
+def data_text(page):
+    """What a page's element of data holds."""
     text = pathlib.Path(page).read_text()
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1])
+    return re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1]
+
+
+def data_of(page):
+    """The data of a page; each column of a table is the list of its cells."""
+    def unpacked(value):
+        if "columns" in value:
+            value["columns"] = {name: cells_of(cells, value["rows"]) for name, cells in value["columns"].items()}
+        return value
+    return json.loads(data_text(page), object_hook=unpacked)
+
+
+def cells_of(packed, rows):
+    if "all" in packed:
+        return [packed["all"]] * rows
+    if "values" in packed:
+        return packed["values"]
+    width = len(packed["at"]) // rows
+    digits = {digit: value for value, digit in enumerate(f"{ascii_uppercase}{ascii_lowercase}0123456789+/")}
+    indices = [[digits[digit] for digit in packed["at"][row * width:(row + 1) * width]] for row in range(rows)]
+    return [packed["words"][sum(one * 64 ** i for i, one in enumerate(reversed(index)))] for index in indices]
 
 
 def column(table, name):
     """The cells of a column, by row."""
-    cells = table["columns"].get(name)
-    if cells is None:
-        return [None] * table["rows"]
-    if "all" in cells:
-        return [cells["all"]] * table["rows"]
-    if "values" in cells:
-        return cells["values"]
-    return [None if at is None else cells["words"][at] for at in cells["at"]]
+    return table["columns"].get(name, [None] * table["rows"])
 
 
 def lines_of(path):

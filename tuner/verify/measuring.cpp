@@ -20,8 +20,7 @@ MeasuredTarget measured_target(const Target& target, RecordWriter& writer, DType
   if (target.measured && !target.emulated) return {{target.cluster, {}}, target.cluster.file};
   std::optional<Progress> progress;
   if (target.leads())
-    progress.emplace(fmt::format("1/2 measuring {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""),
-                     kGuessedOpsS);
+    progress.emplace(fmt::format("1/2 measuring {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""));
   OpRequest request;
   request.settings.repetitions = kRepetitions;
   request.settings.timeout_s = timeout_s;

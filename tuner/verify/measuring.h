@@ -18,9 +18,6 @@ struct MeasuredTarget {
 MeasuredTarget measured_target(const Target& target, RecordWriter& writer, DType dtype,
                                const std::vector<LayerJob>& layers, double timeout_s, const std::string& path);
 
-/// About how long measuring the ops takes.
-inline constexpr double kGuessedOpsS = 15;
-
 /// Returns where a file beside the records lies: "results/tune-host" and the ending.
 std::string beside_records(const std::string& records_path, const std::string& ending);
 

@@ -1,6 +1,7 @@
 // The verb `tune`, whole.
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "moe/base/check.h"
 #include "moe/base/exit_code.h"
@@ -26,8 +27,9 @@ constexpr std::array<std::string_view, 3> kVerifiedByDefault{"ds-moe", "tutel", 
 constexpr std::array<std::string_view, 4> kWholeGridByDefault{"tutel", "tutel-improved", "fsmoe-no-iio", "fsmoe"};
 constexpr std::array kTriedDegrees{1, 2, 4, 8};  // to which FSMoE's published optimiser rounds
 constexpr int kIterations = 5, kWholeGridIterations = 3;
-constexpr double kTimedS = 1;  // of a layer whose passes are short
-constexpr double kGuessedLayerS = 4;
+constexpr double kTimedS = 1;                              // of a layer whose passes are short
+constexpr double kGuessedOpsS = 15;                        // of measuring an emulated cluster's ops, before anything is
+constexpr const char* kLayers = "layers";                  // the work that there is
 constexpr size_t kEstimateAll = 200, kEstimateEvery = 17;  // layers; a prime passes over no candidate of a grid
 
 class VerifiedTune {
@@ -119,12 +121,6 @@ class VerifiedTune {
     return jobs;
   }
 
-  std::optional<Progress> step(const std::string& what, double seconds) const {
-    std::optional<Progress> progress;
-    if (target_.leads()) progress.emplace(what, seconds);
-    return progress;
-  }
-
   // Returns what all layers share.
   LayerJob jobs() const {
     LayerJob job = jobs_on(target_, options_.selection,
@@ -179,6 +175,11 @@ class VerifiedTune {
     return seconds;
   }
 
+  // Whether no run that was broken off left its records.
+  bool is_open(const SweepRow& row) const {
+    return row.status == CaseStatus::ok && !known_outcome(job_of(row, found_.fitted.profile), writer_);
+  }
+
   // Returns a layer's outcome, of this run or of the one before that was broken off.
   LayerOutcome outcome_of(const SweepRow& row) {
     LayerJob job = job_of(row, found_.fitted.profile);
@@ -213,12 +214,18 @@ class VerifiedTune {
 
   void run_layers() {
     const std::vector<const SweepRow*> chosen = chosen_rows();
-    std::optional<Progress> progress =
-        step(fmt::format("2/2 running {} layers under {} schedules", chosen.size(), found_.verified.size()),
-             kGuessedLayerS * static_cast<double>(chosen.size()));
+    std::optional<Progress> progress;
+    if (target_.leads())
+      progress.emplace(fmt::format("2/2 running {} layers under {} schedules", chosen.size(), found_.verified.size()));
+    std::vector<double> amounts;
+    for (const SweepRow* row : chosen) amounts.push_back(is_open(*row) ? predicted_seconds(*row) : 0);
+    MeasuredWork work;
+    work.open(kLayers) = std::reduce(amounts.begin(), amounts.end());
     for (size_t i = 0; i < chosen.size(); ++i) {
-      if (progress) progress->at(static_cast<double>(i) / static_cast<double>(chosen.size()));
+      const double begin_s = now_s();
       found_.outcomes.push_back(outcome_of(*chosen[i]));
+      if (amounts[i] > 0) work.did(kLayers, amounts[i], now_s() - begin_s);
+      if (progress) progress->at(work.share());
     }
     if (progress) progress->done();
   }

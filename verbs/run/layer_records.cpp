@@ -1,5 +1,6 @@
 #include "verbs/run/layer_records.h"
 
+#include <cmath>
 #include <map>
 
 #include "moe/base/check.h"
@@ -64,6 +65,10 @@ void add_times(const MeasuredRun& run, CaseRecord& record) {
   record.summary.set("total_s", median(total));
   record.summary.set("least_total_s", quantile(total, 0));
   record.summary.set("most_total_s", quantile(total, 1));
+  if (const auto interval = median_interval(total)) {
+    record.summary.set("total_low_s", interval->low);
+    record.summary.set("total_high_s", interval->high);
+  }
   record.summary.set("exposed_s", median(max_over_ranks(run.exposed_s)));
   record.summary.set("overlap_efficiency", median(min_over_ranks(run.overlap)));
   if (run.paced_tasks == 0) return;
@@ -73,6 +78,25 @@ void add_times(const MeasuredRun& run, CaseRecord& record) {
   if (share <= kOverrunLimit) return;
   record.status = CaseStatus::invalid;
   record.reason = fmt::format("{:.1f} % of the tasks outlasted their modelled time", 100 * share);
+}
+
+// Whole nanoseconds: shorter in a record.
+double in_ns(double seconds) { return std::round(seconds * 1e9) / 1e9; }
+
+MeasuredTimeline measured_timeline(const PlannedSchedule& p, const MeasuredRun& run) {
+  MeasuredTimeline timeline{run.median_rank, !p.nominal, {}};
+  if (!one_layer(run.plan) || run.plan.tasks().size() > kMostTimelineTasks) return timeline;
+  for (const Task& task : run.plan.tasks()) {
+    const size_t id = static_cast<size_t>(task.id);
+    const LaneKind lane = run.plan.structure->lanes[static_cast<size_t>(task.lane)].kind;
+    MeasuredTask& row = timeline.tasks.emplace_back(
+        MeasuredTask{std::string(name_of(task.kind)), std::string(name_of(task.phase)), std::string(name_of(lane)),
+                     task.chunk, task.chunks, in_ns(run.median_tasks[id].start_s), in_ns(run.median_tasks[id].end_s)});
+    if (p.nominal) continue;
+    row.predicted_start_s = in_ns(p.timeline.start_s[id]);
+    row.predicted_end_s = in_ns(p.timeline.end_s[id]);
+  }
+  return timeline;
 }
 
 void add_losses(const MeasuredRun& run, CaseRecord& record) {
@@ -129,6 +153,7 @@ CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vec
   }
   if (job.settings.check_only || !run.wrong.empty()) return record;
   add_times(run, record);
+  record.measured_timeline = measured_timeline(planned, run);
   add_all(all, record);
   if (!run.losses.empty()) add_losses(run, record);
   add_tasks(tasks, record.summary);

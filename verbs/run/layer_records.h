@@ -22,6 +22,9 @@ std::vector<TaskComparison> compared_tasks(const RanSchedule& ran);
 /// Begins the names of a summary's fields of the kinds' excess.
 inline constexpr std::string_view kExcess = "excess_s_";
 
+/// Plans of more tasks leave no measured timeline in a record: it stays below 20 kB.
+inline constexpr size_t kMostTimelineTasks = 200;
+
 /// More overruns than kOverrunLimit make a record `invalid`. What was only checked has status ok and no samples, and
 /// where it was planned by nominal costs no prediction. A record's fields beside those of their names:
 ///   summary      exposed_s, overlap_efficiency (overlap.h): medians over iterations of the worst rank;

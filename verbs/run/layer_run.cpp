@@ -66,7 +66,7 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
     CaseRecord record = record_of(job, ran, tasks);
     if (s < all.of_schedules) {
       outcome.runs.push_back({std::move(record), std::move(planned.run.plan), std::move(planned.timeline),
-                              measured.median_tasks, std::move(tasks)});
+                              measured.median_tasks, measured.median_rank, std::move(tasks)});
     } else {
       record.key = run_key(job.name, record.schedule, record.degree_forward);
       outcome.tried.push_back(std::move(record));
@@ -143,7 +143,8 @@ void write_layer_trace(const LayerOutcome& outcome, const std::string& path) {
     const Plan& plan = timed[s]->plan;
     const Scalar* cluster = timed[s]->record.parameters.find("cluster");
     const std::string name = cluster != nullptr ? std::get<std::string>(*cluster) : "";
-    groups.push_back({"measured", 0, &plan, measured[s].start_s, measured[s].end_s, name, &timed[s]->predicted});
+    groups.push_back(
+        {"measured", timed[s]->rank, &plan, measured[s].start_s, measured[s].end_s, name, &timed[s]->predicted});
     groups.push_back(trace_group(plan, timed[s]->predicted, name));
   }
   write_trace(groups, path);

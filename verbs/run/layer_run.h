@@ -15,8 +15,9 @@ struct ScheduleRun {
   CaseRecord record;
   Plan plan = {};                          // nominal
   Timeline predicted = {};                 // of that plan
-  std::vector<TaskTime> measured = {};     // rank 0, of the median iteration; empty: it was not timed
-  std::vector<TaskComparison> tasks = {};  // likewise
+  std::vector<TaskTime> measured = {};     // of the median iteration; empty: it was not timed
+  int rank = 0;                            // where they were measured
+  std::vector<TaskComparison> tasks = {};  // empty: it was not timed
 };
 
 struct LayerOutcome {

@@ -9,12 +9,13 @@
 #include "moe/base/progress.h"
 #include "moe/base/statistics.h"
 #include "moe/device/gpu_settings.h"
-#include "moe/exec/overhead.h"
-#include "moe/measure/ops/lane_bench.h"
+#include "moe/device/stream.h"
+#include "moe/measure/layers/proxy.h"
 #include "moe/record/machine.h"
 #include "moe/record/over_ranks.h"
 #include "moe/record/record_json.h"
 #include "moe/record/stamp.h"
+#include "verbs/run/lane_records.h"
 #include "verbs/run/task_records.h"
 
 namespace moe {
@@ -22,10 +23,36 @@ namespace {
 
 using Numbers = std::vector<std::vector<double>>;
 
-double expected_seconds(const OpCase& c, int repetitions) {
-  const double unpaced_guess = 1e-3 + c.bytes * 1e-9 + c.flops * 4e-11;
-  return c.modelled_s > 0 ? repetitions * c.modelled_s * c.dilation : (repetitions + 1) * unpaced_guess;
+// Guesses that weigh a size against another one; how long either takes is measured (MeasuredWork).
+constexpr double kGuessedCallS = 1e-3, kGuessedByteS = 1e-9, kGuessedFlopS = 4e-11, kGuessedTasksS = 0.5;
+constexpr double kReadS = 5e-3;  // a layer whose records are there takes less
+
+double amount_of(const OpCase& c, int repetitions) {
+  const double unpaced = kGuessedCallS + c.bytes * kGuessedByteS + c.flops * kGuessedFlopS;
+  return c.modelled_s > 0 ? repetitions * c.modelled_s * c.dilation : (repetitions + 1) * unpaced;
 }
+
+// Of measure_tasks: passes at each degree, short ones as many as fill some time.
+double amount_of(const LayerJob& layer) {
+  const double passes = static_cast<double>(kPasses * kProfiledDegrees.size());
+  return std::max(kGuessedTasksS, passes * reference_flops(layer.shape) * kGuessedFlopS);
+}
+
+const char* kind_of(const OpCase& c) { return c.flops > 0 ? "computations" : "collectives"; }
+constexpr const char* kTasks = "tasks of layers";
+
+/// The seconds since the last call, or since it was made.
+class Lap {
+ public:
+  double operator()() {
+    const double begin_s = begin_s_;
+    begin_s_ = now_s();
+    return begin_s_ - begin_s;
+  }
+
+ private:
+  double begin_s_ = now_s();
+};
 
 // Each rank has the buffers of two ops, since one is timed beside another; threads share one GPU.
 void leave_out_too_large(const Target& target, std::vector<OpCase>& cases) {
@@ -46,61 +73,6 @@ std::vector<OpCase> cases_of(const Target& target, const OpRequest& request) {
   return cases;
 }
 
-CaseRecord record_for(const Target& target, std::string key, std::string op) {
-  CaseRecord record;
-  record.key = std::move(key);
-  record.backend = target.backend();
-  record.parameters = {{"cluster", target.cluster.name},
-                       {"nodes", int64_t{target.cluster.nodes}},
-                       {"ranks_per_node", int64_t{target.cluster.ranks_per_node}},
-                       {"op", std::move(op)}};
-  return record;
-}
-
-std::vector<std::vector<double>> samples_of(const std::vector<double>& seconds) {
-  std::vector<std::vector<double>> rows;
-  for (const double s : seconds) rows.push_back({s});
-  return rows;
-}
-
-CaseRecord record_of(const LaneSlowdown& slowdown, const Target& target) {
-  CaseRecord record = record_for(target, fmt::format("slowdown/{}/{}", slowdown.lane, slowdown.by), "slowdown");
-  record.parameters.set("lane", slowdown.lane);
-  record.parameters.set("by", slowdown.by);
-  record.samples = {{"alone_s", samples_of(slowdown.alone_s)}, {"beside_s", samples_of(slowdown.beside_s)}};
-  record.summary = {
-      {"alone_s", median(slowdown.alone_s)}, {"beside_s", median(slowdown.beside_s)}, {"factor", slowdown.factor()}};
-  return record;
-}
-
-CaseRecord record_of(const LaneOverlap& overlap, const Target& target) {
-  CaseRecord record = record_for(target, fmt::format("overlap/{}/{}", overlap.lane, overlap.other), "overlap");
-  record.parameters.set("lane", overlap.lane);
-  record.parameters.set("other", overlap.other);
-  record.samples = {{"alone_s", samples_of(overlap.alone_s)},
-                    {"other_alone_s", samples_of(overlap.other_alone_s)},
-                    {"both_s", samples_of(overlap.both_s)}};
-  record.summary = {{"alone_s", median(overlap.alone_s)},
-                    {"other_alone_s", median(overlap.other_alone_s)},
-                    {"both_s", median(overlap.both_s)},
-                    {"overlap", overlap.overlap()}};
-  return record;
-}
-
-// Records what handing over between lanes costs the slowest process.
-CaseRecord overhead_record(const Target& target) {
-  const int here = target.ranks.processes ? 1 : target.cluster.nodes * target.cluster.ranks_per_node;
-  Overhead overhead = measure_overhead(here);
-  if (target.ranks.processes)
-    for (const auto& rank : gather(*target.ranks.processes, Numbers{{overhead.task_s, overhead.crossing_s}})) {
-      overhead.task_s = std::max(overhead.task_s, rank.at(0));
-      overhead.crossing_s = std::max(overhead.crossing_s, rank.at(1));
-    }
-  CaseRecord record = record_for(target, "overhead", "overhead");
-  record.summary = {{"task_s", overhead.task_s}, {"crossing_s", overhead.crossing_s}};
-  return record;
-}
-
 // Gives all processes what the leader has.
 std::vector<CaseRecord> share(const Target& target, std::vector<CaseRecord> records) {
   if (!target.ranks.processes) return records;
@@ -112,43 +84,6 @@ std::vector<CaseRecord> share(const Target& target, std::vector<CaseRecord> reco
     records.push_back(std::get<CaseRecord>(record_line_from(line, "rank 0's records")));
   return records;
 }
-
-// Records that no case has: slowdowns, overlaps and the overhead, taken from `writer` or measured now.
-class Extras {
- public:
-  Extras(const Target& target, RecordWriter& writer) : target_(target), writer_(writer) {}
-
-  void add(const std::vector<OpCase>& cases, const OpSettings& settings, std::vector<CaseRecord>& records) {
-    if (target_.measured) return;
-    const bool known = broadcast_flag(writer_.find("overhead") != nullptr);
-    if (known) return take_known(records);
-    const LaneTimes lanes = bench_lanes(target_.ranks, cases, settings);
-    for (const LaneSlowdown& slowdown : lanes.slowdowns) keep(record_of(slowdown, target_), records);
-    for (const LaneOverlap& overlap : lanes.overlaps) keep(record_of(overlap, target_), records);
-    keep(overhead_record(target_), records);
-  }
-
- private:
-  bool broadcast_flag(bool flag) const {
-    return target_.ranks.processes ? broadcast(*target_.ranks.processes, flag ? "y" : "n") == "y" : flag;
-  }
-  void keep(CaseRecord record, std::vector<CaseRecord>& records) {
-    if (!target_.leads()) return;
-    if (writer_.find(record.key) == nullptr) writer_.append(record);
-    records.push_back(std::move(record));
-  }
-  void take_known(std::vector<CaseRecord>& records) {
-    for (const char* lane : {"inter", "intra", "compute"})
-      for (const char* by : {"inter", "intra", "compute"})
-        for (const char* what : {"slowdown", "overlap"})
-          if (const CaseRecord* record = writer_.find(fmt::format("{}/{}/{}", what, lane, by)))
-            records.push_back(*record);
-    if (const CaseRecord* record = writer_.find("overhead")) records.push_back(*record);
-  }
-
-  const Target& target_;
-  RecordWriter& writer_;
-};
 
 // The cases' records, with those of an earlier run.
 class Attempts {
@@ -224,6 +159,34 @@ std::set<std::string> measured_series(const std::vector<CaseRecord>& records) {
   return series;
 }
 
+// Of what is open, `work` knows the seconds that all ops and tasks took so far.
+std::vector<CaseRecord> measured_ops(const Target& target, RecordWriter& writer, const OpRequest& request,
+                                     const std::function<void(double share)>& progress, MeasuredWork& work) {
+  const std::vector<OpCase> cases = cases_of(target, request);
+  const OpSettings& settings = request.settings;
+  Attempts attempts(target, cases, writer);
+  std::vector<size_t> open = attempts.open();
+  std::erase_if(open, [&](size_t i) { return request.without.contains(cases[i].series()); });
+  const auto amount = [&](size_t i) { return amount_of(cases[i], settings.repetitions); };
+  for (const OpCase& c : cases) work.open(kind_of(c)) = 0;
+  for (const size_t i : open) work.open(kind_of(cases[i])) += amount(i);
+  Lap lap;
+  const auto keep = [&](const OpCase& c, const OpResult& result) {
+    attempts.add(c, result);
+    work.did(kind_of(c), amount_of(c, settings.repetitions), lap());
+    progress(work.share());
+  };
+  const auto again = [&](std::span<const size_t> series) {
+    const std::vector<size_t> repeated = attempts.again(series);
+    for (const size_t i : repeated) work.open(kind_of(cases[i])) += amount(i);
+    return repeated;
+  };
+  bench_ops(target.ranks, cases, settings, {keep, again}, open);
+  std::vector<CaseRecord> records = attempts.best();
+  add_lane_records(target, writer, cases, settings, records);
+  return share(target, std::move(records));
+}
+
 }  // namespace
 
 CaseRecord record_of(const OpCase& c, const OpResult& result, const Target& target) {
@@ -247,6 +210,10 @@ CaseRecord record_of(const OpCase& c, const OpResult& result, const Target& targ
                     {"least_s", quantile(slowest, 0)},
                     {"most_s", quantile(slowest, 1)},
                     {"overrun_share", static_cast<double>(result.overruns) / runs}};
+  if (const auto interval = median_interval(slowest)) {
+    record.summary.set("median_low_s", interval->low);
+    record.summary.set("median_high_s", interval->high);
+  }
   if (record.emulated) record.prediction = {{"median_s", c.modelled_s}};
   return record;
 }
@@ -277,37 +244,30 @@ std::vector<std::string> to_repeat(const std::vector<CaseRecord>& of_series) {
 
 std::vector<CaseRecord> measure_ops(const Target& target, RecordWriter& writer, const OpRequest& request,
                                     const std::function<void(double share)>& progress) {
-  const std::vector<OpCase> cases = cases_of(target, request);
-  const OpSettings& settings = request.settings;
-  Attempts attempts(target, cases, writer);
-  std::vector<size_t> open = attempts.open();
-  std::erase_if(open, [&](size_t i) { return request.without.contains(cases[i].series()); });
-  double all = 0, done = 0;
-  for (const size_t i : open) all += expected_seconds(cases[i], settings.repetitions);
-  const auto keep = [&](const OpCase& c, const OpResult& result) {
-    attempts.add(c, result);
-    done += expected_seconds(c, settings.repetitions);
-    if (all > 0) progress(std::min(1.0, done / all));
-  };
-  bench_ops(target.ranks, cases, settings, {keep, [&](auto series) { return attempts.again(series); }}, open);
-  std::vector<CaseRecord> records = attempts.best();
-  Extras(target, writer).add(cases, settings, records);
-  return share(target, std::move(records));
+  MeasuredWork work;
+  return measured_ops(target, writer, request, progress, work);
 }
 
 FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequest request,
                               const std::vector<LayerJob>& layers, const std::function<void(double share)>& progress) {
-  constexpr double kShareOfTasks = 0.6;  // of the time, as a guess
   std::vector<CaseRecord> records;
-  for (size_t i = 0; i < layers.size() && !target.emulated; ++i) {
-    std::ranges::move(measure_tasks(target, layers[i], writer), std::back_inserter(records));
-    progress(kShareOfTasks * static_cast<double>(i + 1) / static_cast<double>(layers.size()));
+  MeasuredWork work;
+  if (!target.emulated) {
+    for (const LayerJob& layer : layers) work.open(kTasks) += amount_of(layer);
+    for (const OpCase& c : cases_of(target, request))
+      work.open(kind_of(c)) += amount_of(c, request.settings.repetitions);
+    Lap lap;
+    for (const LayerJob& layer : layers) {
+      std::ranges::move(measure_tasks(target, layer, writer), std::back_inserter(records));
+      if (const double took_s = lap(); took_s > kReadS)
+        work.did(kTasks, amount_of(layer), took_s);
+      else
+        work.open(kTasks) -= amount_of(layer);
+      progress(work.share());
+    }
   }
   request.without = measured_series(records);
-  const double before = records.empty() ? 0 : kShareOfTasks;
-  std::ranges::move(
-      measure_ops(target, writer, request, [&](double share) { progress(before + (1 - before) * share); }),
-      std::back_inserter(records));
+  std::ranges::move(measured_ops(target, writer, request, progress, work), std::back_inserter(records));
   for (const CaseRecord& record : records)
     require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
   RunHeader run;
@@ -321,9 +281,8 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequ
 
 Profile measured_profile(const Target& target, RecordWriter& writer, const OpRequest& request,
                          const std::vector<LayerJob>& layers) {
-  constexpr double kGuessedS = 10;
   std::optional<Progress> progress;
-  if (target.leads()) progress.emplace("measuring " + target.cluster.name, kGuessedS);
+  if (target.leads()) progress.emplace("measuring " + target.cluster.name);
   const FittedProfile fitted = measure_and_fit(target, writer, request, layers, [&](double share) {
     if (progress) progress->at(share);
   });

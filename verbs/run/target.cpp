@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "moe/base/check.h"
+#include "moe/base/config_files.h"
 #include "moe/base/control_groups.h"
 #include "moe/device/cpu/cores.h"
 #include "moe/device/cpu/quota.h"
@@ -27,10 +28,15 @@ Target unmeasured(std::string name, std::string source, int nodes, int ranks_per
   return target;
 }
 
+// A profile of configs or of a file; messages list this machine's own ranks too.
+Profile profile_of(const std::string& cluster) {
+  return read_profile(find_config("clusters", cluster, {std::string(kHostCluster)}));
+}
+
 Target of_threads(const std::string& cluster) {
   if (cluster == kHostCluster)
     return unmeasured(std::string(kHostCluster), "this machine's threads", kProxyNodes, kProxyRanksPerNode);
-  return {.cluster = find_profile(cluster), .emulated = true};
+  return {.cluster = profile_of(cluster), .emulated = true};
 }
 
 Target of_processes(const std::string& cluster, const World& processes) {
@@ -39,7 +45,7 @@ Target of_processes(const std::string& cluster, const World& processes) {
   if (cluster == kHostCluster)
     return unmeasured(fmt::format("{}-{}x{}", processes.backend(), nodes, ranks_per_node),
                       fmt::format("processes over {}", processes.backend()), nodes, ranks_per_node);
-  Target target{.cluster = find_profile(cluster)};
+  Target target{.cluster = profile_of(cluster)};
   const Profile& profile = target.cluster;
   require<BadInput>(profile.nodes == nodes && profile.ranks_per_node == ranks_per_node,
                     "--cluster: {} is of {} nodes x {} ranks, found processes on {} x {}", profile.name, profile.nodes,

@@ -255,7 +255,9 @@ class LayerBench {
     run.task_s.clear();
     const double dilation = result_.dilation.factor;
     for (const Task& task : run.plan.tasks()) run.task_s.push_back(median(seconds_of(passes, task)) / dilation);
-    run.median_tasks = first_times(passes.tasks[median_pass(run.total_s)]);
+    const size_t pass = median_pass(run.total_s), rank = slowest_rank(run.total_s[pass]);
+    run.median_rank = static_cast<int>(rank);
+    run.median_tasks = times_on(passes.tasks[pass], rank);
     for (TaskTime& t : run.median_tasks) t = {t.start_s / dilation, t.end_s / dilation};
   }
 

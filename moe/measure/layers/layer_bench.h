@@ -42,7 +42,8 @@ struct MeasuredRun {
   std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
   std::vector<std::vector<double>> exposed_s, overlap;  // likewise (overlap.h: exposed_s, efficiency)
   std::vector<double> task_s;  // by task id, median over iterations: own_seconds, or in_step_seconds (overlap.h)
-  std::vector<TaskTime> median_tasks;     // each stage's first rank's, of the iteration whose total is the median
+  int median_rank = 0;         // the slowest of the iteration whose total is the median
+  std::vector<TaskTime> median_tasks;     // of that iteration on that rank; of other stages on their first ranks
   int64_t overruns = 0, paced_tasks = 0;  // over all ranks and timed iterations
   int repeats = 0;                        // times its passes were discarded for too many overruns
   RoutingLoad load;                       // of the last pass before the verification, its first layer's

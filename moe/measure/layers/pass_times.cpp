@@ -51,11 +51,11 @@ PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks) {
   return all;
 }
 
-std::vector<TaskTime> first_times(const RankTimes& ranks) {
-  std::vector<TaskTime> first = ranks.front();
-  for (size_t task = 0; task < first.size(); ++task)
-    for (size_t rank = 1; rank < ranks.size() && !has_time(first[task]); ++rank) first[task] = ranks[rank][task];
-  return first;
+std::vector<TaskTime> times_on(const RankTimes& ranks, size_t rank) {
+  std::vector<TaskTime> times = ranks[rank];
+  for (size_t task = 0; task < times.size(); ++task)
+    for (size_t other = 0; other < ranks.size() && !has_time(times[task]); ++other) times[task] = ranks[other][task];
+  return times;
 }
 
 size_t median_pass(const std::vector<std::vector<double>>& total_s) {
@@ -65,6 +65,10 @@ size_t median_pass(const std::vector<std::vector<double>>& total_s) {
   for (size_t i = 0; i < totals.size(); ++i)
     if (std::abs(totals[i] - middle) < std::abs(totals[nearest] - middle)) nearest = i;
   return nearest;
+}
+
+size_t slowest_rank(const std::vector<double>& total_s) {
+  return static_cast<size_t>(std::ranges::max_element(total_s) - total_s.begin());
 }
 
 }  // namespace moe

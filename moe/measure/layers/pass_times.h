@@ -6,8 +6,8 @@
 
 namespace moe {
 
-/// Returns each task's times on the first rank that has it.
-std::vector<TaskTime> first_times(const RankTimes& ranks);
+/// Returns each task's times on that rank, or where it is another stage's on the first rank that has it.
+std::vector<TaskTime> times_on(const RankTimes& ranks, size_t rank);
 
 /// A rank's passes one after the other; whatever appends and reads them knows the plan.
 using PassNumbers = std::vector<double>;
@@ -25,6 +25,8 @@ PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks);
 
 /// The iteration whose slowest rank's total is nearest to the median. [iteration][rank]
 size_t median_pass(const std::vector<std::vector<double>>& total_s);
+/// The first of the ranks that took longest. [rank]
+size_t slowest_rank(const std::vector<double>& total_s);
 
 /// Returns a task's seconds in each pass, by own_seconds or in_step_seconds (overlap.h).
 template <class SecondsOf>

@@ -1,9 +1,14 @@
 // Every schedule of a layer verified and run: paced no faster than modelled, unpaced on the host.
 #include "verbs/run/layer_run.h"
 
+#include <cmath>
+#include <fstream>
 #include <gtest/gtest.h>
+#include <map>
+#include <nlohmann/json.hpp>
 
 #include "moe/cost/simulator.h"
+#include "moe/record/record_json.h"
 #include "tests/base/scratch.h"
 #include "tests/schedule/any_decision.h"
 #include "verbs/run/layer_records.h"
@@ -60,7 +65,7 @@ TEST(LayerRun, EverySchedulesRunIsVerifiedAndNoFasterThanModelled) {
   const LayerJob job = small_job(true);
   const LayerOutcome outcome = run_layer_job(job, {});
   ASSERT_EQ(outcome.runs.size(), job.schedules.size());
-  for (const auto& [record, plan, predicted, measured, tasks] : outcome.runs) {
+  for (const auto& [record, plan, predicted, measured, rank, tasks] : outcome.runs) {
     EXPECT_TRUE(record.status == CaseStatus::ok || record.status == CaseStatus::invalid) << record.reason;
     EXPECT_GT(record.summary.number("worst_error", ""), 0);
     EXPECT_LT(record.summary.number("worst_error", ""), 2e-5);
@@ -105,7 +110,7 @@ TEST(LayerRun, OverlapAndTasksStandBesideTheirPrediction) {
   job.schedules = {&find_schedule("fsmoe"), &find_schedule("ds-moe")};
   const LayerOutcome outcome = run_layer_job(job, {});
   ASSERT_EQ(outcome.runs.size(), 2U);
-  for (const auto& [record, plan, predicted, measured, compared] : outcome.runs) {
+  for (const auto& [record, plan, predicted, measured, rank, compared] : outcome.runs) {
     EXPECT_NEAR(record.summary.number("exposed_s", ""), record.prediction.number("exposed_s", ""),
                 0.2 * record.prediction.number("total_s", ""));
     EXPECT_GE(record.summary.number("worst_task_ratio", ""), 1 - 1e-6);  // none is faster than its pace
@@ -121,6 +126,85 @@ TEST(LayerRun, OverlapAndTasksStandBesideTheirPrediction) {
   EXPECT_NEAR(efficiency(1), 0, 1e-12);  // ds-moe runs one after the other
 }
 
+// The slices of a process of the trace, by task: start and end, in nanoseconds.
+std::map<int, std::pair<int64_t, int64_t>> slices_of(const nlohmann::json& trace, int process) {
+  std::map<int, std::pair<int64_t, int64_t>> slices;
+  for (const auto& event : trace.at("traceEvents")) {
+    if (event.at("ph") != "X" || event.at("pid") != process) continue;
+    const int64_t start = std::llround(event.at("ts").get<double>() * 1e3);
+    slices[event.at("args").at("task")] = {start, start + std::llround(event.at("dur").get<double>() * 1e3)};
+  }
+  return slices;
+}
+
+TEST(LayerRun, ARecordsTimelineIsTheTraces) {
+  for (const bool emulated : {true, false}) {
+    LayerJob job = small_job(emulated);
+    job.schedules = {&find_schedule("fsmoe"), &find_schedule("ds-moe")};
+    const LayerOutcome outcome = run_layer_job(job, {});
+    const Scratch scratch;
+    const std::string path = scratch.path("trace.json");
+    write_layer_trace(outcome, path);
+    const auto trace = nlohmann::json::parse(std::ifstream(path));
+    for (size_t s = 0; s < outcome.runs.size(); ++s) {
+      const auto& [record, plan, predicted, measured, rank, tasks] = outcome.runs[s];
+      const MeasuredTimeline& timeline = record.measured_timeline;
+      const auto expected = slices_of(trace, static_cast<int>(2 * s) + 1);
+      const auto simulated = slices_of(trace, static_cast<int>(2 * s) + 2);
+      ASSERT_EQ(timeline.tasks.size(), plan.tasks().size());
+      EXPECT_TRUE(timeline.predicted);
+      const auto in_ns = [](double seconds) -> int64_t { return std::llround(seconds * 1e9); };
+      for (const Task& task : plan.tasks()) {
+        const MeasuredTask& found = timeline.tasks[static_cast<size_t>(task.id)];
+        EXPECT_EQ(found.kind, name_of(task.kind));
+        EXPECT_EQ(found.phase, name_of(task.phase));
+        EXPECT_EQ(found.lane, name_of(plan.structure->lanes[static_cast<size_t>(task.lane)].kind));
+        EXPECT_EQ((std::pair{found.chunk, found.chunks}), (std::pair{task.chunk, task.chunks}));
+        EXPECT_EQ((std::pair{in_ns(found.start_s), in_ns(found.end_s)}), expected.at(task.id));
+        EXPECT_EQ((std::pair{in_ns(found.predicted_start_s), in_ns(found.predicted_end_s)}), simulated.at(task.id));
+      }
+      // It is a pass of the rank that was slowest in it: its end is one of the samples, and that rank's.
+      double end_s = 0;
+      for (const MeasuredTask& task : timeline.tasks) end_s = std::max(end_s, task.end_s);
+      const auto is_the_pass = [&](const std::vector<double>& ranks) {
+        return std::abs(ranks[static_cast<size_t>(timeline.rank)] - end_s) < 1e-9 &&
+               ranks[static_cast<size_t>(timeline.rank)] == std::ranges::max(ranks);
+      };
+      const auto total = std::ranges::find(record.samples, "total_s", &Samples::name);
+      EXPECT_TRUE(std::ranges::any_of(total->values, is_the_pass));
+      EXPECT_LT(to_json_line(record).size(), 20'000U);
+    }
+  }
+}
+
+TEST(LayerRun, SixPassesAreEnoughForTheMediansInterval) {
+  LayerJob job = small_job(false);
+  job.schedules = {&find_schedule("tutel")};
+  for (const int passes : {5, 6}) {
+    job.settings.iterations = passes;
+    const Fields summary = run_layer_job(job, {}).runs[0].record.summary;
+    ASSERT_EQ(summary.has("total_low_s"), passes == 6);
+    ASSERT_EQ(summary.has("total_high_s"), passes == 6);
+    if (passes < 6) continue;
+    EXPECT_EQ(summary.number("total_low_s", ""), summary.number("least_total_s", ""));
+    EXPECT_EQ(summary.number("total_high_s", ""), summary.number("most_total_s", ""));
+  }
+}
+
+TEST(LayerRun, ALongTimelineIsNotRecorded) {
+  LayerJob job = small_job(false);
+  LayerShape layer = job.shape.layer;
+  layer.seq = 512;
+  job.shape = complete(layer, job.shape.parallel, Rounding::ragged);
+  job.schedules.clear();
+  job.tried = &find_schedule("fsmoe");
+  job.tried_degrees = {1, 32};
+  const LayerOutcome outcome = run_layer_job(job, {});
+  ASSERT_EQ(outcome.tried.size(), 2U);
+  EXPECT_FALSE(outcome.tried[0].measured_timeline.tasks.empty());
+  EXPECT_TRUE(outcome.tried[1].measured_timeline.tasks.empty());
+}
+
 TEST(LayerRun, CheckOnlyTimesNothing) {
   LayerJob job = small_job(true);
   job.settings.check_only = true;
@@ -130,6 +214,7 @@ TEST(LayerRun, CheckOnlyTimesNothing) {
     const CaseRecord& record = run.record;
     EXPECT_EQ(record.status, CaseStatus::ok);
     EXPECT_TRUE(record.samples.empty());
+    EXPECT_TRUE(record.measured_timeline.tasks.empty());
     EXPECT_FALSE(record.summary.has("total_s"));
   }
 }

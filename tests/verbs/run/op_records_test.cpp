@@ -79,6 +79,19 @@ std::vector<OpCase> few_cases() {
   return cases;
 }
 
+// Of the slowest ranks: the 2nd least and the 2nd most of ten; of five there is none.
+TEST(OpRecord, HasTheIntervalOfItsMedian) {
+  const OpCase op = few_cases().front();
+  OpResult result;
+  for (const double seconds : {5.0, 1.0, 9.0, 3.0, 7.0}) result.seconds.push_back({0.5, seconds});
+  EXPECT_FALSE(record_of(op, result, target_of("host", {})).summary.has("median_low_s"));
+  for (const double seconds : {2.0, 10.0, 4.0, 8.0, 6.0}) result.seconds.push_back({seconds, 0.5});
+  const Fields summary = record_of(op, result, target_of("host", {})).summary;
+  EXPECT_EQ(summary.number("median_s", ""), 5.5);
+  EXPECT_EQ(summary.number("median_low_s", ""), 2);
+  EXPECT_EQ(summary.number("median_high_s", ""), 9);
+}
+
 // Asked after every series, and again after each repeat; what it names is timed as often as it says.
 TEST(OpBench, TimesAgainWhatItIsToldTo) {
   const std::vector<OpCase> cases = few_cases();

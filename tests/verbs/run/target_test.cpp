@@ -45,6 +45,16 @@ TEST(Target, ThreadsEmulateAProfileOrAreMeasuredThemselves) {
   }
 }
 
+TEST(Target, AnUnknownClusterIsToldOfThisMachinesOwnRanks) {
+  SilentWorld processes(0);
+  for (World* world : {static_cast<World*>(nullptr), static_cast<World*>(&processes)}) {
+    const std::string message = message_of<BadInput>([&] { target_of("hst", {world}); });
+    EXPECT_TRUE(message.starts_with("cluster: found 'hst', expected a file or one of: a100-8, ")) << message;
+    EXPECT_NE(message.find(", host, "), std::string::npos) << message;
+    EXPECT_TRUE(message.ends_with("; did you mean 'host'?")) << message;
+  }
+}
+
 TEST(Target, ProcessesAreMeasuredOrPredictedByAProfileOfTheirShape) {
   SilentWorld processes(0);
   const Target host = target_of("host", {&processes});

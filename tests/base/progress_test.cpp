@@ -1,0 +1,62 @@
+#include "moe/base/progress.h"
+
+#include <gtest/gtest.h>
+
+namespace moe {
+namespace {
+
+TEST(MeasuredWork, KnowsNothingBeforeSomeIsDone) {
+  MeasuredWork work;
+  EXPECT_FALSE(work.left_s());
+  work.open("gemm") = 4;
+  EXPECT_FALSE(work.left_s());
+  EXPECT_EQ(work.share(), 0);
+}
+
+// Sizes weigh: the large half of the work is open although one of two is done.
+TEST(MeasuredWork, WeighsByAmount) {
+  MeasuredWork work;
+  work.open("gemm") = 1 + 3;
+  work.did("gemm", 1, 0.5);
+  EXPECT_DOUBLE_EQ(work.left_s().value(), 1.5);
+  EXPECT_DOUBLE_EQ(work.share(), 0.25);
+}
+
+TEST(MeasuredWork, TakesWhatHasNotBegunAsAllSoFar) {
+  MeasuredWork work;
+  work.open("tasks") = 2;
+  work.open("gemm") = 10;
+  work.open("alltoall") = 6;
+  work.did("tasks", 2, 8);  // four times what was guessed
+  EXPECT_DOUBLE_EQ(work.left_s().value(), 4 * (10 + 6));
+  work.did("gemm", 5, 5);  // a kind that has begun goes as it did; the other one as 13 s for 7
+  EXPECT_DOUBLE_EQ(work.left_s().value(), 5 * 1 + 6 * 13.0 / 7);
+  EXPECT_DOUBLE_EQ(work.share(), 13 / (13 + work.left_s().value()));
+  work.did("gemm", 7, 5);  // more than was said
+  work.did("alltoall", 6, 1);
+  EXPECT_DOUBLE_EQ(work.left_s().value(), 0);
+  EXPECT_DOUBLE_EQ(work.share(), 1);
+}
+
+TEST(MeasuredWork, CanGrow) {
+  MeasuredWork work;
+  work.open("gemm") = 1;
+  work.did("gemm", 1, 2);
+  work.open("gemm") += 3;  // measured again
+  EXPECT_DOUBLE_EQ(work.left_s().value(), 6);
+}
+
+TEST(Progress, SaysNoTimeLeftBeforeAnythingIsKnown) {
+  EXPECT_EQ(Progress::state(0, 3, {}), "  0 %");
+  EXPECT_EQ(Progress::state(0.01, 3, {}), "  1 %, about 297 s left");
+  EXPECT_EQ(Progress::state(0.25, 30, {}), " 25 %, about 90 s left");
+}
+
+TEST(Progress, TakesWhatWasExpectedUntilTheWorkTells) {
+  EXPECT_EQ(Progress::state(0, 3, 60), "  0 %, about 57 s left");
+  EXPECT_EQ(Progress::state(0.01, 61, 60), "  1 %, about 0 s left");
+  EXPECT_EQ(Progress::state(0.5, 20, 60), " 50 %, about 20 s left");
+}
+
+}  // namespace
+}  // namespace moe
