@@ -69,7 +69,7 @@ void Progress::show(double share, bool last) {
 }
 
 std::string Progress::state(double share, double elapsed_s, std::optional<double> expected_s) {
-  const std::string percent = fmt::format("{:3.0f} %", 100 * share);
+  std::string percent = fmt::format("{:3.0f} %", 100 * share);
   if (share <= 0 && !expected_s) return percent;
   const bool tells = share > kTellingShare || !expected_s;
   const double left = tells ? elapsed_s / share * (1 - share) : *expected_s - elapsed_s;

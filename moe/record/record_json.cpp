@@ -119,7 +119,7 @@ Json json_of(const CaseTable& table) {
   std::vector<size_t> own;
   for (size_t c = 0; c < first.size(); ++c) {
     const auto& [name, value] = first[c];
-    if (std::ranges::all_of(table, [&](const auto& row) { return row.second[c].second == value; })) {
+    if (std::ranges::all_of(table, [&, &shared = value](const auto& row) { return row.second[c].second == shared; })) {
       if (!columns.back().is_object()) columns.push_back(Json::object());
       columns.back()[name] = value;
     } else {

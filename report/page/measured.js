@@ -44,5 +44,5 @@ function sourceOfTasks(list) {
       "what was simulated for them, and the difference: from where a task was to end to where it did, in full colour " +
       "where that is later.";
   return list.some((row) => measured(row) !== null)
-    ? "Simulated: the records of these runs hold no measured tasks." : "Simulated: nothing of this layer ran.";
+    ? "Simulated: the records of these runs hold no measured tasks." : "Simulated: no run of this layer has a time.";
 }

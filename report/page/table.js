@@ -4,7 +4,7 @@ const DIGITS_OF_64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 const VALUE_OF_DIGIT = new Map([...DIGITS_OF_64].map((digit, value) => [digit, value]));
 
 /** The cells of a packed column, by row. */
-function cellsOf(column, rows) {
+function unpackedCells(column, rows) {
   if ("all" in column) return Array(rows).fill(column.all);
   if ("values" in column) return column.values;
   const width = column.at.length / rows;
@@ -19,7 +19,7 @@ function cellsOf(column, rows) {
 function unpackedTables(text) {
   return JSON.parse(text, (_, value) => {
     if (value?.columns === undefined) return value;
-    const columns = Object.entries(value.columns).map(([name, one]) => [name, cellsOf(one, value.rows)]);
+    const columns = Object.entries(value.columns).map(([name, one]) => [name, unpackedCells(one, value.rows)]);
     return { rows: value.rows, columns: Object.fromEntries(columns) };
   });
 }

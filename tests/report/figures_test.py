@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-from page_of import GRID, LAYER, MODELS, OPERATIONS, PLAN, ROOT, cases_of, column, data_of, data_text, lines_of, report
+from page_of import GRID, LAYER, MODELS, OPERATIONS, PLAN, VERIFIED, cases_of, column, data_of, lines_of, report
 
 PROGRAM = os.path.abspath(sys.argv[1])
 MOST_BYTES = 3e6
@@ -31,6 +31,15 @@ class Page(unittest.TestCase):
         ran = report(PROGRAM, self.folder, *words)
         self.assertEqual(ran.returncode, 0, ran.stderr)
         return data_of(self.folder / "page.html")
+
+    def run_page(self):
+        """What the page's own scripts make of it (page_check.js); nothing without Node."""
+        if (node := shutil.which("node")) is None:
+            return None
+        words = [node, pathlib.Path(__file__).parent / "page_check.js", self.folder / "page.html"]
+        ran = subprocess.run(words, capture_output=True, text=True)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return json.loads(ran.stdout)
 
     def rows_of(self, data):
         """(layer, schedule) -> row -> cell."""
@@ -89,12 +98,8 @@ class Figures(Page):
             compared += 1
         self.assertEqual(compared, 1458 * 24)
         self.assertEqual(compared, len(rows))
-        if node := shutil.which("node"):
-            here = pathlib.Path(__file__).parent
-            words = [node, here / "table_check.js", ROOT / "report/page/table.js"]
-            read = subprocess.run(words, input=data_text(self.folder / "page.html"), capture_output=True, text=True)
-            self.assertEqual(read.returncode, 0, read.stderr)
-            self.assertEqual(json.loads(read.stdout), data)
+        if page := self.run_page():
+            self.assertEqual(page["data"], data)
 
     def test_of_replays_are_those_of_the_records(self):
         data = self.made_of(GRID)
@@ -145,15 +150,6 @@ class Figures(Page):
         row = self.rows_of(self.made_of("five.jsonl"))["a", "tutel"]
         self.assertEqual((row["low_s"], row["measured_total_s"], row["high_s"], row["passes"]), (0.2, 0.3, 0.4, 5))
 
-    def drawn(self):
-        """What the page draws of its measured timelines, by its own scripts; nothing without Node."""
-        if (node := shutil.which("node")) is None:
-            return None
-        words = [node, pathlib.Path(__file__).parent / "measured_check.js", ROOT / "report/page"]
-        ran = subprocess.run(words, input=data_text(self.folder / "page.html"), capture_output=True, text=True)
-        self.assertEqual(ran.returncode, 0, ran.stderr)
-        return json.loads(ran.stdout)
-
     def test_of_measured_tasks_are_their_records(self):
         columns = ["kind", "phase", "lane", "chunk", "chunks", "start_s", "end_s", "predicted_start_s",
                    "predicted_end_s"]
@@ -169,34 +165,60 @@ class Figures(Page):
         self.assertEqual((timeline["row"], timeline["rank"]), (0, 1))
         for name, cells in zip(columns, zip(*tasks, strict=True), strict=True):
             self.assertEqual(column(timeline["tasks"], name), list(cells), name)
-        if drawn := self.drawn():
-            [[measured, simulated, difference]] = drawn["groups"]
+        if drawn := self.run_page():
+            measured, simulated, difference = drawn["groups"]
             for group, start, end in ((measured, 5, 6), (simulated, 7, 8)):
                 self.assertEqual([(task["start"], task["end"]) for task in group["tasks"]],
                                  [(task[start], task[end]) for task in tasks])
             self.assertEqual([group["title"] for group in (measured, simulated, difference)],
                              ["tutel, measured on rank 1", "tutel, simulated", "tutel, difference"])
             self.assertEqual([(task["start"], task["end"], task["lines"]) for task in difference["tasks"]],
-                             [(0.25, 0.5, ["ends 0.25 s later than simulated", "takes 0.25 s more"]),
-                              (0.75, 0.75, ["ends 0 s later than simulated", "takes 0.25 s less"]),
-                              (1.0, 1.5, ["ends 0.5 s earlier than simulated", "takes 0.5 s less"])])
+                             [(0.25, 0.5, ["ends 250\u00a0ms later than simulated", "takes 250\u00a0ms more"]),
+                              (0.75, 0.75, ["ends 0 later than simulated", "takes 250\u00a0ms less"]),
+                              (1.0, 1.5, ["ends 500\u00a0ms earlier than simulated", "takes 500\u00a0ms less"])])
             self.assertEqual([task["critical"] for task in difference["tasks"]], [None, None, False])
-            self.assertEqual(difference["told"], "measured ends 0.5 s earlier")
+            self.assertEqual(difference["told"], "measured ends 500\u00a0ms earlier")
             self.assertIn("Measured tasks are of one pass", drawn["source"])
         case["measured_timeline"] = {"rank": 1, "columns": columns[:-2], "rows": [task[:-2] for task in tasks]}
         self.write("alone.jsonl", lines_of(LAYER)[0], case)
         [timeline] = self.made_of("alone.jsonl")["timelines"]
         self.assertNotIn("predicted_end_s", timeline["tasks"]["columns"])
-        if drawn := self.drawn():
-            self.assertEqual([len(groups) for groups in drawn["groups"]], [1])
+        if drawn := self.run_page():
+            self.assertEqual([group["title"] for group in drawn["groups"]], ["tutel, measured on rank 1"])
         del case["measured_timeline"]
         self.write("none.jsonl", lines_of(LAYER)[0], case)
         self.assertEqual(self.made_of("none.jsonl")["timelines"], [])
-        if drawn := self.drawn():
+        if drawn := self.run_page():
             self.assertIn("hold no measured tasks", drawn["source"])
+
+    def test_of_timelines_say_which_they_are(self):
+        """A replayed layer whose records hold measured tasks, and one that was planned alone."""
+        lines = [line for line in lines_of(VERIFIED) if line["kind"] != "cases"]
+        for line in lines:
+            if line.get("key", "").startswith("run/"):
+                forward, total = (line["prediction"][name] for name in ("forward_s", "total_s"))
+                line["measured_timeline"] = {
+                    "rank": 2, "columns": ["kind", "phase", "lane", "chunk", "chunks", "start_s", "end_s",
+                                           "predicted_start_s", "predicted_end_s"],
+                    "rows": [["dispatch", "forward", "inter", 0, 1, 0.0, 2 * forward, 0.0, forward],
+                             ["expert", "backward", "compute", 0, 1, 2 * forward, 2 * total, forward, total]]}
+        self.write("measured.jsonl", *lines)
+        data = self.made_of("measured.jsonl")
+        if drawn := self.run_page():
+            schedules = [one["schedule"] for one in data["replays"]["layers"][0]["schedules"]]
+            self.assertGreater(len(schedules), 1)
+            titles = [group["title"] for group in drawn["groups"]]
+            self.assertEqual(len(titles), 3 * len(schedules))
+            for i, schedule in enumerate(schedules):
+                self.assertEqual(titles[3 * i], f"{schedule}, measured on rank 2")
+                self.assertRegex(titles[3 * i + 1], f"^{schedule}, (r_f [0-9]+, r_b [0-9]+, )?simulated$")
+                self.assertEqual(titles[3 * i + 2], f"{schedule}, difference")
+            self.assertEqual(len(drawn["changed"]), len(schedules))
+            self.assertTrue(all(title.endswith(", simulated") for title in drawn["changed"]), drawn["changed"])
         self.made_of(LAYER)
-        if drawn := self.drawn():
-            self.assertEqual(drawn["source"], "Simulated: nothing of this layer ran.")
+        if drawn := self.run_page():
+            self.assertTrue(drawn["source"].startswith("Simulated: no run of this layer has a time. Replayed in this page"))
+            self.assertTrue(all(group["title"].endswith(", simulated") for group in drawn["groups"]))
 
     def test_of_measured_tasks_are_of_as_many_layers_as_asked_for(self):
         tasks = {"rank": 0, "columns": ["kind", "phase", "lane", "chunk", "chunks", "start_s", "end_s"],

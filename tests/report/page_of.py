@@ -21,19 +21,15 @@ def report(program, folder, *words, page="page.html"):
     return subprocess.run([program, "report", *map(str, words), "-o", page], cwd=folder, capture_output=True, text=True)
 
 
-def data_text(page):
-    """What a page's element of data holds."""
-    text = pathlib.Path(page).read_text()
-    return re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1]
-
-
 def data_of(page):
     """The data of a page; each column of a table is the list of its cells."""
     def unpacked(value):
         if "columns" in value:
             value["columns"] = {name: cells_of(cells, value["rows"]) for name, cells in value["columns"].items()}
         return value
-    return json.loads(data_text(page), object_hook=unpacked)
+    text = pathlib.Path(page).read_text()
+    held = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1]
+    return json.loads(held, object_hook=unpacked)
 
 
 def cells_of(packed, rows):

@@ -177,7 +177,7 @@ std::vector<CaseRecord> measured_ops(const Target& target, RecordWriter& writer,
     progress(work.share());
   };
   const auto again = [&](std::span<const size_t> series) {
-    const std::vector<size_t> repeated = attempts.again(series);
+    std::vector<size_t> repeated = attempts.again(series);
     for (const size_t i : repeated) work.open(kind_of(cases[i])) += amount(i);
     return repeated;
   };
