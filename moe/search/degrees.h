@@ -7,8 +7,8 @@
 
 namespace moe {
 
-/// Degrees go up to T_rank, a row a chunk, and no further than this: a plan has some ten tasks a chunk, and a search that
-/// no bound ends would keep the structures of all degrees before it. Results that it may have kept from a better one
+/// Degrees go up to T_rank, a row a chunk, and no further than this: a plan has some ten tasks a chunk, and a search
+/// that no bound ends would replay the plans of all degrees before it. Results that it may have kept from a better one
 /// say so.
 inline constexpr int kMaxDegree = 1024;
 /// With Rounding::lcm, where every pair of degrees has rows of its own.

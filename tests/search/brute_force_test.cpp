@@ -112,8 +112,8 @@ TEST(BruteForce, TuneFindsTheLeastOnMeasuredCurves) {
   for (uint64_t seed = 1; seed <= 150; ++seed) expect_least(random_layer(seed, true), search);
 }
 
-// Long sequences whose chunks start nearly free: the best degrees are beyond what most layers have rows for. Each degree
-// is asked for by itself, so that no bound rules one out.
+// Long sequences whose chunks start nearly free: the best degrees are beyond what most layers have rows for. Each is
+// asked for by itself, so that no bound rules one out.
 TEST(BruteForce, TuneFindsTheLeastOfAllDegreesOfLongSequences) {
   LayerSearch search;
   std::map<std::string_view, int> beyond;  // 64
