@@ -22,9 +22,10 @@ CaseRecord record_of(std::string key, const LayerResult& result, const Fields& p
   return record;
 }
 
+constexpr int kSweptDegrees = 64;  // a record each
+
 int most_degree(const Schedule& schedule, const LayerPricer& pricer) {
-  if (schedule.degrees == DegreePolicy::one) return 1;
-  return static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows()));
+  return schedule.degrees == DegreePolicy::one ? 1 : std::min(kSweptDegrees, largest_degree(pricer));
 }
 
 }  // namespace

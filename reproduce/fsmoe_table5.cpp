@@ -30,7 +30,7 @@ std::vector<std::string> sweep_conventions() {
       "Coefficients: testbed-a (the driver's order of Fig. 5's betas, per float32 element) and testbed-b (Fig. 5 as "
       "printed, per byte); gemm's beta per FLOP; attention by gemm on A, by the driver's fit on B. --audit has the "
       "other readings.",
-      "Speedup: mean over layers of tutel's forward + backward over the schedule's; every integer degree up to 64 is "
+      "Speedup: mean over layers of tutel's forward + backward over the schedule's; every integer degree is "
       "replayed; no contention between networks.",
       "One layer in the steady state: the next layer's dense gradients wait when its backward begins."};
 }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 
 namespace moe {
@@ -105,25 +106,28 @@ double PhaseBound::dense_on(int lane) const {
   return seconds;
 }
 
-double PhaseBound::busy(int lane) const {
+double PhaseBound::busy(int lane, int least) const {
   double seconds = dense_on(lane);
   for (const auto& link : shape_.one)
-    if (link.lane == lane) seconds += load(link, 0).all;
+    if (link.lane == lane) seconds += load(link, {.least = least}).all;
   return seconds;
 }
 
-PhaseBound::Load PhaseBound::load(const BoundShape::Link& link, int degree) const {
+PhaseBound::Load PhaseBound::load(const BoundShape::Link& link, BoundedDegrees degrees) const {
   const double rows = rows_of(pricer_);
   const auto seconds = [&](double part) {
     return pricer_.chunk_seconds(link.kind, shape_.phase, part, schedule_.flow);
   };
   if (link.kind == TaskKind::exchange) return {seconds(rows), seconds(rows) / link.parts};
   if (!link.by_degree) return {link.parts * seconds(rows / link.parts), seconds(rows / link.parts)};
+  const int degree = degrees.exact;
+  const bool exact = pricer_.shape().rounding == Rounding::exact;
   if (degree == 0) {
-    const Parts least = pricer_.in_parts(link.kind, shape_.phase, rows, schedule_.flow);
+    const double largest = exact ? rows / degrees.least : std::ceil(rows / degrees.least);
+    const Parts least = pricer_.in_parts(link.kind, shape_.phase, rows, largest, schedule_.flow);
     return {least.all, least.one};
   }
-  if (pricer_.shape().rounding == Rounding::exact) {
+  if (exact) {
     const double part = seconds(rows / degree);
     return {degree * part, part};
   }
@@ -198,17 +202,18 @@ PhaseBound::Term PhaseBound::moe_part(std::span<const BoundShape::Link> chain, s
 
 // The dense part is one chain with the MoE part: both add up. Gradients of policy `after` go in one slice once the
 // dense part has ended. All others have to fit on their lane beside what else it runs, however they are cut.
-PhaseBound::Term PhaseBound::with_gradients(const std::vector<BoundShape::Link>& chain, int degree) const {
+PhaseBound::Term PhaseBound::bound(BoundedDegrees degrees) const {
+  const auto& chain = std::max(degrees.exact, degrees.least) == 1 ? shape_.one : shape_.several;
   std::array<Load, 8> loads;
   double on_gradient_lane = gradients_ + beside_gradients_;
   for (size_t i = 0; i < chain.size(); ++i) {
-    loads[i] = load(chain[i], degree);
+    loads[i] = load(chain[i], degrees);
     if (chain[i].lane == shape_.gradient_lane) on_gradient_lane += loads[i].all;
   }
   const std::span<const Load> of_chain = std::span(loads).first(chain.size());
   Term most = beside_shared(moe_part(chain, of_chain), chain, of_chain);
   most.seconds += dense_;
-  if (shape_.gradient_lane < 0) return most;
+  if (shape_.gradient_lane < 0 || !degrees.gradients) return most;
   if (schedule_.gradients == GradientPolicy::after) return {most.seconds + gradients_, most.name};
   return std::max(most, Term{on_gradient_lane, "gradients"}, larger);
 }
@@ -223,7 +228,7 @@ Crossings PhaseBound::crossings() const {
   std::vector<Load> loads;
   for (const auto& link : chain) {
     const bool whole = !is_chunked(link.kind);
-    loads.push_back(whole ? Load{dense(link), dense(link)} : load(link, 0));
+    loads.push_back(whole ? Load{dense(link), dense(link)} : load(link, {}));
   }
   const size_t lanes = shape_.lanes.size();
   std::vector<size_t> first(lanes + 1, chain.size()), last(lanes + 1, 0);  // of the links on a lane: [first, last)
@@ -246,11 +251,10 @@ Crossings PhaseBound::crossings() const {
   return crossings;
 }
 
-PhaseBound::Term PhaseBound::degree_free() const { return with_gradients(shape_.one, 0); }
-
-PhaseBound::Term PhaseBound::at(int degree) const {
-  return with_gradients(degree == 1 ? shape_.one : shape_.several, degree);
-}
+PhaseBound::Term PhaseBound::degree_free() const { return bound({}); }
+PhaseBound::Term PhaseBound::at(int degree) const { return bound({.exact = degree}); }
+double PhaseBound::from(int degree) const { return bound({.least = degree}).seconds; }
+double PhaseBound::pass_from(int degree) const { return bound({.least = degree, .gradients = false}).seconds; }
 
 Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer) {
   const BoundShape forward = bound_shape(schedule, pricer.outline(), Phase::forward);

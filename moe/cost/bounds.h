@@ -37,6 +37,12 @@ BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phas
 /// degree; -infinity where none has to pass. The last index is the phase's chain of tasks as a whole.
 using Crossings = std::vector<std::vector<double>>;
 
+/// The degrees that a bound holds for: one, or (`exact` 0) all from `least` on; and whether gradients are sent.
+struct BoundedDegrees {
+  int exact = 0, least = 1;
+  bool gradients = true;
+};
+
 /// Dense part plus the MoE part's busiest lane (between tasks that take all rows at once, of each stretch): its load,
 /// before it what leads to its first task, behind it what follows its last. Gradients sent after everything add their
 /// time; others must fit on their lane. Contention only slows, so that it is left out.
@@ -52,8 +58,14 @@ class PhaseBound {
   Term degree_free() const;
   /// Returns the bound of this degree, from its chunks' own lengths.
   Term at(int degree) const;
-  /// Returns the seconds of a lane without gradients, whatever the degree.
-  double busy(int lane) const;
+  /// Returns the seconds that this degree and every larger one take at least.
+  double from(int degree) const;
+  /// Returns what a phase of such a degree takes at least without gradients.
+  double pass_from(int degree) const;
+  /// Returns the lane that gradients are sent on; -1: none are.
+  int gradient_lane() const { return shape_.gradient_lane; }
+  /// Returns the seconds of a lane without gradients, whatever the degree from `least` on.
+  double busy(int lane, int least = 1) const;
   /// Returns the crossings of the phase without gradients.
   Crossings crossings() const;
 
@@ -61,7 +73,7 @@ class PhaseBound {
   struct Load {
     double all, least;  // of all parts, and of the shortest
   };
-  Load load(const BoundShape::Link& link, int degree) const;  // degree 0: of any
+  Load load(const BoundShape::Link& link, BoundedDegrees degrees) const;
   double dense(const BoundShape::Link& link) const;
   double dense_on(int lane) const;
   /// Says what a lane runs of a chain: its load, what leads to its first task, what follows its last.
@@ -73,7 +85,7 @@ class PhaseBound {
   Term beside_shared(const Term& alone, std::span<const BoundShape::Link> chain, std::span<const Load> loads) const;
   Term segment(std::span<const BoundShape::Link> links, std::span<const Load> loads) const;
   Term moe_part(std::span<const BoundShape::Link> chain, std::span<const Load> loads) const;
-  Term with_gradients(const std::vector<BoundShape::Link>& chain, int degree) const;
+  Term bound(BoundedDegrees degrees) const;
 
   const Schedule& schedule_;
   const BoundShape& shape_;

@@ -23,17 +23,18 @@ double PriceCurve::seconds(double work) const {
   return hook + alpha + work * beta;
 }
 
-// Parts w1 + w2 + .. = work take at least work times the least t(w) / w of any w up to work. On a straight piece of t
-// that ratio is monotone: its least is at an end of a piece. Where alpha and beta hold below the first point the ratio
-// falls: its least is at that point, by either price. Behind the last point it falls too: its least is at the whole
-// work. So alpha-beta rows without points give alpha + work beta.
-Parts PriceCurve::in_parts(double work, double overhead) const {
-  const double whole = seconds(work) + overhead;
-  Parts least{whole, std::min(whole, seconds(0) + overhead)};
-  if (points == nullptr || work <= 0) return least;
-  double rate = whole / work;
+// Parts w1 + w2 + .. = work take at least work times the least t(w) / w of any w up to the largest. On a straight piece
+// of t that ratio is monotone: its least is at an end of a piece. Where alpha and beta hold below the first point the
+// ratio falls: its least is at that point, by either price. Behind the last point it falls too: its least is at the
+// largest. So alpha-beta rows without points give alpha + work beta where one part may be all.
+Parts PriceCurve::in_parts(double work, double largest, double overhead) const {
+  const double largest_s = seconds(largest) + overhead;
+  Parts least{largest_s, std::min(largest_s, seconds(0) + overhead)};
+  if (work <= 0) return least;
+  if (points == nullptr) return {work / largest * largest_s, least.one};
+  double rate = largest_s / largest;
   const auto consider = [&](double part, double part_s) {
-    if (part > work) return;
+    if (part > largest) return;
     rate = std::min(rate, (part_s + overhead) / part);
     least.one = std::min(least.one, part_s + overhead);
   };

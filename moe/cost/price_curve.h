@@ -14,8 +14,9 @@ struct PriceCurve {
   const Points* points = nullptr;        // used inside its range
   double hook_alpha = 0, hook_beta = 0;  // of what is called around an exchange
   double seconds(double work) const;
-  /// Returns the least that parts take which are together `work`, each with this overhead.
-  Parts in_parts(double work, double overhead) const;
+  /// Returns the least that parts take which are together `work`, none larger than `largest` <= work, each with this
+  /// overhead.
+  Parts in_parts(double work, double largest, double overhead) const;
 };
 
 }  // namespace moe

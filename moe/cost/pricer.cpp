@@ -265,14 +265,15 @@ double LayerPricer::chunk_seconds(TaskKind kind, Phase phase, double rows, Flow 
   return c.price.seconds(rows * c.unit) + profile_.task_overhead_s;
 }
 
-Parts LayerPricer::in_parts(TaskKind kind, Phase phase, double rows, Flow flow) const {
+Parts LayerPricer::in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow) const {
   const Curve& c = curve(flow, kind, phase);
-  return c.price.in_parts(rows * c.unit, profile_.task_overhead_s);
+  return c.price.in_parts(rows * c.unit, largest * c.unit, profile_.task_overhead_s);
 }
 
 double LayerPricer::gradient_seconds_in_parts(int64_t bytes) const {
   const Curve& c = curve(Flow::sharded, TaskKind::gradient, Phase::backward);
-  return c.price.in_parts(static_cast<double>(bytes), profile_.task_overhead_s).all;
+  const double all = static_cast<double>(bytes);
+  return c.price.in_parts(all, all, profile_.task_overhead_s).all;
 }
 
 double LayerPricer::gradient_seconds(int64_t bytes, TaskKind kind) const {

@@ -44,8 +44,8 @@ class LayerPricer {
   void price(const Structure& structure, const std::vector<GradientSlice>& slices, std::vector<double>& seconds) const;
   /// Returns the seconds of one chunk of `rows` rows of T_rank; rows may be fractional.
   double chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
-  /// Whatever parts `rows` rows are cut into.
-  Parts in_parts(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
+  /// Whatever parts of at most `largest` <= rows rows are cut from `rows`.
+  Parts in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow = Flow::sharded) const;
   double gradient_seconds(int64_t bytes, TaskKind kind = TaskKind::gradient) const;
   /// Returns the least that slices of together so many bytes take, however they are cut.
   double gradient_seconds_in_parts(int64_t bytes) const;

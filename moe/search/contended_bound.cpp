@@ -156,13 +156,13 @@ class LeastModel {
  public:
   LeastModel(const LayerPricer& pricer, int layers, const PricedPasses& passes)
       : pricer_(pricer), layers_(layers), passes_(passes) {
-    for (const PricedPass& pass : passes.backward) loads_.push_back(load_of(pass, networks_of(pricer.groups())));
+    for (const PricedPass& pass : passes.backward.passes) loads_.push_back(load_of(pass, networks_of(pricer.groups())));
   }
 
   double forward() {
     if (!passes_.any_order) return layers_ * shortest(passes_.forward);
     std::vector<Load> loads;
-    for (const PricedPass& pass : passes_.forward) loads.push_back(load_of(pass, networks_of(pricer_.groups())));
+    for (const PricedPass& pass : passes_.forward.passes) loads.push_back(load_of(pass, networks_of(pricer_.groups())));
     return layers_ * least(loads, passes_.forward, 0);
   }
 
@@ -187,22 +187,26 @@ class LeastModel {
   double in_sequence() const {
     const int64_t made = pricer_.has(GroupKind::dp) ? pricer_.gradient_bytes() : 0;
     double both = kNever;
-    for (size_t i = 0; passes_.same_degree && i < passes_.forward.size(); ++i)
-      both = std::min(both, passes_.forward[i].makespan_s + passes_.backward[i].makespan_s);
+    if (passes_.same_degree) both = passes_.forward.beyond_s + passes_.backward.beyond_s;
+    for (size_t i = 0; passes_.same_degree && i < passes_.forward.passes.size(); ++i)
+      both = std::min(both, passes_.forward.passes[i].makespan_s + passes_.backward.passes[i].makespan_s);
     if (!passes_.same_degree) both = shortest(passes_.forward) + shortest(passes_.backward);
     return layers_ * both + pricer_.slice_seconds(made == 0 ? 0 : layers_ * made + passes_.last_bytes);
   }
 
  private:
-  double least(std::span<Load> loads, std::span<const PricedPass> passes, double price) const {
-    const Prices prices(pricer_, *passes.front().structure);
+  // What a pass of a larger degree sends beside itself fits where its gradients' lane is idle.
+  double least(std::span<Load> loads, const PricedDegrees& degrees, double price) const {
+    const Prices prices(pricer_, *degrees.passes.front().structure);
     double least = kNever;
+    if (degrees.beyond_s < kNever) least = degrees.beyond_s - price * (degrees.beyond_s - degrees.busy_beyond_s);
     for (Load& load : loads) least = std::min(least, prices.least(load, price));
     return least;
   }
 
-  static double shortest(std::span<const PricedPass> passes) {
-    return std::ranges::min_element(passes, {}, &PricedPass::makespan_s)->makespan_s;
+  static double shortest(const PricedDegrees& degrees) {
+    return std::min(degrees.beyond_s,
+                    std::ranges::min_element(degrees.passes, {}, &PricedPass::makespan_s)->makespan_s);
   }
 
   const LayerPricer& pricer_;

@@ -1,5 +1,6 @@
 #pragma once
 // What no decision for a model can beat, contention counted: by how much a partition may be off.
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -16,9 +17,16 @@ struct PricedPass {
   double makespan_s = 0;
 };
 
-/// Holds both phases, each at all degrees that may be chosen.
+/// Holds one phase at all degrees that may be chosen: these one by one, and all larger ones together.
+struct PricedDegrees {
+  std::vector<PricedPass> passes;
+  double beyond_s = std::numeric_limits<double>::infinity();  // a larger one's least; infinity: there is none
+  double busy_beyond_s = 0;                                   // of its gradients' lane, without these
+};
+
+/// Holds both phases.
 struct PricedPasses {
-  std::vector<PricedPass> forward, backward;
+  PricedDegrees forward, backward;
   bool same_degree = false;  // of both: they stand in pairs
   bool any_order = false;    // lanes may have other orders than these structures
   int64_t last_bytes = 0;    // gradients made after all layers' (an embedding's)

@@ -37,8 +37,11 @@ class DegreeSearch {
   Candidate apart() {
     const Candidate forward = best_forward();
     const PhaseBound bound = layer_.bound(Phase::backward);
+    const auto from = [&](int r) { return bound.from(r); };
+    const bool best_first = splits_gradients(schedule_) && !pricer_.profile().contention.none();
     Candidate best{{}, kNever};
-    for (const int r : backward_degrees()) {
+    for (const int r : best_first ? degrees_best_first(bound) : tried_degrees(choice_.backward, pricer_)) {
+      if (!best_first && none_from(r, best.seconds, from)) break;
       if (best.seconds < kNever && !better(bound.at(r).seconds, best.seconds)) continue;
       const Candidate c = best_backward(r, best.seconds);
       const bool tie = !better(best.seconds, c.seconds) && r < best.decision.degree_backward;
@@ -52,8 +55,10 @@ class DegreeSearch {
 
   Candidate together() {
     const PhaseBound forward_bound = layer_.bound(Phase::forward), backward_bound = layer_.bound(Phase::backward);
+    const auto from = [&](int r) { return forward_bound.from(r) + backward_bound.from(r); };
     Candidate best{{}, kNever};
     for (const int r : tried_degrees(choice_.forward, pricer_)) {
+      if (none_from(r, best.seconds, from)) break;
       if (best.seconds < kNever && (!better(forward_bound.at(r).seconds + backward_bound.at(r).seconds, best.seconds) ||
                                     too_small(schedule_, pricer_, r, choice_.min_chunk_bytes)))
         continue;
@@ -69,6 +74,7 @@ class DegreeSearch {
     const PhaseBound bound = layer_.bound(Phase::forward);
     Candidate best{{}, kNever};
     for (const int r : tried_degrees(choice_.forward, pricer_)) {
+      if (none_from(r, best.seconds, [&](int least) { return bound.from(least); })) break;
       if (best.seconds < kNever && !better(bound.at(r).seconds, best.seconds)) continue;
       const double seconds = layer_.seconds({r, 1}, Phases::forward);
       if (better(seconds, best.seconds)) best = {{r, 1}, seconds};
@@ -76,14 +82,16 @@ class DegreeSearch {
     return best;
   }
 
-  // Ascending; where a split costs many replays to find, those first that do well with all gradients in one place, so
-  // that the others are soon ruled out.
-  std::vector<int> backward_degrees() {
+  // Where a split costs many replays to find: those first that do well with all gradients in one place, so that the
+  // others are soon ruled out.
+  std::vector<int> degrees_best_first(const PhaseBound& bound) {
     std::vector<std::pair<double, int>> order;
-    const bool split = splits_gradients(schedule_) && !pricer_.profile().contention.none();
+    double least = kNever;
     for (const int r : tried_degrees(choice_.backward, pricer_)) {
-      const Decision decision = with_split(schedule_, 1, r, 0);
-      order.emplace_back(split ? layer_.seconds(decision, Phases::backward) : 0, r);
+      if (none_from(r, least, [&](int first) { return bound.from(first); })) break;
+      if (least < kNever && !better(bound.at(r).seconds, least)) continue;
+      order.emplace_back(layer_.seconds(with_split(schedule_, 1, r, 0), Phases::backward), r);
+      least = std::min(least, order.back().first);
     }
     std::ranges::sort(order);
     std::vector<int> degrees;
@@ -104,7 +112,8 @@ class DegreeSearch {
     Decision decision{degree, degree};
     decision.micro_op_bytes = choice_.micro_op_bytes;
     const StructureKey key = structure_key(schedule_, pricer_.outline(), decision, {}, Phases::backward);
-    const CompiledStructure& c = layer_.store.get(key);
+    const auto held = layer_.store.get(key);
+    const CompiledStructure& c = *held;
     pricer_.price(*c.structure, {}, layer_.store.seconds);
     std::vector<MicroOp> pieces;
     const auto add = [&](TaskKind kind, int made_by, const std::vector<int64_t>& all) {
@@ -148,8 +157,10 @@ void check_choice(const Schedule& schedule, DegreeChoice& choice) {
   }
 }
 
+int degree_limit(const LayerCase& shape) { return shape.rounding == Rounding::lcm ? kMaxPaddingDegree : kMaxDegree; }
+
 int largest_degree(const LayerPricer& pricer) {
-  return static_cast<int>(std::min<int64_t>(kMaxDegree, capacity_rows(pricer.shape())));
+  return static_cast<int>(std::min<int64_t>(degree_limit(pricer.shape()), capacity_rows(pricer.shape())));
 }
 
 std::vector<int> tried_degrees(int fixed, const LayerPricer& pricer) {

@@ -7,9 +7,21 @@
 
 namespace moe {
 
-/// The largest degree that is tried; never more than T_rank.
-inline constexpr int kMaxDegree = 64;
+/// Degrees go up to T_rank, a row a chunk, and no further than this: a plan has some ten tasks a chunk, and a search
+/// that no bound ends would replay the plans of all degrees before it. Results that it may have kept from a better one
+/// say so.
+inline constexpr int kMaxDegree = 1024;
+/// With Rounding::lcm, where every pair of degrees has rows of its own.
+inline constexpr int kMaxPaddingDegree = 64;
+int degree_limit(const LayerCase& shape);
+/// Returns the largest degree that is tried: T_rank, within the limit.
 int largest_degree(const LayerPricer& pricer);
+/// Returns whether neither `degree` nor any larger one takes less than `best_s`, where `from(degree)` is what all these
+/// take at least. Asks at every eighth degree: most searches end at the first or second.
+template <class From>
+bool none_from(int degree, double best_s, From from) {
+  return degree % 8 == 0 && !better(from(degree), best_s);
+}
 /// `fixed`, or where that is 0 all from 1 on; of a case that is padded to a multiple of rows, those that cut them into
 /// equal chunks.
 std::vector<int> tried_degrees(int fixed, const LayerPricer& pricer);

@@ -14,14 +14,14 @@ constexpr double kNever = std::numeric_limits<double>::max();
 
 }  // namespace
 
-const CompiledStructure& ReplayStore::get(const StructureKey& key) {
+std::shared_ptr<const CompiledStructure> ReplayStore::get(const StructureKey& key) {
   if (key.order_forward.empty() && key.order_backward.empty()) return structures.get(key);
-  if (!ordered || ordered_key != key) ordered = std::make_unique<CompiledStructure>(key);
+  if (!ordered || ordered_key != key) ordered = std::make_shared<const CompiledStructure>(key);
   ordered_key = key;
-  return *ordered;
+  return ordered;
 }
 
-const CompiledStructure& LayerReplay::compiled(const Decision& decision, Phases phases) {
+std::shared_ptr<const CompiledStructure> LayerReplay::compiled(const Decision& decision, Phases phases) {
   const GradientPlacement placement = phases == Phases::forward
                                           ? GradientPlacement{}
                                           : placement_of(schedule, pricer.groups(), pricer.shape(), decision);
@@ -33,7 +33,8 @@ double LayerReplay::makespan(const CompiledStructure& c) {
 }
 
 double LayerReplay::seconds(const Decision& decision, Phases phases) {
-  const CompiledStructure& c = compiled(decision, phases);
+  const auto held = compiled(decision, phases);
+  const CompiledStructure& c = *held;
   std::vector<GradientSlice> slices;
   if (c.structure->slices > 0) slices = slices_of(schedule, pricer.shape(), decision);
   pricer.price(*c.structure, slices, store.seconds);
@@ -49,7 +50,8 @@ PhaseBound LayerReplay::bound(Phase phase) {
 
 // Returns the time from the start of the first chunk's first task to the end of the last one.
 double LayerReplay::moe_seconds(const Decision& decision, Phases phases) {
-  const CompiledStructure& c = compiled(decision, phases);
+  const auto held = compiled(decision, phases);
+  const CompiledStructure& c = *held;
   seconds(decision, phases);
   double begin = std::numeric_limits<double>::infinity(), end = 0;
   std::vector<double> lane_end(c.structure->lanes.size());
@@ -68,7 +70,8 @@ double LayerReplay::moe_seconds(const Decision& decision, Phases phases) {
 
 PricedPass LayerReplay::pass(int degree, Phase phase) {
   const Phases phases = phase == Phase::forward ? Phases::forward : Phases::backward;
-  const CompiledStructure& c = store.get(structure_key(schedule, pricer.outline(), {degree, degree}, {}, phases));
+  const auto held = store.get(structure_key(schedule, pricer.outline(), {degree, degree}, {}, phases));
+  const CompiledStructure& c = *held;
   PricedPass priced{c.structure, {}, 0};
   pricer.price(*c.structure, {}, priced.seconds);
   priced.makespan_s = c.makespan(priced.seconds, pricer.profile().contention, store.ends);
@@ -124,7 +127,8 @@ SplitPaths LayerReplay::backward_paths(const BackwardOption& option) {
   Decision decision =
       with_split(schedule, apart ? 1 : option.degree, option.degree, bytes_of(pricer.shape().layer.dtype));
   decision.order_backward = option.order;
-  const CompiledStructure& c = compiled(decision, Phases::backward);
+  const auto held = compiled(decision, Phases::backward);
+  const CompiledStructure& c = *held;
   pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), store.seconds);
   const SplitPaths paths = split_paths(c, kNever);
   if (schedule.gradients == GradientPolicy::adaptive) return paths;
@@ -135,8 +139,8 @@ double LayerReplay::backward_with(const BackwardOption& option, LayerSlices slic
   Decision decision{option.degree, option.degree};
   decision.order_backward = option.order;
   const GradientPlacement placement{{.in_moe = slices.moe_bytes > 0, .beside_dense = slices.dense_bytes > 0}, {}, {}};
-  const CompiledStructure& c =
-      store.get(structure_key(schedule, pricer.outline(), decision, placement, Phases::backward));
+  const auto held = store.get(structure_key(schedule, pricer.outline(), decision, placement, Phases::backward));
+  const CompiledStructure& c = *held;
   std::vector<GradientSlice> sent;
   for (const int64_t bytes : {slices.moe_bytes, slices.dense_bytes})
     if (bytes > 0) sent.push_back({0, 0, bytes});
@@ -150,7 +154,8 @@ Candidate LayerReplay::best_split_of(Decision decision, double to_beat) {
   const int64_t all = pricer.gradient_bytes(), element = bytes_of(pricer.shape().layer.dtype);
   std::vector<int64_t> candidates{0};
   first = element;
-  const CompiledStructure& c = compiled(decision, Phases::backward);
+  const auto held = compiled(decision, Phases::backward);
+  const CompiledStructure& c = *held;
   pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), store.seconds);
   const Contention& contention = pricer.profile().contention;
   if (!contention.none()) {

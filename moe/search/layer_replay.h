@@ -47,11 +47,11 @@ struct Candidate {
 
 /// Holds what all questions share, whatever their schedule and layer: compiled structures, and scratch.
 struct ReplayStore {
-  const CompiledStructure& get(const StructureKey& key);
+  std::shared_ptr<const CompiledStructure> get(const StructureKey& key);
 
   StructureCache structures;
   StructureKey ordered_key;  // a searched lane order is asked for once or twice: only the last is kept
-  std::unique_ptr<CompiledStructure> ordered;
+  std::shared_ptr<const CompiledStructure> ordered;
   std::map<std::pair<StructureKey, Phase>, BoundShape> bound_shapes;
   std::vector<double> seconds, ends;  // scratch
 };
@@ -85,7 +85,7 @@ class LayerReplay {
   Candidate best_split_of(Decision decision, double to_beat);
 
  private:
-  const CompiledStructure& compiled(const Decision& decision, Phases phases);
+  std::shared_ptr<const CompiledStructure> compiled(const Decision& decision, Phases phases);
   double makespan(const CompiledStructure& c);
   SplitPaths split_paths(const CompiledStructure& c, double to_beat);
   double moe_seconds(const Decision& decision, Phases phases);

@@ -8,12 +8,22 @@ namespace moe {
 namespace {
 
 // Says where a larger degree than any that was tried may be better.
-void note_cap(const LayerPricer& pricer, const DegreeChoice& choice, const Decision& decision) {
-  const bool forward = choice.forward == 0 && decision.degree_forward == kMaxDegree;
-  const bool backward = choice.backward == 0 && decision.degree_backward == kMaxDegree;
-  const int64_t rows = capacity_rows(pricer.shape());
-  if ((forward || backward) && kMaxDegree < rows)
-    pricer.note(fmt::format("degree at the cap: {} is the largest that is tried, of up to {} rows", kMaxDegree, rows));
+void note_limit(LayerReplay layer, const DegreeChoice& choice, const LayerResult& result) {
+  const DegreePolicy policy = layer.schedule.degrees;
+  const int64_t rows = capacity_rows(layer.pricer.shape());
+  const int limit = degree_limit(layer.pricer.shape());
+  if (rows <= limit || policy == DegreePolicy::one) return;
+  const auto beyond = [&](int fixed, Phase phase, double found_s) {
+    return fixed == 0 ? layer.bound(phase).from(limit + 1) : found_s;
+  };
+  const double forward_s = beyond(choice.forward, Phase::forward, result.forward_s);
+  const double backward_s = beyond(choice.backward, Phase::backward, result.backward_s);
+  bool open = better(forward_s + backward_s, result.total_s());
+  if (policy == DegreePolicy::apart)
+    open = better(forward_s, result.forward_s) || better(backward_s, result.backward_s);
+  if (policy == DegreePolicy::by_size) open = choice.forward == 0 && result.decision.degree_forward == limit;
+  if (open)
+    layer.pricer.note(fmt::format("degree limit: {} is the largest that is tried, of up to {} rows", limit, rows));
 }
 
 }  // namespace
@@ -25,7 +35,7 @@ LayerResult LayerSearch::tune(const Schedule& schedule, const LayerPricer& price
   check_shape(schedule, pricer.shape());
   LayerResult result = schedule.packs_experts ? tune_packed(replay(schedule, pricer), choice)
                                               : tune_degrees(replay(schedule, pricer), choice);
-  note_cap(pricer, choice, result.decision);
+  note_limit(replay(schedule, pricer), choice, result);
   return result;
 }
 

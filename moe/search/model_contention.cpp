@@ -35,12 +35,16 @@ std::vector<BackwardOption> contended_options(const ModelQuestion& asked, int de
   if (in_moe) samples.insert(samples.end(), {{half, half}, {half, 0}, {made, 0}, {2 * made, 0}, {made, made}});
   std::vector<BackwardOption> options;
   const std::vector<int> tried = tried_degrees(fixed, pricer);
+  const PhaseBound bound = asked.layer.bound(Phase::backward);
+  const auto from = [&](int degree) { return bound.pass_from(degree); };
   for (const LayerSlices& slices : samples) {
     int best = std::max(fixed, 1);
     double least = std::numeric_limits<double>::max();
-    for (const int r : tried)
+    for (const int r : tried) {
+      if (none_from(r, least, from)) break;
       if (const double seconds = asked.layer.backward_with({r}, slices); better(seconds, least))
         best = r, least = seconds;
+    }
     add(options, {best});
   }
   if (!apart) add(options, {degree_forward});

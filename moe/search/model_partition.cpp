@@ -102,8 +102,14 @@ ModelDecision decided(const Partition& partition, const std::function<BackwardOp
 BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer, int degree_forward) {
   BackwardOptions tried;
   const int fixed = asked.schedule().degrees == DegreePolicy::apart ? asked.choice.backward : degree_forward;
+  // A larger degree keeps its lanes busy longer: once none passes sooner without gradients, none sends them sooner.
+  const PhaseBound bound = layer.bound(Phase::backward);
+  double least = std::numeric_limits<double>::infinity();
   for (const int r : tried_degrees(fixed, layer.pricer)) {
-    tried.add({r}, layer.backward_paths({r}));
+    if (none_from(r, least, [&](int degree) { return bound.pass_from(degree); })) break;
+    const SplitPaths paths = layer.backward_paths({r});
+    least = std::min(least, paths.neither);
+    tried.add({r}, paths);
     for (const LaneOrder& order : backward_orders(layer, r)) tried.add({r, order}, layer.backward_paths({r, order}));
   }
   return tried;

@@ -45,18 +45,48 @@ void place_micro_ops(const Schedule& schedule, const Plan& plan, std::span<const
   }
 }
 
+// Prices degrees of these phases, the same of both, until no larger one's bound is below the least of them. That bound
+// knows no contention, and is looser than a pass's own: so it stands for degrees alone that few layers have.
+void add_passes(LayerReplay& layer, std::span<const Phase> phases, int fixed, PricedPasses& passes) {
+  const auto of = [&](Phase phase) -> PricedDegrees& {
+    return phase == Phase::forward ? passes.forward : passes.backward;
+  };
+  const auto from = [&](int degree) {
+    double seconds = 0;
+    for (const Phase phase : phases) seconds += layer.bound(phase).pass_from(degree);
+    return seconds;
+  };
+  double least = std::numeric_limits<double>::infinity();
+  constexpr int kPassesAtLeast = 64;
+  int next = 1;
+  for (const int r : tried_degrees(fixed, layer.pricer)) {
+    if ((next = r) > kPassesAtLeast && none_from(r, least, from)) break;
+    double seconds = 0;
+    for (const Phase phase : phases) seconds += of(phase).passes.emplace_back(layer.pass(r, phase)).makespan_s;
+    least = std::min(least, seconds);
+    next = r + 1;
+  }
+  if (fixed > 0 || next > capacity_rows(layer.pricer.shape())) return;
+  for (const Phase phase : phases) {
+    const PhaseBound bound = layer.bound(phase);
+    of(phase).beyond_s = bound.pass_from(next);
+    if (bound.gradient_lane() >= 0) of(phase).busy_beyond_s = bound.busy(bound.gradient_lane(), next);
+  }
+}
+
 // Returns what no decision for a stage with one micro-batch can beat, contention counted.
 double least_seconds(LayerReplay layer, const ModelShape& model, const DegreeChoice& choice, int layers) {
   const Schedule& schedule = layer.schedule;
   const LayerPricer& pricer = layer.pricer;
   PricedPasses passes{
       {}, {}, schedule.degrees != DegreePolicy::apart, schedule.searched_order, model.embedding_gradient_bytes};
-  for (const Phase phase : {Phase::forward, Phase::backward}) {
-    int fixed = phase == Phase::forward ? choice.forward : choice.backward;
-    if (passes.same_degree) fixed = std::max(choice.forward, choice.backward);
-    auto& of_phase = phase == Phase::forward ? passes.forward : passes.backward;
-    if (schedule.degrees == DegreePolicy::one) fixed = 1;
-    for (const int r : tried_degrees(fixed, pricer)) of_phase.push_back(layer.pass(r, phase));
+  constexpr std::array kBoth{Phase::forward, Phase::backward};
+  if (passes.same_degree) {
+    const int fixed = std::max(choice.forward, choice.backward);
+    add_passes(layer, kBoth, schedule.degrees == DegreePolicy::one ? 1 : fixed, passes);
+  } else {
+    add_passes(layer, std::span(kBoth).first(1), choice.forward, passes);
+    add_passes(layer, std::span(kBoth).last(1), choice.backward, passes);
   }
   return least_model_seconds(pricer, layers, passes, splits_gradients(schedule));
 }

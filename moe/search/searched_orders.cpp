@@ -95,8 +95,10 @@ void contended_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResul
     const double gradients = least_gradient_seconds(pricer, sent);
     double& seconds = forward ? best.forward_s : best.backward_s;
     double least_open = seconds;
+    const PhaseBound& bound = forward ? forward_bound : backward_bound;
     for (const int r : tried_degrees(fixed, pricer)) {
-      const double free = (forward ? forward_bound : backward_bound).at(r).seconds;
+      if (none_from(r, seconds, [&](int least_degree) { return bound.from(least_degree); })) break;
+      const double free = bound.at(r).seconds;
       if (r < 2 || !better(free, seconds)) continue;
       const double at_least = std::max(free, least_pass_seconds(pricer, layer.pass(r, phase), gradients));
       if (!better(at_least, seconds)) continue;
@@ -124,6 +126,7 @@ void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult&
   const double dense = dense_forward(pricer, best);
   double open_forward = best.forward_s, open_backward = best.backward_s;  // bounds of degrees searched in part
   for (const int r : tried_degrees(choice.forward, pricer)) {
+    if (none_from(r, best.forward_s, [&](int least) { return forward_bound.from(least); })) break;
     if (r < 2 || r > most || !better(forward_bound.at(r).seconds, best.forward_s)) continue;
     const OrderChoice order = best_lane_order(chunk_times(pricer, Phase::forward, r, 0));
     best.exact_order &= order.exact;
@@ -134,6 +137,7 @@ void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult&
     best.decision.order_forward = order.order;
   }
   for (const int r : tried_degrees(choice.backward, pricer)) {
+    if (none_from(r, best.backward_s, [&](int least) { return backward_bound.from(least); })) break;
     if (r < 2 || r > most || !better(backward_bound.at(r).seconds, best.backward_s)) continue;
     const bool exact = std::exchange(best.exact_order, true);
     improve_backward(layer, r, best);

@@ -35,16 +35,22 @@ struct CompiledStructure {
   mutable Contention fluid_contention;
 };
 
+/// Lets go of all that it has once these are too many; who asked for one keeps it as long as it wants.
 class StructureCache {
  public:
-  const CompiledStructure& get(const StructureKey& key) {
-    auto& entry = entries_[key];
-    if (!entry) entry = std::make_unique<CompiledStructure>(key);
-    return *entry;
+  std::shared_ptr<const CompiledStructure> get(const StructureKey& key) {
+    if (const auto known = entries_.find(key); known != entries_.end()) return known->second;
+    if (kept_tasks_ > kMostTasks) entries_.clear(), kept_tasks_ = 0;
+    auto made = std::make_shared<const CompiledStructure>(key);
+    kept_tasks_ += std::ssize(made->structure->tasks);
+    return entries_.emplace(key, std::move(made)).first->second;
   }
 
  private:
-  std::map<StructureKey, std::unique_ptr<CompiledStructure>> entries_;
+  static constexpr int64_t kMostTasks = 1'000'000;  // some 200 MB
+
+  std::map<StructureKey, std::shared_ptr<const CompiledStructure>> entries_;
+  int64_t kept_tasks_ = 0;
 };
 
 }  // namespace moe

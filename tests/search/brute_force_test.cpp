@@ -76,7 +76,7 @@ bool has_only_degrees_and_splits(const Schedule& schedule) {
 
 void expect_least(const RandomLayer& layer, LayerSearch& search) {
   const LayerPricer pricer(layer.profile, layer.shape);
-  const int most = static_cast<int>(std::min<int64_t>(kMaxDegree, pricer.rows()));
+  const int most = largest_degree(pricer);
   for (const Schedule& schedule : schedules()) {
     if (!has_only_degrees_and_splits(schedule)) continue;
     const bool one_group = traits_of(schedule.flow).one_group;
@@ -110,6 +110,44 @@ TEST(BruteForce, TuneFindsTheLeastOfAllDegreesAndSplits) {
 TEST(BruteForce, TuneFindsTheLeastOnMeasuredCurves) {
   LayerSearch search;
   for (uint64_t seed = 1; seed <= 150; ++seed) expect_least(random_layer(seed, true), search);
+}
+
+// Long sequences whose chunks start nearly free: the best degrees are beyond what most layers have rows for. Each is
+// asked for by itself, so that no bound rules one out.
+TEST(BruteForce, TuneFindsTheLeastOfAllDegreesOfLongSequences) {
+  LayerSearch search;
+  std::map<std::string_view, int> beyond;  // 64
+  int compared = 0;
+  for (uint64_t seed = 1; seed <= 60 && compared < 28; ++seed) {
+    RandomLayer layer = random_layer(seed, seed % 3 == 0);
+    layer.shape.layer.seq *= 32;
+    for (CommRow& row : layer.profile.comm) row.alpha_s /= 2000;
+    for (ComputeRow& row : layer.profile.compute) row.alpha_s /= 2000;
+    layer.profile.task_overhead_s /= 2000;
+    if (seed % 4 == 0) layer = contended(layer, seed);
+    const LayerPricer pricer(layer.profile, layer.shape);
+    if (pricer.rows() <= 64 || pricer.rows() > 240) continue;
+    for (const std::string_view name : {"tutel", "fsmoe-no-partition", "fsmoe-no-iio", "fsmoe"}) {
+      const Schedule& schedule = find_schedule(name);
+      double forward = std::numeric_limits<double>::infinity(), backward = forward, total = forward;
+      for (int r = 1; r <= pricer.rows(); ++r) {
+        const LayerResult at = search.tune(schedule, pricer, {r, r});
+        forward = std::min(forward, at.forward_s);
+        backward = std::min(backward, at.backward_s);
+        total = std::min(total, at.total_s());
+      }
+      if (schedule.degrees == DegreePolicy::apart) total = forward + backward;
+      const LayerResult best = search.tune(schedule, pricer);
+      EXPECT_NEAR(best.total_s(), total, 1e-9 * total) << schedule.name << ", " << layer.text;
+      beyond[name] += std::max(best.decision.degree_forward, best.decision.degree_backward) > 64;
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, 28);
+  for (const auto& [name, count] : beyond) {
+    fmt::print("{}: {} layers with a degree above 64\n", name, count);
+    EXPECT_GE(count, 2) << name;
+  }
 }
 
 TEST(BruteForce, TuneFindsTheLeastUnderContention) {

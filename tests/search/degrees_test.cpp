@@ -90,29 +90,65 @@ TEST(LayerSearch, DegreesAboveTheRowsAreTheRows) {
   }
 }
 
-// Without fixed costs the finest cut that is tried is the best, and says that a finer one is not.
-TEST(LayerSearch, DegreesAtTheCapSaySo) {
+// Without fixed costs no bound ends the search before the limit, and the result says so; with them it does.
+TEST(LayerSearch, DegreesThatTheLimitMayHaveKeptFromBetterOnesSaySo) {
   LayerSearch search;
-  int at_the_cap = 0, below = 0;
-  for (uint64_t seed = 1; seed <= 300; ++seed)
+  int limited = 0, ruled_out = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed)
     for (const bool free : {true, false}) {
       RandomLayer layer = random_layer(seed);
+      layer.shape.rounding = Rounding::lcm;  // its limit is the smallest
       layer.shape.layer.seq *= 64;
       for (CommRow& row : layer.profile.comm) row.alpha_s *= free ? 0 : 1;
       for (ComputeRow& row : layer.profile.compute) row.alpha_s *= free ? 0 : 1;
       const LayerPricer pricer(layer.profile, layer.shape), asked(layer.profile, layer.shape);
       const auto told = [](const LayerPricer& of) {
-        return std::ranges::any_of(of.notes(), [](const auto& note) { return note.starts_with("degree at the cap"); });
+        return std::ranges::any_of(of.notes(),
+                                   [](const auto& note) { return note.starts_with("degree limit: 64 is"); });
       };
-      const Decision d = search.tune(find_schedule("fsmoe"), pricer, {}).decision;
-      const bool capped = std::max(d.degree_forward, d.degree_backward) == kMaxDegree && pricer.rows() > kMaxDegree;
-      EXPECT_EQ(told(pricer), capped) << layer.text;
-      (capped ? at_the_cap : below) += 1;
-      search.tune(find_schedule("fsmoe"), asked, {kMaxDegree, kMaxDegree});
+      const Schedule& schedule = find_schedule("fsmoe-no-partition");
+      const Decision d = search.tune(schedule, pricer, {}).decision;
+      const bool at_limit = std::max(d.degree_forward, d.degree_backward) == degree_limit(layer.shape);
+      if (at_limit && pricer.rows() > degree_limit(layer.shape)) {
+        EXPECT_TRUE(told(pricer)) << layer.text;
+      }
+      if (pricer.rows() <= degree_limit(layer.shape)) {
+        EXPECT_FALSE(told(pricer)) << layer.text;
+      }
+      (told(pricer) ? limited : ruled_out) += 1;
+      search.tune(schedule, asked, {2, 2});
       EXPECT_FALSE(told(asked)) << layer.text;  // nothing was searched
     }
-  EXPECT_GT(at_the_cap, 10);
-  EXPECT_GT(below, 10);
+  EXPECT_GT(limited, 5);
+  EXPECT_GT(ruled_out, 5);
+}
+
+// What a bound says of all degrees from one on, none of them beats.
+TEST(LayerSearch, NoDegreeBeatsTheBoundOfThoseFromItOn) {
+  LayerSearch search;
+  double closest = 1e9;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    const RandomLayer layer = random_layer(seed, seed % 2 == 0);
+    const LayerPricer pricer(layer.profile, layer.shape);
+    for (const std::string_view name : {"tutel", "fsmoe", "monta-o2"}) {
+      const Schedule& schedule = find_schedule(name);
+      if (!fits(schedule, layer.shape)) continue;
+      LayerReplay replay = search.replay(schedule, pricer);
+      const PhaseBound forward = replay.bound(Phase::forward), backward = replay.bound(Phase::backward);
+      double least_forward = 1e300, least_backward = 1e300, least_pass = 1e300;
+      for (int r = largest_degree(pricer); r >= 1; --r) {
+        const LayerResult at = search.tune(schedule, pricer, {r, r});
+        least_forward = std::min(least_forward, at.forward_s);
+        least_backward = std::min(least_backward, at.backward_s);
+        least_pass = std::min(least_pass, replay.pass(r, Phase::backward).makespan_s);
+        ASSERT_LE(forward.from(r), least_forward * (1 + 1e-12)) << name << " from " << r << ", " << layer.text;
+        ASSERT_LE(backward.from(r), least_backward * (1 + 1e-12)) << name << " from " << r << ", " << layer.text;
+        ASSERT_LE(backward.pass_from(r), least_pass * (1 + 1e-12)) << name << " from " << r << ", " << layer.text;
+        if (r > 2) closest = std::min(closest, least_forward / forward.from(r));
+      }
+    }
+  }
+  EXPECT_LT(closest, 1 + 1e-9) << "the bound is never reached: is it one?";
 }
 
 TEST(LayerSearch, NothingIsFasterThanTheDegreeFreeBound) {
