@@ -166,21 +166,8 @@ class LeastModel {
     return layers_ * least(loads, passes_.forward, 0);
   }
 
-  // What the last layer makes and all that is made behind it, and nothing before the first, is sent after everything
-  // else.
   double backward() {
-    const int64_t made = pricer_.has(GroupKind::dp) ? pricer_.gradient_bytes() : 0;
-    const int64_t last = made + passes_.last_bytes;
-    const double first = passes_.any_order ? least(loads_, passes_.backward, 0) : shortest(passes_.backward);
-    if (made == 0) return layers_ * (passes_.any_order ? first : shortest(passes_.backward));
-    const double a_byte = seconds_a_byte(pricer_, layers_ * made + passes_.last_bytes);
-    const double tail =
-        pricer_.gradient_bends().empty() ? pricer_.gradient_seconds(last) : a_byte * static_cast<double>(last);
-    const double beside = a_byte * static_cast<double>((layers_ - 1) * made);
-    const auto at = [&](double price) {
-      return first + tail + price * beside + (layers_ - 1) * least(loads_, passes_.backward, price);
-    };
-    return layers_ == 1 ? at(0) : most_of(at);
+    return passes_.first_bytes > 0 ? std::max(backward(0), backward(passes_.first_bytes)) : backward(0);
   }
 
   // Gradients after everything else.
@@ -191,10 +178,29 @@ class LeastModel {
     for (size_t i = 0; passes_.same_degree && i < passes_.forward.passes.size(); ++i)
       both = std::min(both, passes_.forward.passes[i].makespan_s + passes_.backward.passes[i].makespan_s);
     if (!passes_.same_degree) both = shortest(passes_.forward) + shortest(passes_.backward);
-    return layers_ * both + pricer_.slice_seconds(made == 0 ? 0 : layers_ * made + passes_.last_bytes);
+    return layers_ * both +
+           pricer_.slice_seconds(made == 0 ? 0 : layers_ * made + passes_.last_bytes + passes_.first_bytes);
   }
 
  private:
+  // The last layer's gradients, and all that are made behind it, are sent after everything else. The first layer runs
+  // beside none but those that were `waiting`, which may be left out.
+  double backward(int64_t waiting) {
+    const int64_t made = pricer_.has(GroupKind::dp) ? pricer_.gradient_bytes() : 0;
+    const int64_t last = made + passes_.last_bytes;
+    const double first = passes_.any_order ? least(loads_, passes_.backward, 0) : shortest(passes_.backward);
+    if (made == 0) return layers_ * first;
+    const double a_byte = seconds_a_byte(pricer_, layers_ * made + passes_.last_bytes + passes_.first_bytes);
+    const double tail =
+        pricer_.gradient_bends().empty() ? pricer_.gradient_seconds(last) : a_byte * static_cast<double>(last);
+    const double sent = a_byte * static_cast<double>((layers_ - 1) * made + waiting);
+    const int beside = waiting > 0 ? layers_ : layers_ - 1;
+    const auto at = [&](double price) {
+      return (layers_ - beside) * first + tail + price * sent + beside * least(loads_, passes_.backward, price);
+    };
+    return beside == 0 ? at(0) : most_of(at);
+  }
+
   // What a pass of a larger degree sends beside itself fits where its gradients' lane is idle.
   double least(std::span<Load> loads, const PricedDegrees& degrees, double price) const {
     const Prices prices(pricer_, *degrees.passes.front().structure);

@@ -30,6 +30,7 @@ struct PricedPasses {
   bool same_degree = false;  // of both: they stand in pairs
   bool any_order = false;    // lanes may have other orders than these structures
   int64_t last_bytes = 0;    // gradients made after all layers' (an embedding's)
+  int64_t first_bytes = 0;   // gradients that wait when the backward begins (an output projection's)
 };
 
 /// Bounds of what FSMoE's flow runs (Flow::sharded): of one pass, and of `layers` layers of one stage with one

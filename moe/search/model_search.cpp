@@ -78,8 +78,12 @@ void add_passes(LayerReplay& layer, std::span<const Phase> phases, int fixed, Pr
 double least_seconds(LayerReplay layer, const ModelShape& model, const DegreeChoice& choice, int layers) {
   const Schedule& schedule = layer.schedule;
   const LayerPricer& pricer = layer.pricer;
-  PricedPasses passes{
-      {}, {}, schedule.degrees != DegreePolicy::apart, schedule.searched_order, model.embedding_gradient_bytes};
+  PricedPasses passes{{},
+                      {},
+                      schedule.degrees != DegreePolicy::apart,
+                      schedule.searched_order,
+                      model.embedding_gradient_bytes,
+                      model.head_gradient_bytes};
   constexpr std::array kBoth{Phase::forward, Phase::backward};
   if (passes.same_degree) {
     const int fixed = std::max(choice.forward, choice.backward);
