@@ -45,7 +45,7 @@ TEST(RankingOfOneLayer, HasTheTimesOfASweepAndTheFastestFirst) {
   for (int i = 0; i < 20; ++i) {
     const ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
     Grid grid;
-    grid.layers = {{"one", chosen.model.shape.layer, false, chosen.model.shape.parallel}};
+    grid.layers = {{"one", chosen.model.shape.layer, chosen.model.shape.parallel}};
     const SweepRow swept = sweep({profile, grid, all_schedules(), {}, {}}).front();
     const auto ranking = rank({chosen, profile, {}, {}}, all_schedules());
     ASSERT_EQ(ranking.size(), schedules().size());
