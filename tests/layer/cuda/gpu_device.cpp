@@ -9,7 +9,9 @@
 namespace moe {
 
 std::unique_ptr<MemorySpace> make_test_memory() { return cuda::make_memory_space(); }
-std::unique_ptr<cuda::Gemm> make_test_gemm(cuda::AlgorithmChoice selection) { return cuda::make_cublas_gemm(selection); }
+std::unique_ptr<cuda::Gemm> make_test_gemm(cuda::AlgorithmChoice selection) {
+  return cuda::make_cublas_gemm(selection);
+}
 std::unique_ptr<cuda::CudaMath> make_test_math() {
   return std::make_unique<cuda::CudaMath>(make_test_memory(), cuda::make_cublas_gemm());
 }
