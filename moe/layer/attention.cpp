@@ -94,7 +94,7 @@ class ShardedAttention final : public Attention {
 
  private:
   void rotate(std::initializer_list<const Tensor*> all, Turn turn) {
-    if (turns_.view().elements() == 0) return;
+    if (turns_.view().data() == nullptr) return;
     for (const Tensor* rows : all) math_.rotate(*rows, turns_, turn);
   }
 

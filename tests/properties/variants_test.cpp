@@ -158,7 +158,7 @@ TEST(MicroOpSize, IsTheBestOfThoseTriedAndGivesTheDegree) {
         EXPECT_LE(tuned.total_s(), one.total_s() * (1 + 1e-9)) << name << " " << megabytes << " MB, seed " << seed;
         const double bytes = 4.0 * static_cast<double>(pricer.rows()) * 8 * 4096;
         EXPECT_EQ(one.decision.degree_forward,
-                  std::min(64.0, std::ceil(bytes / (1e6 * static_cast<double>(megabytes)))))
+                  std::min<double>(largest_degree(pricer), std::ceil(bytes / (1e6 * static_cast<double>(megabytes)))))
             << name;
       }
     }

@@ -217,7 +217,8 @@ class Figures(Page):
             self.assertTrue(all(title.endswith(", simulated") for title in drawn["changed"]), drawn["changed"])
         self.made_of(LAYER)
         if drawn := self.run_page():
-            self.assertTrue(drawn["source"].startswith("Simulated: no run of this layer has a time. Replayed in this page"))
+            said = "Simulated: no run of this layer has a time. Replayed in this page"
+            self.assertTrue(drawn["source"].startswith(said))
             self.assertTrue(all(group["title"].endswith(", simulated") for group in drawn["groups"]))
 
     def test_of_measured_tasks_are_of_as_many_layers_as_asked_for(self):

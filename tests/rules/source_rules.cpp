@@ -86,9 +86,13 @@ std::string include_error(const std::string& path, std::string_view included, bo
 // The library serves programs of any command line; flags of other programs (git, CMake, Google Benchmark) are no names
 // of ours.
 std::string flag_error(const std::string& path, const std::string& line) {
-  static const std::regex kFlag(R"re("[^"]*--[a-z])re"), kOfOthers("git -C|--preset|--benchmark_|// ");
-  const bool names = path.starts_with("moe/") && std::regex_search(line, kFlag) && !std::regex_search(line, kOfOthers);
-  return names ? "names a flag, which programs have and the library does not" : "";
+  static const std::regex kText(R"re("(?:[^"\\]|\\.)*")re"), kFlag("--[a-z]"),
+      kOfOthers("git -C|--preset|--benchmark_|// ");
+  if (!path.starts_with("moe/") || std::regex_search(line, kOfOthers)) return "";
+  for (std::sregex_iterator text(line.begin(), line.end(), kText), end; text != end; ++text)
+    if (const std::string words = text->str(); std::regex_search(words, kFlag))
+      return "names a flag, which programs have and the library does not";
+  return "";
 }
 
 int columns(std::string_view line) {  // of UTF-8 text
