@@ -125,7 +125,7 @@ int default_replicas(const TuneOptions& options, Selection selection, const Prof
 int64_t global_batch(const TuneOptions& options, const Profile& cluster, const LayerShape& layer) {
   const Selection& selection = options.selection;
   const int replicas = selection.layer.dp ? *selection.layer.dp : default_replicas(options, selection, cluster);
-  return layer.batch * replicas * options.model.micro_batches;
+  return layer.batch * replicas * options.model.micro_batches.value_or(1);
 }
 
 FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const ChosenModel& chosen) {
@@ -139,7 +139,7 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
                       .schedules = chosen_schedules(options.selection),
                       .degrees = options.selection.degrees,
                       .fixed = fixed,
-                      .fixed_micro_batches = options.model.micro_batches > 1,
+                      .fixed_micro_batches = options.model.micro_batches.has_value(),
                       .fixed_order = options.model.pipeline.has_value(),
                       .pricing = pricing_of(options)});
 }
