@@ -65,8 +65,14 @@ constexpr std::array<std::string_view, 10> kOfShape{
 constexpr std::array<std::string_view, 2> kWithoutValue{"--no-residual", "--nearest"};
 
 RankingRequest request_of(const TuneOptions& options, const Answer& answer) {
-  return {*answer.chosen, *answer.profile, options.selection.degrees, pricing_of(options)};
+  RankingRequest request{*answer.chosen, *answer.profile, options.selection.degrees, pricing_of(options)};
+  if (answer.shapes == nullptr) return request;
+  request.known = &answer.shapes->ranked.front().best;
+  request.due = answer.shapes->due;
+  return request;
 }
+
+bool in_time(const RankingRequest& request) { return !request.due || std::chrono::steady_clock::now() < *request.due; }
 
 CaseRecord record_of(const RankedSchedule& row, const std::string& name) {
   CaseRecord record;
@@ -192,7 +198,8 @@ void plan_answer(const TuneOptions& options, Answer& answer) {
     for (const auto names : {framework.exact, framework.close})
       for (const std::string_view name : names) {
         const auto known = [&](const RankedSchedule& row) { return row.schedule->name == name; };
-        if (std::ranges::none_of(answer.ranking, known) && std::ranges::none_of(answer.of_frameworks, known))
+        if (in_time(request) && std::ranges::none_of(answer.ranking, known) &&
+            std::ranges::none_of(answer.of_frameworks, known))
           answer.of_frameworks.push_back(ranked(request, find_schedule(name)));
       }
   recommended(answer);
@@ -208,7 +215,8 @@ void require_any_plan(const TuneOptions& options, Answer answer) {
 }
 
 std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& answer) {
-  return neighbours(request_of(options, answer), recommended(answer));
+  const RankingRequest request = request_of(options, answer);
+  return in_time(request) ? neighbours(request, recommended(answer)) : std::vector<Neighbour>{};
 }
 
 void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoice& degrees) {
