@@ -24,14 +24,14 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   chosen.model.shape = chosen_case(selection, std::move(base), profile.nodes, profile.ranks_per_node);
   chosen.whole_layers = chosen.model.layers;
   chosen.model.layers = flags.layers.value_or(chosen.model.layers);
-  chosen.model.micro_batches = flags.micro_batches;
+  chosen.model.micro_batches = flags.micro_batches.value_or(1);
   add_ends(chosen.model, chosen.vocabulary, chosen.tied_embedding);
   // One stage that keeps one micro-batch's activations is slower by about 1 %, at most.
-  const bool one_stage = chosen.model.shape.parallel.pp == 1 && flags.micro_batches > 1;
+  const bool one_stage = chosen.model.shape.parallel.pp == 1 && chosen.model.micro_batches > 1;
   if (one_stage) chosen.model.order = PipelineOrder::one_f_one_b;
   if (!flags.pipeline) return chosen;
   chosen.model.order = pipeline_order_from(*flags.pipeline, "--pipeline");
-  require<BadInput>(flags.micro_batches > 1,
+  require<BadInput>(chosen.model.micro_batches > 1,
                     "--pipeline: found one micro-batch, which has one order; expected --micro-batches N with it");
   return chosen;
 }

@@ -13,10 +13,10 @@ namespace moe {
 struct ModelFlags {
   std::string model;                    // NAME or FILE; empty: the layer
   std::optional<int> layers;            // empty: the model's, or 1
-  int micro_batches = 1;                // of the layer's batch each
+  std::optional<int> micro_batches;     // of the layer's batch each; empty: 1
   std::optional<std::string> pipeline;  // gpipe | 1f1b; empty: 1f1b on one stage, else gpipe
   /// Returns whether it is one layer, once: no model, which some flags need.
-  bool one_layer() const { return model.empty() && !layers && micro_batches == 1; }
+  bool one_layer() const { return model.empty() && !layers && micro_batches.value_or(1) == 1; }
 };
 
 struct ChosenModel {

@@ -50,7 +50,8 @@ void FluidReplay::add_lane(const Structure& structure, size_t lane, const GroupN
 
 // A lane is a FIFO: of the tasks on one lane that a task waits for, the last is enough, and its own lane none at all.
 void FluidReplay::add_dependencies(const Structure& structure, const Task& task) {
-  std::array<uint32_t, kMaxLanes> count{};
+  std::array<uint32_t, kMaxLanes> count;  // NOLINT: of the lanes that there are
+  std::fill_n(count.begin(), structure.lanes.size(), 0);
   for (const int id : task.after) {
     const auto lane = static_cast<size_t>(structure.tasks[static_cast<size_t>(id)].lane);
     count[lane] = std::max(count[lane], place_[static_cast<size_t>(id)] + 1);

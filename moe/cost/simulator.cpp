@@ -9,7 +9,8 @@ namespace moe {
 
 const Structure& checked(const Structure& structure) {
   const size_t lanes = structure.lanes.size();
-  require<WrongResult>(lanes <= kMaxLanes, "replay: {} lanes, at most {} expected", lanes, kMaxLanes);
+  require<Unsupported>(lanes <= kMaxLanes, "replay: found {} lanes of all stages, expected at most {}", lanes,
+                       kMaxLanes);
   std::vector<std::vector<int>> issued(lanes);
   for (const Task& task : structure.tasks) {
     issued.at(static_cast<size_t>(task.lane)).push_back(task.id);

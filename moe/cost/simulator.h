@@ -15,10 +15,11 @@ struct Timeline {
   double makespan_s = 0;
 };
 
-inline constexpr size_t kMaxLanes = 64;  // of all stages together
+inline constexpr size_t kMaxLanes = 512;  // of all stages together
 
 /// Checks what every replay needs: queues are the tasks in issue order, and a task waits only for earlier ones. Then no
-/// order can deadlock. Returns the structure; throws WrongResult naming the task or lane.
+/// order can deadlock. Returns the structure; throws WrongResult naming the task or lane, Unsupported for too many
+/// lanes.
 const Structure& checked(const Structure& structure);
 
 /// A structure compiled for replay; one replay of n tasks costs a few nanoseconds a task and allocates nothing.

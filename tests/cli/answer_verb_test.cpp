@@ -74,6 +74,21 @@ TEST_F(AnswerVerb, NamingGroupsKeepsTheGlobalBatch) {
   }
 }
 
+TEST_F(AnswerVerb, OneMicroBatchCanBeAskedForInASearch) {
+  std::vector<std::string> words{"--shape", "auto", "--cluster",  "h100-8", "--model",  "olmoe-1b-7b",
+                                 "--batch", "4",    "--schedule", "tutel",  "--layers", "4"};
+  const auto several = [](const Json& shapes) {
+    return std::ranges::any_of(shapes["ranked"], [](const Json& shape) { return shape["micro_batches"] > 1; });
+  };
+  const Json free = answer(words)["shapes"];
+  words.insert(words.end(), {"--micro-batches", "1"});
+  const Json one = answer(words)["shapes"];
+  EXPECT_TRUE(several(free)) << "else the flag decides nothing here";
+  EXPECT_FALSE(several(one));
+  EXPECT_EQ(one["global_batch"], free["global_batch"]);
+  EXPECT_LT(one["shapes"], free["shapes"]);
+}
+
 TEST_F(AnswerVerb, WhatCannotBeUsedIsOneLine) {
   const auto said = [&](const std::vector<std::string>& words) {
     const Printed printed = tune(words);

@@ -279,7 +279,7 @@ TEST(FluidReplay, RefusesWhatItWouldMisread) {
   };
   EXPECT_THROW(refused([](Draw& d) { d.structure.tasks[0].after = {1}; })(), WrongResult);
   EXPECT_THROW(refused([](Draw& d) { d.structure.lanes[0].queue = {1}; })(), WrongResult);
-  EXPECT_THROW(refused([](Draw& d) { d.structure.lanes.resize(kMaxLanes + 1); })(), WrongResult);
+  EXPECT_THROW(refused([](Draw& d) { d.structure.lanes.resize(kMaxLanes + 1); })(), Unsupported);
   EXPECT_THROW(refused([](Draw& d) { d.contention.intra_by_inter = 0.9; })(), BadInput);
   EXPECT_THROW(refused([](Draw& d) { d.contention.compute_by_intra = std::nan(""); })(), BadInput);
   EXPECT_THROW(refused([](Draw& d) { d.contention.copy_by_intra = 0.5; })(), BadInput);

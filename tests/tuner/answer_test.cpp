@@ -273,6 +273,53 @@ TEST(ShapeSearch, KeepsWhatWasAskedFor) {
   EXPECT_TRUE(std::ranges::any_of(ordered.ranked, [](const auto& shape) { return shape.model.micro_batches > 1; }));
 }
 
+// Whenever it stops, what it has is a shape, and what it says that none beats is no more than the best of all takes.
+TEST(ShapeSearch, HasAnAnswerAndABoundWheneverItStops) {
+  Draw draw(6);
+  const std::vector<const Schedule*> some{&find_schedule("tutel"), &find_schedule("fsmoe")};
+  Profile profile = find_profile("testbed-b");
+  profile.nodes = profile.ranks_per_node = 2;
+  int stopped = 0;
+  for (int i = 0; i < 40; ++i) {
+    ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
+    chosen.stack = i % 2 == 0;
+    ShapeRequest request{.chosen = chosen, .global_batch = batch_of(chosen), .profile = profile, .schedules = some};
+    const FoundShapes whole = find_shapes(request);
+    request.seconds = 0;
+    const FoundShapes first = find_shapes(request);
+    ASSERT_EQ(first.ranked.size(), 1u);
+    EXPECT_LE(first.at_least_s, whole.ranked.front().total_s() * (1 + 1e-9));
+    EXPECT_GE(first.ranked.front().total_s(), whole.ranked.front().total_s() * (1 - 1e-9));
+    EXPECT_EQ(first.shapes, whole.shapes);
+    EXPECT_EQ(first.shapes, 1 + first.too_large + first.refused + first.ruled_out + first.not_reached);
+    stopped += first.not_reached > 0;
+  }
+  EXPECT_GT(stopped, 10);
+}
+
+TEST(Ranking, PlansNoMoreSchedulesThanItHasTimeFor) {
+  Draw draw(7);
+  const Profile profile = find_profile("testbed-b");
+  const ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
+  const std::vector<const Schedule*> some{&find_schedule("tutel"), &find_schedule("fsmoe"), &find_schedule("ds-moe")};
+  RankingRequest request{chosen, profile, {}, {}};
+  const auto all = rank(request, some);
+  request.due = std::chrono::steady_clock::now();
+  const auto first = rank(request, some);  // one at least, however late
+  EXPECT_EQ(first[0].schedule->name, "tutel");
+  EXPECT_EQ(first[1].refused, kNotInTime);
+  EXPECT_EQ(first[2].refused, kNotInTime);
+  const RankedSchedule known = *std::ranges::find(all, &find_schedule("ds-moe"), &RankedSchedule::schedule);
+  request.known = &known;
+  const auto late = rank(request, some);
+  EXPECT_EQ(late[0].schedule, known.schedule);
+  EXPECT_EQ(late[0].total_s(), known.total_s());
+  EXPECT_EQ(late[1].refused, kNotInTime);
+  request.due.reset();
+  const auto again = rank(request, some);
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(again[i].total_s(), all[i].total_s()) << i;
+}
+
 struct Told {
   const char* text;
   const char* schedule;

@@ -66,8 +66,14 @@ constexpr std::array<std::string_view, 10> kOfShape{
 constexpr std::array<std::string_view, 2> kWithoutValue{"--no-residual", "--nearest"};
 
 RankingRequest request_of(const TuneOptions& options, const Answer& answer) {
-  return {*answer.chosen, *answer.profile, options.selection.degrees, pricing_of(options)};
+  RankingRequest request{*answer.chosen, *answer.profile, options.selection.degrees, pricing_of(options)};
+  if (answer.shapes == nullptr) return request;
+  request.known = &answer.shapes->ranked.front().best;
+  request.due = answer.shapes->due;
+  return request;
 }
+
+bool in_time(const RankingRequest& request) { return !request.due || std::chrono::steady_clock::now() < *request.due; }
 
 CaseRecord record_of(const RankedSchedule& row, const std::string& name) {
   CaseRecord record;
@@ -126,7 +132,7 @@ int default_replicas(const TuneOptions& options, Selection selection, const Prof
 int64_t global_batch(const TuneOptions& options, const Profile& cluster, const LayerShape& layer) {
   const Selection& selection = options.selection;
   const int replicas = selection.layer.dp ? *selection.layer.dp : default_replicas(options, selection, cluster);
-  return layer.batch * replicas * options.model.micro_batches;
+  return layer.batch * replicas * options.model.micro_batches.value_or(1);
 }
 
 FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const ChosenModel& chosen) {
@@ -140,7 +146,7 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
                       .schedules = chosen_schedules(options.selection),
                       .degrees = options.selection.degrees,
                       .fixed = fixed,
-                      .fixed_micro_batches = options.model.micro_batches > 1,
+                      .fixed_micro_batches = options.model.micro_batches.has_value(),
                       .fixed_order = options.model.pipeline.has_value(),
                       .pricing = pricing_of(options)});
 }
@@ -193,7 +199,8 @@ void plan_answer(const TuneOptions& options, Answer& answer) {
     for (const auto names : {framework.exact, framework.close})
       for (const std::string_view name : names) {
         const auto known = [&](const RankedSchedule& row) { return row.schedule->name == name; };
-        if (std::ranges::none_of(answer.ranking, known) && std::ranges::none_of(answer.of_frameworks, known))
+        if (in_time(request) && std::ranges::none_of(answer.ranking, known) &&
+            std::ranges::none_of(answer.of_frameworks, known))
           answer.of_frameworks.push_back(ranked(request, find_schedule(name)));
       }
   recommended(answer);
@@ -209,7 +216,8 @@ void require_any_plan(const TuneOptions& options, Answer answer) {
 }
 
 std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& answer) {
-  return neighbours(request_of(options, answer), recommended(answer));
+  const RankingRequest request = request_of(options, answer);
+  return in_time(request) ? neighbours(request, recommended(answer)) : std::vector<Neighbour>{};
 }
 
 void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoice& degrees) {

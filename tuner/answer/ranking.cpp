@@ -87,10 +87,11 @@ PlannedTimeline rank_layer(const RankingRequest& request, const LayerPricer& pri
 }
 
 PlannedTimeline rank_model(const RankingRequest& request, const LayerPricer& pricer, RankedSchedule& row) {
-  const auto& [chosen, profile, degrees, pricing] = request;
+  const ChosenModel& chosen = request.chosen;
+  const Profile& profile = request.profile;
   ModelSearch search;
   ModelResult result = search.tune(*row.schedule, pricer, chosen.model, partition_strategies().front(),
-                                   within_memory(degrees, profile.memory_bytes, chosen));
+                                   within_memory(request.degrees, profile.memory_bytes, chosen));
   const auto [least, most] = std::ranges::minmax(result.decision.backwards, {}, &BackwardDecision::degree);
   row.variant = result.variant;
   row.degree_forward = result.decision.degree_forward;
@@ -138,7 +139,21 @@ RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, P
 
 std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vector<const Schedule*>& schedules) {
   std::vector<RankedSchedule> rows;
-  for (const Schedule* schedule : schedules) rows.push_back(ranked(request, *schedule));
+  std::chrono::steady_clock::duration longest{};
+  bool usable = request.known != nullptr && request.known->refused.empty();
+  for (const Schedule* schedule : schedules) {
+    const auto start = std::chrono::steady_clock::now();
+    if (request.known != nullptr && request.known->schedule == schedule) {
+      rows.push_back(*request.known);
+    } else if (usable && request.due && start + longest > *request.due) {
+      rows.emplace_back().schedule = schedule;
+      rows.back().refused = kNotInTime;
+    } else {
+      rows.push_back(ranked(request, *schedule));
+      longest = std::max(longest, std::chrono::steady_clock::now() - start);
+      usable |= rows.back().refused.empty();
+    }
+  }
   const auto refused = std::ranges::stable_partition(rows, &std::string::empty, &RankedSchedule::refused);
   // Insertion keeps ties in order: "within kTie" is no order that a sort may be given.
   for (auto row = rows.begin(); row != refused.begin(); ++row) {

@@ -1,5 +1,6 @@
 #pragma once
 // One layer or one model on a cluster: every schedule at its best degrees, the fastest first.
+#include <chrono>
 #include <map>
 #include <optional>
 #include <set>
@@ -45,7 +46,14 @@ struct RankingRequest {
   const Profile& profile;
   DegreeChoice degrees;
   PricingOptions pricing;
+  const RankedSchedule* known = nullptr;  // of this request: not planned anew
+  /// By when rank() is to be done: it plans no more where as long a plan as it made would end later, once any can be
+  /// used.
+  std::optional<std::chrono::steady_clock::time_point> due = {};
 };
+
+/// What a schedule that was not planned in time has for a reason.
+inline constexpr std::string_view kNotInTime = "not planned in the time of the search for a shape (--schedule NAME)";
 
 /// Returns whether it is one layer, once, on one stage, which is planned as such.
 bool one_layer(const ChosenModel& chosen);

@@ -1,22 +1,30 @@
 #include "tuner/answer/shape_search.h"
 
 #include <algorithm>
-#include <chrono>
+#include <functional>
 #include <limits>
 #include <map>
+#include <queue>
+#include <tuple>
 
 #include "moe/base/check.h"
 #include "moe/base/units.h"
-#include "moe/cost/model_bound.h"
+#include "tuner/answer/shape_bounds.h"
 
 namespace moe::tuner {
 namespace {
 
-/// One question of the search: a shape under a schedule.
+/// One question of the search: a shape under a schedule. Its bound is that of its GEMMs alone until it is the least.
 struct Open {
   size_t candidate, schedule;
   double bound_s;
+  bool exact = false;
+  bool operator>(const Open& other) const {
+    return std::tie(bound_s, candidate, schedule) > std::tie(other.bound_s, other.candidate, other.schedule);
+  }
 };
+
+constexpr double kSearchShare = 0.6;  // of the time; the ranking has the rest
 
 struct KeptStates {
   int zero;
@@ -62,52 +70,35 @@ ModelShape keeping(ModelShape model, const KeptStates& states) {
   return model;
 }
 
-// Returns the seconds of one micro-batch.
-double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary) {
-  if (vocabulary == 0) return 0;
-  double seconds = 0;
-  for (const Phase phase : {Phase::forward, Phase::backward})
-    seconds += pricer.end_seconds(end_work(TaskKind::head, phase, model.shape, Flow::sharded, vocabulary));
-  return seconds;
-}
-
-// A pipeline passes all stages once, and its slowest stage once more for every other micro-batch. `pass_s` is the time
-// without the head; empty: returns what it is at least.
-double all_heads_seconds(const ModelShape& model, double head_s, std::optional<double> pass_s) {
-  const auto layers = [&](int stage) {
-    const auto [first, last] = layers_of_stage(model, stage);
-    return last - first;
-  };
-  const int most = layers(0), fewer = most - layers(model.shape.parallel.pp - 1), others = model.micro_batches - 1;
-  if (fewer == 0) return model.micro_batches * head_s;
-  if (!pass_s) return head_s;
-  const double layer_s = *pass_s / (others * most + model.layers);
-  return head_s + others * std::max(0.0, head_s - fewer * layer_s);
-}
-
 class ShapeSearch {
  public:
   explicit ShapeSearch(const ShapeRequest& request)
       : request_(request), capacity_(request.profile.memory_bytes), states_(states_of(request)) {}
 
   FoundShapes run() {
+    const auto start = std::chrono::steady_clock::now();
+    const auto after = [&](double seconds) {
+      return start +
+             std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+    };
+    const auto end = after(request_.seconds * kSearchShare);
+    found_.due = after(request_.seconds);
     found_.global_batch = request_.global_batch;
     check_prices();
-    const auto start = std::chrono::steady_clock::now();
     enumerate();
     found_.shapes = static_cast<int>(candidates_.size()) + found_.too_large;
     open_all();
-    std::ranges::sort(open_, {}, &Open::bound_s);
-    size_t next = 0;
-    for (; next < open_.size(); ++next) {
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-      if (took.count() > request_.seconds && any_planned()) break;
-      const double bound_s = open_[next].bound_s;
-      const Candidate& candidate = candidates_[open_[next].candidate];
-      const bool beaten = candidate.best && candidate.best->total_s() < bound_s;  // by another schedule
-      if (!beaten && !dominated(bound_s, candidate.memory_bytes)) plan(open_[next]);
+    while (!open_.empty() && !(any_planned_ && std::chrono::steady_clock::now() > end)) {
+      const Open next = open_.top();
+      open_.pop();
+      Candidate& candidate = candidates_[next.candidate];
+      const bool beaten = candidate.best && candidate.best->total_s() < next.bound_s;  // by another schedule
+      if (beaten || dominated(next.bound_s, candidate.memory_bytes))
+        candidate.open = true;
+      else
+        next.exact ? plan(next) : bound(next);
     }
-    settle(next);
+    settle();
     return std::move(found_);
   }
 
@@ -197,42 +188,31 @@ class ShapeSearch {
       c.head_s = head_seconds(pricer, c.model, request_.chosen.vocabulary);
       for (size_t schedule = 0; schedule < request_.schedules.size(); ++schedule) try {
           const Schedule& asked = *request_.schedules[schedule];
-          const double beside_s = expert_sums_s(asked, pricer, c.model) + all_heads_seconds(c.model, c.head_s, {});
-          open_.push_back({i, schedule, bound_of(asked, pricer, c.model) + beside_s});
-          c.open = true;
-        } catch (const Unsupported& error) {
-          c.refusal = error.what();
-        } catch (const BadInput& error) {  // too many tasks
+          open_.push({i, schedule, gemms_s(asked, pricer, c.model) + beside_s(asked, pricer, c)});
+        } catch (const BadInput& error) {
           c.refusal = error.what();
         }
     }
   }
 
-  // Returns the least bound of all that the schedule may choose: variants, and how many experts a device holds.
-  double bound_of(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) const {
-    double least = std::numeric_limits<double>::infinity();
-    for (const Schedule* variant : schedule.variants) least = std::min(least, bound_of(*variant, pricer, model));
-    if (!schedule.variants.empty()) return least;
-    least = bound_as_it_is(schedule, pricer, model);
-    if (!schedule.packs_experts) return least;
-    for (int packing = 2; model.shape.parallel.ep % packing == 0; packing *= 2) try {
-        ModelShape packed = model;
-        packed.shape = decided_case(model.shape, {.packing = packing});
-        least = std::min(least, bound_as_it_is(schedule, {pricer.profile(), packed.shape, request_.pricing}, packed));
-      } catch (const Unsupported&) {  // no such packing, or no price for its groups
-        break;
-      }
-    return least;
+  void bound(Open next) {
+    Candidate& c = candidates_[next.candidate];
+    try {
+      const Schedule& asked = *request_.schedules[next.schedule];
+      ChosenModel chosen = request_.chosen;
+      chosen.model = c.model;
+      const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
+      next.bound_s = std::max(next.bound_s, plan_bound_s(asked, pricer, chosen) + beside_s(asked, pricer, c));
+      next.exact = c.open = true;
+      open_.push(next);
+    } catch (const BadInput& error) {  // no price, or too many tasks
+      c.refusal = error.what();
+    }
   }
 
-  double bound_as_it_is(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) const {
-    ChosenModel chosen = request_.chosen;
-    chosen.model = model;
-    return one_layer(chosen) ? degree_free_bound(schedule, pricer).total_s() : model_bound(schedule, pricer, model);
-  }
-
-  bool any_planned() const {
-    return std::ranges::any_of(candidates_, [](const Candidate& c) { return c.best.has_value(); });
+  // What is in no plan.
+  double beside_s(const Schedule& schedule, const LayerPricer& pricer, const Candidate& c) const {
+    return expert_sums_s(schedule, pricer, c.model) + all_heads_seconds(c.model, c.head_s, {});
   }
 
   // Whether some planned shape is as fast as that bound and takes as little memory.
@@ -248,7 +228,12 @@ class ShapeSearch {
     RankedSchedule row;
     for (size_t kept = c.kept; kept < states_.size(); ++kept) {
       chosen.model = keeping(c.model, states_[kept]);
-      row = ranked({chosen, request_.profile, request_.degrees, request_.pricing}, *request_.schedules[open.schedule]);
+      try {
+        row =
+            ranked({chosen, request_.profile, request_.degrees, request_.pricing}, *request_.schedules[open.schedule]);
+      } catch (const BadInput& error) {  // too many tasks
+        row.refused = error.what();
+      }
       if (!row.too_large) break;  // this schedule may need more than others
     }
     c.planned = true;
@@ -265,11 +250,13 @@ class ShapeSearch {
     c.schedule = open.schedule;
     const double heads_s = all_heads_seconds(chosen.model, c.head_s, row.pass_s());
     c.best = RankedShape{chosen.model, std::move(row), heads_s};
+    any_planned_ = true;
   }
 
-  void settle(size_t next) {
+  void settle() {
+    const double least_open_s = open_.empty() ? std::numeric_limits<double>::infinity() : open_.top().bound_s;
     std::vector<bool> reached(candidates_.size(), true);
-    for (size_t i = next; i < open_.size(); ++i) reached[open_[i].candidate] = false;
+    for (; !open_.empty(); open_.pop()) reached[open_.top().candidate] = false;
     std::map<std::string, int> refusals;
     for (size_t i = 0; i < candidates_.size(); ++i) {
       Candidate& c = candidates_[i];
@@ -291,7 +278,7 @@ class ShapeSearch {
                          found_.refused > 0 ? fmt::format(", {} refused: {}", found_.refused, found_.refusal) : "");
     std::ranges::stable_sort(found_.ranked, {}, &RankedShape::total_s);
     const double least_s = found_.ranked.front().total_s();
-    found_.at_least_s = next < open_.size() ? std::min(least_s, open_[next].bound_s) : least_s;
+    found_.at_least_s = std::min(least_s, least_open_s);
     double least_memory = std::numeric_limits<double>::infinity();
     for (RankedShape& shape : found_.ranked) {
       shape.pareto = shape.best.memory_bytes < least_memory;
@@ -303,7 +290,8 @@ class ShapeSearch {
   const std::optional<double> capacity_;
   const std::vector<KeptStates> states_;
   std::vector<Candidate> candidates_;
-  std::vector<Open> open_;
+  std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;  // the least bound first
+  bool any_planned_ = false;
   double least_memory_ = std::numeric_limits<double>::infinity();
   FoundShapes found_;
 };

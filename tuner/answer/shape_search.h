@@ -1,6 +1,7 @@
 #pragma once
 // Which parallel shape trains a layer or model fastest on a cluster, at a fixed global batch: groups, stages,
 // micro-batches and their order, placement, schedule and degrees together.
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct FoundShapes {
   int ruled_out = 0;                // by their bound: slower than one that takes as little memory
   int not_reached = 0;              // in the time
   double at_least_s = 0;            // no shape takes less; the best time, where it is exact
+  std::chrono::steady_clock::time_point due = {};  // when the answer of which it is a part is to be ready
   double gap() const { return ranked.front().total_s() / at_least_s - 1; }
 };
 
@@ -42,7 +44,9 @@ struct ShapeRequest {
   LayerFlags fixed = {};                                  // groups that were asked for, and placement
   bool fixed_micro_batches = false, fixed_order = false;  // as are these
   PricingOptions pricing = {true, "--nearest"};
-  double seconds = 60;  // after which the best so far is the answer
+  /// After which the answer is to be ready, the ranking of the best shape's schedules too: the search stops before, and
+  /// the best so far is the answer.
+  double seconds = 60;
 };
 
 /// Goes through all shapes by their lower bounds, the least first. One whose bound is above the time of another that

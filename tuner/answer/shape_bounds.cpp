@@ -1,0 +1,72 @@
+#include "tuner/answer/shape_bounds.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "moe/base/check.h"
+#include "moe/cost/bounds.h"
+#include "moe/cost/model_bound.h"
+
+namespace moe::tuner {
+namespace {
+
+double bound_as_it_is(const Schedule& schedule, const LayerPricer& pricer, const ChosenModel& chosen) {
+  return one_layer(chosen) ? degree_free_bound(schedule, pricer).total_s()
+                           : model_bound(schedule, pricer, chosen.model);
+}
+
+}  // namespace
+
+double gemms_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Schedule* variant : schedule.variants) least = std::min(least, gemms_s(*variant, pricer, model));
+  if (!schedule.variants.empty()) return least;
+  const bool exact = model.shape.rounding == Rounding::exact;
+  const double rows = exact ? capacity_exact(model.shape) : static_cast<double>(pricer.rows());
+  double seconds = 0;
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    seconds += pricer.dense_seconds(TaskKind::attention, phase, schedule.flow);
+    if (!schedule.packs_experts) seconds += pricer.in_parts(TaskKind::expert, phase, rows, rows, schedule.flow).all;
+  }
+  const auto [first, last] = layers_of_stage(model, 0);
+  return model.micro_batches * (last - first) * seconds;
+}
+
+double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ChosenModel& chosen) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Schedule* variant : schedule.variants) least = std::min(least, plan_bound_s(*variant, pricer, chosen));
+  if (!schedule.variants.empty()) return least;
+  least = bound_as_it_is(schedule, pricer, chosen);
+  if (!schedule.packs_experts) return least;
+  for (int packing = 2; chosen.model.shape.parallel.ep % packing == 0; packing *= 2) try {
+      ChosenModel packed = chosen;
+      packed.model.shape = decided_case(chosen.model.shape, {.packing = packing});
+      const LayerPricer of_packed(pricer.profile(), packed.model.shape, pricer.options());
+      least = std::min(least, bound_as_it_is(schedule, of_packed, packed));
+    } catch (const Unsupported&) {  // no such packing, or no price for its groups
+      break;
+    }
+  return least;
+}
+
+double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary) {
+  if (vocabulary == 0) return 0;
+  double seconds = 0;
+  for (const Phase phase : {Phase::forward, Phase::backward})
+    seconds += pricer.end_seconds(end_work(TaskKind::head, phase, model.shape, Flow::sharded, vocabulary));
+  return seconds;
+}
+
+double all_heads_seconds(const ModelShape& model, double head_s, std::optional<double> pass_s) {
+  const auto layers = [&](int stage) {
+    const auto [first, last] = layers_of_stage(model, stage);
+    return last - first;
+  };
+  const int most = layers(0), fewer = most - layers(model.shape.parallel.pp - 1), others = model.micro_batches - 1;
+  if (fewer == 0) return model.micro_batches * head_s;
+  if (!pass_s) return head_s;
+  const double layer_s = *pass_s / (others * most + model.layers);
+  return head_s + others * std::max(0.0, head_s - fewer * layer_s);
+}
+
+}  // namespace moe::tuner

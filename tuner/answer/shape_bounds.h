@@ -1,0 +1,22 @@
+#pragma once
+// What no plan of a shape under a schedule can beat, and what is in no plan.
+#include <optional>
+
+#include "tuner/answer/ranking.h"
+
+namespace moe::tuner {
+
+/// Returns the seconds that attention and experts take on the first stage, which has most layers: its compute lane runs
+/// them one by one. At most plan_bound_s, and much sooner known. Packed experts are other groups': left out.
+double gemms_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
+
+/// Returns what no plan of `chosen` beats, whatever the schedule chooses: variants, and how many experts a device holds.
+double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ChosenModel& chosen);
+
+/// Returns the seconds of the output projection's GEMMs for one micro-batch; 0: no vocabulary is known.
+double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary);
+/// Returns what the projection adds to a step. A pipeline passes all stages once, and its slowest stage once more for
+/// every other micro-batch. `pass_s`: the time without the head; empty: returns what it is at least.
+double all_heads_seconds(const ModelShape& model, double head_s, std::optional<double> pass_s);
+
+}  // namespace moe::tuner
