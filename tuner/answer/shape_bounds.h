@@ -10,7 +10,7 @@ namespace moe::tuner {
 /// them one by one. At most plan_bound_s, and much sooner known. Packed experts are other groups': left out.
 double gemms_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
 
-/// Returns what no plan of `chosen` beats, whatever the schedule chooses: variants, and how many experts a device holds.
+/// Returns what no plan of `chosen` beats, whatever the schedule chooses: variants, how many experts a device holds.
 double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ChosenModel& chosen);
 
 /// Returns the seconds of the output projection's GEMMs for one micro-batch; 0: no vocabulary is known.
