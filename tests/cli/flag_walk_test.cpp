@@ -103,9 +103,9 @@ std::string parsed(const std::string& verb, const std::string& text) {
                 m.step_factor, m.iterations, m.warm_ups, m.check, m.dtype, m.modules, m.out, m.asked.overwrite,
                 m.kernels, m.json) +
          of(l.selection) + all_of(c->simulate.asked.overwrite, c->reproduce.asked.overwrite) +
-         all_of(l.stack.layers, l.stack.micro_batches, l.stack.pipeline) +
-         all_of(l.layers, l.iterations, l.seed, l.timeout_s, l.device, l.threads, l.out, l.asked.overwrite, l.workload,
-                l.trace, l.dump, l.tasks, l.check_only, l.json) +
+         all_of(l.stack.layers, l.stack.micro_batches, l.stack.pipeline, l.layers, l.iterations, l.seed, l.timeout_s,
+                l.device, l.threads, l.out, l.asked.overwrite, l.workload, l.trace, l.dump, l.tasks, l.check_only,
+                l.json) +
          of(b.selection) +
          all_of(b.model.model, b.model.layers, b.model.micro_batches, b.model.pipeline, b.text, b.markov_order, b.steps,
                 b.optimizer, b.learning_rate, b.momentum, b.weight_decay, b.clip_norm, b.warm_up, b.held_out,
