@@ -13,8 +13,8 @@ struct Module {
   std::string_view part;  // its name in the registry, "gshard"; of attention: empty, or "selective" (Recompute)
 };
 
-/// Reads "attention", "attention:selective", "gate:NAME", "order:NAME", "i-order:NAME", "expert:NAME", "hook:NAME"; empty for any
-/// other name.
+/// Reads "attention", "attention:selective", "gate:NAME", "order:NAME", "i-order:NAME", "expert:NAME",
+/// "hook:NAME"; empty for any other name.
 std::optional<Module> module_of(std::string_view name);
 /// Returns the module that a computation of this layer is, or that is called around an exchange (a hook, twice: on the
 /// bytes that are sent). An order's way back has a row of its own or, without one, the order's; so has attention that

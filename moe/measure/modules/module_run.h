@@ -30,8 +30,8 @@ class ModuleRun {
   Tensor input_, output_, d_output_, d_input_;
 };
 
-/// "attention", "attention:selective", "gate:gshard", "order:tutel", "i-order:tutel", "expert:gpt", "hook:bf16", ...: all
-/// that a layer can be made of.
+/// "attention", "attention:selective", "gate:gshard", "order:tutel", "i-order:tutel", "expert:gpt", "hook:bf16", ...:
+/// all that a layer can be made of.
 std::vector<std::string> registered_modules();
 
 /// Returns the module of a rank of `shape`, alone: of one rank, so that it talks to no other. Throws BadInput for
