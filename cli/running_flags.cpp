@@ -145,7 +145,7 @@ void add_tune(CLI::App& app, Command& c) {
                            "--backend", "--device", "--threads", "--min-ctas", "--max-ctas", "--implicit-launch-order",
                            "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
     verb->get_option(runs)->excludes("--no-verify");
-  for (const char* plans : {"--strategy-layers", "--zero"}) needs(*verb, plans, {"--no-verify"});
+  needs(*verb, "--strategy-layers", {"--no-verify"});
   verb->final_callback([verb, &c] { check_tune(*verb, c.tune); });
 }
 
@@ -237,6 +237,8 @@ void add_modelbench(CLI::App& app, Command& c) {
   verb->get_option("--model")->description("a whole model (configs/models/); default: gpt2-xl@fsmoe, on host tiny-gpt");
   verb->get_option("--layers")->description("layers; default: the model's, as many as a rank has the memory for");
   begin_group(*verb, kHow);
+  add_number(*verb, "--zero", s.layer.zero,
+             "1 (ZeRO's stage): ranks that hold a weight alike share its optimizer states out; default: 0", 0, 1);
   add_recompute(*verb, s);
   add_degrees(*verb, s);
   add_number(*verb, "--steps", m.steps, "steps of training a schedule, each of them timed; default: 5", 1, 1e7);

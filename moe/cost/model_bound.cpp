@@ -68,10 +68,19 @@ class ModelBound {
     for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, model_.shape.parallel.pp))
       run(step);
     for (const Stage& stage : stages_) end_ = std::max(end_, stage.end());
-    return end_ + pricer_.dense_seconds(TaskKind::optimizer, Phase::backward);
+    return end_ + pricer_.dense_seconds(TaskKind::optimizer, Phase::backward) + gathers_s();
   }
 
  private:
+  // Of the stage with fewest layers, if DP's are hidden by EDP's or these by those.
+  double gathers_s() const {
+    const ParallelShape& p = model_.shape.parallel;
+    if (p.zero == 0) return 0;
+    const double dense = p.dp > 1 ? pricer_.dense_seconds(TaskKind::weights, Phase::backward) : 0;
+    const double experts = p.edp > 1 ? pricer_.dense_seconds(TaskKind::expert_weights, Phase::backward) : 0;
+    return model_.layers / p.pp * std::max(dense, experts);
+  }
+
   // A forward follows that of the stage before, a backward its own forward and the backward of the stage behind.
   double ready(const PipelineStep& step) const {
     const size_t s = static_cast<size_t>(step.stage), m = static_cast<size_t>(step.micro_batch);

@@ -144,6 +144,13 @@ PriceCurve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
       return {scatter->alpha_s + gather->alpha_s, scatter->beta_s_per_byte + gather->beta_s_per_byte};
     }
   }
+  const auto gathers = [&](const CommRow& row) { return row.op == Op::allgather && row.network == group.network; };
+  if (op == Op::allgather && comm_row(op, group) == nullptr &&
+      (comm_row(Op::allreduce, group) != nullptr || std::ranges::none_of(profile_.comm, gathers))) {
+    notes_.insert(fmt::format("derived: {} allgather = half an allreduce of the same volume", name_of(group.network)));
+    const PriceCurve sum = row_curve(comm_row_or_nearest(Op::allreduce, group), bytes);
+    return {sum.alpha / 2, sum.beta / 2};
+  }
   return row_curve(comm_row_or_nearest(op, group), bytes);
 }
 

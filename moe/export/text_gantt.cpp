@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUFMQMMVWZBN";  // by TaskKind; all MP collectives are M
+constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUFMQMMVWZJYBN";  // by TaskKind; all MP collectives are M
 constexpr std::array<std::string_view, 26> kMeanings = [] {
   std::array<std::string_view, 26> meanings{};
   const auto set = [&](char letter, std::string_view meaning) {
@@ -39,6 +39,8 @@ constexpr std::array<std::string_view, 26> kMeanings = [] {
   set('V', "send");
   set('W', "receive");
   set('Z', "optimizer");
+  set('J', "weights");
+  set('Y', "experts' weights");
   set('B', "embedding");
   set('N', "output projection and loss");
   return meanings;

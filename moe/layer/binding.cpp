@@ -59,8 +59,9 @@ const LayerBinding::Row& LayerBinding::row_of(const Task& task) {
       Row::gradients(gradient),
       Row::gradients(expert_gradient),
   };
-  static_assert(kRows.size() == kTaskKinds - 5,
-                "every kind but a pipeline's and a model's: send, recv, optimizer, embed, head");
+  static_assert(
+      kRows.size() == kTaskKinds - 7,
+      "every kind but a pipeline's and a step's: send, recv, optimizer, weights, expert_weights, embed, head");
   const auto* row = std::ranges::find(kRows, task.kind, &Row::kind);
   require<WrongResult>(row != kRows.end(), "{}: a task that the layer does not know", task.name());
   return *row;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "moe/layer/weight_gather.h"
+
 namespace moe {
 namespace {
 
@@ -23,7 +25,17 @@ RankModel::RankModel(LayerStack& stack, Communicator& world, int64_t vocabulary,
     : stack_(stack),
       everyone_(world.split(0, world.rank())),
       ends_(stack, vocabulary, seed),
-      squares_({1}, DType::float64) {}
+      squares_({1}, DType::float64) {
+  const ParallelShape stage = stage_case(stack.shape().shape).parallel;
+  if (stage.zero == 0) return;
+  gathers_ = LayerComms::split(*everyone_->split(stack.stage(), world.rank()), stage);
+}
+
+WeightShare RankModel::states_share(const Parameter& p) const {
+  if (!gathers_) return weight_share(p.axes, 0, 1);
+  const Communicator& alike = gathers_->of(p.summed_over == SummedOver::edp ? GroupKind::edp : GroupKind::dp);
+  return weight_share(p.axes, alike.rank(), alike.size());
+}
 
 std::vector<Parameter> RankModel::parameters() {
   std::vector<Parameter> all = ends_.parameters();
@@ -40,7 +52,7 @@ void RankModel::train(const OptimizerSettings& settings) {
   std::vector<TrainedTensor> tensors;
   for (const Parameter& p : parameters()) {
     const bool matrix = p.axes[1].total > 1;  // gains and temperatures don't decay
-    tensors.push_back({p.name, p.value.flat(), p.gradient.flat(), matrix});
+    tensors.push_back({p.name, p.value.flat(), p.gradient.flat(), matrix, states_share(p).elements});
   }
   optimizer_.emplace(settings, std::move(tensors));
 }
@@ -50,7 +62,7 @@ std::vector<ShardedTensor> RankModel::stored() {
   std::vector<ShardedTensor> all;
   for (const Parameter& p : weights) all.push_back({p.name, p.axes, p.value});
   for (const OptimizerState& state : optimizer_->states())
-    all.push_back({state.name, weights[state.of].axes, state.value});
+    all.push_back({state.name, states_share(weights[state.of]).axes, state.value});
   return all;
 }
 
@@ -77,6 +89,19 @@ void RankModel::finish_step(Stream& stream) {
   stream.launch([this, clips](void*) {
     optimizer_->step(steps_++, clips ? clip_scale(std::sqrt(*squares_.as<double>()), settings_.clip_norm) : 1);
   });
+  if (gathers_) gather_weights(stream);
+}
+
+// What the plan's tasks behind the step don't: the gates', the norms' and the ends'; all where no such tasks follow.
+void RankModel::gather_weights(Stream& stream) {
+  for (const Parameter& p : parameters())
+    if (p.summed_over == SummedOver::stage)
+      moe::gather_weights({&p, 1}, {}, gathers_->of(GroupKind::dp), cpu_math(),
+                          {stream, {}, "weights of gate, norms and ends"});
+  if (!apart_) return;
+  for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer)
+    for (const GroupKind group : {GroupKind::dp, GroupKind::edp})
+      stack_.gather_weights(layer, group, gathers_->of(group), {stream, {}, "weights of a layer"});
 }
 
 double RankModel::own_squares() {

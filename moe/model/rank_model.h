@@ -35,10 +35,14 @@ class RankModel final : public ModelTasks {
 
  private:
   void finish_step(Stream& stream);
+  void gather_weights(Stream& stream);
   double own_squares();
+  // The ranks that hold a weight alike and share its states: itself alone without ZeRO.
+  WeightShare states_share(const Parameter& p) const;
 
   LayerStack& stack_;
   std::unique_ptr<Communicator> everyone_;  // of all stages
+  std::optional<LayerComms> gathers_;       // of the stage, for weights that no plan gathers; with ZeRO alone
   ModelEnds ends_;
   OptimizerSettings settings_;
   std::optional<Optimizer> optimizer_;

@@ -60,8 +60,10 @@ GroupKind group_of(Flow flow, TaskKind kind) {
     case TaskKind::shared_allreduce:
       return GroupKind::mp;
     case TaskKind::gradient:
+    case TaskKind::weights:
       return GroupKind::dp;
     case TaskKind::expert_gradient:
+    case TaskKind::expert_weights:
       return GroupKind::edp;
     case TaskKind::send:
     case TaskKind::recv:

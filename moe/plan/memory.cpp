@@ -158,7 +158,9 @@ double buffers(const MemoryRequest& r) {
   // Parm's baseline gathers tokens over ESP before its gate, so that its AlltoAlls carry N_ESP times as much.
   const double moved = r.replicated ? (4 * out + gathers * tokens(c) * model_dim) * esp : (4 + 2 * gathers * esp) * out;
   const RankParameters layer = rank_parameters(r);
-  return w * (moved + (r.shape.parallel.zero == kMostZeroStage ? layer.dense + layer.experts : 0));
+  if (c.parallel.zero == kMostZeroStage) return w * (moved + layer.dense + layer.experts);
+  if (c.parallel.zero == 0) return w * moved;
+  return w * (moved + (c.parallel.dp > 1 ? layer.dense : 0) + (c.parallel.edp > 1 ? layer.experts : 0));
 }
 
 }  // namespace

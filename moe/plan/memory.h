@@ -65,9 +65,9 @@ int micro_batches_in_flight(const MemoryRequest& request);
 
 /// Weights, gradients and optimizer by MoNTA, Table 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows); activations
 /// as `request.activations` says; buffers: AlltoAll's send and receive of dispatch and combine, the gathered rows
-/// before and after the experts, and under ZeRO 3 one layer's whole weights. Fragmentation, workspaces of libraries and
-/// what a framework itself takes are not in it; a dropless layer is counted under balanced routing. Throws BadInput for
-/// counts below 1 and an unknown ZeRO stage.
+/// before and after the experts, under ZeRO 1 and 2 the weights of a layer that are gathered at once, under ZeRO 3 all
+/// of one layer's. Fragmentation, workspaces of libraries and what a framework itself takes are not in it; a dropless
+/// layer is counted under balanced routing. Throws BadInput for counts below 1 and an unknown ZeRO stage.
 MemoryEstimate estimate_memory(const MemoryRequest& request);
 
 /// Estimates one layer on each pipeline stage, one micro-batch, nothing sharded by ZeRO: what stands beside a layer's
@@ -77,7 +77,7 @@ MemoryEstimate layer_memory(const LayerCase& shape, Flow flow = Flow::sharded);
 /// Counted from the plan, in issue order: a layer's activations of a micro-batch live from the first task of its
 /// forward to the last of its backward. Layers x micro-batches at once, on the stage that has most.
 int activations_kept(const Plan& plan);
-/// Returns what a plan trains and keeps, its packed experts included; not embeddings and ZeRO, which it does not know.
+/// Returns what a plan trains and keeps, its packed experts included; without embeddings, which it does not know.
 MemoryRequest memory_request(const Plan& plan);
 
 /// Nothing where the estimate fits, else "does not fit: needs 31.20 GiB, a rank has 11.00 GiB".

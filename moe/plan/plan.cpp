@@ -37,6 +37,8 @@ constexpr std::array<std::string_view, kTaskKinds> kTaskNames{"mp_allgather",
                                                               "send",
                                                               "recv",
                                                               "optimizer",
+                                                              "weights",
+                                                              "expert_weights",
                                                               "embed",
                                                               "head"};
 constexpr std::array<std::string_view, 2> kPhaseNames{"forward", "backward"};

@@ -17,10 +17,11 @@ enum class TaskKind : uint8_t {
   shared_allgather, shared,                                // the shared expert and its collectives over MP
   shared_reducescatter, shared_allreduce,
   send, recv, optimizer,                                   // between pipeline stages; the step after all of it
+  weights, expert_weights,                                 // ZeRO 1: AllGather of a layer's, over DP and over EDP
   embed, head                                              // a model's ends; the loss is the head's
 };
 // clang-format on
-inline constexpr int kTaskKinds = 31;
+inline constexpr int kTaskKinds = 33;
 std::string_view name_of(TaskKind kind);
 
 /// Part of the MoE layer's row traffic: one task a chunk.
@@ -32,6 +33,9 @@ constexpr bool is_chunked(TaskKind kind) {
 constexpr bool sends_gradients(TaskKind kind) {
   return kind == TaskKind::gradient || kind == TaskKind::expert_gradient;
 }
+
+/// Gathers what the optimizer's steps of other ranks changed.
+constexpr bool gathers_weights(TaskKind kind) { return kind == TaskKind::weights || kind == TaskKind::expert_weights; }
 
 /// Is the shared expert, or brings it tokens or adds up its parts.
 constexpr bool is_shared(TaskKind kind) {

@@ -129,6 +129,10 @@ Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
     case TaskKind::order:
     case TaskKind::i_order:
       return {op, group, moe_volumes(c, all_rows(c) * ordered_groups(kind, phase, c, flow)).alltoall_bytes, 0, 0};
+    case TaskKind::weights:
+      return {op, group, static_cast<double>(gradient_bytes(c)), 0, 0};
+    case TaskKind::expert_weights:
+      return {op, group, static_cast<double>(expert_gradient_bytes(c)), 0, 0};
     case TaskKind::send:  // the receiver waits for it
       return {op, group, mp_bytes(c) / (traits_of(flow).holds == Tokens::own ? c.parallel.mp : 1), 0, 0};
     default:

@@ -62,4 +62,15 @@ void IterationBuilder::finish(int stage, int layer, const std::vector<int>& read
   pass_ = nullptr;
 }
 
+void IterationBuilder::gather_weights(int stage, int first, int last) {
+  const int stepped = structure_.tasks.back().id;
+  for (int layer = first; layer < last; ++layer) {
+    const Pass pass{.phase = Phase::backward, .stage = stage, .layer = layer};
+    pass_ = &pass;
+    if (spans(GroupKind::dp)) push(TaskKind::weights, {stepped});
+    if (spans(GroupKind::edp)) push(TaskKind::expert_weights, {stepped});
+    pass_ = nullptr;
+  }
+}
+
 }  // namespace moe

@@ -21,6 +21,9 @@ class IterationBuilder : public LayerBuilder {
   /// The optimizer's step of a stage, after everything that it does and the slices that are left, one for each of
   /// `ready`, the tasks that they wait for; `experts` as GradientPlacement's.
   void finish(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts = {});
+  /// ZeRO 1: right after finish(), the weights of a stage's layers [first, last) are gathered from those that hold them
+  /// alike, in the order in which the next forward reads them.
+  void gather_weights(int stage, int first, int last);
 };
 
 }  // namespace moe

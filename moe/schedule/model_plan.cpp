@@ -164,6 +164,7 @@ class ModelBuilder {
     send_pieces(waiting_pieces_.size(), sender, ready, experts);
     if (sender.waiting() > 0) ready.push_back(sender.send(sender.waiting()));
     builder.finish(stage, layer, ready, experts);
+    if (plan_.shape.parallel.zero > 0) builder.gather_weights(stage, layer, layers_of_stage(model_, stage).second);
   }
 
   const Schedule& schedule_;

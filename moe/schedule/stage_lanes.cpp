@@ -45,7 +45,7 @@ int StageLanes::of_gradients(int stage) const {
 }
 
 int StageLanes::of(TaskKind kind, Flow flow, int stage) const {
-  if (kind == TaskKind::gradient) return of_gradients(stage);
+  if (kind == TaskKind::gradient || kind == TaskKind::weights) return of_gradients(stage);
   if (kind != TaskKind::copy && kind != TaskKind::home_copy) return of(group_of(flow, kind), stage);
   const int compute = of(GroupKind::none, stage);
   return layout_ == LaneLayout::by_network_copy ? compute + 3 : std::max(of(GroupKind::mp, stage), compute);

@@ -1,6 +1,9 @@
 #include "moe/stack/layer_stack.h"
 
+#include <utility>
+
 #include "moe/base/check.h"
+#include "moe/layer/weight_gather.h"
 #include "moe/plan/pipeline.h"
 #include "moe/plan/volumes.h"
 
@@ -59,6 +62,23 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
       cells.push_back(std::make_unique<MoeLayer>(place, of_cell, comms_, device, links));
     }
   }
+  if (own.parallel.zero == 0) return;
+  for (const auto& [group, gathered] :
+       {std::pair{GroupKind::dp, &dense_gathered_}, {GroupKind::edp, &experts_gathered_}})
+    if (comms_.of(group).size() > 1)
+      *gathered = Tensor({elements_of(held_alike(first_, group))}, own.layer.dtype, memory);
+}
+
+std::vector<Parameter> LayerStack::held_alike(int layer, GroupKind group) const {
+  std::vector<Parameter> weights = cell(layer, 0).parameters();
+  const SummedOver over = group == GroupKind::edp ? SummedOver::edp : SummedOver::dp;
+  std::erase_if(weights, [&](const Parameter& p) { return p.summed_over != over; });
+  return weights;
+}
+
+void LayerStack::gather_weights(int layer, GroupKind group, Communicator& comm, CommCall call) {
+  const Tensor& gathered = group == GroupKind::edp ? experts_gathered_ : dense_gathered_;
+  moe::gather_weights(held_alike(layer, group), gathered, comm, cell(layer, 0).state().math(), call);
 }
 
 RankCells LayerStack::cells() const {

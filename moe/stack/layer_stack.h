@@ -50,6 +50,11 @@ class LayerStack {
 
   /// Enqueues the sums that no plan carries, as MoeLayer::finish_gradients does, of every layer.
   void finish_gradients(Stream& stream);
+  /// Shows this rank's part of a layer's weights that the ranks of a group hold alike: over DP attention's and the
+  /// shared expert's, over EDP the experts'.
+  std::vector<Parameter> held_alike(int layer, GroupKind group) const;
+  /// Enqueues the AllGather of those weights over `comm`, which is of that group (weight_gather.h).
+  void gather_weights(int layer, GroupKind group, Communicator& comm, CommCall call);
   /// Says whether the last pass's plan summed the experts' gradients over EDP.
   void set_experts_summed(bool summed) { experts_summed_ = summed; }
 
@@ -59,6 +64,7 @@ class LayerStack {
   StageLinks links_;
   LayerComms comms_;
   Tensor dense_gradients_, expert_gradients_;
+  Tensor dense_gathered_, experts_gathered_;  // of a layer, on their way: two lanes may gather; with ZeRO alone
   bool experts_summed_ = false;
   std::vector<std::vector<std::unique_ptr<MoeLayer>>> cells_;  // [layer][micro-batch]
 };

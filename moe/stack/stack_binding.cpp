@@ -139,6 +139,8 @@ void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
   const Place& place = places_[static_cast<size_t>(task.id)];
   if (place.cell != nullptr) return place.cell->issue(*place.task, stream, pace);
   const TensorView& data = place.data;
+  if (gathers_weights(task.kind))
+    return stack_.gather_weights(task.layer, task.group, stack_.comms().of(task.group), {stream, pace, place.name});
   if (sends_gradients(task.kind))
     stack_.comms().of(task.group).allreduce(data.data(), data.elements(), data.dtype(), {stream, pace, place.name});
   else if (task.kind == TaskKind::recv)

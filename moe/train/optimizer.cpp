@@ -47,6 +47,20 @@ void check(const TrainedTensor& t) {
                     t.gradient.elements(), t.value.elements());
 }
 
+int64_t count_of(const OwnElements& own, TensorView value) {
+  return own.count > 0 ? value.elements() / own.every * own.count : 0;
+}
+
+// Calls body(i, the place in the tensor) for those of the own elements that are [begin, end).
+template <class Body>
+void for_each_own(const OwnElements& own, int64_t begin, int64_t end, Body body) {
+  while (begin < end) {
+    const int64_t run = begin / own.count, last = std::min(end, (run + 1) * own.count);
+    const int64_t ahead = run * (own.every - own.count) + own.first;
+    for (; begin < last; ++begin) body(begin, begin + ahead);
+  }
+}
+
 bool has_momentum(const OptimizerSettings& s) { return s.kind == OptimizerKind::adamw || s.momentum != 0; }
 
 /// Is what a step does to every element alike.
@@ -103,16 +117,23 @@ Optimizer::Optimizer(const OptimizerSettings& settings, std::vector<TrainedTenso
   for (TrainedTensor& t : tensors) {
     check(t);
     const DType sums = sums_type(t.value.dtype());
-    const int64_t elements = t.value.elements();
+    if (t.own.every == 0) t.own = {0, t.value.elements(), t.value.elements()};
+    const OwnElements own = t.own;
+    const int64_t elements = count_of(own, t.value);
     Trained trained{.tensor = std::move(t)};
+    if (elements == 0) {
+      trained_.push_back(std::move(trained));
+      continue;
+    }
     if (has_momentum(settings)) trained.first = Tensor({elements}, sums);
     if (settings.kind == OptimizerKind::adamw) trained.second = Tensor({elements}, sums);
     const TensorView value = trained.tensor.value;
     if (value.dtype() != sums) {
       trained.master = Tensor({elements}, sums);
       with_number(value.dtype(), [&]<class T>(T) {
-        std::transform(value.as<T>(), value.as<T>() + elements, trained.master.template as<float>(),
-                       [](T v) { return static_cast<float>(widened(v)); });
+        auto* master = trained.master.template as<float>();
+        for_each_own(own, 0, elements,
+                     [&](int64_t i, int64_t place) { master[i] = static_cast<float>(widened(value.as<T>()[place])); });
       });
     }
     trained_.push_back(std::move(trained));
@@ -123,6 +144,7 @@ void Optimizer::step(int64_t step, double gradient_scale) {
   const auto t = static_cast<double>(step + 1);
   for (const Trained& trained : trained_) {
     const TensorView value = trained.tensor.value, gradient = trained.tensor.gradient;
+    const OwnElements own = trained.tensor.own;
     const Step at{.rate = learning_rate_at(settings_, step),
                   .scale = gradient_scale,
                   .decay = trained.tensor.decays ? settings_.weight_decay : 0,
@@ -132,19 +154,18 @@ void Optimizer::step(int64_t step, double gradient_scale) {
       using S = Sums<W>;
       S* first = trained.first.as<S>();
       S* second = trained.second.as<S>();
-      S* weights = std::is_same_v<W, S> ? value.as<S>() : trained.master.as<S>();
       const G* gradients = gradient.as<G>();
-      const auto step_of = [&](int64_t i) {
-        const auto weight = static_cast<double>(weights[i]), g = static_cast<double>(widened(gradients[i]));
+      const auto step_of = [&](int64_t i, int64_t place) {
+        S& stepped = std::is_same_v<W, S> ? value.as<S>()[place] : trained.master.as<S>()[i];
+        const auto weight = static_cast<double>(stepped), g = static_cast<double>(widened(gradients[place]));
         const double moved = settings_.kind == OptimizerKind::sgd
                                  ? sgd_step(settings_, at, weight, g, first ? first + i : nullptr)
                                  : adamw_step(settings_, at, weight, g, std::pair(first + i, second + i));
-        weights[i] = static_cast<S>(moved);
-        if constexpr (!std::is_same_v<W, S>) round_to(weights[i], value.as<W>()[i]);
+        stepped = static_cast<S>(moved);
+        if constexpr (!std::is_same_v<W, S>) round_to(stepped, value.as<W>()[place]);
       };
-      parallel_for(value.elements(), 4 * int64_t{sizeof(S)}, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) step_of(i);
-      });
+      parallel_for(count_of(own, value), 4 * int64_t{sizeof(S)},
+                   [&](int64_t begin, int64_t end) { for_each_own(own, begin, end, step_of); });
     };
     with_number(value.dtype(), [&](auto w) { with_number(gradient.dtype(), [&](auto g) { each(w, g); }); });
   }
@@ -157,8 +178,10 @@ std::vector<OptimizerState> Optimizer::states() const {
     const Trained& trained = trained_[i];
     const auto add = [&](const char* name, TensorView state) {
       if (state.data() == nullptr) return;
-      const TensorView shaped = trained.tensor.value.moved_to(state.data(), DeviceKind::cpu, state.dtype());
-      states.push_back({fmt::format("{}.{}", trained.tensor.name, name), i, shaped});
+      const TensorView& value = trained.tensor.value;  // whose shape the states of all of it have
+      const bool all = state.elements() == value.elements();
+      states.push_back({fmt::format("{}.{}", trained.tensor.name, name), i,
+                        all ? value.moved_to(state.data(), DeviceKind::cpu, state.dtype()) : state});
     };
     add(adamw ? "moment1" : "momentum", trained.first);
     add("moment2", trained.second);

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "moe/rows/weight_share.h"
 #include "moe/tensor/tensor.h"
 
 namespace moe {
@@ -34,9 +35,11 @@ struct TrainedTensor {
   std::string name;
   TensorView value, gradient;  // of any types
   bool decays = true;
+  OwnElements own = {};  // what this optimizer has states of, and changes
 };
 
-/// Is what a checkpoint must have beside the weights: elements that go with those of `of`, the index of a tensor.
+/// Is what a checkpoint must have beside the weights: elements that go with the own ones of `of`, the index of a
+/// tensor.
 struct OptimizerState {
   std::string name;  // "w1.moment1", "w1.moment2", "w1.momentum", "w1.master"
   size_t of = 0;

@@ -108,8 +108,7 @@ Effects tune() {
               "--norm none; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000");
   add(e, parsed, "", "--no-residual");
   add(e, changes, one, "--shape auto; --current tutel:2; --zero 1; --recompute selective");
-  add(e, refused, "", "--zero 1");
-  add(e, parsed, "", "--recompute selective");
+  add(e, parsed, "", "--zero 1; --recompute selective");
   add(e, refused, one, "--pp 3");
   add(e, changes, "--no-verify --batch 2", "--top 2");
   add(e, refused, grid, "--shape auto; --current tutel; --top 3");

@@ -62,7 +62,8 @@ Effects modelbench() {
   add_layers_that_run(e);
   add(e, parsed, "",
       "--model mixtral-7b; --layers 2; --micro-batches 2; --pipeline 1f1b; --steps 7; --text bytes; --markov-order 3; "
-      "--optimizer sgd; --learning-rate 0.1; --warm-up 3; --weight-decay 0.1; --clip-norm 0; --held-out 0");
+      "--optimizer sgd; --learning-rate 0.1; --warm-up 3; --weight-decay 0.1; --clip-norm 0; --held-out 0; --zero 1");
+  add(e, refused, "", "--zero 2");
   add(e, parsed, "--optimizer sgd", "--momentum 0.5");
   add(e, refused, "", "--momentum 0.5; --steps 0; --markov-order 5");
   add(e, refused, "--text bytes", "--markov-order 3");

@@ -108,8 +108,8 @@ class Layerbench(unittest.TestCase):
                 measured = [line["key"] for line in self.records() if line["kind"] == "case"
                             and not line["key"].startswith("run/")]
                 self.assertEqual(measured, [])
-        printed = json.loads(self.layerbench("--check-only", "--experts", "4", "--ep", "4", "--schedule", "tutel",
-                                             *LAYER, "--overwrite", "--json"))
+        printed = json.loads(self.layerbench("--check-only", "--recompute", "selective", "--experts", "4", "--ep", "4",
+                                             "--schedule", "tutel", *LAYER, "--overwrite", "--json"))
         self.assertEqual(printed["schedules"][0]["status"], "ok", printed)
 
     def test_a_profile_with_unusable_rows(self):

@@ -7,13 +7,14 @@
 
 namespace moe {
 
-LocalModels::LocalModels(const Plan& plan, const TokenSource& text, uint64_t seed)
+LocalModels::LocalModels(const Plan& plan, const TokenSource& text, uint64_t seed, bool step_apart)
     : plan_(plan), world_(plan.shape.parallel.ranks()), ranks_(static_cast<size_t>(plan.shape.parallel.ranks())) {
   static const Workload chosen_by_gates;
   world_.run([&](int rank) {
     const auto everyone = world_.communicator(rank);
     ranks_[static_cast<size_t>(rank)] = std::make_unique<RankRun>(
-        plan_, *everyone, RankRun::Setup{.seed = seed, .workload = chosen_by_gates, .text = &text});
+        plan_, *everyone,
+        RankRun::Setup{.seed = seed, .workload = chosen_by_gates, .text = &text, .step_apart = step_apart});
   });
 }
 

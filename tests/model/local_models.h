@@ -11,7 +11,7 @@ namespace moe {
 
 class LocalModels {
  public:
-  LocalModels(const Plan& plan, const TokenSource& text, uint64_t seed);
+  LocalModels(const Plan& plan, const TokenSource& text, uint64_t seed, bool step_apart = false);
   /// Steps; before train() they change no weight. Returns the loss of each.
   std::vector<double> run(int steps);
   void train(const OptimizerSettings& settings);

@@ -92,6 +92,19 @@ class Trains(Modelbench):
                 self.assertTrue(any(name.startswith(f"{schedule} r_f") and kind in name for name in names),
                                 (schedule, kind, names))
 
+    def test_what_a_rank_does_not_keep(self):
+        """Shared states and scores that are computed again: the same losses, in more time."""
+        one = ["modelbench", "--schedule", "fsmoe", "--layers", "2", "--steps", "2", "--held-out", "1", "--json"]
+        kept = json.loads(self.expect_run(*one, "--out", "kept.jsonl"))["schedules"][0]
+        again = json.loads(self.expect_run(*one, "--out", "r.jsonl", "--zero", "1", "--recompute", "selective"))
+        row = again["schedules"][0]
+        self.assertEqual(row["loss"], kept["loss"])
+        self.assertEqual(row["measured"]["held_out_loss"], kept["measured"]["held_out_loss"])
+        self.assertGreater(row["predicted"]["total_s"], kept["predicted"]["total_s"])
+        self.assertIn(("backward", "weights"), {(task["phase"], task["kind"]) for task in row["tasks"]})
+        asked = [line for line in self.records() if line["kind"] == "case"][-1]["parameters"]
+        self.assertEqual((asked["zero"], asked["recompute"]), (1, "selective"))
+
     def test_the_text_is_narrow(self):
         text = self.expect_run(*ONE, "--schedule", "tutel,fsmoe", "--tasks", "--optimizer", "sgd", "--momentum", "0.5")
         for line in text.splitlines():

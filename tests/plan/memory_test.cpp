@@ -225,6 +225,8 @@ TEST(Memory, BuffersAreTheCollectivesEnds) {
   r.shape.parallel.zero = 3;
   const RankParameters p = rank_parameters(r);
   EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, 4 * v.alltoall_bytes + 2 * v.gathered_bytes + 2 * (p.dense + p.experts));
+  r.shape.parallel.zero = 1;  // a layer's weights over DP; experts have no replicas
+  EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, 4 * v.alltoall_bytes + 2 * v.gathered_bytes + 2 * p.dense);
   r.shape.parallel.zero = 0;
   r.replicated = true;  // Parm's baseline: BLM N_ESP gathered, then ETM N_ESP sent and received, twice
   const double etm = 2 * 1.2 * 2 * 256 * 512;

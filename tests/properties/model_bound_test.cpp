@@ -30,6 +30,49 @@ double replayed(const LayerPricer& pricer, const Plan& plan) {
   return timeline_of(plan, price(pricer, plan), pricer.profile().contention).makespan_s;
 }
 
+// ZeRO 1: a layer's weights are gathered once a step, of all its ranks' shares, behind all else; the bound has them.
+TEST(ModelBound, HasTheGathersOfZero) {
+  int gathered = 0, alone = 0;
+  for (uint64_t seed = 1; seed <= cases(300); ++seed) {
+    AnyModel any = any_model(seed);
+    const auto fitting = any_decision::fitting(any.model.shape);
+    const Schedule& schedule = *fitting[seed % fitting.size()];
+    const auto decision = any_model_decision(schedule, any.model, seed);
+    const Plan kept = build_model_plan(schedule, any.model, decision);
+    any.model.shape.parallel.zero = 1;
+    const Plan shared = build_model_plan(schedule, any.model, decision);
+    const LayerPricer pricer(any.profile, any.model.shape, {.nearest = true});
+    const std::vector<double> seconds = price(pricer, shared);
+    const Groups groups = groups_of(any.model.shape.parallel);
+    std::map<std::pair<TaskKind, int>, int> times;
+    std::map<int, double> lanes;
+    for (const Task& task : shared.tasks()) {
+      if (!gathers_weights(task.kind)) continue;
+      ++times[{task.kind, task.layer}];
+      const bool experts = task.kind == TaskKind::expert_weights;
+      const Work& work = shared.works[static_cast<size_t>(task.work_class)];
+      EXPECT_EQ(work.op, Op::allgather);
+      EXPECT_EQ(work.bytes, experts ? expert_gradient_bytes(shared.shape) : gradient_bytes(shared.shape));
+      lanes[task.lane] += seconds[static_cast<size_t>(task.work_class)];
+    }
+    for (int layer = 0; layer < shared.layers; ++layer)
+      for (const auto& [kind, group] :
+           {std::pair{TaskKind::weights, GroupKind::dp}, {TaskKind::expert_weights, GroupKind::edp}})
+        ASSERT_EQ((times[{kind, layer}]), groups[static_cast<size_t>(group)].size > 1 ? 1 : 0) << any.text;
+    const double with = replayed(pricer, shared);
+    ASSERT_GE(with, model_bound(schedule, pricer, any.model) * (1 - 1e-12)) << schedule.name << ", " << any.text;
+    gathered += lanes.empty() ? 0 : 1;
+    if (any.model.shape.parallel.pp > 1 || !any.profile.contention.none()) continue;
+    double longest = 0;
+    for (const auto& [lane, lane_s] : lanes) longest = std::max(longest, lane_s);
+    const double without = replayed(pricer, kept);
+    ASSERT_NEAR(with, without + longest, 1e-12 * with) << "hidden by nothing: " << schedule.name << ", " << any.text;
+    alone += lanes.empty() ? 0 : 1;
+  }
+  EXPECT_GT(gathered, 50);
+  EXPECT_GT(alone, 10);
+}
+
 TEST(ModelBound, NoPlanIsFaster) {
   struct Closest {
     double one = std::numeric_limits<double>::infinity(), several = one;  // micro-batches

@@ -253,5 +253,42 @@ TEST(Optimizer, WhatCannotBeIsNamed) {
             "--optimizer: found 'adam', expected sgd or adamw");
 }
 
+// Shares of one weight, each with an optimizer of its own: together they do what one does with all of it.
+TEST(Optimizer, OfSharesChangesTheirElementsAsTheWholeDoes) {
+  constexpr int kRanks = 3, kSteps = 4;
+  const std::array<ShardRange, 3> axes{ShardRange{0, 2, 2}, {0, 7, 7}, {0, 5, 5}};
+  for (const DType dtype : kTypes)
+    for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+      const OptimizerSettings settings{.kind = kind, .learning_rate = 0.1, .weight_decay = 0.02};
+      std::vector<Tensor> weights;  // the whole's, then each share's own copy
+      Tensor gradient({70}, dtype);
+      for (int i = 0; i <= kRanks; ++i) randomize(weights.emplace_back(Tensor({70}, dtype)), 1, 1);
+      std::vector<Optimizer> optimizers;
+      size_t states = 0;
+      for (int i = 0; i <= kRanks; ++i) {
+        const OwnElements own = i == 0 ? OwnElements{} : weight_share(axes, i - 1, kRanks).elements;
+        optimizers.emplace_back(
+            settings, std::vector<TrainedTensor>{{"w", weights[static_cast<size_t>(i)], gradient, true, own}});
+        for (const OptimizerState& state : optimizers.back().states())
+          states += static_cast<size_t>(state.value.elements()) * (i == 0 ? 1 : static_cast<size_t>(-1));
+      }
+      EXPECT_EQ(states, 0U) << "the shares have as many states as the whole";
+      const Tensor before({70}, dtype);
+      randomize(before, 1, 1);
+      for (int step = 0; step < kSteps; ++step) {
+        randomize(gradient, static_cast<uint64_t>(step + 2), 0.3);
+        for (Optimizer& optimizer : optimizers) optimizer.step(step, 0.7);
+      }
+      for (int i = 1; i <= kRanks; ++i) {
+        const OwnElements own = weight_share(axes, i - 1, kRanks).elements;
+        for (int64_t at = 0; at < 70; ++at) {
+          const bool ours = at % own.every >= own.first && at % own.every < own.first + own.count;
+          EXPECT_EQ(element(weights[static_cast<size_t>(i)], at), element(ours ? weights[0] : before, at))
+              << name_of(dtype) << ' ' << name_of(kind) << ", share " << i - 1 << ", element " << at;
+        }
+      }
+    }
+}
+
 }  // namespace
 }  // namespace moe

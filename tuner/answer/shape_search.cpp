@@ -54,7 +54,7 @@ std::vector<int64_t> choices(const std::optional<int>& fixed, int64_t of) {
   return fixed ? std::vector<int64_t>{*fixed} : divisors(of);
 }
 
-// Lists what a rank may keep, all first: ZeRO 1 takes no time, scores that are computed again do.
+// Lists what a rank may keep, all first: ZeRO 1 gathers weights once a step, scores are computed again every pass.
 std::vector<KeptStates> states_of(const ShapeRequest& request) {
   const ParallelShape& p = request.chosen.model.shape.parallel;
   std::vector<KeptStates> states{{p.zero, p.recompute}};

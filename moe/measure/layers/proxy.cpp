@@ -47,6 +47,7 @@ LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_ba
   ParallelShape parallel;
   parallel.ep_inside = p.ep_inside;
   parallel.recompute = p.recompute;
+  parallel.zero = p.zero;
   parallel.nodes = kProxyNodes * p.pp;
   parallel.pp = p.pp;
   parallel.ranks_per_node = kProxyRanksPerNode;

@@ -1,0 +1,21 @@
+#pragma once
+// After a step under ZeRO 1: each rank has changed its share of the weights (weight_share.h) and gets the others'.
+#include <span>
+#include <vector>
+
+#include "moe/comm/communicator.h"
+#include "moe/layer/parameter.h"
+#include "moe/tensor/math.h"
+
+namespace moe {
+
+/// Returns the elements of what gather_weights() sends by way of `scratch`.
+int64_t elements_of(std::span<const Parameter> weights);
+
+/// Enqueues one AllGather of all the weights: each rank of `comm`, which holds them alike, has changed share rank() of
+/// each. They are of one type, and travel by `scratch`, which has elements_of() of it; one weight without a first axis
+/// needs none. `math` computes where they lie, and outlives the work.
+void gather_weights(std::span<const Parameter> weights, TensorView scratch, Communicator& comm, Math& math,
+                    CommCall call);
+
+}  // namespace moe
