@@ -123,6 +123,8 @@ PriceCurve LayerPricer::row_curve(const CommRow& row, double bytes) const {
   if (const auto& range = row.range_bytes; range && (bytes < (*range)[0] || bytes > (*range)[1]))
     notes_.insert(fmt::format("outside the fitted range: {} of {} (fitted {} to {})", name_of(row.op),
                               human_bytes(bytes), human_bytes((*range)[0]), human_bytes((*range)[1])));
+  if (row.op == Op::alltoall)
+    if (const auto fan_out = fan_out_note(row, shape_)) note(*fan_out);
   used(row);
   return {row.alpha_s, row.beta_s_per_byte, row.points.empty() ? nullptr : &row.points};
 }
@@ -328,13 +330,6 @@ double LayerPricer::part_seconds(const WorkClass& wc, Flow flow, int more) const
   }
   if (exact || traits_of(flow).home_by_peers) return chunk_seconds(wc.kind, wc.phase, rows / wc.chunks, flow);
   return chunk_seconds(wc.kind, wc.phase, static_cast<double>(rows_ / wc.chunks + more), flow);
-}
-
-std::string weak_rows(const std::set<std::string>& notes) {
-  std::string text;
-  for (const std::string& note : notes)
-    if (note.starts_with(kWeakRow)) text += (text.empty() ? "" : "; ") + note.substr(kWeakRow.size());
-  return text;
 }
 
 std::vector<double> price(const LayerPricer& pricer, const Plan& plan) {

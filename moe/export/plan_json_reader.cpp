@@ -133,6 +133,7 @@ LayerShape layer_from(const Node& n) {
   layer.kv_heads = size("kv_heads");
   layer.experts = size("experts");
   layer.top_k = size("top_k");
+  layer.node_limit = n.whole_or("node_limit", 0, 0, 1 << 20);
   layer.capacity_factor.reset();
   if (!n.is_null("capacity_factor")) layer.capacity_factor = n.number("capacity_factor", 1e-6, 1e6);
   layer.ffn = ffn_from(n.text("ffn"), n.where("ffn"));

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kDrawn = 3;
 
 // Flags that say which cluster and layer, as simulate and the benches have them too.
-constexpr std::array<std::string_view, 40> kWhatFlags{"--cluster",
+constexpr std::array<std::string_view, 41> kWhatFlags{"--cluster",
                                                       "--model",
                                                       "--layers",
                                                       "--micro-batches",
@@ -55,6 +55,7 @@ constexpr std::array<std::string_view, 40> kWhatFlags{"--cluster",
                                                       "--nearest",
                                                       "--zero",
                                                       "--recompute",
+                                                      "--node-limit",
                                                       "--degree-forward",
                                                       "--degree-backward",
                                                       "--micro-op-bytes",
