@@ -133,7 +133,8 @@ void add_tune(CLI::App& app, Command& c) {
                            "--backend", "--device", "--threads", "--min-ctas", "--max-ctas", "--implicit-launch-order",
                            "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
     verb->get_option(runs)->excludes("--no-verify");
-  for (const char* plans : {"--strategy-layers", "--zero", "--recompute", "--node-limit"}) needs(*verb, plans, {"--no-verify"});
+  for (const char* plans : {"--strategy-layers", "--zero", "--recompute", "--node-limit"})
+    needs(*verb, plans, {"--no-verify"});
   verb->final_callback([verb, &c] { check_tune(*verb, c.tune); });
 }
 

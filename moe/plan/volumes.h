@@ -33,7 +33,7 @@ int64_t padded_rows(const LayerCase& c);
 /// Nothing is dropped, and every expert gets as many rows as the one that is chosen most.
 bool pads_to_largest_load(const LayerCase& c);
 
-/// Returns at how many of `places` (nodes, or ranks), with experts / places experts each, a token's k experts lie in the
+/// Returns in how many of `places` (nodes, or ranks) with experts / places experts each a token's k experts lie in the
 /// mean: `allowed` of these are any, the k any of their experts, allowed (1 - C((allowed - 1) e, k) / C(allowed e, k)),
 /// e = experts / places. A row that is sent once a place has so many copies, one a chosen expert k.
 double places_reached(int64_t experts, int64_t places, int64_t allowed, int64_t top_k);
