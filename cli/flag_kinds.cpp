@@ -110,6 +110,11 @@ void add_states(CLI::App& verb, Selection& s) {
            "selective: attention scores; of memory alone: full");
 }
 
+void add_node_limit(CLI::App& verb, Selection& s) {
+  add_number(verb, "--node-limit", s.layer.node_limit, "nodes that a token's experts lie on at most; default: any", 1,
+             1e6);
+}
+
 void add_schedule(CLI::App& verb, Selection& s) {
   verb.add_option("--schedule", s.schedules, "one, or several: NAME,NAME; default: all; of tune and modelbench some")
       ->type_name("SCHEDULE|all")

@@ -65,6 +65,7 @@ void add_stack(CLI::App& verb, ModelFlags& m, const std::string& layers);
 void add_layer(CLI::App& verb, Selection& s);
 /// Adds what a rank does not keep.
 void add_states(CLI::App& verb, Selection& s);
+void add_node_limit(CLI::App& verb, Selection& s);
 /// Adds which schedules, and how they are chosen among.
 void add_schedule(CLI::App& verb, Selection& s);
 void add_degrees(CLI::App& verb, Selection& s);

@@ -129,6 +129,7 @@ void add_tune(CLI::App& app, Command& c) {
            "of a layer or a model: what it has now, to be compared with the best");
   begin_group(*verb, kHow);
   add_states(*verb, s);
+  add_node_limit(*verb, s);
   add_degrees(*verb, s);
   add_verification(*verb, c.tune);
   add_ranks(*verb, c.tune, c.ranks);
@@ -145,7 +146,7 @@ void add_tune(CLI::App& app, Command& c) {
                            "--backend", "--device", "--threads", "--min-ctas", "--max-ctas", "--implicit-launch-order",
                            "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
     verb->get_option(runs)->excludes("--no-verify");
-  needs(*verb, "--strategy-layers", {"--no-verify"});
+  for (const char* plans : {"--strategy-layers", "--node-limit"}) needs(*verb, plans, {"--no-verify"});
   verb->final_callback([verb, &c] { check_tune(*verb, c.tune); });
 }
 

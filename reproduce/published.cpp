@@ -7,6 +7,7 @@
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
 #include "moe/base/units.h"
+#include "moe/plan/volumes.h"
 #include "reproduce/study.h"
 
 namespace moe::reproduce {
@@ -32,7 +33,7 @@ const PublishedLayer& layer_of(const std::vector<PublishedLayer>& layers, std::s
 }
 
 double reached_by(const PublishedLayer& layer) {
-  return ranks_reached(layer.experts, kNodeRanks, layer.ranks_of_a_token, layer.top_k);
+  return places_reached(layer.experts, kNodeRanks, layer.ranks_of_a_token, layer.top_k);
 }
 
 // The most bytes a second that dispatch would send off a rank of one node, were its rows of 16 bits.
@@ -40,7 +41,7 @@ double fastest_dispatch() {
   double most = 0;
   for (const PublishedExchange& e : published_exchanges()) {
     if (e.nodes != 1) continue;
-    const double copies = ranks_reached(e.experts, kNodeRanks, kNodeRanks, e.top_k) * (kNodeRanks - 1) / kNodeRanks;
+    const double copies = places_reached(e.experts, kNodeRanks, kNodeRanks, e.top_k) * (kNodeRanks - 1) / kNodeRanks;
     most = std::max(most, copies * e.tokens * e.model_dim * 2 / e.dispatch_s);
   }
   return most;
@@ -56,7 +57,7 @@ void say_of_deepep(Report& report, const Comparison& c) {
       "{:.2f} in DeepSeek's layer, whose router allows {}, to {:.2f} in Mixtral's. By the bytes of k copies, as a "
       "profile counts, the first layer is too dear and the second too cheap, by up to {}; by ranks reached the most is "
       "{}.",
-      ranks_reached(measured.experts, kNodeRanks, kNodeRanks, measured.top_k), reached_by(fine), fine.ranks_of_a_token,
+      places_reached(measured.experts, kNodeRanks, kNodeRanks, measured.top_k), reached_by(fine), fine.ranks_of_a_token,
       reached_by(coarse), worst_of(c, "deepep", "preset"), worst_of(c, "deepep", "ranks reached")));
   report.conventions.push_back(fmt::format(
       "DeepEP's measured dispatch is taken as FP8: with 16 bits a rank would send up to {:.0f} GB/s, where NVLink has "

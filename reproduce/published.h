@@ -26,9 +26,6 @@ struct LayerParts {
 LayerParts predicted_parts(const PublishedLayer& layer, const Profile& profile, Phase phase, LayerPrice price);
 /// Returns the seconds of the shared expert of its proxy model, as GEMMs; 0 where there is none.
 double shared_expert_s(const PublishedLayer& layer, const Profile& profile, Phase phase);
-/// Returns how many ranks a token reaches on average, of `ranks` that hold the experts evenly and of which it may
-/// choose among `allowed`: top_k different experts of those, each as likely.
-double ranks_reached(int experts, int ranks, int allowed, int top_k);
 /// NAME of the preset that a published layer ran on.
 std::string preset_of(const PublishedLayer& layer);
 Comparison published_layer_times();

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "moe/cost/pricer.h"
+#include "moe/plan/volumes.h"
 #include "reproduce/published.h"
 
 namespace moe::reproduce {
@@ -25,8 +26,8 @@ LayerCase case_of(const PublishedLayer& layer) {
 // Returns the share of its k copies that DeepEP sends for this layer, over that of the layer it was measured with.
 double more_sent(const PublishedLayer& layer) {
   const PublishedExchange measured = published_exchanges().front();
-  const double theirs = ranks_reached(measured.experts, kNodeRanks, kNodeRanks, measured.top_k) / measured.top_k;
-  return ranks_reached(layer.experts, kNodeRanks, layer.ranks_of_a_token, layer.top_k) / layer.top_k / theirs;
+  const double theirs = places_reached(measured.experts, kNodeRanks, kNodeRanks, measured.top_k) / measured.top_k;
+  return places_reached(layer.experts, kNodeRanks, layer.ranks_of_a_token, layer.top_k) / layer.top_k / theirs;
 }
 
 }  // namespace
@@ -37,14 +38,6 @@ std::string_view name_of(LayerPrice price) {
 
 std::string preset_of(const PublishedLayer& layer) {
   return layer.dispatcher == "deepep" ? "h100-deepep-1-node" : "h100-8";
-}
-
-double ranks_reached(int experts, int ranks, int allowed, int top_k) {
-  const int of_a_rank = experts / ranks;
-  double missed = 1;  // C(experts of the others, k) / C(experts of all, k)
-  for (int i = 0; i < top_k; ++i)
-    missed *= std::max(0.0, static_cast<double>(of_a_rank * (allowed - 1) - i) / (of_a_rank * allowed - i));
-  return allowed * (1 - missed);
 }
 
 LayerParts predicted_parts(const PublishedLayer& layer, const Profile& preset, Phase phase, LayerPrice price) {

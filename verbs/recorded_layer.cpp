@@ -50,6 +50,7 @@ LayerCase shape_of(const Fields& f, const std::string& at) {
   if (f.has("rope_theta")) l.rope_theta = f.number("rope_theta", at);
   l.experts = whole("experts");
   l.top_k = whole("top_k");
+  if (f.has("node_limit")) l.node_limit = whole("node_limit");
   l.capacity_factor.reset();  // "none"
   const Scalar* factor = f.find("capacity_factor");
   if (factor == nullptr || !std::holds_alternative<std::string>(*factor))

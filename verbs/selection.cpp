@@ -33,6 +33,7 @@ void apply(const LayerFlags& flags, LayerShape& layer) {
   override_with(layer.rope_theta, flags.rope_theta);
   override_with(layer.experts, flags.experts);
   override_with(layer.top_k, flags.top_k);
+  override_with(layer.node_limit, flags.node_limit);
   if (flags.capacity_factor) {
     layer.capacity_factor.reset();
     if (*flags.capacity_factor != "none")
@@ -102,6 +103,9 @@ LayerCase chosen_case(const Selection& selection, int nodes, int ranks_per_node)
 }
 
 LayerCase chosen_case(const Selection& selection, LayerFile file, int nodes, int ranks_per_node) {
+  const auto limit = selection.layer.node_limit;
+  require<BadInput>(!limit || *limit < nodes, "--node-limit: found {}, expected less than the cluster's nodes, {}",
+                    limit.value_or(0), nodes);
   apply(selection.layer, file.layer);
   file.parallel.nodes = nodes;
   file.parallel.ranks_per_node = ranks_per_node;

@@ -10,6 +10,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 COMMENTS = 112  # columns
 HALF = ("bfloat16", "float16")
+NODE_LIMIT = 4  # nodes that a token of DeepSeek-V3 goes to at most
 NIC = 50e9  # B/s a GPU: 400 Gb/s, as DeepEP's own tests have
 # Least tokens of the eight ranks from which experts are bound by computing: 512 rows an expert.
 EXPERT_TOKENS = 2048
@@ -94,9 +95,11 @@ def wrapped(text, first, rest, columns=COMMENTS):
     return lines + [line.rstrip()]
 
 
-def comm(op, network, ranks, alpha, beta, why, points=()):
+def comm(op, network, ranks, alpha, beta, why, points=(), node_limit=0):
     lines = [f"[[comm]]  # {why}", f'op = "{op}"', f'network = "{network}"', f"ranks = {ranks}",
              f"alpha_s = {number(alpha)}", f"beta_s_per_byte = {number(beta)}"]
+    if node_limit:
+        lines.append(f"node_limit = {node_limit}  # assumed, as DeepSeek-V3 was trained")
     if points:
         lines.append(f"range_bytes = [{points[0][0]:.0f}, {points[-1][0]:.0f}]")
         lines.append("points = [")
@@ -215,7 +218,8 @@ def deepep(gpu, nodes, versions):
                 f"{measured_of(gpu, versions)} AlltoAll over {ranks} ranks: DeepEP's normal kernels, sglang "
                 f"0.5.6.post2, from the same.{between} {bounds_of(gpu)}", remarks,
                 [("nodes", nodes), ("ranks_per_node", 8), ("memory_bytes", f"{gpu.memory / 1e9:g}e9")])
-    text += comm("alltoall", "inter" if nodes > 1 else "intra", ranks, *Line(points).solved(), "measured", points)
+    text += comm("alltoall", "inter" if nodes > 1 else "intra", ranks, *Line(points).solved(), "measured", points,
+                 node_limit=NODE_LIMIT if nodes > NODE_LIMIT else 0)
     text += between_nodes(nodes) if nodes > 1 else []
     return name, text + nccl_rows("h100", without=[("alltoall", 8)] if nodes == 1 else []) + compute_rows(gpu)
 

@@ -1,14 +1,7 @@
-// What a pricer makes of a whole plan, and says of its rows.
+// What a pricer makes of a whole plan.
 #include "moe/cost/pricer.h"
 
 namespace moe {
-
-std::string weak_rows(const std::set<std::string>& notes) {
-  std::string text;
-  for (const std::string& note : notes)
-    if (note.starts_with(kWeakRow)) text += (text.empty() ? "" : "; ") + note.substr(kWeakRow.size());
-  return text;
-}
 
 std::vector<double> price(const LayerPricer& pricer, const Plan& plan) {
   std::vector<double> seconds;

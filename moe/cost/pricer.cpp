@@ -127,6 +127,8 @@ PriceCurve LayerPricer::row_curve(const CommRow& row, double bytes) const {
   if (const auto& range = row.range_bytes; range && (bytes < (*range)[0] || bytes > (*range)[1]))
     notes_.insert(fmt::format("outside the fitted range: {} of {} (fitted {} to {})", name_of(row.op),
                               human_bytes(bytes), human_bytes((*range)[0]), human_bytes((*range)[1])));
+  if (row.op == Op::alltoall)
+    if (const auto fan_out = fan_out_note(row, shape_)) note(*fan_out);
   used(row);
   return {row.alpha_s, row.beta_s_per_byte, row.points.empty() ? nullptr : &row.points};
 }

@@ -8,6 +8,7 @@
 
 #include "moe/base/check.h"
 #include "moe/cost/price_curve.h"
+#include "moe/cost/price_notes.h"
 #include "moe/cost/profile.h"
 
 namespace moe {
@@ -102,11 +103,6 @@ class LayerPricer {
   mutable std::array<std::array<std::array<Curve, kTaskKinds>, 2>, kFlows> curves_;
   mutable std::set<std::string> notes_;
 };
-
-/// Begins every note of a weak row.
-inline constexpr std::string_view kWeakRow = "weak row ";
-/// Returns the notes that name weak rows, in one line; empty: none does.
-std::string weak_rows(const std::set<std::string>& notes);
 
 /// Returns the seconds of each class of a plan.
 std::vector<double> price(const LayerPricer& pricer, const Plan& plan);

@@ -35,6 +35,7 @@ struct CommRow {
   std::optional<Range> range_bytes = {};
   Points points = {};  // measured curve, used inside its range instead of alpha and beta
   RowVerdict verdict = {};
+  int node_limit = 0;  // of an AlltoAll that sends a row once a node: tokens reached so many at most; 0: not known
 };
 
 /// [[compute]]: gemm (gemms * alpha + flops * beta), expert (with ffn, as a whole) or copy (beta_s_per_byte).

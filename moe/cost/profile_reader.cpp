@@ -50,6 +50,7 @@ void read_fit(const TableReader& table, Row& out) {
 CommRow comm_from(const TableReader& row, const Profile& profile) {
   CommRow out = comm_row_from(row, [&](Network network) { return most_ranks(profile, network); });
   if (row.has("algorithm")) out.algorithm = row.choice("algorithm", kAlgorithms);
+  out.node_limit = static_cast<int>(row.optional_integer("node_limit", {.least = 1, .most = 1 << 16}).value_or(0));
   read_fit(row, out);
   out.range_bytes = range_from(row, "range_bytes");
   out.points = points_from(row);
@@ -137,8 +138,9 @@ std::vector<Row> rows_of(const std::vector<TableReader>& tables, std::string_vie
 
 void read_rows(const TableReader& root, Profile& out) {
   out.comm = rows_of<CommRow>(
-      root.tables("comm", {"op", "network", "ranks", "alpha_s", "beta_s_per_byte", "algorithm", "r_squared",
-                           "held_out_error", "held_out_worst", "set_aside", "weak", "range_bytes", "points"}),
+      root.tables("comm",
+                  {"op", "network", "ranks", "alpha_s", "beta_s_per_byte", "algorithm", "node_limit", "r_squared",
+                   "held_out_error", "held_out_worst", "set_aside", "weak", "range_bytes", "points"}),
       "op", [&](const TableReader& table) { return comm_from(table, out); },
       [](const CommRow& r) { return std::tie(r.op, r.network, r.ranks, r.algorithm); });
   out.compute = rows_of<ComputeRow>(

@@ -58,6 +58,7 @@ void write(std::ostream& out, const CommRow& row) {
   write_number(out, "alpha_s", row.alpha_s);
   write_number(out, "beta_s_per_byte", row.beta_s_per_byte);
   if (row.algorithm != CommRow{}.algorithm) fmt::print(out, "algorithm = \"{}\"\n", row.algorithm);
+  if (row.node_limit > 0) fmt::print(out, "node_limit = {}\n", row.node_limit);
   write_fit(out, row);
   write_range(out, "range_bytes", row.range_bytes);
   write_pairs(out, "points", row.points);

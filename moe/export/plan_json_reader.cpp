@@ -134,6 +134,7 @@ LayerShape layer_from(const Node& n) {
   if (n.has("rope_theta")) layer.rope_theta = n.number("rope_theta", 0, 1e12);
   layer.experts = size("experts");
   layer.top_k = size("top_k");
+  layer.node_limit = n.whole_or("node_limit", 0, 0, 1 << 20);
   layer.capacity_factor.reset();
   if (!n.is_null("capacity_factor")) layer.capacity_factor = n.number("capacity_factor", 1e-6, 1e6);
   layer.ffn = ffn_from(n.text("ffn"), n.where("ffn"));

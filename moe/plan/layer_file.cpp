@@ -21,6 +21,7 @@ void read_sizes(const TableReader& root, LayerShape& layer) {
   layer.rope_theta = root.optional_real("rope_theta", kNonNegative).value_or(layer.rope_theta);
   size("experts", layer.experts);
   size("top_k", layer.top_k);
+  size("node_limit", layer.node_limit);
 }
 
 std::optional<double> capacity_from(const TableReader& root) {
@@ -67,11 +68,32 @@ ParallelShape read_parallel_keys(const TableReader& table) {
 
 LayerFile read_layer(const std::string& path) {
   const ConfigFile file = read_toml(path);
-  const TableReader root(file, {"schema",     "name",    "source",        "batch",           "seq",
-                                "model_dim",  "hidden",  "shared_hidden", "heads",           "kv_heads",
-                                "rope_theta", "experts", "top_k",         "capacity_factor", "capacity_rounding",
-                                "ffn",        "dtype",   "gate",          "order",           "dispatcher",
-                                "hook",       "norm",    "residual",      "aux_loss",        "z_loss",
+  const TableReader root(file, {"schema",
+                                "name",
+                                "source",
+                                "batch",
+                                "seq",
+                                "model_dim",
+                                "hidden",
+                                "shared_hidden",
+                                "heads",
+                                "kv_heads",
+                                "rope_theta",
+                                "experts",
+                                "top_k",
+                                "node_limit",
+                                "capacity_factor",
+                                "capacity_rounding",
+                                "ffn",
+                                "dtype",
+                                "gate",
+                                "order",
+                                "dispatcher",
+                                "hook",
+                                "norm",
+                                "residual",
+                                "aux_loss",
+                                "z_loss",
                                 "parallel"});
   root.integer("schema", {.least = 1, .most = 1});
   LayerFile out;

@@ -74,10 +74,11 @@ Model read_model(const std::string& path) {
   out.layers = static_cast<int>(root.integer("layers", kLayerLimits));
   out.vocabulary = root.optional_integer("vocabulary", {.least = 1, .most = 1 << 30}).value_or(0);
   if (root.has("tied_embedding")) out.tied_embedding = root.boolean("tied_embedding");
-  const TableReader layer = root.table(
-      "layer", {"batch",   "seq",   "model_dim",       "hidden",   "shared_hidden", "heads", "kv_heads", "rope_theta",
-                "experts", "top_k", "capacity_factor", "ffn",      "dtype",         "gate",  "order",    "dispatcher",
-                "hook",    "norm",  "residual",        "aux_loss", "z_loss"});
+  const TableReader layer =
+      root.table("layer", {"batch",    "seq",        "model_dim", "hidden", "shared_hidden", "heads",
+                           "kv_heads", "rope_theta", "experts",   "top_k",  "node_limit",    "capacity_factor",
+                           "ffn",      "dtype",      "gate",      "order",  "dispatcher",    "hook",
+                           "norm",     "residual",   "aux_loss",  "z_loss"});
   require_shape(layer);
   read_layer_keys(layer, out.layer);
   out.parallel = read_parallel_keys(root.table("parallel", {"dp", "mp", "ep", "esp", "pp", "placement"}));

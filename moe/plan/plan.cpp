@@ -82,6 +82,7 @@ void hash_shape(Hash& hash, const LayerCase& c) {
   hash.add(name_of(c.rounding));
   if (l.shared_hidden > 0) hash.add(static_cast<uint64_t>(l.shared_hidden));
   if (l.rope_theta > 0) hash.add(l.rope_theta);
+  if (l.node_limit > 0) hash.add(std::string_view("node_limit")), hash.add(static_cast<uint64_t>(l.node_limit));
   if (c.row_multiple > 1) hash.add(static_cast<uint64_t>(c.row_multiple));
 }
 

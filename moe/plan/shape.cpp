@@ -141,12 +141,22 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
   require_divides(parallel.ep, layer.experts, "ep", "experts");
   require_divides(parallel.esp, layer.hidden, "esp", "hidden");
   if (layer.shared_hidden > 0) require_divides(parallel.mp, layer.shared_hidden, "mp", "shared-hidden");
+  const int nodes = expert_nodes(parallel);
+  require<BadInput>(layer.node_limit >= 0, "node-limit: found {}, expected a whole number >= 0", layer.node_limit);
+  require<BadInput>(layer.node_limit == 0 || layer.node_limit * (layer.experts / nodes) >= layer.top_k,
+                    "node-limit: found {} of {} nodes with {} experts each, expected as many as hold top-k = {}",
+                    layer.node_limit, nodes, layer.experts / nodes, layer.top_k);
   require<BadInput>(layer.heads >= parallel.mp, "heads = {} over mp = {}: every rank needs a head", layer.heads,
                     parallel.mp);
   LayerCase shape{std::move(layer), parallel, rounding};
   check_volumes(shape);
   require_divides(parallel.mp, shape.layer.batch * shape.layer.seq, "mp", "batch x seq");
   return shape;
+}
+
+int expert_nodes(const ParallelShape& p) {
+  const int ranks_between = p.ep_inside ? 1 : p.esp;
+  return std::clamp(p.ep * ranks_between / p.ranks_per_node, 1, p.ep);
 }
 
 std::string describe_states(const ParallelShape& p) {

@@ -45,6 +45,7 @@ struct LayerShape {
   double rope_theta = 0;                        // base of the rotary positions in attention; 0: it knows no positions
   int64_t experts = 0;                          // E; 0: one a node
   int64_t top_k = 2;                            // k
+  int64_t node_limit = 0;                       // M, nodes that a token's k experts lie on at most; 0: any
   std::optional<double> capacity_factor = 1.2;  // f; empty: dropless
   Ffn ffn = Ffn::gpt;
   Norm norm = Norm::by_ffn;  // before attention and before the gate
@@ -99,6 +100,9 @@ struct LayerCase {
 /// Fills the defaults (MP = ESP = ranks a node, E = nodes, EP = min(nodes, E); on one node MP = ESP = 1, E = ranks,
 /// EP = min(ranks, E); DP and EDP from the rest) and checks that everything divides. Throws BadInput naming the field.
 LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding);
+
+/// Returns how many nodes the ranks of an EP group lie on, and with them all experts.
+int expert_nodes(const ParallelShape& parallel);
 
 /// Returns the type of what dispatch and combine send: the layer's own, unless its hook sends another.
 DType wire_type(const LayerShape& layer);

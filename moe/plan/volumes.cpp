@@ -1,5 +1,6 @@
 #include "moe/plan/volumes.h"
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <string_view>
@@ -82,6 +83,20 @@ int64_t padded_rows(const LayerCase& c) { return padded_rows(c, capacity_rows(c)
 bool pads_to_largest_load(const LayerCase& c) {
   return !c.layer.capacity_factor &&
          (c.rounding == Rounding::tutel || c.rounding == Rounding::deepspeed || c.rounding == Rounding::lcm);
+}
+
+double places_reached(int64_t experts, int64_t places, int64_t allowed, int64_t top_k) {
+  const int64_t of_a_place = experts / places;
+  double missed = 1;  // C(experts of the others, k) / C(experts of all, k)
+  for (int64_t i = 0; i < top_k; ++i)
+    missed *= std::max(
+        0.0, static_cast<double>(of_a_place * (allowed - 1) - i) / static_cast<double>(of_a_place * allowed - i));
+  return static_cast<double>(allowed) * (1 - missed);
+}
+
+double nodes_reached(const LayerCase& c) {
+  const int64_t nodes = expert_nodes(c.parallel), limit = c.layer.node_limit;
+  return places_reached(c.layer.experts, nodes, limit > 0 ? std::min(limit, nodes) : nodes, c.layer.top_k);
 }
 
 MoeVolumes moe_volumes(const LayerCase& c, double rows) {

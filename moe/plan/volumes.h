@@ -33,6 +33,14 @@ int64_t padded_rows(const LayerCase& c);
 /// Nothing is dropped, and every expert gets as many rows as the one that is chosen most.
 bool pads_to_largest_load(const LayerCase& c);
 
+/// Returns in how many of `places` (nodes, or ranks) with experts / places experts each a token's k experts lie in the
+/// mean: `allowed` of these are any, the k any of their experts, allowed (1 - C((allowed - 1) e, k) / C(allowed e, k)),
+/// e = experts / places. A row that is sent once a place has so many copies, one a chosen expert k.
+double places_reached(int64_t experts, int64_t places, int64_t allowed, int64_t top_k);
+/// Likewise of the nodes of an EP group. Node-limited routing (DeepSeek-V3, arXiv:2412.19437, section 2.1.2) first
+/// chooses M = node_limit of them: M bounds what a token reaches, and what is sent where rows are sent once a node.
+double nodes_reached(const LayerCase& c);
+
 /// Everything a chunk of `rows` rows of T_rank moves and computes on one rank.
 struct MoeVolumes {
   double alltoall_bytes = 0;  // D or C: rows E M elements

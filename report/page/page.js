@@ -7,7 +7,7 @@ function redrawReplays() {
   drawDegrees();
 }
 
-const SHOWN_SHAPE = ["layers", "micro_batches", "batch", "seq", "model_dim", "hidden", "shared_hidden", "heads", "experts", "top_k", "capacity_factor", "ffn"];
+const SHOWN_SHAPE = ["layers", "micro_batches", "batch", "seq", "model_dim", "hidden", "shared_hidden", "heads", "experts", "top_k", "node_limit", "capacity_factor", "ffn"];
 function redrawLayer() {
   byId("layer").value = String(state.layer);
   byId("shape").textContent = [["cluster", layers.get(state.layer, "cluster")], ...SHOWN_SHAPE.map((name) =>

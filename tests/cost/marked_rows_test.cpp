@@ -87,5 +87,34 @@ TEST(MarkedRows, AnotherTypesGemmsAreScaledByItsWidthWhereThatIsAskedFor) {
   }
 }
 
+// What an AlltoAll's row says of the nodes that tokens reached, beside what this layer's reach.
+TEST(MarkedRows, AnAlltoAllSaysForHowManyNodesItIs) {
+  Profile profile = find_profile("testbed-b");
+  const auto said = [&](int64_t node_limit, int measured) {
+    row_of(profile, Op::alltoall).node_limit = measured;
+    LayerShape layer{.batch = 2, .seq = 256, .model_dim = 1024, .hidden = 2048, .heads = 8, .experts = 8};
+    layer.node_limit = node_limit;
+    const LayerCase shape = complete(layer, {.nodes = 8, .ranks_per_node = 4}, Rounding::ragged);
+    const LayerPricer pricer(profile, shape);
+    const Bound bound = degree_free_bound(find_schedule("fsmoe"), pricer);
+    std::string notes;
+    for (const std::string& note : pricer.notes()) notes += note;
+    return std::pair{notes, bound.total_s()};
+  };
+  const auto [none, any_s] = said(0, 0);
+  EXPECT_EQ(none, "");
+  EXPECT_EQ(said(2, 0), std::pair(std::string("node-limit 2: not in the price, alltoall inter 8 is not known to send "
+                                              "rows once a node"),
+                                  any_s));
+  EXPECT_EQ(said(8, 0), std::pair(std::string(), any_s)) << "as many as there are";
+  EXPECT_EQ(said(4, 4).first, "");
+  EXPECT_EQ(said(2, 4).first, "");
+  EXPECT_EQ(said(0, 1).first,
+            "alltoall inter 8 is of tokens that reach 1 nodes at most, priced too low: these reach 2.0 of 8 "
+            "(--node-limit 1)");
+  EXPECT_NE(said(6, 4).first, "");
+  EXPECT_EQ(said(0, 8).first, "");
+}
+
 }  // namespace
 }  // namespace moe

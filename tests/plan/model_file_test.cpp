@@ -49,6 +49,7 @@ TEST(ModelFile, DeepSeeksSharedExpertIsItsCards) {
   EXPECT_EQ(std::tie(m.layer.model_dim, m.layer.hidden, m.layer.shared_hidden, m.layer.heads, m.vocabulary),
             std::tuple(7168, 2048, 1 * 2048, 128, 129280));
   EXPECT_EQ(std::tie(m.layer.experts, m.layer.top_k, m.layer.ffn), std::tuple(256, 8, Ffn::mixtral));
+  EXPECT_EQ(m.layer.node_limit, 4) << "section 2.1.2";
   const LayerCase c = complete(m.layer, {.nodes = 1, .ranks_per_node = 1}, Rounding::ragged);
   const double dense = static_cast<double>(attention_parameters(c) + shared_parameters(c)) + 2.0 * 256 * 7168;
   const double all = 58 * (dense + 256.0 * 3 * 7168 * 2048) + 2.0 * 129280 * 7168;

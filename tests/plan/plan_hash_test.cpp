@@ -44,6 +44,7 @@ std::vector<std::pair<std::string, Change>> shape_changes() {
       {"hidden", layer(&LayerShape::hidden, 66)},
       {"heads", layer(&LayerShape::heads, 2)},
       {"shared_hidden", layer(&LayerShape::shared_hidden, 64)},
+      {"node_limit", layer(&LayerShape::node_limit, 64)},
       {"kv_heads", layer(&LayerShape::kv_heads, 2)},
       {"rope_theta", layer(&LayerShape::rope_theta, 1e4)},
       {"experts", layer(&LayerShape::experts, 4)},

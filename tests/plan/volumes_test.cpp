@@ -1,12 +1,18 @@
 // Rows, capacity and volumes against the formulas of FSMoE section 4.1, in whole numbers.
 #include "moe/plan/volumes.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <gtest/gtest.h>
+#include <numeric>
+#include <random>
+#include <set>
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
 #include "moe/plan/plan.h"
+#include "tests/base/scratch.h"
 
 namespace moe {
 namespace {
@@ -148,6 +154,63 @@ TEST(Volumes, WorkOfChunksAddsUp) {
         EXPECT_NEAR(expert, whole.expert_flops * (phase == Phase::forward ? 1 : 2), 1e-3);
       }
     }
+}
+
+// Routings drawn at random: M of the nodes, then k of their experts, each as likely.
+TEST(Volumes, TokensReachAsManyNodesAsRandomRoutingsDo) {
+  std::mt19937_64 draw(5);
+  for (const auto& [nodes, ranks_per_node, experts, top_k, limit] : {std::array{8, 8, 256, 8, 4},
+                                                                     {8, 8, 256, 8, 0},
+                                                                     {8, 2, 16, 4, 2},
+                                                                     {4, 2, 8, 2, 3},
+                                                                     {4, 4, 64, 6, 9},
+                                                                     {2, 4, 8, 8, 0},
+                                                                     {1, 8, 8, 2, 0}}) {
+    const LayerShape layer{.seq = 64, .experts = experts, .top_k = top_k, .node_limit = limit};
+    const LayerCase c = complete(
+        layer, {.nodes = nodes, .ranks_per_node = ranks_per_node, .mp = 1, .ep = nodes * ranks_per_node, .esp = 1},
+        Rounding::ragged);
+    ASSERT_EQ(expert_nodes(c.parallel), nodes);
+    const auto allowed = static_cast<size_t>(limit > 0 ? std::min(limit, nodes) : nodes);
+    double reached = 0;
+    size_t most = 0;
+    constexpr int kTokens = 20'000;
+    for (int token = 0; token < kTokens; ++token) {
+      std::vector<int> order(static_cast<size_t>(nodes)), open;
+      std::iota(order.begin(), order.end(), 0);
+      std::shuffle(order.begin(), order.end(), draw);
+      for (int expert = 0; expert < experts; ++expert)
+        if (std::find(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(allowed),
+                      expert / (experts / nodes)) != order.begin() + static_cast<std::ptrdiff_t>(allowed))
+          open.push_back(expert);
+      std::shuffle(open.begin(), open.end(), draw);
+      std::set<int> of;
+      for (int i = 0; i < top_k; ++i) of.insert(open[static_cast<size_t>(i)] / (experts / nodes));
+      reached += static_cast<double>(of.size()) / kTokens;
+      most = std::max(most, of.size());
+    }
+    EXPECT_LE(most, allowed);
+    EXPECT_NEAR(nodes_reached(c), reached, 0.03) << nodes << " nodes, at most " << limit;
+  }
+}
+
+// Copies of a row are one a chosen expert, whatever nodes these lie on.
+TEST(Volumes, ALimitOfNodesChangesNoVolume) {
+  LayerShape layer{.seq = 64, .experts = 16, .top_k = 4};
+  const ParallelShape parallel{.nodes = 4, .ranks_per_node = 2};
+  const double any = moe_volumes(complete(layer, parallel, Rounding::ragged), 10).alltoall_bytes;
+  layer.node_limit = 2;
+  EXPECT_EQ(moe_volumes(complete(layer, parallel, Rounding::ragged), 10).alltoall_bytes, any);
+}
+
+TEST(Volumes, NodesThatHoldTooFewExpertsAreRefused) {
+  const LayerShape layer{.seq = 64, .experts = 8, .top_k = 4, .node_limit = 1};
+  EXPECT_EQ(message_of<BadInput>([&] { complete(layer, {.nodes = 4, .ranks_per_node = 2}, Rounding::ragged); }),
+            "node-limit: found 1 of 4 nodes with 2 experts each, expected as many as hold top-k = 4");
+  LayerShape negative = layer;
+  negative.node_limit = -1;
+  EXPECT_EQ(message_of<BadInput>([&] { complete(negative, {.nodes = 4, .ranks_per_node = 2}, Rounding::ragged); }),
+            "node-limit: found -1, expected a whole number >= 0");
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ double counted_ranks(int experts, int ranks, int allowed, int top_k) {
 TEST(PublishedLayers, RanksThatATokenReachesAreCounted) {
   for (const auto& [experts, ranks, allowed, top_k] :
        {std::array{8, 8, 8, 2}, {32, 8, 4, 8}, {16, 8, 8, 3}, {12, 4, 2, 5}, {16, 8, 8, 16}, {8, 8, 8, 1}})
-    EXPECT_NEAR(ranks_reached(experts, ranks, allowed, top_k), counted_ranks(experts, ranks, allowed, top_k), 1e-9)
+    EXPECT_NEAR(places_reached(experts, ranks, allowed, top_k), counted_ranks(experts, ranks, allowed, top_k), 1e-9)
         << experts << " " << ranks << " " << allowed << " " << top_k;
 }
 

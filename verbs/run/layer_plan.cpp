@@ -90,6 +90,11 @@ PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Sched
   else
     plan_stack(pricer, job.stacked, schedule, degrees, p);
   require_runs(p.run.plan);
+  require<Unsupported>(
+      job.paced_by.has_value() || job.shape.layer.node_limit == 0,
+      "node-limit {}: gates choose experts of any nodes, expected none in runs that are not paced (tune "
+      "--no-verify and simulate plan with it)",
+      job.shape.layer.node_limit);
   p.degree_forward = p.run.plan.degree_forward;
   const std::vector<double> seconds = price(pricer, p.run.plan);
   p.timeline = timeline_of(p.run.plan, seconds, profile.contention);

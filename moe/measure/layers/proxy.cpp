@@ -28,6 +28,7 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
     layer.shared_hidden = std::max<int64_t>(parallel.mp, shared / parallel.mp * parallel.mp);
   layer.experts = nominal.layer.experts / nominal.parallel.ep * parallel.ep;
   layer.top_k = std::min(nominal.layer.top_k, layer.experts);
+  layer.node_limit = 0;  // of more nodes than these
   const auto rows = static_cast<double>(std::max<int64_t>(fewest_rows, kFewestRows));
   const double tokens = rows * parallel.mp * static_cast<double>(layer.experts) /
                         (static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1.0));

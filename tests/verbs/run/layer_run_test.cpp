@@ -61,6 +61,17 @@ TEST(LayerRun, ALargeLayersPlansAreProvenOnASmallerOne) {
   }
 }
 
+// Gates know no nodes: a machine's runs are refused, while an emulated cluster is paced by what plans say.
+TEST(LayerRun, ALimitOfNodesIsPlannedOnly) {
+  LayerJob job = small_job(false);
+  job.schedules = {&find_schedule("tutel")};
+  job.shape.layer.node_limit = 1;
+  const LayerOutcome outcome = run_layer_job(job, {});
+  ASSERT_EQ(outcome.runs.size(), 1U);
+  EXPECT_EQ(outcome.runs[0].record.status, CaseStatus::unsupported);
+  EXPECT_TRUE(outcome.runs[0].record.reason.starts_with("node-limit 1: gates choose experts of any nodes"));
+}
+
 TEST(LayerRun, EverySchedulesRunIsVerifiedAndNoFasterThanModelled) {
   const LayerJob job = small_job(true);
   const LayerOutcome outcome = run_layer_job(job, {});

@@ -1,0 +1,23 @@
+#pragma once
+// What a reader must know of the rows that price something.
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "moe/cost/profile.h"
+
+namespace moe {
+
+/// Begins every note of a weak row.
+inline constexpr std::string_view kWeakRow = "weak row ";
+/// Returns the notes that name weak rows, in one line; empty: none does.
+std::string weak_rows(const std::set<std::string>& notes);
+
+/// Returns what a reader must know of an AlltoAll's row that prices this layer. A copy for each chosen expert costs the
+/// same whatever nodes these lie on: a layer's node_limit changes nothing there. A row that was measured with rows sent
+/// once a node has the time of tokens that reach its own node_limit at most: a layer whose tokens reach more takes
+/// longer, by how much no row says.
+std::optional<std::string> fan_out_note(const CommRow& row, const LayerCase& shape);
+
+}  // namespace moe
