@@ -68,33 +68,12 @@ ParallelShape read_parallel_keys(const TableReader& table) {
 
 LayerFile read_layer(const std::string& path) {
   const ConfigFile file = read_toml(path);
-  const TableReader root(file, {"schema",
-                                "name",
-                                "source",
-                                "batch",
-                                "seq",
-                                "model_dim",
-                                "hidden",
-                                "shared_hidden",
-                                "heads",
-                                "kv_heads",
-                                "rope_theta",
-                                "experts",
-                                "top_k",
-                                "node_limit",
-                                "capacity_factor",
-                                "capacity_rounding",
-                                "ffn",
-                                "dtype",
-                                "gate",
-                                "order",
-                                "dispatcher",
-                                "hook",
-                                "norm",
-                                "residual",
-                                "aux_loss",
-                                "z_loss",
-                                "parallel"});
+  // clang-format off
+  const TableReader root(file, {"schema", "name", "source", "batch", "seq", "model_dim", "hidden", "shared_hidden",
+                                "heads", "kv_heads", "rope_theta", "experts", "top_k", "node_limit", "capacity_factor",
+                                "capacity_rounding", "ffn", "dtype", "gate", "order", "dispatcher", "hook", "norm",
+                                "residual", "aux_loss", "z_loss", "parallel"});
+  // clang-format on
   root.integer("schema", {.least = 1, .most = 1});
   LayerFile out;
   out.file = path;
