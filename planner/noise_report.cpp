@@ -55,9 +55,9 @@ std::vector<double> loads(const LayerCase& shape, int ranks, std::vector<double>
 }  // namespace
 
 void check_flags(const NoiseFlags& flags) {
-  require<BadInput>(!flags.samples || flags.jitter > 0,
+  require<BadInput>(!flags.samples || flags.jitter > 0.0,
                     "--samples: found no --jitter, without which all samples are alike; expected --jitter with it");
-  require<BadInput>(!flags.seed || flags.jitter > 0 || flags.zipf,
+  require<BadInput>(!flags.seed || flags.jitter > 0.0 || flags.zipf,
                     "--seed: found neither --jitter nor --zipf, expected what it seeds");
 }
 
@@ -65,8 +65,8 @@ RankNoise noise_of(const NoiseFlags& flags, const LayerCase& shape, int stages, 
   const int ranks = shape.parallel.ranks() / shape.parallel.pp * stages;
   RankNoise noise;
   noise.seed = flags.seed.value_or(1);
-  noise.coefficient = flags.jitter;
-  if (flags.jitter > 0) noise.jitter = Jitter::lognormal;
+  noise.coefficient = flags.jitter.value_or(0);
+  if (noise.coefficient > 0) noise.jitter = Jitter::lognormal;
   for (const std::string& text : flags.stragglers) noise.stragglers.push_back(straggler_of(text));
   if (flags.zipf) {
     require<BadInput>(!shape.layer.capacity_factor,

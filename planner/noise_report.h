@@ -11,12 +11,12 @@
 namespace moe::planner {
 
 struct NoiseFlags {
-  double jitter = 0;                    // coefficient of variation of every task, lognormal
+  std::optional<double> jitter;         // coefficient of variation of every task, lognormal; 0: all ranks without any
   std::vector<std::string> stragglers;  // "RANK:FACTOR"
   std::optional<double> zipf;           // experts' popularity by Zipf's law with this exponent; dropless layers alone
   std::optional<int> samples;           // none: kNoiseSamples; without jitter all are alike
   std::optional<uint64_t> seed;         // of jitter and popularity; none: 1
-  bool any() const { return jitter > 0 || !stragglers.empty() || zipf.has_value(); }
+  bool any() const { return jitter.has_value() || !stragglers.empty() || zipf.has_value(); }
 };
 inline constexpr int kNoiseSamples = 100;
 

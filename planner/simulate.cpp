@@ -183,6 +183,12 @@ int run_simulate(const SimulateOptions& options) {
       refused.add(*schedule, error);
     }
   }
+  // One schedule asked for: its object is the document; several: a list of them.
+  const auto print_json = [&](Json documents) {
+    refused.append_to(documents);
+    fmt::print("{}\n", (chosen.size() == 1 ? documents.front() : Json{{"schedules", documents}}).dump(1));
+  };
+  if (options.json && all.empty()) print_json(Json::array());
   refused.require_others(chosen.size());
   std::vector<NoiseRow> noisy;
   std::vector<TraceGroup> groups;
@@ -193,16 +199,12 @@ int run_simulate(const SimulateOptions& options) {
   if (!options.trace.empty()) write_trace(groups, options.trace);
   if (!options.out.empty()) write_records(options, pricer, all);
   for (const std::string& note : pricer.notes()) log_info(note);
-  if (!options.json) {
-    print_text(shape, profile, all, refused, options.drawn.value_or(3));
-    fmt::print("{}", noise_text(noisy));
+  if (options.json) {
+    print_json(documents_of(pricer, all, noisy));
     return 0;
   }
-  // One schedule asked for: its object is the document; several: a list of them.
-  Json documents = documents_of(pricer, all, noisy);
-  refused.append_to(documents);
-  const Json document = chosen.size() == 1 ? documents.front() : Json{{"schedules", documents}};
-  fmt::print("{}\n", document.dump(1));
+  print_text(shape, profile, all, refused, options.drawn.value_or(3));
+  fmt::print("{}", noise_text(noisy));
   return 0;
 }
 

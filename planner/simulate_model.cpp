@@ -124,6 +124,19 @@ int run_simulate_model(const SimulateOptions& options) {
       refused.add(*schedule, error);
     }
   }
+  const auto print_json = [&](Json models) {
+    refused.append_to(models);
+    fmt::print("{}\n", Json{{"cluster", profile.name},
+                            {"model", chosen.name},
+                            {"layers", chosen.model.layers},
+                            {"micro_batches", chosen.model.micro_batches},
+                            {"pipeline", name_of(chosen.model.order)},
+                            {"layer", to_json(chosen.model.shape)},
+                            {"partition", strategy.name},
+                            {"schedules", std::move(models)}}
+                           .dump(1));
+  };
+  if (options.json && all.empty()) print_json(Json::array());
   refused.require_others(schedules.size());
   std::vector<NoiseRow> noisy;
   std::vector<TraceGroup> groups;
@@ -143,16 +156,7 @@ int run_simulate_model(const SimulateOptions& options) {
     models.push_back(to_json(s, profile));
     if (!noisy.empty()) models.back()["noise"] = to_json(noisy[models.size() - 1]);
   }
-  refused.append_to(models);
-  fmt::print("{}\n", Json{{"cluster", profile.name},
-                          {"model", chosen.name},
-                          {"layers", chosen.model.layers},
-                          {"micro_batches", chosen.model.micro_batches},
-                          {"pipeline", name_of(chosen.model.order)},
-                          {"layer", to_json(chosen.model.shape)},
-                          {"partition", strategy.name},
-                          {"schedules", models}}
-                         .dump(1));
+  print_json(std::move(models));
   return 0;
 }
 

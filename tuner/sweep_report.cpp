@@ -23,15 +23,15 @@ std::string fastest_text(const std::vector<ScheduleSummary>& summaries) {
   return "";
 }
 
-std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
-                         const Grid& grid, const Profile& cluster) {
-  const auto summaries = summarise(rows, schedules);
+std::string sweep_report(const std::vector<SweepRow>& rows, const SweepRequest& request) {
+  const auto summaries = summarise(rows, request.schedules);
   Table table(
       {"schedule", "layers", "speedup over tutel", "paper", "of the bound", "of its own", "r_f", "r_b", "r_f != r_b"});
   for (const ScheduleSummary& s : summaries)
     table.add({std::string(s.schedule), fmt::format("{}", s.layers), times(s.speedup),
-               times(printed_speedup(grid, cluster, s.schedule)), percent(s.of_bound), percent(s.of_own),
-               degree_range(s.degrees_forward), degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
+               times(printed_speedup(request.grid, request.profile, request.degrees, s.schedule)), percent(s.of_bound),
+               percent(s.of_own), degree_range(s.degrees_forward), degree_range(s.degrees_backward),
+               fmt::format("{}", s.apart)});
   std::string text = table.text() + fastest_text(summaries);
   std::map<std::string, int> reasons;
   for (const SweepRow& row : rows) {

@@ -8,8 +8,7 @@
 namespace moe::tuner {
 
 /// Mean speedups over tutel beside the paper's, degrees, bounds, and what has to be known of them.
-std::string sweep_report(const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
-                         const Grid& grid, const Profile& cluster);
+std::string sweep_report(const std::vector<SweepRow>& rows, const SweepRequest& request);
 
 /// One line that names the schedule with the largest mean speedup; "" where none was compared with tutel.
 std::string fastest_text(const std::vector<ScheduleSummary>& summaries);

@@ -79,7 +79,7 @@ int run_planned_tune(const TuneOptions& options) {
   }
   fmt::print("{} layers of {} on {}, simulated ({}), degrees exact, planned in {}\n\n{}\n{}\nrecords: {}\n",
              rows.size(), grid.name, profile.name, name_of(grid.rounding), human_seconds(took.count()),
-             sweep_report(rows, chosen, grid, profile), strategies.empty() ? "" : strategy_table(strategies), path);
+             sweep_report(rows, request), strategies.empty() ? "" : strategy_table(strategies), path);
   return code;
 }
 

@@ -34,12 +34,14 @@ double printed_speedup(const std::string& grid, const std::string& cluster, std:
   return 0;
 }
 
-double printed_speedup(const Grid& grid, const Profile& cluster, std::string_view schedule) {
+double printed_speedup(const Grid& grid, const Profile& cluster, const DegreeChoice& degrees,
+                       std::string_view schedule) {
   const bool whole = grid.sample_of.empty();
+  const bool chosen = degrees.forward == 0 && degrees.backward == 0;
   const std::string& name = whole ? grid.name : grid.sample_of;
   const bool presets = is_preset("grids", name, whole ? grid.file : grid.sample_of_file) &&
                        is_preset("clusters", cluster.name, cluster.file);
-  return presets ? printed_speedup(name, cluster.name, schedule) : 0;
+  return chosen && presets ? printed_speedup(name, cluster.name, schedule) : 0;
 }
 
 std::vector<PrintedOp> printed_fsmoe_table2() {

@@ -24,7 +24,7 @@ Effects simulate() {
   const std::string base = "--schedule fsmoe --nearest --json";
   Effects e;
   add_planned(e, base, "--norm none; --no-residual; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000");
-  add(e, changes, base, "--pp 2; --jitter 0.1; --straggler 3:1.5");
+  add(e, changes, base, "--pp 2; --jitter 0.1; --jitter 0; --straggler 3:1.5");
   add(e, changes, base, "--zero 1; --recompute selective");
   add(e, describes, base, "--node-limit 4");
   add(e, refused, base, "--zero 2; --recompute full; --recompute some; --node-limit 8; --node-limit 0");

@@ -51,6 +51,25 @@ TEST_F(SimulateVerb, SimulateJsonKeepsItsShapeWhereSchedulesAreRefused) {
   EXPECT_EQ(Json::parse(one.out)["schedule"], "fsmoe");
 }
 
+TEST_F(SimulateVerb, SimulateJsonIsADocumentWhereEveryScheduleIsRefused) {
+  for (const std::vector<std::string>& model : {std::vector<std::string>{}, {"--layers", "2"}})
+    for (const std::string schedules : {"ds-moe", "ds-moe,tutel"}) {
+      std::vector<std::string> asked{"simulate", "--schedule",        schedules, "--degree-forward",
+                                     "2",        "--degree-backward", "3",       "--json"};
+      asked.insert(asked.end(), model.begin(), model.end());
+      const Printed printed = run(asked);
+      EXPECT_EQ(printed.exit_code, 2);
+      EXPECT_EQ(std::ranges::count(printed.err, '\n'), 1) << printed.err;
+      const Json document = Json::parse(printed.out);
+      const Json rows = document.contains("schedules") ? document["schedules"] : Json::array({document});
+      EXPECT_EQ(rows.size(), schedules == "ds-moe" ? 1U : 2U) << printed.out;
+      for (const Json& row : rows) {
+        EXPECT_EQ(row["status"], "unsupported");
+        EXPECT_NE(printed.err.find(row["reason"].get<std::string>()), std::string::npos) << printed.err;
+      }
+    }
+}
+
 // A stage of a pipeline has its experts on its own nodes, in a layer as in a model.
 TEST_F(SimulateVerb, StderrHasWhatIsAskedFor) {
   const auto said = [&](std::vector<std::string> flags) {

@@ -49,17 +49,28 @@ class KilledTune : public testing::Test {
 
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  pid_t start() {
+  pid_t start(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words{MOETUNE_PROGRAM, "tune",         "--grid", "./small.toml", "--measure",
+                                   "all",           "--iterations", "1",      "--out",        "records.jsonl"};
+    words.insert(words.end(), more.begin(), more.end());
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
     const pid_t child = fork();
     if (child == 0) {
       if (chdir(folder_.c_str()) != 0 || !std::freopen("stdout.txt", "w", stdout) ||
           !std::freopen("stderr.txt", "a", stderr))
         _exit(126);
-      execl(MOETUNE_PROGRAM, MOETUNE_PROGRAM, "tune", "--grid", "./small.toml", "--measure", "all", "--iterations", "1",
-            "--out", "records.jsonl", nullptr);
+      execv(MOETUNE_PROGRAM, arguments.data());
       _exit(127);
     }
     return child;
+  }
+
+  int exit_code(const std::vector<std::string>& more = {}) {
+    int status = 0;
+    waitpid(start(more), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
   std::vector<moe::Run> runs() {
@@ -105,12 +116,7 @@ TEST_F(KilledTune, ResumesWithoutDoingAnythingTwice) {
     if (found.back().ended) break;
   }
   const bool ended = !runs().empty() && runs().back().ended;
-  if (!ended) {
-    int status = 0;
-    waitpid(start(), &status, 0);
-    ASSERT_TRUE(WIFEXITED(status));
-    ASSERT_EQ(WEXITSTATUS(status), 0);
-  }
+  if (!ended) ASSERT_EQ(exit_code(), 0);
   const auto found = runs();
   ASSERT_EQ(found.size(), 1U);
   EXPECT_TRUE(found.front().ended);
@@ -128,6 +134,28 @@ TEST_F(KilledTune, ResumesWithoutDoingAnythingTwice) {
   EXPECT_NE(printed.find("4 layers of small: mean speedup over tutel"), std::string::npos) << printed;
   EXPECT_NE(printed.find("not in these means, 8 runs: unsupported"), std::string::npos) << printed;
   EXPECT_NE(text_of("stderr.txt").find("4 schedules, 1 passes each: about"), std::string::npos);
+}
+
+// Whatever changes what is measured makes another question; what is only shown does not.
+TEST_F(KilledTune, AnotherQuestionIsRefused) {
+  ASSERT_EQ(exit_code({"--schedule", "tutel,fsmoe"}), 0);
+  std::string text = text_of("records.jsonl");
+  for (int lines = 0; lines < 2; ++lines) text.resize(text.rfind('\n', text.size() - 2) + 1);
+  std::ofstream(folder_ + "/records.jsonl") << text;
+  for (const std::vector<std::string>& change :
+       std::vector<std::vector<std::string>>{{"--seed", "5"}, {"--degree-forward", "2"}, {"--cluster", "testbed-a"}}) {
+    std::vector<std::string> other{"--schedule", "tutel,fsmoe"};
+    other.insert(other.end(), change.begin(), change.end());
+    std::filesystem::remove(folder_ + "/stderr.txt");
+    EXPECT_EQ(exit_code(other), 2) << change.front();
+    EXPECT_NE(text_of("stderr.txt").find("records.jsonl: found a run that was broken off"), std::string::npos)
+        << change.front() << ": " << text_of("stderr.txt");
+    EXPECT_EQ(text_of("records.jsonl"), text) << change.front();
+  }
+  EXPECT_EQ(exit_code({"--schedule", "tutel,fsmoe", "--json"}), 0);
+  ASSERT_EQ(runs().size(), 1U);
+  EXPECT_TRUE(runs().front().ended);
+  EXPECT_TRUE(text_of("records.jsonl").starts_with(text));
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ TEST_F(Sweep, SummaryIsTheMeanOfRatios) {
 
 // Of all schedules some price by derived rows, with a note for each: a layer counts once.
 TEST_F(Sweep, ReportCountsNoMoreLayersThanThereAre) {
-  const std::string report = sweep_report(*rows_, chosen_, *grid_, *profile_);
+  const std::string report = sweep_report(*rows_, {*profile_, *grid_, chosen_, {}, {}});
   const std::regex counts(R"((\d+) layers)");
   const std::sregex_iterator first(report.begin(), report.end(), counts), last;
   EXPECT_NE(first, last) << report;
@@ -166,10 +166,11 @@ TEST(Report, PrintedSpeedupsAreOfThePresetsAlone) {
   };
   const Grid grid = find_grid("fsmoe-b"), other = read_grid(copied("grids", "fsmoe-b"));
   const Profile cluster = find_profile("testbed-b"), edited = find_profile(copied("clusters", "testbed-b"));
-  EXPECT_GT(printed_speedup(grid, cluster, "fsmoe"), 1);
-  EXPECT_GT(printed_speedup(find_grid("fsmoe-30-b"), cluster, "fsmoe"), 1);
-  EXPECT_EQ(printed_speedup(other, cluster, "fsmoe"), 0);
-  EXPECT_EQ(printed_speedup(grid, edited, "fsmoe"), 0);
+  EXPECT_GT(printed_speedup(grid, cluster, {}, "fsmoe"), 1);
+  EXPECT_GT(printed_speedup(find_grid("fsmoe-30-b"), cluster, {}, "fsmoe"), 1);
+  EXPECT_EQ(printed_speedup(other, cluster, {}, "fsmoe"), 0);
+  EXPECT_EQ(printed_speedup(grid, edited, {}, "fsmoe"), 0);
+  EXPECT_EQ(printed_speedup(grid, cluster, {.forward = 1}, "fsmoe"), 0) << "of degrees that the paper does not choose";
 }
 
 TEST(Report, TheTablesPaperColumnIsOfTheCluster) {
@@ -179,8 +180,8 @@ TEST(Report, TheTablesPaperColumnIsOfTheCluster) {
     const Profile profile = find_profile(name);
     Grid few = grid;
     few.layers.resize(3);
-    const auto rows = sweep({profile, few, chosen, {}, {}});
-    const std::string report = sweep_report(rows, chosen, few, profile);
+    const SweepRequest request{profile, few, chosen, {}, {}};
+    const std::string report = sweep_report(sweep(request), request);
     EXPECT_EQ(report.find("1.220x") != std::string::npos, profile.name == "testbed-b") << report;
   }
 }

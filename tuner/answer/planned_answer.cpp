@@ -1,7 +1,6 @@
 #include "tuner/answer/planned_answer.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <utility>
 
@@ -18,53 +17,17 @@ namespace {
 
 constexpr size_t kDrawn = 3;
 
-// Flags that say which cluster and layer, as simulate and the benches have them too.
-constexpr std::array<std::string_view, 41> kWhatFlags{"--cluster",
-                                                      "--model",
-                                                      "--layers",
-                                                      "--micro-batches",
-                                                      "--pipeline",
-                                                      "--layer",
-                                                      "--batch",
-                                                      "--seq",
-                                                      "--model-dim",
-                                                      "--hidden",
-                                                      "--shared-hidden",
-                                                      "--heads",
-                                                      "--kv-heads",
-                                                      "--rope-theta",
-                                                      "--experts",
-                                                      "--top-k",
-                                                      "--ffn",
-                                                      "--gate",
-                                                      "--capacity-factor",
-                                                      "--capacity-rounding",
-                                                      "--order",
-                                                      "--dispatcher",
-                                                      "--hook",
-                                                      "--norm",
-                                                      "--no-residual",
-                                                      "--aux-loss",
-                                                      "--z-loss",
-                                                      "--dtype",
-                                                      "--dp",
-                                                      "--mp",
-                                                      "--ep",
-                                                      "--esp",
-                                                      "--pp",
-                                                      "--placement",
-                                                      "--nearest",
-                                                      "--zero",
-                                                      "--recompute",
-                                                      "--node-limit",
-                                                      "--degree-forward",
-                                                      "--degree-backward",
-                                                      "--micro-op-bytes",
-                                                      "--min-chunk-bytes"};
+// Flags that say which cluster and layer, as simulate and the benches have them too; blanks around each.
+constexpr std::string_view kWhatFlags =
+    " --cluster --model --layers --micro-batches --pipeline --layer --batch --seq --model-dim --hidden "
+    "--shared-hidden --heads --kv-heads --rope-theta --experts --top-k --ffn --gate --capacity-factor "
+    "--capacity-rounding --order --dispatcher --hook --norm --no-residual --aux-loss --z-loss --dtype --dp --mp --ep "
+    "--esp --pp --placement --nearest --zero --recompute --node-limit --degree-forward --degree-backward "
+    "--micro-op-bytes --min-chunk-bytes ";
 // Lists those of these flags that a search for the parallel shape decides.
-constexpr std::array<std::string_view, 10> kOfShape{
-    "--batch", "--dp", "--mp", "--ep", "--esp", "--pp", "--placement", "--micro-batches", "--pipeline", "--nearest"};
-constexpr std::array<std::string_view, 2> kWithoutValue{"--no-residual", "--nearest"};
+constexpr std::string_view kOfShape =
+    " --batch --dp --mp --ep --esp --pp --placement --micro-batches --pipeline --nearest ";
+constexpr std::string_view kWithoutValue = " --no-residual --nearest ";
 
 RankingRequest request_of(const TuneOptions& options, const Answer& answer) {
   RankingRequest request{*answer.chosen, *answer.profile, options.selection.degrees, pricing_of(options)};
@@ -245,8 +208,8 @@ void write_ranking_trace(const TuneOptions& options, const Answer& answer, const
 std::string command_of(const std::string& verb, const TuneOptions& options, const Answer& answer) {
   std::string text = "./moetune " + verb;
   const std::vector<std::string>& words = options.asked.argv;
-  const auto among = [](const auto& names, std::string_view name) {
-    return std::ranges::find(names, name) != names.end();
+  const auto among = [](std::string_view names, std::string_view name) {
+    return names.find(fmt::format(" {} ", name)) != std::string_view::npos;
   };
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string_view name = std::string_view(words[i]).substr(0, words[i].find('='));

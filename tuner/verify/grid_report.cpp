@@ -25,7 +25,7 @@ std::string speedup_table(const VerifiedResults& results) {
     const bool counted = printed_apart(results) && schedule->name == kPrintedApartSchedule;
     table.add({std::string(schedule->name), fmt::format("{}", m.layers), times(m.measured), times(m.predicted),
                m.layers > 0 ? fmt::format("{:+.2f} %", 100 * (m.measured / m.predicted - 1)) : "-",
-               times(printed_speedup(results.grid, results.cluster, schedule->name)), fmt::format("{}", m.apart),
+               times(printed_speedup(results.grid, results.cluster, results.degrees, schedule->name)), fmt::format("{}", m.apart),
                counted ? fmt::format("{}", kPrintedApart) : "-"});
   }
   return table.text();

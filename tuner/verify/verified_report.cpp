@@ -21,7 +21,7 @@ std::string summary_table(const VerifiedResults& results) {
   for (const ScheduleSummary& s : summaries)
     table.add({std::string(s.schedule), times(s.speedup),
                times(measured_schedule(results.outcomes, s.schedule).measured),
-               times(printed_speedup(results.grid, results.cluster, s.schedule)),
+               times(printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)),
                fmt::format("{:.1f} %", 100 * s.of_bound), fmt::format("{:.1f} %", 100 * s.of_own),
                degree_range(s.degrees_forward), degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
   return table.text() + fastest_text(summaries);
@@ -160,7 +160,7 @@ Json json_of(const VerifiedResults& results) {
                        {"predicted_speedup", m.predicted},
                        {"measured_layers", m.layers},
                        {"measured_degrees_apart", m.apart},
-                       {"printed_speedup", printed_speedup(results.grid, results.cluster, s.schedule)},
+                       {"printed_speedup", printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)},
                        {"degrees_apart", s.apart}});
   }
   const auto best = [&](Times times) {

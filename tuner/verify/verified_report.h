@@ -18,6 +18,7 @@ struct VerifiedResults {
   bool whole_grid = false;  // every layer was to be run
   Grid grid;
   std::vector<const Schedule*> schedules, verified;  // swept; run for real
+  DegreeChoice degrees;
   FittedProfile fitted;
   std::vector<SweepRow> rows;
   std::vector<LayerOutcome> outcomes;

@@ -79,6 +79,7 @@ class VerifiedTune {
     found.whole_grid = !options.measured_layers;
     require<BadInput>(found.whole_grid || !options.measure_degrees,
                       "--measure-degrees: expected --measure all with it");
+    found.degrees = options.selection.degrees;
     found.schedules = found.verified = chosen_schedules(options.selection);
     const auto keep = [&](const auto& names) {
       std::erase_if(found.verified,
