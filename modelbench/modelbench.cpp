@@ -14,6 +14,7 @@
 #include "moe/search/within_memory.h"
 #include "moe/train/byte_source.h"
 #include "moe/train/markov_source.h"
+#include "verbs/recorded_layer.h"
 #include "verbs/run/op_records.h"
 #include "verbs/run/task_records.h"
 #include "verbs/sweep_records.h"
@@ -128,12 +129,12 @@ class Modelbench {
     results.tokens = job.shape.layer.batch * job.shape.layer.seq * job.shape.parallel.dp * job.stacked.micro_batches;
     job.predicted_by = target_.measured ? target_.cluster : measured(job);
     for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, stop_after_step);
-    results.outcome = run_layer_job(job, {{"cluster", target_.cluster.name},
-                                          {"model", chosen_.name},
-                                          {"layers", int64_t{results.layers}},
-                                          {"tokens", results.tokens},
-                                          {"text", results.text},
-                                          {"optimizer", results.optimizer}});
+    Fields parameters{{"cluster", target_.cluster.name},   {"model", chosen_.name},
+                      {"layers", int64_t{results.layers}}, {"micro_batches", int64_t{job.stacked.micro_batches}},
+                      {"tokens", results.tokens},          {"text", results.text},
+                      {"optimizer", results.optimizer}};
+    for (const auto& [name, value] : group_parameters(job.shape.parallel)) parameters.set(name, value);
+    results.outcome = run_layer_job(job, parameters);
     append(results.outcome, writer_);
     if (target_.leads() && !options_.trace.empty() && was_timed(results.outcome))
       write_layer_trace(results.outcome, options_.trace);

@@ -1,14 +1,13 @@
 #include "verbs/recorded_layer.h"
 
 #include "moe/base/check.h"
+#include "moe/export/layer_json.h"
 #include "verbs/results_json.h"
 
 namespace moe {
+namespace {
 
-Fields parameters_of(const LayerCase& shape, const std::string& cluster, const std::string& layer,
-                     const DegreeChoice& degrees) {
-  Fields fields{{"cluster", cluster}, {"layer", layer}};
-  const Json json = to_json(shape);
+void add(Fields& fields, const Json& json) {
   for (const auto& [name, value] : json.items()) {
     if (value.is_string())
       fields.set(name, value.get<std::string>());
@@ -21,6 +20,14 @@ Fields parameters_of(const LayerCase& shape, const std::string& cluster, const s
     else
       fields.set(name, std::string("none"));
   }
+}
+
+}  // namespace
+
+Fields parameters_of(const LayerCase& shape, const std::string& cluster, const std::string& layer,
+                     const DegreeChoice& degrees) {
+  Fields fields{{"cluster", cluster}, {"layer", layer}};
+  add(fields, to_json(shape));
   if (degrees.micro_op_bytes != kMicroOpBytes) fields.set("micro_op_bytes", degrees.micro_op_bytes);
   if (degrees.min_chunk_bytes != 0) fields.set("min_chunk_bytes", degrees.min_chunk_bytes);
   return fields;
@@ -32,6 +39,12 @@ Fields parameters_of(const ModelShape& model, const std::string& cluster, const 
   fields.set("layers", int64_t{model.layers});
   fields.set("micro_batches", int64_t{model.micro_batches});
   if (model.micro_batches > 1) fields.set("pipeline", std::string(name_of(model.order)));
+  return fields;
+}
+
+Fields group_parameters(const ParallelShape& parallel) {
+  Fields fields;
+  add(fields, group_sizes(parallel));
   return fields;
 }
 

@@ -15,6 +15,9 @@ Fields parameters_of(const LayerCase& shape, const std::string& cluster, const s
 Fields parameters_of(const ModelShape& model, const std::string& cluster, const std::string& layer,
                      const DegreeChoice& degrees = {});
 
+/// Returns the sizes of a layer's groups, as parameters have them, and what its ranks do not keep.
+Fields group_parameters(const ParallelShape& parallel);
+
 /// Returns the layer that parameters say. `at` begins errors: the record's file and line. Throws BadInput.
 LayerCase shape_of(const Fields& parameters, const std::string& at);
 /// Returns the degrees of a record, and the sizes that it was planned with. Throws BadInput.

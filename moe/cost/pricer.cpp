@@ -1,16 +1,10 @@
 #include "moe/cost/pricer.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "moe/cost/modules.h"
 
 namespace moe {
-namespace {
-
-constexpr double kRangeMargin = 0.8;  // a term so far below the least measured, or above the most, is said
-
-}  // namespace
 
 LayerPricer::LayerPricer(const Profile& profile, const LayerCase& shape, PricingOptions options)
     : profile_(profile),
@@ -51,6 +45,9 @@ PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work,
       return comm_curve(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes_));
     case TaskKind::expert_gradient:
       return comm_curve(Op::allreduce, GroupKind::edp, static_cast<double>(expert_gradient_bytes(shape_)));
+    case TaskKind::weights:
+    case TaskKind::expert_weights:
+      return gathered_curve(work);
     case TaskKind::copy:
     case TaskKind::home_copy:
     case TaskKind::sum:
@@ -74,13 +71,6 @@ template <class Row>
 const Row& LayerPricer::used(const Row& row) const {
   if (!row.verdict.weak.empty()) notes_.insert(fmt::format("{}{}: {}", kWeakRow, row_name(row), row.verdict.weak));
   return row;
-}
-
-// ": ..." of a row that was measured to no avail; empty: it wasn't measured.
-std::string LayerPricer::why_unusable(const std::string& name) const {
-  for (const UnusableRow& row : profile_.unusable)
-    if (row.row == name) return fmt::format(": measured, but {}", row.reason);
-  return {};
 }
 
 void LayerPricer::add_hook(PriceCurve& exchange, TaskKind kind, Phase phase) const {
@@ -115,7 +105,7 @@ const CommRow& LayerPricer::comm_row_or_nearest(Op op, const Group& group) const
                         .ranks = group.size,
                         .algorithm = direct ? "direct" : shape_.layer.dispatcher};
   const std::string none = fmt::format("profile {}: no {} row for {} ranks on the {} network{}", profile_.name, what,
-                                       group.size, name_of(group.network), why_unusable(row_name(missing)));
+                                       group.size, name_of(group.network), why_unusable(profile_, row_name(missing)));
   require<Unpriced>(nearest != nullptr, "{}{}", none, options_.nearest ? ", nor for another size" : "");
   require<Unpriced>(options_.nearest, "{}; the nearest has {} ranks{}", none, nearest->ranks,
                     options_.borrows.empty() ? "" : fmt::format(" ({} borrows it)", options_.borrows));
@@ -124,9 +114,7 @@ const CommRow& LayerPricer::comm_row_or_nearest(Op op, const Group& group) const
 }
 
 PriceCurve LayerPricer::row_curve(const CommRow& row, double bytes) const {
-  if (const auto& range = row.range_bytes; range && (bytes < (*range)[0] || bytes > (*range)[1]))
-    notes_.insert(fmt::format("outside the fitted range: {} of {} (fitted {} to {})", name_of(row.op),
-                              human_bytes(bytes), human_bytes((*range)[0]), human_bytes((*range)[1])));
+  if (const auto outside = range_note(row, bytes)) note(*outside);
   if (row.op == Op::alltoall)
     if (const auto fan_out = fan_out_note(row, shape_)) note(*fan_out);
   used(row);
@@ -146,14 +134,17 @@ PriceCurve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
       return {scatter->alpha_s + gather->alpha_s, scatter->beta_s_per_byte + gather->beta_s_per_byte};
     }
   }
-  const auto gathers = [&](const CommRow& row) { return row.op == Op::allgather && row.network == group.network; };
-  if (op == Op::allgather && comm_row(op, group) == nullptr &&
-      (comm_row(Op::allreduce, group) != nullptr || std::ranges::none_of(profile_.comm, gathers))) {
-    notes_.insert(fmt::format("derived: {} allgather = half an allreduce of the same volume", name_of(group.network)));
-    const PriceCurve sum = row_curve(comm_row_or_nearest(Op::allreduce, group), bytes);
-    return {sum.alpha / 2, sum.beta / 2};
-  }
   return row_curve(comm_row_or_nearest(op, group), bytes);
+}
+
+// An AllReduce of those who hold the weights alike has a price, or their gradients have none.
+PriceCurve LayerPricer::gathered_curve(const Work& weights) const {
+  const Group& group = groups()[static_cast<size_t>(weights.group)];
+  if (group.network == Network::none || comm_row(Op::allgather, group) != nullptr)
+    return comm_curve(Op::allgather, weights.group, weights.bytes);
+  note(fmt::format("derived: {} allgather of weights = half an allreduce of them", name_of(group.network)));
+  const PriceCurve sum = comm_curve(Op::allreduce, weights.group, weights.bytes);
+  return {sum.alpha / 2, sum.beta / 2};
 }
 
 // Parm Eq. 4: as the EP AlltoAll of the same volume, where the pair was not measured.
@@ -178,7 +169,7 @@ ComputeRow LayerPricer::gemm_row() const {
   if (other != nullptr && !options_.scaled && !options_.borrows.empty())
     others += fmt::format(" ({} scales it)", options_.borrows);
   require<Unpriced>(other != nullptr && options_.scaled, "profile {}: no gemm row for {}{}{}", profile_.name,
-                    name_of(scaled.dtype), others, why_unusable(row_name(scaled)));
+                    name_of(scaled.dtype), others, why_unusable(profile_, row_name(scaled)));
   const double width = static_cast<double>(bytes_of(scaled.dtype)) / static_cast<double>(bytes_of(other->dtype));
   scaled.alpha_s = used(*other).alpha_s;
   scaled.beta_s_per_flop = width * other->beta_s_per_flop;
@@ -200,7 +191,7 @@ const ModuleRow* LayerPricer::module_row(const std::string& name, Phase phase) c
     if (!row.seq || *row.seq == shape_.layer.seq) return &used(row);
   }
   for (const std::optional<int64_t> seq : {std::optional<int64_t>(), std::optional(shape_.layer.seq)}) {
-    const std::string missing = row_name(ModuleRow{name, phase, seq}), why = why_unusable(missing);
+    const std::string missing = row_name(ModuleRow{name, phase, seq}), why = why_unusable(profile_, missing);
     if (why.empty()) continue;
     notes_.insert(fmt::format("{} {}{}", is_priced_by_byte(name) ? "not priced:" : "priced by gemm:", missing, why));
     return nullptr;
@@ -231,11 +222,7 @@ const ModuleRow* LayerPricer::own_module_row(TaskKind kind, Phase phase) const {
 // Returns a line: with one layer given, what a row's terms count is there once or grows with the rows.
 PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const {
   const TaskTerms terms = terms_of(kind, row.phase, shape_, flow);
-  const TermValues whole = terms.of_share(1);
-  for (size_t t = 0; t < kTerms; ++t)
-    if (row.s_per[t] > 0 && (whole[t] < kRangeMargin * row.least[t] || whole[t] > row.most[t] / kRangeMargin))
-      notes_.insert(fmt::format("outside the measured range: {} with {:.3g} {}s (measured {:.3g} to {:.3g})",
-                                row_name(row), whole[t], term_names()[t], row.least[t], row.most[t]));
+  notes_.merge(range_notes(row, terms.of_share(1)));
   const double size = std::max(work.bytes, work.flops);
   PriceCurve c{dot(row.s_per, terms.once)};
   (size > 0 ? c.beta : c.alpha) += dot(row.s_per, terms.of_rows) / (size > 0 ? size : 1);
@@ -245,9 +232,7 @@ PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work
 PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& work) const {
   if (const ModuleRow* module = own_module_row(kind, phase)) {
     const double size = std::max(work.bytes, work.flops);
-    if (const auto& range = module->range; range && (size < (*range)[0] || size > (*range)[1]))
-      notes_.insert(fmt::format("outside the fitted range: {} {} of {:.3g} (fitted {:.3g} to {:.3g})", module->name,
-                                name_of(phase), size, (*range)[0], (*range)[1]));
+    if (const auto outside = range_note(*module, size)) note(*outside);
     return {module->alpha_s, module->beta()};
   }
   if (work.op == Op::none) return {};

@@ -77,12 +77,12 @@ class LayerPricer {
   PriceCurve find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const;
   PriceCurve comm_curve(Op op, GroupKind kind, double bytes) const;
   PriceCurve fused_alltoall_curve(double bytes) const;
+  PriceCurve gathered_curve(const Work& weights) const;
   PriceCurve row_curve(const CommRow& row, double bytes) const;
   const CommRow* comm_row(Op op, const Group& group) const;
   const CommRow& comm_row_or_nearest(Op op, const Group& group) const;
   template <class Row>
   const Row& used(const Row& row) const;
-  std::string why_unusable(const std::string& name) const;
   void add_hook(PriceCurve& exchange, TaskKind kind, Phase phase) const;
   const ModuleRow* module_row(const std::string& name, Phase phase) const;
   const ModuleRow* own_module_row(TaskKind kind, Phase phase) const;

@@ -52,6 +52,8 @@ Op op_of(TaskKind kind) {
     case TaskKind::allgather:
     case TaskKind::gather:
     case TaskKind::shared_allgather:
+    case TaskKind::weights:
+    case TaskKind::expert_weights:
       return Op::allgather;
     case TaskKind::mp_reducescatter:
     case TaskKind::tokens_reducescatter:

@@ -116,7 +116,9 @@ TEST_F(KilledTune, ResumesWithoutDoingAnythingTwice) {
     if (found.back().ended) break;
   }
   const bool ended = !runs().empty() && runs().back().ended;
-  if (!ended) ASSERT_EQ(exit_code(), 0);
+  if (!ended) {
+    ASSERT_EQ(exit_code(), 0);
+  }
   const auto found = runs();
   ASSERT_EQ(found.size(), 1U);
   EXPECT_TRUE(found.front().ended);

@@ -146,7 +146,7 @@ TEST(Report, PrintedSpeedupsBelongToGridAndClusterTogether) {
     const bool of_a = grid.name == "fsmoe-a" && cluster.name.starts_with("testbed-a"),
                of_b = grid.name == "fsmoe-b" && cluster.name == "testbed-b";
     for (const Schedule& schedule : schedules())
-      if (printed_speedup(grid, cluster, schedule.name) > 0) {
+      if (printed_speedup(grid, cluster, {}, schedule.name) > 0) {
         EXPECT_TRUE(of_a || of_b || !grid.sample_of.empty()) << grid.name << " on " << cluster.name;
         printed += grid.sample_of.empty() ? 1 : 0;
       }

@@ -23,10 +23,10 @@ std::string speedup_table(const VerifiedResults& results) {
   for (const Schedule* schedule : results.verified) {
     const MeasuredSchedule m = measured_schedule(results.outcomes, schedule->name);
     const bool counted = printed_apart(results) && schedule->name == kPrintedApartSchedule;
+    const double printed = printed_speedup(results.grid, results.cluster, results.degrees, schedule->name);
     table.add({std::string(schedule->name), fmt::format("{}", m.layers), times(m.measured), times(m.predicted),
-               m.layers > 0 ? fmt::format("{:+.2f} %", 100 * (m.measured / m.predicted - 1)) : "-",
-               times(printed_speedup(results.grid, results.cluster, results.degrees, schedule->name)), fmt::format("{}", m.apart),
-               counted ? fmt::format("{}", kPrintedApart) : "-"});
+               m.layers > 0 ? fmt::format("{:+.2f} %", 100 * (m.measured / m.predicted - 1)) : "-", times(printed),
+               fmt::format("{}", m.apart), counted ? fmt::format("{}", kPrintedApart) : "-"});
   }
   return table.text();
 }
