@@ -26,7 +26,7 @@ Effects simulate() {
   add_planned(e, base, "--norm none; --no-residual; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000");
   add(e, changes, base, "--pp 2; --jitter 0.1; --jitter 0; --straggler 3:1.5");
   add(e, changes, base, "--zero 1; --recompute selective");
-  add(e, describes, base, "--node-limit 4");
+  add(e, changes, base, "--node-limit 4");
   add(e, refused, base, "--zero 2; --recompute full; --recompute some; --node-limit 8; --node-limit 0");
   add(e, changes, "--json", "--schedule fsmoe");
   add(e, changes, "--schedule fsmoe,monta,lina --json", "--min-chunk-bytes 100000000; --micro-op-bytes 100000");
@@ -110,7 +110,7 @@ Effects tune() {
   add(e, parsed, "", "--no-residual");
   add(e, changes, one, "--shape auto; --current tutel:2; --zero 1; --recompute selective");
   add(e, parsed, "", "--zero 1; --recompute selective");
-  add(e, describes, one, "--node-limit 4");
+  add(e, changes, one, "--node-limit 4");
   add(e, refused, "", "--node-limit 4");
   add(e, refused, one, "--pp 3");
   add(e, changes, "--no-verify --batch 2", "--top 2");
