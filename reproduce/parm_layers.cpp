@@ -7,7 +7,7 @@
 #include "moe/plan/memory.h"
 #include "moe/search/layer_search.h"
 #include "reproduce/priced.h"
-#include "verbs/printed.h"
+#include "reproduce/printed_rows.h"
 
 namespace moe::reproduce {
 namespace {

@@ -12,8 +12,8 @@
 #include "moe/search/layer_search.h"
 #include "reproduce/parm_layers.h"
 #include "reproduce/priced.h"
+#include "reproduce/printed_rows.h"
 #include "reproduce/study.h"
-#include "verbs/printed.h"
 
 namespace moe::reproduce {
 namespace {
