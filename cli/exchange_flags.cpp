@@ -32,10 +32,10 @@ void add_import(CLI::App& app, Command& c) {
   add_text(*verb, "--op", "alltoall|allgather|reducescatter|allreduce|sendrecv", o.op,
            "nccl-tests: the operation, where the file does not say");
   add_text(*verb, "--network", "inter|intra", o.network, "of the groups, where the files do not say");
-  add_number(*verb, "--nodes", o.nodes, "of the cluster; default: as the files say", 1, kMostNodes);
-  add_number(*verb, "--ranks", o.ranks, "of a group, where the files do not say", 2, 1e6);
-  add_number(*verb, "--ranks-per-node", o.ranks_per_node, "of the cluster; default: as the files say", 1,
-             kMostRanksPerNode);
+  add_number(*verb, "--nodes", o.nodes, "of the cluster; default: as the files say", {1, kMostNodes});
+  add_number(*verb, "--ranks", o.ranks, "of a group, where the files do not say", {2, 1e6});
+  add_number(*verb, "--ranks-per-node", o.ranks_per_node, "of the cluster; default: as the files say",
+             {1, kMostRanksPerNode});
   verb->add_flag("--in-place", o.in_place, "nccl-tests: the in-place columns; default: out of place");
   add_text(*verb, "--map", "FILE", o.map, "kineto: CSV of kernel, kind; what kernels of other names do");
   begin_group(*verb, kOutput);

@@ -10,7 +10,7 @@ namespace {
 int64_t bytes_from(const std::string& flag, const std::string& text) {
   const size_t unit = text.empty() ? std::string::npos : std::string("KMG").find(text.back());
   const bool plain = unit == std::string::npos;
-  const auto value = number<int64_t>(flag, plain ? text : text.substr(0, text.size() - 1), 0, 1e12);
+  const auto value = number<int64_t>(flag, plain ? text : text.substr(0, text.size() - 1), {0});
   return plain ? value : value << (10 * (unit + 1));
 }
 
@@ -60,8 +60,8 @@ void add_model(CLI::App& verb, ModelFlags& m) {
 }
 
 void add_stack(CLI::App& verb, ModelFlags& m, const std::string& layers) {
-  add_number(verb, "--layers", m.layers, layers, 1, 1e5);
-  add_number(verb, "--micro-batches", m.micro_batches, "micro-batches of --batch samples each", 1, 1e6);
+  add_number(verb, "--layers", m.layers, layers, {1, 1e5});
+  add_number(verb, "--micro-batches", m.micro_batches, "micro-batches of --batch samples each", {1, 1e6});
   add_text(verb, "--pipeline", "gpipe|1f1b", m.pipeline,
            "order of several micro-batches; default: 1f1b on one stage, else gpipe");
 }
@@ -69,17 +69,17 @@ void add_stack(CLI::App& verb, ModelFlags& m, const std::string& layers) {
 void add_layer(CLI::App& verb, Selection& s) {
   LayerFlags& l = s.layer;
   add_text(verb, "--layer", "LAYER|FILE", s.layer_file, "a layer (configs/layers/); the flags below go over it");
-  add_number(verb, "--batch", l.batch, "samples of one MP group (B)", 1);
-  add_number(verb, "--seq", l.seq, "tokens a sample (L)", 1);
-  add_number(verb, "--model-dim", l.model_dim, "embedding size (M)", 1);
-  add_number(verb, "--hidden", l.hidden, "expert hidden size (H)", 1);
+  add_number(verb, "--batch", l.batch, "samples of one MP group (B)", {1});
+  add_number(verb, "--seq", l.seq, "tokens a sample (L)", {1});
+  add_number(verb, "--model-dim", l.model_dim, "embedding size (M)", {1});
+  add_number(verb, "--hidden", l.hidden, "expert hidden size (H)", {1});
   add_number(verb, "--shared-hidden", l.shared_hidden,
-             "hidden size of an expert that every token passes; default: 0, none", 0);
-  add_number(verb, "--heads", l.heads, "attention heads", 1);
-  add_number(verb, "--kv-heads", l.kv_heads, "key-value heads; default: heads", 1);
-  add_number(verb, "--rope-theta", l.rope_theta, "base of rotary positions; default: 0, none", 0);
-  add_number(verb, "--experts", l.experts, "experts in all (E); default: one a node, on one node one a rank", 1);
-  add_number(verb, "--top-k", l.top_k, "experts a token (k)", 1);
+             "hidden size of an expert that every token passes; default: 0, none", {0});
+  add_number(verb, "--heads", l.heads, "attention heads", {1});
+  add_number(verb, "--kv-heads", l.kv_heads, "key-value heads; default: heads", {1});
+  add_number(verb, "--rope-theta", l.rope_theta, "base of rotary positions; default: 0, none", {0});
+  add_number(verb, "--experts", l.experts, "experts in all (E); default: one a node, on one node one a rank", {1});
+  add_number(verb, "--top-k", l.top_k, "experts a token (k)", {1});
   add_text(verb, "--capacity-factor", "F|none", l.capacity_factor, "f; none: dropless");
   add_text(verb, "--capacity-rounding", "ragged|lcm|exact|tutel|deepspeed|megatron", l.rounding,
            "how many rows an expert takes");
@@ -90,29 +90,29 @@ void add_layer(CLI::App& verb, Selection& s) {
   add_text(verb, "--hook", "HOOK", l.hook, "what goes over the wire");
   add_text(verb, "--norm", "layernorm|rmsnorm|none", l.norm, "default: layernorm with gpt, rmsnorm with mixtral");
   verb.add_flag("--no-residual", l.no_residual, "nothing is added around attention and the MoE part");
-  add_number(verb, "--aux-loss", l.aux_loss, "coefficient of the gate's load-balancing loss; default 0", 0, 1e3);
-  add_number(verb, "--z-loss", l.z_loss, "coefficient of the gate's z loss; default 0", 0, 1e3);
+  add_number(verb, "--aux-loss", l.aux_loss, "coefficient of the gate's load-balancing loss; default 0", {0, 1e3});
+  add_number(verb, "--z-loss", l.z_loss, "coefficient of the gate's z loss; default 0", {0, 1e3});
   add_text(verb, "--dtype", "float32|float16|bfloat16|float64", l.dtype, "of activations and weights");
-  add_number(verb, "--dp", l.dp, "data-parallel group size", 1, 1e6);
-  add_number(verb, "--mp", l.mp, "model-parallel group size; default: ranks a node, on one node 1", 1, 1e6);
+  add_number(verb, "--dp", l.dp, "data-parallel group size", {1, 1e6});
+  add_number(verb, "--mp", l.mp, "model-parallel group size; default: ranks a node, on one node 1", {1, 1e6});
   add_number(verb, "--ep", l.ep,
-             "expert-parallel group size; default: min(nodes, experts), on one node min(ranks, experts)", 1, 1e6);
-  add_number(verb, "--esp", l.esp, "expert-sharding group size; default: ranks a node, on one node 1", 1, 1e6);
-  add_number(verb, "--pp", l.pp, "pipeline stages", 1, 1e6);
+             "expert-parallel group size; default: min(nodes, experts), on one node min(ranks, experts)", {1, 1e6});
+  add_number(verb, "--esp", l.esp, "expert-sharding group size; default: ranks a node, on one node 1", {1, 1e6});
+  add_number(verb, "--pp", l.pp, "pipeline stages", {1, 1e6});
   add_text(verb, "--placement", "esp-inside|ep-inside", l.placement, "which ranks of an expert group are neighbours");
 }
 
 void add_states(CLI::App& verb, Selection& s) {
   add_number(verb, "--zero", s.layer.zero,
-             "ZeRO stage: 1 shards optimizer states; of memory alone: 2 gradients too, 3 weights too", 0,
-             kMostZeroStage);
+             "ZeRO stage: 1 shards optimizer states; of memory alone: 2 gradients too, 3 weights too",
+             {0, kMostZeroStage});
   add_text(verb, "--recompute", "none|selective|full", s.layer.recompute,
            "selective: attention scores; of memory alone: full");
 }
 
 void add_node_limit(CLI::App& verb, Selection& s) {
-  add_number(verb, "--node-limit", s.layer.node_limit, "nodes that a token's experts lie on at most; default: any", 1,
-             1e6);
+  add_number(verb, "--node-limit", s.layer.node_limit, "nodes that a token's experts lie on at most; default: any",
+             {1, 1e6});
 }
 
 void add_schedule(CLI::App& verb, Selection& s) {
@@ -122,11 +122,11 @@ void add_schedule(CLI::App& verb, Selection& s) {
 }
 
 void add_degrees(CLI::App& verb, Selection& s) {
-  add_number(verb, "--degree-forward", s.degrees.forward, "pipeline degree forward; 0: tuned", 0, 4096);
-  add_number(verb, "--degree-backward", s.degrees.backward, "pipeline degree backward; 0: tuned", 0, 4096);
+  add_number(verb, "--degree-forward", s.degrees.forward, "pipeline degree forward; 0: tuned", {0, 4096});
+  add_number(verb, "--degree-backward", s.degrees.backward, "pipeline degree backward; 0: tuned", {0, 4096});
   add_number(verb, "--micro-op-bytes", s.degrees.micro_op_bytes,
-             "size of a gradient piece of schedules that cut them; default 30 MB, 0: tuned", 0, 1e12);
-  add_number(verb, "--min-chunk-bytes", s.degrees.min_chunk_bytes, "monta: no smaller chunk is tried", 0, 1e12);
+             "size of a gradient piece of schedules that cut them; default 30 MB, 0: tuned", {0, 1e12});
+  add_number(verb, "--min-chunk-bytes", s.degrees.min_chunk_bytes, "monta: no smaller chunk is tried", {0, 1e12});
   verb.add_flag("--nearest", s.nearest,
                 "where a profile has no row, take that of the nearest group size, or scale that of another type");
 }

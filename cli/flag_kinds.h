@@ -13,30 +13,34 @@
 
 namespace moe {
 
+struct NumberRange {
+  double least = 0, most = 1e12;
+};
+
 /// Throws BadInput naming the flag, what was found and what was expected.
 template <class Number>
-Number number(const std::string& flag, const std::string& text, double least, double most) {
+Number number(const std::string& flag, const std::string& text, const NumberRange& range) {
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = std::is_integral_v<Number>;
-  if (error != std::errc{} || end != text.data() + text.size() || !(static_cast<double>(value) >= least) ||
-      static_cast<double>(value) > most)
-    bad_input("{}: found '{}', expected a {} from {} to {}", flag, text, whole ? "whole number" : "number", least,
-              most);
+  if (error != std::errc{} || end != text.data() + text.size() || !(static_cast<double>(value) >= range.least) ||
+      static_cast<double>(value) > range.most)
+    bad_input("{}: found '{}', expected a {} from {} to {}", flag, text, whole ? "whole number" : "number", range.least,
+              range.most);
   return value;
 }
 
 // Adds a number flag that reports what was found and what was expected.
 template <class Target>
-void add_number(CLI::App& verb, const std::string& flag, Target& target, const std::string& help, double least,
-                double most = 1e12) {
+void add_number(CLI::App& verb, const std::string& flag, Target& target, const std::string& help,
+                const NumberRange& range) {
   verb.add_option_function<std::string>(
           flag,
-          [flag, &target, least, most](const std::string& text) {
+          [flag, &target, range](const std::string& text) {
             if constexpr (requires { typename Target::value_type; })
-              target = number<typename Target::value_type>(flag, text, least, most);
+              target = number<typename Target::value_type>(flag, text, range);
             else
-              target = number<Target>(flag, text, least, most);
+              target = number<Target>(flag, text, range);
           },
           help)
       ->type_name("N");

@@ -1,4 +1,5 @@
 // The verbs that run layers; `moetune` hands them over.
+#include <array>
 #include <cstdlib>
 
 #include "cli/errors.h"
@@ -7,28 +8,44 @@
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
 #include "modelbench/modelbench.h"
-#include "moe/base/check.h"
+#include "moe/base/registry.h"
 #include "moe/device/device.h"
 #include "tuner/tune.h"
 
+namespace moe {
+namespace {
+
+struct Verb {
+  std::string_view name;
+  int (*run)(const Command& command, World* processes);
+};
+
+constexpr std::array kVerbs{
+    Verb{"microbench", [](const Command& c, World* p) { return microbench::run_microbench(c.microbench, p); }},
+    Verb{"layerbench", [](const Command& c, World* p) { return layerbench::run_layerbench(c.layerbench, p); }},
+    Verb{"modelbench", [](const Command& c, World* p) { return modelbench::run_modelbench(c.modelbench, p); }},
+    Verb{"tune", [](const Command& c, World* p) { return tuner::run_tune(c.tune, p); }},
+};
+
+int run(int argc, char** argv) {
+  const auto command = parse_command_line(argc, argv);
+  if (!command) return kOk;
+  require<BadInput>(runs_layers(*command), "{}: found nothing to run, expected `moetune {}`: it plans", argv[0],
+                    command->verb);
+  set_log_level(command->log);
+  for (const auto device :
+       {command->microbench.device, command->layerbench.device, command->modelbench.device, command->tune.device})
+    if (device == DeviceKind::cuda) set_cuda_connections();
+  const auto processes = start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
+  return run_together(processes.get(),
+                      [&] { return find_named(kVerbs, command->verb, "verb").run(*command, processes.get()); });
+}
+
+}  // namespace
+}  // namespace moe
+
 int main(int argc, char** argv) {
-  const int code = moe::guarded([&] {
-    const auto command = moe::parse_command_line(argc, argv);
-    if (!command) return int{moe::kOk};
-    moe::require<moe::BadInput>(moe::runs_layers(*command), "{}: found nothing to run, expected `moetune {}`: it plans",
-                                argv[0], command->verb);
-    moe::set_log_level(command->log);
-    for (const auto device :
-         {command->microbench.device, command->layerbench.device, command->modelbench.device, command->tune.device})
-      if (device == moe::DeviceKind::cuda) moe::set_cuda_connections();
-    const auto processes = moe::start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
-    return moe::run_together(processes.get(), [&] {
-      if (command->verb == "microbench") return moe::microbench::run_microbench(command->microbench, processes.get());
-      if (command->verb == "layerbench") return moe::layerbench::run_layerbench(command->layerbench, processes.get());
-      if (command->verb == "modelbench") return moe::modelbench::run_modelbench(command->modelbench, processes.get());
-      return moe::tuner::run_tune(command->tune, processes.get());
-    });
-  });
+  const int code = moe::guarded([&] { return moe::run(argc, argv); });
   // The process ends at once: the libraries' own tidying up may wait for ranks that are no more.
   if (code == moe::kRankFailure) std::_Exit(code);
   return code;

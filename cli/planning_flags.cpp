@@ -21,11 +21,11 @@ void add_doctor(CLI::App& app, Command& c) {
 namespace {
 
 void add_noise(CLI::App& verb, planner::NoiseFlags& noise) {
-  add_number(verb, "--jitter", noise.jitter, "replay all ranks too: variation of every task (0.1: 10 %)", 0, 10);
+  add_number(verb, "--jitter", noise.jitter, "replay all ranks too: variation of every task (0.1: 10 %)", {0, 10});
   verb.add_option("--straggler", noise.stragglers, "slow ranks")->type_name("RANK:FACTOR[,..]")->delimiter(',');
-  add_number(verb, "--zipf", noise.zipf, "uneven routing of a dropless layer: Zipf's exponent", 0, 10);
-  add_number(verb, "--samples", noise.samples, "replays with other jitter; default: 100", 1, 1e6);
-  add_number(verb, "--seed", noise.seed, "seed of jitter and of the experts' popularity; default: 1", 0, 9e18);
+  add_number(verb, "--zipf", noise.zipf, "uneven routing of a dropless layer: Zipf's exponent", {0, 10});
+  add_number(verb, "--samples", noise.samples, "replays with other jitter; default: 100", {1, 1e6});
+  add_number(verb, "--seed", noise.seed, "seed of jitter and of the experts' popularity; default: 1", {0, 9e18});
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ void add_simulate(CLI::App& app, Command& c) {
   verb->add_option_function<std::string>(
           "--gantt",
           [&s](const std::string& text) {
-            s.drawn = text == "all" ? std::numeric_limits<int>::max() : number<int>("--gantt", text, 0, 1e6);
+            s.drawn = text == "all" ? std::numeric_limits<int>::max() : number<int>("--gantt", text, {0, 1e6});
           },
           "draw the lanes of the N fastest schedules that differ as text, on one scale; default: 3")
       ->type_name("N|all");
@@ -94,7 +94,7 @@ void add_memory(CLI::App& app, Command& c) {
   verb->add_flag("--parm", m.parm, "count the layers of Parm's grid that fit its GPUs instead");
   begin_group(*verb, kHow);
   add_states(*verb, m.selection);
-  add_number(*verb, "--memory-gib", m.memory_gib, "memory of a rank; default: the profile's", 1e-6, 1e6);
+  add_number(*verb, "--memory-gib", m.memory_gib, "memory of a rank; default: the profile's", {1e-6, 1e6});
   begin_group(*verb, kOutput);
   add_json(*verb, m.json);
   stands_alone(*verb, "--parm", {"--top-k", "--experts", "--json"});
@@ -105,13 +105,14 @@ void add_placement(CLI::App& app, Command& c) {
   CLI::App* verb =
       add_verb(app, "placement", "long contexts: CP beside or around EP, by MoNTA's rule; the ranks of every group",
                " --ep 8 --cp 4 --switch-ports 32");
-  add_number(*verb, "--dp", r.dp, "data-parallel group size", 1, 1e6);
-  add_number(*verb, "--tp", r.tp, "tensor- and sequence-parallel group size, inside a node", 1, 1024);
-  add_number(*verb, "--cp", r.cp, "context-parallel group size", 1, 1e6);
-  add_number(*verb, "--ep", r.ep, "expert-parallel group size", 1, 1e6);
-  add_number(*verb, "--pp", r.pp, "pipeline stages", 1, 1e6);
-  add_number(*verb, "--ranks-per-node", r.ranks_per_node, "GPUs a node", 1, 1024);
-  add_number(*verb, "--switch-ports", r.switch_ports, "ports of the switch that joins GPUs of one TP position", 1, 1e6);
+  add_number(*verb, "--dp", r.dp, "data-parallel group size", {1, 1e6});
+  add_number(*verb, "--tp", r.tp, "tensor- and sequence-parallel group size, inside a node", {1, 1024});
+  add_number(*verb, "--cp", r.cp, "context-parallel group size", {1, 1e6});
+  add_number(*verb, "--ep", r.ep, "expert-parallel group size", {1, 1e6});
+  add_number(*verb, "--pp", r.pp, "pipeline stages", {1, 1e6});
+  add_number(*verb, "--ranks-per-node", r.ranks_per_node, "GPUs a node", {1, 1024});
+  add_number(*verb, "--switch-ports", r.switch_ports, "ports of the switch that joins GPUs of one TP position",
+             {1, 1e6});
   begin_group(*verb, kOutput);
   add_json(*verb, c.placement.json);
 }

@@ -14,11 +14,11 @@ void add_launches(CLI::App& verb, Options& o) {
   add_text(verb, "--cases", "CASES|FILE", o.cases, "command lines to run (configs/ci/), in the place of -- VERB");
   begin_group(verb, kHow);
   add_text(verb, "--launcher", "WORDS", o.launcher, "what stands before the program: 'mpirun -np 2'");
-  add_number(verb, "--delta", o.delta_percent, "percent that a case must be slower by, at least; default: 3", 0.01,
-             100);
-  add_number(verb, "--seed", o.seed, "seed of the order of launches, and of what is drawn", 0, 9e18);
-  add_number(verb, "--timeout", o.timeout_s, "seconds a launch may take; default: 20 times the first, at least 60", 0.1,
-             86400);
+  add_number(verb, "--delta", o.delta_percent, "percent that a case must be slower by, at least; default: 3",
+             {0.01, 100});
+  add_number(verb, "--seed", o.seed, "seed of the order of launches, and of what is drawn", {0, 9e18});
+  add_number(verb, "--timeout", o.timeout_s, "seconds a launch may take; default: 20 times the first, at least 60",
+             {0.1, 86400});
 }
 
 void add_filter(CLI::App& verb, std::vector<std::string>& filter) {
@@ -58,8 +58,8 @@ void add_self_test(CLI::App& app, Command& c) {
       app, "self-test", "how often ab is wrong on this machine, and the least slowdown that it sees", " --cases tiny");
   add_base(*verb, o.base);
   add_launches(*verb, o);
-  add_number(*verb, "--gates", o.gates, "of equal programs, for real; default: 10", 1, 1000);
-  add_number(*verb, "--resamples", o.resamples, "gates made of the recorded launches, a row; default: 2000", 1, 1e7);
+  add_number(*verb, "--gates", o.gates, "of equal programs, for real; default: 10", {1, 1000});
+  add_number(*verb, "--resamples", o.resamples, "gates made of the recorded launches, a row; default: 2000", {1, 1e7});
   verb->add_flag("--simulate", o.simulate, "launch nothing: the rule beside three others, on made-up machines");
   begin_group(*verb, kOutput);
   add_records(*verb, o.out, "records of all launches, and the floor; default: results/self-test.jsonl");

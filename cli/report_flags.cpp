@@ -11,7 +11,7 @@ void add_report(CLI::App& app, Command& c) {
   add_text(*verb, "--cluster", "CLUSTER|FILE", o.cluster,
            "profile that prices the replays; default: what the records' own operations fit, else their cluster");
   begin_group(*verb, kHow);
-  add_number(*verb, "--timelines", o.timelines, "layers that the page replays; default: 8", 0, 100);
+  add_number(*verb, "--timelines", o.timelines, "layers that the page replays; default: 8", {0, 100});
   begin_group(*verb, kOutput);
   add_text(*verb, "-o,--out", "FILE", o.out, "the page");
 }

@@ -32,16 +32,16 @@ void add_ranks(CLI::App& verb, Options& o, RanksFlags& ranks) {
       ->type_name("cpu|cuda");
   add_number(verb, "--threads", o.threads,
              "that a rank computes with on the CPU; default: OMP_NUM_THREADS, else its share of the cores; emulated: 1",
-             1, 4096);
-  add_number(verb, "--rank", ranks.rank, "of this process; default: by the launcher's variables", 0, 1e6);
-  add_number(verb, "--ranks", ranks.ranks, "processes in all; likewise", 1, 1e6);
+             {1, 4096});
+  add_number(verb, "--rank", ranks.rank, "of this process; default: by the launcher's variables", {0, 1e6});
+  add_number(verb, "--ranks", ranks.ranks, "processes in all; likewise", {1, 1e6});
   add_number(verb, "--ranks-per-node", ranks.ranks_per_node,
-             "of processes, neighbours that count as one node; default: those on one machine", 1, 1e5);
+             "of processes, neighbours that count as one node; default: those on one machine", {1, 1e5});
   add_text(verb, "--rendezvous", "HOST:PORT", ranks.rendezvous,
            "where rank 0 serves; default: MASTER_ADDR, MASTER_PORT, or this machine's loopback");
-  add_number(verb, "--timeout", o.timeout_s, "seconds a rank waits for another", 0.1, 86400);
-  add_number(verb, "--min-ctas", ranks.min_ctas, "nccl: least thread blocks of a communicator; 0: its choice", 0, 64);
-  add_number(verb, "--max-ctas", ranks.max_ctas, "nccl: most of them, which leaves the others to the experts", 0, 64);
+  add_number(verb, "--timeout", o.timeout_s, "seconds a rank waits for another", {0.1, 86400});
+  add_number(verb, "--min-ctas", ranks.min_ctas, "nccl: least thread blocks of a communicator; 0: its choice", {0, 64});
+  add_number(verb, "--max-ctas", ranks.max_ctas, "nccl: most of them, which leaves the others to the experts", {0, 64});
   verb.add_flag("--implicit-launch-order", ranks.implicit_launch_order, "nccl: NCCL_LAUNCH_ORDER_IMPLICIT");
 }
 
@@ -71,7 +71,7 @@ void add_verification(CLI::App& verb, tuner::TuneOptions& o) {
           "--measure",
           [&o](const std::string& text) {
             o.measured_layers.reset();
-            if (text != "all") o.measured_layers = number<int>("--measure", text, 1, 1e6);
+            if (text != "all") o.measured_layers = number<int>("--measure", text, {1, 1e6});
           },
           "layers to run for real, or all: ends in the grid's mean speedups, measured; default: 6")
       ->type_name("N|all");
@@ -81,9 +81,9 @@ void add_verification(CLI::App& verb, tuner::TuneOptions& o) {
   add_number(verb, "--strategy-layers", o.strategy_layers,
              "with --no-verify: layers on which FSMoE's own strategies are compared with the exact search; default: "
              "none",
-             0, 1e6);
-  add_number(verb, "--iterations", o.iterations, "timed passes a schedule; default: 5, of all layers 3", 1, 1e6);
-  add_number(verb, "--seed", o.seed, "seed of weights, inputs and gate noise", 0, 9e18);
+             {0, 1e6});
+  add_number(verb, "--iterations", o.iterations, "timed passes a schedule; default: 5, of all layers 3", {1, 1e6});
+  add_number(verb, "--seed", o.seed, "seed of weights, inputs and gate noise", {0, 9e18});
 }
 
 // Refuses what would have no effect.
@@ -137,7 +137,7 @@ void add_tune(CLI::App& app, Command& c) {
                  "exit code 5 where a WEAK fit prices what is compared, or a run was not sound");
   verb->add_flag("--all", c.tune.run_all, "of a layer or a model: run every schedule, not the best and the baselines");
   begin_group(*verb, kOutput);
-  add_number(*verb, "--top", c.tune.top, "of a layer or a model: schedules to show; default: 3", 1, 1000);
+  add_number(*verb, "--top", c.tune.top, "of a layer or a model: schedules to show; default: 3", {1, 1000});
   add_text(*verb, "--trace", "FILE", c.tune.trace,
            "Perfetto timeline of one verified layer, default: beside the records; with --no-verify of a planned one, "
            "default: none");
@@ -158,7 +158,7 @@ void add_microbench(CLI::App& app, Command& c) {
   add_bytes(*verb, "-b,--min-bytes", m.least_bytes, "collectives' least size: 64K, 1M, ...; default: as the largest");
   add_bytes(*verb, "-e,--max-bytes", m.most_bytes,
             "their largest size; default: as the least; without both: FSMoE's sizes or a share of them");
-  add_number(*verb, "-f,--step-factor", m.step_factor, "ratio of a size to the one before", 1.0001, 1e6);
+  add_number(*verb, "-f,--step-factor", m.step_factor, "ratio of a size to the one before", {1.0001, 1e6});
   add_bytes(*verb, "-i,--step-bytes", m.step_bytes, "difference of a size from the one before, in the place of -f");
   add_text(*verb, "-d,--dtype", "float32|float64|float16|bfloat16", m.dtype,
            "of collectives and GEMMs; GEMMs of 16 bits: on GPUs");
@@ -167,10 +167,10 @@ void add_microbench(CLI::App& app, Command& c) {
   verb->add_flag("--kernels", m.kernels,
                  "check and time the layer's own kernels instead, beside copies and plain GEMMs; of --device");
   begin_group(*verb, kHow);
-  add_number(*verb, "--repetitions", m.repetitions, "samples a size", 1, 1e6);
-  add_number(*verb, "-n,--iterations", m.iterations, "of an op in one sample; 0: chosen by its time", 0, 1e6);
-  add_number(*verb, "-w,--warmup", m.warm_ups, "runs of an op before its samples", 1, 1e6);
-  add_number(*verb, "-c,--check", m.check, "1: count wrong elements; 0: don't look", 0, 1);
+  add_number(*verb, "--repetitions", m.repetitions, "samples a size", {1, 1e6});
+  add_number(*verb, "-n,--iterations", m.iterations, "of an op in one sample; 0: chosen by its time", {0, 1e6});
+  add_number(*verb, "-w,--warmup", m.warm_ups, "runs of an op before its samples", {1, 1e6});
+  add_number(*verb, "-c,--check", m.check, "1: count wrong elements; 0: don't look", {0, 1});
   add_ranks(*verb, m, c.ranks);
   begin_group(*verb, kOutput);
   add_results(*verb, m);
@@ -187,7 +187,7 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "cluster profile to emulate");
   add_text(*verb, "--grid", "GRID|FILE", s.grid, "layers of a grid, in the place of one layer");
   add_number(*verb, "--grid-layers", l.layers, "with --grid: so many of its layers, spread over it; 0: all; default: 6",
-             0, 1e6);
+             {0, 1e6});
   verb->add_option("--only", l.only, "with --grid: those of its layers, by their names")
       ->type_name("NAME[,..]")
       ->delimiter(',');
@@ -200,8 +200,8 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_plan(*verb, l.plan, {"--cluster", "--nearest"});  // what follows goes with it
   verb->add_flag("--check-only", l.check_only, "verify outputs and gradients, time nothing");
   verb->add_flag("!--no-predict", l.predict, "with both degrees: measure nothing but the layer, predict nothing");
-  add_number(*verb, "--iterations", l.iterations, "timed passes a schedule", 1, 1e6);
-  add_number(*verb, "--seed", l.seed, "seed of weights, inputs and gate noise", 0, 9e18);
+  add_number(*verb, "--iterations", l.iterations, "timed passes a schedule", {1, 1e6});
+  add_number(*verb, "--seed", l.seed, "seed of weights, inputs and gate noise", {0, 9e18});
   add_text(*verb, "--slow", "KIND:FACTOR[:RANK]", l.slow,
            "make tasks slower on purpose: expert:1.1, of one rank expert:1.1:3");
   add_text(*verb, "--workload", "gate|balanced|zipf:S|hot[:EXPERT]|trace:FILE", l.workload,
@@ -239,29 +239,29 @@ void add_modelbench(CLI::App& app, Command& c) {
   verb->get_option("--layers")->description("layers; default: the model's, as many as a rank has the memory for");
   begin_group(*verb, kHow);
   add_number(*verb, "--zero", s.layer.zero,
-             "1 (ZeRO's stage): ranks that hold a weight alike share its optimizer states out; default: 0", 0, 1);
+             "1 (ZeRO's stage): ranks that hold a weight alike share its optimizer states out; default: 0", {0, 1});
   add_recompute(*verb, s);
   add_degrees(*verb, s);
-  add_number(*verb, "--steps", m.steps, "steps of training a schedule, each of them timed; default: 5", 1, 1e7);
+  add_number(*verb, "--steps", m.steps, "steps of training a schedule, each of them timed; default: 5", {1, 1e7});
   add_text(*verb, "--text", "markov|bytes|FILE", m.text,
            "what is learned: a random language of known entropy, this project's sources, or a file's bytes");
   add_number(*verb, "--markov-order", m.markov_order,
-             "of markov: tokens before the next one that say all of it; default: 2", 1, 4);
+             "of markov: tokens before the next one that say all of it; default: 2", {1, 4});
   add_text(*verb, "--optimizer", "adamw|sgd", m.optimizer, "what changes the weights");
   add_number(*verb, "--learning-rate", m.learning_rate,
-             "the most that it is; it falls to a tenth along a cosine; default: 0.003", 0, 1e3);
-  add_number(*verb, "--warm-up", m.warm_up, "steps over which the learning rate grows; default: 0", 0, 1e7);
-  add_number(*verb, "--momentum", m.momentum, "of sgd; default: 0.9", 0, 1);
-  add_number(*verb, "--weight-decay", m.weight_decay, "of weights, not of norms; default: 0", 0, 1e3);
-  add_number(*verb, "--clip-norm", m.clip_norm, "the most that the norm of all gradients may be; default: 1, 0: any", 0,
-             1e12);
+             "the most that it is; it falls to a tenth along a cosine; default: 0.003", {0, 1e3});
+  add_number(*verb, "--warm-up", m.warm_up, "steps over which the learning rate grows; default: 0", {0, 1e7});
+  add_number(*verb, "--momentum", m.momentum, "of sgd; default: 0.9", {0, 1});
+  add_number(*verb, "--weight-decay", m.weight_decay, "of weights, not of norms; default: 0", {0, 1e3});
+  add_number(*verb, "--clip-norm", m.clip_norm, "the most that the norm of all gradients may be; default: 1, 0: any",
+             {0, 1e12});
   add_number(*verb, "--held-out", m.held_out,
-             "batches of other text that a loss is taken over at the end; default: 8, 0: none", 0, 1e6);
-  add_number(*verb, "--seed", m.seed, "seed of weights, text and gate noise", 0, 9e18);
+             "batches of other text that a loss is taken over at the end; default: 8, 0: none", {0, 1e6});
+  add_number(*verb, "--seed", m.seed, "seed of weights, text and gate noise", {0, 9e18});
   add_text(*verb, "--checkpoint", "FOLDER", m.checkpoint,
            "of one schedule: weights and optimizer states are kept there, and a run goes on from them, on any ranks");
-  add_number(*verb, "--checkpoint-every", m.checkpoint_every, "steps; default: at the end and on SIGTERM or Ctrl-C", 1,
-             1e7);
+  add_number(*verb, "--checkpoint-every", m.checkpoint_every, "steps; default: at the end and on SIGTERM or Ctrl-C",
+             {1, 1e7});
   needs(*verb, "--checkpoint-every", {"--checkpoint"});
   add_ranks(*verb, m, c.ranks);
   begin_group(*verb, kOutput);
@@ -290,7 +290,7 @@ void check_backend(const CLI::App& verb, const RanksFlags& ranks) {
 void add_launch(CLI::App& app, Command& c) {
   CLI::App* launch = add_verb(app, "launch", "start N processes of tune or a bench here, over gloo",
                               " --ranks 4 -- layerbench --ranks-per-node 2 --batch 1 --seq 128 --model-dim 128");
-  add_number(*launch, "--ranks", c.launch.ranks, "processes", 1, 1024);
+  add_number(*launch, "--ranks", c.launch.ranks, "processes", {1, 1024});
 }
 
 void complete_launch(Command& c, std::vector<std::string> words) {

@@ -1,15 +1,13 @@
 #include <algorithm>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "doctor/doctor.h"
+#include "moe/base/json.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 
 namespace moe::doctor {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostRows = 20, kMostCommands = 12;  // of a screen, without --all
 

@@ -1,16 +1,14 @@
 // Google Benchmark's JSON, as its tools/compare.py, github-action-benchmark and bencher read it.
-#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "exchange/formats.h"
 #include "moe/base/check.h"
+#include "moe/base/json.h"
 #include "moe/base/log.h"
 #include "moe/base/statistics.h"
 
 namespace moe::exchange {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr double kNanoseconds = 1e9;
 

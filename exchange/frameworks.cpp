@@ -1,17 +1,15 @@
 // Settings of frameworks whose layers are made in Python: JSON of the arguments, and beside them what they don't say.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "exchange/formats.h"
 #include "exchange/tuned_layer.h"
 #include "moe/base/check.h"
+#include "moe/base/json.h"
 #include "moe/base/log.h"
 
 namespace moe::exchange {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // The arguments below `maker`, a function or class; above them what the records say.
 void write_arguments(const TunedLayer& tuned, std::string_view maker, const Json& arguments, std::ostream& out) {

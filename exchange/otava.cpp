@@ -5,13 +5,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "exchange/csv.h"
 #include "exchange/formats.h"
 #include "moe/base/check.h"
 #include "moe/base/config.h"
+#include "moe/base/json.h"
 #include "moe/base/log.h"
 #include "moe/base/out_file.h"
 
@@ -114,11 +114,11 @@ void write_otava_csv(const ExportOptions& options, std::ostream& out) {
 
 void write_otava_json(const ExportOptions& options, std::ostream& out) {
   const MetricHistory history = history_of(options);
-  nlohmann::ordered_json runs = nlohmann::ordered_json::array();
+  Json runs = Json::array();
   for (const HistoryRow& row : history.rows) {
-    nlohmann::ordered_json run{{"timestamp", epoch_seconds(row.started)},
-                               {"metrics", nlohmann::ordered_json::array()},
-                               {"attributes", {{"commit", row.commit}, {"version", row.version}}}};
+    Json run{{"timestamp", epoch_seconds(row.started)},
+             {"metrics", Json::array()},
+             {"attributes", {{"commit", row.commit}, {"version", row.version}}}};
     for (const std::string& metric : history.metrics)
       run["metrics"].push_back({{"name", metric}, {"value", row.seconds.at(metric)}});
     runs.push_back(std::move(run));

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "moe/base/json.h"
 #include "moe/base/statistics.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
@@ -12,8 +12,6 @@
 
 namespace moe::layerbench {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 double summary(const CaseRecord& r, std::string_view name) { return r.summary.number(name, r.key); }
 double prediction(const CaseRecord& r, std::string_view name) { return r.prediction.number(name, r.key); }

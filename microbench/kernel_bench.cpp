@@ -1,9 +1,9 @@
 #include "microbench/kernel_bench.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "microbench/kernels.h"
+#include "moe/base/json.h"
 #include "moe/base/progress.h"
 #include "moe/base/table.h"
 #include "moe/device/device.h"
@@ -20,8 +20,8 @@ double number(const CaseRecord& record, std::string_view name) { return record.s
 
 std::string text(const CaseRecord& record, std::string_view name) { return record.parameters.text(name, record.key); }
 
-nlohmann::ordered_json to_json(const CaseRecord& record) {
-  nlohmann::ordered_json row{{"key", record.key}, {"status", name_of(record.status)}};
+Json to_json(const CaseRecord& record) {
+  Json row{{"key", record.key}, {"status", name_of(record.status)}};
   if (record.status != CaseStatus::ok) row["reason"] = record.reason;
   for (const auto* fields : {&record.parameters, &record.summary})
     for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { row[name] = v; }, value);
@@ -52,14 +52,14 @@ bool on_gpu(std::span<const CaseRecord> records) {
 }  // namespace
 
 int report_kernels(std::span<const CaseRecord> records, const std::string& path, bool json) {
-  auto list = nlohmann::ordered_json::array();
+  auto list = Json::array();
   Table table({"kernel", "M", "ms", "GB/s", "share", "of"});
   for (const CaseRecord& record : records) {
     list.push_back(to_json(record));
     table.add(row_of(record));
   }
   if (json)
-    fmt::print("{}\n", nlohmann::ordered_json{{"records", path}, {"kernels", list}}.dump(1));
+    fmt::print("{}\n", Json{{"records", path}, {"kernels", list}}.dump(1));
   else
     fmt::print("{}; a kernel's fastest sample\n{}\nrecords: {}\n", on_gpu(records) ? "one GPU" : "float32, one thread",
                table.text(), path);

@@ -14,9 +14,13 @@ double density(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::numb
 double distribution(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-void compare(const SumCheck& check, const Matrix& found, int64_t row, int64_t col, const ExactSum& sum,
-             WrongElements& wrong) {
-  check.compare(row * found.cols + col, element_of(found, row, col), sum, wrong);
+struct Place {
+  const Matrix& of;
+  int64_t row = 0, col = 0;
+};
+
+void compare(const SumCheck& check, const Place& found, const ExactSum& sum, WrongElements& wrong) {
+  check.compare(found.row * found.of.cols + found.col, element_of(found.of, found.row, found.col), sum, wrong);
 }
 
 }  // namespace
@@ -79,7 +83,7 @@ WrongElements PlainExpert::wrong_output(const Matrix& found) const {
     for (int64_t col = 0; col < x_.cols; ++col) {
       ExactSum sum;
       for (int64_t h = 0; h < w2_.rows; ++h) sum.add(all[static_cast<size_t>(h)].out(), element_of(w2_, h, col));
-      compare(check, found, row, col, sum, wrong);
+      compare(check, {found, row, col}, sum, wrong);
     }
   }
   return wrong;
@@ -95,7 +99,7 @@ void PlainExpert::check_input_gradient(const Matrix& d_x, WrongElements& wrong) 
         sum.add(all[static_cast<size_t>(h)].d_in(), element_of(w1_, m, h));
         if (gated_) sum.add(all[static_cast<size_t>(h)].d_gate(), element_of(w3_, m, h));
       }
-      compare(check, d_x, row, m, sum, wrong);
+      compare(check, {d_x, row, m}, sum, wrong);
     }
   }
 }
@@ -112,7 +116,7 @@ WrongElements PlainExpert::wrong_gradients(const Matrix& d_x) const {
         ExactSum sum;
         for (int64_t row = 0; row < x_.rows; ++row) sum.add(element_of(of, row, m), by(all[static_cast<size_t>(row)]));
         const bool column = name != kW2;
-        compare(check_of(fmt::format("gradient of {}", name), x_.rows), found, column ? m : h, column ? h : m, sum,
+        compare(check_of(fmt::format("gradient of {}", name), x_.rows), {found, column ? m : h, column ? h : m}, sum,
                 wrong);
       }
     };

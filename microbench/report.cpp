@@ -1,10 +1,10 @@
 #include "microbench/report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "moe/base/check.h"
+#include "moe/base/json.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 #include "moe/plan/op.h"
@@ -97,13 +97,13 @@ std::string lanes_tables(const std::vector<CaseRecord>& records) {
   return table.empty() ? "" : fmt::format("\n{}\n{}", table.text(), overlaps.text());
 }
 
-nlohmann::ordered_json to_json(const std::vector<CaseRecord>& records) {
-  auto list = nlohmann::ordered_json::array();
+Json to_json(const std::vector<CaseRecord>& records) {
+  auto list = Json::array();
   for (const CaseRecord& record : records) {
-    nlohmann::ordered_json row{{"key", record.key},
-                               {"status", name_of(record.status)},
-                               {"emulated", record.emulated},
-                               {"dilation", record.dilation}};
+    Json row{{"key", record.key},
+             {"status", name_of(record.status)},
+             {"emulated", record.emulated},
+             {"dilation", record.dilation}};
     for (const auto* fields : {&record.parameters, &record.summary})
       for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { row[name] = v; }, value);
     list.push_back(std::move(row));
@@ -132,10 +132,10 @@ std::string text_of(const MicrobenchResults& results) {
 }
 
 std::string json_of(const MicrobenchResults& results) {
-  nlohmann::ordered_json json{{"cluster", results.cluster},
-                              {"backend", results.backend},
-                              {"records", results.records_path},
-                              {"ops", to_json(results.records)}};
+  Json json{{"cluster", results.cluster},
+            {"backend", results.backend},
+            {"records", results.records_path},
+            {"ops", to_json(results.records)}};
   for (const auto& [ranks, device, o] : results.overheads)
     json["overhead"].push_back(
         {{"ranks", ranks}, {"device", name_of(device)}, {"task_s", o.task_s}, {"crossing_s", o.crossing_s}});

@@ -1,16 +1,14 @@
 #include "modelbench/report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "moe/base/json.h"
 #include "moe/base/table.h"
 #include "verbs/run/layer_records.h"
 #include "verbs/run/run_report.h"
 
 namespace moe::modelbench {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 double summary(const CaseRecord& r, std::string_view name) { return r.summary.number(name, r.key); }
 bool checked(const CaseRecord& r) { return r.summary.has("worst_error"); }

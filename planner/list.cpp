@@ -5,10 +5,10 @@
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/config_files.h"
+#include "moe/base/json.h"
 #include "moe/plan/model_file.h"
 #include "moe/schedule/schedule.h"
 #include "verbs/paper_tables.h"
-#include "verbs/results_json.h"
 
 namespace moe::planner {
 namespace {

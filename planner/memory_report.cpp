@@ -6,6 +6,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/table.h"
+#include "verbs/results_json.h"
 
 namespace moe::planner {
 namespace {

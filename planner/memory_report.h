@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "moe/base/json.h"
 #include "moe/plan/grid.h"
 #include "moe/plan/memory.h"
-#include "verbs/results_json.h"
 
 namespace moe::planner {
 

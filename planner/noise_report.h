@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "moe/base/json.h"
 #include "moe/cost/pricer.h"
 #include "moe/cost/rank_replay.h"
-#include "verbs/results_json.h"
 
 namespace moe::planner {
 

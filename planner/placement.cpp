@@ -1,9 +1,10 @@
 #include "planner/placement.h"
 
 #include <algorithm>
+#include <fmt/ranges.h>
 
+#include "moe/base/json.h"
 #include "moe/base/table.h"
-#include "verbs/results_json.h"
 
 namespace moe::planner {
 namespace {

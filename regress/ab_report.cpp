@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "moe/base/exit_code.h"
+#include "moe/base/json.h"
 #include "moe/base/statistics.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
@@ -13,7 +13,6 @@
 namespace moe::regress {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr double kMiB = 1 << 20;
 
 std::string percent(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }

@@ -1,6 +1,7 @@
 #include "regress/compare_report.h"
 
 #include <algorithm>
+#include <fmt/ranges.h>
 
 #include "moe/base/table.h"
 #include "moe/base/units.h"

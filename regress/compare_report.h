@@ -2,8 +2,8 @@
 // A comparison as text for the terminal or as Markdown, and as JSON.
 #include <string>
 
+#include "moe/base/json.h"
 #include "regress/compare_cases.h"
-#include "verbs/results_json.h"
 
 namespace moe::regress {
 

@@ -10,13 +10,13 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
+#include "moe/base/json.h"
 #include "moe/base/log.h"
 #include "moe/base/shell_word.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 #include "moe/base/whole_file.h"
 #include "regress/history_series.h"
-#include "verbs/results_json.h"
 
 namespace moe::regress {
 namespace {

@@ -13,23 +13,32 @@ namespace {
 constexpr std::array<std::string_view, kGateRules> kNames{"ours", "U-test", "ratio", "Welch"};
 constexpr double kOthersLevel = 0.05, kOthersRatio = 1.05;
 
-// One gate of ours; `slowed`: the case whose head is slower by `log_slowdown`.
-bool finds_slower(const MachineNoise& noise, const Rule& rule, size_t cases, uint64_t seed, uint64_t gate,
-                  size_t slowed, double log_slowdown, int& pairs) {
-  NoisyLaunches launches(noise, cases, seed, gate);
+// One gate's launches; `slowed`: the case whose head is slower by `log_slowdown`.
+struct StudiedGate {
+  const MachineNoise& noise;
+  size_t cases = 0;
+  uint64_t seed = 0, number = 0;
+  size_t slowed = 0;
+  double log_slowdown = 0;
+  NoisyLaunches launches() const { return {noise, cases, seed, number}; }
+};
+
+// Adds ours to `pairs`.
+bool finds_slower(const StudiedGate& gate, const Rule& rule, int& pairs) {
+  NoisyLaunches launches = gate.launches();
   const auto measure = [&](int, const std::vector<bool>&) {
-    std::vector<Pair> measured(cases);
+    std::vector<Pair> measured(gate.cases);
     const bool head_first = launches.uniform() < 0.5;
     for (const bool head : {head_first, !head_first}) {
       const std::vector<double>& times = launches.next();
-      for (size_t i = 0; i < cases; ++i) (head ? measured[i].head : measured[i].base) = times[i];
+      for (size_t i = 0; i < gate.cases; ++i) (head ? measured[i].head : measured[i].base) = times[i];
     }
-    if (log_slowdown > 0) measured[slowed].head += log_slowdown;
+    if (gate.log_slowdown > 0) measured[gate.slowed].head += gate.log_slowdown;
     return measured;
   };
-  const GateOutcome outcome = run_gate(cases, rule, measure);
+  const GateOutcome outcome = run_gate(gate.cases, rule, measure);
   pairs += outcome.pairs;
-  if (log_slowdown > 0) return outcome.judged[slowed].verdict == Verdict::slower;
+  if (gate.log_slowdown > 0) return outcome.judged[gate.slowed].verdict == Verdict::slower;
   return std::ranges::any_of(outcome.judged, [](const Judged& j) { return j.verdict == Verdict::slower; });
 }
 
@@ -38,14 +47,16 @@ struct Blocked {
   std::vector<std::vector<double>> base, head;  // [case][launch]
 };
 
-Blocked blocked_launches(const MachineNoise& noise, size_t cases, uint64_t seed, uint64_t gate) {
-  NoisyLaunches launches(noise, cases, seed, gate);
-  Blocked blocked{std::vector<std::vector<double>>(cases), std::vector<std::vector<double>>(cases)};
+Blocked blocked_launches(const StudiedGate& gate) {
+  NoisyLaunches launches = gate.launches();
+  Blocked blocked{std::vector<std::vector<double>>(gate.cases), std::vector<std::vector<double>>(gate.cases)};
   for (auto* arm : {&blocked.base, &blocked.head})
     for (int n = 0; n < kBlockedLaunches; ++n) {
       const std::vector<double>& times = launches.next();
-      for (size_t i = 0; i < cases; ++i) (*arm)[i].push_back(times[i]);
+      for (size_t i = 0; i < gate.cases; ++i) (*arm)[i].push_back(times[i]);
     }
+  if (gate.log_slowdown > 0)
+    for (double& time : blocked.head[gate.slowed]) time += gate.log_slowdown;
   return blocked;
 }
 
@@ -75,13 +86,12 @@ std::vector<StudyRow> study_rules(const Rule& rule, size_t cases, int64_t gates,
       int pairs = 0;
       for (int64_t gate = 0; gate < gates; ++gate) {
         const auto number = static_cast<uint64_t>(gate);
-        const size_t slowed = static_cast<size_t>(number) % cases;
-        of_rule[0].found += finds_slower(noise, rule, cases, seed, number, slowed, std::log1p(slowdown), pairs);
-        Blocked blocked = blocked_launches(noise, cases, seed, number);
-        if (slowdown > 0)
-          for (double& time : blocked.head[slowed]) time += std::log1p(slowdown);
+        const StudiedGate studied{
+            noise, cases, seed, number, static_cast<size_t>(number) % cases, std::log1p(slowdown)};
+        of_rule[0].found += finds_slower(studied, rule, pairs);
+        const Blocked blocked = blocked_launches(studied);
         for (size_t r = 1; r < of_rule.size(); ++r)
-          of_rule[r].found += others_find(static_cast<GateRule>(r), blocked, slowdown == 0, slowed);
+          of_rule[r].found += others_find(static_cast<GateRule>(r), blocked, slowdown == 0, studied.slowed);
       }
       of_rule[0].pairs = static_cast<double>(pairs) / static_cast<double>(gates);
       for (size_t r = 1; r < of_rule.size(); ++r) of_rule[r].pairs = kBlockedLaunches;

@@ -2,8 +2,8 @@
 
 #include <cmath>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "moe/base/json.h"
 #include "moe/base/statistics.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
@@ -11,7 +11,6 @@
 namespace moe::regress {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr double kConfidence = 0.95;
 
 std::string share_text(int64_t hits, int64_t of) {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "moe/base/json.h"
 #include "moe/record/record.h"
-#include "verbs/results_json.h"
 
 namespace moe::report {
 

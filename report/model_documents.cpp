@@ -1,7 +1,7 @@
 #include "report/model_documents.h"
 
 #include "moe/base/check.h"
-#include "verbs/results_json.h"
+#include "moe/base/json.h"
 
 namespace moe::report {
 namespace {

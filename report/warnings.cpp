@@ -1,6 +1,7 @@
 #include "report/warnings.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <map>
 
 namespace moe::report {

@@ -16,12 +16,8 @@ inline constexpr double kModelCapacityFactor = 1.2;
 /// FSMoE's variant of a model, by the name that its tables print: "mixtral-7b".
 Model fsmoe_model(std::string_view printed);
 
-/// Returns one layer of a model, B and L as asked for, on the first `nodes` nodes of the profile's cluster, unrounded.
-/// `capacity` is k f, with k = 2.
-LayerCase model_case(std::string_view model, const Profile& profile, int nodes, int64_t batch, int64_t seq,
-                     double capacity = kModelTopK * kModelCapacityFactor);
-
-/// Table 2's: B = 4, L = 1024.
+/// Returns Table 2's layer of a model, B = 4, L = 1024, on the profile's cluster, unrounded. `capacity` is k f, with
+/// k = 2.
 LayerCase table2_case(std::string_view model, const Profile& profile, double capacity);
 
 }  // namespace moe::reproduce

@@ -30,7 +30,7 @@ StepSeconds step_seconds(const ModelRun& run, const std::vector<std::string>& sc
   ModelSearch search;
   StepSeconds steps;
   for (const std::string& schedule : schedules)
-    steps[schedule] = step_from_print(search, schedule, profile, whole, assumed, missing);
+    steps[schedule] = step_from_print(search, schedule, {profile, assumed, missing}, whole);
   return steps;
 }
 

@@ -5,7 +5,7 @@
 
 #include "moe/base/check.h"
 #include "reproduce/fsmoe_layer.h"
-#include "verbs/printed.h"
+#include "reproduce/printed_rows.h"
 
 namespace moe::reproduce {
 namespace {

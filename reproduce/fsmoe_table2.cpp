@@ -9,8 +9,8 @@
 #include "moe/base/check.h"
 #include "moe/cost/pricer.h"
 #include "reproduce/fsmoe_layer.h"
+#include "reproduce/printed_rows.h"
 #include "reproduce/study.h"
-#include "verbs/printed.h"
 
 namespace moe::reproduce {
 namespace {

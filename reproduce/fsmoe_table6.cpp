@@ -5,8 +5,8 @@
 #include "moe/base/check.h"
 #include "moe/plan/model_file.h"
 #include "reproduce/fsmoe_models.h"
+#include "reproduce/printed_rows.h"
 #include "reproduce/study.h"
-#include "verbs/printed.h"
 
 namespace moe::reproduce {
 namespace {

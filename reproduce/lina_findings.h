@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "reproduce/lina_models.h"
-#include "verbs/printed.h"
+#include "reproduce/printed_rows.h"
 
 namespace moe::reproduce {
 

@@ -8,7 +8,7 @@
 #include "moe/plan/memory.h"
 #include "moe/plan/model_file.h"
 #include "moe/search/variants.h"
-#include "verbs/printed.h"
+#include "reproduce/printed_rows.h"
 
 namespace moe::reproduce {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "moe/base/check.h"
 #include "reproduce/lina_findings.h"
+#include "reproduce/printed_rows.h"
 #include "reproduce/study.h"
-#include "verbs/printed.h"
 
 namespace moe::reproduce {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "moe/base/check.h"
 #include "reproduce/monta_plans.h"
+#include "reproduce/printed_rows.h"
 #include "reproduce/study.h"
-#include "verbs/printed.h"
 
 namespace moe::reproduce {
 namespace {

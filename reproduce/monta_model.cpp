@@ -2,7 +2,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/units.h"
-#include "verbs/printed.h"
+#include "reproduce/printed_rows.h"
 
 namespace moe::reproduce {
 namespace {

@@ -6,8 +6,8 @@
 #include "moe/base/check.h"
 #include "moe/base/units.h"
 #include "reproduce/monta_model.h"
+#include "reproduce/printed_rows.h"
 #include "reproduce/study.h"
-#include "verbs/printed.h"
 
 namespace moe::reproduce {
 namespace {

@@ -7,7 +7,7 @@
 #include "moe/plan/memory.h"
 #include "moe/search/layer_search.h"
 #include "reproduce/priced.h"
-#include "verbs/printed.h"
+#include "reproduce/printed_rows.h"
 
 namespace moe::reproduce {
 namespace {
@@ -36,7 +36,7 @@ bool price_layer(LayerSearch& search, const Profile& profile, const Assumptions*
                  std::set<std::string>& missing) {
   const LayerCase& shape = layer.shape;
   for (const std::string_view schedule : kSchedules) {
-    const auto tuned = tuned_from_print(search, schedule, profile, shape, assumed, missing);
+    const auto tuned = tuned_from_print(search, schedule, {profile, assumed, missing}, shape);
     if (!tuned) return false;
     layer.seconds[schedule] = seconds_without(kLeftOut, schedule, profile, shape, *tuned);
     if (schedule == kParmBaseline)

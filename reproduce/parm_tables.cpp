@@ -12,8 +12,8 @@
 #include "moe/search/layer_search.h"
 #include "reproduce/parm_layers.h"
 #include "reproduce/priced.h"
+#include "reproduce/printed_rows.h"
 #include "reproduce/study.h"
-#include "verbs/printed.h"
 
 namespace moe::reproduce {
 namespace {
@@ -253,8 +253,9 @@ Report parm_table5(Study& study) {
       const Profile profile = with_assumed(parm_cluster(row.testbed), study.assumed);
       const Model model = on_cluster(find_model(row.model), profile.name);
       const LayerCase shape = model_shape(model, profile);
-      const auto baseline = tuned_from_print(search, kParmBaseline, profile, shape, study.assumed, missing);
-      const auto parm = tuned_from_print(search, "parm", profile, shape, study.assumed, missing);
+      const Print print{profile, study.assumed, missing};
+      const auto baseline = tuned_from_print(search, kParmBaseline, print, shape);
+      const auto parm = tuned_from_print(search, "parm", print, shape);
       if (baseline && parm) figure.ours = baseline->total_s() / parm->total_s();
     }
     c.figures.push_back(std::move(figure));

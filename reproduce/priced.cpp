@@ -18,12 +18,12 @@ constexpr std::array<Derivation, 2> kDerivations{
     {{"allreduce", "derived: intra allreduce", "AllReduce inside a node"},
      {"a2a-ep-esp", "derived: alltoall over EP and ESP", "AlltoAll over EP and ESP"}}};
 
-bool all_allowed(const std::set<std::string>& notes, const Assumptions* assumed, std::set<std::string>& missing) {
+bool all_allowed(const std::set<std::string>& notes, const Print& print) {
   bool allowed = true;
   for (const std::string& note : notes)
     for (const Derivation& d : kDerivations) {
-      if (!note.starts_with(d.note) || (assumed != nullptr && assumed->derives(d.op))) continue;
-      missing.emplace(d.name);
+      if (!note.starts_with(d.note) || (print.assumed != nullptr && print.assumed->derives(d.op))) continue;
+      print.missing.emplace(d.name);
       allowed = false;
     }
   return allowed;
@@ -31,55 +31,50 @@ bool all_allowed(const std::set<std::string>& notes, const Assumptions* assumed,
 
 // Every row that lacks, by borrowing the nearest of each.
 template <class Tune>
-void name_missing(const Profile& profile, const LayerCase& shape, const Tune& tune, const Unpriced& error,
-                  std::set<std::string>& missing) {
+void name_missing(const Print& print, const LayerCase& shape, const Tune& tune, const Unpriced& error) {
   constexpr std::string_view kNearest = "nearest: ", kPriced = " priced by";
   std::set<std::string> names;
   try {
-    const LayerPricer pricer(profile, shape, {.nearest = true});
+    const LayerPricer pricer(print.profile, shape, {.nearest = true});
     tune(pricer);
     for (const std::string& note : pricer.notes())
       if (note.starts_with(kNearest))
-        names.insert(
-            fmt::format("{}, {}", profile.name, note.substr(kNearest.size(), note.find(kPriced) - kNearest.size())));
+        names.insert(fmt::format("{}, {}", print.profile.name,
+                                 note.substr(kNearest.size(), note.find(kPriced) - kNearest.size())));
   } catch (const Unpriced&) {
   }
   if (names.empty()) names.insert(error.what());
-  missing.merge(names);
+  print.missing.merge(names);
 }
 
 // Returns what `tune` makes of a pricer of its own, so that nothing but its own needs are noted.
 template <class Tune>
-auto from_print(const Profile& profile, const LayerCase& shape, const Assumptions* assumed,
-                std::set<std::string>& missing, const Tune& tune)
+auto from_print(const Print& print, const LayerCase& shape, const Tune& tune)
     -> std::optional<decltype(tune(std::declval<const LayerPricer&>()))> {
   try {
-    const LayerPricer pricer(profile, shape);
+    const LayerPricer pricer(print.profile, shape);
     auto result = tune(pricer);
-    if (!all_allowed(pricer.notes(), assumed, missing)) return std::nullopt;
+    if (!all_allowed(pricer.notes(), print)) return std::nullopt;
     return result;
   } catch (const Unpriced& error) {
-    name_missing(profile, shape, tune, error, missing);
+    name_missing(print, shape, tune, error);
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const Profile& profile,
-                                            const LayerCase& shape, const Assumptions* assumed,
-                                            std::set<std::string>& missing) {
+std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const Print& print,
+                                            const LayerCase& shape) {
   const Schedule& chosen = find_schedule(schedule);
-  return from_print(profile, shape, assumed, missing,
-                    [&](const LayerPricer& pricer) { return search.tune(chosen, pricer); });
+  return from_print(print, shape, [&](const LayerPricer& pricer) { return search.tune(chosen, pricer); });
 }
 
-std::optional<double> step_from_print(ModelSearch& search, std::string_view schedule, const Profile& profile,
-                                      const ModelShape& model, const Assumptions* assumed,
-                                      std::set<std::string>& missing) {
+std::optional<double> step_from_print(ModelSearch& search, std::string_view schedule, const Print& print,
+                                      const ModelShape& model) {
   const Schedule& chosen = find_schedule(schedule);
   const PartitionStrategy& strategy = find_named(partition_strategies(), "exact", "strategy");
-  return from_print(profile, model.shape, assumed, missing,
+  return from_print(print, model.shape,
                     [&](const LayerPricer& pricer) { return search.tune(chosen, pricer, model, strategy).total_s(); });
 }
 

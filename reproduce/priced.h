@@ -12,17 +12,22 @@
 
 namespace moe::reproduce {
 
+/// What a paper prints and, where asked for, what is assumed; `missing` gains the names of what lacks.
+struct Print {
+  const Profile& profile;
+  const Assumptions* assumed = nullptr;
+  std::set<std::string>& missing;
+};
+
 /// Returns one layer under one schedule, or nothing where the profile lacks a row that it needs, or has it derived
-/// without the assumptions allowing that; `missing` then gains the names of what lacks.
-std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const Profile& profile,
-                                            const LayerCase& shape, const Assumptions* assumed,
-                                            std::set<std::string>& missing);
+/// without the assumptions allowing that.
+std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const Print& print,
+                                            const LayerCase& shape);
 
 /// Returns the seconds of a whole model's training step, by its plan's replay, with the gradients spread exactly;
 /// nothing under the same terms.
-std::optional<double> step_from_print(ModelSearch& search, std::string_view schedule, const Profile& profile,
-                                      const ModelShape& model, const Assumptions* assumed,
-                                      std::set<std::string>& missing);
+std::optional<double> step_from_print(ModelSearch& search, std::string_view schedule, const Print& print,
+                                      const ModelShape& model);
 
 /// Returns the decided layer's seconds, forward and backward, as if classes that `counted` refuses took no time: what
 /// a paper leaves out of its own, or looks at alone.

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "moe/cost/profile.h"
+#include "reproduce/published_rows.h"
 #include "reproduce/report.h"
-#include "verbs/published.h"
 
 namespace moe::reproduce {
 

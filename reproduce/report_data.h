@@ -2,9 +2,9 @@
 // A report for programs: JSON, and records that plots are drawn from.
 #include <vector>
 
+#include "moe/base/json.h"
 #include "moe/record/record.h"
 #include "reproduce/report.h"
-#include "verbs/results_json.h"
 
 namespace moe::reproduce {
 

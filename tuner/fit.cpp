@@ -5,11 +5,11 @@
 #include <iterator>
 
 #include "moe/base/exit_code.h"
+#include "moe/base/json.h"
 #include "moe/base/log.h"
 #include "moe/record/reader.h"
 #include "moe/record/stamp.h"
 #include "tuner/fit_report.h"
-#include "verbs/results_json.h"
 
 namespace moe::tuner {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "moe/base/json.h"
 #include "moe/cost/fit.h"
-#include "verbs/results_json.h"
 
 namespace moe::tuner {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "moe/base/json.h"
 #include "moe/search/strategies.h"
-#include "verbs/results_json.h"
 #include "verbs/sweep.h"
 
 namespace moe::tuner {

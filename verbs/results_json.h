@@ -1,13 +1,11 @@
 #pragma once
 // The planning verbs' results as JSON; the keys are the ones the documentation promises.
-#include <nlohmann/json.hpp>
 
+#include "moe/base/json.h"
 #include "moe/cost/simulator.h"
 #include "verbs/sweep.h"
 
 namespace moe {
-
-using Json = nlohmann::ordered_json;
 
 /// schedule, degrees, seconds of both phases and of their MoE parts, gar_in_moe_bytes, bounds; what else was decided.
 Json to_json(const LayerResult& result);

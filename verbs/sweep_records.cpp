@@ -1,7 +1,5 @@
 #include "verbs/sweep_records.h"
 
-#include "verbs/results_json.h"
-
 namespace moe {
 namespace {
 

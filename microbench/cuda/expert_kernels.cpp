@@ -82,7 +82,7 @@ class Experts {
 
   static Matrix one(TensorView t) { return matrix(t.part(0, {t.size(0) / kLocalExperts, t.size(1)})); }
   void multiply(const Matrix& a, const Matrix& b, const Matrix& out) const {
-    gemm_->run(a, b, out, Into::overwrite, {kLocalExperts, a.rows * a.cols, b.rows * b.cols, out.rows * out.cols},
+    gemm_->run(a, b, out, {.batch = {kLocalExperts, a.rows * a.cols, b.rows * b.cols, out.rows * out.cols}},
                watch_.stream());
   }
   void forward() const {

@@ -49,7 +49,7 @@ class Orders {
         kernel(
             "gather by Thrust", own + all,
             [this, row] {
-              thrust_gather(data(hidden_), token_of_.data(), token_of_.size(), static_cast<int64_t>(row) / 16,
+              thrust_gather(data(hidden_), {token_of_.data(), token_of_.size(), static_cast<int64_t>(row) / 16},
                             data(other_), watch_.stream());
             },
             [this] { return wrong_copies([&](int64_t i) { return from_token(i); }, hidden_); }),

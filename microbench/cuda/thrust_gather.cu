@@ -19,10 +19,10 @@ struct PackOf {
 
 }  // namespace
 
-void thrust_gather(const void* tokens, const int32_t* token_of, int64_t rows, int64_t packs, void* out, void* stream) {
-  const PackOf pack_of{token_of, static_cast<unsigned>(packs)};
+void thrust_gather(const void* tokens, const TokenRows& which, void* out, void* stream) {
+  const PackOf pack_of{which.token_of, static_cast<unsigned>(which.packs)};
   const auto map = thrust::make_transform_iterator(thrust::make_counting_iterator(0U), pack_of);
-  thrust::gather(thrust::cuda::par_nosync.on(static_cast<cudaStream_t>(stream)), map, map + rows * packs,
+  thrust::gather(thrust::cuda::par_nosync.on(static_cast<cudaStream_t>(stream)), map, map + which.rows * which.packs,
                  static_cast<const uint4*>(tokens), static_cast<uint4*>(out));
 }
 

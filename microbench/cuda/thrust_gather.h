@@ -4,7 +4,13 @@
 
 namespace moe::microbench {
 
-/// rows[i] = tokens[token_of[i]], rows of `packs` times 16 bytes, all in the GPU's memory; on a cudaStream_t.
-void thrust_gather(const void* tokens, const int32_t* token_of, int64_t rows, int64_t packs, void* out, void* stream);
+/// Rows of `packs` times 16 bytes, and the token that each is.
+struct TokenRows {
+  const int32_t* token_of;
+  int64_t rows, packs;
+};
+
+/// out[i] = tokens[token_of[i]], all in the GPU's memory; on a cudaStream_t.
+void thrust_gather(const void* tokens, const TokenRows& which, void* out, void* stream);
 
 }  // namespace moe::microbench

@@ -96,7 +96,7 @@ std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases);
 ///     module:         .name, .phase ("forward" | "backward"), .flops or .bytes (of that phase: modules.h),
 ///                     .seq (optional)
 ///     task:           .name, .phase, .dtype, and its terms (terms.h: "call", "flop", ...)
-///   summary.median_s                              median over iterations of the maximum over ranks
+///   summary.median_s: median over iterations of the maximum over ranks; of a task the mean of its chunks' medians
 /// Throws BadInput naming the record's file and line and the value, or the name that no profile can have.
 FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::string& name, const std::string& source);
 

@@ -1,15 +1,13 @@
 #include "moe/export/plan_json.h"
 
-#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "moe/base/check.h"
+#include "moe/base/json.h"
 #include "moe/export/layer_json.h"
 
 namespace moe {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // The layer's keys, how rows are rounded, and the groups.
 Json case_json(const LayerCase& c) {

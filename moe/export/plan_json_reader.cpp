@@ -2,11 +2,11 @@
 #include <fmt/ranges.h>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
+#include "moe/base/json.h"
 #include "moe/base/log.h"
 #include "moe/base/registry.h"
 #include "moe/export/plan_json.h"
@@ -14,8 +14,6 @@
 
 namespace moe {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int kMostSize = 1 << 30;
 

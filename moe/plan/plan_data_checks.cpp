@@ -54,18 +54,16 @@ class Makers {
   std::vector<const std::vector<int>*> by_task_;
 };
 
+void check_made(const Plan& plan, const Ancestors& ancestors, const Task& task, int made_by, const Makers& makers) {
+  if (!ancestors.before(made_by, task.id))
+    broken(task, "sends gradients before {} made them", plan.tasks()[static_cast<size_t>(made_by)].name());
+  for (const int other : makers.together_with(made_by))
+    if (!ancestors.before(other, task.id))
+      broken(task, "sends gradients before {} added to them", plan.tasks()[static_cast<size_t>(other)].name());
+}
+
 // A gradient that no task of this plan makes waits when the backward begins, not earlier.
-void check_made(const Plan& plan, const Ancestors& ancestors, const Task& task, size_t gradient,
-                const std::vector<int>& forwards, const Makers& makers) {
-  const int made_by = plan.gradients[gradient].made_by;
-  if (made_by >= 0) {
-    if (!ancestors.before(made_by, task.id))
-      broken(task, "sends gradients before {} made them", plan.tasks()[static_cast<size_t>(made_by)].name());
-    for (const int other : makers.together_with(made_by))
-      if (!ancestors.before(other, task.id))
-        broken(task, "sends gradients before {} added to them", plan.tasks()[static_cast<size_t>(other)].name());
-    return;
-  }
+void check_waiting(const Plan& plan, const Ancestors& ancestors, const Task& task, const std::vector<int>& forwards) {
   if (std::ranges::all_of(forwards, [&](int last) { return ancestors.before(last, task.id); })) return;
   for (const Task& maker : plan.tasks())
     if (maker.phase == Phase::forward && !ancestors.before(maker.id, task.id))
@@ -91,7 +89,10 @@ std::vector<int> check_senders(const Plan& plan, const Ancestors& ancestors) {
       const bool experts = plan.gradients[g].experts;
       if (experts != (task.kind == TaskKind::expert_gradient))
         broken(task, "sends gradients of {}", experts ? "experts, expected the dense part's" : "the dense part");
-      check_made(plan, ancestors, task, g, forwards, makers);
+      if (const int made_by = plan.gradients[g].made_by; made_by >= 0)
+        check_made(plan, ancestors, task, made_by, makers);
+      else
+        check_waiting(plan, ancestors, task, forwards);
     }
   }
   return sender;

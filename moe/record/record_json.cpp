@@ -2,12 +2,11 @@
 #include "moe/record/record_json.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+
+#include "moe/base/json.h"
 
 namespace moe {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json json_of(const Fields& fields) {
   Json out = Json::object();

@@ -2,16 +2,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
+#include "moe/base/json.h"
 #include "moe/record/record_json.h"
 
 namespace moe {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string describe(const Json& value) {
   if (value.is_string()) return shown(value.get_ref<const std::string&>());

@@ -3,9 +3,9 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "moe/base/check.h"
+#include "moe/base/json.h"
 #include "moe/base/whole_file.h"
 
 namespace fs = std::filesystem;
@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 namespace moe {
 namespace {
 
-using Manifest = nlohmann::ordered_json;
+using Manifest = Json;
 
 constexpr std::string_view kFormat = "moetune checkpoint 1";
 

@@ -7,18 +7,16 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <unistd.h>
 
 #include "cli/flag_kinds.h"
+#include "moe/base/json.h"
 #include "tests/cli/flag_effects.h"
 #include "tests/cli/program.h"
 
 namespace moe {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 using Words = std::vector<std::string>;
 

@@ -50,7 +50,12 @@ struct Passed {
   Tensor output, d_input;
 };
 
-Passed pass(Expert& expert, ShardRange experts, const Tensor& x, const Tensor& d, Chunks chunks, TensorView gradients) {
+struct Given {
+  const Tensor &x, &d;
+};
+
+Passed pass(Expert& expert, ShardRange experts, const Given& given, Chunks chunks, TensorView gradients) {
+  const auto& [x, d] = given;
   const int64_t all = x.view().size(0);
   Passed passed{Tensor({all, kWidth}, DType::float64), Tensor({all, kWidth}, DType::float64)};
   for (int chunk = 0; chunk < chunks.forward; ++chunk) {
@@ -109,7 +114,7 @@ TEST_P(ExpertTest, ShardsAddUpToItsGraphWhateverTheChunks) {
         const auto expert = make_expert(name_of(GetParam()), {shard, seed_});
         expert->reserve(count);
         const Tensor gradients = random_tensor({expert_gradient_bytes(shape_) / 8}, 4);  // overwritten
-        const Passed passed = pass(*expert, shard.experts, mine, dmine, chunks, gradients);
+        const Passed passed = pass(*expert, shard.experts, {mine, dmine}, chunks, gradients);
         output += graph_leaf(passed.output).detach();
         d_input += graph_leaf(passed.d_input).detach();
         EXPECT_LT(gradient_error(expert->parameters(gradients), weights_), 1e-13);

@@ -27,8 +27,15 @@ struct Learnt {
   double held_out = 0, entropy_rate = 0, order_1 = 0;
 };
 
-// `samples` of a step over `dp` ranks. `zeroed`: the experts say nothing, and learn nothing.
-Learnt learn(int alphabet, int steps, int samples, LayerShape layer, int dp = 1, bool zeroed = false) {
+struct Lesson {
+  int alphabet = 0, steps = 0, samples = 0;  // of a step, over `dp` ranks
+  LayerShape layer;
+  int dp = 1;
+  bool zeroed = false;  // the experts say nothing, and learn nothing
+};
+
+Learnt learn(Lesson lesson) {
+  auto& [alphabet, steps, samples, layer, dp, zeroed] = lesson;
   const auto text = make_markov_source({.order = 2, .alphabet = alphabet, .seed = 5});
   layer.batch = samples / dp;
   const LayerCase shape = model_case(layer, {.dp = dp, .mp = 1, .ep = dp, .esp = 1, .pp = 1});
@@ -54,15 +61,15 @@ void expect_learnt(const Learnt& learnt) {
   EXPECT_GE(learnt.held_out, 0.99 * learnt.entropy_rate) << "the model sees what it is to predict";
 }
 
-TEST(Learning, ASmallModelComesCloseToTheEntropyRate) { expect_learnt(learn(8, 800, 8, small_layer(), 2)); }
+TEST(Learning, ASmallModelComesCloseToTheEntropyRate) { expect_learnt(learn({8, 800, 8, small_layer(), 2})); }
 
 TEST(Learning, WithoutItsExpertsItDoesNot) {
-  const Learnt learnt = learn(8, 800, 8, small_layer(), 1, true);
+  const Learnt learnt = learn({8, 800, 8, small_layer(), 1, true});
   EXPECT_GT(learnt.held_out, 1.03 * learnt.entropy_rate);
 }
 
 TEST(DISABLED_SlowLearning, OfSixteenTokensOnOneRankAndOnFour) {
-  const Learnt one = learn(16, 3000, 16, small_layer()), four = learn(16, 3000, 16, small_layer(), 4);
+  const Learnt one = learn({16, 3000, 16, small_layer()}), four = learn({16, 3000, 16, small_layer(), 4});
   expect_learnt(one);
   expect_learnt(four);
 }
@@ -88,7 +95,7 @@ TEST(DISABLED_SlowLearning, ADenseModelBesideIt) {
   LayerShape dense = small_layer();
   dense.experts = dense.top_k = 1;
   dense.hidden *= 2;  // as many columns as a token passes
-  expect_learnt(learn(16, 3000, 16, dense));
+  expect_learnt(learn({16, 3000, 16, dense}));
 }
 
 }  // namespace

@@ -12,13 +12,9 @@
 namespace moe {
 namespace {
 
-PlacementRequest request(int tp, int ep, int cp, int pp, int dp, int ports, int ranks_per_node = 8) {
-  return {tp, ep, cp, pp, dp, ranks_per_node, ports};
-}
-
 TEST(Placement, FollowsTheRule) {
   const auto answer = [](int ep, int cp, int ports) {
-    const Placement p = place(request(8, ep, cp, 1, 1, ports));
+    const Placement p = place({.ep = ep, .cp = cp, .switch_ports = ports});
     return std::tuple{p.expansion, p.ports_needed, p.ep_mini_batch};
   };
   using enum Expansion;
@@ -34,7 +30,7 @@ TEST(Placement, FollowsTheRule) {
 }
 
 TEST(Placement, OpenSaysWhatIsMissing) {
-  const Placement p = place(request(8, 8, 4, 1, 1, 16));
+  const Placement p = place({.ep = 8, .cp = 4, .switch_ports = 16});
   EXPECT_NE(p.reason.find("32 ports are more than the switch's 16"), std::string::npos) << p.reason;
   EXPECT_NE(p.reason.find("the paper does not say"), std::string::npos) << p.reason;
   EXPECT_TRUE(p.dimensions.empty());
@@ -70,7 +66,7 @@ TEST(Placement, GroupsAreTheCoordinatesWrittenOut) {
       for (const int cp : {1, 2, 3, 4, 8})
         for (const int pp : {1, 2})
           for (const int dp : {1, 3}) {
-            const PlacementRequest r = request(tp, ep, cp, pp, dp, 64, 4);
+            const PlacementRequest r{tp, ep, cp, pp, dp, 4, 64};
             const Placement p = place(r);
             if (p.expansion == Expansion::open) {
               EXPECT_NE(cp % ep, 0);
@@ -92,7 +88,7 @@ TEST(Placement, GroupsAreTheCoordinatesWrittenOut) {
 
 TEST(Placement, ReplicasAreTheRanksWithTheSameWeights) {
   for (const auto& [ep, cp] : {std::pair{4, 2}, {4, 4}, {2, 8}}) {
-    const PlacementRequest r = request(2, ep, cp, 2, 3, 64);
+    const PlacementRequest r{.tp = 2, .ep = ep, .cp = cp, .pp = 2, .dp = 3, .switch_ports = 64};
     const Placement p = place(r);
     // A dense weight is sharded over TP and PP alone, an expert over TP, PP and EP.
     EXPECT_EQ(p.dense_replicas * r.tp * r.pp, p.ranks);
@@ -110,10 +106,11 @@ TEST(Placement, PriorityIsThePapers) {
 
 TEST(Placement, BadSizesAreNamed) {
   const auto message = [](const PlacementRequest& r) { return message_of<BadInput>([&] { place(r); }); };
-  EXPECT_EQ(message(request(8, 0, 1, 1, 1, 8)), "ep: found 0, expected a whole number >= 1");
-  EXPECT_EQ(message(request(8, 2, 1, 1, 1, 0)), "switch-ports: found 0, expected a whole number >= 1");
-  EXPECT_EQ(message(request(3, 2, 1, 1, 1, 8)), "tp = 3 does not divide ranks per node = 8: TP/SP stays in a node");
-  EXPECT_EQ(message(request(8, 100000, 100000, 100000, 100000, 8)),
+  EXPECT_EQ(message({.ep = 0, .switch_ports = 8}), "ep: found 0, expected a whole number >= 1");
+  EXPECT_EQ(message({.ep = 2}), "switch-ports: found 0, expected a whole number >= 1");
+  EXPECT_EQ(message({.tp = 3, .ep = 2, .switch_ports = 8}),
+            "tp = 3 does not divide ranks per node = 8: TP/SP stays in a node");
+  EXPECT_EQ(message({.ep = 100000, .cp = 100000, .pp = 100000, .dp = 100000, .switch_ports = 8}),
             "tp x ep x cp x pp x dp: found 8 x 100000 x 100000 x 100000 x 100000, expected at most 1048576 ranks");
 }
 

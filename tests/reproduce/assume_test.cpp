@@ -100,22 +100,23 @@ TEST(Assume, NothingIsDerivedUnlessAllowed) {
   const LayerCase shape = table2_case("gpt2-xl", profile, 2.4);
   LayerSearch search;
   std::set<std::string> missing;
-  EXPECT_FALSE(tuned_from_print(search, "ds-moe-replicated", profile, shape, nullptr, missing));
+  EXPECT_FALSE(tuned_from_print(search, "ds-moe-replicated", {profile, nullptr, missing}, shape));
   EXPECT_EQ(missing, std::set<std::string>{"AllReduce inside a node"});
   missing.clear();
-  EXPECT_TRUE(tuned_from_print(search, "ds-moe", profile, shape, nullptr, missing));
+  EXPECT_TRUE(tuned_from_print(search, "ds-moe", {profile, nullptr, missing}, shape));
   Assumptions assumed;
   assumed.derive = {"allreduce"};
-  EXPECT_TRUE(tuned_from_print(search, "ds-moe-replicated", profile, shape, &assumed, missing));
+  EXPECT_TRUE(tuned_from_print(search, "ds-moe-replicated", {profile, &assumed, missing}, shape));
   EXPECT_TRUE(missing.empty());
 }
 
 TEST(Assume, EveryRowThatLacksIsNamed) {
-  const Profile profile = find_profile("testbed-a");
-  const LayerCase shape = model_case("gpt2-xl", profile, 2, 1, 1024);
+  Profile profile = find_profile("testbed-a");
+  profile.nodes = 2;
+  const LayerCase shape = table2_case("gpt2-xl", profile, 2.4);
   LayerSearch search;
   std::set<std::string> missing;
-  EXPECT_FALSE(tuned_from_print(search, "fsmoe", profile, shape, nullptr, missing));
+  EXPECT_FALSE(tuned_from_print(search, "fsmoe", {profile, nullptr, missing}, shape));
   EXPECT_EQ(missing, (std::set<std::string>{"testbed-a, allreduce over 2 ranks", "testbed-a, alltoall over 2 ranks"}));
 }
 

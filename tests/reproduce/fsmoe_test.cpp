@@ -7,8 +7,8 @@
 #include "moe/search/layer_search.h"
 #include "reproduce/fsmoe_contention.h"
 #include "reproduce/fsmoe_table2.h"
+#include "reproduce/printed_rows.h"
 #include "reproduce/study.h"
-#include "verbs/printed.h"
 
 namespace moe::reproduce {
 namespace {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "reproduce/lina_models.h"
+#include "reproduce/printed_rows.h"
 #include "reproduce/study.h"
-#include "verbs/printed.h"
 
 namespace moe::reproduce {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "moe/base/check.h"
 #include "reproduce/monta_plans.h"
-#include "verbs/printed.h"
+#include "reproduce/printed_rows.h"
 
 namespace moe::reproduce {
 namespace {

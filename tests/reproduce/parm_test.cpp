@@ -5,7 +5,6 @@
 #include <map>
 
 #include "reproduce/parm_layers.h"
-#include "verbs/printed.h"
 
 namespace moe::reproduce {
 namespace {

@@ -34,13 +34,14 @@ ModelShape two_stages(int layers, int micro_batches, PipelineOrder order) {
           layers, micro_batches, order};
 }
 
-void add_row(Profile& profile, Op op, Network network, int ranks, double alpha_s, double beta) {
-  CommRow& row = profile.comm.emplace_back();
+CommRow row_of(Op op, Network network, int ranks, double alpha_s, double beta) {
+  CommRow row;
   row.op = op;
   row.network = network;
   row.ranks = ranks;
   row.alpha_s = alpha_s;
   row.beta_s_per_byte = beta;
+  return row;
 }
 
 Profile profile_for(const LayerCase& shape, double send_s) {
@@ -51,8 +52,8 @@ Profile profile_for(const LayerCase& shape, double send_s) {
   for (const Network network : {Network::inter, Network::intra})
     for (const int ranks : {2, 4})
       for (const Op op : {Op::alltoall, Op::allgather, Op::reducescatter, Op::allreduce})
-        add_row(profile, op, network, ranks, 1e-5, 2e-9);
-  add_row(profile, Op::sendrecv, Network::inter, 2, send_s, 0);
+        profile.comm.push_back(row_of(op, network, ranks, 1e-5, 2e-9));
+  profile.comm.push_back(row_of(Op::sendrecv, Network::inter, 2, send_s, 0));
   ComputeRow gemm;
   gemm.op = Op::gemm;
   gemm.alpha_s = 5e-6;

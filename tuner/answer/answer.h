@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "moe/base/json.h"
 #include "moe/cost/fit.h"
 #include "moe/record/record.h"
 #include "tuner/answer/ranking.h"
 #include "tuner/answer/shape_search.h"
-#include "verbs/results_json.h"
 
 namespace moe::tuner {
 

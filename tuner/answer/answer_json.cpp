@@ -1,4 +1,5 @@
 #include "tuner/answer/answer.h"
+#include "verbs/results_json.h"
 
 namespace moe::tuner {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "moe/base/json.h"
 #include "tuner/answer/ranking.h"
-#include "verbs/results_json.h"
 
 namespace moe::tuner {
 

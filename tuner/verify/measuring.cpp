@@ -15,24 +15,24 @@ constexpr int kRepetitions = 5;
 
 }  // namespace
 
-MeasuredTarget measured_target(const Target& target, RecordWriter& writer, DType dtype,
-                               const std::vector<LayerJob>& layers, double timeout_s, const std::string& path) {
+MeasuredTarget measured_target(const Target& target, RecordWriter& writer, const std::vector<LayerJob>& layers,
+                               const Measuring& measuring) {
   if (target.measured && !target.emulated) return {{target.cluster, {}}, target.cluster.file};
   std::optional<Progress> progress;
   if (target.leads())
     progress.emplace(fmt::format("1/2 measuring {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""));
   OpRequest request;
   request.settings.repetitions = kRepetitions;
-  request.settings.timeout_s = timeout_s;
-  request.sizes = sizes_for(dtype, target.ranks.device);
+  request.settings.timeout_s = measuring.timeout_s;
+  request.sizes = sizes_for(measuring.dtype, target.ranks.device);
   MeasuredTarget measured{measure_and_fit(target, writer, request, profiled(layers),
                                           [&](double share) {
                                             if (progress) progress->at(share);
                                           }),
-                          path};
+                          measuring.path};
   if (!progress) return measured;
   progress->done();
-  save_profile(measured.fitted.profile, path);
+  save_profile(measured.fitted.profile, measuring.path);
   return measured;
 }
 

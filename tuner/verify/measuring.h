@@ -13,10 +13,16 @@ struct MeasuredTarget {
   std::string profile_path;  // where it was saved; of a target that was measured before, its file
 };
 
+struct Measuring {
+  DType dtype = DType::float32;
+  double timeout_s = 0;
+  std::string path;  // where the profile is saved
+};
+
 /// Returns what predicts the target's layers. One that is not emulated and was measured before is taken as it is.
-/// Every process calls it; the leading one tells how far it is, and saves the profile at `path`.
-MeasuredTarget measured_target(const Target& target, RecordWriter& writer, DType dtype,
-                               const std::vector<LayerJob>& layers, double timeout_s, const std::string& path);
+/// Every process calls it; the leading one tells how far it is, and saves the profile.
+MeasuredTarget measured_target(const Target& target, RecordWriter& writer, const std::vector<LayerJob>& layers,
+                               const Measuring& measuring);
 
 /// Returns where a file beside the records lies: "results/tune-host" and the ending.
 std::string beside_records(const std::string& records_path, const std::string& ending);

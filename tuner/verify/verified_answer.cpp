@@ -43,8 +43,8 @@ class VerifiedAnswer {
   }
 
   int run() {
-    const MeasuredTarget measured = measured_target(
-        target_, writer_, layer().dtype, {job_of(model().shape.parallel.pp)}, options_.timeout_s, beside(".toml"));
+    const MeasuredTarget measured = measured_target(target_, writer_, {job_of(model().shape.parallel.pp)},
+                                                    {layer().dtype, options_.timeout_s, beside(".toml")});
     Answer answer{.cluster = target_.cluster.name,
                   .place = place(),
                   .chosen = &subject_.chosen,

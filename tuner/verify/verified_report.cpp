@@ -6,6 +6,7 @@
 #include "tuner/verify/agreement.h"
 #include "tuner/verify/grid_report.h"
 #include "verbs/printed.h"
+#include "verbs/results_json.h"
 #include "verbs/run/layer_records.h"
 
 namespace moe::tuner {

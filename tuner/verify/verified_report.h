@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "moe/base/json.h"
 #include "moe/cost/fit.h"
-#include "verbs/results_json.h"
 #include "verbs/run/layer_run.h"
 #include "verbs/sweep.h"
 

@@ -103,8 +103,9 @@ class VerifiedTune {
   }
 
   void measure_and_fit() {
-    MeasuredTarget measured = measured_target(target_, writer_, found_.grid.layers.front().shape.dtype, grid_jobs(),
-                                              options_.timeout_s, beside_records(found_.records_path, ".toml"));
+    MeasuredTarget measured = measured_target(
+        target_, writer_, grid_jobs(),
+        {found_.grid.layers.front().shape.dtype, options_.timeout_s, beside_records(found_.records_path, ".toml")});
     found_.fitted = std::move(measured.fitted);
     found_.profile_path = std::move(measured.profile_path);
   }

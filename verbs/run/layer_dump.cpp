@@ -3,6 +3,7 @@
 #include <deque>
 #include <filesystem>
 
+#include "moe/base/json.h"
 #include "moe/base/whole_file.h"
 #include "moe/export/layer_json.h"
 #include "moe/export/safetensors.h"
@@ -10,7 +11,6 @@
 #include "moe/measure/layers/rank_run.h"
 #include "moe/record/stamp.h"
 #include "moe/tensor/host_copy.h"
-#include "verbs/results_json.h"
 
 namespace moe {
 namespace {

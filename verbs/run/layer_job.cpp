@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <iterator>
 
+#include "moe/base/no_hardware.h"
+#include "moe/device/memory.h"
+
 namespace moe {
 
 LayerJob jobs_on(const Target& target, const Selection& selection, LayerBenchSettings settings) {
@@ -16,6 +19,23 @@ LayerJob jobs_on(const Target& target, const Selection& selection, LayerBenchSet
   job.settings.emulated = target.emulated;
   job.settings.ranks = target.ranks;
   return job;
+}
+
+std::optional<RunRefusal> refusal_of(const std::function<void()>& job, const World* processes) {
+  try {
+    job();
+  } catch (const NoHardware&) {
+    throw;
+  } catch (const OutOfMemory& error) {
+    if (processes != nullptr) throw;
+    return RunRefusal{CaseStatus::oom, error.what()};
+  } catch (const BadInput& error) {
+    return RunRefusal{CaseStatus::unsupported, error.what()};
+  } catch (const RankFailure& error) {
+    if (processes != nullptr) throw;
+    return RunRefusal{CaseStatus::error, error.what()};
+  }
+  return std::nullopt;
 }
 
 std::vector<int> runnable_degrees(const LayerJob& job) {

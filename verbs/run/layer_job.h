@@ -1,5 +1,6 @@
 #pragma once
 // One layer, or a stack of like layers, under several schedules, as a verb asks for it.
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,15 @@ struct LayerJob {
 /// Returns what the jobs of one run share: all but a layer and the profile that predicts it. `settings`: what the
 /// target does not decide.
 LayerJob jobs_on(const Target& target, const Selection& selection, LayerBenchSettings settings);
+
+/// Says why a job can't run.
+struct RunRefusal {
+  CaseStatus status;
+  std::string reason;
+};
+/// Runs `job`, and returns why it can't run; none: it did. Threads fail alone: of `processes` a rank's own failure ends
+/// them all, and is thrown, as missing hardware is.
+std::optional<RunRefusal> refusal_of(const std::function<void()>& job, const World* processes);
 
 /// The tried degrees that the layer has rows for.
 std::vector<int> runnable_degrees(const LayerJob& job);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <functional>
 
-#include "moe/base/no_hardware.h"
-#include "moe/device/memory.h"
 #include "verbs/run/layer_records.h"
 #include "verbs/run/schedule_batches.h"
 #include "verbs/trace_file.h"
@@ -78,19 +76,9 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
 }
 
 LayerOutcome run_or_record_why(const LayerJob& job, const Fields& parameters) {
-  try {
-    return run_layer_job(job, parameters);
-  } catch (const NoHardware&) {
-    throw;
-  } catch (const OutOfMemory& error) {
-    if (job.settings.ranks.processes) throw;  // one rank's alone: they all end
-    return failed_layer_job(job, parameters, CaseStatus::oom, error.what());
-  } catch (const BadInput& error) {
-    return failed_layer_job(job, parameters, CaseStatus::unsupported, error.what());
-  } catch (const RankFailure& error) {
-    if (job.settings.ranks.processes) throw;  // they all end
-    return failed_layer_job(job, parameters, CaseStatus::error, error.what());
-  }
+  LayerOutcome outcome;
+  const auto refusal = refusal_of([&] { outcome = run_layer_job(job, parameters); }, job.settings.ranks.processes);
+  return refusal ? failed_layer_job(job, parameters, refusal->status, refusal->reason) : outcome;
 }
 
 LayerOutcome failed_layer_job(const LayerJob& job, const Fields& parameters, CaseStatus status,

@@ -4,8 +4,6 @@
 
 namespace moe {
 
-using Json = nlohmann::ordered_json;
-
 namespace {
 
 // Returns the first two of "ROW: WHY; ROW: WHY; ...", and how many more there are, which records name all.

@@ -1,8 +1,8 @@
 #pragma once
 // What the reports of all verbs that run layers say of an outcome.
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "moe/base/json.h"
 #include "verbs/run/layer_run.h"
 
 namespace moe {
@@ -12,6 +12,6 @@ std::string tasks_text(const LayerOutcome& outcome);
 /// Says which predictions weak rows made, and why a schedule is not ok.
 std::string reasons_text(const LayerOutcome& outcome);
 /// schedules[] = {schedule, status, degrees, measured, predicted, tasks}.
-nlohmann::ordered_json schedules_json(const LayerOutcome& outcome);
+Json schedules_json(const LayerOutcome& outcome);
 
 }  // namespace moe

@@ -6,9 +6,7 @@
 #include <tuple>
 
 #include "moe/base/log.h"
-#include "moe/base/no_hardware.h"
 #include "moe/base/statistics.h"
-#include "moe/device/memory.h"
 #include "moe/measure/layers/in_step.h"
 #include "moe/record/over_ranks.h"
 #include "verbs/pick_layers.h"
@@ -110,7 +108,7 @@ void describe_collective(const TaskGroup& group, Fields& parameters) {
   parameters.set("network", std::string(name_of(ranks.network)));
   parameters.set("ranks", int64_t{ranks.size});
   parameters.set("dtype", std::string(name_of(plan.shape.layer.dtype)));
-  double bytes = 0;  // chunks are of unequal rows: so are their times, of which the record has the mean
+  double bytes = 0;  // chunks are of unequal rows: so are their times, of which median_s is the mean
   for (const Task* task : group.tasks) bytes += plan.works[static_cast<size_t>(task->work_class)].bytes;
   bytes /= static_cast<double>(group.tasks.size());
   parameters.set("bytes", bytes);
@@ -211,27 +209,17 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
 }
 
 std::vector<CaseRecord> measure_tasks(const Target& target, const LayerJob& job, RecordWriter& writer) {
-  const bool alone = target.ranks.processes == nullptr;
-  std::string why;
   std::vector<CaseRecord> records;
-  try {
-    require<Unsupported>(job.shape.parallel.pp == 1, "pipeline stages run different tasks, and none in step");
-    records = measure(target, job, writer);
-  } catch (const NoHardware&) {
-    throw;
-  } catch (const OutOfMemory& error) {
-    if (!alone) throw;  // one rank's: they all end
-    why = error.what();
-  } catch (const BadInput& error) {
-    why = error.what();
-  } catch (const RankFailure& error) {
-    if (!alone) throw;
-    why = error.what();
-  }
-  if (!why.empty() && target.leads()) log_decision(fmt::format("{}: its tasks are not measured: {}", job.name, why));
-  if (target.leads())
-    for (const CaseRecord& record : records)
-      if (writer.find(record.key) == nullptr) writer.append(record);
+  const auto refusal = refusal_of(
+      [&] {
+        require<Unsupported>(job.shape.parallel.pp == 1, "pipeline stages run different tasks, and none in step");
+        records = measure(target, job, writer);
+      },
+      target.ranks.processes);
+  if (!target.leads()) return records;
+  if (refusal) log_decision(fmt::format("{}: its tasks are not measured: {}", job.name, refusal->reason));
+  for (const CaseRecord& record : records)
+    if (writer.find(record.key) == nullptr) writer.append(record);
   return records;
 }
 

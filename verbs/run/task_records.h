@@ -23,9 +23,10 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers);
 
 /// Runs the job's layer, of every flow that its schedules have, at each of those degrees one task after the other on
 /// all ranks together (in_step.h), verified first. Returns a record of every kind of task in each phase: a computation
-/// by its terms (op `task`), a collective by its op, network, group size and bytes; the time is the median over passes
-/// and chunks (overlap.h: own_seconds). What `writer` has is taken from there. Every process of the target calls it,
-/// all get the same. A layer that can't run, or that the job has no schedule for, leaves none.
+/// by its terms (op `task`), a collective by its op, network, group size and bytes; median_s is the mean over chunks of
+/// each one's median over passes (overlap.h: in_step_seconds), its samples are these medians. What `writer` has is
+/// taken from there. Every process of the target calls it, all get the same. A layer that can't run, or that the job has
+/// no schedule for, leaves none.
 std::vector<CaseRecord> measure_tasks(const Target& target, const LayerJob& job, RecordWriter& writer);
 
 }  // namespace moe

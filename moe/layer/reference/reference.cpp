@@ -26,20 +26,27 @@ std::vector<double> gradient_of(const at::Tensor& leaf) {
   return leaf.grad().defined() ? values_of(leaf.grad()) : std::vector<double>(static_cast<size_t>(leaf.numel()));
 }
 
+using ChoicesOf = std::function<LayerChoices(int layer, int micro_batch)>;
+
+struct Stack {
+  const LayerCase& shape;
+  int layers = 1, micro_batches = 1;
+  const LayerSeed& seed;
+};
+
 // `ends`: of a model; null: the last output's loss is <output, dY>.
-StackReference run_layers(const LayerCase& shape, int layers, int micro_batches, const LayerSeed& seed,
-                          const std::function<LayerChoices(int layer, int micro_batch)>& choices, EndsGraph* ends) {
-  StackReference reference(static_cast<size_t>(layers));
+StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGraph* ends) {
+  StackReference reference(static_cast<size_t>(stack.layers));
   std::vector<std::vector<at::Tensor>> inputs(reference.size());
   std::vector<GraphWeights> weights(reference.size());
   at::Tensor loss = at::zeros({}, at::kDouble);
-  for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
+  for (int micro_batch = 0; micro_batch < stack.micro_batches; ++micro_batch) {
     at::Tensor flowing;
     for (size_t l = 0; l < reference.size(); ++l) {
-      LayerSeed of_layer = seed;
+      LayerSeed of_layer = stack.seed;
       of_layer.layer += l;
       of_layer.micro_batch += static_cast<uint64_t>(micro_batch);
-      GraphInputs in = graph_inputs(shape, of_layer);
+      GraphInputs in = graph_inputs(stack.shape, of_layer);
       if (micro_batch == 0) {
         weights[l] = in.weights;
         for (const auto& [name, weight] : weights[l]) weight.set_requires_grad(true);
@@ -54,7 +61,8 @@ StackReference run_layers(const LayerCase& shape, int layers, int micro_batches,
       in.input.retain_grad();
       inputs[l].push_back(in.input);
       if (l + 1 < reference.size() || ends != nullptr) in.output_gradient = at::Tensor();
-      GraphOutputs out = run_graph(shape, in, choices ? choices(static_cast<int>(l), micro_batch) : LayerChoices());
+      GraphOutputs out =
+          run_graph(stack.shape, in, choices ? choices(static_cast<int>(l), micro_batch) : LayerChoices());
       if (out.loss.defined()) loss = loss + out.loss;
       flowing = out.output;
       reference[l].push_back({values_of(out.output), {}, {}, std::move(out.choices), out.auxiliary});
@@ -78,14 +86,14 @@ LayerReference reference_layer(const LayerCase& shape, const LayerSeed& seed, co
 
 StackReference reference_stack(const LayerCase& shape, int layers, int micro_batches, const LayerSeed& seed,
                                const std::function<LayerChoices(int layer, int micro_batch)>& choices) {
-  return run_layers(shape, layers, micro_batches, seed, choices, nullptr);
+  return run_layers({shape, layers, micro_batches, seed}, choices, nullptr);
 }
 
 ModelReference reference_model(const LayerCase& shape, int layers, const LayerSeed& seed, const ReferenceEnds& ends,
                                const std::function<LayerChoices(int layer, int micro_batch)>& choices) {
   EndsGraph graph(shape, seed, ends);
   const auto micro_batches = static_cast<int>(ends.tokens.size());
-  ModelReference reference{run_layers(shape, layers, micro_batches, seed, choices, &graph), graph.loss(), {}};
+  ModelReference reference{run_layers({shape, layers, micro_batches, seed}, choices, &graph), graph.loss(), {}};
   for (const auto& [name, weight] : graph.weights()) reference.gradients[name] = gradient_of(weight);
   return reference;
 }

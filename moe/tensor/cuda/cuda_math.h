@@ -20,7 +20,7 @@ class CudaMath final : public Math {
     if (native != stream_) stream_ = native;
   }
   void gemm(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch) override {
-    gemm_->run(a, b, out, into, batch, stream_);
+    gemm_->run(a, b, out, {into, batch}, stream_);
   }
   bool batches() const override { return true; }
   std::unique_ptr<CausalHeads> make_heads(const HeadsShape& shape) override;

@@ -90,7 +90,8 @@ class CublasGemm final : public Gemm {
  public:
   explicit CublasGemm(AlgorithmChoice selection) : selection_(selection) { MOE_CHECK_LT(cublasLtCreate(&lt_.handle)); }
 
-  void run(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch, void* native) override {
+  void run(const Matrix& a, const Matrix& b, const Matrix& out, const GemmMode& mode, void* native) override {
+    const auto& [into, batch] = mode;
     const auto stream = static_cast<cudaStream_t>(native);
     const int64_t inner = a.transposed ? a.rows : a.cols;
     if (out.rows == 0 || out.cols == 0 || batch.count == 0) return;

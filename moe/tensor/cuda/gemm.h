@@ -6,12 +6,17 @@
 
 namespace moe::cuda {
 
+/// As Math::gemm takes them.
+struct GemmMode {
+  Into into = Into::overwrite;
+  Batch batch = {};
+};
+
 class Gemm {
  public:
   virtual ~Gemm() = default;
   /// Math::gemm, enqueued on a cudaStream_t. float32 is float32: no TF32.
-  virtual void run(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch,
-                   void* stream) = 0;
+  virtual void run(const Matrix& a, const Matrix& b, const Matrix& out, const GemmMode& mode, void* stream) = 0;
 };
 
 /// Picks among the algorithms that cuBLASLt proposes for a shape: its first; or that which was fastest when the shape

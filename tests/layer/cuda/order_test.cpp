@@ -43,9 +43,13 @@ struct Routed {
   Routing device, reference;
 };
 
-RowLayout layout_of(const Shape& s, int64_t width, int degree, int first_group, int groups, MemorySpace& memory) {
+struct Groups {
+  int first = 0, count = 1;
+};
+
+RowLayout layout_of(const Shape& s, int64_t width, int degree, Groups groups, MemorySpace& memory) {
   RowLayout::Shape shape{s.rows, width, s.groups, s.experts, degree, false, {}};
-  for (int group = first_group; group < first_group + groups; ++group)
+  for (int group = groups.first; group < groups.first + groups.count; ++group)
     for (int64_t e = 0; e < s.experts; ++e) shape.cells.push_back({group, e, group});
   RowLayout layout(std::move(shape));
   layout.put_on(memory);
@@ -63,8 +67,8 @@ class CudaOrderTest : public testing::TestWithParam<DType> {
   void compare(const Shape& s, int64_t width, int degree) {
     const Routed routed(s, GetParam(), math_->memory());
     const int own = s.groups > 1 ? 1 : 0;  // the group that is here alone
-    const RowLayout all = layout_of(s, width, degree, 0, s.groups, math_->memory());
-    const RowLayout here = layout_of(s, width, degree + 1, own, 1, math_->memory());
+    const RowLayout all = layout_of(s, width, degree, {0, s.groups}, math_->memory());
+    const RowLayout here = layout_of(s, width, degree + 1, {own, 1}, math_->memory());
     const int64_t tokens = s.groups * s.group_tokens;
     Pair x = random({tokens, width}, 1), rows = random({all.elements()}, 2), mine = random({here.elements()}, 3);
     Pair y = random({tokens, width}, 4), d_rows = random({here.elements()}, 5);
@@ -105,7 +109,7 @@ TEST_P(CudaOrderTest, EqualsTheCpus) {
 TEST_P(CudaOrderTest, RefusesWhatItCanNot) {
   const Shape too_many{1, 4, 33, 40, 4};
   Routed many(too_many, GetParam(), math_->memory());
-  const RowLayout layout = layout_of(too_many, 2, 1, 0, 1, math_->memory());
+  const RowLayout layout = layout_of(too_many, 2, 1, {0, 1}, math_->memory());
   EXPECT_THROW(order_->i_order(many.device, {{}, layout}, {}), Unsupported);
   Routed few({1, 4, 1, 4, 4}, GetParam(), math_->memory());
   EXPECT_THROW(order_->i_order(few.device, {{}, {}}, {}), WrongResult) << "a layout that was not put there";

@@ -16,7 +16,8 @@ struct Elements {
 
 class PlainGemm final : public cuda::Gemm {
  public:
-  void run(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch, void*) override {
+  void run(const Matrix& a, const Matrix& b, const Matrix& out, const cuda::GemmMode& mode, void*) override {
+    const Batch& batch = mode.batch;
     const int64_t inner = a.transposed ? a.rows : a.cols;
     cuda::with_type(out.dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -24,7 +25,7 @@ class PlainGemm final : public cuda::Gemm {
         const Elements<T> x(a, n * batch.a), y(b, n * batch.b), z(out, n * batch.out);
         for (int64_t i = 0; i < out.rows; ++i)
           for (int64_t j = 0; j < out.cols; ++j) {
-            Sums<T> sum = into == Into::add ? cuda::value_of(z.at(i, j)) : 0;
+            Sums<T> sum = mode.into == Into::add ? cuda::value_of(z.at(i, j)) : 0;
             for (int64_t k = 0; k < inner; ++k) sum += cuda::value_of(x.at(i, k)) * cuda::value_of(y.at(k, j));
             z.at(i, j) = cuda::rounded<T>(sum);
           }

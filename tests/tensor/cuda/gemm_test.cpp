@@ -28,8 +28,8 @@ class CudaGemmTest : public testing::TestWithParam<Kind> {
   static Of turned(const Pair& p) { return {transpose(matrix(p.device)), transpose(matrix(p.reference))}; }
 
   void multiply(const Of& a, const Of& b, const Of& out, Into into, const Batch& batch = {}) {
-    gemm_->run(a.device, b.device, out.device, into, batch, nullptr);
-    plain_->run(a.reference, b.reference, out.reference, into, batch, nullptr);
+    gemm_->run(a.device, b.device, out.device, {into, batch}, nullptr);
+    plain_->run(a.reference, b.reference, out.reference, {into, batch}, nullptr);
   }
 
   std::unique_ptr<MemorySpace> memory_ = make_test_memory();
@@ -111,7 +111,7 @@ TEST_P(CudaGemmTest, AddsOnceHoweverItsAlgorithmWasChosen) {
 TEST_P(CudaGemmTest, GivesTheSameBitsAgain) {
   const Pair a = random({48, 80}, 1), b = random({80, 32}, 2);
   const Tensor one({48, 32}, dtype(), *memory_), two({48, 32}, dtype(), *memory_);
-  for (const Tensor* out : {&one, &two}) gemm_->run(matrix(a.device), matrix(b.device), matrix(*out), {}, {}, nullptr);
+  for (const Tensor* out : {&one, &two}) gemm_->run(matrix(a.device), matrix(b.device), matrix(*out), {}, nullptr);
   expect_near(two, one, 0, "again");
 }
 

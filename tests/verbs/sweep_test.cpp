@@ -1,17 +1,10 @@
 #include "verbs/sweep.h"
 
 #include <gtest/gtest.h>
-#include <regex>
 
-#include "moe/base/config_files.h"
 #include "moe/search/variants.h"
-#include "tests/base/scratch.h"
-#include "tuner/strategy_report.h"
-#include "tuner/sweep_report.h"
-#include "verbs/printed.h"
-#include "verbs/sweep_records.h"
 
-namespace moe::tuner {
+namespace moe {
 namespace {
 
 class Sweep : public testing::Test {
@@ -67,21 +60,6 @@ TEST_F(Sweep, SummaryIsTheMeanOfRatios) {
   }
 }
 
-// Of all schedules some price by derived rows, with a note for each: a layer counts once.
-TEST_F(Sweep, ReportCountsNoMoreLayersThanThereAre) {
-  const std::string report = sweep_report(*rows_, {*profile_, *grid_, chosen_, {}, {}});
-  const std::regex counts(R"((\d+) layers)");
-  const std::sregex_iterator first(report.begin(), report.end(), counts), last;
-  EXPECT_NE(first, last) << report;
-  for (auto count = first; count != last; ++count) EXPECT_LE(std::stoul((*count)[1]), rows_->size()) << report;
-}
-
-TEST_F(Sweep, StrategiesOfNoLayersAreNone) {
-  const SweepRequest request{*profile_, *grid_, chosen_, {}, {}};
-  EXPECT_TRUE(compare_strategies(request, *rows_, 0).empty());
-  EXPECT_EQ(compare_strategies(request, *rows_, 2).size(), layer_strategies().size());
-}
-
 // Memory for the layer alone, for two experts a device, for four: of those that fit the fastest is chosen.
 TEST(SweepMemory, DecidesHowManyExpertsADeviceHolds) {
   Profile profile = find_profile("testbed-b");
@@ -126,65 +104,11 @@ TEST(SweepMemory, RefusesAScheduleThatNeedsMore) {
   EXPECT_TRUE(row.refused.at("ds-moe-replicated").starts_with("does not fit: needs ")) << row.refused.begin()->second;
 }
 
-TEST(Report, DegreeRanges) {
+TEST(SweepSummary, DegreeRanges) {
   EXPECT_EQ(degree_range({{3, 10}}), "3");
   EXPECT_EQ(degree_range({{1, 1}, {2, 5}, {8, 1}}), "1-8, median 2");
   EXPECT_EQ(degree_range({}), "-");
 }
 
-TEST(Report, PrintedSpeedups) {
-  EXPECT_DOUBLE_EQ(printed_speedup("fsmoe-b", "testbed-b", "fsmoe"), 1.22);
-  for (const char* cluster : {"testbed-a", "testbed-a-printed", "testbed-a-driver-experts"})
-    EXPECT_DOUBLE_EQ(printed_speedup("fsmoe-a", cluster, "fsmoe"), 1.18) << cluster;
-  EXPECT_EQ(printed_speedup("fsmoe-b", "testbed-b", "ds-moe"), 0);
-}
-
-// A grid's layers may be tuned on any cluster; what a paper prints is of its own.
-TEST(Report, PrintedSpeedupsBelongToGridAndClusterTogether) {
-  int printed = 0;
-  const auto count = [&](const Grid& grid, const Profile& cluster) {
-    const bool of_a = grid.name == "fsmoe-a" && cluster.name.starts_with("testbed-a"),
-               of_b = grid.name == "fsmoe-b" && cluster.name == "testbed-b";
-    for (const Schedule& schedule : schedules())
-      if (printed_speedup(grid, cluster, {}, schedule.name) > 0) {
-        EXPECT_TRUE(of_a || of_b || !grid.sample_of.empty()) << grid.name << " on " << cluster.name;
-        printed += grid.sample_of.empty() ? 1 : 0;
-      }
-  };
-  for (const std::string& grid : config_names("grids"))
-    for (const std::string& cluster : config_names("clusters")) count(find_grid(grid), find_profile(cluster));
-  EXPECT_EQ(printed, 4 * 4) << "four schedules, on testbed B and by three readings of testbed A";
-}
-
-// A file that bears a preset's name is another one.
-TEST(Report, PrintedSpeedupsAreOfThePresetsAlone) {
-  const Scratch folder;
-  const auto copied = [&](const std::string& kind, const std::string& name) {
-    const std::string path = folder.path(name + ".toml");
-    std::filesystem::copy_file(find_config(kind, name), path);
-    return path;
-  };
-  const Grid grid = find_grid("fsmoe-b"), other = read_grid(copied("grids", "fsmoe-b"));
-  const Profile cluster = find_profile("testbed-b"), edited = find_profile(copied("clusters", "testbed-b"));
-  EXPECT_GT(printed_speedup(grid, cluster, {}, "fsmoe"), 1);
-  EXPECT_GT(printed_speedup(find_grid("fsmoe-30-b"), cluster, {}, "fsmoe"), 1);
-  EXPECT_EQ(printed_speedup(other, cluster, {}, "fsmoe"), 0);
-  EXPECT_EQ(printed_speedup(grid, edited, {}, "fsmoe"), 0);
-  EXPECT_EQ(printed_speedup(grid, cluster, {.forward = 1}, "fsmoe"), 0) << "of degrees that the paper does not choose";
-}
-
-TEST(Report, TheTablesPaperColumnIsOfTheCluster) {
-  const Grid grid = find_grid("fsmoe-b");
-  const std::vector<const Schedule*> chosen{&find_schedule("tutel"), &find_schedule("fsmoe")};
-  for (const char* name : {"testbed-a", "testbed-b"}) {
-    const Profile profile = find_profile(name);
-    Grid few = grid;
-    few.layers.resize(3);
-    const SweepRequest request{profile, few, chosen, {}, {}};
-    const std::string report = sweep_report(sweep(request), request);
-    EXPECT_EQ(report.find("1.220x") != std::string::npos, profile.name == "testbed-b") << report;
-  }
-}
-
 }  // namespace
-}  // namespace moe::tuner
+}  // namespace moe

@@ -1,8 +1,8 @@
-#include "verbs/published.h"
+#include "reproduce/published_rows.h"
 
 #include "verbs/csv_rows.h"
 
-namespace moe {
+namespace moe::reproduce {
 
 std::vector<PublishedCollective> published_collectives() {
   using R = PublishedCollective;
@@ -31,4 +31,4 @@ std::vector<TraceTask> published_trace() {
                      &R::phase, &R::stream, &R::seconds);
 }
 
-}  // namespace moe
+}  // namespace moe::reproduce

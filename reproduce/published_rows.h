@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace moe {
+namespace moe::reproduce {
 
 struct PublishedCollective {  // nccl
   std::string gpu, op;
@@ -33,4 +33,4 @@ struct TraceTask {  // deepseek-train-trace: mean seconds of a task, and of the 
 };
 std::vector<TraceTask> published_trace();
 
-}  // namespace moe
+}  // namespace moe::reproduce

@@ -1,3 +1,5 @@
+#include "planner/noise_report.h"
+
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -9,7 +11,6 @@
 #include "moe/base/random.h"
 #include "moe/cost/fluid_replay.h"
 #include "moe/search/model_search.h"
-#include "planner/noise_report.h"
 #include "tests/cost/rank_reference.h"
 #include "verbs/chosen_model.h"
 
