@@ -4,6 +4,7 @@
 #include <array>
 #include <fmt/ranges.h>
 
+#include "cli/commit.h"
 #include "cli/flag_kinds.h"
 #include "moe/base/suggestion.h"
 
@@ -55,6 +56,7 @@ Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
   asked.named_file = given("--out");
   asked.overwrite = given("--overwrite");
   asked.otherwise = "another --out, or --overwrite";
+  asked.built_from = built_from();
   return asked;
 }
 

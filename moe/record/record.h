@@ -128,6 +128,7 @@ struct Asked {
   bool named_file = false;         // the records file by its name: it is to hold the answers to one question
   bool overwrite = false;          // and what it holds makes room
   std::string otherwise = {};      // what lets another question be answered, as messages name it
+  Fields built_from = {{"commit", std::string("unknown")}};  // RunHeader's git
 };
 
 /// Everything that decides a run's records, but for the program, the machine and the environment.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -45,28 +44,6 @@ constexpr std::array kAllowedEnvironment{"OMP_NUM_THREADS",
                                          "SLURM_NNODES",
                                          "MALLOC_ARENA_MAX",
                                          "CI"};
-
-/// Returns the first line that a command prints; empty where it fails.
-std::string first_line_of(const char* command) {
-  std::string line;
-  if (FILE* pipe = ::popen(command, "r")) {
-    std::array<char, 256> buffer{};
-    if (std::fgets(buffer.data(), buffer.size(), pipe)) line = buffer.data();
-    if (::pclose(pipe) != 0) line.clear();
-  }
-  while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.pop_back();
-  return line;
-}
-
-Fields git_state() {
-  // Asks the source tree, not where the program is run.
-  const std::string state =
-      first_line_of("git -C '" MOETUNE_SOURCE_DIR "' describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null");
-  if (state.empty()) return {{"commit", "unknown"}};
-  constexpr std::string_view kDirty = "-dirty";
-  const bool dirty = state.ends_with(kDirty);
-  return {{"commit", state.substr(0, state.size() - (dirty ? kDirty.size() : 0))}, {"dirty", dirty}};
-}
 
 Fields environment() {
   Fields out;
@@ -192,7 +169,7 @@ RunHeader stamp_run(const Question& question) {
   run.argv = question.asked.argv;
   run.ranks = question.ranks;
   run.version = version();
-  run.git = git_state();
+  run.git = question.asked.built_from;
   run.build = build_id();
   run.compiler = compiler();
   run.libraries = libraries();

@@ -37,7 +37,6 @@ std::string other(const RunHeader& old, const RunHeader& now) {
 }  // namespace
 
 RecordWriter::RecordWriter(std::string path, const Question& question) : path_(std::move(path)) {
-  // Stamping comes before the lock: it asks git, and a child born with the lock would keep it a moment after a kill.
   const RunHeader header = stamp_run(question);
   open();
   try {
