@@ -108,6 +108,7 @@ std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vecto
   require<BadInput>(launch.ranks > 1 || launch.ranks_per_node <= 1,
                     "--ranks-per-node: found {}, expected 1 of a rank that is alone ({})", launch.ranks_per_node,
                     describe(launch));
+  if (launch.ranks > 1) set_log_rank(launch.rank);
   if (launch.rank == 0) log_info(describe(launch));
   set_process(flags);
   auto gloo = std::make_unique<GlooWorld>(launch, GlooJob{std::string(version()), job_of(argv)}, flags.timeout_s);

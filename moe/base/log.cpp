@@ -1,5 +1,6 @@
 #include "moe/base/log.h"
 
+#include <fmt/format.h>
 #include <memory>
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
@@ -10,11 +11,15 @@ namespace {
 
 using spdlog::level::level_enum;
 
+void set_format(spdlog::sinks::sink& sink, const std::string& pattern, const char* end_of_line) {
+  sink.set_formatter(
+      std::make_unique<spdlog::pattern_formatter>(pattern, spdlog::pattern_time_type::local, end_of_line));
+}
+
 // Leaked, so that what ends last can still log.
 spdlog::logger& stderr_logger(const char* pattern, const char* end_of_line) {
   auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
-  sink->set_formatter(
-      std::make_unique<spdlog::pattern_formatter>(pattern, spdlog::pattern_time_type::local, end_of_line));
+  set_format(*sink, pattern, end_of_line);
   return *new spdlog::logger("moetune", std::move(sink));
 }
 
@@ -36,6 +41,11 @@ void set_log_level(LogLevel most) {
                                                         : level_enum::debug;
   lines().set_level(level);
   as_is().set_level(level);
+}
+
+void set_log_rank(std::optional<int> rank) {
+  const std::string who = rank ? fmt::format("moetune rank {}", *rank) : "moetune";
+  set_format(*lines().sinks().front(), who + ": %v", "\n");
 }
 
 void log_error(const std::string& text) { lines().error(text); }

@@ -1,6 +1,7 @@
 #pragma once
-// What a process says on stderr beside its results: lines that begin "moetune: ".
+// What a process says on stderr beside its results: lines that begin "moetune: ", of a rank "moetune rank 3: ".
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace moe {
@@ -10,6 +11,8 @@ enum class LogLevel : uint8_t { errors, progress, decisions };
 /// Sets what the process shows from now on: errors alone, progress and warnings too (the default), or also what each
 /// step decided. Threads may log at any time.
 void set_log_level(LogLevel most);
+/// Says which of several processes this is; none: it is the only one, as at first.
+void set_log_rank(std::optional<int> rank);
 
 void log_error(const std::string& text);
 /// Shows "warning: " before the text.

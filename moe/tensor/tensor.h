@@ -8,8 +8,8 @@
 
 namespace moe {
 
-/// Counts all Tensors of this process: bytes now, the most since `peak_bytes` was last set, and how many were made.
-/// Tests and benches compare it before and after.
+/// Counts this process's Tensors: bytes now, the most since `peak_bytes` was last set, how many were made. Tests and
+/// benches compare before and after. No setting: nothing is decided by it, so nobody hands a counter to each Tensor.
 struct TensorMemory {
   std::atomic<int64_t> live_bytes = 0, peak_bytes = 0, made = 0;
   void take(int64_t bytes) {

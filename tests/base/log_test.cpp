@@ -24,5 +24,13 @@ TEST(Log, ALevelShowsItselfAndWhatIsGraver) {
   EXPECT_EQ(said(LogLevel::decisions), known + "moetune: again\n1/2: 3 %\n");
 }
 
+TEST(Log, ARankOfSeveralSaysWhichItIs) {
+  set_log_rank(3);
+  const std::string rank = said(LogLevel::progress);
+  set_log_rank({});
+  EXPECT_EQ(rank, "moetune rank 3: gone {}\nmoetune rank 3: warning: weak\nmoetune rank 3: rank 0\n1/2: 3 %\n");
+  EXPECT_EQ(said(LogLevel::errors), "moetune: gone {}\n");
+}
+
 }  // namespace
 }  // namespace moe

@@ -32,7 +32,7 @@ SHADOWED = re.search("-fsanitize=(address|thread)", os.environ.get("MOETUNE_CXX_
 # In the place of moetune-run: what befalls one rank.
 WRAPPER = '#!/bin/sh\n[ "$RANK" != "$VICTIM" ] || eval "$DEED"\nexec "$TRUE_PROGRAM" "$@"\n'
 OF_LAUNCH = re.compile(r"moetune: rank \d was ended by signal ")
-OF_A_RANK = re.compile(r"moetune: rank (\d) (in (.+)|outside of operations): (.*rank \d .+)")
+OF_A_RANK = re.compile(r"moetune rank (\d): rank \1 (in (.+)|outside of operations): (.*rank \d .+)")
 
 
 class Failures(unittest.TestCase):

@@ -1,6 +1,7 @@
 """Runs of several processes, as a user starts them: a marker in their environment finds whatever belongs to one."""
 import glob
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -90,7 +91,7 @@ class Run:
     def lines(self):
         """What the ranks and launch said, without what rank 0 says of a run that starts."""
         said = [line for line in text_of(self.path("err")).splitlines() if line]
-        return [line for line in said if ", store " not in line and not line.startswith("moetune: gloo: ")]
+        return [line for line in said if ", store " not in line and not re.match(r"moetune( rank 0)?: gloo: ", line)]
 
     def members(self):
         """Its living processes (zombies have no variables), by pid, and their variables."""
