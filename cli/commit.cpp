@@ -1,6 +1,6 @@
 #include "cli/commit.h"
 
-#include "built_commit.h"
+#include "cli/built_commit.h"
 
 namespace moe {
 

@@ -68,38 +68,43 @@ void add_stack(CLI::App& verb, ModelFlags& m, const std::string& layers) {
 
 void add_layer(CLI::App& verb, Selection& s) {
   LayerFlags& l = s.layer;
+  const LayerShape usual;
   add_text(verb, "--layer", "LAYER|FILE", s.layer_file, "a layer (configs/layers/); the flags below go over it");
-  add_number(verb, "--batch", l.batch, "samples of one MP group (B)", {1});
-  add_number(verb, "--seq", l.seq, "tokens a sample (L)", {1});
-  add_number(verb, "--model-dim", l.model_dim, "embedding size (M)", {1});
-  add_number(verb, "--hidden", l.hidden, "expert hidden size (H)", {1});
+  add_number(verb, "--batch", l.batch, with_default("samples of one MP group (B)", usual.batch), {1});
+  add_number(verb, "--seq", l.seq, with_default("tokens a sample (L)", usual.seq), {1});
+  add_number(verb, "--model-dim", l.model_dim, with_default("embedding size (M)", usual.model_dim), {1});
+  add_number(verb, "--hidden", l.hidden, with_default("expert hidden size (H)", usual.hidden), {1});
   add_number(verb, "--shared-hidden", l.shared_hidden,
              "hidden size of an expert that every token passes; default: 0, none", {0});
-  add_number(verb, "--heads", l.heads, "attention heads", {1});
+  add_number(verb, "--heads", l.heads, with_default("attention heads", usual.heads), {1});
   add_number(verb, "--kv-heads", l.kv_heads, "key-value heads; default: heads", {1});
   add_number(verb, "--rope-theta", l.rope_theta, "base of rotary positions; default: 0, none", {0});
   add_number(verb, "--experts", l.experts, "experts in all (E); default: one a node, on one node one a rank", {1});
-  add_number(verb, "--top-k", l.top_k, "experts a token (k)", {1});
-  add_text(verb, "--capacity-factor", "F|none", l.capacity_factor, "f; none: dropless");
+  add_number(verb, "--top-k", l.top_k, with_default("experts a token (k)", usual.top_k), {1});
+  add_text(verb, "--capacity-factor", "F|none", l.capacity_factor,
+           with_default("f; none: dropless", *usual.capacity_factor));
   add_text(verb, "--capacity-rounding", "ragged|lcm|exact|tutel|deepspeed|megatron", l.rounding,
-           "how many rows an expert takes");
-  add_text(verb, "--ffn", "FFN", l.ffn, "kind of expert");
-  add_text(verb, "--gate", "GATE", l.gate, "which experts a token goes to");
-  add_text(verb, "--order", "ORDER", l.order, "how rows are brought into the experts' order");
-  add_text(verb, "--dispatcher", "DISPATCHER", l.dispatcher, "how rows travel");
-  add_text(verb, "--hook", "HOOK", l.hook, "what goes over the wire");
+           "how many rows an expert takes; default: ragged");
+  add_text(verb, "--ffn", "FFN", l.ffn, with_default("kind of expert", name_of(usual.ffn)));
+  add_text(verb, "--gate", "GATE", l.gate, with_default("which experts a token goes to", usual.gate));
+  add_text(verb, "--order", "ORDER", l.order,
+           with_default("how rows are brought into the experts' order", usual.order));
+  add_text(verb, "--dispatcher", "DISPATCHER", l.dispatcher, with_default("how rows travel", usual.dispatcher));
+  add_text(verb, "--hook", "HOOK", l.hook, with_default("what goes over the wire", usual.hook));
   add_text(verb, "--norm", "layernorm|rmsnorm|none", l.norm, "default: layernorm with gpt, rmsnorm with mixtral");
   verb.add_flag("--no-residual", l.no_residual, "nothing is added around attention and the MoE part");
-  add_number(verb, "--aux-loss", l.aux_loss, "coefficient of the gate's load-balancing loss; default 0", {0, 1e3});
-  add_number(verb, "--z-loss", l.z_loss, "coefficient of the gate's z loss; default 0", {0, 1e3});
-  add_text(verb, "--dtype", "float32|float16|bfloat16|float64", l.dtype, "of activations and weights");
-  add_number(verb, "--dp", l.dp, "data-parallel group size", {1, 1e6});
+  add_number(verb, "--aux-loss", l.aux_loss, "coefficient of the gate's load-balancing loss; default: 0", {0, 1e3});
+  add_number(verb, "--z-loss", l.z_loss, "coefficient of the gate's z loss; default: 0", {0, 1e3});
+  add_text(verb, "--dtype", "float32|float16|bfloat16|float64", l.dtype,
+           with_default("of activations and weights", name_of(usual.dtype)));
+  add_number(verb, "--dp", l.dp, "data-parallel group size; default: what ranks, --mp and --pp leave", {1, 1e6});
   add_number(verb, "--mp", l.mp, "model-parallel group size; default: ranks a node, on one node 1", {1, 1e6});
   add_number(verb, "--ep", l.ep,
              "expert-parallel group size; default: min(nodes, experts), on one node min(ranks, experts)", {1, 1e6});
   add_number(verb, "--esp", l.esp, "expert-sharding group size; default: ranks a node, on one node 1", {1, 1e6});
-  add_number(verb, "--pp", l.pp, "pipeline stages", {1, 1e6});
-  add_text(verb, "--placement", "esp-inside|ep-inside", l.placement, "which ranks of an expert group are neighbours");
+  add_number(verb, "--pp", l.pp, "pipeline stages; default: 1", {1, 1e6});
+  add_text(verb, "--placement", "esp-inside|ep-inside", l.placement,
+           "which ranks of an expert group are neighbours; default: esp-inside");
 }
 
 void add_states(CLI::App& verb, Selection& s) {
@@ -116,7 +121,7 @@ void add_node_limit(CLI::App& verb, Selection& s) {
 }
 
 void add_schedule(CLI::App& verb, Selection& s) {
-  verb.add_option("--schedule", s.schedules, "one, or several: NAME,NAME; default: all; of tune and modelbench some")
+  verb.add_option("--schedule", s.schedules, "one, or several: NAME,NAME; default: all; where layers run, some")
       ->type_name("SCHEDULE|all")
       ->delimiter(',');
 }
@@ -125,7 +130,7 @@ void add_degrees(CLI::App& verb, Selection& s) {
   add_number(verb, "--degree-forward", s.degrees.forward, "pipeline degree forward; 0: tuned", {0, 4096});
   add_number(verb, "--degree-backward", s.degrees.backward, "pipeline degree backward; 0: tuned", {0, 4096});
   add_number(verb, "--micro-op-bytes", s.degrees.micro_op_bytes,
-             "size of a gradient piece of schedules that cut them; default 30 MB, 0: tuned", {0, 1e12});
+             "size of a gradient piece of schedules that cut them; default: 30 MB, 0: tuned", {0, 1e12});
   add_number(verb, "--min-chunk-bytes", s.degrees.min_chunk_bytes, "monta: no smaller chunk is tried", {0, 1e12});
   verb.add_flag("--nearest", s.nearest,
                 "where a profile has no row, take that of the nearest group size, or scale that of another type");

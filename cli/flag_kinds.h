@@ -46,6 +46,11 @@ void add_number(CLI::App& verb, const std::string& flag, Target& target, const s
       ->type_name("N");
 }
 
+/// Returns "HELP; default: VALUE".
+std::string with_default(std::string_view help, const auto& value) {
+  return fmt::format("{}; default: {}", help, value);
+}
+
 /// A flag that takes what `type` says. A default in its target is shown.
 template <class Target>
 CLI::Option* add_text(CLI::App& verb, const std::string& flag, const char* type, Target& target,

@@ -105,14 +105,15 @@ void add_placement(CLI::App& app, Command& c) {
   CLI::App* verb =
       add_verb(app, "placement", "long contexts: CP beside or around EP, by MoNTA's rule; the ranks of every group",
                " --ep 8 --cp 4 --switch-ports 32");
-  add_number(*verb, "--dp", r.dp, "data-parallel group size", {1, 1e6});
-  add_number(*verb, "--tp", r.tp, "tensor- and sequence-parallel group size, inside a node", {1, 1024});
-  add_number(*verb, "--cp", r.cp, "context-parallel group size", {1, 1e6});
-  add_number(*verb, "--ep", r.ep, "expert-parallel group size", {1, 1e6});
-  add_number(*verb, "--pp", r.pp, "pipeline stages", {1, 1e6});
-  add_number(*verb, "--ranks-per-node", r.ranks_per_node, "GPUs a node", {1, 1024});
-  add_number(*verb, "--switch-ports", r.switch_ports, "ports of the switch that joins GPUs of one TP position",
-             {1, 1e6});
+  add_number(*verb, "--dp", r.dp, with_default("data-parallel group size", r.dp), {1, 1e6});
+  add_number(*verb, "--tp", r.tp, with_default("tensor- and sequence-parallel group size, inside a node", r.tp),
+             {1, 1024});
+  add_number(*verb, "--cp", r.cp, with_default("context-parallel group size", r.cp), {1, 1e6});
+  add_number(*verb, "--ep", r.ep, with_default("expert-parallel group size", r.ep), {1, 1e6});
+  add_number(*verb, "--pp", r.pp, with_default("pipeline stages", r.pp), {1, 1e6});
+  add_number(*verb, "--ranks-per-node", r.ranks_per_node, with_default("GPUs a node", r.ranks_per_node), {1, 1024});
+  add_number(*verb, "--switch-ports", r.switch_ports,
+             with_default("ports of the switch that joins GPUs of one TP position", r.switch_ports), {1, 1e6});
   begin_group(*verb, kOutput);
   add_json(*verb, c.placement.json);
 }

@@ -6,17 +6,23 @@ set -euo pipefail
 
 root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 target=${1:-$root/.staged}
-packages=(libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 libeigen3-dev nlohmann-json3-dev libcli11-dev
-  libtomlplusplus-dev libfccp-dev libgtest-dev libgmock-dev libbenchmark-dev libbenchmark1debian libgloo-dev zlib1g-dev)
+packages=(libfmt-dev libspdlog-dev libeigen3-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libfccp-dev
+  libgtest-dev libgmock-dev libbenchmark-dev libgloo-dev zlib1g-dev)
 optional=(libgmock-dev libgloo-dev)
 boost_headers=(boost/math/tools/minima.hpp boost/math/tools/roots.hpp
                boost/math/statistics/univariate_statistics.hpp)
 
 die() { echo "stage_dependencies: $*" >&2; exit 2; }
 
+# Lists the packages of shared libraries, whose names have a version: libfmt9, libspdlog1.10, libbenchmark1debian.
+shared_packages() {
+  { dpkg-query -Wf '${Depends}\n' libfmt-dev libspdlog-dev libbenchmark-dev 2>/dev/null || true; } |
+    grep -oE 'lib(fmt|spdlog|benchmark)[0-9][^ ,]*' | sort -u
+}
+
 files_of() {
   local package file
-  for package in "${packages[@]}"; do
+  for package in "${packages[@]}" $(shared_packages); do
     if ! dpkg -s "$package" >/dev/null 2>&1; then
       [[ " ${optional[*]} " == *" $package "* ]] || die "package $package is missing; install it first"
       continue

@@ -6,13 +6,13 @@
 #include "exchange/tuned_layer.h"
 #include "moe/base/check.h"
 #include "moe/base/json.h"
-#include "moe/base/log.h"
 
 namespace moe::exchange {
 namespace {
 
 // The arguments below `maker`, a function or class; above them what the records say.
-void write_arguments(const TunedLayer& tuned, std::string_view maker, const Json& arguments, std::ostream& out) {
+void write_arguments(const ExportOptions& options, const TunedLayer& tuned, std::string_view maker,
+                     const Json& arguments, std::ostream& out) {
   const CaseRecord& record = tuned.chosen.record;
   Json json{{"comment", tuned.notes},
             {"layer", tuned.name},
@@ -24,7 +24,7 @@ void write_arguments(const TunedLayer& tuned, std::string_view maker, const Json
             {"call", maker},
             {"arguments", arguments}};
   out << json.dump(1) << "\n";
-  for (const std::string& note : tuned.notes) log_info(note);
+  log_notes(options, tuned);
 }
 
 void note_gate(TunedLayer& tuned, std::string_view framework, std::initializer_list<std::string_view> has) {
@@ -50,9 +50,9 @@ void write_tutel(const ExportOptions& options, std::ostream& out) {
   note_gate(tuned, "Tutel", {"gshard", "switch", "xmoe"});
   if (sharded && local > 1)
     tuned.notes.push_back(
-        fmt::format("Tutel shards one expert over its devices, not {} of them: {} experts a device "
-                    "on {} devices are said, unsharded",
-                    local, local, p.ep));
+        fmt::format("Tutel shards one expert over its devices alone: these arguments say {} whole experts on each "
+                    "of {} devices",
+                    local, p.ep));
   if (tuned.shape.rounding != Rounding::tutel)
     tuned.notes.push_back(fmt::format("rows were rounded as {}, Tutel rounds as --capacity-rounding tutel",
                                       name_of(tuned.shape.rounding)));
@@ -71,7 +71,7 @@ void write_tutel(const ExportOptions& options, std::ostream& out) {
       {"parallel_type", sharded && local == 1 ? "model" : "data"},
       {"use_2dh", l.dispatcher == "2dh"},
   };
-  write_arguments(tuned, "tutel.moe.moe_layer", arguments, out);
+  write_arguments(options, tuned, "tutel.moe.moe_layer", arguments, out);
 }
 
 // Arguments of deepspeed.moe.layer.MoE; the expert's module is the caller's.
@@ -101,7 +101,7 @@ void write_deepspeed(const ExportOptions& options, std::ostream& out) {
                        {"use_rts", false},
                        {"use_tutel", l.order == "tutel" && l.top_k == 1},
                        {"enable_expert_tensor_parallelism", p.esp > 1}};
-  write_arguments(tuned, "deepspeed.moe.layer.MoE", arguments, out);
+  write_arguments(options, tuned, "deepspeed.moe.layer.MoE", arguments, out);
 }
 
 }  // namespace moe::exchange

@@ -6,7 +6,6 @@
 #include "exchange/formats.h"
 #include "exchange/tuned_layer.h"
 #include "moe/base/check.h"
-#include "moe/base/log.h"
 #include "moe/plan/pipeline.h"
 
 namespace moe::exchange {
@@ -74,15 +73,13 @@ std::string one_line(std::string text) {
   return text;
 }
 
-void write_array(TunedLayer& tuned, const Arguments& arguments, std::ostream& out) {
+void write_array(const ExportOptions& options, const TunedLayer& tuned, const Arguments& arguments, std::ostream& out) {
   out << fmt::format("# {}\n", one_line(tuned.name));
-  for (const std::string& note : tuned.notes) {
-    out << fmt::format("# {}\n", one_line(note));
-    log_info(one_line(note));
-  }
+  for (const std::string& note : tuned.notes) out << fmt::format("# {}\n", one_line(note));
   out << "MOE_ARGS=(\n";
   for (const std::string& line : arguments.lines()) out << fmt::format("    {}\n", line);
   out << ")\n";
+  log_notes(options, tuned);
 }
 
 void note_differences(TunedLayer& tuned, std::initializer_list<std::string_view> gates) {
@@ -124,7 +121,7 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
   if (l.experts > tuned.shape.parallel.ep) arguments.add("--moe-grouped-gemm");
   if (tuned.shape.parallel.zero > 0) arguments.add("--use-distributed-optimizer");
   if (tuned.shape.parallel.recompute == Recompute::selective) arguments.add("--recompute-granularity selective");
-  write_array(tuned, arguments, out);
+  write_array(options, tuned, arguments, out);
 }
 
 // The published layer cuts rows alike, checks for alltoall and a capacity factor, and shards experts over TP.
@@ -144,7 +141,7 @@ void write_fsmoe(const ExportOptions& options, std::ostream& out) {
   add_moe(l, arguments);
   arguments.add("--pipeline-degree", tuned.chosen.record.degree_forward);
   arguments.add("--bp-pipeline-degree", tuned.chosen.record.degree_backward);
-  write_array(tuned, arguments, out);
+  write_array(options, tuned, arguments, out);
 }
 
 }  // namespace moe::exchange

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "moe/base/check.h"
+#include "moe/base/log.h"
 #include "moe/base/units.h"
 #include "moe/record/reader.h"
 #include "verbs/recorded_layer.h"
@@ -63,10 +64,9 @@ std::vector<std::string> notes_on(const Found& found, const Framework& runs) {
                                              chosen.record.parameters.text("cluster", chosen.record.where))};
   if (!found.exact) notes.push_back(fmt::format("{} runs it but for {}", runs.name, runs.but));
   if (fastest.record.key != chosen.record.key)
-    notes.push_back(
-        fmt::format("the fastest of the records is {}, which {} does not run: what it runs takes {:.3f} "
-                    "times as long",
-                    described(fastest), runs.name, chosen.seconds / fastest.seconds));
+    notes.push_back(fmt::format(
+        "the fastest that was {} is {}, which {} does not run: what it runs takes {:.3f} times as long",
+        found.measured ? "measured" : "predicted", described(fastest), runs.name, chosen.seconds / fastest.seconds));
   return notes;
 }
 
@@ -115,6 +115,11 @@ TunedLayer tuned_layer(const ExportOptions& options, const Framework& runs) {
                    *found.chosen, notes_on(found, runs)};
   note_unsaid(tuned.shape, runs, tuned.notes);
   return tuned;
+}
+
+void log_notes(const ExportOptions& options, const TunedLayer& tuned) {
+  if (options.out.empty()) return;
+  for (const std::string& note : tuned.notes) log_info(note);
 }
 
 }  // namespace moe::exchange

@@ -29,4 +29,7 @@ std::vector<TimedCase> timed_cases(const std::string& path, const std::string& o
 /// BadInput where neither has one.
 TunedLayer tuned_layer(const ExportOptions& options, const Framework& runs);
 
+/// Says the notes on stderr where the export goes to a file; elsewhere its reader sees them.
+void log_notes(const ExportOptions& options, const TunedLayer& tuned);
+
 }  // namespace moe::exchange

@@ -94,6 +94,8 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
   sort_by_series(records);
   std::vector<MeasuredOverhead> overheads = processes ? taken_overheads(records) : measure_overheads(writer);
   const MicrobenchResults results{.cluster = target.cluster.name,
+                                  .place = target.place(),
+                                  .emulated = target.emulated,
                                   .backend = std::string(target.backend()),
                                   .records_path = path,
                                   .checked = options.check != 0,

@@ -61,7 +61,7 @@ std::string collectives_table(const std::vector<CaseRecord>& records, bool check
 std::string series_of(const CaseRecord& record) { return record.key.substr(3, record.key.rfind('/') - 3); }
 
 std::string compute_table(const std::vector<CaseRecord>& records) {
-  Table table({"op", "size", "time us", "spread", "GFLOP/s or GB/s", "over modelled", "status"});
+  Table table({"op", "size", "time us", "spread", "rate", "over modelled", "status"});
   for (const CaseRecord& record : records) {
     const auto op = find_op(text_of(record, "op"));
     if (op != Op::gemm && op != Op::module) continue;
@@ -70,7 +70,8 @@ std::string compute_table(const std::vector<CaseRecord>& records) {
     const std::string shown = bytes ? human_bytes(size) : fmt::format("{:.3g} GFLOP", size * 1e-9);
     if (record.status == CaseStatus::ok)
       table.add({series_of(record), shown, fmt::format("{:.1f}", median_of(record) * 1e6), spread_of(record),
-                 fmt::format("{:.3f}", size / median_of(record) * 1e-9), over_modelled(record), "ok"});
+                 fmt::format("{:.3f} {}", size / median_of(record) * 1e-9, bytes ? "GB/s" : "GFLOP/s"),
+                 over_modelled(record), "ok"});
     else
       table.add(
           {series_of(record), shown, "-", "-", "-", "-", fmt::format("{}: {}", name_of(record.status), record.reason)});
@@ -83,8 +84,9 @@ std::string lanes_tables(const std::vector<CaseRecord>& records) {
   for (const CaseRecord& record : records) {
     if (text_of(record, "op") != "slowdown") continue;
     const auto us = [&](const char* name) { return fmt::format("{:.1f}", number(record, record.summary, name) * 1e6); };
+    const double factor = number(record, record.summary, "factor");
     table.add({text_of(record, "lane"), text_of(record, "by"), us("alone_s"), us("beside_s"),
-               fmt::format("{:.2f}x", number(record, record.summary, "factor"))});
+               factor > 1 ? fmt::format("{:.2f}x", factor) : "not slower"});
   }
   Table overlaps({"lanes", "alone us", "", "both us", "overlap"});
   for (const CaseRecord& record : records) {
@@ -123,7 +125,8 @@ void sort_by_series(std::vector<CaseRecord>& records) {
 
 std::string text_of(const MicrobenchResults& results) {
   std::string text =
-      fmt::format("{}{}{}\nexecutor, empty tasks, unpaced:\n", collectives_table(results.records, results.checked),
+      fmt::format("operations on {}{}\n\n{}{}{}\nexecutor, empty tasks, unpaced:\n", results.place,
+                  results.emulated ? ", emulated" : "", collectives_table(results.records, results.checked),
                   compute_table(results.records), lanes_tables(results.records));
   for (const auto& [ranks, device, o] : results.overheads)
     text += fmt::format("  {}, {} rank{} a process: {:.2f} us a task, {:.1f} us a hand-over between lanes\n",

@@ -17,7 +17,9 @@ struct MeasuredOverhead {
 };
 
 struct MicrobenchResults {
-  std::string cluster, backend, records_path;
+  std::string cluster, place;  // Target's
+  bool emulated = false;
+  std::string backend, records_path;
   bool checked = true;              // wrong elements were looked for
   std::vector<CaseRecord> records;  // of ops, slowdowns and overlaps, as the tables list them
   std::vector<MeasuredOverhead> overheads;

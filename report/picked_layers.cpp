@@ -17,14 +17,13 @@ std::vector<size_t> spread(const std::vector<size_t>& all, size_t count) {
   return picked;
 }
 
-// Says whether it has several layers, micro-batches or stages: a replay is of one layer, once.
+}  // namespace
+
 bool is_stack(const Fields& parameters) {
   return std::ranges::any_of(std::array{"layers", "micro_batches", "pp"}, [&](const char* name) {
     return parameters.has(name) && parameters.whole(name, name) > 1;
   });
 }
-
-}  // namespace
 
 std::vector<size_t> picked_layers(const RecordTables& tables, size_t count) {
   std::vector<bool> replayable(tables.layers().size());

@@ -4,6 +4,9 @@
 
 namespace moe::report {
 
+/// Says whether parameters are of several layers, micro-batches or stages: a replay is of one layer, once.
+bool is_stack(const Fields& parameters);
+
 /// Returns indices of at most `count` layers: spread evenly over those that ran, then over those that were planned. A
 /// layer has a schedule that went well and whose plan is of no file, and is no stack of layers.
 std::vector<size_t> picked_layers(const RecordTables& tables, size_t count);

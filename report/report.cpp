@@ -81,6 +81,8 @@ class Replays {
     for (const size_t layer : picked_) add(layer);
     if (std::ranges::any_of(tables.rows(), &LayerRow::of_plan_file))
       notes_.insert("runs of a plan file have no replays: only that file holds their plans");
+    if (std::ranges::any_of(tables.layers(), [](const LayerEntry& l) { return is_stack(l.parameters); }))
+      notes_.insert("models and stacks of layers have no replays: the page replays one layer, once");
   }
   size_t layers() const { return layers_.size(); }
   /// Indices of the layers that are to have timelines.

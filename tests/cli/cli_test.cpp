@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "moe/record/reader.h"
 #include "tests/cli/program_test.h"
@@ -113,20 +114,22 @@ TEST_F(Cli, AGridRowThatCannotBePricedIsUnsupportedAndNoError) {
 }
 
 TEST_F(Cli, EveryVerbHasHelpWithAnExample) {
-  for (const std::string verb :
-       {"list", "doctor", "simulate", "fit", "tune", "microbench", "layerbench", "modelbench", "launch"}) {
+  std::istringstream verbs(run({"--complete", "moetune "}).out);
+  int walked = 0;
+  for (std::string verb; verbs >> verb; ++walked) {
     const Printed printed = run({verb, "--help"});
     EXPECT_EQ(printed.exit_code, 0);
     EXPECT_NE(printed.out.find("example:\n  ./moetune " + verb), std::string::npos) << printed.out;
   }
+  EXPECT_GE(walked, 20);
 }
 
 TEST_F(Cli, ListIsCompleteAsJson) {
   const Printed printed = run({"list", "--json"});
   ASSERT_EQ(printed.exit_code, 0);
   const Json json = Json::parse(printed.out);
-  for (const char* key :
-       {"schedules", "clusters", "grids", "layers", "gates", "orders", "dispatchers", "hooks", "ffns"})
+  for (const char* key : {"schedules", "clusters", "grids", "layers", "models", "papers", "gates", "orders",
+                          "dispatchers", "hooks", "ffns"})
     EXPECT_FALSE(json[key].empty()) << key;
 }
 

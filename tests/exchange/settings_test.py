@@ -79,7 +79,7 @@ class Settings(ProgramTest):
             self.assertEqual(flags[flag], value, flag)
         self.assertIn("--sequence-parallel", flags)
         self.assertIn("--moe-pad-expert-input-to-capacity", flags)
-        self.assertIn("the fastest of the records is fsmoe", " ".join(comments))
+        self.assertIn("the fastest that was measured is fsmoe", " ".join(comments))
         dropless, _ = flags_of(self.export("megatron", measured("ds-moe", (1, 1), 0.01, capacity_factor="none")))
         self.assertNotIn("--moe-expert-capacity-factor", dropless)
 

@@ -133,6 +133,7 @@ TEST(PublishedClusters, OfSeveralNodesSpreadExpertsOverAllRanks) {
                            .heads = 56,
                            .experts = 256,
                            .top_k = 8,
+                           .node_limit = 4,
                            .ffn = Ffn::mixtral,
                            .dtype = DType::float16};
     const LayerPricer pricer(profile, complete(layer, parallel, Rounding::ragged));

@@ -18,6 +18,13 @@ std::string first_rows(const std::string& rows) {
   return more > 0 ? fmt::format("{} and {} more", rows.substr(0, end), more) : rows;
 }
 
+// Says what medians of passes hide.
+std::string overran(const CaseRecord& record) {
+  constexpr std::string_view kShare = "overrun_share";
+  const double share = record.summary.has(kShare) ? record.summary.number(kShare, record.key) : 0;
+  return share > 0 ? fmt::format("; {:.2f} % of all passes' tasks outlasted their modelled time", 100 * share) : "";
+}
+
 }  // namespace
 
 std::string tasks_text(const LayerOutcome& outcome) {
@@ -31,7 +38,8 @@ std::string tasks_text(const LayerOutcome& outcome) {
                  fmt::format("{:.2f}", 1e3 * t.predicted_s), fmt::format("{:.2f}", 1e3 * t.measured_s),
                  ratio(t.median_ratio), ratio(t.worst_ratio), t.worst_task.substr(0, t.worst_task.find(" of layer"))});
     }
-    text += fmt::format("Tasks of {}, measured over predicted\n\n{}\n", run.plan.schedule, table.text());
+    text += fmt::format("Tasks of {}, medians of passes, measured over predicted{}\n\n{}\n", run.plan.schedule,
+                        overran(run.record), table.text());
   }
   return text;
 }

@@ -25,8 +25,8 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers);
 /// all ranks together (in_step.h), verified first. Returns a record of every kind of task in each phase: a computation
 /// by its terms (op `task`), a collective by its op, network, group size and bytes; median_s is the mean over chunks of
 /// each one's median over passes (overlap.h: in_step_seconds), its samples are these medians. What `writer` has is
-/// taken from there. Every process of the target calls it, all get the same. A layer that can't run, or that the job has
-/// no schedule for, leaves none.
+/// taken from there. Every process of the target calls it, all get the same. A layer that can't run, or that the job
+/// has no schedule for, leaves none.
 std::vector<CaseRecord> measure_tasks(const Target& target, const LayerJob& job, RecordWriter& writer);
 
 }  // namespace moe
