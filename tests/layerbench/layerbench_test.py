@@ -112,6 +112,14 @@ class Layerbench(unittest.TestCase):
                                              "--schedule", "tutel", *LAYER, "--overwrite", "--json"))
         self.assertEqual(printed["schedules"][0]["status"], "ok", printed)
 
+    def test_without_a_gpu_no_file_is_left(self):
+        for verb in (["layerbench", *LAYER, "--schedule", "fsmoe"], ["microbench"], ["modelbench"]):
+            found = subprocess.run([PROGRAM, *verb, "--device", "cuda", "--out", "r.jsonl"], cwd=self.folder, text=True,
+                                   capture_output=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+            self.assertEqual(found.returncode, 77, found.stderr)
+            self.assertEqual(found.stderr.count("\n"), 1, found.stderr)
+            self.assertEqual(os.listdir(self.folder), [])
+
     def test_a_profile_with_unusable_rows(self):
         """What needs none of them goes on, what is predicted by a weak row says so."""
         with open(TESTBED) as file:

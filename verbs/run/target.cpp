@@ -9,6 +9,7 @@
 #include "moe/base/control_groups.h"
 #include "moe/device/cpu/cores.h"
 #include "moe/device/cpu/quota.h"
+#include "moe/device/device.h"
 #include "moe/device/gpu_settings.h"
 #include "moe/measure/layers/proxy.h"
 #include "verbs/selection.h"
@@ -134,6 +135,8 @@ void share_done(const Target& target, RecordWriter& writer) {
 }
 
 Target target_of(const std::string& cluster, const BenchRanks& ranks) {
+  // Says why there is no GPU, before a file is opened.
+  if (ranks.device == DeviceKind::cuda && gpu_count() == 0) make_device(DeviceKind::cuda);
   Target target = ranks.processes ? of_processes(cluster, *ranks.processes) : of_threads(cluster);
   target.ranks = ranks;
   target.ranks.threads = chosen_threads(target);
