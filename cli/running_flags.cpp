@@ -155,6 +155,9 @@ void add_microbench(CLI::App& app, Command& c) {
   CLI::App* verb = add_verb(app, "microbench", "time alltoall, allgather, reducescatter, allreduce, gemm -> records",
                             " --cluster testbed-b --repetitions 5");
   add_text(*verb, "--cluster", "CLUSTER|host|FILE", m.cluster, "cluster profile to emulate");
+  verb->add_option("--op", m.ops, "those alone; default: all, how lanes slow each other, and overheads")
+      ->type_name("OP[,..]")
+      ->delimiter(',');
   add_bytes(*verb, "-b,--min-bytes", m.least_bytes, "collectives' least size: 64K, 1M, ...; default: as the largest");
   add_bytes(*verb, "-e,--max-bytes", m.most_bytes,
             "their largest size; default: as the least; without both: FSMoE's sizes or a share of them");

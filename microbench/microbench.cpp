@@ -33,6 +33,19 @@ std::vector<std::string> modules_of(const std::string& asked, const Target& targ
   return names;
 }
 
+std::set<Op> ops_of(const std::vector<std::string>& names) {
+  std::set<Op> ops;
+  for (const std::string& name : names) {
+    const auto op = find_op(name);
+    const OpTable table = op ? facts_of(*op).table : OpTable::none;
+    require<BadInput>(table == OpTable::comm || op == Op::gemm || op == Op::module,
+                      "--op: unknown '{}', expected one of: {}, gemm, module", name,
+                      fmt::join(names_of(OpTable::comm), ", "));
+    ops.insert(*op);
+  }
+  return ops;
+}
+
 OpRequest request_of(const MicrobenchOptions& options, const Target& target) {
   OpRequest request;
   request.settings = {options.repetitions, options.timeout_s, options.iterations, options.warm_ups, options.check != 0};
@@ -40,6 +53,7 @@ OpRequest request_of(const MicrobenchOptions& options, const Target& target) {
   const int64_t most = options.most_bytes > 0 ? options.most_bytes : least;
   request.sizes = {least, most, options.step_bytes, options.step_factor, dtype_from(options.dtype, "--dtype")};
   request.modules = modules_of(options.modules, target);
+  request.only = ops_of(options.ops);
   return request;
 }
 
@@ -92,7 +106,8 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
     progress.emplace(fmt::format("microbench {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""));
   auto records = measure_ops(target, writer, request, [&](double share) { progress->at(share); });
   sort_by_series(records);
-  std::vector<MeasuredOverhead> overheads = processes ? taken_overheads(records) : measure_overheads(writer);
+  std::vector<MeasuredOverhead> overheads;
+  if (request.only.empty()) overheads = processes ? taken_overheads(records) : measure_overheads(writer);
   const MicrobenchResults results{.cluster = target.cluster.name,
                                   .place = target.place(),
                                   .emulated = target.emulated,

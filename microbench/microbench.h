@@ -19,6 +19,7 @@ struct MicrobenchOptions {
   DeviceKind device = DeviceKind::cpu;  // of the ranks
   int threads = 0;                      // of each rank; 0: its share of the cores
   // These have nccl-tests' flags of one letter.
+  std::vector<std::string> ops;                             // empty: all of them, how lanes slow each other, overheads
   int64_t least_bytes = 0, most_bytes = 0, step_bytes = 0;  // of collectives; most 0: FSMoE's sizes
   double step_factor = 2;
   int iterations = 0, warm_ups = 1;  // of an op in one sample, 0: chosen; before the samples

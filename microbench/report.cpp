@@ -54,7 +54,7 @@ std::string collectives_table(const std::vector<CaseRecord>& records, bool check
     }
     table.add(std::move(row));
   }
-  return table.text();
+  return table.empty() ? "" : table.text();
 }
 
 // "gemm float32": all of a key but its size.
@@ -124,10 +124,10 @@ void sort_by_series(std::vector<CaseRecord>& records) {
 }
 
 std::string text_of(const MicrobenchResults& results) {
-  std::string text =
-      fmt::format("operations on {}{}\n\n{}{}{}\nexecutor, empty tasks, unpaced:\n", results.place,
-                  results.emulated ? ", emulated" : "", collectives_table(results.records, results.checked),
-                  compute_table(results.records), lanes_tables(results.records));
+  std::string text = fmt::format("operations on {}{}\n\n{}{}{}", results.place, results.emulated ? ", emulated" : "",
+                                 collectives_table(results.records, results.checked), compute_table(results.records),
+                                 lanes_tables(results.records));
+  if (!results.overheads.empty()) text += "\nexecutor, empty tasks, unpaced:\n";
   for (const auto& [ranks, device, o] : results.overheads)
     text += fmt::format("  {}, {} rank{} a process: {:.2f} us a task, {:.1f} us a hand-over between lanes\n",
                         name_of(device), ranks, ranks > 1 ? "s" : "", o.task_s * 1e6, o.crossing_s * 1e6);

@@ -97,9 +97,9 @@ std::string parsed(const std::string& verb, const std::string& text) {
   return c->verb + shown(c->log) + of(t.selection) +
          all_of(t.verify, t.measured_layers, t.strategy_layers, t.measure_degrees, t.iterations, t.seed, t.timeout_s,
                 t.device, t.threads, t.out, t.asked.overwrite, t.trace, t.json, t.run_all, t.strict, c->fit.strict) +
-         all_of(m.cluster, m.repetitions, m.timeout_s, m.device, m.threads, m.least_bytes, m.most_bytes, m.step_bytes,
-                m.step_factor, m.iterations, m.warm_ups, m.check, m.dtype, m.modules, m.out, m.asked.overwrite,
-                m.kernels, m.json) +
+         all_of(m.cluster, fmt::format("{}", fmt::join(m.ops, ",")), m.repetitions, m.timeout_s, m.device, m.threads,
+                m.least_bytes, m.most_bytes, m.step_bytes, m.step_factor, m.iterations, m.warm_ups, m.check, m.dtype,
+                m.modules, m.out, m.asked.overwrite, m.kernels, m.json) +
          of(l.selection) + all_of(c->simulate.asked.overwrite, c->reproduce.asked.overwrite) +
          all_of(l.stack.layers, l.stack.micro_batches, l.stack.pipeline, l.layers, l.iterations, l.seed, l.timeout_s,
                 l.device, l.threads, l.out, l.asked.overwrite, l.workload, l.trace, l.dump, l.tasks, l.check_only,

@@ -9,13 +9,14 @@ Effects microbench() {
   const std::string range = "--min-bytes 64K --max-bytes 1M", steps = "--step-factor 4; --step-bytes 64K";
   Effects e;
   add(e, parsed, "",
-      "--cluster testbed-a; --repetitions 2; --min-bytes 64K; --max-bytes 1M; --iterations 2; --warmup 3; --check 0; "
+      "--cluster testbed-a; --op alltoall; --repetitions 2; --min-bytes 64K; --max-bytes 1M; --iterations 2; --warmup "
+      "3; --check 0; "
       "--dtype float64; --modules; --kernels; --out o.jsonl; --overwrite; --json");
   add(e, parsed, range, steps);
   add(e, refused, "--min-bytes 64K", steps);
   add(e, refused, range + " --step-bytes 64K", "--step-factor 4");
-  add(e, refused, "", "--warmup 0; --check 2");
-  add(e, refused, "--kernels", "--cluster testbed-a; --min-bytes 64K; --iterations 2; --modules");
+  add(e, refused, "", "--warmup 0; --check 2; --op alltoal; --op expert");
+  add(e, refused, "--kernels", "--cluster testbed-a; --op gemm; --min-bytes 64K; --iterations 2; --modules");
   add(e, parsed, "--kernels", "--device cuda; --out o.jsonl; --overwrite");
   add_ranks(e);
   return e;

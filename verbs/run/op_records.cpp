@@ -70,6 +70,12 @@ std::vector<OpCase> cases_of(const Target& target, const OpRequest& request) {
                                : real_cases(target.cluster, target.backend(), request.sizes, target.ranks.device);
   std::ranges::move(module_cases(request.modules, target.cluster), std::back_inserter(cases));
   if (!target.emulated && target.ranks.device == DeviceKind::cuda) leave_out_too_large(target, cases);
+  if (request.only.empty()) return cases;
+  for (const Op op : request.only)
+    require<BadInput>(std::ranges::find(cases, op, &OpCase::op) != cases.end(),
+                      "op {}: found nothing of it to time on {}, expected another op", name_of(op),
+                      target.cluster.name);
+  std::erase_if(cases, [&](const OpCase& c) { return !request.only.contains(c.op); });
   return cases;
 }
 
@@ -183,7 +189,7 @@ std::vector<CaseRecord> measured_ops(const Target& target, RecordWriter& writer,
   };
   bench_ops(target.ranks, cases, settings, {keep, again}, open);
   std::vector<CaseRecord> records = attempts.best();
-  add_lane_records(target, writer, cases, settings, records);
+  if (request.only.empty()) add_lane_records(target, writer, cases, settings, records);
   return share(target, std::move(records));
 }
 

@@ -16,6 +16,7 @@ struct OpRequest {
   OpSizes sizes;
   std::vector<std::string> modules = {};  // of the registries, on a target that is not emulated
   std::set<std::string> without = {};     // series (op_cases.h) that are not timed alone
+  std::set<Op> only = {};                 // empty: all of them, and how lanes slow each other
 };
 
 /// Says how often a case is measured again whose time is off its series' line (fit.h: set_aside), or of whose series no
