@@ -113,6 +113,8 @@ Fields gpu_fields(int local_rank) {
 }
 
 RecordWriter Target::open_records(const std::string& path, const Asked& asked, std::vector<std::string> files) const {
+  // Says why there is no GPU, before the file is opened.
+  if (ranks.device == DeviceKind::cuda && gpu_count() == 0) make_device(DeviceKind::cuda);
   if (!leads()) return RecordWriter(path);
   files.push_back(cluster.file);
   return RecordWriter(path, {asked, std::move(files), fields_of(*this)});
@@ -135,8 +137,6 @@ void share_done(const Target& target, RecordWriter& writer) {
 }
 
 Target target_of(const std::string& cluster, const BenchRanks& ranks) {
-  // Says why there is no GPU, before a file is opened.
-  if (ranks.device == DeviceKind::cuda && gpu_count() == 0) make_device(DeviceKind::cuda);
   Target target = ranks.processes ? of_processes(cluster, *ranks.processes) : of_threads(cluster);
   target.ranks = ranks;
   target.ranks.threads = chosen_threads(target);
