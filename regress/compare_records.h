@@ -30,7 +30,8 @@ MainTime main_time(const CaseRecord& record);
 /// degree_backward, backend. Nothing where the case has none of that name.
 std::optional<std::string> value_of(const CaseRecord& record, std::string_view name);
 
-/// Returns of what a case is: the first part of its key, and its schedule, else its op, else its kernel.
+/// Returns of what a case is: the first part of its key, and its schedule, else its name (a task's, a module's), its
+/// op or its kernel.
 std::string family_of(const CaseRecord& record);
 
 /// "NAME: A against B" for the first of what decides a case (parameters that both have, dtype, algorithm, schedule,

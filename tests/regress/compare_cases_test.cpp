@@ -291,5 +291,13 @@ TEST_F(CompareCases, FiltersKeepAndGroupsGather) {
   EXPECT_THROW(compared(b, h, {}, "nosuch"), BadInput);
 }
 
+TEST(Family, OfATaskIsItsName) {
+  CaseRecord task = made_op("task", 1);
+  EXPECT_EQ(family_of(task), "op task");
+  task.parameters.set("name", std::string("gate:gshard"));
+  EXPECT_EQ(family_of(task), "op gate:gshard");
+  EXPECT_EQ(family_of(made_layer("small", "fsmoe", 1)), "run fsmoe");
+}
+
 }  // namespace
 }  // namespace moe::regress
