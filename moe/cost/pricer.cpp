@@ -109,8 +109,7 @@ const CommRow& LayerPricer::comm_row_or_nearest(Op op, const Group& group) const
                         .network = group.network,
                         .ranks = group.size,
                         .algorithm = direct ? "direct" : shape_.layer.dispatcher};
-  const bool any_size = options_.nearest && nearest == nullptr;
-  const std::string ranks = any_size ? "any number of" : fmt::format("{}", group.size);
+  const std::string ranks = options_.nearest && !nearest ? "any number of" : fmt::format("{}", group.size);
   const std::string none = fmt::format("profile {}: no {} row for {} ranks on the {} network{}", profile_.name, what,
                                        ranks, name_of(group.network), why_unusable(profile_, row_name(missing)));
   require<Unpriced>(nearest != nullptr, "{}", none);

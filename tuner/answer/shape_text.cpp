@@ -26,6 +26,11 @@ std::string short_shape(const ModelShape& model) {
   return p.recompute == Recompute::none ? text : text + ", recompute";
 }
 
+// "profile NAME: " is left out: the answer names it.
+std::string_view reason_of(std::string_view refusal) {
+  return refusal.starts_with("profile ") ? refusal.substr(refusal.find(": ") + 2) : refusal;
+}
+
 // Says first what the profile leaves open, where that is a good part.
 std::string counts_of(const FoundShapes& found) {
   std::string text =
@@ -40,9 +45,9 @@ std::string counts_of(const FoundShapes& found) {
   if (found.not_reached > 0) text += fmt::format(", {} not reached in time", found.not_reached);
   if (found.refused > 0) text += fmt::format(", {} refused:", found.refused);
   for (size_t i = 0; i < std::min(kReasons, found.refusals.size()); ++i)
-    text += fmt::format("\n       {:6}  {}", found.refusals[i].second, found.refusals[i].first);
+    text += fmt::format("\n       {:6}  {}", found.refusals[i].second, reason_of(found.refusals[i].first));
   if (found.refusals.size() > kReasons)
-    text += fmt::format("\n       and for {} more reasons", found.refusals.size() - kReasons);
+    text += fmt::format("\n       and more, for reasons that --json lists: {}", found.refusals.size() - kReasons);
   return text;
 }
 
