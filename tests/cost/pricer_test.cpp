@@ -284,22 +284,6 @@ TEST(Pricer, AnIntraAllReduceIsDerivedAndSaysSo) {
   EXPECT_NE(unpriced(profile, one_node), "priced");
 }
 
-TEST(Pricer, AnIntraAllReduceIsDerivedFromTheNearestPairWhereThatIsAllowed) {
-  const Profile profile = small_profile();
-  const LayerCase wide = small_case({.nodes = 1, .ranks_per_node = 4, .mp = 1, .esp = 2});
-  EXPECT_THROW(LayerPricer(profile, wide).gradient_seconds(1000), Unpriced);
-  const LayerPricer pricer(profile, wide, {.nearest = true});
-  EXPECT_DOUBLE_EQ(pricer.gradient_seconds(1000), 7e-5 + 1000 * 7e-10);
-  EXPECT_TRUE(has_note(pricer, "derived: intra allreduce"));
-  for (const char* half : {"reducescatter", "allgather"})
-    EXPECT_TRUE(has_note(pricer, fmt::format("nearest: {} over 4 ranks priced by the row of 2 ranks", half)));
-  Profile measured = profile;  // a row of its own comes first, be it of another size
-  measured.comm.push_back({.op = Op::allreduce, .network = Network::intra, .ranks = 8, .alpha_s = 1});
-  const LayerPricer borrowed(measured, wide, {.nearest = true});
-  EXPECT_GT(borrowed.gradient_seconds(1000), 1);
-  EXPECT_FALSE(has_note(borrowed, "derived"));
-}
-
 TEST(Pricer, SaysWhatLiesOutsideTheFittedRange) {
   Profile profile = small_profile();
   // T_rank = ceil(1.2 x 128 / (2 x 4)) = 20 rows of E M = 128 elements: 10240 bytes.

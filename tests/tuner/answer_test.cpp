@@ -273,34 +273,6 @@ TEST(ShapeSearch, KeepsWhatWasAskedFor) {
   EXPECT_TRUE(std::ranges::any_of(ordered.ranked, [](const auto& shape) { return shape.model.micro_batches > 1; }));
 }
 
-// Parm prices few networks: each reason counts once a shape, whatever schedules say it, and the most frequent is first.
-TEST(ShapeSearch, CountsWhyShapesAreRefused) {
-  Draw draw(8);
-  Profile profile = find_profile("testbed-a");
-  std::erase_if(profile.comm, [](const CommRow& row) { return row.network == Network::intra; });
-  profile.memory_bytes.reset();
-  const ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, 8);
-  const FoundShapes found =
-      find_shapes({.chosen = chosen,
-                   .global_batch = batch_of(chosen),
-                   .profile = profile,
-                   .schedules = {&find_schedule("tutel"), &find_schedule("fsmoe"), &find_schedule("ds-moe")}});
-  ASSERT_GE(found.refusals.size(), 2u);
-  EXPECT_EQ(found.unpriced, found.refused);
-  EXPECT_TRUE(std::ranges::is_sorted(found.refusals, std::greater<>(), &std::pair<std::string, int>::second));
-  for (const auto& [reason, shapes] : found.refusals) {
-    EXPECT_NE(reason.find("row for any number of ranks on the intra network"), std::string::npos) << reason;
-    EXPECT_LE(shapes, found.refused);
-  }
-  const std::string text = text_of(found, 3);
-  EXPECT_NE(
-      text.find(fmt::format("SHAPE  {} of {} shapes have no price on this profile\n", found.unpriced, found.shapes)),
-      std::string::npos)
-      << text;
-  EXPECT_EQ(text.find("profile testbed-a"), std::string::npos) << "said once, above";
-  EXPECT_EQ(json_of(found)["refusals"].size(), found.refusals.size());
-}
-
 // Whenever it stops, what it has is a shape, and what it says that none beats is no more than the best of all takes.
 TEST(ShapeSearch, HasAnAnswerAndABoundWheneverItStops) {
   Draw draw(6);

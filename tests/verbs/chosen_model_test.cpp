@@ -13,7 +13,9 @@ TEST(ChosenModel, HasGroupsThatDivideOnEveryClusterThatComesWithIt) {
     const Profile profile = find_profile(cluster);
     for (const std::string& model : config_names("models")) {
       if (model.find('@') != std::string::npos) continue;  // of one cluster
-      EXPECT_NO_THROW(chosen_model({.model = model}, {}, profile)) << model << " on " << cluster;
+      ModelFlags flags;
+      flags.model = model;
+      EXPECT_NO_THROW(chosen_model(flags, {}, profile)) << model << " on " << cluster;
     }
   }
 }
