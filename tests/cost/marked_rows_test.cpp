@@ -133,7 +133,7 @@ TEST(NearestRows, AnIntraAllReduceIsDerivedFromTheNearestPair) {
   measured.alpha_s = 1;
   profile.comm.push_back(measured);
   const LayerPricer borrowed(profile, four, {.nearest = true});
-  EXPECT_GT(borrowed.gradient_seconds(1000), 1) << "an AllReduce's row comes first, be it of another size";
+  EXPECT_GE(borrowed.gradient_seconds(1000), 1) << "an AllReduce's row comes first, be it of another size";
 }
 
 }  // namespace
