@@ -165,7 +165,7 @@ TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"simulate", "--mp", "5"}, {"mp", "5"}},
       {{"simulate", "--dp", "3"}, {"dp x mp"}},
       {{"simulate", "--ep", "3"}, {"ep x esp"}},
-      {{"simulate", "--experts", "12"}, {"ep", "experts = 12"}},
+      {{"simulate", "--experts", "12", "--ep", "8"}, {"ep", "experts = 12"}},
       {{"simulate", "--kv-heads", "5"}, {"kv-heads", "heads"}},
       {{"simulate", "--capacity-factor", "0"}, {"--capacity-factor", "'0'", "> 0"}},
       {{"simulate", "--capacity-factor", "nan"}, {"--capacity-factor", "'nan'"}},

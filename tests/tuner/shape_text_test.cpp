@@ -7,10 +7,10 @@
 namespace moe::tuner {
 namespace {
 
-// Testbed A's rows inside a node are left out: a shape is refused for each network once, whatever schedules say so.
+// Testbed A has no AlltoAll inside a node and no AllGather between nodes. A shape counts once for each reason, whatever
+// schedules say it.
 TEST(ShapeText, CountsWhyShapesAreRefused) {
   Profile profile = find_profile("testbed-a");
-  std::erase_if(profile.comm, [](const CommRow& row) { return row.network == Network::intra; });
   const ChosenModel chosen = chosen_model({}, {}, profile);
   const ParallelShape& p = chosen.model.shape.parallel;
   const FoundShapes found =
@@ -24,7 +24,7 @@ TEST(ShapeText, CountsWhyShapesAreRefused) {
   EXPECT_TRUE(std::ranges::is_sorted(found.refusals, std::greater<>(), &std::pair<std::string, int>::second));
   int counted = 0;
   for (const auto& [reason, shapes] : found.refusals) {
-    EXPECT_NE(reason.find("row for any number of ranks on the intra network"), std::string::npos) << reason;
+    EXPECT_NE(reason.find("row for any number of ranks on the "), std::string::npos) << reason;
     EXPECT_LE(shapes, found.refused);
     counted += shapes;
   }
