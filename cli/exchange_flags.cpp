@@ -40,8 +40,7 @@ void add_import(CLI::App& app, Command& c) {
   add_text(*verb, "--map", "FILE", o.map, "kineto: CSV of kernel, kind; what kernels of other names do");
   begin_group(*verb, kOutput);
   add_text(*verb, "-o,--out", "FILE", o.out, "the records; of csv-profile the profile");
-  const std::string meaning = "the records file may hold other runs: what it holds makes room";
-  verb->add_flag("--overwrite", meaning);
+  add_overwrite(*verb);
 }
 
 }  // namespace moe

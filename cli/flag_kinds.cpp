@@ -136,10 +136,14 @@ void add_degrees(CLI::App& verb, Selection& s) {
                 "where a profile has no row, take that of the nearest group size, or scale that of another type");
 }
 
+void add_overwrite(CLI::App& verb) {
+  const std::string meaning = "replaces what the records file holds";
+  verb.add_flag("--overwrite", meaning);
+}
+
 void add_records(CLI::App& verb, std::string& out, const std::string& help) {
   add_text(verb, "-o,--out", "FILE", out, help);
-  const std::string meaning = "the records file may hold other runs: what it holds makes room";
-  verb.add_flag("--overwrite", meaning);
+  add_overwrite(verb);
 }
 
 void add_json(CLI::App& verb, bool& json) {
@@ -180,7 +184,7 @@ void add_log(CLI::App& verb, LogLevel& log) {
     return verb.add_flag_callback(
         flag, [&log, level] { log = level; }, help);
   };
-  CLI::Option* quiet = shows("--quiet", LogLevel::errors, "stderr has errors alone: no progress, no warnings");
+  CLI::Option* quiet = shows("--quiet", LogLevel::errors, "prints only errors on stderr: no progress, no warnings");
   CLI::Option* verbose = shows("--verbose", LogLevel::decisions, "stderr has what each step decided, too");
   verbose->excludes(quiet);
 }

@@ -79,6 +79,7 @@ void add_node_limit(CLI::App& verb, Selection& s);
 void add_schedule(CLI::App& verb, Selection& s);
 void add_degrees(CLI::App& verb, Selection& s);
 /// --out and --overwrite of a verb that appends records; what they mean is RecordWriter's.
+void add_overwrite(CLI::App& verb);
 void add_records(CLI::App& verb, std::string& out, const std::string& help);
 void add_json(CLI::App& verb, bool& json);
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& what, const std::string& example);

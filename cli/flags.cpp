@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <fmt/ranges.h>
+#include <utility>
 
 #include "cli/commit.h"
 #include "cli/flag_kinds.h"
@@ -23,6 +24,33 @@ void require_verb(const CLI::App& app, int argc, const char* const* argv) {
   bad_input("verb: found '{}', expected one of: {}{}", argv[1], fmt::join(names, ", "), suggestion(argv[1], known));
 }
 
+// Other programs' words for groups and micro-batches (Megatron-Core, DeepSpeed), and the flags that mean them here.
+constexpr std::pair<std::string_view, std::string_view> kWords[]{
+    {"--tp", "--mp"},
+    {"--tensor-parallel", "--mp"},
+    {"--tensor-parallel-size", "--mp"},
+    {"--tensor-model-parallel-size", "--mp"},
+    {"--data-parallel-size", "--dp"},
+    {"--expert-parallel-size", "--ep"},
+    {"--expert-model-parallel-size", "--ep"},
+    {"--expert-tensor-parallel-size", "--esp"},
+    {"--etp", "--esp"},
+    {"--pipeline-parallel-size", "--pp"},
+    {"--pipeline-model-parallel-size", "--pp"},
+    {"--num-experts", "--experts"},
+    {"--moe-router-topk", "--top-k"},
+    {"--micro-batch-size", "--batch"},
+    {"--num-micro-batches", "--micro-batches"},
+    {"--num-microbatches", "--micro-batches"},
+    {"--gradient-accumulation-steps", "--micro-batches"},
+    {"--num-layers", "--layers"},
+    {"--seq-length", "--seq"},
+    {"--hidden-size", "--model-dim"},
+    {"--ffn-hidden-size", "--hidden"},
+    {"--moe-ffn-hidden-size", "--hidden"},
+    {"--num-attention-heads", "--heads"},
+};
+
 // Says what a flag that the verb lacks may have been meant to be.
 std::string suggestion(const CLI::App& verb) {
   const std::vector<std::string> left = verb.remaining();
@@ -31,7 +59,13 @@ std::string suggestion(const CLI::App& verb) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   const std::vector<std::string_view> known(names.begin(), names.end());
   for (const std::string& word : left)
-    if (word.starts_with("--")) return moe::suggestion(word.substr(0, word.find('=')), known);
+    if (word.starts_with("--")) {
+      const std::string name = word.substr(0, word.find('='));
+      for (const auto& [theirs, ours] : kWords)
+        if (name == theirs && std::ranges::find(known, ours) != known.end())
+          return fmt::format("; '{}' is '{}' here", theirs, ours);
+      return moe::suggestion(name, known);
+    }
   return "";
 }
 

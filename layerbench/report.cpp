@@ -48,7 +48,7 @@ std::string checks_of(const std::vector<ScheduleRun>& runs) {
                  fmt::format("{:.1e}", summary(r, "worst_error")), r.summary.text("worst_tensor", r.key),
                  std::string(name_of(r.status))});
   return "Routing (most/mean: load of an expert; empty: of the rows sent), memory of a rank, largest error against the "
-         "reference\n\n" +
+         "reference\nMemory is of the layer that ran: emulated, a far smaller one than `memory` speaks of\n\n" +
          table.text() + '\n';
 }
 

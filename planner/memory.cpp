@@ -30,20 +30,14 @@ void print_text(const MemoryReport& report) {
   const MemoryRequest& r = report.request;
   const ParallelShape& p = r.shape.parallel;
   const std::string table = memory_table(report);  // throws before anything is printed
-  fmt::print("{} on {} ({} nodes x {}): {} layer{} of {}\n", report.name.empty() ? "layer" : report.name,
-             report.cluster, p.nodes, p.ranks_per_node, r.layers, r.layers == 1 ? "" : "s", describe(r.shape.layer));
+  fmt::print("{} on {} ({} node{} x {}): {} layer{} of {}\n", report.name.empty() ? "layer" : report.name,
+             report.cluster, p.nodes, p.nodes == 1 ? "" : "s", p.ranks_per_node, r.layers, r.layers == 1 ? "" : "s",
+             describe(r.shape.layer));
   fmt::print("pp {} dp {} mp {} ep {} esp {} edp {}; ZeRO {}, {} of {} micro-batches in flight ({}), recompute {}\n\n",
              p.pp, p.dp, p.mp, p.ep, p.esp, p.edp, p.zero, micro_batches_in_flight(r), r.micro_batches,
              name_of(r.order), name_of(p.recompute));
-  fmt::print("{}\n", table);
-  fmt::print(
-      "printed and corrected: MoNTA, Tables 3 and 4, as printed and repaired; counted: the tensors this layer "
-      "keeps\n");
-  MemoryRequest counted = r;
-  counted.activations = ActivationModel::counted;
-  if (report.capacity_bytes)
-    fmt::print("counted: {}\n", misfit(estimate_memory(counted), *report.capacity_bytes).value_or("fits"));
-  else
+  fmt::print("{}", table);
+  if (!report.capacity_bytes)
     fmt::print("{} does not say how much memory a rank has: [topology] memory_bytes, or --memory-gib\n",
                report.cluster);
 }

@@ -71,13 +71,10 @@ std::string label(const ParmCount& way) {
 
 std::string memory_table(const MemoryReport& report) {
   const std::string capacity = report.capacity_bytes ? human_bytes(*report.capacity_bytes) : "a rank";
-  Table table({"count", "weights", "gradients", "optimizer", "activations", "buffers", "total", "of " + capacity});
-  for (const ActivationModel model : kModels) {
-    const MemoryEstimate e = estimate_by(report, model);
-    table.add({std::string(name_of(model)), human_bytes(e.weights), human_bytes(e.gradients), human_bytes(e.optimizer),
-               human_bytes(e.activations), human_bytes(e.buffers), human_bytes(e.total()),
-               share(e, report.capacity_bytes)});
-  }
+  Table table({"weights", "gradients", "optimizer", "activations", "buffers", "total", "of " + capacity});
+  const MemoryEstimate e = estimate_by(report, ActivationModel::counted);
+  table.add({human_bytes(e.weights), human_bytes(e.gradients), human_bytes(e.optimizer), human_bytes(e.activations),
+             human_bytes(e.buffers), human_bytes(e.total()), share(e, report.capacity_bytes)});
   return table.text();
 }
 

@@ -17,8 +17,8 @@ struct MemoryReport {
   std::optional<double> capacity_bytes;  // of one rank; empty: unknown
 };
 
-/// Returns one line a count of activations: bytes of each kind, their sum, the share of a rank's memory or that it does
-/// not fit.
+/// Returns one line: bytes of each kind, activations by the tensors that a layer keeps, their sum, and the share of a
+/// rank's memory or that it does not fit.
 std::string memory_table(const MemoryReport& report);
 /// cluster, model, shape, counts, memory_bytes and estimates[] = {activations_model, weights_bytes, gradients_bytes,
 /// optimizer_bytes, activations_bytes, buffers_bytes, total_bytes, fits, reason}.

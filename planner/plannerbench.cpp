@@ -156,7 +156,7 @@ class Figures : public benchmark::BenchmarkReporter {
       at_most("  peak memory", fmt::format("{:.1f} MiB", counter(run, "peak_MiB")), counter(run, "peak_MiB"), kPeakMiB,
               "MiB");
     } else if (name == "tune/records") {
-      at_most("  with its records written", seconds, wall_s, kRecordedSeconds, "s");
+      at_most("  the same again, with its records written", seconds, wall_s, kRecordedSeconds, "s");
       at_most(fmt::format("  {:.0f} records", counter(run, "records")), fmt::format("{:.1f} MB", counter(run, "MB")),
               counter(run, "MB"), kRecordsMB, "MB");
     } else if (name == "replay/plain") {
@@ -171,7 +171,7 @@ class Figures : public benchmark::BenchmarkReporter {
     }
   }
 
-  Table table_{{"figure", "found", "expected", ""}};
+  Table table_{{"figure", "found", "expected", "verdict"}};
 };
 
 }  // namespace

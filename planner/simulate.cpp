@@ -59,8 +59,9 @@ std::string table_text(const std::vector<const Simulated*>& fastest_first, const
                fmt::format("{:.1f} %", 100 * least_s / total_s), fmt::format("{:.1f} %", 100 * bound_s(s) / total_s),
                human_bytes(r.memory.total()) + (fits(r, profile).value_or(true) ? "" : ", does not fit")});
   }
-  const LayerResult& fastest = fastest_first.front()->result;
-  return table.text() + (fastest_first.size() == 1 ? "" : fmt::format("fastest: {}\n", fastest.schedule));
+  std::vector<PlannedRow> rows;
+  for (const Simulated* s : fastest_first) rows.push_back({s->result.schedule, fits(s->result, profile)});
+  return table.text() + fastest_text(rows, profile);
 }
 
 // The lanes of the first few that differ, on one scale.
@@ -94,7 +95,6 @@ void print_text(const LayerCase& shape, const Profile& profile, const std::vecto
   fmt::print("{} on {} ({} nodes x {}), {}{}{}\n\n{}{}", describe(shape.layer), profile.name, profile.nodes,
              profile.ranks_per_node, name_of(shape.rounding), states.empty() ? "" : ", ", states,
              table_text(fastest_first, profile), refused.text());
-  if (profile.memory_bytes) fmt::print("memory of a rank: {}\n", human_bytes(*profile.memory_bytes));
   fmt::print("{}", gantts_text(fastest_first, drawn));
 }
 
@@ -142,8 +142,24 @@ void check_one_layer(const SimulateOptions& options) {
 
 }  // namespace
 
+std::string fastest_text(const std::vector<PlannedRow>& fastest_first, const Profile& profile) {
+  if (!profile.memory_bytes)
+    return fastest_first.size() == 1 ? "" : fmt::format("fastest: {}\n", fastest_first.front().schedule);
+  const std::string has = fmt::format("a rank has {}", human_bytes(*profile.memory_bytes));
+  if (fastest_first.size() == 1) return has + "\n";
+  const auto fitting =
+      std::ranges::find_if(fastest_first, [](const PlannedRow& row) { return row.fits.value_or(true); });
+  std::string text = fmt::format("fastest: {}; ", fastest_first.front().schedule);
+  if (fitting == fastest_first.end())
+    text += "none fits: ";
+  else if (fitting != fastest_first.begin())
+    text += fmt::format("of those that fit: {}; ", fitting->schedule);
+  return text + has + "\n";
+}
+
 void Refused::add(const Schedule& schedule, const Unsupported& error) {
   rows_.emplace_back(schedule.name, error.what());
+  unpriced_ = unpriced_ && dynamic_cast<const Unpriced*>(&error) != nullptr;
 }
 
 void Refused::require_others(size_t asked) const {
@@ -151,7 +167,10 @@ void Refused::require_others(size_t asked) const {
   std::string first;
   for (const auto& [schedule, reason] : rows_)
     if (reason == rows_.front().second) first += (first.empty() ? "" : ", ") + schedule;
-  throw Unsupported(asked == 1 ? rows_.front().second : fmt::format("{}: {}", first, rows_.front().second));
+  const std::string& reason = rows_.front().second;
+  const bool alike = std::ranges::all_of(rows_, [&](const auto& row) { return row.second == reason; });
+  const std::string next = unpriced_ ? "; microbench measures such rows, import takes them from elsewhere" : "";
+  throw Unsupported(fmt::format("{}{}{}", asked == 1 ? "" : (alike ? "every schedule" : first) + ": ", reason, next));
 }
 
 std::string Refused::text() const {

@@ -40,7 +40,17 @@ class Refused {
 
  private:
   std::vector<std::pair<std::string, std::string>> rows_;
+  bool unpriced_ = true;  // for want of a price, all of them
 };
+
+/// A row of what is planned, and whether a rank's memory holds it: nothing where the profile does not say.
+struct PlannedRow {
+  std::string_view schedule;
+  std::optional<bool> fits;
+};
+
+/// Returns the line under the rows: the fastest, the fastest that fits where that is another, what memory a rank has.
+std::string fastest_text(const std::vector<PlannedRow>& fastest_first, const Profile& profile);
 
 int run_simulate(const SimulateOptions& options);
 

@@ -53,10 +53,12 @@ void print_text(const ChosenModel& chosen, const Profile& profile, const std::ve
   std::vector<const Simulated*> fastest_first;
   for (const Simulated& s : all) fastest_first.push_back(&s);
   std::ranges::stable_sort(fastest_first, {}, [](const Simulated* s) { return s->result.total_s(); });
+  std::vector<PlannedRow> rows;
   for (const Simulated* s : fastest_first) {
     const ModelResult& r = s->result;
     const double seconds = r.total_s();
     const auto reason = profile.memory_bytes ? misfit(s->memory, *profile.memory_bytes) : std::nullopt;
+    rows.push_back({r.schedule, profile.memory_bytes ? std::optional(!reason) : std::nullopt});
     table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward), degrees_of(r),
                fmt::format("{:.3f}", seconds * 1e3),
                tutel == all.end() ? "-" : fmt::format("{:.3f}x", tutel->result.total_s() / seconds),
@@ -67,8 +69,7 @@ void print_text(const ChosenModel& chosen, const Profile& profile, const std::ve
                : reason              ? "no"
                                      : "yes"});
   }
-  fmt::print("{}{}", table.text(),
-             all.size() == 1 ? "" : fmt::format("fastest: {}\n", fastest_first.front()->result.schedule));
+  fmt::print("{}{}", table.text(), fastest_text(rows, profile));
 }
 
 Json to_json(const Simulated& s, const Profile& profile) {

@@ -52,6 +52,10 @@ class Ab {
       log_info(fmt::format("nothing to run: the hardware of {} is not here", fmt::join(gate_.absent(), ", ")));
       return kNoHardware;
     }
+    require<BadInput>(!gate_.cases().empty() || !gate_.broken().empty() || !gate_.only_in_base().empty() ||
+                          !gate_.only_in_head().empty(),
+                      "nothing was compared: found launches that measure nothing, expected a verb that does, as "
+                      "layerbench");
     require<BadInput>(!gate_.cases().empty() || !gate_.broken().empty(),
                       "nothing was compared: {} of base's cases, {} of head's, none in both",
                       gate_.only_in_base().size(), gate_.only_in_head().size());

@@ -72,7 +72,7 @@ class ModelBound {
   }
 
  private:
-  // Of the stage with fewest layers, if DP's are hidden by EDP's or these by those.
+  // Counts the gathers of the stage with fewest layers. The shorter of DP's and EDP's hides behind the longer.
   double gathers_s() const {
     const ParallelShape& p = model_.shape.parallel;
     if (p.zero == 0) return 0;

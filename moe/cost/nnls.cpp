@@ -31,7 +31,7 @@ class ActiveSets {
   }
 
  private:
-  // Solves without the sign: a solution that is nowhere negative is the answer.
+  // Solves plain least squares. If no entry is negative, that is the answer.
   bool all_at_once() {
     if (a_.cols() == 0 || a_.rows() < a_.cols()) return false;
     const Eigen::HouseholderQR<Eigen::MatrixXd> factors(a_);

@@ -89,24 +89,30 @@ const CommRow* LayerPricer::comm_row(Op op, const Group& group) const {
   return nullptr;
 }
 
-const CommRow& LayerPricer::comm_row_or_nearest(Op op, const Group& group) const {
-  if (const CommRow* row = comm_row(op, group)) return *row;
-  // The nearest row is the nearest by ratio; of two that are as near, the larger group's.
+// The nearest row is the nearest by ratio; of two that are as near, the larger group's.
+const CommRow* LayerPricer::nearest_row(Op op, const Group& group) const {
   const CommRow* nearest = nullptr;
   const auto distance = [&](int n) { return std::pair{1.0 * std::max(n, group.size) / std::min(n, group.size), -n}; };
   for (const CommRow& row : profile_.comm)
     if (row.op == op && row.network == group.network && row.algorithm == "direct" &&
         (nearest == nullptr || distance(row.ranks) < distance(nearest->ranks)))
       nearest = &row;
+  return nearest;
+}
+
+const CommRow& LayerPricer::comm_row_or_nearest(Op op, const Group& group) const {
+  if (const CommRow* row = comm_row(op, group)) return *row;
+  const CommRow* nearest = nearest_row(op, group);
   const bool direct = op != Op::alltoall || shape_.layer.dispatcher == "alltoall";
   const std::string what = fmt::format("{}{}", name_of(op), direct ? "" : " " + shape_.layer.dispatcher);
   const CommRow missing{.op = op,
                         .network = group.network,
                         .ranks = group.size,
                         .algorithm = direct ? "direct" : shape_.layer.dispatcher};
+  const std::string ranks = options_.nearest && !nearest ? "any number of" : fmt::format("{}", group.size);
   const std::string none = fmt::format("profile {}: no {} row for {} ranks on the {} network{}", profile_.name, what,
-                                       group.size, name_of(group.network), why_unusable(profile_, row_name(missing)));
-  require<Unpriced>(nearest != nullptr, "{}{}", none, options_.nearest ? ", nor for another size" : "");
+                                       ranks, name_of(group.network), why_unusable(profile_, row_name(missing)));
+  require<Unpriced>(nearest != nullptr, "{}", none);
   require<Unpriced>(options_.nearest, "{}; the nearest has {} ranks{}", none, nearest->ranks,
                     options_.borrows.empty() ? "" : fmt::format(" ({} borrows it)", options_.borrows));
   note(fmt::format("nearest: {} over {} ranks priced by the row of {} ranks", what, group.size, nearest->ranks));
@@ -127,17 +133,19 @@ PriceCurve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
   if (kind == GroupKind::ep_esp) return fused_alltoall_curve(bytes);
   if (op == Op::sendrecv) return row_curve(comm_row_or_nearest(op, {kind, 2, group.network}), bytes);
   if (op == Op::allreduce && group.network == Network::intra && comm_row(Op::allreduce, group) == nullptr) {
-    const CommRow *scatter = comm_row(Op::reducescatter, group), *gather = comm_row(Op::allgather, group);
-    if (scatter != nullptr && gather != nullptr) {
+    const bool near = options_.nearest && nearest_row(Op::allreduce, group) == nullptr;
+    const auto has_row = [&](Op half) { return (near ? nearest_row(half, group) : comm_row(half, group)) != nullptr; };
+    if (has_row(Op::reducescatter) && has_row(Op::allgather)) {
       notes_.insert("derived: intra allreduce = reducescatter + allgather of the same volume");
-      used(*scatter), used(*gather);
-      return {scatter->alpha_s + gather->alpha_s, scatter->beta_s_per_byte + gather->beta_s_per_byte};
+      const CommRow &scatter = used(comm_row_or_nearest(Op::reducescatter, group)),
+                    &gather = used(comm_row_or_nearest(Op::allgather, group));
+      return {scatter.alpha_s + gather.alpha_s, scatter.beta_s_per_byte + gather.beta_s_per_byte};
     }
   }
   return row_curve(comm_row_or_nearest(op, group), bytes);
 }
 
-// An AllReduce of those who hold the weights alike has a price, or their gradients have none.
+// Falls back to half an AllReduce. That row must exist, since the gradients need it.
 PriceCurve LayerPricer::gathered_curve(const Work& weights) const {
   const Group& group = groups()[static_cast<size_t>(weights.group)];
   if (group.network == Network::none || comm_row(Op::allgather, group) != nullptr)

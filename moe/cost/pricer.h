@@ -80,6 +80,7 @@ class LayerPricer {
   PriceCurve gathered_curve(const Work& weights) const;
   PriceCurve row_curve(const CommRow& row, double bytes) const;
   const CommRow* comm_row(Op op, const Group& group) const;
+  const CommRow* nearest_row(Op op, const Group& group) const;
   const CommRow& comm_row_or_nearest(Op op, const Group& group) const;
   template <class Row>
   const Row& used(const Row& row) const;

@@ -54,7 +54,14 @@ void require_positive(int64_t value, std::string_view name) {
   require<BadInput>(value >= 1, "{}: found {}, expected a whole number >= 1", name, value);
 }
 
-void complete_parallel(ParallelShape& p, int64_t experts) {
+// Returns the largest number up to `most` that `fits`, or 1.
+template <class Fits>
+int largest(int64_t most, Fits fits) {
+  while (most > 1 && !fits(most)) --most;
+  return static_cast<int>(most);
+}
+
+void complete_parallel(ParallelShape& p, const LayerShape& layer) {
   require<BadInput>(int64_t{p.nodes} * p.ranks_per_node <= kMostRanks,
                     "nodes x ranks per node: found {} x {}, expected at most {}", p.nodes, p.ranks_per_node,
                     kMostRanks);
@@ -63,11 +70,21 @@ void complete_parallel(ParallelShape& p, int64_t experts) {
   require_divides(p.pp, ranks, "pp", "ranks");
   const int stage = ranks / p.pp;
   const int sharded = p.nodes > 1 ? std::min(p.ranks_per_node, stage) : 1;
-  if (p.mp == 0) p.mp = sharded;
-  if (p.esp == 0) p.esp = sharded;
+  const auto in_node = [&](int64_t n) { return stage % n == 0 && p.ranks_per_node % n == 0; };
+  if (p.mp == 0 && p.dp > 0 && stage % p.dp == 0) p.mp = stage / p.dp;
+  if (p.mp == 0)
+    p.mp = largest(sharded, [&](int64_t n) {
+      return in_node(n) && n <= layer.heads && layer.shared_hidden % n == 0 && layer.batch * layer.seq % n == 0;
+    });
+  if (p.esp == 0)
+    p.esp = largest(sharded, [&](int64_t n) {
+      return in_node(n) && stage % (std::max(p.ep, 1) * n) == 0 && layer.hidden % n == 0;
+    });
   // A pipeline stage has its experts on its own nodes.
   const int apart = p.nodes > 1 ? std::max(1, p.nodes / p.pp) : stage / p.esp;
-  if (p.ep == 0) p.ep = static_cast<int>(std::min<int64_t>(apart, experts));
+  if (p.ep == 0)
+    p.ep = largest(std::min<int64_t>(apart, layer.experts),
+                   [&](int64_t n) { return layer.experts % n == 0 && stage % (n * p.esp) == 0; });
   require_divides(p.mp, stage, "mp", "ranks of a stage");
   require_divides(int64_t{p.ep} * p.esp, stage, "ep x esp", "ranks of a stage");
   if (p.dp == 0) p.dp = stage / p.mp;
@@ -137,7 +154,7 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
                     layer.top_k, layer.experts);
   require<BadInput>(!layer.capacity_factor || *layer.capacity_factor > 0,
                     "capacity-factor: found {}, expected a number > 0 or none", layer.capacity_factor.value_or(0));
-  complete_parallel(parallel, layer.experts);
+  complete_parallel(parallel, layer);
   require_divides(parallel.ep, layer.experts, "ep", "experts");
   require_divides(parallel.esp, layer.hidden, "esp", "hidden");
   if (layer.shared_hidden > 0) require_divides(parallel.mp, layer.shared_hidden, "mp", "shared-hidden");

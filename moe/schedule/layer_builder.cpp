@@ -288,7 +288,7 @@ int LayerBuilder::add(const Pass& pass) {
   return end;
 }
 
-// What goes the same way between two stages comes in the order in which it goes.
+// Messages between two stages arrive in the order sent.
 std::vector<int> LayerBuilder::behind_last(TaskKind kind, std::vector<int> after) {
   int& last = last_transfers_[{kind, pass_->phase, pass_->stage}];
   after.push_back(last - 1);

@@ -115,5 +115,26 @@ TEST(MarkedRows, AnAlltoAllSaysForHowManyNodesItIs) {
   EXPECT_EQ(said(0, 8).first, "");
 }
 
+// Testbed A has a ReduceScatter and an AllGather inside a node, over 8 ranks, and no AllReduce there.
+TEST(NearestRows, AnIntraAllReduceIsDerivedFromTheNearestPair) {
+  Profile profile = find_profile("testbed-a");
+  LayerShape layer;
+  layer.experts = 4;
+  const LayerCase four =
+      complete(layer, {.nodes = 1, .ranks_per_node = 4, .mp = 1, .ep = 4, .esp = 1}, Rounding::ragged);
+  EXPECT_THROW(LayerPricer(profile, four).gradient_seconds(1000), Unpriced);
+  const LayerPricer pricer(profile, four, {.nearest = true});
+  EXPECT_NEAR(pricer.gradient_seconds(1000),
+              3.3789345076e-4 + 3.95388299e-4 + 1000 * (5.86940846075e-11 + 5.542777534e-11), 1e-12);
+  EXPECT_TRUE(pricer.notes().contains("derived: intra allreduce = reducescatter + allgather of the same volume"));
+  for (const char* half : {"reducescatter", "allgather"})
+    EXPECT_TRUE(pricer.notes().contains(fmt::format("nearest: {} over 4 ranks priced by the row of 8 ranks", half)));
+  CommRow measured{.op = Op::allreduce, .network = Network::intra, .ranks = 2};
+  measured.alpha_s = 1;
+  profile.comm.push_back(measured);
+  const LayerPricer borrowed(profile, four, {.nearest = true});
+  EXPECT_GE(borrowed.gradient_seconds(1000), 1) << "an AllReduce's row comes first, be it of another size";
+}
+
 }  // namespace
 }  // namespace moe

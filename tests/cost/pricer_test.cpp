@@ -268,7 +268,7 @@ TEST(Pricer, RowsOfOtherNetworksAndAlgorithmsDoNotCount) {
   row_of(profile, Op::allgather).network = Network::inter;
   EXPECT_NE(unpriced(profile, small_case()).find("no allgather row for 2 ranks on the intra network"),
             std::string::npos);
-  EXPECT_TRUE(unpriced(profile, small_case(), {.nearest = true}).ends_with("intra network, nor for another size"));
+  EXPECT_TRUE(unpriced(profile, small_case(), {.nearest = true}).ends_with("any number of ranks on the intra network"));
 }
 
 TEST(Pricer, AnIntraAllReduceIsDerivedAndSaysSo) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <queue>
+#include <set>
 #include <tuple>
 
 #include "moe/base/check.h"
@@ -31,7 +32,10 @@ struct KeptStates {
   Recompute recompute;
 };
 
-/// A shape, and what it came to: nothing was tried, or why the last schedule refused it.
+/// What a shape came to. Of what its schedules came to, the last of these counts.
+enum class Fate { refused, unpriced, too_large, ruled_out, not_reached, planned };
+
+/// A shape, what it came to, and why schedules refused it: each reason once.
 struct Candidate {
   ModelShape model;
   size_t kept;          // the first of what a rank may keep under which some schedule may fit
@@ -39,8 +43,14 @@ struct Candidate {
   double head_s = 0;    // of one micro-batch
   std::optional<RankedShape> best = {};
   size_t schedule = 0;  // of the best
-  bool open = false, planned = false, too_large = false;
-  std::string refusal = {};
+  Fate fate = Fate::refused;
+  std::set<std::string> refusals = {};
+
+  void comes_to(Fate other) { fate = std::max(fate, other); }
+  void refuse(const BadInput& error) {
+    refusals.insert(error.what());
+    if (dynamic_cast<const Unpriced*>(&error) != nullptr) comes_to(Fate::unpriced);
+  }
 };
 
 std::vector<int64_t> divisors(int64_t n) {
@@ -94,7 +104,7 @@ class ShapeSearch {
       Candidate& candidate = candidates_[next.candidate];
       const bool beaten = candidate.best && candidate.best->total_s() < next.bound_s;  // by another schedule
       if (beaten || dominated(next.bound_s, candidate.memory_bytes))
-        candidate.open = true;
+        candidate.comes_to(Fate::ruled_out);
       else
         next.exact ? plan(next) : bound(next);
     }
@@ -190,7 +200,7 @@ class ShapeSearch {
           const Schedule& asked = *request_.schedules[schedule];
           open_.push({i, schedule, gemms_s(asked, pricer, c.model) + beside_s(asked, pricer, c)});
         } catch (const BadInput& error) {
-          c.refusal = error.what();
+          c.refuse(error);
         }
     }
   }
@@ -203,10 +213,10 @@ class ShapeSearch {
       chosen.model = c.model;
       const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
       next.bound_s = std::max(next.bound_s, plan_bound_s(asked, pricer, chosen) + beside_s(asked, pricer, c));
-      next.exact = c.open = true;
+      next.exact = true;
       open_.push(next);
     } catch (const BadInput& error) {  // no price, or too many tasks
-      c.refusal = error.what();
+      c.refuse(error);
     }
   }
 
@@ -236,10 +246,9 @@ class ShapeSearch {
       }
       if (!row.too_large) break;  // this schedule may need more than others
     }
-    c.planned = true;
     if (!row.refused.empty()) {
-      c.too_large |= row.too_large;
-      c.refusal = row.refused;
+      c.refusals.insert(row.refused);
+      if (row.too_large) c.comes_to(Fate::too_large);
       return;
     }
     // The schedule that comes first wins among those that take equally long.
@@ -250,32 +259,32 @@ class ShapeSearch {
     c.schedule = open.schedule;
     const double heads_s = all_heads_seconds(chosen.model, c.head_s, row.pass_s());
     c.best = RankedShape{chosen.model, std::move(row), heads_s};
+    c.comes_to(Fate::planned);
     any_planned_ = true;
   }
 
   void settle() {
     const double least_open_s = open_.empty() ? std::numeric_limits<double>::infinity() : open_.top().bound_s;
-    std::vector<bool> reached(candidates_.size(), true);
-    for (; !open_.empty(); open_.pop()) reached[open_.top().candidate] = false;
+    for (; !open_.empty(); open_.pop()) candidates_[open_.top().candidate].comes_to(Fate::not_reached);
     std::map<std::string, int> refusals;
-    for (size_t i = 0; i < candidates_.size(); ++i) {
-      Candidate& c = candidates_[i];
-      if (c.best)
-        found_.ranked.push_back(*std::move(c.best));
-      else if (!reached[i])
-        ++found_.not_reached;
-      else if (c.open && !c.planned)
-        ++found_.ruled_out;
-      else if (c.too_large)
-        ++found_.too_large;
-      else
-        ++found_.refused, ++refusals[c.refusal];
+    std::map<Fate, int> fates;
+    for (Candidate& c : candidates_) {
+      ++fates[c.fate];
+      if (c.fate == Fate::planned) found_.ranked.push_back(*std::move(c.best));
+      if (c.fate == Fate::refused || c.fate == Fate::unpriced)
+        for (const std::string& reason : c.refusals) ++refusals[reason];
     }
-    if (!refusals.empty())
-      found_.refusal = std::ranges::max_element(refusals, {}, [](const auto& r) { return r.second; })->first;
-    require<Unsupported>(!found_.ranked.empty(), "--shape: none of {} shapes can be planned: {} too large{}",
-                         found_.shapes, found_.too_large,
-                         found_.refused > 0 ? fmt::format(", {} refused: {}", found_.refused, found_.refusal) : "");
+    found_.not_reached = fates[Fate::not_reached];
+    found_.ruled_out = fates[Fate::ruled_out];
+    found_.too_large += fates[Fate::too_large];
+    found_.unpriced = fates[Fate::unpriced];
+    found_.refused = found_.unpriced + fates[Fate::refused];
+    found_.refusals.assign(refusals.begin(), refusals.end());
+    std::ranges::stable_sort(found_.refusals, std::greater<>(), &std::pair<std::string, int>::second);
+    require<Unsupported>(
+        !found_.ranked.empty(), "--shape: none of {} shapes can be planned: {} too large{}", found_.shapes,
+        found_.too_large,
+        found_.refused > 0 ? fmt::format(", {} refused: {}", found_.refused, found_.refusals.front().first) : "");
     std::ranges::stable_sort(found_.ranked, {}, &RankedShape::total_s);
     const double least_s = found_.ranked.front().total_s();
     found_.at_least_s = std::min(least_s, least_open_s);

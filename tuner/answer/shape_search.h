@@ -27,10 +27,12 @@ struct FoundShapes {
   int shapes = 0;                   // that divide
   int too_large = 0;                // for a rank's memory, under every schedule
   int refused = 0;                  // by every schedule, or for want of a price
-  std::string refusal = {};         // why most of them were
-  int ruled_out = 0;                // by their bound: slower than one that takes as little memory
-  int not_reached = 0;              // in the time
-  double at_least_s = 0;            // no shape takes less; the best time, where it is exact
+  int unpriced = 0;                 // of these, the ones that want a price under some schedule
+  /// Why they were, and of how many shapes some schedule was refused so, the most first.
+  std::vector<std::pair<std::string, int>> refusals = {};
+  int ruled_out = 0;                               // by their bound: slower than one that takes as little memory
+  int not_reached = 0;                             // in the time
+  double at_least_s = 0;                           // no shape takes less; the best time, where it is exact
   std::chrono::steady_clock::time_point due = {};  // when the answer of which it is a part is to be ready
   double gap() const { return ranked.front().total_s() / at_least_s - 1; }
 };

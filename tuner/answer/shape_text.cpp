@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 #include "moe/export/layer_json.h"
@@ -8,6 +10,8 @@ namespace moe::tuner {
 namespace {
 
 constexpr size_t kFastest = 2;  // shapes that are shown whatever memory they take
+constexpr int kGoodPart = 10;   // one shape in so many without a price is a good part of them
+constexpr size_t kReasons = 3;  // that are shown of those why shapes are refused
 
 // "DP 2 EP 4 PP 2, 4 of 1 1f1b, ZeRO 1": what describe_shape() says, without groups of one rank.
 std::string short_shape(const ModelShape& model) {
@@ -20,6 +24,31 @@ std::string short_shape(const ModelShape& model) {
   if (model.micro_batches > 1) text += fmt::format(" {}", name_of(model.order));
   if (p.zero > 0) text += fmt::format(", ZeRO {}", p.zero);
   return p.recompute == Recompute::none ? text : text + ", recompute";
+}
+
+// "profile NAME: " is left out: the answer names it.
+std::string_view reason_of(std::string_view refusal) {
+  return refusal.starts_with("profile ") ? refusal.substr(refusal.find(": ") + 2) : refusal;
+}
+
+// Says first what the profile leaves open, where that is a good part.
+std::string counts_of(const FoundShapes& found) {
+  std::string text =
+      found.unpriced * kGoodPart > found.shapes
+          ? fmt::format("{} of {} shapes have no price on this profile\n       ", found.unpriced, found.shapes)
+          : "";
+  text += fmt::format(
+      "{} shapes of a global batch of {}; none that fits and has a price is {}faster\n"
+      "       left out: {} too large, {} slower by their bound",
+      found.shapes, found.global_batch, found.gap() <= 0 ? "" : fmt::format("more than {:.1f} % ", 100 * found.gap()),
+      found.too_large, found.ruled_out);
+  if (found.not_reached > 0) text += fmt::format(", {} not reached in time", found.not_reached);
+  if (found.refused > 0) text += fmt::format(", {} refused:", found.refused);
+  for (size_t i = 0; i < std::min(kReasons, found.refusals.size()); ++i)
+    text += fmt::format("\n       {:6}  {}", found.refusals[i].second, reason_of(found.refusals[i].first));
+  if (found.refusals.size() > kReasons)
+    text += fmt::format("\n       and more, for reasons that --json lists: {}", found.refusals.size() - kReasons);
+  return text;
 }
 
 }  // namespace
@@ -54,14 +83,7 @@ std::string text_of(const FoundShapes& found, int top) {
     cells.insert(cells.end(), {human_bytes(best.memory_bytes), shape.pareto ? "yes" : "no"});
     table.add(cells);
   }
-  std::string text = fmt::format(
-      "SHAPE  {} shapes of a global batch of {}; none that fits and has a price is {}faster\n"
-      "       left out: {} too large, {} slower by their bound",
-      found.shapes, found.global_batch, found.gap() <= 0 ? "" : fmt::format("more than {:.1f} % ", 100 * found.gap()),
-      found.too_large, found.ruled_out);
-  if (found.not_reached > 0) text += fmt::format(", {} not reached in time", found.not_reached);
-  if (found.refused > 0) text += fmt::format(", {} refused:\n       {}", found.refused, found.refusal);
-  text += "\n\n" + table.text();
+  std::string text = fmt::format("SHAPE  {}\n\n{}", counts_of(found), table.text());
   const int hidden = std::max(0, front - top);
   return hidden > 0 ? fmt::format("{}  and {} more that take less memory (--top N)\n", text, hidden) : text;
 }
@@ -85,11 +107,15 @@ Json json_of(const FoundShapes& found) {
     json["pareto"] = shape.pareto;
     shapes.push_back(std::move(json));
   }
+  Json refusals = Json::array();
+  for (const auto& [reason, count] : found.refusals) refusals.push_back({{"reason", reason}, {"shapes", count}});
   return {{"global_batch", found.global_batch},
           {"shapes", found.shapes},
           {"too_large", found.too_large},
           {"refused", found.refused},
-          {"refusal", found.refusal},
+          {"refusal", found.refusals.empty() ? "" : found.refusals.front().first},
+          {"unpriced", found.unpriced},
+          {"refusals", refusals},
           {"ruled_out", found.ruled_out},
           {"not_reached", found.not_reached},
           {"at_least_s", found.at_least_s},
