@@ -48,11 +48,9 @@ std::string why_text(const RankedSchedule& row) {
   for (size_t i = 0; i < std::min(kKinds, row.critical.size()); ++i)
     text += fmt::format("{}{} {:.0f} %", i == 0 ? "" : ", ", row.critical[i].first, 100 * row.critical[i].second);
   if (row.expert_sums_s > 0)
-    text += fmt::format(
-        "\n       the predicted time includes {:.3f} ms after the pass, to sum gradients of replicated experts; runs "
-        "do "
-        "not",
-        1e3 * row.expert_sums_s);
+    text +=
+        fmt::format("\n       the prediction includes {:.3f} ms that sum gradients of replicated experts; runs do not",
+                    1e3 * row.expert_sums_s);
   return text;
 }
 

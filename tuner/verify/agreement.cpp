@@ -58,7 +58,7 @@ std::map<std::string, int> left_out(const std::vector<LayerOutcome>& outcomes) {
   std::map<std::string, int> reasons;
   for (const CaseRecord* record : runs_of(outcomes))
     if (record->status == CaseStatus::invalid)
-      ++reasons["invalid: too many of its tasks outlasted their modelled time"];
+      ++reasons["invalid: too many tasks outlasted their modelled time"];
     else if (!ran_well(*record))
       ++reasons[fmt::format("{}: {}", name_of(record->status), record->reason.substr(0, kLongestReason))];
   return reasons;

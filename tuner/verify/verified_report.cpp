@@ -1,5 +1,7 @@
 #include "tuner/verify/verified_report.h"
 
+#include <algorithm>
+
 #include "moe/base/table.h"
 #include "tuner/fit_report.h"
 #include "tuner/run_times.h"
@@ -53,7 +55,7 @@ std::string runs_table(const VerifiedResults& results) {
 std::string left_out_text(const RunFigures& figures) {
   std::string text;
   for (const auto& [reason, runs] : figures.left_out)
-    text += fmt::format("left out of every mean and error, {} run{}: {}\n", runs, runs == 1 ? "" : "s", reason);
+    text += fmt::format("{} run{} left out of means, errors and ranking: {}\n", runs, runs == 1 ? "" : "s", reason);
   return text;
 }
 
@@ -100,8 +102,9 @@ std::string agreement_text(const RunFigures& figures, bool emulated) {
                       r.agree, r.pairs, 100 * kClearDifference, r.pairs > 0 ? fmt::format("{:.3f}", r.tau()) : "n/a");
   if (emulated)
     return text +
-           fmt::format("overruns of a run: at most {:.2f} %; hand-overs between lanes are not in the predictions\n",
-                       100 * a.worst_overruns);
+           fmt::format(
+               "overruns of a sound run: at most {:.2f} %; hand-overs between lanes are not in the predictions\n",
+               100 * a.worst_overruns);
   return text + error_text(figures) +
          "Prices were measured with all ranks busy. Other load on this machine is not predicted.\n";
 }
@@ -129,11 +132,13 @@ std::string text_of(const VerifiedResults& results, const RunFigures& figures) {
   if (results.whole_grid) {
     text += grid_text(results, figures) + left_out_text(figures);
   } else {
-    const std::string summary = summary_table(results, figures.layers);
+    const bool some = std::ranges::any_of(results.verified, [&](const Schedule* s) {
+      return measured_schedule(results.outcomes, s->name).layers < figures.layers;
+    });
     text += fmt::format(
         "{} layers of {}: mean speedup over tutel (simulated: all layers; measured: the {} verified ones{})\n\n{}\n",
-        results.rows.size(), results.grid.name, figures.layers,
-        summary.find("x (") == std::string::npos ? "" : ", or so many of them as (N) says", summary);
+        results.rows.size(), results.grid.name, figures.layers, some ? ", or as many of them as (N) says" : "",
+        summary_table(results, figures.layers));
     text += fmt::format(
         "verified layers, forward + backward: predicted from the fit (ragged chunks), and measured\n\n{}\n{}",
         runs_table(results), left_out_text(figures));
@@ -147,8 +152,8 @@ std::string text_of(const VerifiedResults& results, const RunFigures& figures) {
 
 std::string doubt_text(const RunFigures& figures) {
   return fmt::format(
-      "only {} of {} runs were sound, fewer than half, so measured figures say little; other programs may "
-      "load this machine: ./moetune doctor",
+      "{} of {} runs were sound, fewer than half: measured figures say little; other load may disturb this machine "
+      "(./moetune doctor says more)",
       figures.agreement.sound, figures.agreement.runs);
 }
 
