@@ -134,7 +134,7 @@ void add_tune(CLI::App& app, Command& c) {
   add_verification(*verb, c.tune);
   add_ranks(*verb, c.tune, c.ranks);
   verb->add_flag("--strict", c.tune.strict,
-                 "exit code 5 where a WEAK fit prices what is compared, or a run was not sound");
+                 "exit code 5 where a WEAK fit prices what is compared, or runs were not sound or far off");
   verb->add_flag("--all", c.tune.run_all, "of a layer or a model: run every schedule, not the best and the baselines");
   begin_group(*verb, kOutput);
   add_number(*verb, "--top", c.tune.top, "of a layer or a model: schedules to show; default: 3", {1, 1000});

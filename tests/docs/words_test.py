@@ -36,7 +36,7 @@ if "--running" in sys.argv:
                   MODEL + ["--out", "t.jsonl"]]
     RECORDS += [SMALL + ["--schedule", "fsmoe,parm-s2"], OPS, MODEL]
 # Keys that name things of the user's choice, or of a paper's table: their values are not formats.
-OPEN = {"libraries", "environment", "software", "unsupported", "tensors", "without_time", "machine", "git", "figures"}
+OPEN = {"libraries", "environment", "software", "unsupported", "tensors", "left_out", "machine", "git", "figures"}
 # Kinds of tasks, which name shares.
 KINDS = re.findall(r'"(\w+)"', (ROOT / "moe/plan/plan.cpp").read_text())
 READERS = re.compile(r"(?:TableReader \w+\(\s*file, |\.tables?\(\s*\"\w+\",\s*)\{([^{}]*)\}")

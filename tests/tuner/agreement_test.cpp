@@ -3,27 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include "tuner/verify/grid_report.h"
+#include "tests/tuner/made_up_runs.h"
 
 namespace moe::tuner {
 namespace {
-
-CaseRecord run(const std::string& schedule, double predicted_s, double measured_s, int degree_backward = 1) {
-  CaseRecord record;
-  record.key = schedule;
-  record.schedule = schedule;
-  record.degree_forward = 1;
-  record.degree_backward = degree_backward;
-  record.prediction.set("total_s", predicted_s);
-  record.summary.set("total_s", measured_s);
-  return record;
-}
-
-CaseRecord failed(CaseRecord record, CaseStatus status, const std::string& reason) {
-  record.status = status;
-  record.reason = reason;
-  return record;
-}
 
 LayerOutcome of(const std::string& layer, std::vector<CaseRecord> runs, std::vector<CaseRecord> tried = {}) {
   LayerOutcome outcome{layer, {}, std::move(tried)};
@@ -42,8 +25,6 @@ TEST(Agreement, SpeedupIsTheMeanOfRatiosOverLayersThatHaveBoth) {
   EXPECT_EQ(fsmoe.apart, 1);
   EXPECT_DOUBLE_EQ(measured_schedule(outcomes, "tutel").measured, 1);
   EXPECT_EQ(measured_schedule(outcomes, "lina").layers, 0);
-  EXPECT_EQ(runs_without_time(outcomes),
-            (std::map<std::string, int>{{"invalid: too many of its tasks outlasted their modelled time", 1}}));
 }
 
 TEST(Agreement, TauCountsClearPairsAlone) {
@@ -61,8 +42,8 @@ TEST(Agreement, TauCountsClearPairsAlone) {
 CaseRecord tried(int degree, double forward_s, double backward_s) {
   CaseRecord record;
   record.degree_forward = record.degree_backward = degree;
-  record.summary = {{"forward_s", forward_s}, {"backward_s", backward_s}};
-  record.prediction = {{"forward_s", 1.0}, {"backward_s", 1.0 + degree}};
+  record.summary = {{"forward_s", forward_s}, {"backward_s", backward_s}, {"total_s", forward_s + backward_s}};
+  record.prediction = {{"forward_s", 1.0}, {"backward_s", 1.0 + degree}, {"total_s", 2.0 + degree}};
   return record;
 }
 
@@ -100,14 +81,49 @@ TEST(Agreement, TimesOfALayerCountOnceAndRepeatsOfEachRun) {
   EXPECT_EQ(run_time({}).longest, nullptr);
 }
 
-TEST(Agreement, ErrorsAreOfTimedRuns) {
-  CaseRecord without_time = run("b", 1, 1);
+// An invalid run, whose time is far off, changes no figure, and is named.
+TEST(Agreement, NoFigureCountsARunThatIsNotSound) {
+  CaseRecord without_time = run("c", 1, 1);
   without_time.summary = {};
-  const std::vector<LayerOutcome> outcomes{
-      of("one", {run("a", 2, 2.2), failed(without_time, CaseStatus::unsupported, "no")})};
-  const Agreement a = agreement(outcomes);
-  EXPECT_EQ(a.runs, 1);
-  EXPECT_NEAR(a.worst_error, 0.1, 1e-12);
+  const std::vector<LayerOutcome> sound{
+      of("one", {run_of_passes("tutel", 4, {4, 4, 4}), run_of_passes("fsmoe", 2, {2, 2.2, 2.4})}),
+      of("two", {run_of_passes("tutel", 3, {3, 3, 3})})};
+  std::vector<LayerOutcome> outcomes = sound;
+  const CaseRecord slow = failed(run_of_passes("fsmoe", 1, {9, 99, 999}), CaseStatus::invalid, "90 % outlasted");
+  outcomes[0].runs.push_back({failed(run_of_passes("ds-moe", 1, {99, 99, 99}), CaseStatus::invalid, "slow")});
+  outcomes[1].runs.push_back({slow});
+  outcomes[1].runs.push_back({failed(without_time, CaseStatus::unsupported, "no")});
+  outcomes[1].tried = {slow};
+  const RunFigures all = figures_of(outcomes), kept = figures_of(sound);
+  EXPECT_EQ(all.layers, 2);
+  EXPECT_EQ(all.agreement.sound, 3);
+  EXPECT_EQ(all.agreement.runs, 6) << "what is unsupported never was to run";
+  EXPECT_NEAR(all.agreement.worst_error, 0.1, 1e-12);
+  EXPECT_EQ(all.agreement.median_error, kept.agreement.median_error);
+  EXPECT_EQ(all.ranking.pairs, 1);
+  EXPECT_EQ(all.ranking.agree, 1);
+  EXPECT_EQ(all.errors.total, kept.errors.total);
+  EXPECT_EQ(all.choice.layers, 1);
+  EXPECT_EQ(all.choice.mean, kept.choice.mean);
+  EXPECT_EQ(all.best_measured.layers, 0);
+  EXPECT_EQ(measured_schedule(outcomes, "fsmoe").layers, 1);
+  EXPECT_EQ(all.left_out,
+            (std::map<std::string, int>{{"invalid: too many tasks outlasted their modelled time", 3},
+                                        {"unsupported: no", 1}}));
+  EXPECT_TRUE(kept.left_out.empty());
+}
+
+TEST(Agreement, FewerThanHalfOfTheRunsSoundIsDoubtful) {
+  const auto doubtful = [](int sound, int invalid, int unsupported) {
+    std::vector<CaseRecord> runs(static_cast<size_t>(sound), run("a", 1, 1));
+    for (int i = 0; i < invalid; ++i) runs.push_back(failed(run("b", 1, 1), CaseStatus::invalid, ""));
+    for (int i = 0; i < unsupported; ++i) runs.push_back(failed(run("c", 1, 1), CaseStatus::unsupported, ""));
+    return figures_of({of("one", runs)}).doubtful();
+  };
+  EXPECT_FALSE(doubtful(3, 3, 0));
+  EXPECT_TRUE(doubtful(3, 4, 0));
+  EXPECT_FALSE(doubtful(1, 0, 9));
+  EXPECT_TRUE(doubtful(0, 0, 2));
 }
 
 }  // namespace

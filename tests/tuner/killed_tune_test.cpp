@@ -134,7 +134,7 @@ TEST_F(KilledTune, ResumesWithoutDoingAnythingTwice) {
   }
   const std::string printed = text_of("stdout.txt");
   EXPECT_NE(printed.find("4 layers of small: mean speedup over tutel"), std::string::npos) << printed;
-  EXPECT_NE(printed.find("not in these means, 8 runs: unsupported"), std::string::npos) << printed;
+  EXPECT_NE(printed.find("8 runs left out of means, errors and ranking: unsupported"), std::string::npos) << printed;
   EXPECT_NE(text_of("stderr.txt").find("4 schedules, 1 passes each: about"), std::string::npos);
 }
 

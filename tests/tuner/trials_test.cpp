@@ -1,8 +1,12 @@
 // What is made of trials: which schedule is recommended, and what stands beside it.
+#include <array>
 #include <gtest/gtest.h>
+#include <random>
 
 #include "moe/base/check.h"
+#include "tests/tuner/made_up_runs.h"
 #include "tuner/answer/answer.h"
+#include "tuner/answer/framework_settings.h"
 #include "tuner/answer/ranking.h"
 
 namespace moe::tuner {
@@ -25,12 +29,10 @@ TEST(CurrentSchedule, ReadsNameAndDegrees) {
     EXPECT_THROW(current_from(bad), BadInput) << bad;
 }
 
+// Five passes that hardly differ.
 CaseRecord trial(const char* schedule, double predicted_s, double measured_s) {
-  CaseRecord record;
-  record.key = record.schedule = schedule;
-  record.prediction = {{"total_s", predicted_s}};
-  record.summary = {{"total_s", measured_s}};
-  return record;
+  const double s = measured_s, little = 1e-3 * s;
+  return run_of_passes(schedule, predicted_s, {s - little, s, s + little, s - 2 * little, s + 2 * little});
 }
 
 class AnswerOfTrials : public testing::Test {
@@ -74,6 +76,78 @@ TEST_F(AnswerOfTrials, RunsThatAllFailedMakeNothingSafe) {
   answer_.trials = {{trial("fsmoe", 1, 1)}, {trial("tutel", 1, 1)}};
   for (Trial& t : answer_.trials) t.record.status = CaseStatus::invalid;
   EXPECT_NE(text_of(answer_).find("nothing checks the predictions"), std::string::npos) << text_of(answer_);
+}
+
+TEST_F(AnswerOfTrials, PassesThatOverlapOverrideNoPlan) {
+  const double plan_s = answer_.ranking[0].total_s();
+  const auto used = [&](const std::vector<double>& first, const std::vector<double>& second) {
+    answer_.trials = {{run_of_passes("fsmoe", plan_s, first)}, {run_of_passes("tutel", plan_s, second)}};
+    return recommended(answer_).schedule->name;
+  };
+  EXPECT_EQ(used({10, 11, 12, 13}, {6, 7, 8, 9.9}), "tutel");
+  EXPECT_EQ(used({10, 11, 12, 13}, {6, 7, 8, 10.1}), "fsmoe") << "the ranges overlap";
+  EXPECT_EQ(used({10, 11, 12}, {6, 7, 8}), "fsmoe") << "three passes say nothing";
+  EXPECT_EQ(used({10, 10, 10, 10}, {9.95, 9.95, 9.95, 9.95}), "fsmoe") << "half a percent is no reason";
+  // Of nine passes the medians lie within the 2nd to the 8th (binomial: 2 % are outside).
+  EXPECT_EQ(used({1, 10, 10, 10, 10, 10, 10, 10, 99}, {1, 8, 8, 8, 8, 8, 8, 8, 99}), "tutel");
+  EXPECT_EQ(used({1, 2, 10, 10, 10, 10, 10, 10, 99}, {1, 8, 8, 8, 8, 8, 8, 8, 99}), "fsmoe");
+}
+
+// All schedules take the same time; passes have a long tail, as those of a busy machine have.
+TEST_F(AnswerOfTrials, NoiseAloneRarelyChangesTheChoice) {
+  constexpr int kAnswers = 2000;
+  std::mt19937_64 draw(5);
+  std::lognormal_distribution<double> seconds(0, 0.5);
+  answer_.ranking = rank({chosen_, profile_, {}, {}}, {&find_schedule("fsmoe"), &find_schedule("tutel"),
+                                                       &find_schedule("ds-moe"), &find_schedule("lina")});
+  for (const size_t passes : {4U, 5U, 6U, 12U, 40U}) {
+    int changed = 0, medians_changed = 0;
+    for (int i = 0; i < kAnswers; ++i) {
+      answer_.trials.clear();
+      for (const RankedSchedule& row : answer_.ranking) {
+        std::vector<double> times(passes);
+        for (double& s : times) s = seconds(draw);
+        answer_.trials.push_back({run_of_passes(std::string(row.schedule->name), 1, times)});
+      }
+      changed += &recommended(answer_) != &answer_.ranking.front();
+      const double first_s = run_s(answer_.trials.front().record);
+      medians_changed += std::ranges::any_of(answer_.trials, [&](const Trial& t) { return run_s(t.record) < first_s; });
+    }
+    EXPECT_LT(changed, 0.05 * kAnswers) << passes << " passes";
+    EXPECT_GT(medians_changed, 0.5 * kAnswers) << "else nothing is to be resisted";
+  }
+}
+
+TEST_F(AnswerOfTrials, RunsFarOffAreDoubtfulAndSaySo) {
+  const double fsmoe_s = answer_.ranking[0].total_s(), tutel_s = answer_.ranking[1].total_s();
+  const auto said = [&](double times) {
+    answer_.trials = {{trial("fsmoe", fsmoe_s, times * fsmoe_s)}, {trial("tutel", tutel_s, tutel_s)}};
+    return text_of(answer_);
+  };
+  EXPECT_EQ(said(1.24).find("./moetune doctor"), std::string::npos);
+  EXPECT_FALSE(doubtful(answer_));
+  for (const double times : {4.5, 0.7}) {
+    const std::string text = said(times);
+    EXPECT_NE(text.find("SAFE?  no: "), std::string::npos) << text;
+    EXPECT_NE(text.find(fmt::format("runs are up to {:.0f} % off: ranks may share cores", 100 * std::abs(times - 1))),
+              std::string::npos)
+        << text;
+    EXPECT_TRUE(doubtful(answer_));
+  }
+  answer_.trials[0].record.status = CaseStatus::invalid;
+  EXPECT_EQ(worst_error(answer_), 0) << "a run that broke its rules says nothing of predictions";
+}
+
+TEST_F(AnswerOfTrials, WhatAFrameworkLacksStandsBesideItsName) {
+  constexpr std::array<std::string_view, 1> kTutel{"tutel"}, kFsmoe{"fsmoe"}, kNone{"lina"};
+  const std::array<Framework, 4> made_up{
+      {{"A", "a", kFsmoe}, {"B", "b", kTutel}, {"C", "c", {}, kFsmoe, "hooks"}, {"D", "d", kNone}}};
+  const std::vector<FrameworkSettings> settings = settings_of(answer_, answer_.ranking.front(), made_up);
+  ASSERT_EQ(settings.size(), 2U);
+  EXPECT_EQ(settings[0].names, "A, C (but for hooks)");
+  EXPECT_EQ(settings[0].row->schedule->name, "fsmoe");
+  EXPECT_EQ(settings[0].formats, (std::vector<std::string_view>{"a", "c"}));
+  EXPECT_EQ(settings[1].names, "B");
 }
 
 TEST_F(AnswerOfTrials, NothingLeftIsOneLine) {

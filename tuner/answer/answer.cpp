@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <fmt/ranges.h>
 #include <span>
 
@@ -12,7 +13,21 @@ namespace moe::tuner {
 namespace {
 
 constexpr size_t kNamesShown = 3;        // of schedules that are refused alike
-constexpr double kClearlyFaster = 0.01;  // less is noise between two runs
+constexpr double kClearlyFaster = 0.01;  // less is no reason to leave the plan
+
+// Returns what the whole takes if the trial's layers take that long.
+double whole_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial, double trial_s) {
+  return ran_whole(answer) ? trial_s + row.expert_sums_s : row.total_s() * trial_s / predicted_s(trial);
+}
+
+// Returns whether a schedule ran faster than another by more than its passes differ among each other.
+bool clearly_faster(const Answer& answer, const RankedSchedule& row, const RankedSchedule& than) {
+  const CaseRecord *own = trial_of(answer, row.schedule->name), *other = trial_of(answer, than.schedule->name);
+  if (own == nullptr || other == nullptr || !ran_well(*own) || !ran_well(*other)) return false;
+  const std::optional<Interval> own_s = likely_s(*own), other_s = likely_s(*other);
+  return own_s && other_s && whole_s(answer, row, *own, own_s->high) < whole_s(answer, than, *other, other_s->low) &&
+         expected_s(answer, row, *own) < expected_s(answer, than, *other) * (1 - kClearlyFaster);
+}
 
 }  // namespace
 
@@ -36,11 +51,6 @@ CurrentSchedule current_from(const std::string& text) {
   return current;
 }
 
-bool ran_well(const CaseRecord& record) { return record.status == CaseStatus::ok && record.summary.has("total_s"); }
-double run_s(const CaseRecord& record) { return record.summary.number("total_s", record.key); }
-double predicted_s(const CaseRecord& record) { return record.prediction.number("total_s", record.key); }
-double error_of(const CaseRecord& record) { return run_s(record) / predicted_s(record) - 1; }
-
 const CaseRecord* trial_of(const Answer& answer, std::string_view schedule, bool current) {
   for (const Trial& trial : answer.trials)
     if (trial.current == current && trial.record.schedule == schedule) return &trial.record;
@@ -59,7 +69,7 @@ bool ran_whole(const Answer& answer) {
 }
 
 double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial) {
-  return ran_whole(answer) ? run_s(trial) + row.expert_sums_s : row.total_s() * (1 + error_of(trial));
+  return whole_s(answer, row, trial, run_s(trial));
 }
 
 std::string some_names(const std::vector<std::string_view>& names) {
@@ -93,24 +103,32 @@ const RankedSchedule& recommended(const Answer& answer) {
   const bool larger_groups = answer.shapes == nullptr && first.too_large;
   require<Unsupported>(first.refused.empty(), "{}{}", refusals_of(answer.ranking),
                        larger_groups ? "; --shape auto looks for groups that hold it" : "");
-  const auto ran_s = [&](const RankedSchedule& row) -> std::optional<double> {
-    const CaseRecord* trial = trial_of(answer, row.schedule->name);
-    return trial && ran_well(*trial) ? std::optional(expected_s(answer, row, *trial)) : std::nullopt;
-  };
   const RankedSchedule* best = &first;
-  std::optional<double> best_s = ran_s(first);
-  for (const RankedSchedule& row : answer.ranking) {
-    if (!row.refused.empty() || same_time(row.total_s(), best->total_s())) continue;
-    const std::optional<double> row_s = ran_s(row);
-    if (best_s && row_s && *row_s < *best_s * (1 - kClearlyFaster)) best = &row, best_s = row_s;
-  }
+  for (const RankedSchedule& row : answer.ranking)
+    if (row.refused.empty() && !same_time(row.total_s(), best->total_s()) && clearly_faster(answer, row, *best))
+      best = &row;
   return *best;
+}
+
+double worst_error(const Answer& answer) {
+  double worst = 0;
+  for (const Trial& trial : answer.trials)
+    if (ran_well(trial.record)) worst = std::max(worst, std::abs(error_of(trial.record)));
+  return worst;
+}
+
+std::string far_off_text(const Answer& answer) {
+  const double worst = worst_error(answer);
+  if (worst <= kFarOff) return {};
+  return fmt::format(
+      "runs are up to {:.0f} % off: ranks may share cores, or other load slows them (./moetune doctor says more)",
+      100 * worst);
 }
 
 bool doubtful(const Answer& answer) {
   const RankedSchedule& use = recommended(answer);
   const CaseRecord* trial = trial_of(answer, use.schedule->name);
-  return !weak_rows(use.notes).empty() || (trial != nullptr && !ran_well(*trial));
+  return !weak_rows(use.notes).empty() || (trial != nullptr && !ran_well(*trial)) || worst_error(answer) > kFarOff;
 }
 
 }  // namespace moe::tuner

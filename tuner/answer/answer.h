@@ -9,6 +9,7 @@
 #include "moe/record/record.h"
 #include "tuner/answer/ranking.h"
 #include "tuner/answer/shape_search.h"
+#include "tuner/run_times.h"
 
 namespace moe::tuner {
 
@@ -47,13 +48,6 @@ struct Answer {
   std::string next = {};  // command lines that go on from here, one a line
 };
 
-/// Returns whether the run kept its rules and was timed.
-bool ran_well(const CaseRecord& record);
-double run_s(const CaseRecord& record);
-double predicted_s(const CaseRecord& record);
-/// Returns the run's time over the prediction, less 1.
-double error_of(const CaseRecord& record);
-
 /// Returns the trial of a schedule, or of what the user has now; none: it was not tried.
 const CaseRecord* trial_of(const Answer& answer, std::string_view schedule, bool current = false);
 /// Returns a row of the ranking that can be used; none: it has no such row.
@@ -70,12 +64,19 @@ std::string some_names(const std::vector<std::string_view>& names);
 /// Returns why rows can't be used: "SCHEDULE, ..: REASON; ...".
 std::string refusals_of(const std::vector<RankedSchedule>& rows);
 
-/// Returns the row to use: the first of the ranking, unless another one that takes another time ran more than
-/// 1 % faster. Throws
-/// Unsupported where no schedule is left.
+/// Returns the row to use: the first of the ranking, unless another one that takes another time ran clearly faster:
+/// more than 1 %, and the medians of the two likely lie apart (likely_s). Throws Unsupported where no schedule is left.
 const RankedSchedule& recommended(const Answer& answer);
 
-/// Returns whether a row whose fit is marked prices what is recommended, or its own run was not well.
+/// Returns how far the sound trials are off their predictions at most, as a share; 0: there are none.
+double worst_error(const Answer& answer);
+/// Trials that are farther off say that the predictions are of a machine in another state.
+inline constexpr double kFarOff = 0.25;
+/// Says so in one line, and what may be wrong; empty: none is farther off.
+std::string far_off_text(const Answer& answer);
+
+/// Returns whether a row whose fit is marked prices what is recommended, its own run was not well, or a trial is
+/// farther off than kFarOff.
 bool doubtful(const Answer& answer);
 
 std::string text_of(const Answer& answer);

@@ -38,7 +38,7 @@ Json json_of(const Trial& trial) {
             {"predicted_s", nullptr},
             {"measured_s", nullptr}};
   if (record.prediction.has("total_s")) json["predicted_s"] = predicted_s(record);
-  if (record.summary.has("total_s")) json["measured_s"] = run_s(record);
+  if (was_timed(record)) json["measured_s"] = run_s(record);
   if (!record.reason.empty()) json["reason"] = record.reason;
   return json;
 }
@@ -64,6 +64,7 @@ Json json_of(const Answer& answer) {
           {"shapes", answer.shapes ? json_of(*answer.shapes) : Json(nullptr)},
           {"use", json_of(use)},
           {"notes", use.notes},
+          {"doubtful", doubtful(answer)},
           {"ranking", ranking},
           {"current", answer.current ? json_of(*answer.current) : Json(nullptr)},
           {"neighbours", steps},

@@ -1,12 +1,15 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <fmt/ranges.h>
+#include <limits>
+#include <map>
+#include <set>
 
 #include "moe/base/shell_word.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 #include "tuner/answer/answer.h"
+#include "tuner/answer/framework_settings.h"
 #include "verbs/frameworks.h"
 #include "verbs/sweep.h"
 
@@ -45,16 +48,10 @@ std::string why_text(const RankedSchedule& row) {
   for (size_t i = 0; i < std::min(kKinds, row.critical.size()); ++i)
     text += fmt::format("{}{} {:.0f} %", i == 0 ? "" : ", ", row.critical[i].first, 100 * row.critical[i].second);
   if (row.expert_sums_s > 0)
-    text += fmt::format("\n       {:.3f} ms behind the pass sum the gradients of replicated experts; no run has them",
-                        1e3 * row.expert_sums_s);
+    text +=
+        fmt::format("\n       the prediction includes {:.3f} ms that sum gradients of replicated experts; runs do not",
+                    1e3 * row.expert_sums_s);
   return text;
-}
-
-double worst_error(const Answer& answer) {
-  double worst = 0;
-  for (const Trial& trial : answer.trials)
-    if (ran_well(trial.record)) worst = std::max(worst, std::abs(error_of(trial.record)));
-  return worst;
 }
 
 // The next one that takes another time: of two names for one plan neither is a risk.
@@ -75,15 +72,15 @@ std::string safe_text(const Answer& answer, const RankedSchedule& use) {
   const bool any_ran = std::ranges::any_of(answer.trials, [](const Trial& t) { return ran_well(t.record); });
   if (!any_ran) return fmt::format("{}; no run kept its pace or ended, so nothing checks the predictions", behind);
   const double worst = worst_error(answer);
+  const auto verdict = [&](bool safe) { return worst > kFarOff ? "no" : safe ? "yes" : "within the error"; };
   const std::string off = fmt::format("predictions are up to {:.1f} % off", 100 * worst);
   const CaseRecord *lost = trial_of(answer, first.schedule->name), *won = trial_of(answer, use.schedule->name);
   if (lost != nullptr && !ran_well(*lost))
     return fmt::format("no: its run was {}; {}; {}", name_of(lost->status), behind, off);
-  if (&use == &first)
-    return fmt::format("{}: {}; {}", second == nullptr || margin > worst ? "yes" : "within the error", behind, off);
+  if (&use == &first) return fmt::format("{}: {}; {}", verdict(second == nullptr || margin > worst), behind, off);
   const double slower = expected_s(answer, first, *lost) / expected_s(answer, use, *won) - 1;
-  return fmt::format("{}: {} was predicted best and ran {:.1f} % slower; {}",
-                     slower > worst ? "yes" : "within the error", first.schedule->name, 100 * slower, off);
+  return fmt::format("{}: {} was predicted best and ran {:.1f} % slower; {}", verdict(slower > worst),
+                     first.schedule->name, 100 * slower, off);
 }
 
 std::string neighbours_text(const Answer& answer) {
@@ -97,55 +94,22 @@ std::string neighbours_text(const Answer& answer) {
   return text;
 }
 
-/// Holds what a framework runs of a layer at best.
-struct SetBy {
-  const RankedSchedule* row = nullptr;  // none: nothing that can be used
-  bool close = false;                   // but for what Framework::but says
-};
-
-// What is to be used comes first, then the fastest.
-SetBy run_by(const Answer& answer, const Framework& framework, const RankedSchedule& use) {
-  const auto fastest = [&](std::span<const std::string_view> names) {
-    const RankedSchedule* best = nullptr;
-    for (const auto* rows : {&answer.ranking, &answer.of_frameworks})
-      for (const RankedSchedule& row : *rows) {
-        if (!row.refused.empty() || std::ranges::find(names, row.schedule->name) == names.end()) continue;
-        const bool tie = best != nullptr && same_time(row.total_s(), best->total_s());
-        if (best == nullptr || (tie ? &row == &use : row.total_s() < best->total_s())) best = &row;
-      }
-    return best;
-  };
-  if (const RankedSchedule* row = fastest(framework.exact)) return {row};
-  return {fastest(framework.close), true};
-}
-
-// Frameworks that run the same are named together.
 std::string set_text(const Answer& answer, const RankedSchedule& use) {
-  std::vector<std::pair<SetBy, std::string>> sets;
+  const std::vector<FrameworkSettings> settings = settings_of(answer, use, frameworks());
+  if (settings.empty()) return "no framework runs any schedule that can be used here";
   std::string text;
   std::vector<std::string_view> formats;
-  for (const Framework& framework : frameworks()) {
-    const SetBy set = run_by(answer, framework, use);
-    if (set.row == nullptr) continue;
-    const auto known = std::ranges::find(sets, set.row, [](const auto& s) { return s.first.row; });
-    if (known == sets.end())
-      sets.emplace_back(set, framework.name);
-    else
-      known->second += fmt::format(", {}", framework.name);
-    if (set.close) sets.back().second += fmt::format(", but for {}", framework.but);
-    formats.push_back(framework.format);
-  }
-  for (const auto& [set, names] : sets) {
-    const CaseRecord *own = trial_of(answer, set.row->schedule->name), *best = trial_of(answer, use.schedule->name);
-    const bool both_ran = set.row != &use && own && best && ran_well(*own) && ran_well(*best);
-    const double slower = both_ran ? expected_s(answer, *set.row, *own) / expected_s(answer, use, *best) - 1
-                                   : set.row->total_s() / use.total_s() - 1;
+  for (const auto& [row, names, of_frameworks] : settings) {
+    formats.insert(formats.end(), of_frameworks.begin(), of_frameworks.end());
+    const CaseRecord *own = trial_of(answer, row->schedule->name), *best = trial_of(answer, use.schedule->name);
+    const bool both_ran = row != &use && own && best && ran_well(*own) && ran_well(*best);
+    const double slower = both_ran ? expected_s(answer, *row, *own) / expected_s(answer, use, *best) - 1
+                                   : row->total_s() / use.total_s() - 1;
     text += fmt::format(
-        "{}{}: {} r_f {} r_b {} ({})", text.empty() ? "" : "\n       ", names, set.row->schedule->name,
-        set.row->degree_forward, degree_range(set.row->degrees_backward.first, set.row->degrees_backward.second),
+        "{}{}: {} r_f {} r_b {} ({})", text.empty() ? "" : "\n       ", names, row->schedule->name, row->degree_forward,
+        degree_range(row->degrees_backward.first, row->degrees_backward.second),
         std::abs(slower) < 5e-4 ? "as fast" : fmt::format("{:+.1f} %{}", 100 * slower, both_ran ? ", run" : ""));
   }
-  if (sets.empty()) return "no framework runs any schedule that can be used here";
   const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
   return fmt::format("{}\n       all settings: ./moetune export {} {}{} (formats: {})", text, formats.front(),
                      answer.records_path, two_layers ? fmt::format(" --only {}", shell_word(answer.name)) : "",
@@ -275,6 +239,7 @@ std::string text_of(const Answer& answer) {
   text += fmt::format("\nUSE    {}\n{}\n", use_text(answer, use), ranking_text(answer));
   text += fmt::format("WHY    {}\n", why_text(use));
   text += fmt::format("SAFE?  {}\n", safe_text(answer, use));
+  if (const std::string far = far_off_text(answer); !far.empty()) text += fmt::format("       {}\n", far);
   if (!answer.neighbours.empty()) text += fmt::format("       degrees one step off: {}\n", neighbours_text(answer));
   text += fmt::format("SET IT {}\n", set_text(answer, use));
   text += fmt::format("NEXT   {}\n", answer.next);

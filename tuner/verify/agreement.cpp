@@ -7,25 +7,64 @@
 #include <map>
 
 #include "moe/base/statistics.h"
-#include "moe/record/over_ranks.h"
+#include "tuner/run_times.h"
 #include "verbs/run/layer_records.h"
 
 namespace moe::tuner {
 namespace {
 
-double predicted(const CaseRecord& record) { return record.prediction.number("total_s", record.key); }
-double measured(const CaseRecord& record) { return record.summary.number("total_s", record.key); }
+constexpr double kFewestSound = 0.5;  // of all runs, that figures may be made of
+constexpr size_t kLongestReason = 120;
 
-const CaseRecord* run_well(const LayerOutcome& outcome, std::string_view schedule) {
+// Returns the layer's sound runs of schedules, without tried degrees.
+std::vector<const CaseRecord*> sound_runs(const LayerOutcome& outcome) {
+  std::vector<const CaseRecord*> sound;
   for (const ScheduleRun& run : outcome.runs)
-    if (const CaseRecord& r = run.record; r.schedule == schedule && r.status == CaseStatus::ok && was_timed(r))
-      return &r;
+    if (ran_well(run.record)) sound.push_back(&run.record);
+  return sound;
+}
+
+const CaseRecord* sound_run(const LayerOutcome& outcome, std::string_view schedule) {
+  for (const CaseRecord* record : sound_runs(outcome))
+    if (record->schedule == schedule) return record;
   return nullptr;
 }
 
-}  // namespace
+// The median over every other pass, from `first` on.
+double median_of_half(const CaseRecord& record, size_t first) {
+  const std::vector<double> passes = passes_s(record);
+  std::vector<double> half;
+  for (size_t i = first; i < passes.size(); i += 2) half.push_back(passes[i]);
+  return half.empty() ? 0 : median(half);
+}
 
-bool was_timed(const CaseRecord& record) { return record.summary.has("total_s"); }
+// Of runs that are sound.
+Agreement agreement(const std::vector<LayerOutcome>& outcomes) {
+  Agreement a;
+  std::vector<double> errors, overruns;
+  for (const CaseRecord* record : runs_of(outcomes)) {
+    if (record->status != CaseStatus::unsupported) ++a.runs;
+    if (!ran_well(*record)) continue;
+    errors.push_back(std::abs(error_of(*record)));
+    if (record->summary.has("overrun_share")) overruns.push_back(record->summary.number("overrun_share", record->key));
+  }
+  a.sound = static_cast<int>(errors.size());
+  if (!errors.empty()) a.median_error = median(errors), a.worst_error = quantile(errors, 1);
+  if (!overruns.empty()) a.median_overruns = median(overruns), a.worst_overruns = quantile(overruns, 1);
+  return a;
+}
+
+std::map<std::string, int> left_out(const std::vector<LayerOutcome>& outcomes) {
+  std::map<std::string, int> reasons;
+  for (const CaseRecord* record : runs_of(outcomes))
+    if (record->status == CaseStatus::invalid)
+      ++reasons["invalid: too many tasks outlasted their modelled time"];
+    else if (!ran_well(*record))
+      ++reasons[fmt::format("{}: {}", name_of(record->status), record->reason.substr(0, kLongestReason))];
+  return reasons;
+}
+
+}  // namespace
 
 std::vector<const CaseRecord*> runs_of(const LayerOutcome& outcome) {
   std::vector<const CaseRecord*> all;
@@ -43,11 +82,11 @@ std::vector<const CaseRecord*> runs_of(const std::vector<LayerOutcome>& outcomes
 MeasuredSchedule measured_schedule(const std::vector<LayerOutcome>& outcomes, std::string_view schedule) {
   MeasuredSchedule m;
   for (const LayerOutcome& outcome : outcomes) {
-    const CaseRecord *tutel = run_well(outcome, "tutel"), *own = run_well(outcome, schedule);
+    const CaseRecord *tutel = sound_run(outcome, "tutel"), *own = sound_run(outcome, schedule);
     if (tutel == nullptr || own == nullptr) continue;
     ++m.layers;
-    m.measured += measured(*tutel) / measured(*own);
-    m.predicted += predicted(*tutel) / predicted(*own);
+    m.measured += run_s(*tutel) / run_s(*own);
+    m.predicted += predicted_s(*tutel) / predicted_s(*own);
     m.apart += own->degree_forward != own->degree_backward;
   }
   if (m.layers > 0) m.measured /= m.layers, m.predicted /= m.layers;
@@ -58,7 +97,7 @@ BestDegrees best_degrees(const std::vector<LayerOutcome>& outcomes, Times times)
   BestDegrees best;
   for (const LayerOutcome& outcome : outcomes) {
     const auto& tried = outcome.tried;
-    if (tried.empty() || !std::ranges::all_of(tried, [](auto& r) { return r.status == CaseStatus::ok; })) continue;
+    if (tried.empty() || !std::ranges::all_of(tried, ran_well)) continue;
     const auto seconds = [&](const CaseRecord& r, std::string_view phase) {
       return (times == Times::measured ? r.summary : r.prediction).number(phase, r.key);
     };
@@ -77,78 +116,48 @@ BestDegrees best_degrees(const std::vector<LayerOutcome>& outcomes, Times times)
 
 Ranking ranking(const std::vector<LayerOutcome>& outcomes) {
   Ranking r;
-  for (const LayerOutcome& outcome : outcomes)
-    for (const ScheduleRun& one : outcome.runs)
-      for (const ScheduleRun& other : outcome.runs) {
-        const CaseRecord &a = one.record, &b = other.record;
-        if (&one >= &other || !was_timed(a) || !was_timed(b)) continue;
-        const double ratio = predicted(a) / predicted(b);
+  for (const LayerOutcome& outcome : outcomes) {
+    const std::vector<const CaseRecord*> sound = sound_runs(outcome);
+    for (size_t i = 0; i < sound.size(); ++i)
+      for (size_t j = i + 1; j < sound.size(); ++j) {
+        const CaseRecord &a = *sound[i], &b = *sound[j];
+        const double ratio = predicted_s(a) / predicted_s(b);
         if (std::abs(std::log(ratio)) <= std::log1p(kClearDifference)) continue;
         ++r.pairs;
-        r.agree += (ratio < 1) == (measured(a) < measured(b));
+        r.agree += (ratio < 1) == (run_s(a) < run_s(b));
       }
-  return r;
-}
-
-Agreement agreement(const std::vector<LayerOutcome>& outcomes) {
-  Agreement a;
-  std::vector<double> errors, overruns;
-  for (const CaseRecord* record : runs_of(outcomes)) {
-    if (!was_timed(*record)) continue;
-    errors.push_back(std::abs(measured_over_predicted(*record) - 1));
-    if (record->summary.has("overrun_share")) overruns.push_back(record->summary.number("overrun_share", record->key));
   }
-  a.runs = static_cast<int>(errors.size());
-  if (!errors.empty()) a.median_error = median(errors), a.worst_error = quantile(errors, 1);
-  if (!overruns.empty()) a.median_overruns = median(overruns), a.worst_overruns = quantile(overruns, 1);
-  return a;
+  return r;
 }
 
 ErrorParts error_parts(const std::vector<LayerOutcome>& outcomes) {
   ErrorParts parts;
   std::map<std::string, double> excess_s;
-  double predicted_s = 0, measured_s = 0;
+  double all_predicted_s = 0, all_run_s = 0;
   for (const CaseRecord* record : runs_of(outcomes)) {
-    if (record->status != CaseStatus::ok || !was_timed(*record)) continue;
-    predicted_s += predicted(*record), measured_s += measured(*record);
+    if (!ran_well(*record)) continue;
+    all_predicted_s += predicted_s(*record), all_run_s += run_s(*record);
     for (const auto& [name, value] : record->summary)
       if (name.starts_with(kExcess)) excess_s[name.substr(kExcess.size())] += record->summary.number(name, record->key);
   }
-  if (predicted_s <= 0) return parts;
-  parts.total = parts.rest = measured_s / predicted_s - 1;
+  if (all_predicted_s <= 0) return parts;
+  parts.total = parts.rest = all_run_s / all_predicted_s - 1;
   for (const auto& [kind, seconds] : excess_s) {
-    parts.kinds.emplace_back(kind, seconds / predicted_s);
-    parts.rest -= seconds / predicted_s;
+    parts.kinds.emplace_back(kind, seconds / all_predicted_s);
+    parts.rest -= seconds / all_predicted_s;
   }
   std::ranges::sort(parts.kinds, std::greater(), [](const auto& part) { return std::abs(part.second); });
   return parts;
 }
 
-namespace {
-
-// The median over every other pass, from `first` on.
-double median_of_half(const CaseRecord& record, size_t first) {
-  std::vector<double> half;
-  for (const Samples& samples : record.samples)
-    if (samples.name == "total_s") {
-      const std::vector<double> totals = max_over_ranks(samples.values);
-      for (size_t i = first; i < totals.size(); i += 2) half.push_back(totals[i]);
-    }
-  return half.empty() ? 0 : median(half);
-}
-
-}  // namespace
-
 ChoiceLoss choice_loss(const std::vector<LayerOutcome>& outcomes) {
   ChoiceLoss all;
   for (const LayerOutcome& outcome : outcomes) {
-    std::vector<const CaseRecord*> timed;
-    for (const ScheduleRun& run : outcome.runs)
-      if (const CaseRecord& r = run.record; r.status == CaseStatus::ok && was_timed(r) && median_of_half(r, 1) > 0)
-        timed.push_back(&r);
-    if (timed.size() < 2) continue;
-    const CaseRecord* chosen = *std::ranges::min_element(timed, {}, [](auto* r) { return predicted(*r); });
-    const CaseRecord* best = *std::ranges::min_element(timed, {}, [](auto* r) { return median_of_half(*r, 0); });
+    std::vector<const CaseRecord*> sound = sound_runs(outcome);
+    std::erase_if(sound, [](auto* r) { return median_of_half(*r, 1) == 0; });
+    if (sound.size() < 2) continue;
+    const CaseRecord* chosen = *std::ranges::min_element(sound, {}, [](auto* r) { return predicted_s(*r); });
+    const CaseRecord* best = *std::ranges::min_element(sound, {}, [](auto* r) { return median_of_half(*r, 0); });
     const double lost = median_of_half(*chosen, 1) / median_of_half(*best, 1) - 1;
     ++all.layers;
     all.mean += lost;
@@ -176,6 +185,20 @@ RunTime run_time(const std::vector<LayerOutcome>& outcomes) {
     if (timed_s > longest_s) longest_s = timed_s, time.longest = any;
   }
   return time;
+}
+
+bool RunFigures::doubtful() const { return agreement.sound == 0 || agreement.sound < kFewestSound * agreement.runs; }
+
+RunFigures figures_of(const std::vector<LayerOutcome>& outcomes) {
+  return {.layers = static_cast<int>(outcomes.size()),
+          .agreement = agreement(outcomes),
+          .ranking = ranking(outcomes),
+          .errors = error_parts(outcomes),
+          .choice = choice_loss(outcomes),
+          .time = run_time(outcomes),
+          .best_measured = best_degrees(outcomes, Times::measured),
+          .best_predicted = best_degrees(outcomes, Times::predicted),
+          .left_out = left_out(outcomes)};
 }
 
 }  // namespace moe::tuner

@@ -1,5 +1,8 @@
 #pragma once
-// How the measured times of a grid's layers compare with the predicted ones, and the schedules with each other.
+// How the measured times of a grid's layers compare with the predicted ones, and the schedules with each other. Every
+// figure is of sound runs alone (ran_well).
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,8 +15,6 @@ inline constexpr double kClearDifference = 0.02;  // predictions closer than thi
 /// Returns the records of all runs, tried degrees too.
 std::vector<const CaseRecord*> runs_of(const LayerOutcome& outcome);
 std::vector<const CaseRecord*> runs_of(const std::vector<LayerOutcome>& outcomes);
-/// Returns whether the record has a measured time: one that is `invalid` may have.
-bool was_timed(const CaseRecord& record);
 
 /// One schedule over the layers on which both it and tutel ran well.
 struct MeasuredSchedule {
@@ -43,9 +44,9 @@ Ranking ranking(const std::vector<LayerOutcome>& outcomes);
 struct Agreement {
   double median_error = 0, worst_error = 0;        // |measured / predicted - 1|
   double median_overruns = 0, worst_overruns = 0;  // of a run: share of its tasks
-  int runs = 0;
+  int sound = 0;                                   // runs that these are of
+  int runs = 0;                                    // all that were to run, without what is unsupported
 };
-Agreement agreement(const std::vector<LayerOutcome>& outcomes);
 
 /// Says by how much runs took longer than predicted, as a share of all predicted times, and which kinds of task carry
 /// it, the largest first. The rest is what no task has: waiting, and what lanes hide from each other.
@@ -55,7 +56,7 @@ struct ErrorParts {
 };
 ErrorParts error_parts(const std::vector<LayerOutcome>& outcomes);
 
-/// Says what it costs to trust the predictions: over the layers with at least two timed schedules, the time of the one
+/// Says what it costs to trust the predictions: over the layers with at least two sound runs, the time of the one
 /// predicted best over that of the one that ran best, less 1. The best is picked on every other pass, and both are
 /// scored on those between.
 struct ChoiceLoss {
@@ -71,5 +72,20 @@ struct RunTime {
   const CaseRecord* longest = nullptr;  // of the layer whose timed passes took longest
 };
 RunTime run_time(const std::vector<LayerOutcome>& outcomes);
+
+/// Holds all of it, as text and JSON print it.
+struct RunFigures {
+  int layers = 0;  // that were to run
+  Agreement agreement = {};
+  Ranking ranking = {};
+  ErrorParts errors = {};
+  ChoiceLoss choice = {};
+  RunTime time = {};
+  BestDegrees best_measured = {}, best_predicted = {};
+  std::map<std::string, int> left_out = {};  // "STATUS: REASON" -> runs that no figure counts because of it
+  /// Returns whether fewer than half of the runs are sound, or none.
+  bool doubtful() const;
+};
+RunFigures figures_of(const std::vector<LayerOutcome>& outcomes);
 
 }  // namespace moe::tuner

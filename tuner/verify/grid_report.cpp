@@ -9,7 +9,6 @@ namespace {
 
 constexpr std::string_view kPrintedApartSchedule = "fsmoe";
 constexpr double kPrintedLayers = 1458;
-constexpr size_t kLongestReason = 120;
 
 std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
 
@@ -31,9 +30,8 @@ std::string speedup_table(const VerifiedResults& results) {
   return table.text();
 }
 
-std::string degrees_text(const VerifiedResults& results) {
-  const BestDegrees measured = best_degrees(results.outcomes, Times::measured);
-  const BestDegrees predicted = best_degrees(results.outcomes, Times::predicted);
+std::string degrees_text(const VerifiedResults& results, const RunFigures& figures) {
+  const BestDegrees &measured = figures.best_measured, &predicted = figures.best_predicted;
   if (measured.layers == 0) return {};
   const auto share = [](double count, double of) { return fmt::format("{} ({:.0f} %)", count, 100 * count / of); };
   Table table({"fsmoe, best of r = 1 2 4 8", "layers", "r_f != r_b", "by more than 1 %"});
@@ -47,27 +45,13 @@ std::string degrees_text(const VerifiedResults& results) {
 
 }  // namespace
 
-std::map<std::string, int> runs_without_time(const std::vector<LayerOutcome>& outcomes) {
-  std::map<std::string, int> reasons;
-  for (const CaseRecord* record : runs_of(outcomes))
-    if (record->status == CaseStatus::invalid)
-      ++reasons["invalid: too many of its tasks outlasted their modelled time"];
-    else if (record->status != CaseStatus::ok)
-      ++reasons[fmt::format("{}: {}", name_of(record->status), record->reason.substr(0, kLongestReason))];
-  return reasons;
-}
-
-std::string grid_text(const VerifiedResults& results) {
+std::string grid_text(const VerifiedResults& results, const RunFigures& figures) {
   std::string text = fmt::format(
       "{} layers of {}: mean speedup over tutel of forward + backward, and layers run with r_f != r_b\n"
       "(simulated: the same plans of the same layers, by the fit; degrees are the tuner's, ran as such)\n\n{}\n",
-      results.outcomes.size(), results.grid.name, speedup_table(results));
-  text += degrees_text(results);
-  const auto missing = runs_without_time(results.outcomes);
-  if (missing.empty()) text += "every run of every layer is in these means\n";
-  for (const auto& [reason, runs] : missing)
-    text += fmt::format("not in these means, {} run{}: {}\n", runs, runs == 1 ? "" : "s", reason);
-  return text;
+      figures.layers, results.grid.name, speedup_table(results));
+  text += degrees_text(results, figures);
+  return figures.left_out.empty() ? text + "every run of every layer is in these means\n" : text;
 }
 
 }  // namespace moe::tuner

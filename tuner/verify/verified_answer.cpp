@@ -67,6 +67,7 @@ class VerifiedAnswer {
                   (recommended(answer).schedule->name == kBaselines.front() ? "" : ",tutel") +
                   (model ? " --steps 20" : " --tasks");
     fmt::print("{}", options_.json ? json_of(answer).dump(1) + '\n' : text_of(answer));
+    if (const std::string far = far_off_text(answer); !far.empty()) log_warning(far);
     for (const Trial& trial : answer.trials)
       require<WrongResult>(trial.record.status != CaseStatus::wrong, "{}: {}", trial.record.key, trial.record.reason);
     return options_.strict && doubtful(answer) ? kDoubtful : kOk;

@@ -1,27 +1,32 @@
 #include "tuner/verify/verified_report.h"
 
+#include <algorithm>
+
 #include "moe/base/table.h"
 #include "tuner/fit_report.h"
+#include "tuner/run_times.h"
 #include "tuner/sweep_report.h"
-#include "tuner/verify/agreement.h"
 #include "tuner/verify/grid_report.h"
 #include "verbs/printed.h"
 #include "verbs/results_json.h"
-#include "verbs/run/layer_records.h"
 
 namespace moe::tuner {
 namespace {
 
-double predicted(const CaseRecord& record) { return record.prediction.number("total_s", record.key); }
-double measured(const CaseRecord& record) { return record.summary.number("total_s", record.key); }
+// Says of how many layers the mean is, where that is fewer than ran.
+std::string measured_text(const MeasuredSchedule& measured, int of_layers) {
+  if (measured.layers == 0) return "-";
+  return fmt::format("{:.3f}x{}", measured.measured,
+                     measured.layers < of_layers ? fmt::format(" ({})", measured.layers) : "");
+}
 
-std::string summary_table(const VerifiedResults& results) {
+std::string summary_table(const VerifiedResults& results, int of_layers) {
   Table table({"schedule", "simulated", "measured", "paper", "of the bound", "of its own", "r_f", "r_b", "r_f != r_b"});
   const auto times = [](double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; };
   const auto summaries = summarise(results.rows, results.schedules);
   for (const ScheduleSummary& s : summaries)
     table.add({std::string(s.schedule), times(s.speedup),
-               times(measured_schedule(results.outcomes, s.schedule).measured),
+               measured_text(measured_schedule(results.outcomes, s.schedule), of_layers),
                times(printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)),
                fmt::format("{:.1f} %", 100 * s.of_bound), fmt::format("{:.1f} %", 100 * s.of_own),
                degree_range(s.degrees_forward), degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
@@ -35,18 +40,22 @@ std::string runs_table(const VerifiedResults& results) {
     const bool timed = was_timed(*r);
     table.add({r->parameters.text("layer", r->key), r->schedule, fmt::format("{}", r->degree_forward),
                fmt::format("{}", r->degree_backward),
-               r->prediction.has("total_s") ? fmt::format("{:.3f}", 1e3 * predicted(*r)) : "-",
-               timed ? fmt::format("{:.3f}", 1e3 * measured(*r)) : "-",
-               timed ? fmt::format("{:+.2f} %", 100 * (measured_over_predicted(*r) - 1)) : "-",
+               r->prediction.has("total_s") ? fmt::format("{:.3f}", 1e3 * predicted_s(*r)) : "-",
+               timed ? fmt::format("{:.3f}", 1e3 * run_s(*r)) : "-",
+               timed ? fmt::format("{:+.2f} %", 100 * error_of(*r)) : "-",
                r->summary.has("overrun_share")
                    ? fmt::format("{:.2f} %", 100 * r->summary.number("overrun_share", r->key))
                    : "-",
                timed ? fmt::format("{:.1e}", r->summary.number("worst_error", r->key)) : "-",
                std::string(name_of(r->status))});
   }
-  std::string text = table.text();
-  for (const auto& [reason, runs] : runs_without_time(results.outcomes))
-    text += fmt::format("  {} run{} without a time: {}\n", runs, runs == 1 ? "" : "s", reason);
+  return table.text();
+}
+
+std::string left_out_text(const RunFigures& figures) {
+  std::string text;
+  for (const auto& [reason, runs] : figures.left_out)
+    text += fmt::format("{} run{} left out of means, errors and ranking: {}\n", runs, runs == 1 ? "" : "s", reason);
   return text;
 }
 
@@ -66,15 +75,15 @@ double rest_of(const ErrorParts& parts, size_t named) {
 }
 
 // Says which tasks carry the error, and what it means for the choice.
-std::string error_text(const VerifiedResults& results) {
+std::string error_text(const RunFigures& figures) {
   constexpr size_t kNamed = 3;
-  const ErrorParts parts = error_parts(results.outcomes);
+  const ErrorParts& parts = figures.errors;
   std::string kinds;
   for (size_t i = 0; i < parts.kinds.size() && i < kNamed; ++i)
     kinds += fmt::format("{} {:+.1f} %, ", parts.kinds[i].first, 100 * parts.kinds[i].second);
   std::string text = fmt::format("all runs together took {:+.1f} % over their predictions: {}all else {:+.1f} %\n",
                                  100 * parts.total, kinds, 100 * rest_of(parts, kNamed));
-  const ChoiceLoss lost = choice_loss(results.outcomes);
+  const ChoiceLoss& lost = figures.choice;
   if (lost.layers > 0)
     text += fmt::format(
         "choice: what was predicted best took {:+.1f} % over what ran best, on average over {} layers, {:+.1f} % at "
@@ -83,24 +92,24 @@ std::string error_text(const VerifiedResults& results) {
   return text;
 }
 
-std::string agreement_text(const VerifiedResults& results) {
-  const Agreement a = agreement(results.outcomes);
-  const Ranking r = ranking(results.outcomes);
-  if (a.runs == 0) return {};
+std::string agreement_text(const RunFigures& figures, bool emulated) {
+  const Agreement& a = figures.agreement;
+  const Ranking& r = figures.ranking;
+  if (a.sound == 0) return {};
   std::string text = fmt::format("measured against predicted: {:.2f} % off in the median, {:.2f} % at worst\n",
                                  100 * a.median_error, 100 * a.worst_error);
   text += fmt::format("ranking: as predicted in {} of {} pairs that differ by more than {:.0f} % (Kendall's tau {})\n",
                       r.agree, r.pairs, 100 * kClearDifference, r.pairs > 0 ? fmt::format("{:.3f}", r.tau()) : "n/a");
-  if (results.emulated)
+  if (emulated)
     return text +
-           fmt::format("overruns of a run: at most {:.2f} %; hand-overs between lanes are not in the predictions\n",
-                       100 * a.worst_overruns);
-  return text + error_text(results) +
-         "unpaced: prices are of this machine while all its ranks worked; what else it does is in no prediction\n";
+           fmt::format(
+               "overruns of a sound run: at most {:.2f} %; hand-overs between lanes are not in the predictions\n",
+               100 * a.worst_overruns);
+  return text + error_text(figures) +
+         "Prices were measured with all ranks busy. Other load on this machine is not predicted.\n";
 }
 
-std::string time_text(const VerifiedResults& results) {
-  const RunTime t = run_time(results.outcomes);
+std::string time_text(const VerifiedResults& results, const RunTime& t) {
   std::string text = fmt::format(
       "time: measuring {:.1f} s, planning {:.1f} s, proving {:.1f} s, passes {:.1f} s ({} repeated for overruns)\n",
       results.measuring_s, results.planning_s, t.proving_s, t.unpaced_s + t.timed_s, t.repeats);
@@ -113,7 +122,7 @@ std::string time_text(const VerifiedResults& results) {
 
 }  // namespace
 
-std::string text_of(const VerifiedResults& results) {
+std::string text_of(const VerifiedResults& results, const RunFigures& figures) {
   const Profile& c = results.cluster;
   std::string text = fmt::format(
       "\n{}: {} node{} x {} ranks, {}\n\n{}\n", results.place, c.nodes, c.nodes > 1 ? "s" : "", c.ranks_per_node,
@@ -121,23 +130,34 @@ std::string text_of(const VerifiedResults& results) {
       fit_table(results.fitted, results.emulated ? &c : nullptr));
   text += weak_text(results);
   if (results.whole_grid) {
-    text += grid_text(results) + agreement_text(results);
+    text += grid_text(results, figures) + left_out_text(figures);
   } else {
+    const bool some = std::ranges::any_of(results.verified, [&](const Schedule* s) {
+      return measured_schedule(results.outcomes, s->name).layers < figures.layers;
+    });
     text += fmt::format(
-        "{} layers of {}: mean speedup over tutel (simulated: all layers; measured: the {} verified ones)\n\n{}\n",
-        results.rows.size(), results.grid.name, results.outcomes.size(), summary_table(results));
+        "{} layers of {}: mean speedup over tutel (simulated: all layers; measured: the {} verified ones{})\n\n{}\n",
+        results.rows.size(), results.grid.name, figures.layers, some ? ", or as many of them as (N) says" : "",
+        summary_table(results, figures.layers));
     text += fmt::format(
         "verified layers, forward + backward: predicted from the fit (ragged chunks), and measured\n\n{}\n{}",
-        runs_table(results), agreement_text(results));
+        runs_table(results), left_out_text(figures));
   }
-  text += time_text(results);
+  text += agreement_text(figures, results.emulated) + time_text(results, figures.time);
   text += fmt::format("\nrecords  {}\nprofile  {}\n", results.records_path, results.profile_path);
   if (!results.trace_path.empty())
     text += fmt::format("timeline {} (open it in ui.perfetto.dev)\n", results.trace_path);
   return text;
 }
 
-Json json_of(const VerifiedResults& results) {
+std::string doubt_text(const RunFigures& figures) {
+  return fmt::format(
+      "{} of {} runs were sound, fewer than half: measured figures say little; other load may disturb this machine "
+      "(./moetune doctor says more)",
+      figures.agreement.sound, figures.agreement.runs);
+}
+
+Json json_of(const VerifiedResults& results, const RunFigures& figures) {
   Json verified = Json::array(), summary = Json::array();
   for (const CaseRecord* r : runs_of(results.outcomes)) {
     verified.push_back({{"layer", r->parameters.text("layer", r->key)},
@@ -149,8 +169,8 @@ Json json_of(const VerifiedResults& results) {
                         {"measured_s", nullptr},
                         {"dilation", r->dilation},
                         {"emulated", r->emulated}});
-    if (r->prediction.has("total_s")) verified.back()["predicted_s"] = predicted(*r);
-    if (was_timed(*r)) verified.back()["measured_s"] = measured(*r);
+    if (r->prediction.has("total_s")) verified.back()["predicted_s"] = predicted_s(*r);
+    if (was_timed(*r)) verified.back()["measured_s"] = run_s(*r);
     if (!r->reason.empty()) verified.back()["reason"] = r->reason;
   }
   for (const ScheduleSummary& s : summarise(results.rows, results.schedules)) {
@@ -164,15 +184,10 @@ Json json_of(const VerifiedResults& results) {
                        {"printed_speedup", printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)},
                        {"degrees_apart", s.apart}});
   }
-  const auto best = [&](Times times) {
-    const BestDegrees b = best_degrees(results.outcomes, times);
+  const auto best = [](const BestDegrees& b) {
     return Json{{"layers", b.layers}, {"apart", b.apart}, {"apart_by_1_percent", b.apart_by_1_percent}};
   };
-  const Agreement a = agreement(results.outcomes);
-  const Ranking r = ranking(results.outcomes);
-  const RunTime t = run_time(results.outcomes);
-  const ChoiceLoss lost = choice_loss(results.outcomes);
-  const ErrorParts parts = error_parts(results.outcomes);
+  const auto& [layers, a, r, parts, lost, t, best_measured, best_predicted, left_out] = figures;
   Json kinds = Json::object();
   for (const auto& [kind, share] : parts.kinds) kinds[kind] = share;
   return {{"cluster", results.cluster.name},
@@ -191,7 +206,7 @@ Json json_of(const VerifiedResults& results) {
           {"kendall_tau", r.pairs > 0 ? Json(r.tau()) : Json(nullptr)},
           {"choice_loss", {{"layers", lost.layers}, {"mean", lost.mean}, {"worst", lost.worst}}},
           {"error_parts", {{"total", parts.total}, {"rest", parts.rest}, {"kinds", kinds}}},
-          {"best_degrees", {{"measured", best(Times::measured)}, {"predicted", best(Times::predicted)}}},
+          {"best_degrees", {{"measured", best(best_measured)}, {"predicted", best(best_predicted)}}},
           {"wall_s",
            {{"measuring", results.measuring_s},
             {"planning", results.planning_s},
@@ -199,7 +214,9 @@ Json json_of(const VerifiedResults& results) {
             {"unpaced", t.unpaced_s},
             {"timed", t.timed_s}}},
           {"repeats", t.repeats},
-          {"without_time", runs_without_time(results.outcomes)},
+          {"left_out", left_out},
+          {"sound_runs", a.sound},
+          {"doubtful", figures.doubtful()},
           {"summary", summary},
           {"verified", verified},
           {"layers", to_json(results.rows)}};

@@ -5,6 +5,7 @@
 
 #include "moe/base/json.h"
 #include "moe/cost/fit.h"
+#include "tuner/verify/agreement.h"
 #include "verbs/run/layer_run.h"
 #include "verbs/sweep.h"
 
@@ -26,7 +27,10 @@ struct VerifiedResults {
   double measuring_s = 0, planning_s = 0;  // wall time of the first step, and of planning all layers
 };
 
-std::string text_of(const VerifiedResults& results);
-Json json_of(const VerifiedResults& results);
+/// `figures` are of the results' outcomes.
+std::string text_of(const VerifiedResults& results, const RunFigures& figures);
+Json json_of(const VerifiedResults& results, const RunFigures& figures);
+/// Says why they are doubtful.
+std::string doubt_text(const RunFigures& figures);
 
 }  // namespace moe::tuner

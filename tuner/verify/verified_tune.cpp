@@ -58,10 +58,14 @@ class VerifiedTune {
       append_rows(writer_, found_.rows, found_.schedules, found_.cluster.name, options_.selection.degrees);
     run_layers();
     writer_.end();
-    if (target_.leads()) fmt::print("{}\n", options_.json ? json_of(found_).dump(1) : text_of(found_));
+    const RunFigures figures = figures_of(found_.outcomes);
+    if (target_.leads()) {
+      fmt::print("{}\n", options_.json ? json_of(found_, figures).dump(1) : text_of(found_, figures));
+      if (figures.doubtful()) log_warning(doubt_text(figures));
+    }
     for (const CaseRecord* record : runs_of(found_.outcomes))
       require<WrongResult>(record->status != CaseStatus::wrong, "{}: {}", record->key, record->reason);
-    return options_.strict && priced_by_weak_rows(found_.rows) ? kDoubtful : kOk;
+    return options_.strict && (figures.doubtful() || priced_by_weak_rows(found_.rows)) ? kDoubtful : kOk;
   }
 
  private:

@@ -1,0 +1,36 @@
+#include "tuner/answer/framework_settings.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace moe::tuner {
+
+std::vector<FrameworkSettings> settings_of(const Answer& answer, const RankedSchedule& use,
+                                           std::span<const Framework> frameworks) {
+  const auto fastest = [&](std::span<const std::string_view> names) {
+    const RankedSchedule* best = nullptr;
+    for (const auto* rows : {&answer.ranking, &answer.of_frameworks})
+      for (const RankedSchedule& row : *rows) {
+        if (!row.refused.empty() || std::ranges::find(names, row.schedule->name) == names.end()) continue;
+        const bool tie = best != nullptr && same_time(row.total_s(), best->total_s());
+        if (best == nullptr || (tie ? &row == &use : row.total_s() < best->total_s())) best = &row;
+      }
+    return best;
+  };
+  std::vector<FrameworkSettings> settings;
+  for (const Framework& framework : frameworks) {
+    const RankedSchedule* exact = fastest(framework.exact);
+    const RankedSchedule* row = exact != nullptr ? exact : fastest(framework.close);
+    if (row == nullptr) continue;
+    const std::string name =
+        exact != nullptr ? std::string(framework.name) : fmt::format("{} (but for {})", framework.name, framework.but);
+    auto known = std::ranges::find(settings, row, &FrameworkSettings::row);
+    if (known == settings.end())
+      settings.push_back({row, name, {framework.format}});
+    else
+      known->names += fmt::format(", {}", name), known->formats.push_back(framework.format);
+  }
+  return settings;
+}
+
+}  // namespace moe::tuner

@@ -1,0 +1,25 @@
+#pragma once
+// What each framework can be set to, of what was ranked.
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tuner/answer/answer.h"
+#include "verbs/frameworks.h"
+
+namespace moe::tuner {
+
+/// Holds what frameworks run of a layer at best.
+struct FrameworkSettings {
+  const RankedSchedule* row = nullptr;
+  std::string names;                      // of the frameworks, each with what it lacks: "A, B (but for ...)"
+  std::vector<std::string_view> formats;  // of the same
+};
+
+/// Returns the fastest that each framework runs; of what takes equally long what is to be used comes first. Frameworks
+/// that run the same are named together, those that run nothing of it are left out.
+std::vector<FrameworkSettings> settings_of(const Answer& answer, const RankedSchedule& use,
+                                           std::span<const Framework> frameworks);
+
+}  // namespace moe::tuner
