@@ -33,7 +33,7 @@ struct TuneOptions {
   int threads = 0;                      // of each rank; 0: its share of the cores
   std::string out;                      // records; empty: results/tune-CLUSTER.jsonl
   std::string trace;                    // timeline of one verified layer; empty: beside the records
-  bool strict = false;  // exit code kDoubtful where a weak row prices the answer, or runs say little
+  bool strict = false;                  // exit code kDoubtful where a weak row prices the answer, or runs say little
   bool json = false;
   Asked asked;
 };
