@@ -8,6 +8,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/registry.h"
+#include "moe/record/pass_times.h"
 
 namespace moe::tuner {
 namespace {
