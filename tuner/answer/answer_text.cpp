@@ -218,7 +218,9 @@ std::string ranking_text(const Answer& answer) {
   const auto refused = std::ranges::count_if(answer.ranking, [](const auto& row) { return !row.refused.empty(); });
   const auto hidden = answer.ranking.size() - shown - static_cast<size_t>(refused);
   if (hidden > 0) text += fmt::format("  and {} slower (--top N)\n", hidden);
-  if (refused > 0) text += fmt::format("  and {} that can't be used here: {}\n", refused, refusals_of(answer.ranking));
+  if (refused > 0)
+    text += fmt::format("  and {} that can't be used here:\n    {}\n", refused,
+                        fmt::join(refusals_of(answer.ranking), "\n    "));
   if (answer.current && !answer.current->refused.empty())
     text += fmt::format("  {} (yours): {}\n", answer.current->schedule->name, answer.current->refused);
   return text;
