@@ -16,7 +16,8 @@
 namespace moe::tuner {
 namespace {
 
-constexpr size_t kKinds = 4;  // of tasks, that are named
+constexpr size_t kKinds = 4;     // of tasks, that are named
+constexpr size_t kWidest = 120;  // columns of a line
 
 std::string named(const ChosenModel& chosen) {
   std::string text = describe(chosen.model.shape.layer);
@@ -135,7 +136,13 @@ std::string notes_text(const std::set<std::string>& notes) {
     by_kind[kind].push_back(weak ? what.substr(0, what.find(": ")) : what);
   }
   std::string text;
-  for (const auto& [kind, all] : by_kind) text += fmt::format("prices: {}: {}\n", kind, some_names(all));
+  for (const auto& [kind, all] : by_kind) {
+    const std::string line = fmt::format("prices: {}: {}", kind, some_names(all));
+    if (line.size() <= kWidest)
+      text += line + '\n';
+    else
+      for (const std::string_view one : all) text += fmt::format("prices: {}: {}\n", kind, one);
+  }
   return text;
 }
 
