@@ -16,8 +16,7 @@ PAGE = HERE / "tuning.md"
 SHAPES = HERE.parent / "configs" / "published" / "training-shapes.csv"
 DRAWN = re.compile(r"(<!-- drawn: published shapes -->\n\n?```text\n)(.*?)(^```$)", re.MULTILINE | re.DOTALL)
 SEQ = 4096
-HEAD = ("model", "ranks", "batch", "shape", "precision", "measured", "predicted", "step s", "slower",
-        "GiB")
+HEAD = ("model", "ranks", "batch", "shape", "precision", "measured", "predicted", "slower", "GiB")
 
 
 def published():
@@ -59,7 +58,7 @@ def table(program):
             text, seconds, gib = found
             predicted = batch * SEQ / ranks / seconds
             return (row["model"], row["ranks"], row["global_batch"], text, precision, measured, f"{predicted:,.0f}",
-                    f"{seconds:.2f}", slower, f"{gib:.1f}")
+                    slower, f"{gib:.1f}")
 
         precision = row["precision"] + (f" VP {row['vp']}" if row["vp"] != "1" else "")
         question = (row["model"], ranks, batch)
