@@ -86,8 +86,8 @@ def main():
     schedules = list(dict.fromkeys(case["schedule"] for case in cases if case["status"] == "ok"))
     caption = (f"{len(layers)} layers on {one_value(cases, 'cluster', options.records)}, {how_timed(cases, part)}. A "
                "field holds all layers of its shape (heads, capacity, experts differ), split by how many each schedule "
-               f"wins. Its figure: how much slower the next schedule is, of those {100 * SAME:g} % or more behind. Of equal "
-               f"times the first wins, of: {', '.join(schedules)}.")
+               f"wins. Its figure: how much slower the next schedule is, of those {100 * SAME:g} % or more behind. Of "
+               f"equal times the first wins, of: {', '.join(schedules)}.")
     style.save(figure, options, "winners", "The best schedule by shape of layer", caption, records.source())
 
 
