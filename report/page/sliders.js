@@ -22,7 +22,7 @@ function resetSliders() {
 function replaySource(replays) {
   const source = sourceOfTasks(rowsOfLayer[state.layer]);
   if (!replays) return source;
-  return `${source} Replayed in this page from plans, priced by the profile ${replays.profile} (${replays.source}).` +
+  return `${source} Replayed in this page from plans, priced by the profile ${replays.profile} (${replays.source.replace(/\.$/, "")}).` +
     (replays.contention ? " Lanes slow each other while they run side by side, and their tasks are drawn so." : "");
 }
 

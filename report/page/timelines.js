@@ -149,8 +149,8 @@ function drawTimelines() {
   show("timeline", root);
   const kinds = [...new Set(groups.flatMap((group) => group.tasks.map((task) => task.kind)))];
   show("kinds", ...kinds.map((kind) => swatch(kindColour(kind), KIND_LETTERS[kind]?.length === 1
-    ? `${kindText(kind)} (${KIND_LETTERS[kind]})` : kindText(kind))), html("span", {}, "| end of the forward, "),
-  html("span", {}, "dashed: as measured"));
+    ? `${kindText(kind)} (${KIND_LETTERS[kind]})` : kindText(kind))), html("span", {}, "| end of the forward"),
+  ...(groups.some((group) => measured(group.row) !== null) ? [html("span", {}, "dashed: as measured")] : []));
 }
 
 function zoom(factor, at = 0.5) {

@@ -58,7 +58,7 @@ TEST(Help, GroupsAreWhatHowAndOutput) {
     EXPECT_EQ(help.find("\n\n\n"), std::string::npos) << help;
     std::istringstream lines(help);
     for (std::string line; std::getline(lines, line);)
-      if (!line.starts_with("  ./moetune")) EXPECT_LE(line.size(), 120u) << line;
+      EXPECT_TRUE(line.size() <= 120 || line.starts_with("  ./moetune")) << line;
     for (const char* never : {"Excludes", "{"}) EXPECT_EQ(help.find(never), std::string::npos) << help;
   }
 }

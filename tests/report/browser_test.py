@@ -163,10 +163,12 @@ class OtherRecords(Page):
 
     def test_bars_say_what_they_show(self):
         self.opened(LAYER)
+        self.assertNotIn("as measured", self.text("kinds"))
         self.assertIn("Bars: predicted (outlined), forward", self.text("bars-text"))
         self.assertNotIn("Whiskers", self.text("bars-text"))
         self.assertEqual(self.browser.value("document.querySelectorAll('#bars .predicted').length"), 3)
         self.opened(VERIFIED)
+        self.assertIn("dashed: as measured", self.text("kinds"))
         self.assertIn("predicted (outlined) and measured (filled)", self.text("bars-text"))
         self.assertIn("Whiskers", self.text("bars-text"))
 

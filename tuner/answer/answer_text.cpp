@@ -238,7 +238,9 @@ std::string ranking_text(const Answer& answer) {
 std::string text_of(const Answer& answer) {
   const RankedSchedule& use = recommended(answer);
   const Profile& profile = *answer.profile;
-  std::string text = fmt::format("\n{}\n{}\n{}; a rank needs {}{}", named(*answer.chosen),
+  const std::string& here = answer.chosen->on_cluster;
+  std::string text = fmt::format("\n{}\n{}{}\n{}; a rank needs {}{}", named(*answer.chosen),
+                                 here.empty() ? "" : fmt::format("on {}: {}\n", answer.cluster, here),
                                  describe_shape(answer.chosen->model), answer.place, human_bytes(use.memory_bytes),
                                  profile.memory_bytes ? fmt::format(" of {}", human_bytes(*profile.memory_bytes)) : "");
   text += answer.emulated ? "; every run below is of an emulation\n" : "\n";
