@@ -14,9 +14,32 @@ int64_t bytes_from(const std::string& flag, const std::string& text) {
   return plain ? value : value << (10 * (unit + 1));
 }
 
+constexpr size_t kColumn = 28;   // where what a flag does begins
+constexpr size_t kWidest = 120;  // columns of a line
+
+// Breaks lines that are too wide between words; what a flag does goes on in its column. An example is left whole.
+std::string wrapped(const std::string& text) {
+  std::string out;
+  bool example = false;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    example |= line.starts_with("example");
+    const std::string indent(line.starts_with("  ") ? kColumn : 0, ' ');
+    for (size_t blank; !example && line.size() > kWidest; line = indent + line.substr(blank + 1)) {
+      blank = line.rfind(' ', kWidest);
+      if (blank == std::string::npos || blank <= indent.size()) break;
+      out += line.substr(0, blank) + '\n';
+    }
+    out += line + (end < text.size() ? "\n" : "");
+    begin = end + 1;
+  }
+  return out;
+}
+
 class Help : public CLI::Formatter {
  public:
-  Help() { column_width(28); }
+  Help() { column_width(kColumn); }
   // What a flag excludes or needs is said where it is missed: here it would bury what the flag does.
   std::string make_option_opts(const CLI::Option* option) const override {
     std::string text;
@@ -38,7 +61,7 @@ class Help : public CLI::Formatter {
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
     std::string text = Formatter::make_help(app, std::move(name), mode);
     for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
-    return text;
+    return wrapped(text);
   }
 };
 

@@ -16,7 +16,7 @@ PAGE = HERE / "tuning.md"
 SHAPES = HERE.parent / "configs" / "published" / "training-shapes.csv"
 DRAWN = re.compile(r"(<!-- drawn: published shapes -->\n\n?```text\n)(.*?)(^```$)", re.MULTILINE | re.DOTALL)
 SEQ = 4096
-HEAD = ("model", "ranks", "batch", "shape", "precision", "measured", "predicted", "step s", "GiB")
+HEAD = ("model", "ranks", "batch", "shape", "precision", "measured", "predicted", "slower", "GiB")
 
 
 def published():
@@ -50,24 +50,26 @@ def of_published(program, row):
 
 
 def table(program):
-    lines, questions = [HEAD], set()
+    lines, least_s = [HEAD], {}
     for row in published():
         ranks, batch = int(row["ranks"]), int(row["global_batch"])
 
-        def line(found, precision, measured):
+        def line(found, precision, measured, slower):
             text, seconds, gib = found
             predicted = batch * SEQ / ranks / seconds
             return (row["model"], row["ranks"], row["global_batch"], text, precision, measured, f"{predicted:,.0f}",
-                    f"{seconds:.2f}", f"{gib:.1f}")
+                    slower, f"{gib:.1f}")
 
         precision = row["precision"] + (f" VP {row['vp']}" if row["vp"] != "1" else "")
-        own = line(of_published(program, row), precision, f"{int(row['tokens_s_rank']):,}")
         question = (row["model"], ranks, batch)
-        if question not in questions:
-            questions.add(question)
+        if question not in least_s:
             # DP of the default groups is the nodes.
-            lines.append(line(fastest(program, row, "--batch", str(batch // (ranks // 8))), "found", "-"))
-        lines.append(own)
+            found = fastest(program, row, "--batch", str(batch // (ranks // 8)))
+            least_s[question] = found[1]
+            lines.append(line(found, "found", "-", "-"))
+        own = of_published(program, row)
+        slower = f"{100 * (own[1] / least_s[question] - 1):+.1f} %"
+        lines.append(line(own, precision, f"{int(row['tokens_s_rank']):,}", slower))
     widths = [max(len(cells[i]) for cells in lines) for i in range(len(HEAD))]
     left = {0, 3, 4}
     text = "".join("  ".join(cell.ljust(width) if i in left else cell.rjust(width)

@@ -80,7 +80,7 @@ std::string gantts_text(const std::vector<const Simulated*>& fastest_first, int 
                                  r.bound.forward_term, r.bound.backward_term),
                      *s->plan.structure, s->timeline});
   }
-  std::string text = fmt::format("\n{}", text_gantt(lanes, 100));
+  std::string text = fmt::format("\n{}", text_gantt(lanes, kGanttColumns));
   if (shown.size() == static_cast<size_t>(drawn) && shown.size() < fastest_first.size())
     text += "\nothers are slower, or the same (--gantt all)\n";
   return text;

@@ -41,12 +41,14 @@ Simulated simulated(const ChosenModel& chosen, ModelResult result, bool keep_pla
 
 void print_text(const ChosenModel& chosen, const Profile& profile, const std::vector<Simulated>& all) {
   const ParallelShape& p = chosen.model.shape.parallel;
-  fmt::print("{} on {} ({} nodes x {}): {} layers of {}, {} stage{}, {} micro-batch{} ({})\n\n",
+  fmt::print("{} on {} ({} nodes x {}): {} layers of {}, {} stage{}, {} micro-batch{}{}\n{}\n",
              chosen.name.empty() ? "layer" : chosen.name, profile.name, profile.nodes, profile.ranks_per_node,
              chosen.model.layers, describe(chosen.model.shape.layer), p.pp, p.pp == 1 ? "" : "s",
-             chosen.model.micro_batches, chosen.model.micro_batches == 1 ? "" : "es", name_of(chosen.model.order));
+             chosen.model.micro_batches, chosen.model.micro_batches == 1 ? "" : "es",
+             chosen.model.micro_batches == 1 ? "" : fmt::format(" ({})", name_of(chosen.model.order)),
+             chosen.on_cluster.empty() ? "" : fmt::format("on {}: {}\n", profile.name, chosen.on_cluster));
   Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of the bound", "of its own", "may be off by",
-               "gradients in the tail", "a rank needs", "fits"});
+               "in the tail", "a rank needs", "fits"});
   const auto tutel = std::ranges::find(all, "tutel", [](const Simulated& s) { return s.result.schedule; });
   const double least_s =
       std::ranges::min(all | std::views::transform([](const Simulated& s) { return s.result.bound_s; }));

@@ -28,7 +28,7 @@ def matrix_of(profile, path):
 def draw(figure, axes, lanes, factors, stalls):
     cells = [[factors.get((slowed, by), 1.0) for by in lanes] for slowed in lanes]
     most = max(max(row) for row in cells)
-    image = axes.imshow(cells, cmap="cividis_r", vmin=1, vmax=max(most, 1.1))
+    image = axes.imshow(cells, cmap="cividis_r", vmin=1, vmax=max(most, 1.1), alpha=1 if most > 1 else 0.15)
     for y, slowed in enumerate(lanes):
         for x, by in enumerate(lanes):
             value, stall = cells[y][x], stalls.get((slowed, by), 0.0)
@@ -41,7 +41,8 @@ def draw(figure, axes, lanes, factors, stalls):
     axes.tick_params(length=0)
     axes.set_xlabel("while this lane runs too")
     axes.set_ylabel("slowed lane")
-    figure.colorbar(image, ax=axes, label="times as long")
+    if most > 1:
+        figure.colorbar(image, ax=axes, label="times as long")
 
 
 def main():
@@ -56,6 +57,8 @@ def main():
     caption = ("Factors: a task of the row's lane takes so many times as long while one of the column's runs; with a "
                f"+, what it loses as both begin. {missing} pairs are not in the profile: they are 1.00x. Lanes that "
                "no pair names are left out.")
+    if max(factors.values(), default=1) <= 1:
+        caption += " No factor is above 1."
     style.save(figure, options, "contention", f"How lanes slow each other on {profile.get('name', '?')}", caption,
                f"{options.profile}: {profile.get('source', 'no source named')}".rstrip("."))
 

@@ -31,7 +31,11 @@ def main():
         for axes, axis in zip(row, by_axis):
             here = [f for f in pages.figures if (f.labels["axis"], f.labels["over"]) == (axis, over)]
             draw_panel(axes, here, axis, over, pages.computed)
-    caption = ("fsmoe on testbed A, mean over models; of the paper the values of its text. " + pages.missing())
+    caption = "fsmoe on testbed A, mean over models; of the paper the values of its text. "
+    if pages.computed:
+        caption += ("2 models: GPT2-XL and Mixtral-7B, 3: Mixtral-22B too; the paper does not say which its means are "
+                    "over. ")
+    caption += pages.missing()
     style.save(figure, options, "fsmoe_fig7", "FSMoE Fig. 7: speedups by sequence length and GPUs", caption,
                pages.source)
 

@@ -1,9 +1,11 @@
 """Reads what moetune writes: records (JSON Lines), cluster profiles (TOML), and the papers' printed numbers (CSV)."""
 import csv
+import gzip
 import json
 import math
 import os
 import tomllib
+import zlib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KINDS = ("run", "case", "cases", "resume", "end")
@@ -15,11 +17,14 @@ class BadInput(Exception):
 
 
 def text_of(path, expected):
+    """Of a name in .gz what it holds."""
+    opened = gzip.open if path.endswith(".gz") else open
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with opened(path, "rt", encoding="utf-8", errors="replace") as file:
             return file.read()
-    except OSError as error:
-        raise BadInput(f"{path}: found no readable file ({error.strerror}), expected {expected}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(f"{path}: found no readable file ({why}), expected {expected}") from None
 
 
 def _line_of(text, where):
@@ -120,6 +125,13 @@ class Records:
             raise BadInput(f"{self.path}: key: found no {start}..., expected records of `{writer}`")
         return found
 
+    def of_layers(self):
+        """The cases of layers, and where their times are: plans, else what ran. Degrees tried beside are left out."""
+        ran = [case for case in self.cases if case["key"].startswith("run/") and case["key"].count("/") == 2]
+        if ran and not any(case["key"].startswith("plan/") for case in self.cases):
+            return ran, "summary"
+        return self.of("plan/", "moetune tune --no-verify"), "prediction"
+
     def with_timelines(self, schedules):
         """The cases that have a timeline, of the schedules asked for, which are all of one layer on one cluster."""
         found = [case for case in self.cases if case.get("timeline")]
@@ -188,6 +200,13 @@ def one_value(cases, name, path):
     if len(values) != 1:
         raise BadInput(f"{path}: {name}: found {len(values)} values ({', '.join(values[:3])}), expected one")
     return values[0]
+
+
+def how_timed(cases, part):
+    """What a caption says of of_layers()."""
+    if part == "prediction":
+        return "exact replay"
+    return "measured" + (", emulated cluster" if any(case.get("emulated") for case in cases) else "")
 
 
 def chosen(cases, names, path):

@@ -5,19 +5,19 @@ import statistics
 import matplotlib
 
 import style
-from records import BadInput, Records, chosen, one_value
+from records import BadInput, Records, chosen, how_timed, one_value
 from style import plt
 
 MOST_CURVES = len(style.OURS)
 ACROSS = {"vert": False} if matplotlib.__version_info__ < (3, 10) else {"orientation": "horizontal"}
 
 
-def ratios_of(cases, baseline, path):
+def ratios_of(cases, baseline, path, part="prediction"):
     """schedule -> ratios over the layers that have both, ascending; and how many layers there are."""
     totals = {}
     for case in cases:
         if case["status"] == "ok":
-            totals.setdefault(case["schedule"], {})[case.text("layer")] = case.number("prediction", "total_s")
+            totals.setdefault(case["schedule"], {})[case.text("layer")] = case.number(part, "total_s")
     if baseline not in totals:
         raise BadInput(f"--baseline: found {baseline!r}, expected one of: {', '.join(totals)} (in {path})")
     ratios = {name: sorted(totals[baseline][layer] / seconds for layer, seconds in by_layer.items()
@@ -57,10 +57,10 @@ def main():
     parser.add_argument("--schedule", help="NAME[,NAME]; default: all of the file")
     options = parser.parse_args()
     records = Records(options.records)
-    cases = records.of("plan/", "moetune tune --no-verify")
+    cases, part = records.of_layers()
     names = options.schedule and ",".join(dict.fromkeys([options.baseline] + options.schedule.split(",")))
     cases = chosen(cases, names, options.records)
-    ratios, layers = ratios_of(cases, options.baseline, options.records)
+    ratios, layers = ratios_of(cases, options.baseline, options.records, part)
     if not ratios:
         raise BadInput(f"--schedule: found none beside {options.baseline!r} that was priced, expected one at least")
     ratios = dict(sorted(ratios.items(), key=lambda item: statistics.median(item[1])))
@@ -74,10 +74,10 @@ def main():
     for axes in panels[0]:
         axes.set_xlabel(f"speedup over {options.baseline}, forward + backward")
     few = [f"{name} {len(values)}" for name, values in ratios.items() if len(values) < layers]
-    caption = (f"{layers} layers planned on {one_value(cases, 'cluster', options.records)}, exact replay. Boxes: "
+    caption = (f"{layers} layers on {one_value(cases, 'cluster', options.records)}, {how_timed(cases, part)}. Boxes: "
                "quartiles and median; whiskers: 5 % and 95 %; bars: least and most; diamonds: mean.")
     if few:
-        caption += f" Not every layer could be planned under: {', '.join(few)}."
+        caption += f" Not every layer has a time under: {', '.join(few)}."
     style.save(figure, options, "speedups", f"Speedup over {options.baseline} on the layers of a grid", caption,
                records.source())
 

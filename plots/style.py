@@ -95,7 +95,8 @@ def path_of(options, name):
     path = options.out
     if path is None:
         records = getattr(options, "records", None)
-        path = f"{os.path.splitext(records)[0]}.{name}.png" if isinstance(records, str) else f"results/{name}.png"
+        told = isinstance(records, str)
+        path = f"{os.path.splitext(records.removesuffix('.gz'))[0]}.{name}.png" if told else f"results/{name}.png"
     if os.path.splitext(path)[1] not in (".png", ".svg"):
         raise BadInput(f"--out: found {path!r}, expected a name that ends in .png or .svg")
     return path

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import style
-from records import BadInput, Records, chosen, one_value
+from records import BadInput, Records, chosen, how_timed, one_value
 from style import plt
 
 ROWS, COLUMNS = ("batch", "seq"), ("model_dim", "hidden")
@@ -11,14 +11,14 @@ LETTERS = {"batch": "B", "seq": "L", "model_dim": "M", "hidden": "H"}
 TIE, SAME = 1e-9, 0.005
 
 
-def totals_of(cases):
+def totals_of(cases, part="prediction"):
     """layer -> (row, column, {schedule: seconds})."""
     layers = {}
     for case in cases:
         if case["status"] == "ok":
             place = [tuple(int(case.number("parameters", name)) for name in names) for names in (ROWS, COLUMNS)]
             layer = layers.setdefault(case.text("layer"), (*place, {}))
-            layer[2][case["schedule"]] = case.number("prediction", "total_s")
+            layer[2][case["schedule"]] = case.number(part, "total_s")
     return layers
 
 
@@ -74,19 +74,20 @@ def main():
     parser.add_argument("--schedule", help="NAME[,NAME]: these compete; default: all of the file")
     options = parser.parse_args()
     records = Records(options.records)
-    cases = chosen(records.of("plan/", "moetune tune --no-verify"), options.schedule, options.records)
-    layers = totals_of(cases)
+    cases, part = records.of_layers()
+    cases = chosen(cases, options.schedule, options.records)
+    layers = totals_of(cases, part)
     if not layers:
-        raise BadInput(f"{options.records}: status: found no plan that is ok, expected some")
+        raise BadInput(f"{options.records}: status: found no layer that is ok, expected some")
     cells = cells_of(layers)
     rows, columns = (len({place[i] for place in cells}) for i in (0, 1))
     figure, axes = plt.subplots(figsize=(3.6 + 0.72 * max(columns, 4), 2 + 0.32 * max(rows, 4)))
     draw(axes, cells)
     schedules = list(dict.fromkeys(case["schedule"] for case in cases if case["status"] == "ok"))
-    caption = (f"{len(layers)} layers on {one_value(cases, 'cluster', options.records)}, exact replay. A field holds "
-               "all layers of its shape (heads, capacity, experts differ), split by how many each schedule wins. Its "
-               f"figure: how much slower the next schedule is, of those {100 * SAME:g} % or more behind. Of equal "
-               f"times the first wins, of: {', '.join(schedules)}.")
+    caption = (f"{len(layers)} layers on {one_value(cases, 'cluster', options.records)}, {how_timed(cases, part)}. A "
+               "field holds all layers of its shape (heads, capacity, experts differ), split by how many each schedule "
+               f"wins. Its figure: how much slower the next schedule is, of those {100 * SAME:g} % or more behind. Of "
+               f"equal times the first wins, of: {', '.join(schedules)}.")
     style.save(figure, options, "winners", "The best schedule by shape of layer", caption, records.source())
 
 

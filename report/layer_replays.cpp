@@ -92,6 +92,15 @@ Json structure_json(const Structure& structure) {
           {"after", std::move(after)}};
 }
 
+Json contention_json(const Contention& contention) {
+  if (contention.none()) return nullptr;
+  std::array<std::array<double, kSlowed>, kSlowed> factors{};
+  for (auto& row : factors) row.fill(1);
+  for (const ContentionPair& pair : contention_pairs())
+    factors[static_cast<size_t>(pair.slowed)][static_cast<size_t>(pair.by)] = contention.*pair.factor;
+  return {{"factors", factors}, {"stalls", contention.stall_s}};
+}
+
 size_t LayerReplays::index_of(const StructureKey& key) {
   const auto [entry, fresh] = known_.emplace(key, structures_.size());
   if (fresh) structures_.push_back(structure_json(*build_structure(key)));

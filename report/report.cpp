@@ -123,6 +123,7 @@ class Replays {
       layers_.push_back({{"layer", index},
                          {"profile", profile.name},
                          {"source", profile.source},
+                         {"contention", contention_json(profile.contention)},
                          {"schedules", std::move(schedules)}});
     } catch (const BadInput& fault) {
       notes_.insert(fmt::format("{}: no replays: {}", layer.name, fault.what()));

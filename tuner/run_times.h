@@ -1,9 +1,5 @@
 #pragma once
 // What the record of a run says of its time.
-#include <optional>
-#include <vector>
-
-#include "moe/base/statistics.h"
 #include "moe/record/record.h"
 
 namespace moe::tuner {
@@ -17,11 +13,5 @@ double predicted_s(const CaseRecord& record);
 double run_s(const CaseRecord& record);
 /// Returns the run's time over the prediction, less 1.
 double error_of(const CaseRecord& record);
-
-/// Returns each pass's seconds, of its slowest rank; empty: the record has no samples.
-std::vector<double> passes_s(const CaseRecord& record);
-/// Returns where the run's median lies: median_interval() of its passes, or where they are too few for one the range
-/// from the shortest to the longest. None below four passes, whose ranges often lie apart by chance.
-std::optional<Interval> likely_s(const CaseRecord& record);
 
 }  // namespace moe::tuner

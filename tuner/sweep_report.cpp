@@ -11,6 +11,21 @@ namespace {
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
 
+constexpr size_t kShownNotes = 3;  // of a kind
+
+// What prices were taken from that the profile has not.
+std::string notes_text(const std::vector<SweepRow>& rows) {
+  std::string text;
+  for (const auto& [kind, noted] : noted_layers(rows)) {
+    text += fmt::format("  prices of {} layers: {}\n", noted.layers, kind);
+    size_t shown = 0;
+    for (const std::string& what : noted.what)
+      if (shown++ < kShownNotes) text += fmt::format("    {}\n", what);
+    if (shown > kShownNotes) text += fmt::format("    and {} more\n", shown - kShownNotes);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string fastest_text(const std::vector<ScheduleSummary>& summaries) {
@@ -25,8 +40,7 @@ std::string fastest_text(const std::vector<ScheduleSummary>& summaries) {
 
 std::string sweep_report(const std::vector<SweepRow>& rows, const SweepRequest& request) {
   const auto summaries = summarise(rows, request.schedules);
-  Table table(
-      {"schedule", "layers", "speedup over tutel", "paper", "of the bound", "of its own", "r_f", "r_b", "r_f != r_b"});
+  Table table({"schedule", "layers", "over tutel", "paper", "of the bound", "of its own", "r_f", "r_b", "r_f != r_b"});
   for (const ScheduleSummary& s : summaries)
     table.add({std::string(s.schedule), fmt::format("{}", s.layers), times(s.speedup),
                times(printed_speedup(request.grid, request.profile, request.degrees, s.schedule)), percent(s.of_bound),
@@ -41,8 +55,7 @@ std::string sweep_report(const std::vector<SweepRow>& rows, const SweepRequest& 
         ++reasons[fmt::format("{}: {}", schedule, reason.substr(0, reason.find(": needs")))];
   }
   for (const auto& [reason, count] : reasons) text += fmt::format("  unsupported, {} layers: {}\n", count, reason);
-  for (const auto& [note, count] : noted_layers(rows)) text += fmt::format("  {} ({} layers)\n", note, count);
-  return text;
+  return text + notes_text(rows);
 }
 
 }  // namespace moe::tuner

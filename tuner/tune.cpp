@@ -77,9 +77,9 @@ int run_planned_tune(const TuneOptions& options) {
                            .dump(1));
     return code;
   }
-  fmt::print("{} layers of {} on {}, simulated ({}), degrees exact, planned in {}\n\n{}\n{}\nrecords: {}\n",
-             rows.size(), grid.name, profile.name, name_of(grid.rounding), human_seconds(took.count()),
-             sweep_report(rows, request), strategies.empty() ? "" : strategy_table(strategies), path);
+  fmt::print("{} layers of {} on {}, simulated ({}), degrees exact, planned in {}\n\n{}\n{}records: {}\n", rows.size(),
+             grid.name, profile.name, name_of(grid.rounding), human_seconds(took.count()), sweep_report(rows, request),
+             strategies.empty() ? "" : strategy_table(strategies) + '\n', path);
   return code;
 }
 

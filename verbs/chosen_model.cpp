@@ -4,14 +4,37 @@
 #include "moe/plan/model_file.h"
 
 namespace moe {
+namespace {
+
+// Returns ChosenModel::on_cluster. What flags ask for is no cluster's.
+std::string differences(const Model& elsewhere, const Model& here, const ModelFlags& flags, const LayerFlags& asked,
+                        int64_t experts) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
+  const auto differ = [&](const char* what, int64_t value, int64_t other, bool by_flag) {
+    if (value != other && !by_flag) add(fmt::format("{} {}, elsewhere {}", what, value, other));
+  };
+  if (here.layer.experts == 0 && !asked.experts)
+    add(fmt::format("E {}, which the model leaves open", experts));
+  else if (elsewhere.layer.experts > 0)
+    differ("E", here.layer.experts, elsewhere.layer.experts, asked.experts.has_value());
+  differ("layers", here.layers, elsewhere.layers, flags.layers.has_value());
+  differ("B", here.layer.batch, elsewhere.layer.batch, asked.batch.has_value());
+  differ("L", here.layer.seq, elsewhere.layer.seq, asked.seq.has_value());
+  return text;
+}
+
+}  // namespace
 
 ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, const Profile& profile) {
   ChosenModel chosen;
   chosen.stack = !flags.one_layer();
   LayerFile base;
+  Model elsewhere, model;
   if (!flags.model.empty()) {
     require<BadInput>(selection.layer_file.empty(), "--model: found --layer too, expected one of them");
-    const Model model = on_cluster(find_model(flags.model), profile.name);
+    elsewhere = find_model(flags.model);
+    model = on_cluster(elsewhere, profile.name);
     base.name = chosen.name = model.name;
     base.layer = model.layer;
     base.parallel = model.parallel;
@@ -22,6 +45,8 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
     base = find_layer(selection.layer_file);
   }
   chosen.model.shape = chosen_case(selection, std::move(base), profile.nodes, profile.ranks_per_node);
+  if (!flags.model.empty())
+    chosen.on_cluster = differences(elsewhere, model, flags, selection.layer, chosen.model.shape.layer.experts);
   chosen.whole_layers = chosen.model.layers;
   chosen.model.layers = flags.layers.value_or(chosen.model.layers);
   chosen.model.micro_batches = flags.micro_batches.value_or(1);

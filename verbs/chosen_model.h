@@ -26,6 +26,8 @@ struct ChosenModel {
   int whole_layers = 1;    // that the model has, whatever --layers says
   int64_t vocabulary = 0;  // 0: unknown
   bool tied_embedding = false;
+  /// What of it is so on this cluster alone: "E 8, which the model leaves open; L 256, elsewhere 1024". Empty: nothing.
+  std::string on_cluster = {};
 };
 
 /// Returns the model on that cluster, the selection's layer flags over its own. Throws BadInput naming the flag.

@@ -111,15 +111,19 @@ bool priced_by_weak_rows(const std::vector<SweepRow>& rows) {
   return std::ranges::any_of(rows, [](const SweepRow& row) { return !weak_rows(row.notes).empty(); });
 }
 
-std::map<std::string, int> noted_layers(const std::vector<SweepRow>& rows) {
-  std::map<std::string, int> layers;
+std::map<std::string, NotedLayers> noted_layers(const std::vector<SweepRow>& rows) {
+  std::map<std::string, NotedLayers> noted;
   for (const SweepRow& row : rows) {
     std::set<std::string> kinds;  // a layer with several notes of a kind counts once
-    for (const std::string& note : row.notes)
-      kinds.insert(note.starts_with(kWeakRow) ? note : note.substr(0, note.find(':')));
-    for (const std::string& kind : kinds) ++layers[kind];
+    for (const std::string& note : row.notes) {
+      const size_t colon = note.starts_with(kWeakRow) ? std::string::npos : note.find(": ");
+      const std::string kind = note.substr(0, colon);
+      kinds.insert(kind);
+      if (colon != std::string::npos) noted[kind].what.insert(note.substr(colon + 2));
+    }
+    for (const std::string& kind : kinds) ++noted[kind].layers;
   }
-  return layers;
+  return noted;
 }
 
 // Returns what no schedule of the row can beat.

@@ -34,8 +34,13 @@ struct SweepRequest {
 /// Returns one row a grid layer, in grid order.
 std::vector<SweepRow> sweep(const SweepRequest& request);
 
-/// Returns how many layers have a note of each kind; of weak rows each with why it is.
-std::map<std::string, int> noted_layers(const std::vector<SweepRow>& rows);
+/// Layers whose prices have a note of a kind, and what these notes say; nothing: the kind says it all.
+struct NotedLayers {
+  int layers = 0;
+  std::set<std::string> what = {};
+};
+/// Returns them by kind; each weak row is one, with why it is.
+std::map<std::string, NotedLayers> noted_layers(const std::vector<SweepRow>& rows);
 
 /// Returns whether a row whose fit is marked prices any layer.
 bool priced_by_weak_rows(const std::vector<SweepRow>& rows);

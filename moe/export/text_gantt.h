@@ -14,6 +14,9 @@ struct DrawnTimeline {
   const Timeline& timeline;
 };
 
+/// Cells of lines that are 120 columns wide, with the lane's name and its share.
+inline constexpr int kGanttColumns = 99;
+
 /// Draws one line a lane that has tasks, `width` cells (at least 10) over the longest of the timelines; below them all
 /// the scale and the letters used. A cell shows the task that takes most of it, upper case where a task begins: two
 /// chunks of a dispatch are "DdddDddd". '.' is idle. Shares of busy time are of each timeline alone.

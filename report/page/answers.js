@@ -62,8 +62,13 @@ async function copy(shown, button) {
   button.textContent = told;
   setTimeout(() => { button.textContent = "copy"; }, 2500);
 }
+/** Each flag and its value end on the line where they begin: browsers break lines at hyphens. */
+const unbroken = (line) => line.split(/(?= --)/).flatMap((part) => {
+  const [, blank, words] = part.match(/^( ?)([^]*)$/);
+  return [blank, html("span", {}, words)];
+});
 function copyable(title, text) {
-  const shown = html("pre", {}, text);
+  const shown = html("pre", {}, ...(text.includes("\n") ? [text] : unbroken(text)));
   return html("div", { class: "copyable" },
     html("div", {}, title, " ", html("button", { onclick: (event) => copy(shown, event.target) }, "copy")), shown);
 }
@@ -85,7 +90,7 @@ function drawAnswer() {
       all.map((row) => [scheduleOf(row), rows.get(row, "status"), rows.get(row, "reason") ?? ""])));
     return;
   }
-  const best = list[0], of = (name) => list.find((row) => scheduleOf(row) === name);
+  const best = recommendedOf({ time, list }), of = (name) => list.find((row) => scheduleOf(row) === name);
   const facts = [fact("predicted", seconds(foretold(best, time)))];
   if (measured(best) !== null && foretold(best, time) !== predicted(best))
     facts.push(fact(`predicted, rows ${rows.get(best, "capacity_rounding")}`, seconds(predicted(best)), "as they ran"));
@@ -104,8 +109,13 @@ function drawAnswer() {
     facts.push(fact("of its own bound", `${(100 * bound / predicted(best)).toFixed(1)} %`));
   const memory = memoryOf(best);
   if (memory !== null) facts.push(fact("a rank needs", bytes(memory)));
-  const alike = time === measured ? list.slice(1).filter((row) => time(row) < 1.01 * time(best)).map(scheduleOf) : [];
-  const close = alike.length ? [html("p", {}, `Within 1 %, which runs do not tell apart: ${alike.join(", ")}.`)] : [];
+  const others = list.filter((row) => row !== best), names = (some) => some.map(scheduleOf).join(", ");
+  const faster = others.filter((row) => time(row) < (1 - CLEARLY) * time(best));
+  const alike = time === measured ? others.filter((row) => !faster.includes(row) && time(row) < 1.01 * time(best)) : [];
+  const notClearly = time === measured ? "Ran faster, but not clearly so" : "Predicted faster, but ran clearly slower";
+  const close = [faster.length ? `${notClearly}: ${names(faster)}.` : "",
+    alike.length ? `Within 1 %, which runs do not tell apart: ${names(alike)}.` : ""].filter(Boolean)
+    .map((text) => html("p", {}, text));
   const swap = best === of("tutel") ? " (no other schedule is faster)" : "";
   show("card",
     html("p", { class: "best" }, html("strong", {}, scheduleOf(best)), ` with ${degreesText(best)}${swap}`),

@@ -31,6 +31,22 @@ function ranked(layer) {
 /** The prediction that goes with how a layer's rows are ranked. */
 const foretold = (row, time) => (time === planned ? planned(row) : predicted(row));
 
+const CLEARLY = 0.01;  // relative: what runs less apart do not decide
+/** Whether a row ran faster than another by more than its passes differ among each other, as `tune` has it. */
+function ranClearlyFaster(row, than) {
+  const high = rows.get(row, "likely_high_s"), low = rows.get(than, "likely_low_s");
+  return high !== null && low !== null && high < low && measured(row) < measured(than) * (1 - CLEARLY);
+}
+/** The row to use: predicted fastest, unless another one clearly ran faster; of too few passes to tell, the one that
+ * ran fastest, but for less than 1 %. */
+function recommendedOf({ time, list }) {
+  if (!list.every((row) => foretold(row, time) !== null)) return list[0];
+  const order = [...list].sort((a, b) => foretold(a, time) - foretold(b, time));
+  if (time === measured && !list.every((row) => rows.get(row, "likely_low_s") !== null))
+    return order.find((row) => measured(row) * (1 - CLEARLY) <= measured(list[0]));
+  return order.reduce((best, row) => (ranClearlyFaster(row, best) ? row : best));
+}
+
 const median = (values) => quantile(values, 0.5);
 function quantile(values, share) {
   const sorted = [...values].sort((a, b) => a - b), at = share * (sorted.length - 1), low = Math.floor(at);

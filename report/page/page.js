@@ -7,7 +7,8 @@ function redrawReplays() {
   drawDegrees();
 }
 
-const SHOWN_SHAPE = ["layers", "micro_batches", "batch", "seq", "model_dim", "hidden", "shared_hidden", "heads", "experts", "top_k", "node_limit", "capacity_factor", "ffn"];
+const SHOWN_SHAPE = ["layers", "micro_batches", "batch", "seq", "model_dim", "hidden",
+  "shared_hidden", "heads", "experts", "top_k", "node_limit", "capacity_factor", "ffn"];
 function redrawLayer() {
   byId("layer").value = String(state.layer);
   byId("shape").textContent = [["cluster", layers.get(state.layer, "cluster")], ...SHOWN_SHAPE.map((name) =>
@@ -97,6 +98,9 @@ function start() {
     byId("memory").hidden = true;
   }
   setTimeout(() => drawBelow(has), 0);
+  addEventListener("beforeprint", () => {
+    for (const folded of document.querySelectorAll("details")) folded.open = true;
+  });
   let waiting = 0;
   addEventListener("resize", () => {
     clearTimeout(waiting);

@@ -1,5 +1,5 @@
 // Replays a plan as moe/cost/simulator.h does: a lane runs its tasks in order, each as soon as its inputs are there.
-// Lanes that slow each other are not in it.
+// fluid.js has lanes that slow each other.
 
 /** Start and end of each task, and the last end. `seconds` are by work class. */
 function replay(structure, seconds) {

@@ -97,8 +97,8 @@ const fieldsText = (fields) => Object.entries(fields).map(([name, value]) => `${
   ? bytes(value) : value}`).join(", ");
 
 function drawRuns(has) {
-  show("run-list", ...data.runs.map((run) => html("dl", {}, ...[["records", run.file], ["command", shellLine(run.argv)],
-    ["started", run.started], ["program", run.compiler && `moetune ${run.version || "of an unknown version"}, commit ` +
+  show("run-list", ...data.runs.map((run) => html("dl", {}, ...[["records", run.file],
+    ["command", html("span", {}, ...unbroken(shellLine(run.argv)))], ["started", run.started], ["program", run.compiler && `moetune ${run.version || "of an unknown version"}, commit ` +
       `${run.git.commit ?? "unknown"}${run.git.dirty ? " and changes" : ""}, ${run.compiler}`],
     ["machine", fieldsText(run.machine)], ["conditions", fieldsText(run.conditions)], ["ranks", fieldsText(run.ranks)],
     ["cases", String(run.cases)]].filter(([, text]) => text).flatMap(([name, text]) =>

@@ -22,12 +22,8 @@ function resetSliders() {
 function replaySource(replays) {
   const source = sourceOfTasks(rowsOfLayer[state.layer]);
   if (!replays) return source;
-  const plans = replays.schedules.flatMap((schedule) => ["forward", "backward"].map((phase) =>
-    slowdown(schedule, planOf(schedule, phase, chosenDegrees(schedule)[phase === "forward" ? 0 : 1]))));
-  const most = Math.max(...plans);
-  return `${source} Replayed in this page from plans, priced by the profile ${replays.profile} (${replays.source}).` +
-    (most > 1 + SAME ? ` Lanes slow each other there by up to ${percent(most - 1)}: that is computed by moetune, ` +
-      "kept as it is when a slider moves, and not drawn: the lanes of a replay end before its time." : "");
+  return `${source} Replayed in this page from plans, priced by the profile ${replays.profile} (${replays.source.replace(/\.$/, "")}).` +
+    (replays.contention ? " Lanes slow each other while they run side by side, and their tasks are drawn so." : "");
 }
 
 function whatIfLines(replays) {

@@ -11,20 +11,18 @@ const chosenDegrees = (schedule) => state.degrees.get(schedule.schedule)
   ?? [schedule.degree_forward, schedule.degree_backward];
 const isChanged = () => Object.keys(AS_RECORDED).some((name) => state.scale[name] !== 1);
 
+const contentionOf = new Map(data.replays.layers.flatMap((layer) =>
+  layer.schedules.map((schedule) => [schedule, layer.contention])));
+const networksOf = (schedule, plan) => plan.prices.map((price) => schedule.works[schedule.prices[price][0]][2]);
+
 function replayPlan(schedule, plan, scale) {
   const classes = plan.prices.map((price) => priceSeconds(schedule.prices[price], schedule.works, scale));
-  return replay(data.replays.structures[plan.structure], classes);
+  const structure = data.replays.structures[plan.structure], contention = contentionOf.get(schedule);
+  return slowsItself(structure, contention)
+    ? fluidReplay(structure, classes, networksOf(schedule, plan), contention) : replay(structure, classes);
 }
-
-/** How much longer the program computed a plan to take than it takes here: lanes that slow each other. */
-function slowdown(schedule, plan) {
-  plan.slowdown ??= plan.seconds / replayPlan(schedule, plan, AS_RECORDED).makespan;
-  return plan.slowdown;
-}
-function phaseSeconds(schedule, phase, degree, scale) {
-  const plan = planOf(schedule, phase, degree);
-  return replayPlan(schedule, plan, scale).makespan * slowdown(schedule, plan);
-}
+const phaseSeconds = (schedule, phase, degree, scale) =>
+  replayPlan(schedule, planOf(schedule, phase, degree), scale).makespan;
 const totalSeconds = (schedule, [forward, backward], scale) =>
   phaseSeconds(schedule, "forward", forward, scale) + phaseSeconds(schedule, "backward", backward, scale);
 
@@ -66,7 +64,7 @@ const recordedLanes = (row) =>
   lanesOfTasks(row, recordedTimeline.get(row), `${scheduleOf(row)}, simulated, as recorded`, "start_s", "end_s");
 
 /** A replay with what was measured, where nothing was changed. The record's own simulation takes its place where the
- * two differ: a replay draws no lanes that slow each other. */
+ * two differ. */
 function replayedGroups(schedule) {
   const replayed = replayedLanes(schedule), { row } = schedule;
   if (!measuredTimeline.has(row) || isChanged() || state.degrees.has(schedule.schedule)) return [replayed];
@@ -151,8 +149,8 @@ function drawTimelines() {
   show("timeline", root);
   const kinds = [...new Set(groups.flatMap((group) => group.tasks.map((task) => task.kind)))];
   show("kinds", ...kinds.map((kind) => swatch(kindColour(kind), KIND_LETTERS[kind]?.length === 1
-    ? `${kindText(kind)} (${KIND_LETTERS[kind]})` : kindText(kind))), html("span", {}, "| end of the forward, "),
-  html("span", {}, "dashed: as measured"));
+    ? `${kindText(kind)} (${KIND_LETTERS[kind]})` : kindText(kind))), html("span", {}, "| end of the forward"),
+  ...(groups.some((group) => measured(group.row) !== null) ? [html("span", {}, "dashed: as measured")] : []));
 }
 
 function zoom(factor, at = 0.5) {

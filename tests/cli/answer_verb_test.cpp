@@ -89,6 +89,25 @@ TEST_F(AnswerVerb, OneMicroBatchCanBeAskedForInASearch) {
   EXPECT_LT(one["shapes"], free["shapes"]);
 }
 
+// Lines of commands to copy, and of files, are as long as they are.
+TEST_F(AnswerVerb, LinesKeepTheirWidth) {
+  const auto check = [](const Printed& printed) {
+    EXPECT_EQ(printed.exit_code, 0) << printed.err;
+    std::istringstream lines(printed.out);
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_TRUE(line.size() <= 120 || line.find("./moetune ") != std::string::npos) << line;
+    return printed.out;
+  };
+  const std::string parts = check(tune({"--batch", "4", "--mp", "2", "--esp", "4", "--nearest"}));
+  EXPECT_NE(parts.find("that can't be used here:\n    monta-baseline, monta-o1, monta-o2 and 2 more: shards experts "),
+            std::string::npos)
+      << parts;
+  check(tune({"--cluster", "testbed-a"}));
+  check(run({"simulate", "--model", "gpt2-xl@fsmoe", "--schedule", "tutel,lina,fsmoe"}));
+  check(run({"simulate", "--batch", "4", "--model-dim", "2048", "--schedule", "all"}));
+  check(tune({"--model", "gpt2-xl@fsmoe", "--current", "tutel:2", "--top", "30"}));
+}
+
 TEST_F(AnswerVerb, WhatCannotBeUsedIsOneLine) {
   const auto said = [&](const std::vector<std::string>& words) {
     const Printed printed = tune(words);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <map>
+#include <sstream>
 
 #include "cli/flag_kinds.h"
 
@@ -55,6 +56,9 @@ TEST(Help, GroupsAreWhatHowAndOutput) {
     EXPECT_EQ(groups.back(), kOutput) << verb->get_name();
     const std::string help = verb->help();
     EXPECT_EQ(help.find("\n\n\n"), std::string::npos) << help;
+    std::istringstream lines(help);
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_TRUE(line.size() <= 120 || line.starts_with("  ./moetune")) << line;
     for (const char* never : {"Excludes", "{"}) EXPECT_EQ(help.find(never), std::string::npos) << help;
   }
 }

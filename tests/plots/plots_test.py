@@ -1,5 +1,6 @@
 """Every script of plots/ draws a picture of small records, says what is missing, and refuses bad input in one line."""
 import contextlib
+import gzip
 import html
 import io
 import json
@@ -36,10 +37,14 @@ PICTURES = [
                                        "No run is an outlier", "Source:"]),
     ("winners", ["plan.jsonl"], ["fsmoe: 4", "B4 L1024", "M1024 H4096", "4 layers on testbed-b", "Source:"]),
     ("winners", ["plan.jsonl", "--schedule", "ds-moe"], ["ds-moe: 4"]),
+    ("winners", ["ran.jsonl.gz"], ["fsmoe: 3", "3 layers on testbed-b, measured, emulated cluster."]),
+    ("speedup_distribution", ["ran.jsonl.gz"], ["3 layers on testbed-b, measured, emulated cluster."]),
     ("critical_path", ["layer.jsonl"], ["share of the critical path, %", "fsmoe", "allgather", "Source:"]),
     ("memory_stack", ["memory.json"], ["activations", "memory of a rank", "counted", "mixtral-7b", "Source:"]),
     ("memory_stack", ["memory.json", "memory.json"], ["weights", "ZeRO 1, 1 in flight, recompute none"]),
-    ("contention", ["a800"], ["slowed lane", "+ 520 us", "copy", "pairs are not in the profile", "Source:"]),
+    ("contention", ["a800"], ["slowed lane", "+ 520 us", "copy", "pairs are not in the profile",
+                              "No factor is above 1.", "Source:"]),
+    ("contention", ["slow.toml"], ["times as long", "1.50x", "slowed lane"]),
     ("degree_map", ["layer.jsonl"], ["degree of the forward, r_f", "fsmoe:", "they have one degree: ds-moe",
                                     "Source:"]),
     ("stragglers", ["verified.jsonl"], ["rank 3", "9 runs on testbed-b", "Source:"]),
@@ -48,7 +53,7 @@ PICTURES = [
     ("fsmoe_fig6", [], ["paper", "Printed numbers alone", "Source:"]),
     ("fsmoe_fig6", ["fsmoe-fig6.jsonl"], ["paper", "fsmoe over tutel, mean", "Source:"]),
     ("fsmoe_fig7", [], ["over tutel, by P", "Printed numbers alone", "Source:"]),
-    ("fsmoe_fig7", ["fsmoe-fig7.jsonl"], ["over tutel, by P", "Source:"]),
+    ("fsmoe_fig7", ["fsmoe-fig7.jsonl"], ["over tutel, by P", "3: Mixtral-22B too", "Source:"]),
     ("fsmoe_fig8", [], ["fsmoe over ds-moe", "Printed numbers alone", "Source:"]),
     ("fsmoe_fig8", ["fsmoe-fig8.jsonl"], ["fsmoe over tutel", "Not computable from print", "Source:"]),
     ("parm_fig6", [], ["Parm testbed-a", "gathered volume, MiB", "no coefficient", "Source:"]),
@@ -97,6 +102,10 @@ class InScratch(unittest.TestCase):
         for name in os.listdir(DATA):
             shutil.copy(os.path.join(DATA, name), self.folder)
         os.chdir(self.folder)
+        with open("slow.toml", "w") as file:
+            file.write('name = "slow"\n[topology]\nnodes = 1\n[contention]\nintra_by_inter = 1.5\n')
+        with gzip.open("ran.jsonl.gz", "wt") as file:  # runs alone, as records of a whole grid that ran are
+            file.write(text_of("verified.jsonl"))
 
     def tearDown(self):
         os.chdir(self.before)
@@ -202,6 +211,15 @@ class BadInput(InScratch):
         self.expect_refusal("speedup_distribution", ["bad.jsonl"], "bad.jsonl:2: prediction.total_s: found None")
         self.write(text_of("layer.jsonl").replace('"start_s":0.0', '"start":0.0', 1))
         self.expect_refusal("timelines", ["bad.jsonl"], "bad.jsonl:2: timeline: found")
+
+    def test_broken_archives(self):
+        with open("half.jsonl.gz", "wb") as file:
+            file.write(gzip.compress(text_of("verified.jsonl").encode())[:200])
+        self.expect_refusal("winners", ["half.jsonl.gz"], "half.jsonl.gz: found no readable file", "expected records")
+        self.expect_refusal("winners", [self.write("text", "text.jsonl.gz")], "text.jsonl.gz: found no readable file")
+
+    def test_a_picture_of_an_archive_is_beside_it(self):
+        self.assertEqual(run("winners", ["ran.jsonl.gz"])[:2], (0, "ran.winners.png\n"))
 
     def test_flags(self):
         self.expect_refusal("timelines", ["layer.jsonl", "--schedule", "no"], "--schedule: found 'no', expected some")

@@ -149,6 +149,7 @@ class Figures(Page):
         self.write("five.jsonl", lines_of(LAYER)[0], case)
         row = self.rows_of(self.made_of("five.jsonl"))["a", "tutel"]
         self.assertEqual((row["low_s"], row["measured_total_s"], row["high_s"], row["passes"]), (0.2, 0.3, 0.4, 5))
+        self.assertEqual((row["likely_low_s"], row["likely_high_s"]), (0.1, 0.5))  # five are too few for an interval
 
     def test_of_measured_tasks_are_their_records(self):
         columns = ["kind", "phase", "lane", "chunk", "chunks", "start_s", "end_s", "predicted_start_s",

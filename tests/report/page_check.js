@@ -25,6 +25,4 @@ const found = vm.runInThisContext(`${scripts.replace(start, "\n")};
 const drawn = found.data.layers.rows > 0 ? { groups: found.groups(), source: found.source() } : {};
 found.state.scale.inter = 2;  // the slider of the network between nodes
 const changed = found.data.layers.rows > 0 ? found.groups().map((group) => group.title) : [];
-found.data.replays.layers.forEach((layer) => layer.schedules.forEach((schedule) =>
-  [...schedule.forward, ...schedule.backward].forEach((plan) => delete plan.slowdown)));  // what it keeps there
 console.log(JSON.stringify({ data: found.data, ...drawn, changed }));

@@ -11,20 +11,22 @@ import unittest
 
 PLANS = os.path.abspath(sys.argv[1])
 HERE = pathlib.Path(__file__).parent
-REPLAY = HERE.parents[1] / "report/page/replay.js"
+PAGE = HERE.parents[1] / "report/page"
 MOST = 1e-9  # relative to the plan's time
 
 
 class Replay(unittest.TestCase):
     def checked(self, plans):
-        ran = subprocess.run([NODE, HERE / "replay_check.js", REPLAY], input=plans, capture_output=True, check=True)
+        ran = subprocess.run([NODE, HERE / "replay_check.js", PAGE], input=plans, capture_output=True, check=True)
         return json.loads(ran.stdout)
 
     def test_agrees_with_the_simulator(self):
         plans = subprocess.run([PLANS], capture_output=True, check=True).stdout
         found = self.checked(plans)
-        print(f"{found['plans']} plans of {found['tasks']} tasks: off by {found['worst']:.2e} at worst")
-        self.assertEqual(found["plans"], 1000)
+        print(f"{found['plans']} plans of {found['tasks']} tasks, {found['slowed']} of which slow themselves: off by "
+              f"{found['worst']:.2e} at worst")
+        self.assertEqual(found["plans"], 2000)
+        self.assertGreater(found["slowed"], 300)
         self.assertLessEqual(found["worst"], MOST)
         self.assertEqual(found["gaps"], 0, "critical paths with gaps")
         self.assertGreater(len({json.loads(line)["schedule"] for line in plans.splitlines()}), 15)

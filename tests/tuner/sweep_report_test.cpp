@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <regex>
+#include <sstream>
 
 namespace moe::tuner {
 namespace {
@@ -25,6 +26,18 @@ TEST(SweepReport, CountsNoMoreLayersThanThereAre) {
   const std::sregex_iterator first(report.begin(), report.end(), counts), last;
   EXPECT_NE(first, last) << report;
   for (auto count = first; count != last; ++count) EXPECT_LE(std::stoul((*count)[1]), kLayers) << report;
+}
+
+TEST(SweepReport, SaysWhatPricesWereDerivedFromAndKeepsItsWidth) {
+  const std::string report = report_of("testbed-a", 5, {&find_schedule("tutel"), &find_schedule("monta-baseline")});
+  EXPECT_NE(report.find("  prices of 5 layers: derived\n    "), std::string::npos) << report;
+  EXPECT_NE(report.find("    intra allreduce = reducescatter + allgather of the same volume\n"), std::string::npos)
+      << report;
+  EXPECT_NE(report.find("  prices of 5 layers: not priced\n    copies, for which the profile has no row\n"),
+            std::string::npos)
+      << report;
+  std::istringstream lines(report);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120u) << line;
 }
 
 TEST(SweepReport, ThePaperColumnIsOfTheCluster) {

@@ -37,5 +37,23 @@ TEST(ChosenModel, HasGroupsThatDivideBesideThoseThatWereSet) {
   EXPECT_EQ(chosen_model({}, asked, profile).model.shape.parallel.mp, 4);
 }
 
+TEST(ChosenModel, SaysWhatIsSoOnThisClusterAlone) {
+  const auto said = [](const char* model, const char* cluster, const Selection& selection = {},
+                       std::optional<int> layers = {}) {
+    ModelFlags flags;
+    flags.model = model;
+    flags.layers = layers;
+    return chosen_model(flags, selection, find_profile(cluster)).on_cluster;
+  };
+  EXPECT_EQ(said("gpt2-xl@fsmoe", "testbed-b"), "E 8, which the model leaves open; L 256, elsewhere 1024");
+  EXPECT_EQ(said("gpt2-xl@fsmoe", "testbed-a"), "E 6, which the model leaves open");
+  EXPECT_EQ(said("mixtral-7b@fsmoe", "testbed-b"),
+            "E 8, which the model leaves open; layers 7, elsewhere 32; L 256, elsewhere 1024");
+  EXPECT_EQ(said("mixtral-7b", "testbed-b"), "");
+  Selection asked;
+  asked.layer.experts = 16, asked.layer.seq = 512;
+  EXPECT_EQ(said("mixtral-7b@fsmoe", "testbed-b", asked, 4), "") << "flags say the rest";
+}
+
 }  // namespace
 }  // namespace moe

@@ -8,6 +8,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/registry.h"
+#include "moe/record/pass_times.h"
 
 namespace moe::tuner {
 namespace {
@@ -78,30 +79,30 @@ std::string some_names(const std::vector<std::string_view>& names) {
   return fmt::format("{}{}", fmt::join(shown, ", "), rest);
 }
 
-std::string refusals_of(const std::vector<RankedSchedule>& rows) {
+std::vector<std::string> refusals_of(const std::vector<RankedSchedule>& rows) {
   std::vector<std::pair<std::string, std::vector<std::string_view>>> names_by_reason;
   for (const RankedSchedule& row : rows) {
     if (row.refused.empty()) continue;
     std::string reason = row.refused;
-    const std::string itself = fmt::format("schedule {} ", row.schedule->name);
-    if (reason.starts_with(itself)) reason = reason.substr(itself.size());
+    for (const Schedule& schedule : schedules())  // itself, or one that it chooses among
+      if (const std::string name = fmt::format("schedule {} ", schedule.name); reason.starts_with(name))
+        reason = reason.substr(name.size());
     const auto known = std::ranges::find(names_by_reason, reason, [](const auto& r) { return r.first; });
     if (known == names_by_reason.end())
       names_by_reason.push_back({reason, {row.schedule->name}});
     else
       known->second.push_back(row.schedule->name);
   }
-  std::string text;
+  std::vector<std::string> texts;
   for (const auto& [reason, names] : names_by_reason)
-    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ",
-                        names.size() == rows.size() ? "every schedule" : some_names(names), reason);
-  return text;
+    texts.push_back(fmt::format("{}: {}", names.size() == rows.size() ? "every schedule" : some_names(names), reason));
+  return texts;
 }
 
 const RankedSchedule& recommended(const Answer& answer) {
   const RankedSchedule& first = answer.ranking.front();
   const bool larger_groups = answer.shapes == nullptr && first.too_large;
-  require<Unsupported>(first.refused.empty(), "{}{}", refusals_of(answer.ranking),
+  require<Unsupported>(first.refused.empty(), "{}{}", fmt::join(refusals_of(answer.ranking), "; "),
                        larger_groups ? "; --shape auto looks for groups that hold it" : "");
   const RankedSchedule* best = &first;
   for (const RankedSchedule& row : answer.ranking)

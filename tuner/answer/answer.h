@@ -61,8 +61,8 @@ double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRec
 
 /// Returns the first three names, and how many more there are.
 std::string some_names(const std::vector<std::string_view>& names);
-/// Returns why rows can't be used: "SCHEDULE, ..: REASON; ...".
-std::string refusals_of(const std::vector<RankedSchedule>& rows);
+/// Returns why rows can't be used, a text a reason: "SCHEDULE, ..: REASON".
+std::vector<std::string> refusals_of(const std::vector<RankedSchedule>& rows);
 
 /// Returns the row to use: the first of the ranking, unless another one that takes another time ran clearly faster:
 /// more than 1 %, and the medians of the two likely lie apart (likely_s). Throws Unsupported where no schedule is left.

@@ -16,7 +16,8 @@
 namespace moe::tuner {
 namespace {
 
-constexpr size_t kKinds = 4;  // of tasks, that are named
+constexpr size_t kKinds = 4;     // of tasks, that are named
+constexpr size_t kWidest = 120;  // columns of a line
 
 std::string named(const ChosenModel& chosen) {
   std::string text = describe(chosen.model.shape.layer);
@@ -135,7 +136,13 @@ std::string notes_text(const std::set<std::string>& notes) {
     by_kind[kind].push_back(weak ? what.substr(0, what.find(": ")) : what);
   }
   std::string text;
-  for (const auto& [kind, all] : by_kind) text += fmt::format("prices: {}: {}\n", kind, some_names(all));
+  for (const auto& [kind, all] : by_kind) {
+    const std::string line = fmt::format("prices: {}: {}", kind, some_names(all));
+    if (line.size() <= kWidest)
+      text += line + '\n';
+    else
+      for (const std::string_view one : all) text += fmt::format("prices: {}: {}\n", kind, one);
+  }
   return text;
 }
 
@@ -218,7 +225,9 @@ std::string ranking_text(const Answer& answer) {
   const auto refused = std::ranges::count_if(answer.ranking, [](const auto& row) { return !row.refused.empty(); });
   const auto hidden = answer.ranking.size() - shown - static_cast<size_t>(refused);
   if (hidden > 0) text += fmt::format("  and {} slower (--top N)\n", hidden);
-  if (refused > 0) text += fmt::format("  and {} that can't be used here: {}\n", refused, refusals_of(answer.ranking));
+  if (refused > 0)
+    text += fmt::format("  and {} that can't be used here:\n    {}\n", refused,
+                        fmt::join(refusals_of(answer.ranking), "\n    "));
   if (answer.current && !answer.current->refused.empty())
     text += fmt::format("  {} (yours): {}\n", answer.current->schedule->name, answer.current->refused);
   return text;
@@ -229,7 +238,9 @@ std::string ranking_text(const Answer& answer) {
 std::string text_of(const Answer& answer) {
   const RankedSchedule& use = recommended(answer);
   const Profile& profile = *answer.profile;
-  std::string text = fmt::format("\n{}\n{}\n{}; a rank needs {}{}", named(*answer.chosen),
+  const std::string& here = answer.chosen->on_cluster;
+  std::string text = fmt::format("\n{}\n{}{}\n{}; a rank needs {}{}", named(*answer.chosen),
+                                 here.empty() ? "" : fmt::format("on {}: {}\n", answer.cluster, here),
                                  describe_shape(answer.chosen->model), answer.place, human_bytes(use.memory_bytes),
                                  profile.memory_bytes ? fmt::format(" of {}", human_bytes(*profile.memory_bytes)) : "");
   text += answer.emulated ? "; every run below is of an emulation\n" : "\n";

@@ -13,17 +13,20 @@ constexpr size_t kFastest = 2;  // shapes that are shown whatever memory they ta
 constexpr int kGoodPart = 10;   // one shape in so many without a price is a good part of them
 constexpr size_t kReasons = 3;  // that are shown of those why shapes are refused
 
-// "DP 2 EP 4 PP 2, 4 of 1 1f1b, ZeRO 1": what describe_shape() says, without groups of one rank.
-std::string short_shape(const ModelShape& model) {
+constexpr size_t kWidest = 39;  // shapes for which the table's lines keep 120 columns
+
+// {"DP 2 EP 4 PP 2", "4 of 1 1f1b, ZeRO 1"}: what describe_shape() says, without groups of one rank.
+std::pair<std::string, std::string> short_shape(const ModelShape& model) {
   const ParallelShape& p = model.shape.parallel;
   std::string text;
   for (const auto& [name, size] : {std::pair{"DP", p.dp}, {"MP", p.mp}, {"EP", p.ep}, {"ESP", p.esp}, {"PP", p.pp}})
     if (size > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " ", name, size);
   if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
-  text += fmt::format("{}{} of {}", text.empty() ? "" : ", ", model.micro_batches, model.shape.layer.batch);
-  if (model.micro_batches > 1) text += fmt::format(" {}", name_of(model.order));
-  if (p.zero > 0) text += fmt::format(", ZeRO {}", p.zero);
-  return p.recompute == Recompute::none ? text : text + ", recompute";
+  std::string cut = fmt::format("{} of {}", model.micro_batches, model.shape.layer.batch);
+  if (model.micro_batches > 1) cut += fmt::format(" {}", name_of(model.order));
+  if (p.zero > 0) cut += fmt::format(", ZeRO {}", p.zero);
+  if (p.recompute != Recompute::none) cut += ", recompute";
+  return {text, cut};
 }
 
 // "profile NAME: " is left out: the answer names it.
@@ -42,7 +45,9 @@ std::string counts_of(const FoundShapes& found) {
       "       left out: {} too large, {} slower by their bound",
       found.shapes, found.global_batch, found.gap() <= 0 ? "" : fmt::format("more than {:.1f} % ", 100 * found.gap()),
       found.too_large, found.ruled_out);
-  if (found.not_reached > 0) text += fmt::format(", {} not reached in time", found.not_reached);
+  if (found.not_reached > 0)
+    text += fmt::format(", {} not reached in time{}", found.not_reached,
+                        found.gap() <= 0 ? ": slower, some with less memory" : "");
   if (found.refused > 0) text += fmt::format(", {} refused:", found.refused);
   for (size_t i = 0; i < std::min(kReasons, found.refusals.size()); ++i)
     text += fmt::format("\n       {:6}  {}", found.refusals[i].second, reason_of(found.refusals[i].first));
@@ -64,6 +69,10 @@ std::string describe_shape(const ModelShape& model) {
 }
 
 std::string text_of(const FoundShapes& found, int top) {
+  const bool two_lines = std::ranges::any_of(found.ranked, [](const RankedShape& shape) {
+    const auto [groups, cut] = short_shape(shape.model);
+    return groups.size() + cut.size() > kWidest;
+  });
   std::vector<std::string> columns{"groups, micro-batches", "schedule", "r_f", "r_b", "predicted ms"};
   const bool heads = found.ranked.front().head_s > 0;
   if (heads) columns.emplace_back("+ head ms");
@@ -75,12 +84,20 @@ std::string text_of(const FoundShapes& found, int top) {
     front += shape.pareto ? 1 : 0;
     if ((i >= kFastest && !shape.pareto) || left-- <= 0) continue;
     const RankedSchedule& best = shape.best;
-    std::vector<std::string> cells{short_shape(shape.model), std::string(best.schedule->name),
-                                   fmt::format("{}", best.degree_forward),
+    const auto [groups, cut] = short_shape(shape.model);
+    const bool below = two_lines && !groups.empty();
+    std::vector<std::string> cells{below            ? groups
+                                   : groups.empty() ? cut
+                                                    : fmt::format("{}, {}", groups, cut),
+                                   std::string(best.schedule->name), fmt::format("{}", best.degree_forward),
                                    degree_range(best.degrees_backward.first, best.degrees_backward.second),
                                    fmt::format("{:.3f}", 1e3 * best.total_s())};
     if (heads) cells.push_back(fmt::format("{:.3f}", 1e3 * shape.head_s));
     cells.insert(cells.end(), {human_bytes(best.memory_bytes), shape.pareto ? "yes" : "no"});
+    table.add(cells);
+    if (!below) continue;
+    cells.assign(cells.size(), "");
+    cells.front() = "  " + cut;
     table.add(cells);
   }
   std::string text = fmt::format("SHAPE  {}\n\n{}", counts_of(found), table.text());

@@ -62,8 +62,8 @@ std::string left_out_text(const RunFigures& figures) {
 // Names the rows whose fit is marked, and counts the layers that they price.
 std::string weak_text(const VerifiedResults& results) {
   std::string text;
-  for (const auto& [note, layers] : noted_layers(results.rows))
-    if (note.starts_with(kWeakRow)) text += fmt::format("  {} ({} layers)\n", note, layers);
+  for (const auto& [note, noted] : noted_layers(results.rows))
+    if (note.starts_with(kWeakRow)) text += fmt::format("  {} ({} layers)\n", note, noted.layers);
   return text.empty() ? text : text + '\n';
 }
 

@@ -1,0 +1,27 @@
+#include "moe/record/pass_times.h"
+
+#include <algorithm>
+
+#include "moe/record/over_ranks.h"
+
+namespace moe {
+namespace {
+
+// Ranges of four passes each lie apart in one order by chance once in 70 times, of three once in 20.
+constexpr size_t kFewestPasses = 4;
+
+}  // namespace
+
+std::vector<double> passes_s(const CaseRecord& record) {
+  const auto totals = std::ranges::find(record.samples, "total_s", &Samples::name);
+  return totals == record.samples.end() ? std::vector<double>{} : max_over_ranks(totals->values);
+}
+
+std::optional<Interval> likely_s(const CaseRecord& record) {
+  const std::vector<double> passes = passes_s(record);
+  if (passes.size() < kFewestPasses) return std::nullopt;
+  if (const auto interval = median_interval(passes)) return interval;
+  return Interval{quantile(passes, 0), quantile(passes, 1)};
+}
+
+}  // namespace moe
