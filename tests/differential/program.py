@@ -1,0 +1,19 @@
+"""Runs the program, and reads what it prints."""
+import json
+import subprocess
+
+
+class Program:
+    def __init__(self, path, folder):
+        self.path, self.folder, self.calls = path, folder, 0
+
+    def run(self, arguments, timeout=120):
+        self.calls += 1
+        return subprocess.run([self.path] + [str(a) for a in arguments], capture_output=True, text=True,
+                              cwd=self.folder, timeout=timeout)
+
+    def json(self, arguments):
+        done = self.run(list(arguments) + ["--json", "--quiet"])
+        if done.returncode:
+            return None, done.stderr.strip()
+        return json.loads(done.stdout), ""
