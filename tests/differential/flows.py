@@ -42,15 +42,17 @@ class Pricer:
         return self.profile.collective(op, self.network[group], self.size[group], size)
 
     def attention(self, backward):
+        """Selective recomputation computes scores once more: as much of the forward as they are of its FLOPs."""
         layer = self.layer
         flops = attention_flops(layer) * (2 if backward else 1)
+        again = 0
         if backward and layer.recompute == "selective":
-            flops += scores_flops(layer) / 2  # scores again, not their product with the values
+            share = scores_flops(layer) / attention_flops(layer)
+            again = share * (self.attention(False) - self.profile.task_s)
         row = self.profile.module("attention", backward, layer.seq)
-        if row and not (backward and layer.recompute == "selective"):
-            return row["alpha_s"] + flops * row["beta_s_per_flop"] + self.profile.task_s
-        count = (12 if backward else 6) + (1 if backward and layer.recompute == "selective" else 0)
-        return self.profile.gemm(layer.dtype, count, flops)
+        if row:
+            return again + row["alpha_s"] + flops * row["beta_s_per_flop"] + self.profile.task_s
+        return again + self.profile.gemm(layer.dtype, 12 if backward else 6, flops)
 
     def gate(self, backward, tokens):
         layer = self.layer

@@ -8,19 +8,15 @@ loses each time that it and one of the other lane begin to run side by side.
 
 
 class Slowdown:
-    """factor and stall of a (slowed lane, by lane), lanes by their numbers."""
+    """factor(task, other): how many times as long a task takes while the other runs; stall(task, other): lost once."""
 
-    def __init__(self, factor=None, stall=None):
-        self.factor = factor or {}
-        self.stall = stall or {}
-
-    def any(self):
-        return any(f != 1 for f in self.factor.values()) or any(self.stall.values())
+    def __init__(self, factor, stall):
+        self.factor, self.stall = factor, stall
 
 
 def replay(lane_orders, after, seconds, slowdown=None):
     """Start and end of each task. lane_orders: tasks of each lane in order; after: what each task waits for."""
-    if slowdown and slowdown.any():
+    if slowdown:
         return _fluid(lane_orders, after, seconds, slowdown)
     end, start = {}, {}
     position = [0] * len(lane_orders)
@@ -65,8 +61,8 @@ def _fluid(lane_orders, after, seconds, slowdown):
                     end[task] = now
                     continue
                 for other in running:
-                    remaining[other] += slowdown.stall.get((other, lane), 0)
-                remaining[lane] = seconds[task] + sum(slowdown.stall.get((lane, o), 0) for o in running)
+                    remaining[other] += slowdown.stall(running[other], task)
+                remaining[lane] = seconds[task] + sum(slowdown.stall(task, o) for o in running.values())
                 running[lane] = task
         if not running:
             assert len(end) == sum(map(len, lane_orders)), "the lanes wait for each other"
@@ -75,7 +71,8 @@ def _fluid(lane_orders, after, seconds, slowdown):
         for lane in running:
             slow[lane] = 1.0
             for other in running:
-                slow[lane] *= slowdown.factor.get((lane, other), 1)
+                if other != lane:
+                    slow[lane] *= slowdown.factor(running[lane], running[other])
         step = min(remaining[lane] * slow[lane] for lane in running)
         now += step
         for lane in list(running):

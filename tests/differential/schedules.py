@@ -17,7 +17,7 @@ AFTER_BACKWARD = {"ds-moe", "ds-moe-replicated", "tutel", "fsmoe-no-partition", 
 BESIDE_DENSE = {"tutel-improved"}
 SPLIT = {"fsmoe-no-iio", "fsmoe"}  # y bytes beside the dense part, the others in the MoE part
 PIECES = {"pipemoe+lina", "lina-baseline", "lina-fixed", "lina-priority", "lina-partition", "lina"}
-SEQUENCE = {"ds-moe", "ds-moe-replicated", "parm-s1", "parm-s2-aas", "parm-s2", "monta-baseline", "monta-o1"}
+SEQUENCE = {"ds-moe", "ds-moe-replicated", "parm-s1", "parm-s2-aas", "monta-baseline", "monta-o1"}
 
 
 def phase(schedule, profile, layer, backward, degrees, split=None, micro_op_bytes=30e6):
@@ -89,10 +89,10 @@ class Gradients:
         def may_send(left):
             kinds = [tasks.kind[t] for t in left]
             if self.schedule == "lina-fixed":  # between the AlltoAll pairs of two layers
-                return not {"dispatch", "allgather", "reducescatter", "combine"} & set(kinds)
-            if self.schedule == "lina":  # none once the combine's backward has begun, until it has ended
-                combines = kinds.count("combine")
-                return combines in (0, len(flow.rows))
+                return not {"dispatch", "allgather", "reducescatter", "combine", "shared_allgather",
+                            "shared_reducescatter"} & set(kinds)
+            if self.schedule == "lina":  # none once the backward of combining has begun: an AlltoAll is imminent
+                return kinds.count("dispatch") < len(flow.rows) or not kinds.count("dispatch")
             return True
 
         tasks.orders[lane] = interleave(before, tasks.after, tasks.seconds, lane, pieces, may_send)
@@ -227,21 +227,23 @@ def parm(schedule, flow, pricer):
 
 
 def slowdown(profile, layer, tasks):
-    """[contention] by lanes: a lane is what its tasks' network is; two lanes that own one network pass at a half."""
-    kinds = {i: lane for i, lane in enumerate(tasks.lanes) if tasks.orders[i]}
-    factor, stall = {}, {}
-    for slowed, kind in kinds.items():
-        for by, other in kinds.items():
-            if slowed == by:
-                continue
-            if "gradient" in (kind, other):
-                network = Pricer(profile, layer).network["dp"]
-                if {kind, other} == {"gradient", network}:
-                    factor[slowed, by] = 2
-                    continue
-            factor[slowed, by] = profile.contention.get(f"{kind}_by_{other}", 1)
-            stall[slowed, by] = profile.contention.get(f"{kind}_by_{other}_stall_s", 0)
-    return Slowdown(factor, stall)
+    """[contention] by what runs: a collective is its network, whatever its lane; a copy a copy, also where MoNTA queues
+    it behind AllGathers. Gradients on a lane of their own share their network with the others, a half each."""
+    def resource(task):
+        if tasks.kind[task] in ("copy", "home_copy"):
+            return "copy"
+        return tasks.networks[task] or "compute"
+
+    def factor(task, other):
+        one, two = resource(task), resource(other)
+        return 2 if one == two else profile.contention.get(f"{one}_by_{two}", 1)
+
+    def stall(task, other):
+        one, two = resource(task), resource(other)
+        return 0 if one == two else profile.contention.get(f"{one}_by_{two}_stall_s", 0)
+
+    shared = any(tasks.lanes[tasks.lane[t]] == "gradient" for t in range(len(tasks.kind)))
+    return Slowdown(factor, stall) if shared or profile.contention else None
 
 
 def split_of(answer, layer):
