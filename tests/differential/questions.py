@@ -1,6 +1,4 @@
 """Random clusters and layers, as the files and flags that the program takes (docs/formats.md)."""
-import math
-
 from prices import Profile
 from volumes import Layer
 
@@ -132,5 +130,11 @@ def flags_of(layer):
     return [str(flag) for flag in flags]
 
 
-def lcm_degrees(rng, most):
-    return rng.choice([d for d in (1, 2, 3, 4, 6) if d <= most]), math.gcd(6, most)
+def add_contention(rng, profile):
+    lanes = ("compute", "inter", "intra", "copy")
+    for slowed in lanes:
+        for by in lanes:
+            if slowed != by and rng.random() < 0.5:
+                profile.contention[f"{slowed}_by_{by}"] = 1 + rng.random()
+            if slowed != by and rng.random() < 0.15:
+                profile.contention[f"{slowed}_by_{by}_stall_s"] = rng.random() * 1e-4
