@@ -5,6 +5,7 @@ import volumes
 from flows import Flow, Pricer, Tasks, attention_share, dense_gradient_bytes
 from replay import Slowdown, interleave
 
+MOE_PART = {"dispatch", "allgather", "reducescatter", "combine", "shared_allgather", "shared_reducescatter"}
 FLOW = {"ds-moe-replicated": "replicated", "parm-s1": "fused", "parm-s2-aas": "fused-gated", "parm-s2": "fused-gated",
         "monta-baseline": "tensor", "monta-o1": "dropped", "monta-o2": "dropped", "monta-o3": "dropped"}
 ONE_LANE = {"ds-moe", "ds-moe-replicated", "tutel", "tutel-improved", "pipemoe+lina", "fsmoe-no-iio"}
@@ -20,7 +21,8 @@ PIECES = {"pipemoe+lina", "lina-baseline", "lina-fixed", "lina-priority", "lina-
 SEQUENCE = {"ds-moe", "ds-moe-replicated", "parm-s1", "parm-s2-aas", "monta-baseline", "monta-o1"}
 
 
-def phase(schedule, profile, layer, backward, degrees, split=None, micro_op_bytes=30e6):
+def phase(schedule, profile, layer, backward, degrees, split=None, micro_op_bytes=30e6,
+          gradients=True):
     """The tasks of one phase at degrees (its own, the other's). split: bytes in the MoE part, bytes beside the dense
     part."""
     degree, other_degree = degrees
@@ -31,7 +33,7 @@ def phase(schedule, profile, layer, backward, degrees, split=None, micro_op_byte
     rows = volumes.rows_of(layer, degree, other_degree)
     pricer = Pricer(profile, layer)
     flow = Flow(flow_name, pricer, tasks, backward, volumes.chunk_rows(rows, degree, layer.rounding), one_lane)
-    gradient = Gradients(flow, schedule, split, micro_op_bytes) if backward and pricer.size["dp"] > 1 else None
+    gradient = Gradients(flow, schedule, split, micro_op_bytes) if gradients and backward and pricer.size["dp"] > 1 else None
     flow.head()
     flow.shared_begin(in_sequence=schedule in SEQUENCE)
     if not flow.shared_done:
@@ -85,12 +87,14 @@ class Gradients:
         if self.schedule == "lina-baseline":
             return
         lane = tasks.lanes.index(lane)
+        if self.schedule == "lina-fixed":  # right behind the AlltoAll pair, whatever runs then
+            moe = [i for i, t in enumerate(before[lane]) if tasks.kind[t] in MOE_PART]
+            place = moe[-1] + 1 if moe else 0
+            tasks.orders[lane] = before[lane][:place] + pieces + before[lane][place:]
+            return
 
         def may_send(left):
             kinds = [tasks.kind[t] for t in left]
-            if self.schedule == "lina-fixed":  # between the AlltoAll pairs of two layers
-                return not {"dispatch", "allgather", "reducescatter", "combine", "shared_allgather",
-                            "shared_reducescatter"} & set(kinds)
             if self.schedule == "lina":  # none once the backward of combining has begun: an AlltoAll is imminent
                 return kinds.count("dispatch") < len(flow.rows) or not kinds.count("dispatch")
             return True
