@@ -13,11 +13,11 @@ class Tasks:
 
     def __init__(self, lanes):
         self.kind, self.chunk, self.seconds, self.after, self.lane = [], [], [], [], []
-        self.networks = []
+        self.networks, self.groups = [], []
         self.orders = [[] for _ in lanes]
         self.lanes = lanes
 
-    def add(self, kind, chunk, lane, seconds, after, network=None):
+    def add(self, kind, chunk, lane, seconds, after, network=None, group=None):
         task = len(self.kind)
         self.kind.append(kind)
         self.chunk.append(chunk)
@@ -25,6 +25,7 @@ class Tasks:
         self.after.append(sorted(set(after)))
         self.lane.append(self.lanes.index(lane))
         self.networks.append(network)
+        self.groups.append(group)
         self.orders[self.lanes.index(lane)].append(task)
         return [task]
 
@@ -137,7 +138,7 @@ class Flow:
         if self.p.size[group] == 1:
             return after
         return self.t.add(kind, chunk, lane or self.lane_of(group), self.p.collective(op, group, size), after,
-                          self.p.network[group])
+                          self.p.network[group], group)
 
     def compute(self, kind, seconds, after, chunk=0):
         return self.t.add(kind, chunk, "compute", seconds, after)
@@ -147,7 +148,7 @@ class Flow:
     def head(self):
         """Forward: the dense part, gate and order; backward: what is before the first AlltoAll."""
         after = []
-        name, mp_ranks = self.name, self.layer.mp
+        name = self.name
         if self.backward:
             if name == "replicated":
                 after = self.collective("tokens_allgather", "allgather", "esp", self.blm * self.layer.esp, after)
@@ -165,7 +166,6 @@ class Flow:
             after = self.compute("gate", self.p.gate(False, self.gate_tokens()), after)
             after = self.compute("order", self.p.ordered(), after)
         self.ready = after
-        assert mp_ranks >= 1
 
     def gate_tokens(self):
         layer = self.layer

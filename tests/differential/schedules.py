@@ -223,7 +223,8 @@ def parm(schedule, flow, pricer):
     for c in range(phases):
         after = flow.done["made", 0]
         if pricer.size["ep-esp"] > 1:
-            after = flow.t.add("exchange", c, flow.lane_of("ep-esp"), seconds, after, pricer.network["ep-esp"])
+            after = flow.t.add("exchange", c, flow.lane_of("ep-esp"), seconds, after, pricer.network["ep-esp"],
+                                "ep-esp")
         if layer.esp > 1:
             after = flow.compute("sum", pricer.moved(fused / phases), after, c)
         home += flow.collective("gather", "allgather", "mp", whole * layer.mp / phases, after, c)
