@@ -45,6 +45,6 @@ def check_placement(tally, program, seed, rng):
         size, stride = sizes[order["name"]], strides[order["name"]]
         groups = [[first + stride * i for i in range(size)] for first in range(ranks) if first // stride % size == 0]
         tally.equal("groups", sorted(order["groups"]), groups, f"{what}, {order['name']}")
-        spans = len({rank // 8 for rank in groups[0]}) > 1
+        spans = any(len({rank // 8 for rank in group}) > 1 for group in groups)
         tally.equal("networks", order["network"], "none" if size == 1 else "inter" if spans else "intra",
                     f"{what}, {order['name']}")
