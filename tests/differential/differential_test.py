@@ -35,6 +35,7 @@ def main(arguments):
     tally, began = Tally(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         program = Program(binary, folder)
+        layers.check_golden(tally, program)
         for kind, count in wanted:
             for seed in range(first, first + int(count)):
                 CHECKS[kind](tally, program, seed)

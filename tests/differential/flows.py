@@ -1,6 +1,6 @@
 """Spec sections 2, 8 and 9: what follows what in one layer, forward and backward, and what each task costs.
 
-A flow is how rows travel; FSMoE's, Tutel's and Lina's is `sharded`, Parm's baseline `replicated`, Parm's S1 `fused`, its
+A flow is how rows travel; FSMoE's, Tutel's and Lina's is `sharded`, Parm's baseline `replicated`, its S1 `fused`, its
 S2 `fused-gated`, MoNTA's baseline `tensor` and its O1 to O3 `dropped`. A collective over one rank is no task: what
 waits for it waits for what it would have waited for.
 """
@@ -189,7 +189,8 @@ class Flow:
         if not self.layer.shared_hidden:
             return
         if self.name in ("sharded", "fused"):
-            self.shared_done = self.collective("shared_reducescatter", "reducescatter", "mp", self.blm, self.shared_made)
+            self.shared_done = self.collective("shared_reducescatter", "reducescatter", "mp", self.blm,
+                                               self.shared_made)
         else:
             self.shared_done = self.collective("shared_allreduce", "allreduce", "mp", self.blm, self.shared_made)
 

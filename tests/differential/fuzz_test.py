@@ -17,13 +17,15 @@ from prices import Profile
 ODD = ["0", "-1", "1", "1e308", "-1e308", "1e-320", "nan", "inf", "-inf", "9223372036854775807", "18446744073709551616",
        "1000000007", "0.5", '""', "true", "[]", "{}", '"x"', "null", "4294967296", "-0.0", "1e400", "[[1, 2], [1, 2]]"]
 JUNK = ["\x00", "\xff", "é", "\U0001f600", "\r", "\t", "=", "[", "]", "{", "}", '"', "'", ",", "#", "\\", "\n", ":"]
-WORDS = ["all", "none", "fsmoe", "", "nosuch", "é", "a" * 5000, "../..", "/dev/null", "/", "-1", "fsmoe,fsmoe", ",", "%s%n",
+WORDS = ["all", "none", "fsmoe", "", "nosuch", "é", "a" * 5000, "../..", "/dev/null", "/", "-1", "fsmoe,fsmoe", ",",
+         "%s%n",
          "testbed-b", "esp-inside", "1:2", "0:0", "1:-1", "999:2"]
-FLAGS = ["--batch", "--seq", "--model-dim", "--hidden", "--shared-hidden", "--heads", "--kv-heads", "--experts", "--top-k",
-         "--capacity-factor", "--capacity-rounding", "--ffn", "--gate", "--dtype", "--dp", "--mp", "--ep", "--esp", "--pp",
-         "--placement", "--zero", "--recompute", "--node-limit", "--degree-forward", "--degree-backward", "--layers",
-         "--micro-op-bytes", "--min-chunk-bytes", "--partition", "--jitter", "--straggler", "--zipf", "--samples", "--seed",
-         "--gantt", "--micro-batches", "--pipeline", "--schedule", "--cluster", "--model", "--layer", "--rope-theta"]
+FLAGS = """
+--batch --seq --model-dim --hidden --shared-hidden --heads --kv-heads --experts --top-k --capacity-factor
+--capacity-rounding --ffn --gate --dtype --dp --mp --ep --esp --pp --placement --zero --recompute --node-limit
+--degree-forward --degree-backward --layers --micro-op-bytes --min-chunk-bytes --partition --jitter --straggler
+--zipf --samples --seed --gantt --micro-batches --pipeline --schedule --cluster --model --layer --rope-theta
+""".split()
 
 
 def small_cluster():
@@ -87,7 +89,9 @@ allreduce,inter,2,16777216,6.8e-3,,
 gemm,,,,1.04e-3,float32,2.1e10
 gemm,,,,1.96e-3,float32,4.2e10
 """
-SHORT = ["--batch", "1", "--seq", "32", "--model-dim", "32", "--hidden", "64", "--heads", "4", "--cluster", "cluster.toml"]
+SHORT = ["--batch", "1", "--seq", "32", "--model-dim", "32", "--hidden", "64", "--heads", "4",
+         "--cluster", "cluster.toml"]
+OF_LOGS = ["--nodes", "2", "--ranks-per-node", "2", "--cluster", "x"]
 
 
 def prepare(binary, folder):
@@ -103,13 +107,14 @@ def prepare(binary, folder):
     made("simulate", *SHORT, "--schedule", "fsmoe,tutel", "--out", "records.jsonl")
     made("export", "plan", "records.jsonl", "--schedule", "fsmoe", "--cluster", "cluster.toml", "-o", "plan.json")
     made("export", "csv", "cluster.toml", "-o", "profile.csv")
-    made("import", "csv", "samples.csv", "--nodes", "2", "--ranks-per-node", "2", "--cluster", "x", "-o", "measured.jsonl")
+    made("import", "csv", "samples.csv", *OF_LOGS, "-o", "measured.jsonl")
     return {
         "cluster.toml": [["simulate", *SHORT], ["tune", "--no-verify", *SHORT, "-o", "out"], ["memory", *SHORT],
                          ["export", "csv", "cluster.toml"]],
         "layer.toml": [["simulate", "--layer", "./layer.toml", "--cluster", "cluster.toml"],
                        ["memory", "--layer", "./layer.toml", "--cluster", "cluster.toml"]],
-        "model.toml": [["simulate", "--model", "./model.toml", "--cluster", "cluster.toml", "--schedule", "fsmoe,tutel"],
+        "model.toml": [["simulate", "--model", "./model.toml", "--cluster", "cluster.toml", "--schedule",
+                        "fsmoe,tutel"],
                        ["memory", "--model", "./model.toml", "--cluster", "cluster.toml"]],
         "grid.toml": [["tune", "--no-verify", "--grid", "./grid.toml", "--cluster", "cluster.toml", "-o", "out"]],
         "plan.json": [["simulate", "--plan", "plan.json", "--cluster", "cluster.toml"],
@@ -118,8 +123,7 @@ def prepare(binary, folder):
                           ["report", "records.jsonl", "-o", "out"], ["export", "csv", "records.jsonl"],
                           ["export", "google-benchmark", "records.jsonl"]],
         "profile.csv": [["import", "csv-profile", "profile.csv", "-o", "out"]],
-        "samples.csv": [["import", "csv", "samples.csv", "--nodes", "2", "--ranks-per-node", "2", "--cluster", "x", "-o",
-                         "out"]],
+        "samples.csv": [["import", "csv", "samples.csv", *OF_LOGS, "-o", "out"]],
         "measured.jsonl": [["fit", "--records", "measured.jsonl", "--name", "x", "--out", "out"]],
     }
 
@@ -179,7 +183,8 @@ def flag_line(rng):
         flags = dict(zip(SHORT[::2], SHORT[1::2]))
     if verb == "tune":
         line += ["--no-verify", "-o", "out"]
-    known = {"placement": ["--tp", "--cp", "--ep", "--dp", "--pp", "--switch-ports", "--ranks-per-node"], "list": ["--json"]}
+    known = {"placement": ["--tp", "--cp", "--ep", "--dp", "--pp", "--switch-ports", "--ranks-per-node"],
+             "list": ["--json"]}
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         flag = rng.choice(known.get(verb, FLAGS) + (["--nosuch"] if rng.random() < 0.05 else []))
         flags[flag] = rng.choice(ODD[:18] + WORDS + ["2", "4", "16"] * 3)

@@ -11,7 +11,8 @@ FLOW = {"ds-moe-replicated": "replicated", "parm-s1": "fused", "parm-s2-aas": "f
 ONE_LANE = {"ds-moe", "ds-moe-replicated", "tutel", "tutel-improved", "pipemoe+lina", "fsmoe-no-iio"}
 DEGREE_ONE = {"ds-moe", "ds-moe-replicated", "parm-s1", "parm-s2-aas", "parm-s2", "monta-baseline", "monta-o1",
               "lina-baseline", "lina-fixed", "lina-priority"}
-ONE_DEGREE = {"tutel", "tutel-improved", "pipemoe+lina", "lina-partition", "lina", "monta-o2", "monta-o3"}  # the same r for both phases
+# The same r for both phases.
+ONE_DEGREE = {"tutel", "tutel-improved", "pipemoe+lina", "lina-partition", "lina", "monta-o2", "monta-o3"}
 APART = {"fsmoe-no-iio", "fsmoe-no-partition", "fsmoe"}
 AFTER_BACKWARD = {"ds-moe", "ds-moe-replicated", "tutel", "fsmoe-no-partition", "parm-s1", "parm-s2-aas", "parm-s2",
                   "monta-baseline", "monta-o1", "monta-o2", "monta-o3"}
@@ -33,15 +34,13 @@ def phase(schedule, profile, layer, backward, degrees, split=None, micro_op_byte
     rows = volumes.rows_of(layer, degree, other_degree)
     pricer = Pricer(profile, layer)
     flow = Flow(flow_name, pricer, tasks, backward, volumes.chunk_rows(rows, degree, layer.rounding), one_lane)
-    gradient = Gradients(flow, schedule, split, micro_op_bytes) if gradients and backward and pricer.size["dp"] > 1 else None
+    gradient = None
+    if gradients and backward and pricer.size["dp"] > 1:
+        gradient = Gradients(flow, schedule, split, micro_op_bytes)
     flow.head()
     flow.shared_begin(in_sequence=schedule in SEQUENCE)
-    if not flow.shared_done:
-        pending = True
-    else:
-        pending = False
     moe_part(schedule, flow, gradient, pricer)
-    if pending:
+    if schedule not in SEQUENCE:
         flow.shared_end()
     flow.tail(gradient.beside if gradient and schedule in BESIDE_DENSE | SPLIT else None)
     if gradient:
@@ -180,7 +179,7 @@ def one_lane_order(schedule, flow, r, in_moe):
 
 
 def dropped(schedule, flow, pricer):
-    """MoNTA: Drop, AlltoAll, AllGather of a chunk, the copy of it where there are several; one expert; the same back."""
+    """MoNTA: Drop, AlltoAll, AllGather of a chunk, its copy where there are several; one expert; the same back."""
     r = range(len(flow.rows))
     lane = "copy" if schedule == "monta-o3" else flow.lane_of("mp")
     for c in r:
