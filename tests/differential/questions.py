@@ -109,7 +109,8 @@ def random_layer(rng, profile, **fixed):
     layer.hidden = layer.esp * rng.choice([8, 40, 64, 128, 300, 512, 1024])
     layer.shared_hidden = layer.mp * rng.choice([16, 64, 200]) if rng.random() < 0.25 else 0
     layer.capacity_factor = rng.choice([1.0, 1.2, 1.25, 2.4, 0.7, "none"])
-    layer.rounding = rng.choice(["ragged", "ragged", "ragged", "exact", "lcm"])
+    layer.rounding = rng.choice(["ragged", "ragged", "ragged", "exact", "lcm", "tutel", "deepspeed",
+                                 "megatron"])
     layer.ffn = rng.choice(["gpt", "mixtral"])
     layer.dtype = rng.choice(["float32", "float32", "bfloat16", "float16", "float64"])
     for key, value in fixed.items():
