@@ -1,13 +1,14 @@
 """The planner's numbers, computed a second time from the formulas alone, on random questions.
 
 differential_test.py MOETUNE KIND=QUESTIONS.. [--seed FIRST]: of each kind so many, of seeds from FIRST on. Kinds:
-layers, models, memory, placement, noise. A failure names its seed, which asks the same question again.
+layers, grids, models, memory, placement, noise. A failure names its seed, which asks the same question again.
 """
 import random
 import sys
 import tempfile
 import time
 
+import grids
 import layers
 import memory
 import models
@@ -18,6 +19,7 @@ from tally import Tally
 
 CHECKS = {
     "layers": lambda tally, program, seed: layers.check_layer(tally, program, seed, random.Random(seed), seed % 4 == 3),
+    "grids": lambda tally, program, seed: grids.check_grid(tally, program, seed, random.Random(seed)),
     "models": lambda tally, program, seed: models.check_model(tally, program, seed, random.Random(seed)),
     "memory": lambda tally, program, seed: memory.check_memory(tally, program, seed, random.Random(seed)),
     "placement": lambda tally, program, seed: placement.check_placement(tally, program, seed, random.Random(seed)),

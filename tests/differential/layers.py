@@ -46,7 +46,7 @@ def check_answer(tally, answer, profile, layer, seed):
     if name in CHOOSING:
         return total
     degrees = (answer["degree_forward"], answer["degree_backward"])
-    mine = Phases(name, profile, layer, degrees, split_of(answer, layer), answer.get("micro_op_bytes", 30e6))
+    mine = Phases(name, profile, layer, degrees, schedules.split_of(answer, layer), answer.get("micro_op_bytes", 30e6))
     kind = "replay" if not profile.contention else "replay under contention"
     for phase, key in enumerate(("forward_s", "backward_s")):
         tally.same(kind, answer[key], mine.seconds(phase), f"{what}, {key}")
@@ -63,18 +63,6 @@ def check_answer(tally, answer, profile, layer, seed):
             tally.same("busy lanes", lane["busy_s"], busy.get(lane["name"], 0), f"{what}, lane {lane['name']}")
     check_tasks(tally, answer, mine, what)
     return total
-
-
-def split_of(answer, layer):
-    """The split of an answer. Where the bytes beside the dense part are not said, all or none of them are."""
-    moe, dense = schedules.split_of(answer, layer)
-    if "gar_beside_dense_bytes" not in answer and answer["schedule"] in schedules.BESIDE_DENSE:
-        backward = [task for task in answer.get("tasks", []) if task["phase"] == "backward"]
-        begins = [task["start_s"] for task in backward if task["name"] == "gradient"]
-        dense_ends = max((task["end_s"] for task in backward if task["name"] != "gradient"), default=0)
-        if begins and min(begins) >= dense_ends:
-            return moe, 0
-    return moe, dense
 
 
 def check_tasks(tally, answer, mine, what):

@@ -251,6 +251,10 @@ def slowdown(profile, layer, tasks):
 
 
 def split_of(answer, layer):
-    """Bytes in the MoE part, and beside the dense part, as an answer of the program says."""
+    """Bytes in the MoE part, and beside the dense part, as an answer of the program says; none are left out.
+
+    Schedules that split gradients between both say the first, tutel-improved the second.
+    """
     moe = answer.get("gar_in_moe_bytes", 0)
-    return moe, answer.get("gar_beside_dense_bytes", dense_gradient_bytes(layer) - moe)
+    beside = 0 if answer["schedule"] in BESIDE_DENSE else dense_gradient_bytes(layer) - moe
+    return moe, answer.get("gar_beside_dense_bytes", beside)
