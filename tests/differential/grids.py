@@ -1,7 +1,7 @@
 """Spec section 7 of the command line's defaults, docs/formats.md "A grid": all layers of a grid, as `tune` plans them.
 
 MP = ESP = ranks a node, on one node 1; one expert a node, on one node one a rank; EP = experts; "*" drops nothing and
-is planned as f = 1.
+is planned as f = 1. These groups divide the hidden sizes drawn here; where they don't, the program takes others.
 """
 import layers
 import questions
@@ -38,7 +38,7 @@ capacity_rounding = "{rounding}"
 batch = [1, {rng.randint(2, 4)}]
 heads = [8]
 seq = [48, {24 * rng.randint(3, 12)}]
-model_dim = [{8 * rng.randint(2, 40)}]
+model_dim = [{24 * rng.randint(1, 14)}]
 hidden_scale = [{rng.randint(3, 6)}]
 capacity_factor = [{rng.choice([1.2, 2.4])}, "*"]
 ffn = ["gpt", "mixtral"]
