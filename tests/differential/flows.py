@@ -1,0 +1,283 @@
+"""Spec sections 2, 8 and 9: what follows what in one layer, forward and backward, and what each task costs.
+
+A flow is how rows travel; FSMoE's, Tutel's and Lina's is `sharded`, Parm's baseline `replicated`, its S1 `fused`, its
+S2 `fused-gated`, MoNTA's baseline `tensor` and its O1 to O3 `dropped`. A collective over one rank is no task: what
+waits for it waits for what it would have waited for.
+"""
+import groups
+import volumes
+
+
+class Tasks:
+    """The tasks of a phase, in the order in which they go to their lanes."""
+
+    def __init__(self, lanes):
+        self.kind, self.chunk, self.seconds, self.after, self.lane = [], [], [], [], []
+        self.networks, self.groups = [], []
+        self.orders = [[] for _ in lanes]
+        self.lanes = lanes
+
+    def add(self, kind, chunk, lane, seconds, after, network=None, group=None):
+        task = len(self.kind)
+        self.kind.append(kind)
+        self.chunk.append(chunk)
+        self.seconds.append(seconds)
+        self.after.append(sorted(set(after)))
+        self.lane.append(self.lanes.index(lane))
+        self.networks.append(network)
+        self.groups.append(group)
+        self.orders[self.lanes.index(lane)].append(task)
+        return [task]
+
+
+class Pricer:
+    """Seconds of a layer's tasks on a profile."""
+
+    def __init__(self, profile, layer):
+        self.profile, self.layer = profile, layer
+        self.network = {kind: groups.network(layer, kind, profile.ranks_per_node)
+                        for kind in ("mp", "dp", "ep", "esp", "edp", "ep-esp")}
+        self.size = {kind: size for kind, (size, _) in groups.strides(layer).items()}
+
+    def collective(self, op, group, size):
+        return self.profile.collective(op, self.network[group], self.size[group], size)
+
+    def attention(self, backward):
+        """Selective recomputation computes scores once more: as much of the forward as they are of its FLOPs."""
+        layer = self.layer
+        flops = attention_flops(layer) * (2 if backward else 1)
+        again = 0
+        if backward and layer.recompute == "selective":
+            share = scores_flops(layer) / attention_flops(layer)
+            again = share * (self.attention(False) - self.profile.task_s)
+        row = self.profile.module("attention", backward, layer.seq)
+        if row:
+            return again + row["alpha_s"] + flops * row["beta_s_per_flop"] + self.profile.task_s
+        return again + self.profile.gemm(layer.dtype, 12 if backward else 6, flops)
+
+    def gate(self, backward, tokens):
+        layer = self.layer
+        flops = 2 * tokens * layer.model_dim * layer.experts * (2 if backward else 1)
+        return self.profile.gemm(layer.dtype, 2 if backward else 1, flops)
+
+    def expert(self, backward, rows, times=1):
+        """rows of T_rank; every rank of EP and ESP sends as many, its H is sharded over ESP."""
+        layer = self.layer
+        work = layer.experts * rows * layer.model_dim * layer.hidden * times
+        return self._expert(backward, 2 * layer.gemms * work)
+
+    def shared(self, backward):
+        layer = self.layer
+        work = layer.tokens * layer.model_dim * layer.shared_hidden / layer.mp
+        return self._expert(backward, 2 * layer.gemms * work)
+
+    def _expert(self, backward, flops):
+        """alpha_exp = g alpha_gemm, whatever the experts of a rank: their GEMMs are grouped."""
+        layer, twice = self.layer, 2 if backward else 1
+        return self.profile.expert(layer.dtype, layer.ffn, backward, twice * layer.gemms, twice * flops)
+
+    def moved(self, size):
+        """Sums and re-layouts: a copy, where copies have a price, else nothing."""
+        copy = self.profile.copy(size)
+        return self.profile.task_s if copy is None else copy
+
+    def ordered(self):
+        """order and i-order cost nothing where no module prices them."""
+        return self.profile.task_s
+
+
+def attention_share(layer):
+    """Of the rank that has most heads: its share of the heads, and its key-value heads over all heads.
+
+    Heads that share keys and values stay together, unless there are fewer of those than ranks.
+    """
+    kv_heads = -(-layer.kv_heads // layer.mp)
+    together = layer.heads // layer.kv_heads
+    heads = kv_heads * together if layer.kv_heads >= layer.mp else -(-layer.heads // layer.mp)
+    return heads / layer.heads, kv_heads / layer.heads
+
+
+def projections(layer):
+    """Weights of a rank's attention: q and out for its heads, k and v for its key-value heads."""
+    heads, kv_heads = attention_share(layer)
+    return 2 * layer.model_dim ** 2 * (heads + kv_heads)
+
+
+def attention_flops(layer):
+    return 2 * layer.tokens * projections(layer) + scores_flops(layer)
+
+
+def scores_flops(layer):
+    """Scores, and their product with the values."""
+    return 4 * layer.tokens * layer.seq * layer.model_dim * attention_share(layer)[0]
+
+
+def dense_gradient_bytes(layer):
+    shared = layer.gemms * layer.model_dim * layer.shared_hidden / layer.mp
+    return round(projections(layer) + shared) * layer.element
+
+
+class Flow:
+    """Builds the tasks of one phase. Subclasses of the order: see schedules.py."""
+
+    def __init__(self, name, pricer, tasks, backward, chunk_rows, one_lane):
+        self.name, self.p, self.t, self.backward = name, pricer, tasks, backward
+        self.rows, self.one_lane = chunk_rows, one_lane
+        self.layer = pricer.layer
+        self.step = self.layer.experts * self.layer.model_dim * self.layer.element  # bytes of a row of each expert
+        self.total = self.step * sum(chunk_rows)
+        self.blm = self.layer.tokens * self.layer.model_dim * self.layer.element
+        self.done = {}  # (kind, chunk) -> what waits for it waits for these
+
+    # -- what any flow is made of --
+
+    def lane_of(self, group):
+        return "comm" if self.one_lane else self.p.network[group]
+
+    def collective(self, kind, op, group, size, after, chunk=0, lane=None):
+        if self.p.size[group] == 1:
+            return after
+        return self.t.add(kind, chunk, lane or self.lane_of(group), self.p.collective(op, group, size), after,
+                          self.p.network[group], group)
+
+    def compute(self, kind, seconds, after, chunk=0):
+        return self.t.add(kind, chunk, "compute", seconds, after)
+
+    # -- before and after the rows travel --
+
+    def head(self):
+        """Forward: the dense part, gate and order; backward: what is before the first AlltoAll."""
+        after = []
+        name = self.name
+        if self.backward:
+            if name == "replicated":
+                after = self.collective("tokens_allgather", "allgather", "esp", self.blm * self.layer.esp, after)
+            after = self.compute("i_order", self.p.ordered(), after)
+        else:
+            if name == "sharded":
+                after = self.collective("mp_allgather", "allgather", "mp", self.blm, after)
+            after = self.compute("attention", self.p.attention(False), after)
+            if name == "sharded":
+                after = self.collective("mp_reducescatter", "reducescatter", "mp", self.blm, after)
+            else:
+                after = self.collective("mp_allreduce", "allreduce", "mp", self.blm, after)
+            if name == "replicated":
+                after = self.collective("tokens_allgather", "allgather", "esp", self.blm * self.layer.esp, after)
+            after = self.compute("gate", self.p.gate(False, self.gate_tokens()), after)
+            after = self.compute("order", self.p.ordered(), after)
+        self.ready = after
+
+    def gate_tokens(self):
+        layer = self.layer
+        if self.name in ("sharded", "fused"):
+            return layer.tokens / layer.mp
+        return layer.tokens * (layer.esp if self.name == "replicated" else 1)
+
+    def shared_begin(self, in_sequence=False):
+        self.shared_done = []
+        if not self.layer.shared_hidden:
+            return
+        after = self.ready
+        if self.name in ("sharded", "fused"):
+            after = self.collective("shared_allgather", "allgather", "mp", self.blm, after)
+        self.shared_made = self.compute("shared", self.p.shared(self.backward), after)
+        if in_sequence:
+            self.shared_end()
+            self.ready = self.shared_done
+
+    def shared_end(self):
+        if not self.layer.shared_hidden:
+            return
+        if self.name in ("sharded", "fused"):
+            self.shared_done = self.collective("shared_reducescatter", "reducescatter", "mp", self.blm,
+                                               self.shared_made)
+        else:
+            self.shared_done = self.collective("shared_allreduce", "allreduce", "mp", self.blm, self.shared_made)
+
+    def tail(self, gradient_beside_dense=None):
+        """Forward: i-order; backward: order, gate and the dense part, with gradients beside it."""
+        last = self.shared_done + [t for c in range(len(self.rows)) for t in self.home(c)]
+        beside = gradient_beside_dense or (lambda: None)
+        if not self.backward:
+            after = self.compute("i_order", self.p.ordered(), last)
+            if self.name == "fused":
+                self.collective("mp_allgather", "allgather", "mp", self.blm, after)
+            return
+        after = self.compute("order", self.p.ordered(), last)
+        after = self.compute("gate", self.p.gate(True, self.gate_tokens()), after)
+        if self.name == "replicated":
+            after = self.collective("tokens_reducescatter", "reducescatter", "esp", self.blm * self.layer.esp, after)
+        if self.name in ("sharded", "fused"):
+            after = self.collective("mp_allgather", "allgather", "mp", self.blm, after)
+        beside()
+        after = self.compute("attention", self.p.attention(True), after)
+        if self.name == "sharded":
+            after = self.collective("mp_reducescatter", "reducescatter", "mp", self.blm, after)
+        else:
+            after = self.collective("mp_allreduce", "allreduce", "mp", self.blm, after)
+        self.end = after
+
+    # -- how rows travel, a chunk at a time --
+
+    def put(self, kind, chunk, after):
+        self.done[kind, chunk] = after
+
+    def dispatch(self, c):
+        size = self.step * self.rows[c]
+        if self.name in ("fused", "fused-gated"):
+            done = self.collective("dispatch", "a2a-ep-esp", "ep-esp", size * self.layer.esp, self.ready, c)
+        else:
+            times = {"replicated": self.layer.mp * self.layer.esp, "tensor": self.layer.mp}.get(self.name, 1)
+            done = self.collective("dispatch", "alltoall", "ep", size * times, self.ready, c)
+        self.put("arrived", c, done)
+        self.put("in", c, done)
+
+    def allgather(self, c):
+        size = self.step * self.rows[c]
+        group = "mp" if self.name == "dropped" else "esp"
+        self.put("in", c, self.collective("allgather", "allgather", group, size * self.p.size[group],
+                                          self.done["arrived", c], c))
+
+    def copy(self, c, lane="copy"):
+        """Only chunks interleave the layout, so that one chunk needs no copy."""
+        size = self.step * self.rows[c] * self.layer.mp
+        self.put("in", c, self.t.add("copy", c, lane, self.p.moved(size), self.done["in", c]))
+
+    def expert(self, c):
+        self.experts([c], c)
+
+    def experts(self, chunks, label=0):
+        """One expert task over the rows of these chunks."""
+        layer = self.layer
+        after = [t for c in chunks for t in self.done["in", c]]
+        times = {"replicated": layer.mp, "tensor": layer.mp / layer.esp,
+                 "dropped": layer.mp / layer.esp}.get(self.name, 1)
+        done = self.compute("expert", self.p.expert(self.backward, sum(self.rows[c] for c in chunks), times), after,
+                            label)
+        for c in chunks:
+            self.put("made", c, done)
+            self.put("summed", c, done)
+
+    def reducescatter(self, c):
+        size = self.step * self.rows[c] * self.layer.esp
+        self.put("summed", c, self.collective("reducescatter", "reducescatter", "esp", size, self.done["made", c], c))
+
+    def allreduce(self, c):
+        """Of partial sums. The replicated baseline's backward sums tokens instead, behind the gate."""
+        if self.name == "replicated" and self.backward:
+            return
+        times = self.layer.mp * (self.layer.esp if self.name == "replicated" else 1)
+        self.put("summed", c, self.collective("allreduce", "allreduce", "esp", self.step * self.rows[c] * times,
+                                              self.done["made", c], c))
+
+    def combine(self, c):
+        size = self.step * self.rows[c]
+        if self.name in ("fused", "fused-gated"):
+            done = self.collective("combine", "a2a-ep-esp", "ep-esp", size * self.layer.esp, self.done["summed", c], c)
+        else:
+            times = {"replicated": self.layer.mp * self.layer.esp, "tensor": self.layer.mp}.get(self.name, 1)
+            done = self.collective("combine", "alltoall", "ep", size * times, self.done["summed", c], c)
+        self.put("home", c, done)
+
+    def home(self, c):
+        return self.done["home", c]

@@ -1,0 +1,55 @@
+"""Spec sections 1, 2 and 9 (MoNTA's Table 3), docs/metrics.md "memory": bytes of a rank of one layer.
+
+Weights and gradients have the layer's element type. Adam has two moments; of 16 bits two moments and a copy in float32.
+ZeRO 1 shares these states out over the ranks that hold a weight alike, ZeRO 2 the gradients too, ZeRO 3 the weights
+too: of dense weights over DP, of experts over EDP. The program counts two norms of scale and shift and GShard's gate,
+the largest ones, whatever the layer's are.
+"""
+import questions
+import volumes
+from flows import projections
+
+
+def weights(layer):
+    """Dense and expert weights of the rank that has most."""
+    dense = projections(layer) + layer.gemms * layer.model_dim * layer.shared_hidden / layer.mp
+    dense += 4 * layer.model_dim + 2 * layer.model_dim * layer.experts
+    experts = layer.gemms * layer.model_dim * layer.hidden / layer.esp * layer.local_experts
+    return dense, experts
+
+
+def check_memory(tally, program, seed, rng):
+    profile = questions.random_cluster(rng, tuple(volumes.BYTES))
+    layer = questions.random_layer(rng, profile)
+    cluster = program.write("cluster.toml", questions.toml_of(profile))
+    flags = ["memory", "--cluster", cluster] + questions.flags_of(layer)
+    counted = {}
+    for zero in range(4):
+        for recompute in ("none", "selective", "full"):
+            document, error = program.json(flags + ["--zero", zero, "--recompute", recompute])
+            if document is None:
+                tally.failures.append(f"seed {seed}: {error}")
+                return
+            for estimate in document["estimates"]:
+                what = f"seed {seed}, ZeRO {zero}, recompute {recompute}, {estimate['activations_model']}"
+                check_estimate(tally, layer, estimate, zero, what)
+                if estimate["activations_model"] == "counted":
+                    counted[zero, recompute] = estimate
+    for zero in range(4):
+        tally.at_most("scores that are not kept", counted[zero, "selective"]["activations_bytes"],
+                      counted[zero, "none"]["activations_bytes"], f"seed {seed}")
+
+
+def check_estimate(tally, layer, estimate, zero, what):
+    dense, experts = weights(layer)
+    element = layer.element
+    states = 12 if element == 2 else 2 * element
+
+    def shared(size, from_stage):
+        return size * (dense / layer.dp + experts / layer.edp if zero >= from_stage else dense + experts)
+
+    tally.same("weights", estimate["weights_bytes"], shared(element, 3), what)
+    tally.same("gradients", estimate["gradients_bytes"], shared(element, 2), what)
+    tally.same("optimizer states", estimate["optimizer_bytes"], shared(states, 1), what)
+    parts = sum(estimate[key + "_bytes"] for key in ("weights", "gradients", "optimizer", "activations", "buffers"))
+    tally.same("total memory", estimate["total_bytes"], parts, what)

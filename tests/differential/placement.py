@@ -1,0 +1,50 @@
+"""Spec section 9, MoNTA's long contexts: EP and CP on one switch, group order [TP/SP, EP, CP, PP, DP]."""
+
+
+def expected(q):
+    """expansion, ports, EP's mini-batch and strides, or None for what the paper leaves open."""
+    if q["cp"] < q["ep"]:
+        ports = q["ep"] * q["cp"]
+        if ports > q["ports"]:
+            return "open", ports, None, None
+        cp_stride, block = q["tp"] * q["ep"], ports
+        expansion, mini_batch = "horizontal", q["ep"]
+    else:
+        ports = max(q["ep"], q["cp"])
+        if ports > q["ports"] or q["cp"] % q["ep"]:
+            return "open", ports, None, None
+        cp_stride, block = q["tp"], q["cp"]  # EP inside CP
+        expansion, mini_batch = "vertical", 1
+    pp_stride = q["tp"] * block
+    return expansion, ports, mini_batch, {"TP/SP": 1, "EP": q["tp"], "CP": cp_stride, "PP": pp_stride,
+                                          "DP": pp_stride * q["pp"]}
+
+
+def check_placement(tally, program, seed, rng):
+    q = {"tp": rng.choice([1, 2, 4, 8]), "ep": rng.randint(1, 8), "cp": rng.randint(1, 8), "pp": rng.randint(1, 3),
+         "dp": rng.randint(1, 3), "ports": rng.choice([2, 4, 8, 16, 32, 64])}
+    what = f"seed {seed}, {q}"
+    document, error = program.json(["placement", "--tp", q["tp"], "--ep", q["ep"], "--cp", q["cp"], "--pp", q["pp"],
+                                    "--dp", q["dp"], "--switch-ports", q["ports"]])
+    if document is None:
+        tally.failures.append(f"{what}: {error}")
+        return
+    expansion, ports, mini_batch, strides = expected(q)
+    tally.equal("expansion", document["expansion"], expansion, what)
+    tally.equal("ports", document["ports_needed"], ports, what)
+    tally.equal("mini-batch", document["ep_mini_batch"], mini_batch, what)
+    tally.equal("traffic priority", document["traffic_priority"], ["EP", "PP", "CP", "DP"], what)
+    if strides is None:
+        tally.equal("groups that are open", document["order"], [], what)
+        return
+    ranks = strides["DP"] * q["dp"]
+    sizes = {"TP/SP": q["tp"], "EP": q["ep"], "CP": q["cp"], "PP": q["pp"], "DP": q["dp"]}
+    tally.equal("ranks", document["ranks"], ranks, what)
+    tally.equal("order of groups", [o["name"] for o in document["order"]], list(sizes), what)
+    for order in document["order"]:
+        size, stride = sizes[order["name"]], strides[order["name"]]
+        groups = [[first + stride * i for i in range(size)] for first in range(ranks) if first // stride % size == 0]
+        tally.equal("groups", sorted(order["groups"]), groups, f"{what}, {order['name']}")
+        spans = any(len({rank // 8 for rank in group}) > 1 for group in groups)
+        tally.equal("networks", order["network"], "none" if size == 1 else "inter" if spans else "intra",
+                    f"{what}, {order['name']}")
