@@ -49,7 +49,7 @@ def draw(axes, curves, bounds):
     for value, said in bounds:
         axes.axhline(value, color="black", linewidth=0.8, linestyle="--")
         axes.annotate(f"{said} {value:.4f}", (0.995, value), xycoords=("axes fraction", "data"), ha="right",
-                      va="bottom", fontsize=7.5)
+                      va="top", fontsize=7.5)
     axes.margins(y=0.08)
     axes.set_xlabel("step")
     axes.set_ylabel("loss, nats a token")

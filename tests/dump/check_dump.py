@@ -345,7 +345,8 @@ def prefixes(manifest, layer, micro_batch):
 def ends_of(manifest, t):
     if "vocabulary" in manifest:
         return ModelEnds(manifest, t, lambda gain: Norm(manifest["layer"]["norm"], gain))
-    return StackEnds(t, lambda m: prefixes(manifest, 0, m)[1], lambda m: prefixes(manifest, manifest["layers"] - 1, m)[1])
+    first, last = 0, manifest["layers"] - 1
+    return StackEnds(t, lambda m: prefixes(manifest, first, m)[1], lambda m: prefixes(manifest, last, m)[1])
 
 
 def recomputed(manifest, t, ends):

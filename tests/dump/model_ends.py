@@ -33,7 +33,8 @@ class ModelEnds:
     def check_targets(self, micro_batches):
         """A token's target is the token behind it in its sample."""
         for m in range(micro_batches):
-            tokens, targets = (self.t[f"micro-batch-{m}.{name}"].reshape(-1, self.seq) for name in ("tokens", "targets"))
+            tokens, targets = (self.t[f"micro-batch-{m}.{name}"].reshape(-1, self.seq)
+                               for name in ("tokens", "targets"))
             assert (tokens[:, 1:] == targets[:, :-1]).all(), "targets: not the tokens that follow"
 
     def before(self, micro_batch):

@@ -142,8 +142,8 @@ class Trains(Modelbench):
         text = self.expect_run(*ONE, "--schedule", "tutel,fsmoe", "--tasks", "--optimizer", "sgd", "--momentum", "0.5")
         for line in text.splitlines():
             self.assertTrue(len(line) <= 120 or ": " in line, line)  # reasons may be longer
-        for words in ("sgd at 0.003", "over tutel", "held-out", "no model is below", "What a step uses", "of it states", "Tasks of fsmoe", "forward embed",
-                      "backward optimizer"):
+        for words in ("sgd at 0.003", "over tutel", "held-out", "no model is below", "What a step uses",
+                      "of it states", "Tasks of fsmoe", "forward embed", "backward optimizer"):
             self.assertIn(words, text)
 
     def test_any_file_is_a_text(self):
