@@ -19,8 +19,8 @@ struct Utilisation {
   std::optional<double> of_step(double seconds) const;
 };
 
-/// `asked`: the peak as a flag gives it; else it is the rate of the profile's GEMMs of the model's element type, without
-/// their start-up times.
+/// `asked`: the peak as a flag gives it; else it is the rate of the profile's GEMMs of the model's element type,
+/// without their start-up times.
 Utilisation utilisation_of(const Profile& profile, const LayerCase& shape, const ModelDepth& depth,
                            std::optional<double> asked);
 

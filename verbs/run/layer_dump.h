@@ -16,8 +16,8 @@
 // what a layer's micro-batch has is "layer-L.micro-batch-M." and the name. The manifest has layers and micro_batches
 // too. A layer's input is the output of the layer before it.
 //
-// A model's ranks have its ends too: embedding, places, head, norm3 and their gradients (moe/model/model_ends.h), of the
-// first stage or of the last, and micro-batch-M.tokens and .targets: each token's number and the next one's. The
+// A model's ranks have its ends too: embedding, places, head, norm3 and their gradients (moe/model/model_ends.h), of
+// the first stage or of the last, and micro-batch-M.tokens and .targets: each token's number and the next one's. The
 // manifest has vocabulary, and loss: the mean over all tokens of -log p(next token).
 //
 // Tokens are those of all DP groups, in order. Weights are (in, out): y = x W, experts' with the expert as first axis;

@@ -40,8 +40,8 @@ inline constexpr size_t kMostTimelineTasks = 200;
 ///                (working_seconds): the mean over ranks, the median over passes
 ///                steps, first_loss, last_loss, held_out_loss: of a model that was trained; samples: loss, by step;
 ///                states_bytes: of its optimizer's states, a rank
-///   prediction   exposed_s, overlap_efficiency, bubble of the replay; peak_bytes by estimate_memory, without optimizer states;
-///                weak_rows: which rows of the profile are weak (fit.h), and why; absent: none
+///   prediction   exposed_s, overlap_efficiency, bubble of the replay; peak_bytes by estimate_memory, without optimizer
+///                states; weak_rows: which rows of the profile are weak (fit.h), and why; absent: none
 /// Loads and bytes are of the layer that ran: of an emulated cluster the proxy.
 CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vector<TaskComparison>& tasks);
 
