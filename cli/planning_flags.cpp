@@ -124,6 +124,9 @@ void add_reproduce(CLI::App& app, Command& c) {
       add_verb(app, "reproduce", "a paper's table or figure beside ours, and what no print decides", " fsmoe-table5");
   verb->add_option("TABLE", r.table, "key of a table, see list")->type_name("");
   add_text(*verb, "--assume", "ASSUMPTIONS|FILE", r.assume, "for what no paper prints (configs/papers/assume/)");
+  verb->add_flag("--measure", r.measure,
+                 "of fsmoe-table5, fsmoe-degrees, fsmoe-fig6: a column of what ran, of runs in results/");
+  add_text(*verb, "--records", "FILE", r.records, "the same, of these records or documents of modelbench --json");
   verb->add_flag("--audit", r.audit, "every combination of FSMoE's open conventions");
   verb->add_flag("--all", r.all, "every table, with and without the example assumptions, and the audit");
   begin_group(*verb, kOutput);

@@ -245,6 +245,7 @@ void add_modelbench(CLI::App& app, Command& c) {
              "1 (ZeRO's stage): ranks that hold a weight alike share its optimizer states out; default: 0", {0, 1});
   add_recompute(*verb, s);
   add_degrees(*verb, s);
+  verb->add_flag("--check-only", m.check_only, "verify the first step's gradients, train and time nothing");
   add_number(*verb, "--steps", m.steps, "steps of training a schedule, each of them timed; default: 5", {1, 1e7});
   add_text(*verb, "--text", "markov|bytes|FILE", m.text,
            "what is learned: a random language of known entropy, this project's sources, or a file's bytes");
@@ -267,11 +268,18 @@ void add_modelbench(CLI::App& app, Command& c) {
              {1, 1e7});
   needs(*verb, "--checkpoint-every", {"--checkpoint"});
   add_ranks(*verb, m, c.ranks);
+  add_number(*verb, "--peak-flops", m.peak_flops,
+             "FLOPs a second of a rank, for model FLOPs utilisation; default: of the profile's GEMMs", {1, 1e18});
   begin_group(*verb, kOutput);
   add_text(*verb, "--trace", "FILE", m.trace, "write a Perfetto timeline of a step, measured above simulated");
   verb->add_flag("--tasks", m.tasks, "print each kind of task's time beside its prediction");
+  add_text(*verb, "--dump", "FOLDER", m.dump,
+           "write the first step's tokens, loss, weights and gradients as safetensors into FOLDER/SCHEDULE");
   add_results(*verb, m);
   verb->get_option("--tasks")->excludes("--json");  // which always has them
+  for (const char* trains : {"--steps", "--trace", "--tasks", "--optimizer", "--learning-rate", "--warm-up",
+                             "--weight-decay", "--clip-norm", "--held-out", "--checkpoint", "--peak-flops"})
+    verb->get_option(trains)->excludes("--check-only");
   verb->final_callback([verb, &m] { check_training(*verb, m); });
 }
 

@@ -203,7 +203,7 @@ class Layerbench {
     job.predicted = options_.predict;
     if (options_.dump.empty()) return job;
     const std::string folder = of_grid() ? options_.dump + "/" + layer.name : options_.dump;
-    job.settings.inspect = [folder](World& world, std::span<const RankCells> ranks, const Plan& plan) {
+    job.settings.inspect = [folder](World& world, std::span<RankRun* const> ranks, const Plan& plan) {
       dump_layers(folder + "/" + plan.schedule, world, ranks, plan);
     };
     return job;

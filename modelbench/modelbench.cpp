@@ -15,6 +15,7 @@
 #include "moe/train/byte_source.h"
 #include "moe/train/markov_source.h"
 #include "verbs/recorded_layer.h"
+#include "verbs/run/layer_dump.h"
 #include "verbs/run/op_records.h"
 #include "verbs/run/task_records.h"
 #include "verbs/sweep_records.h"
@@ -120,6 +121,7 @@ class Modelbench {
                               .records_path = writer_.path(),
                               .emulated = target_.emulated,
                               .tasks = options_.tasks,
+                              .check_only = options_.check_only,
                               .layers = chosen_.model.layers,
                               .of_layers = chosen_.whole_layers};
     if (!options_.model.layers) results.layers = layers_that_fit(chosen_.model, chosen_.vocabulary, target_.cluster);
@@ -127,14 +129,20 @@ class Modelbench {
     LayerJob job = job_of(results.layers);
     results.describe_text(*text_, options_.text, optimizer_);
     results.tokens = job.shape.layer.batch * job.shape.layer.seq * job.shape.parallel.dp * job.stacked.micro_batches;
-    job.predicted_by = target_.measured ? target_.cluster : measured(job);
+    job.predicted_by = target_.measured || options_.check_only ? target_.cluster : measured(job);
     for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, stop_after_step);
     Fields parameters{{"cluster", target_.cluster.name},   {"model", chosen_.name},
                       {"layers", int64_t{results.layers}}, {"micro_batches", int64_t{job.stacked.micro_batches}},
                       {"tokens", results.tokens},          {"text", results.text},
                       {"optimizer", results.optimizer}};
+    if (results.entropy_rate) parameters.set("entropy_rate", *results.entropy_rate);
+    if (results.order_1_entropy) parameters.set("order_1_entropy", *results.order_1_entropy);
     for (const auto& [name, value] : group_parameters(job.shape.parallel)) parameters.set(name, value);
     results.outcome = run_layer_job(job, parameters);
+    results.use =
+        utilisation_of(job.predicted_by, job.shape, {job.stacked.layers, job.stacked.micro_batches, chosen_.vocabulary},
+                       options_.peak_flops);
+    add_utilisation(results.use, results.outcome);
     append(results.outcome, writer_);
     if (target_.leads() && !options_.trace.empty() && was_timed(results.outcome))
       write_layer_trace(results.outcome, options_.trace);
@@ -151,7 +159,10 @@ class Modelbench {
   }
 
   LayerJob job_of(int layers) const {
-    LayerBenchSettings settings{.iterations = options_.steps, .seed = options_.seed, .timeout_s = options_.timeout_s};
+    LayerBenchSettings settings{.iterations = options_.steps,
+                                .seed = options_.seed,
+                                .timeout_s = options_.timeout_s,
+                                .check_only = options_.check_only};
     settings.training = {.text = text_.get(), .optimizer = optimizer_, .held_out_batches = options_.held_out};
     if (!options_.checkpoint.empty()) {
       settings.training.folder = options_.checkpoint;
@@ -159,6 +170,10 @@ class Modelbench {
       settings.training.identity = identity(layers);
     }
     settings.training.stop = &asked_to_stop();
+    if (!options_.dump.empty())
+      settings.inspect = [folder = options_.dump](World& world, std::span<RankRun* const> ranks, const Plan& plan) {
+        dump_layers(folder + "/" + plan.schedule, world, ranks, plan);
+      };
     LayerJob job = jobs_on(target_, options_.selection, settings);
     job.name = chosen_.name;
     job.shape = chosen_.model.shape;
@@ -212,6 +227,7 @@ class Modelbench {
 }  // namespace
 
 int run_modelbench(const ModelbenchOptions& options, World* processes) {
+  if (!options.dump.empty()) make_dump_folder(options.dump);
   Modelbench bench(options, processes);
   std::optional<ModelbenchResults> found;
   try {

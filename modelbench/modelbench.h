@@ -1,6 +1,7 @@
 #pragma once
 // The verb `modelbench`: a whole model trained under schedules, for real, beside its prediction. Every timed pass is a
 // step of training: embedding, layers, output projection, loss, gradients, optimizer.
+#include <optional>
 #include <string>
 
 #include "moe/device/kind.h"
@@ -30,11 +31,14 @@ struct ModelbenchOptions {
   uint64_t seed = 1;
   double timeout_s = 60;
   DeviceKind device = DeviceKind::cpu;
-  int threads = 0;           // of each rank; 0: its share of the cores
-  std::string checkpoint;    // folder; a run goes on from its newest one; of one schedule; empty: none
-  int checkpoint_every = 0;  // steps; 0: when the run is asked to stop, and at its end
-  std::string out;           // records; empty: results/modelbench-CLUSTER.jsonl
-  std::string trace;         // timeline of one step of each schedule, measured above simulated; empty: none
+  int threads = 0;                   // of each rank; 0: its share of the cores
+  bool check_only = false;           // the first step's gradients are verified, and that is all
+  std::string dump;                  // folder of the first step's tensors (layer_dump.h): DUMP/SCHEDULE; empty: none
+  std::string checkpoint;            // folder; a run goes on from its newest one; of one schedule; empty: none
+  int checkpoint_every = 0;          // steps; 0: when the run is asked to stop, and at its end
+  std::optional<double> peak_flops;  // of a rank, a second; empty: as the profile's GEMMs have it
+  std::string out;                   // records; empty: results/modelbench-CLUSTER.jsonl
+  std::string trace;                 // timeline of one step of each schedule, measured above simulated; empty: none
   bool tasks = false;
   bool json = false;
   Asked asked;

@@ -62,6 +62,15 @@ std::string losses_of(const ModelbenchResults& results) {
   return text;
 }
 
+std::string gradients_of(const ModelbenchResults& results) {
+  Table table({"schedule", "gradients off by", "in", "status"});
+  for (const ScheduleRun& run : results.outcome.runs)
+    if (const CaseRecord& r = run.record; checked(r))
+      table.add({r.schedule, fmt::format("{:.1e}", summary(r, "worst_error")), r.summary.text("worst_tensor", r.key),
+                 std::string(name_of(r.status))});
+  return fmt::format("Gradients of the first step, of {}\n\n{}\n", results.text, table.text());
+}
+
 }  // namespace
 
 void ModelbenchResults::describe_text(const TokenSource& source, const std::string& name,
@@ -81,16 +90,27 @@ std::string text_of(const ModelbenchResults& results) {
                   results.layers == 1 && results.of_layers == 1 ? "" : "s", results.tokens, results.place,
                   results.emulated ? fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation) : "");
   if (results.cut) text += "a rank has no memory for more layers\n\n";
-  if (std::ranges::any_of(runs, timed, &ScheduleRun::record)) text += times_of(results);
-  if (std::ranges::any_of(runs, checked, &ScheduleRun::record)) text += losses_of(results);
+  if (std::ranges::any_of(runs, timed, &ScheduleRun::record))
+    text += times_of(results) + utilisation_text(results.use, results.outcome, most_process_bytes());
+  if (std::ranges::any_of(runs, checked, &ScheduleRun::record))
+    text += results.check_only ? gradients_of(results) : losses_of(results);
   if (results.tasks) text += tasks_text(results.outcome);
   return text + reasons_text(results.outcome) + "records: " + results.records_path;
 }
 
 std::string json_of(const ModelbenchResults& results) {
-  Json document{{"model", results.model},         {"cluster", results.cluster},     {"layers", results.layers},
-                {"of_layers", results.of_layers}, {"tokens", results.tokens},       {"text", results.text},
-                {"optimizer", results.optimizer}, {"records", results.records_path}};
+  Json document{{"model", results.model},
+                {"cluster", results.cluster},
+                {"layers", results.layers},
+                {"of_layers", results.of_layers},
+                {"tokens", results.tokens},
+                {"text", results.text},
+                {"optimizer", results.optimizer},
+                {"records", results.records_path},
+                {"step_flops", results.use.step_flops},
+                {"process_peak_bytes", most_process_bytes()}};
+  if (results.use.peak_flops) document["peak_flops"] = *results.use.peak_flops;
+  if (results.use.peak_flops) document["peak_by"] = results.use.peak_by;
   if (results.entropy_rate) document["entropy_rate"] = *results.entropy_rate;
   if (results.order_1_entropy) document["order_1_entropy"] = *results.order_1_entropy;
   document["schedules"] = schedules_json(results.outcome);

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "modelbench/utilisation.h"
 #include "moe/train/optimizer.h"
 #include "moe/train/token_source.h"
 #include "verbs/run/layer_run.h"
@@ -11,18 +12,19 @@ namespace moe::modelbench {
 
 struct ModelbenchResults {
   std::string cluster, place, model, records_path;  // place: Target's
-  bool emulated = true, tasks = false;
+  bool emulated = true, tasks = false, check_only = false;
   bool cut = false;               // layers are so few as a rank has memory for
   int layers = 1, of_layers = 1;  // that ran, of the model's
   int64_t tokens = 0;             // of a step, nominal
   std::string text = {}, optimizer = {};
   std::optional<double> entropy_rate = {}, order_1_entropy = {};  // nats a token, of the text where it is known
+  Utilisation use = {};
   LayerOutcome outcome = {};
 
   void describe_text(const TokenSource& source, const std::string& name, const OptimizerSettings& settings);
 };
 
-/// Shows a table of step times, one of losses, and why others have no row there.
+/// Shows a table of step times, one of what steps use, one of losses, and why others have no row there.
 std::string text_of(const ModelbenchResults& results);
 std::string json_of(const ModelbenchResults& results);
 

@@ -8,7 +8,7 @@
 
 #include "moe/search/degrees.h"
 #include "report/columns.h"
-#include "report/record_files.h"
+#include "verbs/record_files.h"
 
 namespace moe::report {
 

@@ -15,9 +15,9 @@
 #include "report/page_parts.h"
 #include "report/picked_layers.h"
 #include "report/profiles.h"
-#include "report/record_files.h"
 #include "report/record_tables.h"
 #include "report/warnings.h"
+#include "verbs/record_files.h"
 #include "verbs/recorded_layer.h"
 
 namespace moe::report {

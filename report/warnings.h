@@ -1,7 +1,7 @@
 #pragma once
 // What a reader of the figures has to know first.
 #include "report/columns.h"
-#include "report/record_files.h"
+#include "verbs/record_files.h"
 
 namespace moe::report {
 

@@ -5,6 +5,7 @@
 
 #include "moe/base/check.h"
 #include "reproduce/fsmoe_models.h"
+#include "reproduce/measured_runs.h"
 #include "reproduce/printed_rows.h"
 #include "reproduce/study.h"
 
@@ -125,6 +126,34 @@ void find_baseline(Report& report, const Comparison& c, size_t over) {
       ". What it ran with on testbed A is not said; on testbed B the sequence alone comes close (fsmoe-table6).");
 }
 
+// Adds what proxies of those models took on emulated testbeds, and what the same steps were predicted to take.
+void add_measured(Report& report, Comparison& c, const std::vector<Ran>& simulated, const FileRun& file) {
+  std::vector<Ran> predicted, measured;
+  for (const Ran& ran : simulated) {
+    MeasuredSteps steps = measured_steps(file, ran.run, figure_schedules());
+    if (steps.layers == 0) continue;
+    predicted.push_back({ran.run, std::move(steps.predicted)});
+    measured.push_back({ran.run, std::move(steps.measured)});
+  }
+  require<BadInput>(!measured.empty(), "{}: found none of the figure's models on its testbeds, expected some of them",
+                    file.file);
+  const std::string kind = kind_of_run(file);
+  const bool all = measured.size() == simulated.size();
+  for (const PrintedFigure& row : printed_figure("fig6"))
+    for (const auto& [of, runs] : {std::pair{"predicted of the " + kind, &predicted}, std::pair{kind, &measured}})
+      c.figures.push_back({{row.schedule, row.over, row.stat},
+                           of,
+                           row.speedup,
+                           all ? ours(row, *runs, kBaselines.front()) : std::nullopt});
+  TextTable table = run_table(measured);
+  table.caption = fmt::format("the same of the {}", kind);
+  report.tables.push_back(std::move(table));
+  report.conventions.push_back(describe_runs(file));
+  report.conventions.push_back(
+      "Runs are whole training steps of as many layers as the model has: rows are whole numbers, and the output "
+      "projection is in them; embedding look-ups and the optimizer, which have no price, are in no column.");
+}
+
 }  // namespace
 
 Report fsmoe_fig6(Study& study) {
@@ -143,8 +172,9 @@ Report fsmoe_fig6(Study& study) {
   for (const PrintedFigure& row : printed_figure("fig6")) add_figures(c, row, {row.schedule, row.over, row.stat}, runs);
   find_overlap(report, c, 1, study);
   find_baseline(report, c, 1);
-  report.comparisons = {c};
   report.tables = {run_table(runs)};
+  if (study.measured != nullptr) add_measured(report, c, runs, *study.measured);
+  report.comparisons = {c};
   list_missing(report, missing);
   return report;
 }

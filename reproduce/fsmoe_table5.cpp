@@ -3,6 +3,7 @@
 #include <array>
 
 #include "moe/base/check.h"
+#include "reproduce/measured_runs.h"
 #include "reproduce/study.h"
 #include "verbs/printed.h"
 
@@ -55,6 +56,26 @@ int apart_in_powers(const Reading& reading) {
   return static_cast<int>(std::ranges::count_if(best, [](const Best& b) { return b.forward != b.backward; }));
 }
 
+// Adds a column for each reading of f that layers ran under: `number` of a schedule, none where it did not run.
+template <class Number>
+void add_measured(Report& report, Comparison& c, const FileRun& file, Number number) {
+  const size_t before = c.figures.size();
+  for (const Testbed testbed : {Testbed::a, Testbed::b})
+    for (const Capacity capacity : kCapacities) {
+      const LayerRuns layers = layer_runs(file, testbed, capacity);
+      std::string column = fmt::format("{}, {}", kind_of_run(file), volumes(capacity));
+      if (static_cast<double>(layers.size()) != kLayers) column += fmt::format(", {} layers", layers.size());
+      for (const Schedule* schedule : table5_schedules())
+        if (auto figure = number(testbed, layers, std::string(schedule->name))) {
+          figure->convention = column;
+          c.figures.push_back(*std::move(figure));
+        }
+    }
+  require<BadInput>(c.figures.size() > before, "{}: found no layer of {} or {} that ran on its testbed, expected some",
+                    file.file, printed_grid(Testbed::a), printed_grid(Testbed::b));
+  report.conventions.push_back(describe_runs(file));
+}
+
 }  // namespace
 
 Report fsmoe_table5(Study& study) {
@@ -90,6 +111,16 @@ Report fsmoe_table5(Study& study) {
           "both networks carry traffic at once, and here neither slows the other: a replay without contention "
           "is an upper limit of what the paper could measure. --audit fits that contention as a labelled knob.",
           100 * least, 100 * most)};
+  if (study.measured != nullptr)
+    add_measured(
+        report, c, *study.measured,
+        [](Testbed testbed, const LayerRuns& layers, const std::string& schedule) -> std::optional<Figure> {
+          const std::string name(name_of(testbed));
+          const auto speedup = measured_speedup(layers, schedule, "tutel");
+          if (!speedup || schedule == "tutel") return std::nullopt;
+          return Figure{
+              {name, schedule}, "", printed_speedup(std::string(printed_grid(testbed)), name, schedule), speedup};
+        });
   return report;
 }
 
@@ -129,6 +160,17 @@ Report fsmoe_degrees(Study& study) {
       "{:.0f} "
       "% in the paper. The count follows the reading (--audit has the range of all) and the degrees that are tried.",
       100 * least / kLayers, 100 * most / kLayers, 100 * kPrintedApart / kLayers)};
+  if (study.measured != nullptr)
+    add_measured(report, c, *study.measured,
+                 [](Testbed testbed, const LayerRuns& layers, const std::string& schedule) -> std::optional<Figure> {
+                   const auto apart = measured_apart(layers, schedule);
+                   if (!apart || !schedule.starts_with("fsmoe")) return std::nullopt;
+                   const bool printed = testbed == Testbed::b && schedule == "fsmoe";
+                   return Figure{{std::string(name_of(testbed)), schedule, "every integer"},
+                                 "",
+                                 printed ? std::optional(kPrintedApart) : std::nullopt,
+                                 apart};
+                 });
   return report;
 }
 

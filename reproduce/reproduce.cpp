@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 #include "moe/base/whole_file.h"
 #include "moe/record/writer.h"
+#include "reproduce/measured_runs.h"
 #include "reproduce/page.h"
 #include "reproduce/report_data.h"
 #include "reproduce/study.h"
@@ -21,8 +23,13 @@ std::vector<Report> asked_for(const ReproduceOptions& o) {
                     o.table.empty() && !o.audit && !o.all ? "none" : "several");
   require<BadInput>(o.assume.empty() || !o.table.empty(), "--assume: found {}, expected a TABLE with it", o.assume);
   require<BadInput>(o.write.empty() || o.all, "--write: found {}, expected --all with it", o.write);
+  const bool measured = o.measure || !o.records.empty();
+  require<BadInput>(!measured || !o.table.empty(), "--measure, --records: found {}, expected a TABLE with it",
+                    o.all ? "--all" : "--audit");
   if (o.all) return all_reports();
   Study study;
+  std::optional<FileRun> ran;
+  if (measured) study.measured = &ran.emplace(measured_runs(o.table, o.records));
   if (o.audit) return {fsmoe_audit(study)};
   if (o.assume.empty()) return {reproduce(o.table, study)};
   const Assumptions assumed = find_assumptions(o.assume);
@@ -37,6 +44,7 @@ std::vector<std::string> files_read(const ReproduceOptions& o) {
     if (entry.is_regular_file()) files.push_back(entry.path());
   std::ranges::sort(files);
   if (!o.assume.empty()) files.push_back(find_config("papers/assume", o.assume));
+  if (o.measure || !o.records.empty()) files.push_back(measured_file(o.table, o.records));
   return files;
 }
 

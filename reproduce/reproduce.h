@@ -7,12 +7,14 @@
 namespace moe::reproduce {
 
 struct ReproduceOptions {
-  std::string table;   // a key of kPaperTables
-  std::string assume;  // assumption NAME or FILE; empty: what the papers print alone
-  bool audit = false;  // every combination of FSMoE's open conventions
-  bool all = false;    // every table, with and without the example assumptions, and the audit
-  std::string write;   // with `all`: Markdown FILE
-  std::string out;     // records; empty: results/reproduce-TABLE.jsonl
+  std::string table;     // a key of kPaperTables
+  std::string assume;    // assumption NAME or FILE; empty: what the papers print alone
+  bool measure = false;  // a column of what really ran, of the runs that come with the program
+  std::string records;   // of these instead
+  bool audit = false;    // every combination of FSMoE's open conventions
+  bool all = false;      // every table, with and without the example assumptions, and the audit
+  std::string write;     // with `all`: Markdown FILE
+  std::string out;       // records; empty: results/reproduce-TABLE.jsonl
   bool json = false;
   Asked asked;
 };

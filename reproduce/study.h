@@ -6,12 +6,14 @@
 #include "reproduce/assume.h"
 #include "reproduce/report.h"
 #include "reproduce/sweep_store.h"
+#include "verbs/record_files.h"
 
 namespace moe::reproduce {
 
 struct Study {
   SweepStore sweeps;
   const Assumptions* assumed = nullptr;  // null: what the papers print alone
+  const FileRun* measured = nullptr;     // a column of what really ran; null: none
 };
 
 Report fsmoe_table2(Study& study);

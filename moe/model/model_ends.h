@@ -46,6 +46,9 @@ class ModelEnds {
   /// loss is the mean over the tokens from `place` of each sample on.
   double loss(int64_t place = 0) const;
   std::vector<Parameter> parameters();
+  /// Returns what a micro-batch's held tokens are, and the token that follows each.
+  std::span<const int32_t> inputs(int micro_batch) const { return of(micro_batch).inputs; }
+  std::span<const int32_t> targets(int micro_batch) const { return of(micro_batch).targets; }
   /// Enqueues the sums of the gradients over the stage. All its ranks call it once after a pass.
   void finish_gradients(Stream& stream);
 
@@ -57,6 +60,7 @@ class ModelEnds {
   };
   Parameter parameter(std::string_view name, TensorView value, TensorView gradient) const;
   MicroBatch& of(int micro_batch) { return micro_batches_[static_cast<size_t>(micro_batch)]; }
+  const MicroBatch& of(int micro_batch) const { return micro_batches_[static_cast<size_t>(micro_batch)]; }
   MoeLayer& first(int micro_batch) const { return stack_.cell(0, micro_batch); }
   MoeLayer& last(int micro_batch) const { return stack_.cell(stack_.last_layer() - 1, micro_batch); }
   const RankShape& rank() const { return stack_.cell(stack_.first_layer(), 0).shape(); }

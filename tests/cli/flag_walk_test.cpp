@@ -107,13 +107,14 @@ std::string parsed(const std::string& verb, const std::string& text) {
          of(b.selection) +
          all_of(b.model.model, b.model.layers, b.model.micro_batches, b.model.pipeline, b.text, b.markov_order, b.steps,
                 b.optimizer, b.learning_rate, b.momentum, b.weight_decay, b.clip_norm, b.warm_up, b.held_out,
-                b.checkpoint, b.checkpoint_every) +
+                b.checkpoint, b.checkpoint_every, b.check_only, b.dump, b.peak_flops) +
          all_of(b.seed, b.timeout_s, b.device, b.threads, b.out, b.asked.overwrite, b.trace, b.tasks, b.json) +
          all_of(r.backend, r.rank, r.ranks, r.timeout_s, r.rendezvous, r.ranks_per_node, r.min_ctas, r.max_ctas,
                 r.implicit_launch_order, c->launch.ranks) +
          all_of(c->fit.records, c->fit.name, c->fit.out, c->fit.json, c->plannerbench.json, c->reproduce.table,
-                c->reproduce.assume, c->reproduce.audit, c->reproduce.all, c->reproduce.write, c->reproduce.out,
-                c->reproduce.json, c->doctor.all, c->doctor.strict, c->doctor.json) +
+                c->reproduce.assume, c->reproduce.measure, c->reproduce.records, c->reproduce.audit, c->reproduce.all,
+                c->reproduce.write, c->reproduce.out, c->reproduce.json, c->doctor.all, c->doctor.strict,
+                c->doctor.json) +
          all_of(l.predict, l.slow, fmt::format("{}", fmt::join(l.only, ","))) + of_gates(*c) +
          all_of(c->compare.strict, c->history.plot, c->report.cluster, c->report.timelines, l.plan,
                 c->export_out.only) +

@@ -132,6 +132,9 @@ Effects reproduce() {
   add(e, refused, "monta-fig13", "--write w.md");
   add(e, writes, "monta-fig13", "--out written");
   add(e, changes, "monta-fig13", "--json");
+  add(e, changes, "fsmoe-fig6", "--measure");
+  add(e, refused, "monta-fig13", "--measure; --records no.jsonl");
+  add(e, parsed, "", "--records r.jsonl");
   return e;
 }
 

@@ -71,6 +71,10 @@ Effects modelbench() {
   add(e, refused, "--json", "--tasks");
   add(e, parsed, "", "--checkpoint kept");
   add(e, parsed, "--checkpoint kept", "--checkpoint-every 4");
+  add(e, parsed, "", "--check-only; --dump d; --peak-flops 3e14");
+  add(e, refused, "--check-only",
+      "--steps 2; --trace t; --tasks; --optimizer sgd; --learning-rate 0.1; --warm-up 3; --weight-decay 0.1; "
+      "--clip-norm 0; --held-out 0; --checkpoint kept; --peak-flops 1e12");
   add_ranks(e);
   return e;
 }

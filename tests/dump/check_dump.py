@@ -2,7 +2,8 @@
 
 Recomputes layers that `layerbench --dump` wrote, forward and gradients, by numpy alone and in float64, from the inputs,
 weights, noise and dY of all ranks' files put together; and compares output, dX, routing and every weight's gradient
-with what the ranks wrote, at the manifest's tolerance. Gates: gshard, switch, sigmoid. Skipped without numpy."""
+with what the ranks wrote, at the manifest's tolerance. Of a model that `modelbench --dump` wrote, all of it follows
+from tokens, weights and noise: the loss is compared too. Gates: gshard, switch, sigmoid. Skipped without numpy."""
 import json
 import math
 import os
@@ -13,6 +14,7 @@ import modules_or_skip  # noqa: E402
 
 modules_or_skip.need("python3-numpy", "numpy")
 import numpy as np  # noqa: E402
+from model_ends import ModelEnds, StackEnds  # noqa: E402
 
 try:
     from safetensors.numpy import load_file
@@ -335,18 +337,25 @@ class Layer:
 def prefixes(manifest, layer, micro_batch):
     """Of the names of a layer's weights, and of what one micro-batch has; none where the layer is the only one."""
     stages = manifest["parallel"]["pp"]
-    if manifest["layers"] == manifest["micro_batches"] == stages == 1:
+    if manifest["layers"] == manifest["micro_batches"] == stages == 1 and "vocabulary" not in manifest:
         return "", ""
     return f"layer-{layer}.", f"layer-{layer}.micro-batch-{micro_batch}."
 
 
-def recomputed(manifest, t):
-    """What the layers should have written, by the names of the dump: from each micro-batch's input of the first layer
-    and dY of the last, with the choices of all."""
+def ends_of(manifest, t):
+    if "vocabulary" in manifest:
+        return ModelEnds(manifest, t, lambda gain: Norm(manifest["layer"]["norm"], gain))
+    first, last = 0, manifest["layers"] - 1
+    return StackEnds(t, lambda m: prefixes(manifest, first, m)[1], lambda m: prefixes(manifest, last, m)[1])
+
+
+def recomputed(manifest, t, ends):
+    """What the layers should have written, by the names of the dump: from what `ends` put into the first layer and
+    into the last one's backward, with the choices of all."""
     found, last = {}, manifest["layers"] - 1
     for micro_batch in range(manifest["micro_batches"]):
         layers = []
-        flowing = t[prefixes(manifest, 0, micro_batch)[1] + "input"]
+        flowing = ends.before(micro_batch)
         for number in range(last + 1):
             of_layer, own = prefixes(manifest, number, micro_batch)
             known = {name.removeprefix(of_layer): w for name, w in t.items()
@@ -356,7 +365,7 @@ def recomputed(manifest, t):
             found[own + "input"] = flowing
             flowing, found[own + "routing.weight"] = layers[-1].forward(flowing)
             found[own + "output"] = flowing
-        flowing = t[prefixes(manifest, last, micro_batch)[1] + "output_gradient"]
+        flowing = ends.behind(micro_batch, flowing)
         for number in range(last, -1, -1):
             of_layer, own = prefixes(manifest, number, micro_batch)
             found[own + "output_gradient"] = flowing
@@ -365,6 +374,8 @@ def recomputed(manifest, t):
             for name, gradient in gradients.items():
                 name = f"{of_layer}{name}.gradient"
                 found[name] = found.get(name, 0) + gradient
+        for name, gradient in ends.backward(micro_batch, flowing).items():
+            found[name + ".gradient"] = found.get(name + ".gradient", 0) + gradient
     return found
 
 
@@ -372,10 +383,13 @@ def check(folder):
     with open(os.path.join(folder, "manifest.json")) as file:
         manifest = json.load(file)
     tensors = whole_tensors(folder, manifest)
-    given = {prefixes(manifest, manifest["layers"] - 1, m)[1] + "output_gradient"
-             for m in range(manifest["micro_batches"])}
-    gradients = {name for name in tensors if name.endswith("gradient")} - given
-    found = recomputed(manifest, {name: t for name, t in tensors.items() if name not in gradients})
+    gradients = {name for name in tensors if name.endswith("gradient")}
+    if "vocabulary" not in manifest:
+        gradients -= {prefixes(manifest, manifest["layers"] - 1, m)[1] + "output_gradient"
+                      for m in range(manifest["micro_batches"])}
+    known = {name: t for name, t in tensors.items() if name not in gradients}
+    ends = ends_of(manifest, known)
+    found = recomputed(manifest, known, ends)
     assert gradients <= set(found), f"not recomputed: {gradients - set(found)}"
     worst, where = 0, ""
     for name, expected in found.items():
@@ -388,7 +402,15 @@ def check(folder):
     print(f"{manifest['schedule']} {manifest['degree_forward']}/{manifest['degree_backward']} {manifest['flow']} "
           f"{manifest['layer']['gate']} {manifest['layer']['ffn']} {manifest['layer']['dtype']}: {len(found)} tensors "
           f"of {len(manifest['ranks'])} ranks, {(rows < 0).sum()} of {rows.size} pairs dropped, off by at most "
-          f"{worst:.1e} ({where})")
+          f"{worst:.1e} ({where})" + loss_text(manifest, ends))
+
+
+def loss_text(manifest, ends):
+    if "vocabulary" not in manifest:
+        return ""
+    error = abs(manifest["loss"] / ends.loss - 1)
+    assert error <= manifest["tolerance"], f"loss {manifest['loss']:.12f}, expected {ends.loss:.12f}"
+    return f"; loss {ends.loss:.12f}, off by {error:.1e}"
 
 
 if __name__ == "__main__":

@@ -35,6 +35,35 @@ TEST(Overlap, IsNoneOneAfterTheOtherAndWholeBesideEachOther) {
   EXPECT_EQ(overlap_of(plan, std::vector<TaskTime>{{0, 2}, {0, 0}, {0, 0}, {0, 0}, {2, 4}}).efficiency, 1);
 }
 
+// Two stages, three micro-batches, tasks of a second each: GPipe loses (p - 1) / (m + p - 1).
+TEST(Bubble, IsWhatStagesWaitForEachOther) {
+  LaneBuilder builder(4);  // compute and network of each stage
+  for (size_t lane = 0; lane < 4; ++lane) builder.structure().lanes[lane].stage = static_cast<int>(lane / 2);
+  std::vector<TaskTime> times;
+  const auto add = [&](int lane, double start, TaskKind kind, double seconds = 1) {
+    builder.add(lane);
+    builder.structure().tasks.back().kind = kind;
+    times.push_back({start, start + seconds});
+  };
+  for (int m = 0; m < 3; ++m) {
+    add(0, m, TaskKind::expert), add(2, m + 1, TaskKind::expert);
+    add(1, m, TaskKind::send, 1.5), add(3, 0, TaskKind::recv, 7);  // sends and receives wait
+    add(2, m + 4, TaskKind::expert), add(0, m + 5, TaskKind::expert);
+  }
+  Plan plan;
+  plan.structure = builder.build();
+  EXPECT_DOUBLE_EQ(bubble_of(plan, times), 1.0 / 4);
+  for (size_t i = 0; i < times.size(); ++i)  // what a rank of the first stage sees
+    if (plan.tasks()[i].lane >= 2) times[i] = {};
+  EXPECT_DOUBLE_EQ(working_seconds(plan, times), 6);
+}
+
+TEST(Bubble, CountsWhatRunsAtOnceOnce) {
+  EXPECT_DOUBLE_EQ(working_seconds(three_lanes(), kTimes), 9);
+  EXPECT_DOUBLE_EQ(bubble_of(three_lanes(), kTimes), 0);
+  EXPECT_DOUBLE_EQ(bubble_of(three_lanes(), std::vector<TaskTime>{{0, 1}, {0, 1}, {3, 4}, {3, 4}, {3, 4}}), 0.5);
+}
+
 TEST(TaskTimes, ACollectiveTakesWhatItsLastRankSaw) {
   const std::vector<Task> tasks = three_lanes().tasks();
   const std::vector<std::vector<TaskTime>> ranks{kTimes, {{0, 5}, {1, 2}, {5, 6}, {5, 9}, {6, 7}}};

@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
@@ -60,6 +61,48 @@ class Trains(Modelbench):
                 for loss, first in zip(row["loss"], rows[0]["loss"]):
                     self.assertAlmostEqual(loss, first, delta=1e-4 * first)
         self.check_trace()
+        self.check_use(printed)
+
+    def check_use(self, printed):
+        """Of what ranks could compute: by the model's file and the profile's, read here."""
+        def read(path):
+            return tomllib.loads((TINY.parents[1] / path).read_text())
+        model, cluster = read("models/gpt2-xl@fsmoe.toml"), read("clusters/testbed-b.toml")
+        layer = model["layer"] | next(on for on in model["on"] if "testbed-b" in on["clusters"])
+        width, seq, hidden = layer["model_dim"], layer["seq"], layer["hidden"]
+        # multiply-accumulates of a token: q, k, v, out; scores and values; gate; experts; output projection
+        of_layer = 4 * width**2 + 2 * seq * width + 8 * width + layer["top_k"] * 2 * width * hidden
+        token = printed["layers"] * of_layer + width * model["vocabulary"]
+        self.assertAlmostEqual(printed["step_flops"] / (6 * token * printed["tokens"]), 1, delta=1e-12)
+        beta = next(row["beta_s_per_flop"] for row in cluster["compute"] if row["op"] == "gemm")
+        self.assertAlmostEqual(printed["peak_flops"] * beta, 1, delta=1e-12)
+        self.assertEqual(printed["peak_by"], "gemm float32 of testbed-b")
+        self.assertGreater(printed["process_peak_bytes"], 1e7)
+        for row in printed["schedules"]:
+            for times in (row["measured"], row["predicted"]):
+                share = printed["step_flops"] / (32 * printed["peak_flops"] * times["total_s"])
+                self.assertAlmostEqual(times["model_flops_utilisation"] / share, 1, delta=1e-12)
+                self.assertTrue(0.01 < share < 1, share)
+                self.assertTrue(0 <= times["bubble"] < 0.1, times["bubble"])  # there is one stage
+            # AdamW has two moments in the place of a weight; weights and gradients are among the rest
+            self.assertGreater(row["measured"]["states_bytes"], 0.2 * row["measured"]["peak_bytes"])
+
+    def test_a_peak_that_is_given(self):
+        whole = json.loads(self.expect_run(*ONE, "--schedule", "tutel", "--peak-flops", "1e14", "--json"))
+        self.assertEqual((whole["peak_flops"], whole["peak_by"]), (1e14, "--peak-flops"))
+        measured = whole["schedules"][0]["measured"]
+        share = whole["step_flops"] / (32 * 1e14 * measured["total_s"])
+        self.assertAlmostEqual(measured["model_flops_utilisation"] / share, 1, delta=1e-12)
+
+    def test_the_bubble_of_a_pipeline(self):
+        """GPipe's: of p stages and m micro-batches (p - 1) / (m + p - 1) of a step."""
+        found = json.loads(self.expect_run(
+            "modelbench", "--cluster", "h100-deepep-2-nodes", "--nearest", "--dtype", "bfloat16", "--model", "tiny-gpt",
+            "--pp", "2", "--micro-batches", "4", "--pipeline", "gpipe", "--schedule", "tutel", "--steps", "2",
+            "--held-out", "0", "--out", "r.jsonl", "--json"))
+        row = found["schedules"][0]
+        self.assertAlmostEqual(row["predicted"]["bubble"], 1 / 5, delta=0.02)
+        self.assertAlmostEqual(row["measured"]["bubble"], row["predicted"]["bubble"], delta=0.01)
 
     def check_row(self, row, case):
         measured, predicted = row["measured"], row["predicted"]
@@ -109,8 +152,8 @@ class Trains(Modelbench):
         text = self.expect_run(*ONE, "--schedule", "tutel,fsmoe", "--tasks", "--optimizer", "sgd", "--momentum", "0.5")
         for line in text.splitlines():
             self.assertTrue(len(line) <= 120 or ": " in line, line)  # reasons may be longer
-        for words in ("sgd at 0.003", "over tutel", "held-out", "no model is below", "Tasks of fsmoe", "forward embed",
-                      "backward optimizer"):
+        for words in ("sgd at 0.003", "over tutel", "held-out", "no model is below", "What a step uses",
+                      "of it states", "Tasks of fsmoe", "forward embed", "backward optimizer"):
             self.assertIn(words, text)
 
     def test_any_file_is_a_text(self):

@@ -58,6 +58,22 @@ class Numbers(InScratch):
         self.assertGreater(len(expected), 10)
         self.assertEqual(records.Records("grouped.jsonl").cases, expected)
 
+    def test_losses_are_the_records(self):
+        records, script, plt = self.load("records"), self.load("loss"), self.load("style").plt
+        cases = [line for line in json_lines("training.jsonl") if line["kind"] == "case" and "loss" in line["samples"]]
+        _, axes = plt.subplots()
+        script.draw(axes, script.curves_of([records.Case(case, "f:1") for case in cases], "f"),
+                    script.bounds_of(records.Case(cases[0], "f:1")))
+        drawn = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines}
+        for case in cases:
+            losses = [row[0] for row in case["samples"]["loss"]]
+            self.assertEqual(drawn[case["schedule"]], (list(range(1, len(losses) + 1)), losses))
+            held_out = case["summary"]["held_out_loss"]
+            self.assertEqual(drawn[f"{case['schedule']}, held out: {held_out:.4f}"], ([len(losses)], [held_out]))
+        levels = [line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == "--"]
+        self.assertEqual(levels, [cases[0]["parameters"][name] for name in ("entropy_rate", "order_1_entropy")])
+        self.assertLess(levels[0], levels[1])
+
     def test_a_bar_that_is_cut_says_so(self):
         papers, plt = self.load("papers"), self.load("style").plt
         figures = [papers.Figure("", {"name": name}, "", "speedup", 2.0, ours)

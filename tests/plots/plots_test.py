@@ -48,6 +48,9 @@ PICTURES = [
     ("degree_map", ["layer.jsonl"], ["degree of the forward, r_f", "fsmoe:", "they have one degree: ds-moe",
                                     "Source:"]),
     ("stragglers", ["verified.jsonl"], ["rank 3", "9 runs on testbed-b", "Source:"]),
+    ("loss", ["training.jsonl"], ["loss, nats a token", "tutel", "fsmoe, held out:", "no model is below", "Source:",
+                                  "tiny-gpt on host, trained on markov"]),
+    ("loss", ["training.jsonl", "--schedule", "fsmoe"], ["fsmoe", "0 schedules are left out"]),
     ("fsmoe_fig5", [], ["testbed-a: collectives", "No markers on testbed-a and testbed-b", "Source:"]),
     ("fsmoe_fig5", ["--records", "microbench.jsonl"], ["Markers on testbed-b: emulated", "No markers on testbed-a"]),
     ("fsmoe_fig6", [], ["paper", "Printed numbers alone", "Source:"]),
@@ -69,7 +72,7 @@ PICTURES = [
     ("lina_fig15", [], ["mean speedup over DeepSpeed-MoE, x", "Printed numbers alone", "Source:"]),
 ]
 NEEDS_RECORDS = {"timelines", "degrees", "speedup_distribution", "fit", "busbw", "predicted", "winners",
-                 "critical_path", "memory_stack", "contention", "degree_map", "stragglers"}
+                 "critical_path", "memory_stack", "contention", "degree_map", "stragglers", "loss"}
 NOT_OF_RECORDS = {"memory_stack", "contention"}  # a JSON document; a profile
 
 
@@ -249,6 +252,11 @@ class BadInput(InScratch):
     def test_samples_of_ranks(self):
         self.write(text_of("verified.jsonl").replace('"total_s":[[', '"total_s":[[0,', 1))
         self.expect_refusal("stragglers", ["bad.jsonl"], "bad.jsonl:2: samples.total_s: found")
+
+    def test_losses(self):
+        self.expect_refusal("loss", ["verified.jsonl"], "samples.loss: found none, expected records of `moetune model")
+        self.write(text_of("training.jsonl").replace('"loss":[[', '"loss":[["x"],[', 1))
+        self.expect_refusal("loss", ["bad.jsonl"], "bad.jsonl:", "samples.loss: found [['x'], [", "a number a step")
 
 
 if __name__ == "__main__":

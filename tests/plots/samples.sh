@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Writes the sample records anew: tests/plots/samples.sh PROGRAM (a built `moetune`, planning verbs).
 # microbench.jsonl is made up (times of testbed-b's rows with 1 % of noise): measuring needs LibTorch and time.
-# verified.jsonl is left as it is: nine runs of a `moetune tune`, with what the pictures read.
+# verified.jsonl and training.jsonl are left as they are: nine runs of a `moetune tune`, and two of a `moetune
+# modelbench`, with what the pictures read.
 set -euo pipefail
 PATH=$(dirname "$(readlink -f "$1")"):$PATH
 cd "$(dirname "$0")/data"
-find . -name "*.jsonl" ! -name verified.jsonl -delete
+find . -name "*.jsonl" ! -name verified.jsonl ! -name training.jsonl -delete
 rm -f fitted.toml memory.json
 {
   python3 -B ../made_up_microbench.py >microbench.jsonl

@@ -2,36 +2,45 @@
 
 #include <deque>
 #include <filesystem>
+#include <optional>
 
 #include "moe/base/json.h"
 #include "moe/base/whole_file.h"
 #include "moe/export/layer_json.h"
 #include "moe/export/safetensors.h"
 #include "moe/layer/verify.h"
-#include "moe/measure/layers/rank_run.h"
 #include "moe/record/stamp.h"
 #include "moe/tensor/host_copy.h"
 
 namespace moe {
 namespace {
 
+constexpr const char* kLoss = "loss";
+
 // One rank's file in the making.
 class RankDump {
  public:
-  RankDump(const RankCells& cells, int rank, bool stacked) : number_(rank), rank_(cells.front().shape()) {
+  RankDump(RankRun& run, int rank, bool stacked) : number_(rank), rank_(run.cells().front().shape()) {
+    const RankCells cells = run.cells();
     for (size_t l = 0; l < cells.layers.size(); ++l) {
       const std::string layer = stacked ? fmt::format("layer-{}.", cells.first_layer + static_cast<int>(l)) : "";
       add_weights(*cells.layers[l].front(), layer);
       for (size_t m = 0; m < cells.layers[l].size(); ++m)
         add_flow(*cells.layers[l][m], stacked ? fmt::format("{}micro-batch-{}.", layer, m) : "");
     }
+    if (run.model() == nullptr) return;
+    ModelEnds& ends = run.model()->ends();
+    add_ends(cells.front(), ends, static_cast<int>(cells.layers.front().size()));
+    loss_ = ends.heads() ? ends.loss() : 0;
   }
 
   Json write(const std::string& folder) const {
     const std::string file = fmt::format("rank-{}.safetensors", number_);
     write_safetensors(folder + "/" + file, tensors_);
-    return {{"rank", number_}, {"file", file},     {"dp", rank_.dp},   {"mp", rank_.mp},
-            {"ep", rank_.ep},  {"esp", rank_.esp}, {"edp", rank_.edp}, {"tensors", axes_}};
+    Json of_rank{{"rank", number_}, {"file", file},     {"dp", rank_.dp},   {"mp", rank_.mp},
+                 {"ep", rank_.ep},  {"esp", rank_.esp}, {"edp", rank_.edp}, {"tensors", axes_}};
+    if (loss_) of_rank[kLoss] = *loss_;
+    return of_rank;
   }
 
  private:
@@ -53,12 +62,25 @@ class RankDump {
   void add_weights(MoeLayer& layer, const std::string& prefix) {
     noisy_ = false;
     for (const Parameter& p : layer.parameters()) {
-      auto first = p.axes.begin();  // ones in front are of weights with fewer axes
-      while (p.summed_over != SummedOver::edp && first + 1 < p.axes.end() && first->total == 1) ++first;
-      const std::vector<ShardRange> axes(first, p.axes.end());
-      add(layer, prefix + p.name, p.value, axes);
-      add(layer, prefix + p.name + ".gradient", p.gradient, axes);
+      add_weight(layer, prefix, p);
       noisy_ |= p.name == kGateNoise;
+    }
+  }
+
+  void add_weight(const MoeLayer& layer, const std::string& prefix, const Parameter& p) {
+    auto first = p.axes.begin();  // ones in front are of weights with fewer axes
+    while (p.summed_over != SummedOver::edp && first + 1 < p.axes.end() && first->total == 1) ++first;
+    const std::vector<ShardRange> axes(first, p.axes.end());
+    add(layer, prefix + p.name, p.value, axes);
+    add(layer, prefix + p.name + ".gradient", p.gradient, axes);
+  }
+
+  // `any`: a layer of the rank.
+  void add_ends(const MoeLayer& any, ModelEnds& ends, int micro_batches) {
+    for (const Parameter& p : ends.parameters()) add_weight(any, "", p);
+    for (int m = 0; m < micro_batches; ++m) {
+      add(fmt::format("micro-batch-{}.tokens", m), ends.inputs(m).data(), "I32", {rank_.held});
+      add(fmt::format("micro-batch-{}.targets", m), ends.targets(m).data(), "I32", {rank_.held});
     }
   }
 
@@ -89,7 +111,8 @@ class RankDump {
 
   int number_;
   const RankShape& rank_;
-  bool noisy_ = false;  // the gate adds noise
+  bool noisy_ = false;          // the gate adds noise
+  std::optional<double> loss_;  // what this rank's tokens add to a model's
   std::deque<Tensor> noises_;
   std::deque<HostCopy> copies_;
   std::vector<SafeTensor> tensors_;
@@ -136,15 +159,25 @@ void make_dump_folder(const std::string& folder) {
   require<BadInput>(!error, "--dump: cannot make {}: {}", folder, error.message());
 }
 
-void dump_layers(const std::string& folder, World& world, std::span<const RankCells> ranks, const Plan& plan) {
+void dump_layers(const std::string& folder, World& world, std::span<RankRun* const> ranks, const Plan& plan) {
   make_dump_folder(folder);
   std::vector<std::string> files;
   for (size_t i = 0; i < ranks.size(); ++i)
-    files.push_back(RankDump(ranks[i], world.here()[i], !one_layer(plan)).write(folder).dump());
+    files.push_back(RankDump(*ranks[i], world.here()[i], !one_layer(plan)).write(folder).dump());
   files = gather(world, std::move(files));
   if (!leads(world)) return;
-  Json manifest = manifest_of(ranks.front().front(), plan);
-  for (const std::string& file : files) manifest["ranks"].push_back(Json::parse(file));
+  Json manifest = manifest_of(ranks.front()->cells().front(), plan);
+  double loss = 0;
+  for (const std::string& file : files) {
+    Json of_rank = Json::parse(file);
+    loss += of_rank.value(kLoss, 0.0);
+    of_rank.erase(kLoss);
+    manifest["ranks"].push_back(std::move(of_rank));
+  }
+  if (plan.vocabulary > 0) {
+    manifest["vocabulary"] = plan.vocabulary;
+    manifest[kLoss] = loss;
+  }
   write_whole_file(folder + "/manifest.json", "a file for what was dumped",
                    [&](std::ostream& out) { out << manifest.dump(1) << '\n'; });
 }

@@ -1,5 +1,5 @@
 #pragma once
-// A layer that ran, as files that other software can check.
+// A layer, or a model, that ran, as files that other software can check.
 //
 //   FOLDER/rank-R.safetensors   every rank's part of: input, output, output_gradient (dY), input_gradient (dX), each
 //                               weight by its name and its gradient as NAME.gradient; of the rank's own tokens
@@ -16,23 +16,27 @@
 // what a layer's micro-batch has is "layer-L.micro-batch-M." and the name. The manifest has layers and micro_batches
 // too. A layer's input is the output of the layer before it.
 //
+// A model's ranks have its ends too: embedding, places, head, norm3 and their gradients (moe/model/model_ends.h), of
+// the first stage or of the last, and micro-batch-M.tokens and .targets: each token's number and the next one's. The
+// manifest has vocabulary, and loss: the mean over all tokens of -log p(next token).
+//
 // Tokens are those of all DP groups, in order. Weights are (in, out): y = x W, experts' with the expert as first axis;
 // but the gate's are (out, in).
 #include <span>
 #include <string>
 
 #include "moe/comm/world.h"
+#include "moe/measure/layers/rank_run.h"
 #include "moe/plan/plan.h"
-#include "moe/stack/rank_cells.h"
 
 namespace moe {
 
 /// Makes a folder that `--dump` asks for. Throws BadInput naming the flag.
 void make_dump_folder(const std::string& folder);
 
-/// `ranks`: the layers of this process's ranks in rank order, each after at least two passes of `plan` and
-/// finish_gradients; every process of `world` calls it, rank 0's writes the manifest. Makes the folder. Throws BadInput
-/// naming the file that can't be written.
-void dump_layers(const std::string& folder, World& world, std::span<const RankCells> ranks, const Plan& plan);
+/// `ranks`: of this process in rank order, each after at least two passes of `plan` and finish_gradients; every process
+/// of `world` calls it, rank 0's writes the manifest. Makes the folder. Throws BadInput naming the file that can't be
+/// written.
+void dump_layers(const std::string& folder, World& world, std::span<RankRun* const> ranks, const Plan& plan);
 
 }  // namespace moe

@@ -32,6 +32,7 @@ Fields prediction_of(const PlannedSchedule& p, double run_bytes) {
                 {"exposed_s", overlap.exposed_s},
                 {"overlap_efficiency", overlap.efficiency},
                 {"peak_bytes", run_bytes}};
+  if (!one_layer(p.run.plan)) fields.set("bubble", bubble_of(p.run.plan, times));
   if (!p.weak.empty()) fields.set("weak_rows", p.weak);
   return fields;
 }
@@ -57,6 +58,13 @@ void add_tasks(const std::vector<TaskComparison>& tasks, Fields& summary) {
   summary.set("worst_task_ratio", worst->worst_ratio);
 }
 
+// The mean over ranks, the median over passes.
+double bubble(const MeasuredRun& run, const std::vector<double>& total_s) {
+  std::vector<double> shares;
+  for (size_t i = 0; i < total_s.size(); ++i) shares.push_back(1 - mean(run.working_s[i]) / total_s[i]);
+  return median(shares);
+}
+
 void add_times(const MeasuredRun& run, CaseRecord& record) {
   const std::vector<double> forward = max_over_ranks(run.forward_s), total = max_over_ranks(run.total_s);
   record.samples = {{"forward_s", run.forward_s}, {"total_s", run.total_s}};
@@ -71,6 +79,7 @@ void add_times(const MeasuredRun& run, CaseRecord& record) {
   }
   record.summary.set("exposed_s", median(max_over_ranks(run.exposed_s)));
   record.summary.set("overlap_efficiency", median(min_over_ranks(run.overlap)));
+  if (!one_layer(run.plan)) record.summary.set("bubble", bubble(run, total));
   if (run.paced_tasks == 0) return;
   const double share = overrun_share(run);
   record.summary.set("overrun_share", share);
@@ -103,6 +112,7 @@ void add_losses(const MeasuredRun& run, CaseRecord& record) {
   std::vector<std::vector<double>> by_step;
   for (const double loss : run.losses) by_step.push_back({loss});
   record.samples.push_back({"loss", by_step});
+  record.summary.set("states_bytes", run.states_bytes);
   record.summary.set("steps", static_cast<int64_t>(run.losses.size()));
   record.summary.set("first_loss", run.losses.front());
   record.summary.set("last_loss", run.losses.back());

@@ -36,9 +36,12 @@ inline constexpr size_t kMostTimelineTasks = 200;
 ///                proven_tokens: of the layer whose results were compared (layer_bench.h)
 ///                dilation_set_by (dilation.h); repeats: times its passes were discarded for too many overruns;
 ///                proving_wall_s, unpaced_wall_s, timed_wall_s: where the time of all the layer's schedules went
-///                steps, first_loss, last_loss, held_out_loss: of a model that was trained; samples: loss, by step
-///   prediction   exposed_s, overlap_efficiency of the replay; peak_bytes by estimate_memory, without optimizer states;
-///                weak_rows: which rows of the profile are weak (fit.h), and why; absent: none
+///                bubble: of a stack or a model, the share of a pass in which a rank waits for other stages
+///                (working_seconds): the mean over ranks, the median over passes
+///                steps, first_loss, last_loss, held_out_loss: of a model that was trained; samples: loss, by step;
+///                states_bytes: of its optimizer's states, a rank
+///   prediction   exposed_s, overlap_efficiency, bubble of the replay; peak_bytes by estimate_memory, without optimizer
+///                states; weak_rows: which rows of the profile are weak (fit.h), and why; absent: none
 /// Loads and bytes are of the layer that ran: of an emulated cluster the proxy.
 CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vector<TaskComparison>& tasks);
 

@@ -119,7 +119,7 @@ class LayerBench {
     for (Benched& each : benched_) {
       each.pacer = make_pacer(*each.planned, ranks_, result_.dilation);
       if (each.run.wrong.empty()) open.push_back(&each);
-      if (each.trains()) each.training.begin(world(), each.runs(), settings_.training);
+      if (each.trains()) begin_training(each);
     }
     machines_ = settings_.emulated ? machines_apart(static_cast<size_t>(ranks_))
                                    : machines_of(world(), settings_.ranks.device, settings_.ranks.threads);
@@ -137,6 +137,12 @@ class LayerBench {
     for (Benched& each : benched_)
       if (each.run.wrong.empty() && each.trains())
         each.run.held_out_loss = each.training.held_out_loss(world(), each.runs());
+  }
+
+  void begin_training(Benched& each) {
+    const int64_t before = tensor_memory.live_bytes;
+    each.training.begin(world(), each.runs(), settings_.training);
+    each.run.states_bytes = static_cast<double>(tensor_memory.live_bytes - before) / static_cast<double>(here_.size());
   }
 
   void take_losses(Benched& each) {
@@ -248,6 +254,7 @@ class LayerBench {
     run.total_s = std::move(passes.total_s);
     run.exposed_s = std::move(passes.exposed_s);
     run.overlap = std::move(passes.overlap);
+    run.working_s = std::move(passes.working_s);
     run.overruns = passes.overruns;
     if (settings_.emulated)
       run.paced_tasks =

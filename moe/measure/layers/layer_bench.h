@@ -13,12 +13,11 @@
 #include "moe/measure/layers/dilation.h"
 #include "moe/measure/layers/dragged.h"
 #include "moe/measure/layers/training.h"
-#include "moe/stack/rank_cells.h"
 
 namespace moe {
 
-/// Sees the layers that ran a plan: those of this process's ranks, in rank order.
-using Inspection = std::function<void(World&, std::span<const RankCells>, const Plan&)>;
+/// Sees what ran a plan: this process's ranks, in rank order.
+using Inspection = std::function<void(World&, std::span<RankRun* const>, const Plan&)>;
 
 struct LayerBenchSettings {
   bool emulated = true;  // paced by the plan's modelled times over a proxy; else the plan itself, unpaced
@@ -32,7 +31,7 @@ struct LayerBenchSettings {
   BenchRanks ranks = {};               // all processes with the same plans
   Drag drag = {};                      // what is slowed on purpose; of ranks on the CPU alone
   TrainingSettings training = {};      // of plans with a vocabulary: a timed pass is a step of training
-  /// Given every schedule's layers before they are verified, each after two passes of the plan and finish_gradients.
+  /// Given every schedule's ranks before they are verified, each after two passes of the plan and finish_gradients.
   Inspection inspect = {};
 };
 
@@ -41,6 +40,7 @@ struct MeasuredRun {
   Plan plan;                                            // as it ran
   std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
   std::vector<std::vector<double>> exposed_s, overlap;  // likewise (overlap.h: exposed_s, efficiency)
+  std::vector<std::vector<double>> working_s;           // likewise (overlap.h: working_seconds)
   std::vector<double> task_s;  // by task id, median over iterations: own_seconds, or in_step_seconds (overlap.h)
   int median_rank = 0;         // the slowest of the iteration whose total is the median
   std::vector<TaskTime> median_tasks;     // of that iteration on that rank; of other stages on their first ranks
@@ -50,6 +50,7 @@ struct MeasuredRun {
   double peak_bytes = 0;                  // of the layer's Tensors, a rank: the mean over ranks
   double worst_error = 0;                 // of the verification, relative to the maximum norm
   std::string worst_tensor;
+  double states_bytes = 0;     // of a model's optimizer, a rank: the mean over ranks
   double proven_tokens = 0;    // of the layer that was verified: a smaller one where this one's reference is too large
   std::vector<double> losses;  // of a model: by step
   double held_out_loss = 0;    // likewise, after the last step

@@ -102,6 +102,34 @@ Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times) {
   return overlap;
 }
 
+double working_seconds(const Plan& plan, std::span<const TaskTime> times) {
+  std::vector<TaskTime> works;
+  for (const Task& task : plan.tasks())
+    if (task.kind != TaskKind::send && task.kind != TaskKind::recv)
+      works.push_back(times[static_cast<size_t>(task.id)]);
+  std::ranges::sort(works, {}, &TaskTime::start_s);
+  double seconds = 0, until = 0;
+  for (const TaskTime& t : works) {
+    seconds += std::max(0.0, t.end_s - std::max(t.start_s, until));
+    until = std::max(until, t.end_s);
+  }
+  return seconds;
+}
+
+double bubble_of(const Plan& plan, std::span<const TaskTime> times) {
+  const std::vector<Lane>& lanes = plan.structure->lanes;
+  const int stages = std::ranges::max_element(lanes, {}, &Lane::stage)->stage + 1;
+  double working = 0, end = 0;
+  for (const TaskTime& t : times) end = std::max(end, t.end_s);
+  for (int stage = 0; stage < stages; ++stage) {
+    std::vector<TaskTime> own(times.begin(), times.end());
+    for (const Task& task : plan.tasks())
+      if (lanes[static_cast<size_t>(task.lane)].stage != stage) own[static_cast<size_t>(task.id)] = {};
+    working += working_seconds(plan, own);
+  }
+  return end > 0 ? 1 - working / (stages * end) : 0;
+}
+
 double own_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
                    const std::vector<RankMachine>& machines) {
   const std::vector<MachineTimes> by_machine = times_on_machines(task, ranks, begin_s, machines);

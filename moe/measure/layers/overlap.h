@@ -25,6 +25,13 @@ struct Overlap {
 /// `times`: by task id.
 Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times);
 
+/// Returns for how long a rank runs some task that is no send and no receive: the rest of a pass it waits for other
+/// stages, or for a core. A collective's time holds its wait for the ranks of its own stage.
+double working_seconds(const Plan& plan, std::span<const TaskTime> times);
+/// Returns the share of a replay in which a stage does not work (working_seconds), the mean over stages. `times`: of
+/// all stages.
+double bubble_of(const Plan& plan, std::span<const TaskTime> times);
+
 /// Whether the task ran on the rank: another stage's has no times there.
 inline bool has_time(const TaskTime& t) { return t.end_s > 0; }
 

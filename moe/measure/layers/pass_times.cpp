@@ -10,7 +10,7 @@
 namespace moe {
 namespace {
 
-enum Number : size_t { kForward, kTotal, kExposed, kEfficiency, kOverruns, kBegin, kFirstTask };
+enum Number : size_t { kForward, kTotal, kExposed, kEfficiency, kWorking, kOverruns, kBegin, kFirstTask };
 
 }  // namespace
 
@@ -22,8 +22,9 @@ void append_pass(const Plan& plan, const RunTimes& times, double dilation, PassN
     if (task.phase == Phase::forward) forward = std::max(forward, end);
   }
   const Overlap overlap = overlap_of(plan, times.tasks);
-  passes.insert(passes.end(), {forward, total, overlap.exposed_s / dilation, overlap.efficiency,
-                               static_cast<double>(times.overruns), times.begin_s});
+  passes.insert(passes.end(),
+                {forward, total, overlap.exposed_s / dilation, overlap.efficiency,
+                 working_seconds(plan, times.tasks) / dilation, static_cast<double>(times.overruns), times.begin_s});
   for (const TaskTime& t : times.tasks) passes.insert(passes.end(), {t.start_s, t.end_s});
 }
 
@@ -40,6 +41,7 @@ PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks) {
     all.total_s.push_back(column(kTotal));
     all.exposed_s.push_back(column(kExposed));
     all.overlap.push_back(column(kEfficiency));
+    all.working_s.push_back(column(kWorking));
     all.begin_s.push_back(column(kBegin));
     for (const double overruns : column(kOverruns)) all.overruns += static_cast<int64_t>(overruns);
     RankTimes& pass = all.tasks.emplace_back();

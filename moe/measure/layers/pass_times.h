@@ -17,6 +17,7 @@ void append_pass(const Plan& plan, const RunTimes& times, double dilation, PassN
 struct PassTimes {
   std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
   std::vector<std::vector<double>> exposed_s, overlap;  // likewise (overlap.h: exposed_s, efficiency)
+  std::vector<std::vector<double>> working_s;           // likewise (overlap.h: working_seconds)
   std::vector<RankTimes> tasks;                         // [iteration]
   std::vector<std::vector<double>> begin_s;             // [iteration][rank], by the rank's clock, not divided
   int64_t overruns = 0;

@@ -56,7 +56,7 @@ void prove_run(World& world, const std::vector<RankRun*>& ranks, const Plan& pla
   MoeLayer& any = cells.front().front();
   run.proven_tokens = static_cast<double>(any.shape().tokens.total * plan.micro_batches);
   run.load = load_of_ranks(world, cells);
-  if (inspect) inspect(world, cells, plan);
+  if (inspect) inspect(world, ranks, plan);
   const StackChoices choices = all_choices(world, cells, plan);
   try {
     const std::vector<TensorError> errors =

@@ -1,9 +1,9 @@
-#include "report/model_documents.h"
+#include "verbs/model_documents.h"
 
 #include "moe/base/check.h"
 #include "moe/base/json.h"
 
-namespace moe::report {
+namespace moe {
 namespace {
 
 Scalar scalar_of(const Json& value) {
@@ -66,4 +66,4 @@ Run run_of_documents(const std::string& text, const std::string& file) {
   return run;
 }
 
-}  // namespace moe::report
+}  // namespace moe

@@ -1,11 +1,11 @@
 #pragma once
-// Files of records as a report reads them.
+// Files of records, packed or not, and of what modelbench printed.
 #include <string>
 #include <vector>
 
 #include "moe/record/reader.h"
 
-namespace moe::report {
+namespace moe {
 
 /// The last run of a file that has a case.
 struct FileRun {
@@ -19,4 +19,4 @@ struct FileRun {
 /// and for one in which no run has a case.
 std::vector<FileRun> read_files(const std::vector<std::string>& files);
 
-}  // namespace moe::report
+}  // namespace moe

@@ -1,4 +1,4 @@
-#include "report/record_files.h"
+#include "verbs/record_files.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -9,9 +9,9 @@
 
 #include "moe/base/check.h"
 #include "moe/base/shell_word.h"
-#include "report/model_documents.h"
+#include "verbs/model_documents.h"
 
-namespace moe::report {
+namespace moe {
 namespace {
 
 /// Unpacks a file by gzip into a pipe, to be read once.
@@ -78,4 +78,4 @@ std::vector<FileRun> read_files(const std::vector<std::string>& files) {
   return read;
 }
 
-}  // namespace moe::report
+}  // namespace moe

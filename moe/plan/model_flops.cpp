@@ -1,0 +1,17 @@
+#include "moe/plan/model_flops.h"
+
+namespace moe {
+
+double step_flops(const LayerCase& shape, const ModelDepth& depth) {
+  const LayerShape& l = shape.layer;
+  const auto width = static_cast<double>(l.model_dim);
+  const double of_keys = width * static_cast<double>(l.kv_heads) / static_cast<double>(l.heads);
+  const double attention = width * (2 * width + 2 * of_keys) + 2 * static_cast<double>(l.seq) * width;
+  const double gate = width * static_cast<double>(l.experts);
+  const double experts = gemms_of(l.ffn) * width * static_cast<double>(l.top_k * l.hidden + l.shared_hidden);
+  const double macs = depth.layers * (attention + gate + experts) + width * static_cast<double>(depth.vocabulary);
+  const double tokens = static_cast<double>(l.batch * l.seq) * shape.parallel.dp * depth.micro_batches;
+  return 3 * kFlopsPerMac * macs * tokens;
+}
+
+}  // namespace moe
