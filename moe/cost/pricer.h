@@ -55,6 +55,9 @@ class LayerPricer {
   /// Returns the seconds of a task that is not cut. An attention whose scores are computed again takes, in the
   /// backward, their share of the forward's FLOPs longer.
   double dense_seconds(TaskKind kind, Phase phase, Flow flow = Flow::sharded) const;
+  /// Returns the seconds of a task of Phase::step. What it has no row for it derives, or notes as not priced: a step
+  /// refuses no plan. Computations without a row of their own copy so many bytes.
+  double step_seconds(TaskKind kind, const Work& work) const;
   /// Returns the seconds of a model's end: GEMMs by their row, a look-up of tokens nothing.
   double end_seconds(const Work& work) const;
   /// Parm's overlapped AlltoAll and MP AllGather as measured (row `saa`); empty where the profile has none.
@@ -92,6 +95,9 @@ class LayerPricer {
   PriceCurve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;
   PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
   PriceCurve copy_curve() const;
+  std::optional<double> sum_seconds(GroupKind kind, double bytes) const;
+  std::optional<double> derived_sum_seconds(GroupKind kind, double bytes) const;
+  double touching_seconds(TaskKind kind, double bytes) const;
   double part_seconds(const WorkClass& wc, Flow flow, int more) const;
   ComputeRow gemm_row() const;
 
@@ -101,7 +107,7 @@ class LayerPricer {
   LayerOutline outline_;
   int64_t rows_ = 0, gradient_bytes_ = 0;
   double exact_rows_ = 0;
-  mutable std::array<std::array<std::array<Curve, kTaskKinds>, 2>, kFlows> curves_;
+  mutable std::array<std::array<std::array<Curve, kTaskKinds>, kPhases>, kFlows> curves_;
   mutable std::set<std::string> notes_;
 };
 
