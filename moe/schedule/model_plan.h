@@ -19,7 +19,7 @@ struct ModelShape {
   int64_t head_gradient_bytes = 0, embedding_gradient_bytes = 0;
   /// The model's ends are tasks: embedding, output projection and loss. 0: they are not in the plan.
   int64_t vocabulary = 0;
-  StepShape step;
+  StepShape step = {};
 };
 /// Gives a model the gradients of its embedding and output projection, each sharded over MP. Where they are one tensor
 /// (tied, on one stage) its gradient is whole once the embedding's is; with stages each end has a copy, and what sums
