@@ -88,6 +88,9 @@ class StepCheck {
       if (task.kind == TaskKind::norm) check_after(plan_, ancestors_, task, tasks_of(TaskKind::squares), "begins before");
       if (gathers_weights(task.kind)) check_gather(task);
     }
+    for (int stage = 0; plan_.step.clips && stage < plan_.shape.parallel.pp; ++stage)
+      require<WrongResult>(find(plan_, TaskKind::squares, stage) != nullptr,
+                           "plan: stage {}: nothing adds up the squares of its gradients", stage);
     for (int layer = kEmbeddingLayer; layer <= plan_.layers; ++layer) {
       const bool end = layer < 0 || layer == plan_.layers, is_there = plan_.vocabulary > 0 || sums_.contains(layer);
       require<WrongResult>(stepped_.contains(layer) || (end && !is_there), "plan: layer {}: no optimizer's task steps it",

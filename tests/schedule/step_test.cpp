@@ -96,12 +96,12 @@ TEST(Step, WhatIsNotSummedOrNotSteppedIsRefused) {
     for (Gradient& g : plan.gradients) g.made_by -= g.made_by > gone.id ? 1 : 0;
     return complaint(plan);
   };
-  EXPECT_NE(without(TaskKind::expert_gradient, 1).find("of 16384 gradient bytes of layer 1 are sent"), std::string::npos)
+  EXPECT_NE(without(TaskKind::expert_gradient, 1).find("layer 0 (task"), std::string::npos)
       << without(TaskKind::expert_gradient, 1);
   EXPECT_NE(without(TaskKind::stage_gradient, 0).find("gradient bytes"), std::string::npos);
   EXPECT_NE(without(TaskKind::optimizer, 2).find("layer 2: no optimizer's task steps it"), std::string::npos);
   EXPECT_NE(without(TaskKind::optimizer, -1).find("layer -1: no optimizer's task"), std::string::npos);
-  EXPECT_NE(without(TaskKind::squares, 0), "no complaint");
+  EXPECT_NE(without(TaskKind::squares, 0).find("nothing adds up the squares"), std::string::npos);
   // Nor is a gradient that the plan does not know of.
   for (const bool experts : {true, false}) {
     Plan plan = good;
@@ -117,7 +117,7 @@ TEST(Step, WhatComesTooEarlyIsRefused) {
     const auto waits_for_nothing = [&](const Task& early) {
       return complaint(changed(good, [&](Structure& s) { s.tasks[static_cast<size_t>(early.id)].after.clear(); }));
     };
-    const Task &step = find(good, TaskKind::optimizer, 3), &sum = find(good, TaskKind::expert_gradient, 1);
+    const Task &step = find(good, TaskKind::optimizer, 3), &sum = find(good, TaskKind::stage_gradient, 0);
     if (!clips) {
       EXPECT_NE(waits_for_nothing(step).find("steps before the end of"), std::string::npos);
     }
