@@ -78,7 +78,11 @@ void check_after(const Plan& plan, const Ancestors& ancestors, const Task& task,
 class StepCheck {
  public:
   StepCheck(const Plan& plan, const Ancestors& ancestors)
-      : plan_(plan), ancestors_(ancestors), sums_(sums_of(plan)) {}
+      : plan_(plan), ancestors_(ancestors), sums_(sums_of(plan)) {
+    for (const Task& task : plan.tasks())
+      if (task.phase == Phase::backward && (task.kind == TaskKind::attention || is_end(task.kind)))
+        makers_[task.layer].push_back(task.id);
+  }
 
   void run() {
     check_sums(plan_);
@@ -111,6 +115,7 @@ class StepCheck {
     if (!stepped_.emplace(task.layer, task.id).second) broken(task, "steps a layer a second time");
     if (const auto sums = sums_.find(task.layer); sums != sums_.end())
       check_after(plan_, ancestors_, task, sums->second, "steps before the end of");
+    check_after(plan_, ancestors_, task, makers_[task.layer], "steps before the end of");
     if (!plan_.step.clips) return;
     const bool apart = spans(plan_, GroupKind::world);
     const Task* norm = find(plan_, apart ? TaskKind::norm : TaskKind::squares, stage_of(task));
@@ -138,6 +143,7 @@ class StepCheck {
   const Plan& plan_;
   const Ancestors& ancestors_;
   std::map<int, std::vector<int>> sums_;
+  std::map<int, std::vector<int>> makers_;  // by layer: what its backwards do last
   std::map<int, int> stepped_;  // by layer: the optimizer's task
   std::set<std::pair<TaskKind, int>> gathered_;
 };

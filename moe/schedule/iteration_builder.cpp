@@ -82,14 +82,6 @@ int IterationBuilder::step(TaskKind kind, int stage, int layer, const std::vecto
   return id;
 }
 
-int IterationBuilder::last_in_backward(TaskKind kind, int layer) const {
-  for (size_t i = structure_.tasks.size(); i-- > 0;) {
-    const Task& task = structure_.tasks[i];
-    if (task.kind == kind && task.layer == layer && task.phase == Phase::backward) return task.id;
-  }
-  return -1;
-}
-
 void IterationBuilder::gather_weights(int stage, int first, int last) {
   const int stepped = structure_.tasks.back().id;
   for (int layer = first; layer < last; ++layer) {

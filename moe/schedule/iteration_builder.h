@@ -31,8 +31,6 @@ class IterationBuilder : public LayerBuilder {
   void end_left() { pass_ = nullptr; }
   /// Adds a task of Phase::step and returns it. `slice`: of a sum of gradients.
   int step(TaskKind kind, int stage, int layer, const std::vector<int>& after, int slice = -1);
-  /// Returns the last task of that kind in a layer's last backward.
-  int last_in_backward(TaskKind kind, int layer) const;
   const std::vector<Task>& tasks() const { return structure_.tasks; }
   bool has(GroupKind group, int stage) const { return lanes_.of(group, stage) >= 0; }
 

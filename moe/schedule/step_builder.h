@@ -13,11 +13,11 @@ class StepBuilder {
   /// What a stage has left when its last backward is built.
   struct Left {
     int stage = 0;
-    int end = -1;           // the last task of its backwards
+    int end = -1;          // the last task of its backwards
     bool experts = false;  // no backward has a place for the experts' gradients
   };
 
-  StepBuilder(Plan& plan, IterationBuilder& builder) : plan_(plan), builder_(builder) {}
+  StepBuilder(Plan& plan, IterationBuilder& builder);
 
   /// Sends a stage's slices that are left, one for each of `ready`, the tasks that they wait for (`of_experts` as
   /// GradientPlacement's), and sums what no slice has.
@@ -31,13 +31,16 @@ class StepBuilder {
   void sum(int stage, const std::vector<Gradient>& gradients);
   void sum_alike(int stage);
   void sum_ends(int stage);
-  std::vector<int> last_senders() const;
+  const std::vector<int>& makers(TaskKind kind, int layer) { return makers_[{kind, layer}]; }
+  const std::vector<int>& makers_of(int layer);
+  std::vector<std::vector<int>> senders() const;
   std::vector<int> stepped(int stage) const;
   void add_norms(const std::map<int, std::vector<int>>& sums, std::vector<int>& norms);
   void gather(int stage);
 
   Plan& plan_;
   IterationBuilder& builder_;
+  std::map<std::pair<TaskKind, int>, std::vector<int>> makers_;  // by kind and layer: in all backwards
 };
 
 }  // namespace moe
