@@ -138,7 +138,10 @@ double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, c
   const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
   const double alike = layers * static_cast<double>(stage_gradient_bytes(c));
   double seconds = sum(GroupKind::stage, TaskKind::stage_gradient, alike);
-  if (network(GroupKind::edp) == network(GroupKind::stage) && !schedule.packs_experts)
+  // Experts' sums are behind the stage's, on its lane, and behind nothing on another one.
+  const bool one_lane = network(GroupKind::edp) == network(GroupKind::stage) &&
+                        schedule.lanes != LaneLayout::by_network_gradient;
+  if (one_lane && !schedule.packs_experts)
     seconds += layers * sum(GroupKind::edp, TaskKind::expert_gradient, static_cast<double>(expert_gradient_bytes(c)));
   if (model.step.clips) seconds += sum(GroupKind::world, TaskKind::norm, sizeof(double));
   const bool counts_ends = model.head_gradient_bytes > 0 || model.embedding_gradient_bytes > 0;
