@@ -139,8 +139,8 @@ double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, c
   const double alike = layers * static_cast<double>(stage_gradient_bytes(c));
   double seconds = sum(GroupKind::stage, TaskKind::stage_gradient, alike);
   // Experts' sums are behind the stage's, on its lane, and behind nothing on another one.
-  const bool one_lane = network(GroupKind::edp) == network(GroupKind::stage) &&
-                        schedule.lanes != LaneLayout::by_network_gradient;
+  const bool one_lane =
+      network(GroupKind::edp) == network(GroupKind::stage) && schedule.lanes != LaneLayout::by_network_gradient;
   if (one_lane && !schedule.packs_experts)
     seconds += layers * sum(GroupKind::edp, TaskKind::expert_gradient, static_cast<double>(expert_gradient_bytes(c)));
   if (model.step.clips) seconds += sum(GroupKind::world, TaskKind::norm, sizeof(double));

@@ -69,8 +69,8 @@ class ModelEnds {
   int64_t vocabulary_, tokens_;  // tokens_: of a step
   bool embeds_, learns_places_, heads_;
   Tensor embedding_, places_, head_;
-  Tensor embedding_gradients_, head_gradients_;        // of an end, one after the other
-  TensorView d_embedding_, d_places_, d_head_;         // in those
+  Tensor embedding_gradients_, head_gradients_;  // of an end, one after the other
+  TensorView d_embedding_, d_places_, d_head_;   // in those
   PartSetup setup_;
   std::unique_ptr<RowNorm> norm_;  // null: none
   bool norm_begun_ = false;        // its gradient holds a micro-batch's already

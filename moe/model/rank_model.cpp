@@ -87,7 +87,8 @@ void RankModel::issue(const Task& task, CommCall call) {
   Stream& stream = call.stream;
   switch (task.kind) {
     case TaskKind::embed:
-      return stream.launch([=, this](void*) { forward ? ends_.embed(micro_batch) : ends_.embed_backward(micro_batch); });
+      return stream.launch(
+          [=, this](void*) { forward ? ends_.embed(micro_batch) : ends_.embed_backward(micro_batch); });
     case TaskKind::head:
       return stream.launch([=, this](void*) { forward ? ends_.head(micro_batch) : ends_.head_backward(micro_batch); });
     case TaskKind::stage_gradient:

@@ -145,12 +145,12 @@ uint64_t Plan::hash() const {
   hash.add(static_cast<uint64_t>(rows));
   hash.add(static_cast<uint64_t>(vocabulary));
   hash_shape(hash, shape);
-  if (step.planned) hash.add(uint64_t{step.clips} << 2 | (step.optimizer ? 1 + static_cast<uint64_t>(*step.optimizer) : 0));
+  if (step.planned)
+    hash.add(uint64_t{step.clips} << 2 | (step.optimizer ? 1 + static_cast<uint64_t>(*step.optimizer) : 0));
   hash_structure(hash, *structure);
   for (const Gradient& gradient : gradients)
-    for (const int64_t v :
-         {int64_t{gradient.layer}, gradient.bytes, int64_t{gradient.made_by},
-          int64_t{gradient.experts} | int64_t{gradient.alike} << 1})
+    for (const int64_t v : {int64_t{gradient.layer}, gradient.bytes, int64_t{gradient.made_by},
+                            int64_t{gradient.experts} | int64_t{gradient.alike} << 1})
       hash.add(static_cast<uint64_t>(v));
   for (const GradientSlice& slice : slices)
     for (const int64_t v : {int64_t{slice.gradient}, slice.begin, slice.end}) hash.add(static_cast<uint64_t>(v));

@@ -71,14 +71,12 @@ const Task* find(const Plan& plan, TaskKind kind, int stage) {
 void check_after(const Plan& plan, const Ancestors& ancestors, const Task& task, const std::vector<int>& before,
                  std::string_view complaint) {
   for (const int id : before)
-    if (!ancestors.before(id, task.id))
-      broken(task, "{} {}", complaint, plan.tasks()[static_cast<size_t>(id)].name());
+    if (!ancestors.before(id, task.id)) broken(task, "{} {}", complaint, plan.tasks()[static_cast<size_t>(id)].name());
 }
 
 class StepCheck {
  public:
-  StepCheck(const Plan& plan, const Ancestors& ancestors)
-      : plan_(plan), ancestors_(ancestors), sums_(sums_of(plan)) {
+  StepCheck(const Plan& plan, const Ancestors& ancestors) : plan_(plan), ancestors_(ancestors), sums_(sums_of(plan)) {
     for (const Task& task : plan.tasks())
       if (task.phase == Phase::backward && (task.kind == TaskKind::attention || is_end(task.kind)))
         makers_[task.layer].push_back(task.id);
@@ -89,7 +87,8 @@ class StepCheck {
     for (const Task& task : plan_.tasks()) {
       if (task.kind == TaskKind::optimizer) check_optimizer(task);
       if (task.kind == TaskKind::squares) check_squares(task);
-      if (task.kind == TaskKind::norm) check_after(plan_, ancestors_, task, tasks_of(TaskKind::squares), "begins before");
+      if (task.kind == TaskKind::norm)
+        check_after(plan_, ancestors_, task, tasks_of(TaskKind::squares), "begins before");
       if (gathers_weights(task.kind)) check_gather(task);
     }
     for (int stage = 0; plan_.step.clips && stage < plan_.shape.parallel.pp; ++stage)
@@ -97,8 +96,8 @@ class StepCheck {
                            "plan: stage {}: nothing adds up the squares of its gradients", stage);
     for (int layer = kEmbeddingLayer; layer <= plan_.layers; ++layer) {
       const bool end = layer < 0 || layer == plan_.layers, is_there = plan_.vocabulary > 0 || sums_.contains(layer);
-      require<WrongResult>(stepped_.contains(layer) || (end && !is_there), "plan: layer {}: no optimizer's task steps it",
-                           layer);
+      require<WrongResult>(stepped_.contains(layer) || (end && !is_there),
+                           "plan: layer {}: no optimizer's task steps it", layer);
     }
   }
 
@@ -134,7 +133,8 @@ class StepCheck {
     if (!gathered_.emplace(task.kind, task.layer).second) broken(task, "gathers weights a second time");
     for (const auto& [layer, id] : stepped_) {
       const Task& step = plan_.tasks()[static_cast<size_t>(id)];
-      const bool end = task.layer < 0 || task.layer == plan_.layers, of_all = task.kind == TaskKind::stage_weights && !end;
+      const bool end = task.layer < 0 || task.layer == plan_.layers,
+                 of_all = task.kind == TaskKind::stage_weights && !end;
       const bool in_stage = layer >= 0 && layer < plan_.layers && stage_of(step) == stage_of(task);
       if (of_all ? in_stage : layer == task.layer) check_after(plan_, ancestors_, task, {id}, "gathers before");
     }
@@ -144,7 +144,7 @@ class StepCheck {
   const Ancestors& ancestors_;
   std::map<int, std::vector<int>> sums_;
   std::map<int, std::vector<int>> makers_;  // by layer: what its backwards do last
-  std::map<int, int> stepped_;  // by layer: the optimizer's task
+  std::map<int, int> stepped_;              // by layer: the optimizer's task
   std::set<std::pair<TaskKind, int>> gathered_;
 };
 

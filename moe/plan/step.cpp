@@ -38,9 +38,7 @@ StepWeights head_weights(const LayerCase& c, int64_t vocabulary) {
   return {.alike = vocabulary * c.layer.model_dim + norm_parameters(c)};
 }
 
-int64_t stage_gradient_bytes(const LayerCase& c) {
-  return step_weights(c).alike * bytes_of(sums_type(c.layer.dtype));
-}
+int64_t stage_gradient_bytes(const LayerCase& c) { return step_weights(c).alike * bytes_of(sums_type(c.layer.dtype)); }
 
 int64_t end_gradient_bytes(const LayerCase& c, const StepWeights& end) { return end.alike * bytes_of(c.layer.dtype); }
 

@@ -15,7 +15,7 @@ struct StepShape {
   /// All of it is tasks of Phase::step. Else a plan has the sums that its schedule places and, behind everything, an
   /// optimizer's task a stage that takes no time: what papers count.
   bool planned = false;
-  bool clips = false;                                      // by the norm of all gradients
+  bool clips = false;                                     // by the norm of all gradients
   std::optional<OptimizerKind> optimizer = std::nullopt;  // none: the weights stay, the optimizer's tasks do nothing
   bool operator==(const StepShape&) const = default;
 };

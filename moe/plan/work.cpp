@@ -149,7 +149,8 @@ Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
 // The stage that has a layer; the ends are on the first and the last one.
 int stage_of(const Plan& plan, int layer) {
   int stage = 0;
-  while (stage + 1 < plan.shape.parallel.pp && layer >= layers_of_stage(plan.layers, plan.shape.parallel.pp, stage).second)
+  while (stage + 1 < plan.shape.parallel.pp &&
+         layer >= layers_of_stage(plan.layers, plan.shape.parallel.pp, stage).second)
     ++stage;
   return stage;
 }
@@ -209,7 +210,9 @@ Work end_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow, int64_t
 
 Work step_work(const WorkClass& wc, const Plan& plan) {
   const GroupKind group = group_of(plan.structure->flow, wc.kind);
-  const auto layers_here = [&] { return layers_of_stage(plan.layers, plan.shape.parallel.pp, stage_of(plan, wc.layer)); };
+  const auto layers_here = [&] {
+    return layers_of_stage(plan.layers, plan.shape.parallel.pp, stage_of(plan, wc.layer));
+  };
   switch (wc.kind) {
     case TaskKind::optimizer:
       if (!plan.step.optimizer) return {Op::none, group, 0, 0, 0};

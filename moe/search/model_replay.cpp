@@ -79,11 +79,7 @@ std::string ModelReplay::makers(const std::vector<int64_t>& slices) const {
 ModelReplay::Compiled ModelReplay::compile(const ModelDecision& decision) const {
   const Plan plan = build_model_plan(schedule_, model_, decision);
   const Structure& structure = *plan.structure;
-  Compiled c{static_cast<int64_t>(structure.tasks.size()),
-             price(pricer_, plan),
-             {},
-             {},
-             {}};
+  Compiled c{static_cast<int64_t>(structure.tasks.size()), price(pricer_, plan), {}, {}, {}};
   std::vector<size_t> classes(plan.slices.size());
   for (size_t i = 0; i < structure.classes.size(); ++i)
     if (const int slice = structure.classes[i].slice; slice >= 0) classes[static_cast<size_t>(slice)] = i;

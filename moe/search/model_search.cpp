@@ -171,9 +171,8 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   const bool alone = decided.step.planned && pricer.profile().contention.none();
   const double step_s = alone ? step_least_seconds(planned, least_pricer, decided) : 0;
   if (planned.flow == Flow::sharded && decides_places && model.micro_batches == 1 && decided.shape.parallel.pp == 1)
-    result.at_least_s =
-        std::max(result.bound_s, least_seconds(layers_.replay(planned, least_pricer), decided, choice, last - first) +
-                                     step_s);
+    result.at_least_s = std::max(
+        result.bound_s, least_seconds(layers_.replay(planned, least_pricer), decided, choice, last - first) + step_s);
   return result;
 }
 

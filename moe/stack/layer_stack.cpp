@@ -127,7 +127,7 @@ void LayerStack::gather_alike(Communicator& dp, CommCall call) {
     if (of_type.empty()) continue;
     const auto scratch = std::make_shared<Tensor>(Tensor({elements_of(of_type)}, dtype, any.memory()));
     moe::gather_weights(of_type, *scratch, dp, any.state().math(), call);
-    call.pace = {};  // the first one keeps that of both
+    call.pace = {};                           // the first one keeps that of both
     call.stream.launch([scratch](void*) {});  // which lives until then
   }
 }

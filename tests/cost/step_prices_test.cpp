@@ -105,8 +105,11 @@ TEST(StepPrices, OptimizersCopyUnlessTheyWereMeasured) {
 TEST(StepPrices, EveryGatesWeightsAreCounted) {
   LayerCase c = four_nodes();
   const int64_t norms = 2 * 32;
-  for (const auto& [gate, elements] : {std::pair{"gshard", 2 * 4 * 32}, {"switch", 4 * 32}, {"sigmoid", 4 * 32},
-                                       {"expert-choice", 4 * 32}, {"xmoe", 16 * 32 + 4 * 16 + 1}}) {
+  for (const auto& [gate, elements] : {std::pair{"gshard", 2 * 4 * 32},
+                                       {"switch", 4 * 32},
+                                       {"sigmoid", 4 * 32},
+                                       {"expert-choice", 4 * 32},
+                                       {"xmoe", 16 * 32 + 4 * 16 + 1}}) {
     c.layer.gate = gate;
     EXPECT_EQ(step_weights(c).alike, elements + norms) << gate;
   }

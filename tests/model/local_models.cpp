@@ -71,8 +71,8 @@ LayerCase model_case(LayerShape layer, ParallelShape sizes) {
   return complete(layer, sizes, Rounding::ragged);
 }
 
-Plan model_plan(const std::string& schedule, const LayerCase& shape, int layers, int micro_batches,
-                int64_t vocabulary, const StepShape& step) {
+Plan model_plan(const std::string& schedule, const LayerCase& shape, int layers, int micro_batches, int64_t vocabulary,
+                const StepShape& step) {
   ModelShape model;
   model.shape = shape;
   model.layers = layers;

@@ -93,9 +93,9 @@ TEST(Zero, ChangesNoBitOfLossesAndWeights) {
 // One rank sums nothing. The others sum over DP, EDP and the stage, clip by a norm of all ranks, and share states out.
 TEST(Zero, LossesAreThoseOfOneRank) {
   const std::vector<double> alone = Trainee({1, 1, 1, 1, 1, 0}).models.run(kSteps);
-  for (const Division& d :
-       {Division{1, 4, 1, 2, 1, 0}, Division{1, 4, 1, 2, 1, 1}, Division{1, 4, 1, 1, 1, 0}, Division{1, 4, 1, 1, 1, 1},
-        Division{1, 2, 2, 2, 1, 1}, Division{1, 1, 2, 2, 1, 0}, Division{2, 2, 1, 1, 1, 1}, Division{2, 1, 2, 1, 2, 0}}) {
+  for (const Division& d : {Division{1, 4, 1, 2, 1, 0}, Division{1, 4, 1, 2, 1, 1}, Division{1, 4, 1, 1, 1, 0},
+                            Division{1, 4, 1, 1, 1, 1}, Division{1, 2, 2, 2, 1, 1}, Division{1, 1, 2, 2, 1, 0},
+                            Division{2, 2, 1, 1, 1, 1}, Division{2, 1, 2, 1, 2, 0}}) {
     SCOPED_TRACE(text_of(d));
     const std::vector<double> losses = Trainee(d).models.run(kSteps);
     for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i] / alone[i], 1, 1e-12) << "step " << i;

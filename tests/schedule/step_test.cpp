@@ -20,9 +20,9 @@ constexpr int64_t kVocabulary = 100;
 // Four nodes of two ranks: EP = 2 and EDP = 2 between nodes, MP = ESP = 2 inside them.
 ModelShape replicas(const StepShape& step, int pp = 1) {
   const LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 4, .top_k = 1};
-  ModelShape model{complete(layer, {.nodes = 4 * pp, .ranks_per_node = 2, .mp = 2, .ep = 2, .esp = 2, .pp = pp},
-                            Rounding::ragged),
-                   kLayers, 2, PipelineOrder::one_f_one_b};
+  ModelShape model{
+      complete(layer, {.nodes = 4 * pp, .ranks_per_node = 2, .mp = 2, .ep = 2, .esp = 2, .pp = pp}, Rounding::ragged),
+      kLayers, 2, PipelineOrder::one_f_one_b};
   model.vocabulary = kVocabulary;
   model.step = step;
   return model;
