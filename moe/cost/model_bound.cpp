@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "moe/cost/step_prices.h"
+
 namespace moe {
 namespace {
 
@@ -133,7 +135,7 @@ double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, c
   const LayerCase& c = model.shape;
   const double layers = model.layers / c.parallel.pp;  // of the stage that has fewest
   const auto sum = [&](GroupKind kind, TaskKind of, double bytes) {
-    return pricer.has(kind) ? pricer.step_seconds(of, {Op::allreduce, kind, bytes, 0, 0}) : 0;
+    return pricer.has(kind) ? step_seconds(pricer, of, {Op::allreduce, kind, bytes, 0, 0}) : 0;
   };
   const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
   const double alike = layers * static_cast<double>(stage_gradient_bytes(c));
@@ -147,7 +149,7 @@ double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, c
   const bool counts_ends = model.head_gradient_bytes > 0 || model.embedding_gradient_bytes > 0;
   if (model.step.optimizer && !counts_ends) {  // else an end's may be the last, and short
     const double bytes = optimizer_bytes(c, step_weights(c), *model.step.optimizer);
-    const double each = pricer.step_seconds(TaskKind::optimizer, {Op::copy, GroupKind::none, bytes, 0, 0});
+    const double each = step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, bytes, 0, 0});
     seconds += (model.step.clips ? layers : 1) * each;
   }
   if (!pricer.has(GroupKind::mp)) return seconds;

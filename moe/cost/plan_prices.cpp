@@ -1,5 +1,5 @@
 // What a pricer makes of a whole plan.
-#include "moe/cost/pricer.h"
+#include "moe/cost/step_prices.h"
 
 namespace moe {
 
@@ -9,7 +9,7 @@ std::vector<double> price(const LayerPricer& pricer, const Plan& plan) {
     for (size_t i = 0; i < seconds.size(); ++i) {
       const WorkClass& wc = plan.structure->classes[i];
       if (is_end(wc.kind)) seconds[i] = of_plan.end_seconds(plan.works[i]);
-      if (wc.phase == Phase::step) seconds[i] = of_plan.step_seconds(wc.kind, plan.works[i]);
+      if (wc.phase == Phase::step) seconds[i] = step_seconds(of_plan, wc.kind, plan.works[i]);
     }
     return seconds;
   };

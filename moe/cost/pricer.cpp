@@ -54,10 +54,6 @@ PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work,
       return copy_curve();
     case TaskKind::recv:
     case TaskKind::optimizer:
-    case TaskKind::squares:
-    case TaskKind::norm:
-    case TaskKind::stage_gradient:
-    case TaskKind::stage_weights:  // these by their plan's works: step_seconds()
     case TaskKind::embed:
     case TaskKind::head:  // by its plan's vocabulary: price()
       return {};
@@ -76,10 +72,6 @@ const Row& LayerPricer::used(const Row& row) const {
   if (!row.verdict.weak.empty()) notes_.insert(fmt::format("{}{}: {}", kWeakRow, row_name(row), row.verdict.weak));
   return row;
 }
-
-template const CommRow& LayerPricer::used(const CommRow&) const;  // step_prices.cpp has rows of its own
-template const ComputeRow& LayerPricer::used(const ComputeRow&) const;
-template const TaskRow& LayerPricer::used(const TaskRow&) const;
 
 void LayerPricer::add_hook(PriceCurve& exchange, TaskKind kind, Phase phase) const {
   const ModuleRow* row = module_row(module_name(kind, shape_), phase);
@@ -329,9 +321,8 @@ void LayerPricer::price(const Structure& structure, const std::vector<GradientSl
   std::array<std::array<Pair, kTaskKinds>, 2> known;  // chunks have one of two sizes: price each once
   for (size_t i = 0; i < seconds.size(); ++i) {
     const WorkClass& wc = structure.classes[i];
-    if (wc.phase == Phase::step) {
-      seconds[i] = 0;  // by its plan's work: step_seconds()
-    } else if (sends_gradients(wc.kind)) {
+    if (wc.phase == Phase::step) continue;  // by its plan's work: step_seconds()
+    if (sends_gradients(wc.kind)) {
       seconds[i] = gradient_seconds(slices[static_cast<size_t>(wc.slice)].bytes(), wc.kind);
     } else if (!is_chunked(wc.kind)) {
       seconds[i] = dense_seconds(wc.kind, wc.phase, structure.flow);

@@ -55,9 +55,6 @@ class LayerPricer {
   /// Returns the seconds of a task that is not cut. An attention whose scores are computed again takes, in the
   /// backward, their share of the forward's FLOPs longer.
   double dense_seconds(TaskKind kind, Phase phase, Flow flow = Flow::sharded) const;
-  /// Returns the seconds of a task of Phase::step. What it has no row for it derives, or notes as not priced: a step
-  /// refuses no plan. Computations without a row of their own copy so many bytes.
-  double step_seconds(TaskKind kind, const Work& work) const;
   /// Returns the seconds of a model's end: GEMMs by their row, a look-up of tokens nothing.
   double end_seconds(const Work& work) const;
   /// Parm's overlapped AlltoAll and MP AllGather as measured (row `saa`); empty where the profile has none.
@@ -71,6 +68,7 @@ class LayerPricer {
   void note(std::string text) const { notes_.insert(std::move(text)); }
 
  private:
+  friend class StepPrices;  // by the same rows
   struct Curve {
     PriceCurve price;
     double unit = 0;  // work units a row of T_rank (chunks) or in all (dense)
@@ -95,9 +93,6 @@ class LayerPricer {
   PriceCurve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;
   PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
   PriceCurve copy_curve() const;
-  std::optional<double> sum_seconds(GroupKind kind, double bytes) const;
-  std::optional<double> derived_sum_seconds(GroupKind kind, double bytes) const;
-  double touching_seconds(TaskKind kind, double bytes) const;
   double part_seconds(const WorkClass& wc, Flow flow, int more) const;
   ComputeRow gemm_row() const;
 

@@ -162,9 +162,9 @@ Work whole_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 /// stage, beside a gradient lane that shares it; a collective runs on the lane that owns its group's network, and a
 /// group of one rank has no task; every gradient byte is sent exactly once, after every micro-batch made it (or, where
 /// no task makes it, after the forward); a planned step sums every gradient that there is and steps every layer and end
-/// once, after its own gradients' sums and, where it clips, after the norm of all; every row passes every stage of a layer once, and every token its shared
-/// expert; a stage receives in the order in which its neighbour sends; nothing but a forward's input is read that no
-/// task wrote before.
+/// once, after its own gradients' sums and, where it clips, after the norm of all; every row passes every stage of a
+/// layer once, and every token its shared expert; a stage receives in the order in which its neighbour sends; nothing
+/// but a forward's input is read that no task wrote before.
 void check_plan(const Plan& plan);
 
 }  // namespace moe

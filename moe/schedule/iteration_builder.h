@@ -18,11 +18,11 @@ class IterationBuilder : public LayerBuilder {
   /// layer's.
   void embed(const Pass& pass);
   void head(const Pass& pass);
-  /// Where a step is not planned: the optimizer's of a stage, after everything that it does and the slices that are left, one for each of
-  /// `ready`, the tasks that they wait for; `experts` as GradientPlacement's.
+  /// Where a step is not planned: the optimizer's of a stage, after everything that it does and the slices that are
+  /// left, one for each of `ready`, the tasks that they wait for; `experts` as GradientPlacement's.
   void finish(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts = {});
-  /// ZeRO 1 likewise: right after finish(), the weights of a stage's layers [first, last) are gathered from those that hold them
-  /// alike, in the order in which the next forward reads them.
+  /// ZeRO 1 likewise: right after finish(), the weights of a stage's layers [first, last) are gathered from those that
+  /// hold them alike, in the order in which the next forward reads them.
   void gather_weights(int stage, int first, int last);
 
   /// Begins what finish() does, where a step is planned: the next slices are those that are left of the stage.

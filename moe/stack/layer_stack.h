@@ -50,7 +50,7 @@ class LayerStack {
 
   /// Enqueues the sum over the stage of all its layers' gates' and norms' gradients, all of them at once.
   void sum_alike(CommCall call);
-  /// Divides a layer's experts' gradients, once they are summed, by how often they count each token (Parameter::copies).
+  /// Divides a layer's experts' gradients, once summed, by how often they count each token (Parameter::copies).
   void count_once(int layer);
   /// Shows this rank's part of a layer's weights whose gradients those ranks add up.
   std::vector<Parameter> weights(int layer, SummedOver over) const;
