@@ -66,7 +66,6 @@ PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work,
   return c;
 }
 
-// Every row that prices something goes through here.
 template <class Row>
 const Row& LayerPricer::used(const Row& row) const {
   if (!row.verdict.weak.empty()) notes_.insert(fmt::format("{}{}: {}", kWeakRow, row_name(row), row.verdict.weak));
