@@ -177,7 +177,9 @@ class Modelbench {
     LayerJob job = jobs_on(target_, options_.selection, settings);
     job.name = chosen_.name;
     job.shape = chosen_.model.shape;
-    job.stacked = {layers, chosen_.model.micro_batches, chosen_.model.order, chosen_.vocabulary};
+    job.stacked = {
+        layers,         chosen_.model.micro_batches, chosen_.model.order, chosen_.vocabulary, optimizer_.clip_norm > 0,
+        optimizer_.kind};
     return job;
   }
 

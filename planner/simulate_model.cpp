@@ -31,7 +31,7 @@ Simulated simulated(const ChosenModel& chosen, ModelResult result, bool keep_pla
   const MemoryEstimate memory = memory_of(chosen, memory_request(result.plan));
   Simulated s{std::move(result), memory};
   for (const Task& task : s.result.plan.tasks())
-    if (sends_gradients(task.kind) && task.id > s.result.last_backward)
+    if (sends_gradients(task.kind) && task.phase != Phase::step && task.id > s.result.last_backward)
       s.tail_bytes += s.result.plan.slices[static_cast<size_t>(task.slice)].bytes();
   if (keep_plan) return s;
   s.result.plan = {};

@@ -51,7 +51,7 @@ std::vector<std::string> model_conventions() {
       "1024 "
       "on testbed A and 256 on B, Mixtral-7B with 7 layers on B and Mixtral-22B with 33 on A, where not varied.",
       "A step is the replay of the whole model's plan: gradients may be sent once they are made, those of the first "
-      "layers in the tail; embedding, output and optimizer are left out.",
+      "layers in the tail; embedding, output, gates' and norms' sums and the optimizer are left out.",
       "testbed-a (driver's order, per element; attention by gemm), testbed-b (as printed, per byte; attention by the "
       "driver's fit); gemm's beta per FLOP; order and gate beyond its GEMM cost nothing.",
       "ds-moe: FSMoE's layer, everything in sequence. ds-moe-replicated: tokens replicated over MP and partial sums "

@@ -50,6 +50,8 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   chosen.whole_layers = chosen.model.layers;
   chosen.model.layers = flags.layers.value_or(chosen.model.layers);
   chosen.model.micro_batches = flags.micro_batches.value_or(1);
+  chosen.model.step.planned = chosen.stack;
+  if (!flags.model.empty()) chosen.model.step.optimizer = OptimizerKind::adamw;
   add_ends(chosen.model, chosen.vocabulary, chosen.tied_embedding);
   // One stage that keeps one micro-batch's activations is slower by about 1 %, at most.
   const bool one_stage = chosen.model.shape.parallel.pp == 1 && chosen.model.micro_batches > 1;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "moe/cost/step_prices.h"
+
 namespace moe {
 namespace {
 
@@ -68,7 +70,8 @@ class ModelBound {
     for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, model_.shape.parallel.pp))
       run(step);
     for (const Stage& stage : stages_) end_ = std::max(end_, stage.end());
-    return end_ + pricer_.dense_seconds(TaskKind::optimizer, Phase::backward) + gathers_s();
+    if (!model_.step.planned) return end_ + pricer_.dense_seconds(TaskKind::optimizer, Phase::backward) + gathers_s();
+    return end_ + step_least_seconds(schedule_, pricer_, model_);
   }
 
  private:
@@ -127,6 +130,33 @@ class ModelBound {
 };
 
 }  // namespace
+
+double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) {
+  const LayerCase& c = model.shape;
+  const double layers = model.layers / c.parallel.pp;  // of the stage that has fewest
+  const auto sum = [&](GroupKind kind, TaskKind of, double bytes) {
+    return pricer.has(kind) ? step_seconds(pricer, of, {Op::allreduce, kind, bytes, 0, 0}) : 0;
+  };
+  const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
+  const double alike = layers * static_cast<double>(stage_gradient_bytes(c));
+  double seconds = sum(GroupKind::stage, TaskKind::stage_gradient, alike);
+  // Experts' sums are behind the stage's, on its lane, and behind nothing on another one.
+  const bool one_lane =
+      network(GroupKind::edp) == network(GroupKind::stage) && schedule.lanes != LaneLayout::by_network_gradient;
+  if (one_lane && !schedule.packs_experts)
+    seconds += layers * sum(GroupKind::edp, TaskKind::expert_gradient, static_cast<double>(expert_gradient_bytes(c)));
+  if (model.step.clips) seconds += sum(GroupKind::world, TaskKind::norm, sizeof(double));
+  const bool counts_ends = model.head_gradient_bytes > 0 || model.embedding_gradient_bytes > 0;
+  if (model.step.optimizer && !counts_ends) {  // else an end's may be the last, and short
+    const double bytes = optimizer_bytes(c, step_weights(c), *model.step.optimizer);
+    const double each = step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, bytes, 0, 0});
+    seconds += (model.step.clips ? layers : 1) * each;
+  }
+  if (!pricer.has(GroupKind::mp)) return seconds;
+  const bool own = traits_of(schedule.flow).holds == Tokens::own;
+  const TaskKind behind = own ? TaskKind::mp_reducescatter : TaskKind::mp_allreduce;
+  return std::max(0.0, seconds - pricer.dense_seconds(behind, Phase::backward, schedule.flow));
+}
 
 double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) {
   return ModelBound(schedule, pricer, model).run();

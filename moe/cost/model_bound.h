@@ -5,6 +5,11 @@
 
 namespace moe {
 
+/// Returns what a planned step adds at least to an iteration without it, where nothing slows anything: its sums share
+/// the gradients' network, and an optimizer's task waits for the last of them. The first one runs beside the collective
+/// that ends a backward.
+double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
+
 /// Whatever the degrees and wherever the gradients are sent; `pricer` prices one layer of the model. Micro-batches may
 /// overlap: a layer's tasks wait for the layer before of the same micro-batch, and on each lane for the pass before.
 double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);

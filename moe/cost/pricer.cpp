@@ -66,7 +66,6 @@ PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work,
   return c;
 }
 
-// Every row that prices something goes through here.
 template <class Row>
 const Row& LayerPricer::used(const Row& row) const {
   if (!row.verdict.weak.empty()) notes_.insert(fmt::format("{}{}: {}", kWeakRow, row_name(row), row.verdict.weak));
@@ -321,6 +320,7 @@ void LayerPricer::price(const Structure& structure, const std::vector<GradientSl
   std::array<std::array<Pair, kTaskKinds>, 2> known;  // chunks have one of two sizes: price each once
   for (size_t i = 0; i < seconds.size(); ++i) {
     const WorkClass& wc = structure.classes[i];
+    if (wc.phase == Phase::step) continue;  // by its plan's work: step_seconds()
     if (sends_gradients(wc.kind)) {
       seconds[i] = gradient_seconds(slices[static_cast<size_t>(wc.slice)].bytes(), wc.kind);
     } else if (!is_chunked(wc.kind)) {

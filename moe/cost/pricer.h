@@ -68,6 +68,7 @@ class LayerPricer {
   void note(std::string text) const { notes_.insert(std::move(text)); }
 
  private:
+  friend class StepPrices;  // by the same rows
   struct Curve {
     PriceCurve price;
     double unit = 0;  // work units a row of T_rank (chunks) or in all (dense)
@@ -101,7 +102,7 @@ class LayerPricer {
   LayerOutline outline_;
   int64_t rows_ = 0, gradient_bytes_ = 0;
   double exact_rows_ = 0;
-  mutable std::array<std::array<std::array<Curve, kTaskKinds>, 2>, kFlows> curves_;
+  mutable std::array<std::array<std::array<Curve, kTaskKinds>, kPhases>, kFlows> curves_;
   mutable std::set<std::string> notes_;
 };
 

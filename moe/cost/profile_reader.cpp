@@ -88,7 +88,8 @@ std::vector<std::string> task_keys() {
 TaskRow task_from(const TableReader& table) {
   TaskRow out;
   out.name = table.name("name");
-  out.phase = table.choice("phase", {"forward", "backward"}) == "forward" ? Phase::forward : Phase::backward;
+  const std::string phase = table.choice("phase", {"forward", "backward", "step"});
+  out.phase = phase == "forward" ? Phase::forward : phase == "backward" ? Phase::backward : Phase::step;
   out.dtype = dtype_from(table.text("dtype"), table.where("dtype"));
   for (size_t t = 0; t < kTerms; ++t) {
     const std::string_view term = term_names()[t];

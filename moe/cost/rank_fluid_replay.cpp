@@ -45,7 +45,8 @@ void RankFluidReplay::add_row(const Task& task, const ParallelShape& parallel) {
   row.kind = task.kind;
   layers_ = std::max(layers_, task.layer + 1);
   if (task.group != GroupKind::none && task.group != GroupKind::pp) {
-    const std::vector<int> group = members(parallel, task.group, 0);
+    const GroupKind kind = task.group == GroupKind::world ? GroupKind::stage : task.group;  // as RankReplay
+    const std::vector<int> group = members(parallel, kind, 0);
     row.group_size = static_cast<uint32_t>(group.size());
     if (group.size() > 1) row.group_step = static_cast<uint32_t>(group[1] - group[0]);
   }

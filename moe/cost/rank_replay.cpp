@@ -51,7 +51,9 @@ void RankReplay::add_rows(const Structure& structure, const ParallelShape& paral
     row.kind = task.kind;
     layers_ = std::max(layers_, task.layer + 1);
     if (task.group == GroupKind::none || task.group == GroupKind::pp) continue;
-    const std::vector<int> group = members(parallel, task.group, 0);
+    // The norm's ranks of other stages have tasks of their own, which wait for the same.
+    const GroupKind kind = task.group == GroupKind::world ? GroupKind::stage : task.group;
+    const std::vector<int> group = members(parallel, kind, 0);
     if (group.size() < 2) continue;
     row.group_size = static_cast<uint32_t>(group.size());
     row.group_step = static_cast<uint32_t>(group[1] - group[0]);

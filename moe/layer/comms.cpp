@@ -9,6 +9,7 @@ LayerComms LayerComms::split(Communicator& world, const ParallelShape& parallel)
   LayerComms comms;
   for (int k = 0; k < kGroupKinds; ++k) {
     const auto kind = static_cast<GroupKind>(k);
+    if (kind == GroupKind::world) continue;  // of all stages
     const int colour = kind == GroupKind::none ? 0 : members(parallel, kind, world.rank()).front();
     comms.by_kind_[static_cast<size_t>(k)] = world.split(colour, world.rank());
   }

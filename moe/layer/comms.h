@@ -14,7 +14,7 @@ class LayerComms {
   /// Splits `world`, whose ranks are those of `parallel`. Blocking; all ranks call it.
   static LayerComms split(Communicator& world, const ParallelShape& parallel);
 
-  /// `none` is the whole stage, every rank of this layer.
+  /// `none` is the whole stage, every rank of this layer, and so is `stage`: on a lane of its own. `world` is not here.
   Communicator& of(GroupKind kind) const { return *by_kind_[static_cast<size_t>(kind)]; }
 
  private:

@@ -15,7 +15,7 @@ class Normalizer final : public RowNorm {
         width_(setup.rank.model_dim()),
         centred_(setup.rank.shape.layer.norm == Norm::layernorm),
         gain_(setup.weight(name_, {1, 1, width_}, setup.rank.dtype())),
-        d_gain_(setup.weight(name_ + "'s gradient", {1, 1, width_}, setup.rank.dtype())) {
+        d_gain_(setup.weight(gradient_name(name_), {1, 1, width_}, setup.rank.dtype())) {
     fill_weight(gain(1), 4, setup.seed, math_.memory());  // about 1, each another
     const HostCopy host(gain_, math_.memory());
     with_element(host.view().dtype(), [&](auto zero) {
@@ -55,6 +55,8 @@ class Normalizer final : public RowNorm {
 };
 
 }  // namespace
+
+std::string gradient_name(std::string_view weight) { return std::string(weight) + "'s gradient"; }
 
 std::unique_ptr<RowNorm> make_norm(const PartSetup& setup, std::string_view gain_name) {
   if (setup.rank.shape.layer.norm == Norm::none) return nullptr;

@@ -1,6 +1,7 @@
 #pragma once
 // LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019) of rows, each with a gain and no bias.
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "moe/layer/part.h"
@@ -18,6 +19,9 @@ class RowNorm {
   /// `copies` is Parameter's.
   virtual Parameter gain(int copies) = 0;
 };
+
+/// Names the gradient of a weight of that name in the layer's WeightStore.
+std::string gradient_name(std::string_view weight);
 
 /// Null for Norm::none.
 std::unique_ptr<RowNorm> make_norm(const PartSetup& setup, std::string_view gain_name);

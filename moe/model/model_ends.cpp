@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "moe/base/check.h"
-#include "moe/layer/gradient_sums.h"
 #include "moe/tensor/cpu/math.h"
 #include "moe/tensor/cpu/row_kernels.h"
 #include "moe/tensor/element.h"
@@ -44,17 +43,22 @@ ModelEnds::ModelEnds(LayerStack& stack, int64_t vocabulary, const LayerSeed& see
   tokens_ = rank().tokens.total * stack.shape().micro_batches;
   if (embeds_) {
     embedding_ = Tensor({vocabulary, m}, dtype);
-    d_embedding_ = Tensor({vocabulary, m}, dtype);
+    embedding_gradients_ = Tensor({(vocabulary + (learns_places_ ? seq : 0)) * m}, dtype);
+    d_embedding_ = embedding_gradients_.view().part(0, {vocabulary, m});
     fill_weight(parameter(kEmbedding, embedding_, d_embedding_), 4, seed);
   }
   if (learns_places_) {
     places_ = Tensor({seq, m}, dtype);
-    d_places_ = Tensor({seq, m}, dtype);
+    d_places_ = embedding_gradients_.view().part(vocabulary * m, {seq, m});
     fill_weight(parameter(kPlaces, places_, d_places_), 4, seed);
   }
   if (heads_) {
     head_ = Tensor({vocabulary, m}, dtype);
-    d_head_ = Tensor({vocabulary, m}, dtype);
+    const int64_t gains = rank().shape.layer.norm == Norm::none ? 0 : m;
+    head_gradients_ = Tensor({vocabulary * m + gains}, dtype);
+    d_head_ = head_gradients_.view().part(0, {vocabulary, m});
+    if (gains > 0)
+      setup_.weights->lend(gradient_name(kNormGain3), head_gradients_.view().part(vocabulary * m, {gains}));
     fill_weight(parameter(kHeadWeight, head_, d_head_), m, seed);
     norm_ = make_norm(setup_, kNormGain3);
   }
@@ -87,9 +91,8 @@ void ModelEnds::load(const SampleTokens& tokens) {
       micro_batches_[mb].inputs[static_cast<size_t>(t - held.first)] = text[static_cast<size_t>(place)];
       micro_batches_[mb].targets[static_cast<size_t>(t - held.first)] = text[static_cast<size_t>(place + 1)];
     }
-  if (embeds_) clear(d_embedding_, cpu_memory());
-  if (learns_places_) clear(d_places_, cpu_memory());
-  if (heads_) clear(d_head_, cpu_memory());
+  for (const Tensor* of_end : {&embedding_gradients_, &head_gradients_})
+    if (of_end->view().data() != nullptr) clear(*of_end, cpu_memory());
   norm_begun_ = false;
 }
 
@@ -193,18 +196,28 @@ Parameter ModelEnds::parameter(std::string_view name, TensorView value, TensorVi
 }
 
 std::vector<Parameter> ModelEnds::parameters() {
-  std::vector<Parameter> all;
-  if (embeds_) all.push_back(parameter(kEmbedding, embedding_, d_embedding_));
-  if (learns_places_) all.push_back(parameter(kPlaces, places_, d_places_));
-  if (heads_) all.push_back(parameter(kHeadWeight, head_, d_head_));
-  if (norm_) all.push_back(norm_->gain(static_cast<int>(rank().held.count / rank().tokens.count)));
+  std::vector<Parameter> all = parameters(kEmbeddingLayer);
+  for (Parameter& p : parameters(stack_.shape().layers)) all.push_back(std::move(p));
   return all;
 }
 
-void ModelEnds::finish_gradients(Stream& stream) {
-  Communicator& stage = stack_.comms().of(GroupKind::none);
-  for (const Parameter& p : parameters())
-    sum_gradient(p, stage, true, cpu_math(), {stream, {}, "gradients of a model's end over the stage"});
+std::vector<Parameter> ModelEnds::parameters(int layer) {
+  std::vector<Parameter> all;
+  if (layer != kEmbeddingLayer) {
+    if (heads_) all.push_back(parameter(kHeadWeight, head_, d_head_));
+    if (norm_) all.push_back(norm_->gain(static_cast<int>(rank().held.count / rank().tokens.count)));
+    return all;
+  }
+  if (embeds_) all.push_back(parameter(kEmbedding, embedding_, d_embedding_));
+  if (learns_places_) all.push_back(parameter(kPlaces, places_, d_places_));
+  return all;
+}
+
+void ModelEnds::sum_gradients(int layer, CommCall call) {
+  const TensorView all = layer == kEmbeddingLayer ? embedding_gradients_ : head_gradients_;
+  stack_.comms().of(GroupKind::stage).allreduce(all.data(), all.elements(), all.dtype(), call);
+  const auto copies = static_cast<double>(rank().held.count / rank().tokens.count);
+  if (copies > 1) call.stream.launch([all, copies](void*) { cpu_math().scale(all, 1 / copies); });
 }
 
 }  // namespace moe

@@ -49,8 +49,10 @@ class ModelEnds {
   /// Returns what a micro-batch's held tokens are, and the token that follows each.
   std::span<const int32_t> inputs(int micro_batch) const { return of(micro_batch).inputs; }
   std::span<const int32_t> targets(int micro_batch) const { return of(micro_batch).targets; }
-  /// Enqueues the sums of the gradients over the stage. All its ranks call it once after a pass.
-  void finish_gradients(Stream& stream);
+  /// Shows the weights of the embedding (`layer` kEmbeddingLayer) or of the output projection with its norm.
+  std::vector<Parameter> parameters(int layer);
+  /// Enqueues the sum of one end's gradients over the stage, all of them at once. All its ranks call it after a pass.
+  void sum_gradients(int layer, CommCall call);
 
  private:
   struct MicroBatch {
@@ -70,7 +72,9 @@ class ModelEnds {
   LayerStack& stack_;
   int64_t vocabulary_, tokens_;  // tokens_: of a step
   bool embeds_, learns_places_, heads_;
-  Tensor embedding_, places_, head_, d_embedding_, d_places_, d_head_;
+  Tensor embedding_, places_, head_;
+  Tensor embedding_gradients_, head_gradients_;  // of an end, one after the other
+  TensorView d_embedding_, d_places_, d_head_;   // in those
   PartSetup setup_;
   std::unique_ptr<RowNorm> norm_;  // null: none
   bool norm_begun_ = false;        // its gradient holds a micro-batch's already

@@ -21,10 +21,12 @@ int holders(const Parameter& p, const ParallelShape& parallel) {
 
 }  // namespace
 
-RankModel::RankModel(LayerStack& stack, Communicator& world, int64_t vocabulary, const LayerSeed& seed)
+RankModel::RankModel(LayerStack& stack, Communicator& world, int64_t vocabulary, const StepShape& step,
+                     const LayerSeed& seed)
     : stack_(stack),
       everyone_(world.split(0, world.rank())),
       ends_(stack, vocabulary, seed),
+      step_(step),
       squares_({1}, DType::float64) {
   const ParallelShape stage = stage_case(stack.shape().shape).parallel;
   if (stage.zero == 0) return;
@@ -40,71 +42,109 @@ WeightShare RankModel::states_share(const Parameter& p) const {
 std::vector<Parameter> RankModel::parameters() {
   std::vector<Parameter> all = ends_.parameters();
   for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer)
-    for (Parameter& p : stack_.cell(layer, 0).parameters()) {
-      p.name = fmt::format("layer-{}.{}", layer, p.name);
-      all.push_back(std::move(p));
-    }
+    for (Parameter& p : parameters_of(layer)) all.push_back(std::move(p));
+  return all;
+}
+
+std::vector<Parameter> RankModel::parameters_of(int layer) {
+  if (layer < 0 || layer == stack_.shape().layers) return ends_.parameters(layer);
+  std::vector<Parameter> all = stack_.cell(layer, 0).parameters();
+  for (Parameter& p : all) p.name = fmt::format("layer-{}.{}", layer, p.name);
   return all;
 }
 
 void RankModel::train(const OptimizerSettings& settings) {
+  require<BadInput>(settings.clip_norm == 0 || step_.clips,
+                    "clip_norm: found {}, but the plan computes no norm to clip by", settings.clip_norm);
   settings_ = settings;
-  std::vector<TrainedTensor> tensors;
-  for (const Parameter& p : parameters()) {
-    const bool matrix = p.axes[1].total > 1;  // gains and temperatures don't decay
-    tensors.push_back({p.name, p.value.flat(), p.gradient.flat(), matrix, states_share(p).elements});
+  optimizers_.clear();
+  for (int layer = kEmbeddingLayer; layer <= stack_.shape().layers; ++layer) {
+    const bool end = layer < 0 || layer == stack_.shape().layers;
+    if (!end && (layer < stack_.first_layer() || layer >= stack_.last_layer())) continue;
+    std::vector<TrainedTensor> tensors;
+    for (const Parameter& p : parameters_of(layer)) {
+      const bool matrix = p.axes[1].total > 1;  // gains and temperatures don't decay
+      tensors.push_back({p.name, p.value.flat(), p.gradient.flat(), matrix, states_share(p).elements});
+    }
+    optimizers_.try_emplace(layer, settings, std::move(tensors));
   }
-  optimizer_.emplace(settings, std::move(tensors));
 }
 
 std::vector<ShardedTensor> RankModel::stored() {
-  const std::vector<Parameter> weights = parameters();
   std::vector<ShardedTensor> all;
-  for (const Parameter& p : weights) all.push_back({p.name, p.axes, p.value});
-  for (const OptimizerState& state : optimizer_->states())
-    all.push_back({state.name, states_share(weights[state.of]).axes, state.value});
+  for (const Parameter& p : parameters()) all.push_back({p.name, p.axes, p.value});
+  for (const auto& [layer, optimizer] : optimizers_) {
+    const std::vector<Parameter> weights = parameters_of(layer);
+    for (const OptimizerState& state : optimizer.states())
+      all.push_back({state.name, states_share(weights[state.of]).axes, state.value});
+  }
   return all;
 }
 
-void RankModel::issue(const Task& task, Stream& stream) {
-  const int micro_batch = task.micro_batch;
+void RankModel::issue(const Task& task, CommCall call) {
+  const int micro_batch = task.micro_batch, layer = task.layer;
   const bool forward = task.phase == Phase::forward;
-  if (task.kind == TaskKind::optimizer) return apart_ ? void() : finish_step(stream);
-  if (task.kind == TaskKind::embed)
-    stream.launch([=, this](void*) { forward ? ends_.embed(micro_batch) : ends_.embed_backward(micro_batch); });
-  else
-    stream.launch([=, this](void*) { forward ? ends_.head(micro_batch) : ends_.head_backward(micro_batch); });
-}
-
-void RankModel::finish_step(Stream& stream) {
-  stack_.finish_gradients(stream);
-  ends_.finish_gradients(stream);
-  if (!optimizer_) return;
-  const bool clips = settings_.clip_norm > 0;
-  if (clips) {
-    stream.launch([this](void*) { *squares_.as<double>() = own_squares(); });
-    if (everyone_->size() > 1)
-      everyone_->allreduce(squares_.as<double>(), 1, DType::float64, {stream, {}, "norm of all gradients"});
+  Stream& stream = call.stream;
+  switch (task.kind) {
+    case TaskKind::embed:
+      return stream.launch(
+          [=, this](void*) { forward ? ends_.embed(micro_batch) : ends_.embed_backward(micro_batch); });
+    case TaskKind::head:
+      return stream.launch([=, this](void*) { forward ? ends_.head(micro_batch) : ends_.head_backward(micro_batch); });
+    case TaskKind::stage_gradient:
+      return ends_.sum_gradients(layer, call);
+    case TaskKind::squares:
+      return stream.launch([this](void*) { *squares_.as<double>() = own_squares(); });
+    case TaskKind::norm:
+      return everyone_->allreduce(squares_.as<double>(), 1, DType::float64, call);
+    case TaskKind::stage_weights:
+      return gather_end(layer, stack_.comms().of(GroupKind::dp), call);
+    case TaskKind::optimizer:
+      return stream.launch([this, layer](void*) {
+        if (!step_.clips) count_experts_once(layer);
+        if (!apart_) step_layer(layer);
+      });
+    default:
+      throw WrongResult(fmt::format("{}: a task that no model has", task.name()));
   }
-  stream.launch([this, clips](void*) {
-    optimizer_->step(steps_++, clips ? clip_scale(std::sqrt(*squares_.as<double>()), settings_.clip_norm) : 1);
-  });
-  if (gathers_) gather_weights(stream);
 }
 
-// What the plan's tasks behind the step don't: the gates', the norms' and the ends'; all where no such tasks follow.
-void RankModel::gather_weights(Stream& stream) {
-  for (const Parameter& p : parameters())
-    if (p.summed_over == SummedOver::stage)
-      moe::gather_weights({&p, 1}, {}, gathers_->of(GroupKind::dp), cpu_math(),
-                          {stream, {}, "weights of gate, norms and ends"});
-  if (!apart_) return;
+void RankModel::count_experts_once(int layer) {
+  if (layer >= 0 && layer < stack_.shape().layers) stack_.count_once(layer);
+}
+
+void RankModel::step_layer(int layer) {
+  const auto found = optimizers_.find(layer);
+  if (found == optimizers_.end()) return;
+  const bool clips = settings_.clip_norm > 0;
+  found->second.step(steps_, clips ? clip_scale(std::sqrt(*squares_.as<double>()), settings_.clip_norm) : 1);
+}
+
+// Between passes, with the gathers that a plan has behind its steps.
+void RankModel::step(Stream& stream) {
+  stream.launch([this](void*) {
+    for (const auto& [layer, optimizer] : optimizers_) step_layer(layer);
+  });
+  if (!gathers_) return;
+  Communicator& dp = gathers_->of(GroupKind::dp);
+  for (const int layer : {kEmbeddingLayer, stack_.shape().layers})
+    gather_end(layer, dp, {stream, {}, "weights of a model's end"});
+  stack_.gather_alike(dp, {stream, {}, "weights of gates and norms"});
   for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer)
-    for (const GroupKind group : {GroupKind::dp, GroupKind::edp})
-      stack_.gather_weights(layer, group, gathers_->of(group), {stream, {}, "weights of a layer"});
+    for (const SummedOver over : {SummedOver::dp, SummedOver::edp})
+      stack_.gather_weights(layer, over, gathers_->of(over == SummedOver::dp ? GroupKind::dp : GroupKind::edp),
+                            {stream, {}, "weights of a layer"});
+}
+
+void RankModel::gather_end(int layer, Communicator& dp, CommCall call) {
+  for (const Parameter& p : ends_.parameters(layer)) {
+    moe::gather_weights({&p, 1}, {}, dp, cpu_math(), call);
+    call.pace = {};  // the first one keeps that of all
+  }
 }
 
 double RankModel::own_squares() {
+  for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer) count_experts_once(layer);
   const ParallelShape parallel = stage_case(stack_.shape().shape).parallel;
   double sum = 0;
   for (const Parameter& p : parameters()) sum += sum_of_squares(p.gradient) / holders(p, parallel);

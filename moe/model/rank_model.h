@@ -1,6 +1,7 @@
 #pragma once
 // A model on one rank: its stage's layers, the model's ends, and the optimizer that changes their weights. Gives the
 // tasks of a plan that are no layer's their meaning.
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -14,38 +15,45 @@ namespace moe {
 
 class RankModel final : public ModelTasks {
  public:
-  /// Blocking: all ranks of `world` make theirs. `stack` must outlive it. Throws as ModelEnds does.
-  RankModel(LayerStack& stack, Communicator& world, int64_t vocabulary, const LayerSeed& seed);
+  /// Blocking: all ranks of `world` make theirs. `stack` must outlive it. `step`: of the plan that runs it. Throws as
+  /// ModelEnds does.
+  RankModel(LayerStack& stack, Communicator& world, int64_t vocabulary, const StepShape& step, const LayerSeed& seed);
 
   ModelEnds& ends() { return ends_; }
   /// This rank's part of every weight and gradient; a layer's are named "layer-3.wq".
   std::vector<Parameter> parameters();
-  /// From now on an optimizer's task changes the weights; before, it leaves the gradients whole and no more.
+  /// From now on the optimizer's tasks change the weights; before, they leave the gradients whole and no more. Throws
+  /// BadInput where gradients are to be clipped, and the plan has no norm.
   void train(const OptimizerSettings& settings);
-  /// An optimizer's task is an instant from now on; step() does its work between passes.
+  /// The optimizer's tasks change nothing from now on; step() does that between passes.
   void step_apart() { apart_ = true; }
-  void step(Stream& stream) { finish_step(stream); }
+  void step(Stream& stream);
+  /// A pass has ended, with all of its optimizer's tasks; where they change weights, that was a step.
+  void passed() { steps_ += optimizers_.empty() ? 0 : 1; }
   int64_t steps() const { return steps_; }
   /// Returns what a checkpoint holds of this rank: weights and the optimizer's states.
   std::vector<ShardedTensor> stored();
   /// The weights and states are those after so many steps.
   void go_on_from(int64_t steps) { steps_ = steps; }
 
-  void issue(const Task& task, Stream& stream) override;
+  void issue(const Task& task, CommCall call) override;
 
  private:
-  void finish_step(Stream& stream);
-  void gather_weights(Stream& stream);
+  std::vector<Parameter> parameters_of(int layer);
+  void step_layer(int layer);
+  void count_experts_once(int layer);
+  void gather_end(int layer, Communicator& dp, CommCall call);
   double own_squares();
   // The ranks that hold a weight alike and share its states: itself alone without ZeRO.
   WeightShare states_share(const Parameter& p) const;
 
   LayerStack& stack_;
   std::unique_ptr<Communicator> everyone_;  // of all stages
-  std::optional<LayerComms> gathers_;       // of the stage, for weights that no plan gathers; with ZeRO alone
+  std::optional<LayerComms> gathers_;       // of the stage, for steps between passes; with ZeRO alone
   ModelEnds ends_;
+  StepShape step_;
   OptimizerSettings settings_;
-  std::optional<Optimizer> optimizer_;
+  std::map<int, Optimizer> optimizers_;  // by layer, the ends' too
   bool apart_ = false;
   int64_t steps_ = 0;
   Tensor squares_;  // of all gradients, float64

@@ -61,10 +61,15 @@ GroupKind group_of(Flow flow, TaskKind kind) {
       return GroupKind::mp;
     case TaskKind::gradient:
     case TaskKind::weights:
+    case TaskKind::stage_weights:
       return GroupKind::dp;
     case TaskKind::expert_gradient:
     case TaskKind::expert_weights:
       return GroupKind::edp;
+    case TaskKind::stage_gradient:
+      return GroupKind::stage;
+    case TaskKind::norm:
+      return GroupKind::world;
     case TaskKind::send:
     case TaskKind::recv:
       return GroupKind::pp;

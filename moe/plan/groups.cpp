@@ -8,7 +8,8 @@
 namespace moe {
 namespace {
 
-constexpr std::array<std::string_view, kGroupKinds> kKindNames{"none", "ep", "esp", "mp", "dp", "edp", "ep-esp", "pp"};
+constexpr std::array<std::string_view, kGroupKinds> kKindNames{"none", "ep",     "esp", "mp",    "dp",
+                                                               "edp",  "ep-esp", "pp",  "stage", "world"};
 constexpr std::array<std::string_view, 3> kNetworkNames{"none", "intra", "inter"};
 
 struct Stride {
@@ -32,6 +33,10 @@ Stride stride_of(const ParallelShape& p, GroupKind kind) {
       return {p.ep * p.esp, 1};
     case GroupKind::pp:
       return {p.pp, p.ranks() / p.pp};
+    case GroupKind::stage:
+      return {p.ranks() / p.pp, 1};
+    case GroupKind::world:
+      return {p.ranks(), 1};
     case GroupKind::none:
       break;
   }

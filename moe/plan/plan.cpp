@@ -40,8 +40,12 @@ constexpr std::array<std::string_view, kTaskKinds> kTaskNames{"mp_allgather",
                                                               "weights",
                                                               "expert_weights",
                                                               "embed",
-                                                              "head"};
-constexpr std::array<std::string_view, 2> kPhaseNames{"forward", "backward"};
+                                                              "head",
+                                                              "stage_gradient",
+                                                              "squares",
+                                                              "norm",
+                                                              "stage_weights"};
+constexpr std::array<std::string_view, kPhases> kPhaseNames{"forward", "backward", "step"};
 constexpr std::array<std::string_view, 6> kLaneNames{"compute", "inter", "intra", "comm", "copy", "gradient"};
 constexpr std::array<std::string_view, kBuffers> kBufferNames{
     "input",        "gathered_input", "attention_partial", "hidden",          "routing",  "ordered",
@@ -141,10 +145,12 @@ uint64_t Plan::hash() const {
   hash.add(static_cast<uint64_t>(rows));
   hash.add(static_cast<uint64_t>(vocabulary));
   hash_shape(hash, shape);
+  if (step.planned)
+    hash.add(uint64_t{step.clips} << 2 | (step.optimizer ? 1 + static_cast<uint64_t>(*step.optimizer) : 0));
   hash_structure(hash, *structure);
   for (const Gradient& gradient : gradients)
-    for (const int64_t v :
-         {int64_t{gradient.layer}, gradient.bytes, int64_t{gradient.made_by}, int64_t{gradient.experts}})
+    for (const int64_t v : {int64_t{gradient.layer}, gradient.bytes, int64_t{gradient.made_by},
+                            int64_t{gradient.experts} | int64_t{gradient.alike} << 1})
       hash.add(static_cast<uint64_t>(v));
   for (const GradientSlice& slice : slices)
     for (const int64_t v : {int64_t{slice.gradient}, slice.begin, slice.end}) hash.add(static_cast<uint64_t>(v));

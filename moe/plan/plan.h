@@ -14,6 +14,7 @@
 #include "moe/plan/flow.h"
 #include "moe/plan/groups.h"
 #include "moe/plan/op.h"
+#include "moe/plan/step.h"
 #include "moe/plan/volumes.h"
 
 namespace moe {
@@ -95,7 +96,11 @@ struct Gradient {
   int layer = 0;
   int64_t bytes = 0;
   int made_by = -1;      // the task after which they exist; -1: they wait when the backward begins
-  bool experts = false;  // of a rank's experts, summed over EDP; else of the dense part, over DP
+  bool experts = false;  // of a rank's experts, summed over EDP
+  bool alike = false;    // of what all ranks of the stage hold alike, summed over it; else of the dense part, over DP
+  TaskKind sent_by() const {
+    return alike ? TaskKind::stage_gradient : experts ? TaskKind::expert_gradient : TaskKind::gradient;
+  }
 };
 
 /// The gradients are one sequence of bytes: a slice may reach into those after its own, of the same ranks.
@@ -127,6 +132,7 @@ struct Plan {
   Groups groups;
   int64_t rows = 0;        // T_rank
   int64_t vocabulary = 0;  // of a model with its ends; 0: layers alone
+  StepShape step;
   std::vector<Gradient> gradients;
   std::vector<GradientSlice> slices;
   std::vector<Work> works;  // one a class
@@ -146,6 +152,8 @@ Work work_of(const WorkClass& work_class, const LayerCase& shape, const std::vec
              Flow flow = Flow::sharded);
 /// Work of a model's end on a rank: all of the vocabulary for the tokens whose rows the rank holds.
 Work end_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow, int64_t vocabulary);
+/// Work of a task of Phase::step.
+Work step_work(const WorkClass& work_class, const Plan& plan);
 /// Work of all rows, or of the whole dense part, that `chunks` chunks share.
 Work whole_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 
@@ -153,9 +161,10 @@ Work whole_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 /// acyclic; no lane order deadlocks (over all stages at once) or differs from the issue order; a network has one lane a
 /// stage, beside a gradient lane that shares it; a collective runs on the lane that owns its group's network, and a
 /// group of one rank has no task; every gradient byte is sent exactly once, after every micro-batch made it (or, where
-/// no task makes it, after the forward); every row passes every stage of a layer once, and every token its shared
-/// expert; a stage receives in the order in which its neighbour sends; nothing but a forward's input is read that no
-/// task wrote before.
+/// no task makes it, after the forward); a planned step sums every gradient that there is and steps every layer and end
+/// once, after its own gradients' sums and, where it clips, after the norm of all; every row passes every stage of a
+/// layer once, and every token its shared expert; a stage receives in the order in which its neighbour sends; nothing
+/// but a forward's input is read that no task wrote before.
 void check_plan(const Plan& plan);
 
 }  // namespace moe

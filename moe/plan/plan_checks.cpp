@@ -157,6 +157,7 @@ void check_plan(const Plan& plan) {
   check_transfers(plan);
   check_accesses(plan, ancestors);
   check_gradients(plan, ancestors);
+  check_step(plan, ancestors);
 }
 
 }  // namespace moe

@@ -36,6 +36,7 @@ class Ancestors {
 
 // Each throws WrongResult naming the task that breaks its rule; ids, lanes and order were checked before.
 void check_gradients(const Plan& plan, const Ancestors& ancestors);
+void check_step(const Plan& plan, const Ancestors& ancestors);
 void check_rows(const Plan& plan);
 void check_shared(const Plan& plan);
 void check_transfers(const Plan& plan);

@@ -86,9 +86,8 @@ std::vector<int> check_senders(const Plan& plan, const Ancestors& ancestors) {
       broken(task, "sends gradient {}, the plan has {}", slice.gradient, gradients);
     const size_t first = static_cast<size_t>(slice.gradient);
     for (size_t g = first; g < plan.gradients.size() && (g == first || offsets[g] < offsets[first] + slice.end); ++g) {
-      const bool experts = plan.gradients[g].experts;
-      if (experts != (task.kind == TaskKind::expert_gradient))
-        broken(task, "sends gradients of {}", experts ? "experts, expected the dense part's" : "the dense part");
+      if (const TaskKind sent_by = plan.gradients[g].sent_by(); sent_by != task.kind)
+        broken(task, "sends gradients that {} sends", name_of(sent_by));
       if (const int made_by = plan.gradients[g].made_by; made_by >= 0)
         check_made(plan, ancestors, task, made_by, makers);
       else

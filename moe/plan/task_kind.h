@@ -1,5 +1,5 @@
 #pragma once
-// Names what a task of a plan does, and in which half of a pass.
+// Names what a task of a plan does, and in which part of a pass.
 #include <cstdint>
 #include <string_view>
 
@@ -18,10 +18,13 @@ enum class TaskKind : uint8_t {
   shared_reducescatter, shared_allreduce,
   send, recv, optimizer,                                   // between pipeline stages; the step after all of it
   weights, expert_weights,                                 // ZeRO 1: AllGather of a layer's, over DP and over EDP
-  embed, head                                              // a model's ends; the loss is the head's
+  embed, head,                                             // a model's ends; the loss is the head's
+  stage_gradient,                                          // the sum of what all ranks of a stage hold alike
+  squares, norm,                                           // of all gradients, to clip them: a rank's, and their sum
+  stage_weights                                            // ZeRO 1: AllGather over DP of what a stage holds alike
 };
 // clang-format on
-inline constexpr int kTaskKinds = 33;
+inline constexpr int kTaskKinds = 37;
 std::string_view name_of(TaskKind kind);
 
 /// Part of the MoE layer's row traffic: one task a chunk.
@@ -31,11 +34,13 @@ constexpr bool is_chunked(TaskKind kind) {
 
 /// Sends a slice of the gradients.
 constexpr bool sends_gradients(TaskKind kind) {
-  return kind == TaskKind::gradient || kind == TaskKind::expert_gradient;
+  return kind == TaskKind::gradient || kind == TaskKind::expert_gradient || kind == TaskKind::stage_gradient;
 }
 
 /// Gathers what the optimizer's steps of other ranks changed.
-constexpr bool gathers_weights(TaskKind kind) { return kind == TaskKind::weights || kind == TaskKind::expert_weights; }
+constexpr bool gathers_weights(TaskKind kind) {
+  return kind == TaskKind::weights || kind == TaskKind::expert_weights || kind == TaskKind::stage_weights;
+}
 
 /// Is the shared expert, or brings it tokens or adds up its parts.
 constexpr bool is_shared(TaskKind kind) {
@@ -48,7 +53,9 @@ constexpr bool is_end(TaskKind kind) { return kind == TaskKind::embed || kind ==
 /// Belongs to a layer's pass over a micro-batch.
 constexpr bool is_of_layer(TaskKind kind) { return kind < TaskKind::send && !sends_gradients(kind); }
 
-enum class Phase : uint8_t { forward, backward };
+/// step: sums of gradients that no backward sends, and what follows them: the optimizer.
+enum class Phase : uint8_t { forward, backward, step };
+inline constexpr int kPhases = 3;
 std::string_view name_of(Phase phase);
 
 }  // namespace moe

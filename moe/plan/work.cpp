@@ -1,5 +1,6 @@
 // Says what each task moves or computes on a rank, in each flow.
 #include "moe/base/check.h"
+#include "moe/plan/pipeline.h"
 #include "moe/plan/plan.h"
 
 namespace moe {
@@ -54,6 +55,7 @@ Op op_of(TaskKind kind) {
     case TaskKind::shared_allgather:
     case TaskKind::weights:
     case TaskKind::expert_weights:
+    case TaskKind::stage_weights:
       return Op::allgather;
     case TaskKind::mp_reducescatter:
     case TaskKind::tokens_reducescatter:
@@ -64,6 +66,8 @@ Op op_of(TaskKind kind) {
     case TaskKind::allreduce:
     case TaskKind::gradient:
     case TaskKind::expert_gradient:
+    case TaskKind::stage_gradient:
+    case TaskKind::norm:
     case TaskKind::shared_allreduce:
       return Op::allreduce;
     case TaskKind::copy:
@@ -142,6 +146,43 @@ Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   }
 }
 
+// The stage that has a layer; the ends are on the first and the last one.
+int stage_of(const Plan& plan, int layer) {
+  int stage = 0;
+  while (stage + 1 < plan.shape.parallel.pp &&
+         layer >= layers_of_stage(plan.layers, plan.shape.parallel.pp, stage).second)
+    ++stage;
+  return stage;
+}
+
+// An end that is no task has the gradients that the plan counts of it.
+StepWeights weights_of(const Plan& plan, int layer) {
+  if (layer >= 0 && layer < plan.layers) return step_weights(plan.shape);
+  if (plan.vocabulary > 0)
+    return layer < 0 ? embedding_weights(plan.shape, plan.vocabulary) : head_weights(plan.shape, plan.vocabulary);
+  StepWeights weights;
+  for (const Gradient& g : plan.gradients)
+    if (g.layer == layer) weights.dense += g.bytes / bytes_of(plan.shape.layer.dtype);
+  return weights;
+}
+
+double end_bytes(const Plan& plan, int layer) {
+  const StepWeights weights = weights_of(plan, layer);
+  return static_cast<double>((weights.dense + weights.alike) * bytes_of(plan.shape.layer.dtype));
+}
+
+// A byte read is half a byte copied.
+double squares_bytes(const Plan& plan, std::pair<int, int> layers) {
+  const auto [first, last] = layers;
+  const auto bytes = [](const LayerCase& c) {
+    return static_cast<double>(gradient_bytes(c) + expert_gradient_bytes(c) + stage_gradient_bytes(c));
+  };
+  double read = (last - first) * bytes(plan.shape);
+  if (first == 0) read += end_bytes(plan, kEmbeddingLayer);
+  if (last == plan.layers) read += end_bytes(plan, plan.layers);
+  return read / 2;
+}
+
 }  // namespace
 
 Work whole_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
@@ -167,12 +208,36 @@ Work end_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow, int64_t
   return {Op::gemm, GroupKind::none, 0, passes * kFlopsPerMac * held * weights, passes};
 }
 
+Work step_work(const WorkClass& wc, const Plan& plan) {
+  const GroupKind group = group_of(plan.structure->flow, wc.kind);
+  const auto layers_here = [&] {
+    return layers_of_stage(plan.layers, plan.shape.parallel.pp, stage_of(plan, wc.layer));
+  };
+  switch (wc.kind) {
+    case TaskKind::optimizer:
+      if (!plan.step.optimizer) return {Op::none, group, 0, 0, 0};
+      return {Op::copy, group, optimizer_bytes(plan.shape, weights_of(plan, wc.layer), *plan.step.optimizer), 0, 0};
+    case TaskKind::squares:
+      return {Op::copy, group, squares_bytes(plan, layers_here()), 0, 0};
+    case TaskKind::norm:
+      return {Op::allreduce, group, sizeof(double), 0, 0};
+    case TaskKind::stage_weights: {
+      if (wc.layer < 0 || wc.layer == plan.layers) return {Op::allgather, group, end_bytes(plan, wc.layer), 0, 0};
+      const auto [first, last] = layers_here();
+      return {Op::allgather, group, static_cast<double>((last - first) * stage_gradient_bytes(plan.shape)), 0, 0};
+    }
+    default:
+      return work_of(wc, plan.shape, plan.slices, plan.structure->flow);
+  }
+}
+
 void set_works(Plan& plan) {
   plan.works.clear();
   const Flow flow = plan.structure->flow;
   for (const WorkClass& wc : plan.structure->classes)
-    plan.works.push_back(is_end(wc.kind) ? end_work(wc.kind, wc.phase, plan.shape, flow, plan.vocabulary)
-                                         : work_of(wc, plan.shape, plan.slices, flow));
+    plan.works.push_back(is_end(wc.kind)           ? end_work(wc.kind, wc.phase, plan.shape, flow, plan.vocabulary)
+                         : wc.phase == Phase::step ? step_work(wc, plan)
+                                                   : work_of(wc, plan.shape, plan.slices, flow));
 }
 
 }  // namespace moe

@@ -1,5 +1,7 @@
 #include "moe/schedule/iteration_builder.h"
 
+#include <utility>
+
 namespace moe {
 
 void IterationBuilder::transfer(const Pass& from) {
@@ -60,6 +62,24 @@ void IterationBuilder::finish(int stage, int layer, const std::vector<int>& read
     if (structure_.lanes[static_cast<size_t>(task.lane)].stage == stage) all.push_back(task.id);
   push(TaskKind::optimizer, all);
   pass_ = nullptr;
+}
+
+void IterationBuilder::begin_left(int stage, int layer, const std::vector<int>& ready,
+                                  const std::vector<bool>& experts) {
+  left_ = Pass{.phase = Phase::backward, .stage = stage, .layer = layer, .ready = ready};
+  left_.gradients.experts = experts;
+  pass_ = &left_;
+  begin_slices();
+}
+
+int IterationBuilder::step(TaskKind kind, int stage, int layer, const std::vector<int>& after, int slice) {
+  const Pass pass{.phase = Phase::step, .stage = stage, .layer = layer};
+  const Pass* before = std::exchange(pass_, &pass);
+  const int id = push(kind, after);
+  if (slice >= 0) ++structure_.slices;
+  last().slice = structure_.classes.back().slice = slice;
+  pass_ = before;
+  return id;
 }
 
 void IterationBuilder::gather_weights(int stage, int first, int last) {

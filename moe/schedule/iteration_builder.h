@@ -18,12 +18,24 @@ class IterationBuilder : public LayerBuilder {
   /// layer's.
   void embed(const Pass& pass);
   void head(const Pass& pass);
-  /// The optimizer's step of a stage, after everything that it does and the slices that are left, one for each of
-  /// `ready`, the tasks that they wait for; `experts` as GradientPlacement's.
+  /// Where a step is not planned: the optimizer's of a stage, after everything that it does and the slices that are
+  /// left, one for each of `ready`, the tasks that they wait for; `experts` as GradientPlacement's.
   void finish(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts = {});
-  /// ZeRO 1: right after finish(), the weights of a stage's layers [first, last) are gathered from those that hold them
-  /// alike, in the order in which the next forward reads them.
+  /// ZeRO 1 likewise: right after finish(), the weights of a stage's layers [first, last) are gathered from those that
+  /// hold them alike, in the order in which the next forward reads them.
   void gather_weights(int stage, int first, int last);
+
+  /// Begins what finish() does, where a step is planned: the next slices are those that are left of the stage.
+  void begin_left(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts);
+  void send_left(size_t place) { gradient(place); }
+  void end_left() { pass_ = nullptr; }
+  /// Adds a task of Phase::step and returns it. `slice`: of a sum of gradients.
+  int step(TaskKind kind, int stage, int layer, const std::vector<int>& after, int slice = -1);
+  const std::vector<Task>& tasks() const { return structure_.tasks; }
+  bool has(GroupKind group, int stage) const { return lanes_.of(group, stage) >= 0; }
+
+ private:
+  Pass left_;
 };
 
 }  // namespace moe

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "moe/base/check.h"
-#include "moe/schedule/iteration_builder.h"
+#include "moe/schedule/step_builder.h"
 
 namespace moe {
 namespace {
@@ -49,6 +49,7 @@ class ModelBuilder {
     plan_.rows = padded_rows(model.shape);
     plan_.layers = model.layers;
     plan_.vocabulary = model.vocabulary;
+    plan_.step = model.step;
     plan_.micro_batches = model.micro_batches;
     plan_.order = model.order;
     plan_.degree_forward = decision.degree_forward;
@@ -62,6 +63,7 @@ class ModelBuilder {
     IterationBuilder builder(schedule_, {networks, peers, plan_.shape.layer.shared_hidden > 0, stages_});
     // The stages' last backwards send; they are built last to first, each stage's as a block of gradients.
     for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, stages_)) run(builder, step);
+    if (plan_.step.planned) StepBuilder(plan_, builder).step();
     plan_.structure = std::make_shared<const Structure>(builder.take());
     set_works(plan_);
     check_plan(plan_);
@@ -117,7 +119,7 @@ class ModelBuilder {
     pass.gradients = {};
     if (stage > 0) builder.transfer(pass);
     if (embeds) builder.embed(pass);
-    if (sends) finish(builder, stage, first, sender);
+    if (sends) finish(builder, stage, end, sender);
   }
 
   // The output projection or the embedding, one tensor.
@@ -158,13 +160,19 @@ class ModelBuilder {
     waiting_pieces_.erase(waiting_pieces_.begin(), waiting_pieces_.begin() + static_cast<std::ptrdiff_t>(count));
   }
 
-  void finish(IterationBuilder& builder, int stage, int layer, Sender& sender) {
+  // `end`: the last task of the stage's backwards.
+  void finish(IterationBuilder& builder, int stage, int end, Sender& sender) {
     std::vector<int> ready;
     std::vector<bool> experts;
     send_pieces(waiting_pieces_.size(), sender, ready, experts);
     if (sender.waiting() > 0) ready.push_back(sender.send(sender.waiting()));
-    builder.finish(stage, layer, ready, experts);
-    if (plan_.shape.parallel.zero > 0) builder.gather_weights(stage, layer, layers_of_stage(model_, stage).second);
+    const auto [first, last] = layers_of_stage(model_, stage);
+    if (plan_.step.planned) {
+      const bool placed = !expert_gradient_pieces(schedule_, plan_.shape, decision_.micro_op_bytes).empty();
+      return StepBuilder(plan_, builder).send_left({stage, end, !placed}, ready, experts);
+    }
+    builder.finish(stage, first, ready, experts);
+    if (plan_.shape.parallel.zero > 0) builder.gather_weights(stage, first, last);
   }
 
   const Schedule& schedule_;

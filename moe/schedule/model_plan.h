@@ -19,6 +19,7 @@ struct ModelShape {
   int64_t head_gradient_bytes = 0, embedding_gradient_bytes = 0;
   /// The model's ends are tasks: embedding, output projection and loss. 0: they are not in the plan.
   int64_t vocabulary = 0;
+  StepShape step = {};
 };
 /// Gives a model the gradients of its embedding and output projection, each sharded over MP. Where they are one tensor
 /// (tied, on one stage) its gradient is whole once the embedding's is; with stages each end has a copy, and what sums
@@ -53,7 +54,8 @@ struct ModelDecision {
 };
 
 /// The plan, checked. Gradients go in the order in which they are made, every stage's own; what no backward takes is
-/// sent in one slice at the end. Pieces (micro_ops, fixed, own_lane) follow the schedule's policy: of `gaps` pieces the
+/// sent in one slice at the end. A planned step adds the sums that no backward sends, the norm and the optimizer's
+/// tasks, a layer or end each. Pieces (micro_ops, fixed, own_lane) follow the schedule's policy: of `gaps` pieces the
 /// first that wait. Throws BadInput for a decision that the schedule does not have.
 Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision);
 

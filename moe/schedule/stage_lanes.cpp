@@ -17,6 +17,11 @@ std::vector<Lane> lanes_of(LaneLayout layout, int stage) {
   return lanes;
 }
 
+// A step's collectives, but those of experts.
+bool sums_for_all(TaskKind kind) {
+  return kind == TaskKind::stage_gradient || kind == TaskKind::norm || kind == TaskKind::stage_weights;
+}
+
 }  // namespace
 
 StageLanes::StageLanes(LaneLayout layout, const Networks& networks, int stages) : layout_(layout), networks_(networks) {
@@ -44,8 +49,14 @@ int StageLanes::of_gradients(int stage) const {
   return static_cast<int>((static_cast<size_t>(stage) + 1) * a_stage_ - 1);
 }
 
+// Their network is that of the gradients, whose lane these have.
+bool StageLanes::shares_gradients(GroupKind group) const {
+  return networks_[static_cast<size_t>(group)] == networks_[static_cast<size_t>(GroupKind::dp)];
+}
+
 int StageLanes::of(TaskKind kind, Flow flow, int stage) const {
-  if (kind == TaskKind::gradient || kind == TaskKind::weights) return of_gradients(stage);
+  const bool sums = kind == TaskKind::gradient || sums_for_all(kind) || kind == TaskKind::weights;
+  if (sums && shares_gradients(group_of(flow, kind))) return of_gradients(stage);
   if (kind != TaskKind::copy && kind != TaskKind::home_copy) return of(group_of(flow, kind), stage);
   const int compute = of(GroupKind::none, stage);
   return layout_ == LaneLayout::by_network_copy ? compute + 3 : std::max(of(GroupKind::mp, stage), compute);

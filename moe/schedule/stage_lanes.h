@@ -22,6 +22,8 @@ class StageLanes {
   int of(TaskKind kind, Flow flow, int stage) const;
 
  private:
+  bool shares_gradients(GroupKind group) const;
+
   LaneLayout layout_;
   Networks networks_;
   std::vector<Lane> lanes_;

@@ -34,7 +34,7 @@ ModelReplay::ModelReplay(const Schedule& schedule, const LayerPricer& pricer, co
       head_bytes_(pricer.has(GroupKind::dp) ? model.head_gradient_bytes : 0),
       embedding_bytes_(pricer.has(GroupKind::dp) ? model.embedding_gradient_bytes : 0) {
   const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
-  makers_matter_ = network(GroupKind::ep) != network(GroupKind::dp);
+  makers_matter_ = model.step.planned || network(GroupKind::ep) != network(GroupKind::dp);
 }
 
 // Returns slices in the order in which plans have them: stages from the last to the first, each in its sending order.
@@ -64,13 +64,14 @@ bool ModelReplay::sends_what_waits(const ModelDecision& decision) const {
   return true;
 }
 
-// A slice waits for the layer that makes its last byte, or the head.
+// A slice waits for the layer that makes its last byte, or the head; a layer's step for the slice that ends it.
 std::string ModelReplay::makers(const std::vector<int64_t>& slices) const {
   std::string makers;
   int64_t sent = -head_bytes_;
   for (const int64_t bytes : slices) {
     sent += bytes;
     makers += std::to_string(sent <= 0 ? -1 : (sent - 1) / made_bytes_) + ',';
+    if (model_.step.planned) makers += std::to_string(sent < 0 ? -1 : sent / made_bytes_) + ',';
   }
   return makers;
 }
@@ -78,13 +79,12 @@ std::string ModelReplay::makers(const std::vector<int64_t>& slices) const {
 ModelReplay::Compiled ModelReplay::compile(const ModelDecision& decision) const {
   const Plan plan = build_model_plan(schedule_, model_, decision);
   const Structure& structure = *plan.structure;
-  Compiled c{static_cast<int64_t>(structure.tasks.size()),
-             price(pricer_, plan),
-             std::vector<size_t>(plan.slices.size()),
-             {},
-             {}};
+  Compiled c{static_cast<int64_t>(structure.tasks.size()), price(pricer_, plan), {}, {}, {}};
+  std::vector<size_t> classes(plan.slices.size());
   for (size_t i = 0; i < structure.classes.size(); ++i)
-    if (const int slice = structure.classes[i].slice; slice >= 0) c.slice_class[static_cast<size_t>(slice)] = i;
+    if (const int slice = structure.classes[i].slice; slice >= 0) classes[static_cast<size_t>(slice)] = i;
+  for (const size_t of_slice : classes)  // those that backwards send, and what they leave
+    if (structure.classes[of_slice].kind == TaskKind::gradient) c.slice_class.push_back(of_slice);
   const Contention& contention = pricer_.profile().contention;
   if (slows_itself(plan, contention))
     c.fluid.emplace(structure, networks_of(plan.groups), contention);

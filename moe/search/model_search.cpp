@@ -30,7 +30,7 @@ void place_micro_ops(const Schedule& schedule, const Plan& plan, std::span<const
                      ModelDecision& decision) {
   std::vector<MicroOp> pieces;
   for (const Task& task : plan.tasks()) {
-    if (!sends_gradients(task.kind)) continue;
+    if (!sends_gradients(task.kind) || task.phase == Phase::step) continue;
     const GradientSlice& slice = plan.slices[static_cast<size_t>(task.slice)];
     pieces.push_back({seconds[static_cast<size_t>(task.work_class)], task.lane,
                       plan.gradients[static_cast<size_t>(slice.gradient)].made_by});
@@ -168,9 +168,11 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   const LayerPricer least_pricer(pricer.profile(), unpadded, pricer.options());
   result.bound_s = result.at_least_s = model_bound(planned, least_pricer, decided);
   const bool decides_places = splits_gradients(planned) || planned.gradients == GradientPolicy::after;
+  const bool alone = decided.step.planned && pricer.profile().contention.none();
+  const double step_s = alone ? step_least_seconds(planned, least_pricer, decided) : 0;
   if (planned.flow == Flow::sharded && decides_places && model.micro_batches == 1 && decided.shape.parallel.pp == 1)
-    result.at_least_s =
-        std::max(result.bound_s, least_seconds(layers_.replay(planned, least_pricer), decided, choice, last - first));
+    result.at_least_s = std::max(
+        result.bound_s, least_seconds(layers_.replay(planned, least_pricer), decided, choice, last - first) + step_s);
   return result;
 }
 

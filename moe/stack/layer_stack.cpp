@@ -15,6 +15,10 @@ LayerComms comms_of_stage(Communicator& world, const LayerCase& stage) {
   return LayerComms::split(*own, stage.parallel);
 }
 
+void copy(Math& math, TensorView from, TensorView to) {
+  from.dtype() == to.dtype() ? math.assign(from, to) : math.convert(from, to);
+}
+
 }  // namespace
 
 StackShape stack_shape(const Plan& plan) { return {plan.shape, plan.structure->flow, plan.layers, plan.micro_batches}; }
@@ -62,23 +66,70 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
       cells.push_back(std::make_unique<MoeLayer>(place, of_cell, comms_, device, links));
     }
   }
+  if (own.parallel.ranks() > 1) alike_sums_ = Tensor({elements_of(alike())}, sums_type(own.layer.dtype), memory);
   if (own.parallel.zero == 0) return;
-  for (const auto& [group, gathered] :
-       {std::pair{GroupKind::dp, &dense_gathered_}, {GroupKind::edp, &experts_gathered_}})
-    if (comms_.of(group).size() > 1)
-      *gathered = Tensor({elements_of(held_alike(first_, group))}, own.layer.dtype, memory);
+  if (comms_.of(GroupKind::dp).size() > 1)
+    dense_gathered_ = Tensor({elements_of(weights(first_, SummedOver::dp))}, own.layer.dtype, memory);
+  if (comms_.of(GroupKind::edp).size() > 1)
+    experts_gathered_ = Tensor({elements_of(weights(first_, SummedOver::edp))}, own.layer.dtype, memory);
 }
 
-std::vector<Parameter> LayerStack::held_alike(int layer, GroupKind group) const {
+std::vector<Parameter> LayerStack::weights(int layer, SummedOver over) const {
   std::vector<Parameter> weights = cell(layer, 0).parameters();
-  const SummedOver over = group == GroupKind::edp ? SummedOver::edp : SummedOver::dp;
   std::erase_if(weights, [&](const Parameter& p) { return p.summed_over != over; });
   return weights;
 }
 
-void LayerStack::gather_weights(int layer, GroupKind group, Communicator& comm, CommCall call) {
-  const Tensor& gathered = group == GroupKind::edp ? experts_gathered_ : dense_gathered_;
-  moe::gather_weights(held_alike(layer, group), gathered, comm, cell(layer, 0).state().math(), call);
+std::vector<Parameter> LayerStack::alike() const {
+  std::vector<Parameter> all;
+  for (int layer = first_; layer < last_layer(); ++layer)
+    for (Parameter& p : weights(layer, SummedOver::stage)) all.push_back(std::move(p));
+  return all;
+}
+
+void LayerStack::sum_alike(CommCall call) {
+  Math& math = cell(first_, 0).state().math();
+  const auto each = [this, &math](auto move) {
+    return [this, &math, move](void* native) {
+      math.use(native);
+      int64_t at = 0;
+      for (const Parameter& p : alike()) {
+        move(math, p, alike_sums_.view().part(at, {p.gradient.elements()}));
+        at += p.gradient.elements();
+      }
+    };
+  };
+  call.stream.launch(each([](Math& m, const Parameter& p, TensorView sum) { copy(m, p.gradient.flat(), sum); }));
+  const TensorView all = alike_sums_;
+  comms_.of(GroupKind::stage).allreduce(all.data(), all.elements(), all.dtype(), call);
+  call.stream.launch(each([](Math& m, const Parameter& p, TensorView sum) {
+    if (p.copies > 1) m.scale(sum, 1.0 / p.copies);
+    copy(m, sum, p.gradient.flat());
+  }));
+}
+
+void LayerStack::count_once(int layer) {
+  for (const Parameter& p : weights(layer, SummedOver::edp))
+    if (p.copies > 1) cell(layer, 0).state().math().scale(p.gradient, 1.0 / p.copies);
+}
+
+void LayerStack::gather_weights(int layer, SummedOver over, Communicator& comm, CommCall call) {
+  const Tensor& gathered = over == SummedOver::edp ? experts_gathered_ : dense_gathered_;
+  moe::gather_weights(weights(layer, over), gathered, comm, cell(layer, 0).state().math(), call);
+}
+
+// One gather a type of elements: norms are of the layer's, a gate's of the type of sums.
+void LayerStack::gather_alike(Communicator& dp, CommCall call) {
+  MoeLayer& any = cell(first_, 0);
+  for (const DType dtype : {DType::float64, DType::float32, DType::float16, DType::bfloat16}) {
+    std::vector<Parameter> of_type = alike();
+    std::erase_if(of_type, [&](const Parameter& p) { return p.value.dtype() != dtype; });
+    if (of_type.empty()) continue;
+    const auto scratch = std::make_shared<Tensor>(Tensor({elements_of(of_type)}, dtype, any.memory()));
+    moe::gather_weights(of_type, *scratch, dp, any.state().math(), call);
+    call.pace = {};                           // the first one keeps that of both
+    call.stream.launch([scratch](void*) {});  // which lives until then
+  }
 }
 
 RankCells LayerStack::cells() const {
@@ -88,13 +139,6 @@ RankCells LayerStack::cells() const {
     for (const auto& cell : layer) of_layer.push_back(cell.get());
   }
   return {first_, std::move(all)};
-}
-
-void LayerStack::finish_gradients(Stream& stream) {
-  for (const auto& layer : cells_) {
-    layer.front()->state().experts_summed = experts_summed_;
-    layer.front()->finish_gradients(stream);
-  }
 }
 
 }  // namespace moe

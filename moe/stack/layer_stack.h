@@ -48,24 +48,27 @@ class LayerStack {
   TensorView dense_gradients() const { return dense_gradients_; }
   TensorView expert_gradients() const { return expert_gradients_; }
 
-  /// Enqueues the sums that no plan carries, as MoeLayer::finish_gradients does, of every layer.
-  void finish_gradients(Stream& stream);
-  /// Shows this rank's part of a layer's weights that the ranks of a group hold alike: over DP attention's and the
-  /// shared expert's, over EDP the experts'.
-  std::vector<Parameter> held_alike(int layer, GroupKind group) const;
-  /// Enqueues the AllGather of those weights over `comm`, which is of that group (weight_gather.h).
-  void gather_weights(int layer, GroupKind group, Communicator& comm, CommCall call);
-  /// Says whether the last pass's plan summed the experts' gradients over EDP.
-  void set_experts_summed(bool summed) { experts_summed_ = summed; }
+  /// Enqueues the sum over the stage of all its layers' gates' and norms' gradients, all of them at once.
+  void sum_alike(CommCall call);
+  /// Divides a layer's experts' gradients, once summed, by how often they count each token (Parameter::copies).
+  void count_once(int layer);
+  /// Shows this rank's part of a layer's weights whose gradients those ranks add up.
+  std::vector<Parameter> weights(int layer, SummedOver over) const;
+  /// Enqueues the AllGather of those weights over `comm`, which is of DP or of EDP (weight_gather.h).
+  void gather_weights(int layer, SummedOver over, Communicator& comm, CommCall call);
+  /// Enqueues it for what all ranks of the stage hold alike, of all its layers.
+  void gather_alike(Communicator& dp, CommCall call);
 
  private:
+  std::vector<Parameter> alike() const;
+
   StackShape shape_;
   int stage_ = 0, first_ = 0;
   StageLinks links_;
   LayerComms comms_;
   Tensor dense_gradients_, expert_gradients_;
   Tensor dense_gathered_, experts_gathered_;  // of a layer, on their way: two lanes may gather; with ZeRO alone
-  bool experts_summed_ = false;
+  Tensor alike_sums_;                         // of all layers' gates and norms, on their way
   std::vector<std::vector<std::unique_ptr<MoeLayer>>> cells_;  // [layer][micro-batch]
 };
 

@@ -39,7 +39,7 @@ CellPlans::CellPlans(const Plan& whole) : own_id(whole.tasks().size(), -1) {
 
 void require_stack_runs(const Plan& plan) {
   for (const Gradient& gradient : plan.gradients)
-    require<Unsupported>(gradient.layer >= 0 && gradient.layer < plan.layers,
+    require<Unsupported>(gradient.alike || (gradient.layer >= 0 && gradient.layer < plan.layers),
                          "a stack of layers has no gradients of a model's ends, found a plan with {} bytes of them",
                          gradient.bytes);
   for (const auto& layer : CellPlans(plan).plans)
@@ -55,6 +55,7 @@ StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device, 
   require_equal(plan.layers, shape.layers, "the plan's layers");
   require_equal(plan.micro_batches, shape.micro_batches, "the plan's micro-batches");
   require<WrongResult>(plan.vocabulary == 0 || model != nullptr, "the plan is of a model, and there is none");
+  require<WrongResult>(plan.step.planned, "the plan leaves out its step, which sums gradients");
   add_cells();
   set_into();
   places_.resize(plan_.tasks().size());
@@ -91,7 +92,6 @@ void StackBinding::set_into() {
 
 void StackBinding::add_place(const Task& task, Device& device) {
   if (first_task_ < 0) first_task_ = task.id;
-  sums_experts_ |= task.kind == TaskKind::expert_gradient;
   Place& place = places_[static_cast<size_t>(task.id)];
   if (of_a_pass(task)) {
     const auto layer = static_cast<size_t>(task.layer - stack_.first_layer());
@@ -101,7 +101,7 @@ void StackBinding::add_place(const Task& task, Device& device) {
     return;
   }
   place.name = task.name();
-  if (sends_gradients(task.kind)) place.data = summed(task);
+  if (sends_gradients(task.kind) && task.kind != TaskKind::stage_gradient) place.data = summed(task);
   if (task.kind == TaskKind::send || task.kind == TaskKind::recv) place.data = passed_on(task);
   if (task.kind == TaskKind::send) place.ready = device.make_event();
 }
@@ -131,7 +131,6 @@ TensorView StackBinding::passed_on(const Task& task) const {
 void StackBinding::begin_pass() {
   for (const auto& leaving : leaving_)
     if (leaving) leaving->synchronize();
-  stack_.set_experts_summed(sums_experts_);
 }
 
 void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
@@ -139,16 +138,39 @@ void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
   const Place& place = places_[static_cast<size_t>(task.id)];
   if (place.cell != nullptr) return place.cell->issue(*place.task, stream, pace);
   const TensorView& data = place.data;
-  if (gathers_weights(task.kind))
-    return stack_.gather_weights(task.layer, task.group, stack_.comms().of(task.group), {stream, pace, place.name});
-  if (sends_gradients(task.kind))
+  if (sends_gradients(task.kind) && data.data() != nullptr)
     stack_.comms().of(task.group).allreduce(data.data(), data.elements(), data.dtype(), {stream, pace, place.name});
+  else if (task.phase == Phase::step)
+    issue_step(task, {stream, pace, place.name});
   else if (task.kind == TaskKind::recv)
     stack_.links()
         .from_before(task.phase)
         ->receive(data.data(), data.bytes(), task.phase == Phase::forward ? 0 : 1, {stream, {}, place.name});
-  else if (model_ != nullptr && task.kind != TaskKind::send)
-    model_->issue(task, stream);
+  else if (task.kind != TaskKind::send)
+    model_->issue(task, {stream, {}, place.name});
+}
+
+void StackBinding::issue_step(const Task& task, CommCall call) {
+  const auto dp = [&]() -> Communicator& { return stack_.comms().of(GroupKind::dp); };
+  if (is_end(task)) return model_->issue(task, call);
+  switch (task.kind) {
+    case TaskKind::stage_gradient:
+      return stack_.sum_alike(call);
+    case TaskKind::weights:
+      return stack_.gather_weights(task.layer, SummedOver::dp, dp(), call);
+    case TaskKind::expert_weights:
+      return stack_.gather_weights(task.layer, SummedOver::edp, stack_.comms().of(GroupKind::edp), call);
+    case TaskKind::stage_weights:
+      return stack_.gather_alike(dp(), call);
+    default:
+      break;
+  }
+  if (model_ != nullptr) return model_->issue(task, call);
+  if (task.kind == TaskKind::optimizer)
+    call.stream.launch([this, layer = task.layer](void* native) {
+      stack_.cell(layer, 0).state().math().use(native);
+      stack_.count_once(layer);
+    });
 }
 
 void StackBinding::settle(const Task& task, Stream& stream) {

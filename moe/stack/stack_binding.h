@@ -3,7 +3,7 @@
 // that layer's own (LayerBinding); this class adds what lies between them: gradient slices, which may reach over
 // several layers, and what goes from stage to stage.
 //
-// A gradient task sums what its own iteration made, so that one pass leaves the dense gradients whole.
+// A gradient task sums what its own iteration made, so that one pass leaves all gradients whole.
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,19 +28,21 @@ struct CellPlans {
 /// Throws Unsupported naming what of a plan a stack can't run: gradients of a model's ends, chunks that mix (cuts_of).
 void require_stack_runs(const Plan& plan);
 
-/// Does what a plan of a model has beside its layers: the tasks of its ends (embed, head) and the optimizer's.
+/// Does what a plan of a model has beside its layers: the tasks of its ends (embed, head) and their sums and gathers,
+/// the norm and the optimizer's tasks.
 class ModelTasks {
  public:
   virtual ~ModelTasks() = default;
-  /// Enqueues it. An optimizer's finds all gradients that plans sum summed.
-  virtual void issue(const Task& task, Stream& stream) = 0;
+  /// Enqueues it. An optimizer's finds its layer's gradients whole.
+  virtual void issue(const Task& task, CommCall call) = 0;
 };
 
 class StackBinding : public Binding {
  public:
   /// `stack` must outlive it; the plan's structure is shared. `device` makes the streams on which data leave the stage.
-  /// Throws WrongResult naming what differs unless the plan is of the stack's case, layers and micro-batches.
-  /// `model`: of a plan with a vocabulary; outlives the binding. Without one the optimizer's task is an instant.
+  /// Throws WrongResult naming what differs unless the plan is of the stack's case, layers and micro-batches, and its
+  /// step is planned. `model`: of a plan with a vocabulary; outlives the binding. Without one an optimizer's task steps
+  /// nothing.
   StackBinding(LayerStack& stack, const Plan& plan, Device& device, ModelTasks* model = nullptr);
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
@@ -61,6 +63,8 @@ class StackBinding : public Binding {
   void set_into();
   void add_place(const Task& task, Device& device);
   TensorView summed(const Task& task) const;
+  bool is_end(const Task& task) const { return task.layer < 0 || task.layer == plan_.layers; }
+  void issue_step(const Task& task, CommCall call);
   /// Returns what leaves or enters the stage in the task's phase and micro-batch.
   TensorView passed_on(const Task& task) const;
 
@@ -71,7 +75,6 @@ class StackBinding : public Binding {
   std::vector<std::vector<std::unique_ptr<LayerBinding>>> cells_;  // [layer of the stage][micro-batch]
   std::vector<Place> places_;                                      // by task id; of other stages: empty
   int first_task_ = -1;
-  bool sums_experts_ = false;
   std::array<std::unique_ptr<Stream>, 2> leaving_;  // by phase
 };
 

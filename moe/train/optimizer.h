@@ -4,12 +4,12 @@
 #include <string_view>
 #include <vector>
 
+#include "moe/plan/step.h"
 #include "moe/rows/weight_share.h"
 #include "moe/tensor/tensor.h"
 
 namespace moe {
 
-enum class OptimizerKind : uint8_t { sgd, adamw };
 std::string_view name_of(OptimizerKind kind);
 /// Throws BadInput that lists the known names; `where` names the flag or file line.
 OptimizerKind optimizer_from(std::string_view name, std::string_view where);

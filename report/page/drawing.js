@@ -51,7 +51,8 @@ const KIND_COLOURS = {
   shared_allgather: "#a3b18a", shared_reducescatter: "#8a9a70", shared_allreduce: "#758560",
   expert: "#e69f00", shared: "#f2c14e", gradient: "#d55e00", expert_gradient: "#eb9f6d", copy: "#cc79a7",
   home_copy: "#e0aac8",
-  weights: "#b8860b", expert_weights: "#d9b45c",
+  weights: "#b8860b", expert_weights: "#d9b45c", stage_weights: "#c9a23f", stage_gradient: "#b34700",
+  squares: "#7a6a8a", norm: "#a08fb5", optimizer: "#8a7a00",
 };
 const kindColour = (kind) => KIND_COLOURS[kind] ?? "#c0a8b8";
 const KIND_LETTERS = { dispatch: "D", allgather: "G", expert: "E", reducescatter: "S", combine: "C", gradient: "g",

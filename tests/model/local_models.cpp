@@ -71,13 +71,14 @@ LayerCase model_case(LayerShape layer, ParallelShape sizes) {
   return complete(layer, sizes, Rounding::ragged);
 }
 
-Plan model_plan(const std::string& schedule, const LayerCase& shape, int layers, int micro_batches,
-                int64_t vocabulary) {
+Plan model_plan(const std::string& schedule, const LayerCase& shape, int layers, int micro_batches, int64_t vocabulary,
+                const StepShape& step) {
   ModelShape model;
   model.shape = shape;
   model.layers = layers;
   model.micro_batches = micro_batches;
   model.vocabulary = vocabulary;
+  model.step = step;
   const Schedule& of = find_schedule(schedule);
   return build_model_plan(of, model, any_model::any_model_decision(of, model, 3));
 }

@@ -33,6 +33,7 @@ class LocalModels {
 /// A case with groups of these sizes, a node for each MP group of each stage.
 LayerCase model_case(LayerShape layer, ParallelShape sizes);
 /// The plan of a model with equal degrees.
-Plan model_plan(const std::string& schedule, const LayerCase& shape, int layers, int micro_batches, int64_t vocabulary);
+Plan model_plan(const std::string& schedule, const LayerCase& shape, int layers, int micro_batches, int64_t vocabulary,
+                const StepShape& step = {true, true, OptimizerKind::adamw});
 
 }  // namespace moe

@@ -78,9 +78,13 @@ AnyModel any_model(uint64_t seed) {
   any.profile.nodes = parallel.nodes;
   price_all(draws, any.profile, any.model.shape, mp_bytes(any.model.shape));
   if (draws.below(2) == 0) any.profile.contention = contention_of(draws);
-  any.text = fmt::format("{}; {} stages, {} layers, {} micro-batches, {}, {}{}", layer.text, parallel.pp,
-                         any.model.layers, any.model.micro_batches, name_of(any.model.order), placement_name(parallel),
-                         any.profile.contention.none() ? "" : ", contention");
+  if (draws.below(2) == 0)
+    any.model.step = {true, draws.below(2) == 0,
+                      draws.below(2) == 0 ? std::optional(OptimizerKind::adamw) : std::nullopt};
+  any.text =
+      fmt::format("{}; {} stages, {} layers, {} micro-batches, {}, {}{}{}", layer.text, parallel.pp, any.model.layers,
+                  any.model.micro_batches, name_of(any.model.order), placement_name(parallel),
+                  any.profile.contention.none() ? "" : ", contention", any.model.step.planned ? ", with its step" : "");
   return any;
 }
 

@@ -47,7 +47,7 @@ TEST(ModelBound, HasTheGathersOfZero) {
     std::map<std::pair<TaskKind, int>, int> times;
     std::map<int, double> lanes;
     for (const Task& task : shared.tasks()) {
-      if (!gathers_weights(task.kind)) continue;
+      if (!gathers_weights(task.kind) || task.kind == TaskKind::stage_weights) continue;
       ++times[{task.kind, task.layer}];
       const bool experts = task.kind == TaskKind::expert_weights;
       const Work& work = shared.works[static_cast<size_t>(task.work_class)];
@@ -63,7 +63,7 @@ TEST(ModelBound, HasTheGathersOfZero) {
     ASSERT_GE(with, model_bound(schedule, pricer, any.model) * (1 - 1e-12)) << schedule.name << ", " << any.text;
     gathered += lanes.empty() ? 0 : 1;
     const bool slowed = !any.profile.contention.none() || schedule.lanes == LaneLayout::by_network_gradient;
-    if (any.model.shape.parallel.pp > 1 || slowed) continue;
+    if (any.model.shape.parallel.pp > 1 || slowed || any.model.step.planned) continue;
     double longest = 0;
     for (const auto& [lane, lane_s] : lanes) longest = std::max(longest, lane_s);
     const double without = replayed(pricer, kept);

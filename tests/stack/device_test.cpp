@@ -46,7 +46,8 @@ TEST(StackOnDevice, ScoresComputedAgainChangeNoBitAndAreNotKept) {
     std::vector<int64_t> bytes;
     std::vector<Plan> plans;
     for (const Recompute recompute : {Recompute::none, Recompute::selective}) {
-      const ModelShape model{of_scores(recompute, dtype), 4, 3, PipelineOrder::one_f_one_b};
+      ModelShape model{of_scores(recompute, dtype), 4, 3, PipelineOrder::one_f_one_b};
+      model.step.planned = true;
       const Schedule& schedule = find_schedule("fsmoe");
       plans.push_back(build_model_plan(schedule, model, any_model::any_model_decision(schedule, model, 3)));
       const int64_t before = tensor_memory.live_bytes;
@@ -89,6 +90,7 @@ TEST_P(StackOnDeviceTest, GradientsAreAutograds) {
   parallel.recompute = made.recompute;
   ModelShape model{complete(layer, parallel, Rounding::ragged), 2 * made.stages, made.micro_batches,
                    PipelineOrder::one_f_one_b};
+  model.step.planned = true;
   const LayerSeed seed{.seed = 7};
   const auto fitting = any_decision::fitting(model.shape);
   for (size_t i = static_cast<size_t>(made.micro_batches); i < fitting.size(); i += 5) {  // emulated kernels are slow

@@ -36,6 +36,7 @@ Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabula
   ModelShape model;
   const int stages = 1 + static_cast<int>(draw(2));
   model.vocabulary = vocabulary;
+  model.step = {true, draw(2) == 0 && vocabulary > 0, {}};
   model.shape = with_stages(layer_space::shape_of(point), stages);
   // Without norms numbers grow from layer to layer, and errors with them.
   const int most = model.shape.layer.norm == Norm::none ? 2 : 4;

@@ -17,7 +17,7 @@ class LocalStacks {
   void poison();
   /// What runs in the stack's binding's place on a rank.
   using Wrap = std::function<std::unique_ptr<Binding>(Binding&, int rank)>;
-  /// `passes` passes, then finish_gradients.
+  /// `passes` passes.
   void run(const Plan& plan, int passes = 1, const Wrap& wrap = {});
 
   std::span<LayerStack* const> ranks() const { return ranks_; }

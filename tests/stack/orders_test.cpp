@@ -76,6 +76,7 @@ Plan drawn_plan(uint64_t seed) {
   model.layers = parallel.pp * (1 + static_cast<int>(draws.below(2)));
   model.micro_batches = 1 + static_cast<int>(draws.below(3));
   model.order = draws.below(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
+  model.step.planned = true;
   const auto fitting = any_decision::fitting(model.shape);
   const Schedule& schedule = *fitting[draws.below(fitting.size())];
   return build_model_plan(schedule, model, any_model::any_model_decision(schedule, model, seed));
@@ -158,6 +159,7 @@ std::string refusal_without(TaskKind kind, const std::function<bool(const Plan&,
   LayerShape layer{.batch = 2, .seq = 8, .model_dim = 16, .hidden = 12, .heads = 8, .experts = 4, .top_k = 2};
   const ParallelShape parallel{.nodes = 4, .ranks_per_node = 2, .mp = 1, .ep = 2, .esp = 2, .pp = 2};
   ModelShape model{complete(layer, parallel, Rounding::ragged), 2, 3, PipelineOrder::one_f_one_b};
+  model.step.planned = true;
   ModelDecision decision;
   decision.backwards.resize(1);
   const Plan plan = build_model_plan(find_schedule("tutel"), model, decision);

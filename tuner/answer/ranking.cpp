@@ -113,7 +113,7 @@ bool same_time(double a_s, double b_s) { return std::abs(a_s - b_s) <= kTie * st
 
 double expert_sums_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) {
   const ParallelShape& p = model.shape.parallel;
-  if (p.edp == 1 || schedule.packs_experts) return 0;
+  if (p.edp == 1 || schedule.packs_experts || model.step.planned) return 0;
   const double layers = static_cast<double>((model.layers + p.pp - 1) / p.pp);  // of the fullest stage
   return layers * pricer.gradient_seconds(expert_gradient_bytes(model.shape), TaskKind::expert_gradient);
 }

@@ -56,6 +56,7 @@ void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedul
   model.layers = stacked.layers;
   model.micro_batches = stacked.micro_batches;
   model.order = stacked.order;
+  model.step = {true, stacked.clips, stacked.optimizer};
   ModelSearch search;
   ModelResult result = search.tune(schedule, pricer, model, partition_strategies().front(),
                                    within_memory(degrees, pricer.profile().memory_bytes, model));

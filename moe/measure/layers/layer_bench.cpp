@@ -93,9 +93,7 @@ class LayerBench {
 
   // A small model knows the tokens of its text alone.
   Plan proxy_of(const Plan& plan, const LayerCase& small) const {
-    Plan proxy = proxy_plan(plan, small);
-    if (proxy.vocabulary > 0) proxy.vocabulary = settings_.training.text->vocabulary();
-    return proxy;
+    return proxy_plan(plan, small, plan.vocabulary > 0 ? settings_.training.text->vocabulary() : 0);
   }
 
   void prove() {

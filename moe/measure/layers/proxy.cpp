@@ -41,6 +41,15 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
   return small;
 }
 
+int64_t proxy_bytes(const Plan& proxy, const Gradient& gradient) {
+  const LayerCase& c = proxy.shape;
+  if (gradient.experts) return expert_gradient_bytes(c);
+  if (!gradient.alike) return gradient_bytes(c);
+  if (gradient.layer < 0) return end_gradient_bytes(c, embedding_weights(c, proxy.vocabulary));
+  if (gradient.layer == proxy.layers) return end_gradient_bytes(c, head_weights(c, proxy.vocabulary));
+  return stage_gradient_bytes(c);
+}
+
 }  // namespace
 
 LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward) {
@@ -73,17 +82,26 @@ double reference_flops(const LayerCase& shape) {
   return 3 * kFlopsPerMac * tokens * (attention + experts + shared);  // a backward is twice a forward
 }
 
-Plan proxy_plan(const Plan& nominal, const LayerCase& proxy) {
+Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary) {
   Plan plan = nominal;
   plan.shape = proxy;
   plan.rows = padded_rows(proxy);
+  if (nominal.vocabulary > 0) plan.vocabulary = vocabulary;
   const Groups sizes = groups_of(proxy.parallel);
   for (size_t k = 0; k < sizes.size(); ++k)  // lanes follow the nominal networks
-    if (plan.groups[k].network != Network::none) plan.groups[k].size = sizes[k].size;
+    if (plan.groups[k].network != Network::none && sizes[k].size > 1) plan.groups[k].size = sizes[k].size;
   const int64_t grain = bytes_of(proxy.layer.dtype);
-  for (Gradient& gradient : plan.gradients)
-    gradient.bytes = gradient.experts ? expert_gradient_bytes(proxy) : gradient_bytes(proxy);
+  for (Gradient& gradient : plan.gradients) gradient.bytes = proxy_bytes(plan, gradient);
   for (GradientSlice& slice : plan.slices) {
+    if (plan.gradients[static_cast<size_t>(slice.gradient)].alike) {  // whole, over all layers of a stage
+      slice.end = 0;
+      for (auto g = static_cast<size_t>(slice.gradient); g < plan.gradients.size(); ++g) {
+        const bool end = plan.gradients[g].layer < 0 || plan.gradients[g].layer == plan.layers;
+        if (!plan.gradients[g].alike || (g > static_cast<size_t>(slice.gradient) && end)) break;
+        slice.end += plan.gradients[g].bytes;
+      }
+      continue;
+    }
     const double all = static_cast<double>(nominal.gradients[static_cast<size_t>(slice.gradient)].bytes);
     const int64_t bytes = plan.gradients[static_cast<size_t>(slice.gradient)].bytes;
     const auto scaled = [&](int64_t at) {

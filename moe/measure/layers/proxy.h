@@ -17,6 +17,8 @@ LayerCase small_case(const LayerCase& nominal, int degree_forward, int degree_ba
 double reference_flops(const LayerCase& shape);
 
 /// The nominal plan's structure over the proxy's shape; gradient slices cut at the same fractions.
-Plan proxy_plan(const Plan& nominal, const LayerCase& proxy);
+/// `vocabulary`: of a model's proxy. Where the proxy has one rank in a group, its collectives move nothing and
+/// take the nominal's time.
+Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary = 0);
 
 }  // namespace moe

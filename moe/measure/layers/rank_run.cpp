@@ -32,7 +32,7 @@ RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
     require<BadInput>(text_ != nullptr && text_->vocabulary() <= plan.vocabulary,
                       "a model of {} tokens: found a text of {}, expected one of so many at most", plan.vocabulary,
                       text_ == nullptr ? 0 : text_->vocabulary());
-    model_ = std::make_unique<RankModel>(*stack_, world, plan.vocabulary, seed);
+    model_ = std::make_unique<RankModel>(*stack_, world, plan.vocabulary, plan.step, seed);
     if (setup.step_apart) {
       model_->step_apart();
       steps_ = device_->make_stream("steps");
@@ -63,16 +63,25 @@ const RunTimes& RankRun::pass(const std::vector<double>& at_least_s, const Conte
   if (model_) begin_step(Split::train, model_->steps());
   Binding& tasks = dragged_ ? *dragged_ : *binding_;
   const RunTimes& times = executor_->run(tasks, at_least_s, std::nullopt, contended, issued);
-  if (steps_) {
-    model_->step(*steps_);
-    steps_->synchronize();
-  }
+  end_step();
   return times;
 }
 
 const RunTimes& RankRun::pass_in_step(Communicator& everyone) {
+  if (model_) begin_step(Split::train, model_->steps());
   InStep in_step(*binding_, everyone);
-  return executor_->run(in_step);
+  const RunTimes& times = executor_->run(in_step);
+  end_step();
+  return times;
+}
+
+void RankRun::end_step() {
+  if (!model_) return;
+  if (steps_) {
+    model_->step(*steps_);
+    steps_->synchronize();
+  }
+  model_->passed();
 }
 
 double RankRun::held_out_loss(int64_t step) {
@@ -82,8 +91,7 @@ double RankRun::held_out_loss(int64_t step) {
 }
 
 void RankRun::finish_gradients(Stream& stream) {
-  if (model_) return;  // its steps do
-  stack_ ? stack_->finish_gradients(stream) : layer_->finish_gradients(stream);
+  if (layer_) layer_->finish_gradients(stream);
 }
 
 }  // namespace moe

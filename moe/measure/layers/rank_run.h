@@ -46,12 +46,13 @@ class RankRun {
   /// text's whole context before them (ModelEnds::loss).
   double held_out_loss(int64_t step);
   RankCells cells() const { return stack_ ? stack_->cells() : RankCells(*layer_); }
-  /// Enqueues the sums that no plan carries (MoeLayer::finish_gradients).
+  /// Enqueues the sums that a layer's plan does not carry (MoeLayer::finish_gradients).
   void finish_gradients(Stream& stream);
 
  private:
   SampleTokens text_of(Split split, int64_t step) const;
   void begin_step(Split split, int64_t step);
+  void end_step();
 
   // Members stand in the order in which they need each other.
   std::unique_ptr<Device> device_;

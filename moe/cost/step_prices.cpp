@@ -1,0 +1,111 @@
+// Few profiles have rows for groups of a whole stage, or for what the optimizer does.
+#include "moe/cost/step_prices.h"
+
+namespace moe {
+
+class StepPrices {
+ public:
+  explicit StepPrices(const LayerPricer& pricer) : pricer_(pricer) {}
+  double seconds(TaskKind kind, const Work& work) const;
+
+ private:
+  std::optional<double> sum_seconds(GroupKind kind, double bytes) const;
+  std::optional<double> derived_sum_seconds(GroupKind kind, double bytes) const;
+  double touching_seconds(TaskKind kind, double bytes) const;
+  double of_row(const CommRow& row, double bytes) const { return pricer_.row_curve(row, bytes).seconds(bytes); }
+  void note(std::string text) const { pricer_.note(std::move(text)); }
+  // As LayerPricer's rows: a weak one is noted.
+  template <class Row>
+  const Row& used(const Row& row) const {
+    if (!row.verdict.weak.empty()) note(fmt::format("{}{}: {}", kWeakRow, row_name(row), row.verdict.weak));
+    return row;
+  }
+
+  const LayerPricer& pricer_;
+};
+
+double step_seconds(const LayerPricer& pricer, TaskKind kind, const Work& work) {
+  return StepPrices(pricer).seconds(kind, work);
+}
+
+double StepPrices::seconds(TaskKind kind, const Work& work) const {
+  switch (kind) {
+    case TaskKind::optimizer:
+    case TaskKind::squares:
+      return touching_seconds(kind, work.bytes) + pricer_.profile_.task_overhead_s;
+    case TaskKind::weights:
+    case TaskKind::expert_weights:
+      return pricer_.dense_seconds(kind, Phase::backward);
+    case TaskKind::stage_weights:
+      return pricer_.gathered_curve(work).seconds(work.bytes) + pricer_.profile_.task_overhead_s;
+    default:
+      break;
+  }
+  const std::optional<double> seconds = sum_seconds(work.group, work.bytes);
+  if (!seconds)
+    note(fmt::format("not priced: {}, an allreduce over {} for which the profile has no rows", name_of(kind),
+                     name_of(work.group)));
+  return seconds.value_or(0) + pricer_.profile_.task_overhead_s;
+}
+
+// A row of the task itself, or the copying of what it reads and writes.
+double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
+  if (bytes == 0) return 0;
+  for (const TaskRow& row : pricer_.profile_.tasks) {
+    if (row.name != name_of(kind) || row.phase != Phase::step || row.dtype != pricer_.shape_.layer.dtype) continue;
+    TermValues terms{};
+    terms[static_cast<size_t>(Term::call)] = 1;
+    terms[static_cast<size_t>(Term::weight_byte)] = bytes;
+    for (const std::string& range : range_notes(row, terms)) note(range);
+    return dot(used(row).s_per, terms);
+  }
+  for (const ComputeRow& row : pricer_.profile_.compute)
+    if (row.op == Op::copy) {
+      note(fmt::format("derived: {} = a copy of what it reads and writes", name_of(kind)));
+      return used(row).alpha_s + bytes * row.beta_s_per_byte;
+    }
+  note(fmt::format("not priced: {}, for which the profile has no row and none of copies", name_of(kind)));
+  return 0;
+}
+
+// Over a group of that kind: by its row, or by what other rows tell.
+std::optional<double> StepPrices::sum_seconds(GroupKind kind, double bytes) const {
+  const Group& group = pricer_.groups()[static_cast<size_t>(kind)];
+  if (group.network == Network::none) return 0;
+  if (const CommRow* row = pricer_.comm_row(Op::allreduce, group)) return of_row(*row, bytes);
+  if (const std::optional<double> derived = derived_sum_seconds(kind, bytes)) return derived;
+  const CommRow *scatter = pricer_.comm_row(Op::reducescatter, group), *gather = pricer_.comm_row(Op::allgather, group);
+  if (scatter != nullptr && gather != nullptr) {
+    note(fmt::format("derived: {} allreduce = reducescatter + allgather of the same volume", name_of(group.network)));
+    return of_row(*scatter, bytes) + of_row(*gather, bytes);
+  }
+  if (!pricer_.options_.nearest || pricer_.nearest_row(Op::allreduce, group) == nullptr) return std::nullopt;
+  return of_row(pricer_.comm_row_or_nearest(Op::allreduce, group), bytes);
+}
+
+std::optional<double> StepPrices::derived_sum_seconds(GroupKind kind, double bytes) const {
+  const auto& of = pricer_.groups();
+  const auto one_after_other = [&](GroupKind first, GroupKind second) -> std::optional<double> {
+    const std::optional<double> one = sum_seconds(first, bytes), other = sum_seconds(second, bytes);
+    if (!one || !other) return std::nullopt;
+    note(fmt::format("derived: allreduce over a {} = over {}, then over {}", name_of(kind), name_of(first),
+                     name_of(second)));
+    return *one + *other;
+  };
+  if (kind == GroupKind::stage) return one_after_other(GroupKind::mp, GroupKind::dp);
+  if (kind == GroupKind::world) return one_after_other(GroupKind::stage, GroupKind::pp);
+  if (kind == GroupKind::pp) {  // to the last stage and back
+    const Group& pp = of[static_cast<size_t>(kind)];
+    const CommRow* row = pricer_.comm_row(Op::sendrecv, {kind, 2, pp.network});
+    if (row == nullptr) return std::nullopt;
+    note("derived: allreduce over pp = sendrecv from stage to stage and back");
+    return 2 * (pp.size - 1) * of_row(*row, bytes);
+  }
+  const Group &edp = of[static_cast<size_t>(GroupKind::edp)], &dp = of[static_cast<size_t>(GroupKind::dp)];
+  if (kind != GroupKind::edp || dp.network != edp.network || dp.size < edp.size) return std::nullopt;
+  const std::optional<double> over_dp = sum_seconds(GroupKind::dp, bytes);
+  if (over_dp) note("derived: allreduce over edp = over dp, which has no fewer ranks");
+  return over_dp;
+}
+
+}  // namespace moe

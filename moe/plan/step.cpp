@@ -1,0 +1,56 @@
+#include "moe/plan/step.h"
+
+#include <algorithm>
+
+#include "moe/plan/volumes.h"
+
+namespace moe {
+namespace {
+
+// What gates.cpp's gates have: gshard's logits and their spread; xmoe's projection, embeddings and temperature; softmoe
+// logits a row of every expert.
+int64_t gate_parameters(const LayerCase& c) {
+  const LayerShape& l = c.layer;
+  const int64_t m = l.model_dim, experts = l.experts;
+  if (l.gate == "gshard") return 2 * experts * m;
+  if (l.gate == "xmoe") {
+    const int64_t width = std::min(m, std::max<int64_t>(16, experts / 2));
+    return width * (m + experts) + 1;
+  }
+  return experts * m * (l.gate == "softmoe" ? capacity_rows(c) : 1);
+}
+
+int64_t norm_parameters(const LayerCase& c) { return c.layer.norm == Norm::none ? 0 : c.layer.model_dim; }
+
+}  // namespace
+
+StepWeights step_weights(const LayerCase& c) {
+  const int64_t width = bytes_of(c.layer.dtype);
+  return {gradient_bytes(c) / width, expert_gradient_bytes(c) / width, gate_parameters(c) + 2 * norm_parameters(c)};
+}
+
+StepWeights embedding_weights(const LayerCase& c, int64_t vocabulary) {
+  const int64_t places = c.layer.rope_theta == 0 ? c.layer.seq : 0;
+  return {.alike = (vocabulary + places) * c.layer.model_dim};
+}
+
+StepWeights head_weights(const LayerCase& c, int64_t vocabulary) {
+  return {.alike = vocabulary * c.layer.model_dim + norm_parameters(c)};
+}
+
+int64_t stage_gradient_bytes(const LayerCase& c) { return step_weights(c).alike * bytes_of(sums_type(c.layer.dtype)); }
+
+int64_t end_gradient_bytes(const LayerCase& c, const StepWeights& end) { return end.alike * bytes_of(c.layer.dtype); }
+
+double optimizer_bytes(const LayerCase& c, const StepWeights& w, OptimizerKind optimizer) {
+  const bool shares = c.parallel.zero > 0;
+  const double dp = shares ? c.parallel.dp : 1, edp = shares ? c.parallel.edp : 1;
+  const double elements = static_cast<double>(w.dense + w.alike) / dp + static_cast<double>(w.experts) / edp;
+  const DType weight = c.layer.dtype, state = sums_type(weight);
+  const double states = optimizer == OptimizerKind::adamw ? 2 : 1;
+  const double own = weight == state ? 0 : bytes_of(weight);  // written beside the master
+  const double moved = bytes_of(weight) + 2 * (states + 1) * bytes_of(state) + own;
+  return elements * moved / 2;
+}
+
+}  // namespace moe

@@ -1,0 +1,170 @@
+#include "moe/schedule/step_builder.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "moe/plan/pipeline.h"
+#include "moe/plan/volumes.h"
+
+namespace moe {
+
+StepBuilder::StepBuilder(Plan& plan, IterationBuilder& builder) : plan_(plan), builder_(builder) {
+  using enum TaskKind;
+  for (const Task& task : builder.tasks())
+    if (task.phase == Phase::backward &&
+        (task.kind == attention || task.kind == expert || task.kind == head || task.kind == embed))
+      makers_[{task.kind, task.layer}].push_back(task.id);
+}
+
+// All of a layer's gradients are there behind its attentions.
+const std::vector<int>& StepBuilder::makers_of(int layer) {
+  if (layer < 0) return makers(TaskKind::embed, layer);
+  return makers(layer == plan_.layers ? TaskKind::head : TaskKind::attention, layer);
+}
+
+std::pair<int, int> StepBuilder::layers_of(int stage) const { return layers_of_stage(plan_.layers, stages(), stage); }
+
+// Gates' and norms' sum is short, and every layer's step waits for it: it goes before what is as late.
+void StepBuilder::send_left(const Left& left, const std::vector<int>& ready, const std::vector<bool>& of_experts) {
+  const auto [first, last] = layers_of(left.stage);
+  builder_.begin_left(left.stage, first, ready, of_experts);
+  bool summed = false;
+  for (size_t i = 0; i < ready.size(); ++i) {
+    if (ready[i] == left.end && !std::exchange(summed, true)) sum_alike(left.stage);
+    builder_.send_left(i);
+  }
+  builder_.end_left();
+  if (!summed) sum_alike(left.stage);
+  if (left.experts && builder_.has(GroupKind::edp, left.stage))
+    for (int layer = last; layer-- > first;)
+      sum(left.stage, {{layer, expert_gradient_bytes(plan_.shape), makers(TaskKind::expert, layer).back(), true}});
+  if (plan_.vocabulary > 0 && builder_.has(GroupKind::stage, left.stage)) sum_ends(left.stage);
+}
+
+void StepBuilder::sum_alike(int stage) {
+  const auto [first, last] = layers_of(stage);
+  std::vector<Gradient> all;
+  for (int layer = last; layer-- > first;)
+    all.push_back({layer, stage_gradient_bytes(plan_.shape), makers_of(layer).back(), false, true});
+  if (builder_.has(GroupKind::stage, stage)) sum(stage, all);
+}
+
+void StepBuilder::sum_ends(int stage) {
+  const LayerCase& c = plan_.shape;
+  const auto add = [&](int layer, const StepWeights& weights) {
+    sum(stage, {{layer, end_gradient_bytes(c, weights), makers_of(layer).back(), false, true}});
+  };
+  if (stage + 1 == stages()) add(plan_.layers, head_weights(c, plan_.vocabulary));
+  if (stage == 0) add(kEmbeddingLayer, embedding_weights(c, plan_.vocabulary));
+}
+
+// All of them in one slice.
+void StepBuilder::sum(int stage, const std::vector<Gradient>& gradients) {
+  GradientSlice slice{static_cast<int>(plan_.gradients.size()), 0, 0};
+  for (const Gradient& gradient : gradients) slice.end += gradient.bytes;
+  plan_.gradients.insert(plan_.gradients.end(), gradients.begin(), gradients.end());
+  plan_.slices.push_back(slice);
+  std::vector<int> after;
+  for (const Gradient& gradient : gradients) {
+    const std::vector<int>& made =
+        gradient.experts ? makers(TaskKind::expert, gradient.layer) : makers_of(gradient.layer);
+    after.insert(after.end(), made.begin(), made.end());
+  }
+  const Gradient& last = gradients.back();
+  builder_.step(last.sent_by(), stage, last.layer, after, static_cast<int>(plan_.slices.size()) - 1);
+}
+
+// Returns the tasks that send each gradient.
+std::vector<std::vector<int>> StepBuilder::senders() const {
+  std::vector<int> tasks(plan_.slices.size(), -1);
+  std::vector<std::vector<int>> senders(plan_.gradients.size());
+  for (const Task& task : builder_.tasks())
+    if (task.slice >= 0) tasks[static_cast<size_t>(task.slice)] = task.id;
+  for (size_t s = 0; s < plan_.slices.size(); ++s) {
+    int64_t begin = plan_.slices[s].begin, left = plan_.slices[s].bytes();
+    for (auto g = static_cast<size_t>(plan_.slices[s].gradient); left > 0; ++g, begin = 0) {
+      const int64_t here = std::min(left, plan_.gradients[g].bytes - begin);
+      if (here > 0) senders[g].push_back(tasks[s]);
+      left -= here;
+    }
+  }
+  return senders;
+}
+
+// Returns the layers of a stage and its ends, in the order in which their gradients are summed.
+std::vector<int> StepBuilder::stepped(int stage) const {
+  const auto [first, last] = layers_of(stage);
+  std::vector<int> all;
+  for (int layer = last; layer-- > first;) all.push_back(layer);
+  const auto is_there = [&](int end) {
+    return plan_.vocabulary > 0 ||
+           std::ranges::any_of(plan_.gradients, [&](const Gradient& g) { return g.layer == end; });
+  };
+  if (stage + 1 == stages() && is_there(plan_.layers)) all.push_back(plan_.layers);
+  if (stage == 0 && is_there(kEmbeddingLayer)) all.push_back(kEmbeddingLayer);
+  return all;
+}
+
+void StepBuilder::step() {
+  std::map<int, std::vector<int>> sums;  // by layer: they, and what makes what nobody sums
+  const std::vector<std::vector<int>> sent_by = senders();
+  for (size_t g = 0; g < sent_by.size(); ++g) {
+    std::vector<int>& of_layer = sums[plan_.gradients[g].layer];
+    of_layer.insert(of_layer.end(), sent_by[g].begin(), sent_by[g].end());
+  }
+  for (int stage = 0; stage < stages(); ++stage)
+    for (const int layer : stepped(stage)) {
+      const std::vector<int>& made = makers_of(layer);
+      sums[layer].insert(sums[layer].end(), made.begin(), made.end());
+    }
+  std::vector<int> norms(static_cast<size_t>(stages()), -1);
+  if (plan_.step.clips) add_norms(sums, norms);
+  for (int stage = stages(); stage-- > 0;) {
+    for (const int layer : stepped(stage)) {
+      std::set<int> after(sums[layer].begin(), sums[layer].end());
+      after.insert(norms[static_cast<size_t>(stage)]);
+      builder_.step(TaskKind::optimizer, stage, layer, {after.begin(), after.end()});
+    }
+    if (plan_.shape.parallel.zero > 0) gather(stage);
+  }
+}
+
+// `norms`: by stage, what its steps wait for.
+void StepBuilder::add_norms(const std::map<int, std::vector<int>>& sums, std::vector<int>& norms) {
+  std::vector<int> squares;
+  for (int stage = stages(); stage-- > 0;) {
+    std::set<int> after;
+    for (const int layer : stepped(stage))
+      if (const auto found = sums.find(layer); found != sums.end())
+        after.insert(found->second.begin(), found->second.end());
+    squares.push_back(builder_.step(TaskKind::squares, stage, layers_of(stage).first, {after.begin(), after.end()}));
+    norms[static_cast<size_t>(stage)] = squares.back();
+  }
+  if (!builder_.has(GroupKind::world, 0)) return;
+  for (int stage = stages(); stage-- > 0;)
+    norms[static_cast<size_t>(stage)] = builder_.step(TaskKind::norm, stage, layers_of(stage).first, squares);
+}
+
+// In the order of the steps; gates and norms once all layers have theirs.
+void StepBuilder::gather(int stage) {
+  const int first = layers_of(stage).first;
+  std::map<int, int> steps;
+  for (const Task& task : builder_.tasks())
+    if (task.kind == TaskKind::optimizer) steps[task.layer] = task.id;
+  const bool dense = builder_.has(GroupKind::dp, stage), experts = builder_.has(GroupKind::edp, stage);
+  for (const int layer : stepped(stage)) {
+    const std::vector<int> after{steps.at(layer)};
+    const bool end = layer < 0 || layer == plan_.layers;
+    if (dense && !end) builder_.step(TaskKind::weights, stage, layer, after);
+    if (experts && !end) builder_.step(TaskKind::expert_weights, stage, layer, after);
+    if (dense && end) builder_.step(TaskKind::stage_weights, stage, layer, after);
+    if (!dense || layer != first) continue;
+    std::vector<int> all;
+    for (const int other : stepped(stage))
+      if (other >= 0 && other < plan_.layers) all.push_back(steps.at(other));
+    builder_.step(TaskKind::stage_weights, stage, layer, all);
+  }
+}
+
+}  // namespace moe

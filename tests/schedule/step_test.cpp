@@ -1,0 +1,173 @@
+// The step of an iteration: what it sums, what breaks its rules, and when each optimizer's task begins.
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <map>
+
+#include "moe/cost/pricer.h"
+#include "moe/cost/simulator.h"
+#include "moe/schedule/model_plan.h"
+#include "tests/plan/broken_plan.h"
+#include "tests/schedule/any_decision.h"
+
+namespace moe {
+namespace {
+
+using namespace broken_plan;
+
+constexpr int kLayers = 4;
+constexpr int64_t kVocabulary = 100;
+
+// Four nodes of two ranks: EP = 2 and EDP = 2 between nodes, MP = ESP = 2 inside them.
+ModelShape replicas(const StepShape& step, int pp = 1) {
+  const LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 4, .top_k = 1};
+  ModelShape model{
+      complete(layer, {.nodes = 4 * pp, .ranks_per_node = 2, .mp = 2, .ep = 2, .esp = 2, .pp = pp}, Rounding::ragged),
+      kLayers, 2, PipelineOrder::one_f_one_b};
+  model.vocabulary = kVocabulary;
+  model.step = step;
+  return model;
+}
+
+Plan plan_of(const Schedule& schedule, const ModelShape& model) {
+  ModelDecision decision;
+  decision.backwards.resize(static_cast<size_t>(kLayers / model.shape.parallel.pp));
+  return build_model_plan(schedule, model, decision);
+}
+
+Plan stepped_plan(bool clips = true) {
+  return plan_of(find_schedule("fsmoe"), replicas({true, clips, OptimizerKind::adamw}));
+}
+
+const Task& find(const Plan& plan, TaskKind kind, int layer) {
+  for (const Task& task : plan.tasks())
+    if (task.kind == kind && task.layer == layer) return task;
+  throw std::logic_error("no such task");
+}
+
+// Bytes that tasks of a kind send, by layer: of each slice what lies in each gradient.
+std::map<int, int64_t> sent_bytes(const Plan& plan, TaskKind kind) {
+  std::map<int, int64_t> bytes;
+  for (const Task& task : plan.tasks()) {
+    if (task.kind != kind) continue;
+    const GradientSlice& slice = plan.slices[static_cast<size_t>(task.slice)];
+    int64_t at = slice.begin, left = slice.bytes();
+    for (size_t g = static_cast<size_t>(slice.gradient); left > 0; ++g, at = 0) {
+      const int64_t here = std::min(left, plan.gradients[g].bytes - at);
+      bytes[plan.gradients[g].layer] += here;
+      left -= here;
+    }
+  }
+  return bytes;
+}
+
+// By what the weights are: gshard's two matrices of E x M, two norms of M; M x H twice of each of a rank's two experts,
+// half of them on each of two ranks.
+TEST(Step, EverySchedulesPlanSumsEveryGradientOnce) {
+  for (const int pp : {1, 2}) {
+    const ModelShape model = replicas({true, true, OptimizerKind::adamw}, pp);
+    int plans = 0;
+    for (const Schedule* schedule : any_decision::fitting(model.shape)) {
+      SCOPED_TRACE(fmt::format("{}, {} stages", schedule->name, pp));
+      const Plan plan = plan_of(*schedule, model);
+      const auto dense = sent_bytes(plan, TaskKind::gradient), experts = sent_bytes(plan, TaskKind::expert_gradient),
+                 alike = sent_bytes(plan, TaskKind::stage_gradient);
+      for (int layer = 0; layer < kLayers; ++layer) {
+        EXPECT_EQ(dense.at(layer), 4 * 4 * 32 * 32 / 2);
+        EXPECT_EQ(experts.at(layer), 4 * 2 * 2 * 32 * 64 / 2);
+        EXPECT_EQ(alike.at(layer), 4 * (2 * 4 * 32 + 2 * 32));
+      }
+      EXPECT_EQ(alike.at(-1), 4 * (100 + 64) * 32) << "tokens and places";
+      EXPECT_EQ(alike.at(kLayers), 4 * (100 + 1) * 32) << "with its norm";
+      EXPECT_EQ(std::ranges::count(plan.tasks(), TaskKind::stage_gradient, &Task::kind), pp + 2)
+          << "one a stage, one an end";
+      EXPECT_EQ(std::ranges::count(plan.tasks(), TaskKind::norm, &Task::kind), pp);
+      ++plans;
+    }
+    EXPECT_GT(plans, 15);
+  }
+}
+
+TEST(Step, WhatIsNotSummedOrNotSteppedIsRefused) {
+  const Plan good = stepped_plan();
+  EXPECT_EQ(complaint(good), "no complaint");
+  const auto without = [&](TaskKind kind, int layer) {
+    const Task& gone = find(good, kind, layer);
+    Plan plan = changed(good, [&](Structure& s) { drop(s, gone.id); });
+    for (Gradient& g : plan.gradients) g.made_by -= g.made_by > gone.id ? 1 : 0;
+    return complaint(plan);
+  };
+  EXPECT_NE(without(TaskKind::expert_gradient, 1).find("layer 0 (task"), std::string::npos)
+      << without(TaskKind::expert_gradient, 1);
+  EXPECT_NE(without(TaskKind::stage_gradient, 0).find("gradient bytes"), std::string::npos);
+  EXPECT_NE(without(TaskKind::optimizer, 2).find("layer 2: no optimizer's task steps it"), std::string::npos);
+  EXPECT_NE(without(TaskKind::optimizer, -1).find("layer -1: no optimizer's task"), std::string::npos);
+  EXPECT_NE(without(TaskKind::squares, 0).find("nothing adds up the squares"), std::string::npos);
+  // Nor is a gradient that the plan does not know of.
+  for (const bool experts : {true, false}) {
+    Plan plan = good;
+    for (Gradient& g : plan.gradients)
+      if (g.layer == 3 && (experts ? g.experts : g.alike)) g.layer = 2;
+    EXPECT_NE(complaint(plan).find("gradient bytes, expected"), std::string::npos) << complaint(plan);
+  }
+}
+
+TEST(Step, WhatComesTooEarlyIsRefused) {
+  for (const bool clips : {true, false}) {
+    const Plan good = stepped_plan(clips);
+    const auto waits_for_nothing = [&](const Task& early) {
+      return complaint(changed(good, [&](Structure& s) { s.tasks[static_cast<size_t>(early.id)].after.clear(); }));
+    };
+    const Task &step = find(good, TaskKind::optimizer, 3), &sum = find(good, TaskKind::stage_gradient, 0);
+    if (!clips) {
+      EXPECT_NE(waits_for_nothing(step).find("steps before the end of"), std::string::npos);
+    }
+    if (clips) {
+      EXPECT_NE(waits_for_nothing(find(good, TaskKind::squares, 0)).find("adds up squares before"), std::string::npos);
+      EXPECT_NE(waits_for_nothing(find(good, TaskKind::norm, 0)).find("begins before"), std::string::npos);
+      EXPECT_NE(waits_for_nothing(step).find("clips before the end of"), std::string::npos);
+    }
+    EXPECT_NE(waits_for_nothing(sum).find("sends gradients before"), std::string::npos);
+  }
+}
+
+TEST(Step, IsPartOfThePlansHash) {
+  EXPECT_NE(stepped_plan(true).hash(), stepped_plan(false).hash());
+  ModelShape model = replicas({true, false, OptimizerKind::sgd});
+  EXPECT_NE(plan_of(find_schedule("fsmoe"), model).hash(), stepped_plan(false).hash());
+}
+
+// A second each: by the replay, not by the plan's dependencies.
+TEST(Step, LayersStepWhileOthersGradientsAreSentUnlessTheyAreClipped) {
+  for (const bool clips : {false, true})
+    for (const Schedule* schedule : any_decision::fitting(replicas({}).shape)) {
+      SCOPED_TRACE(fmt::format("{}{}", schedule->name, clips ? ", clipped" : ""));
+      const Plan plan = plan_of(*schedule, replicas({true, clips, OptimizerKind::adamw}));
+      const std::vector<double> seconds(plan.structure->classes.size(), 1.0);
+      const Timeline t = simulate(*plan.structure, seconds);
+      double first_step = 1e300, last_sum = 0, norm = 0;
+      for (const Task& task : plan.tasks()) {
+        const auto id = static_cast<size_t>(task.id);
+        if (task.kind == TaskKind::optimizer) first_step = std::min(first_step, t.start_s[id]);
+        if (sends_gradients(task.kind)) last_sum = std::max(last_sum, t.end_s[id]);
+        if (task.kind == TaskKind::norm) norm = t.end_s[id];
+      }
+      if (clips) {
+        EXPECT_GE(norm, last_sum + 2) << "squares and their sum";
+        EXPECT_GE(first_step, norm);
+      } else {
+        EXPECT_LT(first_step + 1, last_sum);
+      }
+    }
+}
+
+TEST(Step, IsLeftOutUnlessItIsAskedFor) {
+  ModelShape model = replicas({});
+  model.vocabulary = 0;
+  const Plan plan = plan_of(find_schedule("fsmoe"), model);
+  EXPECT_EQ(std::ranges::count(plan.tasks(), Phase::step, &Task::phase), 0);
+  EXPECT_EQ(std::ranges::count(plan.tasks(), TaskKind::optimizer, &Task::kind), 1) << "an instant";
+  EXPECT_EQ(sent_bytes(plan, TaskKind::expert_gradient).size(), 0U);
+}
+
+}  // namespace
+}  // namespace moe
