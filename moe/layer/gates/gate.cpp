@@ -66,7 +66,7 @@ Routing make_routing(const RankShape& rank, MemorySpace& memory) {
                     shape.tokens, shape.choices);
   const DType weights = sums_type(layer.dtype);
   Routing routing(shape, weights, memory);
-  if (gate.choices == Choices::rows) routing.fill = Tensor({shape.tokens, shape.choices}, weights);
+  if (gate.choices == Choices::rows) routing.fill = Tensor({shape.tokens, shape.choices}, weights, memory);
   return routing;
 }
 
