@@ -26,7 +26,7 @@ class Orders {
         d_weight_({sizes.tokens, sizes.top_k}, sums_type(dtype_), memory_) {
     device.make_gate({rank_, {}, device.math()})->forward(hidden_, routing_);
     routing_.fetch();
-    layout_.put_on(memory_);
+    layout_.put_on(memory_, RowReader::order, routing_.slots());
     token_of_ = Array<int32_t>(memory_, routing_.device.pair_of.size());
     tokens_.resize(static_cast<size_t>(token_of_.size()));
     routing_.device.pair_of.to_host(tokens_.data());

@@ -8,6 +8,7 @@ namespace {
 class CpuLayerDevice final : public LayerDevice {
  public:
   Math& math() override { return cpu_math(); }
+  void place(RowLayout&) override {}
   void unpack(const RowLayout& layout, Rows rows, TensorView data, TensorView experts,
               std::span<const Rows> to) override {
     unpack_rows(layout, rows, data, experts, to);

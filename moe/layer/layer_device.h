@@ -13,7 +13,10 @@ class LayerDevice {
  public:
   virtual ~LayerDevice() = default;
   virtual Math& math() = 0;
-  /// unpack_rows and pack_rows of row_layout.h. CUDA: of layouts that were put on the device.
+  /// Finds anew where the rows of a layout on the device lie, whenever its counts have changed. CUDA: sends its table,
+  /// which blocks, and queues a kernel. CPU: does nothing.
+  virtual void place(RowLayout& layout) = 0;
+  /// unpack_rows and pack_rows of row_layout.h. CUDA: of layouts that were put on the device for the experts.
   virtual void unpack(const RowLayout& layout, Rows rows, TensorView data, TensorView experts,
                       std::span<const Rows> to) = 0;
   virtual void pack(const RowLayout& layout, Rows rows, TensorView experts, std::span<const Rows> from,
@@ -37,9 +40,8 @@ bool computes_in(DeviceKind kind, DType dtype);
 /// asked (causal_heads.h).
 LayerCase kept_on(DeviceKind kind, LayerCase shape);
 
-/// Makes the device of the GPU that is the calling thread's. It has gates gshard, switch and sigmoid, order tutel,
-/// dispatcher alltoall, any expert, norm and hook; it runs layers with a capacity. Throws BadInput if this build has no
-/// CUDA.
+/// Makes the device of the GPU that is the calling thread's. It has every part that the CPU has. Throws BadInput if
+/// this build has no CUDA.
 std::unique_ptr<LayerDevice> make_cuda_layer_device();
 
 }  // namespace moe

@@ -5,14 +5,14 @@
 namespace moe {
 namespace {
 
-std::unique_ptr<Dispatcher> dispatcher_of(const RankShape& rank, const LayerComms& comms) {
+std::unique_ptr<Dispatcher> dispatcher_of(const RankShape& rank, const LayerComms& comms, MemorySpace& memory) {
   const LayerShape& layer = rank.shape.layer;
   const bool padded = pads_to_largest_load(rank.shape);
   const int64_t most = padded ? padded_rows(rank.shape, rank.tokens.count) : rank.rows;
   const int64_t rows = most * (rank.traits().sends_all_groups() ? rank.groups() : 1);
   return make_dispatcher(layer.dispatcher, {comms.of(GroupKind::ep), rank.shape.parallel.ranks_per_node, rank.rank,
                                             padded || layer.capacity_factor.has_value(),
-                                            rows * layer.experts * layer.model_dim * bytes_of(layer.dtype)});
+                                            rows * layer.experts * layer.model_dim * bytes_of(layer.dtype), memory});
 }
 
 // It is one expert, and its shards are the MP ranks'.
@@ -33,7 +33,7 @@ LayerParts parts_of(const PartSetup& setup, const LayerComms& comms, LayerDevice
           .norm2 = make_norm(setup, kNormGain2),
           .gate = device.make_gate(setup),
           .order = device.make_order(setup.rank),
-          .dispatcher = dispatcher_of(setup.rank, comms),
+          .dispatcher = dispatcher_of(setup.rank, comms, setup.math.memory()),
           .expert = make_expert(name_of(setup.rank.shape.layer.ffn), setup),
           .shared = shared_of(setup),
           .hook = nullptr};
@@ -58,7 +58,7 @@ LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, Layer
       setup.weight(kExpertGradients, {expert_gradient_bytes(shape.shape) / bytes_of(shape.dtype())}, shape.dtype());
   const DType weights = routing.weight.view().dtype();
   d_weight = Tensor({routing.tokens, routing.choices}, weights, memory());
-  if (routing.mixes()) d_fill = Tensor({routing.tokens, routing.choices}, weights);
+  if (routing.mixes()) d_fill = Tensor({routing.tokens, routing.choices}, weights, memory());
   set_hook(make_hook(shape.shape.layer.hook, math()));
   if (links.before == nullptr) fill_input(buffers.forward.input, shape.held, seed, memory());
   fill_output_gradient(buffers.backward.output, shape.held, seed, memory());

@@ -140,9 +140,11 @@ PhaseLayouts::PhaseLayouts(const RankShape& rank, const Cuts& cuts) {
   of_peers_.resize(static_cast<size_t>(peer.streams() * peer.experts()));
 }
 
-void PhaseLayouts::put_on(MemorySpace& memory) {
-  for (RowLayout* layout : {&home, &home_back, &peer, &peer_back, &gathered, &gathered_back, &wide, &laid_out})
-    layout->put_on(memory);
+void PhaseLayouts::put_on(MemorySpace& memory, int64_t most) {
+  for (RowLayout* layout : looked_up()) {
+    const bool of_experts = layout == &gathered || layout == &gathered_back;
+    if (layout->streams() > 0) layout->put_on(memory, of_experts ? RowReader::experts : RowReader::order, most);
+  }
 }
 
 void PhaseLayouts::set_counts(const RankShape& rank, const RowCounts& counts) {

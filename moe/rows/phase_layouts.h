@@ -7,6 +7,7 @@
 //   gathered  where the experts read and write, streams are sources: a piece a rank that sends
 //   wide      home, gathered over MP: every group's rows, in the flows that gather there; as they arrive
 //   laid_out  the same after the re-layout copy: as if there were one chunk
+#include <array>
 #include <span>
 
 #include "moe/rows/rank_shape.h"
@@ -36,8 +37,10 @@ struct PhaseLayouts {
   PhaseLayouts(const RankShape& rank, const Cuts& cuts);
   /// Says whether the rows of all groups that this rank gates are gathered over MP.
   bool gathers_home() const { return wide.streams() > 1; }
-  /// Puts each layout on the device (RowLayout::put_on).
-  void put_on(MemorySpace& memory);
+  /// Puts what a device's kernels look rows up in on the device (RowLayout::put_on).
+  void put_on(MemorySpace& memory, int64_t most);
+  /// Names those layouts.
+  std::array<RowLayout*, 6> looked_up() { return {&home, &home_back, &wide, &laid_out, &gathered, &gathered_back}; }
   /// Sets run-time sizes; allocates nothing.
   void set_counts(const RankShape& rank, const RowCounts& counts);
 

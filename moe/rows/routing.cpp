@@ -12,7 +12,7 @@ Routing::Routing(const RoutingShape& shape, DType weights, MemorySpace& memory)
       weight({tokens, choices}, weights, memory) {
   if (memory.kind() == DeviceKind::cpu) return;
   for (Array<int32_t>* of_pairs : {&device.expert, &device.row, &device.slot_of}) *of_pairs = {memory, pairs()};
-  device.pair_of = {memory, groups() * experts * (rows + padding)};
+  device.pair_of = {memory, groups() * experts * slots()};
   device.filled = {memory, groups() * experts};
 }
 
@@ -24,7 +24,11 @@ void Routing::fetch() {
   if (device.expert.size() == 0) return;
   device.expert.to_host(expert.data());
   device.row.to_host(row.data());
-  device.filled.to_host(filled.data());
+  fetch_filled();
+}
+
+void Routing::fetch_filled() {
+  if (device.filled.size() > 0) device.filled.to_host(filled.data());
 }
 
 void assign_rows(Routing& r) {

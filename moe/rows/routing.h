@@ -13,7 +13,7 @@ struct RoutingShape {
   int64_t choices = 0;       // pairs a token may have: top_k, E (Expert Choice) or E rows (SoftMoE)
   int64_t experts = 0;
   int64_t rows = 0;     // that a group may fill of each expert: its capacity, or all its tokens where none is dropped
-  int64_t padding = 0;  // rows that lie behind these, always empty: with them there are T_rank
+  int64_t padding = 0;  // rows that lie behind these, always empty: a layout may hold so many together
   int64_t pairs() const { return tokens * choices; }
   int64_t groups() const { return tokens / group_tokens; }
 };
@@ -33,8 +33,8 @@ struct Routing : RoutingShape {
   Routing() = default;
   Routing(const RoutingShape& shape, DType weights, MemorySpace& memory = cpu_memory());
   /// Holds what a device's gate writes and its order reads. The vectors above are the host's. A preset routing's
-  /// experts go to the device by send(), what the gate chose comes back by fetch(). Both block, and do nothing on a
-  /// CPU.
+  /// experts go to the device by send(), what the gate chose comes back by fetch(), of it `filled` alone by
+  /// fetch_filled(). All block, and do nothing on a CPU.
   struct OnDevice {
     Array<int32_t> expert, row;  // of each pair, as above
     Array<int32_t> slot_of;      // of each pair: (group experts + expert) (rows + padding) + row, or kDropped
@@ -43,6 +43,11 @@ struct Routing : RoutingShape {
   } device;
   void send() const;
   void fetch();
+  void fetch_filled();
+  /// Points at `filled` in the memory of who fills it.
+  const int64_t* filled_there() const { return device.filled.size() > 0 ? device.filled.data() : filled.data(); }
+  /// Counts the slots of an expert of a group.
+  int64_t slots() const { return rows + padding; }
   int64_t group_of(int64_t token) const { return token / group_tokens; }
   bool mixes() const { return fill.view().data() != nullptr; }
 };

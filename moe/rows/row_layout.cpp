@@ -8,27 +8,28 @@
 namespace moe {
 namespace {
 
-// Calls copy(element in the layout, row where the experts compute, rows) for every run that is contiguous in both;
-// threads share out the experts, whose rows have about `bytes` each.
+// Visits the runs of one expert, whose first row is `at`.
+template <class Visit>
+void for_each_run_of(const RowLayout& layout, int64_t expert, Rows rows, int64_t at, const Visit& visit) {
+  for (int chunk = 0; chunk < layout.degree(); ++chunk) {
+    const Rows whole = layout.chunk(chunk);
+    const Rows part{std::max(rows.begin, whole.begin), std::min(rows.end, whole.end)};
+    const int64_t step = layout.streams() == 1 ? std::max<int64_t>(part.count(), 1) : 1;
+    for (int64_t row = part.begin; row < part.end; row += step)
+      for (int stream = 0; stream < layout.streams(); ++stream) {
+        const Rows run = layout.rows_of(stream, expert, {row, row + step});
+        if (run.count() == 0) continue;
+        visit(layout.offset(stream, expert, run.begin), at, run.count());
+        at += run.count();
+      }
+  }
+}
+
+// Threads share out the experts, whose rows have about `bytes` each.
 template <class Copy>
-void for_each_run(const RowLayout& layout, Rows rows, std::span<const Rows> experts, int64_t bytes, Copy copy) {
-  const auto of_expert = [&](int64_t e) {
-    int64_t at = experts[static_cast<size_t>(e)].begin;
-    for (int chunk = 0; chunk < layout.degree(); ++chunk) {
-      const Rows whole = layout.chunk(chunk);
-      const Rows part{std::max(rows.begin, whole.begin), std::min(rows.end, whole.end)};
-      const int64_t step = layout.streams() == 1 ? std::max<int64_t>(part.count(), 1) : 1;
-      for (int64_t row = part.begin; row < part.end; row += step)
-        for (int stream = 0; stream < layout.streams(); ++stream) {
-          const Rows run = layout.rows_of(stream, e, {row, row + step});
-          if (run.count() == 0) continue;
-          copy(layout.offset(stream, e, run.begin), at, run.count());
-          at += run.count();
-        }
-    }
-  };
+void copy_runs(const RowLayout& layout, Rows rows, std::span<const Rows> experts, int64_t bytes, Copy copy) {
   parallel_for(layout.experts(), bytes / std::max<int64_t>(1, layout.experts()), [&](int64_t begin, int64_t end) {
-    for (int64_t e = begin; e < end; ++e) of_expert(e);
+    for (int64_t e = begin; e < end; ++e) for_each_run_of(layout, e, rows, experts[static_cast<size_t>(e)].begin, copy);
   });
 }
 
@@ -80,21 +81,9 @@ void RowLayout::place_piece(int chunk, int piece) {
   piece_size_[index(chunk, piece)] = elements_ - begin;
 }
 
-void RowLayout::put_on(MemorySpace& memory) {
+void RowLayout::put_on(MemorySpace& memory, RowReader reader, int64_t most) {
   if (memory.kind() == DeviceKind::cpu) return;
-  std::vector<int32_t> places;
-  for (int stream = 0; stream < shape_.streams; ++stream)
-    for (int64_t e = 0; e < shape_.experts; ++e) {
-      require<Unsupported>(count(stream, e) == shape_.rows,
-                           "a device's layout: found {} rows of expert {}, expected {}", count(stream, e), e,
-                           shape_.rows);
-      const bool here = cell_of_[static_cast<size_t>(stream * shape_.experts + e)] >= 0;
-      for (int64_t row = 0; row < shape_.rows; ++row)
-        places.push_back(here ? static_cast<int32_t>(offset(stream, e, row) / shape_.model_dim) : -1);
-    }
-  auto array = std::make_shared<Array<int32_t>>(memory, static_cast<int64_t>(places.size()));
-  array->from_host(places.data());
-  places_ = std::move(array);
+  places_ = std::make_shared<RowPlaces>(*this, memory, reader, most);
 }
 
 int64_t RowLayout::chunk_elements(int chunk) const {
@@ -122,9 +111,14 @@ void ExpertRows::of_chunk(const RowLayout& layout, Rows rows, std::vector<Rows>&
   }
 }
 
+void for_each_run(const RowLayout& layout, Rows rows, std::span<const Rows> experts, const VisitRun& visit) {
+  for (int64_t e = 0; e < layout.experts(); ++e)
+    for_each_run_of(layout, e, rows, experts[static_cast<size_t>(e)].begin, visit);
+}
+
 void unpack_rows(const RowLayout& layout, Rows rows, TensorView data, TensorView experts, std::span<const Rows> to) {
   const int64_t element = bytes_of(data.dtype()), row_bytes = experts.size(1) * element;
-  for_each_run(layout, rows, to, data.bytes(), [&](int64_t from, int64_t row, int64_t count) {
+  copy_runs(layout, rows, to, data.bytes(), [&](int64_t from, int64_t row, int64_t count) {
     std::memcpy(experts.as<std::byte>() + row * row_bytes, data.as<std::byte>() + from * element,
                 static_cast<size_t>(count * row_bytes));
   });
@@ -132,7 +126,7 @@ void unpack_rows(const RowLayout& layout, Rows rows, TensorView data, TensorView
 
 void pack_rows(const RowLayout& layout, Rows rows, TensorView experts, std::span<const Rows> from, TensorView data) {
   const int64_t element = bytes_of(data.dtype()), row_bytes = experts.size(1) * element;
-  for_each_run(layout, rows, from, data.bytes(), [&](int64_t to, int64_t row, int64_t count) {
+  copy_runs(layout, rows, from, data.bytes(), [&](int64_t to, int64_t row, int64_t count) {
     std::memcpy(data.as<std::byte>() + to * element, experts.as<std::byte>() + row * row_bytes,
                 static_cast<size_t>(count * row_bytes));
   });

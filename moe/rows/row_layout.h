@@ -5,12 +5,13 @@
 // each of them holds one token's place; in a dropless layer an expert gets n rows of a group, known at run time, and
 // row i of them counts as row floor(i T_rank / n): so chunk c has its share of every expert's rows, whatever the
 // degree.
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "moe/device/memory.h"
 #include "moe/plan/volumes.h"
+#include "moe/rows/row_places.h"
 #include "moe/tensor/tensor_view.h"
 
 namespace moe {
@@ -50,7 +51,9 @@ class RowLayout {
   int64_t experts() const { return shape_.experts; }
   /// Returns the rows of T_rank that a plan's chunk stands for.
   Rows chunk(int chunk) const { return chunk_rows(shape_.rows, shape_.degree, chunk); }
-  bool holds(int stream) const { return cell_of_[static_cast<size_t>(stream * shape_.experts)] >= 0; }
+  bool holds(int stream, int64_t expert = 0) const {
+    return cell_of_[static_cast<size_t>(stream * shape_.experts + expert)] >= 0;
+  }
   int64_t count(int stream, int64_t expert) const {
     return counts_[static_cast<size_t>(stream * shape_.experts + expert)];
   }
@@ -65,8 +68,11 @@ class RowLayout {
     const int64_t place = n == shape_.rows ? row : row * shape_.rows / n;
     const int chunk = chunk_of_[static_cast<size_t>(place)];
     const Rows in = rows_of(stream, expert, {chunks_[static_cast<size_t>(chunk)].begin, 0});
-    return start(chunk, cell_of_[static_cast<size_t>(stream * shape_.experts + expert)]) +
-           (row - in.begin) * shape_.model_dim;
+    return cell_offset(chunk, stream, expert) + (row - in.begin) * shape_.model_dim;
+  }
+  /// Locates what a cell has of a chunk.
+  int64_t cell_offset(int chunk, int stream, int64_t expert) const {
+    return start(chunk, cell_of_[static_cast<size_t>(stream * shape_.experts + expert)]);
   }
   int64_t piece_offset(int chunk, int piece) const { return piece_start_[index(chunk, piece)]; }
   int64_t piece_elements(int chunk, int piece) const { return piece_size_[index(chunk, piece)]; }
@@ -75,12 +81,14 @@ class RowLayout {
   int64_t chunk_elements(int chunk) const;
   int64_t elements() const { return elements_; }
   int64_t rows() const { return shape_.rows; }
+  int64_t model_dim() const { return shape_.model_dim; }
 
-  /// Keeps in a device's memory where every row lies. The layout's cells have T_rank rows each. Its copies share what
-  /// is kept.
-  void put_on(MemorySpace& memory);
-  /// Shows, for row [stream][expert][row], its offset / M, or -1 where the stream has no cell here. Null before put_on.
-  const int32_t* places() const { return places_ ? places_->data() : nullptr; }
+  /// Keeps in a device's memory where every row lies, for this reader; nothing in the host's. Its copies share what is
+  /// kept. No cell may ever have more than `most` rows.
+  void put_on(MemorySpace& memory, RowReader reader, int64_t most);
+  /// Null before put_on. Of the counts then; after set_counts, until LayerDevice::place, of others.
+  const std::shared_ptr<RowPlaces>& on_device() const { return places_; }
+  const int32_t* places() const { return places_ ? places_->places.data() : nullptr; }
 
  private:
   size_t index(int chunk, int piece) const { return static_cast<size_t>(chunk * pieces_ + piece); }
@@ -102,7 +110,7 @@ class RowLayout {
   std::vector<int64_t> cell_of_;                   // [stream][expert]; -1: not here
   std::vector<Rows> chunks_;
   std::vector<int> chunk_of_;  // of a row of T_rank
-  std::shared_ptr<const Array<int32_t>> places_;
+  std::shared_ptr<RowPlaces> places_;
 };
 
 /// Says where the experts compute: expert after expert, each with its rows of all streams in the order of T_rank. So a
@@ -120,6 +128,10 @@ class ExpertRows {
   std::vector<int64_t> first_;
 };
 
+/// Calls visit(element in the layout, row where the experts compute, rows) for every run of rows that count as `rows`
+/// of T_rank and lie one after the other in both: of expert e from row experts[e].begin on.
+using VisitRun = std::function<void(int64_t element, int64_t row, int64_t count)>;
+void for_each_run(const RowLayout& layout, Rows rows, std::span<const Rows> experts, const VisitRun& visit);
 /// Copies the rows that count as `rows` of T_rank from the layout to where the experts compute: of expert e to row
 /// to[e].begin of `experts` (any, M) and on.
 void unpack_rows(const RowLayout& layout, Rows rows, TensorView data, TensorView experts, std::span<const Rows> to);

@@ -1,13 +1,14 @@
 // Every gate, order, dispatcher, expert, schedule and parallel shape with every other: outputs, dX, every weight's
-// gradient, the auxiliary losses and the reduced dense gradients agree with the autograd reference in float64.
+// gradient, the auxiliary losses and the reduced dense gradients agree with the autograd reference in float64;
+// on the CPU, and by the kernels of a GPU.
 //
 // `--sample=N` runs N points of the space spread over the covering set; without it all of them run.
 #include <gtest/gtest.h>
 #include <iostream>
 #include <map>
 
+#include "tests/layer/conformance_device.h"
 #include "tests/layer/layer_space.h"
-#include "tests/layer/local_layers.h"
 
 namespace moe {
 namespace {
@@ -40,7 +41,7 @@ bool possible(const layer_space::Point& point, Met& met) {
 }
 
 void prove(const layer_space::DrawnLayer& c, Met& met) {
-  LocalLayers layers(c.shape, c.seed, c.plan.structure->flow);
+  LocalLayers layers(c.shape, c.seed, c.plan.structure->flow, conformance_device());
   layers.poison();
   layers.run(c.plan);
   const LayerReference reference = reference_layer(c.shape, c.seed);

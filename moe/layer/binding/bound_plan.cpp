@@ -27,7 +27,7 @@ BoundPlan::BoundPlan(LayerState& layer, const Plan& bound)
     require_equal(g.bytes, g.experts ? expert_bytes : dense_bytes, "the plan's gradient bytes");
   for (BoundPhase& phase : phases) {
     require<WrongResult>(phase.first_expert >= 0, "the plan lacks a phase, expected forward and backward");
-    phase.layouts.put_on(layer.memory());
+    phase.layouts.put_on(layer.memory(), layer.routing.slots());
   }
 }
 

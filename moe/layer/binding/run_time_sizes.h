@@ -19,10 +19,13 @@ class RunTimeSizes {
  private:
   /// Fills counts_ from of_ranks_.
   void take_counts();
+  /// Has the device find all places anew, and waits for it.
+  void place(Stream& stream);
 
   LayerState& layer_;
   BoundPlan& plan_;
   std::vector<int64_t> of_ranks_;  // [rank][held group][E]
+  Array<int64_t> of_ranks_there_;  // likewise, where ranks exchange them
   RowCounts counts_;
 };
 

@@ -1,8 +1,7 @@
 #pragma once
-// The layer's kernels, launched, in the manner of moe/tensor/cuda/kernels.h.
+// Kernels that move rows, launched, in the manner of moe/tensor/cuda/kernels.h.
 #include <cstdint>
 
-#include "moe/layer/gates/scoring.h"
 #include "moe/tensor/cuda/kernels.h"
 
 namespace moe::cuda {
@@ -41,67 +40,41 @@ struct CombineBackward {
 };
 void combine_rows_backward(Work work, const RoutingArrays& routing, const CombineBackward& of, int64_t width);
 
-/// Rows [begin, begin + count) of `rows` of every expert and stream, between where they lie in a layout and where the
-/// experts compute: expert e's at row first + e step, row after row, each of all streams.
+/// `count` rows of each of `experts` experts between a layout and where the experts compute. Row i of expert e lies in
+/// the layout at place[from + e from_step + i] (RowReader::experts), and there at row first + e step + i.
 struct ExpertBlock {
-  int64_t streams = 0, experts = 0, rows = 0, begin = 0, count = 0;
+  int64_t experts = 0, count = 0;
+  int64_t from = 0, from_step = 0;
   int64_t first = 0, step = 0;
 };
 void unpack_rows(Work work, const ExpertBlock& block, PlacedRows from, void* experts, int64_t width);
 void pack_rows(Work work, const ExpertBlock& block, const void* experts, PlacedRows to, int64_t width);
 
-// Gates (gate.cu), in float32 or float64 ------------------------------------------------------------------------------
+// Places (places.cu) ----------------------------------------------------------------------------------------------
 
-/// (tokens, experts), rows `stride` apart.
-struct Logits {
-  void* data = nullptr;
-  int64_t tokens = 0, experts = 0, stride = 0;
+/// Sets a layout's places from its table (moe/rows/row_places.h).
+struct PlaceSearch {
+  int64_t rows = 0, streams = 0, experts = 0, degree = 0;  // the layout's
+  int64_t most = 0;
+  bool by_expert = false;  // RowReader::experts
+  const int32_t* table;
+  int32_t* places;
 };
+void find_places(void* stream, const PlaceSearch& of);
 
-/// logits += noise softplus(spread); noise (tokens, experts), spread as logits.
-void add_noise(Work work, const Logits& logits, const void* noise, const void* spread);
-/// Finds the `choices` largest of each token, the best first, of equal ones the lower expert. Not-a-numbers come last.
-void choose_top_k(Work work, const Logits& logits, int64_t choices, int32_t* expert);
-/// assign_rows of routing.h: from `expert` everything else.
-struct RowAssignment {
-  int64_t groups = 0, group_tokens = 0, choices = 0, experts = 0, rows = 0;
-  const int32_t* expert;
-  int32_t *row, *slot_of, *pair_of;
-  int64_t* filled;
-  int64_t padding = 0;  // slots behind an expert's rows
+// Masks (masks.cu) ------------------------------------------------------------------------------------------------
+
+/// One expert's rows of one group of tokens, and which pairs are there: those of the slots from `first_slot` on, or,
+/// where tokens are mixed, choice first_choice + row of every token.
+struct MaskCell {
+  int64_t tokens = 0, first_token = 0, choices = 0;
+  int64_t rows = 0;  // of the mask; it has a pair in the first `filled` of them at most
+  int64_t filled = 0, first_choice = 0;
+  const int32_t* pair_of = nullptr;  // of these rows; null: mixed
 };
-void assign_rows(void* stream, const RowAssignment& of);
-/// probabilities (tokens, experts) and the logarithm of the sum of exponentials of each token.
-void softmax_scores(Work work, const Logits& logits, void* probabilities, void* log_sums);
-/// Sets weight[pair] as the gate's scoring says.
-struct Choice {
-  Scoring scoring;
-  int64_t choices = 0;
-  const int32_t* expert;
-  void* weight;
-};
-void weigh(Work work, const Logits& logits, const Choice& choice);
-/// SoftmaxScores' statistics of `tokens` tokens from the first of these: float64, 2 experts + 1.
-struct Statistics {
-  int64_t tokens = 0, experts = 0, choices = 0;
-  const int32_t* expert;
-  const void *probabilities, *log_sums;
-  double* sums;
-};
-void count_statistics(Work work, const Statistics& of);
-/// Overwrites d_logits by the gradients of weigh() and, if `sums` is not null, adds those of the losses: `balance`
-/// times the sums of first choices, and `z`. If `noise` is not null, those of the spreads too.
-struct GateGradient {
-  const void *d_weight, *weight;
-  const void *probabilities, *log_sums;
-  const double* sums;
-  double balance, z;
-  const void *noise, *spread;
-  void* d_spread;
-  Scoring scoring;
-  int64_t choices;
-  const int32_t* expert;
-};
-void gate_backward(Work work, const GateGradient& of, const Logits& d_logits);
+/// mask (tokens, rows) = values[pair] (null: 1) at its token and row, else 0. `values` are of the sums' type.
+void spread_mask(Work work, const MaskCell& cell, const void* values, void* mask);
+/// values[pair] = products[token, row] of the pairs that are there.
+void pick_masked(Work work, const MaskCell& cell, const void* products, void* values);
 
 }  // namespace moe::cuda

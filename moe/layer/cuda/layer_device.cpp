@@ -5,19 +5,33 @@
 namespace moe::cuda {
 namespace {
 
-PlacedRows placed(const RowLayout& layout, TensorView data) {
-  require<WrongResult>(layout.places() != nullptr, "a layout that was not put on the device");
-  return {data.data(), layout.places()};
+// Says whether experts have equally many rows, equally far apart.
+bool alike(std::span<const Rows> experts) {
+  for (size_t e = 1; e < experts.size(); ++e)
+    if (experts[e].count() != experts[0].count() ||
+        experts[e].begin - experts[e - 1].begin != experts[1].begin - experts[0].begin)
+      return false;
+  return true;
 }
 
-// Describes a chunk's rows where the experts compute. An expert's begin equally far after those of the one before.
-ExpertBlock block_of(const RowLayout& layout, Rows rows, std::span<const Rows> experts) {
-  ExpertBlock block{layout.streams(), layout.experts(), layout.rows(), rows.begin, rows.count()};
-  block.first = experts.front().begin;
-  if (experts.size() > 1) block.step = experts[1].begin - experts[0].begin;
+// Calls body(block) for the experts that one launch serves: all of them where they are alike.
+template <class Body>
+void for_each_block(const RowLayout& layout, Rows rows, std::span<const Rows> experts, Body body) {
+  std::vector<Rows> from(experts.size());
+  ExpertRows(layout).of_chunk(layout, rows, from);
+  const auto step = [](std::span<const Rows> of) { return of.size() > 1 ? of[1].begin - of[0].begin : 0; };
+  if (alike(experts) && alike(from))
+    return body(ExpertBlock{static_cast<int64_t>(experts.size()), experts[0].count(), from[0].begin, step(from),
+                            experts[0].begin, step(experts)});
   for (size_t e = 0; e < experts.size(); ++e)
-    require_equal(experts[e].begin, block.first + static_cast<int64_t>(e) * block.step, "first row of an expert");
-  return block;
+    body(ExpertBlock{1, experts[e].count(), from[e].begin, 0, experts[e].begin, 0});
+}
+
+PlacedRows placed(const RowLayout& layout, TensorView data) {
+  const auto& places = layout.on_device();
+  require<WrongResult>(places != nullptr && places->reader == RowReader::experts,
+                       "a layout that was not put on the device for the experts");
+  return {data.data(), places->places.data()};
 }
 
 class CudaLayerDevice final : public LayerDevice {
@@ -26,33 +40,29 @@ class CudaLayerDevice final : public LayerDevice {
       : math_(std::move(memory), std::move(gemm)) {}
   Math& math() override { return math_; }
 
+  void place(RowLayout& layout) override {
+    RowPlaces& on = *layout.on_device();
+    on.send_table(layout, math_.memory());
+    find_places(math_.stream(), {layout.rows(), layout.streams(), layout.experts(), layout.degree(), on.most,
+                                 on.reader == RowReader::experts, on.table.data(), on.places.data()});
+  }
   void unpack(const RowLayout& layout, Rows rows, TensorView data, TensorView experts,
               std::span<const Rows> to) override {
-    cuda::unpack_rows({math_.stream(), data.dtype()}, block_of(layout, rows, to), placed(layout, data), experts.data(),
-                      experts.size(1));
+    for_each_block(layout, rows, to, [&](const ExpertBlock& block) {
+      cuda::unpack_rows({math_.stream(), data.dtype()}, block, placed(layout, data), experts.data(), experts.size(1));
+    });
   }
   void pack(const RowLayout& layout, Rows rows, TensorView experts, std::span<const Rows> from,
             TensorView data) override {
-    pack_rows({math_.stream(), data.dtype()}, block_of(layout, rows, from), experts.data(), placed(layout, data),
-              experts.size(1));
+    for_each_block(layout, rows, from, [&](const ExpertBlock& block) {
+      cuda::pack_rows({math_.stream(), data.dtype()}, block, experts.data(), placed(layout, data), experts.size(1));
+    });
   }
 
-  // A dropless layer's sizes would have to come to the host within a pass; the hierarchical dispatchers sort blocks in
-  // the host's memory.
-  void require_runs(const LayerShape& layer) const override {
-    require<Unsupported>(layer.capacity_factor.has_value(),
-                         "capacity-factor none: a layer on CUDA drops tokens, expected a number");
-    require<Unsupported>(layer.dispatcher == "alltoall", "dispatcher {}: not on CUDA, expected alltoall",
-                         layer.dispatcher);
-  }
-
+  void require_runs(const LayerShape&) const override {}
   std::unique_ptr<Gate> make_gate(const PartSetup& setup) override { return cuda::make_gate(math_, setup); }
-
   std::unique_ptr<Order> make_order(const RankShape& rank) override {
-    const std::string& name = rank.shape.layer.order;
-    if (name == "tutel") return cuda::make_order(math_, rank.dtype());
-    moe::make_order(name, sums_type(rank.dtype()));  // BadInput if nobody knows it
-    throw Unsupported(fmt::format("order {}: has no CUDA kernels, expected tutel", name));
+    return cuda::make_order(rank.shape.layer.order, math_, rank.dtype());
   }
 
  private:

@@ -11,6 +11,6 @@ std::unique_ptr<LayerDevice> make_layer_device(std::unique_ptr<MemorySpace> memo
 
 /// Its parts; `math` outlives them. Throw Unsupported naming what there are kernels for.
 std::unique_ptr<Gate> make_gate(CudaMath& math, const PartSetup& setup);
-std::unique_ptr<Order> make_order(CudaMath& math, DType dtype);
+std::unique_ptr<Order> make_order(std::string_view name, CudaMath& math, DType dtype);
 
 }  // namespace moe::cuda

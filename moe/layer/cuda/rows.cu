@@ -122,16 +122,15 @@ __global__ void __launch_bounds__(kThreads) combine_backward_kernel(RoutingArray
   if (lane_index() == 0) static_cast<Sums<T>*>(c.d_weight)[pair] = sum;
 }
 
-// Item i is row i / streams of an expert's, of stream i % streams.
 template <class T, int N, bool kPacks>
 __global__ void __launch_bounds__(kThreads)
     expert_rows_kernel(ExpertBlock b, PlacedRows placed, T* experts, int packs) {
-  const int streams = static_cast<int>(b.streams), of_expert = static_cast<int>(b.count) * streams;
   const int64_t item = warp_index();
-  if (item >= b.experts * of_expert) return;
-  const int expert = static_cast<int>(item) / of_expert, in = static_cast<int>(item) % of_expert;
-  const int64_t slot = (in % streams * b.experts + expert) * b.rows + b.begin + in / streams;
-  Pack<T, N>* there = row_at<T, N>(static_cast<T*>(placed.data), placed.place[slot], packs);
+  if (item >= b.experts * b.count) return;
+  const int count = static_cast<int>(b.count), expert = static_cast<int>(item) / count;
+  const int64_t in = static_cast<int>(item) % count;
+  Pack<T, N>* there =
+      row_at<T, N>(static_cast<T*>(placed.data), placed.place[b.from + expert * b.from_step + in], packs);
   Pack<T, N>* here = row_at<T, N>(experts, b.first + expert * b.step + in, packs);
   if constexpr (kPacks)
     copy_row(here, there, packs);
@@ -146,11 +145,12 @@ bool in_packs(int64_t width) {
 
 template <bool kPacks>
 void move_rows(Work work, const ExpertBlock& b, PlacedRows placed, void* experts, int64_t width) {
+  if (b.experts * b.count == 0) return;
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     with_pack<T>(in_packs<T>(width) && aligned(placed.data) && aligned(experts), [&](auto n) {
       constexpr int kN = decltype(n)::value;
-      launch(expert_rows_kernel<T, kN, kPacks>, warps_for(b.experts * b.count * b.streams), work.stream, b, placed,
+      launch(expert_rows_kernel<T, kN, kPacks>, warps_for(b.experts * b.count), work.stream, b, placed,
              static_cast<T*>(experts), static_cast<int>(width / kN));
     });
   });

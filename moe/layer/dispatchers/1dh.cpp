@@ -7,10 +7,10 @@ namespace {
 
 class OneDimensional final : public Dispatcher {
  public:
-  explicit OneDimensional(const DispatcherSetup& setup) : ep_(setup.ep), ranks_(split_by_node(setup, "1dh")) {
+  explicit OneDimensional(const DispatcherSetup& setup)
+      : ep_(setup.ep), memory_(setup.memory), ranks_(split_by_node(setup, "1dh")) {
     if (ranks_.flat() || !leads()) return;
-    one_.resize(static_cast<size_t>(setup.most_bytes * ranks_.per_node()));
-    other_.resize(one_.size());
+    for (Memory* buffer : {&one_, &other_}) *buffer = memory_.allocate(setup.most_bytes * ranks_.per_node());
   }
 
   void exchange(const Blocks& b, CommCall call) override {
@@ -38,15 +38,16 @@ class OneDimensional final : public Dispatcher {
   void exchange_nodes(int64_t block, CommCall call) {
     const int nodes = ranks_.nodes(), per_node = ranks_.per_node();
     // [source][node of the destination][position] -> [node][source][position]
-    transpose_blocks(call.stream, {per_node, nodes, per_node * block}, one_.data(), other_.data());
+    transpose_blocks(call.stream, memory_, {per_node, nodes, per_node * block}, one_.data(), other_.data());
     ranks_.across->alltoall(other_.data(), one_.data(), per_node * per_node * block, call);
     // [node of the source][source][position] -> [position][node][source]
-    transpose_blocks(call.stream, {ep_.size(), per_node, block}, one_.data(), other_.data());
+    transpose_blocks(call.stream, memory_, {ep_.size(), per_node, block}, one_.data(), other_.data());
   }
 
   Communicator& ep_;
+  MemorySpace& memory_;
   Hierarchy ranks_;
-  std::vector<std::byte> one_, other_;  // the leader's
+  Memory one_, other_;  // the leader's
 };
 
 }  // namespace

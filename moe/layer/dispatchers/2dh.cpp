@@ -7,10 +7,10 @@ namespace {
 
 class TwoDimensional final : public Dispatcher {
  public:
-  explicit TwoDimensional(const DispatcherSetup& setup) : ep_(setup.ep), ranks_(split_by_node(setup, "2dh")) {
+  explicit TwoDimensional(const DispatcherSetup& setup)
+      : ep_(setup.ep), memory_(setup.memory), ranks_(split_by_node(setup, "2dh")) {
     if (ranks_.flat()) return;
-    packed_.resize(static_cast<size_t>(setup.most_bytes));
-    received_.resize(packed_.size());
+    for (Memory* buffer : {&packed_, &received_}) *buffer = memory_.allocate(setup.most_bytes);
   }
 
   void exchange(const Blocks& b, CommCall call) override {
@@ -18,17 +18,18 @@ class TwoDimensional final : public Dispatcher {
     if (ranks_.flat()) return ep_.alltoall(b.send, b.receive, block, call);
     const int nodes = ranks_.nodes(), per_node = ranks_.per_node();
     // Blocks change their order by destination: [node][position] -> [position][node].
-    transpose_blocks(call.stream, {nodes, per_node, block}, b.send, packed_.data());
+    transpose_blocks(call.stream, memory_, {nodes, per_node, block}, b.send, packed_.data());
     ranks_.node->alltoall(packed_.data(), received_.data(), nodes * block, unpaced(call));
     // [position of the source][node of the destination] -> [node][position]
-    transpose_blocks(call.stream, {per_node, nodes, block}, received_.data(), packed_.data());
+    transpose_blocks(call.stream, memory_, {per_node, nodes, block}, received_.data(), packed_.data());
     ranks_.across->alltoall(packed_.data(), b.receive, per_node * block, call);
   }
 
  private:
   Communicator& ep_;
+  MemorySpace& memory_;
   Hierarchy ranks_;
-  std::vector<std::byte> packed_, received_;
+  Memory packed_, received_;
 };
 
 }  // namespace

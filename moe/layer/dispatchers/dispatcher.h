@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "moe/comm/communicator.h"
+#include "moe/device/memory.h"
 
 namespace moe {
 
@@ -29,9 +30,10 @@ class Dispatcher {
 struct DispatcherSetup {
   Communicator& ep;  // of the EP group
   int ranks_per_node = 1;
-  int rank = 0;            // of the stage; on node rank / ranks_per_node
-  bool equal = true;       // all blocks of all ranks are of one size: false where no token is dropped
-  int64_t most_bytes = 0;  // of what one exchange sends or receives, where blocks are equal
+  int rank = 0;                        // of the stage; on node rank / ranks_per_node
+  bool equal = true;                   // all blocks of all ranks are of one size: false where no token is dropped
+  int64_t most_bytes = 0;              // of what one exchange sends or receives, where blocks are equal
+  MemorySpace& memory = cpu_memory();  // where blocks lie; outlives the dispatcher
 };
 
 struct DispatcherRow {

@@ -1,7 +1,5 @@
 #include "moe/layer/dispatchers/hierarchy.h"
 
-#include <cstring>
-
 #include "moe/base/check.h"
 
 namespace moe {
@@ -29,13 +27,15 @@ Hierarchy split_by_node(const DispatcherSetup& setup, std::string_view dispatche
   return h;
 }
 
-void transpose_blocks(Stream& stream, const BlockGrid& grid, const void* from, void* to) {
-  stream.launch([grid, in = static_cast<const std::byte*>(from), out = static_cast<std::byte*>(to)](void*) {
+void transpose_blocks(Stream& stream, MemorySpace& memory, const BlockGrid& grid, const void* from, void* to) {
+  const auto* in = static_cast<const std::byte*>(from);
+  auto* out = static_cast<std::byte*>(to);
+  stream.launch([&memory, grid, in, out](void* native) {
     if (grid.bytes == 0) return;
     for (int row = 0; row < grid.rows; ++row)
       for (int column = 0; column < grid.columns; ++column)
-        std::memcpy(out + (column * grid.rows + row) * grid.bytes, in + (row * grid.columns + column) * grid.bytes,
-                    static_cast<size_t>(grid.bytes));
+        memory.copy(in + (row * grid.columns + column) * grid.bytes, out + (column * grid.rows + row) * grid.bytes,
+                    grid.bytes, native);
   });
 }
 

@@ -29,7 +29,7 @@ struct BlockGrid {
   int rows = 0, columns = 0;
   int64_t bytes = 0;  // of a block
 };
-/// to[column][row] = from[row][column]. Enqueues; both must live until the stream passed it.
-void transpose_blocks(Stream& stream, const BlockGrid& grid, const void* from, void* to);
+/// to[column][row] = from[row][column], both in `memory`. Enqueues; both must live until the stream passed it.
+void transpose_blocks(Stream& stream, MemorySpace& memory, const BlockGrid& grid, const void* from, void* to);
 
 }  // namespace moe

@@ -21,20 +21,30 @@ constexpr std::array<GateRow, 6> kGates{
       .losses = Losses::balance_and_z,
       .reference = &kGShardReference,
       .scoring = Scoring::chosen,
-      .noisy = true},
+      .logits = LogitsBy::noisy_product},
      {.name = "switch",
       .make = make_switch_gate,
       .losses = Losses::balance_and_z,
       .reference = &kSwitchReference,
       .scoring = Scoring::all},
      {.name = "sigmoid", .make = make_sigmoid_gate, .reference = &kSigmoidReference, .scoring = Scoring::sigmoid},
-     {.name = "xmoe", .make = make_xmoe_gate, .losses = Losses::balance_and_z, .reference = &kXMoeReference},
-     {.name = "softmoe", .make = make_softmoe_gate, .choices = Choices::rows, .reference = &kSoftMoeReference},
+     {.name = "xmoe",
+      .make = make_xmoe_gate,
+      .losses = Losses::balance_and_z,
+      .reference = &kXMoeReference,
+      .scoring = Scoring::all,
+      .logits = LogitsBy::cosine},
+     {.name = "softmoe",
+      .make = make_softmoe_gate,
+      .choices = Choices::rows,
+      .reference = &kSoftMoeReference,
+      .scoring = Scoring::mixture},
      {.name = "expert-choice",
       .make = make_expert_choice_gate,
       .losses = Losses::z,
       .choices = Choices::experts,
-      .reference = &kExpertChoiceReference}}};
+      .reference = &kExpertChoiceReference,
+      .scoring = Scoring::all}}};
 static_assert(same_names(kGates, kGateParts), "a gate has a row here and one in moe/plan/parts.h");
 
 void check_losses(const GateRow& gate, const LayerShape& layer) {
@@ -59,14 +69,14 @@ Routing make_routing(const RankShape& rank, MemorySpace& memory) {
                     layer.gate);
   RoutingShape shape{.tokens = rank.gated_tokens(), .group_tokens = rank.tokens.count, .experts = layer.experts};
   shape.rows = layer.capacity_factor ? capacity_rows(rank.shape) : shape.group_tokens;
-  shape.padding = layer.capacity_factor ? rank.rows - shape.rows : 0;
+  shape.padding = padded_rows(rank.shape, shape.rows) - shape.rows;
   shape.choices = top_k ? layer.top_k : layer.experts * (gate.choices == Choices::rows ? shape.rows : 1);
   require<BadInput>(shape.pairs() < std::numeric_limits<int32_t>::max(),
                     "gate {}: {} tokens with {} choices each are too many pairs, expected fewer than 2^31", layer.gate,
                     shape.tokens, shape.choices);
   const DType weights = sums_type(layer.dtype);
   Routing routing(shape, weights, memory);
-  if (gate.choices == Choices::rows) routing.fill = Tensor({shape.tokens, shape.choices}, weights);
+  if (gate.choices == Choices::rows) routing.fill = Tensor({shape.tokens, shape.choices}, weights, memory);
   return routing;
 }
 

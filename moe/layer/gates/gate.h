@@ -56,7 +56,7 @@ struct GateRow {
   Choices choices = Choices::top_k;
   const AutogradGate* reference = nullptr;  // its graph for autograd; null: layers with it can't be verified
   Scoring scoring = Scoring::none;          // of its CUDA kernels
-  bool noisy = false;                       // those add noise to the logits
+  LogitsBy logits = LogitsBy::product;      // likewise
 };
 
 /// Throws BadInput listing the known names.

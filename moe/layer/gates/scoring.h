@@ -1,11 +1,14 @@
 #pragma once
-// Names how a gate's kernels weigh a pair; read by the gates' table and by the kernels.
+// Names what a gate's kernels do; read by the gates' table and by the kernels.
 #include <cstdint>
 
 namespace moe {
 
-/// none: no kernels; chosen: the softmax over the chosen logits (gshard); all: over all logits (switch); sigmoid: the
-/// logit's sigmoid.
-enum class Scoring : uint8_t { none, chosen, all, sigmoid };
+/// Says how a pair is weighed. none: no kernels; chosen: the softmax over the chosen logits (gshard); all: over all
+/// logits (switch, xmoe, expert-choice); sigmoid: the logit's sigmoid; mixture: all rows', and over tokens (softmoe).
+enum class Scoring : uint8_t { none, chosen, all, sigmoid, mixture };
+
+/// Says what logits are: x W_g, the same with noise (gshard), or cosines divided by a temperature (xmoe).
+enum class LogitsBy : uint8_t { product, noisy_product, cosine };
 
 }  // namespace moe

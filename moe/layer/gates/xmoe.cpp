@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "moe/layer/gates/projection.h"
 #include "moe/layer/gates/softmax_scores.h"
 #include "moe/layer/gates/top_k.h"
 #include "moe/tensor/cpu/math.h"
 #include "moe/tensor/element.h"
+#include "moe/tensor/host_copy.h"
 
 namespace moe {
 namespace {
@@ -55,31 +55,20 @@ class XMoeGate final : public Gate {
   explicit XMoeGate(const PartSetup& setup)
       : tokens_(setup.rank.gated_tokens()),
         experts_(setup.rank.experts.total),
-        width_(std::min(setup.rank.model_dim(), std::max<int64_t>(16, experts_ / 2))),
-        projection_(setup, width_),
-        tokens_units_(tokens_, width_, setup.rank.dtype()),
-        expert_units_(experts_, width_, setup.rank.dtype()),
+        weights_(setup),
+        tokens_units_(tokens_, weights_.width(), weights_.dtype()),
+        expert_units_(experts_, weights_.width(), weights_.dtype()),
         scores_(setup.rank) {
-    const DType dtype = setup.rank.dtype();
-    embeddings_ = setup.weight("experts' embeddings", {1, experts_, width_}, dtype);
-    d_embeddings_ = setup.weight("experts' embeddings' gradient", {1, experts_, width_}, dtype);
-    temperature_ = setup.weight("temperature", {1, 1, 1}, dtype);
-    d_temperature_ = setup.weight("temperature's gradient", {1, 1, 1}, dtype);
-    for (Tensor* t : {&logits_, &d_logits_}) *t = Tensor({tokens_, experts_}, dtype);
-    d_units_ = Tensor({experts_, width_}, dtype);
-    const std::vector<Parameter> all = parameters();
-    fill_weight(all[0], setup.rank.model_dim(), setup.seed);
-    fill_weight(all[1], width_, setup.seed);
-    fill_weight(all[2], 10000, setup.seed);
-    *temperature_.as<T>() += static_cast<T>(0.3);
+    for (Tensor* t : {&logits_, &d_logits_}) *t = Tensor({tokens_, experts_}, weights_.dtype());
+    d_units_ = Tensor({experts_, weights_.width()}, weights_.dtype());
   }
 
   void forward(TensorView hidden, Routing& routing) override {
-    projection_.forward(hidden);
-    tokens_units_.forward(projection_.products().as<T>());
-    expert_units_.forward(embeddings_.as<T>());
+    weights_.projection().forward(hidden);
+    tokens_units_.forward(weights_.projection().products().as<T>());
+    expert_units_.forward(weights_.embeddings().as<T>());
     gemm(matrix(tokens_units_.units()), transpose(matrix(expert_units_.units())), matrix(logits_));
-    scale(logits_, 1 / static_cast<double>(*temperature_.as<T>()));
+    scale(logits_, 1 / static_cast<double>(temperature()));
     scores_.forward(logits_.as<T>(), experts_);
     choose_top_k(logits_.as<T>(), experts_, routing);
     scores_.weigh(routing);
@@ -90,42 +79,67 @@ class XMoeGate final : public Gate {
     T* d = d_logits_.as<T>();
     scores_.backward(pass.routing, pass.d_weight.as<T>(), d, experts_);
     scores_.add_losses(pass.share, d, experts_);
-    const T temperature = *temperature_.as<T>();
     T along = 0;
     for (int64_t i = 0; i < tokens_ * experts_; ++i) along += d[i] * logits_.as<T>()[i];
-    T& d_temperature = *d_temperature_.as<T>();
-    d_temperature = (pass.into == Into::add ? d_temperature : T(0)) - along / temperature;
-    scale(d_logits_, 1 / static_cast<double>(temperature));
-    const TensorView d_projected = projection_.d_products();
+    T& d_temperature = *weights_.d_temperature().as<T>();
+    d_temperature = (pass.into == Into::add ? d_temperature : T(0)) - along / temperature();
+    scale(d_logits_, 1 / static_cast<double>(temperature()));
+    const TensorView d_projected = weights_.projection().d_products();
     gemm(matrix(d_logits_), matrix(expert_units_.units()), matrix(d_projected));
     gemm(transpose(matrix(d_logits_)), matrix(tokens_units_.units()), matrix(d_units_));
     tokens_units_.backward(d_projected.as<T>());
     expert_units_.backward(d_units_.as<T>());
-    pass.into == Into::add ? cpu_math().add(d_units_, d_embeddings_) : cpu_math().assign(d_units_, d_embeddings_);
-    projection_.backward(pass);
+    const TensorView d_embeddings = weights_.d_embeddings();
+    pass.into == Into::add ? cpu_math().add(d_units_, d_embeddings) : cpu_math().assign(d_units_, d_embeddings);
+    weights_.projection().backward(pass);
   }
 
-  std::vector<Parameter> parameters() override {
-    const ShardRange one{0, 1, 1};
-    return {projection_.weight(kGateProjection),
-            {std::string(kGateWeight), {one, {0, experts_, experts_}, {0, width_, width_}}, embeddings_, d_embeddings_},
-            {std::string(kGateTemperature), {one, one, one}, temperature_, d_temperature_}};
-  }
+  std::vector<Parameter> parameters() override { return weights_.parameters(); }
   TensorView statistics() override { return scores_.statistics(); }
   double auxiliary_loss() const override { return scores_.loss(); }
 
  private:
-  int64_t tokens_, experts_, width_;
-  GateProjection projection_;
+  T temperature() const { return *weights_.temperature().as<T>(); }
+
+  int64_t tokens_, experts_;
+  XMoeWeights weights_;
   UnitRows<T> tokens_units_, expert_units_;
   SoftmaxScores<T> scores_;
-  Weight embeddings_, d_embeddings_;    // (1, E, width)
-  Weight temperature_, d_temperature_;  // (1, 1, 1)
-  Tensor d_units_;                      // (E, width)
-  Tensor logits_, d_logits_;            // (tokens, E)
+  Tensor d_units_;            // (E, width)
+  Tensor logits_, d_logits_;  // (tokens, E)
 };
 
 }  // namespace
+
+XMoeWeights::XMoeWeights(const PartSetup& setup)
+    : width_(std::min(setup.rank.model_dim(), std::max<int64_t>(16, setup.rank.experts.total / 2))),
+      projection_(setup, width_) {
+  const DType dtype = sums_type(setup.rank.dtype());
+  const int64_t experts = setup.rank.experts.total;
+  embeddings_ = setup.weight("experts' embeddings", {1, experts, width_}, dtype);
+  d_embeddings_ = setup.weight("experts' embeddings' gradient", {1, experts, width_}, dtype);
+  temperature_ = setup.weight("temperature", {1, 1, 1}, dtype);
+  d_temperature_ = setup.weight("temperature's gradient", {1, 1, 1}, dtype);
+  MemorySpace& memory = setup.math.memory();
+  const std::vector<Parameter> all = parameters();
+  fill_weight(all[0], setup.rank.model_dim(), setup.seed, memory);
+  fill_weight(all[1], width_, setup.seed, memory);
+  fill_weight(all[2], 10000, setup.seed, memory);
+  const HostCopy temperature(temperature_, memory);
+  with_element(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    *temperature.view().as<T>() += static_cast<T>(0.3);
+  });
+  temperature.send();
+}
+
+std::vector<Parameter> XMoeWeights::parameters() const {
+  const ShardRange one{0, 1, 1}, width{0, width_, width_};
+  const int64_t experts = embeddings().size(1);
+  return {projection_.weight(kGateProjection),
+          {std::string(kGateWeight), {one, {0, experts, experts}, width}, embeddings_, d_embeddings_},
+          {std::string(kGateTemperature), {one, one, one}, temperature_, d_temperature_}};
+}
 
 std::unique_ptr<Gate> make_xmoe_gate(const PartSetup& setup) {
   return make_for<Gate, XMoeGate>(setup.rank.dtype(), setup);

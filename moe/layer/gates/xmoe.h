@@ -5,11 +5,31 @@
 // Has the balance and the z loss (softmax_scores.h).
 #include <memory>
 
-#include "moe/layer/gates/gate.h"
+#include "moe/layer/gates/projection.h"
 
 namespace moe {
 
 std::unique_ptr<Gate> make_xmoe_gate(const PartSetup& setup);
 extern const AutogradGate kXMoeReference;  // reference/gates/xmoe_graph.cpp
+
+/// Holds the gate's parameters, filled, and their gradients, on any device.
+class XMoeWeights {
+ public:
+  explicit XMoeWeights(const PartSetup& setup);
+
+  const GateProjection& projection() const { return projection_; }
+  TensorView embeddings() const { return embeddings_; }      // (1, E, width)
+  TensorView d_embeddings() const { return d_embeddings_; }  // likewise
+  TensorView temperature() const { return temperature_; }    // (1, 1, 1)
+  TensorView d_temperature() const { return d_temperature_; }
+  int64_t width() const { return width_; }  // the low rank
+  DType dtype() const { return embeddings().dtype(); }
+  std::vector<Parameter> parameters() const;
+
+ private:
+  int64_t width_;
+  GateProjection projection_;
+  Weight embeddings_, d_embeddings_, temperature_, d_temperature_;
+};
 
 }  // namespace moe

@@ -3,32 +3,18 @@
 #include <algorithm>
 #include <numeric>
 
-#include "moe/tensor/cpu/math.h"
 #include "moe/tensor/element.h"
 
 namespace moe {
 namespace {
 
-// Holds what a group of tokens has of an expert, and the pairs that it has there.
-struct Cell {
-  int group = 0;
-  int64_t expert = 0;
-  int64_t rows = 0;
-  std::span<const int32_t> pairs;
-};
-
-template <class T>
-class GShardOrder final : public Order {
+class MaskedOrder final : public Order {
  public:
-  explicit GShardOrder(DType) {}
+  MaskedOrder(Math& math, std::unique_ptr<Masks> masks, DType dtype)
+      : math_(math), masks_(std::move(masks)), dtype_(dtype) {}
 
   void order(const Routing& routing, TensorView tokens, RowsView rows) override {
-    for_each_cell(routing, rows.layout, [&](const Cell& cell) {
-      const TensorView mask = spread(routing, routing.fill, cell);
-      for_each_run(rows, cell, tokens.size(1), [&](Matrix run, int64_t first) {
-        gemm(transpose(columns(mask, first, run.rows)), of_group(routing, tokens, cell), run);
-      });
-    });
+    fill_rows(routing, routing.fill, tokens, rows);
   }
 
   void i_order(const Routing& routing, RowsView rows, TensorView output) override {
@@ -37,12 +23,7 @@ class GShardOrder final : public Order {
 
   void i_order_backward(const Routing& routing, TensorView d_output, RowsView rows, RowsView d_rows,
                         TensorView d_weight) override {
-    for_each_cell(routing, d_rows.layout, [&](const Cell& cell) {
-      const TensorView mask = spread(routing, routing.weight, cell);
-      for_each_run(d_rows, cell, d_output.size(1), [&](Matrix run, int64_t first) {
-        gemm(transpose(columns(mask, first, run.rows)), of_group(routing, d_output, cell), run);
-      });
-    });
+    fill_rows(routing, routing.weight, d_output, d_rows);
     multiply(routing, d_output, rows, d_weight);
   }
 
@@ -54,15 +35,9 @@ class GShardOrder final : public Order {
 
  private:
   template <class Body>
-  void for_each_cell(const Routing& routing, const RowLayout& layout, Body body) {
-    for (int group = 0; group < routing.groups(); ++group) {
-      if (!layout.holds(group)) continue;
-      sort_pairs(routing, group);
-      for (int64_t e = 0; e < routing.experts; ++e) {
-        const auto i = static_cast<size_t>(e);
-        body(Cell{group, e, layout.count(group, e), std::span(pairs_).subspan(ends_[i], ends_[i + 1] - ends_[i])});
-      }
-    }
+  static void for_each_cell(const Routing& routing, const RowLayout& layout, Body body) {
+    for (int group = 0; group < routing.groups(); ++group)
+      for (int64_t e = 0; layout.holds(group) && e < routing.experts; ++e) body(Cell{group, e, layout.count(group, e)});
   }
 
   // Calls body(rows that lie one after the other, the first one's place in the cell).
@@ -81,49 +56,84 @@ class GShardOrder final : public Order {
     return matrix(tokens.part(cell.group * routing.group_tokens * width, {routing.group_tokens, width}));
   }
 
-  // out = sum over the experts of mask * rows.
-  void add_rows(const Routing& routing, const Tensor& values, RowsView rows, TensorView out) {
-    std::fill_n(out.as<T>(), out.elements(), T(0));
+  // rows = the mask's transpose * tokens.
+  void fill_rows(const Routing& routing, TensorView values, TensorView tokens, RowsView rows) {
     for_each_cell(routing, rows.layout, [&](const Cell& cell) {
-      const TensorView mask = spread(routing, values, cell);
+      const TensorView mask = dense(routing, cell);
+      masks_->spread(routing, cell, values, mask);
+      for_each_run(rows, cell, tokens.size(1), [&](Matrix run, int64_t first) {
+        math_.gemm(transpose(columns(mask, first, run.rows)), of_group(routing, tokens, cell), run);
+      });
+    });
+  }
+
+  // out = sum over the experts of mask * rows.
+  void add_rows(const Routing& routing, TensorView values, RowsView rows, TensorView out) {
+    masks_->clear(out);
+    for_each_cell(routing, rows.layout, [&](const Cell& cell) {
+      const TensorView mask = dense(routing, cell);
+      masks_->spread(routing, cell, values, mask);
       for_each_run(rows, cell, out.size(1), [&](Matrix run, int64_t first) {
-        gemm(columns(mask, first, run.rows), run, of_group(routing, out, cell), Into::add);
+        math_.gemm(columns(mask, first, run.rows), run, of_group(routing, out, cell), Into::add);
       });
     });
   }
 
   // out[pair] = <its token, its row>, 0 where dropped: all products of a cell, of which the mask reads its own.
   void multiply(const Routing& routing, TensorView tokens, RowsView rows, TensorView out) {
-    std::fill_n(out.as<T>(), out.elements(), T(0));
+    masks_->clear(out);
     for_each_cell(routing, rows.layout, [&](const Cell& cell) {
       const TensorView products = dense(routing, cell);
       for_each_run(rows, cell, tokens.size(1), [&](Matrix run, int64_t first) {
-        gemm(of_group(routing, tokens, cell), transpose(run), columns(products, first, run.rows));
+        math_.gemm(of_group(routing, tokens, cell), transpose(run), columns(products, first, run.rows));
       });
-      for (const int32_t pair : cell.pairs) out.as<T>()[pair] = products.as<T>()[place(routing, cell, pair)];
+      masks_->pick(routing, cell, products, out);
     });
-  }
-
-  // The mask: each pair's value, 1 where there are none, at its token and row.
-  TensorView spread(const Routing& routing, const Tensor& values, const Cell& cell) {
-    const TensorView mask = dense(routing, cell);
-    const T* value = values.view().template as<T>();
-    std::fill_n(mask.as<T>(), mask.elements(), T(0));
-    for (const int32_t pair : cell.pairs)
-      mask.as<T>()[place(routing, cell, pair)] += value == nullptr ? T(1) : value[pair];
-    return mask;
   }
 
   // (tokens of a group, rows of an expert).
   TensorView dense(const Routing& routing, const Cell& cell) {
     if (dense_.view().rank() == 0 || dense_.view().elements() < routing.group_tokens * cell.rows)
-      dense_ = Tensor({routing.group_tokens * cell.rows}, routing.weight.view().dtype());
+      dense_ = Tensor({routing.group_tokens * cell.rows}, dtype_, math_.memory());
     return dense_.view().part(0, {routing.group_tokens, cell.rows});
   }
 
+  Math& math_;
+  std::unique_ptr<Masks> masks_;
+  DType dtype_;
+  Tensor dense_;
+};
+
+template <class T>
+class CpuMasks final : public Masks {
+ public:
+  explicit CpuMasks(DType) {}
+
+  void spread(const Routing& routing, const Cell& cell, TensorView values, TensorView mask) override {
+    const T* value = values.as<T>();
+    clear(mask);
+    for (const int32_t pair : pairs_of(routing, cell))
+      mask.as<T>()[place(routing, cell, pair)] += value == nullptr ? T(1) : value[pair];
+  }
+
+  void pick(const Routing& routing, const Cell& cell, TensorView products, TensorView values) override {
+    for (const int32_t pair : pairs_of(routing, cell))
+      values.as<T>()[pair] = products.as<T>()[place(routing, cell, pair)];
+  }
+
+  void clear(TensorView t) override { std::fill_n(t.as<T>(), t.elements(), T(0)); }
+
+ private:
   static int64_t place(const Routing& routing, const Cell& cell, int32_t pair) {
     return (pair / routing.choices - cell.group * routing.group_tokens) * cell.rows +
            routing.row[static_cast<size_t>(pair)];
+  }
+
+  // A map comes by a group's cells expert by expert.
+  std::span<const int32_t> pairs_of(const Routing& routing, const Cell& cell) {
+    if (cell.expert == 0) sort_pairs(routing, cell.group);
+    const auto e = static_cast<size_t>(cell.expert);
+    return std::span(pairs_).subspan(ends_[e], ends_[e + 1] - ends_[e]);
   }
 
   // A group's pairs that were not dropped, expert after expert.
@@ -143,13 +153,18 @@ class GShardOrder final : public Order {
     for_each_kept([&](int32_t pair, size_t expert) { pairs_[next[expert]++] = pair; });
   }
 
-  Tensor dense_;
   std::vector<int32_t> pairs_;
   std::vector<size_t> ends_;  // of each expert's pairs, after a 0
 };
 
 }  // namespace
 
-std::unique_ptr<Order> make_gshard_order(DType dtype) { return make_for<Order, GShardOrder>(dtype, dtype); }
+std::unique_ptr<Order> make_masked_order(Math& math, std::unique_ptr<Masks> masks, DType dtype) {
+  return std::make_unique<MaskedOrder>(math, std::move(masks), dtype);
+}
+
+std::unique_ptr<Order> make_gshard_order(DType dtype) {
+  return make_masked_order(cpu_math(), make_for<Masks, CpuMasks>(dtype, dtype), dtype);
+}
 
 }  // namespace moe

@@ -5,9 +5,31 @@
 #include <memory>
 
 #include "moe/layer/orders/order.h"
+#include "moe/tensor/math.h"
 
 namespace moe {
 
 std::unique_ptr<Order> make_gshard_order(DType dtype);
+
+/// Says what a mask is of: a group of tokens, an expert, and the rows that it has there in a layout.
+struct Cell {
+  int group = 0;
+  int64_t expert = 0;
+  int64_t rows = 0;
+};
+
+/// Does what the order needs beside GEMMs, on one device. Masks and products are dense, (group_tokens, rows).
+class Masks {
+ public:
+  virtual ~Masks() = default;
+  /// Overwrites the mask: each pair's value, 1 where `values` has no data, at its token and row; 0 elsewhere.
+  virtual void spread(const Routing& routing, const Cell& cell, TensorView values, TensorView mask) = 0;
+  /// Sets values[pair] to what the products have at its token and row, of the pairs of this cell.
+  virtual void pick(const Routing& routing, const Cell& cell, TensorView products, TensorView values) = 0;
+  virtual void clear(TensorView t) = 0;
+};
+
+/// Makes GShard's order of rows of `dtype`. `math` outlives it.
+std::unique_ptr<Order> make_masked_order(Math& math, std::unique_ptr<Masks> masks, DType dtype);
 
 }  // namespace moe

@@ -2,8 +2,9 @@
 #include "moe/layer/gates/gate.h"
 
 #include <gtest/gtest.h>
+#include <numeric>
 
-#include "moe/layer/cuda/kernels.h"
+#include "moe/layer/cuda/gate_kernels.h"
 #include "moe/tensor/host_copy.h"
 #include "tests/layer/cuda/device_values.h"
 #include "tests/layer/cuda/test_device.h"
@@ -28,7 +29,8 @@ RankShape shape_of(const std::string& gate, const Drawn& drawn, DType dtype) {
   layer.capacity_factor = drawn.factor;
   layer.gate = gate;
   layer.dtype = dtype;
-  if (gate != "sigmoid") layer.aux_loss = layer.z_loss = drawn.losses;
+  if (find_gate(gate).losses == Losses::balance_and_z) layer.aux_loss = drawn.losses;
+  if (find_gate(gate).losses != Losses::none) layer.z_loss = drawn.losses;
   const ParallelShape parallel{.nodes = 1, .ranks_per_node = drawn.mp, .mp = drawn.mp, .ep = 1, .esp = drawn.mp};
   return rank_shape(complete(layer, parallel, Rounding::ragged), drawn.mp - 1,
                     drawn.mp > 1 ? Flow::tensor : Flow::sharded);
@@ -62,7 +64,7 @@ class CudaGateTest : public testing::TestWithParam<std::tuple<std::string, DType
       return pair;
     };
     Pair hidden = random(12, dtype(), 1), d_hidden = random(12, dtype(), 2);
-    Pair d_weight = random(expected.choices, sums(), 3);
+    Pair d_weight = random(expected.choices, sums(), 3), d_fill = random(expected.choices, sums(), 4);
     there->forward(hidden.device, routed), here->forward(hidden.reference, expected);
     routed.fetch();
     EXPECT_EQ(routed.expert, expected.expert);
@@ -70,13 +72,14 @@ class CudaGateTest : public testing::TestWithParam<std::tuple<std::string, DType
     EXPECT_EQ(routed.filled, expected.filled);
     expect_slots(routed);
     expect_near(routed.weight, expected.weight, tolerance(), "weight");
+    if (routed.mixes()) expect_near(routed.fill, expected.fill, tolerance(), "fill");
     ASSERT_EQ(there->statistics().data() == nullptr, here->statistics().data() == nullptr);
     if (here->statistics().data() != nullptr) {
       expect_near(there->statistics(), here->statistics(), tolerance(), "statistics");
       EXPECT_NEAR(there->auxiliary_loss(), here->auxiliary_loss(), tolerance());
     }
-    there->backward({hidden.device, routed, d_weight.device, {}, d_hidden.device, 0.5});
-    here->backward({hidden.reference, expected, d_weight.reference, {}, d_hidden.reference, 0.5});
+    there->backward({hidden.device, routed, d_weight.device, d_fill.device, d_hidden.device, 0.5});
+    here->backward({hidden.reference, expected, d_weight.reference, d_fill.reference, d_hidden.reference, 0.5});
     expect_near(d_hidden.device, d_hidden.reference, std::max(tolerance(), tolerance_for(dtype())), "d_hidden");
     const auto weights = there->parameters(), cpus = here->parameters();
     ASSERT_EQ(weights.size(), cpus.size());
@@ -87,7 +90,7 @@ class CudaGateTest : public testing::TestWithParam<std::tuple<std::string, DType
     }
   }
 
-  // Pairs and slots point at each other.
+  // Pairs and slots point at each other; where tokens are mixed pairs alone do.
   static void expect_slots(const Routing& r) {
     std::vector<int32_t> slot_of(r.expert.size()), pair_of(static_cast<size_t>(r.device.pair_of.size()));
     r.device.slot_of.to_host(slot_of.data());
@@ -98,9 +101,11 @@ class CudaGateTest : public testing::TestWithParam<std::tuple<std::string, DType
       if (slot_of[p] < 0) continue;
       ++kept;
       const int64_t group = r.group_of(static_cast<int64_t>(p) / r.choices);
-      EXPECT_EQ(slot_of[p], (group * r.experts + r.expert[p]) * r.rows + r.row[p]);
+      EXPECT_EQ(slot_of[p], (group * r.experts + r.expert[p]) * r.slots() + r.row[p]);
+      if (r.mixes()) continue;
       EXPECT_EQ(pair_of[static_cast<size_t>(slot_of[p])], static_cast<int32_t>(p));
     }
+    if (r.mixes()) return;
     EXPECT_EQ(std::ranges::count_if(pair_of, [](int32_t pair) { return pair >= 0; }), kept);
   }
 
@@ -110,6 +115,7 @@ class CudaGateTest : public testing::TestWithParam<std::tuple<std::string, DType
 TEST_P(CudaGateTest, EqualsTheCpus) {
   for (const Drawn& drawn : kDrawn)
     for (const bool preset : {false, true}) {
+      if (preset && find_gate(gate()).choices != Choices::top_k) continue;
       SCOPED_TRACE(fmt::format("{} tokens, {} of {} experts, mp {}, preset {}", drawn.seq, drawn.top_k, drawn.experts,
                                drawn.mp, preset));
       compare(drawn, preset);
@@ -117,10 +123,16 @@ TEST_P(CudaGateTest, EqualsTheCpus) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CudaGateTest,
-                         testing::Combine(testing::Values("gshard", "switch", "sigmoid"), testing::ValuesIn(kDTypes)),
+std::vector<std::string> names() {
+  const auto all = gate_names();
+  return {all.begin(), all.end()};
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaGateTest, testing::Combine(testing::ValuesIn(names()), testing::ValuesIn(kDTypes)),
                          [](const auto& row) {
-                           return std::get<0>(row.param) + "_" + std::string(name_of(std::get<1>(row.param)));
+                           std::string name = std::get<0>(row.param);
+                           std::ranges::replace(name, '-', '_');
+                           return name + "_" + std::string(name_of(std::get<1>(row.param)));
                          });
 
 TEST(CudaTopK, EqualOnesGoToTheLowerExpertAndNotANumberLast) {
@@ -140,20 +152,51 @@ TEST(CudaTopK, EqualOnesGoToTheLowerExpertAndNotANumberLast) {
   }
 }
 
+// Scores as a softmax of far logits gives them: equal ones, zeros, and what is no number.
+TEST(CudaTakenTokens, EqualOnesGoToTheLowerTokenAndNotANumberLast) {
+  const auto memory = make_test_memory();
+  for (const DType dtype : {DType::float32, DType::float64})
+    for (const int64_t rows : {1, 3, 5, 7, 300}) {
+      constexpr int64_t kTokens = 290;
+      const auto score = [](int64_t token) {
+        return token == 4 ? NAN : token % 97 == 5 ? 0.5 : token == 280 ? 1.0 : token == 281 ? 1e-30 : 0.0;
+      };
+      std::vector<int64_t> order(kTokens);
+      std::iota(order.begin(), order.end(), 0);
+      const auto key = [&](int64_t token) { return std::isnan(score(token)) ? -1.0 : score(token); };
+      std::ranges::stable_sort(order, [&](int64_t a, int64_t b) { return key(a) > key(b); });
+      const int64_t taken = std::min(rows, kTokens);
+      std::vector<int64_t> expected(order.begin(), order.begin() + taken);
+      std::ranges::sort(expected);
+      const Tensor scores({kTokens, 1}, dtype, *memory);
+      for_each_element(scores,
+                       [&](int64_t i, auto& v) { v = cuda::rounded<std::remove_reference_t<decltype(v)>>(score(i)); });
+      const Array<int32_t> expert(*memory, kTokens), row(*memory, kTokens), slot(*memory, kTokens), pair(*memory, rows);
+      const Array<int64_t> filled(*memory, 1);
+      cuda::take_tokens({nullptr, dtype}, scores.view().data(),
+                        {1, kTokens, 1, 1, rows, expert.data(), row.data(), slot.data(), pair.data(), filled.data()},
+                        expert.data());
+      finish_test_device();
+      std::vector<int32_t> found(static_cast<size_t>(rows));
+      pair.to_host(found.data());
+      for (int64_t i = 0; i < rows; ++i)
+        EXPECT_EQ(found[static_cast<size_t>(i)], i < taken ? expected[static_cast<size_t>(i)] : -1) << rows << " " << i;
+    }
+}
+
 TEST(CudaParts, NameWhatThereIs) {
   const auto device = make_test_layer_device();
-  const auto refuses = [&](auto change) {
+  const auto make = [&](auto change) {
     LayerCase c = shape_of("gshard", kDrawn[0], DType::bfloat16).shape;
     change(c.layer);
     const RankShape rank = rank_shape(c, 0);
-    EXPECT_THROW(
-        (device->require_runs(c.layer), device->make_gate({rank, {}, device->math()}), device->make_order(rank)),
-        Unsupported);
+    device->make_gate({rank, {}, device->math()}), device->make_order(rank);
   };
-  refuses([](LayerShape& l) { l.gate = "xmoe"; });
-  refuses([](LayerShape& l) { l.order = "gshard"; });
-  refuses([](LayerShape& l) { l.dispatcher = "2dh"; });
-  refuses([](LayerShape& l) { l.capacity_factor.reset(); });
+  for (const std::string_view gate : gate_names()) EXPECT_NO_THROW(make([&](LayerShape& l) { l.gate = gate; })) << gate;
+  for (const std::string_view order : order_names())
+    EXPECT_NO_THROW(make([&](LayerShape& l) { l.order = order; })) << order;
+  EXPECT_THROW(make([](LayerShape& l) { l.gate = "none"; }), BadInput);
+  EXPECT_THROW(make([](LayerShape& l) { l.order = "none"; }), BadInput);
 }
 
 }  // namespace

@@ -15,7 +15,9 @@ import sys
 ROOT = pathlib.Path(__file__).parents[3]
 TABLE = pathlib.Path(__file__).parent / "resources.csv"
 SOURCES = ["moe/device/cuda/kernels.cu", "moe/tensor/cuda/elementwise.cu", "moe/tensor/cuda/norms.cu",
-           "moe/layer/cuda/rows.cu", "moe/layer/cuda/gate.cu"]
+           "moe/layer/cuda/rows.cu", "moe/layer/cuda/places.cu", "moe/layer/cuda/masks.cu",
+           "moe/layer/cuda/logits.cu", "moe/layer/cuda/choose.cu", "moe/layer/cuda/scores.cu",
+           "moe/layer/cuda/mixtures.cu"]
 ENTRY = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads.*?"
                    r"Used (\d+) registers([^\n]*)", re.DOTALL)
 FIELDS = ["source", "kernel", "registers", "shared_bytes"]

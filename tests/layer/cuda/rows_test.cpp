@@ -25,7 +25,7 @@ TEST_P(CudaRowsTest, PacksAndUnpacks) {
         for (int stream = 0; stream < streams; ++stream)
           for (int64_t e = 0; e < kExperts; ++e) shape.cells.push_back({stream, e, stream});
         RowLayout layout(std::move(shape));
-        layout.put_on(memory());
+        layout.put_on(memory(), RowReader::experts, kRows);
         ExpertRows places(layout);
         Pair data = random({layout.elements()}, 1), back = random({layout.elements()}, 2);
         Pair experts = random({places.total(), width}, 3);
@@ -38,6 +38,51 @@ TEST_P(CudaRowsTest, PacksAndUnpacks) {
         }
         expect_near(experts.device, experts.reference, 0, "where the experts compute");
         expect_near(back.device, data.reference, 0, "and back");
+      }
+}
+
+std::vector<int32_t> there(const RowLayout& layout) {
+  finish_test_device();
+  std::vector<int32_t> places(static_cast<size_t>(layout.on_device()->places.size()));
+  layout.on_device()->places.to_host(places.data());
+  return places;
+}
+
+// Cells with fewer rows than T_rank, more, and none; some streams are not here.
+TEST_P(CudaRowsTest, FollowsRunTimeCounts) {
+  constexpr int64_t kRows = 5, kExperts = 3, kMost = 11, kWidth = 3;
+  for (const int degree : {1, 2, 4, 9})
+    for (const int streams : {1, 2, 5})
+      for (const bool inside : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} chunks of {} streams, inside {}", degree, streams, inside));
+        RowLayout::Shape shape{kRows, kWidth, streams + 1, kExperts, degree, inside, {}};
+        for (int64_t e = 0; e < kExperts; ++e)
+          for (int stream = streams; stream > 0; --stream) shape.cells.push_back({stream, e, static_cast<int>(e)});
+        RowLayout layout(shape), by_order(shape);
+        layout.put_on(memory(), RowReader::experts, kMost), by_order.put_on(memory(), RowReader::order, kMost);
+        for (uint64_t seed = 1; seed < 6; ++seed) {
+          std::vector<int64_t> counts;
+          for (int64_t cell = 0; cell < (streams + 1) * kExperts; ++cell)
+            counts.push_back(cell < kExperts ? 0
+                                             : static_cast<int64_t>(random_bits(seed, 1, counts.size()) % (kMost + 1)));
+          for (RowLayout* l : {&layout, &by_order}) l->set_counts(counts), device_->place(*l);
+          EXPECT_EQ(there(by_order), find_places(by_order, RowReader::order, kMost));
+          const ExpertRows places(layout);
+          std::vector<int32_t> found = there(layout), expected = find_places(layout, RowReader::experts, kMost);
+          for (std::vector<int32_t>* all : {&found, &expected}) all->resize(static_cast<size_t>(places.total()));
+          EXPECT_EQ(found, expected);
+          Pair data({layout.elements()}, GetParam(), memory(), 1), back({layout.elements()}, GetParam(), memory(), 2);
+          Pair experts = random({std::max<int64_t>(places.total(), 1), kWidth}, 3);
+          std::vector<Rows> at(kExperts);
+          for (int chunk = 0; chunk < degree; ++chunk) {
+            places.of_chunk(layout, layout.chunk(chunk), at);
+            device_->unpack(layout, layout.chunk(chunk), data.device, experts.device, at);
+            unpack_rows(layout, layout.chunk(chunk), data.reference, experts.reference, at);
+            device_->pack(layout, layout.chunk(chunk), experts.device, at, back.device);
+          }
+          expect_near(experts.device, experts.reference, 0, "where the experts compute");
+          expect_near(back.device, data.reference, 0, "and back");
+        }
       }
 }
 

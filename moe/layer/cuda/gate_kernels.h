@@ -1,0 +1,111 @@
+#pragma once
+// Kernels of gates, launched, in the manner of moe/tensor/cuda/kernels.h. Their numbers are float32 or float64.
+#include <cstdint>
+
+#include "moe/layer/gates/scoring.h"
+#include "moe/tensor/cuda/kernels.h"
+
+namespace moe::cuda {
+
+/// (tokens, experts), rows `stride` apart.
+struct Logits {
+  void* data = nullptr;
+  int64_t tokens = 0, experts = 0, stride = 0;
+};
+
+// Logits (logits.cu) ----------------------------------------------------------------------------------------------
+
+/// logits += noise softplus(spread); noise (tokens, experts), spread as logits.
+struct Noise {
+  const void *noise, *spread;
+};
+void add_noise(Work work, const Logits& logits, const Noise& of);
+/// d_spread = d_logits noise softplus'(spread), as d_logits.
+void noise_backward(Work work, const Logits& d_logits, const Noise& of, void* d_spread);
+/// Rows of unit length and what each was multiplied by; norms below 1e-12 count as that.
+struct UnitRows {
+  int64_t rows = 0, width = 0;
+  void *units, *scale;
+};
+void make_units(Work work, const void* in, const UnitRows& out);
+/// Turns the units' gradients into those of the rows, in place.
+void units_backward(Work work, const UnitRows& of, void* d);
+/// t /= *by.
+void divide(Work work, void* t, const void* by, int64_t count);
+/// Sets, or with `add` adds to, d_temperature from d_logits, the gradients of logits that were divided by it, and
+/// divides these.
+struct Temperature {
+  const void *temperature, *logits;
+  void* along;  // (tokens), for its own use
+  void* d_temperature;
+  bool add;
+};
+void temperature_backward(Work work, const Logits& d_logits, const Temperature& of);
+
+// Choices (choose.cu) ---------------------------------------------------------------------------------------------
+
+/// Finds the `choices` largest of each token, the best first, of equal ones the lower expert. Not-a-numbers come last.
+void choose_top_k(Work work, const Logits& logits, int64_t choices, int32_t* expert);
+/// A routing (moe/rows/routing.h): `rows` that an expert may fill, `padding` slots behind them.
+struct RowAssignment {
+  int64_t groups = 0, group_tokens = 0, choices = 0, experts = 0, rows = 0;
+  const int32_t* expert;
+  int32_t *row, *slot_of, *pair_of;
+  int64_t* filled;
+  int64_t padding = 0;
+};
+/// assign_rows of routing.h: from `expert` everything else.
+void assign_rows(void* stream, const RowAssignment& of);
+/// Every expert takes its rows' number of each group's tokens: those of the highest scores, of equal ones the lower
+/// token, not-a-numbers last. `scores` (tokens, experts) are not negative. Sets `expert` and all else.
+void take_tokens(Work work, const void* scores, const RowAssignment& of, int32_t* expert);
+/// Choice c of every token is row c % rows of expert c / rows. Sets `expert` and all else but pair_of.
+void mix_tokens(void* stream, const RowAssignment& of, int32_t* expert);
+
+// Scores (scores.cu) ----------------------------------------------------------------------------------------------
+
+/// probabilities (tokens, experts) and the logarithm of the sum of exponentials of each token.
+void softmax_scores(Work work, const Logits& logits, void* probabilities, void* log_sums);
+/// Sets weight[pair] as the gate's scoring says; 0 for pairs without an expert.
+struct Choice {
+  Scoring scoring;
+  int64_t choices = 0;
+  const int32_t* expert;
+  const void* probabilities;  // of Scoring::all
+  void* weight;
+};
+void weigh(Work work, const Logits& logits, const Choice& choice);
+/// SoftmaxScores' statistics of `tokens` tokens from the first of these: float64, 2 experts + 1.
+struct Statistics {
+  int64_t tokens = 0, experts = 0, choices = 0;
+  const int32_t* expert;  // null: first choices count 0
+  const void *probabilities, *log_sums;
+  double* sums;
+};
+void count_statistics(Work work, const Statistics& of);
+/// Overwrites d_logits by the gradients of weigh() and, if `sums` is not null, adds those of the losses: `balance`
+/// times the sums of first choices, and `z`.
+struct GateGradient {
+  const void *d_weight, *weight;
+  const void *probabilities, *log_sums;
+  const double* sums;
+  double balance, z;
+  Scoring scoring;
+  int64_t choices;
+  bool by_expert;  // choice e is expert e or none
+  const int32_t* expert;
+};
+void gate_backward(Work work, const GateGradient& of, const Logits& d_logits);
+
+// Mixtures (mixtures.cu) ------------------------------------------------------------------------------------------
+
+/// fill = the softmax of logits (tokens, rows) over the tokens of each group.
+void softmax_over_tokens(Work work, const Logits& logits, int64_t group_tokens, void* fill);
+/// d_logits = the gradients of weight, the softmax over rows, and of fill.
+struct Mixture {
+  int64_t group_tokens = 0;
+  const void *weight, *d_weight, *fill, *d_fill;
+};
+void mixture_backward(Work work, const Mixture& of, const Logits& d_logits);
+
+}  // namespace moe::cuda

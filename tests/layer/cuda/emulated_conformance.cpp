@@ -1,0 +1,8 @@
+#include "tests/layer/conformance_device.h"
+#include "tests/layer/cuda/test_device.h"
+
+namespace moe {
+
+LayersOn conformance_device() { return {make_test_device, make_test_layer_device}; }
+
+}  // namespace moe
