@@ -29,6 +29,7 @@ double step_seconds(const LayerPricer& pricer, TaskKind kind, const Work& work) 
 }
 
 double StepPrices::seconds(TaskKind kind, const Work& work) const {
+  if (work.op == Op::none) return 0;
   switch (kind) {
     case TaskKind::optimizer:
     case TaskKind::squares:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "moe/base/check.h"
+#include "moe/layer/gradient_sums.h"
 
 namespace moe {
 namespace {
@@ -101,6 +102,8 @@ void StackBinding::add_place(const Task& task, Device& device) {
     return;
   }
   place.name = task.name();
+  sums_experts_ |= task.kind == TaskKind::expert_gradient;
+  sums_alike_ |= task.kind == TaskKind::stage_gradient;
   if (sends_gradients(task.kind) && task.kind != TaskKind::stage_gradient) place.data = summed(task);
   if (task.kind == TaskKind::send || task.kind == TaskKind::recv) place.data = passed_on(task);
   if (task.kind == TaskKind::send) place.ready = device.make_event();
@@ -150,7 +153,41 @@ void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
     model_->issue(task, {stream, {}, place.name});
 }
 
+// A proxy may have several ranks in a group of which what it stands for has one, and so no task. What a step reads is
+// summed right before it then, in no task's time: of its layer, or of all whose squares are counted.
+void StackBinding::sum_what_no_task_sums(const Task& task, Stream& stream) {
+  if (task.kind == TaskKind::optimizer && !plan_.step.clips) return sum_of_layer(task.layer, stream);
+  if (task.kind != TaskKind::squares) return;
+  for (int layer = stack_.last_layer(); layer-- > stack_.first_layer();) sum_of_layer(layer, stream);
+  if (model_ == nullptr) return;
+  if (stack_.last_layer() == plan_.layers) sum_of_layer(plan_.layers, stream);
+  if (stack_.first_layer() == 0) sum_of_layer(kEmbeddingLayer, stream);
+}
+
+void StackBinding::sum_of_layer(int layer, Stream& stream) {
+  const CommCall call{stream, {}, "gradients that no task sums"};
+  Communicator &edp = stack_.comms().of(GroupKind::edp), &stage = stack_.comms().of(GroupKind::stage);
+  Task sum;
+  sum.kind = TaskKind::stage_gradient;
+  sum.phase = Phase::step;
+  sum.layer = layer;
+  if (is_end(sum)) return sums_alike_ || stage.size() == 1 ? void() : model_->issue(sum, call);
+  if (!sums_alike_ && stage.size() > 1)
+    for (const Parameter& p : stack_.weights(layer, SummedOver::stage))
+      sum_gradient(p, stage, true, stack_.cell(layer, 0).state().math(), call);
+  if (sums_experts_ || edp.size() == 1) return;
+  const TensorView own = experts_of(layer);
+  edp.allreduce(own.data(), own.elements(), own.dtype(), call);
+}
+
+TensorView StackBinding::experts_of(int layer) const {
+  const TensorView all = stack_.expert_gradients();
+  const int64_t each = all.elements() / (stack_.last_layer() - stack_.first_layer());
+  return all.part((stack_.last_layer() - 1 - layer) * each, {each});
+}
+
 void StackBinding::issue_step(const Task& task, CommCall call) {
+  sum_what_no_task_sums(task, call.stream);
   const auto dp = [&]() -> Communicator& { return stack_.comms().of(GroupKind::dp); };
   if (is_end(task)) return model_->issue(task, call);
   switch (task.kind) {

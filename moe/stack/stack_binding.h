@@ -65,6 +65,9 @@ class StackBinding : public Binding {
   TensorView summed(const Task& task) const;
   bool is_end(const Task& task) const { return task.layer < 0 || task.layer == plan_.layers; }
   void issue_step(const Task& task, CommCall call);
+  void sum_what_no_task_sums(const Task& task, Stream& stream);
+  void sum_of_layer(int layer, Stream& stream);
+  TensorView experts_of(int layer) const;
   /// Returns what leaves or enters the stage in the task's phase and micro-batch.
   TensorView passed_on(const Task& task) const;
 
@@ -75,6 +78,7 @@ class StackBinding : public Binding {
   std::vector<std::vector<std::unique_ptr<LayerBinding>>> cells_;  // [layer of the stage][micro-batch]
   std::vector<Place> places_;                                      // by task id; of other stages: empty
   int first_task_ = -1;
+  bool sums_experts_ = false, sums_alike_ = false;  // tasks of this stage do
   std::array<std::unique_ptr<Stream>, 2> leaving_;  // by phase
 };
 

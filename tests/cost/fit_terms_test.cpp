@@ -127,7 +127,7 @@ TEST(FitTerms, ProfilesOfThemThatAreWrongAreRefusedByLine) {
   EXPECT_EQ(error("[1, 1]", "[2, 1]"), ":12: task.range_call: found 1, expected a number >= 2");
   EXPECT_EQ(error("[1, 1]", "[1]"), ":12: task.range_call: found a list of 1, expected [least, most]");
   EXPECT_EQ(error("range_call = [1, 1]\n", ""), ":11: task.range_call: found 1e-06, expected [least, most] beside it");
-  EXPECT_EQ(error("forward", "sideways"), ":9: task.phase: found 'sideways', expected one of: forward, backward");
+  EXPECT_EQ(error("forward", "sideways"), ":9: task.phase: found 'sideways', expected one of: forward, backward, step");
   EXPECT_NE(error("float32", "int8").find(":10: task.dtype: unknown 'int8'"), std::string::npos);
   EXPECT_NE(error("s_per_call", "s_per_cow").find(":11: task.s_per_cow: found unknown key"), std::string::npos);
   EXPECT_EQ(error(good, good + "[[task]]\n" + good),

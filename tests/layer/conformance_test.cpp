@@ -89,5 +89,9 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   for (int i = 1; i < argc; ++i)
     if (std::string_view(argv[i]).starts_with("--sample=")) moe::sample = std::stoul(argv[i] + 9);
+  if (const std::string missing = moe::conformance_device_missing(); !missing.empty()) {
+    std::puts(missing.c_str());
+    return 77;  // CTest skips it
+  }
   return RUN_ALL_TESTS();
 }

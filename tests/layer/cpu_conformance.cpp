@@ -3,5 +3,6 @@
 namespace moe {
 
 LayersOn conformance_device() { return {}; }
+std::string conformance_device_missing() { return ""; }
 
 }  // namespace moe

@@ -124,7 +124,7 @@ class Trains(Modelbench):
             self.assertEqual(len(case["samples"][name]), STEPS)
         kinds = {(task["phase"], task["kind"]) for task in row["tasks"]}
         for kind in (("forward", "embed"), ("forward", "head"), ("backward", "head"), ("backward", "embed"),
-                     ("backward", "optimizer")):
+                     ("step", "optimizer")):
             self.assertIn(kind, kinds)
 
     def check_trace(self):
@@ -144,7 +144,7 @@ class Trains(Modelbench):
         self.assertEqual(row["loss"], kept["loss"])
         self.assertEqual(row["measured"]["held_out_loss"], kept["measured"]["held_out_loss"])
         self.assertGreater(row["predicted"]["total_s"], kept["predicted"]["total_s"])
-        self.assertIn(("backward", "weights"), {(task["phase"], task["kind"]) for task in row["tasks"]})
+        self.assertIn(("step", "weights"), {(task["phase"], task["kind"]) for task in row["tasks"]})
         asked = [line for line in self.records() if line["kind"] == "case"][-1]["parameters"]
         self.assertEqual((asked["zero"], asked["recompute"]), (1, "selective"))
 
@@ -153,7 +153,7 @@ class Trains(Modelbench):
         for line in text.splitlines():
             self.assertTrue(len(line) <= 120 or ": " in line, line)  # reasons may be longer
         for words in ("sgd at 0.003", "over tutel", "held-out", "no model is below", "What a step uses",
-                      "of it states", "Tasks of fsmoe", "forward embed", "backward optimizer"):
+                      "of it states", "Tasks of fsmoe", "forward embed", "step optimizer"):
             self.assertIn(words, text)
 
     def test_any_file_is_a_text(self):

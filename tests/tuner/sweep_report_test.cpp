@@ -29,7 +29,7 @@ TEST(SweepReport, CountsNoMoreLayersThanThereAre) {
 }
 
 TEST(SweepReport, SaysWhatPricesWereDerivedFromAndKeepsItsWidth) {
-  const std::string report = report_of("testbed-a", 5, {&find_schedule("tutel"), &find_schedule("monta-baseline")});
+  const std::string report = report_of("testbed-a", 5, {&find_schedule("tutel"), &find_schedule("monta-o3")});
   EXPECT_NE(report.find("  prices of 5 layers: derived\n    "), std::string::npos) << report;
   EXPECT_NE(report.find("    intra allreduce = reducescatter + allgather of the same volume\n"), std::string::npos)
       << report;
