@@ -36,7 +36,7 @@ class Pricer:
     def __init__(self, profile, layer):
         self.profile, self.layer = profile, layer
         self.network = {kind: groups.network(layer, kind, profile.ranks_per_node)
-                        for kind in ("mp", "dp", "ep", "esp", "edp", "ep-esp")}
+                        for kind in ("mp", "dp", "ep", "esp", "edp", "ep-esp", "mp-dp")}
         self.size = {kind: size for kind, (size, _) in groups.strides(layer).items()}
 
     def collective(self, op, group, size):

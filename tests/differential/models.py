@@ -2,16 +2,19 @@
 
 A stage runs blocks: the forward or the backward of one micro-batch through its layers. GPipe runs all forwards first,
 1F1B as many as stages follow, then one backward after one forward. A send takes the time of the exchange on its
-sender's lane; its receive waits for it in the receiver's queue. Schedules that send gradients after the backward send
-those of a stage's layers, and of its embedding or output projection, at once after its last block.
+sender's lane; its receive waits for it in the receiver's queue and takes what every task takes. Behind its last block a
+stage has its step (step.py). Schedules that send gradients after the backward send those of a stage's layers, and of
+its embedding or output projection, at once.
 """
 import groups
 import questions
 import schedules
-from flows import Pricer, dense_gradient_bytes
-from replay import makespan, replay
+from flows import Pricer
+from replay import Slowdown, makespan, replay
+from step import EMBEDDING, HEAD, Step
 
-TYPES = ("float32", "bfloat16")
+TYPES = ("float32", "bfloat16", "float16", "float64")
+GATES = ("gshard", "switch", "sigmoid", "xmoe", "softmoe", "expert-choice")
 
 
 def blocks(stages, stage, micro_batches, pipeline):
@@ -33,15 +36,20 @@ class Iteration:
     def __init__(self, schedule, profile, layer, model):
         self.schedule, self.profile, self.layer, self.model = schedule, profile, layer, model
         self.lanes, self.orders, self.after, self.seconds = [], [], [], []
+        self.pricer = Pricer(profile, layer)
+        self.resources = []  # (stage, what runs the task)
+        self.made = {}  # (kind, layer) -> tasks of all backwards
+        self.steps = {}  # task -> (kind, stage, layer) of the step's
         self.outputs = {}  # (stage, micro-batch, backward?) -> tasks that end the block
         self.recvs = []
         stages = layer.pp
         count, more = divmod(model["layers"], stages)
         for stage in range(stages):
-            layers = count + (1 if stage < more else 0)
+            first = stage * count + min(stage, more)
+            layers = list(range(first, first + count + (1 if stage < more else 0)))
             for micro_batch, backward in blocks(stages, stage, model["micro_batches"], model["pipeline"]):
                 self.block(stage, layers, micro_batch, backward)
-            self.gradients(stage, layers)
+            Step(self, stage, layers[::-1])
         for recv, sender in self.recvs:
             self.after[recv] = list(self.outputs[sender])
 
@@ -51,7 +59,8 @@ class Iteration:
             self.orders.append([])
         return self.orders[self.lanes.index((stage, name))]
 
-    def add(self, stage, lane, seconds, after):
+    def add(self, stage, lane, seconds, after, resource=None):
+        self.resources.append((stage, resource or lane))
         self.after.append(list(after))
         self.seconds.append(seconds)
         self.lane(stage, lane).append(len(self.seconds) - 1)
@@ -67,11 +76,11 @@ class Iteration:
         if backward and stage == last:
             after = self.outputs[stage, micro_batch, False]
         elif stage != (last if backward else 0):
-            after = [self.add(stage, self.comm_lane("pp"), 0.0, [])]
+            after = [self.receive(stage)]
             sender = stage + 1 if backward else stage - 1
             self.recvs.append((after[0], ("sent", sender, micro_batch, backward)))
-        for _ in range(layers):
-            after = self.phase(stage, backward, after)
+        for number in reversed(layers) if backward else layers:
+            after = self.phase(stage, number, backward, after)
         self.outputs[stage, micro_batch, backward] = after
         if stage != (0 if backward else last):
             size = self.layer.tokens * self.layer.model_dim * self.layer.element
@@ -79,10 +88,14 @@ class Iteration:
                 size /= self.layer.mp  # the others have all tokens of their MP group between layers
             network = groups.network(self.layer, "pp", self.profile.ranks_per_node)
             seconds = self.profile.collective("sendrecv", network, 2, size)
-            sent = self.add(stage, self.comm_lane("pp"), seconds, after)
+            sent = self.add(stage, self.comm_lane("pp"), seconds, after, network)
             self.outputs["sent", stage, micro_batch, backward] = [sent]
 
-    def phase(self, stage, backward, after):
+    def receive(self, stage):
+        network = groups.network(self.layer, "pp", self.profile.ranks_per_node)
+        return self.add(stage, self.comm_lane("pp"), self.profile.task_s, [], network)
+
+    def phase(self, stage, number, backward, after):
         """The layer's tasks behind what is on the lanes; returns those that nothing of the layer follows."""
         degree = self.model["degrees"][1 if backward else 0]
         other = self.model["degrees"][0 if backward else 1]
@@ -91,24 +104,30 @@ class Iteration:
         followed = {a for waits in tasks.after for a in waits}
         for task in range(len(tasks.kind)):
             waits = [base + a for a in tasks.after[task]] or after
-            self.add(stage, tasks.lanes[tasks.lane[task]], tasks.seconds[task], waits)
+            kind = tasks.kind[task]
+            resource = "copy" if kind in ("copy", "home_copy") else tasks.networks[task] or "compute"
+            added = self.add(stage, tasks.lanes[tasks.lane[task]], tasks.seconds[task], waits, resource)
+            if backward:
+                self.made.setdefault((kind, number), []).append(added)
         return [base + task for task in range(len(tasks.kind)) if task not in followed]
 
-    def gradients(self, stage, layers):
-        layer, model = self.layer, self.model
-        if layer.dp == 1:
-            return
-        ends = (1 if stage == 0 else 0) + (1 if stage == layer.pp - 1 else 0)
-        if ends == 2 and model["tied"]:
-            ends = 1
-        size = layers * dense_gradient_bytes(layer)
-        size += ends * model["vocabulary"] * layer.model_dim * layer.element / layer.mp
-        lane = self.comm_lane("dp")
-        last = self.outputs[stage, model["micro_batches"] - 1, True]
-        self.add(stage, lane, Pricer(self.profile, layer).collective("allreduce", "dp", size), last)
+    def replayed(self):
+        """Start and end of each task. Stages share no resource."""
+        if not self.profile.contention:
+            return replay(self.orders, self.after, self.seconds)
+        of = self.resources
 
-    def total(self):
-        return makespan(replay(self.orders, self.after, self.seconds)[1])
+        def factor(task, other):
+            return self.profile.contention.get(f"{of[task][1]}_by_{of[other][1]}", 1) if apart(task, other) else 1
+
+        def stall(task, other):
+            return self.profile.contention.get(f"{of[task][1]}_by_{of[other][1]}_stall_s", 0)
+
+        def apart(task, other):
+            return of[task][0] == of[other][0]
+
+        return replay(self.orders, self.after, self.seconds,
+                      Slowdown(factor, lambda task, other: stall(task, other) if apart(task, other) else 0))
 
 
 def random_model(rng, profile):
@@ -116,9 +135,29 @@ def random_model(rng, profile):
     stages = rng.choice([d for d in questions.divisors(ranks) if d <= 4])
     layer = questions.random_layer(rng, profile, pp=stages, dtype=rng.choice(TYPES))
     layer.rounding = "ragged"
-    model = {"layers": stages * rng.randint(1, 3) + rng.randint(0, stages - 1), "vocabulary": 64 * layer.mp,
+    model = {"layers": stages * rng.randint(1, 3) + rng.randint(0, stages - 1), "vocabulary": 64 * layer.mp + rng.choice([0, 1, 5]),
              "tied": rng.random() < 0.5, "micro_batches": rng.randint(1, 5), "pipeline": rng.choice(["gpipe", "1f1b"])}
+    layer.gate, layer.norm = rng.choice(GATES), rng.choice([None, "layernorm", "rmsnorm", "none"])
+    layer.zero = rng.randint(0, 1)
+    if rng.random() < 0.3:
+        questions.add_contention(rng, profile)
+    drop_rows(rng, profile, layer)
     return layer, model
+
+
+def drop_rows(rng, profile, layer):
+    """Rows that a step alone needs, so that its prices are derived from others, or there is none."""
+    pricer = Pricer(profile, layer)
+    group = {kind: (pricer.network[kind], pricer.size[kind]) for kind in pricer.network}
+    needed = {"allreduce": {group[kind] for kind in ("mp", "dp", "esp")},
+              "allgather": {group[kind] for kind in ("mp", "esp")},
+              "reducescatter": {group[kind] for kind in ("mp", "esp")}}
+    for op, kinds in (("allreduce", ("mp-dp", "edp")), ("allgather", ("mp-dp", "edp", "dp")),
+                      ("reducescatter", ("mp-dp", "edp"))):
+        for kind in kinds:
+            if rng.random() < 0.4 and group[kind] not in needed[op]:
+                profile.comm = [row for row in profile.comm
+                                if row["op"] != op or (row["network"], row["ranks"]) != group[kind]]
 
 
 def toml_of(layer, model):
@@ -138,9 +177,28 @@ heads = {layer.heads}
 """
 
 
+def check_tasks(tally, answer, mine, what):
+    """Starts and ends of the step's tasks, and how long each lane is busy."""
+    start, end = mine.replayed()
+    numbers = {HEAD: mine.model["layers"], EMBEDDING: -1}
+    theirs = {(task["name"], task["stage"], task["layer"]): task for task in answer["tasks"]
+              if task["phase"] == "step" or task["name"] == "gradient"}
+    ours = {(kind, stage, numbers.get(layer, layer)): task for task, (kind, stage, layer) in mine.steps.items()}
+    tally.equal("tasks of a step", sorted(theirs), sorted(ours), what)
+    for key in theirs.keys() & ours.keys():
+        for event, at in (("start_s", start), ("end_s", end)):
+            tally.same("starts and ends of a step's tasks", theirs[key][event], at[ours[key]], f"{what}, {key} {event}",
+                       absolute=1e-12 * answer["total_s"])
+    busy = {}
+    for lane, tasks in zip(mine.lanes, mine.orders):
+        busy[lane] = sum(end[task] - start[task] for task in tasks)
+    for lane in answer["lanes"]:
+        tally.same("busy lanes of a model", lane["busy_s"], busy.get((lane["stage"], lane["name"]), 0),
+                   f"{what}, lane {lane['name']} of stage {lane['stage']}", absolute=1e-12 * answer["total_s"])
+
+
 def check_model(tally, program, seed, rng):
     profile = questions.random_cluster(rng, TYPES)
-    profile.task_s = 0  # what the ends and the optimizer are made of has no page
     layer, model = random_model(rng, profile)
     cluster = program.write("cluster.toml", questions.toml_of(profile))
     path = "./" + program.write("model.toml", toml_of(layer, model))
@@ -151,7 +209,7 @@ def check_model(tally, program, seed, rng):
     if document is None:
         tally.failures.append(f"seed {seed}: {error}")
         return
-    totals = {}
+    totals, mines = {}, {}
     for answer in document["schedules"]:
         what = f"seed {seed}, {answer['schedule']} of a model"
         if answer["status"] != "ok":
@@ -164,8 +222,12 @@ def check_model(tally, program, seed, rng):
             degrees = {backward["degree"] for backward in answer["backwards"]}
             if len(degrees) == 1:
                 model["degrees"] = (answer["degree_forward"], degrees.pop())
-                mine = Iteration(answer["schedule"], profile, layer, model).total()
-                tally.same("iteration of a model", answer["total_s"], mine, what)
+                mine = Iteration(answer["schedule"], profile, layer, model)
+                mines[answer["schedule"]] = mine
+                tally.same("iteration of a model", answer["total_s"], makespan(mine.replayed()[1]), what)
+    for schedule in rng.sample(sorted(mines), min(2, len(mines))):
+        answer, _ = program.json(flags + ["--schedule", schedule])
+        check_tasks(tally, answer["schedules"][0], mines[schedule], f"seed {seed}, {schedule} of a model")
     for partition in ("step1", "none", "paper"):
         others, _ = program.json(flags + ["--partition", partition, "--schedule", "fsmoe,fsmoe-no-iio"])
         for answer in (others or {"schedules": []})["schedules"]:

@@ -28,6 +28,21 @@ class Profile:
                     + on_row(self._comm_row("allgather", network, ranks), size, "beta_s_per_byte") + self.task_s)
         raise KeyError((op, network, ranks, algorithm))
 
+    def by_row(self, op, network, ranks, size):
+        """By its own row alone, without what every task takes; None without one."""
+        row = self._comm_row(op, network, ranks)
+        return None if row is None else on_row(row, size, "beta_s_per_byte")
+
+    def line(self, op, network, ranks, size):
+        """alpha + size beta, whatever the curve."""
+        row = self._comm_row(op, network, ranks)
+        return row["alpha_s"] + size * row["beta_s_per_byte"]
+
+    def copied(self, size):
+        """Copies where they have a row; else, and of nothing, no time."""
+        row = next((r for r in self.compute if r["op"] == "copy"), None)
+        return 0.0 if row is None or not size else on_row(row, size, "beta_s_per_byte")
+
     def gemm(self, dtype, count, flops):
         row = next(r for r in self.compute if r["op"] == "gemm" and r["dtype"] == dtype)
         return count * row["alpha_s"] + flops * row["beta_s_per_flop"] + self.task_s

@@ -126,6 +126,12 @@ def flags_of(layer):
              "--pp", layer.pp, "--placement", layer.placement]
     if layer.shared_hidden:
         flags += ["--shared-hidden", layer.shared_hidden]
+    if layer.gate != "gshard":
+        flags += ["--gate", layer.gate]
+    if layer.norm:
+        flags += ["--norm", layer.norm]
+    if layer.zero:
+        flags += ["--zero", layer.zero]
     if layer.recompute != "none":
         flags += ["--recompute", layer.recompute]
     return [str(flag) for flag in flags]

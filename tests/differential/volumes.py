@@ -16,6 +16,7 @@ class Layer:
         self.rounding, self.ffn, self.dtype = "ragged", "gpt", "float32"
         self.dp = self.mp = self.ep = self.esp = self.pp = self.edp = 1
         self.placement, self.recompute, self.node_limit = "esp-inside", "none", 0
+        self.gate, self.norm, self.zero = "gshard", None, 0  # norm: the experts' own
         for key, value in keys.items():
             assert hasattr(self, key), key
             setattr(self, key, value)

@@ -1,0 +1,169 @@
+"""docs/metrics.md "modelbench", its step: what an iteration has behind its backwards, and what that takes.
+
+A stage sums gates' and norms' gradients over all its ranks at once, then those of its dense weights over DP, each
+layer's experts over EDP. A layer's optimizer waits for the sums of its gradients and for the attentions that make
+what nobody sums; with ZeRO 1 AllGathers of the weights follow, over the ranks that share their states out.
+"""
+import volumes
+from flows import dense_gradient_bytes
+
+HEAD, EMBEDDING = "head", "embedding"  # ends, as layers
+
+
+def sum_element(layer):
+    """Sums of 16 bits are float32."""
+    return 8 if layer.dtype == "float64" else 4
+
+
+def gate_parameters(layer):
+    """gshard: logits and their spread; xmoe: a projection, an embedding an expert, a temperature; softmoe: a vector a
+    row; the others one an expert."""
+    dim, experts = layer.model_dim, layer.experts
+    if layer.gate == "gshard":
+        return 2 * dim * experts
+    if layer.gate == "xmoe":
+        width = min(dim, max(16, experts // 2))
+        return width * dim + width * experts + 1
+    return dim * experts * (max(1, int(volumes.rows_of(layer, 1, 1))) if layer.gate == "softmoe" else 1)
+
+
+def alike_elements(layer):
+    """The gate, and the two norms' scales."""
+    return gate_parameters(layer) + (0 if layer.norm == "none" else 2 * layer.model_dim)
+
+
+def expert_bytes(layer):
+    return layer.gemms * layer.model_dim * layer.hidden // layer.esp * layer.local_experts * layer.element
+
+
+def end_bytes(layer, vocabulary):
+    """Of the rank that has most of the vocabulary."""
+    return -(-vocabulary // layer.mp) * layer.model_dim * layer.element
+
+
+class StepPricer:
+    """Seconds of a step's tasks; what has no row is derived from others or takes no time."""
+
+    def __init__(self, pricer):
+        self.p, self.profile, self.layer = pricer, pricer.profile, pricer.layer
+
+    def row(self, op, group, size):
+        """By the row of the group itself; None without."""
+        network, ranks = self.p.network[group], self.p.size[group]
+        return self.profile.by_row(op, network, ranks, size)
+
+    def allreduce(self, group, size):
+        """Its row; over a stage MP's, then DP's; over EDP DP's of that network; else both halves; else None."""
+        if self.p.size[group] == 1:
+            return 0.0
+        direct = self.row("allreduce", group, size)
+        if direct is not None:
+            return direct
+        derived = None
+        if group == "mp-dp":
+            parts = [self.allreduce("mp", size), self.allreduce("dp", size)]
+            derived = None if None in parts else sum(parts)
+        if group == "edp" and self.p.network["dp"] == self.p.network["edp"] and self.p.size["dp"] >= self.p.size["edp"]:
+            derived = self.allreduce("dp", size)
+        if derived is not None:
+            return derived
+        halves = [self.row("reducescatter", group, size), self.row("allgather", group, size)]
+        return None if None in halves else sum(halves)
+
+    def summed(self, group, size):
+        return (self.allreduce(group, size) or 0.0) + self.profile.task_s
+
+    def gathered(self, group, size):
+        """The AllGather's row, else half of the AllReduce's line."""
+        direct = self.row("allgather", group, size)
+        if direct is None:
+            direct = self.profile.line("allreduce", self.p.network[group], self.p.size[group], size) / 2
+        return direct + self.profile.task_s
+
+    def adamw(self, dense, experts):
+        """Copies half of what it reads (gradient, weight, two moments) and writes (all but the gradient). 16 bits have
+        float32 weights and moments, and are written beside them. With ZeRO 1 a rank has its share."""
+        layer = self.layer
+        if layer.zero:
+            dense, experts = dense / layer.dp, experts / layer.edp
+        wide = sum_element(layer)
+        moved = layer.element + 3 * wide + 3 * wide + (layer.element if layer.element < wide else 0)
+        copied = self.profile.copied(moved / 2 * (dense + experts))
+        return copied + self.profile.task_s
+
+
+class Step:
+    """The step's tasks of one stage, behind its last backward."""
+
+    def __init__(self, iteration, stage, layers):
+        self.i, self.stage, self.layer = iteration, stage, iteration.layer
+        self.prices = StepPricer(iteration.pricer)
+        self.layers = layers  # numbers, last to first
+        self.sums = {layer: [] for layer in layers}
+        self.add_sums()
+        self.add_steps()
+
+    def add(self, kind, layer, group, seconds, after):
+        """Of a group on its network, else computed."""
+        network = self.prices.p.network[group] if group else "compute"
+        task = self.i.add(self.stage, self.i.comm_lane(group) if group else "compute", seconds, after, network)
+        self.i.steps[task] = (kind, self.stage, layer)
+        return task
+
+    def ends(self):
+        """In the order in which their gradients are summed. Plans know ends by their sums: without DP none."""
+        layer, vocabulary = self.layer, self.i.model["vocabulary"]
+        last = self.stage == layer.pp - 1 and not (self.i.model["tied"] and layer.pp == 1)
+        ends = ([HEAD] if last else []) + ([EMBEDDING] if self.stage == 0 else [])
+        return {end: end_bytes(layer, vocabulary) for end in ends} if layer.dp > 1 else {}
+
+    def sum(self, kind, group, size, after, of):
+        """One task over a group whose result these layers or ends wait for."""
+        if self.prices.p.size[group] == 1:
+            return
+        label = min((layer for layer in self.layers if layer in of), default=None)
+        task = self.add(kind, label, group, self.prices.summed(group, size), after)
+        for layer in of:
+            self.sums.setdefault(layer, []).append(task)
+
+    def add_sums(self):
+        made = [t for layer in self.layers for t in self.i.made["attention", layer]]
+        alike = len(self.layers) * alike_elements(self.layer) * sum_element(self.layer)
+        self.sum("stage_gradient", "mp-dp", alike, made, self.layers)
+        ends = self.ends()
+        dense = len(self.layers) * dense_gradient_bytes(self.layer) + sum(ends.values())
+        last = self.i.outputs[self.stage, self.i.model["micro_batches"] - 1, True]
+        self.sum("gradient", "dp", dense, last, self.layers + list(ends))
+        for layer in self.layers:
+            self.sum("expert_gradient", "edp", expert_bytes(self.layer), self.i.made["expert", layer], [layer])
+
+    def add_steps(self):
+        layer, element = self.layer, self.layer.element
+        dense = dense_gradient_bytes(layer) / element + alike_elements(layer)
+        ends, steps = self.ends(), {}
+        for number in self.layers:
+            seconds = self.prices.adamw(dense, expert_bytes(layer) / element)
+            steps[number] = self.optimizer(number, seconds, self.sums[number] + self.i.made["attention", number])
+        for end, size in ends.items():
+            steps[end] = self.optimizer(end, self.prices.adamw(size / element, 0), self.sums[end])
+        if not layer.zero:
+            return
+        for number in self.layers:
+            self.gather("weights", "dp", dense_gradient_bytes(layer), [steps[number]], number)
+            self.gather("expert_weights", "edp", expert_bytes(layer), [steps[number]], number)
+        size = len(self.layers) * stage_weight_bytes(layer)
+        self.gather("stage_weights", "dp", size, [steps[number] for number in self.layers], self.layers[-1])
+        for end, size in ends.items():
+            self.gather("stage_weights", "dp", size, [steps[end]], end)
+
+    def optimizer(self, number, seconds, after):
+        return self.add("optimizer", number, None, seconds, after)
+
+    def gather(self, kind, group, size, after, number):
+        if self.prices.p.size[group] > 1:
+            self.add(kind, number, group, self.prices.gathered(group, size), after)
+
+
+def stage_weight_bytes(layer):
+    """What an AllGather of a layer's gate and norms moves."""
+    return alike_elements(layer) * sum_element(layer)
