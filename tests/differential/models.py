@@ -135,7 +135,8 @@ def random_model(rng, profile):
     stages = rng.choice([d for d in questions.divisors(ranks) if d <= 4])
     layer = questions.random_layer(rng, profile, pp=stages, dtype=rng.choice(TYPES))
     layer.rounding = "ragged"
-    model = {"layers": stages * rng.randint(1, 3) + rng.randint(0, stages - 1), "vocabulary": 64 * layer.mp + rng.choice([0, 1, 5]),
+    model = {"layers": stages * rng.randint(1, 3) + rng.randint(0, stages - 1),
+             "vocabulary": 64 * layer.mp + rng.choice([0, 1, 5]),
              "tied": rng.random() < 0.5, "micro_batches": rng.randint(1, 5), "pipeline": rng.choice(["gpipe", "1f1b"])}
     layer.gate, layer.norm = rng.choice(GATES), rng.choice([None, "layernorm", "rmsnorm", "none"])
     layer.zero = rng.randint(0, 1)

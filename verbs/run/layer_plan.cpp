@@ -71,8 +71,8 @@ void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedul
   p.run.plan = build_model_plan(result.variant != nullptr ? *result.variant : schedule, model, result.decision);
 }
 
-// On an emulated cluster the sums of the ends' gradients take no time: each rank has both ends whole, which no framework
-// does at a named model's size, and papers count no such sums.
+// On an emulated cluster the sums of the ends' gradients take no time: each rank has both ends whole, which no
+// framework does at a named model's size, and papers count no such sums.
 void leave_out_ends(Plan& plan) {
   for (size_t i = 0; i < plan.works.size(); ++i) {
     const WorkClass& wc = plan.structure->classes[i];

@@ -105,7 +105,7 @@ Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times) {
 double working_seconds(const Plan& plan, std::span<const TaskTime> times) {
   std::vector<TaskTime> works;
   for (const Task& task : plan.tasks())
-    if (task.kind != TaskKind::send && task.kind != TaskKind::recv)
+    if (task.kind != TaskKind::send && task.kind != TaskKind::recv && task.kind != TaskKind::norm)
       works.push_back(times[static_cast<size_t>(task.id)]);
   std::ranges::sort(works, {}, &TaskTime::start_s);
   double seconds = 0, until = 0;

@@ -25,8 +25,8 @@ struct Overlap {
 /// `times`: by task id.
 Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times);
 
-/// Returns for how long a rank runs some task that is no send and no receive: the rest of a pass it waits for other
-/// stages, or for a core. A collective's time holds its wait for the ranks of its own stage.
+/// Returns for how long a rank runs some task that is no send, no receive and no norm: the rest of a pass it waits for
+/// other stages, or for a core. A collective's time holds its wait for the ranks of its own stage.
 double working_seconds(const Plan& plan, std::span<const TaskTime> times);
 /// Returns the share of a replay in which a stage does not work (working_seconds), the mean over stages. `times`: of
 /// all stages.
