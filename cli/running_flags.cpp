@@ -191,6 +191,8 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_text(*verb, "--grid", "GRID|FILE", s.grid, "layers of a grid, in the place of one layer");
   add_number(*verb, "--grid-layers", l.layers, "with --grid: so many of its layers, spread over it; 0: all; default: 6",
              {0, 1e6});
+  add_number(*verb, "--drawn", l.drawn,
+             "with --grid: so many layers drawn by --seed inside its ranges, which no measurement knows", {1, 1e4});
   verb->add_option("--only", l.only, "with --grid: those of its layers, by their names")
       ->type_name("NAME[,..]")
       ->delimiter(',');
@@ -216,7 +218,8 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_text(*verb, "--dump", "FOLDER", l.dump,
            "write every rank's tensors and gradients as safetensors into FOLDER/SCHEDULE");
   add_results(*verb, l);
-  for (const char* of_grid : {"--grid-layers", "--only"}) needs(*verb, of_grid, {"--grid"});
+  for (const char* of_grid : {"--grid-layers", "--drawn", "--only"}) needs(*verb, of_grid, {"--grid"});
+  verb->get_option("--drawn")->excludes("--grid-layers")->excludes("--only");
   for (const char* stack : {"--layers", "--micro-batches", "--pipeline", "--recompute"})
     verb->get_option(stack)->excludes("--grid");
   for (const char* times : {"--iterations", "--trace", "--tasks"}) verb->get_option(times)->excludes("--check-only");

@@ -4,6 +4,7 @@ The verb `layerbench`: one layer, a grid's sample, layers and schedules that can
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -70,6 +71,30 @@ class Layerbench(unittest.TestCase):
             self.assertTrue(len(line) <= 120 or ": " in line, line)  # reasons may be longer
         for words in ("exposed ms", "overlap", "dropped", "empty", "estimate", "Tasks of fsmoe"):
             self.assertIn(words, text)
+
+    def test_drawn_layers_and_what_following_predictions_costs(self):
+        drawn = ["--grid", "fsmoe-30-b", "--drawn", "3", "--seed", "5", "--model-dim", "512", "--seq", "128"]
+        printed = json.loads(self.layerbench(*drawn, "--schedule", "ds-moe,tutel,fsmoe", "--iterations", "4", "--json"))
+        self.assertEqual(len(printed["layers"]), 3)
+        layers = {}
+        for line in self.records():
+            if line["kind"] == "case" and line["status"] == "ok" and "total_s" in line["summary"]:
+                passes = [max(ranks) for ranks in line["samples"]["total_s"]]
+                halves = [statistics.median(passes[half::2]) for half in (0, 1)]
+                layers.setdefault(line["parameters"]["layer"], []).append((line["prediction"]["total_s"], halves))
+        self.assertTrue(all(name.startswith("drawn-") for name in layers), layers.keys())
+        regrets = []
+        for runs in layers.values():
+            chosen = min(runs)[1]
+            both = [chosen[1 - half] / min((r[1] for r in runs), key=lambda h: h[half])[1 - half] - 1
+                    for half in (0, 1)]
+            regrets.append(sum(both) / 2)
+        self.assertEqual(printed["regret"]["layers"], len(regrets))
+        self.assertAlmostEqual(printed["regret"]["mean"], sum(regrets) / len(regrets), delta=1e-9)
+        self.assertAlmostEqual(printed["regret"]["worst"], max(regrets), delta=1e-9)
+        refused = self.run_program("layerbench", *drawn, "--only", "x")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("--only", refused.stderr)
 
     def test_a_grid(self):
         self.layerbench("--grid", "fsmoe-30-b", "--grid-layers", "3", "--check-only", "--schedule", "tutel,fsmoe")
