@@ -94,9 +94,8 @@ std::string summary_text(const LayerbenchResults& results) {
                         percent(median(errors), 2), errors.size(), percent(std::ranges::max(errors), 2));
   if (const auto regret = regret_of(results.outcomes))
     text += fmt::format(
-        "choice: what is predicted fastest ran {} slower than the fastest in the mean over {} layers, {} at worst "
-        "({})\n",
-        percent(regret->mean, 2), regret->layers, percent(regret->worst, 2), regret->worst_layer);
+        "choice: the predicted fastest ran {} slower than the fastest in the mean of {} layers, {} at worst\n",
+        percent(regret->mean, 2), regret->layers, percent(regret->worst, 2));
   return text;
 }
 
