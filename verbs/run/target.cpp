@@ -12,6 +12,7 @@
 #include "moe/device/device.h"
 #include "moe/device/gpu_settings.h"
 #include "moe/measure/layers/proxy.h"
+#include "moe/plan/model_file.h"
 #include "verbs/selection.h"
 
 namespace moe {
@@ -34,8 +35,10 @@ Profile profile_of(const std::string& cluster) {
   return read_profile(find_config("clusters", cluster, {std::string(kHostCluster)}));
 }
 
-std::string own_name(DeviceKind device) {
-  return std::string(kHostCluster) + std::string(device == DeviceKind::cuda ? kOnCuda : "");
+// Whether the profile was measured on this machine's threads, computing there.
+bool is_own(std::string_view name, DeviceKind device) {
+  if (name.ends_with(kFitted)) name.remove_suffix(kFitted.size());
+  return name == fmt::format("{}{}", kHostCluster, device == DeviceKind::cuda ? kOnCuda : "");
 }
 
 Target of_threads(const std::string& cluster, DeviceKind device) {
@@ -43,7 +46,7 @@ Target of_threads(const std::string& cluster, DeviceKind device) {
     return unmeasured(std::string(kHostCluster), "this machine's threads", kProxyNodes, kProxyRanksPerNode);
   Target target{.cluster = profile_of(cluster)};
   const Profile& profile = target.cluster;
-  target.emulated = profile.name != own_name(device);
+  target.emulated = !is_own(profile.name, device);
   require<BadInput>(target.emulated || (profile.nodes == kProxyNodes && profile.ranks_per_node == kProxyRanksPerNode),
                     "--cluster: {} is of {} nodes x {} ranks, expected {} x {} of {}, this machine's threads", cluster,
                     profile.nodes, profile.ranks_per_node, kProxyNodes, kProxyRanksPerNode, profile.name);

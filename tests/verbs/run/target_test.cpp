@@ -57,9 +57,11 @@ TEST(Target, AProfileOfThisMachinesThreadsPredictsThem) {
     return path;
   };
   const Scratch scratch;
-  const Target own = target_of(written(scratch.path("own.toml"), "host", 2), {});
-  EXPECT_TRUE(own.measured && !own.emulated);
-  EXPECT_GT(own.ranks.threads, 0);
+  for (const char* name : {"host-fitted", "host"}) {
+    const Target own = target_of(written(scratch.path("own.toml"), name, 2), {});
+    EXPECT_TRUE(own.measured && !own.emulated) << name;
+    EXPECT_GT(own.ranks.threads, 0) << name;
+  }
   const std::string other = written(scratch.path("other.toml"), "host", 4);
   EXPECT_TRUE(message_of<BadInput>([&] { target_of(other, {}); }).find("of 4 nodes x 2 ranks, expected 2 x 2") !=
               std::string::npos);
