@@ -93,6 +93,7 @@ Names of_parts(std::string_view name, std::span<const std::string_view> known) {
     std::ranges::copy_if(known, std::back_inserter(found), [&](auto other) { return alike(words, words_of(other)); });
     if (!found.empty()) break;
   }
+  std::ranges::stable_sort(found, {}, &std::string_view::size);  // the plain one before its variants
   return found;
 }
 

@@ -155,7 +155,7 @@ TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"simulate", "--schedule", "fsmo"}, {"unknown 'fsmo'", "did you mean 'fsmoe'?"}},
       {{"simulate", "--cluster", "testbed"}, {"'testbed'", "did you mean 'testbed-a' or 'testbed-b'?"}},
       {{"simulate", "--cluster", "deepep"}, {"did you mean 'h100-deepep-1-node', 'h100-deepep-2-nodes' or "}},
-      {{"simulate", "--model", "mixtral"}, {"'mixtral'", "did you mean 'mixtral-22b', ", "'mixtral-7b'"}},
+      {{"simulate", "--model", "mixtral"}, {"'mixtral'", "did you mean 'mixtral-7b', 'mixtral-22b' or "}},
       {{"tune", "--no-verify", "--grid", "fsmoe-30"}, {"did you mean 'fsmoe-"}},
       {{"simulate", "--schedule", "interleaved"}, {"did you mean 'fsmoe-interleaved'?"}},
       {{"simulate", "--micro", "2"}, {"did you mean '--micro-batches' or '--micro-op-bytes'?"}},
