@@ -105,7 +105,7 @@ std::string brief_text_of(const FoundShapes& found) {
   if (smaller.empty()) return text + fmt::format("{}no other needs less memory\n", kIndent);
   items.clear();
   for (size_t i = 0; i < std::min(kSmaller, smaller.size()); ++i) items.push_back(beside(found, *smaller[i]));
-  items.front() = "with less memory: " + items.front();
+  items.front() = "Pareto front, with less memory: " + items.front();
   if (smaller.size() > kSmaller) items.push_back(fmt::format("and {} more", smaller.size() - kSmaller));
   items.back() += " (--top N)";
   return text + packed_lines(kIndent, items);
