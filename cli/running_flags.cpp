@@ -135,16 +135,19 @@ void add_tune(CLI::App& app, Command& c) {
   add_ranks(*verb, c.tune, c.ranks);
   verb->add_flag("--strict", c.tune.strict,
                  "exit code 5 where a WEAK fit prices what is compared, or runs were not sound or far off");
-  verb->add_flag("--all", c.tune.run_all, "of a layer or a model: run every schedule, not the best and the baselines");
+  verb->add_flag("--all", c.tune.run_all,
+                 "of a layer or a model: run every schedule, and say all that the short answer leaves out");
   begin_group(*verb, kOutput);
-  add_number(*verb, "--top", c.tune.top, "of a layer or a model: schedules to show; default: 3", {1, 1000});
+  add_number(*verb, "--top", c.tune.top,
+             "of a layer or a model: the long answer, with N schedules and shapes; default: at most 25 lines",
+             {1, 1000});
   add_text(*verb, "--trace", "FILE", c.tune.trace,
            "Perfetto timeline of one verified layer, default: beside the records; with --no-verify of a planned one, "
            "default: none");
   add_results(*verb, c.tune);
-  for (const char* runs : {"--all", "--measure", "--measure-degrees", "--iterations", "--seed", "--timeout",
-                           "--backend", "--device", "--threads", "--min-ctas", "--max-ctas", "--implicit-launch-order",
-                           "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
+  for (const char* runs :
+       {"--measure", "--measure-degrees", "--iterations", "--seed", "--timeout", "--backend", "--device", "--threads",
+        "--min-ctas", "--max-ctas", "--implicit-launch-order", "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
     verb->get_option(runs)->excludes("--no-verify");
   for (const char* plans : {"--strategy-layers", "--node-limit"}) needs(*verb, plans, {"--no-verify"});
   verb->final_callback([verb, &c] { check_tune(*verb, c.tune); });

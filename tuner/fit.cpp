@@ -52,7 +52,7 @@ std::optional<Profile> pacing_profile(const std::vector<CaseRecord>& cases) {
 int run_fit(const FitOptions& options) {
   const auto [cases, source] = measured_in(options.records);
   std::string name = options.name;
-  if (name.empty()) name = cases.front().parameters.text("cluster", cases.front().where).append(kFitted);
+  if (name.empty()) name = fmt::format("{}{}", cases.front().parameters.text("cluster", cases.front().where), kFitted);
   const FittedProfile fitted = fit_profile(cases, name, source);
   const FittedRow& first = fitted.rows.front();
   require<BadInput>(std::ranges::any_of(fitted.rows, &std::string::empty, &FittedRow::unusable), "{}: {}: {}",

@@ -96,6 +96,58 @@ class Layerbench(unittest.TestCase):
         self.assertEqual(refused.returncode, 2)
         self.assertIn("--only", refused.stderr)
 
+    def slices_of(self, name):
+        """Of a trace the slices of each process, by its name."""
+        with open(os.path.join(self.folder, name)) as file:
+            events = json.load(file)["traceEvents"]
+        processes = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+        found = {process: [] for process in processes.values()}
+        for event in events:
+            if event["ph"] == "X":
+                found[processes[event["pid"]]].append(event)
+        return found
+
+    def test_a_trace_has_every_rank_and_what_each_task_was_to_take(self):
+        self.layerbench(*LAYER, "--schedule", "tutel,fsmoe", "--degree-forward", "2", "--degree-backward", "2",
+                        "--iterations", "3", "--trace", "t.json")
+        found = self.slices_of("t.json")
+        cases = {line["schedule"]: line for line in self.records() if line["kind"] == "case"}
+        self.assertEqual(sorted(found), sorted(
+            f"{schedule} r_f 2 r_b 2 {what}" for schedule in ("tutel", "fsmoe")
+            for what in ["simulated"] + [f"measured, rank {rank}" for rank in range(4)]))
+        for process, slices in found.items():
+            schedule = process.split()[0]
+            timeline = cases[schedule]["measured_timeline"]
+            rows = [dict(zip(timeline["columns"], row)) for row in timeline["rows"]]
+            slices.sort(key=lambda event: event["args"]["task"])
+            self.assertEqual(len(slices), len(rows))
+            self.assertTrue(any(event["args"]["critical"] for event in slices), process)
+            begin = min(event["ts"] for event in slices) - min(row["start_s"] for row in rows) * 1e6
+            for event, row in zip(slices, rows):
+                self.check_slice(event, row, measured="measured" in process)
+                if process.endswith(f"measured, rank {timeline['rank']}"):  # the record's own pass
+                    self.assertAlmostEqual(event["dur"], (row["end_s"] - row["start_s"]) * 1e6, delta=0.003)
+                    self.assertAlmostEqual(event["ts"] - begin, row["start_s"] * 1e6, delta=0.003)
+        measured = [[event["ts"] for event in slices] for process, slices in found.items() if "measured" in process]
+        self.assertEqual(len({tuple(starts) for starts in measured}), 8, "each rank has times of its own")
+
+    def check_slice(self, event, row, measured):
+        args = event["args"]
+        self.assertEqual((args["phase"], args["chunk"], args["chunks"]), (row["phase"], row["chunk"], row["chunks"]))
+        kind = row["kind"] + (f" {row['chunk'] + 1}" if row["chunks"] > 1 else "")  # not 1/2: colours go by names
+        self.assertRegex(event["name"], f"^{kind}( slice [0-9]+)?$")
+        self.assertIsInstance(args["critical"], bool)
+        self.assertGreaterEqual(args["slack_us"], 0)
+        if args["critical"]:
+            self.assertLess(args["slack_us"], 0.002)
+        self.assertEqual("predicted_us" in args, measured)
+        if measured:
+            took = (row["predicted_end_s"] - row["predicted_start_s"]) * 1e6
+            self.assertAlmostEqual(args["predicted_us"], took, delta=0.003)
+        if row["kind"] in ("dispatch", "combine"):
+            self.assertGreater(args["bytes"], 0)
+            self.assertAlmostEqual(args["GB/s"] / (args["bytes"] / event["dur"] / 1e3), 1, delta=2e-3)
+
     def test_a_grid(self):
         self.layerbench("--grid", "fsmoe-30-b", "--grid-layers", "3", "--check-only", "--schedule", "tutel,fsmoe")
         lines = self.records()
