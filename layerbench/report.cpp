@@ -8,6 +8,7 @@
 #include "moe/base/statistics.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
+#include "moe/record/pass_times.h"
 #include "verbs/run/layer_records.h"
 #include "verbs/run/run_report.h"
 
@@ -30,11 +31,12 @@ std::string times_of(const std::vector<ScheduleRun>& runs) {
     const CaseRecord& r = run.record;
     if (!timed(r)) continue;
     const double total = summary(r, "total_s");
-    table.add({r.schedule, degrees(r), predicted(r) ? ms(prediction(r, "total_s")) : "-", ms(total),
-               ms(summary(r, "forward_s")), ms(summary(r, "backward_s")),
-               predicted(r) ? fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)) : "-",
-               percent((summary(r, "most_total_s") - summary(r, "least_total_s")) / total), ms(summary(r, "exposed_s")),
-               percent(summary(r, "overlap_efficiency"), 0), std::string(name_of(r.status))});
+    table.add(
+        {r.schedule, degrees(r), predicted(r) ? ms(prediction(r, "total_s")) : "-", ms(total),
+         ms(summary(r, "forward_s")), ms(summary(r, "backward_s")),
+         predicted(r) ? fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)) : "-",
+         spread_text(summary(r, "least_total_s"), summary(r, "most_total_s"), total, median_interval(passes_s(r))),
+         ms(summary(r, "exposed_s")), percent(summary(r, "overlap_efficiency"), 0), std::string(name_of(r.status))});
   }
   return "Time (medians over the passes of the slowest rank; r: degrees forward/backward)\n\n" + table.text() + '\n';
 }

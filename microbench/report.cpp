@@ -8,6 +8,7 @@
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 #include "moe/plan/op.h"
+#include "moe/record/pass_times.h"
 
 namespace moe::microbench {
 namespace {
@@ -24,7 +25,10 @@ double median_of(const CaseRecord& record) { return number(record, record.summar
 
 std::string spread_of(const CaseRecord& record) {
   const double most = number(record, record.summary, "most_s"), least = number(record, record.summary, "least_s");
-  return fmt::format("{:.1f} %", 100 * (most - least) / median_of(record));
+  std::optional<Interval> within;
+  if (record.summary.has("median_low_s"))
+    within = {number(record, record.summary, "median_low_s"), number(record, record.summary, "median_high_s")};
+  return spread_text(least, most, median_of(record), within);
 }
 
 std::string over_modelled(const CaseRecord& record) {

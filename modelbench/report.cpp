@@ -4,6 +4,7 @@
 
 #include "moe/base/json.h"
 #include "moe/base/table.h"
+#include "moe/record/pass_times.h"
 #include "verbs/run/layer_records.h"
 #include "verbs/run/run_report.h"
 
@@ -30,13 +31,13 @@ std::string times_of(const ModelbenchResults& results) {
     const CaseRecord& r = run.record;
     if (!timed(r)) continue;
     const double total = summary(r, "total_s");
-    table.add({r.schedule, fmt::format("{}/{}", r.degree_forward, r.degree_backward),
-               ms(r.prediction.number("total_s", r.key)), ms(total),
-               fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)),
-               fmt::format("{:.1f} %", 100 * (summary(r, "most_total_s") - summary(r, "least_total_s")) / total),
-               fmt::format("{:.0f}", static_cast<double>(results.tokens) / total),
-               speedup(results.outcome.runs, "tutel", r), speedup(results.outcome.runs, "ds-moe", r),
-               ms(summary(r, "exposed_s")), std::string(name_of(r.status))});
+    table.add(
+        {r.schedule, fmt::format("{}/{}", r.degree_forward, r.degree_backward),
+         ms(r.prediction.number("total_s", r.key)), ms(total),
+         fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)),
+         spread_text(summary(r, "least_total_s"), summary(r, "most_total_s"), total, median_interval(passes_s(r))),
+         fmt::format("{:.0f}", static_cast<double>(results.tokens) / total), speedup(results.outcome.runs, "tutel", r),
+         speedup(results.outcome.runs, "ds-moe", r), ms(summary(r, "exposed_s")), std::string(name_of(r.status))});
   }
   return "Step (medians of the slowest rank; r: degrees forward/backward)\n\n" + table.text() + '\n';
 }

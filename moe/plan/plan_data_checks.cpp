@@ -103,11 +103,12 @@ bool is_stage(const Plan& plan, TaskKind kind) {
   return group == GroupKind::none || plan.groups[static_cast<size_t>(group)].size > 1;
 }
 
+using BufferKey = std::tuple<Buffer, Phase, int, int>;
 struct Write {
+  BufferKey buffer;
   Rows rows;
   int task;
 };
-using BufferKey = std::tuple<Buffer, Phase, int, int>;
 
 }  // namespace
 
@@ -225,37 +226,36 @@ void check_transfers(const Plan& plan) {
 }
 
 void check_accesses(const Plan& plan, const Ancestors& ancestors) {
-  std::map<BufferKey, std::vector<Write>> writers;
+  std::vector<Write> writes;  // by buffer, then by their rows
   std::set<std::tuple<Phase, int, int>>
       inside;  // what other phases and layers wrote comes from outside, as the input does
   const auto rows_of = [&](const Access& a) { return chunk_rows(plan.rows, a.chunks, a.chunk); };
   std::tuple<Phase, int, int> last{Phase::forward, -1, -1};
-  for (const Task& task : plan.tasks())
+  for (const Task& task : plan.tasks()) {
     if (const std::tuple own{task.phase, task.layer, task.micro_batch}; own != last) inside.insert(last = own);
-  for (const Task& task : plan.tasks())
     for (const Access& a : task.writes)
-      writers[{a.buffer, a.phase, a.layer, a.micro_batch}].push_back({rows_of(a), task.id});
-  for (auto& [key, writes] : writers)
-    std::sort(writes.begin(), writes.end(), [](const Write& a, const Write& b) {
-      return std::pair(a.rows.begin, a.task) < std::pair(b.rows.begin, b.task);
-    });
-  for (const auto& [key, writes] : writers)
-    for (size_t i = 1; i < writes.size(); ++i)
-      if (writes[i].rows.begin < writes[i - 1].rows.end)
-        broken(plan.tasks()[static_cast<size_t>(writes[i].task)], "writes rows of {} that {} wrote",
-               name_of(std::get<0>(key)), plan.tasks()[static_cast<size_t>(writes[i - 1].task)].name());
+      writes.push_back({{a.buffer, a.phase, a.layer, a.micro_batch}, rows_of(a), task.id});
+  }
+  std::sort(writes.begin(), writes.end(), [](const Write& a, const Write& b) {
+    return std::tie(a.buffer, a.rows.begin, a.task) < std::tie(b.buffer, b.rows.begin, b.task);
+  });
+  for (size_t i = 1; i < writes.size(); ++i)
+    if (writes[i].buffer == writes[i - 1].buffer && writes[i].rows.begin < writes[i - 1].rows.end)
+      broken(plan.tasks()[static_cast<size_t>(writes[i].task)], "writes rows of {} that {} wrote",
+             name_of(std::get<0>(writes[i].buffer)), plan.tasks()[static_cast<size_t>(writes[i - 1].task)].name());
   for (const Task& task : plan.tasks())
     for (const Access& a : task.reads) {
       if (!inside.contains({a.phase, a.layer, a.micro_batch})) continue;
       const bool from_outside = plan.vocabulary == 0 || a.layer > 0;  // a model's embedding makes the first one
       if (a.buffer == Buffer::input && a.phase == Phase::forward && from_outside) continue;
-      const auto it = writers.find({a.buffer, a.phase, a.layer, a.micro_batch});
-      if (it == writers.end()) broken(task, "reads rows of {} that nobody writes", name_of(a.buffer));
+      const auto found =
+          std::ranges::equal_range(writes, BufferKey{a.buffer, a.phase, a.layer, a.micro_batch}, {}, &Write::buffer);
+      if (found.empty()) broken(task, "reads rows of {} that nobody writes", name_of(a.buffer));
       const Rows rows = rows_of(a);
       int64_t covered = rows.begin;
       // Writes do not overlap: in order of their beginnings they are in order of their ends too.
-      auto w = std::ranges::partition_point(it->second, [&](const Write& e) { return e.rows.end <= rows.begin; });
-      for (; w != it->second.end() && w->rows.begin < rows.end; ++w) {
+      auto w = std::ranges::partition_point(found, [&](const Write& e) { return e.rows.end <= rows.begin; });
+      for (; w != found.end() && w->rows.begin < rows.end; ++w) {
         if (!ancestors.before(w->task, task.id))
           broken(task, "reads {} before {} wrote it", name_of(a.buffer),
                  plan.tasks()[static_cast<size_t>(w->task)].name());

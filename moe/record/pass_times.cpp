@@ -1,6 +1,7 @@
 #include "moe/record/pass_times.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "moe/record/over_ranks.h"
 
@@ -22,6 +23,13 @@ std::optional<Interval> likely_s(const CaseRecord& record) {
   if (passes.size() < kFewestPasses) return std::nullopt;
   if (const auto interval = median_interval(passes)) return interval;
   return Interval{quantile(passes, 0), quantile(passes, 1)};
+}
+
+std::string spread_text(double least_s, double most_s, double median_s, const std::optional<Interval>& within) {
+  const std::string spread = fmt::format("{:.1f} %", 100 * (most_s - least_s) / median_s);
+  if (!within) return spread;
+  const double off_s = std::max(within->high - median_s, median_s - within->low);
+  return fmt::format("{} ({:.1f} %)", spread, 100 * off_s / median_s);
 }
 
 }  // namespace moe

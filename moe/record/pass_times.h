@@ -14,4 +14,8 @@ std::vector<double> passes_s(const CaseRecord& record);
 /// from the shortest to the longest. None below four passes, whose ranges often lie apart by chance.
 std::optional<Interval> likely_s(const CaseRecord& record);
 
+/// Returns "3.1 % (0.4 %)": the most minus the least of samples over their median, and in brackets how far the median
+/// may be off, where an interval of it is known.
+std::string spread_text(double least_s, double most_s, double median_s, const std::optional<Interval>& within);
+
 }  // namespace moe

@@ -148,11 +148,13 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
     LayerReplay replay = layers_.replay(planned, decided_pricer);
     split_gradients({replay, decided, strategy, choice}, layer.decision, result);
   }
-  result.plan = build_model_plan(planned, decided, decision);
+  const bool places = planned.gradients == GradientPolicy::micro_ops;
+  const auto build = checks_ ? build_model_plan : timed_model_plan;
+  result.plan = (places ? timed_model_plan : build)(planned, decided, decision);
   std::vector<double> seconds = price(decided_pricer, result.plan);
-  if (planned.gradients == GradientPolicy::micro_ops && !result.plan.slices.empty()) {
-    place_micro_ops(planned, result.plan, seconds, decision);
-    result.plan = build_model_plan(planned, decided, decision);
+  if (places) {
+    if (!result.plan.slices.empty()) place_micro_ops(planned, result.plan, seconds, decision);
+    result.plan = build(planned, decided, decision);
     seconds = price(decided_pricer, result.plan);
   }
   result.plan.schedule = schedule.name;

@@ -37,6 +37,9 @@ struct ModelResult {
 
 class ModelSearch {
  public:
+  /// `checks`: whether the plans that it returns are checked (check_plan): one that only times many may leave it out.
+  explicit ModelSearch(bool checks = true) : checks_(checks) {}
+
   /// `pricer` prices one layer of the model. Degrees are those of one layer without gradients, save where these are
   /// split: there each layer's r_b fits what it sends (with Rounding::lcm, among those that cut that one layer's rows
   /// into equal chunks). The replay of the whole plan chooses how experts are packed, within Lina's rule and a rank's
@@ -55,6 +58,7 @@ class ModelSearch {
   };
   ModelResult tune_as(const Asked& asked, const LayerResult& layer);
 
+  bool checks_;
   LayerSearch layers_;
 };
 

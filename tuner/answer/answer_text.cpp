@@ -16,6 +16,7 @@ namespace moe::tuner {
 namespace {
 
 constexpr size_t kKinds = 4;     // of tasks, that are named
+constexpr size_t kFewKinds = 2;  // likewise, where there is much else to say
 constexpr size_t kWidest = 120;  // columns of a line
 constexpr int kMostLines = 25;   // of an answer without --all or --top
 constexpr std::string_view kPrices = "prices: ";
@@ -37,7 +38,7 @@ std::string fit_text(const FittedProfile& fitted) {
   return text + '\n';
 }
 
-std::string why_text(const RankedSchedule& row) {
+std::string why_text(const RankedSchedule& row, bool tight) {
   std::vector<std::pair<double, LaneKind>> lanes;
   for (const auto& [kind, seconds] : row.busy_s)
     if (seconds > 0) lanes.emplace_back(seconds, kind);
@@ -46,7 +47,7 @@ std::string why_text(const RankedSchedule& row) {
   for (const auto& [seconds, kind] : lanes)
     working +=
         fmt::format("{}{} works {:.0f} %", working.empty() ? "" : ", ", name_of(kind), 100 * seconds / row.pass_s());
-  for (size_t i = 0; i < std::min(kKinds, row.critical.size()); ++i) {
+  for (size_t i = 0; i < std::min(tight ? kFewKinds : kKinds, row.critical.size()); ++i) {
     std::string kind = row.critical[i].first;
     std::ranges::replace(kind, '_', ' ');
     path += fmt::format("{}{} {:.0f} %", i == 0 ? "" : ", ", kind, 100 * row.critical[i].second);
@@ -55,9 +56,7 @@ std::string why_text(const RankedSchedule& row) {
                                  fmt::format("computation hides {:.0f} % of communication", 100 * row.hidden),
                                  fmt::format("critical path: {}", path)};
   if (row.expert_sums_s > 0)
-    items.push_back(
-        fmt::format("the prediction includes {:.3f} ms that sum gradients of replicated experts; runs do not",
-                    1e3 * row.expert_sums_s));
+    items.push_back(fmt::format("{:.3f} ms sum replicated experts' gradients (not run)", 1e3 * row.expert_sums_s));
   return packed_lines("WHY    ", items);
 }
 
@@ -189,14 +188,17 @@ std::string question_text(const Answer& answer, const RankedSchedule& use, const
   text += fmt::format("{}; a rank needs {}{}", answer.place, human_bytes(use.memory_bytes),
                       has ? fmt::format(" of {}", human_bytes(*has)) : "");
   text += answer.emulated ? "; every run below is of an emulation\n" : "\n";
-  if (answer.fitted != nullptr) text += fit_text(*answer.fitted);
-  if (detail.notes || use.notes.empty()) return text + notes_text(use.notes, detail.all);
-  return text + fmt::format("{}{} notes on them (--all)\n", kPrices, use.notes.size());
+  std::string fit = answer.fitted == nullptr ? "" : fit_text(*answer.fitted);
+  if (!detail.tight) return text + fit + notes_text(use.notes, detail.all);
+  // The three parts that say least.
+  if (!fit.empty()) fit.back() = ';';
+  return text + fmt::format("{}{}prices: {} notes on them; {} schedules in all (--all)\n", fit, fit.empty() ? "" : " ",
+                            use.notes.size(), answer.ranking.size());
 }
 
-std::string safety_text(const Answer& answer, const RankedSchedule& use) {
+std::string safety_text(const Answer& answer, const RankedSchedule& use, bool tight) {
   std::string text = fmt::format("SAFE?  {}\n", safe_text(answer, use));
-  if (const std::string far = far_off_text(answer); !far.empty()) text += fmt::format("       {}\n", far);
+  if (const std::string far = far_off_text(answer); !far.empty() && !tight) text += fmt::format("       {}\n", far);
   if (!answer.neighbours.empty()) text += fmt::format("       degrees one step off: {}\n", neighbours_text(answer));
   return text;
 }
@@ -216,9 +218,9 @@ std::string text_with(const Answer& answer, const Detail& detail) {
   const std::string blank = detail.blanks ? "\n" : "";
   std::string text = question_text(answer, use, detail) + blank;
   if (answer.shapes != nullptr)
-    text += detail.all ? text_of(*answer.shapes, detail.rows) + '\n' : brief_text_of(*answer.shapes);
+    text += detail.all ? text_of(*answer.shapes, detail.rows) + '\n' : brief_text_of(*answer.shapes, detail.tight);
   text += fmt::format("USE    {}\n{}{}", use_text(answer, use), ranking_text(answer, detail), blank);
-  text += why_text(use) + safety_text(answer, use) + set_text(answer, use);
+  text += why_text(use, detail.tight) + safety_text(answer, use, detail.tight) + set_text(answer, use);
   return text + fmt::format("NEXT   {}\n", answer.next) + files_text(answer, detail.all);
 }
 
@@ -239,11 +241,11 @@ std::string packed_lines(std::string_view label, const std::vector<std::string>&
 std::string text_of(const Answer& answer) {
   if (answer.top > 0) return text_with(answer, {.rows = answer.top});
   // What is left out first where there is much to say.
-  constexpr std::array<Detail, 5> kDetails{{{false, 3, true, true, true},
-                                            {false, 3, true, false, true},
-                                            {false, 2, true, false, true},
-                                            {false, 2, false, false, true},
-                                            {false, 2, false, false, false}}};
+  constexpr std::array<Detail, 5> kDetails{{{.all = false, .rows = 3},
+                                            {.all = false, .rows = 3, .blanks = false},
+                                            {.all = false, .rows = 2, .blanks = false},
+                                            {.all = false, .rows = 2, .baselines = false, .blanks = false},
+                                            {false, 2, false, false, true}}};
   std::string text;
   for (const Detail& detail : kDetails) {
     text = text_with(answer, detail);

@@ -89,7 +89,7 @@ PlannedTimeline rank_layer(const RankingRequest& request, const LayerPricer& pri
 PlannedTimeline rank_model(const RankingRequest& request, const LayerPricer& pricer, RankedSchedule& row) {
   const ChosenModel& chosen = request.chosen;
   const Profile& profile = request.profile;
-  ModelSearch search;
+  ModelSearch search(request.checked);
   ModelResult result = search.tune(*row.schedule, pricer, chosen.model, partition_strategies().front(),
                                    within_memory(request.degrees, profile.memory_bytes, chosen));
   const auto [least, most] = std::ranges::minmax(result.decision.backwards, {}, &BackwardDecision::degree);

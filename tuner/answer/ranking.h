@@ -47,6 +47,7 @@ struct RankingRequest {
   DegreeChoice degrees;
   PricingOptions pricing;
   const RankedSchedule* known = nullptr;  // of this request: not planned anew
+  bool checked = true;                    // plans of models are checked (check_plan); a search for a shape times many
   /// By when rank() is to be done: it plans no more where as long a plan as it made would end later, once any can be
   /// used.
   std::optional<std::chrono::steady_clock::time_point> due = {};

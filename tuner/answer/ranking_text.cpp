@@ -31,7 +31,7 @@ std::vector<Shown> shown_rows(const Answer& answer, const Detail& detail) {
   for (const RankedSchedule& row : answer.ranking) {
     if (!row.refused.empty()) continue;
     const bool baseline = detail.baselines ? is_baseline(row.schedule->name) : row.schedule->name == kBaselines.front();
-    const bool kept = baseline || trial_of(answer, row.schedule->name) != nullptr;
+    const bool kept = baseline || (!detail.tight && trial_of(answer, row.schedule->name) != nullptr);
     const bool counts = detail.all || !same_time(row.total_s(), last_s);
     if (counts) last_s = row.total_s();
     const bool shown = (counts && left-- > 0) || kept;
@@ -56,14 +56,15 @@ std::string left_out_text(const Answer& answer, const Detail& detail, size_t sho
   const auto refused = static_cast<size_t>(
       std::ranges::count_if(answer.ranking, [](const RankedSchedule& row) { return !row.refused.empty(); }));
   const size_t hidden = answer.ranking.size() - shown - refused;
-  std::string text = hidden > 0 ? fmt::format("  and {} {} (--top N)", hidden, detail.all ? "slower" : "more") : "";
+  std::string text =
+      hidden > 0 && !detail.tight ? fmt::format("  and {} {} (--top N)", hidden, detail.all ? "slower" : "more") : "";
   if (detail.all) {
     if (!text.empty()) text += '\n';
     if (refused > 0)
       text += fmt::format("  and {} that can't be used here:\n    {}\n", refused,
                           fmt::join(refusals_of(answer.ranking), "\n    "));
   } else {
-    if (refused > 0)
+    if (refused > 0 && !detail.tight)
       text += fmt::format("{} {} that can't be used here (--all says why)", text.empty() ? "  and" : ",", refused);
     if (!text.empty()) text += '\n';
   }

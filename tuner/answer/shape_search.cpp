@@ -239,8 +239,7 @@ class ShapeSearch {
     for (size_t kept = c.kept; kept < states_.size(); ++kept) {
       chosen.model = keeping(c.model, states_[kept]);
       try {
-        row =
-            ranked({chosen, request_.profile, request_.degrees, request_.pricing}, *request_.schedules[open.schedule]);
+        row = ranked_as(chosen, *request_.schedules[open.schedule], false);
       } catch (const BadInput& error) {  // too many tasks
         row.refused = error.what();
       }
@@ -261,6 +260,12 @@ class ShapeSearch {
     c.best = RankedShape{chosen.model, std::move(row), heads_s};
     c.comes_to(Fate::planned);
     any_planned_ = true;
+  }
+
+  RankedSchedule ranked_as(const ChosenModel& chosen, const Schedule& schedule, bool checked) const {
+    RankingRequest request{chosen, request_.profile, request_.degrees, request_.pricing};
+    request.checked = checked;
+    return ranked(request, schedule);
   }
 
   void settle() {
@@ -286,6 +291,10 @@ class ShapeSearch {
         found_.too_large,
         found_.refused > 0 ? fmt::format(", {} refused: {}", found_.refused, found_.refusals.front().first) : "");
     std::ranges::stable_sort(found_.ranked, {}, &RankedShape::total_s);
+    ChosenModel chosen = request_.chosen;
+    chosen.model = found_.ranked.front().model;
+    RankedSchedule& best = found_.ranked.front().best;
+    best = ranked_as(chosen, *best.schedule, true);
     const double least_s = found_.ranked.front().total_s();
     found_.at_least_s = std::min(least_s, least_open_s);
     double least_memory = std::numeric_limits<double>::infinity();

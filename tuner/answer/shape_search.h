@@ -62,8 +62,8 @@ std::string describe_shape(const ModelShape& model);
 
 /// What the search found: counts, reasons, and a table of the fastest shapes and of those that need less memory.
 std::string text_of(const FoundShapes& found, int top);
-/// The same in five lines or few more: the shape, what was left out, the next one, the front.
-std::string brief_text_of(const FoundShapes& found);
+/// The same in few lines, tight in five: the shape, what was left out, the next one, the front.
+std::string brief_text_of(const FoundShapes& found, bool tight);
 Json json_of(const FoundShapes& found);
 
 }  // namespace moe::tuner

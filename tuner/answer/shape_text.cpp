@@ -59,14 +59,13 @@ std::string counts_of(const FoundShapes& found) {
   return text;
 }
 
-// Why the most shapes have no plan; nothing: each has one.
-std::string most_refused(const FoundShapes& found) {
-  if (found.refused == 0) return "";
+// How many shapes have no plan, and the commonest reason.
+std::string most_refused(const FoundShapes& found, bool why) {
   const std::string priceless = found.unpriced == found.refused ? " without a price"
                                 : found.unpriced > 0 ? fmt::format(" refused ({} without a price)", found.unpriced)
                                                      : " refused";
   const std::string reason = found.refusals.empty() ? "" : std::string(reason_of(found.refusals.front().first));
-  return fmt::format("{}{}{}", found.refused, priceless, reason.empty() ? "" : ", most often: " + reason);
+  return fmt::format("{}{}{}", found.refused, priceless, reason.empty() || !why ? "" : ", most often: " + reason);
 }
 
 // "+7.0 %, 71.31 GiB".
@@ -84,7 +83,7 @@ std::string in_words(const RankedShape& shape) {
 
 }  // namespace
 
-std::string brief_text_of(const FoundShapes& found) {
+std::string brief_text_of(const FoundShapes& found, bool tight) {
   const RankedShape& first = found.ranked.front();
   std::string text = fmt::format("SHAPE  {}\n", describe_shape(first.model));
   std::vector<std::string> items{
@@ -94,7 +93,7 @@ std::string brief_text_of(const FoundShapes& found) {
   if (found.not_reached > 0)
     items.back() += fmt::format(", {} not reached in time{}", found.not_reached,
                                 found.gap() <= 0 ? " (slower, some with less memory)" : "");
-  if (found.refused > 0) items.push_back(most_refused(found));
+  if (found.refused > 0) items.push_back(most_refused(found, !tight));
   if (first.head_s > 0) items.push_back(fmt::format("the output projection adds {:.3f} ms", 1e3 * first.head_s));
   text += packed_lines(kIndent, items);
   if (found.ranked.size() > 1)
