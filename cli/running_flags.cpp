@@ -135,16 +135,19 @@ void add_tune(CLI::App& app, Command& c) {
   add_ranks(*verb, c.tune, c.ranks);
   verb->add_flag("--strict", c.tune.strict,
                  "exit code 5 where a WEAK fit prices what is compared, or runs were not sound or far off");
-  verb->add_flag("--all", c.tune.run_all, "of a layer or a model: run every schedule, not the best and the baselines");
+  verb->add_flag("--all", c.tune.run_all,
+                 "of a layer or a model: run every schedule, and say all that the short answer leaves out");
   begin_group(*verb, kOutput);
-  add_number(*verb, "--top", c.tune.top, "of a layer or a model: schedules to show; default: 3", {1, 1000});
+  add_number(*verb, "--top", c.tune.top,
+             "of a layer or a model: the long answer, with N schedules and shapes; default: at most 25 lines",
+             {1, 1000});
   add_text(*verb, "--trace", "FILE", c.tune.trace,
            "Perfetto timeline of one verified layer, default: beside the records; with --no-verify of a planned one, "
            "default: none");
   add_results(*verb, c.tune);
-  for (const char* runs : {"--all", "--measure", "--measure-degrees", "--iterations", "--seed", "--timeout",
-                           "--backend", "--device", "--threads", "--min-ctas", "--max-ctas", "--implicit-launch-order",
-                           "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
+  for (const char* runs :
+       {"--measure", "--measure-degrees", "--iterations", "--seed", "--timeout", "--backend", "--device", "--threads",
+        "--min-ctas", "--max-ctas", "--implicit-launch-order", "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
     verb->get_option(runs)->excludes("--no-verify");
   for (const char* plans : {"--strategy-layers", "--node-limit"}) needs(*verb, plans, {"--no-verify"});
   verb->final_callback([verb, &c] { check_tune(*verb, c.tune); });
@@ -191,6 +194,8 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_text(*verb, "--grid", "GRID|FILE", s.grid, "layers of a grid, in the place of one layer");
   add_number(*verb, "--grid-layers", l.layers, "with --grid: so many of its layers, spread over it; 0: all; default: 6",
              {0, 1e6});
+  add_number(*verb, "--drawn", l.drawn,
+             "with --grid: so many layers drawn by --seed inside its ranges, which no measurement knows", {1, 1e4});
   verb->add_option("--only", l.only, "with --grid: those of its layers, by their names")
       ->type_name("NAME[,..]")
       ->delimiter(',');
@@ -216,7 +221,8 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_text(*verb, "--dump", "FOLDER", l.dump,
            "write every rank's tensors and gradients as safetensors into FOLDER/SCHEDULE");
   add_results(*verb, l);
-  for (const char* of_grid : {"--grid-layers", "--only"}) needs(*verb, of_grid, {"--grid"});
+  for (const char* of_grid : {"--grid-layers", "--drawn", "--only"}) needs(*verb, of_grid, {"--grid"});
+  verb->get_option("--drawn")->excludes("--grid-layers")->excludes("--only");
   for (const char* stack : {"--layers", "--micro-batches", "--pipeline", "--recompute"})
     verb->get_option(stack)->excludes("--grid");
   for (const char* times : {"--iterations", "--trace", "--tasks"}) verb->get_option(times)->excludes("--check-only");

@@ -4,11 +4,10 @@
 #include <charconv>
 #include <cmath>
 #include <fmt/ranges.h>
-#include <fstream>
-#include <sstream>
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
+#include "moe/base/file_text.h"
 
 namespace moe::exchange {
 namespace {
@@ -124,10 +123,7 @@ int64_t CsvTable::whole(const Row& row, size_t column, int64_t least, int64_t mo
 }
 
 CsvTable read_csv(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream all;
-  require<BadInput>(in.is_open() && (all << in.rdbuf()), "{}: found no readable file, expected CSV", path);
-  std::string text = all.str();
+  std::string text = text_of_file(path, "CSV");
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   Lexer lexer(path, text);

@@ -1,12 +1,11 @@
 #include <array>
 #include <cstdio>
-#include <filesystem>
 #include <fmt/ranges.h>
-#include <fstream>
 #include <sstream>
 
 #include "exchange/formats.h"
 #include "exchange/plan_of_record.h"
+#include "moe/base/file_text.h"
 #include "moe/base/out_file.h"
 #include "moe/base/registry.h"
 #include "moe/base/statistics.h"
@@ -49,7 +48,6 @@ void check_read(const ExportFormat& format, const ExportOptions& o) {
 
 // Refuses what no format reads, and plans where the format is of records.
 void check_file(const ExportFormat& format, const ExportOptions& o) {
-  require<BadInput>(!o.file.ends_with(".gz"), "{}: found a compressed file, expected it unpacked (gunzip -k)", o.file);
   const bool of_plans = format.flags.find("--schedule") != std::string_view::npos;
   require<BadInput>(of_plans || !is_plan(o.file),
                     "{}: found a plan, expected records; of a plan export makes chakra or plan", o.file);
@@ -76,14 +74,9 @@ int run_export(const ExportOptions& options) {
   return 0;
 }
 
-bool begins_with_object(const std::string& path) {
-  std::ifstream in(path);  // nothing is read of a folder
-  char first = 0;
-  return !std::filesystem::is_directory(path) && (in >> first) && first == '{';
-}
-
 void write_csv(const ExportOptions& options, std::ostream& out) {
-  if (!options.file.ends_with(".jsonl") && !begins_with_object(options.file)) return write_profile_csv(options, out);
+  const bool records = unpacked_name(options.file).ends_with(".jsonl") || first_letter(options.file) == '{';
+  if (!records) return write_profile_csv(options, out);
   require<BadInput>(!options.per_element, "--per-element: found records, expected a profile with it");
   const Run run = read_last_run(options.file);
   require<BadInput>(!run.cases.empty(), "{}: found a run without cases, expected one with cases", options.file);

@@ -24,8 +24,6 @@ void import_csv_profile(const ImportOptions& options);
 void import_nccl_tests(const ImportOptions& options);
 void import_kineto(const ImportOptions& options);
 
-/// Returns whether a file begins as records do; the others are profiles' names and files.
-bool begins_with_object(const std::string& path);
 /// The cells of a profile's or of records' tables, a row each (csv).
 void write_profile_csv(const ExportOptions& options, std::ostream& out);
 void write_record_csv(const Run& run, std::ostream& out);

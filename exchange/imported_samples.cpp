@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "exchange/import_verdict.h"
 #include "moe/base/check.h"
 #include "moe/base/log.h"
 #include "moe/base/statistics.h"
@@ -80,6 +81,7 @@ void ImportedSamples::write(const ImportOptions& options) const {
   writer.end();
   log_info(fmt::format("{}: {} cases of {} operations and groups, of {} nodes x {} ranks", options.out, by_key_.size(),
                        series.size(), nodes, ranks_per_node));
+  say_what_fits(options);
 }
 
 std::string network_asked(const ImportOptions& options, const std::string& what) {

@@ -34,7 +34,8 @@ class ImportedSamples {
   void see(const ClusterSize& size);
   bool empty() const { return by_key_.empty(); }
 
-  /// Appends a record an operation, group and size, the samples of one as its iterations, and says on stderr how many.
+  /// Appends a record an operation, group and size, the samples of one as its iterations, and says on stderr how many,
+  /// and what fits (import_verdict.h).
   /// Throws BadInput where neither files nor flags say how large the cluster is, or where a group is larger.
   void write(const ImportOptions& options) const;
 

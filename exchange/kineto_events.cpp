@@ -4,9 +4,9 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "exchange/compressed_file.h"
 #include "exchange/json_fields.h"
 #include "moe/base/check.h"
+#include "moe/base/file_text.h"
 
 namespace moe::exchange {
 namespace {
@@ -147,7 +147,7 @@ KinetoTrace read_kineto(const std::string& path) {
     events = true;
     return false;
   };
-  const std::string text = text_of_file(path);
+  const std::string text = text_of_file(path, "a Chrome trace (JSON)");
   const Json rest = Json::parse(text, keep, false);
   require<BadInput>(!rest.is_discarded() || events, "{}: found bad syntax, expected a Chrome trace (JSON)", path);
   require<BadInput>(!rest.is_discarded(), "{}: found a trace that ends early, expected a whole one", path);

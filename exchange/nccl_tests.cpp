@@ -7,7 +7,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fmt/ranges.h>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -17,6 +16,7 @@
 #include "exchange/imported_samples.h"
 #include "exchange/json_fields.h"
 #include "moe/base/check.h"
+#include "moe/base/file_text.h"
 #include "moe/base/log.h"
 #include "moe/base/system_files.h"
 
@@ -179,15 +179,14 @@ TestOutput read_json(const nlohmann::json& json, const std::string& path, bool i
 }
 
 std::vector<TestOutput> read_outputs(const std::string& path, bool in_place) {
-  std::ifstream in(path, std::ios::binary);
-  require<BadInput>(in.is_open() && !std::filesystem::is_directory(path),
-                    "{}: found no readable file, expected what nccl-tests printed", path);
+  const std::string text = text_of_file(path, "what nccl-tests printed");
   std::vector<TestOutput> outputs;
-  if (begins_with_object(path)) {
-    const nlohmann::json json = nlohmann::json::parse(in, nullptr, false);
+  if (const size_t first = text.find_first_not_of(" \t\r\n"); first != std::string::npos && text[first] == '{') {
+    const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
     require<BadInput>(json.is_object(), "{}: found bad syntax, expected nccl-tests' JSON", path);
     outputs.push_back(read_json(json, path, in_place));
   } else {
+    std::istringstream in(text);
     outputs = read_text(in, in_place);
   }
   const auto untimed = [](const TestOutput& out) { return out.rows.empty(); };

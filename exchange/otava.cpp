@@ -11,6 +11,7 @@
 #include "exchange/formats.h"
 #include "moe/base/check.h"
 #include "moe/base/config.h"
+#include "moe/base/file_text.h"
 #include "moe/base/json.h"
 #include "moe/base/log.h"
 #include "moe/base/out_file.h"
@@ -33,7 +34,7 @@ std::vector<std::string> record_files(const std::string& path) {
   if (!fs::is_directory(path)) return {path};
   std::vector<std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(path))
-    if (entry.path().extension() == ".jsonl") files.push_back(entry.path().string());
+    if (unpacked_name(entry.path().string()).ends_with(".jsonl")) files.push_back(entry.path().string());
   require<BadInput>(!files.empty(), "{}: found no *.jsonl below it, expected records", path);
   std::ranges::sort(files);
   return files;

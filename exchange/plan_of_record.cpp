@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "exchange/formats.h"
 #include "exchange/tuned_layer.h"
 #include "moe/base/check.h"
+#include "moe/base/file_text.h"
 #include "moe/base/log.h"
 #include "moe/export/plan_json.h"
 #include "moe/search/layer_search.h"
@@ -88,9 +88,8 @@ Plan plan_of_case(const CaseRecord& record, const std::optional<Profile>& profil
 }  // namespace
 
 bool is_plan(const std::string& path) {
-  if (!begins_with_object(path)) return false;
-  std::ifstream in(path);
-  const auto json = nlohmann::json::parse(in, nullptr, false);
+  if (first_letter(path) != '{') return false;
+  const auto json = nlohmann::json::parse(text_of_file(path, "records or a plan"), nullptr, false);
   return json.is_object() && json.contains("format");
 }
 

@@ -10,6 +10,7 @@
 #include "moe/layer/layer_device.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/plan/grid.h"
+#include "verbs/draw_layers.h"
 #include "verbs/pick_layers.h"
 #include "verbs/plan_file.h"
 #include "verbs/run/layer_dump.h"
@@ -97,7 +98,8 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
   }
   require<BadInput>(selection.layer_file.empty(), "--layer: found '{}' beside --grid, expected one of them",
                     selection.layer_file);
-  const Grid grid = find_grid(selection.grid);
+  Grid grid = find_grid(selection.grid);
+  if (options.drawn > 0) grid.layers = draw_layers(grid, options.drawn, options.seed);
   const auto is_named = [&](const GridLayer& layer) {
     return std::ranges::find(options.only, layer.name) != options.only.end();
   };
@@ -106,7 +108,7 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
                       "--only: found '{}', expected a layer of {}", name, selection.grid);
   std::vector<LayerShape> shapes;
   for (const GridLayer& layer : grid.layers) shapes.push_back(layer.shape);
-  const bool all = options.layers == 0 || !options.only.empty();
+  const bool all = options.layers == 0 || options.drawn > 0 || !options.only.empty();
   std::vector<BenchedLayer> layers;
   for (const size_t i : pick_layers(shapes, all ? static_cast<int>(shapes.size()) : options.layers))
     if (options.only.empty() || is_named(grid.layers[i]))

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "layerbench/regret.h"
 #include "moe/base/json.h"
 #include "moe/base/statistics.h"
 #include "moe/base/table.h"
@@ -65,6 +66,16 @@ std::string text_of(const LayerOutcome& outcome, const LayerbenchResults& result
   return text + reasons_text(outcome);
 }
 
+// |measured / predicted - 1| of every layer and schedule that ran well.
+std::vector<double> errors_of(const std::vector<LayerOutcome>& outcomes) {
+  std::vector<double> errors;
+  for (const LayerOutcome& outcome : outcomes)
+    for (const ScheduleRun& run : outcome.runs)
+      if (const CaseRecord& r = run.record; r.status == CaseStatus::ok && timed(r) && predicted(r))
+        errors.push_back(std::abs(measured_over_predicted(r) - 1));
+  return errors;
+}
+
 std::string summary_text(const LayerbenchResults& results) {
   Table table({"schedule", "ok", "others", "over tutel", "predicted", "error", "worst", "exposed", "overlap"});
   for (const GridSummary& s : summarise(results.outcomes)) {
@@ -76,7 +87,16 @@ std::string summary_text(const LayerbenchResults& results) {
                if_any(times, percent(s.median_error, 2)), if_any(times, percent(s.worst_error, 2)),
                if_any(times, percent(s.exposed_share)), if_any(times, percent(s.overlap, 0))});
   }
-  return fmt::format("{}: {} layers\n\n{}\n", results.grid, results.outcomes.size(), table.text());
+  std::string text = fmt::format("{}: {} layers\n\n{}\n", results.grid, results.outcomes.size(), table.text());
+  const std::vector<double> errors = errors_of(results.outcomes);
+  if (!errors.empty())
+    text += fmt::format("measured against predicted: {} off in the median of {} runs, {} at worst\n",
+                        percent(median(errors), 2), errors.size(), percent(std::ranges::max(errors), 2));
+  if (const auto regret = regret_of(results.outcomes))
+    text += fmt::format(
+        "choice: the predicted fastest ran {} slower than the fastest in the mean of {} layers, {} at worst\n",
+        percent(regret->mean, 2), regret->layers, percent(regret->worst, 2));
+  return text;
 }
 
 Json json_of(const LayerOutcome& outcome) { return {{"layer", outcome.layer}, {"schedules", schedules_json(outcome)}}; }
@@ -154,6 +174,11 @@ std::string json_of(const LayerbenchResults& results) {
                               {"worst_error", s.worst_error},
                               {"exposed_share", s.exposed_share},
                               {"overlap", s.overlap}});
+  if (const auto regret = regret_of(results.outcomes))
+    all["regret"] = {{"layers", regret->layers},
+                     {"mean", regret->mean},
+                     {"worst", regret->worst},
+                     {"worst_layer", regret->worst_layer}};
   return all.dump(1);
 }
 

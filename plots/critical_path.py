@@ -67,7 +67,7 @@ def draw(axes, cases):
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("share of the critical path, %")
-    axes.legend(known.values(), list(known), loc="upper left", bbox_to_anchor=(1, 1))
+    axes.legend(known.values(), [style.kind_text(kind) for kind in known], loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def main():

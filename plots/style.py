@@ -58,6 +58,11 @@ def colour_of(kind):
     return KIND_COLOURS.get(kind.replace("_", "-").replace(" ", "-"), "#d4a5c9")
 
 
+def kind_text(kind):
+    """A task's kind, as pictures and `moetune report` name it."""
+    return kind.replace("_", " ")
+
+
 def schedule_style(name):
     """Colour and marker of a schedule; one of a later version or of one's own has a colour that no other has."""
     return SCHEDULES.get(name, ("#5d3fd3", "*"))

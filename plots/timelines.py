@@ -82,7 +82,8 @@ def draw(cases):
     axes.grid(axis="y", visible=False)
     axes.set_xlabel("time since the start of the forward, ms")
     handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in kinds.values()]
-    axes.legend(handles, list(kinds), loc="lower left", bbox_to_anchor=(0, 1), ncols=min(9, len(kinds)),
+    names = [style.kind_text(kind) for kind in kinds]
+    axes.legend(handles, names, loc="lower left", bbox_to_anchor=(0, 1), ncols=min(9, len(kinds)),
                 columnspacing=1.2, handlelength=1.2)
     return figure
 

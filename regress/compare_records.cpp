@@ -7,6 +7,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
+#include "moe/base/file_text.h"
 #include "moe/base/statistics.h"
 #include "moe/record/over_ranks.h"
 
@@ -69,7 +70,8 @@ std::vector<std::string> record_files(const std::string& path, bool below) {
   std::vector<std::string> files;
   const auto add = [&](const fs::directory_entry& entry) {
     std::error_code ignored;
-    if (entry.path().extension() == ".jsonl" && entry.is_regular_file(ignored)) files.push_back(entry.path().string());
+    if (unpacked_name(entry.path().string()).ends_with(".jsonl") && entry.is_regular_file(ignored))
+      files.push_back(entry.path().string());
   };
   if (below)
     for (fs::recursive_directory_iterator at(path, error), end; !error && at != end; at.increment(error)) add(*at);

@@ -7,6 +7,7 @@
 #include "moe/base/exit_code.h"
 #include "moe/base/json.h"
 #include "moe/base/log.h"
+#include "moe/plan/model_file.h"
 #include "moe/record/reader.h"
 #include "moe/record/stamp.h"
 #include "tuner/fit_report.h"
@@ -51,7 +52,7 @@ std::optional<Profile> pacing_profile(const std::vector<CaseRecord>& cases) {
 int run_fit(const FitOptions& options) {
   const auto [cases, source] = measured_in(options.records);
   std::string name = options.name;
-  if (name.empty()) name = cases.front().parameters.text("cluster", cases.front().where) + "-fitted";
+  if (name.empty()) name = fmt::format("{}{}", cases.front().parameters.text("cluster", cases.front().where), kFitted);
   const FittedProfile fitted = fit_profile(cases, name, source);
   const FittedRow& first = fitted.rows.front();
   require<BadInput>(std::ranges::any_of(fitted.rows, &std::string::empty, &FittedRow::unusable), "{}: {}: {}",

@@ -20,8 +20,8 @@ struct TuneOptions {
   ModelFlags model;
   bool any_shape = false;  // of all parallel shapes the fastest is taken, at the same global batch
   std::string current;     // SCHEDULE[:R_F[:R_B]] that the layer or model has now; empty: unknown
-  int top = 3;             // rows of its ranking that are shown
-  bool run_all = false;    // every schedule is run, not the best two and the baselines alone
+  int top = 0;             // rows of its ranking that are shown; 0: a short answer
+  bool run_all = false;    // every schedule is run and shown, not the best and the baselines alone
   bool verify = true;      // measure, fit and verify by real runs; else plan on the profile as it stands
   std::optional<int> measured_layers = 6;  // to run for real; none: every layer of the grid
   int strategy_layers = 0;        // planned: on which the papers' strategies are compared with the exact search

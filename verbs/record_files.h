@@ -1,5 +1,5 @@
 #pragma once
-// Files of records, packed or not, and of what modelbench printed.
+// Files of records, and of what modelbench printed.
 #include <string>
 #include <vector>
 
@@ -14,9 +14,8 @@ struct FileRun {
   size_t earlier = 0;  // runs with cases that stand before it in the file
 };
 
-/// Reads each file; a name that ends in .gz is unpacked by gzip, one that ends in .json or .json.gz holds what
-/// `modelbench --json` printed. Throws BadInput "FILE:LINE: ..." as read_runs does, for a file that gzip can't unpack,
-/// and for one in which no run has a case.
+/// Reads each file, packed by gzip or not. A name that ends in .json or .json.gz holds what `modelbench --json`
+/// printed. Throws BadInput "FILE:LINE: ..." as read_runs does, and for a file in which no run has a case.
 std::vector<FileRun> read_files(const std::vector<std::string>& files);
 
 }  // namespace moe

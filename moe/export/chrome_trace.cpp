@@ -64,19 +64,29 @@ class EventWriter {
     metadata(pid, 0, "process_sort_index", "sort_index", fmt::to_string(place));
     const auto& lanes = plan.structure->lanes;
     for (size_t lane = 0; lane < lanes.size(); ++lane) {
-      if (lanes[lane].queue.empty()) continue;
+      if (lanes[lane].queue.empty() || !is_shown(group, lanes[lane])) continue;
       const int tid = static_cast<int>(lane) + 1;
       metadata(pid, tid, "thread_name", "name", quoted(lane_name(lanes[lane], lanes.back().stage > 0)));
       metadata(pid, tid, "thread_sort_index", "sort_index", fmt::to_string(lane));
     }
     const CriticalPath path = critical_path(*plan.structure, group.start_s, group.end_s);
-    for (const Task& task : plan.tasks()) complete(group, path, task, pid);
+    for (const Task& task : plan.tasks())
+      if (is_shown(group, lane_of(plan, task.id))) complete(group, path, task, pid);
     // Behind the slices: an arrow is bound to the slice that is open when its event is read.
     for (const Task& task : plan.tasks())
-      for (const int from : awaited(*plan.structure, task)) arrow(group, from, task.id, pid);
+      for (const int from : awaited(*plan.structure, task))
+        if (is_shown(group, lane_of(plan, task.id)) && is_shown(group, lane_of(plan, from)))
+          arrow(group, from, task.id, pid);
   }
 
  private:
+  static bool is_shown(const TraceGroup& group, const Lane& lane) {
+    return group.stage < 0 || group.stage == lane.stage;
+  }
+  static const Lane& lane_of(const Plan& plan, int task) {
+    return plan.structure->lanes[static_cast<size_t>(plan.tasks()[static_cast<size_t>(task)].lane)];
+  }
+
   void metadata(int pid, int tid, std::string_view what, std::string_view key, std::string_view value) {
     event(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{"{}":{}}}}})", pid, tid, what, key, value);
   }

@@ -17,6 +17,7 @@ struct TraceGroup {
   std::span<const double> start_s, end_s;  // by task id
   std::string cluster = {};                // its name; empty: not said
   const Timeline* predicted = nullptr;     // of the same plan, where the times are measured
+  int stage = -1;                          // whose lanes are shown; -1: all stages'
 };
 
 /// A plan's tasks as they were simulated on that cluster.

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <fmt/ranges.h>
-#include <fstream>
 #include <map>
 #include <tuple>
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
+#include "moe/base/file_text.h"
 #include "moe/base/json.h"
 #include "moe/base/log.h"
 #include "moe/base/registry.h"
@@ -278,9 +278,7 @@ Plan plan_from(const Node& document) {
 }  // namespace
 
 Plan read_plan(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  require<BadInput>(in.is_open(), "{}: found no readable file, expected a plan (moetune export plan)", path);
-  const Json json = Json::parse(in, nullptr, false);
+  const Json json = Json::parse(text_of_file(path, "a plan (moetune export plan)"), nullptr, false);
   require<BadInput>(!json.is_discarded(), "{}: found bad syntax, expected JSON", path);
   const Node document(json, path + ":");
   Plan plan;

@@ -8,7 +8,6 @@
 namespace moe {
 namespace {
 
-constexpr std::string_view kFitted = "-fitted";  // what `fit` adds to a cluster's name
 constexpr Limits kLayerLimits{.least = 1, .most = 100'000};
 
 std::optional<int> layers_from(const TableReader& table) {

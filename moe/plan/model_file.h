@@ -35,6 +35,9 @@ struct Model {
   std::vector<ModelOverride> overrides;  // a cluster is named at most once
 };
 
+/// Ends the name of a profile that was fitted on the cluster named before it.
+inline constexpr std::string_view kFitted = "-fitted";
+
 /// Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
 Model read_model(const std::string& path);
 
@@ -42,7 +45,7 @@ Model read_model(const std::string& path);
 Model find_model(const std::string& name_or_path);
 
 /// The model as it is on the cluster of that name: its override applied, where it has one, and none left. A profile
-/// that was fitted on a cluster ("testbed-b-fitted") is that cluster.
+/// that was fitted on a cluster (kFitted) is that cluster.
 Model on_cluster(Model model, const std::string& cluster);
 
 }  // namespace moe

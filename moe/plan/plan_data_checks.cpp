@@ -229,7 +229,9 @@ void check_accesses(const Plan& plan, const Ancestors& ancestors) {
   std::set<std::tuple<Phase, int, int>>
       inside;  // what other phases and layers wrote comes from outside, as the input does
   const auto rows_of = [&](const Access& a) { return chunk_rows(plan.rows, a.chunks, a.chunk); };
-  for (const Task& task : plan.tasks()) inside.emplace(task.phase, task.layer, task.micro_batch);
+  std::tuple<Phase, int, int> last{Phase::forward, -1, -1};
+  for (const Task& task : plan.tasks())
+    if (const std::tuple own{task.phase, task.layer, task.micro_batch}; own != last) inside.insert(last = own);
   for (const Task& task : plan.tasks())
     for (const Access& a : task.writes)
       writers[{a.buffer, a.phase, a.layer, a.micro_batch}].push_back({rows_of(a), task.id});

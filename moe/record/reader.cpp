@@ -9,11 +9,13 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
+#include "moe/base/file_text.h"
 #include "moe/record/record_json.h"
 
 namespace moe {
 namespace {
 
+// As it stands: a writer that goes on appends to it.
 std::string text_of(const std::string& path) {
   std::error_code ignored;
   std::ifstream in;
@@ -110,7 +112,7 @@ std::vector<Run> runs_of(std::span<Line> lines) {
 }  // namespace
 
 std::vector<Run> read_runs(const std::string& path) {
-  const std::string text = text_of(path);
+  const std::string text = text_of_file(path, "records (JSON Lines)");
   std::vector<Line> lines = lines_of(text, path);
   return runs_of(lines);
 }

@@ -66,7 +66,6 @@ class ModelBuilder {
     if (plan_.step.planned) StepBuilder(plan_, builder).step();
     plan_.structure = std::make_shared<const Structure>(builder.take());
     set_works(plan_);
-    check_plan(plan_);
     return std::move(plan_);
   }
 
@@ -226,7 +225,7 @@ void add_ends(ModelShape& model, int64_t vocabulary, bool tied_embedding) {
   model.head_gradient_bytes = tied_embedding && c.parallel.pp == 1 ? 0 : bytes;
 }
 
-Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision) {
+Plan timed_model_plan(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision) {
   require<BadInput>(model.micro_batches >= 1, "micro-batches: found {}, expected >= 1", model.micro_batches);
   require<BadInput>(schedule.variants.empty(), "schedule {} chooses among others: it has no plans of its own",
                     schedule.name);
@@ -251,6 +250,12 @@ Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const M
   const int most = std::ranges::max(decision.backwards, {}, &BackwardDecision::degree).degree;
   check_size(schedule, model, decision.degree_forward, std::max(most, decision.degree_backward));
   return ModelBuilder(schedule, model, decision).build();
+}
+
+Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision) {
+  Plan plan = timed_model_plan(schedule, model, decision);
+  check_plan(plan);
+  return plan;
 }
 
 }  // namespace moe

@@ -59,4 +59,7 @@ struct ModelDecision {
 /// first that wait. Throws BadInput for a decision that the schedule does not have.
 Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision);
 
+/// The same, not checked: for a search that times many. What it chooses is built again.
+Plan timed_model_plan(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision);
+
 }  // namespace moe

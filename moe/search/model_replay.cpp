@@ -77,7 +77,7 @@ std::string ModelReplay::makers(const std::vector<int64_t>& slices) const {
 }
 
 ModelReplay::Compiled ModelReplay::compile(const ModelDecision& decision) const {
-  const Plan plan = build_model_plan(schedule_, model_, decision);
+  const Plan plan = timed_model_plan(schedule_, model_, decision);
   const Structure& structure = *plan.structure;
   Compiled c{static_cast<int64_t>(structure.tasks.size()), price(pricer_, plan), {}, {}, {}};
   std::vector<size_t> classes(plan.slices.size());

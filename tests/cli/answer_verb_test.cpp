@@ -98,7 +98,7 @@ TEST_F(AnswerVerb, LinesKeepTheirWidth) {
       EXPECT_TRUE(line.size() <= 120 || line.find("./moetune ") != std::string::npos) << line;
     return printed.out;
   };
-  const std::string parts = check(tune({"--batch", "4", "--mp", "2", "--esp", "4", "--nearest"}));
+  const std::string parts = check(tune({"--batch", "4", "--mp", "2", "--esp", "4", "--nearest", "--all"}));
   EXPECT_NE(parts.find("that can't be used here:\n    monta-baseline, monta-o1, monta-o2 and 2 more: shards experts "),
             std::string::npos)
       << parts;
@@ -106,6 +106,35 @@ TEST_F(AnswerVerb, LinesKeepTheirWidth) {
   check(run({"simulate", "--model", "gpt2-xl@fsmoe", "--schedule", "tutel,lina,fsmoe"}));
   check(run({"simulate", "--batch", "4", "--model-dim", "2048", "--schedule", "all"}));
   check(tune({"--model", "gpt2-xl@fsmoe", "--current", "tutel:2", "--top", "30"}));
+}
+
+// Whatever is asked, the answer is on one page, with all of its parts; the long one has what the short one leaves out.
+TEST_F(AnswerVerb, IsAtMost25Lines) {
+  using Words = std::vector<std::string>;
+  for (const Words& words :
+       {Words{}, Words{"--batch", "4", "--current", "tutel:2:3"}, Words{"--model", "gpt2-xl@fsmoe", "--layers", "3"},
+        Words{"--cluster", "testbed-a", "--batch", "2", "--shape", "auto"},
+        Words{"--model", "gpt2-xl@fsmoe", "--shape", "auto", "--layers", "4", "--current", "ds-moe"},
+        Words{"--model", "mixtral-7b", "--cluster", "h100-deepep-4-nodes", "--shape", "auto", "--layers", "2"},
+        Words{"--model", "qwen3-30b-a3b", "--cluster", "h100-deepep-8-nodes", "--shape", "auto", "--layers", "1"},
+        Words{"--model", "olmoe-1b-7b", "--cluster", "h100-8", "--shape", "auto", "--layers", "2", "--current",
+              "fsmoe:7:1"},
+        Words{"--model", "gpt-oss-20b", "--cluster", "h100-deepep-1-node", "--layers", "2", "--zero", "1"}}) {
+    const Printed printed = tune(words);
+    ASSERT_EQ(printed.exit_code, 0) << printed.err;
+    const auto lines = std::ranges::count(printed.out, '\n');
+    EXPECT_LE(lines, 25) << printed.out;
+    EXPECT_GE(lines, 17) << printed.out;
+    const bool shapes = std::ranges::find(words, "--shape") != words.end();
+    for (const char* part : {"\nUSE    ", "\nWHY    ", "\nSAFE?  ", "\nSET IT ", "\nNEXT   ", "a rank needs", "tutel",
+                             "critical path: ", "all settings: ./moetune export "})
+      EXPECT_NE(printed.out.find(part), std::string::npos) << part << printed.out;
+    for (const char* part : {"\nSHAPE  ", " shapes of a global batch of ", "left out: ", "less memory"})
+      EXPECT_EQ(printed.out.find(part) != std::string::npos, shapes) << part << printed.out;
+    Words longer = words;
+    longer.insert(longer.end(), {"--top", "30"});
+    EXPECT_GT(std::ranges::count(tune(longer).out, '\n'), lines);
+  }
 }
 
 TEST_F(AnswerVerb, WhatCannotBeUsedIsOneLine) {

@@ -115,9 +115,9 @@ Effects tune() {
   add(e, refused, one, "--pp 3");
   add(e, changes, "--no-verify --batch 2", "--top 2");
   add(e, refused, grid, "--shape auto; --current tutel; --top 3");
-  add(e, refused, one, "--grid ./few.toml; --strategy-layers 2; --shape many; --current tutle; --top 0; --all");
+  add(e, refused, one, "--grid ./few.toml; --strategy-layers 2; --shape many; --current tutle; --top 0");
   add(e, refused, "--model gpt2-xl", "--measure 3; --measure-degrees");
-  add(e, parsed, "--batch 2", "--all");
+  add(e, changes, "--no-verify --batch 2", "--all");
   add_ranks(e);
   return e;
 }

@@ -134,10 +134,43 @@ class Records(ProgramTest):
         self.assertIn("empty.jsonl: found no run", self.refused("export", "csv", self.path("empty.jsonl", "")))
         self.assertIn("none.jsonl: found a run without cases",
                       self.refused("export", "csv", records(self.folder / "none.jsonl")))
-        packed = self.path("r.jsonl.gz")
-        pathlib.Path(packed).write_bytes(gzip.compress(pathlib.Path(records(self.folder / "r.jsonl", *CASES))
-                                                       .read_bytes()))
-        self.assertIn("r.jsonl.gz: found a compressed file", self.refused("export", "csv", packed))
+
+    def packed(self, plain):
+        """The file beside it that gzip makes of it."""
+        whole = gzip.compress(pathlib.Path(plain).read_bytes())
+        pathlib.Path(f"{plain}.gz").write_bytes(whole)
+        return f"{plain}.gz"
+
+    def test_packed_records_are_read_as_plain_ones(self):
+        plain = records(self.folder / "r.jsonl", *CASES)
+        packed = self.packed(plain)
+        for words in (["csv"], ["google-benchmark", "--samples"], ["otava"], ["tutel"], ["megatron"],
+                      ["plan", "--schedule", "fsmoe"]):
+            of_plain = self.text("export", words[0], plain, *words[1:])
+            self.assertGreater(len(of_plain), 100)
+            self.assertEqual(self.text("export", words[0], packed, *words[1:]).replace(".jsonl.gz", ".jsonl"), of_plain)
+        self.call("export", "plan", packed, "--schedule", "fsmoe", "-o", self.path("p.json"))
+        plan = self.packed(self.path("p.json"))
+        self.assertEqual(self.text("export", "plan", plan), self.path_text("p.json"))
+        self.assertEqual(self.text("simulate", "--plan", plan), self.text("simulate", "--plan", self.path("p.json")))
+        said = self.text("compare", plain, packed)
+        self.assertEqual(said.replace(".jsonl.gz", ".jsonl"), self.text("compare", plain, plain))
+
+    def test_packed_records_are_found_in_folders(self):
+        (self.folder / "folder").mkdir()
+        plain = records(self.folder / "folder" / "r.jsonl", *CASES)
+        alone = self.text("export", "otava", self.folder / "folder")
+        self.packed(plain)
+        pathlib.Path(plain).unlink()
+        self.assertEqual(self.text("export", "otava", self.folder / "folder"), alone)
+
+    def test_half_of_packed_records_is_refused(self):
+        packed = pathlib.Path(self.packed(records(self.folder / "r.jsonl", *CASES)))
+        packed.write_bytes(packed.read_bytes()[:200])
+        for words in (["export", "csv", packed], ["fit", "--records", packed], ["compare", packed, packed]):
+            said = self.refused(*words)
+            self.assertIn("r.jsonl.gz: found a file that gzip cannot unpack", said)
+            self.assertIn("expected records (JSON Lines)", said)
 
     def test_cases_whose_names_are_one_for_otava_are_refused(self):
         alike = [dict(measured("tutel", (4, 4), 0.010), key=key) for key in ("run/a b/tutel", "run/a:b/tutel")]

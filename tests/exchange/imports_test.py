@@ -163,6 +163,29 @@ class Kineto(ProgramTest):
             self.assertEqual(cases[key]["backend"], "gloo")
             self.assertGreater(cases[key]["summary"]["median_s"], 0)
         self.assertIn(f"op/gemm/float32/{2 * 64 ** 3}", cases)
+        self.assertRegex(said, "fit is weak, what they price is labelled: allgather intra 2 \\(held-out error")
+        self.assertRegex(said, "can't be used: allreduce intra 2 \\(.*; gemm float32 \\(found times that shrink")
+        self.assertIn("time three sizes or more", said)
+        self.assertIn("a plan may need rows beside these: gemm, alltoall, reducescatter, allreduce (", said)
+        self.assertIn("next: ./moetune fit --records r.jsonl --out results/imported.toml", said)
+
+    def test_from_a_trace_to_an_answer(self):
+        """What an import says fits is what fit makes, and prices a plan."""
+        trace = gpu_trace(0)  # of an AllGather between nodes: here it is an AllReduce inside one
+        for event in trace["traceEvents"]:
+            if event.get("args", {}).get("Collective name") == "_allgather_base":
+                event["args"] |= {"Collective name": "allreduce", "Process Group Ranks": str(list(range(8)))}
+        said = self.said("import", "kineto", self.trace("t.json.gz", trace), "--ranks-per-node", 8, "--nodes", 1, "-o",
+                         "r.jsonl", "--cluster", "mine")
+        good = said.split("rows that fit well: ")[1].split("\n")[0].split("; ")
+        self.assertEqual(sorted(good), ["allreduce intra 8", "alltoall intra 8", "gemm bfloat16"])
+        self.assertEqual(sorted(self.fitted(self.path("r.jsonl"))), sorted(good))
+        self.assertNotIn("can't be used", said)
+        self.assertIn("a plan may need rows beside these: allgather, reducescatter (", said)
+        answer = self.text("tune", "--no-verify", "--cluster", self.path("fitted.toml"), "--dtype", "bfloat16",
+                           "--batch", "2", "--experts", "8", "--mp", "1", "--esp", "1", "--ep", "8", "-o", "t.jsonl")
+        self.assertIn("USE    ", answer)
+        self.assertLessEqual(answer.count("\n"), 25)
 
     def test_what_is_no_trace_is_refused(self):
         for name, text in {"a.json": "{", "b.json": "[]", "c.json": '{"traceEvents": []}'}.items():

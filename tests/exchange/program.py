@@ -68,6 +68,9 @@ class ProgramTest(unittest.TestCase):
             path.write_text(text)
         return str(path)
 
+    def path_text(self, name):
+        return (self.folder / name).read_text()
+
     def call(self, *words, code=0):
         done = subprocess.run([PROGRAM, *map(str, words)], cwd=self.folder, capture_output=True,
                               stdin=subprocess.DEVNULL)

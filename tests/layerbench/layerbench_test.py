@@ -4,6 +4,7 @@ The verb `layerbench`: one layer, a grid's sample, layers and schedules that can
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -70,6 +71,82 @@ class Layerbench(unittest.TestCase):
             self.assertTrue(len(line) <= 120 or ": " in line, line)  # reasons may be longer
         for words in ("exposed ms", "overlap", "dropped", "empty", "estimate", "Tasks of fsmoe"):
             self.assertIn(words, text)
+
+    def test_drawn_layers_and_what_following_predictions_costs(self):
+        drawn = ["--grid", "fsmoe-30-b", "--drawn", "3", "--seed", "5", "--model-dim", "512", "--seq", "128"]
+        printed = json.loads(self.layerbench(*drawn, "--schedule", "ds-moe,tutel,fsmoe", "--iterations", "4", "--json"))
+        self.assertEqual(len(printed["layers"]), 3)
+        layers = {}
+        for line in self.records():
+            if line["kind"] == "case" and line["status"] == "ok" and "total_s" in line["summary"]:
+                passes = [max(ranks) for ranks in line["samples"]["total_s"]]
+                halves = [statistics.median(passes[half::2]) for half in (0, 1)]
+                layers.setdefault(line["parameters"]["layer"], []).append((line["prediction"]["total_s"], halves))
+        self.assertTrue(all(name.startswith("drawn-") for name in layers), layers.keys())
+        regrets = []
+        for runs in layers.values():
+            chosen = min(runs)[1]
+            both = [chosen[1 - half] / min((r[1] for r in runs), key=lambda h: h[half])[1 - half] - 1
+                    for half in (0, 1)]
+            regrets.append(sum(both) / 2)
+        self.assertEqual(printed["regret"]["layers"], len(regrets))
+        self.assertAlmostEqual(printed["regret"]["mean"], sum(regrets) / len(regrets), delta=1e-9)
+        self.assertAlmostEqual(printed["regret"]["worst"], max(regrets), delta=1e-9)
+        refused = self.run_program("layerbench", *drawn, "--only", "x")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("--only", refused.stderr)
+
+    def slices_of(self, name):
+        """Of a trace the slices of each process, by its name."""
+        with open(os.path.join(self.folder, name)) as file:
+            events = json.load(file)["traceEvents"]
+        processes = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+        found = {process: [] for process in processes.values()}
+        for event in events:
+            if event["ph"] == "X":
+                found[processes[event["pid"]]].append(event)
+        return found
+
+    def test_a_trace_has_every_rank_and_what_each_task_was_to_take(self):
+        self.layerbench(*LAYER, "--schedule", "tutel,fsmoe", "--degree-forward", "2", "--degree-backward", "2",
+                        "--iterations", "3", "--trace", "t.json")
+        found = self.slices_of("t.json")
+        cases = {line["schedule"]: line for line in self.records() if line["kind"] == "case"}
+        self.assertEqual(sorted(found), sorted(
+            f"{schedule} r_f 2 r_b 2 {what}" for schedule in ("tutel", "fsmoe")
+            for what in ["simulated"] + [f"measured, rank {rank}" for rank in range(4)]))
+        for process, slices in found.items():
+            schedule = process.split()[0]
+            timeline = cases[schedule]["measured_timeline"]
+            rows = [dict(zip(timeline["columns"], row)) for row in timeline["rows"]]
+            slices.sort(key=lambda event: event["args"]["task"])
+            self.assertEqual(len(slices), len(rows))
+            self.assertTrue(any(event["args"]["critical"] for event in slices), process)
+            begin = min(event["ts"] for event in slices) - min(row["start_s"] for row in rows) * 1e6
+            for event, row in zip(slices, rows):
+                self.check_slice(event, row, measured="measured" in process)
+                if process.endswith(f"measured, rank {timeline['rank']}"):  # the record's own pass
+                    self.assertAlmostEqual(event["dur"], (row["end_s"] - row["start_s"]) * 1e6, delta=0.003)
+                    self.assertAlmostEqual(event["ts"] - begin, row["start_s"] * 1e6, delta=0.003)
+        measured = [[event["ts"] for event in slices] for process, slices in found.items() if "measured" in process]
+        self.assertEqual(len({tuple(starts) for starts in measured}), 8, "each rank has times of its own")
+
+    def check_slice(self, event, row, measured):
+        args = event["args"]
+        self.assertEqual((args["phase"], args["chunk"], args["chunks"]), (row["phase"], row["chunk"], row["chunks"]))
+        kind = row["kind"] + (f" {row['chunk'] + 1}" if row["chunks"] > 1 else "")  # not 1/2: colours go by names
+        self.assertRegex(event["name"], f"^{kind}( slice [0-9]+)?$")
+        self.assertIsInstance(args["critical"], bool)
+        self.assertGreaterEqual(args["slack_us"], 0)
+        if args["critical"]:
+            self.assertLess(args["slack_us"], 0.002)
+        self.assertEqual("predicted_us" in args, measured)
+        if measured:
+            took = (row["predicted_end_s"] - row["predicted_start_s"]) * 1e6
+            self.assertAlmostEqual(args["predicted_us"], took, delta=0.003)
+        if row["kind"] in ("dispatch", "combine"):
+            self.assertGreater(args["bytes"], 0)
+            self.assertAlmostEqual(args["GB/s"] / (args["bytes"] / event["dur"] / 1e3), 1, delta=2e-3)
 
     def test_a_grid(self):
         self.layerbench("--grid", "fsmoe-30-b", "--grid-layers", "3", "--check-only", "--schedule", "tutel,fsmoe")

@@ -135,6 +135,27 @@ class Trains(Modelbench):
                 self.assertTrue(any(name.startswith(f"{schedule} r_f") and kind in name for name in names),
                                 (schedule, kind, names))
 
+    def test_a_trace_of_stages_has_each_rank_s_own_lanes(self):
+        self.expect_run("modelbench", "--cluster", "h100-deepep-2-nodes", "--nearest", "--dtype", "bfloat16", "--model",
+                        "tiny-gpt", "--pp", "2", "--micro-batches", "2", "--pipeline", "gpipe", "--schedule", "tutel",
+                        "--steps", "2", "--held-out", "0", "--out", "r.jsonl", "--trace", "t.json")
+        events = json.loads((self.folder / "t.json").read_text())["traceEvents"]
+        processes = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+        measured = [pid for pid, name in processes.items() if "measured" in name]
+        simulated, = [pid for pid, name in processes.items() if "simulated" in name]
+        tracks = {pid: {event["args"]["name"] for event in events
+                        if event["name"] == "thread_name" and event["pid"] == pid} for pid in processes}
+        tasks = {pid: {event["args"]["task"] for event in events if event["ph"] == "X" and event["pid"] == pid}
+                 for pid in processes}
+        half = len(measured) // 2
+        self.assertGreaterEqual(half, 1)
+        for place, pid in enumerate(measured):
+            self.assertIn(f"measured, rank {place}", processes[pid])
+            stage = f"stage {1 + place // half} "
+            self.assertTrue(tracks[pid] and all(track.startswith(stage) for track in tracks[pid]), tracks[pid])
+        self.assertEqual(tasks[measured[0]] | tasks[measured[-1]], tasks[simulated])
+        self.assertFalse(tasks[measured[0]] & tasks[measured[-1]])
+
     def test_what_a_rank_does_not_keep(self):
         """Shared states and scores that are computed again: the same losses, in more time."""
         one = ["modelbench", "--schedule", "fsmoe", "--layers", "2", "--steps", "2", "--held-out", "1", "--json"]

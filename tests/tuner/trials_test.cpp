@@ -138,6 +138,52 @@ TEST_F(AnswerOfTrials, RunsFarOffAreDoubtfulAndSaySo) {
   EXPECT_EQ(worst_error(answer_), 0) << "a run that broke its rules says nothing of predictions";
 }
 
+// All that there may be to say at once, and much of it.
+TEST_F(AnswerOfTrials, IsAtMost25LinesWhateverThereIsToSay) {
+  std::vector<const Schedule*> all;
+  for (const Schedule& schedule : schedules()) all.push_back(&schedule);
+  answer_.ranking = rank({chosen_, profile_, {}, {}}, all);
+  for (RankedSchedule& row : answer_.ranking) {
+    row.expert_sums_s = 1e-3;
+    for (int i = 0; i < 40; ++i) {
+      row.notes.insert(fmt::format("nearest: alltoall inter {} priced by the row of {} ranks", 100 + i, 200 + i));
+      row.notes.insert(fmt::format("kind {}: something that was borrowed from some row that is far away from it", i));
+    }
+  }
+  answer_.cluster = "testbed-b";
+  answer_.emulated = true;
+  chosen_.on_cluster = "E 8, which the model leaves open; L 256, elsewhere 1024";
+  FittedProfile fitted;
+  for (const char* what : {"alltoall inter 8", "allgather intra 4", "gemm float32"})
+    fitted.rows.push_back({what, {}, ""});
+  answer_.fitted = &fitted;
+  const FoundShapes found = find_shapes({.chosen = chosen_,
+                                         .global_batch = chosen_.model.shape.layer.batch * 8,
+                                         .profile = profile_,
+                                         .schedules = {&find_schedule("tutel"), &find_schedule("fsmoe")}});
+  ASSERT_GT(found.ranked.size(), 1u);
+  answer_.shapes = &found;
+  answer_.current = answer_.ranking[5];
+  answer_.current->degree_forward = 7;
+  for (const RankedSchedule& row : answer_.ranking)
+    if (row.refused.empty())
+      answer_.trials.push_back({trial(row.schedule->name.data(), row.total_s(), 2 * row.total_s())});
+  answer_.trials.resize(2);
+  answer_.neighbours = {{Phase::forward, 1, 0.1}, {Phase::backward, 1, 0.2}};
+  answer_.records_path = "results/r.jsonl", answer_.profile_path = "results/p.toml", answer_.trace_path = "t.json";
+  answer_.next = "./moetune layerbench";
+  const std::string text = text_of(answer_);
+  EXPECT_LE(std::ranges::count(text, '\n'), 25) << text;
+  for (const char* part :
+       {"prices: 80 notes on them (--all)", "runs are up to 100 % off", "degrees one step off", "\nFILES  ", "(yours)",
+        "fit: 3 rows GOOD", "replicated experts", "an emulation", "E 8, which"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << '\n' << text;
+  answer_.top = 30;
+  const std::string longer = text_of(answer_);
+  EXPECT_GT(std::ranges::count(longer, '\n'), 100);
+  EXPECT_NE(longer.find("prices: kind 39: something"), std::string::npos) << longer;
+}
+
 TEST_F(AnswerOfTrials, WhatAFrameworkLacksStandsBesideItsName) {
   constexpr std::array<std::string_view, 1> kTutel{"tutel"}, kFsmoe{"fsmoe"}, kNone{"lina"};
   const std::array<Framework, 4> made_up{

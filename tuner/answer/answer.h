@@ -43,7 +43,9 @@ struct Answer {
   std::vector<Trial> trials = {};
   int trial_layers = 0;        // of the model, that the trials ran
   std::string no_trials = {};  // why there are none
-  int top = 3;                 // rows of the ranking that are shown, beside baselines and trials
+  /// Rows of the ranking that are shown, beside baselines and trials, and all that there is to say; 0: what fits into
+  /// 25 lines.
+  int top = 0;
   std::string records_path = {}, profile_path = {}, trace_path = {};
   std::string next = {};  // command lines that go on from here, one a line
 };

@@ -1,15 +1,14 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fmt/ranges.h>
-#include <limits>
 #include <map>
 #include <set>
 
 #include "moe/base/shell_word.h"
-#include "moe/base/table.h"
 #include "moe/base/units.h"
-#include "tuner/answer/answer.h"
 #include "tuner/answer/framework_settings.h"
+#include "tuner/answer/text_parts.h"
 #include "verbs/frameworks.h"
 #include "verbs/sweep.h"
 
@@ -18,6 +17,8 @@ namespace {
 
 constexpr size_t kKinds = 4;     // of tasks, that are named
 constexpr size_t kWidest = 120;  // columns of a line
+constexpr int kMostLines = 25;   // of an answer without --all or --top
+constexpr std::string_view kPrices = "prices: ";
 
 std::string named(const ChosenModel& chosen) {
   std::string text = describe(chosen.model.shape.layer);
@@ -41,18 +42,23 @@ std::string why_text(const RankedSchedule& row) {
   for (const auto& [kind, seconds] : row.busy_s)
     if (seconds > 0) lanes.emplace_back(seconds, kind);
   std::ranges::sort(lanes, std::greater{});
-  std::string text;
+  std::string working, path;
   for (const auto& [seconds, kind] : lanes)
-    text += fmt::format("{}{} works {:.0f} %", text.empty() ? "" : ", ", name_of(kind), 100 * seconds / row.pass_s());
-  text += fmt::format(" of the time; computation hides {:.0f} % of communication\n       critical path: ",
-                      100 * row.hidden);
-  for (size_t i = 0; i < std::min(kKinds, row.critical.size()); ++i)
-    text += fmt::format("{}{} {:.0f} %", i == 0 ? "" : ", ", row.critical[i].first, 100 * row.critical[i].second);
+    working +=
+        fmt::format("{}{} works {:.0f} %", working.empty() ? "" : ", ", name_of(kind), 100 * seconds / row.pass_s());
+  for (size_t i = 0; i < std::min(kKinds, row.critical.size()); ++i) {
+    std::string kind = row.critical[i].first;
+    std::ranges::replace(kind, '_', ' ');
+    path += fmt::format("{}{} {:.0f} %", i == 0 ? "" : ", ", kind, 100 * row.critical[i].second);
+  }
+  std::vector<std::string> items{fmt::format("{} of the time", working),
+                                 fmt::format("computation hides {:.0f} % of communication", 100 * row.hidden),
+                                 fmt::format("critical path: {}", path)};
   if (row.expert_sums_s > 0)
-    text +=
-        fmt::format("\n       the prediction includes {:.3f} ms that sum gradients of replicated experts; runs do not",
-                    1e3 * row.expert_sums_s);
-  return text;
+    items.push_back(
+        fmt::format("the prediction includes {:.3f} ms that sum gradients of replicated experts; runs do not",
+                    1e3 * row.expert_sums_s));
+  return packed_lines("WHY    ", items);
 }
 
 // The next one that takes another time: of two names for one plan neither is a risk.
@@ -97,8 +103,8 @@ std::string neighbours_text(const Answer& answer) {
 
 std::string set_text(const Answer& answer, const RankedSchedule& use) {
   const std::vector<FrameworkSettings> settings = settings_of(answer, use, frameworks());
-  if (settings.empty()) return "no framework runs any schedule that can be used here";
-  std::string text;
+  if (settings.empty()) return "SET IT no framework runs any schedule that can be used here\n";
+  std::vector<std::string> items;
   std::vector<std::string_view> formats;
   for (const auto& [row, names, of_frameworks] : settings) {
     formats.insert(formats.end(), of_frameworks.begin(), of_frameworks.end());
@@ -106,13 +112,14 @@ std::string set_text(const Answer& answer, const RankedSchedule& use) {
     const bool both_ran = row != &use && own && best && ran_well(*own) && ran_well(*best);
     const double slower = both_ran ? expected_s(answer, *row, *own) / expected_s(answer, use, *best) - 1
                                    : row->total_s() / use.total_s() - 1;
-    text += fmt::format(
-        "{}{}: {} r_f {} r_b {} ({})", text.empty() ? "" : "\n       ", names, row->schedule->name, row->degree_forward,
+    items.push_back(fmt::format(
+        "{}: {} r_f {} r_b {} ({})", names, row->schedule->name, row->degree_forward,
         degree_range(row->degrees_backward.first, row->degrees_backward.second),
-        std::abs(slower) < 5e-4 ? "as fast" : fmt::format("{:+.1f} %{}", 100 * slower, both_ran ? ", run" : ""));
+        std::abs(slower) < 5e-4 ? "as fast" : fmt::format("{:+.1f} %{}", 100 * slower, both_ran ? ", run" : "")));
   }
   const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
-  return fmt::format("{}\n       all settings: ./moetune export {} {}{} (formats: {})", text, formats.front(),
+  return packed_lines("SET IT ", items) +
+         fmt::format("       all settings: ./moetune export {} {}{} (formats: {})\n", formats.front(),
                      answer.records_path, two_layers ? fmt::format(" --only {}", shell_word(answer.name)) : "",
                      fmt::join(formats, ", "));
 }
@@ -126,8 +133,8 @@ std::string same_text(const Answer& answer, const RankedSchedule& use) {
   return names.empty() ? "" : fmt::format(" (the same: {})", some_names(names));
 }
 
-// One line a kind.
-std::string notes_text(const std::set<std::string>& notes) {
+// One item a kind; where all is said, each note whose kind would be too long.
+std::string notes_text(const std::set<std::string>& notes, bool all) {
   std::map<std::string_view, std::vector<std::string_view>> by_kind;
   for (const std::string_view note : notes) {
     const bool weak = note.starts_with(kWeakRow);
@@ -135,14 +142,22 @@ std::string notes_text(const std::set<std::string>& notes) {
     const std::string_view what = note.substr(std::min(note.size(), weak ? kWeakRow.size() : kind.size() + 2));
     by_kind[kind].push_back(weak ? what.substr(0, what.find(": ")) : what);
   }
-  std::string text;
-  for (const auto& [kind, all] : by_kind) {
-    const std::string line = fmt::format("prices: {}: {}", kind, some_names(all));
-    if (line.size() <= kWidest)
-      text += line + '\n';
-    else
-      for (const std::string_view one : all) text += fmt::format("prices: {}: {}\n", kind, one);
+  std::vector<std::string> items;
+  for (const auto& [kind, whole] : by_kind) {
+    items.push_back(fmt::format("{}: {}", kind, some_names(whole)));
+    if (kPrices.size() + items.back().size() <= kWidest) continue;
+    if (!all) {
+      items.back() = fmt::format("{}: {}{}", kind, whole.front(),
+                                 whole.size() > 1 ? fmt::format(" and {} more", whole.size() - 1) : "");
+      continue;
+    }
+    items.pop_back();
+    for (const std::string_view one : whole) items.push_back(fmt::format("{}: {}", kind, one));
   }
+  if (items.empty()) return "";
+  if (!all) return packed_lines(kPrices, items);
+  std::string text;
+  for (const std::string& item : items) text += fmt::format("{}{}\n", kPrices, item);
   return text;
 }
 
@@ -164,99 +179,76 @@ std::string use_text(const Answer& answer, const RankedSchedule& use) {
   return text;
 }
 
-struct Shown {
-  const RankedSchedule* row;
-  bool current;
-};
-
-std::vector<Shown> shown_rows(const Answer& answer) {
-  std::vector<Shown> rows;
-  int left = answer.top;
-  for (const RankedSchedule& row : answer.ranking) {
-    const bool kept = is_baseline(row.schedule->name) || trial_of(answer, row.schedule->name) != nullptr;
-    if (row.refused.empty() && (left-- > 0 || kept)) rows.push_back({&row, false});
-  }
-  if (answer.current) rows.push_back({&*answer.current, true});
-  return rows;
+// Which layers or model, where, and what prices them.
+std::string question_text(const Answer& answer, const RankedSchedule& use, const Detail& detail) {
+  const std::optional<double>& has = answer.profile->memory_bytes;
+  const std::string& here = answer.chosen->on_cluster;
+  std::string text = fmt::format("{}{}\n", detail.all ? "\n" : "", named(*answer.chosen));
+  if (!here.empty()) text += fmt::format("on {}: {}\n", answer.cluster, here);
+  if (detail.all || answer.shapes == nullptr) text += describe_shape(answer.chosen->model) + '\n';
+  text += fmt::format("{}; a rank needs {}{}", answer.place, human_bytes(use.memory_bytes),
+                      has ? fmt::format(" of {}", human_bytes(*has)) : "");
+  text += answer.emulated ? "; every run below is of an emulation\n" : "\n";
+  if (answer.fitted != nullptr) text += fit_text(*answer.fitted);
+  if (detail.notes || use.notes.empty()) return text + notes_text(use.notes, detail.all);
+  return text + fmt::format("{}{} notes on them (--all)\n", kPrices, use.notes.size());
 }
 
-// Returns what no schedule that can be used can beat.
-double least_bound_s(const Answer& answer) {
-  double least_s = std::numeric_limits<double>::infinity();
-  for (const RankedSchedule& row : answer.ranking)
-    if (row.refused.empty()) least_s = std::min(least_s, row.bound_s);
-  return least_s;
-}
-
-std::string ranking_text(const Answer& answer) {
-  const RankedSchedule* tutel = row_of(answer, kBaselines.front());
-  const bool whole = ran_whole(answer);
-  std::vector<std::string> header{"schedule", "r_f", "r_b", "predicted ms"};
-  if (!answer.trials.empty()) {
-    header.push_back(whole ? "run ms" : fmt::format("run ms, {} layers", answer.trial_layers));
-    header.emplace_back("error");
-  }
-  header.insert(header.end(), {"over tutel", "of the bound", "of its own", "a rank needs"});
-  Table table(header);
-  const std::vector<Shown> rows = shown_rows(answer);
-  size_t shown = 0;
-  for (const auto& [row, current] : rows) {
-    shown += current ? 0 : 1;
-    std::string name = std::string(row->schedule->name) + (current ? " (yours)" : "");
-    if (!row->refused.empty()) continue;
-    std::vector<std::string> cells{name, fmt::format("{}", row->degree_forward),
-                                   degree_range(row->degrees_backward.first, row->degrees_backward.second),
-                                   fmt::format("{:.3f}", 1e3 * row->total_s())};
-    if (!answer.trials.empty()) {
-      const CaseRecord* trial = trial_of(answer, row->schedule->name, current);
-      const bool well = trial != nullptr && ran_well(*trial);
-      cells.push_back(well ? fmt::format("{:.3f}", 1e3 * run_s(*trial)) : "-");
-      cells.push_back(well     ? fmt::format("{:+.2f} %", 100 * error_of(*trial))
-                      : !trial ? "-"
-                               : std::string(name_of(trial->status)));
-    }
-    cells.push_back(tutel ? fmt::format("{:.3f}x", tutel->total_s() / row->total_s()) : "-");
-    for (const double bound_s : {least_bound_s(answer), row->bound_s})
-      cells.push_back(fmt::format("{:.1f} %", 100 * bound_s / row->total_s()));
-    cells.push_back(human_bytes(row->memory_bytes));
-    table.add(cells);
-  }
-  std::string text = table.text();
-  const auto refused = std::ranges::count_if(answer.ranking, [](const auto& row) { return !row.refused.empty(); });
-  const auto hidden = answer.ranking.size() - shown - static_cast<size_t>(refused);
-  if (hidden > 0) text += fmt::format("  and {} slower (--top N)\n", hidden);
-  if (refused > 0)
-    text += fmt::format("  and {} that can't be used here:\n    {}\n", refused,
-                        fmt::join(refusals_of(answer.ranking), "\n    "));
-  if (answer.current && !answer.current->refused.empty())
-    text += fmt::format("  {} (yours): {}\n", answer.current->schedule->name, answer.current->refused);
+std::string safety_text(const Answer& answer, const RankedSchedule& use) {
+  std::string text = fmt::format("SAFE?  {}\n", safe_text(answer, use));
+  if (const std::string far = far_off_text(answer); !far.empty()) text += fmt::format("       {}\n", far);
+  if (!answer.neighbours.empty()) text += fmt::format("       degrees one step off: {}\n", neighbours_text(answer));
   return text;
+}
+
+// `all` names the records too, which the line of all settings has else.
+std::string files_text(const Answer& answer, bool all) {
+  std::vector<std::string> files;
+  const bool others = !answer.profile_path.empty() || !answer.trace_path.empty();
+  if (!answer.records_path.empty() && (all || others)) files.push_back("records " + answer.records_path);
+  if (!answer.profile_path.empty()) files.push_back("profile " + answer.profile_path);
+  if (!answer.trace_path.empty()) files.push_back(fmt::format("timeline {} (ui.perfetto.dev)", answer.trace_path));
+  return files.empty() ? "" : packed_lines("FILES  ", files);
+}
+
+std::string text_with(const Answer& answer, const Detail& detail) {
+  const RankedSchedule& use = recommended(answer);
+  const std::string blank = detail.blanks ? "\n" : "";
+  std::string text = question_text(answer, use, detail) + blank;
+  if (answer.shapes != nullptr)
+    text += detail.all ? text_of(*answer.shapes, detail.rows) + '\n' : brief_text_of(*answer.shapes);
+  text += fmt::format("USE    {}\n{}{}", use_text(answer, use), ranking_text(answer, detail), blank);
+  text += why_text(use) + safety_text(answer, use) + set_text(answer, use);
+  return text + fmt::format("NEXT   {}\n", answer.next) + files_text(answer, detail.all);
 }
 
 }  // namespace
 
+std::string packed_lines(std::string_view label, const std::vector<std::string>& items) {
+  std::string text(label);
+  size_t width = label.size();
+  for (size_t i = 0; i < items.size(); ++i) {
+    const bool fits = width + 2 + items[i].size() <= kWidest;
+    if (i > 0) text += fits ? "; " : fmt::format("\n{:{}}", "", label.size());
+    width = items[i].size() + (i > 0 && fits ? width + 2 : label.size());
+    text += items[i];
+  }
+  return text + '\n';
+}
+
 std::string text_of(const Answer& answer) {
-  const RankedSchedule& use = recommended(answer);
-  const Profile& profile = *answer.profile;
-  const std::string& here = answer.chosen->on_cluster;
-  std::string text = fmt::format("\n{}\n{}{}\n{}; a rank needs {}{}", named(*answer.chosen),
-                                 here.empty() ? "" : fmt::format("on {}: {}\n", answer.cluster, here),
-                                 describe_shape(answer.chosen->model), answer.place, human_bytes(use.memory_bytes),
-                                 profile.memory_bytes ? fmt::format(" of {}", human_bytes(*profile.memory_bytes)) : "");
-  text += answer.emulated ? "; every run below is of an emulation\n" : "\n";
-  if (answer.fitted != nullptr) text += fit_text(*answer.fitted);
-  text += notes_text(use.notes);
-  if (answer.shapes != nullptr) text += fmt::format("\n{}", text_of(*answer.shapes, answer.top));
-  text += fmt::format("\nUSE    {}\n{}\n", use_text(answer, use), ranking_text(answer));
-  text += fmt::format("WHY    {}\n", why_text(use));
-  text += fmt::format("SAFE?  {}\n", safe_text(answer, use));
-  if (const std::string far = far_off_text(answer); !far.empty()) text += fmt::format("       {}\n", far);
-  if (!answer.neighbours.empty()) text += fmt::format("       degrees one step off: {}\n", neighbours_text(answer));
-  text += fmt::format("SET IT {}\n", set_text(answer, use));
-  text += fmt::format("NEXT   {}\n", answer.next);
-  if (!answer.records_path.empty()) text += fmt::format("\nrecords  {}\n", answer.records_path);
-  if (!answer.profile_path.empty()) text += fmt::format("profile  {}\n", answer.profile_path);
-  if (!answer.trace_path.empty()) text += fmt::format("timeline {} (open it in ui.perfetto.dev)\n", answer.trace_path);
+  if (answer.top > 0) return text_with(answer, {.rows = answer.top});
+  // What is left out first where there is much to say.
+  constexpr std::array<Detail, 5> kDetails{{{false, 3, true, true, true},
+                                            {false, 3, true, false, true},
+                                            {false, 2, true, false, true},
+                                            {false, 2, false, false, true},
+                                            {false, 2, false, false, false}}};
+  std::string text;
+  for (const Detail& detail : kDetails) {
+    text = text_with(answer, detail);
+    if (std::ranges::count(text, '\n') <= kMostLines) break;
+  }
   return text;
 }
 

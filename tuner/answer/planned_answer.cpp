@@ -152,7 +152,7 @@ Subject subject_of(const TuneOptions& options, const Profile& cluster) {
 void plan_answer(const TuneOptions& options, Answer& answer) {
   const RankingRequest request = request_of(options, answer);
   answer.ranking = rank(request, chosen_schedules(options.selection));
-  answer.top = options.top;
+  answer.top = options.run_all && options.top == 0 ? static_cast<int>(answer.ranking.size()) : options.top;
   if (!options.current.empty()) {
     const CurrentSchedule current = current_from(options.current);
     RankingRequest asked = request;

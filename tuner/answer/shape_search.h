@@ -60,7 +60,10 @@ FoundShapes find_shapes(const ShapeRequest& request);
 /// "DP 4 MP 1 EP 4 ESP 1 PP 2, 4 micro-batches of 2 (1f1b)".
 std::string describe_shape(const ModelShape& model);
 
+/// What the search found: counts, reasons, and a table of the fastest shapes and of those that need less memory.
 std::string text_of(const FoundShapes& found, int top);
+/// The same in five lines or few more: the shape, what was left out, the next one, the front.
+std::string brief_text_of(const FoundShapes& found);
 Json json_of(const FoundShapes& found);
 
 }  // namespace moe::tuner

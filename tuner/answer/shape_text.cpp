@@ -4,6 +4,7 @@
 #include "moe/base/units.h"
 #include "moe/export/layer_json.h"
 #include "tuner/answer/shape_search.h"
+#include "tuner/answer/text_parts.h"
 #include "verbs/sweep.h"
 
 namespace moe::tuner {
@@ -12,6 +13,8 @@ namespace {
 constexpr size_t kFastest = 2;  // shapes that are shown whatever memory they take
 constexpr int kGoodPart = 10;   // one shape in so many without a price is a good part of them
 constexpr size_t kReasons = 3;  // that are shown of those why shapes are refused
+constexpr size_t kSmaller = 3;  // shapes with less memory that are shown in the short answer
+constexpr std::string_view kIndent = "       ";
 
 constexpr size_t kWidest = 39;  // shapes for which the table's lines keep 120 columns
 
@@ -56,7 +59,57 @@ std::string counts_of(const FoundShapes& found) {
   return text;
 }
 
+// Why the most shapes have no plan; nothing: each has one.
+std::string most_refused(const FoundShapes& found) {
+  if (found.refused == 0) return "";
+  const std::string priceless = found.unpriced == found.refused ? " without a price"
+                                : found.unpriced > 0 ? fmt::format(" refused ({} without a price)", found.unpriced)
+                                                     : " refused";
+  const std::string reason = found.refusals.empty() ? "" : std::string(reason_of(found.refusals.front().first));
+  return fmt::format("{}{}{}", found.refused, priceless, reason.empty() ? "" : ", most often: " + reason);
+}
+
+// "+7.0 %, 71.31 GiB".
+std::string beside(const FoundShapes& found, const RankedShape& shape) {
+  return fmt::format("{:+.1f} %, {}", 100 * (shape.total_s() / found.ranked.front().total_s() - 1),
+                     human_bytes(shape.best.memory_bytes));
+}
+
+std::string in_words(const RankedShape& shape) {
+  const auto [groups, cut] = short_shape(shape.model);
+  const RankedSchedule& best = shape.best;
+  return fmt::format("{}{}{}, {} r_f {} r_b {}", groups, groups.empty() ? "" : ", ", cut, best.schedule->name,
+                     best.degree_forward, degree_range(best.degrees_backward.first, best.degrees_backward.second));
+}
+
 }  // namespace
+
+std::string brief_text_of(const FoundShapes& found) {
+  const RankedShape& first = found.ranked.front();
+  std::string text = fmt::format("SHAPE  {}\n", describe_shape(first.model));
+  std::vector<std::string> items{
+      fmt::format("of {} shapes of a global batch of {} none that fits and has a price is {}faster", found.shapes,
+                  found.global_batch, found.gap() <= 0 ? "" : fmt::format("more than {:.1f} % ", 100 * found.gap()))};
+  items.push_back(fmt::format("left out: {} too large, {} slower by their bound", found.too_large, found.ruled_out));
+  if (found.not_reached > 0)
+    items.back() += fmt::format(", {} not reached in time{}", found.not_reached,
+                                found.gap() <= 0 ? " (slower, some with less memory)" : "");
+  if (found.refused > 0) items.push_back(most_refused(found));
+  if (first.head_s > 0) items.push_back(fmt::format("the output projection adds {:.3f} ms", 1e3 * first.head_s));
+  text += packed_lines(kIndent, items);
+  if (found.ranked.size() > 1)
+    text += fmt::format("{}next: {}: {}\n", kIndent, beside(found, found.ranked[1]), in_words(found.ranked[1]));
+  std::vector<const RankedShape*> smaller;
+  for (const RankedShape& shape : found.ranked)
+    if (shape.pareto && &shape != &first) smaller.push_back(&shape);
+  if (smaller.empty()) return text + fmt::format("{}no other needs less memory\n", kIndent);
+  items.clear();
+  for (size_t i = 0; i < std::min(kSmaller, smaller.size()); ++i) items.push_back(beside(found, *smaller[i]));
+  items.front() = "Pareto front, with less memory: " + items.front();
+  if (smaller.size() > kSmaller) items.push_back(fmt::format("and {} more", smaller.size() - kSmaller));
+  items.back() += " (--top N)";
+  return text + packed_lines(kIndent, items);
+}
 
 std::string describe_shape(const ModelShape& model) {
   const ParallelShape& p = model.shape.parallel;

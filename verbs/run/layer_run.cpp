@@ -1,6 +1,7 @@
 #include "verbs/run/layer_run.h"
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 
 #include "verbs/run/layer_records.h"
@@ -64,7 +65,7 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
     CaseRecord record = record_of(job, ran, tasks);
     if (s < all.of_schedules) {
       outcome.runs.push_back({std::move(record), std::move(planned.run.plan), std::move(planned.timeline),
-                              measured.median_tasks, measured.median_rank, std::move(tasks)});
+                              measured.median_ranks, measured.median_rank, std::move(tasks)});
     } else {
       record.key = run_key(job.name, record.schedule, record.degree_forward);
       outcome.tried.push_back(std::move(record));
@@ -117,23 +118,36 @@ bool was_timed(const LayerOutcome& outcome) {
   return std::ranges::any_of(outcome.runs, [](const ScheduleRun& run) { return !run.measured.empty(); });
 }
 
+namespace {
+
+// Returns one rank's tasks; of a plan of several stages those of its own, which are all that it has run.
+TraceGroup measured_group(const ScheduleRun& run, size_t rank, const Timeline& times, const std::string& cluster) {
+  TraceGroup group{"measured",  static_cast<int>(rank), &run.plan,       times.start_s,
+                   times.end_s, cluster,                &run.predicted};
+  const int stages = run.plan.shape.parallel.pp;
+  if (stages > 1 && run.measured.size() % static_cast<size_t>(stages) == 0)
+    group.stage = static_cast<int>(rank / (run.measured.size() / static_cast<size_t>(stages)));
+  return group;
+}
+
+}  // namespace
+
 void write_layer_trace(const LayerOutcome& outcome, const std::string& path) {
-  std::vector<Timeline> measured;
-  std::vector<const ScheduleRun*> timed;
+  std::deque<Timeline> measured;  // groups see into it
+  std::vector<TraceGroup> groups;
   for (const ScheduleRun& run : outcome.runs) {
     if (run.measured.empty()) continue;
-    timed.push_back(&run);
-    Timeline& timeline = measured.emplace_back();
-    for (const TaskTime& t : run.measured) timeline.start_s.push_back(t.start_s), timeline.end_s.push_back(t.end_s);
-  }
-  std::vector<TraceGroup> groups;
-  for (size_t s = 0; s < timed.size(); ++s) {
-    const Plan& plan = timed[s]->plan;
-    const Scalar* cluster = timed[s]->record.parameters.find("cluster");
-    const std::string name = cluster != nullptr ? std::get<std::string>(*cluster) : "";
-    groups.push_back(
-        {"measured", timed[s]->rank, &plan, measured[s].start_s, measured[s].end_s, name, &timed[s]->predicted});
-    groups.push_back(trace_group(plan, timed[s]->predicted, name));
+    const Scalar* found = run.record.parameters.find("cluster");
+    const std::string cluster = found != nullptr ? std::get<std::string>(*found) : "";
+    const bool all = run.measured.size() * run.plan.tasks().size() <= kMostRankTasks;
+    for (size_t rank = 0; rank < run.measured.size(); ++rank) {
+      if (!all && static_cast<int>(rank) != run.rank) continue;
+      Timeline& times = measured.emplace_back();
+      for (const TaskTime& t : run.measured[rank]) times.start_s.push_back(t.start_s), times.end_s.push_back(t.end_s);
+      groups.push_back(measured_group(run, rank, times, cluster));
+      if (!all) groups.back().stage = -1;
+    }
+    groups.push_back(trace_group(run.plan, run.predicted, cluster));
   }
   write_trace(groups, path);
 }

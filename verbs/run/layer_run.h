@@ -15,8 +15,8 @@ struct ScheduleRun {
   CaseRecord record;
   Plan plan = {};                          // nominal
   Timeline predicted = {};                 // of that plan
-  std::vector<TaskTime> measured = {};     // of the median iteration; empty: it was not timed
-  int rank = 0;                            // where they were measured
+  RankTimes measured = {};                 // of the median iteration, by rank; empty: it was not timed
+  int rank = 0;                            // the slowest of that iteration
   std::vector<TaskComparison> tasks = {};  // empty: it was not timed
 };
 
@@ -42,9 +42,12 @@ std::optional<LayerOutcome> known_outcome(const LayerJob& job, const RecordWrite
 /// Appends the records that the writer has not.
 void append(const LayerOutcome& outcome, RecordWriter& writer);
 
+inline constexpr size_t kMostRankTasks = 100000;
+
 /// Whether a run of it has times.
 bool was_timed(const LayerOutcome& outcome);
-/// Perfetto timeline: for each timed schedule the measured ranks' lanes above the simulated ones.
+/// Perfetto timeline: for each timed schedule the measured ranks' lanes above the simulated ones; of plans of more than
+/// kMostRankTasks tasks over all ranks the slowest rank's alone.
 void write_layer_trace(const LayerOutcome& outcome, const std::string& path);
 
 }  // namespace moe

@@ -11,6 +11,7 @@
 #include "moe/device/gpu_settings.h"
 #include "moe/device/stream.h"
 #include "moe/measure/layers/proxy.h"
+#include "moe/plan/model_file.h"
 #include "moe/record/machine.h"
 #include "moe/record/over_ranks.h"
 #include "moe/record/record_json.h"
@@ -279,8 +280,8 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequ
   RunHeader run;
   run.started = utc_now();
   run.machine = machine_of();
-  FittedProfile fitted =
-      fit_profile(records, target.cluster.name + "-fitted", fitted_from(writer.path(), run, target.emulated));
+  FittedProfile fitted = fit_profile(records, fmt::format("{}{}", target.cluster.name, kFitted),
+                                     fitted_from(writer.path(), run, target.emulated));
   fitted.profile.memory_bytes = target.cluster.memory_bytes;
   return fitted;
 }

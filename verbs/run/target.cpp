@@ -12,6 +12,7 @@
 #include "moe/device/device.h"
 #include "moe/device/gpu_settings.h"
 #include "moe/measure/layers/proxy.h"
+#include "moe/plan/model_file.h"
 #include "verbs/selection.h"
 
 namespace moe {
@@ -34,10 +35,22 @@ Profile profile_of(const std::string& cluster) {
   return read_profile(find_config("clusters", cluster, {std::string(kHostCluster)}));
 }
 
-Target of_threads(const std::string& cluster) {
+// Whether the profile was measured on this machine's threads, computing there.
+bool is_own(std::string_view name, DeviceKind device) {
+  if (name.ends_with(kFitted)) name.remove_suffix(kFitted.size());
+  return name == fmt::format("{}{}", kHostCluster, device == DeviceKind::cuda ? kOnCuda : "");
+}
+
+Target of_threads(const std::string& cluster, DeviceKind device) {
   if (cluster == kHostCluster)
     return unmeasured(std::string(kHostCluster), "this machine's threads", kProxyNodes, kProxyRanksPerNode);
-  return {.cluster = profile_of(cluster), .emulated = true};
+  Target target{.cluster = profile_of(cluster)};
+  const Profile& profile = target.cluster;
+  target.emulated = !is_own(profile.name, device);
+  require<BadInput>(target.emulated || (profile.nodes == kProxyNodes && profile.ranks_per_node == kProxyRanksPerNode),
+                    "--cluster: {} is of {} nodes x {} ranks, expected {} x {} of {}, this machine's threads", cluster,
+                    profile.nodes, profile.ranks_per_node, kProxyNodes, kProxyRanksPerNode, profile.name);
+  return target;
 }
 
 Target of_processes(const std::string& cluster, const World& processes) {
@@ -137,7 +150,7 @@ void share_done(const Target& target, RecordWriter& writer) {
 }
 
 Target target_of(const std::string& cluster, const BenchRanks& ranks) {
-  Target target = ranks.processes ? of_processes(cluster, *ranks.processes) : of_threads(cluster);
+  Target target = ranks.processes ? of_processes(cluster, *ranks.processes) : of_threads(cluster, ranks.device);
   target.ranks = ranks;
   target.ranks.threads = chosen_threads(target);
   if (ranks.device == DeviceKind::cuda && !target.measured) target.cluster.name += kOnCuda;

@@ -278,6 +278,9 @@ class LayerBench {
     run.median_rank = static_cast<int>(rank);
     run.median_tasks = times_on(passes.tasks[pass], rank);
     for (TaskTime& t : run.median_tasks) t = {t.start_s / dilation, t.end_s / dilation};
+    run.median_ranks = times_of_ranks(passes, pass, machines_);
+    for (auto& times : run.median_ranks)
+      for (TaskTime& t : times) t = {t.start_s / dilation, t.end_s / dilation};
   }
 
   std::vector<double> seconds_of(const PassTimes& passes, const Task& task) const {

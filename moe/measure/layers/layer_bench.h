@@ -44,6 +44,7 @@ struct MeasuredRun {
   std::vector<double> task_s;  // by task id, median over iterations: own_seconds, or in_step_seconds (overlap.h)
   int median_rank = 0;         // the slowest of the iteration whose total is the median
   std::vector<TaskTime> median_tasks;     // of that iteration on that rank; of other stages on their first ranks
+  RankTimes median_ranks;                 // of that iteration on every rank: since a rank of its machine began first
   int64_t overruns = 0, paced_tasks = 0;  // over all ranks and timed iterations
   int repeats = 0;                        // times its passes were discarded for too many overruns
   RoutingLoad load;                       // of the last pass before the verification, its first layer's

@@ -60,6 +60,19 @@ std::vector<TaskTime> times_on(const RankTimes& ranks, size_t rank) {
   return times;
 }
 
+RankTimes times_of_ranks(const PassTimes& passes, size_t pass, const std::vector<RankMachine>& machines) {
+  const std::vector<double>& begin_s = passes.begin_s[pass];
+  RankTimes all;
+  for (size_t rank = 0; rank < begin_s.size(); ++rank) {
+    double first_s = begin_s[rank];
+    for (size_t other = 0; other < begin_s.size(); ++other)
+      if (machines[other].name == machines[rank].name) first_s = std::min(first_s, begin_s[other]);
+    const double later_s = begin_s[rank] - first_s;
+    for (TaskTime& t : all.emplace_back(times_on(passes.tasks[pass], rank))) t.start_s += later_s, t.end_s += later_s;
+  }
+  return all;
+}
+
 size_t median_pass(const std::vector<std::vector<double>>& total_s) {
   const std::vector<double> totals = max_over_ranks(total_s);
   const double middle = median(totals);

@@ -24,6 +24,9 @@ struct PassTimes {
 };
 PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks);
 
+/// Returns each rank's times_on in a pass, counted from when the first rank of its machine began it.
+RankTimes times_of_ranks(const PassTimes& passes, size_t pass, const std::vector<RankMachine>& machines);
+
 /// The iteration whose slowest rank's total is nearest to the median. [iteration][rank]
 size_t median_pass(const std::vector<std::vector<double>>& total_s);
 /// The first of the ranks that took longest. [rank]

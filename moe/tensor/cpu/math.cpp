@@ -33,12 +33,25 @@ at::Tensor wrap_matrix(const Matrix& m) {
   return wrap(elements, {m.rows, m.cols}, {m.stride, 1});
 }
 
+// LibTorch refuses the call on processors without AVX-512, float32 too, so that the call itself says whether it works.
+bool has_one_dnn() {
+  if (at::native::mkldnn_matmul == nullptr) return false;
+  float factor[4] = {1, 0, 0, 1}, product[4] = {};
+  const Matrix a{factor, 2, 2, 2}, out{product, 2, 2, 2};
+  try {
+    at::native::mkldnn_matmul(wrap_matrix(a), wrap_matrix(a), wrap_matrix(out), 0, 1);
+  } catch (const c10::Error&) {
+    return false;
+  }
+  return true;
+}
+
 // Measured: MKL leaves a tenth of a core of other makers idle, and most of it where one extent is small. oneDNN is slow
 // where products are, and copies a transposed factor of few rows in a bad order.
 bool by_one_dnn(const Matrix& a, const Matrix& out, int64_t inner) {
   constexpr double kSmall = 1 << 21;
   constexpr int64_t kFew = 64;
-  static const bool better = at::native::mkldnn_matmul != nullptr && !__builtin_cpu_is("intel");
+  static const bool better = !__builtin_cpu_is("intel") && has_one_dnn();
   return better && out.dtype == DType::float32 && !(a.transposed && out.rows < kFew) &&
          static_cast<double>(out.rows) * static_cast<double>(out.cols) * static_cast<double>(inner) >= kSmall;
 }

@@ -2,6 +2,7 @@
 #include "verbs/run/target.h"
 
 #include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 
 #include "moe/base/check.h"
@@ -43,6 +44,29 @@ TEST(Target, ThreadsEmulateAProfileOrAreMeasuredThemselves) {
     EXPECT_EQ(target_of(cluster, {nullptr, DeviceKind::cuda}).file_name(), fmt::format("{}-cuda", cluster));
     EXPECT_EQ(target_of(cluster, {}).file_name(), cluster);
   }
+}
+
+TEST(Target, AProfileOfThisMachinesThreadsPredictsThem) {
+  const auto written = [](const std::string& path, const std::string& name, int nodes) {
+    Profile profile = find_profile("testbed-b");
+    profile.name = name, profile.nodes = nodes, profile.ranks_per_node = 2;
+    profile.comm.clear();
+    profile.contention = {};
+    std::ofstream file(path);
+    write_profile(profile, file);
+    return path;
+  };
+  const Scratch scratch;
+  for (const char* name : {"host-fitted", "host"}) {
+    const Target own = target_of(written(scratch.path("own.toml"), name, 2), {});
+    EXPECT_TRUE(own.measured && !own.emulated) << name;
+    EXPECT_GT(own.ranks.threads, 0) << name;
+  }
+  const std::string other = written(scratch.path("other.toml"), "host", 4);
+  EXPECT_TRUE(message_of<BadInput>([&] { target_of(other, {}); }).find("of 4 nodes x 2 ranks, expected 2 x 2") !=
+              std::string::npos);
+  EXPECT_TRUE(target_of(written(scratch.path("elsewhere.toml"), "hosts", 2), {}).emulated);
+  EXPECT_TRUE(target_of(scratch.path("own.toml"), {nullptr, DeviceKind::cuda}).emulated);  // it was not of the GPU
 }
 
 TEST(Target, AnUnknownClusterIsToldOfThisMachinesOwnRanks) {

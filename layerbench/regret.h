@@ -1,0 +1,22 @@
+#pragma once
+// What following the predictions costs: the schedule that is predicted fastest against the one that runs fastest.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "verbs/run/layer_run.h"
+
+namespace moe::layerbench {
+
+/// Over the layers where at least two schedules were predicted and ran well, in two passes or more.
+struct Regret {
+  int layers = 0;
+  double mean = 0, worst = 0;  // time of the predicted best over that of the measured best, minus 1
+  std::string worst_layer;
+};
+
+/// Picks the measured best by every second pass and scores both on the others, then the other way round: noise that
+/// makes a schedule look best in one half does not flatter it in the other. A layer's regret is the mean of the two.
+std::optional<Regret> regret_of(const std::vector<LayerOutcome>& outcomes);
+
+}  // namespace moe::layerbench

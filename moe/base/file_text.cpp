@@ -1,0 +1,52 @@
+#include "moe/base/file_text.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <zlib.h>
+
+#include "moe/base/check.h"
+
+namespace moe {
+namespace {
+
+using File = std::unique_ptr<gzFile_s, int (*)(gzFile)>;
+
+File opened(const std::string& path) {
+  std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(path, ignored);
+  return {folder ? nullptr : gzopen(path.c_str(), "rb"), gzclose};
+}
+
+}  // namespace
+
+std::string text_of_file(const std::string& path, std::string_view expected) {
+  constexpr unsigned kPiece = 1 << 20;
+  const File file = opened(path);
+  require<BadInput>(file != nullptr, "{}: found no readable file, expected {}", path, expected);
+  gzbuffer(file.get(), kPiece);
+  std::string text;
+  for (int read = 1; read > 0;) {
+    const size_t before = text.size();
+    text.resize(before + kPiece);
+    read = gzread(file.get(), text.data() + before, kPiece);
+    text.resize(before + static_cast<size_t>(std::max(0, read)));
+  }
+  int status = Z_OK;
+  const std::string why = gzerror(file.get(), &status);
+  require<BadInput>(status == Z_OK, "{}: found a file that gzip cannot unpack ({}), expected {}", path, why, expected);
+  return text;
+}
+
+char first_letter(const std::string& path) {
+  const File file = opened(path);
+  int letter = file == nullptr ? -1 : gzgetc(file.get());
+  while (letter == ' ' || (letter >= '\t' && letter <= '\r')) letter = gzgetc(file.get());
+  return letter < 0 ? '\0' : static_cast<char>(letter);
+}
+
+std::string unpacked_name(const std::string& path) {
+  return path.ends_with(".gz") ? path.substr(0, path.size() - 3) : path;
+}
+
+}  // namespace moe

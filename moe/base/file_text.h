@@ -1,0 +1,18 @@
+#pragma once
+// Whole files, compressed by gzip or not.
+#include <string>
+#include <string_view>
+
+namespace moe {
+
+/// Returns what a file or a pipe holds, unpacked where it is packed by gzip, whatever its name. Throws BadInput "PATH:
+/// found no readable file, expected EXPECTED" where it can't be read, and for a packed one that is cut off or broken.
+std::string text_of_file(const std::string& path, std::string_view expected);
+
+/// Returns the first character of it that is no blank; 0: it has none, or can't be read.
+char first_letter(const std::string& path);
+
+/// Returns its name without ".gz", which says what it holds.
+std::string unpacked_name(const std::string& path);
+
+}  // namespace moe

@@ -1,0 +1,27 @@
+#pragma once
+// What the answer's text is put together from.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tuner/answer/answer.h"
+
+namespace moe::tuner {
+
+/// Says how much of an answer is said.
+struct Detail {
+  bool all = true;        // every reason and note on a price, the table of shapes
+  int rows = 3;           // of the ranking, beside baselines and trials; without `all` only those of different times
+  bool baselines = true;  // all of them stand in the ranking, else the first
+  bool blanks = true;     // lines between parts
+  bool notes = true;      // on prices, else their number
+};
+
+/// Returns lines of at most 120 columns that hold the items, one that is longer alone on its line: "LABEL  item; item".
+/// All but the first line begin below the first item.
+std::string packed_lines(std::string_view label, const std::vector<std::string>& items);
+
+/// Returns the ranking's table, and how many rows it leaves out.
+std::string ranking_text(const Answer& answer, const Detail& detail);
+
+}  // namespace moe::tuner
