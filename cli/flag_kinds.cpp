@@ -114,8 +114,11 @@ void add_layer(CLI::App& verb, Selection& s) {
            with_default("how rows are brought into the experts' order", usual.order));
   add_text(verb, "--dispatcher", "DISPATCHER", l.dispatcher, with_default("how rows travel", usual.dispatcher));
   add_text(verb, "--hook", "HOOK", l.hook, with_default("what goes over the wire", usual.hook));
-  add_text(verb, "--norm", "layernorm|rmsnorm|none", l.norm, "default: layernorm with gpt, rmsnorm with mixtral");
+  add_text(verb, "--norm", "layernorm|rmsnorm|post-layernorm|none", l.norm,
+           "default: rmsnorm with mixtral, else layernorm; post: behind the sums (BERT)");
   verb.add_flag("--no-residual", l.no_residual, "nothing is added around attention and the MoE part");
+  verb.add_flag("--no-causal", l.no_causal, "a token sees all of its sample; models learn masked tokens (BERT)");
+  verb.add_flag("--bias", l.bias, "attention, experts and LayerNorms have biases (GPT-2)");
   add_number(verb, "--aux-loss", l.aux_loss, "coefficient of the gate's load-balancing loss; default: 0", {0, 1e3});
   add_number(verb, "--z-loss", l.z_loss, "coefficient of the gate's z loss; default: 0", {0, 1e3});
   add_text(verb, "--dtype", "float32|float16|bfloat16|float64", l.dtype,

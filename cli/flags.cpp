@@ -70,11 +70,11 @@ std::string suggestion(const CLI::App& verb) {
 }
 
 // Lists what records do not depend on: where things are written, how it is shown, how processes meet. A new flag is in.
-constexpr std::array<std::string_view, 17> kOfNoRecord{
-    "--json",       "--top",   "--gantt",   "--out",        "--overwrite",
-    "--trace",      "--dump",  "--write",   "--tasks",      "--rank",
-    "--rendezvous", "--quiet", "--verbose", "--checkpoint", "--checkpoint-every",
-    "--markdown",   "--strict"};
+constexpr std::array<std::string_view, 18> kOfNoRecord{
+    "--json",       "--top",    "--gantt",       "--out",        "--overwrite",
+    "--trace",      "--dump",   "--write",       "--tasks",      "--rank",
+    "--rendezvous", "--quiet",  "--verbose",     "--checkpoint", "--checkpoint-every",
+    "--markdown",   "--strict", "--save-weights"};
 
 Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
   Asked asked;

@@ -273,6 +273,8 @@ void add_modelbench(CLI::App& app, Command& c) {
   add_number(*verb, "--checkpoint-every", m.checkpoint_every, "steps; default: at the end and on SIGTERM or Ctrl-C",
              {1, 1e7});
   needs(*verb, "--checkpoint-every", {"--checkpoint"});
+  add_text(*verb, "--weights", "FILE", m.weights,
+           "begin with these, of GPT-2 (safetensors with the public checkpoints' names)");
   add_ranks(*verb, m, c.ranks);
   add_number(*verb, "--peak-flops", m.peak_flops,
              "FLOPs a second of a rank, for model FLOPs utilisation; default: of the profile's GEMMs", {1, 1e18});
@@ -281,6 +283,7 @@ void add_modelbench(CLI::App& app, Command& c) {
   verb->add_flag("--tasks", m.tasks, "print each kind of task's time beside its prediction");
   add_text(*verb, "--dump", "FOLDER", m.dump,
            "write the first step's tokens, loss, weights and gradients as safetensors into FOLDER/SCHEDULE");
+  add_text(*verb, "--save-weights", "FILE", m.save_weights, "write the weights of one schedule's last step likewise");
   add_results(*verb, m);
   verb->get_option("--tasks")->excludes("--json");  // which always has them
   for (const char* trains : {"--steps", "--trace", "--tasks", "--optimizer", "--learning-rate", "--warm-up",

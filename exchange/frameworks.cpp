@@ -64,7 +64,7 @@ void write_tutel(const ExportOptions& options, std::ostream& out) {
         {"capacity_factor", dropless ? 0.0 : *l.capacity_factor}}},
       {"model_dim", l.model_dim},
       {"experts",
-       {{"type", l.ffn == Ffn::gpt ? "ffn" : "llama_ffn"},
+       {{"type", l.ffn != Ffn::mixtral ? "ffn" : "llama_ffn"},
         {"num_experts_per_device", sharded && local == 1 ? -int64_t{p.esp} : local},
         {"hidden_size_per_expert", l.hidden}}},
       {"a2a_ffn_overlap_degree", tuned.chosen.record.degree_forward},

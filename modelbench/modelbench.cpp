@@ -10,6 +10,7 @@
 #include "moe/base/log.h"
 #include "moe/base/random.h"
 #include "moe/layer/layer_device.h"
+#include "moe/model/gpt2_file.h"
 #include "moe/plan/model_file.h"
 #include "moe/search/within_memory.h"
 #include "moe/train/byte_source.h"
@@ -58,10 +59,11 @@ std::unique_ptr<TokenSource> text_of(const ModelbenchOptions& options) {
 }
 
 /// Says how many of its layers a rank has the memory for.
-int layers_that_fit(const ModelShape& model, int64_t vocabulary, const Profile& cluster) {
+int layers_that_fit(const ModelShape& model, int64_t vocabulary, bool tied, const Profile& cluster) {
   if (!cluster.memory_bytes) return model.layers;
   ModelShape cut = model;
   cut.vocabulary = vocabulary;
+  cut.step.tied = tied;
   for (; cut.layers > cut.shape.parallel.pp; --cut.layers)
     if (!misfit(estimate_memory(run_request(cut)), *cluster.memory_bytes)) break;
   return cut.layers;
@@ -88,12 +90,27 @@ void require_runs(const ModelbenchOptions& options, const ChosenModel& chosen, c
   if (!target.emulated && target.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer);
   require<BadInput>(chosen.vocabulary > 0, "--model: found {} without a vocabulary, expected one in its file",
                     chosen.name);
-  require<BadInput>(chosen.vocabulary >= text.vocabulary(),
-                    "--text: found {} different tokens, model {} knows {} (its vocabulary)", text.vocabulary(),
-                    chosen.name, chosen.vocabulary);
+  require<BadInput>(chosen.vocabulary >= text.vocabulary() + (layer.causal ? 0 : 1),
+                    "--text: found {} different tokens, model {} knows {} (its vocabulary{})", text.vocabulary(),
+                    chosen.name, chosen.vocabulary, layer.causal ? "" : ", of which the last is the mask");
   std::vector<int32_t> sample(static_cast<size_t>(layer.seq + 1));
   text.fill(Split::train, 0, 0, sample);
   if (options.held_out > 0) text.fill(Split::held_out, 0, 0, sample);
+}
+
+// Files of weights are a whole GPT-2's.
+void require_weights(const ModelbenchOptions& options, const ChosenModel& chosen, const Target& target) {
+  const std::string &read = options.weights, &written = options.save_weights;
+  for (const auto& [flag, file] : {std::pair{"--weights", &read}, {"--save-weights", &written}}) {
+    if (file->empty()) continue;
+    require<BadInput>(!target.emulated,
+                      "{}: found an emulated cluster, whose ranks train a smaller model; expected --cluster host or "
+                      "processes",
+                      flag);
+    const Gpt2Shape shape{chosen.model.shape.layer, chosen.model.layers, chosen.vocabulary, chosen.tied_embedding};
+    require_gpt2(shape, flag);
+    if (file == &read) read_gpt2(*file, shape, {});
+  }
 }
 
 class Modelbench {
@@ -108,6 +125,9 @@ class Modelbench {
                                      {find_config("models", options_.model.model), text_file(options_)})) {
     require<BadInput>(options_.checkpoint.empty() || options_.selection.schedules.size() == 1,
                       "--checkpoint: found {} schedules, expected one (--schedule)",
+                      options_.selection.schedules.size());
+    require<BadInput>(options_.save_weights.empty() || options_.selection.schedules.size() == 1,
+                      "--save-weights: found {} schedules, expected one (--schedule)",
                       options_.selection.schedules.size());
     share_done(target_, writer_);
   }
@@ -124,10 +144,12 @@ class Modelbench {
                               .check_only = options_.check_only,
                               .layers = chosen_.model.layers,
                               .of_layers = chosen_.whole_layers};
-    if (!options_.model.layers) results.layers = layers_that_fit(chosen_.model, chosen_.vocabulary, target_.cluster);
+    if (!options_.model.layers)
+      results.layers = layers_that_fit(chosen_.model, chosen_.vocabulary, chosen_.tied_embedding, target_.cluster);
     results.cut = results.layers < chosen_.model.layers;
     LayerJob job = job_of(results.layers);
     results.describe_text(*text_, options_.text, optimizer_);
+    results.describe_layer(job.shape.layer, chosen_.tied_embedding);
     results.tokens = job.shape.layer.batch * job.shape.layer.seq * job.shape.parallel.dp * job.stacked.micro_batches;
     job.predicted_by = target_.measured || options_.check_only ? target_.cluster : measured(job);
     for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, stop_after_step);
@@ -155,6 +177,7 @@ class Modelbench {
     const Optimizer refuses(optimizer_, {});
     std::unique_ptr<TokenSource> text = text_of(options_);
     require_runs(options_, chosen_, *text, target_);
+    require_weights(options_, chosen_, target_);
     return text;
   }
 
@@ -170,6 +193,8 @@ class Modelbench {
       settings.training.identity = identity(layers);
     }
     settings.training.stop = &asked_to_stop();
+    settings.training.weights = options_.weights;
+    settings.training.save_weights = options_.save_weights;
     if (!options_.dump.empty())
       settings.inspect = [folder = options_.dump](World& world, std::span<RankRun* const> ranks, const Plan& plan) {
         dump_layers(folder + "/" + plan.schedule, world, ranks, plan);
@@ -178,8 +203,8 @@ class Modelbench {
     job.name = chosen_.name;
     job.shape = chosen_.model.shape;
     job.stacked = {
-        layers,         chosen_.model.micro_batches, chosen_.model.order, chosen_.vocabulary, optimizer_.clip_norm > 0,
-        optimizer_.kind};
+        layers,          chosen_.model.micro_batches, chosen_.model.order, chosen_.vocabulary, optimizer_.clip_norm > 0,
+        optimizer_.kind, chosen_.tied_embedding};
     return job;
   }
 
@@ -188,11 +213,13 @@ class Modelbench {
     LayerShape layer = chosen_.model.shape.layer;
     layer.batch *= chosen_.model.shape.parallel.dp * chosen_.model.micro_batches;
     return fmt::format(
-        "{}: {} layers of {}, {} heads over {}, norm {}, gate {}, losses {:g} and {:g}, {}, text {} ({:016x}), seed "
-        "{}, {}",
-        chosen_.name, layers, describe(layer), layer.heads, layer.kv_heads, name_of(layer.norm), layer.gate,
-        layer.aux_loss, layer.z_loss, name_of(layer.dtype), options_.text, fingerprint(), options_.seed,
-        text_of_optimizer());
+        "{}: {} layers of {}, {} heads over {}, norm {}{}{}{}, gate {}, losses {:g} and {:g}, {}, text {} ({:016x}), "
+        "seed {}, {}{}",
+        chosen_.name, layers, describe(layer), layer.heads, layer.kv_heads, name_of(layer.norm),
+        layer.causal ? "" : ", not causal", layer.bias ? ", biases" : "",
+        chosen_.tied_embedding ? ", tied embedding" : "", layer.gate, layer.aux_loss, layer.z_loss,
+        name_of(layer.dtype), options_.text, fingerprint(), options_.seed, text_of_optimizer(),
+        options_.weights.empty() ? "" : ", begun with " + options_.weights);
   }
   // Tells texts of one name apart, by some of their samples.
   uint64_t fingerprint() const {

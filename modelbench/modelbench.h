@@ -36,6 +36,8 @@ struct ModelbenchOptions {
   std::string dump;                  // folder of the first step's tensors (layer_dump.h): DUMP/SCHEDULE; empty: none
   std::string checkpoint;            // folder; a run goes on from its newest one; of one schedule; empty: none
   int checkpoint_every = 0;          // steps; 0: when the run is asked to stop, and at its end
+  std::string weights;               // of GPT-2 (moe/model/gpt2_file.h), to begin with; empty: seeded ones
+  std::string save_weights;          // likewise, what one schedule ends with; empty: kept nowhere
   std::optional<double> peak_flops;  // of a rank, a second; empty: as the profile's GEMMs have it
   std::string out;                   // records; empty: results/modelbench-CLUSTER.jsonl
   std::string trace;                 // timeline of one step of each schedule, measured above simulated; empty: none

@@ -82,11 +82,21 @@ void ModelbenchResults::describe_text(const TokenSource& source, const std::stri
   optimizer = fmt::format("{} at {:g}", name_of(settings.kind), settings.learning_rate);
 }
 
+void ModelbenchResults::describe_layer(const LayerShape& layer, bool tied) {
+  const auto add = [&](std::string_view what) { kind += fmt::format("{}{}", kind.empty() ? "" : ", ", what); };
+  if (!layer.causal) add("an encoder that learns masked tokens");
+  if (is_post(layer.norm)) add("post-norm");
+  if (layer.bias) add("biases");
+  if (tied) add("tied embedding");
+  if (!layer.causal) entropy_rate = order_1_entropy = std::nullopt;
+}
+
 std::string text_of(const ModelbenchResults& results) {
   const std::vector<ScheduleRun>& runs = results.outcome.runs;
   const double dilation = runs.empty() ? 1 : runs.front().record.dilation;
   std::string text =
-      fmt::format("{}, {}{} layer{}, {} tokens a step, on {}{}\n\n", results.model, results.layers,
+      fmt::format("{}{}, {}{} layer{}, {} tokens a step, on {}{}\n\n", results.model,
+                  results.kind.empty() ? "" : fmt::format(" ({})", results.kind), results.layers,
                   results.layers < results.of_layers ? fmt::format(" of its {}", results.of_layers) : "",
                   results.layers == 1 && results.of_layers == 1 ? "" : "s", results.tokens, results.place,
                   results.emulated ? fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation) : "");
@@ -110,6 +120,7 @@ std::string json_of(const ModelbenchResults& results) {
                 {"records", results.records_path},
                 {"step_flops", results.use.step_flops},
                 {"process_peak_bytes", most_process_bytes()}};
+  if (!results.kind.empty()) document["kind"] = results.kind;
   if (results.use.peak_flops) document["peak_flops"] = *results.use.peak_flops;
   if (results.use.peak_flops) document["peak_by"] = results.use.peak_by;
   if (results.entropy_rate) document["entropy_rate"] = *results.entropy_rate;

@@ -17,11 +17,14 @@ struct ModelbenchResults {
   int layers = 1, of_layers = 1;  // that ran, of the model's
   int64_t tokens = 0;             // of a step, nominal
   std::string text = {}, optimizer = {};
+  std::string kind = {};                                          // of its layers, where they are no usual decoder's
   std::optional<double> entropy_rate = {}, order_1_entropy = {};  // nats a token, of the text where it is known
   Utilisation use = {};
   LayerOutcome outcome = {};
 
   void describe_text(const TokenSource& source, const std::string& name, const OptimizerSettings& settings);
+  /// Says what layers are beside the usual; of masked tokens no floor is known. Comes after describe_text.
+  void describe_layer(const LayerShape& layer, bool tied);
 };
 
 /// Shows a table of step times, one of what steps use, one of losses, and why others have no row there.

@@ -76,6 +76,8 @@ LayerCase shape_of(const Fields& f, const std::string& at) {
   l.hook = f.text("hook", at);
   if (f.has("norm")) l.norm = norm_from(f.text("norm", at), where("norm"));
   if (f.has("residual")) l.residual = f.text("residual", at) == "yes";
+  if (f.has("causal")) l.causal = f.text("causal", at) == "yes";
+  if (f.has("bias")) l.bias = f.text("bias", at) == "yes";
   if (f.has("aux_loss")) l.aux_loss = f.number("aux_loss", at);
   if (f.has("z_loss")) l.z_loss = f.number("z_loss", at);
   ParallelShape p;

@@ -48,6 +48,8 @@ void apply(const LayerFlags& flags, LayerShape& layer) {
   override_with(layer.aux_loss, flags.aux_loss);
   override_with(layer.z_loss, flags.z_loss);
   if (flags.no_residual) layer.residual = false;
+  if (flags.no_causal) layer.causal = false;
+  if (flags.bias) layer.bias = true;
   if (flags.hook) layer.hook = find_named(hook_parts(), *flags.hook, "--hook").name;
 }
 

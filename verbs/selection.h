@@ -21,7 +21,7 @@ struct LayerFlags {
   std::optional<std::string> capacity_factor;  // a number, or "none": dropless
   std::optional<std::string> ffn, gate, order, dispatcher, hook, norm, dtype, rounding, placement;
   std::optional<double> rope_theta, aux_loss, z_loss;
-  bool no_residual = false;
+  bool no_residual = false, no_causal = false, bias = false;
   std::optional<int> dp, mp, ep, esp, pp, zero;
   std::optional<std::string> recompute;
   bool operator==(const LayerFlags&) const = default;

@@ -12,6 +12,7 @@ class StepPrices {
   std::optional<double> sum_seconds(GroupKind kind, double bytes) const;
   std::optional<double> derived_sum_seconds(GroupKind kind, double bytes) const;
   double touching_seconds(TaskKind kind, double bytes) const;
+  double exchanged_seconds(const Work& work) const;
   double of_row(const CommRow& row, double bytes) const { return pricer_.row_curve(row, bytes).seconds(bytes); }
   void note(std::string text) const { pricer_.note(std::move(text)); }
   // As LayerPricer's rows: a weak one is noted.
@@ -39,6 +40,8 @@ double StepPrices::seconds(TaskKind kind, const Work& work) const {
       return pricer_.dense_seconds(kind, Phase::backward);
     case TaskKind::stage_weights:
       return pricer_.gathered_curve(work).seconds(work.bytes) + pricer_.profile_.task_overhead_s;
+    case TaskKind::tied_gradient:
+      return exchanged_seconds(work) + pricer_.profile_.task_overhead_s;
     default:
       break;
   }
@@ -66,6 +69,16 @@ double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
       return used(row).alpha_s + bytes * row.beta_s_per_byte;
     }
   note(fmt::format("not priced: {}, for which the profile has no row and none of copies", name_of(kind)));
+  return 0;
+}
+
+// Between the first stage and the last one, both ways at once.
+double StepPrices::exchanged_seconds(const Work& work) const {
+  const Group ends{work.group, 2, pricer_.groups()[static_cast<size_t>(work.group)].network};
+  const bool borrows = pricer_.options_.nearest && pricer_.nearest_row(Op::sendrecv, ends) != nullptr;
+  if (const CommRow* row = pricer_.comm_row(Op::sendrecv, ends)) return of_row(*row, work.bytes);
+  if (borrows) return of_row(pricer_.comm_row_or_nearest(Op::sendrecv, ends), work.bytes);
+  note("not priced: tied_gradient, a sendrecv for which the profile has no row");
   return 0;
 }
 

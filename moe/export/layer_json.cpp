@@ -24,6 +24,8 @@ Json layer_json(const LayerShape& l) {
             {"z_loss", l.z_loss}};
   if (l.shared_hidden > 0) json["shared_hidden"] = l.shared_hidden;
   if (l.rope_theta > 0) json["rope_theta"] = l.rope_theta;
+  if (!l.causal) json["causal"] = false;
+  if (l.bias) json["bias"] = true;
   if (l.node_limit > 0) json["node_limit"] = l.node_limit;
   if (l.capacity_factor) json["capacity_factor"] = *l.capacity_factor;
   return json;

@@ -139,6 +139,8 @@ LayerShape layer_from(const Node& n) {
   layer.norm = norm_from(n.text("norm"), n.where("norm"));
   layer.dtype = dtype_from(n.text("dtype"), n.where("dtype"));
   layer.residual = n.boolean("residual");
+  if (n.has("causal")) layer.causal = n.boolean("causal");
+  if (n.has("bias")) layer.bias = n.boolean("bias");
   layer.aux_loss = n.number("aux_loss", 0, 1e3);
   layer.z_loss = n.number("z_loss", 0, 1e3);
   layer.gate = n.text("gate");

@@ -11,7 +11,8 @@
 namespace moe {
 namespace {
 
-constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUFMQMMVWZJYBNRZZJ";  // by TaskKind; all MP collectives are M
+// By TaskKind; all MP collectives are M.
+constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUFMQMMVWZJYBNRZZJR";
 constexpr std::array<std::string_view, 26> kMeanings = [] {
   std::array<std::string_view, 26> meanings{};
   const auto set = [&](char letter, std::string_view meaning) {

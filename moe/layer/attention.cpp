@@ -1,7 +1,10 @@
 #include "moe/layer/attention.h"
 
+#include <array>
 #include <cmath>
+#include <optional>
 
+#include "moe/layer/row_bias.h"
 #include "moe/tensor/causal_heads.h"
 #include "moe/tensor/element.h"
 #include "moe/tensor/host_copy.h"
@@ -38,7 +41,8 @@ class ShardedAttention final : public Attention {
         kv_columns_(of_heads(setup.rank.heads, setup.rank.head_dim, queries_of(setup))),
         heads_(math_.make_heads({setup.rank.mp_tokens(), setup.rank.shape.layer.seq, setup.rank.heads.count,
                                  setup.rank.heads.count / queries_of(setup), setup.rank.head_dim, setup.rank.dtype(),
-                                 setup.rank.shape.parallel.recompute == Recompute::selective})) {
+                                 setup.rank.shape.parallel.recompute == Recompute::selective,
+                                 setup.rank.shape.layer.causal})) {
     const auto make = [&](std::initializer_list<int64_t> shape) {
       return Tensor(shape, setup.rank.dtype(), math_.memory());
     };
@@ -51,6 +55,7 @@ class ShardedAttention final : public Attention {
     for (Tensor* t : {&k_, &v_, &dk_, &dv_}) *t = make({setup.rank.mp_tokens(), kv_columns_.count});
     if (setup.rank.shape.layer.rope_theta > 0)
       turns_ = rotary_turns(setup.rank.shape.layer, setup.rank.head_dim, math_);
+    if (setup.rank.shape.layer.bias) make_biases(setup);
     for (const Parameter& p : parameters({})) fill_weight(p, model_dim_, setup.seed, math_.memory());
   }
 
@@ -58,14 +63,21 @@ class ShardedAttention final : public Attention {
     math_.gemm(matrix(input), matrix(wq_), matrix(q_));
     math_.gemm(matrix(input), matrix(wk_), matrix(k_));
     math_.gemm(matrix(input), matrix(wv_), matrix(v_));
+    if (biases_) {
+      const Tensor* outputs[] = {&q_, &k_, &v_};
+      for (size_t i = 0; i < 3; ++i) biases_->add(b_[i], matrix(*outputs[i]));
+    }
     rotate({&q_, &k_}, Turn::forward);
     heads_->forward({q_, k_, v_}, mixed_);
     math_.gemm(matrix(mixed_), matrix(wo_), matrix(out));
+    if (biases_) biases_->add(b_[3], columns(out, out_columns_.first, out_columns_.count));
   }
 
   void backward(TensorView input, TensorView d_out, TensorView d_input, TensorView gradients, Into into) override {
     const auto weights = parameters(gradients);
     math_.gemm(transpose(matrix(mixed_)), matrix(d_out), plane(weights[3].gradient), into);
+    if (biases_)
+      biases_->gradient(columns(d_out, out_columns_.first, out_columns_.count), weights[7].gradient.flat(), into);
     math_.gemm(matrix(d_out), transpose(matrix(wo_)), matrix(d_mixed_));
     heads_->backward({q_, k_, v_}, mixed_, d_mixed_, {dq_, dk_, dv_});
     rotate({&dq_, &dk_}, Turn::back);
@@ -73,6 +85,7 @@ class ShardedAttention final : public Attention {
     const TensorView w[] = {wq_, wk_, wv_};
     for (size_t i = 0; i < 3; ++i) {
       math_.gemm(transpose(matrix(input)), matrix(*d[i]), plane(weights[i].gradient), into);
+      if (biases_) biases_->gradient(matrix(*d[i]), weights[4 + i].gradient.flat(), into);
       math_.gemm(matrix(*d[i]), transpose(matrix(w[i])), matrix(d_input), i == 0 ? Into::overwrite : Into::add);
     }
   }
@@ -83,6 +96,12 @@ class ShardedAttention final : public Attention {
                                   {std::string(kWk), {one, all, kv_columns_}, wk_, {}, SummedOver::dp},
                                   {std::string(kWv), {one, all, kv_columns_}, wv_, {}, SummedOver::dp},
                                   {std::string(kWo), {one, columns_, all}, wo_, {}, SummedOver::dp}};
+    if (biases_) {
+      const std::string_view names[] = {kBq, kBk, kBv, kBo};
+      const ShardRange columns[] = {columns_, kv_columns_, kv_columns_, out_columns_};
+      for (size_t i = 0; i < 4; ++i)
+        result.push_back({std::string(names[i]), {one, one, columns[i]}, b_[i], {}, SummedOver::dp});
+    }
     if (gradients.data() == nullptr) return result;
     int64_t first = 0;
     for (Parameter& p : result) {
@@ -93,6 +112,14 @@ class ShardedAttention final : public Attention {
   }
 
  private:
+  void make_biases(const PartSetup& setup) {
+    const DType dtype = setup.rank.dtype();
+    out_columns_ = share_of(model_dim_, setup.rank.shape.parallel.mp, setup.rank.mp);
+    biases_.emplace(math_, dtype);
+    b_ = {setup.weight(kBq, {1, 1, columns_.count}, dtype), setup.weight(kBk, {1, 1, kv_columns_.count}, dtype),
+          setup.weight(kBv, {1, 1, kv_columns_.count}, dtype), setup.weight(kBo, {1, 1, out_columns_.count}, dtype)};
+  }
+
   void rotate(std::initializer_list<const Tensor*> all, Turn turn) {
     if (turns_.view().data() == nullptr) return;
     for (const Tensor* rows : all) math_.rotate(*rows, turns_, turn);
@@ -114,6 +141,9 @@ class ShardedAttention final : public Attention {
   ShardRange columns_, kv_columns_;  // of this rank's heads, of M; of its key-value heads
   std::unique_ptr<CausalHeads> heads_;
   Weight wq_, wk_, wv_, wo_;
+  std::array<Weight, 4> b_;          // behind those; W_o's of out_columns_
+  ShardRange out_columns_;           // of M
+  std::optional<RowBias> biases_;    // none: there are no biases
   Tensor q_, mixed_, dq_, d_mixed_;  // (B L, local heads d)
   Tensor k_, v_, dk_, dv_;           // (B L, local key-value heads d)
   Tensor turns_;                     // (L, d); empty: nothing is rotated

@@ -60,9 +60,9 @@ const LayerBinding::Row& LayerBinding::row_of(const Task& task) {
       Row::gradients(expert_gradient),
   };
   static_assert(
-      kRows.size() == kTaskKinds - 11,
+      kRows.size() == kTaskKinds - 12,
       "every kind but a pipeline's, a model's ends and a step's: send, recv, embed, head, optimizer, stage_gradient, "
-      "squares, norm and the three that gather weights");
+      "tied_gradient, squares, norm and the three that gather weights");
   const auto* row = std::ranges::find(kRows, task.kind, &Row::kind);
   require<WrongResult>(row != kRows.end(), "{}: a task that the layer does not know", task.name());
   return *row;

@@ -28,9 +28,16 @@ std::unique_ptr<Expert> shared_of(const PartSetup& setup) {
 }
 
 LayerParts parts_of(const PartSetup& setup, const LayerComms& comms, LayerDevice& device) {
+  const RankShape& rank = setup.rank;
+  const bool post = is_post(rank.shape.layer.norm);
+  require<Unsupported>(!post || rank.shared.count == 0 || rank.gate_copies() == 1,
+                       "norm post-layernorm behind a shared expert: found ranks that gate the tokens of {} MP groups, "
+                       "of which they know their own alone behind that expert",
+                       rank.gate_copies());
   return {.attention = make_attention(setup),
-          .norm1 = make_norm(setup, kNormGain1),
-          .norm2 = make_norm(setup, kNormGain2),
+          .attention_norm = post ? nullptr : make_norm(setup, kNormGain1),
+          .gate_norm = make_norm(setup, post ? kNormGain1 : kNormGain2),
+          .output_norm = post ? make_norm(setup, kNormGain2) : nullptr,
           .gate = device.make_gate(setup),
           .order = device.make_order(setup.rank),
           .dispatcher = dispatcher_of(setup.rank, comms, setup.math.memory()),
@@ -65,7 +72,7 @@ LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, Layer
 }
 
 TensorView LayerState::shared_gradients(TensorView dense) const {
-  const int64_t first = attention_parameters(shape.shape);
+  const int64_t first = attention_parameters(shape.shape) + attention_biases(shape.shape);
   return dense.part(first, {dense.elements() - first});
 }
 

@@ -19,7 +19,8 @@ namespace moe {
 /// Holds the parts that the layer's shape names, made for this rank and its device.
 struct LayerParts {
   std::unique_ptr<Attention> attention;
-  std::unique_ptr<RowNorm> norm1, norm2;  // before attention, before the gate; null: none
+  // Before attention; before the gate, of what is behind attention's residual sum; behind the MoE part's. Null: none.
+  std::unique_ptr<RowNorm> attention_norm, gate_norm, output_norm;
   std::unique_ptr<Gate> gate;
   std::unique_ptr<Order> order;
   std::unique_ptr<Dispatcher> dispatcher;
@@ -43,6 +44,7 @@ inline constexpr std::string_view kDenseGradients = "dense gradients",
 /// task comes first overwrites them. Norms go with what reads them.
 struct GradientsInto {
   Into attention = Into::overwrite, gate = Into::overwrite, experts = Into::overwrite, shared = Into::overwrite;
+  Into output = Into::overwrite;  // of what is behind the MoE part
 };
 
 /// Says what a layer shares: the weights with those of its other micro-batches; its input with the output of the layer

@@ -13,8 +13,13 @@ std::span<const int32_t> MoeLayer::own_choices() const {
 std::vector<Parameter> MoeLayer::parameters() {
   const LayerParts& parts = state_.parts;
   std::vector<Parameter> all = parts.attention->parameters(state_.gradients.pending);
-  if (parts.norm1) all.push_back(parts.norm1->gain(1));
-  if (parts.norm2) all.push_back(parts.norm2->gain(shape().stage_copies()));
+  const auto add = [&](const std::unique_ptr<RowNorm>& norm, int copies) {
+    if (norm == nullptr) return;
+    for (Parameter& p : norm->parameters(copies)) all.push_back(std::move(p));
+  };
+  add(parts.attention_norm, 1);
+  add(parts.gate_norm, shape().stage_copies());
+  add(parts.output_norm, shape().stage_copies() * shape().gate_copies());  // each of these has all of its gradient
   for (Parameter& p : parts.gate->parameters()) all.push_back(std::move(p)), all.back().copies = shape().stage_copies();
   for (Parameter& p : parts.expert->parameters(state_.expert_gradients))
     all.push_back(std::move(p)), all.back().copies = shape().expert_copies();

@@ -5,7 +5,8 @@
 //   y = h + moe(norm(h))            gate, order, dispatch, experts (EP x ESP), combine, i-order (FSMoE, section 3)
 //         + shared(norm(h))         where the layer has one: an expert of every token, sharded over MP, not weighed
 //
-// Norms and residuals are as the layer's shape says. Parameters, inputs and every buffer are made here; what runs when
+// Norms and residuals are as the layer's shape says; with post_layernorm h = norm(x + attention(x)) and y = norm(h +
+// moe(h) + shared(h)). Parameters, inputs and every buffer are made here; what runs when
 // is a plan's business (binding.h), and the plan's flow decides which tokens and rows this rank holds.
 //
 // Loss = sum over all distinct tokens of <y, dY>, and the gate's auxiliary losses; gradients are its derivatives, each
@@ -21,7 +22,8 @@ namespace moe {
 class MoeLayer {
  public:
   /// Throws BadInput naming the field if this layer can't be run (rank_shape.h) or names an unknown part. Blocking: all
-  /// ranks make theirs. `device` is this rank's and outlives the layer; Unsupported naming what it has not.
+  /// ranks make theirs. `device` is this rank's and outlives the layer; Unsupported naming what it has not, and for
+  /// post_layernorm with a shared expert where ranks gate the tokens of several MP groups.
   MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device = cpu_layer_device(),
            const LayerLinks& links = {})
       : state_(rank, seed, std::move(comms), device, links) {}

@@ -1,5 +1,8 @@
 #include "moe/layer/norm.h"
 
+#include <optional>
+
+#include "moe/layer/row_bias.h"
 #include "moe/tensor/element.h"
 #include "moe/tensor/host_copy.h"
 #include "moe/tensor/tensor.h"
@@ -13,28 +16,40 @@ class Normalizer final : public RowNorm {
       : math_(setup.math),
         name_(name),
         width_(setup.rank.model_dim()),
-        centred_(setup.rank.shape.layer.norm == Norm::layernorm),
+        centred_(setup.rank.shape.layer.norm != Norm::rmsnorm),
         gain_(setup.weight(name_, {1, 1, width_}, setup.rank.dtype())),
         d_gain_(setup.weight(gradient_name(name_), {1, 1, width_}, setup.rank.dtype())) {
-    fill_weight(gain(1), 4, setup.seed, math_.memory());  // about 1, each another
+    fill_weight(parameters(1).front(), 4, setup.seed, math_.memory());  // about 1, each another
     const HostCopy host(gain_, math_.memory());
     with_element(host.view().dtype(), [&](auto zero) {
       for (int64_t j = 0; j < width_; ++j) host.view().as<decltype(zero)>()[j] += 1;
     });
     host.send();
+    if (!centred_ || !setup.rank.shape.layer.bias) return;
+    const std::string bias = name_ + std::string(kNormBias);
+    bias_ = setup.weight(bias, {1, 1, width_}, setup.rank.dtype());
+    d_bias_ = setup.weight(gradient_name(bias), {1, 1, width_}, setup.rank.dtype());
+    biases_.emplace(math_, setup.rank.dtype());
+    fill_weight(parameters(1).back(), width_, setup.seed, math_.memory());
   }
 
-  void forward(TensorView x, TensorView out) override { math_.norm(input(x), out); }
+  void forward(TensorView x, TensorView out) override {
+    math_.norm(input(x), out);
+    if (biases_) biases_->add(bias_, matrix(out));
+  }
   void backward(TensorView x, TensorView d, Into into) override {
+    if (biases_) biases_->gradient(matrix(d), d_bias_, into);
     if (into == Into::overwrite) return math_.norm_backward(input(x), d, d_gain_);
     if (part_.view().rank() == 0) part_ = Tensor({1, 1, width_}, d_gain_.view().dtype(), math_.memory());
     math_.norm_backward(input(x), d, part_);
     math_.add(part_, d_gain_);
   }
 
-  Parameter gain(int copies) override {
-    const ShardRange one{0, 1, 1};
-    return {name_, {one, one, {0, width_, width_}}, gain_, d_gain_, SummedOver::stage, copies};
+  std::vector<Parameter> parameters(int copies) override {
+    const std::array<ShardRange, 3> axes{ShardRange{0, 1, 1}, {0, 1, 1}, {0, width_, width_}};
+    std::vector<Parameter> all{{name_, axes, gain_, d_gain_, SummedOver::stage, copies}};
+    if (biases_) all.push_back({name_ + std::string(kNormBias), axes, bias_, d_bias_, SummedOver::stage, copies});
+    return all;
   }
 
  private:
@@ -52,6 +67,8 @@ class Normalizer final : public RowNorm {
   Weight gain_, d_gain_;
   Tensor part_;  // of the gain's gradient, where it is added to
   Tensor moments_;
+  Weight bias_, d_bias_;
+  std::optional<RowBias> biases_;  // none: the norm has no bias
 };
 
 }  // namespace

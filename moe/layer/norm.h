@@ -1,5 +1,6 @@
 #pragma once
-// LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019) of rows, each with a gain and no bias.
+// LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019) of rows, each with a gain; LayerNorm has a bias too
+// where its layer has biases.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,12 +13,13 @@ class RowNorm {
  public:
   static constexpr double kEpsilon = 1e-5;
   virtual ~RowNorm() = default;
-  /// out = gain (x - mean) / sqrt(variance + epsilon), or gain x / sqrt(mean of squares + epsilon); x, out (rows, M).
+  /// out = gain (x - mean) / sqrt(variance + epsilon) + bias, or gain x / sqrt(mean of squares + epsilon); x, out
+  /// (rows, M).
   virtual void forward(TensorView x, TensorView out) = 0;
-  /// Turns d from d_out to d_x, in place, and makes the gain's gradient. x is the forward's.
+  /// Turns d from d_out to d_x, in place, and makes the weights' gradients. x is the forward's.
   virtual void backward(TensorView x, TensorView d, Into into = Into::overwrite) = 0;
   /// `copies` is Parameter's.
-  virtual Parameter gain(int copies) = 0;
+  virtual std::vector<Parameter> parameters(int copies) = 0;
 };
 
 /// Names the gradient of a weight of that name in the layer's WeightStore.

@@ -44,6 +44,10 @@ inline constexpr std::string_view kGateProjection = "gate_projection", kGateTemp
 inline constexpr std::string_view kW1 = "w1", kW3 = "w3", kW2 = "w2";  // (E, M, H) twice, (E, H, M)
 inline constexpr std::string_view kShared = "shared_";                 // before those names: (M, S) twice, (S, M)
 inline constexpr std::string_view kNormGain1 = "norm1", kNormGain2 = "norm2";  // (M)
+/// Their biases, where a layer has them.
+inline constexpr std::string_view kBq = "bq", kBk = "bk", kBv = "bv", kBo = "bo";  // (M); bk, bv: (kv heads d)
+inline constexpr std::string_view kB1 = "b1", kB3 = "b3", kB2 = "b2";              // (E, H) twice, (E, M)
+inline constexpr std::string_view kNormBias = "_bias";                             // behind a norm's name: (M)
 
 /// Fills a weight by name and index in the whole: normal with deviation 1 / sqrt(fan_in). Where `memory` is a device's,
 /// this and the functions below fill by way of the host.

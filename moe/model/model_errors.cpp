@@ -2,18 +2,22 @@
 
 namespace moe {
 
-ModelReference reference_model(const MoeLayer& any, const StackChoices& choices, int64_t vocabulary,
+ModelReference reference_model(const MoeLayer& any, const StackChoices& choices, const ModelEnds& of,
                                const SampleTokens& tokens) {
   LayerSeed seed = any.seed();
   seed.layer = seed.micro_batch = 0;
   const LayerCase& shape = any.shape().shape;
-  const int64_t samples = any.shape().tokens.total / shape.layer.seq, length = shape.layer.seq + 1;
-  ReferenceEnds ends{vocabulary, {}};
+  const int64_t samples = any.shape().tokens.total / shape.layer.seq, seq = shape.layer.seq;
+  ReferenceEnds ends{of.vocabulary(), of.tied()};
   for (size_t mb = 0; mb < choices.front().size(); ++mb) {
-    auto& text = ends.tokens.emplace_back(static_cast<size_t>(samples * length));
-    for (int64_t s = 0; s < samples; ++s)
-      tokens(static_cast<int64_t>(mb) * samples + s,
-             std::span(text).subspan(static_cast<size_t>(s * length), static_cast<size_t>(length)));
+    auto& inputs = ends.inputs.emplace_back(static_cast<size_t>(samples * seq));
+    auto& targets = ends.targets.emplace_back(inputs.size());
+    for (int64_t s = 0; s < samples; ++s) {
+      const auto of_sample = [&](std::vector<int32_t>& all) {
+        return std::span(all).subspan(static_cast<size_t>(s * seq), static_cast<size_t>(seq));
+      };
+      tokens(static_cast<int64_t>(mb) * samples + s, of_sample(inputs), of_sample(targets));
+    }
   }
   return reference_model(shape, static_cast<int>(choices.size()), seed, ends, [&](int layer, int micro_batch) {
     return LayerChoices{choices[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)],

@@ -25,10 +25,12 @@ RankModel::RankModel(LayerStack& stack, Communicator& world, int64_t vocabulary,
                      const LayerSeed& seed)
     : stack_(stack),
       everyone_(world.split(0, world.rank())),
-      ends_(stack, vocabulary, seed),
+      ends_(stack, vocabulary, step.tied, seed),
       step_(step),
       squares_({1}, DType::float64) {
   const ParallelShape stage = stage_case(stack.shape().shape).parallel;
+  if (step.tied && stack.shape().shape.parallel.pp > 1)
+    ends_link_ = everyone_->split(ends_.tied_gradient() ? world.rank() % stage.ranks() : -1, world.rank());
   if (stage.zero == 0) return;
   gathers_ = LayerComms::split(*everyone_->split(stack.stage(), world.rank()), stage);
 }
@@ -93,6 +95,10 @@ void RankModel::issue(const Task& task, CommCall call) {
       return stream.launch([=, this](void*) { forward ? ends_.head(micro_batch) : ends_.head_backward(micro_batch); });
     case TaskKind::stage_gradient:
       return ends_.sum_gradients(layer, call);
+    case TaskKind::tied_gradient: {
+      const TensorView own = ends_.tied_gradient().value();
+      return ends_link_->allreduce(own.data(), own.elements(), own.dtype(), call);
+    }
     case TaskKind::squares:
       return stream.launch([this](void*) { *squares_.as<double>() = own_squares(); });
     case TaskKind::norm:
@@ -147,7 +153,9 @@ double RankModel::own_squares() {
   for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer) count_experts_once(layer);
   const ParallelShape parallel = stage_case(stack_.shape().shape).parallel;
   double sum = 0;
-  for (const Parameter& p : parameters()) sum += sum_of_squares(p.gradient) / holders(p, parallel);
+  const bool copy = ends_.heads() && ends_.tied_gradient();  // the other end counts it
+  for (const Parameter& p : parameters())
+    if (!copy || p.name != kEmbedding) sum += sum_of_squares(p.gradient) / holders(p, parallel);
   return sum;
 }
 

@@ -48,8 +48,9 @@ class RankModel final : public ModelTasks {
   WeightShare states_share(const Parameter& p) const;
 
   LayerStack& stack_;
-  std::unique_ptr<Communicator> everyone_;  // of all stages
-  std::optional<LayerComms> gathers_;       // of the stage, for steps between passes; with ZeRO alone
+  std::unique_ptr<Communicator> everyone_;   // of all stages
+  std::unique_ptr<Communicator> ends_link_;  // of the ranks at this place in the end stages; null: nothing goes there
+  std::optional<LayerComms> gathers_;        // of the stage, for steps between passes; with ZeRO alone
   ModelEnds ends_;
   StepShape step_;
   OptimizerSettings settings_;

@@ -72,6 +72,7 @@ GroupKind group_of(Flow flow, TaskKind kind) {
       return GroupKind::world;
     case TaskKind::send:
     case TaskKind::recv:
+    case TaskKind::tied_gradient:
       return GroupKind::pp;
     default:
       return GroupKind::none;

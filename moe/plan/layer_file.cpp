@@ -40,7 +40,9 @@ void read_choices(const TableReader& root, LayerShape& layer) {
   layer.dispatcher = root.optional_name("dispatcher").value_or(layer.dispatcher);
   layer.hook = root.optional_name("hook").value_or(layer.hook);
   if (root.has("norm")) layer.norm = norm_from(root.text("norm"), root.where("norm"));
-  if (root.has("residual")) layer.residual = root.boolean("residual");
+  for (const auto& [key, value] :
+       {std::pair{"residual", &layer.residual}, {"causal", &layer.causal}, {"bias", &layer.bias}})
+    if (root.has(key)) *value = root.boolean(key);
   layer.aux_loss = root.optional_real("aux_loss", kNonNegative).value_or(layer.aux_loss);
   layer.z_loss = root.optional_real("z_loss", kNonNegative).value_or(layer.z_loss);
 }
@@ -72,7 +74,7 @@ LayerFile read_layer(const std::string& path) {
   const TableReader root(file, {"schema", "name", "source", "batch", "seq", "model_dim", "hidden", "shared_hidden",
                                 "heads", "kv_heads", "rope_theta", "experts", "top_k", "node_limit", "capacity_factor",
                                 "capacity_rounding", "ffn", "dtype", "gate", "order", "dispatcher", "hook", "norm",
-                                "residual", "aux_loss", "z_loss", "parallel"});
+                                "residual", "causal", "bias", "aux_loss", "z_loss", "parallel"});
   // clang-format on
   root.integer("schema", {.least = 1, .most = 1});
   LayerFile out;

@@ -173,10 +173,11 @@ RankParameters rank_parameters(const MemoryRequest& r) {
   const double model_dim = static_cast<double>(l.model_dim);
   RankParameters out;
   out.dense = 2 * static_cast<double>(l.experts) * model_dim;  // the gate: logits and their spread (GShard)
-  out.dense += static_cast<double>(shared_parameters(r.shape));
+  out.dense += static_cast<double>(shared_parameters(r.shape) + dense_biases(r.shape));
   if (r.dense_part) out.dense += static_cast<double>(attention_parameters(r.shape)) + 4 * model_dim;
   out.experts =
       static_cast<double>(l.experts) / p.ep * gemms_of(l.ffn) * model_dim * static_cast<double>(l.hidden) / p.esp;
+  out.experts += static_cast<double>(expert_biases(r.shape));
   return out;
 }
 
@@ -238,6 +239,7 @@ MemoryRequest memory_request(const Plan& plan) {
   request.order = plan.order;
   request.replicated = traits_of(plan.structure->flow).sends_all_groups();
   request.vocabulary = plan.vocabulary;
+  request.tied_embedding = plan.step.tied;
   request.whole_ends = request.vocabulary > 0;
   return request;
 }

@@ -77,7 +77,7 @@ Model read_model(const std::string& path) {
       root.table("layer", {"batch",    "seq",        "model_dim", "hidden", "shared_hidden", "heads",
                            "kv_heads", "rope_theta", "experts",   "top_k",  "node_limit",    "capacity_factor",
                            "ffn",      "dtype",      "gate",      "order",  "dispatcher",    "hook",
-                           "norm",     "residual",   "aux_loss",  "z_loss"});
+                           "norm",     "residual",   "causal",    "bias",   "aux_loss",      "z_loss"});
   require_shape(layer);
   read_layer_keys(layer, out.layer);
   out.parallel = read_parallel_keys(root.table("parallel", {"dp", "mp", "ep", "esp", "pp", "placement"}));

@@ -44,7 +44,8 @@ constexpr std::array<std::string_view, kTaskKinds> kTaskNames{"mp_allgather",
                                                               "stage_gradient",
                                                               "squares",
                                                               "norm",
-                                                              "stage_weights"};
+                                                              "stage_weights",
+                                                              "tied_gradient"};
 constexpr std::array<std::string_view, kPhases> kPhaseNames{"forward", "backward", "step"};
 constexpr std::array<std::string_view, 6> kLaneNames{"compute", "inter", "intra", "comm", "copy", "gradient"};
 constexpr std::array<std::string_view, kBuffers> kBufferNames{
@@ -86,6 +87,8 @@ void hash_shape(Hash& hash, const LayerCase& c) {
   hash.add(name_of(c.rounding));
   if (l.shared_hidden > 0) hash.add(static_cast<uint64_t>(l.shared_hidden));
   if (l.rope_theta > 0) hash.add(l.rope_theta);
+  if (!l.causal) hash.add(std::string_view("not causal"));
+  if (l.bias) hash.add(std::string_view("bias"));
   if (l.node_limit > 0) hash.add(std::string_view("node_limit")), hash.add(static_cast<uint64_t>(l.node_limit));
   if (c.row_multiple > 1) hash.add(static_cast<uint64_t>(c.row_multiple));
 }
@@ -147,6 +150,7 @@ uint64_t Plan::hash() const {
   hash_shape(hash, shape);
   if (step.planned)
     hash.add(uint64_t{step.clips} << 2 | (step.optimizer ? 1 + static_cast<uint64_t>(*step.optimizer) : 0));
+  if (step.tied) hash.add(std::string_view("tied"));
   hash_structure(hash, *structure);
   for (const Gradient& gradient : gradients)
     for (const int64_t v : {int64_t{gradient.layer}, gradient.bytes, int64_t{gradient.made_by},

@@ -27,7 +27,8 @@ std::map<Sent, int64_t> summed_bytes(const Plan& plan) {
     add(TaskKind::stage_gradient, layer, stage_gradient_bytes(c));
   }
   if (plan.vocabulary == 0) return bytes;
-  const StepWeights first = embedding_weights(c, plan.vocabulary), last = head_weights(c, plan.vocabulary);
+  const StepWeights first = embedding_weights(c, plan.vocabulary),
+                    last = head_weights(c, plan.vocabulary, plan.step.tied);
   add(TaskKind::stage_gradient, kEmbeddingLayer, end_gradient_bytes(c, first));
   add(TaskKind::stage_gradient, plan.layers, end_gradient_bytes(c, last));
   return bytes;
@@ -87,6 +88,7 @@ class StepCheck {
     for (const Task& task : plan_.tasks()) {
       if (task.kind == TaskKind::optimizer) check_optimizer(task);
       if (task.kind == TaskKind::squares) check_squares(task);
+      if (task.kind == TaskKind::tied_gradient) check_tied(task);
       if (task.kind == TaskKind::norm)
         check_after(plan_, ancestors_, task, tasks_of(TaskKind::squares), "begins before");
       if (gathers_weights(task.kind)) check_gather(task);
@@ -115,6 +117,11 @@ class StepCheck {
     if (const auto sums = sums_.find(task.layer); sums != sums_.end())
       check_after(plan_, ancestors_, task, sums->second, "steps before the end of");
     check_after(plan_, ancestors_, task, makers_[task.layer], "steps before the end of");
+    if (const bool end = task.layer < 0 || task.layer == plan_.layers; end && sums_tied()) {
+      const Task* tied = find(plan_, TaskKind::tied_gradient, stage_of(task));
+      if (tied == nullptr) broken(task, "steps a tied embedding that the other end's stage does not know");
+      check_after(plan_, ancestors_, task, {tied->id}, "steps before the end of");
+    }
     if (!plan_.step.clips) return;
     const bool apart = spans(plan_, GroupKind::world);
     const Task* norm = find(plan_, apart ? TaskKind::norm : TaskKind::squares, stage_of(task));
@@ -122,9 +129,19 @@ class StepCheck {
     check_after(plan_, ancestors_, task, {norm->id}, "clips before the end of");
   }
 
+  bool sums_tied() const { return plan_.step.tied && plan_.vocabulary > 0 && plan_.shape.parallel.pp > 1; }
+
+  // What both ends have, once each has all of its own.
+  void check_tied(const Task& task) {
+    for (const int end : {kEmbeddingLayer, plan_.layers}) {
+      check_after(plan_, ancestors_, task, sums_[end], "begins before");
+      check_after(plan_, ancestors_, task, makers_[end], "begins before");
+    }
+  }
+
   void check_squares(const Task& task) {
     for (const Task& sum : plan_.tasks())
-      if (sends_gradients(sum.kind) && stage_of(sum) == stage_of(task))
+      if ((sends_gradients(sum.kind) || sum.kind == TaskKind::tied_gradient) && stage_of(sum) == stage_of(task))
         check_after(plan_, ancestors_, task, {sum.id}, "adds up squares before the end of");
   }
 

@@ -9,15 +9,18 @@
 namespace moe {
 namespace {
 
-constexpr std::array kFfnGemms{2, 3};  // of a forward
+constexpr std::array kFfnGemms{2, 3, 2};  // of a forward
 static_assert(kFfnGemms.size() == kFfnParts.size());
 
 struct NormRow {
   std::string_view name;
   Norm norm;
 };
-constexpr std::array<NormRow, 4> kNorms{
-    {{"by-ffn", Norm::by_ffn}, {"none", Norm::none}, {"layernorm", Norm::layernorm}, {"rmsnorm", Norm::rmsnorm}}};
+constexpr std::array<NormRow, 5> kNorms{{{"by-ffn", Norm::by_ffn},
+                                         {"none", Norm::none},
+                                         {"layernorm", Norm::layernorm},
+                                         {"rmsnorm", Norm::rmsnorm},
+                                         {"post-layernorm", Norm::post_layernorm}}};
 
 struct PlacementRow {
   std::string_view name;
@@ -139,7 +142,7 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
   require_positive(parallel.ranks_per_node, "ranks per node");
   if (layer.kv_heads == 0) layer.kv_heads = layer.heads;
   if (layer.experts == 0) layer.experts = parallel.nodes > 1 ? parallel.nodes : parallel.ranks_per_node;
-  if (layer.norm == Norm::by_ffn) layer.norm = layer.ffn == Ffn::gpt ? Norm::layernorm : Norm::rmsnorm;
+  if (layer.norm == Norm::by_ffn) layer.norm = layer.ffn == Ffn::mixtral ? Norm::rmsnorm : Norm::layernorm;
   require<BadInput>(layer.aux_loss >= 0 && layer.z_loss >= 0, "aux-loss {}, z-loss {}: expected numbers >= 0",
                     layer.aux_loss, layer.z_loss);
   require_positive(layer.experts, "experts");

@@ -10,14 +10,16 @@
 
 namespace moe {
 
-enum class Ffn { gpt, mixtral };
+enum class Ffn { gpt, mixtral, gpt_tanh };
 std::string_view name_of(Ffn ffn);
 Ffn ffn_from(std::string_view name, std::string_view where);
-/// GEMMs of one expert's forward: 2 (GPT) or 3 (Mixtral's SwiGLU).
+/// GEMMs of one expert's forward: 2 (GPT, with either GELU) or 3 (Mixtral's SwiGLU).
 int gemms_of(Ffn ffn);
 
-/// by_ffn: layernorm for GPT's feed-forward, rmsnorm for Mixtral's. Each has a gain of M, no bias.
-enum class Norm { by_ffn, none, layernorm, rmsnorm };
+/// by_ffn: rmsnorm for Mixtral's feed-forward, else layernorm. Each has a gain of M. They stand before attention and
+/// before the gate; post_layernorm (BERT's) stands behind each of the two residual sums.
+enum class Norm { by_ffn, none, layernorm, rmsnorm, post_layernorm };
+constexpr bool is_post(Norm norm) { return norm == Norm::post_layernorm; }
 std::string_view name_of(Norm norm);
 Norm norm_from(std::string_view name, std::string_view where);
 
@@ -48,10 +50,12 @@ struct LayerShape {
   int64_t node_limit = 0;                       // M, nodes that a token's k experts lie on at most; 0: any
   std::optional<double> capacity_factor = 1.2;  // f; empty: dropless
   Ffn ffn = Ffn::gpt;
-  Norm norm = Norm::by_ffn;  // before attention and before the gate
-  bool residual = true;      // around attention and around the MoE part
-  double aux_loss = 0;       // coefficient of the gate's load-balancing loss, where its original has one
-  double z_loss = 0;         // of the mean squared log-sum-exp of its logits
+  Norm norm = Norm::by_ffn;
+  bool residual = true;  // around attention and around the MoE part
+  bool causal = true;    // a token sees those before it alone; else all of its sample (BERT)
+  bool bias = false;     // of attention's projections, of experts' GEMMs and of LayerNorms (GPT-2)
+  double aux_loss = 0;   // coefficient of the gate's load-balancing loss, where its original has one
+  double z_loss = 0;     // of the mean squared log-sum-exp of its logits
   DType dtype = DType::float32;
   std::string gate = "gshard";
   std::string order = "tutel";

@@ -20,22 +20,24 @@ int64_t gate_parameters(const LayerCase& c) {
   return experts * m * (l.gate == "softmoe" ? capacity_rows(c) : 1);
 }
 
-int64_t norm_parameters(const LayerCase& c) { return c.layer.norm == Norm::none ? 0 : c.layer.model_dim; }
-
 }  // namespace
 
 StepWeights step_weights(const LayerCase& c) {
   const int64_t width = bytes_of(c.layer.dtype);
-  return {gradient_bytes(c) / width, expert_gradient_bytes(c) / width, gate_parameters(c) + 2 * norm_parameters(c)};
+  return {gradient_bytes(c) / width, expert_gradient_bytes(c) / width,
+          gate_parameters(c) + 2 * norm_parameters(c.layer)};
 }
 
 StepWeights embedding_weights(const LayerCase& c, int64_t vocabulary) {
   const int64_t places = c.layer.rope_theta == 0 ? c.layer.seq : 0;
-  return {.alike = (vocabulary + places) * c.layer.model_dim};
+  const int64_t norm = is_post(c.layer.norm) ? norm_parameters(c.layer) : 0;
+  return {.alike = (vocabulary + places) * c.layer.model_dim + norm};
 }
 
-StepWeights head_weights(const LayerCase& c, int64_t vocabulary) {
-  return {.alike = vocabulary * c.layer.model_dim + norm_parameters(c)};
+StepWeights head_weights(const LayerCase& c, int64_t vocabulary, bool tied) {
+  const int64_t norm = is_post(c.layer.norm) ? 0 : norm_parameters(c.layer);
+  const int64_t own = tied && c.parallel.pp == 1 ? 0 : vocabulary * c.layer.model_dim;
+  return {.alike = own + norm};
 }
 
 int64_t stage_gradient_bytes(const LayerCase& c) { return step_weights(c).alike * bytes_of(sums_type(c.layer.dtype)); }

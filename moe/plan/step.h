@@ -17,6 +17,7 @@ struct StepShape {
   bool planned = false;
   bool clips = false;                                     // by the norm of all gradients
   std::optional<OptimizerKind> optimizer = std::nullopt;  // none: the weights stay, the optimizer's tasks do nothing
+  bool tied = false;  // the output projection is the embedding; each end stage has a copy, if there are several stages
   bool operator==(const StepShape&) const = default;
 };
 
@@ -29,10 +30,11 @@ struct StepWeights {
 };
 /// Of a layer: attention and shared expert; experts; the gate with its norms.
 StepWeights step_weights(const LayerCase& shape);
-/// Of the embedding (learned places too, where attention knows none) and of the output projection with its norm, which
-/// each rank has whole.
+/// Of the embedding (learned places too, where attention knows none) and of the output projection, which each rank has
+/// whole. A norm is before the output projection or, where layers end in theirs, behind the embedding.
 StepWeights embedding_weights(const LayerCase& shape, int64_t vocabulary);
-StepWeights head_weights(const LayerCase& shape, int64_t vocabulary);
+/// `tied`: on one stage the embedding counts them.
+StepWeights head_weights(const LayerCase& shape, int64_t vocabulary, bool tied = false);
 
 /// Bytes that the stage adds up of a layer's gate and norms: as elements of the type of sums. Of an end: of its own.
 int64_t stage_gradient_bytes(const LayerCase& shape);

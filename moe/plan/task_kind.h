@@ -21,10 +21,11 @@ enum class TaskKind : uint8_t {
   embed, head,                                             // a model's ends; the loss is the head's
   stage_gradient,                                          // the sum of what all ranks of a stage hold alike
   squares, norm,                                           // of all gradients, to clip them: a rank's, and their sum
-  stage_weights                                            // ZeRO 1: AllGather over DP of what a stage holds alike
+  stage_weights,                                           // ZeRO 1: AllGather over DP of what a stage holds alike
+  tied_gradient                                            // the sum of a tied embedding between the end stages
 };
 // clang-format on
-inline constexpr int kTaskKinds = 37;
+inline constexpr int kTaskKinds = 38;
 std::string_view name_of(TaskKind kind);
 
 /// Part of the MoE layer's row traffic: one task a chunk.

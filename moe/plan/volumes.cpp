@@ -24,6 +24,9 @@ void check_product(std::string_view what, std::initializer_list<int64_t> factors
   bad_input("{}: found {}, expected a product of at most {}", what, found, kMostBytes);
 }
 
+// Columns of M in the largest of `parts` shards.
+int64_t columns(const LayerCase& c, int parts) { return (c.layer.model_dim + parts - 1) / parts; }
+
 }  // namespace
 
 void check_volumes(const LayerCase& c) {
@@ -146,13 +149,37 @@ double shared_flops(const LayerCase& c) {
   return kFlopsPerMac * static_cast<double>(c.layer.batch * c.layer.seq) * static_cast<double>(shared_parameters(c));
 }
 
+int64_t attention_biases(const LayerCase& c) {
+  if (!c.layer.bias) return 0;
+  const Heads most = most_heads(c);
+  return (most.query + 2 * most.key_value) * (c.layer.model_dim / c.layer.heads) + columns(c, c.parallel.mp);
+}
+
+int64_t dense_biases(const LayerCase& c) {
+  const LayerShape& l = c.layer;
+  if (!l.bias || l.shared_hidden == 0) return attention_biases(c);
+  return attention_biases(c) + (gemms_of(l.ffn) - 1) * (l.shared_hidden / c.parallel.mp) + columns(c, c.parallel.mp);
+}
+
+int64_t expert_biases(const LayerCase& c) {
+  const LayerShape& l = c.layer;
+  if (!l.bias) return 0;
+  return l.experts / c.parallel.ep * ((gemms_of(l.ffn) - 1) * (l.hidden / c.parallel.esp) + columns(c, c.parallel.esp));
+}
+
+int64_t norm_parameters(const LayerShape& l) {
+  if (l.norm == Norm::none) return 0;
+  return l.bias && l.norm != Norm::rmsnorm ? 2 * l.model_dim : l.model_dim;
+}
+
 int64_t gradient_bytes(const LayerCase& c) {
-  return (attention_parameters(c) + shared_parameters(c)) * bytes_of(c.layer.dtype);
+  return (attention_parameters(c) + shared_parameters(c) + dense_biases(c)) * bytes_of(c.layer.dtype);
 }
 
 int64_t expert_gradient_bytes(const LayerCase& c) {
   const LayerShape& l = c.layer;
-  return l.experts / c.parallel.ep * gemms_of(l.ffn) * l.model_dim * (l.hidden / c.parallel.esp) * bytes_of(l.dtype);
+  const int64_t weights = l.experts / c.parallel.ep * gemms_of(l.ffn) * l.model_dim * (l.hidden / c.parallel.esp);
+  return (weights + expert_biases(c)) * bytes_of(l.dtype);
 }
 
 }  // namespace moe

@@ -60,10 +60,17 @@ double attention_flops(const LayerCase& c);  // forward, of the rank with most h
 double scores_flops(const LayerCase& c);     // of these, Q K^T and its product with V: all L x L, whatever is masked
 double mp_bytes(const LayerCase& c);         // MP AllGather's gathered size, MP ReduceScatter's input size: B L M
 double shared_flops(const LayerCase& c);     // of the shared expert: forward
-/// Dense parameters / N_MP that are summed over DP: attention's projections and the shared expert.
+/// Dense parameters / N_MP that are summed over DP: attention's projections, the shared expert and the biases of both.
 int64_t gradient_bytes(const LayerCase& c);
 int64_t expert_gradient_bytes(const LayerCase& c);  // of a rank's experts' shards, summed over EDP
 int64_t attention_parameters(const LayerCase& c);   // of the largest MP shard
 int64_t shared_parameters(const LayerCase& c);      // of an MP shard of the shared expert
+/// Elements of the biases of the largest shard, beside those parameters; 0 where a layer has none. What makes M columns
+/// from sharded rows has its bias sharded by those columns.
+int64_t dense_biases(const LayerCase& c);      // of attention and of the shared expert, over MP
+int64_t attention_biases(const LayerCase& c);  // of these, attention's
+int64_t expert_biases(const LayerCase& c);     // of a rank's experts, over ESP
+/// Elements of a norm's gain, and of its bias where it has one; 0 where a layer has no norms.
+int64_t norm_parameters(const LayerShape& layer);
 
 }  // namespace moe

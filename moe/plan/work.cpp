@@ -75,6 +75,7 @@ Op op_of(TaskKind kind) {
     case TaskKind::sum:
       return Op::copy;
     case TaskKind::send:
+    case TaskKind::tied_gradient:
       return Op::sendrecv;
     case TaskKind::expert:
     case TaskKind::shared:
@@ -159,7 +160,8 @@ int stage_of(const Plan& plan, int layer) {
 StepWeights weights_of(const Plan& plan, int layer) {
   if (layer >= 0 && layer < plan.layers) return step_weights(plan.shape);
   if (plan.vocabulary > 0)
-    return layer < 0 ? embedding_weights(plan.shape, plan.vocabulary) : head_weights(plan.shape, plan.vocabulary);
+    return layer < 0 ? embedding_weights(plan.shape, plan.vocabulary)
+                     : head_weights(plan.shape, plan.vocabulary, plan.step.tied);
   StepWeights weights;
   for (const Gradient& g : plan.gradients)
     if (g.layer == layer) weights.dense += g.bytes / bytes_of(plan.shape.layer.dtype);
@@ -221,6 +223,10 @@ Work step_work(const WorkClass& wc, const Plan& plan) {
       return {Op::copy, group, squares_bytes(plan, layers_here()), 0, 0};
     case TaskKind::norm:
       return {Op::allreduce, group, sizeof(double), 0, 0};
+    case TaskKind::tied_gradient: {  // each end sends the other its own
+      const StepWeights embedding{.alike = plan.vocabulary * plan.shape.layer.model_dim};
+      return {Op::sendrecv, group, static_cast<double>(end_gradient_bytes(plan.shape, embedding)), 0, 0};
+    }
     case TaskKind::stage_weights: {
       if (wc.layer < 0 || wc.layer == plan.layers) return {Op::allgather, group, end_bytes(plan, wc.layer), 0, 0};
       const auto [first, last] = layers_here();

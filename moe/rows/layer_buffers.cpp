@@ -10,8 +10,10 @@ LayerBuffers::LayerBuffers(const RankShape& s, MemorySpace& memory, const LayerB
   make_dense(s, forward, before ? &before->forward : nullptr);
   make_dense(s, backward, before ? &before->backward : nullptr);
   const bool norms = s.shape.layer.norm != Norm::none;
-  normed_input = norms ? own({s.mp_tokens(), s.model_dim()}) : forward.mp_input;
+  const bool post = is_post(s.shape.layer.norm);
+  normed_input = norms && !post ? own({s.mp_tokens(), s.model_dim()}) : forward.mp_input;
   normed = norms ? own({s.gated_tokens(), s.model_dim()}) : forward.gate_input;
+  for (TensorView* t : {&summed, &d_summed}) *t = post ? own({s.gated_tokens(), s.model_dim()}) : TensorView();
 }
 
 TensorView LayerBuffers::own(std::initializer_list<int64_t> shape) {

@@ -37,6 +37,7 @@ class LayerBuffers {
   PhaseBuffers forward, backward;
   TensorView normed_input;       // (B L, M): what attention reads, kept for the backward
   TensorView normed;             // (gated tokens, M): what the gate and the order read, likewise
+  TensorView summed, d_summed;   // (gated tokens, M): the MoE part's residual sum where a norm is behind it; gradient
   TensorView expert_input;       // (rows, M): where the experts compute (ExpertRows), kept for the backward
   TensorView rows_in, rows_out;  // as large: what an expert task reads and writes; a chunk, or all
   TensorView wire_out, wire_in;  // (elements) of the wire's type, where it isn't the layer's: one exchange's both sides

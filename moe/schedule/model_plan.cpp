@@ -212,6 +212,7 @@ MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Fl
   request.order = model.order;
   request.replicated = traits_of(flow).sends_all_groups();
   request.vocabulary = model.vocabulary;
+  request.tied_embedding = model.step.tied;
   request.whole_ends = request.vocabulary > 0;
   return request;
 }

@@ -138,6 +138,7 @@ std::vector<int64_t> gradient_tensors(const LayerCase& c) {
   std::vector<int64_t> tensors{query, key, key, query};
   const int gemms = c.layer.shared_hidden > 0 ? gemms_of(c.layer.ffn) : 0;
   tensors.insert(tensors.end(), static_cast<size_t>(gemms), shared_parameters(c) / gemms_of(c.layer.ffn) * bytes);
+  if (c.layer.bias) tensors.push_back(dense_biases(c) * bytes);
   return tensors;
 }
 
@@ -175,8 +176,10 @@ std::vector<int64_t> gradient_pieces(const Schedule& schedule, const LayerCase& 
 std::vector<int64_t> expert_gradient_pieces(const Schedule& schedule, const LayerCase& shape, int64_t micro_op_bytes) {
   if (!schedule.packs_experts || shape.parallel.edp == 1) return {};
   const int64_t tensors = shape.layer.experts / shape.parallel.ep * gemms_of(shape.layer.ffn);
-  const std::vector<int64_t> alike(static_cast<size_t>(tensors), expert_gradient_bytes(shape) / tensors);
-  return pieces_of(schedule, alike, micro_op_bytes, shape.layer.dtype);
+  const int64_t biases = expert_biases(shape) * bytes_of(shape.layer.dtype);
+  std::vector<int64_t> all(static_cast<size_t>(tensors), (expert_gradient_bytes(shape) - biases) / tensors);
+  if (biases > 0) all.push_back(biases);
+  return pieces_of(schedule, all, micro_op_bytes, shape.layer.dtype);
 }
 
 GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, const LayerCase& shape,

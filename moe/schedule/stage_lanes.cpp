@@ -19,7 +19,8 @@ std::vector<Lane> lanes_of(LaneLayout layout, int stage) {
 
 // A step's collectives, but those of experts.
 bool sums_for_all(TaskKind kind) {
-  return kind == TaskKind::stage_gradient || kind == TaskKind::norm || kind == TaskKind::stage_weights;
+  return kind == TaskKind::stage_gradient || kind == TaskKind::norm || kind == TaskKind::stage_weights ||
+         kind == TaskKind::tied_gradient;
 }
 
 }  // namespace

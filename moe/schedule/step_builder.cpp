@@ -53,9 +53,10 @@ void StepBuilder::sum_alike(int stage) {
 void StepBuilder::sum_ends(int stage) {
   const LayerCase& c = plan_.shape;
   const auto add = [&](int layer, const StepWeights& weights) {
-    sum(stage, {{layer, end_gradient_bytes(c, weights), makers_of(layer).back(), false, true}});
+    const int64_t bytes = end_gradient_bytes(c, weights);
+    if (bytes > 0) sum(stage, {{layer, bytes, makers_of(layer).back(), false, true}});
   };
-  if (stage + 1 == stages()) add(plan_.layers, head_weights(c, plan_.vocabulary));
+  if (stage + 1 == stages()) add(plan_.layers, head_weights(c, plan_.vocabulary, plan_.step.tied));
   if (stage == 0) add(kEmbeddingLayer, embedding_weights(c, plan_.vocabulary));
 }
 
@@ -118,6 +119,7 @@ void StepBuilder::step() {
       const std::vector<int>& made = makers_of(layer);
       sums[layer].insert(sums[layer].end(), made.begin(), made.end());
     }
+  if (plan_.step.tied && plan_.vocabulary > 0 && stages() > 1) sum_tied(sums);
   std::vector<int> norms(static_cast<size_t>(stages()), -1);
   if (plan_.step.clips) add_norms(sums, norms);
   for (int stage = stages(); stage-- > 0;) {
@@ -128,6 +130,15 @@ void StepBuilder::step() {
     }
     if (plan_.shape.parallel.zero > 0) gather(stage);
   }
+}
+
+// `sums`: by layer, what its step waits for. Each end has all of its own first.
+void StepBuilder::sum_tied(std::map<int, std::vector<int>>& sums) {
+  std::set<int> after;
+  for (const int end : {kEmbeddingLayer, plan_.layers}) after.insert(sums[end].begin(), sums[end].end());
+  const std::vector<int> all(after.begin(), after.end());
+  for (const auto& [stage, end] : {std::pair{stages() - 1, plan_.layers}, {0, kEmbeddingLayer}})
+    sums[end].push_back(builder_.step(TaskKind::tied_gradient, stage, end, all));
 }
 
 // `norms`: by stage, what its steps wait for.

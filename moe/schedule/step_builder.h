@@ -31,6 +31,7 @@ class StepBuilder {
   void sum(int stage, const std::vector<Gradient>& gradients);
   void sum_alike(int stage);
   void sum_ends(int stage);
+  void sum_tied(std::map<int, std::vector<int>>& sums);
   const std::vector<int>& makers(TaskKind kind, int layer) { return makers_[{kind, layer}]; }
   const std::vector<int>& makers_of(int layer);
   std::vector<std::vector<int>> senders() const;

@@ -81,7 +81,8 @@ void StackBinding::set_into() {
     for (const auto& [kind, part] : {std::pair{TaskKind::attention, &GradientsInto::attention},
                                      {TaskKind::gate, &GradientsInto::gate},
                                      {TaskKind::expert, &GradientsInto::experts},
-                                     {TaskKind::shared, &GradientsInto::shared}}) {
+                                     {TaskKind::shared, &GradientsInto::shared},
+                                     {TaskKind::i_order, &GradientsInto::output}}) {
       const auto first = std::ranges::find_if(plan_.tasks(), [&](const Task& task) {
         return task.layer == layer && task.phase == Phase::backward && task.kind == kind;
       });

@@ -46,7 +46,7 @@ class ComposedHeads final : public CausalHeads {
       math_.gemm(transpose(first(scores)), d_mixed, of(d.v, sequence), of_head, {shape_.kv_heads, square, wide, dim});
       math_.gemm(d_mixed, transpose(of(in.v, sequence)), first(d_scores), Into::overwrite,
                  {shape_.kv_heads, wide, dim, square});
-      math_.causal_softmax_backward(scores, d_scores, scale_);
+      math_.attention_softmax_backward(scores, d_scores, scale_, shape_.causal);
       math_.gemm(first(d_scores), of(in.k, sequence), of(d.q, sequence, query), Into::overwrite,
                  {shape_.kv_heads, square, dim, wide});
       math_.gemm(transpose(first(d_scores)), of(in.q, sequence, query), of(d.k, sequence), of_head,
@@ -59,7 +59,7 @@ class ComposedHeads final : public CausalHeads {
   void compute(const HeadInputs& in, int64_t sequence, int64_t query, TensorView scores) {
     math_.gemm(of(in.q, sequence, query), transpose(of(in.k, sequence)), first(scores), Into::overwrite,
                {shape_.kv_heads, queries_ * shape_.dim, shape_.dim, shape_.seq * shape_.seq});
-    math_.causal_softmax(scores, scale_);
+    math_.attention_softmax(scores, scale_, shape_.causal);
   }
 
   // The rows of one sequence and the columns of one head: the first of a batch.

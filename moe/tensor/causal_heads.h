@@ -1,7 +1,7 @@
 #pragma once
 // What attention does between its projections: out = softmax(q k^T / sqrt(d)) v of every head, where a token sees those
-// of its sequence up to itself. Heads lie side by side in the columns; heads / kv_heads consecutive ones read the same
-// key-value head.
+// of its sequence up to itself, or all of them. Heads lie side by side in the columns; heads / kv_heads consecutive
+// ones read the same key-value head.
 #include <memory>
 
 #include "moe/tensor/math.h"
@@ -14,6 +14,7 @@ struct HeadsShape {
   int64_t heads = 0, kv_heads = 0, dim = 0;
   DType dtype = DType::float32;
   bool recompute = false;  // the forward keeps no scores: the backward computes them again
+  bool causal = true;      // else a token sees those behind it too
 };
 
 /// q (tokens, heads d); k, v (tokens, kv_heads d); or their gradients.

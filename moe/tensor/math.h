@@ -62,6 +62,9 @@ class Math {
   virtual void gelu(TensorView x, TensorView out) = 0;
   /// d_x = d_out (Phi(x) + x phi(x)); d_x may be d_out.
   virtual void gelu_backward(TensorView x, TensorView d_out, TensorView d_x) = 0;
+  /// out = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, GPT-2's approximation; its backward as gelu's.
+  virtual void gelu_tanh(TensorView x, TensorView out) = 0;
+  virtual void gelu_tanh_backward(TensorView x, TensorView d_out, TensorView d_x) = 0;
   /// out = silu(a) b, silu(x) = x / (1 + exp(-x)).
   virtual void swiglu(TensorView a, TensorView b, TensorView out) = 0;
   /// d_a = d_out silu'(a) b, d_b = d_out silu(a); d_a may be d_out.
@@ -80,11 +83,12 @@ class Math {
   /// Rotates the heads of rows (tokens, heads d) in place: numbers j and j + d / 2 of a head, by the angle whose cosine
   /// and sine are numbers j and j + d / 2 of row token % L of `turns` (L, d), of the sums' type. Back: its negative.
   virtual void rotate(TensorView rows, TensorView turns, Turn turn) = 0;
-  /// Turns scores (n, L, L), in place, into softmaxes: row i of scale times its first i + 1 numbers, 0 beyond.
-  virtual void causal_softmax(TensorView scores, double scale) = 0;
-  /// Sets d = scale p (d - <p, d>), in place, row by row; p is what causal_softmax made.
-  virtual void causal_softmax_backward(TensorView p, TensorView d, double scale) = 0;
-  /// Makes the heads of an attention (causal_heads.h): of GEMMs and causal_softmax, where a device has nothing better.
+  /// Turns scores (n, L, L), in place, into softmaxes: row i of scale times its numbers or, causal, the first i + 1, 0
+  /// beyond.
+  virtual void attention_softmax(TensorView scores, double scale, bool causal) = 0;
+  /// Sets d = scale p (d - <p, d>), in place, row by row; p is what attention_softmax made.
+  virtual void attention_softmax_backward(TensorView p, TensorView d, double scale, bool causal) = 0;
+  /// Makes the heads of an attention (causal_heads.h): of GEMMs and those softmaxes, where a device has nothing better.
   virtual std::unique_ptr<CausalHeads> make_heads(const HeadsShape& shape);
 };
 

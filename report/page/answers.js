@@ -38,6 +38,8 @@ function commandOf(row) {
   for (const name of PLAN_FLAGS)
     if (rows.get(row, name) !== null) words.push(`--${name.replaceAll("_", "-")}`, rows.get(row, name));
   if (layers.get(layer, "residual") === "no") words.push("--no-residual");
+  if (layers.get(layer, "causal") === "no") words.push("--no-causal");
+  if (layers.get(layer, "bias") === "yes") words.push("--bias");
   if (argv.includes("--nearest")) words.push("--nearest");
   return shellLine(words);
 }

@@ -52,6 +52,7 @@ const KIND_COLOURS = {
   expert: "#e69f00", shared: "#f2c14e", gradient: "#d55e00", expert_gradient: "#eb9f6d", copy: "#cc79a7",
   home_copy: "#e0aac8",
   weights: "#b8860b", expert_weights: "#d9b45c", stage_weights: "#c9a23f", stage_gradient: "#b34700",
+  tied_gradient: "#c25f1f",
   squares: "#7a6a8a", norm: "#a08fb5", optimizer: "#8a7a00",
 };
 const kindColour = (kind) => KIND_COLOURS[kind] ?? "#c0a8b8";

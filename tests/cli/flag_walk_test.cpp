@@ -64,8 +64,8 @@ std::string of(const Selection& s) {
                 d.micro_op_bytes, d.min_chunk_bytes, s.nearest, l.batch, l.seq, l.model_dim, l.hidden, l.shared_hidden,
                 l.heads, l.kv_heads, l.rope_theta, l.experts, l.top_k, l.node_limit, l.capacity_factor, l.ffn, l.gate,
                 l.order, l.dispatcher, l.hook, l.norm, l.dtype) +
-         all_of(l.rounding, l.placement, l.aux_loss, l.z_loss, l.no_residual, l.dp, l.mp, l.ep, l.esp, l.pp, l.zero,
-                l.recompute);
+         all_of(l.rounding, l.placement, l.aux_loss, l.z_loss, l.no_residual, l.no_causal, l.bias, l.dp, l.mp, l.ep,
+                l.esp, l.pp, l.zero, l.recompute);
 }
 
 std::string of_gates(const Command& c) {
@@ -107,7 +107,7 @@ std::string parsed(const std::string& verb, const std::string& text) {
          of(b.selection) +
          all_of(b.model.model, b.model.layers, b.model.micro_batches, b.model.pipeline, b.text, b.markov_order, b.steps,
                 b.optimizer, b.learning_rate, b.momentum, b.weight_decay, b.clip_norm, b.warm_up, b.held_out,
-                b.checkpoint, b.checkpoint_every, b.check_only, b.dump, b.peak_flops) +
+                b.checkpoint, b.checkpoint_every, b.check_only, b.dump, b.peak_flops, b.weights, b.save_weights) +
          all_of(b.seed, b.timeout_s, b.device, b.threads, b.out, b.asked.overwrite, b.trace, b.tasks, b.json) +
          all_of(r.backend, r.rank, r.ranks, r.timeout_s, r.rendezvous, r.ranks_per_node, r.min_ctas, r.max_ctas,
                 r.implicit_launch_order, c->launch.ranks) +

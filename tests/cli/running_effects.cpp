@@ -29,7 +29,8 @@ void add_layers_that_run(Effects& e) {
   add(e, refused, "", "--recompute some; --recompute full");
   add(e, parsed, "",
       "--capacity-rounding tutel; --heads 32; --gate switch; --order gshard; --dispatcher 2dh; --hook bf16; "
-      "--norm none; --no-residual; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000; --dtype float64; --dp 8; --pp "
+      "--norm none; --no-residual; --no-causal; --bias; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000; --dtype "
+      "float64; --dp 8; --pp "
       "2; "
       "--placement ep-inside; --cluster testbed-a; --schedule fsmoe; --degree-forward 2; --degree-backward 2; "
       "--micro-op-bytes 1000; --min-chunk-bytes 1000; --nearest; --seed 7; --trace t; --tasks; --out o.jsonl; "
@@ -71,7 +72,7 @@ Effects modelbench() {
   add(e, refused, "--json", "--tasks");
   add(e, parsed, "", "--checkpoint kept");
   add(e, parsed, "--checkpoint kept", "--checkpoint-every 4");
-  add(e, parsed, "", "--check-only; --dump d; --peak-flops 3e14");
+  add(e, parsed, "", "--check-only; --dump d; --peak-flops 3e14; --weights w; --save-weights s");
   add(e, refused, "--check-only",
       "--steps 2; --trace t; --tasks; --optimizer sgd; --learning-rate 0.1; --warm-up 3; --weight-decay 0.1; "
       "--clip-norm 0; --held-out 0; --checkpoint kept; --peak-flops 1e12");

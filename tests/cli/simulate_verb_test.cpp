@@ -110,6 +110,10 @@ TEST_F(SimulateVerb, RecordsSayWhatTheLayerIs) {
   const std::vector<std::tuple<std::vector<std::string>, std::string, Json>> rows{
       {{"--no-residual"}, "residual", "no"},
       {{"--norm", "none"}, "norm", "none"},
+      {{"--norm", "post-layernorm"}, "norm", "post-layernorm"},
+      {{"--no-causal"}, "causal", "no"},
+      {{"--bias"}, "bias", "yes"},
+      {{"--ffn", "gpt-tanh"}, "ffn", "gpt-tanh"},
       {{"--aux-loss", "0.5"}, "aux_loss", 0.5},
       {{"--z-loss", "0.5"}, "z_loss", 0.5},
       {{"--rope-theta", "10000"}, "rope_theta", 10000},

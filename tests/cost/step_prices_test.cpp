@@ -74,6 +74,18 @@ TEST(StepPrices, WithoutRowsNothingIsRefused) {
   EXPECT_EQ(step_seconds(pricer, TaskKind::optimizer, {}), 0) << "weights that stay";
 }
 
+TEST(StepPrices, EndsOfAPipelineExchangeATiedEmbedding) {
+  LayerCase shape = four_nodes();
+  shape.parallel.pp = 4;
+  shape.parallel.nodes *= 4;
+  const Work work{Op::sendrecv, GroupKind::pp, 1e6, 0, 0};
+  const Profile rows = profile_of({row_of(Op::sendrecv, Network::inter, 2, 3e-5, 4e-9)}), none = profile_of({});
+  const LayerPricer pricer(rows, shape), without(none, shape);
+  EXPECT_DOUBLE_EQ(step_seconds(pricer, TaskKind::tied_gradient, work), 3e-5 + 4e-3);
+  EXPECT_EQ(step_seconds(without, TaskKind::tied_gradient, work), 0);
+  EXPECT_TRUE(noted(without, "not priced: tied_gradient, "));
+}
+
 TEST(StepPrices, OptimizersCopyUnlessTheyWereMeasured) {
   const LayerCase shape = four_nodes();
   // AdamW reads 4 numbers of 4 bytes and writes 3; SGD reads 3 and writes 2. A copy reads and writes.

@@ -69,36 +69,41 @@ def softmax_backward(p, dp):
 
 
 class Norm:
-    """gain (x - mean) / sqrt(variance + 1e-5); the mean stays in RMSNorm."""
+    """gain (x - mean) / sqrt(variance + 1e-5) + bias; the mean stays in RMSNorm. Without a gain of its name: none."""
 
-    def __init__(self, kind, gain):
-        self.kind, self.gain = kind, gain
+    def __init__(self, layer, t, name):
+        self.name, self.gain, self.bias = name, t.get(name), t.get(name + "_bias")
+        self.centred = layer["norm"] != "rmsnorm"
 
     def forward(self, x):
-        if self.kind == "none":
+        if self.gain is None:
             return x
-        centred = x - x.mean(-1, keepdims=True) if self.kind == "layernorm" else x
+        centred = x - x.mean(-1, keepdims=True) if self.centred else x
         self.scale = 1 / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
         self.normal = centred * self.scale
-        return self.gain * self.normal
+        return self.gain * self.normal + (0 if self.bias is None else self.bias)
 
     def backward(self, dy):
-        if self.kind == "none":
-            return dy, None
+        if self.gain is None:
+            return dy, {}
         d = self.gain * dy
         dx = d - self.normal * (d * self.normal).mean(-1, keepdims=True)
-        if self.kind == "layernorm":
+        if self.centred:
             dx -= d.mean(-1, keepdims=True)
-        return dx * self.scale, (dy * self.normal).sum(0)
+        gradients = {self.name: (dy * self.normal).sum(0)}
+        if self.bias is not None:
+            gradients[self.name + "_bias"] = dy.sum(0)
+        return dx * self.scale, gradients
 
 
 class Attention:
-    """Causal, with key-value heads that several query heads share."""
+    """With key-value heads that several query heads share."""
 
     def __init__(self, layer, w):
         self.w, self.seq, self.heads = w, layer["seq"], layer["heads"]
         self.kv, self.d = layer["kv_heads"], layer["model_dim"] // layer["heads"]
-        self.theta = layer.get("rope_theta", 0)
+        self.theta, self.causal, self.bias = layer.get("rope_theta", 0), layer.get("causal", True), "bq" in w
+        assert self.bias == layer.get("bias", False)
 
     def split(self, x):  # (tokens, heads d) -> (sequences, heads, L, d)
         return x.reshape(-1, self.seq, x.shape[1] // self.d, self.d).transpose(0, 2, 1, 3)
@@ -126,16 +131,19 @@ class Attention:
 
     def forward(self, x):
         self.x = x
-        q, k, v = (self.split(x @ self.w[name]) for name in ("wq", "wk", "wv"))
+        q, k, v = (self.split(x @ self.w["w" + name] + (self.w["b" + name] if self.bias else 0)) for name in "qkv")
         self.q, self.k, self.v = self.rotated(q), self.shared(self.rotated(k)), self.shared(v)
         scores = self.q @ self.k.transpose(0, 1, 3, 2) / math.sqrt(self.d)
-        scores[..., np.triu(np.ones((self.seq, self.seq), bool), 1)] = -np.inf
+        if self.causal:
+            scores[..., np.triu(np.ones((self.seq, self.seq), bool), 1)] = -np.inf
         self.p = softmax(scores)
         self.mixed = self.join(self.p @ self.v)
-        return self.mixed @ self.w["wo"]
+        return self.mixed @ self.w["wo"] + (self.w["bo"] if self.bias else 0)
 
     def backward(self, dy):
         gradients = {"wo": self.mixed.T @ dy}
+        if self.bias:
+            gradients["bo"] = dy.sum(0)
         dmixed = self.split(dy @ self.w["wo"].T)
         dscores = softmax_backward(self.p, dmixed @ self.v.transpose(0, 1, 3, 2)) / math.sqrt(self.d)
         parts = {"wq": self.rotated(dscores @ self.k, -1),
@@ -145,6 +153,8 @@ class Attention:
         for name, part in parts.items():
             flat = self.join(part)
             gradients[name] = self.x.T @ flat
+            if self.bias:
+                gradients["b" + name[1:]] = flat.sum(0)
             dx = dx + flat @ self.w[name].T
         return dx, gradients
 
@@ -229,36 +239,51 @@ class Gate:
 erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
+EXPERT_WEIGHTS = ("w1", "w2", "w3", "b1", "b2", "b3")
+
+
 class Expert:
     def __init__(self, ffn, w, e):
         self.ffn = ffn
-        self.w = {name: w[name][e] for name in ("w1", "w2", "w3") if name in w}
+        self.w = {name: w[name][e] for name in EXPERT_WEIGHTS if name in w}
+        self.bias = "b1" in w
+
+    def product(self, x, number):
+        return x @ self.w["w" + number] + (self.w["b" + number] if self.bias else 0)
 
     def forward(self, x):
         self.x = x
-        self.a = x @ self.w["w1"]
+        self.a = self.product(x, "1")
         if self.ffn == "gpt":  # x Phi(x)
             self.phi = 0.5 * (1 + erf(self.a / math.sqrt(2)))
             self.hidden = self.a * self.phi
+        elif self.ffn == "gpt-tanh":
+            self.tanh = np.tanh(math.sqrt(2 / math.pi) * (self.a + 0.044715 * self.a**3))
+            self.hidden = self.a * (1 + self.tanh) / 2
         else:  # silu(a) b
-            self.b = x @ self.w["w3"]
+            self.b = self.product(x, "3")
             self.s = sigmoid(self.a)
             self.hidden = self.a * self.s * self.b
-        return self.hidden @ self.w["w2"]
+        return self.product(self.hidden, "2")
 
     def backward(self, dy):
-        gradients = {"w2": self.hidden.T @ dy}
-        d = dy @ self.w["w2"].T
+        gradients, dx = {}, 0
+        d = self.product_backward(self.hidden, dy, "2", gradients)
         if self.ffn == "gpt":
             da = d * (self.phi + self.a * np.exp(-self.a**2 / 2) / math.sqrt(2 * math.pi))
-            dx = da @ self.w["w1"].T
+        elif self.ffn == "gpt-tanh":
+            slope = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * self.a**2)
+            da = d * (1 + self.tanh + self.a * (1 - self.tanh**2) * slope) / 2
         else:
             da = d * self.b * self.s * (1 + self.a * (1 - self.s))
-            db = d * self.a * self.s
-            gradients["w3"] = self.x.T @ db
-            dx = da @ self.w["w1"].T + db @ self.w["w3"].T
-        gradients["w1"] = self.x.T @ da
-        return dx, gradients
+            dx = self.product_backward(self.x, d * self.a * self.s, "3", gradients)
+        return dx + self.product_backward(self.x, da, "1", gradients), gradients
+
+    def product_backward(self, x, d, number, gradients):
+        gradients["w" + number] = x.T @ d
+        if self.bias:
+            gradients["b" + number] = d.sum(0)
+        return d @ self.w["w" + number].T
 
 
 class Experts:
@@ -280,7 +305,7 @@ class Experts:
 
     def backward(self, dy):
         dx, dweight = np.zeros_like(dy), np.zeros_like(self.weight)
-        gradients = {name: np.zeros_like(self.w[name]) for name in ("w1", "w2", "w3") if name in self.w}
+        gradients = {name: np.zeros_like(self.w[name]) for name in EXPERT_WEIGHTS if name in self.w}
         for e, ((token, choice), expert) in enumerate(zip(self.pairs, self.parts)):
             dweight[token, choice] = (dy[token] * self.out[e]).sum(1)
             d, own = expert.backward(self.weight[token, choice, None] * dy[token])
@@ -294,7 +319,7 @@ class Shared:
     """The expert that every token passes; nothing where the layer has none."""
 
     def __init__(self, layer, t):
-        w = {name: t[f"shared_{name}"][None] for name in ("w1", "w2", "w3") if f"shared_{name}" in t}
+        w = {name: t[f"shared_{name}"][None] for name in EXPERT_WEIGHTS if f"shared_{name}" in t}
         assert bool(w) == ("shared_hidden" in layer), "shared expert: weights of one, and none in the layer's shape"
         self.expert = Expert(layer["ffn"], w, 0) if w else None
 
@@ -311,27 +336,41 @@ class Shared:
 class Layer:
     def __init__(self, manifest, t):
         layer, self.residual = manifest["layer"], manifest["layer"]["residual"]
-        self.norms = [Norm(layer["norm"], t.get(name)) for name in ("norm1", "norm2")]
+        self.norms, self.post = [Norm(layer, t, name) for name in ("norm1", "norm2")], layer["norm"] == "post-layernorm"
+        assert (layer["norm"] == "none") == (self.norms[0].gain is None)
         self.attention, self.gate, self.experts = Attention(layer, t), Gate(manifest, t), Experts(layer, t)
         self.shared = Shared(layer, t)
 
     def forward(self, x):
-        hidden = self.attention.forward(self.norms[0].forward(x)) + self.residual * x
-        normed = self.norms[1].forward(hidden)
+        if self.post:
+            hidden = normed = self.norms[0].forward(self.attention.forward(x) + self.residual * x)
+        else:
+            hidden = self.attention.forward(self.norms[0].forward(x)) + self.residual * x
+            normed = self.norms[1].forward(hidden)
         routed = self.gate.forward(normed)
-        moe = self.experts.forward(normed, *routed) + self.shared.forward(normed)
-        return moe + self.residual * hidden, routed[2]
+        y = self.experts.forward(normed, *routed) + self.shared.forward(normed) + self.residual * hidden
+        return self.norms[1].forward(y) if self.post else y, routed[2]
 
     def backward(self, dy):
+        every = {}
+        if self.post:
+            dy, of_norm = self.norms[1].backward(dy)
+            every |= of_norm
         dnormed, dweight, gradients = self.experts.backward(dy)
         dgate, of_gate = self.gate.backward(dweight)
         dshared, of_shared = self.shared.backward(dy)
-        dhidden, gradients["norm2"] = self.norms[1].backward(dnormed + dgate + dshared)
-        dhidden += self.residual * dy
-        dattended, of_attention = self.attention.backward(dhidden)
-        dx, gradients["norm1"] = self.norms[0].backward(dattended)
-        every = {**gradients, **of_shared, **of_gate, **of_attention}
-        return dx + self.residual * dhidden, {n: gradient for n, gradient in every.items() if gradient is not None}
+        dhidden = dnormed + dgate + dshared
+        if self.post:
+            dhidden, of_norm = self.norms[0].backward(dhidden + self.residual * dy)
+        else:
+            dhidden, of_norm = self.norms[1].backward(dhidden)
+            dhidden += self.residual * dy
+        every |= of_norm
+        dx, of_attention = self.attention.backward(dhidden)
+        if not self.post:
+            dx, of_norm = self.norms[0].backward(dx)
+            every |= of_norm
+        return dx + self.residual * dhidden, every | gradients | of_shared | of_gate | of_attention
 
 
 def prefixes(manifest, layer, micro_batch):
@@ -344,7 +383,7 @@ def prefixes(manifest, layer, micro_batch):
 
 def ends_of(manifest, t):
     if "vocabulary" in manifest:
-        return ModelEnds(manifest, t, lambda gain: Norm(manifest["layer"]["norm"], gain))
+        return ModelEnds(manifest, t, lambda name: Norm(manifest["layer"], t, name))
     first, last = 0, manifest["layers"] - 1
     return StackEnds(t, lambda m: prefixes(manifest, first, m)[1], lambda m: prefixes(manifest, last, m)[1])
 
@@ -376,7 +415,7 @@ def recomputed(manifest, t, ends):
                 found[name] = found.get(name, 0) + gradient
         for name, gradient in ends.backward(micro_batch, flowing).items():
             found[name + ".gradient"] = found.get(name + ".gradient", 0) + gradient
-    return found
+    return found | ends.logits
 
 
 def check(folder):

@@ -6,12 +6,14 @@ import contextlib
 import io
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
 import unittest
 
 PROGRAM = os.path.abspath(sys.argv[1])
+CONFIGS = pathlib.Path(__file__).resolve().parents[2] / "configs/models"
 import check_dump  # noqa: E402 (may start this script anew under another Python, with these arguments)
 
 np = check_dump.np
@@ -28,6 +30,12 @@ MODELS = {
     "stages": [*GPT, *SMALL, "--schedule", "fsmoe", "--pp", "2", "--micro-batches", "3", "--pipeline", "1f1b"],
     "split": [*MIXTRAL, *SMALL, "--schedule", "tutel,parm-s1", "--dp", "4", "--mp", "1", "--ep", "4", "--esp", "1",
               "--zero", "1", "--micro-batches", "2", "--layers", "3"],
+    "bert": ["--model", "tiny-bert", "--dtype", "float64", "--schedule", "fsmoe,ds-moe-replicated"],
+    "prenorm-bert": ["--model", "tiny-bert", "--dtype", "float64", *SMALL, "--schedule", "tutel", "--norm", "layernorm",
+                     "--bias", "--mp", "2", "--dp", "1", "--ep", "2", "--esp", "1", "--shared-hidden", "32"],
+    "biases": [*GPT, *SMALL, "--schedule", "fsmoe,parm-s1", "--bias", "--ffn", "gpt-tanh", "--mp", "2", "--dp", "2",
+               "--ep", "2", "--esp", "2", "--norm", "post-layernorm"],
+    "gated-biases": [*MIXTRAL, *SMALL, "--schedule", "lina", "--bias", "--norm", "layernorm"],
     "single": ["--model", "tiny-mixtral", "--schedule", "fsmoe"],
 }
 EMULATED = ["--cluster", "testbed-b", "--model", "gpt2-xl@fsmoe", "--layers", "2", "--schedule", "tutel"]
@@ -60,8 +68,20 @@ class ModelDumps(unittest.TestCase):
         with open(os.path.join(folder, "manifest.json")) as file:
             return json.load(file)
 
+    def tied(self, of):
+        """Such a model whose output projection is the embedding."""
+        path = os.path.join(self.folder, f"tied-{of}.toml")
+        with open(CONFIGS / f"{of}.toml") as source, open(path, "w") as target:
+            target.write(source.read().replace("tied_embedding = false", "tied_embedding = true"))
+        return path
+
     def test_numpy_agrees(self):
-        for name, model in MODELS.items():
+        tied = {"tied": ["--model", self.tied("tiny-gpt"), "--schedule", "tutel", "--norm", "none"],
+                "tied-stages": ["--model", self.tied("tiny-bert"), "--schedule", "fsmoe,lina", "--pp", "2",
+                                "--micro-batches", "2", "--bias"]}
+        for model in tied.values():
+            model += ["--dtype", "float64", *SMALL]
+        for name, model in {**MODELS, **tied}.items():
             for folder in self.dump("--cluster", "host", *model):
                 with self.subTest(model=name, folder=folder):
                     printed = self.checked(folder)
@@ -71,8 +91,10 @@ class ModelDumps(unittest.TestCase):
                     self.assertEqual(manifest["tolerance"], 2e-5 if name == "single" else 1e-10)
                     weights = {w for rank in manifest["ranks"] for w in rank["tensors"] if w + ".gradient" in
                                rank["tensors"]}
-                    self.assertEqual("places" in weights, "tiny-gpt" in model)
-                    self.assertLessEqual({"embedding", "head", "layer-0.wq", "layer-0.w1"}, weights)
+                    self.assertEqual("places" in weights, "tiny-mixtral" not in model)  # the others learn them
+                    self.assertEqual("layer-0.bq" in weights, "--bias" in model)
+                    self.assertEqual("head" in weights, "tied" not in name)
+                    self.assertLessEqual({"embedding", "layer-0.wq", "layer-0.w1"}, weights)
                     if name == "drops":
                         self.assertNotIn(" 0 of", printed)
 

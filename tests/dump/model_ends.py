@@ -1,5 +1,8 @@
 """What stands around the layers of a model, by numpy: x = E[token] + P[place] before them; behind them a norm, logits
-z = n H^T, and the loss, the mean over all tokens of log(sum exp z) - z[next token]."""
+z = n H^T, and the loss, the mean over all targets of log(sum exp z) - z[target]. Where layers end in a norm, that norm
+is behind x instead. A target is the next token, or what was masked."""
+import math
+
 import numpy as np
 
 
@@ -7,7 +10,7 @@ class StackEnds:
     """Of layers alone: what goes in, forward and backward, is given."""
 
     def __init__(self, t, first, last):
-        self.t, self.first, self.last = t, first, last
+        self.t, self.first, self.last, self.logits = t, first, last, {}
 
     def before(self, micro_batch):
         return self.t[self.first(micro_batch) + "input"]
@@ -22,46 +25,60 @@ class StackEnds:
 class ModelEnds:
     def __init__(self, manifest, t, make_norm):
         self.t, self.seq, self.make_norm = t, manifest["layer"]["seq"], make_norm
-        self.loss, self.of_head = 0, {}
-        self.count = sum(tokens.size for name, tokens in t.items() if name.endswith(".targets"))
-        for name in ("tokens", "targets"):
-            known = manifest["vocabulary"]
-            assert all((0 <= t[f"micro-batch-{m}.{name}"]).all() and (t[f"micro-batch-{m}.{name}"] < known).all()
-                       for m in range(manifest["micro_batches"])), f"{name}: not all are 0 to {known - 1}"
-        self.check_targets(manifest["micro_batches"])
+        self.logits = {}
+        self.loss, self.of_head, self.causal = 0, {}, manifest["layer"].get("causal", True)
+        self.known = manifest["vocabulary"]
+        self.count = sum((targets >= 0).sum() for name, targets in t.items() if name.endswith(".targets"))
+        for m in range(manifest["micro_batches"]):
+            tokens, targets = (t[f"micro-batch-{m}.{name}"].reshape(-1, self.seq) for name in ("tokens", "targets"))
+            for name, of_text in (("tokens", tokens), ("targets", targets[targets >= 0])):
+                assert ((0 <= of_text) & (of_text < self.known)).all(), f"{name}: not all are 0 to {self.known - 1}"
+            if self.causal:
+                self.check_targets(tokens, targets)
+            else:
+                self.check_masks(tokens, targets)
 
-    def check_targets(self, micro_batches):
+    def check_targets(self, tokens, targets):
         """A token's target is the token behind it in its sample."""
-        for m in range(micro_batches):
-            tokens, targets = (self.t[f"micro-batch-{m}.{name}"].reshape(-1, self.seq)
-                               for name in ("tokens", "targets"))
-            assert (tokens[:, 1:] == targets[:, :-1]).all(), "targets: not the tokens that follow"
+        assert (targets >= 0).all() and (tokens[:, 1:] == targets[:, :-1]).all(), "targets: not the tokens that follow"
+
+    def check_masks(self, tokens, targets):
+        """Of each sample 15 % of the places have a target, and only there the mask, the last token, may stand."""
+        places = max(1, math.floor(0.15 * self.seq + 0.5))
+        assert ((targets >= 0).sum(1) == places).all(), f"targets: not {places} in every sample"
+        assert (targets[tokens == self.known - 1] >= 0).all() and (targets < self.known - 1).all(), "targets: a mask"
 
     def before(self, micro_batch):
         self.tokens = self.t[f"micro-batch-{micro_batch}.tokens"]
         self.places = np.arange(self.tokens.size) % self.seq
         x = self.t["embedding"][self.tokens]
-        return x + self.t["places"][self.places] if "places" in self.t else x
+        x = x + self.t["places"][self.places] if "places" in self.t else x
+        self.first_norm = self.make_norm("norm0")
+        return self.first_norm.forward(x)
 
     def behind(self, micro_batch, y):
-        norm = self.make_norm(self.t.get("norm3"))
+        norm = self.make_norm("norm3")
         normed = norm.forward(y)
-        logits = normed @ self.t["head"].T
-        rows, targets = np.arange(len(logits)), self.t[f"micro-batch-{micro_batch}.targets"]
+        head = self.t["head" if "head" in self.t else "embedding"]  # tied
+        logits = normed @ head.T
+        targets = self.t[f"micro-batch-{micro_batch}.targets"]
+        self.logits[f"micro-batch-{micro_batch}.logits"] = logits
+        rows, targets = np.arange(len(logits))[targets >= 0], targets[targets >= 0]
         most = logits.max(1, keepdims=True)
         exp = np.exp(logits - most)
-        self.loss += (np.log(exp.sum(1)) + most[:, 0] - logits[rows, targets]).sum() / self.count
-        dlogits = exp / exp.sum(1, keepdims=True)
-        dlogits[rows, targets] -= 1
-        dlogits /= self.count
-        dy, dgain = norm.backward(dlogits @ self.t["head"])
-        self.of_head = {"head": dlogits.T @ normed, "norm3": dgain}
+        self.loss += ((np.log(exp.sum(1)) + most[:, 0])[rows] - logits[rows, targets]).sum() / self.count
+        dlogits = np.zeros_like(logits)
+        dlogits[rows] = (exp / exp.sum(1, keepdims=True))[rows] / self.count
+        dlogits[rows, targets] -= 1 / self.count
+        dy, of_norm = norm.backward(dlogits @ head)
+        self.of_head = {"head" if "head" in self.t else "embedding": dlogits.T @ normed, **of_norm}
         return dy
 
     def backward(self, micro_batch, dx):
-        found = {name: gradient for name, gradient in self.of_head.items() if gradient is not None}
+        dx, of_norm = self.first_norm.backward(dx)
+        found = {**self.of_head, **of_norm}
         for name, rows in (("embedding", self.tokens), ("places", self.places)):
             if name in self.t:
-                found[name] = np.zeros_like(self.t[name])
+                found.setdefault(name, np.zeros_like(self.t[name]))
                 np.add.at(found[name], rows, dx)
         return found

@@ -72,7 +72,7 @@ std::vector<Axis> make_axes() {
   std::vector<Axis> all{{"gate", names_of(gate_names())},
                         {"order", names_of(order_names())},
                         {"dispatcher", names_of(dispatcher_names())},
-                        {"ffn", {"gpt", "mixtral"}}};
+                        {"ffn", {"gpt", "mixtral", "gpt-tanh"}}};
   all.push_back({"schedule", {}});
   for (const Schedule& s : schedules())
     if (s.variants.empty()) all.back().values.emplace_back(s.name);
@@ -84,14 +84,15 @@ std::vector<Axis> make_axes() {
   for (const Capacity& c : kCapacities)
     all.back().values.push_back(
         fmt::format("{} {}", c.factor ? fmt::format("{}", *c.factor) : "none", name_of(c.rounding)));
-  all.push_back({"norm", {"none", "layernorm", "rmsnorm", "none, no residual"}});
+  all.push_back({"norm", {"none", "layernorm", "rmsnorm", "none, no residual", "post-layernorm"}});
   all.push_back({"losses", {"none", "auxiliary", "auxiliary and z"}});
   all.push_back({"degrees", {"1 1", "2 3", "3 2", "5 4", "9 9"}});
   all.push_back({"heads", {"8", "8 of 4", "10 of 5"}});
   all.push_back({"routing", {"even", "skewed"}});
   all.push_back({"top-k", {"1", "2", "5"}});
   all.push_back({"shared expert", {"none", "narrow", "wide"}});
-  all.push_back({"positions", {"none", "rotary"}});
+  all.push_back({"positions", {"none", "rotary", "none, all tokens seen"}});
+  all.push_back({"biases", {"none", "all"}});
   return all;
 }
 
@@ -142,6 +143,8 @@ LayerCase shape_of(const Point& point) {
   layer.top_k = kTopK[point[12]];
   layer.shared_hidden = kShared[point[13]];
   layer.rope_theta = point[14] == 1 ? 10 : 0;
+  layer.causal = point[14] != 2;
+  layer.bias = point[15] == 1;
   layer.dtype = DType::float64;
   layer.gate = name(0), layer.order = name(1), layer.dispatcher = name(2);
   layer.ffn = ffn_from(name(3), "ffn");

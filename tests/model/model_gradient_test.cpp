@@ -14,11 +14,11 @@
 namespace moe {
 namespace {
 
-constexpr int64_t kVocabulary = 19;  // more than the text has
+constexpr int64_t kVocabulary = 19;  // more than the text has, and its last one the mask where tokens are masked
 int64_t points = 60;
 
 struct Met {
-  int64_t ran = 0, overflown = 0, staged = 0;
+  int64_t ran = 0, overflown = 0, staged = 0, masked = 0, post = 0, tied = 0, tied_stages = 0, biased = 0;
   std::set<std::string> schedules, shapes;
   double worst = 0, worst_loss = 0;
 } met;
@@ -29,8 +29,8 @@ void prove(const Plan& plan, uint64_t seed) {
   LocalModels models(plan, *text, seed);
   const double loss = models.run(2).back();  // the second pass finds what the first left
   const MoeLayer& any = models.cells().front().front();
-  const ModelReference reference =
-      reference_model(any, models.choices(), kVocabulary, models.ranks().front()->first_step());
+  const ModelReference reference = reference_model(any, models.choices(), models.ranks().front()->model()->ends(),
+                                                   models.ranks().front()->first_step());
   if (!std::isfinite(reference.loss)) {
     ++met.overflown;
     return;
@@ -46,7 +46,13 @@ void prove(const Plan& plan, uint64_t seed) {
   EXPECT_NEAR(loss, reference.loss, tolerance * std::abs(reference.loss));
   met.worst_loss = std::max(met.worst_loss, std::abs(loss / reference.loss - 1));
   ++met.ran;
-  met.staged += plan.shape.parallel.pp > 1;
+  const bool staged = plan.shape.parallel.pp > 1;
+  met.staged += staged;
+  met.masked += !plan.shape.layer.causal;
+  met.post += is_post(plan.shape.layer.norm);
+  met.biased += plan.shape.layer.bias;
+  met.tied += plan.step.tied;
+  met.tied_stages += plan.step.tied && staged;
   met.schedules.insert(plan.schedule);
   const ParallelShape& p = plan.shape.parallel;
   met.shapes.insert(fmt::format("pp {} dp {} mp {} ep {} esp {}", p.pp, p.dp, p.mp, p.ep, p.esp));
@@ -69,13 +75,16 @@ TEST(Models, LossesAndGradientsAreAutograds) {
     if (testing::Test::HasFailure() && ++failures == 6) break;
   }
   std::cout << fmt::format(
-      "{} models, {} over two stages, {} overflown; {} schedules, {} parallel shapes; worst error {:.2e} of the "
+      "{} models, {} over two stages, {} of masked tokens, {} post-norm, {} with biases, {} tied, {} of these over two "
+      "stages, {} overflown; {} schedules, {} parallel shapes; worst error {:.2e} of the "
       "largest value, of the loss {:.2e}\n",
-      met.ran, met.staged, met.overflown, met.schedules.size(), met.shapes.size(), met.worst, met.worst_loss);
+      met.ran, met.staged, met.masked, met.post, met.biased, met.tied, met.tied_stages, met.overflown,
+      met.schedules.size(), met.shapes.size(), met.worst, met.worst_loss);
   EXPECT_GE(met.ran, points);
   EXPECT_GE(met.schedules.size(), 12U);
   EXPECT_GE(met.shapes.size(), 8U);
   EXPECT_GT(met.staged, points / 5);
+  for (const int64_t some : {met.masked, met.post, met.biased, met.tied_stages}) EXPECT_GT(some, points / 15);
 }
 
 }  // namespace

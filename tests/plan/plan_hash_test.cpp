@@ -47,6 +47,8 @@ std::vector<std::pair<std::string, Change>> shape_changes() {
       {"node_limit", layer(&LayerShape::node_limit, 64)},
       {"kv_heads", layer(&LayerShape::kv_heads, 2)},
       {"rope_theta", layer(&LayerShape::rope_theta, 1e4)},
+      {"causal", layer(&LayerShape::causal, false)},
+      {"bias", layer(&LayerShape::bias, true)},
       {"experts", layer(&LayerShape::experts, 4)},
       {"top_k", layer(&LayerShape::top_k, 2)},
       {"f", layer(&LayerShape::capacity_factor, 1.25)},

@@ -160,6 +160,37 @@ TEST(Step, LayersStepWhileOthersGradientsAreSentUnlessTheyAreClipped) {
     }
 }
 
+// On one stage it has one gradient; on several each end has a copy, and both are summed before either is stepped.
+TEST(Step, ATiedEmbeddingIsSummedOverItsTwoUses) {
+  const StepShape tied{true, true, OptimizerKind::adamw, true};
+  for (const int pp : {1, 2, 4})
+    for (const Schedule* schedule : any_decision::fitting(replicas({}, pp).shape)) {
+      SCOPED_TRACE(fmt::format("{}, {} stages", schedule->name, pp));
+      const Plan plan = plan_of(*schedule, replicas(tied, pp));
+      const auto alike = sent_bytes(plan, TaskKind::stage_gradient);
+      EXPECT_EQ(alike.at(-1), 4 * (100 + 64) * 32);
+      EXPECT_EQ(alike.at(kLayers), 4 * ((pp > 1 ? 100 : 0) + 1) * 32) << "its norm, and a copy";
+      EXPECT_EQ(std::ranges::count(plan.tasks(), TaskKind::tied_gradient, &Task::kind), pp > 1 ? 2 : 0);
+      if (pp == 1) continue;
+      for (const int end : {-1, kLayers}) {
+        const Task& sum = find(plan, TaskKind::tied_gradient, end);
+        EXPECT_EQ(plan.structure->lanes[static_cast<size_t>(sum.lane)].stage, end < 0 ? 0 : pp - 1);
+        const Work& work = plan.works[static_cast<size_t>(sum.work_class)];
+        EXPECT_EQ(std::pair(work.op, work.group), std::pair(Op::sendrecv, GroupKind::pp));
+        EXPECT_EQ(work.bytes, 4 * 100 * 32);
+      }
+    }
+  const Plan good = plan_of(find_schedule("fsmoe"), replicas(tied, 2));
+  EXPECT_NE(good.hash(), plan_of(find_schedule("fsmoe"), replicas({true, true, OptimizerKind::adamw}, 2)).hash());
+  for (const int end : {-1, kLayers}) {
+    const Task& sum = find(good, TaskKind::tied_gradient, end);
+    const Plan early = changed(good, [&](Structure& s) { s.tasks[static_cast<size_t>(sum.id)].after.clear(); });
+    EXPECT_NE(complaint(early).find("begins before"), std::string::npos) << complaint(early);
+    const Plan gone = changed(good, [&](Structure& s) { drop(s, sum.id); });
+    EXPECT_NE(complaint(gone), "no complaint");
+  }
+}
+
 TEST(Step, IsLeftOutUnlessItIsAskedFor) {
   ModelShape model = replicas({});
   model.vocabulary = 0;

@@ -45,6 +45,7 @@ Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabula
   model.order = draw(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
   const Schedule& schedule = find_schedule(layer_space::axes()[4].values[static_cast<size_t>(point[4])]);
   check_shape(schedule, model.shape);
+  model.step.tied = vocabulary > 0 && draw(2) == 0;
   const ModelDecision decision = any_model::any_model_decision(schedule, model, seed);
   if (model.shape.rounding == Rounding::lcm) {
     model.shape.row_multiple = std::lcm(decision.degree_forward, decision.degree_backward);

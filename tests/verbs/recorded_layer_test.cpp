@@ -29,13 +29,15 @@ LayerCase drawn(uint64_t index) {
   l.top_k = static_cast<int64_t>(1 + below(4));
   l.node_limit = one_of(std::array{0, 2, 4});
   l.capacity_factor = std::array<std::optional<double>, 3>{std::nullopt, 1.2, 1.0 / 3}[below(3)];
-  l.ffn = one_of(std::array{Ffn::gpt, Ffn::mixtral});
-  l.norm = one_of(std::array{Norm::by_ffn, Norm::none, Norm::layernorm, Norm::rmsnorm});
+  l.ffn = one_of(std::array{Ffn::gpt, Ffn::mixtral, Ffn::gpt_tanh});
+  l.norm = one_of(std::array{Norm::by_ffn, Norm::none, Norm::layernorm, Norm::rmsnorm, Norm::post_layernorm});
   l.residual = below(2) == 0;
   l.aux_loss = one_of(std::array{0.0, 0.01});
   l.z_loss = one_of(std::array{0.0, 1e-3});
   l.dtype = one_of(std::array{DType::float32, DType::bfloat16});
   l.gate = one_of(std::array{"gshard", "sigmoid"});
+  l.causal = below(2) == 0;
+  l.bias = below(2) == 0;
   ParallelShape p;
   p.nodes = 1 << below(4);
   p.ranks_per_node = 1 << below(4);

@@ -21,13 +21,13 @@ constexpr size_t kDrawn = 3;
 constexpr std::string_view kWhatFlags =
     " --cluster --model --layers --micro-batches --pipeline --layer --batch --seq --model-dim --hidden "
     "--shared-hidden --heads --kv-heads --rope-theta --experts --top-k --ffn --gate --capacity-factor "
-    "--capacity-rounding --order --dispatcher --hook --norm --no-residual --aux-loss --z-loss --dtype --dp --mp --ep "
-    "--esp --pp --placement --nearest --zero --recompute --node-limit --degree-forward --degree-backward "
-    "--micro-op-bytes --min-chunk-bytes ";
+    "--capacity-rounding --order --dispatcher --hook --norm --no-residual --no-causal --bias --aux-loss --z-loss "
+    "--dtype --dp --mp --ep --esp --pp --placement --nearest --zero --recompute --node-limit --degree-forward "
+    "--degree-backward --micro-op-bytes --min-chunk-bytes ";
 // Lists those of these flags that a search for the parallel shape decides.
 constexpr std::string_view kOfShape =
     " --batch --dp --mp --ep --esp --pp --placement --micro-batches --pipeline --nearest ";
-constexpr std::string_view kWithoutValue = " --no-residual --nearest ";
+constexpr std::string_view kWithoutValue = " --no-residual --no-causal --bias --nearest ";
 
 RankingRequest request_of(const TuneOptions& options, const Answer& answer) {
   RankingRequest request{*answer.chosen, *answer.profile, options.selection.degrees, pricing_of(options)};

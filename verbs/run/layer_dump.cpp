@@ -81,6 +81,10 @@ class RankDump {
     for (int m = 0; m < micro_batches; ++m) {
       add(fmt::format("micro-batch-{}.tokens", m), ends.inputs(m).data(), "I32", {rank_.held});
       add(fmt::format("micro-batch-{}.targets", m), ends.targets(m).data(), "I32", {rank_.held});
+      if (!ends.heads()) continue;
+      const TensorView logits = logits_.emplace_back(ends.logits(m));
+      const int64_t known = ends.vocabulary();
+      add(any, fmt::format("micro-batch-{}.logits", m), logits, {rank_.held, {0, known, known}});
     }
   }
 
@@ -113,7 +117,7 @@ class RankDump {
   const RankShape& rank_;
   bool noisy_ = false;          // the gate adds noise
   std::optional<double> loss_;  // what this rank's tokens add to a model's
-  std::deque<Tensor> noises_;
+  std::deque<Tensor> noises_, logits_;
   std::deque<HostCopy> copies_;
   std::vector<SafeTensor> tensors_;
   Json axes_ = Json::object();

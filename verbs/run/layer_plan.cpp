@@ -56,7 +56,7 @@ void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedul
   model.layers = stacked.layers;
   model.micro_batches = stacked.micro_batches;
   model.order = stacked.order;
-  model.step = {true, stacked.clips, stacked.optimizer};
+  model.step = {true, stacked.clips, stacked.optimizer, stacked.tied};
   ModelSearch search;
   ModelResult result = search.tune(schedule, pricer, model, partition_strategies().front(),
                                    within_memory(degrees, pricer.profile().memory_bytes, model));
@@ -76,7 +76,8 @@ void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedul
 void leave_out_ends(Plan& plan) {
   for (size_t i = 0; i < plan.works.size(); ++i) {
     const WorkClass& wc = plan.structure->classes[i];
-    if (wc.kind == TaskKind::stage_gradient && (wc.layer < 0 || wc.layer == plan.layers)) plan.works[i] = {};
+    const bool end = wc.layer < 0 || wc.layer == plan.layers;
+    if ((wc.kind == TaskKind::stage_gradient && end) || wc.kind == TaskKind::tied_gradient) plan.works[i] = {};
   }
 }
 

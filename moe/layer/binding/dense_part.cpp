@@ -7,15 +7,15 @@ void DensePart::attention(const Task& task) {
   LayerBuffers& b = layer_.buffers;
   const LayerParts& parts = layer_.parts;
   const bool forward = task.phase == Phase::forward;
-  const TensorView in = b.forward.mp_input, read = parts.norm1 ? b.normed_input : in;
+  const TensorView in = b.forward.mp_input, read = parts.attention_norm ? b.normed_input : in;
   const TensorView from = forward ? in : b.backward.mp_partial,
                    to = forward ? b.forward.mp_partial : b.backward.mp_input;
   if (forward) {
-    if (parts.norm1) parts.norm1->forward(in, read);
+    if (parts.attention_norm) parts.attention_norm->forward(in, read);
     parts.attention->forward(read, to);
   } else {
     parts.attention->backward(read, from, to, layer_.gradients.fresh, layer_.into.attention);
-    if (parts.norm1) parts.norm1->backward(in, to, layer_.into.attention);
+    if (parts.attention_norm) parts.attention_norm->backward(in, to, layer_.into.attention);
   }
   if (!rank().shape.layer.residual) return;
   const int64_t m = rank().model_dim(), own = rank().tokens.count;
@@ -27,7 +27,7 @@ void DensePart::gate(const Task& task) {
   if (task.phase == Phase::backward) return gate_backward(task.phase);
   LayerBuffers& b = layer_.buffers;
   hooks_.begin_moe(task.phase);
-  if (layer_.parts.norm2) layer_.parts.norm2->forward(b.forward.gate_input, b.normed);
+  if (layer_.parts.gate_norm) layer_.parts.gate_norm->forward(b.forward.gate_input, b.normed);
   layer_.parts.gate->forward(b.normed, layer_.routing);
 }
 
@@ -39,14 +39,20 @@ void DensePart::gate_backward(Phase phase) {
   const TensorView d = b.backward.gate_input;
   layer_.parts.gate->backward({b.normed, layer_.routing, layer_.d_weight, layer_.d_fill, d, share, layer_.into.gate});
   shared_.add_to(phase, d);
-  if (layer_.parts.norm2) layer_.parts.norm2->backward(b.forward.gate_input, d, layer_.into.gate);
-  if (rank().shape.layer.residual) {
-    const TensorView all = hooks_.moe_gradient();
-    const int64_t m = rank().model_dim(), counted = all.size(0) / rank().gate_copies();
-    const int64_t first = rank().gate_copies() > 1 ? rank().esp * counted : 0;
-    math().add(all.part(first * m, {counted, m}), d.part(first * m, {counted, m}));
-  }
+  const bool post = layer_.parts.output_norm != nullptr;
+  if (post) add_residual_gradient(d);
+  if (layer_.parts.gate_norm) layer_.parts.gate_norm->backward(b.forward.gate_input, d, layer_.into.gate);
+  if (!post) add_residual_gradient(d);
   hooks_.end_moe(phase);
+}
+
+// Of several ranks that gate a token one adds it.
+void DensePart::add_residual_gradient(TensorView d) {
+  if (!rank().shape.layer.residual) return;
+  const TensorView all = hooks_.moe_gradient();
+  const int64_t m = rank().model_dim(), counted = all.size(0) / rank().gate_copies();
+  const int64_t first = rank().gate_copies() > 1 ? rank().esp * counted : 0;
+  math().add(all.part(first * m, {counted, m}), d.part(first * m, {counted, m}));
 }
 
 void DensePart::order(const Task& task) {
@@ -65,9 +71,12 @@ void DensePart::i_order(const Task& task) {
     return order.i_order_backward(layer_.routing, hooks_.moe_gradient(), home_rows(Phase::forward),
                                   {b.backward.home, plan_.layouts(task).home}, layer_.d_weight);
   }
-  order.i_order(layer_.routing, home_rows(task.phase), b.forward.moe_output);
-  shared_.add_to(task.phase, b.forward.moe_output);
-  if (rank().shape.layer.residual) math().add(b.forward.gate_input, b.forward.moe_output);
+  const bool post = layer_.parts.output_norm != nullptr;
+  const TensorView sum = post ? b.summed : b.forward.moe_output;
+  order.i_order(layer_.routing, home_rows(task.phase), sum);
+  shared_.add_to(task.phase, sum);
+  if (rank().shape.layer.residual) math().add(post ? b.normed : b.forward.gate_input, sum);
+  if (post) layer_.parts.output_norm->forward(sum, b.forward.moe_output);
   hooks_.end_moe(task.phase);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Does the dense part's tasks: attention with its norm and residual, gate, order and i-order, and the collectives that
-// bring tokens together and apart.
+// Does the dense part's tasks: attention with its norm and residual, gate, order and i-order with theirs, and the
+// collectives that bring tokens together and apart.
 #include "moe/layer/binding/bound_plan.h"
 #include "moe/layer/binding/shared_part.h"
 #include "moe/layer/binding/wire_hooks.h"
@@ -29,6 +29,7 @@ class DensePart {
 
  private:
   void gate_backward(Phase phase);
+  void add_residual_gradient(TensorView d);
   /// Returns what i_order reads in the forward, and order in the backward.
   RowsView home_rows(Phase phase);
   Math& math() const { return layer_.math(); }

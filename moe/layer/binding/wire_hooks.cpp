@@ -4,13 +4,21 @@
 
 namespace moe {
 
-TensorView WireHooks::moe_gradient() const { return any() ? layer_.hooked.view() : layer_.buffers.backward.moe_output; }
+TensorView WireHooks::moe_gradient() const {
+  if (layer_.parts.output_norm) return layer_.buffers.d_summed;
+  return any() ? layer_.hooked.view() : layer_.buffers.backward.moe_output;
+}
 
 void WireHooks::begin_moe(Phase phase) const {
-  if (!any()) return;
-  if (phase == Phase::forward) return layer_.parts.hook->before_moe_start(phase, layer_.buffers.forward.gate_input);
-  layer_.math().assign(layer_.buffers.backward.moe_output, layer_.hooked);  // dY stays what the loss gave
-  layer_.parts.hook->before_moe_start(phase, layer_.hooked);
+  const LayerBuffers& b = layer_.buffers;
+  if (any() && phase == Phase::forward) return layer_.parts.hook->before_moe_start(phase, b.forward.gate_input);
+  if (any()) {
+    layer_.math().assign(b.backward.moe_output, layer_.hooked);  // dY stays what the loss gave
+    layer_.parts.hook->before_moe_start(phase, layer_.hooked);
+  }
+  if (phase == Phase::forward || !layer_.parts.output_norm) return;
+  layer_.math().assign(any() ? layer_.hooked.view() : b.backward.moe_output, b.d_summed);
+  layer_.parts.output_norm->backward(b.summed, b.d_summed, layer_.into.output);
 }
 
 void WireHooks::end_moe(Phase phase) const {

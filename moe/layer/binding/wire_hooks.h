@@ -22,7 +22,8 @@ class WireHooks {
  public:
   explicit WireHooks(LayerState& layer) : layer_(layer) {}
 
-  /// Returns the gradient of the MoE part's output: the hook's copy of it, else what the loss gave.
+  /// Returns the gradient of the MoE part's output: where a norm is behind it, what that has left; else the hook's copy
+  /// of what the loss gave, or that itself.
   TensorView moe_gradient() const;
   /// The MoE part's first task calls the one, its last task the other.
   void begin_moe(Phase phase) const;

@@ -4,12 +4,14 @@
 
 #include "moe/base/registry.h"
 #include "moe/layer/experts/gpt.h"
+#include "moe/layer/experts/gpt_tanh.h"
 #include "moe/layer/experts/mixtral.h"
 
 namespace moe {
 namespace {
 
-constexpr std::array kExperts{ExpertRow{"gpt", make_gpt_expert}, ExpertRow{"mixtral", make_mixtral_expert}};
+constexpr std::array kExperts{ExpertRow{"gpt", make_gpt_expert}, ExpertRow{"mixtral", make_mixtral_expert},
+                              ExpertRow{"gpt-tanh", make_gpt_tanh_expert}};
 static_assert(same_names(kExperts, kFfnParts), "an expert has a row here and one in moe/plan/parts.h");
 
 }  // namespace

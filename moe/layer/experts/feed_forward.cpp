@@ -1,5 +1,8 @@
 #include "moe/layer/experts/feed_forward.h"
 
+#include <optional>
+
+#include "moe/layer/row_bias.h"
 #include "moe/tensor/tensor.h"
 
 namespace moe {
@@ -29,12 +32,16 @@ class FeedForward final : public Expert {
         experts_(setup.rank.experts),
         hidden_(setup.rank.hidden),
         model_dim_(setup.rank.model_dim()),
+        out_columns_(share_of(model_dim_, static_cast<int>(hidden_.total / hidden_.count),
+                              static_cast<int>(hidden_.first / hidden_.count))),
         prefix_(setup.prefix),
         before_(inputs_),
         d_before_(inputs_) {
-    const int64_t all = static_cast<int64_t>(inputs_ + 1) * experts_.count * size();
+    if (setup.rank.shape.layer.bias) biases_.emplace(math_, setup.rank.dtype());
+    const int64_t all = biases_ ? bias_start(inputs_, experts_.count) : start(inputs_, experts_.count);
     weights_ = setup.weight(prefix_ + "experts", {all}, setup.rank.dtype());
-    for (const Parameter& p : parameters(weights_)) fill_weight(p, p.axes[1].total, setup.seed, math_.memory());
+    for (const Parameter& p : parameters(weights_))
+      fill_weight(p, p.axes[1].total > 1 ? p.axes[1].total : model_dim_, setup.seed, math_.memory());
   }
 
   void reserve(int64_t rows) override {
@@ -47,12 +54,18 @@ class FeedForward final : public Expert {
   void forward(TensorView input, std::span<const Rows> rows, TensorView output) override {
     for_each_run(rows, [&](const Run& run) {
       const int64_t h = hidden_.count, m = model_dim_;
-      for (size_t i = 0; i < inputs_; ++i)
+      for (size_t i = 0; i < inputs_; ++i) {
         math_.gemm(placed(input, run), matrix(weight(weights_, i, run.first)), placed(before_[i], run), Into::overwrite,
                    {run.count, run.step * m, size(), run.step * h});
+        if (biases_)
+          biases_->add(bias(weights_, i, run.first), placed(before_[i], run), {run.count, 0, h, run.step * h});
+      }
       for_each_block(run, [&](Rows in, Rows) { act_.forward(math_, rows_of(before_, in), rows_of(after_, in)); });
       math_.gemm(placed(after_, run), matrix(weight(weights_, inputs_, run.first)), packed(output, run),
                  Into::overwrite, {run.count, run.step * h, size(), run.rows * m});
+      if (biases_)
+        biases_->add(bias(weights_, inputs_, run.first), own_columns(output, run),
+                     {run.count, 0, out_columns_.count, run.rows * m});
     });
   }
 
@@ -65,12 +78,16 @@ class FeedForward final : public Expert {
                  {run.count, run.rows * m, size(), dense});
       math_.gemm(transpose(placed(after_, run)), dy, matrix(weight(gradients, inputs_, run.first)), into,
                  {run.count, run.step * h, run.rows * m, size()});
+      if (biases_)
+        biases_->gradient(own_columns(d_output, run), bias(gradients, inputs_, run.first), into,
+                          {run.count, 0, run.rows * m, out_columns_.count});
       for_each_block(run,
                      [&](Rows in, Rows at) { act_.backward(math_, rows_of(before_, in), rows_of(d_before_, at)); });
       for (size_t i = 0; i < inputs_; ++i) {
         const Matrix d = front(d_before_[i], run);
         math_.gemm(transpose(x), d, matrix(weight(gradients, i, run.first)), into,
                    {run.count, run.step * m, dense, size()});
+        if (biases_) biases_->gradient(d, bias(gradients, i, run.first), into, {run.count, 0, dense, h});
         math_.gemm(d, transpose(matrix(weight(weights_, i, run.first))), packed(d_input, run),
                    i == 0 ? Into::overwrite : Into::add, {run.count, dense, size(), run.rows * m});
       }
@@ -90,6 +107,14 @@ class FeedForward final : public Expert {
                      whole(gradients),
                      SummedOver::edp});
     }
+    for (size_t i = 0; biases_ && i <= inputs_; ++i) {
+      const ShardRange& columns = i == inputs_ ? out_columns_ : hidden_;
+      const auto whole = [&](TensorView t) { return t.part(bias_start(i, 0), {experts_.count, 1, columns.count}); };
+      std::string name(i == inputs_ ? kW2 : act_.inputs[i]);
+      name.front() = 'b';
+      all.push_back(
+          {prefix_ + name, {experts_, {0, 1, 1}, columns}, whole(weights_), whole(gradients), SummedOver::edp});
+    }
     return all;
   }
 
@@ -100,6 +125,19 @@ class FeedForward final : public Expert {
   TensorView weight(TensorView all, size_t i, int64_t e) const {
     if (i == inputs_) return all.part(start(i, e), {hidden_.count, model_dim_});
     return all.part(start(i, e), {model_dim_, hidden_.count});
+  }
+
+  // Biases lie behind all weights.
+  int64_t bias_start(size_t i, int64_t e) const {
+    const int64_t before = start(inputs_ + 1, 0) + static_cast<int64_t>(i) * experts_.count * hidden_.count;
+    return before + e * (i == inputs_ ? out_columns_ : hidden_).count;
+  }
+  TensorView bias(TensorView all, size_t i, int64_t e) const {
+    return all.part(bias_start(i, e), {(i == inputs_ ? out_columns_ : hidden_).count});
+  }
+  // This shard's share of W2's columns, in a packed chunk.
+  Matrix own_columns(TensorView t, const Run& run) const {
+    return columns(rows_of(t, {run.packed, run.packed + run.rows}), out_columns_.first, out_columns_.count);
   }
 
   // These view the run's first expert: its rows where the experts compute, in a packed chunk, in what serves one run.
@@ -138,10 +176,12 @@ class FeedForward final : public Expert {
   size_t inputs_;
   ShardRange experts_, hidden_;
   int64_t model_dim_;
+  ShardRange out_columns_;  // of M, whose bias this shard adds
   std::string prefix_;
-  Weight weights_;                         // weight after weight, W2 last, each of all local experts
+  Weight weights_;                         // weight after weight, W2 last, each of all local experts; so biases
   std::vector<Tensor> before_, d_before_;  // (rows, H / N_ESP) an input: stored; of one run's chunk
   Tensor after_;                           // (rows, H / N_ESP), stored
+  std::optional<RowBias> biases_;          // none: there are no biases
 };
 
 }  // namespace

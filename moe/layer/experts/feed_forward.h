@@ -1,6 +1,7 @@
 #pragma once
-// Experts without biases share act(x W, ...) W2: an element-wise activation between GEMMs. The weights before it (E, M,
-// H) are sharded over ESP by columns, W2 (E, H, M) by rows. A weight takes one GEMM forward and two backward.
+// Experts share act(x W, ...) W2: an element-wise activation between GEMMs. The weights before it (E, M, H) are sharded
+// over ESP by columns, W2 (E, H, M) by rows. Biases, where the layer has them, are added behind each GEMM; W2's (E, M)
+// is sharded by columns. A weight takes one GEMM forward and two backward.
 #include <span>
 #include <string_view>
 

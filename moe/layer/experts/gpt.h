@@ -1,5 +1,5 @@
 #pragma once
-// GPT's feed-forward: gelu(x W1) W2, without biases, gelu exact (erf). W1 (M, H) is sharded by columns, W2 (H, M) by
+// GPT's feed-forward: gelu(x W1) W2, gelu exact (erf). W1 (M, H) is sharded by columns, W2 (H, M) by
 // rows. Two GEMMs forward, four backward.
 #include <memory>
 

@@ -7,7 +7,11 @@ namespace moe {
 
 std::vector<GraphWeight> attention_weights(const LayerShape& l) {
   const int64_t m = l.model_dim, kv = m / l.heads * l.kv_heads;
-  return {{kWq, {m, m}, m}, {kWk, {m, kv}, m}, {kWv, {m, kv}, m}, {kWo, {m, m}, m}};
+  std::vector<GraphWeight> weights{{kWq, {m, m}, m}, {kWk, {m, kv}, m}, {kWv, {m, kv}, m}, {kWo, {m, m}, m}};
+  if (l.bias)
+    for (const auto& [name, width] : {std::pair{kBq, m}, {kBk, kv}, {kBv, kv}, {kBo, m}})
+      weights.push_back({name, {width}, m});
+  return weights;
 }
 
 // Pairs (j, j + d / 2) are complex numbers that their place turns.
@@ -24,27 +28,42 @@ static at::Tensor rotary_graph(const LayerShape& l, const at::Tensor& x) {
 
 at::Tensor attention_graph(const LayerShape& l, const at::Tensor& x, const GraphWeights& w) {
   const int64_t d = l.model_dim / l.heads, sequences = x.size(0) / l.seq;
-  const auto split = [&](std::string_view name) {  // (sequences, heads, L, d)
-    const at::Tensor t = at::matmul(x, w.at(std::string(name)));
+  const auto product = [&](const at::Tensor& rows, std::string_view weight, std::string_view bias) {
+    const at::Tensor t = at::matmul(rows, w.at(std::string(weight)));
+    return l.bias ? t + w.at(std::string(bias)) : t;
+  };
+  const auto split = [&](std::string_view weight, std::string_view bias) {  // (sequences, heads, L, d)
+    const at::Tensor t = product(x, weight, bias);
     const int64_t heads = t.size(1) / d;
     return t.view({sequences, l.seq, heads, d}).transpose(1, 2).repeat_interleave(l.heads / heads, 1);
   };
-  const at::Tensor q = rotary_graph(l, split(kWq)), k = rotary_graph(l, split(kWk));
-  const at::Tensor scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(d));
-  const at::Tensor later = at::ones({l.seq, l.seq}, at::kBool).triu(1);
-  const at::Tensor mixed = at::matmul(at::softmax(scores.masked_fill(later, -INFINITY), -1), split(kWv));
-  return at::matmul(mixed.transpose(1, 2).reshape({x.size(0), l.model_dim}), w.at(std::string(kWo)));
+  const at::Tensor q = rotary_graph(l, split(kWq, kBq)), k = rotary_graph(l, split(kWk, kBk));
+  at::Tensor scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(d));
+  if (l.causal) scores = scores.masked_fill(at::ones({l.seq, l.seq}, at::kBool).triu(1), -INFINITY);
+  const at::Tensor mixed = at::matmul(at::softmax(scores, -1), split(kWv, kBv));
+  return product(mixed.transpose(1, 2).reshape({x.size(0), l.model_dim}), kWo, kBo);
 }
 
 std::vector<GraphWeight> norm_weights(const LayerShape& l) {
   if (l.norm == Norm::none) return {};
-  return {{kNormGain1, {l.model_dim}, 4, 1}, {kNormGain2, {l.model_dim}, 4, 1}};
+  std::vector<GraphWeight> weights = norm_weights(l, kNormGain1);
+  for (const GraphWeight& weight : norm_weights(l, kNormGain2)) weights.push_back(weight);
+  return weights;
+}
+
+std::vector<GraphWeight> norm_weights(const LayerShape& l, std::string_view gain) {
+  if (l.norm == Norm::none) return {};
+  std::vector<GraphWeight> weights{{gain, {l.model_dim}, 4, 1}};
+  if (l.bias && l.norm != Norm::rmsnorm) weights.push_back({gain, {l.model_dim}, l.model_dim, 0, "_bias"});
+  return weights;
 }
 
 at::Tensor norm_graph(const LayerShape& l, const at::Tensor& x, const GraphWeights& w, std::string_view gain) {
   if (l.norm == Norm::none) return x;
-  const at::Tensor centred = l.norm == Norm::layernorm ? x - x.mean(1, true) : x;
-  return w.at(std::string(gain)) * centred / at::sqrt((centred * centred).mean(1, true) + 1e-5);
+  const at::Tensor centred = l.norm != Norm::rmsnorm ? x - x.mean(1, true) : x;
+  const at::Tensor normed = w.at(std::string(gain)) * centred / at::sqrt((centred * centred).mean(1, true) + 1e-5);
+  const auto bias = w.find(std::string(gain) + "_bias");
+  return bias == w.end() ? normed : normed + bias->second;
 }
 
 }  // namespace moe

@@ -16,12 +16,10 @@ class EndsGraph {
   const GraphWeights& weights() const { return weights_; }
 
  private:
-  /// The tokens from place `from` of every sample on, (samples seq).
-  at::Tensor text(int micro_batch, int64_t from) const;
-
   const LayerShape layer_;
   const ReferenceEnds& ends_;
   GraphWeights weights_;
+  int64_t counted_ = 0;  // targets of all micro-batches
   double loss_ = 0;
 };
 

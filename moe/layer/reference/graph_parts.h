@@ -19,6 +19,7 @@ struct GraphWeight {
   std::vector<int64_t> extents;
   int64_t fan_in = 1;
   double offset = 0;
+  std::string_view suffix = {};  // of the name
 };
 
 std::vector<GraphWeight> attention_weights(const LayerShape& layer);
@@ -26,6 +27,8 @@ std::vector<GraphWeight> attention_weights(const LayerShape& layer);
 at::Tensor attention_graph(const LayerShape& layer, const at::Tensor& x, const GraphWeights& weights);
 
 std::vector<GraphWeight> norm_weights(const LayerShape& layer);
+/// Those of the norm whose gain has that name.
+std::vector<GraphWeight> norm_weights(const LayerShape& layer, std::string_view gain);
 at::Tensor norm_graph(const LayerShape& layer, const at::Tensor& x, const GraphWeights& weights, std::string_view gain);
 
 std::vector<GraphWeight> expert_weights(const LayerShape& layer);

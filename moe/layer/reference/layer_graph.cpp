@@ -33,9 +33,11 @@ Tensor filled_rows(int64_t tokens, int64_t width, DType dtype, Fill fill) {
   return rounded(t, dtype).to(at::kDouble);
 }
 
+std::string name_of(const GraphWeight& weight) { return std::string(weight.name) + std::string(weight.suffix); }
+
 Tensor full_weight(const GraphWeight& weight, DType dtype, const LayerSeed& seed) {
   const Tensor t = unfilled(weight.extents, dtype);
-  Parameter whole{std::string(weight.name), {ShardRange{0, 1, 1}, {0, 1, 1}, {0, 1, 1}}, {}, {}};
+  Parameter whole{name_of(weight), {ShardRange{0, 1, 1}, {0, 1, 1}, {0, 1, 1}}, {}, {}};
   for (size_t i = 0, axis = 3 - weight.extents.size(); axis < 3; ++i, ++axis)
     whole.axes[axis] = {0, weight.extents[i], weight.extents[i]};
   whole.value = TensorView(t.data_ptr(), {t.numel()}, sums_type(dtype));
@@ -87,7 +89,7 @@ GraphInputs graph_inputs(const LayerCase& c, const LayerSeed& seed) {
 
 GraphWeights graph_weights(const std::vector<GraphWeight>& weights, DType dtype, const LayerSeed& seed) {
   GraphWeights made;
-  for (const GraphWeight& weight : weights) made[std::string(weight.name)] = full_weight(weight, dtype, seed);
+  for (const GraphWeight& weight : weights) made[name_of(weight)] = full_weight(weight, dtype, seed);
   return made;
 }
 
@@ -99,15 +101,18 @@ Tensor graph_gate_noise(const LayerCase& c, const LayerSeed& seed) {
 GraphOutputs run_graph(const LayerCase& c, const GraphInputs& in, const LayerChoices& choices) {
   const LayerShape& l = c.layer;
   const auto& w = in.weights;
-  Tensor hidden = attention_graph(l, norm_graph(l, in.input, w, kNormGain1), w);
+  const bool post = l.norm == Norm::post_layernorm;
+  Tensor hidden = attention_graph(l, post ? in.input : norm_graph(l, in.input, w, kNormGain1), w);
   if (l.residual) hidden = hidden + in.input;
-  const Tensor normed = norm_graph(l, hidden, w, kNormGain2);
+  if (post) hidden = norm_graph(l, hidden, w, kNormGain1);
+  const Tensor normed = post ? hidden : norm_graph(l, hidden, w, kNormGain2);
   const GateGraph gate = gate_graph({c, normed, in.gate_noise, w, choices.preferred, choices.tie, choices.preset});
   GraphOutputs out;
   out.choices = gate.expert;
   out.output = experts(c, normed, gate, w);
   if (l.shared_hidden > 0) out.output = out.output + shared_graph(l, normed, w);
   if (l.residual) out.output = out.output + hidden;
+  if (post) out.output = norm_graph(l, out.output, w, kNormGain2);
   if (in.output_gradient.defined()) out.loss = (out.output * in.output_gradient).sum();
   if (gate.auxiliary.defined()) {
     out.loss = out.loss.defined() ? out.loss + gate.auxiliary : gate.auxiliary;

@@ -92,7 +92,7 @@ StackReference reference_stack(const LayerCase& shape, int layers, int micro_bat
 ModelReference reference_model(const LayerCase& shape, int layers, const LayerSeed& seed, const ReferenceEnds& ends,
                                const std::function<LayerChoices(int layer, int micro_batch)>& choices) {
   EndsGraph graph(shape, seed, ends);
-  const auto micro_batches = static_cast<int>(ends.tokens.size());
+  const auto micro_batches = static_cast<int>(ends.inputs.size());
   ModelReference reference{run_layers({shape, layers, micro_batches, seed}, choices, &graph), graph.loss(), {}};
   for (const auto& [name, weight] : graph.weights()) reference.gradients[name] = gradient_of(weight);
   return reference;

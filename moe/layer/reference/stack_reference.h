@@ -17,10 +17,12 @@ using StackReference = std::vector<std::vector<LayerReference>>;
 StackReference reference_stack(const LayerCase& shape, int layers, int micro_batches, const LayerSeed& seed,
                                const std::function<LayerChoices(int layer, int micro_batch)>& choices = {});
 
-/// A model's ends around the layers (moe/model/model_ends.h): embedding, places, norm, head, cross-entropy.
+/// A model's ends around the layers (moe/model/model_ends.h): embedding, places, norm, head, cross-entropy. By
+/// micro-batch, (samples of all DP groups, seq): what goes in, and what is to be predicted, -1 for nothing.
 struct ReferenceEnds {
   int64_t vocabulary = 0;
-  std::vector<std::vector<int32_t>> tokens = {};  // by micro-batch, (samples of all DP groups, seq + 1)
+  bool tied = false;  // the output projection is the embedding
+  std::vector<std::vector<int32_t>> inputs = {}, targets = {};
 };
 struct ModelReference {
   StackReference layers;

@@ -13,6 +13,7 @@
 #include "moe/measure/layers/proxy.h"
 #include "moe/measure/layers/rank_run.h"
 #include "moe/measure/layers/training.h"
+#include "moe/measure/layers/weight_files.h"
 
 namespace moe {
 namespace {
@@ -57,6 +58,9 @@ class LayerBench {
       if (settings_.emulated) result_.took.unpaced_s = seconds_of([&] { choose_pace(); });
       result_.took.timed_s = seconds_of([&] { time(); });
     }
+    const Benched& first = benched_.front();
+    if (const std::string& file = settings_.training.save_weights; !file.empty())
+      save_weights(file, world(), first.runs(), first.run.plan);
     for (Benched& each : benched_) result_.runs.push_back(std::move(each.run));
     return std::move(result_);
   }
@@ -91,18 +95,28 @@ class LayerBench {
     return now_s() - begin_s;
   }
 
-  // A small model knows the tokens of its text alone.
+  // A small model knows the tokens of its text alone, and the mask where it needs one.
   Plan proxy_of(const Plan& plan, const LayerCase& small) const {
-    return proxy_plan(plan, small, plan.vocabulary > 0 ? settings_.training.text->vocabulary() : 0);
+    const int64_t mask = small.layer.causal ? 0 : 1;
+    return proxy_plan(plan, small, plan.vocabulary > 0 ? settings_.training.text->vocabulary() + mask : 0);
   }
 
   void prove() {
     for (Benched& each : benched_) make(each, each.proven);
-    for (Benched& each : benched_) prove_run(world(), each.runs(), each.proven, settings_.inspect, each.run);
-    if (settings_.check_only || !small_proof_) return;
-    for (Benched& each : benched_)
-      for (auto& rank : each.ranks) rank.reset();
-    for (Benched& each : benched_) make(each, each.run.plan, 1);
+    const std::string& weights = settings_.training.weights;
+    const Inspection none, &inspect = weights.empty() ? settings_.inspect : none;
+    for (Benched& each : benched_) prove_run(world(), each.runs(), each.proven, inspect, each.run);
+    if (small_proof_ && !(settings_.check_only && weights.empty())) {
+      for (Benched& each : benched_)
+        for (auto& rank : each.ranks) rank.reset();
+      for (Benched& each : benched_) make(each, each.run.plan, 1);
+    }
+    for (Benched& each : benched_) {
+      if (weights.empty()) break;
+      take_weights(weights, world(), each.runs(), each.run.plan);
+      world().run([&](int rank) { proving_passes(rank, each, 1); });
+      if (settings_.inspect) settings_.inspect(world(), each.runs(), each.run.plan);
+    }
   }
 
   void choose_pace() {

@@ -46,7 +46,7 @@ int64_t proxy_bytes(const Plan& proxy, const Gradient& gradient) {
   if (gradient.experts) return expert_gradient_bytes(c);
   if (!gradient.alike) return gradient_bytes(c);
   if (gradient.layer < 0) return end_gradient_bytes(c, embedding_weights(c, proxy.vocabulary));
-  if (gradient.layer == proxy.layers) return end_gradient_bytes(c, head_weights(c, proxy.vocabulary));
+  if (gradient.layer == proxy.layers) return end_gradient_bytes(c, head_weights(c, proxy.vocabulary, proxy.step.tied));
   return stage_gradient_bytes(c);
 }
 

@@ -3,6 +3,7 @@
 #include "moe/device/device.h"
 #include "moe/measure/layers/in_step.h"
 #include "moe/stack/stack_binding.h"
+#include "moe/train/masked_tokens.h"
 
 namespace moe {
 
@@ -19,7 +20,8 @@ void require_runs(const Plan& plan) {
 RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
     : device_(make_device(setup.kind, setup.place, setup.threads)),
       layer_device_(setup.kind == DeviceKind::cuda ? make_cuda_layer_device() : nullptr),
-      text_(setup.text) {
+      text_(setup.text),
+      seed_(setup.seed) {
   LayerDevice& on = layer_device_ ? *layer_device_ : cpu_layer_device();
   LayerSeed seed;
   seed.seed = setup.seed;
@@ -29,9 +31,10 @@ RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
   else
     stack_ = std::make_unique<LayerStack>(stack_shape(plan), world.rank(), seed, world, on);
   if (plan.vocabulary > 0) {
-    require<BadInput>(text_ != nullptr && text_->vocabulary() <= plan.vocabulary,
-                      "a model of {} tokens: found a text of {}, expected one of so many at most", plan.vocabulary,
-                      text_ == nullptr ? 0 : text_->vocabulary());
+    const int64_t most = plan.vocabulary - (plan.shape.layer.causal ? 0 : 1);  // the last one is the mask
+    require<BadInput>(text_ != nullptr && text_->vocabulary() <= most,
+                      "a model of {} tokens: found a text of {}, expected one of {} at most", plan.vocabulary,
+                      text_ == nullptr ? 0 : text_->vocabulary(), most);
     model_ = std::make_unique<RankModel>(*stack_, world, plan.vocabulary, plan.step, seed);
     if (setup.step_apart) {
       model_->step_apart();
@@ -49,7 +52,14 @@ RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
 }
 
 SampleTokens RankRun::text_of(Split split, int64_t step) const {
-  return [=, this](int64_t sample, std::span<int32_t> tokens) { text_->fill(split, step, sample, tokens); };
+  const bool causal = stack_->shape().shape.layer.causal;
+  return [=, this](int64_t sample, std::span<int32_t> tokens, std::span<int32_t> targets) {
+    std::vector<int32_t> text(tokens.size() + 1);
+    text_->fill(split, step, sample, text);
+    std::copy(text.begin(), text.end() - 1, tokens.begin());
+    if (causal) return void(std::copy(text.begin() + 1, text.end(), targets.begin()));
+    mask_tokens({seed_, split == Split::held_out, step}, sample, model_->ends().vocabulary(), tokens, targets);
+  };
 }
 
 void RankRun::begin_step(Split split, int64_t step) {

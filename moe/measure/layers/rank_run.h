@@ -40,7 +40,7 @@ class RankRun {
   const RunTimes& pass_in_step(Communicator& everyone);
   /// The model on this rank; null: there are layers alone. A pass is a step of it, of the text's next batch.
   RankModel* model() const { return model_.get(); }
-  /// Returns the tokens of the first step.
+  /// Returns the tokens of the first step, and what is to be predicted.
   SampleTokens first_step() const { return text_of(Split::train, 0); }
   /// Runs a forward of a batch of held-out text and returns what this rank adds to its loss, of tokens that have the
   /// text's whole context before them (ModelEnds::loss).
@@ -61,6 +61,7 @@ class RankRun {
   std::unique_ptr<LayerStack> stack_;
   std::unique_ptr<RankModel> model_;  // of the stack
   const TokenSource* text_;
+  uint64_t seed_;                               // of the masks
   std::unique_ptr<Stream> steps_;               // of a model whose steps are apart
   std::unique_ptr<Binding> binding_, dragged_;  // dragged: what is timed, where something is slowed
   std::unique_ptr<Executor> executor_;

@@ -47,7 +47,7 @@ std::vector<double> losses_in(const Checkpoint& checkpoint, const std::string& i
 std::vector<TensorError> verify_model(const std::vector<RankRun*>& ranks, const StackChoices& choices) {
   const MoeLayer& any = ranks.front()->cells().front();
   const ModelReference reference =
-      reference_model(any, choices, ranks.front()->model()->ends().vocabulary(), ranks.front()->first_step());
+      reference_model(any, choices, ranks.front()->model()->ends(), ranks.front()->first_step());
   std::vector<RankCells> cells;
   for (RankRun* rank : ranks) cells.push_back(rank->cells());
   std::vector<TensorError> all = verify_stack(cells, reference.layers);

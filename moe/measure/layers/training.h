@@ -27,6 +27,9 @@ struct TrainingSettings {
   int every = 0;
   std::string identity = {};                // one line: a checkpoint of another training is refused
   const std::atomic<bool>* stop = nullptr;  // set: the run ends after its step
+  /// Files of weights (weight_files.h): what training begins with, once the first step's gradients were verified on
+  /// other ones; what the first schedule ends with. Empty: none.
+  std::string weights = {}, save_weights = {};
 };
 
 /// `ranks`: of this process, each after passes of the first step that changed no weight. Returns the errors of all

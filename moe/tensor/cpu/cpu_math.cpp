@@ -94,9 +94,9 @@ void rotate_rows(TensorView rows, TensorView turns, T sign) {
 }
 
 template <class T>
-void causal_softmax_rows(T* row, int64_t rows, int64_t seq, T scale) {
+void attention_softmax_rows(T* row, int64_t rows, int64_t seq, T scale, bool causal) {
   for (int64_t r = 0; r < rows; ++r, row += seq) {
-    const int64_t end = r % seq + 1;
+    const int64_t end = causal ? r % seq + 1 : seq;
     const T top = *std::max_element(row, row + end);
     T sum = 0;
     for (int64_t j = 0; j < end; ++j) sum += row[j] = std::exp(scale * (row[j] - top));
@@ -106,10 +106,10 @@ void causal_softmax_rows(T* row, int64_t rows, int64_t seq, T scale) {
 }
 
 template <class T>
-void causal_softmax_rows_backward(const T* p, T* d, int64_t rows, int64_t seq, T scale) {
+void attention_softmax_rows_backward(const T* p, T* d, int64_t rows, int64_t seq, T scale, bool causal) {
   for (int64_t r = 0; r < rows; ++r, p += seq, d += seq) {
     T mean = 0;
-    for (int64_t j = 0; j <= r % seq; ++j) mean += p[j] * d[j];
+    for (int64_t j = 0; j < (causal ? r % seq + 1 : seq); ++j) mean += p[j] * d[j];
     for (int64_t j = 0; j < seq; ++j) d[j] = scale * p[j] * (d[j] - mean);
   }
 }
@@ -131,6 +131,10 @@ class CpuMath final : public Math {
   bool batches() const override { return false; }
   void gelu(TensorView x, TensorView out) override { moe::gelu(x, out); }
   void gelu_backward(TensorView x, TensorView d_out, TensorView d_x) override { moe::gelu_backward(x, d_out, d_x); }
+  void gelu_tanh(TensorView x, TensorView out) override { moe::gelu_tanh(x, out); }
+  void gelu_tanh_backward(TensorView x, TensorView d_out, TensorView d_x) override {
+    moe::gelu_tanh_backward(x, d_out, d_x);
+  }
   void swiglu(TensorView a, TensorView b, TensorView out) override { moe::swiglu(a, b, out); }
   void swiglu_backward(TensorView a, TensorView b, TensorView d_out, TensorView d_a, TensorView d_b) override {
     moe::swiglu_backward(a, b, d_out, d_a, d_b);
@@ -155,16 +159,18 @@ class CpuMath final : public Math {
       rotate_rows(rows, turns, turn == Turn::forward ? T(1) : T(-1));
     });
   }
-  void causal_softmax(TensorView scores, double by) override {
+  void attention_softmax(TensorView scores, double by, bool causal) override {
     with_element(scores.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      causal_softmax_rows(scores.as<T>(), scores.size(0) * scores.size(1), scores.size(2), static_cast<T>(by));
+      attention_softmax_rows(scores.as<T>(), scores.size(0) * scores.size(1), scores.size(2), static_cast<T>(by),
+                             causal);
     });
   }
-  void causal_softmax_backward(TensorView p, TensorView d, double by) override {
+  void attention_softmax_backward(TensorView p, TensorView d, double by, bool causal) override {
     with_element(p.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      causal_softmax_rows_backward(p.as<T>(), d.as<T>(), p.size(0) * p.size(1), p.size(2), static_cast<T>(by));
+      attention_softmax_rows_backward(p.as<T>(), d.as<T>(), p.size(0) * p.size(1), p.size(2), static_cast<T>(by),
+                                      causal);
     });
   }
 };

@@ -114,6 +114,20 @@ void gelu_backward(TensorView x, TensorView d_out, TensorView d_x) {
   });
 }
 
+void gelu_tanh(TensorView x, TensorView out) {
+  for_each_block(out, [&](Block block) {
+    at::Tensor result = block(out);
+    at::gelu_out(result, block(x), "tanh");
+  });
+}
+
+void gelu_tanh_backward(TensorView x, TensorView d_out, TensorView d_x) {
+  for_each_block(d_x, [&](Block block) {
+    at::Tensor result = block(d_x);
+    at::gelu_backward_out(result, block(d_out), block(x), "tanh");
+  });
+}
+
 void swiglu(TensorView a, TensorView b, TensorView out) {
   for_each_block(out, [&](Block block) {
     at::Tensor result = block(out);

@@ -15,6 +15,10 @@ void gelu(TensorView x, TensorView out);
 /// d_x = d_out (Phi(x) + x phi(x)); d_x may be d_out.
 void gelu_backward(TensorView x, TensorView d_out, TensorView d_x);
 
+/// Likewise with GPT-2's approximation (Math::gelu_tanh).
+void gelu_tanh(TensorView x, TensorView out);
+void gelu_tanh_backward(TensorView x, TensorView d_out, TensorView d_x);
+
 /// out = silu(a) b, silu(x) = x / (1 + exp(-x)).
 void swiglu(TensorView a, TensorView b, TensorView out);
 /// d_a = d_out silu'(a) b, d_b = d_out silu(a); d_a may be d_out.

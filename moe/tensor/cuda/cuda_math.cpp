@@ -24,6 +24,14 @@ void CudaMath::gelu_backward(TensorView x, TensorView d_out, TensorView d_x) {
   cuda::gelu_backward({stream_, x.dtype()}, x.data(), d_out.data(), d_x.data(), x.elements());
 }
 
+void CudaMath::gelu_tanh(TensorView x, TensorView out) {
+  cuda::gelu_tanh({stream_, x.dtype()}, x.data(), out.data(), x.elements());
+}
+
+void CudaMath::gelu_tanh_backward(TensorView x, TensorView d_out, TensorView d_x) {
+  cuda::gelu_tanh_backward({stream_, x.dtype()}, x.data(), d_out.data(), d_x.data(), x.elements());
+}
+
 void CudaMath::swiglu(TensorView a, TensorView b, TensorView out) {
   cuda::swiglu({stream_, a.dtype()}, {a.data(), b.data(), nullptr, out.data(), nullptr}, a.elements());
 }
@@ -64,11 +72,13 @@ void CudaMath::norm_backward(const NormInput& in, TensorView d, TensorView d_gai
   cuda::norm_backward({stream_, d.dtype()}, norm_of(in), d.data(), d_gain.data());
 }
 
-void CudaMath::causal_softmax(TensorView scores, double by) {
-  cuda::causal_softmax({stream_, scores.dtype()}, scores.data(), scores.size(0) * scores.size(1), scores.size(2), by);
+void CudaMath::attention_softmax(TensorView scores, double by, bool causal) {
+  cuda::attention_softmax({stream_, scores.dtype()}, scores.data(),
+                          {scores.size(0) * scores.size(1), scores.size(2), by, causal});
 }
 
-void CudaMath::causal_softmax_backward(TensorView p, TensorView d, double by) {
-  cuda::causal_softmax_backward({stream_, p.dtype()}, p.data(), d.data(), p.size(0) * p.size(1), p.size(2), by);
+void CudaMath::attention_softmax_backward(TensorView p, TensorView d, double by, bool causal) {
+  cuda::attention_softmax_backward({stream_, p.dtype()}, p.data(), d.data(),
+                                   {p.size(0) * p.size(1), p.size(2), by, causal});
 }
 }  // namespace moe::cuda

@@ -26,6 +26,8 @@ class CudaMath final : public Math {
   std::unique_ptr<CausalHeads> make_heads(const HeadsShape& shape) override;
   void gelu(TensorView x, TensorView out) override;
   void gelu_backward(TensorView x, TensorView d_out, TensorView d_x) override;
+  void gelu_tanh(TensorView x, TensorView out) override;
+  void gelu_tanh_backward(TensorView x, TensorView d_out, TensorView d_x) override;
   void swiglu(TensorView a, TensorView b, TensorView out) override;
   void swiglu_backward(TensorView a, TensorView b, TensorView d_out, TensorView d_a, TensorView d_b) override;
   void rotate(TensorView rows, TensorView turns, Turn turn) override;
@@ -35,8 +37,8 @@ class CudaMath final : public Math {
   void convert(TensorView from, TensorView to) override;
   void norm(const NormInput& in, TensorView out) override;
   void norm_backward(const NormInput& in, TensorView d, TensorView d_gain) override;
-  void causal_softmax(TensorView scores, double scale) override;
-  void causal_softmax_backward(TensorView p, TensorView d, double scale) override;
+  void attention_softmax(TensorView scores, double scale, bool causal) override;
+  void attention_softmax_backward(TensorView p, TensorView d, double scale, bool causal) override;
 
  private:
   std::unique_ptr<MemorySpace> memory_;

@@ -19,12 +19,35 @@ void for_each(void* stream, Op op, int64_t count, bool whole) {
   });
 }
 
-template <class A>
-__device__ A normal_distribution(A x) {
-  return A(0.5) * std::erfc(x * A(-0.70710678118654752440));
-}
+// GELU is x share(x): of the normal distribution, or of GPT-2's approximation of it.
+struct Normal {
+  template <class A>
+  static __device__ A share(A x) {
+    return A(0.5) * std::erfc(x * A(-0.70710678118654752440));
+  }
+  template <class A>
+  static __device__ A slope(A x) {
+    return A(0.39894228040143267794) * std::exp(A(-0.5) * x * x);
+  }
+};
 
-template <class T>
+struct NearlyNormal {
+  template <class A>
+  static __device__ A tanh_of(A x) {
+    return std::tanh(A(0.79788456080286535588) * (x + A(0.044715) * x * x * x));
+  }
+  template <class A>
+  static __device__ A share(A x) {
+    return A(0.5) * (1 + tanh_of(x));
+  }
+  template <class A>
+  static __device__ A slope(A x) {
+    const A t = tanh_of(x);
+    return A(0.5) * (1 - t * t) * A(0.79788456080286535588) * (1 + A(0.134145) * x * x);
+  }
+};
+
+template <class T, class Share = Normal>
 struct Gelu {
   const T* x;
   T* out;
@@ -34,13 +57,13 @@ struct Gelu {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       const Sums<T> v = value_of(p.at[j]);
-      p.at[j] = rounded<T>(v * normal_distribution(v));
+      p.at[j] = rounded<T>(v * Share::share(v));
     }
     store(p, out + i);
   }
 };
 
-template <class T>
+template <class T, class Share = Normal>
 struct GeluBackward {
   const T *x, *d_out;
   T* d_x;
@@ -51,8 +74,7 @@ struct GeluBackward {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       const Sums<T> v = value_of(p.at[j]);
-      const Sums<T> density = Sums<T>(0.39894228040143267794) * std::exp(Sums<T>(-0.5) * v * v);
-      d.at[j] = rounded<T>(value_of(d.at[j]) * (normal_distribution(v) + v * density));
+      d.at[j] = rounded<T>(value_of(d.at[j]) * (Share::share(v) + v * Share::slope(v)));
     }
     store(d, d_x + i);
   }
@@ -183,6 +205,21 @@ void gelu_backward(Work work, const void* x, const void* d_y, void* d_x, int64_t
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     for_each<T>(work.stream, GeluBackward<T>{in<T>(x), in<T>(d_y), out<T>(d_x)}, count,
+                aligned(x) && aligned(d_y) && aligned(d_x));
+  });
+}
+
+void gelu_tanh(Work work, const void* x, void* y, int64_t count) {
+  with_type(work.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for_each<T>(work.stream, Gelu<T, NearlyNormal>{in<T>(x), out<T>(y)}, count, aligned(x) && aligned(y));
+  });
+}
+
+void gelu_tanh_backward(Work work, const void* x, const void* d_y, void* d_x, int64_t count) {
+  with_type(work.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for_each<T>(work.stream, GeluBackward<T, NearlyNormal>{in<T>(x), in<T>(d_y), out<T>(d_x)}, count,
                 aligned(x) && aligned(d_y) && aligned(d_x));
   });
 }

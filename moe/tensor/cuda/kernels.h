@@ -19,6 +19,8 @@ struct Work {
 /// cpu/math.h's, of `count` elements.
 void gelu(Work work, const void* x, void* out, int64_t count);
 void gelu_backward(Work work, const void* x, const void* d_out, void* d_x, int64_t count);
+void gelu_tanh(Work work, const void* x, void* out, int64_t count);
+void gelu_tanh_backward(Work work, const void* x, const void* d_out, void* d_x, int64_t count);
 struct Swiglu {
   const void *a, *b, *d_out;  // d_out of the backward alone
   void *out, *d_b;            // out: of the backward d_a, which may be d_out
@@ -52,9 +54,14 @@ struct Norm {
 void norm(Work work, const Norm& of, void* out);
 /// Works in place in d.
 void norm_backward(Work work, const Norm& of, void* d, void* d_gain);
-/// Works in place: row i of `rows`, each of seq, over its first i % seq + 1 numbers times `by`; 0 beyond.
-void causal_softmax(Work work, void* scores, int64_t rows, int64_t seq, double by);
+/// Math::attention_softmax(), of `rows` rows of seq numbers, times `by`.
+struct Scores {
+  int64_t rows, seq;
+  double by;
+  bool causal;
+};
+void attention_softmax(Work work, void* scores, const Scores& of);
 /// Sets d to by p (d - <p, d>), in place.
-void causal_softmax_backward(Work work, const void* p, void* d, int64_t rows, int64_t seq, double by);
+void attention_softmax_backward(Work work, const void* p, void* d, const Scores& of);
 
 }  // namespace moe::cuda

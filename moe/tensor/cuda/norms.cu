@@ -93,11 +93,11 @@ __global__ void norm_backward_kernel(Norm n, T* gradients) {
 }
 
 template <class T>
-__global__ void causal_kernel(T* scores, int64_t rows, int64_t seq, Sums<T> by) {
+__global__ void attention_kernel(T* scores, int64_t rows, int64_t seq, Sums<T> by, bool causal) {
   using A = Sums<T>;
   const int64_t index = warp_index();
   if (index >= rows) return;
-  const int64_t own = index % seq;
+  const int64_t own = causal ? index % seq : seq - 1;  // the last that it sees
   T* row = scores + index * seq;
   A most = -INFINITY, sum = 0;
   for (int64_t j = lane_index(); j <= own; j += kWarpSize) {
@@ -112,11 +112,12 @@ __global__ void causal_kernel(T* scores, int64_t rows, int64_t seq, Sums<T> by) 
 }
 
 template <class T>
-__global__ void causal_backward_kernel(const T* scores, T* gradients, int64_t rows, int64_t seq, Sums<T> by) {
+__global__ void attention_backward_kernel(const T* scores, T* gradients, int64_t rows, int64_t seq, Sums<T> by,
+                                          bool causal) {
   using A = Sums<T>;
   const int64_t index = warp_index();
   if (index >= rows) return;
-  const int64_t own = index % seq;
+  const int64_t own = causal ? index % seq : seq - 1;  // the last that it sees
   const T* p = scores + index * seq;
   T* d = gradients + index * seq;
   A mean = 0;
@@ -145,19 +146,19 @@ void norm_backward(Work work, const Norm& of, void* d, void* d_gain) {
   });
 }
 
-void causal_softmax(Work work, void* scores, int64_t rows, int64_t seq, double by) {
+void attention_softmax(Work work, void* scores, const Scores& of) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    launch(causal_kernel<T>, warps_for(rows), work.stream, static_cast<T*>(scores), rows, seq,
-           static_cast<Sums<T>>(by));
+    launch(attention_kernel<T>, warps_for(of.rows), work.stream, static_cast<T*>(scores), of.rows, of.seq,
+           static_cast<Sums<T>>(of.by), of.causal);
   });
 }
 
-void causal_softmax_backward(Work work, const void* p, void* d, int64_t rows, int64_t seq, double by) {
+void attention_softmax_backward(Work work, const void* p, void* d, const Scores& of) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    launch(causal_backward_kernel<T>, warps_for(rows), work.stream, static_cast<const T*>(p), static_cast<T*>(d), rows,
-           seq, static_cast<Sums<T>>(by));
+    launch(attention_backward_kernel<T>, warps_for(of.rows), work.stream, static_cast<const T*>(p), static_cast<T*>(d),
+           of.rows, of.seq, static_cast<Sums<T>>(of.by), of.causal);
   });
 }
 

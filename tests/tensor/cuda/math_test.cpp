@@ -28,6 +28,12 @@ TEST_P(CudaMathTest, ElementByElement) {
     expect_near(out, "gelu");
     math_->gelu_backward(a.device, d.device, d.device), cpu_math().gelu_backward(a.reference, d.reference, d.reference);
     expect_near(d, "gelu backward");
+    math_->gelu_tanh(a.device, out.device), cpu_math().gelu_tanh(a.reference, out.reference);
+    expect_near(out, "gelu by tanh");
+    Pair by_tanh = random({n}, 8);
+    math_->gelu_tanh_backward(a.device, by_tanh.device, by_tanh.device);
+    cpu_math().gelu_tanh_backward(a.reference, by_tanh.reference, by_tanh.reference);
+    expect_near(by_tanh, "gelu by tanh, backward", 2);
     math_->swiglu(a.device, b.device, out.device), cpu_math().swiglu(a.reference, b.reference, out.reference);
     expect_near(out, "swiglu");
     Pair dy = random({n}, 6);
@@ -127,15 +133,17 @@ TEST_P(CudaMathTest, Norms) {
       }
 }
 
-TEST_P(CudaMathTest, CausalSoftmax) {
-  for (const int64_t seq : {1, 5, 32, 70}) {
-    Pair p = random({3, seq, seq}, 1), d = random({3, seq, seq}, 2);
-    math_->causal_softmax(p.device, 0.37), cpu_math().causal_softmax(p.reference, 0.37);
-    expect_near(p, "softmax", 2);
-    math_->causal_softmax_backward(p.device, d.device, 0.37);
-    cpu_math().causal_softmax_backward(p.reference, d.reference, 0.37);
-    expect_near(d, "its gradient", 4);
-  }
+TEST_P(CudaMathTest, AttentionSoftmax) {
+  for (const bool causal : {true, false})
+    for (const int64_t seq : {1, 5, 32, 70}) {
+      SCOPED_TRACE(fmt::format("{} tokens, causal {}", seq, causal));
+      Pair p = random({3, seq, seq}, 1), d = random({3, seq, seq}, 2);
+      math_->attention_softmax(p.device, 0.37, causal), cpu_math().attention_softmax(p.reference, 0.37, causal);
+      expect_near(p, "softmax", 2);
+      math_->attention_softmax_backward(p.device, d.device, 0.37, causal);
+      cpu_math().attention_softmax_backward(p.reference, d.reference, 0.37, causal);
+      expect_near(d, "its gradient", 4);
+    }
 }
 
 // Attention's and the experts' batches: several products of one shape, `a` or `b` perhaps the same for all.

@@ -1,0 +1,17 @@
+#pragma once
+// A model's weights from a file and into one (moe/model/gpt2_file.h), whatever ranks hold them.
+#include <string>
+#include <vector>
+
+#include "moe/comm/world.h"
+#include "moe/measure/layers/rank_run.h"
+#include "moe/model/gpt2_file.h"
+
+namespace moe {
+
+/// Both are called by all processes, each with its ranks that ran `plan`.
+void take_weights(const std::string& file, World& world, const std::vector<RankRun*>& ranks, const Plan& plan);
+/// Parts lie in FILE.parts until the file is written.
+void save_weights(const std::string& file, World& world, const std::vector<RankRun*>& ranks, const Plan& plan);
+
+}  // namespace moe

@@ -1,0 +1,35 @@
+#pragma once
+// A model's weights as GPT-2's public checkpoints have them (Radford et al. 2019): a safetensors file with wte.weight,
+// wpe.weight, and of layer N h.N.ln_1, h.N.attn.c_attn (queries, keys and values side by side), h.N.attn.c_proj,
+// h.N.ln_2, h.N.mlp.c_fc, h.N.mlp.c_proj, at last ln_f, each a weight and a bias; matrices are (in, out).
+//
+// A dense layer is here one of one expert, which a softmax weighs by 1. What its gate has is in no such file.
+#include <span>
+#include <string>
+#include <vector>
+
+#include "moe/layer/parameter.h"
+#include "moe/train/checkpoint.h"
+
+namespace moe {
+
+struct Gpt2Shape {
+  LayerShape layer;  // completed
+  int layers = 1;
+  int64_t vocabulary = 0;
+  bool tied = false;
+};
+
+/// Throws BadInput naming the first thing of the model that GPT-2 has otherwise, and `where` it was asked for.
+void require_gpt2(const Gpt2Shape& shape, const std::string& where);
+
+/// Fills a rank's part of the weights, whatever it is; none: checks the file alone. A name may have "transformer."
+/// before it; tensors that are no weights (masks, a tied head) are passed over. Of the places the first seq are read.
+/// Throws BadInput naming file and tensor for what is missing, or has another type than F32 or F64, or another shape;
+/// and a file of more layers.
+void read_gpt2(const std::string& path, const Gpt2Shape& shape, std::span<const Parameter> weights);
+
+/// Writes the weights of a checkpoint of such a model. Replaces the file as a whole.
+void write_gpt2(const std::string& path, const Gpt2Shape& shape, const Checkpoint& checkpoint);
+
+}  // namespace moe
