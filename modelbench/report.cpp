@@ -4,6 +4,7 @@
 
 #include "moe/base/json.h"
 #include "moe/base/table.h"
+#include "verbs/results_json.h"
 #include "verbs/run/layer_records.h"
 #include "verbs/run/run_report.h"
 
@@ -85,9 +86,13 @@ std::string text_of(const ModelbenchResults& results) {
   const std::vector<ScheduleRun>& runs = results.outcome.runs;
   const double dilation = runs.empty() ? 1 : runs.front().record.dilation;
   std::string text =
-      fmt::format("{}, {}{} layer{}, {} tokens a step, on {}{}\n\n", results.model, results.layers,
+      fmt::format("{}, {}{} layer{}{}, {} tokens a step, on {}{}\n\n", results.model, results.layers,
                   results.layers < results.of_layers ? fmt::format(" of its {}", results.of_layers) : "",
-                  results.layers == 1 && results.of_layers == 1 ? "" : "s", results.tokens, results.place,
+                  results.layers == 1 && results.of_layers == 1 ? "" : "s",
+                  results.dense.none(results.layers)
+                      ? ""
+                      : fmt::format(", {} MoE", results.layers - results.dense.in(0, results.layers)),
+                  results.tokens, results.place,
                   results.emulated ? fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation) : "");
   if (results.cut) text += "a rank has no memory for more layers\n\n";
   if (std::ranges::any_of(runs, timed, &ScheduleRun::record))
@@ -109,6 +114,7 @@ std::string json_of(const ModelbenchResults& results) {
                 {"records", results.records_path},
                 {"step_flops", results.use.step_flops},
                 {"process_peak_bytes", most_process_bytes()}};
+  add_dense(document, results.dense, results.layers);
   if (results.use.peak_flops) document["peak_flops"] = *results.use.peak_flops;
   if (results.use.peak_flops) document["peak_by"] = results.use.peak_by;
   if (results.entropy_rate) document["entropy_rate"] = *results.entropy_rate;

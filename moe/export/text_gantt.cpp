@@ -11,7 +11,8 @@
 namespace moe {
 namespace {
 
-constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUFMQMMVWZJYBNRZZJ";  // by TaskKind; all MP collectives are M
+constexpr std::string_view kLetters =
+    "MAMTODGESCIRMKKLPHLXUFMQMMMQMMVWZJYBNRZZJ";  // by TaskKind; all MP collectives are M
 constexpr std::array<std::string_view, 26> kMeanings = [] {
   std::array<std::string_view, 26> meanings{};
   const auto set = [&](char letter, std::string_view meaning) {
@@ -24,7 +25,7 @@ constexpr std::array<std::string_view, 26> kMeanings = [] {
   set('D', "dispatch");
   set('G', "allgather");
   set('E', "expert");
-  set('Q', "shared expert");
+  set('Q', "shared expert or dense feed-forward");
   set('S', "reducescatter");
   set('C', "combine");
   set('I', "i-order");

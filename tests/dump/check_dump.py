@@ -308,6 +308,70 @@ class Shared:
         return dx, {f"shared_{name}": gradient for name, gradient in gradients.items()}
 
 
+class FeedForward:
+    """A dense layer's: y = gelu(x W1) W2, or (silu(x W1) (x W3)) W2."""
+
+    def __init__(self, kind, t):
+        self.kind, self.w = kind, {name: t["ffn_" + name] for name in ("w1", "w2", "w3") if "ffn_" + name in t}
+        assert ("w3" in self.w) == (kind == "mixtral"), "feed-forward: other weights than the layer's kind has"
+
+    def forward(self, x):
+        self.x, self.u = x, x @ self.w["w1"]
+        if self.kind == "gpt":
+            self.act, self.slope = self.gelu(self.u)
+            self.between = self.act
+        else:
+            gate = 1 / (1 + np.exp(-self.u))
+            self.act, self.slope = self.u * gate, gate + self.u * gate * (1 - gate)
+            self.up = x @ self.w["w3"]
+            self.between = self.act * self.up
+        return self.between @ self.w["w2"]
+
+    @staticmethod
+    def gelu(u):
+        """x Phi(x), and its slope Phi(x) + x phi(x)."""
+        below = (1 + erf(u / np.sqrt(2))) / 2
+        return u * below, below + u * np.exp(-u * u / 2) / np.sqrt(2 * np.pi)
+
+    def backward(self, dy):
+        dbetween = dy @ self.w["w2"].T
+        up = self.up if self.kind == "mixtral" else 1
+        du = dbetween * up * self.slope
+        gradients = {"ffn_w2": self.between.T @ dy, "ffn_w1": self.x.T @ du}
+        dx = du @ self.w["w1"].T
+        if self.kind == "mixtral":
+            dup = dbetween * self.act
+            gradients["ffn_w3"] = self.x.T @ dup
+            dx = dx + dup @ self.w["w3"].T
+        return dx, gradients
+
+
+class DenseLayer:
+    """Attention and a feed-forward, each with its norm and residual."""
+
+    def __init__(self, manifest, t):
+        layer, self.residual = manifest["layer"], manifest["layer"]["residual"]
+        self.norms = [Norm(layer["norm"], t.get(name)) for name in ("norm1", "norm2")]
+        self.parts = [Attention(layer, t), FeedForward(layer["ffn"], t)]
+        hidden = t["ffn_w1"].shape[1]
+        assert hidden == manifest["dense_hidden"], f"feed-forward: {hidden} columns, the manifest has others"
+        assert not {"gate", "w1", "routing.expert"} & set(t), "a dense layer has experts"
+
+    def forward(self, x):
+        for norm, part in zip(self.norms, self.parts):
+            x = part.forward(norm.forward(x)) + self.residual * x
+        return x, None
+
+    def backward(self, dy):
+        every = {}
+        for number in (1, 0):
+            d, gradients = self.parts[number].backward(dy)
+            d, every[f"norm{number + 1}"] = self.norms[number].backward(d)
+            dy = d + self.residual * dy
+            every |= gradients
+        return dy, {n: gradient for n, gradient in every.items() if gradient is not None}
+
+
 class Layer:
     def __init__(self, manifest, t):
         layer, self.residual = manifest["layer"], manifest["layer"]["residual"]
@@ -361,9 +425,12 @@ def recomputed(manifest, t, ends):
             known = {name.removeprefix(of_layer): w for name, w in t.items()
                      if name.startswith(of_layer) and "micro-batch" not in name}
             known |= {name.removeprefix(own): w for name, w in t.items() if name.startswith(own)}
-            layers.append(Layer(manifest, known))
+            dense = number in manifest.get("dense_layers", [])
+            layers.append((DenseLayer if dense else Layer)(manifest, known))
             found[own + "input"] = flowing
-            flowing, found[own + "routing.weight"] = layers[-1].forward(flowing)
+            flowing, weight = layers[-1].forward(flowing)
+            if not dense:
+                found[own + "routing.weight"] = weight
             found[own + "output"] = flowing
         flowing = ends.behind(micro_batch, flowing)
         for number in range(last, -1, -1):

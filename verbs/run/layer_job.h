@@ -21,6 +21,7 @@ struct Stacked {
   int64_t vocabulary = 0;  // of a model, with embedding, output projection and loss around the layers; 0: no ends
   bool clips = false;      // of a model, as its optimizer is
   std::optional<OptimizerKind> optimizer = {};
+  DenseLayers dense = {};
 };
 
 struct LayerJob {

@@ -33,4 +33,17 @@ at::Tensor shared_graph(const LayerShape& l, const at::Tensor& rows, const Graph
   return at::matmul(hidden, w.at("shared_w2"));
 }
 
+std::vector<GraphWeight> ffn_weights(const LayerShape& l) {
+  std::vector<GraphWeight> weights{{"ffn_w1", {l.model_dim, l.shared_hidden}, l.model_dim},
+                                   {"ffn_w2", {l.shared_hidden, l.model_dim}, l.shared_hidden}};
+  if (l.ffn == Ffn::mixtral) weights.push_back({"ffn_w3", {l.model_dim, l.shared_hidden}, l.model_dim});
+  return weights;
+}
+
+at::Tensor ffn_graph(const LayerShape& l, const at::Tensor& rows, const GraphWeights& w) {
+  const at::Tensor in = at::matmul(rows, w.at("ffn_w1"));
+  const at::Tensor between = l.ffn == Ffn::gpt ? at::gelu(in) : at::silu(in) * at::matmul(rows, w.at("ffn_w3"));
+  return at::matmul(between, w.at("ffn_w2"));
+}
+
 }  // namespace moe

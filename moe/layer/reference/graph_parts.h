@@ -36,6 +36,10 @@ std::vector<GraphWeight> shared_weights(const LayerShape& layer);
 /// The shared expert of rows (any, M).
 at::Tensor shared_graph(const LayerShape& layer, const at::Tensor& rows, const GraphWeights& weights);
 
+std::vector<GraphWeight> ffn_weights(const LayerShape& layer);
+/// A dense layer's feed-forward of rows (any, M).
+at::Tensor ffn_graph(const LayerShape& layer, const at::Tensor& rows, const GraphWeights& weights);
+
 struct GateGraphInputs {
   const LayerCase& shape;
   at::Tensor hidden;  // (tokens, M), in groups of B L / N_MP
