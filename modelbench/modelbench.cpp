@@ -58,14 +58,15 @@ std::unique_ptr<TokenSource> text_of(const ModelbenchOptions& options) {
   return make_markov_source({.order = options.markov_order, .seed = options.seed});
 }
 
-/// Says how many of its layers a rank has the memory for.
+/// Says how many of its layers a rank has the memory for, one with experts among them.
 int layers_that_fit(const ModelShape& model, int64_t vocabulary, bool tied, const Profile& cluster) {
   if (!cluster.memory_bytes) return model.layers;
   ModelShape cut = model;
   cut.vocabulary = vocabulary;
   cut.step.tied = tied;
-  for (; cut.layers > cut.shape.parallel.pp; --cut.layers)
-    if (!misfit(estimate_memory(run_request(cut)), *cluster.memory_bytes)) break;
+  while (cut.layers > cut.shape.parallel.pp && cut.dense.in(0, cut.layers - 1) < cut.layers - 1 &&
+         misfit(estimate_memory(run_request(cut)), *cluster.memory_bytes))
+    --cut.layers;
   return cut.layers;
 }
 
@@ -147,6 +148,7 @@ class Modelbench {
     if (!options_.model.layers)
       results.layers = layers_that_fit(chosen_.model, chosen_.vocabulary, chosen_.tied_embedding, target_.cluster);
     results.cut = results.layers < chosen_.model.layers;
+    results.dense = chosen_.model.dense.first(results.layers);
     LayerJob job = job_of(results.layers);
     results.describe_text(*text_, options_.text, optimizer_);
     results.describe_layer(job.shape.layer, chosen_.tied_embedding);
@@ -159,11 +161,15 @@ class Modelbench {
                       {"optimizer", results.optimizer}};
     if (results.entropy_rate) parameters.set("entropy_rate", *results.entropy_rate);
     if (results.order_1_entropy) parameters.set("order_1_entropy", *results.order_1_entropy);
+    if (!results.dense.none(results.layers)) {
+      parameters.set("dense_layers", int64_t{results.dense.in(0, results.layers)});
+      parameters.set("dense_hidden", results.dense.hidden);
+    }
     for (const auto& [name, value] : group_parameters(job.shape.parallel)) parameters.set(name, value);
     results.outcome = run_layer_job(job, parameters);
-    results.use =
-        utilisation_of(job.predicted_by, job.shape, {job.stacked.layers, job.stacked.micro_batches, chosen_.vocabulary},
-                       options_.peak_flops);
+    results.use = utilisation_of(job.predicted_by, job.shape,
+                                 {job.stacked.layers, job.stacked.micro_batches, chosen_.vocabulary, job.stacked.dense},
+                                 options_.peak_flops);
     add_utilisation(results.use, results.outcome);
     append(results.outcome, writer_);
     if (target_.leads() && !options_.trace.empty() && was_timed(results.outcome))
@@ -202,9 +208,14 @@ class Modelbench {
     LayerJob job = jobs_on(target_, options_.selection, settings);
     job.name = chosen_.name;
     job.shape = chosen_.model.shape;
-    job.stacked = {
-        layers,          chosen_.model.micro_batches, chosen_.model.order, chosen_.vocabulary, optimizer_.clip_norm > 0,
-        optimizer_.kind, chosen_.tied_embedding};
+    job.stacked = {layers,
+                   chosen_.model.micro_batches,
+                   chosen_.model.order,
+                   chosen_.vocabulary,
+                   optimizer_.clip_norm > 0,
+                   optimizer_.kind,
+                   chosen_.tied_embedding,
+                   chosen_.model.dense.first(layers)};
     return job;
   }
 
@@ -213,10 +224,9 @@ class Modelbench {
     LayerShape layer = chosen_.model.shape.layer;
     layer.batch *= chosen_.model.shape.parallel.dp * chosen_.model.micro_batches;
     return fmt::format(
-        "{}: {} layers of {}, {} heads over {}, norm {}{}{}{}, gate {}, losses {:g} and {:g}, {}, text {} ({:016x}), "
-        "seed {}, {}{}",
-        chosen_.name, layers, describe(layer), layer.heads, layer.kv_heads, name_of(layer.norm),
-        layer.causal ? "" : ", not causal", layer.bias ? ", biases" : "",
+        "{}: {}, {} heads over {}, norm {}{}{}{}, gate {}, losses {:g} and {:g}, {}, text {} ({:016x}), seed {}, {}{}",
+        chosen_.name, describe_layers(layers, chosen_.model.dense, layer), layer.heads, layer.kv_heads,
+        name_of(layer.norm), layer.causal ? "" : ", not causal", layer.bias ? ", biases" : "",
         chosen_.tied_embedding ? ", tied embedding" : "", layer.gate, layer.aux_loss, layer.z_loss,
         name_of(layer.dtype), options_.text, fingerprint(), options_.seed, text_of_optimizer(),
         options_.weights.empty() ? "" : ", begun with " + options_.weights);

@@ -5,6 +5,7 @@
 #include "moe/base/json.h"
 #include "moe/base/table.h"
 #include "moe/record/pass_times.h"
+#include "verbs/results_json.h"
 #include "verbs/run/layer_records.h"
 #include "verbs/run/run_report.h"
 
@@ -95,10 +96,14 @@ std::string text_of(const ModelbenchResults& results) {
   const std::vector<ScheduleRun>& runs = results.outcome.runs;
   const double dilation = runs.empty() ? 1 : runs.front().record.dilation;
   std::string text =
-      fmt::format("{}{}, {}{} layer{}, {} tokens a step, on {}{}\n\n", results.model,
+      fmt::format("{}{}, {}{} layer{}{}, {} tokens a step, on {}{}\n\n", results.model,
                   results.kind.empty() ? "" : fmt::format(" ({})", results.kind), results.layers,
                   results.layers < results.of_layers ? fmt::format(" of its {}", results.of_layers) : "",
-                  results.layers == 1 && results.of_layers == 1 ? "" : "s", results.tokens, results.place,
+                  results.layers == 1 && results.of_layers == 1 ? "" : "s",
+                  results.dense.none(results.layers)
+                      ? ""
+                      : fmt::format(", {} MoE", results.layers - results.dense.in(0, results.layers)),
+                  results.tokens, results.place,
                   results.emulated ? fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation) : "");
   if (results.cut) text += "a rank has no memory for more layers\n\n";
   if (std::ranges::any_of(runs, timed, &ScheduleRun::record))
@@ -121,6 +126,7 @@ std::string json_of(const ModelbenchResults& results) {
                 {"step_flops", results.use.step_flops},
                 {"process_peak_bytes", most_process_bytes()}};
   if (!results.kind.empty()) document["kind"] = results.kind;
+  add_dense(document, results.dense, results.layers);
   if (results.use.peak_flops) document["peak_flops"] = *results.use.peak_flops;
   if (results.use.peak_flops) document["peak_by"] = results.use.peak_by;
   if (results.entropy_rate) document["entropy_rate"] = *results.entropy_rate;

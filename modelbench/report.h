@@ -15,6 +15,7 @@ struct ModelbenchResults {
   bool emulated = true, tasks = false, check_only = false;
   bool cut = false;               // layers are so few as a rank has memory for
   int layers = 1, of_layers = 1;  // that ran, of the model's
+  DenseLayers dense = {};         // of those that ran
   int64_t tokens = 0;             // of a step, nominal
   std::string text = {}, optimizer = {};
   std::string kind = {};                                          // of its layers, where they are no usual decoder's

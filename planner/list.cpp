@@ -43,9 +43,9 @@ std::string shape_of_model(const std::string& path) {
     const Model m = read_model(path);
     const std::string experts = m.layer.experts > 0 ? fmt::format("{} experts", m.layer.experts) : "an expert a node";
     const std::string shared = m.layer.shared_hidden > 0 ? fmt::format(" and {} shared", m.layer.shared_hidden) : "";
-    return fmt::format("{} layers, M {}, {} of H {}{} ({}), k {}, L {}, {}", m.layers, m.layer.model_dim, experts,
-                       m.layer.hidden, shared, name_of(m.layer.ffn), m.layer.top_k, m.layer.seq,
-                       name_of(m.layer.dtype));
+    return fmt::format("{}, M {}, {} of H {}{} ({}), k {}, L {}, {}", count_layers(m.layers, m.dense.of(m.layers)),
+                       m.layer.model_dim, experts, m.layer.hidden, shared, name_of(m.layer.ffn), m.layer.top_k,
+                       m.layer.seq, name_of(m.layer.dtype));
   } catch (const BadInput& error) {
     return error.what();
   }

@@ -17,6 +17,7 @@ MemoryReport report_of(const MemoryOptions& o) {
   MemoryRequest& r = report.request;
   r.shape = chosen.model.shape;
   r.layers = chosen.model.layers;
+  r.dense = chosen.model.dense;
   r.vocabulary = chosen.vocabulary;
   r.tied_embedding = chosen.tied_embedding;
   r.micro_batches = chosen.model.micro_batches;
@@ -30,9 +31,8 @@ void print_text(const MemoryReport& report) {
   const MemoryRequest& r = report.request;
   const ParallelShape& p = r.shape.parallel;
   const std::string table = memory_table(report);  // throws before anything is printed
-  fmt::print("{} on {} ({} node{} x {}): {} layer{} of {}\n", report.name.empty() ? "layer" : report.name,
-             report.cluster, p.nodes, p.nodes == 1 ? "" : "s", p.ranks_per_node, r.layers, r.layers == 1 ? "" : "s",
-             describe(r.shape.layer));
+  fmt::print("{} on {} ({} node{} x {}): {}\n", report.name.empty() ? "layer" : report.name, report.cluster, p.nodes,
+             p.nodes == 1 ? "" : "s", p.ranks_per_node, describe_layers(r.layers, r.dense, r.shape.layer));
   fmt::print("pp {} dp {} mp {} ep {} esp {} edp {}; ZeRO {}, {} of {} micro-batches in flight ({}), recompute {}\n\n",
              p.pp, p.dp, p.mp, p.ep, p.esp, p.edp, p.zero, micro_batches_in_flight(r), r.micro_batches,
              name_of(r.order), name_of(p.recompute));

@@ -83,6 +83,7 @@ Json to_json(const MemoryReport& report) {
   Json json{{"cluster", report.cluster}};
   json["model"] = report.name.empty() ? Json() : Json(report.name);
   json["layers"] = r.layers;
+  add_dense(json, r.dense, r.layers);
   json["layer"] = to_json(r.shape);
   json["zero"] = r.shape.parallel.zero;
   json["micro_batches"] = r.micro_batches;

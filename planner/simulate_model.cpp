@@ -21,9 +21,9 @@ struct Simulated {
   int64_t tail_bytes = 0;  // of the gradients
 };
 
-std::string degrees_of(const ModelResult& result) {
-  const auto [least, most] = std::ranges::minmax(result.decision.backwards, {}, &BackwardDecision::degree);
-  return degree_range(least.degree, most.degree);
+std::string degrees_of(const ModelShape& model, const ModelResult& result) {
+  const auto [least, most] = backward_degrees(model, result.decision);
+  return degree_range(least, most);
 }
 
 // The plan is kept where something is drawn or listed from it: plans may have millions of tasks.
@@ -41,10 +41,10 @@ Simulated simulated(const ChosenModel& chosen, ModelResult result, bool keep_pla
 
 void print_text(const ChosenModel& chosen, const Profile& profile, const std::vector<Simulated>& all) {
   const ParallelShape& p = chosen.model.shape.parallel;
-  fmt::print("{} on {} ({} nodes x {}): {} layers of {}, {} stage{}, {} micro-batch{}{}\n{}\n",
+  fmt::print("{} on {} ({} nodes x {}): {}, {} stage{}, {} micro-batch{}{}\n{}\n",
              chosen.name.empty() ? "layer" : chosen.name, profile.name, profile.nodes, profile.ranks_per_node,
-             chosen.model.layers, describe(chosen.model.shape.layer), p.pp, p.pp == 1 ? "" : "s",
-             chosen.model.micro_batches, chosen.model.micro_batches == 1 ? "" : "es",
+             describe_layers(chosen.model.layers, chosen.model.dense, chosen.model.shape.layer), p.pp,
+             p.pp == 1 ? "" : "s", chosen.model.micro_batches, chosen.model.micro_batches == 1 ? "" : "es",
              chosen.model.micro_batches == 1 ? "" : fmt::format(" ({})", name_of(chosen.model.order)),
              chosen.on_cluster.empty() ? "" : fmt::format("on {}: {}\n", profile.name, chosen.on_cluster));
   Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of the bound", "of its own", "may be off by",
@@ -61,7 +61,7 @@ void print_text(const ChosenModel& chosen, const Profile& profile, const std::ve
     const double seconds = r.total_s();
     const auto reason = profile.memory_bytes ? misfit(s->memory, *profile.memory_bytes) : std::nullopt;
     rows.push_back({r.schedule, profile.memory_bytes ? std::optional(!reason) : std::nullopt});
-    table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward), degrees_of(r),
+    table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward), degrees_of(chosen.model, r),
                fmt::format("{:.3f}", seconds * 1e3),
                tutel == all.end() ? "-" : fmt::format("{:.3f}x", tutel->result.total_s() / seconds),
                fmt::format("{:.1f} %", 100 * least_s / seconds), fmt::format("{:.1f} %", 100 * r.bound_s / seconds),
@@ -74,15 +74,18 @@ void print_text(const ChosenModel& chosen, const Profile& profile, const std::ve
   fmt::print("{}{}", table.text(), fastest_text(rows, profile));
 }
 
-Json to_json(const Simulated& s, const Profile& profile) {
+Json to_json(const Simulated& s, const ModelShape& model, const Profile& profile) {
   const ModelResult& r = s.result;
   Json backwards = Json::array();
-  for (const BackwardDecision& b : r.decision.backwards)
+  for (size_t i = 0; i < r.decision.backwards.size(); ++i) {
+    const BackwardDecision& b = r.decision.backwards[i];
     backwards.push_back({{"degree", b.degree},
                          {"gar_in_moe_bytes", b.gar_in_moe_bytes},
                          {"gar_beside_dense_bytes", b.gar_beside_dense_bytes},
                          {"gaps", b.gaps},
                          {"order", b.order}});
+    if (decides_dense(model, i)) backwards.back()["degree"] = nullptr;
+  }
   Json json{{"schedule", r.schedule},
             {"status", name_of(CaseStatus::ok)},
             {"variant", r.variant ? Json(r.variant->name) : Json(nullptr)},
@@ -129,15 +132,16 @@ int run_simulate_model(const SimulateOptions& options) {
   }
   const auto print_json = [&](Json models) {
     refused.append_to(models);
-    fmt::print("{}\n", Json{{"cluster", profile.name},
-                            {"model", chosen.name},
-                            {"layers", chosen.model.layers},
-                            {"micro_batches", chosen.model.micro_batches},
-                            {"pipeline", name_of(chosen.model.order)},
-                            {"layer", to_json(chosen.model.shape)},
-                            {"partition", strategy.name},
-                            {"schedules", std::move(models)}}
-                           .dump(1));
+    Json json{{"cluster", profile.name},
+              {"model", chosen.name},
+              {"layers", chosen.model.layers},
+              {"micro_batches", chosen.model.micro_batches},
+              {"pipeline", name_of(chosen.model.order)},
+              {"layer", to_json(chosen.model.shape)},
+              {"partition", strategy.name}};
+    add_dense(json, chosen.model.dense, chosen.model.layers);
+    json["schedules"] = std::move(models);
+    fmt::print("{}\n", json.dump(1));
   };
   if (options.json && all.empty()) print_json(Json::array());
   refused.require_others(schedules.size());
@@ -156,7 +160,7 @@ int run_simulate_model(const SimulateOptions& options) {
   }
   Json models = Json::array();
   for (const Simulated& s : all) {
-    models.push_back(to_json(s, profile));
+    models.push_back(to_json(s, chosen.model, profile));
     if (!noisy.empty()) models.back()["noise"] = to_json(noisy[models.size() - 1]);
   }
   print_json(std::move(models));

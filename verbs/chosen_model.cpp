@@ -49,6 +49,10 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
     chosen.on_cluster = differences(elsewhere, model, flags, selection.layer, chosen.model.shape.layer.experts);
   chosen.whole_layers = chosen.model.layers;
   chosen.model.layers = flags.layers.value_or(chosen.model.layers);
+  chosen.model.dense = model.dense.of(chosen.model.layers);
+  require<BadInput>(chosen.model.dense.in(0, chosen.model.layers) < chosen.model.layers,
+                    "--layers: found {}, all of them dense, expected one with experts", chosen.model.layers);
+  if (chosen.model.dense.hidden > 0) dense_case(chosen.model.shape, chosen.model.dense.hidden);  // checked
   chosen.model.micro_batches = flags.micro_batches.value_or(1);
   chosen.model.step.planned = chosen.stack;
   if (!flags.model.empty()) chosen.model.step.optimizer = OptimizerKind::adamw;
@@ -73,6 +77,7 @@ MemoryRequest run_request(const ModelShape& model) {
   MemoryRequest request = memory_request(model, model.shape, Flow::sharded);
   const auto [first, last] = layers_of_stage(model, 0);
   request.kept = (last - first) * model.micro_batches;
+  request.kept_dense = model.dense.in(first, last) * model.micro_batches;
   return request;
 }
 

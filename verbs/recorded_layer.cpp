@@ -37,6 +37,10 @@ Fields parameters_of(const ModelShape& model, const std::string& cluster, const 
                      const DegreeChoice& degrees) {
   Fields fields = parameters_of(model.shape, cluster, layer, degrees);
   fields.set("layers", int64_t{model.layers});
+  if (const int dense = model.dense.in(0, model.layers); dense > 0) {
+    fields.set("dense_layers", int64_t{dense});
+    fields.set("dense_hidden", model.dense.hidden);
+  }
   fields.set("micro_batches", int64_t{model.micro_batches});
   if (model.micro_batches > 1) fields.set("pipeline", std::string(name_of(model.order)));
   return fields;

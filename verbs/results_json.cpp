@@ -42,6 +42,14 @@ Json to_json(const LayerCase& c) {
   return json;
 }
 
+void add_dense(Json& json, const DenseLayers& dense, int layers) {
+  if (dense.none(layers)) return;
+  json["dense_layers"] = Json::array();
+  for (int layer = 0; layer < layers; ++layer)
+    if (dense.has(layer)) json["dense_layers"].push_back(layer);
+  json["dense_hidden"] = dense.hidden;
+}
+
 void add_timeline(Json& json, const Plan& plan, const Timeline& timeline) {
   const auto& lanes = plan.structure->lanes;
   for (size_t i = 0; i < lanes.size(); ++i)

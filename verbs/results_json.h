@@ -11,6 +11,8 @@ namespace moe {
 Json to_json(const LayerResult& result);
 /// Returns the layer's shape and groups.
 Json to_json(const LayerCase& shape);
+/// dense_layers (their numbers) and dense_hidden, where the first `layers` have any.
+void add_dense(Json& json, const DenseLayers& dense, int layers);
 /// lanes (name, busy_s) and tasks (name, phase, layer, chunk, lane, start_s, end_s).
 void add_timeline(Json& json, const Plan& plan, const Timeline& timeline);
 /// layers[] = {layer, status, schedules[]}.

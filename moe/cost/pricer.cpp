@@ -216,7 +216,7 @@ const TaskRow* LayerPricer::task_row(TaskKind kind, Phase phase) const {
   };
   if (const TaskRow* row = row_of(task_row_name(kind, shape_))) return row;
   if (kind == TaskKind::attention) return row_of(kAttentionModule);
-  return kind == TaskKind::shared ? task_row(TaskKind::expert, phase) : nullptr;
+  return kind == TaskKind::shared || kind == TaskKind::ffn ? task_row(TaskKind::expert, phase) : nullptr;
 }
 
 // Returns its own row, or that of the part that does nearly the same.
@@ -320,7 +320,7 @@ void LayerPricer::price(const Structure& structure, const std::vector<GradientSl
   std::array<std::array<Pair, kTaskKinds>, 2> known;  // chunks have one of two sizes: price each once
   for (size_t i = 0; i < seconds.size(); ++i) {
     const WorkClass& wc = structure.classes[i];
-    if (wc.phase == Phase::step) continue;  // by its plan's work: step_seconds()
+    if (wc.phase == Phase::step || (is_ffn(wc.kind) && !outline_.dense)) continue;  // by its plan: price(Plan)
     if (sends_gradients(wc.kind)) {
       seconds[i] = gradient_seconds(slices[static_cast<size_t>(wc.slice)].bytes(), wc.kind);
     } else if (!is_chunked(wc.kind)) {

@@ -56,6 +56,7 @@ bool has_terms(TaskKind kind) {
     case TaskKind::i_order:
     case TaskKind::expert:
     case TaskKind::shared:
+    case TaskKind::ffn:
     case TaskKind::copy:
     case TaskKind::home_copy:
     case TaskKind::sum:
@@ -73,7 +74,7 @@ TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow
   if (kind == TaskKind::expert) {
     add_expert(work, phase, shape, static_cast<double>(shape.layer.hidden) / shape.parallel.esp, terms);
     at(terms.once, Term::weight_byte) = static_cast<double>(expert_gradient_bytes(shape));
-  } else if (kind == TaskKind::shared) {
+  } else if (kind == TaskKind::shared || kind == TaskKind::ffn) {
     add_expert(work, phase, shape, static_cast<double>(shape.layer.shared_hidden) / shape.parallel.mp, terms);
     at(terms.once, Term::weight_byte) = static_cast<double>(shared_parameters(shape) * bytes_of(shape.layer.dtype));
   } else if (kind == TaskKind::attention) {
@@ -87,7 +88,8 @@ TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow
 }
 
 std::string task_row_name(TaskKind kind, const LayerCase& shape) {
-  if (kind == TaskKind::shared) return "shared:" + std::string(name_of(shape.layer.ffn));
+  if (kind == TaskKind::shared || kind == TaskKind::ffn)
+    return std::string(name_of(kind)) + ":" + std::string(name_of(shape.layer.ffn));
   const bool module = kind == TaskKind::attention || kind == TaskKind::gate || kind == TaskKind::order ||
                       kind == TaskKind::i_order || kind == TaskKind::expert;
   return module ? module_name(kind, shape) : std::string(name_of(kind));

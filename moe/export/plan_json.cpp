@@ -72,6 +72,13 @@ Json task_json(const Plan& plan, const Task& task) {
   return json;
 }
 
+Json dense_json(const Plan& plan) {
+  Json layers = Json::array();
+  for (int layer = 0; layer < plan.layers; ++layer)
+    if (plan.dense.has(layer)) layers.push_back(layer);
+  return {{"layers", layers}, {"hidden", plan.dense.hidden}};
+}
+
 // A list with one item a line.
 template <class Items, class ToJson>
 std::string lines_of(const Items& items, ToJson&& to_json) {
@@ -95,6 +102,7 @@ void write_plan(const Plan& plan, std::ostream& out) {
   line("layers", fmt::format("{}", plan.layers));
   line("micro_batches", fmt::format("{}", plan.micro_batches));
   line("layer", case_json(plan.shape).dump());
+  if (plan.dense.hidden > 0) line("dense", dense_json(plan).dump());
   line("parallel", parallel_json(plan.shape.parallel).dump());
   line("flow", Json(name_of(plan.structure->flow)).dump());
   line("rows", fmt::format("{}", plan.rows));

@@ -12,7 +12,7 @@ namespace moe {
 namespace {
 
 // By TaskKind; all MP collectives are M.
-constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUFMQMMVWZJYBNRZZJR";
+constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUFMQMMMQMMVWZJYBNRZZJR";
 constexpr std::array<std::string_view, 26> kMeanings = [] {
   std::array<std::string_view, 26> meanings{};
   const auto set = [&](char letter, std::string_view meaning) {
@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 26> kMeanings = [] {
   set('D', "dispatch");
   set('G', "allgather");
   set('E', "expert");
-  set('Q', "shared expert");
+  set('Q', "shared expert or dense feed-forward");
   set('S', "reducescatter");
   set('C', "combine");
   set('I', "i-order");

@@ -32,13 +32,13 @@ const LayerBinding::Row& LayerBinding::row_of(const Task& task) {
   using B = LayerBinding;
   using enum TaskKind;
   static constexpr std::array kRows{
-      Row::computes<&B::dense_, &DensePart::attention>(attention),
+      Row::computes<&B::attention_, &AttentionPart::attention>(attention),
       Row::computes<&B::dense_, &DensePart::gate>(gate),
       Row::computes<&B::dense_, &DensePart::order>(order),
       Row::computes<&B::dense_, &DensePart::i_order>(i_order),
-      Row::exchanges<&B::dense_, &DensePart::mp_allgather>(mp_allgather),
-      Row::exchanges<&B::dense_, &DensePart::mp_reducescatter>(mp_reducescatter),
-      Row::exchanges<&B::dense_, &DensePart::mp_allreduce>(mp_allreduce),
+      Row::exchanges<&B::attention_, &AttentionPart::mp_allgather>(mp_allgather),
+      Row::exchanges<&B::attention_, &AttentionPart::mp_reducescatter>(mp_reducescatter),
+      Row::exchanges<&B::attention_, &AttentionPart::mp_allreduce>(mp_allreduce),
       Row::exchanges<&B::dense_, &DensePart::tokens_allgather>(tokens_allgather),
       Row::exchanges<&B::dense_, &DensePart::tokens_reducescatter>(tokens_reducescatter),
       Row::exchanges<&B::rows_, &RowExchange::dispatch>(dispatch),
@@ -60,9 +60,9 @@ const LayerBinding::Row& LayerBinding::row_of(const Task& task) {
       Row::gradients(expert_gradient),
   };
   static_assert(
-      kRows.size() == kTaskKinds - 12,
-      "every kind but a pipeline's, a model's ends and a step's: send, recv, embed, head, optimizer, stage_gradient, "
-      "tied_gradient, squares, norm and the three that gather weights");
+      kRows.size() == kTaskKinds - 16,
+      "every kind but a pipeline's, a model's ends, a step's and a dense layer's: send, recv, embed, head, optimizer, "
+      "stage_gradient, tied_gradient, squares, norm, the three that gather weights, ffn and its three collectives");
   const auto* row = std::ranges::find(kRows, task.kind, &Row::kind);
   require<WrongResult>(row != kRows.end(), "{}: a task that the layer does not know", task.name());
   return *row;
@@ -71,6 +71,7 @@ const LayerBinding::Row& LayerBinding::row_of(const Task& task) {
 LayerBinding::LayerBinding(MoeLayer& layer, const Plan& plan)
     : layer_(layer.state()),
       plan_(layer_, plan),
+      attention_(layer_),
       dense_(layer_, plan_),
       rows_(layer_, plan_),
       experts_(layer_, plan_),

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "moe/exec/executor.h"
+#include "moe/layer/binding/attention_part.h"
 #include "moe/layer/binding/dense_part.h"
 #include "moe/layer/binding/expert_part.h"
 #include "moe/layer/binding/row_exchange.h"
@@ -47,6 +48,7 @@ class LayerBinding : public Binding {
 
   LayerState& layer_;
   BoundPlan plan_;
+  AttentionPart attention_;
   DensePart dense_;
   RowExchange rows_;
   ExpertPart experts_;

@@ -15,14 +15,15 @@ std::unique_ptr<Dispatcher> dispatcher_of(const RankShape& rank, const LayerComm
                                             rows * layer.experts * layer.model_dim * bytes_of(layer.dtype), memory});
 }
 
-// It is one expert, and its shards are the MP ranks'.
+// It is one expert, and its shards are the MP ranks'. A dense layer's feed-forward is one too.
 std::unique_ptr<Expert> shared_of(const PartSetup& setup) {
   if (setup.rank.shared.count == 0) return nullptr;
   RankShape rank = setup.rank;
   rank.experts = {0, 1, 1};
   rank.hidden = rank.shared;
   std::unique_ptr<Expert> shared =
-      make_expert(name_of(rank.shape.layer.ffn), {rank, setup.seed, setup.math, setup.weights, kShared});
+      make_expert(name_of(rank.shape.layer.ffn),
+                  {rank, setup.seed, setup.math, setup.weights, setup.rank.is_dense() ? kFfn : kShared});
   shared->reserve(rank.mp_tokens());
   return shared;
 }
@@ -34,6 +35,15 @@ LayerParts parts_of(const PartSetup& setup, const LayerComms& comms, LayerDevice
                        "norm post-layernorm behind a shared expert: found ranks that gate the tokens of {} MP groups, "
                        "of which they know their own alone behind that expert",
                        rank.gate_copies());
+  if (rank.is_dense()) {
+    require<Unsupported>(!post, "norm post-layernorm: found a dense layer, expected experts in every layer");
+    LayerParts parts;
+    parts.attention = make_attention(setup);
+    parts.attention_norm = make_norm(setup, kNormGain1);
+    parts.gate_norm = make_norm(setup, kNormGain2);
+    parts.shared = shared_of(setup);
+    return parts;
+  }
   return {.attention = make_attention(setup),
           .attention_norm = post ? nullptr : make_norm(setup, kNormGain1),
           .gate_norm = make_norm(setup, post ? kNormGain1 : kNormGain2),
@@ -55,18 +65,20 @@ LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, Layer
       comms(std::move(layer_comms)),
       device(layer_device),
       buffers(shape, memory(), links.before),
-      routing(make_routing(shape, memory())),
+      routing(shape.is_dense() ? Routing() : make_routing(shape, memory())),
       parts(parts_of({shape, seed, math(), links.weights}, comms, device)) {
   const int64_t dense = gradient_bytes(shape.shape) / bytes_of(shape.dtype());
   const PartSetup setup{shape, seed, math(), links.weights};
   gradients.fresh = setup.weight(kDenseGradients, {dense}, shape.dtype());
   gradients.pending = setup.weight(kDenseGradientsBefore, {dense}, shape.dtype());
-  expert_gradients =
-      setup.weight(kExpertGradients, {expert_gradient_bytes(shape.shape) / bytes_of(shape.dtype())}, shape.dtype());
-  const DType weights = routing.weight.view().dtype();
-  d_weight = Tensor({routing.tokens, routing.choices}, weights, memory());
-  if (routing.mixes()) d_fill = Tensor({routing.tokens, routing.choices}, weights, memory());
-  set_hook(make_hook(shape.shape.layer.hook, math()));
+  if (!shape.is_dense()) {
+    expert_gradients =
+        setup.weight(kExpertGradients, {expert_gradient_bytes(shape.shape) / bytes_of(shape.dtype())}, shape.dtype());
+    const DType weights = routing.weight.view().dtype();
+    d_weight = Tensor({routing.tokens, routing.choices}, weights, memory());
+    if (routing.mixes()) d_fill = Tensor({routing.tokens, routing.choices}, weights, memory());
+    set_hook(make_hook(shape.shape.layer.hook, math()));
+  }
   if (links.before == nullptr) fill_input(buffers.forward.input, shape.held, seed, memory());
   fill_output_gradient(buffers.backward.output, shape.held, seed, memory());
 }

@@ -16,7 +16,8 @@
 
 namespace moe {
 
-/// Holds the parts that the layer's shape names, made for this rank and its device.
+/// Holds the parts that the layer's shape names, made for this rank and its device. A dense layer has attention, norms
+/// and its feed-forward alone.
 struct LayerParts {
   std::unique_ptr<Attention> attention;
   // Before attention; before the gate, of what is behind attention's residual sum; behind the MoE part's. Null: none.
@@ -25,7 +26,8 @@ struct LayerParts {
   std::unique_ptr<Order> order;
   std::unique_ptr<Dispatcher> dispatcher;
   std::unique_ptr<Expert> expert;
-  std::unique_ptr<Expert> shared;  // this MP rank's shard of the one that every token passes; null: none
+  std::unique_ptr<Expert> shared;  // this MP rank's shard of the one that every token passes, or of a dense layer's
+                                   // feed-forward; null: none
   std::unique_ptr<Hook> hook;      // null: none
 };
 
@@ -41,7 +43,7 @@ inline constexpr std::string_view kDenseGradients = "dense gradients",
                                   kExpertGradients = "experts' gradients";
 
 /// Says what a backward does to the parameters' gradients, part by part: among a layer's micro-batches the one whose
-/// task comes first overwrites them. Norms go with what reads them.
+/// task comes first overwrites them. Norms go with what reads them; `shared` is a dense layer's feed-forward too.
 struct GradientsInto {
   Into attention = Into::overwrite, gate = Into::overwrite, experts = Into::overwrite, shared = Into::overwrite;
   Into output = Into::overwrite;  // of what is behind the MoE part

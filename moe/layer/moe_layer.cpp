@@ -5,6 +5,7 @@
 namespace moe {
 
 std::span<const int32_t> MoeLayer::own_choices() const {
+  if (shape().is_dense()) return {};
   const Routing& r = routing();
   const int64_t pairs = r.group_tokens * r.choices;
   return std::span(r.expert).subspan(static_cast<size_t>(shape().own_group * pairs), static_cast<size_t>(pairs));
@@ -18,11 +19,14 @@ std::vector<Parameter> MoeLayer::parameters() {
     for (Parameter& p : norm->parameters(copies)) all.push_back(std::move(p));
   };
   add(parts.attention_norm, 1);
-  add(parts.gate_norm, shape().stage_copies());
+  add(parts.gate_norm, shape().is_dense() ? 1 : shape().stage_copies());
   add(parts.output_norm, shape().stage_copies() * shape().gate_copies());  // each of these has all of its gradient
-  for (Parameter& p : parts.gate->parameters()) all.push_back(std::move(p)), all.back().copies = shape().stage_copies();
-  for (Parameter& p : parts.expert->parameters(state_.expert_gradients))
-    all.push_back(std::move(p)), all.back().copies = shape().expert_copies();
+  if (parts.gate)
+    for (Parameter& p : parts.gate->parameters())
+      all.push_back(std::move(p)), all.back().copies = shape().stage_copies();
+  if (parts.expert)
+    for (Parameter& p : parts.expert->parameters(state_.expert_gradients))
+      all.push_back(std::move(p)), all.back().copies = shape().expert_copies();
   if (parts.shared)
     for (Parameter& p : parts.shared->parameters(state_.shared_gradients(state_.gradients.pending)))
       all.push_back(std::move(p)), all.back().summed_over = SummedOver::dp;

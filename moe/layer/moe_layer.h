@@ -5,9 +5,10 @@
 //   y = h + moe(norm(h))            gate, order, dispatch, experts (EP x ESP), combine, i-order (FSMoE, section 3)
 //         + shared(norm(h))         where the layer has one: an expert of every token, sharded over MP, not weighed
 //
-// Norms and residuals are as the layer's shape says; with post_layernorm h = norm(x + attention(x)) and y = norm(h +
-// moe(h) + shared(h)). Parameters, inputs and every buffer are made here; what runs when
-// is a plan's business (binding.h), and the plan's flow decides which tokens and rows this rank holds.
+// A dense layer (moe/plan/dense_layers.h) has y = h + ffn(norm(h)) instead, sharded over MP as attention is: the shared
+// expert alone. Norms and residuals are as the layer's shape says; with post_layernorm h = norm(x + attention(x)) and
+// y = norm(h + moe(h) + shared(h)). Parameters, inputs and every buffer are made here; what runs when is a plan's
+// business (binding.h), and the plan's flow decides which tokens and rows this rank holds.
 //
 // Loss = sum over all distinct tokens of <y, dY>, and the gate's auxiliary losses; gradients are its derivatives, each
 // summed (not averaged) over the ranks that `Parameter::summed_over` names.
@@ -42,15 +43,17 @@ class MoeLayer {
   }
   MemorySpace& memory() const { return state_.memory(); }
   /// Passes from now on are of this step (Gate::begin_step).
-  void begin_step(uint64_t step) { state_.parts.gate->begin_step(step); }
+  void begin_step(uint64_t step) {
+    if (state_.parts.gate) state_.parts.gate->begin_step(step);
+  }
   /// Makes the gate weigh the workload's choices from now on, instead of choosing.
   void preset(const Workload& workload) {
     workload.fill(state_.shape, state_.seed, state_.routing);
     state_.routing.send();
   }
-  /// Shows the experts chosen for this rank's own tokens, (tokens, choices).
+  /// Shows the experts chosen for this rank's own tokens, (tokens, choices); none in a dense layer.
   std::span<const int32_t> own_choices() const;
-  double auxiliary_loss() const { return state_.parts.gate->auxiliary_loss(); }
+  double auxiliary_loss() const { return state_.parts.gate ? state_.parts.gate->auxiliary_loss() : 0; }
 
   /// Shows this rank's part of every weight and gradient. In the steady state (LayerBinding) the dense part's gradients
   /// are those of the pass before the last, which the last pass summed over DP; the others are the last pass's own.

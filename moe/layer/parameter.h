@@ -43,6 +43,7 @@ inline constexpr std::string_view kGateWeight = "gate", kGateNoise = "gate_noise
 inline constexpr std::string_view kGateProjection = "gate_projection", kGateTemperature = "gate_temperature";
 inline constexpr std::string_view kW1 = "w1", kW3 = "w3", kW2 = "w2";  // (E, M, H) twice, (E, H, M)
 inline constexpr std::string_view kShared = "shared_";                 // before those names: (M, S) twice, (S, M)
+inline constexpr std::string_view kFfn = "ffn_";                       // likewise, of a dense layer's feed-forward
 inline constexpr std::string_view kNormGain1 = "norm1", kNormGain2 = "norm2";  // (M)
 /// Their biases, where a layer has them.
 inline constexpr std::string_view kBq = "bq", kBk = "bk", kBv = "bv", kBo = "bo";  // (M); bk, bv: (kv heads d)

@@ -2,8 +2,9 @@
 
 namespace moe {
 
-ModelReference reference_model(const MoeLayer& any, const StackChoices& choices, const ModelEnds& of,
+ModelReference reference_model(const RankCells& rank, const StackChoices& choices, const ModelEnds& of,
                                const SampleTokens& tokens) {
+  const MoeLayer& any = rank.front();
   LayerSeed seed = any.seed();
   seed.layer = seed.micro_batch = 0;
   const LayerCase& shape = any.shape().shape;
@@ -19,7 +20,7 @@ ModelReference reference_model(const MoeLayer& any, const StackChoices& choices,
       tokens(static_cast<int64_t>(mb) * samples + s, of_sample(inputs), of_sample(targets));
     }
   }
-  return reference_model(shape, static_cast<int>(choices.size()), seed, ends, [&](int layer, int micro_batch) {
+  return reference_model(rank.cases, static_cast<int>(choices.size()), seed, ends, [&](int layer, int micro_batch) {
     return LayerChoices{choices[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)],
                         tolerance_of(any.shape().dtype()), any.routing().preset};
   });

@@ -11,7 +11,7 @@ namespace moe {
 
 /// Computes the reference of a step's tokens. `any`: a layer of the model; its gates' choices are followed where they
 /// are as good.
-ModelReference reference_model(const MoeLayer& any, const StackChoices& choices, const ModelEnds& ends,
+ModelReference reference_model(const RankCells& rank, const StackChoices& choices, const ModelEnds& ends,
                                const SampleTokens& tokens);
 
 /// Compares the ends' gradients. Tensors are named as stack_errors names a layer's.

@@ -58,6 +58,9 @@ GroupKind group_of(Flow flow, TaskKind kind) {
     case TaskKind::shared_allgather:
     case TaskKind::shared_reducescatter:
     case TaskKind::shared_allreduce:
+    case TaskKind::ffn_allgather:
+    case TaskKind::ffn_reducescatter:
+    case TaskKind::ffn_allreduce:
       return GroupKind::mp;
     case TaskKind::gradient:
     case TaskKind::weights:

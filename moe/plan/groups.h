@@ -38,9 +38,11 @@ Groups groups_of(const ParallelShape& parallel);
 struct LayerOutline {
   Groups groups;
   bool shared_expert = false;
+  bool dense = false;  // it has no experts (moe/plan/dense_layers.h)
 };
 inline LayerOutline outline_of(const LayerCase& shape) {
-  return {groups_of(shape.parallel), shape.layer.shared_hidden > 0};
+  const bool dense = shape.layer.experts == 0;
+  return {groups_of(shape.parallel), !dense && shape.layer.shared_hidden > 0, dense};
 }
 
 }  // namespace moe

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "moe/base/registry.h"
 #include "moe/plan/volumes.h"
@@ -22,9 +23,21 @@ double width(const LayerCase& c) { return bytes_of(c.layer.dtype); }
 
 double tokens(const LayerCase& c) { return static_cast<double>(c.layer.batch * c.layer.seq); }
 
-int layers_of_stage(const MemoryRequest& r) {
-  const int stages = r.shape.parallel.pp;
-  return r.layers / stages + (r.layers % stages != 0 ? 1 : 0);
+// Layers, or their activations of a micro-batch, by kind.
+struct Layers {
+  int moe = 0, dense = 0;
+};
+
+Layers layers_in(const MemoryRequest& r, int stage) {
+  const auto [first, last] = layers_of_stage(r.layers, r.shape.parallel.pp, stage);
+  const int dense = r.dense.in(first, last);
+  return {last - first - dense, dense};
+}
+
+// Asks the same of a model whose layers are all as the dense ones.
+MemoryRequest of_dense(MemoryRequest r) {
+  if (r.dense.hidden > 0) r.shape = dense_case(r.shape, r.dense.hidden);
+  return r;
 }
 
 void check(const MemoryRequest& r) {
@@ -70,7 +83,7 @@ double table4(const MemoryRequest& r, double w, double scores_t) {
   const ParallelShape& p = r.shape.parallel;
   const double bsh = tokens(r.shape) * static_cast<double>(l.model_dim);
   if (r.shape.parallel.recompute == Recompute::full) return w * bsh / p.mp;
-  double factor = (10 * w + 1) * static_cast<double>(l.top_k) / p.ep / p.esp;
+  double factor = is_dense(r.shape) ? (10 * w + 1) / p.mp : (10 * w + 1) * static_cast<double>(l.top_k) / p.ep / p.esp;
   if (r.dense_part) factor += (6 * w + 1) / p.mp;
   if (r.dense_part && r.shape.parallel.recompute == Recompute::none)
     factor += (2 * w + 1) * static_cast<double>(l.heads * l.seq) / static_cast<double>(l.model_dim) / scores_t;
@@ -125,30 +138,48 @@ double gate_bytes(const MemoryRequest& r) {
   return bytes_of(sums) * gated_tokens(r) * static_cast<double>(3 * l.experts + widened);
 }
 
-double sets_kept(const MemoryRequest& r) {
-  return r.kept ? *r.kept : static_cast<double>(layers_of_stage(r)) * micro_batches_in_flight(r);
+// A dense layer's feed-forward: its gathered input, and what lies between its GEMMs.
+double ffn_elements(const MemoryRequest& r) {
+  const LayerShape& l = r.shape.layer;
+  const double between = gemms_of(l.ffn) * static_cast<double>(l.shared_hidden) / r.shape.parallel.mp;
+  return tokens(r.shape) * (static_cast<double>(l.model_dim) + between);
 }
 
-double counted_activations(const MemoryRequest& r) {
-  const double layer =
-      width(r.shape) * (moe_elements(r) + shared_elements(r) + (r.dense_part ? dense_elements(r) : 0)) + gate_bytes(r);
-  const double sets = sets_kept(r);
-  if (r.shape.parallel.recompute != Recompute::full) return sets * layer;
-  const double input = tokens(r.shape) * static_cast<double>(r.shape.layer.model_dim) / r.shape.parallel.mp;
-  return sets * width(r.shape) * input + layer;
+// Of one layer and micro-batch, as the request's model counts.
+double activations_of(const MemoryRequest& r) {
+  if (r.activations == ActivationModel::printed) return table4(r, 2, 1);
+  if (r.activations == ActivationModel::corrected) return table4(r, width(r.shape), r.shape.parallel.mp);
+  if (is_dense(r.shape)) return width(r.shape) * (dense_elements(r) + ffn_elements(r));
+  return width(r.shape) * (moe_elements(r) + shared_elements(r) + (r.dense_part ? dense_elements(r) : 0)) +
+         gate_bytes(r);
 }
 
-double activations(const MemoryRequest& r) {
-  const double sets = sets_kept(r);
-  switch (r.activations) {
-    case ActivationModel::printed:
-      return r.layers * table4(r, 2, 1);
-    case ActivationModel::corrected:
-      return sets * table4(r, width(r.shape), r.shape.parallel.mp);
-    case ActivationModel::counted:
-      break;
+Layers sets_kept(const MemoryRequest& r, int stage) {
+  if (r.kept) return {*r.kept - r.kept_dense, r.kept_dense};
+  const Layers layers = layers_in(r, stage);
+  const int flight = micro_batches_in_flight(r.order, r.micro_batches, r.shape.parallel.pp, stage);
+  return {layers.moe * flight, layers.dense * flight};
+}
+
+double activations(const MemoryRequest& r, int stage) {
+  const MemoryRequest dense = of_dense(r);
+  const double layer = activations_of(r), dense_layer = is_dense(dense.shape) ? activations_of(dense) : 0;
+  if (r.activations == ActivationModel::printed) {
+    const int of_dense = r.dense.in(0, r.layers);
+    return (r.layers - of_dense) * layer + of_dense * dense_layer;
   }
-  return counted_activations(r) + probabilities(r);
+  const auto [moe, none] = sets_kept(r, stage);
+  if (r.activations == ActivationModel::corrected) return moe * layer + none * dense_layer;
+  if (r.shape.parallel.recompute != Recompute::full) return moe * layer + none * dense_layer + probabilities(r);
+  const double input = tokens(r.shape) * static_cast<double>(r.shape.layer.model_dim) / r.shape.parallel.mp;
+  return (moe + none) * width(r.shape) * input + std::max(layer, dense_layer) + probabilities(r);
+}
+
+// Whether a rank gathers weights that so many ranks hold alike: under ZeRO 3 it has its shard alone.
+bool gathers_from(const LayerCase& c, int replicas) { return c.parallel.zero == kMostZeroStage || replicas > 1; }
+
+double gathered(const LayerCase& c, const RankParameters& layer) {
+  return (gathers_from(c, c.parallel.dp) ? layer.dense : 0) + (gathers_from(c, c.parallel.edp) ? layer.experts : 0);
 }
 
 double buffers(const MemoryRequest& r) {
@@ -157,10 +188,11 @@ double buffers(const MemoryRequest& r) {
   const double out = dispatched_rows(r) * model_dim, esp = c.parallel.esp, gathers = c.parallel.esp > 1 ? 1 : 0;
   // Parm's baseline gathers tokens over ESP before its gate, so that its AlltoAlls carry N_ESP times as much.
   const double moved = r.replicated ? (4 * out + gathers * tokens(c) * model_dim) * esp : (4 + 2 * gathers * esp) * out;
-  const RankParameters layer = rank_parameters(r);
-  if (c.parallel.zero == kMostZeroStage) return w * (moved + layer.dense + layer.experts);
   if (c.parallel.zero == 0) return w * moved;
-  return w * (moved + (c.parallel.dp > 1 ? layer.dense : 0) + (c.parallel.edp > 1 ? layer.experts : 0));
+  RankParameters most = rank_parameters(r);
+  if (const RankParameters dense = rank_parameters(of_dense(r)); gathered(c, dense) > gathered(c, most)) most = dense;
+  return w * (moved + (gathers_from(c, c.parallel.dp) ? most.dense : 0) +
+              (gathers_from(c, c.parallel.edp) ? most.experts : 0));
 }
 
 }  // namespace
@@ -187,17 +219,25 @@ int micro_batches_in_flight(const MemoryRequest& r) {
 
 MemoryEstimate estimate_memory(const MemoryRequest& r) {
   check(r);
-  const RankParameters layer = rank_parameters(r);
-  const int layers = layers_of_stage(r);
-  const MemoryEstimate dense = states(layers * layer.dense + embedding_parameters(r), r.shape.parallel.dp, r);
-  const MemoryEstimate experts = states(layers * layer.experts, r.shape.parallel.edp, r);
-  MemoryEstimate e;
-  e.weights = dense.weights + experts.weights;
-  e.gradients = dense.gradients + experts.gradients;
-  e.optimizer = dense.optimizer + experts.optimizer;
-  e.activations = activations(r);
-  e.buffers = buffers(r);
-  return e;
+  const RankParameters layer = rank_parameters(r), dense_layer = rank_parameters(of_dense(r));
+  const auto of_stage = [&](int stage) {
+    const Layers layers = layers_in(r, stage);
+    double parameters = layers.moe * layer.dense;
+    if (layers.dense > 0) parameters += layers.dense * dense_layer.dense;
+    const MemoryEstimate dense = states(parameters + embedding_parameters(r), r.shape.parallel.dp, r);
+    const MemoryEstimate experts = states(layers.moe * layer.experts, r.shape.parallel.edp, r);
+    MemoryEstimate e;
+    e.weights = dense.weights + experts.weights;
+    e.gradients = dense.gradients + experts.gradients;
+    e.optimizer = dense.optimizer + experts.optimizer;
+    e.activations = activations(r, stage);
+    e.buffers = buffers(r);
+    return e;
+  };
+  MemoryEstimate most = of_stage(0);  // the fullest, where all layers are alike
+  for (int stage = 1; stage < r.shape.parallel.pp && !r.dense.none(r.layers); ++stage)
+    if (const MemoryEstimate e = of_stage(stage); e.total() > most.total()) most = e;
+  return most;
 }
 
 MemoryEstimate layer_memory(const LayerCase& shape, Flow flow) {
@@ -208,7 +248,9 @@ MemoryEstimate layer_memory(const LayerCase& shape, Flow flow) {
   return estimate_memory(request);
 }
 
-int activations_kept(const Plan& plan) {
+int activations_kept(const Plan& plan) { return activations_kept(plan, 1, 1).first; }
+
+std::pair<int, int> activations_kept(const Plan& plan, double moe_bytes, double dense_bytes) {
   const auto computes = [](const Task& task) { return is_of_layer(task.kind); };  // others outlive no activations
   const auto set_of = [&](const Task& task) {
     return static_cast<size_t>(task.layer) * static_cast<size_t>(plan.micro_batches) +
@@ -218,16 +260,18 @@ int activations_kept(const Plan& plan) {
   for (const Task& task : plan.tasks())
     if (task.phase == Phase::backward && computes(task)) last[set_of(task)] = task.id;
   std::vector<bool> begun(last.size());
-  std::vector<int> kept(static_cast<size_t>(plan.shape.parallel.pp));
-  int most = 0;
+  std::vector<Layers> kept(static_cast<size_t>(plan.shape.parallel.pp));
+  Layers most;
+  const auto bytes = [&](const Layers& sets) { return sets.moe * moe_bytes + sets.dense * dense_bytes; };
   for (const Task& task : plan.tasks()) {
     if (!computes(task)) continue;
-    int& now = kept[static_cast<size_t>(plan.structure->lanes[static_cast<size_t>(task.lane)].stage)];
-    if (!begun[set_of(task)]) most = std::max(most, ++now);
+    Layers& now = kept[static_cast<size_t>(plan.structure->lanes[static_cast<size_t>(task.lane)].stage)];
+    int& of_kind = plan.dense.has(task.layer) ? now.dense : now.moe;
+    if (!begun[set_of(task)] && (++of_kind, bytes(now) > bytes(most))) most = now;
     begun[set_of(task)] = true;
-    if (task.id == last[set_of(task)]) --now;
+    if (task.id == last[set_of(task)]) --of_kind;
   }
-  return most;
+  return {most.moe + most.dense, most.dense};
 }
 
 MemoryRequest memory_request(const Plan& plan) {
@@ -235,9 +279,13 @@ MemoryRequest memory_request(const Plan& plan) {
   request.shape = plan.shape;
   request.layers = std::max(plan.layers, plan.shape.parallel.pp);
   request.micro_batches = plan.micro_batches;
-  request.kept = activations_kept(plan);
   request.order = plan.order;
   request.replicated = traits_of(plan.structure->flow).sends_all_groups();
+  request.dense = plan.dense;
+  const bool alike = plan.dense.none(plan.layers);
+  if (alike || plan.shape.parallel.pp == 1)  // else each stage has kinds of its own: by `order`
+    std::tie(request.kept, request.kept_dense) =
+        activations_kept(plan, alike ? 1 : activations_of(request), alike ? 1 : activations_of(of_dense(request)));
   request.vocabulary = plan.vocabulary;
   request.tied_embedding = plan.step.tied;
   request.whole_ends = request.vocabulary > 0;

@@ -1,5 +1,6 @@
 #pragma once
-// Bytes that training a layer, or a model of like layers, takes on one rank: the rank that has most.
+// Bytes that training a layer, or a model, takes on one rank: the rank that has most. A model's layers are alike, but
+// for dense ones between them (dense_layers.h).
 //
 // Notation of the sources: b, s, h, a, k, l = samples of a micro-batch, tokens a sample, model dim, heads, experts a
 // token, layers; p, t, e, d = sizes of PP, tensor parallelism (MP in the dense part, ESP in the experts), EP, DP.
@@ -8,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "moe/plan/dense_layers.h"
 #include "moe/plan/pipeline.h"
 
 namespace moe {
@@ -24,16 +26,20 @@ namespace moe {
 ///              no dropout. Table 4 takes H = 4 h, two GEMMs and f = 1, and its k / e holds only where the EP ranks
 ///              share their tokens: where each brings its own, as in MoNTA's own runs, e times as many arrive. A shared
 ///              expert's activations are counted here alone. What Recompute::full computes again is one layer more.
+/// A dense layer has 10 w + 1 over t in the place of the experts' k (10 w + 1) / e; counted, its feed-forward keeps its
+/// gathered input and what lies between its GEMMs.
 enum class ActivationModel : uint8_t { printed, corrected, counted };
 std::string_view name_of(ActivationModel model);
 
 struct MemoryRequest {
-  LayerCase shape;        // of one layer; batch: samples of one micro-batch
-  int layers = 1;         // of the model, over all stages; the fullest stage has ceil(layers / p)
-  int micro_batches = 1;  // m
+  LayerCase shape;         // of a layer with experts; batch: samples of one micro-batch
+  int layers = 1;          // of the model, over all stages; the fullest stage has ceil(layers / p)
+  DenseLayers dense = {};  // of these; then the stage that needs most is the fullest
+  int micro_batches = 1;   // m
   PipelineOrder order = PipelineOrder::gpipe;
   /// Layers whose activations of a micro-batch the fullest stage keeps at once; empty: by `order`, as its plans do.
   std::optional<int> kept = {};
+  int kept_dense = 0;  // of these, dense ones
   ActivationModel activations = ActivationModel::counted;
   bool dense_part = true;       // false: the MoE layer alone, gate and experts
   bool replicated = false;      // every MP rank dispatches all B L tokens (Parm's baseline), not its own B L / N_MP
@@ -77,6 +83,9 @@ MemoryEstimate layer_memory(const LayerCase& shape, Flow flow = Flow::sharded);
 /// Counted from the plan, in issue order: a layer's activations of a micro-batch live from the first task of its
 /// forward to the last of its backward. Layers x micro-batches at once, on the stage that has most.
 int activations_kept(const Plan& plan);
+/// The same where those of dense layers weigh another number of bytes: all, and those of dense layers, when they are
+/// most bytes.
+std::pair<int, int> activations_kept(const Plan& plan, double moe_bytes, double dense_bytes);
 /// Returns what a plan trains and keeps, its packed experts included; without embeddings, which it does not know.
 MemoryRequest memory_request(const Plan& plan);
 

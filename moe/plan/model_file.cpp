@@ -48,6 +48,27 @@ std::vector<ModelOverride> overrides_from(const TableReader& root) {
   return all;
 }
 
+// Which layers have no experts, by any of three keys; at least one has some.
+DenseRule dense_from(const TableReader& root, int layers) {
+  constexpr std::string_view kEvery = "moe_every", kFirst = "first_dense", kListed = "dense_layers",
+                             kHidden = "dense_hidden";
+  const Limits numbers{.least = 0, .most = 1.0 * layers - 1};
+  DenseRule dense;
+  dense.every = static_cast<int>(root.optional_integer(kEvery, {.least = 1, .most = 1.0 * layers}).value_or(1));
+  dense.first = static_cast<int>(root.optional_integer(kFirst, numbers).value_or(0));
+  if (root.has(kListed))
+    for (const ConfigValue& item : root.list(kListed))
+      dense.listed.push_back(static_cast<int>(root.integer_of(item, kListed, numbers)));
+  const int found = dense.of(layers).in(0, layers);
+  for (const std::string_view key : {kListed, kFirst, kEvery})
+    if (found == layers && root.has(key)) root.fail(root.value(key), key, "a layer with experts among all");
+  if (found > 0)
+    dense.hidden = root.integer(kHidden, kSizeLimits);
+  else if (root.has(kHidden))
+    root.fail(root.value(kHidden), kHidden, "a key beside it that says which layers are dense");
+  return dense;
+}
+
 // What a model can't do without; the others have a layer's defaults.
 void require_shape(const TableReader& layer) {
   for (const std::string_view key : {"seq", "model_dim", "hidden", "heads"}) layer.value(key);
@@ -63,14 +84,15 @@ const ModelOverride* override_for(const Model& model, const std::string& cluster
 
 Model read_model(const std::string& path) {
   const ConfigFile file = read_toml(path);
-  const TableReader root(
-      file, {"schema", "name", "source", "layers", "vocabulary", "tied_embedding", "layer", "parallel", "on"});
+  const TableReader root(file, {"schema", "name", "source", "layers", "moe_every", "first_dense", "dense_layers",
+                                "dense_hidden", "vocabulary", "tied_embedding", "layer", "parallel", "on"});
   root.integer("schema", {.least = 1, .most = 1});
   Model out;
   out.file = path;
   out.name = root.name("name");
   out.source = root.text("source", false);
   out.layers = static_cast<int>(root.integer("layers", kLayerLimits));
+  out.dense = dense_from(root, out.layers);
   out.vocabulary = root.optional_integer("vocabulary", {.least = 1, .most = 1 << 30}).value_or(0);
   if (root.has("tied_embedding")) out.tied_embedding = root.boolean("tied_embedding");
   const TableReader layer =

@@ -1,8 +1,12 @@
 #pragma once
-// A model of like MoE layers, as a TOML file.
+// A model of MoE layers, all alike, and of dense ones between them, as a TOML file.
 //
 //   schema = 1                 name, source
 //   layers = 32
+//   moe_every = 2              optional: every second layer has experts: 1, 3, 5 .., counted from 0
+//   first_dense = 3            optional: so many first layers have none
+//   dense_layers = [0, 7]      optional: nor have these, counted from 0
+//   dense_hidden = 18432       with any of the three: hidden size of a dense layer's feed-forward
 //   vocabulary = 32000         optional: the memory of embedding and output projection counts only where it is given
 //   tied_embedding = false     optional: the output projection is the embedding
 //   [layer]                    the keys of a layer file (moe/plan/layer_file.h), batch to hook
@@ -14,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "moe/plan/shape.h"
+#include "moe/plan/dense_layers.h"
 
 namespace moe {
 
@@ -30,6 +34,7 @@ struct Model {
   LayerShape layer;        // experts 0: one a node
   ParallelShape parallel;  // sizes of groups alone, 0: by default; nodes and ranks a node belong to the cluster
   int layers = 1;
+  DenseRule dense;
   int64_t vocabulary = 0;  // 0: unknown
   bool tied_embedding = false;
   std::vector<ModelOverride> overrides;  // a cluster is named at most once

@@ -9,7 +9,9 @@ double step_flops(const LayerCase& shape, const ModelDepth& depth) {
   const double attention = width * (2 * width + 2 * of_keys) + 2 * static_cast<double>(l.seq) * width;
   const double gate = width * static_cast<double>(l.experts);
   const double experts = gemms_of(l.ffn) * width * static_cast<double>(l.top_k * l.hidden + l.shared_hidden);
-  const double macs = depth.layers * (attention + gate + experts) + width * static_cast<double>(depth.vocabulary);
+  const int dense = depth.dense.in(0, depth.layers);
+  double macs = (depth.layers - dense) * (attention + gate + experts) + width * static_cast<double>(depth.vocabulary);
+  if (dense > 0) macs += dense * (attention + gemms_of(l.ffn) * width * static_cast<double>(depth.dense.hidden));
   const double tokens = static_cast<double>(l.batch * l.seq) * shape.parallel.dp * depth.micro_batches;
   return 3 * kFlopsPerMac * macs * tokens;
 }

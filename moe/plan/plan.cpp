@@ -34,6 +34,10 @@ constexpr std::array<std::string_view, kTaskKinds> kTaskNames{"mp_allgather",
                                                               "shared",
                                                               "shared_reducescatter",
                                                               "shared_allreduce",
+                                                              "ffn_allgather",
+                                                              "ffn",
+                                                              "ffn_reducescatter",
+                                                              "ffn_allreduce",
                                                               "send",
                                                               "recv",
                                                               "optimizer",
@@ -49,11 +53,11 @@ constexpr std::array<std::string_view, kTaskKinds> kTaskNames{"mp_allgather",
 constexpr std::array<std::string_view, kPhases> kPhaseNames{"forward", "backward", "step"};
 constexpr std::array<std::string_view, 6> kLaneNames{"compute", "inter", "intra", "comm", "copy", "gradient"};
 constexpr std::array<std::string_view, kBuffers> kBufferNames{
-    "input",        "gathered_input", "attention_partial", "hidden",          "routing",  "ordered",
-    "dispatched",   "gathered",       "expert_out",        "scattered",       "combined", "output",
-    "gradient",     "tokens",         "token_gradients",   "gathered_output", "laid_out", "reduced",
-    "exchanged",    "summed",         "home_gathered",     "home_laid_out",   "received", "logits",
-    "shared_input", "shared_partial", "shared_sum"};
+    "input",        "gathered_input", "attention_partial", "hidden",          "routing",    "ordered",
+    "dispatched",   "gathered",       "expert_out",        "scattered",       "combined",   "output",
+    "gradient",     "tokens",         "token_gradients",   "gathered_output", "laid_out",   "reduced",
+    "exchanged",    "summed",         "home_gathered",     "home_laid_out",   "received",   "logits",
+    "shared_input", "shared_partial", "shared_sum",        "ffn_input",       "ffn_partial"};
 
 class Hash {
  public:
@@ -91,6 +95,13 @@ void hash_shape(Hash& hash, const LayerCase& c) {
   if (l.bias) hash.add(std::string_view("bias"));
   if (l.node_limit > 0) hash.add(std::string_view("node_limit")), hash.add(static_cast<uint64_t>(l.node_limit));
   if (c.row_multiple > 1) hash.add(static_cast<uint64_t>(c.row_multiple));
+}
+
+void hash_dense(Hash& hash, const DenseLayers& dense) {
+  hash.add(std::string_view("dense"));
+  hash.add(static_cast<uint64_t>(dense.hidden));
+  hash.add(dense.is.size());
+  for (const bool is : dense.is) hash.add(uint64_t{is});
 }
 
 void hash_ids(Hash& hash, const std::vector<int>& ids) {
@@ -148,6 +159,7 @@ uint64_t Plan::hash() const {
   hash.add(static_cast<uint64_t>(rows));
   hash.add(static_cast<uint64_t>(vocabulary));
   hash_shape(hash, shape);
+  if (dense.hidden > 0) hash_dense(hash, dense);
   if (step.planned)
     hash.add(uint64_t{step.clips} << 2 | (step.optimizer ? 1 + static_cast<uint64_t>(*step.optimizer) : 0));
   if (step.tied) hash.add(std::string_view("tied"));

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "moe/plan/dense_layers.h"
 #include "moe/plan/flow.h"
 #include "moe/plan/groups.h"
 #include "moe/plan/op.h"
@@ -43,10 +44,11 @@ enum class Buffer : uint8_t {
   laid_out, reduced, exchanged, summed, home_gathered, home_laid_out,        // MoE part of the other flows
   received,                                                                  // from the stage before
   logits,                                                                    // of the model's head
-  shared_input, shared_partial, shared_sum                                   // the shared expert's, of B L tokens
+  shared_input, shared_partial, shared_sum,                                  // the shared expert's, of B L tokens
+  ffn_input, ffn_partial                                                     // a dense layer's feed-forward's, likewise
 };
 // clang-format on
-inline constexpr int kBuffers = 27;
+inline constexpr int kBuffers = 29;
 std::string_view name_of(Buffer buffer);
 
 struct Access {
@@ -128,7 +130,8 @@ struct Plan {
   int degree_forward = 1, degree_backward = 1;
   int layers = 1, micro_batches = 1;
   PipelineOrder order = PipelineOrder::gpipe;  // of the micro-batches
-  LayerCase shape;
+  LayerCase shape;                             // of a layer with experts
+  DenseLayers dense;                           // those that have none
   Groups groups;
   int64_t rows = 0;        // T_rank
   int64_t vocabulary = 0;  // of a model with its ends; 0: layers alone
@@ -153,7 +156,7 @@ Work work_of(const WorkClass& work_class, const LayerCase& shape, const std::vec
 /// Work of a model's end on a rank: all of the vocabulary for the tokens whose rows the rank holds.
 Work end_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow, int64_t vocabulary);
 /// Work of a task of Phase::step.
-Work step_work(const WorkClass& work_class, const Plan& plan);
+Work step_work(const WorkClass& work_class, const Plan& plan, const LayerCases& cases);
 /// Work of all rows, or of the whole dense part, that `chunks` chunks share.
 Work whole_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 
@@ -163,7 +166,8 @@ Work whole_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 /// group of one rank has no task; every gradient byte is sent exactly once, after every micro-batch made it (or, where
 /// no task makes it, after the forward); a planned step sums every gradient that there is and steps every layer and end
 /// once, after its own gradients' sums and, where it clips, after the norm of all; every row passes every stage of a
-/// layer once, and every token its shared expert; a stage receives in the order in which its neighbour sends; nothing
+/// layer once, and every token its shared expert; a dense layer has its feed-forward and nothing of the MoE part, the
+/// others the opposite; a stage receives in the order in which its neighbour sends; nothing
 /// but a forward's input is read that no task wrote before.
 void check_plan(const Plan& plan);
 

@@ -163,6 +163,7 @@ void check_plan(const Plan& plan) {
   const Ancestors ancestors(plan, edges);
   check_rows(plan);
   check_shared(plan);
+  check_dense(plan);
   check_transfers(plan);
   check_accesses(plan, ancestors);
   check_gradients(plan, ancestors);

@@ -208,6 +208,31 @@ void check_shared(const Plan& plan) {
   if (expected > 0) check_reads_of_shared(plan);
 }
 
+// A layer's pass has an attention. A dense one has one feed-forward, which its backward runs on what its forward read,
+// and nothing of the MoE part; one with experts has no feed-forward.
+void check_dense(const Plan& plan) {
+  if (plan.dense.hidden == 0 && std::ranges::none_of(plan.tasks(), is_ffn, &Task::kind)) return;
+  std::map<std::tuple<Phase, int, int>, int> found;
+  std::map<std::pair<int, int>, Buffer> inputs;  // by micro-batch and layer
+  for (const Task& task : plan.tasks()) {
+    const bool dense = plan.dense.has(task.layer);
+    const bool of_experts = is_chunked(task.kind) || is_shared(task.kind) || task.kind == TaskKind::gate ||
+                            task.kind == TaskKind::order || task.kind == TaskKind::i_order;
+    if (dense && of_experts) broken(task, "belongs to an MoE part, which its layer has not");
+    if (!dense && is_ffn(task.kind)) broken(task, "belongs to a dense feed-forward, which its layer has not");
+    if (task.kind != TaskKind::ffn) continue;
+    ++found[{task.phase, task.micro_batch, task.layer}];
+    const std::pair layer{task.micro_batch, task.layer};
+    if (task.phase == Phase::forward && !task.reads.empty()) inputs[layer] = task.reads.front().buffer;
+    const auto reads_input = [&](const Access& a) { return a.phase == Phase::forward && a.buffer == inputs[layer]; };
+    if (std::ranges::none_of(task.reads, reads_input)) broken(task, "does not read the input of its forward");
+  }
+  for (const Task& task : plan.tasks())
+    if (task.kind == TaskKind::attention && plan.dense.has(task.layer))
+      if (const int passes = found[{task.phase, task.micro_batch, task.layer}]; passes != 1)
+        broken(task, "tokens pass {} feed-forwards of its dense layer, expected 1", passes);
+}
+
 void check_transfers(const Plan& plan) {
   // `sent` holds the sends by phase and receiving layer, in issue order; `received` counts those received so far.
   std::map<std::pair<Phase, int>, std::vector<const Task*>> sent;

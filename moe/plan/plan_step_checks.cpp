@@ -18,13 +18,15 @@ bool spans(const Plan& plan, GroupKind group) {
 std::map<Sent, int64_t> summed_bytes(const Plan& plan) {
   std::map<Sent, int64_t> bytes;
   const LayerCase& c = plan.shape;
+  const LayerCases cases(c, plan.dense);
   const auto add = [&](TaskKind kind, int layer, int64_t count) {
     if (count > 0 && spans(plan, group_of(plan.structure->flow, kind))) bytes[{kind, layer}] = count;
   };
   for (int layer = 0; layer < plan.layers; ++layer) {
-    add(TaskKind::gradient, layer, gradient_bytes(c));
-    add(TaskKind::expert_gradient, layer, expert_gradient_bytes(c));
-    add(TaskKind::stage_gradient, layer, stage_gradient_bytes(c));
+    const LayerCase& own = cases.of(layer);
+    add(TaskKind::gradient, layer, gradient_bytes(own));
+    add(TaskKind::expert_gradient, layer, expert_gradient_bytes(own));
+    add(TaskKind::stage_gradient, layer, stage_gradient_bytes(own));
   }
   if (plan.vocabulary == 0) return bytes;
   const StepWeights first = embedding_weights(c, plan.vocabulary),

@@ -92,7 +92,7 @@ struct ParallelShape {
 std::string_view placement_name(const ParallelShape& parallel);
 bool ep_inside_from(std::string_view name, std::string_view where);
 
-/// A layer on a cluster, complete: no field is 0 any more.
+/// A layer on a cluster, complete: no field is 0 any more, but experts of a dense layer (moe/plan/dense_layers.h).
 struct LayerCase {
   LayerShape layer;
   ParallelShape parallel;

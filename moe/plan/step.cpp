@@ -12,6 +12,7 @@ namespace {
 int64_t gate_parameters(const LayerCase& c) {
   const LayerShape& l = c.layer;
   const int64_t m = l.model_dim, experts = l.experts;
+  if (experts == 0) return 0;
   if (l.gate == "gshard") return 2 * experts * m;
   if (l.gate == "xmoe") {
     const int64_t width = std::min(m, std::max<int64_t>(16, experts / 2));

@@ -16,6 +16,7 @@ enum class TaskKind : uint8_t {
   expert_gradient,                                         // the same of experts over EDP, where a schedule plans it
   shared_allgather, shared,                                // the shared expert and its collectives over MP
   shared_reducescatter, shared_allreduce,
+  ffn_allgather, ffn, ffn_reducescatter, ffn_allreduce,   // a dense layer's feed-forward, likewise
   send, recv, optimizer,                                   // between pipeline stages; the step after all of it
   weights, expert_weights,                                 // ZeRO 1: AllGather of a layer's, over DP and over EDP
   embed, head,                                             // a model's ends; the loss is the head's
@@ -25,7 +26,7 @@ enum class TaskKind : uint8_t {
   tied_gradient                                            // the sum of a tied embedding between the end stages
 };
 // clang-format on
-inline constexpr int kTaskKinds = 38;
+inline constexpr int kTaskKinds = 42;
 std::string_view name_of(TaskKind kind);
 
 /// Part of the MoE layer's row traffic: one task a chunk.
@@ -47,6 +48,9 @@ constexpr bool gathers_weights(TaskKind kind) {
 constexpr bool is_shared(TaskKind kind) {
   return kind >= TaskKind::shared_allgather && kind <= TaskKind::shared_allreduce;
 }
+
+/// Is a dense layer's feed-forward, or brings it tokens or adds up its parts.
+constexpr bool is_ffn(TaskKind kind) { return kind >= TaskKind::ffn_allgather && kind <= TaskKind::ffn_allreduce; }
 
 /// Is one of a model's ends.
 constexpr bool is_end(TaskKind kind) { return kind == TaskKind::embed || kind == TaskKind::head; }

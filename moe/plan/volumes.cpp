@@ -60,6 +60,7 @@ Rows chunk_rows(int64_t total, int chunks, int chunk) {
 
 double capacity_exact(const LayerCase& c) {
   const LayerShape& l = c.layer;
+  if (l.experts == 0) return 0;
   const double pairs =
       static_cast<double>(l.top_k) * l.capacity_factor.value_or(1.0) * static_cast<double>(l.batch * l.seq);
   return pairs / static_cast<double>(c.parallel.mp * l.experts);
@@ -69,6 +70,7 @@ int64_t capacity_rows(const LayerCase& c) {
   // The factor 1 - 1e-12 keeps 2.4 * 5 from becoming 13 by a rounding error of the product.
   constexpr double kBelow = 1 - 1e-12;
   const LayerShape& l = c.layer;
+  if (l.experts == 0) return 0;
   const auto up = static_cast<int64_t>(std::ceil(capacity_exact(c) * kBelow));
   if (c.rounding == Rounding::deepspeed) return std::max<int64_t>(4, up);
   if (c.rounding != Rounding::tutel) return std::max<int64_t>(1, up);

@@ -53,6 +53,7 @@ Op op_of(TaskKind kind) {
     case TaskKind::allgather:
     case TaskKind::gather:
     case TaskKind::shared_allgather:
+    case TaskKind::ffn_allgather:
     case TaskKind::weights:
     case TaskKind::expert_weights:
     case TaskKind::stage_weights:
@@ -61,6 +62,7 @@ Op op_of(TaskKind kind) {
     case TaskKind::tokens_reducescatter:
     case TaskKind::reducescatter:
     case TaskKind::shared_reducescatter:
+    case TaskKind::ffn_reducescatter:
       return Op::reducescatter;
     case TaskKind::mp_allreduce:
     case TaskKind::allreduce:
@@ -69,6 +71,7 @@ Op op_of(TaskKind kind) {
     case TaskKind::stage_gradient:
     case TaskKind::norm:
     case TaskKind::shared_allreduce:
+    case TaskKind::ffn_allreduce:
       return Op::allreduce;
     case TaskKind::copy:
     case TaskKind::home_copy:
@@ -79,6 +82,7 @@ Op op_of(TaskKind kind) {
       return Op::sendrecv;
     case TaskKind::expert:
     case TaskKind::shared:
+    case TaskKind::ffn:
       return Op::expert;
     case TaskKind::attention:
       return Op::attention;
@@ -121,6 +125,9 @@ Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
     case TaskKind::shared_allgather:
     case TaskKind::shared_reducescatter:
     case TaskKind::shared_allreduce:
+    case TaskKind::ffn_allgather:
+    case TaskKind::ffn_reducescatter:
+    case TaskKind::ffn_allreduce:
       return {op, group, mp_bytes(c), 0, 0};
     case TaskKind::tokens_allgather:
     case TaskKind::tokens_reducescatter:
@@ -128,6 +135,7 @@ Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
     case TaskKind::attention:
       return {op, group, 0, passes * attention_flops(c), passes * 6};
     case TaskKind::shared:
+    case TaskKind::ffn:
       return {op, group, 0, passes * shared_flops(c), passes * gemms_of(c.layer.ffn)};
     case TaskKind::gate: {
       const double dim = static_cast<double>(c.layer.model_dim * c.layer.experts);
@@ -157,8 +165,8 @@ int stage_of(const Plan& plan, int layer) {
 }
 
 // An end that is no task has the gradients that the plan counts of it.
-StepWeights weights_of(const Plan& plan, int layer) {
-  if (layer >= 0 && layer < plan.layers) return step_weights(plan.shape);
+StepWeights weights_of(const Plan& plan, const LayerCases& cases, int layer) {
+  if (layer >= 0 && layer < plan.layers) return step_weights(cases.of(layer));
   if (plan.vocabulary > 0)
     return layer < 0 ? embedding_weights(plan.shape, plan.vocabulary)
                      : head_weights(plan.shape, plan.vocabulary, plan.step.tied);
@@ -168,20 +176,22 @@ StepWeights weights_of(const Plan& plan, int layer) {
   return weights;
 }
 
-double end_bytes(const Plan& plan, int layer) {
-  const StepWeights weights = weights_of(plan, layer);
+double end_bytes(const Plan& plan, const LayerCases& cases, int layer) {
+  const StepWeights weights = weights_of(plan, cases, layer);
   return static_cast<double>((weights.dense + weights.alike) * bytes_of(plan.shape.layer.dtype));
 }
 
 // A byte read is half a byte copied.
-double squares_bytes(const Plan& plan, std::pair<int, int> layers) {
+double squares_bytes(const Plan& plan, const LayerCases& cases, std::pair<int, int> layers) {
   const auto [first, last] = layers;
+  const int dense = plan.dense.in(first, last);
   const auto bytes = [](const LayerCase& c) {
     return static_cast<double>(gradient_bytes(c) + expert_gradient_bytes(c) + stage_gradient_bytes(c));
   };
-  double read = (last - first) * bytes(plan.shape);
-  if (first == 0) read += end_bytes(plan, kEmbeddingLayer);
-  if (last == plan.layers) read += end_bytes(plan, plan.layers);
+  double read = (last - first - dense) * bytes(cases.moe());
+  if (dense > 0) read += dense * bytes(cases.dense());
+  if (first == 0) read += end_bytes(plan, cases, kEmbeddingLayer);
+  if (last == plan.layers) read += end_bytes(plan, cases, plan.layers);
   return read / 2;
 }
 
@@ -210,7 +220,7 @@ Work end_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow, int64_t
   return {Op::gemm, GroupKind::none, 0, passes * kFlopsPerMac * held * weights, passes};
 }
 
-Work step_work(const WorkClass& wc, const Plan& plan) {
+Work step_work(const WorkClass& wc, const Plan& plan, const LayerCases& cases) {
   const GroupKind group = group_of(plan.structure->flow, wc.kind);
   const auto layers_here = [&] {
     return layers_of_stage(plan.layers, plan.shape.parallel.pp, stage_of(plan, wc.layer));
@@ -218,9 +228,10 @@ Work step_work(const WorkClass& wc, const Plan& plan) {
   switch (wc.kind) {
     case TaskKind::optimizer:
       if (!plan.step.optimizer) return {Op::none, group, 0, 0, 0};
-      return {Op::copy, group, optimizer_bytes(plan.shape, weights_of(plan, wc.layer), *plan.step.optimizer), 0, 0};
+      return {Op::copy, group, optimizer_bytes(plan.shape, weights_of(plan, cases, wc.layer), *plan.step.optimizer), 0,
+              0};
     case TaskKind::squares:
-      return {Op::copy, group, squares_bytes(plan, layers_here()), 0, 0};
+      return {Op::copy, group, squares_bytes(plan, cases, layers_here()), 0, 0};
     case TaskKind::norm:
       return {Op::allreduce, group, sizeof(double), 0, 0};
     case TaskKind::tied_gradient: {  // each end sends the other its own
@@ -228,22 +239,26 @@ Work step_work(const WorkClass& wc, const Plan& plan) {
       return {Op::sendrecv, group, static_cast<double>(end_gradient_bytes(plan.shape, embedding)), 0, 0};
     }
     case TaskKind::stage_weights: {
-      if (wc.layer < 0 || wc.layer == plan.layers) return {Op::allgather, group, end_bytes(plan, wc.layer), 0, 0};
+      if (wc.layer < 0 || wc.layer == plan.layers)
+        return {Op::allgather, group, end_bytes(plan, cases, wc.layer), 0, 0};
       const auto [first, last] = layers_here();
-      return {Op::allgather, group, static_cast<double>((last - first) * stage_gradient_bytes(plan.shape)), 0, 0};
+      int64_t bytes = 0;
+      for (int layer = first; layer < last; ++layer) bytes += stage_gradient_bytes(cases.of(layer));
+      return {Op::allgather, group, static_cast<double>(bytes), 0, 0};
     }
     default:
-      return work_of(wc, plan.shape, plan.slices, plan.structure->flow);
+      return work_of(wc, cases.of(wc.layer), plan.slices, plan.structure->flow);
   }
 }
 
 void set_works(Plan& plan) {
   plan.works.clear();
   const Flow flow = plan.structure->flow;
+  const LayerCases cases(plan.shape, plan.dense);
   for (const WorkClass& wc : plan.structure->classes)
     plan.works.push_back(is_end(wc.kind)           ? end_work(wc.kind, wc.phase, plan.shape, flow, plan.vocabulary)
-                         : wc.phase == Phase::step ? step_work(wc, plan)
-                                                   : work_of(wc, plan.shape, plan.slices, flow));
+                         : wc.phase == Phase::step ? step_work(wc, plan, cases)
+                                                   : work_of(wc, cases.of(wc.layer), plan.slices, flow));
 }
 
 }  // namespace moe

@@ -12,7 +12,10 @@ LayerBuffers::LayerBuffers(const RankShape& s, MemorySpace& memory, const LayerB
   const bool norms = s.shape.layer.norm != Norm::none;
   const bool post = is_post(s.shape.layer.norm);
   normed_input = norms && !post ? own({s.mp_tokens(), s.model_dim()}) : forward.mp_input;
-  normed = norms ? own({s.gated_tokens(), s.model_dim()}) : forward.gate_input;
+  if (s.is_dense())
+    normed = norms ? own({s.mp_tokens(), s.model_dim()}) : forward.shared_in;
+  else
+    normed = norms ? own({s.gated_tokens(), s.model_dim()}) : forward.gate_input;
   for (TensorView* t : {&summed, &d_summed}) *t = post ? own({s.gated_tokens(), s.model_dim()}) : TensorView();
 }
 
@@ -28,6 +31,7 @@ void LayerBuffers::make_dense(const RankShape& s, PhaseBuffers& b, const PhaseBu
   b.mp_input = scattered ? own({all, m}) : b.input;
   b.mp_partial = own({all, m});
   b.hidden = scattered ? own({held, m}) : b.mp_partial;
+  if (s.is_dense()) return make_feed_forward(s, b);
   if (s.traits().gathers_tokens()) {
     b.output = own({held, m});
     b.gate_input = b.hidden.part(before_own, {gated, m});
@@ -45,6 +49,15 @@ void LayerBuffers::make_dense(const RankShape& s, PhaseBuffers& b, const PhaseBu
   if (gathers) b.shared_in = own({all, m});
   b.shared_out = own({all, m});
   b.shared_sum = gathers ? own({s.tokens.count, m}) : b.shared_out;
+}
+
+// Sharded over MP as attention is, its tokens come together and apart alike.
+void LayerBuffers::make_feed_forward(const RankShape& s, PhaseBuffers& b) {
+  const int64_t held = s.held.count, all = s.mp_tokens(), m = s.model_dim();
+  const bool scattered = held < all;
+  b.shared_in = scattered ? own({all, m}) : b.hidden;
+  b.shared_out = own({all, m});
+  b.output = scattered ? own({held, m}) : b.shared_out;
 }
 
 TensorView LayerBuffers::grow(Tensor& tensor, int64_t elements, DType dtype) const {

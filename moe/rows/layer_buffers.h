@@ -17,7 +17,9 @@ struct PhaseBuffers {
   TensorView moe_output;  // (gated tokens, M)
   TensorView output;      // (held tokens, M): y
   // The shared expert's: what it reads, where MP ranks gather that (B L, M), and its part of their sum (B L, M); in the
-  // backward the output's gradient and the input's. The sum is of the rank's own tokens, or of its MP group's.
+  // backward the output's gradient and the input's. The sum is of the rank's own tokens, or of its MP group's. Of a
+  // dense layer they are its feed-forward's: shared_in what it reads, gathered, and shared_out its part of the output;
+  // in the backward shared_out is the output's gradient, gathered, and shared_in its part of the input's.
   TensorView shared_in, shared_out, shared_sum;
   // The MoE part's (phase_layouts.h): rows go out through these and come back through the same, chunk by chunk. A
   // chunk's way back begins after its way out ended on every rank that reads it, so each is free by then.
@@ -36,7 +38,8 @@ class LayerBuffers {
 
   PhaseBuffers forward, backward;
   TensorView normed_input;       // (B L, M): what attention reads, kept for the backward
-  TensorView normed;             // (gated tokens, M): what the gate and the order read, likewise
+  TensorView normed;             // (gated tokens, M): what the gate and the order read, likewise; a dense layer's
+                                 // feed-forward: (B L, M)
   TensorView summed, d_summed;   // (gated tokens, M): the MoE part's residual sum where a norm is behind it; gradient
   TensorView expert_input;       // (rows, M): where the experts compute (ExpertRows), kept for the backward
   TensorView rows_in, rows_out;  // as large: what an expert task reads and writes; a chunk, or all
@@ -48,6 +51,7 @@ class LayerBuffers {
   };
   TensorView own(std::initializer_list<int64_t> shape);
   void make_dense(const RankShape& shape, PhaseBuffers& b, const PhaseBuffers* before);
+  void make_feed_forward(const RankShape& shape, PhaseBuffers& b);
   TensorView grow(Tensor& tensor, int64_t elements) const { return grow(tensor, elements, dtype_); }
   TensorView grow(Tensor& tensor, int64_t elements, DType dtype) const;
 

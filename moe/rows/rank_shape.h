@@ -32,8 +32,9 @@ struct RankShape {
   ShardRange experts;             // of E, held by this EP rank
   ShardRange heads;               // of this MP rank; they need not divide
   ShardRange hidden;              // of H: columns of W1 and rows of W2 that this ESP rank holds
-  ShardRange shared;              // likewise of the shared expert's hidden size, of this MP rank
+  ShardRange shared;              // likewise of the shared expert's hidden size, or a dense layer's, of this MP rank
 
+  bool is_dense() const { return moe::is_dense(shape); }
   DType dtype() const { return shape.layer.dtype; }
   int64_t model_dim() const { return shape.layer.model_dim; }
   int64_t mp_tokens() const { return shape.layer.batch * shape.layer.seq; }  // of the MP group: B L

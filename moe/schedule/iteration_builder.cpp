@@ -82,13 +82,13 @@ int IterationBuilder::step(TaskKind kind, int stage, int layer, const std::vecto
   return id;
 }
 
-void IterationBuilder::gather_weights(int stage, int first, int last) {
+void IterationBuilder::gather_weights(int stage, std::pair<int, int> layers, const DenseLayers& dense) {
   const int stepped = structure_.tasks.back().id;
-  for (int layer = first; layer < last; ++layer) {
+  for (int layer = layers.first; layer < layers.second; ++layer) {
     const Pass pass{.phase = Phase::backward, .stage = stage, .layer = layer};
     pass_ = &pass;
     if (spans(GroupKind::dp)) push(TaskKind::weights, {stepped});
-    if (spans(GroupKind::edp)) push(TaskKind::expert_weights, {stepped});
+    if (spans(GroupKind::edp) && !dense.has(layer)) push(TaskKind::expert_weights, {stepped});
     pass_ = nullptr;
   }
 }

@@ -23,7 +23,7 @@ class IterationBuilder : public LayerBuilder {
   void finish(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts = {});
   /// ZeRO 1 likewise: right after finish(), the weights of a stage's layers [first, last) are gathered from those that
   /// hold them alike, in the order in which the next forward reads them.
-  void gather_weights(int stage, int first, int last);
+  void gather_weights(int stage, std::pair<int, int> layers, const DenseLayers& dense);
 
   /// Begins what finish() does, where a step is planned: the next slices are those that are left of the stage.
   void begin_left(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts);

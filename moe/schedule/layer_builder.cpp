@@ -10,12 +10,6 @@
 #include "moe/schedule/task_output.h"
 
 namespace moe {
-namespace {
-
-int last_of(const std::vector<int>& tasks) { return tasks.empty() ? -1 : tasks.back(); }
-
-}  // namespace
-
 LayerBuilder::LayerBuilder(const Schedule& schedule, const LayersBuilt& layers)
     : schedule_(schedule),
       lanes_(schedule.lanes, layers.networks, layers.stages),
@@ -58,7 +52,7 @@ int LayerBuilder::push(TaskKind kind, const std::vector<int>& after) {
 }
 
 int LayerBuilder::push_dense(TaskKind kind, Buffer writes) {
-  if (lane_of(group_of(schedule_.flow, kind)) < 0) return last_of(dense_.after);
+  if (lane_of(group_of(schedule_.flow, kind)) < 0) return dense_end();
   const int id = push(kind, dense_.after);
   last().reads.push_back(dense_.data);
   last().writes.push_back(whole_of(writes));
@@ -189,16 +183,16 @@ void LayerBuilder::join_chunks(TaskKind kind, Buffer writes) {
   dense_ = {{id}, whole_of(writes)};
 }
 
+void LayerBuilder::attention_forward() {
+  const bool own = traits_of(schedule_.flow).holds == Tokens::own;
+  if (own) push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
+  attention(Buffer::hidden);
+}
+
 // Returns the tokens that the gate read.
 Access LayerBuilder::dense_forward() {
-  const FlowTraits& flow = traits_of(schedule_.flow);
-  if (flow.holds == Tokens::own) push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
-  push_dense(TaskKind::attention, Buffer::attention_partial);
-  if (flow.holds == Tokens::own)
-    push_dense(TaskKind::mp_reducescatter, Buffer::hidden);
-  else
-    push_dense(TaskKind::mp_allreduce, Buffer::hidden);
-  if (flow.gates == Tokens::esp_groups) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
+  attention_forward();
+  if (traits_of(schedule_.flow).gates == Tokens::esp_groups) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
   const Access hidden = dense_.data;
   push_dense(TaskKind::gate, Buffer::routing);
   push_dense(TaskKind::order, Buffer::ordered);
@@ -217,7 +211,7 @@ int LayerBuilder::forward() {
   if (shared_expert_) last().reads.push_back(shared_.data);
   if (traits_of(schedule_.flow).gathers_tokens()) push_dense(TaskKind::mp_allgather, Buffer::gathered_output);
   found().output = dense_.data.buffer;
-  found().end = last_of(dense_.after);
+  found().end = dense_end();
   return found().end;
 }
 
@@ -226,22 +220,67 @@ void LayerBuilder::dense_backward() {
   push_dense(TaskKind::gate, Buffer::hidden);
   if (shared_expert_) last().reads.push_back(shared_.data);
   if (flow.gates == Tokens::esp_groups) push_dense(TaskKind::tokens_reducescatter, Buffer::token_gradients);
+  if (flow.gates == Tokens::own) push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
   // On a lane of its own network the slice runs beside all of the dense part; where the MP collectives share its lane
   // it waits for the first of them, which attention waits for too, and runs beside attention.
-  if (flow.gates == Tokens::own) push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
-  const bool after_mp = lane_of(GroupKind::mp) == lane_of(GroupKind::dp);
-  if (slots().beside_dense && after_mp) gradient(slice_of_pass_++);
+  if (slots().beside_dense && gradients_after_mp()) gradient(slice_of_pass_++);
+  attention(Buffer::input);
+}
+
+void LayerBuilder::attention(Buffer sum) {
   push_dense(TaskKind::attention, Buffer::attention_partial);
-  if (flow.holds == Tokens::own)
-    push_dense(TaskKind::mp_reducescatter, Buffer::input);
+  const bool own = traits_of(schedule_.flow).holds == Tokens::own;
+  push_dense(own ? TaskKind::mp_reducescatter : TaskKind::mp_allreduce, sum);
+}
+
+// The loss makes the output's gradient where no task made it.
+void LayerBuilder::begin_backward() {
+  if (dense_.data.phase == Phase::forward) dense_.data = of(found().output, Phase::forward);
+  dense_.after.push_back(found().end);
+}
+
+// A dense layer's feed-forward is sharded over MP as attention is: what it reads is whole on every rank, and its parts
+// are added up by the same collectives.
+void LayerBuilder::ffn(Buffer sum) {
+  const bool own = traits_of(schedule_.flow).holds == Tokens::own, forward = pass_->phase == Phase::forward;
+  const Access input = dense_.data;
+  push_dense(TaskKind::ffn, forward ? Buffer::ffn_partial : Buffer::ffn_input);
+  if (forward)
+    found().shared_input = input;
   else
-    push_dense(TaskKind::mp_allreduce, Buffer::input);
+    last().reads.push_back(found().shared_input);  // stored activations
+  push_dense(own ? TaskKind::ffn_reducescatter : TaskKind::ffn_allreduce, sum);
+}
+
+int LayerBuilder::ffn_forward() {
+  attention_forward();
+  if (traits_of(schedule_.flow).holds == Tokens::own) push_dense(TaskKind::ffn_allgather, Buffer::ffn_input);
+  ffn(Buffer::output);
+  found().output = dense_.data.buffer;
+  found().end = dense_end();
+  return found().end;
+}
+
+// All of it is dense part: a slice beside it waits, where MP's collectives share its lane, for the first of them.
+// Pieces that follow a layer's last AlltoAll find none here and go first.
+int LayerBuilder::ffn_backward() {
+  begin_backward();
+  const bool own = traits_of(schedule_.flow).holds == Tokens::own;
+  if (gradient_lane() != lane_of(GroupKind::dp)) pieces_left();
+  if (schedule_.gradients == GradientPolicy::fixed) pieces_between(gradient_lane(), kAfterMoe, kAfterMoe);
+  if (own) push_dense(TaskKind::ffn_allgather, Buffer::ffn_partial);
+  if (slots().beside_dense) gradient(slice_of_pass_++);
+  ffn(Buffer::hidden);
+  if (own) push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
+  attention(Buffer::input);
+  const int end = dense_end();
+  pieces_left();
+  if (slots().after) gradient(slice_of_pass_++, end);
+  return end;
 }
 
 int LayerBuilder::backward() {
-  // The loss makes the output's gradient where no task made it.
-  if (dense_.data.phase == Phase::forward) dense_.data = of(found().output, Phase::forward);
-  dense_.after.push_back(found().end);
+  begin_backward();
   if (traits_of(schedule_.flow).gates == Tokens::esp_groups) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
   const Access d_output = dense_.data;
   const int begin = push(TaskKind::i_order, dense_.after);
@@ -254,11 +293,10 @@ int LayerBuilder::backward() {
   schedule_.moe_part(*this);
   if (!schedule_.in_sequence) end_shared();
   if (schedule_.gradients == GradientPolicy::fixed) pieces_between(gradient_lane(), kAfterMoe, kAfterMoe);
-  const bool after_mp = lane_of(GroupKind::mp) == lane_of(GroupKind::dp);
-  if (slots().beside_dense && !after_mp) gradient(slice_of_pass_++);
+  if (slots().beside_dense && !gradients_after_mp()) gradient(slice_of_pass_++);
   join_chunks(TaskKind::order, Buffer::routing);
   dense_backward();
-  const int end = last_of(dense_.after);
+  const int end = dense_end();
   pieces_left();
   if (slots().after) gradient(slice_of_pass_++, end);
   return end;
@@ -282,7 +320,7 @@ int LayerBuilder::add(const Pass& pass) {
     dense_ = before->second[static_cast<size_t>(pass.phase)];
   const auto sent = sent_.find({pass.phase, pass.micro_batch, pass.layer + (forward_pass ? -1 : 1)});
   if (sent != sent_.end()) receive(sent->second);
-  const int end = forward_pass ? forward() : backward();
+  const int end = pass.dense ? (forward_pass ? ffn_forward() : ffn_backward()) : forward_pass ? forward() : backward();
   outputs_[{pass.micro_batch, pass.layer}][static_cast<size_t>(pass.phase)] = dense_;
   pass_ = nullptr;
   return end;
@@ -301,19 +339,6 @@ void LayerBuilder::receive(int sent) {
   const int received = push(TaskKind::recv, behind_last(TaskKind::recv, {sent}));
   last().writes.push_back(whole_of(Buffer::received));
   dense_ = {{received}, whole_of(Buffer::received)};
-}
-
-void one_lane_order(LayerBuilder& b) {
-  for (int c = 0; c < b.degree(); ++c) {
-    b.dispatch(c);
-    b.allgather(c);
-    b.expert(c);
-  }
-  b.gradient_in_moe();
-  for (int c = 0; c < b.degree(); ++c) {
-    b.reducescatter(c);
-    b.combine(c);
-  }
 }
 
 }  // namespace moe

@@ -15,6 +15,7 @@ namespace moe {
 struct Pass {
   Phase phase = Phase::forward;
   int stage = 0, micro_batch = 0, layer = 0;
+  bool dense = false;  // a layer without experts, which has no degree
   int degree = 1;
   LaneOrder order = {};              // of G and S on the intra lane, where a schedule has it searched
   GradientPlacement gradients = {};  // of the slices that this backward sends
@@ -71,19 +72,27 @@ class LayerBuilder {
   struct Forward {  // what a backward finds
     int end = -1;
     Buffer expert_input = Buffer::ordered, moe_output = Buffer::expert_out, output = Buffer::output;
-    Access shared_input = {};
+    Access shared_input = {};  // of a dense layer, its feed-forward's
   };
   int forward();
   int backward();
+  int ffn_forward();
+  int ffn_backward();
+  void ffn(Buffer sum);
   void begin_shared(const Access& tokens);
   void end_shared();
+  void attention_forward();
   Access dense_forward();
   void dense_backward();
+  void attention(Buffer sum);
+  bool gradients_after_mp() const { return lane_of(GroupKind::mp) == lane_of(GroupKind::dp); }
+  void begin_backward();
   Forward& found() { return forwards_[{pass_->micro_batch, pass_->layer}]; }
   int push(TaskKind kind, const std::vector<int>& after);
   void regroup(int parts);
   void join_chunks(TaskKind kind, Buffer writes);
   int push_dense(TaskKind kind, Buffer writes);
+  int dense_end() const { return dense_.after.empty() ? -1 : dense_.after.back(); }
   void gradient(size_t place, int after = -1);
   std::vector<int> made_by_others(int ready) const;
   void receive(int sent);

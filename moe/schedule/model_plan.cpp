@@ -42,9 +42,14 @@ class Sender {
 class ModelBuilder {
  public:
   ModelBuilder(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision)
-      : schedule_(schedule), model_(model), decision_(decision), stages_(model.shape.parallel.pp) {
+      : schedule_(schedule),
+        model_(model),
+        decision_(decision),
+        cases_(model.shape, model.dense),
+        stages_(model.shape.parallel.pp) {
     plan_.schedule = schedule.name;
     plan_.shape = model.shape;
+    plan_.dense = model.dense.first(model.layers);
     plan_.groups = groups_of(model.shape.parallel);
     plan_.rows = padded_rows(model.shape);
     plan_.layers = model.layers;
@@ -53,7 +58,10 @@ class ModelBuilder {
     plan_.micro_batches = model.micro_batches;
     plan_.order = model.order;
     plan_.degree_forward = decision.degree_forward;
-    plan_.degree_backward = decision.backwards.front().degree;
+    const auto first = std::ranges::find_if(decision.backwards, [&](const BackwardDecision& b) {
+      return !decides_dense(model, static_cast<size_t>(&b - decision.backwards.data()));
+    });
+    plan_.degree_backward = first->degree;
   }
 
   Plan build() {
@@ -79,7 +87,10 @@ class ModelBuilder {
       if (embeds) builder.embed(pass);
       pass.degree = decision_.degree_forward;
       pass.order = decision_.order_forward;
-      for (pass.layer = first; pass.layer < last; ++pass.layer) forward_end_ = builder.add(pass);
+      for (pass.layer = first; pass.layer < last; ++pass.layer) {
+        pass.dense = cases_.is_dense(pass.layer);
+        forward_end_ = builder.add(pass);
+      }
       pass.layer = last - 1;
       if (stage + 1 < stages_) builder.transfer(pass);
       if (heads) builder.head(pass);
@@ -88,29 +99,31 @@ class ModelBuilder {
     pass.layer = last - 1;
     if (heads) builder.head(pass);
     const bool sends = step.micro_batch + 1 == model_.micro_batches;
-    const int64_t dense = plan_.shape.parallel.dp > 1 ? gradient_bytes(plan_.shape) : 0;
     Sender sender(plan_, plan_.gradients.size());
     int end = forward_end_;
     if (sends && stage + 1 == stages_) made_by_end(model_.layers, model_.head_gradient_bytes, end, sender);
     for (pass.layer = last - 1; pass.layer >= first; --pass.layer) {
-      const BackwardDecision& decided = decision_.backwards[static_cast<size_t>(last - 1 - pass.layer)];
+      const LayerCase& own_case = cases_.of(pass.layer);
+      const size_t place_in_stage = static_cast<size_t>(last - 1 - pass.layer);
+      const BackwardDecision& decided = decision_.backwards[first_decision(model_, stage) + place_in_stage];
+      pass.dense = cases_.is_dense(pass.layer);
       pass.degree = sends ? decided.degree : decision_.degree_backward;
       pass.order = sends ? decided.order : decision_.order_backward;
       pass.gradients = {};
       pass.ready.clear();
       const size_t own = plan_.gradients.size();
-      const std::vector<int64_t> experts = expert_gradient_pieces(schedule_, plan_.shape, decision_.micro_op_bytes);
+      const std::vector<int64_t> experts = expert_gradient_pieces(schedule_, own_case, decision_.micro_op_bytes);
       if (sends && !experts.empty()) {
-        sender.made(pass.layer, expert_gradient_bytes(plan_.shape), kMadeHere, true);
+        sender.made(pass.layer, expert_gradient_bytes(own_case), kMadeHere, true);
         for (const int64_t bytes : experts) waiting_pieces_.push_back({bytes, true});
       }
       if (sends) place(decided, sender, pass);
       end = builder.add(pass);
       if (sends && !experts.empty()) plan_.gradients[own].made_by = builder.last_expert();
-      if (!sends || dense == 0) continue;
-      sender.made(pass.layer, dense, end);
+      if (!sends || plan_.shape.parallel.dp == 1) continue;
+      sender.made(pass.layer, gradient_bytes(own_case), end);
       if (in_pieces(schedule_))
-        for (const int64_t bytes : gradient_pieces(schedule_, plan_.shape, decision_.micro_op_bytes))
+        for (const int64_t bytes : gradient_pieces(schedule_, own_case, decision_.micro_op_bytes))
           waiting_pieces_.push_back({bytes, false});
     }
     if (sends && stage == 0) made_by_end(-1, model_.embedding_gradient_bytes, end, sender);
@@ -171,12 +184,13 @@ class ModelBuilder {
       return StepBuilder(plan_, builder).send_left({stage, end, !placed}, ready, experts);
     }
     builder.finish(stage, first, ready, experts);
-    if (plan_.shape.parallel.zero > 0) builder.gather_weights(stage, first, last);
+    if (plan_.shape.parallel.zero > 0) builder.gather_weights(stage, {first, last}, plan_.dense);
   }
 
   const Schedule& schedule_;
   const ModelShape& model_;
   const ModelDecision& decision_;
+  LayerCases cases_;
   int stages_;
   int forward_end_ = -1;  // the last task of the forward that was added last
   Plan plan_;
@@ -189,53 +203,26 @@ class ModelBuilder {
 
 }  // namespace
 
-void check_size(const Schedule& schedule, const ModelShape& model, int degree_forward, int degree_backward) {
-  const StructureKey key =
-      structure_key(schedule, outline_of(model.shape), {degree_forward, degree_backward}, {}, Phases::both);
-  const auto tasks = static_cast<double>(build_structure(key)->tasks.size());
-  require<BadInput>(tasks * model.layers * model.micro_batches <= kMostTasks,
-                    "layers x micro-batches: found {} x {} of {} tasks each (schedule {}, degrees {} and {}), expected "
-                    "at most {} tasks in a plan",
-                    model.layers, model.micro_batches, tasks, schedule.name, degree_forward, degree_backward,
-                    kMostTasks);
-  const auto bytes = static_cast<double>(gradient_bytes(model.shape));
-  require<BadInput>(bytes * model.layers <= kMostBytes,
-                    "layers: found {} of {} gradient bytes each, expected at most {} bytes in all", model.layers, bytes,
-                    kMostBytes);
-}
-
-MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Flow flow) {
-  MemoryRequest request;
-  request.shape = shape;
-  request.layers = model.layers;
-  request.micro_batches = model.micro_batches;
-  request.order = model.order;
-  request.replicated = traits_of(flow).sends_all_groups();
-  request.vocabulary = model.vocabulary;
-  request.tied_embedding = model.step.tied;
-  request.whole_ends = request.vocabulary > 0;
-  return request;
-}
-
-void add_ends(ModelShape& model, int64_t vocabulary, bool tied_embedding) {
-  const LayerCase& c = model.shape;
-  const int64_t rows = (vocabulary + c.parallel.mp - 1) / c.parallel.mp;  // of the rank that has most
-  const int64_t bytes = rows * c.layer.model_dim * bytes_of(c.layer.dtype);
-  model.embedding_gradient_bytes = bytes;
-  model.head_gradient_bytes = tied_embedding && c.parallel.pp == 1 ? 0 : bytes;
-}
-
 Plan timed_model_plan(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision) {
   require<BadInput>(model.micro_batches >= 1, "micro-batches: found {}, expected >= 1", model.micro_batches);
   require<BadInput>(schedule.variants.empty(), "schedule {} chooses among others: it has no plans of its own",
                     schedule.name);
-  const auto [first, last] = layers_of_stage(model, 0);
-  require_equal<BadInput>(static_cast<int>(decision.backwards.size()), last - first, "backward decisions of a stage");
+  require_equal<BadInput>(static_cast<int>(decision.backwards.size()), decided_layers(model),
+                          "backward decisions of a stage");
+  require<BadInput>(model.dense.in(0, model.layers) < model.layers,
+                    "layers: found {}, all of them dense, expected one with experts", model.layers);
   check_shape(schedule, model.shape);
   Decision before_last{decision.degree_forward, decision.degree_backward};
   before_last.order_backward = decision.order_backward;
   check_decision(schedule, before_last);
-  for (const BackwardDecision& b : decision.backwards) {
+  for (size_t i = 0; i < decision.backwards.size(); ++i) {
+    const BackwardDecision& b = decision.backwards[i];
+    if (decides_dense(model, i)) {
+      require<BadInput>(b.degree == 1 && b.gar_in_moe_bytes == 0 && b.order.empty(),
+                        "a dense layer: found degree {}, {} bytes in its MoE part and order {}, it has none", b.degree,
+                        b.gar_in_moe_bytes, b.order);
+      continue;
+    }
     Decision d = with_split(schedule, decision.degree_forward, b.degree, 0);
     d.order_forward = decision.order_forward;
     d.order_backward = b.order;

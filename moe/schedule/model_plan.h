@@ -1,6 +1,7 @@
 #pragma once
-// Plans of a whole model: forward and backward over like generalised layers, pipeline stages, micro-batches, the
-// optimizer's step at the end. A generalised layer is an MoE layer with the dense part before it (FSMoE section 5).
+// Plans of a whole model: forward and backward over generalised layers, pipeline stages, micro-batches, the optimizer's
+// step at the end. A generalised layer is an MoE layer with the dense part before it (FSMoE section 5). Some layers may
+// be dense (moe/plan/dense_layers.h); all others are alike.
 #include <vector>
 
 #include "moe/plan/memory.h"
@@ -10,7 +11,7 @@ namespace moe {
 
 /// shape.parallel.pp stages share the layers: the first ones have one more where they don't divide.
 struct ModelShape {
-  LayerCase shape;  // of one layer; batch: samples of one micro-batch
+  LayerCase shape;  // of a layer with experts; batch: samples of one micro-batch
   int layers = 1;
   int micro_batches = 1;
   PipelineOrder order = PipelineOrder::gpipe;
@@ -20,6 +21,10 @@ struct ModelShape {
   /// The model's ends are tasks: embedding, output projection and loss. 0: they are not in the plan.
   int64_t vocabulary = 0;
   StepShape step = {};
+  DenseLayers dense = {};
+
+  int dense_in(int stage) const;
+  int moe_in(int stage) const;
 };
 /// Gives a model the gradients of its embedding and output projection, each sharded over MP. Where they are one tensor
 /// (tied, on one stage) its gradient is whole once the embedding's is; with stages each end has a copy, and what sums
@@ -28,15 +33,28 @@ void add_ends(ModelShape& model, int64_t vocabulary, bool tied_embedding);
 inline std::pair<int, int> layers_of_stage(const ModelShape& model, int stage) {
   return layers_of_stage(model.layers, model.shape.parallel.pp, stage);
 }
+inline int ModelShape::dense_in(int stage) const {
+  const auto [first, last] = layers_of_stage(*this, stage);
+  return dense.in(first, last);
+}
+inline int ModelShape::moe_in(int stage) const {
+  const auto [first, last] = layers_of_stage(*this, stage);
+  return last - first - dense.in(first, last);
+}
+/// Says whether each stage has decisions of its own: where there are several, and layers that differ.
+inline bool stages_apart(const ModelShape& model) {
+  return model.shape.parallel.pp > 1 && !model.dense.none(model.layers);
+}
 
-/// Asks for the memory of the model with layers of that shape, before there is a plan.
+/// Asks for the memory of the model with MoE layers of that shape, before there is a plan.
 MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Flow flow);
 
 /// Throws BadInput, naming layers and micro-batches, where a plan with these degrees has more than kMostTasks tasks or
 /// more gradient bytes than can be counted.
 void check_size(const Schedule& schedule, const ModelShape& model, int degree_forward, int degree_backward);
 
-/// Decides one layer in a stage's backward of the last micro-batch, which alone sends gradients.
+/// Decides one layer in a stage's backward of the last micro-batch, which alone sends gradients. A dense layer has
+/// degree 1, no order and no MoE part to send anything in.
 struct BackwardDecision {
   int degree = 1;
   int64_t gar_in_moe_bytes = 0, gar_beside_dense_bytes = 0;  // of what waits when this backward begins
@@ -44,14 +62,21 @@ struct BackwardDecision {
   LaneOrder order = {};
 };
 
-/// Every stage does alike.
+/// Every stage does alike, save where stages_apart.
 struct ModelDecision {
   int degree_forward = 1;
   int degree_backward = 1;                       // of the micro-batches before the last
   LaneOrder order_forward, order_backward = {};  // the second, too, of the micro-batches before the last
   int64_t micro_op_bytes = kMicroOpBytes;
   std::vector<BackwardDecision> backwards;  // by place in a stage's backward, its last layer first
+                                            // where stages_apart: of stage 0, then of stage 1 and so on
 };
+/// Returns how many layers `backwards` decides, where a stage's begin in it, and whether its i-th is a dense one's.
+int decided_layers(const ModelShape& model);
+size_t first_decision(const ModelShape& model, int stage);
+bool decides_dense(const ModelShape& model, size_t i);
+/// Returns the least and the largest degree of the backwards of layers with experts.
+std::pair<int, int> backward_degrees(const ModelShape& model, const ModelDecision& decision);
 
 /// The plan, checked. Gradients go in the order in which they are made, every stage's own; what no backward takes is
 /// sent in one slice at the end. A planned step adds the sums that no backward sends, the norm and the optimizer's

@@ -106,7 +106,7 @@ Decision with_split(const Schedule& schedule, int degree_forward, int degree_bac
 
 StructureKey structure_key(const Schedule& schedule, const LayerOutline& layer, const Decision& decision,
                            const GradientPlacement& gradients, Phases phases) {
-  StructureKey key{&schedule, phases, 1, 1, gradients, {}, {}, {}, 1, layer.shared_expert};
+  StructureKey key{&schedule, phases, 1, 1, gradients, {}, {}, {}, 1, layer.shared_expert, layer.dense};
   if (phases != Phases::backward) key.degree_forward = decision.degree_forward;
   if (phases != Phases::backward) key.order_forward = decision.order_forward;
   if (phases != Phases::forward) key.degree_backward = decision.degree_backward;
@@ -121,9 +121,11 @@ std::shared_ptr<const Structure> build_structure(const StructureKey& key) {
                     "degree: found {} forward and {} backward, expected >= 1", key.degree_forward, key.degree_backward);
   LayerBuilder builder(*key.schedule, {key.networks, key.peers, key.shared_expert});
   if (key.phases != Phases::backward)
-    builder.add({.phase = Phase::forward, .degree = key.degree_forward, .order = key.order_forward});
+    builder.add(
+        {.phase = Phase::forward, .dense = key.dense, .degree = key.degree_forward, .order = key.order_forward});
   if (key.phases != Phases::forward)
     builder.add({.phase = Phase::backward,
+                 .dense = key.dense,
                  .degree = key.degree_backward,
                  .order = key.order_backward,
                  .gradients = key.gradients});
@@ -176,6 +178,7 @@ std::vector<int64_t> gradient_pieces(const Schedule& schedule, const LayerCase& 
 std::vector<int64_t> expert_gradient_pieces(const Schedule& schedule, const LayerCase& shape, int64_t micro_op_bytes) {
   if (!schedule.packs_experts || shape.parallel.edp == 1) return {};
   const int64_t tensors = shape.layer.experts / shape.parallel.ep * gemms_of(shape.layer.ffn);
+  if (tensors == 0) return {};
   const int64_t biases = expert_biases(shape) * bytes_of(shape.layer.dtype);
   std::vector<int64_t> all(static_cast<size_t>(tensors), (expert_gradient_bytes(shape) - biases) / tensors);
   if (biases > 0) all.push_back(biases);

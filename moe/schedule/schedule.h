@@ -119,6 +119,7 @@ struct StructureKey {
   std::array<Network, kGroupKinds> networks{};
   int peers = 1;  // ranks of the EP group, where the structure depends on it
   bool shared_expert = false;
+  bool dense = false;  // the layer has no experts: degrees say nothing
   auto operator<=>(const StructureKey&) const = default;
 };
 

@@ -9,7 +9,8 @@
 
 namespace moe {
 
-StepBuilder::StepBuilder(Plan& plan, IterationBuilder& builder) : plan_(plan), builder_(builder) {
+StepBuilder::StepBuilder(Plan& plan, IterationBuilder& builder)
+    : plan_(plan), cases_(plan.shape, plan.dense), builder_(builder) {
   using enum TaskKind;
   for (const Task& task : builder.tasks())
     if (task.phase == Phase::backward &&
@@ -38,16 +39,19 @@ void StepBuilder::send_left(const Left& left, const std::vector<int>& ready, con
   if (!summed) sum_alike(left.stage);
   if (left.experts && builder_.has(GroupKind::edp, left.stage))
     for (int layer = last; layer-- > first;)
-      sum(left.stage, {{layer, expert_gradient_bytes(plan_.shape), makers(TaskKind::expert, layer).back(), true}});
+      if (!plan_.dense.has(layer))
+        sum(left.stage, {{layer, expert_gradient_bytes(plan_.shape), makers(TaskKind::expert, layer).back(), true}});
   if (plan_.vocabulary > 0 && builder_.has(GroupKind::stage, left.stage)) sum_ends(left.stage);
 }
 
+// A dense layer without norms has nothing that all hold alike.
 void StepBuilder::sum_alike(int stage) {
   const auto [first, last] = layers_of(stage);
   std::vector<Gradient> all;
   for (int layer = last; layer-- > first;)
-    all.push_back({layer, stage_gradient_bytes(plan_.shape), makers_of(layer).back(), false, true});
-  if (builder_.has(GroupKind::stage, stage)) sum(stage, all);
+    if (const int64_t bytes = stage_gradient_bytes(cases_.of(layer)); bytes > 0)
+      all.push_back({layer, bytes, makers_of(layer).back(), false, true});
+  if (!all.empty() && builder_.has(GroupKind::stage, stage)) sum(stage, all);
 }
 
 void StepBuilder::sum_ends(int stage) {
@@ -168,7 +172,7 @@ void StepBuilder::gather(int stage) {
     const std::vector<int> after{steps.at(layer)};
     const bool end = layer < 0 || layer == plan_.layers;
     if (dense && !end) builder_.step(TaskKind::weights, stage, layer, after);
-    if (experts && !end) builder_.step(TaskKind::expert_weights, stage, layer, after);
+    if (experts && !end && !plan_.dense.has(layer)) builder_.step(TaskKind::expert_weights, stage, layer, after);
     if (dense && end) builder_.step(TaskKind::stage_weights, stage, layer, after);
     if (!dense || layer != first) continue;
     std::vector<int> all;

@@ -40,6 +40,7 @@ class StepBuilder {
   void gather(int stage);
 
   Plan& plan_;
+  LayerCases cases_;
   IterationBuilder& builder_;
   std::map<std::pair<TaskKind, int>, std::vector<int>> makers_;  // by kind and layer: in all backwards
 };

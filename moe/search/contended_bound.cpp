@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 
 #include "moe/cost/slowdown.h"
 #include "moe/search/linear_program.h"
+#include "moe/search/priced_dense.h"
 
 namespace moe {
 namespace {
@@ -154,12 +156,17 @@ double most_of(const Function& at) {
 
 class LeastModel {
  public:
-  LeastModel(const LayerPricer& pricer, int layers, const PricedPasses& passes)
-      : pricer_(pricer), layers_(layers), passes_(passes) {
+  LeastModel(const LayerPricer& pricer, int layers, const PricedPasses& passes, const PricedDense& dense)
+      : pricer_(pricer), layers_(layers), passes_(passes), dense_(dense) {
     for (const PricedPass& pass : passes.backward.passes) loads_.push_back(load_of(pass, networks_of(pricer.groups())));
   }
 
   double forward() {
+    if (dense_.layers > 0) return dense_.layers * dense_.forward.makespan_s + moe_forward();
+    return moe_forward();
+  }
+
+  double moe_forward() {
     if (!passes_.any_order) return layers_ * shortest(passes_.forward);
     std::vector<Load> loads;
     for (const PricedPass& pass : passes_.forward.passes) loads.push_back(load_of(pass, networks_of(pricer_.groups())));
@@ -178,8 +185,9 @@ class LeastModel {
     for (size_t i = 0; passes_.same_degree && i < passes_.forward.passes.size(); ++i)
       both = std::min(both, passes_.forward.passes[i].makespan_s + passes_.backward.passes[i].makespan_s);
     if (!passes_.same_degree) both = shortest(passes_.forward) + shortest(passes_.backward);
-    return layers_ * both +
-           pricer_.slice_seconds(made == 0 ? 0 : layers_ * made + passes_.last_bytes + passes_.first_bytes);
+    double all = layers_ * both;
+    if (dense_.layers > 0) all += dense_.layers * (dense_.forward.makespan_s + dense_.backward.makespan_s);
+    return all + pricer_.slice_seconds(made == 0 ? 0 : made_by_all(made) + passes_.last_bytes + passes_.first_bytes);
   }
 
  private:
@@ -187,19 +195,31 @@ class LeastModel {
   // beside none but those that were `waiting`, which may be left out.
   double backward(int64_t waiting) {
     const int64_t made = pricer_.has(GroupKind::dp) ? pricer_.gradient_bytes() : 0;
-    const int64_t last = made + passes_.last_bytes;
-    const double first = passes_.any_order ? least(loads_, passes_.backward, 0) : shortest(passes_.backward);
-    if (made == 0) return layers_ * first;
-    const double a_byte = seconds_a_byte(pricer_, layers_ * made + passes_.last_bytes + passes_.first_bytes);
+    const int64_t of_last = dense_.last ? dense_.made_bytes : made, last = of_last + passes_.last_bytes;
+    const double of_moe = passes_.any_order ? least(loads_, passes_.backward, 0) : shortest(passes_.backward);
+    if (made == 0) return layers_ * of_moe + dense_.layers * dense_.backward.makespan_s;
+    const double first = dense_.first ? dense_.backward.makespan_s : of_moe;
+    const double a_byte = seconds_a_byte(pricer_, made_by_all(made) + passes_.last_bytes + passes_.first_bytes);
     const double tail =
         pricer_.gradient_bends().empty() ? pricer_.gradient_seconds(last) : a_byte * static_cast<double>(last);
-    const double sent = a_byte * static_cast<double>((layers_ - 1) * made + waiting);
-    const int beside = waiting > 0 ? layers_ : layers_ - 1;
+    const double sent = a_byte * static_cast<double>(made_by_all(made) - of_last + waiting);
+    const int all = layers_ + dense_.layers, beside = waiting > 0 ? all : all - 1;
+    const int dense_beside = dense_.layers - (dense_.first && beside < all ? 1 : 0);
     const auto at = [&](double price) {
-      return (layers_ - beside) * first + tail + price * sent + beside * least(loads_, passes_.backward, price);
+      double seconds = (all - beside) * first + tail + price * sent;
+      if (beside > dense_beside) seconds += (beside - dense_beside) * least(loads_, passes_.backward, price);
+      if (dense_beside > 0) seconds += dense_beside * dense_least(price);
+      return seconds;
     };
     return beside == 0 ? at(0) : most_of(at);
   }
+
+  double dense_least(double price) {
+    if (!dense_load_) dense_load_ = load_of(dense_.backward, networks_of(pricer_.groups()));
+    return Prices(pricer_, *dense_.backward.structure).least(*dense_load_, price);
+  }
+
+  int64_t made_by_all(int64_t made) const { return layers_ * made + dense_.layers * dense_.made_bytes; }
 
   // What a pass of a larger degree sends beside itself fits where its gradients' lane is idle.
   double least(std::span<Load> loads, const PricedDegrees& degrees, double price) const {
@@ -218,7 +238,9 @@ class LeastModel {
   const LayerPricer& pricer_;
   int layers_;
   const PricedPasses& passes_;
+  const PricedDense& dense_;
   std::vector<Load> loads_;
+  std::optional<Load> dense_load_;
 };
 
 }  // namespace
@@ -237,7 +259,12 @@ double least_gradient_seconds(const LayerPricer& pricer, int64_t bytes) {
 }
 
 double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPasses& passes, bool overlaps) {
-  LeastModel model(pricer, layers, passes);
+  return least_model_seconds(pricer, layers, passes, {}, overlaps);
+}
+
+double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPasses& passes, const PricedDense& dense,
+                           bool overlaps) {
+  LeastModel model(pricer, layers, passes, dense);
   return overlaps ? model.forward() + model.backward() : model.in_sequence();
 }
 

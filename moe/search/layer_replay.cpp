@@ -123,6 +123,13 @@ SplitPaths LayerReplay::split_paths(const CompiledStructure& c, double to_beat) 
 
 // A schedule that splits between the dense part and the end has its first place beside the dense part.
 SplitPaths LayerReplay::backward_paths(const BackwardOption& option) {
+  if (pricer.outline().dense) {
+    const GradientPlacement beside{{.beside_dense = true}, {}, {}};
+    const auto held = store.get(structure_key(schedule, pricer.outline(), {}, beside, Phases::backward));
+    pricer.price(*held->structure, {{0, 0, bytes_of(pricer.shape().layer.dtype)}}, store.seconds);
+    const SplitPaths paths = split_paths(*held, kNever);
+    return {paths.neither, paths.neither, paths.first, paths.first};
+  }
   const bool apart = schedule.degrees == DegreePolicy::apart;
   Decision decision =
       with_split(schedule, apart ? 1 : option.degree, option.degree, bytes_of(pricer.shape().layer.dtype));

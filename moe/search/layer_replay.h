@@ -77,7 +77,7 @@ class LayerReplay {
   /// Returns whether the backward has two places for gradients, and some to put there.
   bool splits() const;
   /// Returns the longest paths of a backward, by the slices on them: `first` is the MoE part's slice, `second` the
-  /// dense part's, for adaptive and beside_dense alike; beside_dense leaves `first` empty.
+  /// dense part's, for adaptive and beside_dense alike; beside_dense leaves `first` empty, as a dense layer does.
   SplitPaths backward_paths(const BackwardOption& option);
   /// Returns the seconds of a backward with these bytes in the two places that a model's layer has, whatever waits.
   double backward_with(const BackwardOption& option, LayerSlices slices);

@@ -2,7 +2,9 @@
 // best of them goes down to where no small move helps.
 #include "moe/search/model_contention.h"
 
+#include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "moe/search/lane_order.h"
 #include "moe/search/model_descent.h"
@@ -69,8 +71,9 @@ std::vector<BackwardOption> contended_options(const ModelQuestion& asked, int de
   return options;
 }
 
-PartitionProblem contended_problem(const ModelQuestion& asked, const std::vector<BackwardOption>& options, int layers) {
-  PartitionLayer layer;
+PartitionProblem contended_problem(const ModelQuestion& asked, const std::vector<BackwardOption>& options) {
+  PartitionLayers layers;
+  PartitionLayer& layer = layers.moe;
   layer.key = "like all others";
   layer.made_bytes = asked.pricer().gradient_bytes();
   layer.seconds = [&asked, &options](int64_t moe_bytes, int64_t dense_bytes) {
@@ -80,46 +83,58 @@ PartitionProblem contended_problem(const ModelQuestion& asked, const std::vector
       least = std::min(least, asked.layer.backward_with(option, {moe_bytes, dense_bytes}));
     return least;
   };
-  PartitionProblem problem;
-  problem.layers.assign(static_cast<size_t>(layers), layer);
-  problem.allreduce_seconds = [&asked](int64_t bytes) { return asked.pricer().slice_seconds(bytes); };
-  problem.element_bytes = bytes_of(asked.pricer().shape().layer.dtype);
-  problem.waiting_bytes = waiting_bytes(asked.pricer(), asked.model);
-  return problem;
+  if (asked.dense) {
+    layers.dense.key = "dense";
+    layers.dense.has_moe_part = false;
+    layers.dense.made_bytes = asked.dense->pricer.gradient_bytes();
+    layers.dense.seconds = [&asked](int64_t moe_bytes, int64_t dense_bytes) {
+      if (moe_bytes > 0) return std::numeric_limits<double>::infinity();
+      return asked.dense->backward_with({}, {0, dense_bytes});
+    };
+  }
+  return stage_problem(asked, layers, 0);
 }
 
 // Returns what is best without contention, what one layer in its steady state does, and dynamic programming over single
 // layers' replays, whose sum forgets what runs on into the next layer.
 std::vector<ModelDecision> contended_starts(const ModelQuestion& asked, const PartitionProblem& problem,
                                             const std::vector<BackwardOption>& options, const Decision& layer,
-                                            const ModelDecision& from) {
+                                            const ModelReplay& replay, const ModelDecision& from) {
   const Schedule& schedule = asked.schedule();
   const LayerPricer& pricer = asked.pricer();
   std::vector<ModelDecision> starts;
   const bool in_moe = schedule.gradients == GradientPolicy::adaptive;
   ModelDecision& steady = starts.emplace_back(from);
   for (size_t i = 0; i < steady.backwards.size(); ++i) {
-    const int64_t moe = layer.gar_in_moe_bytes;
-    const int64_t dense = in_moe ? pricer.gradient_bytes() - moe : layer.gar_beside_dense_bytes;
-    steady.backwards[i] = {layer.degree_backward, i > 0 ? moe : 0, i > 0 ? dense : 0, {}, layer.order_backward};
+    const int64_t made = i > 0 ? replay.made_bytes(i - 1) : 0;
+    const int64_t moe = std::min(layer.gar_in_moe_bytes, made);
+    const int64_t dense = in_moe ? made - moe : std::min(layer.gar_beside_dense_bytes, made);
+    steady.backwards[i] = {layer.degree_backward, moe, dense, {}, layer.order_backward};
+    if (replay.is_dense(i)) steady.backwards[i] = {1, 0, made, {}, {}};
   }
   Profile free = pricer.profile();
   free.contention = {};
   const LayerPricer alone(free, pricer.shape(), pricer.options());
   LayerReplay uncontended_layer{schedule, alone, asked.layer.store};
   const BackwardOptions tried = backward_options(asked, uncontended_layer, from.degree_forward);
-  const int layers = static_cast<int>(from.backwards.size());
-  PartitionProblem uncontended = partition_problem(schedule, alone, layers, tried.paths);
-  uncontended.waiting_bytes = waiting_bytes(pricer, asked.model);
-  const Partition partition = asked.strategy.solve(uncontended);
+  PartitionLayers layers{partition_layer(schedule, alone, tried.paths), {}};
+  std::optional<LayerPricer> dense_alone;
+  std::vector<SplitPaths> dense_paths;
+  if (asked.dense) {
+    dense_alone.emplace(free, asked.dense->pricer.shape(), pricer.options());
+    dense_paths.push_back(LayerReplay(schedule, *dense_alone, asked.layer.store).backward_paths({}));
+    layers.dense = partition_layer(schedule, *dense_alone, dense_paths);
+  }
+  const Partition partition =
+      asked.strategy.solve(stage_problem({uncontended_layer, asked.model, asked.strategy, asked.choice}, layers, 0));
   starts.push_back(decided(
-      partition, [&](LayerSlices slices) { return tried.best_for(slices, alone); }, from));
+      asked.model, partition, [&](LayerSlices slices) { return tried.best_for(slices, alone); }, from));
   const int64_t element = problem.element_bytes, grain = problem.total_bytes() / kGrains / element * element;
   const auto best_for = [&](LayerSlices slices) {
     return *std::ranges::min_element(
         options, {}, [&](const BackwardOption& option) { return asked.layer.backward_with(option, slices); });
   };
-  starts.push_back(decided(partition_exact(problem, {std::max(element, grain)}), best_for, from));
+  starts.push_back(decided(asked.model, partition_exact(problem, {std::max(element, grain)}), best_for, from));
   return starts;
 }
 
@@ -127,14 +142,13 @@ std::vector<ModelDecision> contended_starts(const ModelQuestion& asked, const Pa
 
 void improve_by_replay(const ModelQuestion& asked, ModelReplay& replay, const Decision& layer, ModelResult& result) {
   const Schedule& schedule = asked.schedule();
-  const int layers = static_cast<int>(result.decision.backwards.size());
   const bool apart = schedule.degrees == DegreePolicy::apart;
   const std::vector<BackwardOption> all = contended_options(asked, result.decision.degree_forward);
   const std::vector<BackwardOption> known = apart ? all : std::vector{BackwardOption{result.decision.degree_forward}};
-  const PartitionProblem problem = contended_problem(asked, known, layers);
+  const PartitionProblem problem = contended_problem(asked, known);
   ModelDecision best = result.decision;
   double least = replay.seconds(best);
-  for (const ModelDecision& start : contended_starts(asked, problem, known, layer, best))
+  for (const ModelDecision& start : contended_starts(asked, problem, known, layer, replay, best))
     if (const double seconds = replay.seconds(start); better(seconds, least)) best = start, least = seconds;
   DescentMoves moves;
   moves.backwards = all;

@@ -41,7 +41,8 @@ class Descent {
     bool moved = false;
     for (const BackwardOption& option : moves_.backwards) {
       ModelDecision d = best_;
-      for (BackwardDecision& b : d.backwards) b.degree = option.degree, b.order = option.order;
+      for (size_t i = 0; i < d.backwards.size(); ++i)
+        if (!replay_.is_dense(i)) d.backwards[i].degree = option.degree, d.backwards[i].order = option.order;
       if (moves_.one_degree) d.degree_forward = d.degree_backward = option.degree;
       moved |= offer(d);
       if (moves_.one_degree) continue;
@@ -64,6 +65,7 @@ class Descent {
     bool moved = false;
     for (size_t i = 0; i < best_.backwards.size(); ++i)
       for (const BackwardOption& option : moves_.backwards) {
+        if (replay_.is_dense(i)) break;
         ModelDecision d = best_;
         d.backwards[i].degree = option.degree;
         d.backwards[i].order = option.order;
@@ -74,7 +76,8 @@ class Descent {
 
   // Places for bytes: of backward i the MoE part, 2 i, and beside the dense part, 2 i + 1; the last is the tail.
   size_t places() const { return 2 * best_.backwards.size() + 1; }
-  bool is_place(size_t place) const { return place % 2 == 1 || place + 1 == places() || moves_.in_moe; }
+  bool is_place(size_t place) const { return place % 2 == 1 || place + 1 == places() || sends_in_moe(place / 2); }
+  bool sends_in_moe(size_t backward) const { return moves_.in_moe && !replay_.is_dense(backward); }
 
   static auto& bytes_at(auto& decision, size_t place) {
     auto& b = decision.backwards[place / 2];
@@ -84,8 +87,8 @@ class Descent {
   // Returns how many bytes could leave a place; from the tail, those of all layers but the last.
   int64_t bytes_in(size_t place) const {
     if (place + 1 < places()) return bytes_at(best_, place);
-    const auto before = static_cast<int64_t>(best_.backwards.size() - 1);
-    int64_t waiting = replay_.waiting_bytes() + replay_.made_bytes() * before;
+    int64_t waiting = replay_.waiting_bytes();
+    for (size_t i = 0; i + 1 < best_.backwards.size(); ++i) waiting += replay_.made_bytes(i);
     for (const BackwardDecision& b : best_.backwards) waiting -= b.gar_in_moe_bytes + b.gar_beside_dense_bytes;
     return waiting;
   }
@@ -128,7 +131,7 @@ class Descent {
       ModelDecision d = best_;
       for (size_t i = 1; i < d.backwards.size(); ++i) {
         BackwardDecision& b = d.backwards[i];
-        b.gar_in_moe_bytes = std::max<int64_t>(0, b.gar_in_moe_bytes - from_moe * bytes);
+        if (sends_in_moe(i)) b.gar_in_moe_bytes = std::max<int64_t>(0, b.gar_in_moe_bytes - from_moe * bytes);
         b.gar_beside_dense_bytes = std::max<int64_t>(0, b.gar_beside_dense_bytes - from_dense * bytes);
       }
       return offer(d);

@@ -31,6 +31,20 @@ bool worse(const SplitPaths& a, const SplitPaths& b) {
   return a.neither >= b.neither && a.first >= b.first && a.second >= b.second && a.both >= b.both;
 }
 
+// The partition of each problem, one behind the other.
+Partition solved(const PartitionStrategy& strategy, const std::vector<PartitionProblem>& problems) {
+  Partition all = strategy.solve(problems.front());
+  for (size_t i = 1; i < problems.size(); ++i) {
+    const Partition next = strategy.solve(problems[i]);
+    all.layers.insert(all.layers.end(), next.layers.begin(), next.layers.end());
+    all.tail_bytes += next.tail_bytes;
+    all.seconds += next.seconds;
+    all.evaluations += next.evaluations;
+    all.search_s += next.search_s;
+  }
+  return all;
+}
+
 void tidy(std::vector<int64_t>& bends) {
   std::erase_if(bends, [](int64_t bytes) { return bytes <= 0; });
   std::ranges::sort(bends);
@@ -39,11 +53,12 @@ void tidy(std::vector<int64_t>& bends) {
 
 }  // namespace
 
-PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& pricer, int layers,
-                                   const std::vector<SplitPaths>& by_degree) {
-  const bool in_moe = schedule.gradients == GradientPolicy::adaptive;
+PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pricer,
+                               const std::vector<SplitPaths>& by_degree) {
+  const bool dense = pricer.outline().dense, in_moe = schedule.gradients == GradientPolicy::adaptive && !dense;
   PartitionLayer layer;
-  layer.key = "like all others";
+  layer.key = dense ? "dense" : "like all others";
+  layer.has_moe_part = !dense;
   layer.made_bytes = pricer.gradient_bytes();
   layer.seconds = [&pricer, &by_degree, in_moe](int64_t moe_bytes, int64_t dense_bytes) {
     double least = std::numeric_limits<double>::infinity();
@@ -64,10 +79,27 @@ PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& 
   tidy(layer.dense_bends);
   layer.moe_window_s = in_moe ? best->neither - best->first : 0;
   layer.dense_window_s = best->neither - best->second;
+  return layer;
+}
+
+PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& pricer, int layers,
+                                   const std::vector<SplitPaths>& by_degree) {
   PartitionProblem problem;
-  problem.layers.assign(static_cast<size_t>(layers), layer);
+  problem.layers.assign(static_cast<size_t>(layers), partition_layer(schedule, pricer, by_degree));
   problem.allreduce_seconds = [&pricer](int64_t bytes) { return pricer.slice_seconds(bytes); };
   problem.element_bytes = bytes_of(pricer.shape().layer.dtype);
+  return problem;
+}
+
+PartitionProblem stage_problem(const ModelQuestion& asked, const PartitionLayers& layers, int stage) {
+  const LayerPricer& pricer = asked.pricer();
+  const auto [first, last] = layers_of_stage(asked.model, stage);
+  PartitionProblem problem;
+  for (int layer = last; layer-- > first;)
+    problem.layers.push_back(asked.model.dense.has(layer) ? layers.dense : layers.moe);
+  problem.allreduce_seconds = [&pricer](int64_t bytes) { return pricer.slice_seconds(bytes); };
+  problem.element_bytes = bytes_of(pricer.shape().layer.dtype);
+  problem.waiting_bytes = waiting_bytes(pricer, asked.model);
   return problem;
 }
 
@@ -89,11 +121,11 @@ const BackwardOption& BackwardOptions::best_for(LayerSlices slices, const LayerP
   return options[static_cast<size_t>(std::ranges::min_element(paths, {}, seconds) - paths.begin())];
 }
 
-ModelDecision decided(const Partition& partition, const std::function<BackwardOption(LayerSlices)>& best_for,
-                      ModelDecision decision) {
+ModelDecision decided(const ModelShape& model, const Partition& partition,
+                      const std::function<BackwardOption(LayerSlices)>& best_for, ModelDecision decision) {
   for (size_t i = 0; i < decision.backwards.size(); ++i) {
     const LayerSlices& slices = partition.layers[i];
-    const BackwardOption option = best_for(slices);
+    const BackwardOption option = decides_dense(model, i) ? BackwardOption{} : best_for(slices);
     decision.backwards[i] = {option.degree, slices.moe_bytes, slices.dense_bytes, {}, option.order};
   }
   return decision;
@@ -123,19 +155,22 @@ void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelRes
   result.decision.degree_backward = tried.options[static_cast<size_t>(alone)].degree;
   result.decision.order_backward = tried.options[static_cast<size_t>(alone)].order;
   const auto best_for = [&](LayerSlices slices) { return tried.best_for(slices, pricer); };
-  const int layers = static_cast<int>(result.decision.backwards.size());
-  PartitionProblem problem = partition_problem(schedule, pricer, layers, tried.paths);
-  problem.waiting_bytes = waiting_bytes(pricer, asked.model);
-  result.partition = asked.strategy.solve(problem);
-  result.decision = decided(result.partition, best_for, result.decision);
+  const std::vector<SplitPaths> dense_paths{asked.dense ? asked.dense->backward_paths({}) : SplitPaths{}};
+  PartitionLayers layers{partition_layer(schedule, pricer, tried.paths), {}};
+  if (asked.dense) layers.dense = partition_layer(schedule, asked.dense->pricer, dense_paths);
+  std::vector<PartitionProblem> problems;  // by stage, where each has its own
+  for (int stage = 0; stage < (stages_apart(asked.model) ? asked.model.shape.parallel.pp : 1); ++stage)
+    problems.push_back(stage_problem(asked, layers, stage));
+  result.partition = solved(asked.strategy, problems);
+  result.decision = decided(asked.model, result.partition, best_for, result.decision);
   if (&asked.strategy != &partition_strategies().front()) return;
   ModelReplay replay(schedule, pricer, asked.model);
   double least = replay.seconds(result.decision);
   const bool in_moe = schedule.gradients == GradientPolicy::adaptive;
   for (const PartitionStrategy& other : partition_strategies().subspan(1)) {
     if (!in_moe && other.name == "paper") continue;  // its second step puts gradients into MoE parts
-    const Partition partition = other.solve(problem);
-    const ModelDecision decision = decided(partition, best_for, result.decision);
+    const Partition partition = solved(other, problems);
+    const ModelDecision decision = decided(asked.model, partition, best_for, result.decision);
     if (const double seconds = replay.seconds(decision); better(seconds, least)) {
       least = seconds;
       result.decision = decision;
@@ -143,11 +178,14 @@ void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelRes
     }
   }
   // The problem's sum is exact where nothing bends and nothing runs on into the next layer.
-  int64_t rest = problem.total_bytes();
+  if (problems.size() > 1) return;
+  int64_t rest = problems.front().total_bytes();
   for (const LayerSlices& slices : result.partition.layers) rest -= slices.moe_bytes + slices.dense_bytes;
   const double behind = pricer.slice_seconds(rest + asked.model.embedding_gradient_bytes) - pricer.slice_seconds(rest);
-  const double sum = behind + static_cast<double>(layers) * asked.layer.seconds(layer, Phases::forward) +
-                     result.partition.seconds + pricer.profile().task_overhead_s;
+  const double forward = asked.layer.seconds(layer, Phases::forward);
+  double sum = behind + static_cast<double>(asked.model.moe_in(0)) * forward + result.partition.seconds +
+               pricer.profile().task_overhead_s;
+  if (asked.dense) sum += static_cast<double>(asked.model.dense_in(0)) * asked.dense->seconds({}, Phases::forward);
   const bool runs_on = asked.model.micro_batches == 1 && asked.model.shape.parallel.pp == 1 && better(least, sum);
   if (!pricer.profile().contention.none() || !pricer.gradient_bends().empty() || runs_on)
     improve_by_replay(asked, replay, layer, result);

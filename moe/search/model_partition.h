@@ -11,10 +11,11 @@ class ModelReplay;
 
 /// Holds what is asked of a model whose layers' decisions are made so far.
 struct ModelQuestion {
-  LayerReplay& layer;  // any of its layers: they are alike
+  LayerReplay& layer;  // any of its layers with experts: they are alike
   const ModelShape& model;
   const PartitionStrategy& strategy;
   const DegreeChoice& choice;
+  LayerReplay* dense = nullptr;  // any of its dense layers; null: there are none
   const Schedule& schedule() const { return layer.schedule; }
   const LayerPricer& pricer() const { return layer.pricer; }
 };
@@ -30,12 +31,22 @@ struct BackwardOptions {
 /// `degree_forward`.
 BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer, int degree_forward);
 
-/// Returns the decision with the partition's slices, each layer's backward being the best for them.
-ModelDecision decided(const Partition& partition, const std::function<BackwardOption(LayerSlices)>& best_for,
-                      ModelDecision decision);
+/// Returns the decision with the partition's slices, the backward of each layer with experts being the best for them.
+ModelDecision decided(const ModelShape& model, const Partition& partition,
+                      const std::function<BackwardOption(LayerSlices)>& best_for, ModelDecision decision);
 
-/// One stage's backward as a partition problem: a layer's seconds are the least over degrees of its replayed backward
-/// with so many bytes in its MoE part and so many beside its dense part. `pricer` and `by_degree` must outlive it.
+/// What a model's layers are in a partition problem. `dense`: where it has such.
+struct PartitionLayers {
+  PartitionLayer moe, dense;
+};
+/// Returns the problem of a stage's layers, which must outlive it as all that they name.
+PartitionProblem stage_problem(const ModelQuestion& asked, const PartitionLayers& layers, int stage);
+/// A layer of it, as partition_problem makes them.
+PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pricer,
+                               const std::vector<SplitPaths>& by_degree);
+
+/// One stage's backward as a partition problem, its layers alike: seconds are the least over degrees of the replayed
+/// backward with bytes in its MoE part and beside its dense part. `pricer` and `by_degree` must outlive it.
 PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& pricer, int layers,
                                    const std::vector<SplitPaths>& by_degree);
 

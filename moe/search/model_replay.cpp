@@ -34,6 +34,11 @@ ModelReplay::ModelReplay(const Schedule& schedule, const LayerPricer& pricer, co
       head_bytes_(pricer.has(GroupKind::dp) ? model.head_gradient_bytes : 0),
       embedding_bytes_(pricer.has(GroupKind::dp) ? model.embedding_gradient_bytes : 0) {
   const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
+  made_by_layer_.assign(static_cast<size_t>(model.layers), made_bytes_);
+  const bool sends = pricer.has(GroupKind::dp) && !model.dense.none(model.layers);
+  const int64_t dense_bytes = sends ? gradient_bytes(dense_case(pricer.shape(), model.dense.hidden)) : 0;
+  for (int layer = 0; layer < model.layers && sends; ++layer)
+    if (model.dense.has(layer)) made_by_layer_[static_cast<size_t>(layer)] = dense_bytes;
   makers_matter_ = model.step.planned || network(GroupKind::ep) != network(GroupKind::dp);
 }
 
@@ -42,12 +47,15 @@ std::vector<int64_t> ModelReplay::slices_of(const ModelDecision& decision) const
   std::vector<int64_t> slices;
   for (int stage = model_.shape.parallel.pp - 1; stage >= 0; --stage) {
     const auto [first, last] = layers_of_stage(model_, stage);
-    int64_t left = made_bytes_ * (last - first);
+    int64_t left = 0;
+    for (int layer = first; layer < last; ++layer) left += made_by_layer_[static_cast<size_t>(layer)];
     if (stage + 1 == model_.shape.parallel.pp) left += head_bytes_;
     if (stage == 0) left += embedding_bytes_;
-    for (size_t i = 0; i < static_cast<size_t>(last - first); ++i)
-      for (const int64_t bytes : {decision.backwards[i].gar_in_moe_bytes, decision.backwards[i].gar_beside_dense_bytes})
+    for (size_t i = 0; i < static_cast<size_t>(last - first); ++i) {
+      const BackwardDecision& b = decision.backwards[first_decision(model_, stage) + i];
+      for (const int64_t bytes : {b.gar_in_moe_bytes, b.gar_beside_dense_bytes})
         if (bytes > 0) left -= slices.emplace_back(bytes);
+    }
     if (left > 0) slices.push_back(left);
   }
   return slices;
@@ -55,11 +63,12 @@ std::vector<int64_t> ModelReplay::slices_of(const ModelDecision& decision) const
 
 bool ModelReplay::sends_what_waits(const ModelDecision& decision) const {
   int64_t waiting = waiting_bytes();
-  for (const BackwardDecision& b : decision.backwards) {
+  for (size_t place = 0; place < decision.backwards.size(); ++place) {
+    const BackwardDecision& b = decision.backwards[place];
     if (b.gar_in_moe_bytes < 0 || b.gar_beside_dense_bytes < 0) return false;
     waiting -= b.gar_in_moe_bytes + b.gar_beside_dense_bytes;
     if (waiting < 0) return false;
-    waiting += made_bytes_;
+    waiting += made_bytes(place);
   }
   return true;
 }
@@ -67,11 +76,15 @@ bool ModelReplay::sends_what_waits(const ModelDecision& decision) const {
 // A slice waits for the layer that makes its last byte, or the head; a layer's step for the slice that ends it.
 std::string ModelReplay::makers(const std::vector<int64_t>& slices) const {
   std::string makers;
+  std::vector<int64_t> ends;  // of what the layers make, the last layer's first
+  for (size_t layer = made_by_layer_.size(); layer-- > 0;)
+    ends.push_back((ends.empty() ? 0 : ends.back()) + made_by_layer_[layer]);
+  const auto holding = [&](int64_t byte) { return std::ranges::upper_bound(ends, byte) - ends.begin(); };
   int64_t sent = -head_bytes_;
   for (const int64_t bytes : slices) {
     sent += bytes;
-    makers += std::to_string(sent <= 0 ? -1 : (sent - 1) / made_bytes_) + ',';
-    if (model_.step.planned) makers += std::to_string(sent < 0 ? -1 : sent / made_bytes_) + ',';
+    makers += std::to_string(sent <= 0 ? -1 : holding(sent - 1)) + ',';
+    if (model_.step.planned) makers += std::to_string(sent < 0 ? -1 : holding(sent)) + ',';
   }
   return makers;
 }

@@ -23,7 +23,10 @@ class ModelReplay {
   double seconds(const ModelDecision& decision);
   /// Returns whether no backward sends bytes that are not there yet.
   bool sends_what_waits(const ModelDecision& decision) const;
+  /// Of a layer with experts, and of the i-th that a stage's backward visits.
   int64_t made_bytes() const { return made_bytes_; }
+  int64_t made_bytes(size_t place) const { return made_by_layer_[made_by_layer_.size() - 1 - place]; }
+  bool is_dense(size_t place) const { return decides_dense(model_, place); }
   int64_t waiting_bytes() const { return moe::waiting_bytes(pricer_, model_); }
   /// Effort so far: tasks of all replays, and those of building plans by what they take.
   int64_t tasks() const { return tasks_; }
@@ -44,7 +47,8 @@ class ModelReplay {
   const LayerPricer& pricer_;
   const ModelShape& model_;
   int64_t made_bytes_, head_bytes_, embedding_bytes_;
-  bool makers_matter_;  // false: dispatches on the gradients' lane wait for all layers before already
+  std::vector<int64_t> made_by_layer_;  // bytes
+  bool makers_matter_;                  // false: dispatches on the gradients' lane wait for all layers before already
   int64_t tasks_ = 0;
   std::map<std::string, Compiled> compiled_;
   int64_t kept_ = 0;  // tasks of those

@@ -11,6 +11,7 @@
 #include "moe/search/contended_bound.h"
 #include "moe/search/micro_ops.h"
 #include "moe/search/model_partition.h"
+#include "moe/search/priced_dense.h"
 #include "moe/search/variants.h"
 
 namespace moe {
@@ -25,9 +26,9 @@ Partition exact(const PartitionProblem& problem) {
 Partition paper(const PartitionProblem& problem) { return partition_paper(problem); }
 
 // Decides where pieces of gradients go, as priority lets them: by place in a stage's backward. `plan` has all of them
-// at the end. Every stage does as the first.
-void place_micro_ops(const Schedule& schedule, const Plan& plan, std::span<const double> seconds,
-                     ModelDecision& decision) {
+// at the end. Every stage does as the first, unless stages_apart.
+void place_micro_ops(const ModelShape& model, const Schedule& schedule, const Plan& plan,
+                     std::span<const double> seconds, ModelDecision& decision) {
   std::vector<MicroOp> pieces;
   for (const Task& task : plan.tasks()) {
     if (!sends_gradients(task.kind) || task.phase == Phase::step) continue;
@@ -37,11 +38,12 @@ void place_micro_ops(const Schedule& schedule, const Plan& plan, std::span<const
   }
   const MicroOps frozen =
       freeze_micro_ops(*plan.structure, seconds, pieces, schedule.holds_micro_ops, plan.micro_batches - 1);
-  const int layers = static_cast<int>(decision.backwards.size());
   for (size_t i = 0; i < pieces.size(); ++i) {
     const MicroOps::Place place = frozen.places[i];
-    if (plan.structure->lanes[static_cast<size_t>(pieces[i].lane)].stage == 0 && place.layer >= 0)
-      decision.backwards[static_cast<size_t>(layers - 1 - place.layer)].gaps.push_back(place.gap);
+    const int stage = plan.structure->lanes[static_cast<size_t>(pieces[i].lane)].stage;
+    if (place.layer < 0 || (stage > 0 && !stages_apart(model))) continue;
+    const auto from_last = static_cast<size_t>(layers_of_stage(model, stage).second - 1 - place.layer);
+    decision.backwards[first_decision(model, stage) + from_last].gaps.push_back(place.gap);
   }
 }
 
@@ -75,7 +77,8 @@ void add_passes(LayerReplay& layer, std::span<const Phase> phases, int fixed, Pr
 }
 
 // Returns what no decision for a stage with one micro-batch can beat, contention counted.
-double least_seconds(LayerReplay layer, const ModelShape& model, const DegreeChoice& choice, int layers) {
+// `dense`: of its dense layers; null: it has none.
+double least_seconds(LayerReplay layer, LayerReplay* dense, const ModelShape& model, const DegreeChoice& choice) {
   const Schedule& schedule = layer.schedule;
   const LayerPricer& pricer = layer.pricer;
   PricedPasses passes{{},
@@ -92,7 +95,11 @@ double least_seconds(LayerReplay layer, const ModelShape& model, const DegreeCho
     add_passes(layer, std::span(kBoth).first(1), choice.forward, passes);
     add_passes(layer, std::span(kBoth).last(1), choice.backward, passes);
   }
-  return least_model_seconds(pricer, layers, passes, splits_gradients(schedule));
+  PricedDense priced;
+  if (dense != nullptr)
+    priced = {model.dense.in(0, model.layers), model.dense.has(model.layers - 1), model.dense.has(0),
+              dense->pricer.gradient_bytes(),  dense->pass(1, Phase::forward),    dense->pass(1, Phase::backward)};
+  return least_model_seconds(pricer, model.layers - priced.layers, passes, priced, splits_gradients(schedule));
 }
 
 }  // namespace
@@ -136,24 +143,30 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   // All layers cut the rows of that one, so that none pads them anew.
   if (decided.shape.rounding == Rounding::lcm) decided.shape.row_multiple = padded_rows(decided.shape);
   const LayerPricer decided_pricer(pricer.profile(), decided.shape, pricer.options());
-  const auto [first, last] = layers_of_stage(decided, 0);
+  std::optional<LayerPricer> dense_pricer;
+  if (!decided.dense.none(decided.layers))
+    dense_pricer.emplace(pricer.profile(), dense_case(decided.shape, decided.dense.hidden), pricer.options());
   check_size(planned, decided, layer.decision.degree_forward, 1);  // before a search over all layers
   ModelDecision& decision = result.decision;
   decision.degree_forward = layer.decision.degree_forward;
   decision.degree_backward = layer.decision.degree_backward;
   decision.order_forward = layer.decision.order_forward;
   decision.micro_op_bytes = layer.decision.micro_op_bytes;
-  decision.backwards.assign(static_cast<size_t>(last - first), {layer.decision.degree_backward, 0, 0, {}});
+  decision.backwards.assign(static_cast<size_t>(decided_layers(decided)), {layer.decision.degree_backward, 0, 0, {}});
+  for (size_t i = 0; i < decision.backwards.size(); ++i)
+    if (decides_dense(decided, i)) decision.backwards[i].degree = 1;
   if (splits_gradients(planned) && decided_pricer.has(GroupKind::dp)) {
     LayerReplay replay = layers_.replay(planned, decided_pricer);
-    split_gradients({replay, decided, strategy, choice}, layer.decision, result);
+    std::optional<LayerReplay> dense;
+    if (dense_pricer) dense.emplace(layers_.replay(planned, *dense_pricer));
+    split_gradients({replay, decided, strategy, choice, dense ? &*dense : nullptr}, layer.decision, result);
   }
   const bool places = planned.gradients == GradientPolicy::micro_ops;
   const auto build = checks_ ? build_model_plan : timed_model_plan;
   result.plan = (places ? timed_model_plan : build)(planned, decided, decision);
   std::vector<double> seconds = price(decided_pricer, result.plan);
   if (places) {
-    if (!result.plan.slices.empty()) place_micro_ops(planned, result.plan, seconds, decision);
+    if (!result.plan.slices.empty()) place_micro_ops(decided, planned, result.plan, seconds, decision);
     result.plan = build(planned, decided, decision);
     seconds = price(decided_pricer, result.plan);
   }
@@ -172,9 +185,13 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   const bool decides_places = splits_gradients(planned) || planned.gradients == GradientPolicy::after;
   const bool alone = decided.step.planned && pricer.profile().contention.none();
   const double step_s = alone ? step_least_seconds(planned, least_pricer, decided) : 0;
-  if (planned.flow == Flow::sharded && decides_places && model.micro_batches == 1 && decided.shape.parallel.pp == 1)
-    result.at_least_s = std::max(
-        result.bound_s, least_seconds(layers_.replay(planned, least_pricer), decided, choice, last - first) + step_s);
+  const bool bounds_places = planned.flow == Flow::sharded && decides_places;
+  if (!bounds_places || model.micro_batches > 1 || decided.shape.parallel.pp > 1) return result;
+  std::optional<LayerReplay> dense;
+  if (dense_pricer) dense.emplace(layers_.replay(planned, *dense_pricer));
+  const double least_s =
+      least_seconds(layers_.replay(planned, least_pricer), dense ? &*dense : nullptr, decided, choice);
+  result.at_least_s = std::max(result.bound_s, least_s + step_s);
   return result;
 }
 

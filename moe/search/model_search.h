@@ -22,7 +22,7 @@ struct ModelResult {
   std::string_view schedule;
   const Schedule* variant = nullptr;  // whose plan it is, of a schedule that chooses
   ModelDecision decision;
-  Partition partition;  // of a stage's layers; empty where the schedule splits nothing
+  Partition partition;  // of a stage's layers, or where stages_apart of all; empty where the schedule splits nothing
   Plan plan;
   Timeline timeline;          // the replay of the plan, all micro-batches and stages
   int last_backward = -1;     // the last attention task: gradients after it are the tail
@@ -44,7 +44,7 @@ class ModelSearch {
   /// split: there each layer's r_b fits what it sends (with Rounding::lcm, among those that cut that one layer's rows
   /// into equal chunks). The replay of the whole plan chooses how experts are packed, within Lina's rule and a rank's
   /// memory, and gives the time. Strategy `exact` is never slower than another one. Under contention it then descends
-  /// by small moves, within an effort.
+  /// by small moves, within an effort, unless stages_apart: there each stage's gradients are split for themselves.
   ModelResult tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                    const PartitionStrategy& strategy, DegreeChoice choice = {});
 

@@ -16,7 +16,8 @@
 namespace moe {
 
 struct PartitionLayer {
-  int64_t made_bytes = 0;  // gradients of its own, there once its backward has ended
+  int64_t made_bytes = 0;    // gradients of its own, there once its backward has ended
+  bool has_moe_part = true;  // false: of a dense layer, whose `seconds` knows no bytes there
   /// Seconds of its backward with so many bytes in the MoE part and so many beside the dense part; rises with both.
   std::function<double(int64_t moe_bytes, int64_t dense_bytes)> seconds;
   /// Hold for partition_exact the bytes at which `seconds` bends, in the one argument whatever the other is, ascending;

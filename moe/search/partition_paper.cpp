@@ -28,7 +28,7 @@ class Step2 {
       waiting += problem.layers[i].made_bytes;
     }
     for (size_t i = spare_.size(); i-- > 1;) spare_[i - 1] = std::min(spare_[i - 1], spare_[i]);
-    for (const int64_t bytes : spare_) dimensions_ += bytes > 0;
+    for (size_t i = 0; i < spare_.size(); ++i) dimensions_ += is_open(i);
   }
 
   int dimensions() const { return dimensions_; }
@@ -38,7 +38,7 @@ class Step2 {
     int64_t put = 0;
     size_t next = 0;
     for (size_t i = 0; i < slices.size(); ++i) {
-      if (spare_[i] == 0) continue;
+      if (!is_open(i)) continue;
       const double most = static_cast<double>((spare_[i] - put) / problem_.element_bytes);
       const int64_t bytes = static_cast<int64_t>(shares[next++] * most) * problem_.element_bytes;
       slices[i].moe_bytes += bytes;
@@ -59,6 +59,8 @@ class Step2 {
   }
 
  private:
+  bool is_open(size_t layer) const { return spare_[layer] > 0 && problem_.layers[layer].has_moe_part; }
+
   const PartitionProblem& problem_;
   const Partition& first_;
   PartitionSearch& search_;

@@ -1,5 +1,7 @@
 #include "moe/stack/layer_stack.h"
 
+#include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "moe/base/check.h"
@@ -21,7 +23,9 @@ void copy(Math& math, TensorView from, TensorView to) {
 
 }  // namespace
 
-StackShape stack_shape(const Plan& plan) { return {plan.shape, plan.structure->flow, plan.layers, plan.micro_batches}; }
+StackShape stack_shape(const Plan& plan) {
+  return {plan.shape, plan.structure->flow, plan.layers, plan.micro_batches, plan.dense};
+}
 
 LayerCase stage_case(LayerCase shape) {
   ParallelShape& p = shape.parallel;
@@ -38,25 +42,30 @@ LayerCase stage_case(LayerCase shape) {
 LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed, Communicator& world,
                        LayerDevice& device)
     : shape_(shape),
+      cases_(stage_case(shape.shape), shape.dense),
       stage_(place_in(shape.shape.parallel, GroupKind::pp, rank)),
       links_(world, shape.shape.parallel),
       comms_(comms_of_stage(world, stage_case(shape.shape))) {
-  const LayerCase own = stage_case(shape.shape);
-  const RankShape place = rank_shape(own, rank % own.parallel.ranks(), shape.flow);
-  const auto [first, last] = layers_of_stage(shape.layers, shape.shape.parallel.pp, stage_);
-  first_ = first;
-  const int64_t layers = last - first, width = bytes_of(own.layer.dtype);
-  const int64_t dense = gradient_bytes(own) / width, experts = expert_gradient_bytes(own) / width;
+  const LayerCase& own = cases_.moe();
+  std::tie(first_, last_) = layers_of_stage(shape.layers, shape.shape.parallel.pp, stage_);
+  const int first = first_;
   MemorySpace& memory = device.math().memory();
-  dense_gradients_ = Tensor({layers * dense}, own.layer.dtype, memory);
-  expert_gradients_ = Tensor({layers * experts}, own.layer.dtype, memory);
-  for (int layer = first; layer < last; ++layer) {
+  const auto all_of = [&](bool experts) {
+    const Part first_layers = part_of(first, experts);  // the first layer's come last
+    return first_layers.first + first_layers.elements;
+  };
+  dense_gradients_ = Tensor({all_of(false)}, own.layer.dtype, memory);
+  if (all_of(true) > 0) expert_gradients_ = Tensor({all_of(true)}, own.layer.dtype, memory);
+  for (int layer = first; layer < last_; ++layer) {
+    const RankShape place = rank_shape(cases_.of(layer), rank % own.parallel.ranks(), shape.flow);
     LayerLinks links;
-    const int64_t from_last = last - 1 - layer;
-    const TensorView dense_part = dense_gradients_.view().part(from_last * dense, {dense});
-    links.weights->lend(kDenseGradients, dense_part);
-    links.weights->lend(kDenseGradientsBefore, dense_part);
-    links.weights->lend(kExpertGradients, expert_gradients_.view().part(from_last * experts, {experts}));
+    const auto lend = [&](std::string_view name, TensorView all, bool experts) {
+      const Part part = part_of(layer, experts);
+      if (part.elements > 0) links.weights->lend(name, all.part(part.first, {part.elements}));
+    };
+    lend(kDenseGradients, dense_gradients_, false);
+    lend(kDenseGradientsBefore, dense_gradients_, false);
+    lend(kExpertGradients, expert_gradients_, true);
     auto& cells = cells_.emplace_back();
     for (int micro_batch = 0; micro_batch < shape.micro_batches; ++micro_batch) {
       LayerSeed of_cell = seed;
@@ -66,12 +75,29 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
       cells.push_back(std::make_unique<MoeLayer>(place, of_cell, comms_, device, links));
     }
   }
-  if (own.parallel.ranks() > 1) alike_sums_ = Tensor({elements_of(alike())}, sums_type(own.layer.dtype), memory);
+  if (own.parallel.ranks() > 1 && !alike().empty())
+    alike_sums_ = Tensor({elements_of(alike())}, sums_type(own.layer.dtype), memory);
   if (own.parallel.zero == 0) return;
   if (comms_.of(GroupKind::dp).size() > 1)
-    dense_gathered_ = Tensor({elements_of(weights(first_, SummedOver::dp))}, own.layer.dtype, memory);
-  if (comms_.of(GroupKind::edp).size() > 1)
-    experts_gathered_ = Tensor({elements_of(weights(first_, SummedOver::edp))}, own.layer.dtype, memory);
+    dense_gathered_ = Tensor({most_weights(SummedOver::dp)}, own.layer.dtype, memory);
+  if (comms_.of(GroupKind::edp).size() > 1 && most_weights(SummedOver::edp) > 0)
+    experts_gathered_ = Tensor({most_weights(SummedOver::edp)}, own.layer.dtype, memory);
+}
+
+LayerStack::Part LayerStack::part_of(int layer, bool experts) const {
+  const auto elements = [&](int of) {
+    const LayerCase& c = cases_.of(of);
+    return (experts ? expert_gradient_bytes(c) : gradient_bytes(c)) / bytes_of(c.layer.dtype);
+  };
+  Part part{0, elements(layer)};
+  for (int before = last_; --before > layer;) part.first += elements(before);
+  return part;
+}
+
+int64_t LayerStack::most_weights(SummedOver over) const {
+  int64_t most = 0;
+  for (int layer = first_; layer < last_; ++layer) most = std::max(most, elements_of(weights(layer, over)));
+  return most;
 }
 
 std::vector<Parameter> LayerStack::weights(int layer, SummedOver over) const {
@@ -114,8 +140,11 @@ void LayerStack::count_once(int layer) {
 }
 
 void LayerStack::gather_weights(int layer, SummedOver over, Communicator& comm, CommCall call) {
-  const Tensor& gathered = over == SummedOver::edp ? experts_gathered_ : dense_gathered_;
-  moe::gather_weights(weights(layer, over), gathered, comm, cell(layer, 0).state().math(), call);
+  const std::vector<Parameter> own = weights(layer, over);
+  if (own.empty()) return;  // a dense layer has no experts
+  const TensorView most = over == SummedOver::edp ? experts_gathered_ : dense_gathered_;
+  const TensorView gathered = most.data() == nullptr ? most : most.part(0, {elements_of(own)});
+  moe::gather_weights(own, gathered, comm, cell(layer, 0).state().math(), call);
 }
 
 // One gather a type of elements: norms are of the layer's, a gate's of the type of sums.
@@ -138,7 +167,7 @@ RankCells LayerStack::cells() const {
     auto& of_layer = all.emplace_back();
     for (const auto& cell : layer) of_layer.push_back(cell.get());
   }
-  return {first_, std::move(all)};
+  return {cases_, first_, std::move(all)};
 }
 
 }  // namespace moe

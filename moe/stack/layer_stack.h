@@ -1,7 +1,8 @@
 #pragma once
-// A stack is several layers, each feeding the next, over several micro-batches and pipeline stages: what a plan of a
-// whole iteration runs. Loss = sum over all tokens of all micro-batches of <y, dY> with y the last layer's output, and
-// the gates' auxiliary losses of every layer; gradients are its derivatives, summed over micro-batches too.
+// A stack is several layers, some perhaps dense, each feeding the next, over several micro-batches and pipeline stages:
+// what a plan of a whole iteration runs. Loss = sum over all tokens of all micro-batches of <y, dY> with y the last
+// layer's output, and the gates' auxiliary losses of every layer; gradients are its derivatives, summed over
+// micro-batches too.
 //
 // A rank holds the layers of its stage, each once for every micro-batch (MoeLayer) over the same weights. A layer's
 // input is the memory of the output before it, forward and backward.
@@ -14,9 +15,10 @@
 namespace moe {
 
 struct StackShape {
-  LayerCase shape;  // of a layer; batch: samples of a micro-batch; parallel.pp stages share the layers
+  LayerCase shape;  // of a layer with experts; batch: samples of a micro-batch; parallel.pp stages share the layers
   Flow flow = Flow::sharded;
   int layers = 1, micro_batches = 1;
+  DenseLayers dense = {};
 };
 StackShape stack_shape(const Plan& plan);
 /// Returns the case of a layer among the ranks of its stage alone. Throws Unsupported for stages that are neither whole
@@ -34,7 +36,7 @@ class LayerStack {
   const StackShape& shape() const { return shape_; }
   int stage() const { return stage_; }
   int first_layer() const { return first_; }
-  int last_layer() const { return first_ + static_cast<int>(cells_.size()); }  // one past it
+  int last_layer() const { return last_; }  // one past it
   /// `layer`: of all, one of this stage's.
   MoeLayer& cell(int layer, int micro_batch) const {
     return *cells_.at(static_cast<size_t>(layer - first_)).at(static_cast<size_t>(micro_batch));
@@ -47,6 +49,11 @@ class LayerStack {
   /// are summed over DP; the experts'.
   TensorView dense_gradients() const { return dense_gradients_; }
   TensorView expert_gradients() const { return expert_gradients_; }
+  /// A layer's part of either: its first element and how many there are.
+  struct Part {
+    int64_t first = 0, elements = 0;
+  };
+  Part part_of(int layer, bool experts) const;
 
   /// Enqueues the sum over the stage of all its layers' gates' and norms' gradients, all of them at once.
   void sum_alike(CommCall call);
@@ -61,9 +68,11 @@ class LayerStack {
 
  private:
   std::vector<Parameter> alike() const;
+  int64_t most_weights(SummedOver over) const;
 
   StackShape shape_;
-  int stage_ = 0, first_ = 0;
+  LayerCases cases_;  // among the ranks of the stage
+  int stage_ = 0, first_ = 0, last_ = 0;
   StageLinks links_;
   LayerComms comms_;
   Tensor dense_gradients_, expert_gradients_;

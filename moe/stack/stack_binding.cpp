@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "moe/base/check.h"
+#include "moe/layer/dense_binding.h"
 #include "moe/layer/gradient_sums.h"
 
 namespace moe {
@@ -15,6 +16,7 @@ bool of_a_pass(const Task& task) { return is_of_layer(task.kind); }
 CellPlans::CellPlans(const Plan& whole) : own_id(whole.tasks().size(), -1) {
   const auto layers = static_cast<size_t>(whole.layers), micro_batches = static_cast<size_t>(whole.micro_batches);
   std::vector<Structure> structures(layers * micro_batches);
+  const LayerCases cases(stage_case(whole.shape), whole.dense);
   for (const Task& task : whole.tasks()) {
     if (!of_a_pass(task)) continue;
     std::vector<Task>& tasks =
@@ -31,9 +33,9 @@ CellPlans::CellPlans(const Plan& whole) : own_id(whole.tasks().size(), -1) {
     plan.schedule = whole.schedule;
     plan.degree_forward = whole.degree_forward;
     plan.degree_backward = whole.degree_backward;
-    plan.shape = stage_case(whole.shape);
+    plan.shape = cases.of(static_cast<int>(plans.size()) - 1);
     plan.groups = whole.groups;
-    plan.rows = whole.rows;
+    plan.rows = is_dense(plan.shape) ? 0 : whole.rows;
     plan.structure = std::make_shared<const Structure>(std::move(structures[cell]));
   }
 }
@@ -45,7 +47,8 @@ void require_stack_runs(const Plan& plan) {
                          gradient.bytes);
   for (const auto& layer : CellPlans(plan).plans)
     for (const Plan& cell : layer)
-      for (const Phase phase : {Phase::forward, Phase::backward}) cuts_of(cell, phase);
+      for (const Phase phase : {Phase::forward, Phase::backward})
+        if (!is_dense(cell.shape)) cuts_of(cell, phase);
 }
 
 StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device, ModelTasks* model)
@@ -54,6 +57,7 @@ StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device, 
   require<WrongResult>(plan.shape == shape.shape, "the plan is for {} and another parallel shape or rounding",
                        describe(plan.shape.layer));
   require_equal(plan.layers, shape.layers, "the plan's layers");
+  require<WrongResult>(plan.dense == shape.dense, "the plan's dense layers are others than the stack's");
   require_equal(plan.micro_batches, shape.micro_batches, "the plan's micro-batches");
   require<WrongResult>(plan.vocabulary == 0 || model != nullptr, "the plan is of a model, and there is none");
   require<WrongResult>(plan.step.planned, "the plan leaves out its step, which sums gradients");
@@ -69,9 +73,14 @@ StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device, 
 void StackBinding::add_cells() {
   for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer) {
     auto& cells = cells_.emplace_back();
-    for (int micro_batch = 0; micro_batch < plan_.micro_batches; ++micro_batch)
-      cells.push_back(
-          std::make_unique<LayerBinding>(stack_.cell(layer, micro_batch), cell_plans_.of(layer, micro_batch)));
+    for (int micro_batch = 0; micro_batch < plan_.micro_batches; ++micro_batch) {
+      MoeLayer& cell = stack_.cell(layer, micro_batch);
+      const Plan& own = cell_plans_.of(layer, micro_batch);
+      if (cell.shape().is_dense())
+        cells.push_back(std::make_unique<DenseBinding>(cell, own));
+      else
+        cells.push_back(std::make_unique<LayerBinding>(cell, own));
+    }
   }
 }
 
@@ -82,6 +91,7 @@ void StackBinding::set_into() {
                                      {TaskKind::gate, &GradientsInto::gate},
                                      {TaskKind::expert, &GradientsInto::experts},
                                      {TaskKind::shared, &GradientsInto::shared},
+                                     {TaskKind::ffn, &GradientsInto::shared},
                                      {TaskKind::i_order, &GradientsInto::output}}) {
       const auto first = std::ranges::find_if(plan_.tasks(), [&](const Task& task) {
         return task.layer == layer && task.phase == Phase::backward && task.kind == kind;
@@ -116,8 +126,9 @@ TensorView StackBinding::summed(const Task& task) const {
   const TensorView all = experts ? stack_.expert_gradients() : stack_.dense_gradients();
   // The stage's gradients lie in the order in which they are made, as the plan counts their bytes.
   const Gradient& from = plan_.gradients[static_cast<size_t>(slice.gradient)];
-  require_equal(from.bytes * (stack_.last_layer() - stack_.first_layer()), all.bytes(), "the plan's gradient bytes");
-  const int64_t width = bytes_of(all.dtype()), before = from.bytes * (stack_.last_layer() - 1 - from.layer);
+  const LayerStack::Part part = stack_.part_of(from.layer, experts);
+  const int64_t width = bytes_of(all.dtype()), before = part.first * width;
+  require_equal(from.bytes, part.elements * width, "the plan's gradient bytes");
   // Slices may end inside an element; cut alike on both sides, they still cover each element once.
   const int64_t begin = (before + slice.begin) / width, end = (before + slice.end) / width;
   return all.part(begin, {end - begin});
@@ -176,15 +187,14 @@ void StackBinding::sum_of_layer(int layer, Stream& stream) {
   if (!sums_alike_ && stage.size() > 1)
     for (const Parameter& p : stack_.weights(layer, SummedOver::stage))
       sum_gradient(p, stage, true, stack_.cell(layer, 0).state().math(), call);
-  if (sums_experts_ || edp.size() == 1) return;
+  if (sums_experts_ || edp.size() == 1 || plan_.dense.has(layer)) return;
   const TensorView own = experts_of(layer);
   edp.allreduce(own.data(), own.elements(), own.dtype(), call);
 }
 
 TensorView StackBinding::experts_of(int layer) const {
-  const TensorView all = stack_.expert_gradients();
-  const int64_t each = all.elements() / (stack_.last_layer() - stack_.first_layer());
-  return all.part((stack_.last_layer() - 1 - layer) * each, {each});
+  const LayerStack::Part part = stack_.part_of(layer, true);
+  return stack_.expert_gradients().part(part.first, {part.elements});
 }
 
 void StackBinding::issue_step(const Task& task, CommCall call) {

@@ -14,7 +14,7 @@
 
 namespace moe {
 
-/// Takes a plan apart: the passes of each layer over each micro-batch, as plans of that layer alone.
+/// Takes a plan apart: the passes of each layer over each micro-batch, as plans of that layer alone, of its own case.
 struct CellPlans {
   explicit CellPlans(const Plan& whole);
   const Plan& of(int layer, int micro_batch) const {
@@ -50,9 +50,9 @@ class StackBinding : public Binding {
   bool can_issue_ahead() const override { return plan_.shape.layer.capacity_factor.has_value(); }
 
  private:
-  struct Place {                   // of a task
-    LayerBinding* cell = nullptr;  // null: of no layer's pass
-    const Task* task = nullptr;    // in the cell's plan
+  struct Place {                 // of a task
+    Binding* cell = nullptr;     // null: of no layer's pass
+    const Task* task = nullptr;  // in the cell's plan
     std::string name = {};
     TensorView data = {};               // what it sums, sends or receives
     std::unique_ptr<Event> ready = {};  // of a send: when its data may leave
@@ -75,8 +75,8 @@ class StackBinding : public Binding {
   ModelTasks* model_;
   Plan plan_;
   CellPlans cell_plans_;
-  std::vector<std::vector<std::unique_ptr<LayerBinding>>> cells_;  // [layer of the stage][micro-batch]
-  std::vector<Place> places_;                                      // by task id; of other stages: empty
+  std::vector<std::vector<std::unique_ptr<Binding>>> cells_;  // [layer of the stage][micro-batch]
+  std::vector<Place> places_;                                 // by task id; of other stages: empty
   int first_task_ = -1;
   bool sums_experts_ = false, sums_alike_ = false;  // tasks of this stage do
   std::array<std::unique_ptr<Stream>, 2> leaving_;  // by phase

@@ -7,7 +7,7 @@
 
 #include "moe/layer/reference/stack_reference.h"
 #include "moe/layer/verify.h"
-#include "moe/stack/rank_cells.h"
+#include "moe/stack/layer_stack.h"
 
 namespace moe {
 
@@ -17,10 +17,10 @@ using StackChoices = std::vector<std::vector<std::vector<int32_t>>>;
 /// Shows what this rank's gates chose for its own tokens in the last pass: of its layers, one after the other, of each
 /// its micro-batches.
 std::vector<int32_t> own_choices(const RankCells& rank);
-/// Joins what every rank of a stack chose, in rank order.
-StackChoices join_choices(const std::vector<std::vector<int32_t>>& ranks, int layers, int micro_batches, int stages);
-/// The reference follows them where they are as good.
-StackReference reference_stack(const MoeLayer& any, const StackChoices& choices);
+/// Joins what every rank of a stack chose, in rank order; in dense layers nothing.
+StackChoices join_choices(const std::vector<std::vector<int32_t>>& ranks, const StackShape& shape);
+/// The reference follows them where they are as good. `rank`: any.
+StackReference reference_stack(const RankCells& rank, const StackChoices& choices);
 
 /// `ranks`: some or all ranks, each after its passes and finish_gradients. Compares every layer of every micro-batch:
 /// its output, its input's gradient, and its weights' gradients over all micro-batches. Tensors of a stack are named

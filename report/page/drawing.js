@@ -49,6 +49,7 @@ const KIND_COLOURS = {
   mp_allgather: "#a3b18a", mp_reducescatter: "#8a9a70", mp_allreduce: "#758560",
   tokens_allgather: "#b5bf9c", tokens_reducescatter: "#9dab84",
   shared_allgather: "#a3b18a", shared_reducescatter: "#8a9a70", shared_allreduce: "#758560",
+  ffn: "#c08552", ffn_allgather: "#a3b18a", ffn_reducescatter: "#8a9a70", ffn_allreduce: "#758560",
   expert: "#e69f00", shared: "#f2c14e", gradient: "#d55e00", expert_gradient: "#eb9f6d", copy: "#cc79a7",
   home_copy: "#e0aac8",
   weights: "#b8860b", expert_weights: "#d9b45c", stage_weights: "#c9a23f", stage_gradient: "#b34700",
@@ -57,7 +58,7 @@ const KIND_COLOURS = {
 };
 const kindColour = (kind) => KIND_COLOURS[kind] ?? "#c0a8b8";
 const KIND_LETTERS = { dispatch: "D", allgather: "G", expert: "E", reducescatter: "S", combine: "C", gradient: "g",
-  attention: "attention", gate: "gate", shared: "shared", copy: "copy", exchange: "X", gather: "H", sum: "+",
+  attention: "attention", gate: "gate", shared: "shared", ffn: "ffn", copy: "copy", exchange: "X", gather: "H", sum: "+",
   allreduce: "R" };
 const kindText = (kind) => kind.replaceAll("_", " ");
 

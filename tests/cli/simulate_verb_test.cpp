@@ -152,5 +152,39 @@ TEST_F(SimulateVerb, NoiseIsOfModelsAndOfContentionToo) {
     }
 }
 
+// "6 layers, 3 MoE": wherever a model is named.
+TEST_F(SimulateVerb, DenseLayersOfAModelAreSaid) {
+  const std::string text = "schema = 1\nname = \"some-dense\"\nsource = \"a test\"\nlayers = 6\nmoe_every = 2\n";
+  const std::string layer = "[layer]\nseq = 256\nmodel_dim = 512\nhidden = 1024\nheads = 8\n";
+  const std::string model = file("m.toml", text + "dense_hidden = 2048\n" + layer);
+  const std::string said = "6 layers, 3 MoE of B4 L256 M512 H1024 E8 k2 f1.2 gpt and 3 dense of H2048";
+  for (const std::string verb : {"simulate", "memory"}) {
+    std::vector<std::string> asked{verb, "--model", model};
+    if (verb == "simulate") asked.insert(asked.end(), {"--schedule", "fsmoe"});
+    const Printed printed = run(asked);
+    EXPECT_EQ(printed.exit_code, 0) << printed.err;
+    EXPECT_NE(printed.out.find(said), std::string::npos) << printed.out;
+    const Json document = json_of(asked);
+    EXPECT_EQ(document["dense_layers"], Json({0, 2, 4})) << verb;
+    EXPECT_EQ(document["dense_hidden"], 2048) << verb;
+  }
+  const Json planned = json_of({"simulate", "--model", model, "--schedule", "fsmoe", "--layers", "4"});
+  EXPECT_EQ(planned["dense_layers"], Json({0, 2}));
+  std::vector<bool> none;
+  for (const Json& backward : planned["schedules"][0]["backwards"]) none.push_back(backward["degree"].is_null());
+  EXPECT_EQ(none, (std::vector<bool>{false, true, false, true})) << "the last layer first";
+  const auto refused = [&](std::vector<std::string> flags, const std::string& message) {
+    flags.insert(flags.begin(), "simulate");
+    const Printed printed = run(flags);
+    EXPECT_EQ(printed.exit_code, 2) << printed.out;
+    EXPECT_NE(printed.err.find(message), std::string::npos) << printed.err;
+    EXPECT_EQ(std::ranges::count(printed.err, '\n'), 1) << printed.err;
+  };
+  refused({"--model", model, "--layers", "1"}, "--layers: found 1, all of them dense, expected one with experts");
+  refused({"--model", file("n.toml", text + layer)}, "n.toml:1: dense_hidden: found no such key");
+  refused({"--model", file("o.toml", text + "dense_hidden = 2047\n" + layer)},
+          "mp = 4 does not divide dense_hidden = 2047");
+}
+
 }  // namespace
 }  // namespace moe

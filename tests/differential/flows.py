@@ -71,6 +71,11 @@ class Pricer:
         work = layer.tokens * layer.model_dim * layer.shared_hidden / layer.mp
         return self._expert(backward, 2 * layer.gemms * work)
 
+    def ffn(self, backward, hidden):
+        """A dense feed-forward, its hidden size sharded over MP: priced as an expert that has all tokens."""
+        layer = self.layer
+        return self._expert(backward, 2 * layer.gemms * layer.tokens * layer.model_dim * hidden / layer.mp)
+
     def _expert(self, backward, flops):
         """alpha_exp = g alpha_gemm, whatever the experts of a rank: their GEMMs are grouped."""
         layer, twice = self.layer, 2 if backward else 1
@@ -115,6 +120,35 @@ def scores_flops(layer):
 def dense_gradient_bytes(layer):
     shared = layer.gemms * layer.model_dim * layer.shared_hidden / layer.mp
     return round(projections(layer) + shared) * layer.element
+
+
+def dense_layer_gradient_bytes(layer, hidden):
+    """Of a layer with a dense feed-forward of that hidden size in the place of its experts."""
+    return round(projections(layer) + layer.gemms * layer.model_dim * hidden / layer.mp) * layer.element
+
+
+def dense_layer(pricer, tasks, flow, backward, hidden, one_lane):
+    """Spec section 2's dense part, twice: attention and a feed-forward whose shards over MP are summed up alike.
+
+    Where ranks have tokens of their own an AllGather brings them together before, a ReduceScatter takes them apart
+    behind; else all of them are there, and an AllReduce sums. The backward runs the two the other way round.
+    """
+    blm = pricer.layer.tokens * pricer.layer.model_dim * pricer.layer.element
+
+    def collective(kind, op, after):
+        if pricer.size["mp"] == 1:
+            return after
+        lane = "comm" if one_lane else pricer.network["mp"]
+        return tasks.add(kind, 0, lane, pricer.collective(op, "mp", blm), after, pricer.network["mp"], "mp")
+
+    parts = [("attention", "mp", pricer.attention(backward)), ("ffn", "ffn", pricer.ffn(backward, hidden))]
+    after = []
+    for kind, name, seconds in reversed(parts) if backward else parts:
+        if flow == "sharded":
+            after = collective(name + "_allgather", "allgather", after)
+        after = tasks.add(kind, 0, "compute", seconds, after)
+        summed = ("_reducescatter", "reducescatter") if flow == "sharded" else ("_allreduce", "allreduce")
+        after = collective(name + summed[0], summed[1], after)
 
 
 class Flow:

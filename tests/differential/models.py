@@ -99,7 +99,11 @@ class Iteration:
         """The layer's tasks behind what is on the lanes; returns those that nothing of the layer follows."""
         degree = self.model["degrees"][1 if backward else 0]
         other = self.model["degrees"][0 if backward else 1]
-        tasks = schedules.phase(self.schedule, self.profile, self.layer, backward, (degree, other), gradients=False)
+        if number in self.model["dense"]:
+            hidden = self.model["dense_hidden"]
+            tasks = schedules.dense_phase(self.schedule, self.profile, self.layer, backward, hidden)
+        else:
+            tasks = schedules.phase(self.schedule, self.profile, self.layer, backward, (degree, other), gradients=False)
         base = len(self.seconds)
         followed = {a for waits in tasks.after for a in waits}
         for task in range(len(tasks.kind)):
@@ -138,12 +142,39 @@ def random_model(rng, profile):
     model = {"layers": stages * rng.randint(1, 3) + rng.randint(0, stages - 1),
              "vocabulary": 64 * layer.mp + rng.choice([0, 1, 5]),
              "tied": rng.random() < 0.5, "micro_batches": rng.randint(1, 5), "pipeline": rng.choice(["gpipe", "1f1b"])}
+    draw_dense(rng, layer, model)
     layer.gate, layer.norm = rng.choice(GATES), rng.choice([None, "layernorm", "rmsnorm", "none"])
     layer.zero = rng.randint(0, 1)
     if rng.random() < 0.3:
         questions.add_contention(rng, profile)
     drop_rows(rng, profile, layer)
     return layer, model
+
+
+def draw_dense(rng, layer, model):
+    """Some layers without experts, by any of the file's keys; at least one keeps them."""
+    count = model["layers"]
+    model["dense"], model["dense_keys"] = set(), ""
+    model["dense_hidden"] = layer.mp * rng.choice([8, 40, 64, 300, 1024])
+    if count < 2 or rng.random() < 0.5:
+        return
+    keys = []
+    if rng.random() < 0.5:
+        every = rng.randint(2, 3)
+        model["dense"] |= {n for n in range(count) if n % every != every - 1}
+        keys.append(f"moe_every = {every}")
+    if rng.random() < 0.5:
+        first = rng.randint(1, count - 1)
+        model["dense"] |= set(range(first))
+        keys.append(f"first_dense = {first}")
+    if not keys or rng.random() < 0.3:
+        listed = rng.sample(range(count), rng.randint(1, count - 1))
+        model["dense"] |= set(listed)
+        keys.append(f"dense_layers = {listed}")
+    if len(model["dense"]) == count:
+        model["dense"] = set()
+        return
+    model["dense_keys"] = "\n".join(keys + [f"dense_hidden = {model['dense_hidden']}"])
 
 
 def drop_rows(rng, profile, layer):
@@ -153,6 +184,8 @@ def drop_rows(rng, profile, layer):
     needed = {"allreduce": {group[kind] for kind in ("mp", "dp", "esp")},
               "allgather": {group[kind] for kind in ("mp", "esp")},
               "reducescatter": {group[kind] for kind in ("mp", "esp")}}
+    if layer.zero:  # a gather without a row is half of an allreduce
+        needed["allreduce"].add(group["edp"])
     for op, kinds in (("allreduce", ("mp-dp", "edp")), ("allgather", ("mp-dp", "edp", "dp")),
                       ("reducescatter", ("mp-dp", "edp"))):
         for kind in kinds:
@@ -169,6 +202,7 @@ source = "drawn at random"
 layers = {model["layers"]}
 vocabulary = {model["vocabulary"]}
 tied_embedding = {tied}
+{model["dense_keys"]}
 [layer]
 batch = {layer.batch}
 seq = {layer.seq}
@@ -210,6 +244,8 @@ def check_model(tally, program, seed, rng):
     if document is None:
         tally.failures.append(f"seed {seed}: {error}")
         return
+    numbers = sorted(model["dense"])
+    tally.equal("dense layers of a model", document.get("dense_layers", []), numbers, f"seed {seed}")
     totals, mines = {}, {}
     for answer in document["schedules"]:
         what = f"seed {seed}, {answer['schedule']} of a model"
@@ -220,7 +256,7 @@ def check_model(tally, program, seed, rng):
         tally.at_most("no decision beats it", answer["at_least_s"], answer["total_s"], what)
         tally.at_most("bound below what no decision beats", answer["bound_s"], answer["at_least_s"], what)
         if answer["schedule"] in schedules.AFTER_BACKWARD:
-            degrees = {backward["degree"] for backward in answer["backwards"]}
+            degrees = {backward["degree"] for backward in answer["backwards"]} - {None}
             if len(degrees) == 1:
                 model["degrees"] = (answer["degree_forward"], degrees.pop())
                 mine = Iteration(answer["schedule"], profile, layer, model)

@@ -2,7 +2,7 @@
 import math
 
 import volumes
-from flows import Flow, Pricer, Tasks, attention_share, dense_gradient_bytes
+from flows import Flow, Pricer, Tasks, attention_share, dense_gradient_bytes, dense_layer
 from replay import Slowdown, interleave
 
 MOE_PART = {"dispatch", "allgather", "reducescatter", "combine", "shared_allgather", "shared_reducescatter"}
@@ -45,6 +45,14 @@ def phase(schedule, profile, layer, backward, degrees, split=None, micro_op_byte
     flow.tail(gradient.beside if gradient and schedule in BESIDE_DENSE | SPLIT else None)
     if gradient:
         gradient.at_end()
+    return tasks
+
+
+def dense_phase(schedule, profile, layer, backward, hidden):
+    """The tasks of one phase of a dense layer, without gradients: degrees and orders of a schedule say nothing."""
+    one_lane = schedule in ONE_LANE
+    tasks = Tasks(["compute", "comm"] if one_lane else ["compute", "inter", "intra", "copy", "gradient"])
+    dense_layer(Pricer(profile, layer), tasks, FLOW.get(schedule, "sharded"), backward, hidden, one_lane)
     return tasks
 
 

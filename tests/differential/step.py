@@ -5,7 +5,7 @@ layer's experts over EDP. A layer's optimizer waits for the sums of its gradient
 what nobody sums; with ZeRO 1 AllGathers of the weights follow, over the ranks that share their states out.
 """
 import volumes
-from flows import dense_gradient_bytes
+from flows import dense_gradient_bytes, dense_layer_gradient_bytes
 
 HEAD, EMBEDDING = "head", "embedding"  # ends, as layers
 
@@ -27,9 +27,9 @@ def gate_parameters(layer):
     return dim * experts * (max(1, int(volumes.rows_of(layer, 1, 1))) if layer.gate == "softmoe" else 1)
 
 
-def alike_elements(layer):
+def alike_elements(layer, has_gate=True):
     """The gate, and the two norms' scales."""
-    return gate_parameters(layer) + (0 if layer.norm == "none" else 2 * layer.model_dim)
+    return (gate_parameters(layer) if has_gate else 0) + (0 if layer.norm == "none" else 2 * layer.model_dim)
 
 
 def expert_bytes(layer):
@@ -103,6 +103,19 @@ class Step:
         self.add_sums()
         self.add_steps()
 
+    def dense_of(self, number):
+        """Bytes of gradients that DP sums: attention's, and the shared expert's or the dense feed-forward's."""
+        if number in self.i.model["dense"]:
+            return dense_layer_gradient_bytes(self.layer, self.i.model["dense_hidden"])
+        return dense_gradient_bytes(self.layer)
+
+    def alike_of(self, number):
+        """Elements of a layer that all ranks of the stage hold alike."""
+        return alike_elements(self.layer, number not in self.i.model["dense"])
+
+    def experts_of(self, number):
+        return 0 if number in self.i.model["dense"] else expert_bytes(self.layer)
+
     def add(self, kind, layer, group, seconds, after):
         """Of a group on its network, else computed."""
         network = self.prices.p.network[group] if group else "compute"
@@ -127,31 +140,36 @@ class Step:
             self.sums.setdefault(layer, []).append(task)
 
     def add_sums(self):
-        made = [t for layer in self.layers for t in self.i.made["attention", layer]]
-        alike = len(self.layers) * alike_elements(self.layer) * sum_element(self.layer)
-        self.sum("stage_gradient", "mp-dp", alike, made, self.layers)
+        alike = [number for number in self.layers if self.alike_of(number)]
+        if alike:
+            made = [t for layer in alike for t in self.i.made["attention", layer]]
+            size = sum(self.alike_of(number) for number in alike) * sum_element(self.layer)
+            self.sum("stage_gradient", "mp-dp", size, made, alike)
         ends = self.ends()
-        dense = len(self.layers) * dense_gradient_bytes(self.layer) + sum(ends.values())
+        dense = sum(self.dense_of(number) for number in self.layers) + sum(ends.values())
         last = self.i.outputs[self.stage, self.i.model["micro_batches"] - 1, True]
         self.sum("gradient", "dp", dense, last, self.layers + list(ends))
         for layer in self.layers:
-            self.sum("expert_gradient", "edp", expert_bytes(self.layer), self.i.made["expert", layer], [layer])
+            if not self.experts_of(layer):
+                continue
+            self.sum("expert_gradient", "edp", self.experts_of(layer), self.i.made["expert", layer], [layer])
 
     def add_steps(self):
         layer, element = self.layer, self.layer.element
-        dense = dense_gradient_bytes(layer) / element + alike_elements(layer)
         ends, steps = self.ends(), {}
         for number in self.layers:
-            seconds = self.prices.adamw(dense, expert_bytes(layer) / element)
+            dense = self.dense_of(number) / element + self.alike_of(number)
+            seconds = self.prices.adamw(dense, self.experts_of(number) / element)
             steps[number] = self.optimizer(number, seconds, self.sums[number] + self.i.made["attention", number])
         for end, size in ends.items():
             steps[end] = self.optimizer(end, self.prices.adamw(size / element, 0), self.sums[end])
         if not layer.zero:
             return
         for number in self.layers:
-            self.gather("weights", "dp", dense_gradient_bytes(layer), [steps[number]], number)
-            self.gather("expert_weights", "edp", expert_bytes(layer), [steps[number]], number)
-        size = len(self.layers) * stage_weight_bytes(layer)
+            self.gather("weights", "dp", self.dense_of(number), [steps[number]], number)
+            if self.experts_of(number):
+                self.gather("expert_weights", "edp", self.experts_of(number), [steps[number]], number)
+        size = sum(self.alike_of(number) for number in self.layers) * sum_element(layer)
         self.gather("stage_weights", "dp", size, [steps[number] for number in self.layers], self.layers[-1])
         for end, size in ends.items():
             self.gather("stage_weights", "dp", size, [steps[end]], end)
@@ -162,8 +180,3 @@ class Step:
     def gather(self, kind, group, size, after, number):
         if self.prices.p.size[group] > 1:
             self.add(kind, number, group, self.prices.gathered(group, size), after)
-
-
-def stage_weight_bytes(layer):
-    """What an AllGather of a layer's gate and norms moves."""
-    return alike_elements(layer) * sum_element(layer)

@@ -316,11 +316,12 @@ class Experts:
 
 
 class Shared:
-    """The expert that every token passes; nothing where the layer has none."""
+    """The expert that every token passes, a dense layer's feed-forward too; nothing where there is none."""
 
-    def __init__(self, layer, t):
-        w = {name: t[f"shared_{name}"][None] for name in EXPERT_WEIGHTS if f"shared_{name}" in t}
-        assert bool(w) == ("shared_hidden" in layer), "shared expert: weights of one, and none in the layer's shape"
+    def __init__(self, layer, t, there, prefix="shared_"):
+        self.prefix = prefix
+        w = {name: t[prefix + name][None] for name in EXPERT_WEIGHTS if prefix + name in t}
+        assert bool(w) == there, f"{prefix}: weights of one, and none in the layer's shape, or the other way round"
         self.expert = Expert(layer["ffn"], w, 0) if w else None
 
     def forward(self, x):
@@ -330,7 +331,33 @@ class Shared:
         if not self.expert:
             return 0, {}
         dx, gradients = self.expert.backward(dy)
-        return dx, {f"shared_{name}": gradient for name, gradient in gradients.items()}
+        return dx, {self.prefix + name: gradient for name, gradient in gradients.items()}
+
+
+class DenseLayer:
+    """Attention and a feed-forward, each with its norm and residual."""
+
+    def __init__(self, manifest, t):
+        layer, self.residual = manifest["layer"], manifest["layer"]["residual"]
+        self.norms = [Norm(layer, t, name) for name in ("norm1", "norm2")]
+        self.parts = [Attention(layer, t), Shared(layer, t, True, "ffn_")]
+        hidden = t["ffn_w1"].shape[1]
+        assert hidden == manifest["dense_hidden"], f"feed-forward: {hidden} columns, the manifest has others"
+        assert not {"gate", "w1", "routing.expert"} & set(t), "a dense layer has experts"
+
+    def forward(self, x):
+        for norm, part in zip(self.norms, self.parts):
+            x = part.forward(norm.forward(x)) + self.residual * x
+        return x, None
+
+    def backward(self, dy):
+        every = {}
+        for number in (1, 0):
+            d, gradients = self.parts[number].backward(dy)
+            d, of_norm = self.norms[number].backward(d)
+            dy = d + self.residual * dy
+            every |= gradients | of_norm
+        return dy, every
 
 
 class Layer:
@@ -339,7 +366,7 @@ class Layer:
         self.norms, self.post = [Norm(layer, t, name) for name in ("norm1", "norm2")], layer["norm"] == "post-layernorm"
         assert (layer["norm"] == "none") == (self.norms[0].gain is None)
         self.attention, self.gate, self.experts = Attention(layer, t), Gate(manifest, t), Experts(layer, t)
-        self.shared = Shared(layer, t)
+        self.shared = Shared(layer, t, "shared_hidden" in layer)
 
     def forward(self, x):
         if self.post:
@@ -400,9 +427,12 @@ def recomputed(manifest, t, ends):
             known = {name.removeprefix(of_layer): w for name, w in t.items()
                      if name.startswith(of_layer) and "micro-batch" not in name}
             known |= {name.removeprefix(own): w for name, w in t.items() if name.startswith(own)}
-            layers.append(Layer(manifest, known))
+            dense = number in manifest.get("dense_layers", [])
+            layers.append((DenseLayer if dense else Layer)(manifest, known))
             found[own + "input"] = flowing
-            flowing, found[own + "routing.weight"] = layers[-1].forward(flowing)
+            flowing, weight = layers[-1].forward(flowing)
+            if not dense:
+                found[own + "routing.weight"] = weight
             found[own + "output"] = flowing
         flowing = ends.behind(micro_batch, flowing)
         for number in range(last, -1, -1):

@@ -37,7 +37,32 @@ MODELS = {
                "--ep", "2", "--esp", "2", "--norm", "post-layernorm"],
     "gated-biases": [*MIXTRAL, *SMALL, "--schedule", "lina", "--bias", "--norm", "layernorm"],
     "single": ["--model", "tiny-mixtral", "--schedule", "fsmoe"],
+    "dense": ["--model", "DENSE", "--dtype", "float64", "--schedule", "fsmoe,parm-s1,ds-moe-replicated,monta-o2"],
+    "dense stages": ["--model", "DENSE", "--dtype", "float64", "--ffn", "gpt", "--rope-theta", "0", "--schedule",
+                     "fsmoe,lina-packed", "--pp", "2", "--micro-batches", "2", "--zero", "1"],
 }
+# Experts in every second layer, whose first one has none either.
+DENSE = """schema = 1
+name = "some-dense"
+source = "made for this test"
+layers = 5
+moe_every = 2
+first_dense = 3
+dense_hidden = 96
+vocabulary = 64
+[layer]
+batch = 2
+seq = 16
+model_dim = 32
+hidden = 48
+heads = 4
+kv_heads = 4
+rope_theta = 1e4
+experts = 4
+top_k = 2
+capacity_factor = "none"
+ffn = "mixtral"
+"""
 EMULATED = ["--cluster", "testbed-b", "--model", "gpt2-xl@fsmoe", "--layers", "2", "--schedule", "tutel"]
 
 
@@ -52,6 +77,10 @@ class ModelDumps(unittest.TestCase):
                                "--overwrite", *arguments], capture_output=True, text=True)
 
     def dump(self, *model):
+        file = os.path.join(self.folder, "dense.toml")
+        with open(file, "w") as target:
+            target.write(DENSE)
+        model = [file if argument == "DENSE" else argument for argument in model]
         to = os.path.join(self.folder, "dump")
         found = self.modelbench(*model, "--dump", to)
         self.assertEqual(found.returncode, 0, found.stdout + found.stderr)
@@ -91,10 +120,14 @@ class ModelDumps(unittest.TestCase):
                     self.assertEqual(manifest["tolerance"], 2e-5 if name == "single" else 1e-10)
                     weights = {w for rank in manifest["ranks"] for w in rank["tensors"] if w + ".gradient" in
                                rank["tensors"]}
-                    self.assertEqual("places" in weights, "tiny-mixtral" not in model)  # the others learn them
+                    dense = name.startswith("dense")
+                    learns = name == "dense stages" if dense else "tiny-mixtral" not in model
+                    self.assertEqual("places" in weights, learns)  # the others rotate by them
+                    self.assertEqual(manifest.get("dense_layers", []), [0, 1, 2, 4] if dense else [])
                     self.assertEqual("layer-0.bq" in weights, "--bias" in model)
                     self.assertEqual("head" in weights, "tied" not in name)
-                    self.assertLessEqual({"embedding", "layer-0.wq", "layer-0.w1"}, weights)
+                    first = "layer-0.ffn_w1" if dense else "layer-0.w1"
+                    self.assertLessEqual({"embedding", "layer-0.wq", first}, weights)
                     if name == "drops":
                         self.assertNotIn(" 0 of", printed)
 

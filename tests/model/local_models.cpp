@@ -62,7 +62,7 @@ std::vector<RankCells> LocalModels::cells() const {
 StackChoices LocalModels::choices() const {
   std::vector<std::vector<int32_t>> chosen;
   for (const RankCells& rank : cells()) chosen.push_back(own_choices(rank));
-  return join_choices(chosen, plan_.layers, plan_.micro_batches, plan_.shape.parallel.pp);
+  return join_choices(chosen, stack_shape(plan_));
 }
 
 LayerCase model_case(LayerShape layer, ParallelShape sizes) {

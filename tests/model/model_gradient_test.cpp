@@ -19,7 +19,7 @@ int64_t points = 60;
 
 struct Met {
   int64_t ran = 0, overflown = 0, staged = 0, masked = 0, post = 0, tied = 0, tied_stages = 0, biased = 0;
-  std::set<std::string> schedules, shapes;
+  std::set<std::string> schedules, shapes, dense_shapes;
   double worst = 0, worst_loss = 0;
 } met;
 
@@ -28,14 +28,15 @@ void prove(const Plan& plan, uint64_t seed) {
   const auto text = make_markov_source({.order = 2, .alphabet = 16, .seed = seed});
   LocalModels models(plan, *text, seed);
   const double loss = models.run(2).back();  // the second pass finds what the first left
-  const MoeLayer& any = models.cells().front().front();
-  const ModelReference reference = reference_model(any, models.choices(), models.ranks().front()->model()->ends(),
-                                                   models.ranks().front()->first_step());
+  const std::vector<RankCells> ranks = models.cells();
+  const ModelReference reference = reference_model(
+      ranks.front(), models.choices(), models.ranks().front()->model()->ends(), models.ranks().front()->first_step());
   if (!std::isfinite(reference.loss)) {
     ++met.overflown;
     return;
   }
-  const double tolerance = tolerance_of(any);
+  double tolerance = 0;
+  for (const RankCells& rank : ranks) tolerance = std::max(tolerance, tolerance_of(rank.any()));
   std::vector<TensorError> errors = stack_errors(models.cells(), reference.layers);
   for (const auto& rank : models.ranks())
     for (TensorError& e : end_errors(rank->model()->ends(), reference)) errors.push_back(std::move(e));
@@ -55,7 +56,9 @@ void prove(const Plan& plan, uint64_t seed) {
   met.tied_stages += plan.step.tied && staged;
   met.schedules.insert(plan.schedule);
   const ParallelShape& p = plan.shape.parallel;
-  met.shapes.insert(fmt::format("pp {} dp {} mp {} ep {} esp {}", p.pp, p.dp, p.mp, p.ep, p.esp));
+  const std::string groups = fmt::format("pp {} dp {} mp {} ep {} esp {}", p.pp, p.dp, p.mp, p.ep, p.esp);
+  met.shapes.insert(groups);
+  if (!plan.dense.none(plan.layers)) met.dense_shapes.insert(groups);
 }
 
 TEST(Models, LossesAndGradientsAreAutograds) {
@@ -83,6 +86,7 @@ TEST(Models, LossesAndGradientsAreAutograds) {
   EXPECT_GE(met.ran, points);
   EXPECT_GE(met.schedules.size(), 12U);
   EXPECT_GE(met.shapes.size(), 8U);
+  EXPECT_GE(met.dense_shapes.size(), 6U);
   EXPECT_GT(met.staged, points / 5);
   for (const int64_t some : {met.masked, met.post, met.biased, met.tied_stages}) EXPECT_GT(some, points / 15);
 }

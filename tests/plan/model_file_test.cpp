@@ -45,15 +45,18 @@ TEST(ModelFile, ShapesAreTheModelCards) {
 // DeepSeek-V3's report (arXiv:2412.19437, section 4.2): a shared expert as wide as a routed one.
 TEST(ModelFile, DeepSeeksSharedExpertIsItsCards) {
   const Model m = find_model("deepseek-v3");
-  EXPECT_EQ(m.layers, 61 - 3) << "those with experts";
+  EXPECT_EQ(m.layers, 61);
+  EXPECT_EQ(m.dense, (DenseRule{18432, 3, 1, {}})) << "first_k_dense_replace, intermediate_size of its config";
   EXPECT_EQ(std::tie(m.layer.model_dim, m.layer.hidden, m.layer.shared_hidden, m.layer.heads, m.vocabulary),
             std::tuple(7168, 2048, 1 * 2048, 128, 129280));
   EXPECT_EQ(std::tie(m.layer.experts, m.layer.top_k, m.layer.ffn), std::tuple(256, 8, Ffn::mixtral));
   EXPECT_EQ(m.layer.node_limit, 4) << "section 2.1.2";
   const LayerCase c = complete(m.layer, {.nodes = 1, .ranks_per_node = 1}, Rounding::ragged);
   const double dense = static_cast<double>(attention_parameters(c) + shared_parameters(c)) + 2.0 * 256 * 7168;
-  const double all = 58 * (dense + 256.0 * 3 * 7168 * 2048) + 2.0 * 129280 * 7168;
-  EXPECT_NEAR(all / 671e9, 1, 0.015) << "its 3 layers without experts are left out";
+  const double first = static_cast<double>(attention_parameters(c)) + 3.0 * 7168 * 18432;
+  EXPECT_EQ(static_cast<double>(gradient_bytes(dense_case(c, 18432))), first * bytes_of(c.layer.dtype));
+  const double all = 58 * (dense + 256.0 * 3 * 7168 * 2048) + 3 * first + 2.0 * 129280 * 7168;
+  EXPECT_NEAR(all / 671e9, 1, 0.006) << "attention is plain, and prediction heads are left out";
 }
 
 TEST(ModelFile, EveryFileReads) {
@@ -174,7 +177,17 @@ TEST(ModelFile, WhatCannotBeReadIsNamed) {
         {"[\"here\", \"there\"]", "[1]", "13: on.clusters: found 1, expected names of clusters"},
         {"[\"here\", \"there\"]", "[]", "13: on.clusters: found a list of 0"},
         {"[\"here-fitted\"]", "[\"there\"]", "18: on.clusters: found 'there', expected each cluster once"},
-        {"clusters = [\"here\", \"there\"]\n", "", "12: on.clusters: found no such key"}}) {
+        {"clusters = [\"here\", \"there\"]\n", "", "12: on.clusters: found no such key"},
+        {"layers = 4", "layers = 4\nmoe_every = 2", "1: dense_hidden: found no such key, expected a whole number"},
+        {"layers = 4", "layers = 4\nmoe_every = 5", "5: moe_every: found 5, expected a whole number >= 1 and <= 4"},
+        {"layers = 4", "layers = 4\nfirst_dense = 4", "5: first_dense: found 4, expected a whole number >= 0 and <= 3"},
+        {"layers = 4", "layers = 4\ndense_layers = [0, 4]", "5: dense_layers: found 4, expected a whole number >= 0"},
+        {"layers = 4", "layers = 4\ndense_layers = [1.5]", "5: dense_layers: found 1.5, expected a whole number"},
+        {"layers = 4", "layers = 4\nfirst_dense = 3\ndense_layers = [3]",
+         "6: dense_layers: found a list of 1, expected a layer with experts among all"},
+        {"layers = 4", "layers = 4\nmoe_every = 2\ndense_hidden = 0", "6: dense_hidden: found 0, expected a whole"},
+        {"layers = 4", "layers = 4\ndense_hidden = 64",
+         "5: dense_hidden: found 64, expected a key beside it that says which layers are dense"}}) {
     std::string text(kModel);
     const size_t at = text.find(bad.from);
     ASSERT_NE(at, std::string::npos) << bad.from;

@@ -57,6 +57,15 @@ Contention contention_of(Draws& draws) {
   return c;
 }
 
+// Some layers, not all, of any hidden size that MP divides.
+DenseLayers dense_of(uint64_t seed, const ModelShape& model) {
+  Draws draws(seed, 301);
+  DenseLayers dense{model.shape.parallel.mp * (8 << draws.below(6)), {}};
+  for (int layer = 0; layer < model.layers; ++layer) dense.is.push_back(draws.below(2) == 0);
+  dense.is[static_cast<size_t>(draws.below(model.layers))] = false;
+  return dense.first(model.layers);
+}
+
 }  // namespace
 
 AnyModel any_model(uint64_t seed) {
@@ -70,6 +79,7 @@ AnyModel any_model(uint64_t seed) {
   parallel.dp = parallel.edp = 0;
   any.model.shape = complete(layer.shape.layer, parallel, layer.shape.rounding);
   any.model.layers = parallel.pp * (1 + static_cast<int>(draws.below(5))) + static_cast<int>(draws.below(parallel.pp));
+  if (seed % 2 == 0) any.model.dense = dense_of(seed, any.model);
   any.model.micro_batches = 1 + static_cast<int>(draws.below(6));
   any.model.order = draws.below(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
   const int64_t ends = draws.below(3) * gradient_bytes(any.model.shape);
@@ -82,9 +92,10 @@ AnyModel any_model(uint64_t seed) {
     any.model.step = {true, draws.below(2) == 0,
                       draws.below(2) == 0 ? std::optional(OptimizerKind::adamw) : std::nullopt};
   any.text =
-      fmt::format("{}; {} stages, {} layers, {} micro-batches, {}, {}{}{}", layer.text, parallel.pp, any.model.layers,
-                  any.model.micro_batches, name_of(any.model.order), placement_name(parallel),
-                  any.profile.contention.none() ? "" : ", contention", any.model.step.planned ? ", with its step" : "");
+      fmt::format("{}; {} stages, {}, {} micro-batches, {}, {}{}{}", layer.text, parallel.pp,
+                  count_layers(any.model.layers, any.model.dense), any.model.micro_batches, name_of(any.model.order),
+                  placement_name(parallel), any.profile.contention.none() ? "" : ", contention",
+                  any.model.step.planned ? ", with its step" : "");
   return any;
 }
 
@@ -93,26 +104,31 @@ ModelDecision any_model_decision(const Schedule& schedule, const ModelShape& mod
   const auto degree = [&] { return 1 + static_cast<int>(draws.below(6)); };
   ModelDecision decision;
   if (schedule.degrees != DegreePolicy::one) decision.degree_forward = decision.degree_backward = degree();
-  const auto [first, last] = layers_of_stage(model, 0);
-  const int64_t element = bytes_of(model.shape.layer.dtype), made = gradient_bytes(model.shape);
+  const LayerCases cases(model.shape, model.dense);
+  const int64_t element = bytes_of(model.shape.layer.dtype);
   const bool sends = groups_of(model.shape.parallel)[static_cast<size_t>(GroupKind::dp)].size > 1;
-  decision.micro_op_bytes = std::max<int64_t>(8, made / (1 + draws.below(5)));
-  const auto pieces = static_cast<int64_t>(gradient_pieces(schedule, model.shape, decision.micro_op_bytes).size());
+  decision.micro_op_bytes = std::max<int64_t>(8, gradient_bytes(model.shape) / (1 + draws.below(5)));
   int64_t waiting = 0, waiting_pieces = 0;
-  for (int layer = first; layer < last; ++layer) {
+  for (size_t place = 0; place < static_cast<size_t>(decided_layers(model)); ++place) {
+    const bool dense = decides_dense(model, place);
+    if (stages_apart(model))
+      for (int stage = 0; stage < model.shape.parallel.pp; ++stage)
+        if (first_decision(model, stage) == place) waiting = waiting_pieces = 0;
+    const LayerCase& made_by = dense ? cases.dense() : cases.moe();
+    const auto pieces = static_cast<int64_t>(gradient_pieces(schedule, made_by, decision.micro_op_bytes).size());
     BackwardDecision& b = decision.backwards.emplace_back();
-    b.degree = schedule.degrees == DegreePolicy::apart ? degree() : decision.degree_backward;
+    if (!dense) b.degree = schedule.degrees == DegreePolicy::apart ? degree() : decision.degree_backward;
     const auto take = [&](int64_t& bytes) {
       if (!sends || !splits_gradients(schedule)) return;
       bytes = draws.below(waiting / element + 1) * element;
       waiting -= bytes;
     };
-    if (schedule.gradients == GradientPolicy::adaptive) take(b.gar_in_moe_bytes);
+    if (schedule.gradients == GradientPolicy::adaptive && !dense) take(b.gar_in_moe_bytes);
     take(b.gar_beside_dense_bytes);
     if (sends && schedule.gradients == GradientPolicy::micro_ops)
       for (int64_t i = draws.below(waiting_pieces + 1); i > 0; --i) b.gaps.push_back(static_cast<int>(draws.below(12)));
     std::ranges::sort(b.gaps);
-    waiting += made;
+    waiting += gradient_bytes(made_by);
     waiting_pieces += pieces - static_cast<int64_t>(b.gaps.size());
   }
   return decision;

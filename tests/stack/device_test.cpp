@@ -102,8 +102,7 @@ TEST_P(StackOnDeviceTest, GradientsAreAutograds) {
     const std::vector<RankCells> ranks = stacks.cells();
     std::vector<std::vector<int32_t>> chosen;
     for (const RankCells& rank : ranks) chosen.push_back(own_choices(rank));
-    const StackReference reference =
-        reference_stack(ranks.front().front(), join_choices(chosen, plan.layers, plan.micro_batches, made.stages));
+    const StackReference reference = reference_stack(ranks.front(), join_choices(chosen, stack_shape(plan)));
     for (const TensorError& e : stack_errors(ranks, reference)) EXPECT_LE(e.error, 1e-10) << e.tensor;
     if (testing::Test::HasFailure()) break;
   }

@@ -17,6 +17,16 @@ LayerCase with_stages(const LayerCase& shape, int stages) {
   return staged;
 }
 
+// Dense layers between those with experts, in three of four models of several layers.
+DenseLayers dense_of(const ModelShape& model, uint64_t seed) {
+  auto draw = [&, i = uint64_t{0}](uint64_t below) mutable { return random_bits(seed, 78, i++) % below; };
+  DenseLayers dense{model.shape.parallel.mp * (8 + static_cast<int64_t>(draw(24))), {}};
+  if (model.layers == 1 || draw(4) == 0) return {};
+  for (int layer = 0; layer < model.layers; ++layer) dense.is.push_back(draw(2) == 0);
+  dense.is[draw(static_cast<uint64_t>(model.layers))] = false;
+  return dense.first(model.layers);
+}
+
 }  // namespace
 
 std::vector<layer_space::Point> drawn_layers(size_t count, uint64_t seed) {
@@ -42,6 +52,7 @@ Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabula
   const int most = model.shape.layer.norm == Norm::none ? 2 : 4;
   model.layers = stages + static_cast<int>(draw(static_cast<uint64_t>(most + 1 - stages)));
   model.micro_batches = 1 + static_cast<int>(draw(4));
+  model.dense = dense_of(model, seed);
   model.order = draw(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
   const Schedule& schedule = find_schedule(layer_space::axes()[4].values[static_cast<size_t>(point[4])]);
   check_shape(schedule, model.shape);

@@ -54,25 +54,27 @@ Json json_of(const Answer& answer) {
     steps.push_back(
         {{"phase", n.phase ? Json(name_of(*n.phase)) : Json("both")}, {"degree", n.degree}, {"slower", n.slower}});
   const ModelShape& model = answer.chosen->model;
-  return {{"cluster", answer.cluster},
-          {"emulated", answer.emulated},
-          {"model", answer.chosen->name},
-          {"layers", model.layers},
-          {"micro_batches", model.micro_batches},
-          {"pipeline", name_of(model.order)},
-          {"layer", to_json(model.shape)},
-          {"shapes", answer.shapes ? json_of(*answer.shapes) : Json(nullptr)},
-          {"use", json_of(use)},
-          {"notes", use.notes},
-          {"doubtful", doubtful(answer)},
-          {"ranking", ranking},
-          {"current", answer.current ? json_of(*answer.current) : Json(nullptr)},
-          {"neighbours", steps},
-          {"trial_layers", answer.trial_layers},
-          {"trials", trials},
-          {"records", answer.records_path},
-          {"profile", answer.profile_path},
-          {"trace", answer.trace_path}};
+  Json json{{"cluster", answer.cluster},
+            {"emulated", answer.emulated},
+            {"model", answer.chosen->name},
+            {"layers", model.layers},
+            {"micro_batches", model.micro_batches},
+            {"pipeline", name_of(model.order)},
+            {"layer", to_json(model.shape)},
+            {"shapes", answer.shapes ? json_of(*answer.shapes) : Json(nullptr)},
+            {"use", json_of(use)},
+            {"notes", use.notes},
+            {"doubtful", doubtful(answer)},
+            {"ranking", ranking},
+            {"current", answer.current ? json_of(*answer.current) : Json(nullptr)},
+            {"neighbours", steps},
+            {"trial_layers", answer.trial_layers},
+            {"trials", trials},
+            {"records", answer.records_path},
+            {"profile", answer.profile_path},
+            {"trace", answer.trace_path}};
+  add_dense(json, model.dense, model.layers);
+  return json;
 }
 
 }  // namespace moe::tuner

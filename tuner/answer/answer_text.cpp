@@ -23,7 +23,8 @@ constexpr std::string_view kPrices = "prices: ";
 
 std::string named(const ChosenModel& chosen) {
   std::string text = describe(chosen.model.shape.layer);
-  if (chosen.model.layers > 1) text = fmt::format("{} layers of {}", chosen.model.layers, text);
+  const ModelShape& model = chosen.model;
+  if (model.layers > 1) text = describe_layers(model.layers, model.dense, model.shape.layer);
   if (!chosen.name.empty()) text = fmt::format("{}, {}", chosen.name, text);
   return text;
 }

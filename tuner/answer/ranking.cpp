@@ -92,10 +92,9 @@ PlannedTimeline rank_model(const RankingRequest& request, const LayerPricer& pri
   ModelSearch search(request.checked);
   ModelResult result = search.tune(*row.schedule, pricer, chosen.model, partition_strategies().front(),
                                    within_memory(request.degrees, profile.memory_bytes, chosen));
-  const auto [least, most] = std::ranges::minmax(result.decision.backwards, {}, &BackwardDecision::degree);
   row.variant = result.variant;
   row.degree_forward = result.decision.degree_forward;
-  row.degrees_backward = {least.degree, most.degree};
+  row.degrees_backward = backward_degrees(chosen.model, result.decision);
   row.forward_s = result.last_forward_s, row.backward_s = result.total_s() - result.last_forward_s;
   row.bound_s = result.bound_s;
   row.gap = result.gap();

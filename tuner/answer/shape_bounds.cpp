@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "moe/base/check.h"
 #include "moe/cost/bounds.h"
@@ -23,13 +24,17 @@ double gemms_s(const Schedule& schedule, const LayerPricer& pricer, const ModelS
   if (!schedule.variants.empty()) return least;
   const bool exact = model.shape.rounding == Rounding::exact;
   const double rows = exact ? capacity_exact(model.shape) : static_cast<double>(pricer.rows());
-  double seconds = 0;
+  std::optional<LayerPricer> dense;
+  if (model.dense_in(0) > 0)
+    dense.emplace(pricer.profile(), dense_case(model.shape, model.dense.hidden), pricer.options());
+  double seconds = 0, dense_s = 0;
   for (const Phase phase : {Phase::forward, Phase::backward}) {
-    seconds += pricer.dense_seconds(TaskKind::attention, phase, schedule.flow);
+    const double attention_s = pricer.dense_seconds(TaskKind::attention, phase, schedule.flow);
+    seconds += attention_s;
+    if (dense) dense_s += attention_s + dense->dense_seconds(TaskKind::ffn, phase, schedule.flow);
     if (!schedule.packs_experts) seconds += pricer.in_parts(TaskKind::expert, phase, rows, rows, schedule.flow).all;
   }
-  const auto [first, last] = layers_of_stage(model, 0);
-  return model.micro_batches * (last - first) * seconds;
+  return model.micro_batches * model.moe_in(0) * seconds + model.micro_batches * model.dense_in(0) * dense_s;
 }
 
 double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ChosenModel& chosen) {

@@ -167,6 +167,7 @@ class ShapeSearch {
   void add(ModelShape model) {
     try {
       model.shape = complete(model.shape.layer, model.shape.parallel, model.shape.rounding);
+      if (model.dense.hidden > 0) dense_case(model.shape, model.dense.hidden);
     } catch (const BadInput&) {  // it does not divide
       return;
     }

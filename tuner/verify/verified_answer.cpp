@@ -123,6 +123,7 @@ class VerifiedAnswer {
     job.shape = model().shape;
     if (job.shape.rounding == Rounding::exact) job.shape.rounding = Rounding::ragged;  // it has no such rows
     job.stacked = {layers, model().micro_batches, model().order};
+    job.stacked.dense = model().dense;
     job.pricing = pricing_of(options_);
     job.predicted_by = target_.cluster;
     return job;
@@ -143,7 +144,8 @@ class VerifiedAnswer {
     return chosen;
   }
 
-  // Returns how many layers of the model are run: all, or as many as there is time and memory for.
+  // Returns how many layers of the model are run, one with experts among them: all, or as many as there is time and
+  // memory for.
   int layers_to_run(const LayerJob& whole) const {
     const int stages = model().shape.parallel.pp;
     LayerJob job = whole;
@@ -153,6 +155,8 @@ class VerifiedAnswer {
       cut.shape = kept_on(target_.ranks.device, cut.shape);
       const double bytes = target_.emulated ? 0 : estimate_memory(run_request(cut)).total() * ranks_here();
       if (seconds_of(job) < kMostRunS && (!free_bytes() || bytes < *free_bytes())) break;
+      const int fewer = std::max(stages, job.stacked.layers / 2);
+      if (model().dense.in(0, fewer) == fewer) break;
     }
     return job.stacked.layers;
   }
@@ -202,7 +206,8 @@ class VerifiedAnswer {
 
   LayerOutcome outcome_of(const LayerJob& job) {
     if (auto known = known_outcome(job, writer_)) return *std::move(known);
-    const ModelShape run{job.shape, job.stacked.layers, job.stacked.micro_batches, job.stacked.order};
+    ModelShape run{job.shape, job.stacked.layers, job.stacked.micro_batches, job.stacked.order};
+    run.dense = job.stacked.dense.first(job.stacked.layers);
     LayerOutcome outcome = run_or_record_why(job, parameters_of(run, target_.cluster.name, job.name, job.degrees));
     append(outcome, writer_);
     return outcome;

@@ -11,6 +11,7 @@
 #include "moe/layer/verify.h"
 #include "moe/record/stamp.h"
 #include "moe/tensor/host_copy.h"
+#include "verbs/results_json.h"
 
 namespace moe {
 namespace {
@@ -20,7 +21,7 @@ constexpr const char* kLoss = "loss";
 // One rank's file in the making.
 class RankDump {
  public:
-  RankDump(RankRun& run, int rank, bool stacked) : number_(rank), rank_(run.cells().front().shape()) {
+  RankDump(RankRun& run, int rank, bool stacked) : number_(rank), rank_(run.cells().any().shape()) {
     const RankCells cells = run.cells();
     for (size_t l = 0; l < cells.layers.size(); ++l) {
       const std::string layer = stacked ? fmt::format("layer-{}.", cells.first_layer + static_cast<int>(l)) : "";
@@ -94,6 +95,7 @@ class RankDump {
     add(layer, prefix + "output", layer.output(), {rank_.held, width});
     add(layer, prefix + "output_gradient", layer.output_gradient(), {rank_.held, width});
     add(layer, prefix + "input_gradient", layer.input_gradient(), {rank_.held, width});
+    if (layer.shape().is_dense()) return;
     add_routing(layer, prefix);
     if (!noisy_) return;
     const Tensor& noise = noises_.emplace_back(std::initializer_list<int64_t>{rank_.tokens.count, rank_.experts.total},
@@ -131,28 +133,32 @@ Json software() {
   return all;
 }
 
-Json manifest_of(const MoeLayer& layer, const Plan& plan) {
-  const Routing& routing = layer.routing();
+Json manifest_of(const RankCells& rank, const Plan& plan) {
+  const MoeLayer& layer = rank.any();
+  const LayerCase& c = rank.cases.moe();
+  const int64_t group_tokens = layer.shape().tokens.count;
   Json parallel = group_sizes(plan.shape.parallel);
   parallel["ep_inside"] = plan.shape.parallel.ep_inside;
-  return {{"schema", 1},
-          {"layer", layer_json(plan.shape.layer)},
-          {"parallel", parallel},
-          {"flow", name_of(plan.structure->flow)},
-          {"schedule", plan.schedule},
-          {"degree_forward", plan.degree_forward},
-          {"degree_backward", plan.degree_backward},
-          {"capacity_rounding", name_of(plan.shape.rounding)},
-          {"seed", layer.seed().seed},
-          {"layer_index", layer.seed().layer},
-          {"layers", plan.layers},
-          {"micro_batches", plan.micro_batches},
-          {"group_tokens", routing.group_tokens},
-          {"capacity_rows", routing.rows},
-          {"preset", routing.preset},
-          {"tolerance", tolerance_of(layer)},
-          {"software", software()},
-          {"ranks", Json::array()}};
+  Json manifest{{"schema", 1},
+                {"layer", layer_json(plan.shape.layer)},
+                {"parallel", parallel},
+                {"flow", name_of(plan.structure->flow)},
+                {"schedule", plan.schedule},
+                {"degree_forward", plan.degree_forward},
+                {"degree_backward", plan.degree_backward},
+                {"capacity_rounding", name_of(plan.shape.rounding)},
+                {"seed", layer.seed().seed},
+                {"layer_index", rank.front().seed().layer},
+                {"layers", plan.layers},
+                {"micro_batches", plan.micro_batches},
+                {"group_tokens", group_tokens},
+                {"capacity_rows", c.layer.capacity_factor ? capacity_rows(c) : group_tokens},
+                {"preset", layer.routing().preset},
+                {"tolerance", tolerance_of(layer)},
+                {"software", software()},
+                {"ranks", Json::array()}};
+  add_dense(manifest, plan.dense, plan.layers);
+  return manifest;
 }
 
 }  // namespace
@@ -170,7 +176,7 @@ void dump_layers(const std::string& folder, World& world, std::span<RankRun* con
     files.push_back(RankDump(*ranks[i], world.here()[i], !one_layer(plan)).write(folder).dump());
   files = gather(world, std::move(files));
   if (!leads(world)) return;
-  Json manifest = manifest_of(ranks.front()->cells().front(), plan);
+  Json manifest = manifest_of(ranks.front()->cells(), plan);
   double loss = 0;
   for (const std::string& file : files) {
     Json of_rank = Json::parse(file);

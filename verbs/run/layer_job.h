@@ -22,6 +22,7 @@ struct Stacked {
   bool clips = false;      // of a model, as its optimizer is
   std::optional<OptimizerKind> optimizer = {};
   bool tied = false;  // of a model: its output projection is the embedding
+  DenseLayers dense = {};
 };
 
 struct LayerJob {

@@ -56,12 +56,13 @@ void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedul
   model.layers = stacked.layers;
   model.micro_batches = stacked.micro_batches;
   model.order = stacked.order;
+  model.dense = stacked.dense;
   model.step = {true, stacked.clips, stacked.optimizer, stacked.tied};
   ModelSearch search;
   ModelResult result = search.tune(schedule, pricer, model, partition_strategies().front(),
                                    within_memory(degrees, pricer.profile().memory_bytes, model));
   p.schedule = result.schedule;
-  p.degree_backward = result.decision.backwards.front().degree;
+  p.degree_backward = result.plan.degree_backward;
   p.bound_s = result.bound_s;
   p.run.forward_s = result.last_forward_s;
   p.run.backward_s = result.total_s() - result.last_forward_s;

@@ -2,27 +2,6 @@
 
 namespace moe {
 
-// The residual goes into this rank's part of the sum over MP, for its own tokens: so each token's is added once.
-void DensePart::attention(const Task& task) {
-  LayerBuffers& b = layer_.buffers;
-  const LayerParts& parts = layer_.parts;
-  const bool forward = task.phase == Phase::forward;
-  const TensorView in = b.forward.mp_input, read = parts.attention_norm ? b.normed_input : in;
-  const TensorView from = forward ? in : b.backward.mp_partial,
-                   to = forward ? b.forward.mp_partial : b.backward.mp_input;
-  if (forward) {
-    if (parts.attention_norm) parts.attention_norm->forward(in, read);
-    parts.attention->forward(read, to);
-  } else {
-    parts.attention->backward(read, from, to, layer_.gradients.fresh, layer_.into.attention);
-    if (parts.attention_norm) parts.attention_norm->backward(in, to, layer_.into.attention);
-  }
-  if (!rank().shape.layer.residual) return;
-  const int64_t m = rank().model_dim(), own = rank().tokens.count;
-  const int64_t own_row = rank().tokens.first - rank().mp_group().first;
-  math().add(from.part(own_row * m, {own, m}), to.part(own_row * m, {own, m}));
-}
-
 void DensePart::gate(const Task& task) {
   if (task.phase == Phase::backward) return gate_backward(task.phase);
   LayerBuffers& b = layer_.buffers;
@@ -85,32 +64,6 @@ RowsView DensePart::home_rows(Phase phase) {
   const PhaseLayouts& l = plan_.of(phase).layouts;
   if (plan_.of(phase).cuts.lays_out) return {b.laid_out, l.laid_out};
   return l.gathers_home() ? RowsView{b.wide, l.wide} : RowsView{b.home, l.home_back};
-}
-
-void DensePart::mp_allgather(const Task& task, CommCall call) {
-  const PhaseBuffers& b = layer_.buffers.of(task.phase);
-  const bool forward = task.phase == Phase::forward;
-  Communicator& mp = layer_.comms.of(task.group);
-  if (rank().traits().gathers_tokens()) {  // in place
-    const TensorView whole = forward ? b.output : b.hidden;
-    const int64_t own = rank().tokens.count * rank().model_dim();
-    return mp.allgather(whole.at(rank().mp * own), whole.data(), own * bytes_of(rank().dtype()), call);
-  }
-  const TensorView from = forward ? b.input : b.hidden, to = forward ? b.mp_input : b.mp_partial;
-  mp.allgather(from.data(), to.data(), from.bytes(), call);
-}
-
-void DensePart::mp_reducescatter(const Task& task, CommCall call) {
-  const PhaseBuffers& b = layer_.buffers.of(task.phase);
-  const bool forward = task.phase == Phase::forward;
-  const TensorView from = forward ? b.mp_partial : b.mp_input, to = forward ? b.hidden : b.input;
-  layer_.comms.of(task.group).reducescatter(from.data(), to.data(), to.elements(), rank().dtype(), call);
-}
-
-void DensePart::mp_allreduce(const Task& task, CommCall call) {
-  const PhaseBuffers& b = layer_.buffers.of(task.phase);
-  const TensorView whole = task.phase == Phase::forward ? b.mp_partial : b.mp_input;
-  layer_.comms.of(task.group).allreduce(whole.data(), whole.elements(), rank().dtype(), call);
 }
 
 void DensePart::tokens_allgather(const Task& task, CommCall call) {

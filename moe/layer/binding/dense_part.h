@@ -1,6 +1,6 @@
 #pragma once
-// Does the dense part's tasks: attention with its norm and residual, gate, order and i-order with theirs, and the
-// collectives that bring tokens together and apart.
+// Does the dense part's tasks behind attention: gate with its norm and residual, order and i-order, and the collectives
+// that bring tokens together and apart.
 #include "moe/layer/binding/bound_plan.h"
 #include "moe/layer/binding/shared_part.h"
 #include "moe/layer/binding/wire_hooks.h"
@@ -12,15 +12,11 @@ class DensePart {
   DensePart(LayerState& layer, BoundPlan& plan) : layer_(layer), plan_(plan), hooks_(layer), shared_(layer) {}
 
   // These compute, on their task's stream.
-  void attention(const Task& task);
   void gate(const Task& task);
   void order(const Task& task);
   void i_order(const Task& task);
 
   // These enqueue a collective on the call's stream.
-  void mp_allgather(const Task& task, CommCall call);
-  void mp_reducescatter(const Task& task, CommCall call);
-  void mp_allreduce(const Task& task, CommCall call);
   void tokens_allgather(const Task& task, CommCall call);
   void tokens_reducescatter(const Task& task, CommCall call);
 

@@ -30,28 +30,30 @@ at::Tensor expert_graph(const LayerShape& l, const at::Tensor& rows, const Graph
   return product(activated(l, product(rows, kW1, kB1), b), kW2, kB2);
 }
 
-std::vector<GraphWeight> shared_weights(const LayerShape& l) {
+std::vector<GraphWeight> whole_expert_weights(const LayerShape& l, std::string_view prefix) {
   if (l.shared_hidden == 0) return {};
-  std::vector<GraphWeight> weights{{"shared_w1", {l.model_dim, l.shared_hidden}, l.model_dim},
-                                   {"shared_w2", {l.shared_hidden, l.model_dim}, l.shared_hidden}};
-  if (l.ffn == Ffn::mixtral) weights.push_back({"shared_w3", {l.model_dim, l.shared_hidden}, l.model_dim});
+  const int64_t m = l.model_dim, s = l.shared_hidden;
+  std::vector<GraphWeight> weights{{prefix, {m, s}, m, 0, kW1}, {prefix, {s, m}, s, 0, kW2}};
+  if (l.ffn == Ffn::mixtral) weights.push_back({prefix, {m, s}, m, 0, kW3});
   if (!l.bias) return weights;
-  weights.push_back({"shared_b1", {l.shared_hidden}, l.model_dim});
-  weights.push_back({"shared_b2", {l.model_dim}, l.model_dim});
-  if (l.ffn == Ffn::mixtral) weights.push_back({"shared_b3", {l.shared_hidden}, l.model_dim});
+  weights.push_back({prefix, {s}, m, 0, kB1});
+  weights.push_back({prefix, {m}, m, 0, kB2});
+  if (l.ffn == Ffn::mixtral) weights.push_back({prefix, {s}, m, 0, kB3});
   return weights;
 }
 
-at::Tensor shared_graph(const LayerShape& l, const at::Tensor& rows, const GraphWeights& w) {
-  const auto product = [&](const at::Tensor& in, const std::string& number) {
-    const at::Tensor out = at::matmul(in, w.at("shared_w" + number));
-    return l.bias ? out + w.at("shared_b" + number) : out;
+at::Tensor whole_expert_graph(const LayerShape& l, const at::Tensor& rows, const GraphWeights& w,
+                              std::string_view prefix) {
+  const auto of = [&](std::string_view name) { return w.at(std::string(prefix) + std::string(name)); };
+  const auto product = [&](const at::Tensor& in, std::string_view weight, std::string_view bias) {
+    const at::Tensor out = at::matmul(in, of(weight));
+    return l.bias ? out + of(bias) : out;
   };
-  const at::Tensor in = product(rows, "1");
+  const at::Tensor in = product(rows, kW1, kB1);
   const at::Tensor hidden = l.ffn == Ffn::gpt        ? at::gelu(in)
                             : l.ffn == Ffn::gpt_tanh ? at::gelu(in, "tanh")
-                                                     : at::silu(in) * product(rows, "3");
-  return product(hidden, "2");
+                                                     : at::silu(in) * product(rows, kW3, kB3);
+  return product(hidden, kW2, kB2);
 }
 
 }  // namespace moe

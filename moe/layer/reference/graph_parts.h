@@ -35,9 +35,10 @@ std::vector<GraphWeight> expert_weights(const LayerShape& layer);
 /// Expert e of rows (any, M).
 at::Tensor expert_graph(const LayerShape& layer, const at::Tensor& rows, const GraphWeights& weights, int64_t e);
 
-std::vector<GraphWeight> shared_weights(const LayerShape& layer);
-/// The shared expert of rows (any, M).
-at::Tensor shared_graph(const LayerShape& layer, const at::Tensor& rows, const GraphWeights& weights);
+/// An expert of all rows (any, M), whose weights are named after `prefix`: kShared's or, of a dense layer, kFfn's.
+std::vector<GraphWeight> whole_expert_weights(const LayerShape& layer, std::string_view prefix);
+at::Tensor whole_expert_graph(const LayerShape& layer, const at::Tensor& rows, const GraphWeights& weights,
+                              std::string_view prefix);
 
 struct GateGraphInputs {
   const LayerCase& shape;

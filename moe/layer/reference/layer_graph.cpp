@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "moe/base/check.h"
+#include "moe/plan/dense_layers.h"
 
 namespace moe {
 namespace {
@@ -80,9 +81,15 @@ GraphInputs graph_inputs(const LayerCase& c, const LayerSeed& seed) {
   in.input = filled_rows(tokens, m, l.dtype, [&](auto rows, ShardRange all) { fill_input(rows, all, seed); });
   in.output_gradient =
       filled_rows(tokens, m, l.dtype, [&](auto rows, ShardRange all) { fill_output_gradient(rows, all, seed); });
+  if (is_dense(c)) {
+    for (const auto& weights : {attention_weights(l), norm_weights(l), whole_expert_weights(l, kFfn)})
+      in.weights.merge(graph_weights(weights, l.dtype, seed));
+    return in;
+  }
   in.gate_noise = graph_gate_noise(c, seed);
   in.weights = graph_weights(gate_weights(c), sums_type(l.dtype), seed);
-  for (const auto& weights : {attention_weights(l), norm_weights(l), expert_weights(l), shared_weights(l)})
+  for (const auto& weights :
+       {attention_weights(l), norm_weights(l), expert_weights(l), whole_expert_weights(l, kShared)})
     in.weights.merge(graph_weights(weights, l.dtype, seed));
   return in;
 }
@@ -106,11 +113,18 @@ GraphOutputs run_graph(const LayerCase& c, const GraphInputs& in, const LayerCho
   if (l.residual) hidden = hidden + in.input;
   if (post) hidden = norm_graph(l, hidden, w, kNormGain1);
   const Tensor normed = post ? hidden : norm_graph(l, hidden, w, kNormGain2);
+  if (is_dense(c)) {
+    GraphOutputs out;
+    out.output = whole_expert_graph(l, normed, w, kFfn);
+    if (l.residual) out.output = out.output + hidden;
+    if (in.output_gradient.defined()) out.loss = (out.output * in.output_gradient).sum();
+    return out;
+  }
   const GateGraph gate = gate_graph({c, normed, in.gate_noise, w, choices.preferred, choices.tie, choices.preset});
   GraphOutputs out;
   out.choices = gate.expert;
   out.output = experts(c, normed, gate, w);
-  if (l.shared_hidden > 0) out.output = out.output + shared_graph(l, normed, w);
+  if (l.shared_hidden > 0) out.output = out.output + whole_expert_graph(l, normed, w, kShared);
   if (l.residual) out.output = out.output + hidden;
   if (post) out.output = norm_graph(l, out.output, w, kNormGain2);
   if (in.output_gradient.defined()) out.loss = (out.output * in.output_gradient).sum();

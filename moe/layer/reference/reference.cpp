@@ -29,7 +29,7 @@ std::vector<double> gradient_of(const at::Tensor& leaf) {
 using ChoicesOf = std::function<LayerChoices(int layer, int micro_batch)>;
 
 struct Stack {
-  const LayerCase& shape;
+  const LayerCases& cases;
   int layers = 1, micro_batches = 1;
   const LayerSeed& seed;
 };
@@ -46,7 +46,8 @@ StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGrap
       LayerSeed of_layer = stack.seed;
       of_layer.layer += l;
       of_layer.micro_batch += static_cast<uint64_t>(micro_batch);
-      GraphInputs in = graph_inputs(stack.shape, of_layer);
+      const LayerCase& shape = stack.cases.of(static_cast<int>(l));
+      GraphInputs in = graph_inputs(shape, of_layer);
       if (micro_batch == 0) {
         weights[l] = in.weights;
         for (const auto& [name, weight] : weights[l]) weight.set_requires_grad(true);
@@ -61,8 +62,7 @@ StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGrap
       in.input.retain_grad();
       inputs[l].push_back(in.input);
       if (l + 1 < reference.size() || ends != nullptr) in.output_gradient = at::Tensor();
-      GraphOutputs out =
-          run_graph(stack.shape, in, choices ? choices(static_cast<int>(l), micro_batch) : LayerChoices());
+      GraphOutputs out = run_graph(shape, in, choices ? choices(static_cast<int>(l), micro_batch) : LayerChoices());
       if (out.loss.defined()) loss = loss + out.loss;
       flowing = out.output;
       reference[l].push_back({values_of(out.output), {}, {}, std::move(out.choices), out.auxiliary});
@@ -81,19 +81,20 @@ StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGrap
 }  // namespace
 
 LayerReference reference_layer(const LayerCase& shape, const LayerSeed& seed, const LayerChoices& choices) {
-  return std::move(reference_stack(shape, 1, 1, seed, [&](int, int) { return choices; }).front().front());
+  const LayerCases alone(shape, {});
+  return std::move(reference_stack(alone, 1, 1, seed, [&](int, int) { return choices; }).front().front());
 }
 
-StackReference reference_stack(const LayerCase& shape, int layers, int micro_batches, const LayerSeed& seed,
+StackReference reference_stack(const LayerCases& cases, int layers, int micro_batches, const LayerSeed& seed,
                                const std::function<LayerChoices(int layer, int micro_batch)>& choices) {
-  return run_layers({shape, layers, micro_batches, seed}, choices, nullptr);
+  return run_layers({cases, layers, micro_batches, seed}, choices, nullptr);
 }
 
-ModelReference reference_model(const LayerCase& shape, int layers, const LayerSeed& seed, const ReferenceEnds& ends,
+ModelReference reference_model(const LayerCases& cases, int layers, const LayerSeed& seed, const ReferenceEnds& ends,
                                const std::function<LayerChoices(int layer, int micro_batch)>& choices) {
-  EndsGraph graph(shape, seed, ends);
+  EndsGraph graph(cases.moe(), seed, ends);
   const auto micro_batches = static_cast<int>(ends.inputs.size());
-  ModelReference reference{run_layers({shape, layers, micro_batches, seed}, choices, &graph), graph.loss(), {}};
+  ModelReference reference{run_layers({cases, layers, micro_batches, seed}, choices, &graph), graph.loss(), {}};
   for (const auto& [name, weight] : graph.weights()) reference.gradients[name] = gradient_of(weight);
   return reference;
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "moe/layer/reference/reference.h"
+#include "moe/plan/dense_layers.h"
 
 namespace moe {
 
@@ -14,7 +15,7 @@ using StackReference = std::vector<std::vector<LayerReference>>;
 /// Forward and backward of `layers` layers over `micro_batches`. Loss = sum over micro-batches of <the last layer's
 /// output, its dY>, and all auxiliary losses. `seed` is the first layer's and first micro-batch's; `choices`: of a
 /// layer and micro-batch.
-StackReference reference_stack(const LayerCase& shape, int layers, int micro_batches, const LayerSeed& seed,
+StackReference reference_stack(const LayerCases& cases, int layers, int micro_batches, const LayerSeed& seed,
                                const std::function<LayerChoices(int layer, int micro_batch)>& choices = {});
 
 /// A model's ends around the layers (moe/model/model_ends.h): embedding, places, norm, head, cross-entropy. By
@@ -30,7 +31,7 @@ struct ModelReference {
   std::map<std::string, std::vector<double>> gradients;  // of the ends' weights, by name
 };
 /// Forward and backward of a model: the loss is the ends' and the auxiliary ones.
-ModelReference reference_model(const LayerCase& shape, int layers, const LayerSeed& seed, const ReferenceEnds& ends,
+ModelReference reference_model(const LayerCases& cases, int layers, const LayerSeed& seed, const ReferenceEnds& ends,
                                const std::function<LayerChoices(int layer, int micro_batch)>& choices = {});
 
 }  // namespace moe

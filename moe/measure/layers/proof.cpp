@@ -20,16 +20,19 @@ StackChoices all_choices(World& world, const std::vector<RankCells>& ranks, cons
     auto& of_rank = all.emplace_back(text.size() / sizeof(int32_t));
     std::memcpy(of_rank.data(), text.data(), text.size());
   }
-  return join_choices(all, plan.layers, plan.micro_batches, plan.shape.parallel.pp);
+  return join_choices(all, stack_shape(plan));
 }
 
-// Returns the load of the first layer and micro-batch.
-RoutingLoad load_of_ranks(World& world, const std::vector<RankCells>& ranks) {
+// Returns the load of the first layer that has experts, of its first micro-batch.
+RoutingLoad load_of_ranks(World& world, const std::vector<RankCells>& ranks, const Plan& plan) {
+  int first = 0;
+  while (plan.dense.has(first)) ++first;
   std::vector<std::vector<double>> mine;
-  for (const RankCells& rank : ranks) mine.push_back(rank.has(0) ? load_on(rank.at(0, 0)) : std::vector<double>());
+  for (const RankCells& rank : ranks)
+    mine.push_back(rank.has(first) ? load_on(rank.at(first, 0)) : std::vector<double>());
   std::vector<std::vector<double>> all = gather(world, mine);
   std::erase_if(all, [](const std::vector<double>& load) { return load.empty(); });
-  return load_of(ranks.front().front().shape(), all);
+  return load_of(rank_shape(ranks.front().cases.moe(), 0, plan.structure->flow), all);
 }
 
 // Every process takes the first wrong one's words, or the worst of the right ones' errors.
@@ -55,12 +58,13 @@ void prove_run(World& world, const std::vector<RankRun*>& ranks, const Plan& pla
   for (RankRun* rank : ranks) cells.push_back(rank->cells());
   MoeLayer& any = cells.front().front();
   run.proven_tokens = static_cast<double>(any.shape().tokens.total * plan.micro_batches);
-  run.load = load_of_ranks(world, cells);
+  run.load = load_of_ranks(world, cells, plan);
   if (inspect) inspect(world, ranks, plan);
   const StackChoices choices = all_choices(world, cells, plan);
   try {
-    const std::vector<TensorError> errors =
-        plan.vocabulary > 0 ? verify_model(ranks, choices) : verify_stack(cells, reference_stack(any, choices));
+    const std::vector<TensorError> errors = plan.vocabulary > 0
+                                                ? verify_model(ranks, choices)
+                                                : verify_stack(cells, reference_stack(cells.front(), choices));
     for (const TensorError& e : errors)
       if (e.error > run.worst_error) run.worst_error = e.error, run.worst_tensor = e.tensor;
   } catch (const WrongResult& error) {

@@ -41,8 +41,16 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
   return small;
 }
 
-int64_t proxy_bytes(const Plan& proxy, const Gradient& gradient) {
-  const LayerCase& c = proxy.shape;
+// Of a hidden size that MP shards, in the proportions of the experts'.
+int64_t shrunk_hidden(int64_t hidden, const LayerCase& nominal, const LayerCase& small) {
+  const auto shrunk =
+      std::llround(static_cast<double>(hidden * small.layer.hidden) / static_cast<double>(nominal.layer.hidden));
+  const int mp = small.parallel.mp;
+  return std::max<int64_t>(mp, shrunk / mp * mp);
+}
+
+int64_t proxy_bytes(const Plan& proxy, const LayerCases& cases, const Gradient& gradient) {
+  const LayerCase& c = cases.of(gradient.layer);
   if (gradient.experts) return expert_gradient_bytes(c);
   if (!gradient.alike) return gradient_bytes(c);
   if (gradient.layer < 0) return end_gradient_bytes(c, embedding_weights(c, proxy.vocabulary));
@@ -90,8 +98,10 @@ Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary)
   const Groups sizes = groups_of(proxy.parallel);
   for (size_t k = 0; k < sizes.size(); ++k)  // lanes follow the nominal networks
     if (plan.groups[k].network != Network::none && sizes[k].size > 1) plan.groups[k].size = sizes[k].size;
+  if (plan.dense.hidden > 0) plan.dense.hidden = shrunk_hidden(plan.dense.hidden, nominal.shape, proxy);
+  const LayerCases cases(plan.shape, plan.dense);
   const int64_t grain = bytes_of(proxy.layer.dtype);
-  for (Gradient& gradient : plan.gradients) gradient.bytes = proxy_bytes(plan, gradient);
+  for (Gradient& gradient : plan.gradients) gradient.bytes = proxy_bytes(plan, cases, gradient);
   for (GradientSlice& slice : plan.slices) {
     if (plan.gradients[static_cast<size_t>(slice.gradient)].alike) {  // whole, over all layers of a stage
       slice.end = 0;
@@ -102,10 +112,18 @@ Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary)
       }
       continue;
     }
-    const double all = static_cast<double>(nominal.gradients[static_cast<size_t>(slice.gradient)].bytes);
-    const int64_t bytes = plan.gradients[static_cast<size_t>(slice.gradient)].bytes;
-    const auto scaled = [&](int64_t at) {
-      return std::llround(static_cast<double>(at) / all * static_cast<double>(bytes / grain)) * grain;
+    const auto scaled = [&](int64_t at) {  // the gradients that it passes whole, and its share of the last
+      int64_t passed = 0;
+      for (auto g = static_cast<size_t>(slice.gradient);; ++g) {
+        const int64_t all = nominal.gradients[g].bytes, bytes = plan.gradients[g].bytes;
+        if (at > all && g + 1 < plan.gradients.size()) {
+          at -= all;
+          passed += bytes;
+          continue;
+        }
+        const double share = static_cast<double>(at) / static_cast<double>(all);
+        return passed + std::llround(share * static_cast<double>(bytes / grain)) * grain;
+      }
     };
     slice.begin = scaled(slice.begin);
     slice.end = scaled(slice.end);

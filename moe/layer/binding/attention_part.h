@@ -1,0 +1,28 @@
+#pragma once
+// Does attention's tasks, with its norm and residual, and the collectives over MP that bring its tokens together and
+// apart.
+#include "moe/exec/executor.h"
+#include "moe/layer/layer_state.h"
+
+namespace moe {
+
+class AttentionPart {
+ public:
+  explicit AttentionPart(LayerState& layer) : layer_(layer) {}
+
+  /// Computes, on its task's stream.
+  void attention(const Task& task);
+
+  // These enqueue a collective on the call's stream.
+  void mp_allgather(const Task& task, CommCall call);
+  void mp_reducescatter(const Task& task, CommCall call);
+  void mp_allreduce(const Task& task, CommCall call);
+
+ private:
+  Math& math() const { return layer_.math(); }
+  const RankShape& rank() const { return layer_.shape; }
+
+  LayerState& layer_;
+};
+
+}  // namespace moe

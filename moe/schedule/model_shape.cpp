@@ -1,0 +1,75 @@
+// What a model is asked before it has a plan: which layers are decided, whether it is too large, what it takes.
+#include <algorithm>
+#include <limits>
+
+#include "moe/base/check.h"
+#include "moe/schedule/model_plan.h"
+
+namespace moe {
+
+int decided_layers(const ModelShape& model) {
+  return stages_apart(model) ? model.layers : layers_of_stage(model, 0).second;
+}
+
+size_t first_decision(const ModelShape& model, int stage) {
+  return stages_apart(model) ? static_cast<size_t>(layers_of_stage(model, stage).first) : 0;
+}
+
+bool decides_dense(const ModelShape& model, size_t i) {
+  if (model.dense.none(model.layers)) return false;
+  int stage = 0;
+  while (stage + 1 < model.shape.parallel.pp && first_decision(model, stage + 1) <= i) ++stage;
+  const int last = layers_of_stage(model, stage).second;
+  return model.dense.has(last - 1 - static_cast<int>(i - first_decision(model, stage)));
+}
+
+std::pair<int, int> backward_degrees(const ModelShape& model, const ModelDecision& decision) {
+  int least = std::numeric_limits<int>::max(), most = 0;
+  for (size_t i = 0; i < decision.backwards.size(); ++i) {
+    if (decides_dense(model, i)) continue;
+    least = std::min(least, decision.backwards[i].degree);
+    most = std::max(most, decision.backwards[i].degree);
+  }
+  return {least, most};
+}
+
+void check_size(const Schedule& schedule, const ModelShape& model, int degree_forward, int degree_backward) {
+  const StructureKey key =
+      structure_key(schedule, outline_of(model.shape), {degree_forward, degree_backward}, {}, Phases::both);
+  const auto tasks = static_cast<double>(build_structure(key)->tasks.size());
+  require<BadInput>(tasks * model.layers * model.micro_batches <= kMostTasks,
+                    "layers x micro-batches: found {} x {} of {} tasks each (schedule {}, degrees {} and {}), expected "
+                    "at most {} tasks in a plan",
+                    model.layers, model.micro_batches, tasks, schedule.name, degree_forward, degree_backward,
+                    kMostTasks);
+  double bytes = static_cast<double>(gradient_bytes(model.shape));
+  if (model.dense.hidden > 0)
+    bytes = std::max(bytes, static_cast<double>(gradient_bytes(dense_case(model.shape, model.dense.hidden))));
+  require<BadInput>(bytes * model.layers <= kMostBytes,
+                    "layers: found {} of {} gradient bytes each, expected at most {} bytes in all", model.layers, bytes,
+                    kMostBytes);
+}
+
+MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Flow flow) {
+  MemoryRequest request;
+  request.shape = shape;
+  request.layers = model.layers;
+  request.dense = model.dense;
+  request.micro_batches = model.micro_batches;
+  request.order = model.order;
+  request.replicated = traits_of(flow).sends_all_groups();
+  request.vocabulary = model.vocabulary;
+  request.tied_embedding = model.step.tied;
+  request.whole_ends = request.vocabulary > 0;
+  return request;
+}
+
+void add_ends(ModelShape& model, int64_t vocabulary, bool tied_embedding) {
+  const LayerCase& c = model.shape;
+  const int64_t rows = (vocabulary + c.parallel.mp - 1) / c.parallel.mp;  // of the rank that has most
+  const int64_t bytes = rows * c.layer.model_dim * bytes_of(c.layer.dtype);
+  model.embedding_gradient_bytes = bytes;
+  model.head_gradient_bytes = tied_embedding && c.parallel.pp == 1 ? 0 : bytes;
+}
+
+}  // namespace moe
