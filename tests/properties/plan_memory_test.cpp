@@ -17,6 +17,7 @@ MemoryRequest request_of(const ModelShape& model, const Schedule& schedule) {
   MemoryRequest request;
   request.shape = model.shape;
   request.layers = model.layers;
+  request.dense = model.dense;
   request.micro_batches = model.micro_batches;
   request.order = model.order;
   request.replicated = traits_of(schedule.flow).sends_all_groups();

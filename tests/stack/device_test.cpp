@@ -88,9 +88,12 @@ TEST_P(StackOnDeviceTest, GradientsAreAutograds) {
   layer.aux_loss = layer.z_loss = made.losses;
   ParallelShape parallel{.nodes = 2 * made.stages, .ranks_per_node = 2, .mp = 1, .ep = 2, .esp = 2, .pp = made.stages};
   parallel.recompute = made.recompute;
+  const bool dense = std::string_view(made.gate) != "gshard";  // some layers, sharded over MP
+  if (dense) parallel.mp = 2;
   ModelShape model{complete(layer, parallel, Rounding::ragged), 2 * made.stages, made.micro_batches,
                    PipelineOrder::one_f_one_b};
   model.step.planned = true;
+  if (dense) model.dense = DenseLayers{24, {true, false, made.stages == 2}}.first(model.layers);
   const LayerSeed seed{.seed = 7};
   const auto fitting = any_decision::fitting(model.shape);
   for (size_t i = static_cast<size_t>(made.micro_batches); i < fitting.size(); i += 5) {  // emulated kernels are slow
