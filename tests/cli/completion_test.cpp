@@ -25,7 +25,7 @@ TEST(Completion, OffersVerbsFlagsAndValues) {
   EXPECT_EQ(completions("moetune simulate --schedule fsmoe,parm-s1,tutel-"), Words{"fsmoe,parm-s1,tutel-improved"});
   EXPECT_EQ(completions("moetune layerbench --workload "), (Words{"gate", "balanced", "zipf:", "hot", "trace:"}));
   EXPECT_EQ(completions("moetune modelbench --text "), (Words{"markov", "bytes"}));
-  EXPECT_EQ(completions("moetune modelbench --model tiny-"), (Words{"tiny-gpt", "tiny-mixtral"}));
+  EXPECT_EQ(completions("moetune modelbench --model tiny-"), (Words{"tiny-bert", "tiny-gpt", "tiny-mixtral"}));
   EXPECT_EQ(completions("moetune reproduce monta-t"), Words{"monta-table8"});
   EXPECT_EQ(completions("moetune export google"), Words{"google-benchmark"});
   EXPECT_EQ(completions("moetune import csv-"), Words{"csv-profile"});

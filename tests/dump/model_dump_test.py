@@ -32,7 +32,7 @@ MODELS = {
               "--zero", "1", "--micro-batches", "2", "--layers", "3"],
     "bert": ["--model", "tiny-bert", "--dtype", "float64", "--schedule", "fsmoe,ds-moe-replicated"],
     "prenorm-bert": ["--model", "tiny-bert", "--dtype", "float64", *SMALL, "--schedule", "tutel", "--norm", "layernorm",
-                     "--bias", "--mp", "2", "--dp", "1", "--ep", "2", "--esp", "1", "--shared-hidden", "32"],
+                     "--bias", "--mp", "2", "--dp", "2", "--ep", "2", "--esp", "1", "--shared-hidden", "32"],
     "biases": [*GPT, *SMALL, "--schedule", "fsmoe,parm-s1", "--bias", "--ffn", "gpt-tanh", "--mp", "2", "--dp", "2",
                "--ep", "2", "--esp", "2", "--norm", "post-layernorm"],
     "gated-biases": [*MIXTRAL, *SMALL, "--schedule", "lina", "--bias", "--norm", "layernorm"],

@@ -102,34 +102,36 @@ MaskedFloors floors_of(const MarkovSource& source) {
 }
 
 // An encoder predicts masked tokens from both sides. A token that shows its own face (10 %) or another's (10 %) is
-// half known, so 0.8 times what the neighbours leave open is the least of all.
-double learn_masked(bool zeroed, const MaskedFloors& floors, const MarkovSource& text) {
+// half known, so 0.8 times what the neighbours leave open is the least of all. Attention alone does as well here, so no
+// limit tells experts that say nothing.
+double learn_masked(bool blind, const MaskedFloors& floors, const MarkovSource& text) {
   LayerShape layer = small_layer();
   layer.causal = false;
   layer.norm = Norm::post_layernorm;
   layer.batch = 16;
-  const int steps = 1500, alphabet = static_cast<int>(text.vocabulary());
+  const int steps = blind ? 300 : 1500, alphabet = static_cast<int>(text.vocabulary());
   LocalModels models(
       model_plan("fsmoe", model_case(layer, {.dp = 1, .mp = 1, .ep = 1, .esp = 1, .pp = 1}), 2, 1, alphabet + 1), text,
       7);
-  if (zeroed) models.zero({".w1", ".w2"});
+  if (blind) models.zero({".wv", ".wo"});  // and they stay zeros
   models.train(
       {.learning_rate = 3e-3, .clip_norm = 1, .warm_up_steps = steps / 10, .steps = steps, .least_share = 0.02});
   models.run(steps);
   const double held_out = models.held_out_loss(64);
   std::cout << fmt::format(
       "masked tokens of {}, {} steps{}: held-out {:.4f}; frequencies alone {:.4f}, neighbours leave {:.4f}\n", alphabet,
-      steps, zeroed ? ", experts zeroed" : "", held_out, floors.unigram, floors.of_neighbours);
+      steps, blind ? ", attention zeroed" : "", held_out, floors.unigram, floors.of_neighbours);
   return held_out;
 }
 
 TEST(Learning, AnEncoderPredictsMaskedTokens) {
   const auto text = make_markov_source({.order = 2, .alphabet = 8, .seed = 5});
   const MaskedFloors floors = floors_of(*text);
-  const double learnt = learn_masked(false, floors, *text), limit = 0.75 * floors.unigram;
+  const double learnt = learn_masked(false, floors, *text);
+  const double limit = 0.75 * floors.unigram;  // 0.8 of it cost masks alone, where no other token is seen
   EXPECT_LE(learnt, limit);
   EXPECT_GE(learnt, 0.8 * floors.of_neighbours) << "the model sees what it is to predict";
-  EXPECT_GT(learn_masked(true, floors, *text), limit) << "without its experts it does not";
+  EXPECT_GT(learn_masked(true, floors, *text), limit) << "where no token sees another it does not";
 }
 
 TEST(DISABLED_SlowLearning, OfSixteenTokensOnOneRankAndOnFour) {
