@@ -27,11 +27,15 @@ def published():
 def fastest(program, row, *flags):
     """The shape found first, its seconds and a rank's GiB under DeepSpeed-MoE's schedule, which Megatron-Core has."""
     with tempfile.TemporaryDirectory() as scratch:
-        printed = subprocess.run(
+        ran = subprocess.run(
             [program, "tune", "--no-verify", "--shape", "auto", "--cluster", row["cluster"], "--model", row["model"],
              "--schedule", "ds-moe", "--json", "--quiet", "--out", f"{scratch}/r.jsonl", *flags],
-            capture_output=True, text=True, check=True).stdout
-    found = json.loads(printed)["shapes"]
+            capture_output=True, text=True, check=False)
+    if too_large := re.search(r"none of 1 shapes fits: the least needs ([\d.]+) GiB", ran.stderr):
+        return "", None, float(too_large[1])
+    if ran.returncode:
+        sys.exit(f"{row['model']}: {ran.stderr}")
+    found = json.loads(ran.stdout)["shapes"]
     if found["gap"] > 0:
         sys.exit(f"{row['model']}: the search met its limit of time, and may not have found the fastest")
     shape = found["ranked"][0]
@@ -45,8 +49,13 @@ def fastest(program, row, *flags):
 def of_published(program, row):
     dp = int(row["ranks"]) // int(row["pp"])
     count = int(row["global_batch"]) // (dp * int(row["micro_batch"]))
-    return fastest(program, row, "--dp", str(dp), "--mp", "1", "--ep", row["ep"], "--esp", "1", "--pp", row["pp"],
+    found = fastest(program, row, "--dp", str(dp), "--mp", "1", "--ep", row["ep"], "--esp", "1", "--pp", row["pp"],
                    "--batch", row["micro_batch"], "--micro-batches", str(count), "--pipeline", "1f1b")
+    if found[1] is not None:
+        return found
+    groups = " ".join(f"{name} {size}" for name, size in (("DP", dp), ("EP", row["ep"]), ("PP", row["pp"]))
+                      if int(size) > 1)
+    return f"{groups}, {count} of {row['micro_batch']} ZeRO 1 recompute", None, found[2]
 
 
 def table(program):
@@ -56,8 +65,8 @@ def table(program):
 
         def line(found, precision, measured, slower):
             text, seconds, gib = found
-            predicted = batch * SEQ / ranks / seconds
-            return (row["model"], row["ranks"], row["global_batch"], text, precision, measured, f"{predicted:,.0f}",
+            predicted = f"{batch * SEQ / ranks / seconds:,.0f}" if seconds else "-"
+            return (row["model"], row["ranks"], row["global_batch"], text, precision, measured, predicted,
                     slower, f"{gib:.1f}")
 
         precision = row["precision"] + (f" VP {row['vp']}" if row["vp"] != "1" else "")
@@ -68,7 +77,7 @@ def table(program):
             least_s[question] = found[1]
             lines.append(line(found, "found", "-", "-"))
         own = of_published(program, row)
-        slower = f"{100 * (own[1] / least_s[question] - 1):+.1f} %"
+        slower = f"{100 * (own[1] / least_s[question] - 1):+.1f} %" if own[1] else "too large"
         lines.append(line(own, precision, f"{int(row['tokens_s_rank']):,}", slower))
     widths = [max(len(cells[i]) for cells in lines) for i in range(len(HEAD))]
     left = {0, 3, 4}

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "moe/base/json.h"
+#include "moe/base/statistics.h"
 #include "moe/base/table.h"
 #include "moe/record/pass_times.h"
 #include "verbs/results_json.h"

@@ -15,9 +15,9 @@ struct Run {
   int resumed = 0;  // times
 };
 
-/// Returns the runs of a file, packed by gzip or not, in order. A line that a killed writer left torn is passed over: the last one, or
-/// one that a new run or a resume mark follows. Throws BadInput "FILE:LINE: KEY: found ..., expected ..."
-/// for any other line that is no record.
+/// Returns the runs of a file, packed by gzip or not, in order. A line that a killed writer left torn is passed over:
+/// the last one, or one that a new run or a resume mark follows. Throws BadInput "FILE:LINE: KEY: found ..., expected
+/// ..." for any other line that is no record.
 std::vector<Run> read_runs(const std::string& path);
 
 /// Returns the last run of a file. Throws BadInput where there is none.

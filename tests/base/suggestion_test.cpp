@@ -35,12 +35,12 @@ TEST(Suggestion, KnowsNamesByTheirStartsAndParts) {
   EXPECT_EQ(suggested("Mixtral"), "; did you mean 'mixtral-7b' or 'mixtral-22b'?");
   EXPECT_EQ(suggested("h100"), "; did you mean 'h100-8', 'h100-deepep-1-node' or 'h100-deepep-2-nodes'?");
   EXPECT_EQ(suggested("fsmoe-int"), "; did you mean 'fsmoe-interleaved'?");
-  EXPECT_EQ(suggested("interleaved"), "; did you mean 'fsmoe-interleaved'?");       // a part
-  EXPECT_EQ(suggested("leaved"), "; did you mean 'fsmoe-interleaved'?");            // inside a word
-  EXPECT_EQ(suggested("qwen-30b"), "; did you mean 'qwen3-30b-a3b'?");              // starts of its words
-  EXPECT_EQ(suggested("gptoss"), "; did you mean 'gpt-oss-20b'?");                  // without what stands between
+  EXPECT_EQ(suggested("interleaved"), "; did you mean 'fsmoe-interleaved'?");  // a part
+  EXPECT_EQ(suggested("leaved"), "; did you mean 'fsmoe-interleaved'?");       // inside a word
+  EXPECT_EQ(suggested("qwen-30b"), "; did you mean 'qwen3-30b-a3b'?");         // starts of its words
+  EXPECT_EQ(suggested("gptoss"), "; did you mean 'gpt-oss-20b'?");             // without what stands between
   EXPECT_EQ(suggested("mixtral-8x141b-instruct"), "; did you mean 'mixtral-7b' or 'mixtral-22b'?");  // the first word
-  EXPECT_EQ(suggested("8"), "");  // in many
+  EXPECT_EQ(suggested("8"), "");                                                                     // in many
   EXPECT_EQ(suggested("-"), "");
 }
 

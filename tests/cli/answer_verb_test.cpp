@@ -112,10 +112,12 @@ TEST_F(AnswerVerb, LinesKeepTheirWidth) {
 TEST_F(AnswerVerb, IsAtMost25Lines) {
   using Words = std::vector<std::string>;
   for (const Words& words :
-       {Words{}, Words{"--batch", "4", "--current", "tutel:2:3"}, Words{"--model", "gpt2-xl@fsmoe", "--layers", "3"},
+       {Words{"--batch", "1"}, Words{"--batch", "4", "--current", "tutel:2:3"},
+        Words{"--model", "gpt2-xl@fsmoe", "--layers", "3"},
         Words{"--cluster", "testbed-a", "--batch", "2", "--shape", "auto"},
         Words{"--model", "gpt2-xl@fsmoe", "--shape", "auto", "--layers", "4", "--current", "ds-moe"},
-        Words{"--model", "mixtral-7b", "--cluster", "h100-deepep-4-nodes", "--shape", "auto", "--layers", "2"},
+        Words{"--model", "mixtral-7b", "--cluster", "h100-deepep-4-nodes", "--shape", "auto", "--layers", "2",
+              "--nearest"},
         Words{"--model", "qwen3-30b-a3b", "--cluster", "h100-deepep-8-nodes", "--shape", "auto", "--layers", "1"},
         Words{"--model", "olmoe-1b-7b", "--cluster", "h100-8", "--shape", "auto", "--layers", "2", "--current",
               "fsmoe:7:1"},

@@ -122,8 +122,7 @@ namespace {
 
 // Returns one rank's tasks; of a plan of several stages those of its own, which are all that it has run.
 TraceGroup measured_group(const ScheduleRun& run, size_t rank, const Timeline& times, const std::string& cluster) {
-  TraceGroup group{"measured",  static_cast<int>(rank), &run.plan,       times.start_s,
-                   times.end_s, cluster,                &run.predicted};
+  TraceGroup group{"measured", static_cast<int>(rank), &run.plan, times.start_s, times.end_s, cluster, &run.predicted};
   const int stages = run.plan.shape.parallel.pp;
   if (stages > 1 && run.measured.size() % static_cast<size_t>(stages) == 0)
     group.stage = static_cast<int>(rank / (run.measured.size() / static_cast<size_t>(stages)));
