@@ -19,7 +19,7 @@ TEST_P(NormTest, EqualsItsGraph) {
   const LayerCase c = complete(layer, {}, Rounding::ragged);
   const RankShape rank = rank_shape(c, 0);
   const auto norm = make_norm({rank, {.seed = 3}}, kNormGain2);
-  const std::vector<Parameter> gain{norm->gain(1)};
+  const std::vector<Parameter> gain = norm->parameters(1);
   const Tensor x = random_tensor({9, 21}, 1), d = random_tensor({9, 21}, 2), y({9, 21}, DType::float64);
   fill_random(gain[0].gradient, 3);  // overwritten
 

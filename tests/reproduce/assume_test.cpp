@@ -76,7 +76,7 @@ TEST(Assume, WhatCannotBeReadIsOneLineWithItsPlace) {
       {file("[[value]]\nname = \"x\"\nlabel = \"l\"\nvalue = \"much\"\n"), "value"},
       {"schema = 1\nname = \"n\"\nsource = \"s\"\ntables = []\n", "tables"},
       {"schema = 2\nname = \"n\"\nsource = \"s\"\ntables = [\"x\"]\n", "schema"},
-      {file(std::string(kRow) + "ffn = \"gpt\"\n"), "ffn"}};
+      {file(fmt::format("{}ffn = \"gpt\"\n", kRow)), "ffn"}};
   for (const auto& [text, key] : rows) {
     const std::string path = scratch.write("bad.toml", text);
     const std::string message = message_of<BadInput>([&] { read_assumptions(path); });

@@ -76,7 +76,7 @@ TEST(LayerRun, EverySchedulesRunIsVerifiedAndNoFasterThanModelled) {
   const LayerJob job = small_job(true);
   const LayerOutcome outcome = run_layer_job(job, {});
   ASSERT_EQ(outcome.runs.size(), job.schedules.size());
-  for (const auto& [record, plan, predicted, measured, rank, tasks] : outcome.runs) {
+  for (const auto& [record, plan, predicted, ranks, slowest, tasks] : outcome.runs) {
     EXPECT_TRUE(record.status == CaseStatus::ok || record.status == CaseStatus::invalid) << record.reason;
     EXPECT_GT(record.summary.number("worst_error", ""), 0);
     EXPECT_LT(record.summary.number("worst_error", ""), 2e-5);
@@ -86,10 +86,14 @@ TEST(LayerRun, EverySchedulesRunIsVerifiedAndNoFasterThanModelled) {
     ASSERT_EQ(record.samples.size(), 2U);
     EXPECT_EQ(record.samples[0].values.size(), 2U);
     EXPECT_EQ(record.samples[0].values[0].size(), 4U);
-    ASSERT_EQ(measured.size(), plan.tasks().size());
-    for (const Task& task : plan.tasks())  // measured order keeps every dependency
-      for (const int before : task.after)
-        EXPECT_LE(measured[static_cast<size_t>(before)].end_s, measured[static_cast<size_t>(task.id)].start_s + 1e-9);
+    ASSERT_EQ(ranks.size(), 4U);
+    EXPECT_LT(slowest, 4);
+    for (const std::vector<TaskTime>& measured : ranks) {
+      ASSERT_EQ(measured.size(), plan.tasks().size());
+      for (const Task& task : plan.tasks())  // measured order keeps every dependency
+        for (const int before : task.after)
+          EXPECT_LE(measured[static_cast<size_t>(before)].end_s, measured[static_cast<size_t>(task.id)].start_s + 1e-9);
+    }
   }
 }
 
