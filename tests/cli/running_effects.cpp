@@ -41,7 +41,7 @@ Effects layerbench() {
   Effects e;
   add_layers_that_run(e);
   add(e, parsed, "", "--layer example; --grid fsmoe-b; --iterations 2; --workload balanced; --dump d; --check-only");
-  add(e, parsed, "--grid fsmoe-b", "--grid-layers 2; --only x");
+  add(e, parsed, "--grid fsmoe-b", "--grid-layers 2; --drawn 2; --only x");
   add(e, refused, "--grid fsmoe-b", "--only x");
   add(e, parsed, "--degree-forward 1 --degree-backward 1", "--no-predict");
   add(e, refused, "", "--no-predict; --slow some:2; --slow expert:0.5");
@@ -50,7 +50,8 @@ Effects layerbench() {
   add(e, refused, "--cluster testbed-b", "--slow expert:2");
   add(e, parsed, "", "--layers 2; --micro-batches 2; --pipeline 1f1b");
   add(e, refused, "--grid fsmoe-b", "--layers 2; --micro-batches 2; --pipeline 1f1b; --recompute selective");
-  add(e, refused, "", "--grid-layers 2");
+  add(e, refused, "", "--grid-layers 2; --drawn 2");
+  add(e, refused, "--grid fsmoe-b --drawn 2", "--grid-layers 2; --only x");
   add(e, parsed, "", "--plan plan.json");
   add(e, refused, "--seq 64", "--plan plan.json");
   add(e, refused, "--check-only", "--iterations 2; --trace t; --tasks");

@@ -33,9 +33,9 @@ Fields gpu_fields(int local_rank);
 void share_done(const Target& target, RecordWriter& writer);
 
 /// `host`: of threads 2 nodes x 2 ranks, of processes what they are ("gloo-2x4"); unpaced, to be measured. Else a
-/// profile: of threads to emulate, unless it is named `host` or `host-fitted`, and of processes what predicts them. Throws BadInput where such a profile is not of as
-/// many nodes and ranks as the processes. `ranks.threads` 0: an equal share of the cores, and 1 where they are emulated
-/// or on GPUs, which refuse more.
+/// profile: of threads to emulate, unless it is named `host` or `host-fitted`, and of processes what predicts them.
+/// Throws BadInput where such a profile is not of as many nodes and ranks as the processes. `ranks.threads` 0: an equal
+/// share of the cores, and 1 where they are emulated or on GPUs, which refuse more.
 Target target_of(const std::string& cluster, const BenchRanks& ranks);
 
 }  // namespace moe
