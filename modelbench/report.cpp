@@ -97,7 +97,7 @@ std::string text_of(const ModelbenchResults& results) {
   const std::vector<ScheduleRun>& runs = results.outcome.runs;
   const double dilation = runs.empty() ? 1 : runs.front().record.dilation;
   std::string text =
-      fmt::format("{}{}, {}{} layer{}{}, {} tokens a step, on {}{}\n\n", results.model,
+      fmt::format("{}{}, {}{} layer{}{}, {} tokens a step\non {}{}\n\n", results.model,
                   results.kind.empty() ? "" : fmt::format(" ({})", results.kind), results.layers,
                   results.layers < results.of_layers ? fmt::format(" of its {}", results.of_layers) : "",
                   results.layers == 1 && results.of_layers == 1 ? "" : "s",
