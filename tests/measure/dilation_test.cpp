@@ -65,5 +65,24 @@ TEST(Dilation, NoOutlierDecides) {
   }
 }
 
+// A step's end: one task behind hundreds, whose work is far above its pace.
+TEST(Dilation, ARareTaskDecidesOnlyWhereItsWorkIsMuchOfAPass) {
+  constexpr size_t kDeep = 600;
+  for (const bool much : {false, true}) {
+    PlannedRun run = experts("a", kDeep);
+    LaneBuilder builder(1);
+    for (size_t i = 0; i < kDeep; ++i) builder.add(0);
+    builder.structure().tasks.back().kind = TaskKind::optimizer;
+    run.plan.structure = builder.build();
+    const double work_s = much ? 1.0 : 1e-3;
+    run.task_seconds.back() = 1e-3;
+    std::vector<TaskTime> rank(kDeep, TaskTime{0, kWorkS});
+    rank.back().end_s = work_s;
+    const Dilation d = choose_dilation({run}, {std::vector<RankTimes>(kPasses, RankTimes(kRanks, rank))});
+    EXPECT_DOUBLE_EQ(d.factor, much ? work_s / (1e-3 * run.forward_s) : 4 * kWorkS / kModelledS) << much;
+    EXPECT_EQ(d.set_by == "the work of forward optimizer of a", much) << d.set_by;
+  }
+}
+
 }  // namespace
 }  // namespace moe

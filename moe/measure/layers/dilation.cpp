@@ -1,5 +1,6 @@
 #include "moe/measure/layers/dilation.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <map>
 
@@ -14,6 +15,15 @@ constexpr double kShortestPassS = 0.06;    // of the case's fastest schedule: a 
 constexpr double kTaskOfPassS = 0.8e-3;    // of a pass, for each task of its longest queue
 constexpr double kShortestTaskS = 0.1e-3;  // less of it, and it passes while its thread wakes up
 constexpr double kWorkMargin = 4;          // a pace is at least this many times the work under it
+constexpr double kRare = 1.0 / 400;        // of a plan's tasks: a kind that is no more, as a model's ends and its step
+constexpr double kRareShare = 1e-3;        // of a pass: what a rare kind's work may take, whatever its pace
+
+// What a kind's work asks for, its tasks being `share` of the plan's. Rare ones may outlast their paces where that is
+// nothing beside the pass: else one short sum a step would stretch the whole model.
+double factor_of(double ratio, double share, double work_s, double pass_s) {
+  const double wanted = kWorkMargin * ratio;
+  return share > kRare ? wanted : std::min(wanted, work_s / (kRareShare * pass_s));
+}
 
 std::string words_for(const Plan& plan, Phase phase, TaskKind kind) {
   return fmt::format("{} {} of {}", name_of(phase), name_of(kind), plan.schedule);
@@ -45,14 +55,19 @@ Dilation choose_dilation(const std::vector<PlannedRun>& planned, const std::vect
   Dilation chosen = least_dilation(planned);
   for (size_t s = 0; s < planned.size(); ++s) {
     std::map<std::pair<Phase, TaskKind>, std::vector<double>> ratios;
+    std::map<std::pair<Phase, TaskKind>, double> seconds;  // modelled, of all tasks
     for (const Task& task : planned[s].plan.tasks()) {
       const double modelled = planned[s].task_seconds[static_cast<size_t>(task.id)];
       if (modelled <= 0) continue;
+      seconds[{task.phase, task.kind}] += modelled;
       for (const RankTimes& pass : unpaced[s])
         ratios[{task.phase, task.kind}].push_back(own_seconds(task, pass) / modelled);
     }
+    const auto measured = static_cast<double>(planned[s].plan.tasks().size() * unpaced[s].size());
+    const double pass_s = planned[s].forward_s + planned[s].backward_s;
     for (auto& [of, values] : ratios) {
-      const double factor = kWorkMargin * median(std::move(values));
+      const double share = static_cast<double>(values.size()) / measured, ratio = median(std::move(values));
+      const double factor = factor_of(ratio, share, ratio * seconds[of], pass_s);
       if (factor > chosen.factor) chosen = {factor, "the work of " + words_for(planned[s].plan, of.first, of.second)};
     }
   }
