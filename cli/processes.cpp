@@ -7,6 +7,7 @@
 #include "moe/base/check.h"
 #include "moe/base/log.h"
 #include "moe/base/no_hardware.h"
+#include "moe/base/units.h"
 #include "moe/base/version.h"
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/comm/nccl/nccl_world.h"
@@ -33,9 +34,8 @@ std::string job_of(const std::vector<std::string>& argv) {
 
 std::string who_is_where(const World& world, const Launch& launch) {
   const WorldTopology& topology = world.topology();
-  std::string text =
-      fmt::format("{}: {} rank{}, {} node{} x {}", world.backend(), world.ranks(), world.ranks() > 1 ? "s" : "",
-                  topology.nodes, topology.nodes > 1 ? "s" : "", topology.ranks_per_node);
+  std::string text = fmt::format("{}: {}, {} x {}", world.backend(), counted(world.ranks(), "rank"),
+                                 counted(topology.nodes, "node"), topology.ranks_per_node);
   if (launch.ranks_per_node > 0) text += " (by --ranks-per-node)";
   if (topology.interface.empty()) return text;
   text += fmt::format(", over {}", topology.interface);

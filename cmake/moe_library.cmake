@@ -1,7 +1,28 @@
-# moe_library(NAME SOURCES ... [DEPENDS ...]): one static library a folder; headers are included from the root.
+# shared_headers(NAME [LIBRARIES ...] [HEADERS ...]): headers that nearly all files of many targets include, compiled
+# once; they would take a second of each file. A target that reuses them may define more macros, never fewer.
+file(WRITE ${CMAKE_BINARY_DIR}/no_code.cpp "")
+function(shared_headers name)
+  cmake_parse_arguments(ARG "" "" "LIBRARIES;HEADERS" ${ARGN})
+  add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/no_code.cpp)
+  target_link_libraries(${name} PRIVATE fmt::fmt ${ARG_LIBRARIES} moe_warnings)
+  target_precompile_headers(${name} PRIVATE <algorithm> <functional> <map> <memory> <optional> <span> <string> <vector>
+                            <fmt/format.h> ${ARG_HEADERS})
+endfunction()
+shared_headers(usual_headers)
+shared_headers(json_headers LIBRARIES nlohmann_json::nlohmann_json HEADERS <nlohmann/json.hpp>)
+if(MOETUNE_TESTS)
+  shared_headers(test_headers LIBRARIES GTest::gtest HEADERS <gtest/gtest.h>)
+endif()
+
+# moe_library(NAME SOURCES ... [DEPENDS ...] [PRECOMPILED json_headers]): one static library a folder; headers are
+# included from the root.
 function(moe_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "PRECOMPILED" "SOURCES;DEPENDS" ${ARGN})
+  if(NOT ARG_PRECOMPILED)
+    set(ARG_PRECOMPILED usual_headers)
+  endif()
   add_library(${name} STATIC ${ARG_SOURCES})
+  target_precompile_headers(${name} REUSE_FROM ${ARG_PRECOMPILED})
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:moe_warnings>)
   if(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/moe/" AND NOT name STREQUAL "moe_measure")
@@ -22,9 +43,9 @@ function(moe_test name)
     set(ARG_TIMEOUT ${usual_timeout})
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest_main moe_warnings)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} fmt::fmt GTest::gtest_main moe_warnings)
   target_compile_definitions(${name} PRIVATE MOETUNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_precompile_headers(${name} REUSE_FROM gtest_header)
+  target_precompile_headers(${name} REUSE_FROM test_headers)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
 endfunction()

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "moe/base/units.h"
+
 namespace moe::doctor {
 namespace {
 
@@ -83,8 +85,8 @@ Findings others(const Nvml& nvml, NvmlDevice gpu) {
   const int error = nvml.processes(gpu, &count, nullptr);
   if (error != kNvmlOk && error != kNvmlInsufficientSize) return {};
   if (count == 0) return {finding(Level::ok, "no other process", "nothing competes for SMs and memory")};
-  return {finding(Level::warn, fmt::format("{} other process{}", count, count == 1 ? "" : "es"),
-                  "they take SMs, memory and its bandwidth", "nvidia-smi")};
+  return {
+      finding(Level::warn, counted(count, "other process"), "they take SMs, memory and its bandwidth", "nvidia-smi")};
 }
 
 Findings pcie(const Nvml& nvml, NvmlDevice gpu) {

@@ -57,16 +57,17 @@ void write_tutel(const ExportOptions& options, std::ostream& out) {
     tuned.notes.push_back(fmt::format("rows were rounded as {}, Tutel rounds as --capacity-rounding tutel",
                                       name_of(tuned.shape.rounding)));
   if (p.mp > 1) tuned.notes.push_back(fmt::format("attention over {} MP ranks is not Tutel's", p.mp));
-  Json arguments{
+  Json experts{{"type", l.ffn != Ffn::mixtral ? "ffn" : "llama_ffn"},
+               {"num_experts_per_device", sharded && local == 1 ? -int64_t{p.esp} : local},
+               {"hidden_size_per_expert", l.hidden}};
+  if (l.ffn != Ffn::mixtral) experts["has_fc1_bias"] = experts["has_fc2_bias"] = l.bias;
+  const Json arguments{
       {"gate_type",
        {{"type", l.gate == "xmoe" ? "cosine_top" : "top"},
         {"k", l.top_k},
         {"capacity_factor", dropless ? 0.0 : *l.capacity_factor}}},
       {"model_dim", l.model_dim},
-      {"experts",
-       {{"type", l.ffn != Ffn::mixtral ? "ffn" : "llama_ffn"},
-        {"num_experts_per_device", sharded && local == 1 ? -int64_t{p.esp} : local},
-        {"hidden_size_per_expert", l.hidden}}},
+      {"experts", experts},
       {"a2a_ffn_overlap_degree", tuned.chosen.record.degree_forward},
       {"parallel_type", sharded && local == 1 ? "model" : "data"},
       {"use_2dh", l.dispatcher == "2dh"},
@@ -88,8 +89,9 @@ void write_deepspeed(const ExportOptions& options, std::ostream& out) {
                                       name_of(tuned.shape.rounding)));
   if (l.dispatcher != "alltoall")
     tuned.notes.push_back(fmt::format("the dispatcher {} is not DeepSpeed's, which has one AlltoAll", l.dispatcher));
-  tuned.notes.push_back(fmt::format("expert: a module of your own, {} -> {} -> {}{}", l.model_dim, l.hidden / p.esp,
-                                    l.model_dim, p.esp > 1 ? fmt::format(", a shard of {} of the expert", p.esp) : ""));
+  tuned.notes.push_back(fmt::format("expert: a module of your own, {} -> {} -> {}{}{}", l.model_dim, l.hidden / p.esp,
+                                    l.model_dim, l.bias ? ", with biases" : "",
+                                    p.esp > 1 ? fmt::format(", a shard of {} of the expert", p.esp) : ""));
   const Json arguments{{"hidden_size", l.model_dim},
                        {"num_experts", l.experts},
                        {"ep_size", p.ep},

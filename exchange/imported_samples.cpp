@@ -7,6 +7,7 @@
 #include "moe/base/check.h"
 #include "moe/base/log.h"
 #include "moe/base/statistics.h"
+#include "moe/base/units.h"
 #include "moe/record/writer.h"
 
 namespace moe::exchange {
@@ -79,8 +80,8 @@ void ImportedSamples::write(const ImportOptions& options) const {
     writer.append(record);
   }
   writer.end();
-  log_info(fmt::format("{}: {} cases of {} operations and groups, of {} nodes x {} ranks", options.out, by_key_.size(),
-                       series.size(), nodes, ranks_per_node));
+  log_info(fmt::format("{}: {} cases of {} operations and groups, of {} x {} ranks", options.out, by_key_.size(),
+                       series.size(), counted(nodes, "node"), ranks_per_node));
   say_what_fits(options);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "exchange/json_fields.h"
 #include "moe/base/check.h"
@@ -21,10 +22,16 @@ std::vector<int> ranks_at(const Json& object, const char* key) {
   std::vector<int> ranks;
   if (!list.is_array()) return {};
   for (const Json& rank : list) {
-    if (!rank.is_number_integer()) return {};
+    if (!rank.is_number_integer() || !std::in_range<int>(rank.get<int64_t>())) return {};
     ranks.push_back(rank.get<int>());
   }
   return ranks;
+}
+
+// 0, which is unknown, where no group is that large.
+int ranks_in(const Json& object, const char* key, int64_t otherwise) {
+  const int64_t ranks = whole_at(object, key, otherwise);
+  return std::in_range<int>(ranks) ? static_cast<int>(ranks) : 0;
 }
 
 std::optional<CommArguments> comm_of(const Json& args) {
@@ -34,7 +41,7 @@ std::optional<CommArguments> comm_of(const Json& args) {
   c.dtype = text_at(args, "dtype");
   c.group = text_at(args, "Process Group Name");
   c.ranks = ranks_at(args, "Process Group Ranks");
-  c.group_size = static_cast<int>(whole_at(args, "Group size", static_cast<int64_t>(c.ranks.size())));
+  c.group_size = ranks_in(args, "Group size", static_cast<int64_t>(c.ranks.size()));
   c.sequence = whole_at(args, "Seq", -1);
   c.elements_in = number_at(args, "In msg nelems");
   c.elements_out = number_at(args, "Out msg nelems");
@@ -109,7 +116,7 @@ class EventReader {
     if (comm.group_size > 0) return;
     comm.group = text_at(group, "pg_name");
     comm.ranks = ranks_at(group, "ranks");
-    comm.group_size = static_cast<int>(whole_at(group, "pg_size", 0));
+    comm.group_size = ranks_in(group, "pg_size", 0);
     comm.elements_out = comm.elements_in * comm.group_size;
   }
 

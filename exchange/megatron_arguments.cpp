@@ -24,7 +24,18 @@ class Arguments {
   std::vector<std::string> lines_;
 };
 
-void add_model(const TunedLayer& tuned, Arguments& a) {
+// "001101" as Python's "([0]*2+[1]*2+[0]*1+[1]*1)": which layers have experts.
+std::string layer_frequency(std::string_view moe_layers) {
+  std::string text;
+  for (size_t begin = 0; begin < moe_layers.size();) {
+    const size_t end = std::min(moe_layers.find_first_not_of(moe_layers[begin], begin), moe_layers.size());
+    text += fmt::format("{}[{}]*{}", text.empty() ? "" : "+", moe_layers[begin], end - begin);
+    begin = end;
+  }
+  return fmt::format("\"({})\"", text);
+}
+
+void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   const LayerShape& l = tuned.shape.layer;
   const ParallelShape& p = tuned.shape.parallel;
   const auto recorded = [&, &record = tuned.chosen.record](const char* name) {  // of a model
@@ -33,7 +44,7 @@ void add_model(const TunedLayer& tuned, Arguments& a) {
   // A run may be of some of a model's layers.
   if (tuned.chosen.record.key.starts_with("plan/") && recorded("layers") > 1) a.add("--num-layers", recorded("layers"));
   a.add("--hidden-size", l.model_dim);
-  a.add("--ffn-hidden-size", l.hidden);
+  a.add("--ffn-hidden-size", ffn_hidden);
   a.add("--num-attention-heads", l.heads);
   if (l.kv_heads < l.heads) a.add("--group-query-attention");
   if (l.kv_heads < l.heads) a.add("--num-query-groups", l.kv_heads);
@@ -44,7 +55,7 @@ void add_model(const TunedLayer& tuned, Arguments& a) {
   a.add("--micro-batch-size", l.batch);
   a.add("--global-batch-size", l.batch * p.dp * recorded("micro_batches"));
   a.add("--normalization", l.norm == Norm::rmsnorm ? "RMSNorm" : "LayerNorm");
-  a.add("--disable-bias-linear");
+  if (!l.bias) a.add("--disable-bias-linear");
   if (l.ffn == Ffn::mixtral) a.add("--swiglu");
   if (l.dtype == DType::bfloat16) a.add("--bf16");
   if (l.dtype == DType::float16) a.add("--fp16");
@@ -110,7 +121,8 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
   if (l.gate == "gshard" && l.top_k == 1)
     tuned.notes.emplace_back("gshard weighs the one expert of a token by 1, Megatron-Core by its probability");
   Arguments arguments;
-  add_model(tuned, arguments);
+  add_model(tuned, tuned.dense_hidden > 0 ? tuned.dense_hidden : l.hidden, arguments);
+  if (!tuned.moe_layers.empty()) arguments.add("--moe-layer-freq", layer_frequency(tuned.moe_layers));
   arguments.add("--expert-tensor-parallel-size", tuned.shape.parallel.esp);
   arguments.add("--moe-ffn-hidden-size", l.hidden);
   if (l.shared_hidden > 0) arguments.add("--moe-shared-expert-intermediate-size", l.shared_hidden);
@@ -118,6 +130,10 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
   // Behind the choice of one expert a softmax is 1, whatever the logits.
   if (l.gate != "sigmoid" && (l.top_k == 1 || l.gate == "switch")) arguments.add("--moe-router-pre-softmax");
   if (l.gate == "sigmoid") arguments.add("--moe-router-score-function", "sigmoid");
+  if (const int nodes = expert_nodes(tuned.shape.parallel); l.node_limit > 0 && nodes > 1) {
+    arguments.add("--moe-router-num-groups", nodes);
+    arguments.add("--moe-router-group-topk", std::min<int64_t>(l.node_limit, nodes));
+  }
   if (l.experts > tuned.shape.parallel.ep) arguments.add("--moe-grouped-gemm");
   if (tuned.shape.parallel.zero > 0) arguments.add("--use-distributed-optimizer");
   if (tuned.shape.parallel.recompute == Recompute::selective) arguments.add("--recompute-granularity selective");
@@ -137,7 +153,7 @@ void write_fsmoe(const ExportOptions& options, std::ostream& out) {
   if (l.ffn == Ffn::mixtral) tuned.notes.emplace_back("the published layer's backward is of ReLU alone");
   if (l.shared_hidden > 0) tuned.notes.emplace_back("the published layer has no shared expert");
   Arguments arguments;
-  add_model(tuned, arguments);
+  add_model(tuned, l.hidden, arguments);
   add_moe(l, arguments);
   arguments.add("--pipeline-degree", tuned.chosen.record.degree_forward);
   arguments.add("--bp-pipeline-degree", tuned.chosen.record.degree_backward);

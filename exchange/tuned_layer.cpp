@@ -70,17 +70,36 @@ std::vector<std::string> notes_on(const Found& found, const Framework& runs) {
   return notes;
 }
 
-// Parts of the layer that none of the frameworks' settings say.
-void note_unsaid(const LayerCase& shape, const Framework& runs, std::vector<std::string>& notes) {
-  const LayerShape& layer = shape.layer;
+void read_dense_layers(const CaseRecord& record, TunedLayer& tuned) {
+  const Fields& fields = record.parameters;
+  if (fields.has("dense_hidden")) tuned.dense_hidden = fields.whole("dense_hidden", record.where);
+  if (!fields.has("moe_layers")) return;
+  tuned.moe_layers = fields.text("moe_layers", record.where);
+  require<BadInput>(tuned.moe_layers.find_first_not_of("01") == std::string::npos,
+                    "{}: moe_layers: found '{}', expected 0 and 1 alone", record.where, tuned.moe_layers);
+}
+
+// Parts of the layer that none of the framework's settings say.
+void note_unsaid(const Framework& runs, TunedLayer& tuned) {
+  const LayerShape& layer = tuned.shape.layer;
+  std::vector<std::string>& notes = tuned.notes;
+  const bool megatron = runs.format == "megatron";
   const auto unsaid = [&](std::string_view what) {
     notes.push_back(fmt::format("the layer had {}, which no setting of {} says", what, runs.name));
   };
+  if (tuned.dense_hidden > 0 && !megatron)
+    unsaid(fmt::format("dense layers of {} hidden units beside it", tuned.dense_hidden));
+  if (tuned.dense_hidden > 0 && megatron && tuned.moe_layers.empty())
+    notes.emplace_back("--moe-layer-freq is yours: the records don't say which of the layers are dense");
+  if (layer.node_limit > 0 && !megatron)
+    unsaid(fmt::format("experts of a token on {} nodes at most", layer.node_limit));
+  if (is_post(layer.norm)) unsaid("its norms behind the residual sums");
+  if (!layer.causal) unsaid("attention without a causal mask");
   if (layer.norm == Norm::none) unsaid("no norm");
   if (!layer.residual) unsaid("no residual connection");
   if (layer.hook != "none") unsaid(fmt::format("the hook {}", layer.hook));
-  const std::string states = describe_states(shape.parallel);
-  if (!states.empty() && runs.format != "megatron")
+  const std::string states = describe_states(tuned.shape.parallel);
+  if (!states.empty() && !megatron)
     notes.push_back(fmt::format("planned with {}: a setting of the optimizer and of your attention", states));
 }
 
@@ -113,7 +132,8 @@ TunedLayer tuned_layer(const ExportOptions& options, const Framework& runs) {
   TunedLayer tuned{layer_of(found.chosen->record),
                    shape_of(found.chosen->record.parameters, found.chosen->record.where), found.cases.front(),
                    *found.chosen, notes_on(found, runs)};
-  note_unsaid(tuned.shape, runs, tuned.notes);
+  read_dense_layers(found.chosen->record, tuned);
+  note_unsaid(runs, tuned);
   return tuned;
 }
 

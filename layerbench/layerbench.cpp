@@ -179,10 +179,11 @@ class Layerbench {
     OpRequest request;
     request.settings.repetitions = options_.iterations;
     request.settings.timeout_s = options_.timeout_s;
-    request.sizes = sizes_for(layers_.front().shape.layer.dtype, target_.ranks.device);
     std::vector<LayerJob> jobs;
     for (const BenchedLayer& layer : layers_)
       if (layer.refused.empty()) jobs.push_back(job_of(layer));
+    const LayerCase& first = jobs.empty() ? layers_.front().shape : jobs.front().shape;
+    request.sizes = sizes_for(first.layer.dtype, target_.ranks.device);
     return measured_profile(target_, writer_, request, profiled(jobs));
   }
 

@@ -89,15 +89,15 @@ std::string summary_text(const LayerbenchResults& results) {
                if_any(times, percent(s.median_error, 2)), if_any(times, percent(s.worst_error, 2)),
                if_any(times, percent(s.exposed_share)), if_any(times, percent(s.overlap, 0))});
   }
-  std::string text = fmt::format("{}: {} layers\n\n{}\n", results.grid, results.outcomes.size(), table.text());
+  std::string text =
+      fmt::format("{}: {}\n\n{}\n", results.grid, counted(results.outcomes.size(), "layer"), table.text());
   const std::vector<double> errors = errors_of(results.outcomes);
   if (!errors.empty())
     text += fmt::format("measured against predicted: {} off in the median of {} runs, {} at worst\n",
                         percent(median(errors), 2), errors.size(), percent(std::ranges::max(errors), 2));
   if (const auto regret = regret_of(results.outcomes))
-    text += fmt::format(
-        "choice: the predicted fastest ran {} slower than the fastest in the mean of {} layers, {} at worst\n",
-        percent(regret->mean, 2), regret->layers, percent(regret->worst, 2));
+    text += fmt::format("choice: regret of the predicted fastest over the fastest, {} in the mean of {}, {} at worst\n",
+                        percent(regret->mean, 2), counted(regret->layers, "layer"), percent(regret->worst, 2));
   return text;
 }
 

@@ -74,7 +74,7 @@ std::vector<MeasuredOverhead> measure_overheads(RecordWriter& writer) {
   for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda}) {
     if (device == DeviceKind::cuda && gpu_count() == 0) continue;
     for (const int ranks : {1, 4}) {
-      all.push_back({ranks, device, measure_overhead(ranks, 20, device)});
+      all.push_back({ranks, device, measure_overhead(ranks, kOverheadRuns, device)});
       const CaseRecord record = record_of(all.back());
       if (writer.find(record.key) == nullptr) writer.append(record);
     }
@@ -83,11 +83,11 @@ std::vector<MeasuredOverhead> measure_overheads(RecordWriter& writer) {
 }
 
 /// Takes what measure_ops left of processes: each one's lanes, the slowest one's time.
-std::vector<MeasuredOverhead> taken_overheads(const std::vector<CaseRecord>& records) {
+std::vector<MeasuredOverhead> taken_overheads(const std::vector<CaseRecord>& records, DeviceKind device) {
   for (const CaseRecord& record : records)
     if (record.key == "overhead") {
       const auto seconds = [&](const char* name) { return record.summary.number(name, record.key); };
-      return {{1, DeviceKind::cpu, {seconds("task_s"), seconds("crossing_s")}}};
+      return {{1, device, {seconds("task_s"), seconds("crossing_s")}}};
     }
   return {};
 }
@@ -107,7 +107,8 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
   auto records = measure_ops(target, writer, request, [&](double share) { progress->at(share); });
   sort_by_series(records);
   std::vector<MeasuredOverhead> overheads;
-  if (request.only.empty()) overheads = processes ? taken_overheads(records) : measure_overheads(writer);
+  if (request.only.empty())
+    overheads = processes ? taken_overheads(records, target.ranks.device) : measure_overheads(writer);
   const MicrobenchResults results{.cluster = target.cluster.name,
                                   .place = target.place(),
                                   .emulated = target.emulated,

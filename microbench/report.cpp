@@ -133,8 +133,8 @@ std::string text_of(const MicrobenchResults& results) {
                                  lanes_tables(results.records));
   if (!results.overheads.empty()) text += "\nexecutor, empty tasks, unpaced:\n";
   for (const auto& [ranks, device, o] : results.overheads)
-    text += fmt::format("  {}, {} rank{} a process: {:.2f} us a task, {:.1f} us a hand-over between lanes\n",
-                        name_of(device), ranks, ranks > 1 ? "s" : "", o.task_s * 1e6, o.crossing_s * 1e6);
+    text += fmt::format("  {}, {} a process: {:.2f} us a task, {:.1f} us a hand-over between lanes\n", name_of(device),
+                        counted(ranks, "rank"), o.task_s * 1e6, o.crossing_s * 1e6);
   return text + fmt::format("\nrecords: {}", results.records_path);
 }
 

@@ -100,7 +100,7 @@ std::string text_of(const ModelbenchResults& results) {
       fmt::format("{}{}, {}{} layer{}{}, {} tokens a step\non {}{}\n\n", results.model,
                   results.kind.empty() ? "" : fmt::format(" ({})", results.kind), results.layers,
                   results.layers < results.of_layers ? fmt::format(" of its {}", results.of_layers) : "",
-                  results.layers == 1 && results.of_layers == 1 ? "" : "s",
+                  results.of_layers == 1 ? "" : "s",
                   results.dense.none(results.layers)
                       ? ""
                       : fmt::format(", {} MoE", results.layers - results.dense.in(0, results.layers)),

@@ -1,12 +1,11 @@
 #include "planner/memory.h"
 
 #include "moe/base/check.h"
+#include "moe/base/units.h"
 #include "planner/memory_report.h"
 
 namespace moe::planner {
 namespace {
-
-constexpr double kGiB = 1024.0 * kMiB;
 
 MemoryReport report_of(const MemoryOptions& o) {
   const Profile profile = chosen_profile(o.selection);
@@ -31,8 +30,8 @@ void print_text(const MemoryReport& report) {
   const MemoryRequest& r = report.request;
   const ParallelShape& p = r.shape.parallel;
   const std::string table = memory_table(report);  // throws before anything is printed
-  fmt::print("{} on {} ({} node{} x {}): {}\n", report.name.empty() ? "layer" : report.name, report.cluster, p.nodes,
-             p.nodes == 1 ? "" : "s", p.ranks_per_node, describe_layers(r.layers, r.dense, r.shape.layer));
+  fmt::print("{} on {} ({} x {}): {}\n", report.name.empty() ? "layer" : report.name, report.cluster,
+             counted(p.nodes, "node"), p.ranks_per_node, describe_layers(r.layers, r.dense, r.shape.layer));
   fmt::print("pp {} dp {} mp {} ep {} esp {} edp {}; ZeRO {}, {} of {} micro-batches in flight ({}), recompute {}\n\n",
              p.pp, p.dp, p.mp, p.ep, p.esp, p.edp, p.zero, micro_batches_in_flight(r), r.micro_batches,
              name_of(r.order), name_of(p.recompute));

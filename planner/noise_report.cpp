@@ -9,6 +9,7 @@
 #include "moe/base/check.h"
 #include "moe/base/random.h"
 #include "moe/base/table.h"
+#include "moe/base/units.h"
 #include "moe/cost/rank_fluid_replay.h"
 
 namespace moe::planner {
@@ -104,8 +105,7 @@ std::string noise_text(const std::vector<NoiseRow>& rows) {
                fmt::format("{:.3f}", o.median_s() / row.even_s), human_seconds(o.mean_waiting_s())});
   }
   const RankOutcome& any = rows.front().outcome;
-  const size_t samples = any.makespan_s.size();
-  return fmt::format("\n{} ranks, {} sample{}\n{}", any.rank_end_s.size(), samples, samples == 1 ? "" : "s",
+  return fmt::format("\n{}, {}\n{}", counted(any.rank_end_s.size(), "rank"), counted(any.makespan_s.size(), "sample"),
                      table.text());
 }
 

@@ -5,6 +5,7 @@
 
 #include "moe/base/json.h"
 #include "moe/base/table.h"
+#include "moe/base/units.h"
 
 namespace moe::planner {
 namespace {
@@ -70,7 +71,7 @@ void print_groups(const Placement& p) {
                fmt::format("{}", groups.size()), std::string(name_of(d.network)), shown(groups)});
   }
   fmt::print("{} ranks in the order [TP/SP, EP, CP, PP, DP], TP/SP fastest\n\n{}\n", p.ranks, table.text());
-  fmt::print("an EP group trains {} sequence{} at once\n", p.ep_mini_batch, p.ep_mini_batch == 1 ? "" : "s");
+  fmt::print("an EP group trains {} at once\n", counted(p.ep_mini_batch, "sequence"));
   fmt::print("gradients are summed over {} ranks (dense) and {} (an expert's)\n", p.dense_replicas, p.expert_replicas);
 }
 

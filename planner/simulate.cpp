@@ -8,6 +8,7 @@
 #include "moe/base/config_files.h"
 #include "moe/base/log.h"
 #include "moe/base/table.h"
+#include "moe/base/units.h"
 #include "moe/cost/fluid_replay.h"
 #include "moe/export/text_gantt.h"
 #include "moe/record/writer.h"
@@ -92,7 +93,7 @@ void print_text(const LayerCase& shape, const Profile& profile, const std::vecto
   for (const Simulated& s : all) fastest_first.push_back(&s);
   std::ranges::stable_sort(fastest_first, {}, [](const Simulated* s) { return s->result.total_s(); });
   const std::string states = describe_states(shape.parallel);
-  fmt::print("{} on {} ({} nodes x {}), {}{}{}\n\n{}{}", describe(shape.layer), profile.name, profile.nodes,
+  fmt::print("{} on {} ({} x {}), {}{}{}\n\n{}{}", describe(shape.layer), profile.name, counted(profile.nodes, "node"),
              profile.ranks_per_node, name_of(shape.rounding), states.empty() ? "" : ", ", states,
              table_text(fastest_first, profile), refused.text());
   fmt::print("{}", gantts_text(fastest_first, drawn));

@@ -7,6 +7,7 @@
 #include "moe/base/log.h"
 #include "moe/base/registry.h"
 #include "moe/base/table.h"
+#include "moe/base/units.h"
 #include "moe/search/model_search.h"
 #include "verbs/results_json.h"
 #include "verbs/sweep.h"
@@ -41,10 +42,10 @@ Simulated simulated(const ChosenModel& chosen, ModelResult result, bool keep_pla
 
 void print_text(const ChosenModel& chosen, const Profile& profile, const std::vector<Simulated>& all) {
   const ParallelShape& p = chosen.model.shape.parallel;
-  fmt::print("{} on {} ({} nodes x {}): {}, {} stage{}, {} micro-batch{}{}\n{}\n",
-             chosen.name.empty() ? "layer" : chosen.name, profile.name, profile.nodes, profile.ranks_per_node,
-             describe_layers(chosen.model.layers, chosen.model.dense, chosen.model.shape.layer), p.pp,
-             p.pp == 1 ? "" : "s", chosen.model.micro_batches, chosen.model.micro_batches == 1 ? "" : "es",
+  fmt::print("{} on {} ({} x {}): {}, {}, {}{}\n{}\n", chosen.name.empty() ? "layer" : chosen.name, profile.name,
+             counted(profile.nodes, "node"), profile.ranks_per_node,
+             describe_layers(chosen.model.layers, chosen.model.dense, chosen.model.shape.layer), counted(p.pp, "stage"),
+             counted(chosen.model.micro_batches, "micro-batch"),
              chosen.model.micro_batches == 1 ? "" : fmt::format(" ({})", name_of(chosen.model.order)),
              chosen.on_cluster.empty() ? "" : fmt::format("on {}: {}\n", profile.name, chosen.on_cluster));
   Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of the bound", "of its own", "may be off by",

@@ -1,6 +1,7 @@
 #include "planner/simulate_plan.h"
 
 #include "moe/base/log.h"
+#include "moe/base/units.h"
 #include "moe/cost/fluid_replay.h"
 #include "moe/export/plan_json.h"
 #include "moe/export/text_gantt.h"
@@ -20,8 +21,8 @@ int run_simulate_plan(const SimulateOptions& options) {
   if (!options.trace.empty()) write_trace(std::vector{trace_group(plan, timeline, profile.name)}, options.trace);
   for (const std::string& note : pricer.notes()) log_info(note);
   if (!options.json) {
-    fmt::print("{}: {} on {} ({} nodes x {}), {}\n\n", options.plan, describe(plan.shape.layer), profile.name,
-               profile.nodes, profile.ranks_per_node, name_of(plan.shape.rounding));
+    fmt::print("{}: {} on {} ({} x {}), {}\n\n", options.plan, describe(plan.shape.layer), profile.name,
+               counted(profile.nodes, "node"), profile.ranks_per_node, name_of(plan.shape.rounding));
     fmt::print("{} at r {}/{}: forward {:.4f} ms, backward {:.4f} ms\n\n{}", plan.schedule, plan.degree_forward,
                plan.degree_backward, times.forward_s * 1e3, times.backward_s * 1e3,
                text_gantt({{"", *plan.structure, timeline}}, kGanttColumns));

@@ -184,12 +184,9 @@ int run_report(const ReportOptions& options) {
     written = 0;
     put(kPageBeforeData), put(data), put(kPageAfterData);
   });
-  const auto count = [](size_t number, const char* one) {
-    return fmt::format("{} {}{}", number, one, number == 1 ? "" : "s");
-  };
-  fmt::print("{}: {} of {} ({} replayed), {}, {}, {}\n", options.out, count(tables.rows().size(), "schedule"),
-             count(tables.layers().size(), "layer"), replays.layers(), count(tables.operations(), "operation"),
-             count(tables.models(), "model"), human_bytes(static_cast<double>(written)));
+  fmt::print("{}: {} of {} ({} replayed), {}, {}, {}\n", options.out, counted(tables.rows().size(), "schedule"),
+             counted(tables.layers().size(), "layer"), replays.layers(), counted(tables.operations(), "operation"),
+             counted(tables.models(), "model"), human_bytes(static_cast<double>(written)));
   return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "moe/base/table.h"
+#include "moe/base/units.h"
 #include "verbs/printed.h"
 
 namespace moe::tuner {
@@ -17,7 +18,7 @@ constexpr size_t kShownNotes = 3;  // of a kind
 std::string notes_text(const std::vector<SweepRow>& rows) {
   std::string text;
   for (const auto& [kind, noted] : noted_layers(rows)) {
-    text += fmt::format("  prices of {} layers: {}\n", noted.layers, kind);
+    text += fmt::format("  prices of {}: {}\n", counted(noted.layers, "layer"), kind);
     size_t shown = 0;
     for (const std::string& what : noted.what)
       if (shown++ < kShownNotes) text += fmt::format("    {}\n", what);
@@ -31,18 +32,26 @@ std::string notes_text(const std::vector<SweepRow>& rows) {
 std::string fastest_text(const std::vector<ScheduleSummary>& summaries) {
   constexpr double kShown = 5e-4;  // closer means are printed alike, and the first of them is named
   double best = 0;
-  for (const ScheduleSummary& s : summaries) best = std::max(best, s.speedup);
+  for (const ScheduleSummary& s : summaries) {
+    best = std::max(best, s.speedup);
+    if (s.layers > 0 && s.compared != summaries.front().compared) return "";
+  }
   for (const ScheduleSummary& s : summaries)
     if (best > 0 && s.speedup >= best - kShown)
       return fmt::format("  fastest in the mean: {}, {} over tutel, simulated\n", s.schedule, times(s.speedup));
   return "";
 }
 
+std::string simulated_speedup(const ScheduleSummary& summary) {
+  const bool fewer = summary.compared > 0 && summary.compared < summary.layers;
+  return times(summary.speedup) + (fewer ? fmt::format(" ({})", summary.compared) : "");
+}
+
 std::string sweep_report(const std::vector<SweepRow>& rows, const SweepRequest& request) {
   const auto summaries = summarise(rows, request.schedules);
   Table table({"schedule", "layers", "over tutel", "paper", "of the bound", "of its own", "r_f", "r_b", "r_f != r_b"});
   for (const ScheduleSummary& s : summaries)
-    table.add({std::string(s.schedule), fmt::format("{}", s.layers), times(s.speedup),
+    table.add({std::string(s.schedule), fmt::format("{}", s.layers), simulated_speedup(s),
                times(printed_speedup(request.grid, request.profile, request.degrees, s.schedule)), percent(s.of_bound),
                percent(s.of_own), degree_range(s.degrees_forward), degree_range(s.degrees_backward),
                fmt::format("{}", s.apart)});
@@ -54,7 +63,8 @@ std::string sweep_report(const std::vector<SweepRow>& rows, const SweepRequest& 
       for (const auto& [schedule, reason] : row.refused)
         ++reasons[fmt::format("{}: {}", schedule, reason.substr(0, reason.find(": needs")))];
   }
-  for (const auto& [reason, count] : reasons) text += fmt::format("  unsupported, {} layers: {}\n", count, reason);
+  for (const auto& [reason, count] : reasons)
+    text += fmt::format("  unsupported, {}: {}\n", counted(count, "layer"), reason);
   return text + notes_text(rows);
 }
 

@@ -40,6 +40,9 @@ Fields parameters_of(const ModelShape& model, const std::string& cluster, const 
   if (const int dense = model.dense.in(0, model.layers); dense > 0) {
     fields.set("dense_layers", int64_t{dense});
     fields.set("dense_hidden", model.dense.hidden);
+    std::string pattern;
+    for (int layer = 0; layer < model.layers; ++layer) pattern += model.dense.has(layer) ? '0' : '1';
+    fields.set("moe_layers", pattern);
   }
   fields.set("micro_batches", int64_t{model.micro_batches});
   if (model.micro_batches > 1) fields.set("pipeline", std::string(name_of(model.order)));

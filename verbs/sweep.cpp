@@ -142,14 +142,15 @@ std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,
       const LayerResult* result = row.find(schedule->name);
       if (result == nullptr) continue;
       ++s.layers;
-      if (const LayerResult* tutel = row.find("tutel")) s.speedup += tutel->total_s() / result->total_s();
+      if (const LayerResult* tutel = row.find("tutel")) ++s.compared, s.speedup += tutel->total_s() / result->total_s();
       s.of_bound += least_bound_s(row) / result->total_s();
       s.of_own += result->bound.total_s() / result->total_s();
       s.apart += result->decision.degree_forward != result->decision.degree_backward;
       ++s.degrees_forward[result->decision.degree_forward];
       ++s.degrees_backward[result->decision.degree_backward];
     }
-    if (s.layers > 0) s.speedup /= s.layers, s.of_bound /= s.layers, s.of_own /= s.layers;
+    if (s.compared > 0) s.speedup /= s.compared;
+    if (s.layers > 0) s.of_bound /= s.layers, s.of_own /= s.layers;
   }
   return summaries;
 }

@@ -52,7 +52,8 @@ LayerCase shaped(const GridLayer& layer, const Grid& grid, const Profile& cluste
 struct ScheduleSummary {
   std::string_view schedule;
   int layers = 0;
-  double speedup = 0;   // mean over layers of tutel's forward + backward over this one's; 0: no tutel
+  double speedup = 0;   // mean of tutel's forward + backward over this one's, over the layers that have both; 0: none
+  int compared = 0;     // such layers
   double of_bound = 0;  // mean over layers of the least bound of any swept schedule over this one's time
   double of_own = 0;    // likewise of its own bound
   int apart = 0;        // layers with r_f != r_b

@@ -33,10 +33,15 @@ std::string human_seconds(double seconds) {
 }
 
 std::string human_bytes(double bytes) {
-  if (bytes >= 1024.0 * kMiB) return fmt::format("{:.2f} GiB", bytes / (1024.0 * kMiB));
+  if (bytes >= kGiB) return fmt::format("{:.2f} GiB", bytes / kGiB);
   if (bytes >= kMiB) return fmt::format("{:.1f} MiB", bytes / kMiB);
   if (bytes >= 1024) return fmt::format("{:.1f} KiB", bytes / 1024);
   return fmt::format("{:.0f} B", bytes);
+}
+
+std::string counted(size_t count, std::string_view noun) {
+  const std::string_view plural = noun.ends_with('s') || noun.ends_with("ch") ? "es" : "s";
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : plural);
 }
 
 }  // namespace moe

@@ -8,6 +8,7 @@ namespace moe {
 
 inline constexpr double kMilli = 1e-3;
 inline constexpr int64_t kMiB = int64_t{1} << 20;
+inline constexpr double kGiB = 1024.0 * kMiB;
 inline constexpr double kFlopsPerMac = 2.0;
 
 enum class DType { float32, float16, bfloat16, float64 };
@@ -23,5 +24,7 @@ DType dtype_from(std::string_view name, std::string_view where);
 std::string human_seconds(double seconds);
 /// "24.0 MiB", "512 B".
 std::string human_bytes(double bytes);
+/// "1 node", "2 nodes", "3 processes".
+std::string counted(size_t count, std::string_view noun);
 
 }  // namespace moe

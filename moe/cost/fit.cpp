@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "moe/base/statistics.h"
+#include "moe/base/units.h"
 #include "moe/cost/piecewise.h"
 
 namespace moe {
@@ -85,8 +86,7 @@ LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what) {
     require<BadInput>(usable, "{}: found size {} in {} s, expected both > 0", what, sample.size, sample.seconds);
   }
   const size_t sizes = distinct_sizes(samples);
-  require<NoLine>(sizes >= 2, "{}: found {} size{}, expected at least 2 to fit a line", what, sizes,
-                  sizes == 1 ? "" : "s");
+  require<NoLine>(sizes >= 2, "{}: found {}, expected at least 2 to fit a line", what, counted(sizes, "size"));
   std::ranges::stable_sort(samples, {}, &FitSample::size_of_one);
   const std::vector<bool> off = outliers(samples);
   std::vector<FitSample> kept;

@@ -6,6 +6,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
+#include "moe/base/units.h"
 #include "moe/cost/fit.h"
 #include "moe/cost/nnls.h"
 
@@ -58,7 +59,7 @@ void judge(const std::vector<TermSample>& samples, TaskRow& row) {
     errors.push_back(error_of(robust_fit(others), samples[s]));
   }
   if (errors.empty()) {
-    row.verdict.weak = fmt::format("{} sample{}, too few to judge it", samples.size(), samples.size() > 1 ? "s" : "");
+    row.verdict.weak = fmt::format("{}, too few to judge it", counted(samples.size(), "sample"));
     return;
   }
   row.held_out_error = median(errors);

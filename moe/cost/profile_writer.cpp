@@ -67,7 +67,7 @@ void write(std::ostream& out, const CommRow& row) {
 void write(std::ostream& out, const ComputeRow& row) {
   fmt::print(out, "\n[[compute]]\nop = \"{}\"\n", name_of(row.op));
   if (row.ffn) fmt::print(out, "ffn = \"{}\"\n", name_of(*row.ffn));
-  fmt::print(out, "dtype = \"{}\"\n", name_of(row.dtype));
+  if (row.op != Op::copy) fmt::print(out, "dtype = \"{}\"\n", name_of(row.dtype));
   write_number(out, "alpha_s", row.alpha_s);
   if (row.op == Op::copy)
     write_number(out, "beta_s_per_byte", row.beta_s_per_byte);

@@ -9,8 +9,10 @@ struct Overhead {
   double crossing_s = 0;  // from the end of a task to the start of one on another lane that waited for it, asleep
 };
 
+inline constexpr int kOverheadRuns = 20;
+
 /// Returns medians over `runs` runs, each as slow as its slowest rank; the ranks (threads) run at the same time. All
 /// ranks on GPUs share the first.
-Overhead measure_overhead(int ranks, int runs = 20, DeviceKind kind = DeviceKind::cpu);
+Overhead measure_overhead(int ranks, int runs, DeviceKind kind);
 
 }  // namespace moe

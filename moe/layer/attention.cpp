@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "moe/layer/row_bias.h"
-#include "moe/tensor/causal_heads.h"
+#include "moe/tensor/attention_heads.h"
 #include "moe/tensor/element.h"
 #include "moe/tensor/host_copy.h"
 #include "moe/tensor/tensor.h"
@@ -139,7 +139,7 @@ class ShardedAttention final : public Attention {
   Math& math_;
   int64_t model_dim_;
   ShardRange columns_, kv_columns_;  // of this rank's heads, of M; of its key-value heads
-  std::unique_ptr<CausalHeads> heads_;
+  std::unique_ptr<AttentionHeads> heads_;
   Weight wq_, wk_, wv_, wo_;
   std::array<Weight, 4> b_;          // behind those; W_o's of out_columns_
   ShardRange out_columns_;           // of M

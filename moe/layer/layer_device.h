@@ -37,7 +37,7 @@ LayerDevice& cpu_layer_device();
 bool computes_in(DeviceKind kind, DType dtype);
 
 /// Returns the layer as such a device keeps what its backward reads: the CPU's attention keeps no scores, whatever is
-/// asked (causal_heads.h).
+/// asked (attention_heads.h).
 LayerCase kept_on(DeviceKind kind, LayerCase shape);
 
 /// Makes the device of the GPU that is the calling thread's. It has every part that the CPU has. Throws BadInput if

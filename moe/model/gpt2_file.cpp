@@ -61,7 +61,8 @@ const StoredTensor& stored(const SafeTensorsFile& file, const std::string& path,
   require<BadInput>(found != nullptr, "{}: found no tensor {}, expected GPT-2's weights", path, piece.theirs);
   require<BadInput>(found->type == "F32" || found->type == "F64", "{}: {}: found type {}, expected F32 or F64", path,
                     piece.theirs, found->type);
-  const bool vector = piece.rows == 1, longer = piece.ours == "places";  // whose later ones are not read
+  const bool vector = piece.theirs.ends_with(".bias") || piece.theirs.find("ln_") != std::string::npos,
+             longer = piece.ours == "places";  // whose later ones are not read
   const std::vector<int64_t> expected = vector ? std::vector{piece.width} : std::vector{piece.rows, piece.width};
   std::vector<int64_t> cut = found->shape;
   if (longer && cut.size() == 2) cut.front() = std::min(cut.front(), piece.rows);

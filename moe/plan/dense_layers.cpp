@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "moe/base/check.h"
+#include "moe/base/units.h"
 #include "moe/plan/volumes.h"
 
 namespace moe {
@@ -41,7 +42,7 @@ LayerCase dense_case(const LayerCase& shape, int64_t hidden) {
 }
 
 std::string count_layers(int layers, const DenseLayers& dense) {
-  const std::string all = fmt::format("{} layer{}", layers, layers == 1 ? "" : "s");
+  const std::string all = counted(layers, "layer");
   return dense.none(layers) ? all : fmt::format("{}, {} MoE", all, layers - dense.in(0, layers));
 }
 

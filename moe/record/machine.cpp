@@ -9,11 +9,11 @@
 #include "moe/base/check.h"
 #include "moe/base/control_groups.h"
 #include "moe/base/random.h"
+#include "moe/base/units.h"
 
 namespace moe {
 namespace {
 
-constexpr double kGiB = 0x1p30;
 constexpr size_t kFirstCore = 4096;  // bytes of /proc/cpuinfo that hold it
 
 /// Arm's kernels number what others name.

@@ -82,7 +82,8 @@ std::string build_id() {
       const char* at = reinterpret_cast<const char*>(object->dlpi_addr + part.p_vaddr);
       for (const char* end = at + part.p_memsz; at + sizeof(ElfW(Nhdr)) < end;) {
         const auto* header = reinterpret_cast<const ElfW(Nhdr)*>(at);
-        const char* bytes = at + sizeof *header + align(header->n_namesz);
+        const char* bytes = at + align(sizeof *header + header->n_namesz);
+        if (bytes + header->n_descsz > end) break;
         if (header->n_type == NT_GNU_BUILD_ID)
           for (const char* b = bytes; b < bytes + header->n_descsz; ++b)
             *static_cast<std::string*>(out) += fmt::format("{:02x}", static_cast<unsigned char>(*b));

@@ -56,5 +56,13 @@ TEST(Check, ErrorsNameBothOperands) {
   EXPECT_EQ(message_of<BadInput>([] { require<BadInput>(false, "{}: no", "--x"); }), "--x: no");
 }
 
+TEST(Units, CountsHaveTheirNouns) {
+  EXPECT_EQ(counted(0, "node"), "0 nodes");
+  EXPECT_EQ(counted(1, "node"), "1 node");
+  EXPECT_EQ(counted(3, "process"), "3 processes");
+  EXPECT_EQ(counted(1, "micro-batch"), "1 micro-batch");
+  EXPECT_EQ(counted(2, "micro-batch"), "2 micro-batches");
+}
+
 }  // namespace
 }  // namespace moe

@@ -136,6 +136,39 @@ class Settings(ProgramTest):
             for what in ("no norm", "no residual connection", "the hook bf16"):
                 self.assertIn(f"the layer had {what}, which no setting of", text, framework)
 
+    def test_biases_and_encoders_are_flags_or_comments(self):
+        self.assertIn("--disable-bias-linear", flags_of(self.export("megatron", SCHEDULES[0]))[0])
+        case = measured("ds-moe", (1, 1), 0.01, bias="yes", causal="no", norm="post-layernorm")
+        for framework in ("megatron", "tutel", "deepspeed"):
+            text = self.export(framework, case)
+            for what in ("its norms behind the residual sums", "attention without a causal mask"):
+                self.assertIn(f"the layer had {what}, which no setting of", text, framework)
+        self.assertNotIn("--disable-bias-linear", flags_of(self.export("megatron", case))[0])
+        for has, of in ((True, case), (False, SCHEDULES[0])):
+            experts = json.loads(self.export("tutel", of))["arguments"]["experts"]
+            self.assertEqual((experts["has_fc1_bias"], experts["has_fc2_bias"]), (has, has))
+            self.assertEqual("with biases" in self.export("deepspeed", of), has)
+
+    def test_dense_layers_and_limits_of_nodes_are_flags_or_comments(self):
+        case = measured("ds-moe", (1, 1), 0.01, layers=6, dense_layers=3, dense_hidden=18432, moe_layers="001101",
+                        node_limit=3)
+        text = self.export("megatron", case)
+        flags, comments = flags_of(text)
+        self.assertEqual((flags["--ffn-hidden-size"], flags["--moe-ffn-hidden-size"]), ("18432", "8192"))
+        self.assertIn('--moe-layer-freq "([0]*2+[1]*2+[0]*1+[1]*1)"', text)
+        self.assertEqual([int(layer) for layer in case["parameters"]["moe_layers"]],
+                         eval(flags["--moe-layer-freq"], {"__builtins__": {}}))
+        self.assertEqual((flags["--moe-router-num-groups"], flags["--moe-router-group-topk"]), ("8", "3"))
+        for framework in ("tutel", "deepspeed"):
+            comment = self.export(framework, case)
+            self.assertIn("dense layers of 18432 hidden units beside it", comment)
+            self.assertIn("experts of a token on 3 nodes at most", comment)
+        del case["parameters"]["moe_layers"]
+        self.assertIn("--moe-layer-freq is yours", " ".join(flags_of(self.export("megatron", case))[1]))
+        case["parameters"]["moe_layers"] = "01; touch gone"
+        self.assertIn("moe_layers: found '01; touch gone'",
+                      self.refused("export", "megatron", records(self.folder / "r.jsonl", case)))
+
     def test_an_impossible_shape_names_its_line(self):
         path = records(self.folder / "r.jsonl", measured("tutel", (2, 2), 0.01, experts=7))
         for words in (["tutel", path], ["plan", path]):

@@ -37,7 +37,7 @@ TEST(ExecutorGpuTest, PacedTasksAreLateByMicrosecondsAndOverrunNothing) {
 
 TEST(ExecutorGpuTest, AnEmptyTaskCostsLessThan10Microseconds) {
   for (const int ranks : {1, 4}) {
-    const Overhead overhead = measure_overhead(ranks, 20, DeviceKind::cuda);
+    const Overhead overhead = measure_overhead(ranks, kOverheadRuns, DeviceKind::cuda);
     std::printf("cuda, %d ranks: %.2f us per empty task, %.2f us from lane to lane\n", ranks, overhead.task_s * 1e6,
                 overhead.crossing_s * 1e6);
     if (ranks == 1) {

@@ -11,7 +11,7 @@ namespace {
 
 TEST(OverheadTest, IsPositiveAndPrinted) {
   for (const int ranks : {1, 4}) {
-    const Overhead overhead = measure_overhead(ranks);
+    const Overhead overhead = measure_overhead(ranks, kOverheadRuns, DeviceKind::cpu);
     std::printf("%d ranks: %.2f us per empty task, %.2f us from lane to lane\n", ranks, overhead.task_s * 1e6,
                 overhead.crossing_s * 1e6);
     EXPECT_GT(overhead.task_s, 0);
@@ -19,7 +19,7 @@ TEST(OverheadTest, IsPositiveAndPrinted) {
   }
 }
 
-TEST(OverheadTest, RefusesNoRanks) { EXPECT_THROW(measure_overhead(0), BadInput); }
+TEST(OverheadTest, RefusesNoRanks) { EXPECT_THROW(measure_overhead(0, kOverheadRuns, DeviceKind::cpu), BadInput); }
 
 }  // namespace
 }  // namespace moe

@@ -16,8 +16,6 @@
 namespace moe {
 namespace {
 
-constexpr double kGiB = 1024.0 * kMiB;
-
 /// 2 stages of 8 ranks: mp = esp = 4, dp = ep = 2.
 MemoryRequest small(DType dtype = DType::bfloat16) {
   LayerShape layer;

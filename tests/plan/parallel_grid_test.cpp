@@ -10,8 +10,6 @@
 namespace moe {
 namespace {
 
-constexpr double kGiB = 1024.0 * kMiB;
-
 TEST(ParallelGrid, ParmsAreTable3) {
   for (const auto& [name, ranks, ranks_per_node, gib] :
        {std::tuple{"parm-a", std::set<int>{8}, 8, 24}, {"parm-b", std::set<int>{8, 16, 32}, 4, 11}}) {

@@ -7,7 +7,7 @@
 #include "moe/base/numbers.h"
 #include "moe/device/cpu/cores.h"
 #include "moe/device/device.h"
-#include "moe/tensor/causal_heads.h"
+#include "moe/tensor/attention_heads.h"
 #include "moe/tensor/cpu/math.h"
 #include "moe/tensor/tensor.h"
 #include "tests/tensor/random_tensor.h"

@@ -60,6 +60,22 @@ TEST_F(Sweep, SummaryIsTheMeanOfRatios) {
   }
 }
 
+// A layer whose tutel is refused says nothing of a schedule's speedup over it.
+TEST_F(Sweep, SpeedupsAreOfTheLayersThatTutelHas) {
+  std::vector<SweepRow> rows(rows_->begin(), rows_->begin() + 8);
+  const auto is_tutel = [](const LayerResult& result) { return result.schedule == "tutel"; };
+  for (size_t i = 2; i < rows.size(); ++i) std::erase_if(rows[i].results, is_tutel);
+  for (const ScheduleSummary& s : summarise(rows, chosen_)) {
+    double sum = 0;
+    for (size_t i = 0; i < 2; ++i) sum += rows[i].find("tutel")->total_s() / rows[i].find(s.schedule)->total_s();
+    EXPECT_NEAR(s.speedup, sum / 2, 1e-12) << s.schedule;
+    EXPECT_EQ(s.compared, 2);
+    EXPECT_EQ(s.layers, s.schedule == "tutel" ? 2 : 8);
+  }
+  for (SweepRow& row : rows) std::erase_if(row.results, is_tutel);
+  EXPECT_EQ(summarise(rows, chosen_).front().speedup, 0);
+}
+
 // Memory for the layer alone, for two experts a device, for four: of those that fit the fastest is chosen.
 TEST(SweepMemory, DecidesHowManyExpertsADeviceHolds) {
   Profile profile = find_profile("testbed-b");

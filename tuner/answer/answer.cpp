@@ -42,8 +42,9 @@ CurrentSchedule current_from(const std::string& text) {
   const auto whole = [&](std::string_view word) {
     int value = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    require<BadInput>(error == std::errc{} && end == word.data() + word.size() && value >= 1 && value <= 4096,
-                      "--current: found '{}', expected SCHEDULE, SCHEDULE:R or SCHEDULE:R_F:R_B", text);
+    require<BadInput>(
+        error == std::errc{} && end == word.data() + word.size() && value >= 1 && value <= 4096,
+        "--current: found '{}', expected SCHEDULE, SCHEDULE:R or SCHEDULE:R_F:R_B, degrees from 1 to 4096", text);
     return value;
   };
   current.degree_forward = whole(std::string_view(degrees).substr(0, second));

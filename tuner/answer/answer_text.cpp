@@ -33,7 +33,7 @@ std::string fit_text(const FittedProfile& fitted) {
   std::vector<std::string_view> good, weak, unusable;
   for (const FittedRow& row : fitted.rows)
     (row.good() ? good : row.unusable.empty() ? weak : unusable).push_back(row.what);
-  std::string text = fmt::format("fit: {} row{} GOOD", good.size(), good.size() == 1 ? "" : "s");
+  std::string text = fmt::format("fit: {} GOOD", counted(good.size(), "row"));
   if (!weak.empty()) text += fmt::format("; WEAK: {}", some_names(weak));
   if (!unusable.empty()) text += fmt::format("; UNUSABLE: {}", some_names(unusable));
   return text + '\n';
@@ -173,7 +173,10 @@ std::string use_text(const Answer& answer, const RankedSchedule& use) {
   text += fmt::format(": {:.3f} ms predicted", 1e3 * use.total_s());
   const CaseRecord* trial = trial_of(answer, use.schedule->name);
   const bool whole = ran_whole(answer);
-  if (trial != nullptr && ran_well(*trial) && whole) text += fmt::format(", {:.3f} ms run", 1e3 * run_s(*trial));
+  if (trial != nullptr && ran_well(*trial) && whole) {
+    text += fmt::format(", {:.3f} ms run", 1e3 * run_s(*trial));
+    if (use.expert_sums_s > 0) text += fmt::format(" without the {:.3f} of experts' sums", 1e3 * use.expert_sums_s);
+  }
   if (trial != nullptr && ran_well(*trial) && !whole)
     text += fmt::format(" ({} of its layers ran {:+.1f} % off)", answer.trial_layers, 100 * error_of(*trial));
   return text;

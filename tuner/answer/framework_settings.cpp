@@ -4,6 +4,14 @@
 #include <fmt/format.h>
 
 namespace moe::tuner {
+namespace {
+
+bool ran_faster(const Answer& answer, const RankedSchedule& row, const RankedSchedule& than) {
+  const CaseRecord *own = trial_of(answer, row.schedule->name), *other = trial_of(answer, than.schedule->name);
+  return own != nullptr && other != nullptr && ran_well(*own) && ran_well(*other) && run_s(*own) < run_s(*other);
+}
+
+}  // namespace
 
 std::vector<FrameworkSettings> settings_of(const Answer& answer, const RankedSchedule& use,
                                            std::span<const Framework> frameworks) {
@@ -13,7 +21,8 @@ std::vector<FrameworkSettings> settings_of(const Answer& answer, const RankedSch
       for (const RankedSchedule& row : *rows) {
         if (!row.refused.empty() || std::ranges::find(names, row.schedule->name) == names.end()) continue;
         const bool tie = best != nullptr && same_time(row.total_s(), best->total_s());
-        if (best == nullptr || (tie ? &row == &use : row.total_s() < best->total_s())) best = &row;
+        if (best == nullptr || (tie ? &row == &use || ran_faster(answer, row, *best) : row.total_s() < best->total_s()))
+          best = &row;
       }
     return best;
   };

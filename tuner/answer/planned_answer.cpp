@@ -8,6 +8,7 @@
 #include "moe/base/config_files.h"
 #include "moe/base/exit_code.h"
 #include "moe/base/shell_word.h"
+#include "moe/base/units.h"
 #include "verbs/frameworks.h"
 #include "verbs/sweep_records.h"
 #include "verbs/trace_file.h"
@@ -226,16 +227,16 @@ std::string command_of(const std::string& verb, const TuneOptions& options, cons
 int run_planned_answer(const TuneOptions& options) {
   const Profile profile = chosen_profile(options.selection);
   const Subject subject = subject_of(options, profile);
-  Answer answer{.cluster = profile.name,
-                .place = fmt::format("{}: {} node{} x {} ranks", profile.name, profile.nodes,
-                                     profile.nodes == 1 ? "" : "s", profile.ranks_per_node),
-                .chosen = &subject.chosen,
-                .name = subject.name,
-                .shapes = subject.shapes ? &*subject.shapes : nullptr,
-                .profile = &profile,
-                .no_trials = "nothing was run (--no-verify)",
-                .records_path = records_path(options.out, "plan", profile.name),
-                .trace_path = options.trace};
+  Answer answer{
+      .cluster = profile.name,
+      .place = fmt::format("{}: {} x {} ranks", profile.name, counted(profile.nodes, "node"), profile.ranks_per_node),
+      .chosen = &subject.chosen,
+      .name = subject.name,
+      .shapes = subject.shapes ? &*subject.shapes : nullptr,
+      .profile = &profile,
+      .no_trials = "nothing was run (--no-verify)",
+      .records_path = records_path(options.out, "plan", profile.name),
+      .trace_path = options.trace};
   plan_answer(options, answer);
   answer.neighbours = neighbours_of(options, answer);
   std::vector<std::string> files = subject.files;

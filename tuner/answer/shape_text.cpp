@@ -114,8 +114,7 @@ std::string describe_shape(const ModelShape& model) {
   const ParallelShape& p = model.shape.parallel;
   std::string text = fmt::format("DP {} MP {} EP {} ESP {} PP {}", p.dp, p.mp, p.ep, p.esp, p.pp);
   if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
-  text += fmt::format(", {} micro-batch{} of {}", model.micro_batches, model.micro_batches == 1 ? "" : "es",
-                      model.shape.layer.batch);
+  text += fmt::format(", {} of {}", counted(model.micro_batches, "micro-batch"), model.shape.layer.batch);
   if (const std::string states = describe_states(p); !states.empty()) text += ", " + states;
   return model.micro_batches > 1 ? fmt::format("{} ({})", text, name_of(model.order)) : text;
 }

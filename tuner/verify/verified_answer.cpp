@@ -88,8 +88,8 @@ class VerifiedAnswer {
 
   std::string place() const {
     const Profile& c = target_.cluster;
-    return fmt::format("{}: {} node{} x {} ranks, {}", target_.place(), c.nodes, c.nodes > 1 ? "s" : "",
-                       c.ranks_per_node, target_.emulated ? "emulated by 2 x 2 threads" : c.source);
+    return fmt::format("{}: {} x {} ranks, {}", target_.place(), counted(c.nodes, "node"), c.ranks_per_node,
+                       target_.emulated ? "emulated by 2 x 2 threads" : c.source);
   }
 
   // Throws, before anything is measured, where nothing can run; an emulated cluster runs a proxy, so plans are enough.

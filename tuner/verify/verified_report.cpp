@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "moe/base/table.h"
+#include "moe/base/units.h"
 #include "tuner/fit_report.h"
 #include "tuner/run_times.h"
 #include "tuner/sweep_report.h"
@@ -25,7 +26,7 @@ std::string summary_table(const VerifiedResults& results, int of_layers) {
   const auto times = [](double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; };
   const auto summaries = summarise(results.rows, results.schedules);
   for (const ScheduleSummary& s : summaries)
-    table.add({std::string(s.schedule), times(s.speedup),
+    table.add({std::string(s.schedule), simulated_speedup(s),
                measured_text(measured_schedule(results.outcomes, s.schedule), of_layers),
                times(printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)),
                fmt::format("{:.1f} %", 100 * s.of_bound), fmt::format("{:.1f} %", 100 * s.of_own),
@@ -55,7 +56,7 @@ std::string runs_table(const VerifiedResults& results) {
 std::string left_out_text(const RunFigures& figures) {
   std::string text;
   for (const auto& [reason, runs] : figures.left_out)
-    text += fmt::format("{} run{} left out of means, errors and ranking: {}\n", runs, runs == 1 ? "" : "s", reason);
+    text += fmt::format("{} left out of means, errors and ranking: {}\n", counted(runs, "run"), reason);
   return text;
 }
 
@@ -125,7 +126,7 @@ std::string time_text(const VerifiedResults& results, const RunTime& t) {
 std::string text_of(const VerifiedResults& results, const RunFigures& figures) {
   const Profile& c = results.cluster;
   std::string text = fmt::format(
-      "\n{}: {} node{} x {} ranks, {}\n\n{}\n", results.place, c.nodes, c.nodes > 1 ? "s" : "", c.ranks_per_node,
+      "\n{}: {} x {} ranks, {}\n\n{}\n", results.place, counted(c.nodes, "node"), c.ranks_per_node,
       results.emulated ? "emulated by 2 x 2 threads; every figure below is of that emulation" : c.source + ", unpaced",
       fit_table(results.fitted, results.emulated ? &c : nullptr));
   text += weak_text(results);
@@ -177,6 +178,7 @@ Json json_of(const VerifiedResults& results, const RunFigures& figures) {
     const MeasuredSchedule m = measured_schedule(results.outcomes, s.schedule);
     summary.push_back({{"schedule", s.schedule},
                        {"simulated_speedup", s.speedup},
+                       {"simulated_layers", s.compared},
                        {"measured_speedup", m.measured},
                        {"predicted_speedup", m.predicted},
                        {"measured_layers", m.layers},

@@ -55,7 +55,7 @@ CaseRecord record_of(const LaneOverlap& overlap, const Target& target) {
 // Records what handing over between lanes costs the slowest process.
 CaseRecord overhead_record(const Target& target) {
   const int here = target.ranks.processes ? 1 : target.cluster.nodes * target.cluster.ranks_per_node;
-  Overhead overhead = measure_overhead(here);
+  Overhead overhead = measure_overhead(here, kOverheadRuns, target.ranks.device);
   if (target.ranks.processes)
     for (const auto& rank : gather(*target.ranks.processes, Numbers{{overhead.task_s, overhead.crossing_s}})) {
       overhead.task_s = std::max(overhead.task_s, rank.at(0));

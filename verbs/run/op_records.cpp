@@ -8,6 +8,7 @@
 #include "moe/base/log.h"
 #include "moe/base/progress.h"
 #include "moe/base/statistics.h"
+#include "moe/base/units.h"
 #include "moe/device/gpu_settings.h"
 #include "moe/device/stream.h"
 #include "moe/measure/layers/proxy.h"
@@ -206,8 +207,7 @@ CaseRecord record_of(const OpCase& c, const OpResult& result, const Target& targ
   record.dilation = c.dilation;
   if (result.wrong.count > 0) {
     record.status = CaseStatus::wrong;
-    record.reason = fmt::format("{} wrong element{}; {}", result.wrong.count, result.wrong.count > 1 ? "s" : "",
-                                result.wrong.first);
+    record.reason = fmt::format("{}; {}", counted(result.wrong.count, "wrong element"), result.wrong.first);
     return record;
   }
   record.samples = {{"seconds", result.seconds}};

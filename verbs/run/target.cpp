@@ -7,6 +7,7 @@
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 #include "moe/base/control_groups.h"
+#include "moe/base/units.h"
 #include "moe/device/cpu/cores.h"
 #include "moe/device/cpu/quota.h"
 #include "moe/device/device.h"
@@ -140,7 +141,7 @@ std::string Target::file_name() const {
 
 std::string Target::place() const {
   if (emulated || ranks.device == DeviceKind::cuda) return cluster.name;
-  return fmt::format("{}, {} thread{} a rank", cluster.name, ranks.threads, ranks.threads > 1 ? "s" : "");
+  return fmt::format("{}, {} a rank", cluster.name, counted(ranks.threads, "thread"));
 }
 
 void share_done(const Target& target, RecordWriter& writer) {

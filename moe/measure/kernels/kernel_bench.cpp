@@ -4,6 +4,7 @@
 #include <benchmark/benchmark.h>
 
 #include "moe/base/statistics.h"
+#include "moe/base/units.h"
 #include "moe/measure/interleaved.h"
 
 namespace moe {
@@ -59,7 +60,7 @@ void run_all(const Kernel& kernel, benchmark::State& state) {
 }
 
 std::string text_of(const WrongElements& wrong) {
-  return fmt::format("{} wrong element{}; {}", wrong.count, wrong.count > 1 ? "s" : "", wrong.first);
+  return fmt::format("{}; {}", counted(wrong.count, "wrong element"), wrong.first);
 }
 
 }  // namespace

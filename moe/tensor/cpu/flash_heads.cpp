@@ -4,14 +4,14 @@
 #include <cmath>
 #include <vector>
 
-#include "moe/tensor/causal_heads.h"
+#include "moe/tensor/attention_heads.h"
 #include "moe/tensor/cpu/aten.h"
 
 namespace moe {
 namespace {
 
 // A call has one head of each key-value head's; the kernel knows no others.
-class FlashHeads final : public CausalHeads {
+class FlashHeads final : public AttentionHeads {
  public:
   explicit FlashHeads(const HeadsShape& shape)
       : shape_(shape),
@@ -58,6 +58,8 @@ class FlashHeads final : public CausalHeads {
 
 }  // namespace
 
-std::unique_ptr<CausalHeads> make_flash_heads(const HeadsShape& shape) { return std::make_unique<FlashHeads>(shape); }
+std::unique_ptr<AttentionHeads> make_flash_heads(const HeadsShape& shape) {
+  return std::make_unique<FlashHeads>(shape);
+}
 
 }  // namespace moe

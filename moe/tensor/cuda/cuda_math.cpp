@@ -11,7 +11,7 @@ Norm norm_of(const NormInput& in) {
 
 }  // namespace
 
-std::unique_ptr<CausalHeads> CudaMath::make_heads(const HeadsShape& shape) {
+std::unique_ptr<AttentionHeads> CudaMath::make_heads(const HeadsShape& shape) {
   if (!heads_scratch_) heads_scratch_ = std::make_shared<HeadsScratch>();
   return make_composed_heads(*this, shape, heads_scratch_);
 }

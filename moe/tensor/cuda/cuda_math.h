@@ -2,7 +2,7 @@
 // Math made of kernels, a memory and GEMMs. Names no CUDA header: tests put emulated ones under it.
 #include <memory>
 
-#include "moe/tensor/causal_heads.h"
+#include "moe/tensor/attention_heads.h"
 #include "moe/tensor/cuda/gemm.h"
 
 namespace moe::cuda {
@@ -23,7 +23,7 @@ class CudaMath final : public Math {
     gemm_->run(a, b, out, {into, batch}, stream_);
   }
   bool batches() const override { return true; }
-  std::unique_ptr<CausalHeads> make_heads(const HeadsShape& shape) override;
+  std::unique_ptr<AttentionHeads> make_heads(const HeadsShape& shape) override;
   void gelu(TensorView x, TensorView out) override;
   void gelu_backward(TensorView x, TensorView d_out, TensorView d_x) override;
   void gelu_tanh(TensorView x, TensorView out) override;

@@ -1,4 +1,4 @@
-#include "moe/tensor/causal_heads.h"
+#include "moe/tensor/attention_heads.h"
 
 #include <cmath>
 #include <utility>
@@ -7,7 +7,7 @@ namespace moe {
 namespace {
 
 // Key-value heads are a batch; of the heads that read them, one after the other.
-class ComposedHeads final : public CausalHeads {
+class ComposedHeads final : public AttentionHeads {
  public:
   ComposedHeads(Math& math, const HeadsShape& shape, std::shared_ptr<HeadsScratch> scratch)
       : math_(math),
@@ -94,11 +94,11 @@ class ComposedHeads final : public CausalHeads {
 
 }  // namespace
 
-std::unique_ptr<CausalHeads> make_composed_heads(Math& math, const HeadsShape& shape,
-                                                 std::shared_ptr<HeadsScratch> scratch) {
+std::unique_ptr<AttentionHeads> make_composed_heads(Math& math, const HeadsShape& shape,
+                                                    std::shared_ptr<HeadsScratch> scratch) {
   return std::make_unique<ComposedHeads>(math, shape, std::move(scratch));
 }
 
-std::unique_ptr<CausalHeads> Math::make_heads(const HeadsShape& shape) { return make_composed_heads(*this, shape); }
+std::unique_ptr<AttentionHeads> Math::make_heads(const HeadsShape& shape) { return make_composed_heads(*this, shape); }
 
 }  // namespace moe

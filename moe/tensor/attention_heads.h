@@ -22,9 +22,9 @@ struct HeadInputs {
   TensorView q, k, v;
 };
 
-class CausalHeads {
+class AttentionHeads {
  public:
-  virtual ~CausalHeads() = default;
+  virtual ~AttentionHeads() = default;
   /// out (tokens, heads d), overwritten.
   virtual void forward(const HeadInputs& in, TensorView out) = 0;
   /// Overwrites d. `in` and `out` are the last forward's; may change what that kept.
@@ -38,10 +38,10 @@ struct HeadsScratch {
 };
 
 /// Keeps a matrix (L, L) a head and sequence, or none (HeadsShape::recompute): the numbers are the same.
-std::unique_ptr<CausalHeads> make_composed_heads(Math& math, const HeadsShape& shape,
-                                                 std::shared_ptr<HeadsScratch> scratch = nullptr);
+std::unique_ptr<AttentionHeads> make_composed_heads(Math& math, const HeadsShape& shape,
+                                                    std::shared_ptr<HeadsScratch> scratch = nullptr);
 /// Keeps a number a token and head, and computes the scores again in any backward, by LibTorch's kernels for float32
 /// and float64 on the CPU.
-std::unique_ptr<CausalHeads> make_flash_heads(const HeadsShape& shape);
+std::unique_ptr<AttentionHeads> make_flash_heads(const HeadsShape& shape);
 
 }  // namespace moe

@@ -1,6 +1,6 @@
 // The CPU's heads against those that a GPU composes of products and softmaxes, over shapes drawn at random; and those
 // against themselves, where they keep no scores.
-#include "moe/tensor/causal_heads.h"
+#include "moe/tensor/attention_heads.h"
 
 #include <algorithm>
 #include <cmath>
@@ -27,7 +27,7 @@ struct Results {
 
 // `between`: what happens between a forward and its backward.
 Results results_of(
-    CausalHeads& heads, const HeadsShape& shape, const std::function<void()>& between = [] {}) {
+    AttentionHeads& heads, const HeadsShape& shape, const std::function<void()>& between = [] {}) {
   const int64_t wide = shape.heads * shape.dim, narrow = shape.kv_heads * shape.dim;
   const Tensor q = random_tensor({shape.tokens, wide}, 1), k = random_tensor({shape.tokens, narrow}, 2);
   const Tensor v = random_tensor({shape.tokens, narrow}, 3), dy = random_tensor({shape.tokens, wide}, 4);
@@ -87,15 +87,15 @@ HeadsShape drawn_shape(uint64_t draw) {
           .dtype = DType::float64};
 }
 
-TEST(CausalHeads, OfTheCpuAreThoseComposed) {
+TEST(AttentionHeads, OfTheCpuAreThoseComposed) {
   for (uint64_t draw = 0; draw < 60 && !testing::Test::HasFailure(); ++draw) compare(drawn_shape(draw));
 }
 
-TEST(CausalHeads, ScoresComputedAgainAreTheSameToTheBit) {
+TEST(AttentionHeads, ScoresComputedAgainAreTheSameToTheBit) {
   for (uint64_t draw = 60; draw < 90 && !testing::Test::HasFailure(); ++draw) compare_recomputing(drawn_shape(draw));
 }
 
-TEST(CausalHeads, WhatComputesScoresAgainKeepsNone) {
+TEST(AttentionHeads, WhatComputesScoresAgainKeepsNone) {
   HeadsShape shape{.tokens = 24, .seq = 8, .heads = 6, .kv_heads = 2, .dim = 4, .dtype = DType::float64};
   const auto bytes_of_heads = [&](bool recompute, const std::shared_ptr<HeadsScratch>& scratch) {
     shape.recompute = recompute;
@@ -110,7 +110,7 @@ TEST(CausalHeads, WhatComputesScoresAgainKeepsNone) {
   EXPECT_EQ(bytes_of_heads(false, scratch), 3 * 6 * square) << "3 sequences of 6 heads";
 }
 
-TEST(CausalHeads, OfOneTokenPassItsValueOn) {
+TEST(AttentionHeads, OfOneTokenPassItsValueOn) {
   compare({.tokens = 5, .seq = 1, .heads = 6, .kv_heads = 2, .dim = 3, .dtype = DType::float64});
 }
 
