@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "moe/base/version.h"
+#include "verbs/trace_file.h"
 
 namespace moe {
 namespace {
@@ -80,6 +81,10 @@ void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const s
 void add_model(CLI::App& verb, ModelFlags& m) {
   add_text(verb, "--model", "MODEL|FILE", m.model, "a whole model (configs/models/)");
   add_stack(verb, m, "layers; default: the model's, or 1");
+}
+
+void add_trace(CLI::App& verb, std::string& target, const std::string& help) {
+  add_text(verb, "--trace", "FILE", target, help)->each(require_timeline);
 }
 
 void add_stack(CLI::App& verb, ModelFlags& m, const std::string& layers) {

@@ -61,6 +61,9 @@ CLI::Option* add_text(CLI::App& verb, const std::string& flag, const char* type,
   return option;
 }
 
+/// A timeline's file, refused at once where something else would be lost.
+void add_trace(CLI::App& verb, std::string& target, const std::string& help);
+
 /// --help shows a verb's flags in three groups, in this order. Flags added from here on belong to `group`.
 inline constexpr const char *kWhat = "What to run", *kHow = "How", *kOutput = "Output";
 void begin_group(CLI::App& verb, const char* group);

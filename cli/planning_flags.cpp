@@ -47,7 +47,7 @@ void add_simulate(CLI::App& app, Command& c) {
            "how a model's gradients are spread over its layers; default: exact");
   add_noise(*verb, s.noise);
   begin_group(*verb, kOutput);
-  add_text(*verb, "--trace", "FILE", s.trace, "write a Perfetto timeline");
+  add_trace(*verb, s.trace, "write a Perfetto timeline");
   add_records(*verb, s.out, "write records, timelines included (JSON Lines)");
   verb->add_option_function<std::string>(
           "--gantt",

@@ -141,9 +141,9 @@ void add_tune(CLI::App& app, Command& c) {
   add_number(*verb, "--top", c.tune.top,
              "of a layer or a model: the long answer, with N schedules and shapes; default: at most 25 lines",
              {1, 1000});
-  add_text(*verb, "--trace", "FILE", c.tune.trace,
-           "Perfetto timeline of one verified layer, default: beside the records; with --no-verify of a planned one, "
-           "default: none");
+  add_trace(*verb, c.tune.trace,
+            "Perfetto timeline of one verified layer, default: beside the records; with --no-verify of a planned one, "
+            "default: none");
   add_results(*verb, c.tune);
   for (const char* runs :
        {"--measure", "--measure-degrees", "--iterations", "--seed", "--timeout", "--backend", "--device", "--threads",
@@ -216,7 +216,7 @@ void add_layerbench(CLI::App& app, Command& c) {
            "which experts tokens want (trace: CSV of token, layer, experts)");
   add_ranks(*verb, l, c.ranks);
   begin_group(*verb, kOutput);
-  add_text(*verb, "--trace", "FILE", l.trace, "write a Perfetto timeline, measured above simulated");
+  add_trace(*verb, l.trace, "write a Perfetto timeline, measured above simulated");
   verb->add_flag("--tasks", l.tasks, "print each kind of task's time beside its prediction");
   add_text(*verb, "--dump", "FOLDER", l.dump,
            "write every rank's tensors and gradients as safetensors into FOLDER/SCHEDULE");
@@ -279,7 +279,7 @@ void add_modelbench(CLI::App& app, Command& c) {
   add_number(*verb, "--peak-flops", m.peak_flops,
              "FLOPs a second of a rank, for model FLOPs utilisation; default: of the profile's GEMMs", {1, 1e18});
   begin_group(*verb, kOutput);
-  add_text(*verb, "--trace", "FILE", m.trace, "write a Perfetto timeline of a step, measured above simulated");
+  add_trace(*verb, m.trace, "write a Perfetto timeline of a step, measured above simulated");
   verb->add_flag("--tasks", m.tasks, "print each kind of task's time beside its prediction");
   add_text(*verb, "--dump", "FOLDER", m.dump,
            "write the first step's tokens, loss, weights and gradients as safetensors into FOLDER/SCHEDULE");

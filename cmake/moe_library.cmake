@@ -24,7 +24,7 @@ function(moe_library name)
   add_library(${name} STATIC ${ARG_SOURCES})
   target_precompile_headers(${name} REUSE_FROM ${ARG_PRECOMPILED})
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
-  target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:moe_warnings>)
+  target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE fmt::fmt $<BUILD_INTERFACE:moe_warnings>)
   if(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/moe/" AND NOT name STREQUAL "moe_measure")
     set_property(GLOBAL APPEND PROPERTY moe_folders ${name})  # of the package
   endif()

@@ -71,7 +71,10 @@ Plan plan_of_case(const CaseRecord& record, const std::optional<Profile>& profil
   if (is_told_by_records(schedule)) {
     const int64_t split =
         record.prediction.has("gar_in_moe_bytes") ? record.prediction.whole("gar_in_moe_bytes", record.where) : 0;
-    return build_plan(schedule, shape, with_split(schedule, record.degree_forward, record.degree_backward, split));
+    Decision decision = with_split(schedule, record.degree_forward, record.degree_backward, split);
+    if (record.prediction.has("gar_after_bytes"))
+      decision.gar_after_bytes = record.prediction.whole("gar_after_bytes", record.where);
+    return build_plan(schedule, shape, decision);
   }
   require<BadInput>(
       profile.has_value(),

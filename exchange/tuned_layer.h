@@ -20,7 +20,7 @@ struct TunedLayer {
   TimedCase fastest, chosen;       // of all, and of what the framework runs
   std::vector<std::string> notes;  // what was chosen, and what that costs
   int64_t dense_hidden = 0;        // of the model's dense layers; 0: it has none
-  std::string moe_layers;          // by layer 1, or 0 for a dense one; empty: not known, or none is dense
+  std::string moe_layers = {};     // by layer 1, or 0 for a dense one; empty: not known, or none is dense
 };
 
 /// Returns the ok cases of the layer that `only` names (empty: the only one there is), the fastest first: measured ones

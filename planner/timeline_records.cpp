@@ -18,6 +18,7 @@ CaseRecord record_of(std::string key, const LayerResult& result, const Fields& p
   record.prediction = {{"forward_s", result.forward_s},         {"backward_s", result.backward_s},
                        {"moe_forward_s", result.moe_forward_s}, {"moe_backward_s", result.moe_backward_s},
                        {"total_s", result.total_s()},           {"gar_in_moe_bytes", result.decision.gar_in_moe_bytes}};
+  if (const int64_t after = result.decision.gar_after_bytes; after > 0) record.prediction.set("gar_after_bytes", after);
   record.bound_s = result.bound.total_s();
   return record;
 }

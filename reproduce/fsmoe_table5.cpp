@@ -149,7 +149,7 @@ Report fsmoe_degrees(Study& study) {
       c.figures.push_back(
           {{name, "fsmoe", "1 2 4 8"}, volumes(capacity), paper, static_cast<double>(apart_in_powers(reading))});
     }
-  report.conventions.push_back(
+  report.conventions.emplace_back(
       "1 2 4 8: the same layers with degrees out of these four, to which the authors' published optimiser rounds what "
       "SLSQP returns; for these the gradient split is tuned too.");
   double least = 1e9, most = 0;

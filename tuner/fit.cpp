@@ -7,6 +7,7 @@
 #include "moe/base/exit_code.h"
 #include "moe/base/json.h"
 #include "moe/base/log.h"
+#include "moe/base/out_file.h"
 #include "moe/plan/model_file.h"
 #include "moe/record/reader.h"
 #include "moe/record/stamp.h"
@@ -58,6 +59,7 @@ int run_fit(const FitOptions& options) {
   require<BadInput>(std::ranges::any_of(fitted.rows, &std::string::empty, &FittedRow::unusable), "{}: {}: {}",
                     fmt::join(options.records, ", "), first.what, first.unusable);
   const std::string out = options.out.empty() ? "results/" + name + ".toml" : options.out;
+  require_other_file(out, options.records);
   save_profile(fitted.profile, out);
   const int code = options.strict && !std::ranges::all_of(fitted.rows, &FittedRow::good) ? kDoubtful : kOk;
   if (options.json) {

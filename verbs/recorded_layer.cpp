@@ -41,7 +41,7 @@ Fields parameters_of(const ModelShape& model, const std::string& cluster, const 
     fields.set("dense_layers", int64_t{dense});
     fields.set("dense_hidden", model.dense.hidden);
     std::string pattern;
-    for (int layer = 0; layer < model.layers; ++layer) pattern += model.dense.has(layer) ? '0' : '1';
+    for (int i = 0; i < model.layers; ++i) pattern += model.dense.has(i) ? '0' : '1';
     fields.set("moe_layers", pattern);
   }
   fields.set("micro_batches", int64_t{model.micro_batches});

@@ -20,6 +20,7 @@ Json to_json(const LayerResult& r) {
             {"bound_backward", r.bound.backward_term},
             {"memory_bytes", r.memory.total()}};
   const Decision& d = r.decision;  // what few schedules decide stands where they do
+  if (d.gar_after_bytes > 0) json["gar_after_bytes"] = d.gar_after_bytes;
   if (d.gar_beside_dense_bytes > 0) json["gar_beside_dense_bytes"] = d.gar_beside_dense_bytes;
   if (d.variant != nullptr) json["variant"] = d.variant->name;
   if (d.packing > 1) json["packing"] = d.packing;

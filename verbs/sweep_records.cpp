@@ -18,6 +18,7 @@ CaseRecord record_of(const SweepRow& row, const LayerResult& r) {
   record.prediction = {{"forward_s", r.forward_s},         {"backward_s", r.backward_s},
                        {"moe_forward_s", r.moe_forward_s}, {"moe_backward_s", r.moe_backward_s},
                        {"total_s", r.total_s()},           {"gar_in_moe_bytes", r.decision.gar_in_moe_bytes}};
+  if (const int64_t after = r.decision.gar_after_bytes; after > 0) record.prediction.set("gar_after_bytes", after);
   record.prediction.set("degree_bound_s", r.degree_bound.total_s());
   record.prediction.set("memory_bytes", r.memory.total());
   if (const std::string weak = weak_rows(row.notes); !weak.empty()) record.prediction.set("weak_rows", weak);

@@ -7,6 +7,9 @@
 
 namespace moe {
 
+/// Throws BadInput where what the file holds is no timeline: it would be lost.
+void require_timeline(const std::string& path);
+
 /// Throws BadInput naming the flag where the file can't be written.
 void write_trace(std::span<const TraceGroup> groups, const std::string& path);
 

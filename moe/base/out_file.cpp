@@ -1,6 +1,7 @@
 #include "moe/base/out_file.h"
 
 #include <filesystem>
+#include <fstream>
 
 #include "moe/base/check.h"
 
@@ -14,6 +15,17 @@ void require_other_file(const std::string& out, const std::vector<std::string>& 
   for (const std::string& input : inputs)
     require<BadInput>(!fs::equivalent(out, input, missing),
                       "{}: found a file to write that is read too, expected another", out);
+}
+
+void require_kind(const std::string& out, std::string_view beginning, std::string_view kind) {
+  std::error_code missing;
+  if (!fs::is_regular_file(out, missing)) return;
+  std::string found(beginning.size(), '\0');
+  std::ifstream file(out, std::ios::binary);
+  file.read(found.data(), static_cast<std::streamsize>(found.size()));
+  found.resize(static_cast<size_t>(file.gcount()));
+  require<BadInput>(found.empty() || found == beginning,
+                    "{}: found a file that is no {}, expected a new one, or a {} to replace", out, kind, kind);
 }
 
 void make_folders_above(const std::string& file) {

@@ -1,12 +1,17 @@
 #pragma once
 // What holds for the files that flags name to write.
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace moe {
 
 /// Throws BadInput where `out` is one of the files that are read, by whatever path or link. Empty names are none.
 void require_other_file(const std::string& out, const std::vector<std::string>& inputs);
+
+/// Throws BadInput where `out` is a file that holds something else than the `kind` that would replace it, of which each
+/// begins with `beginning`: such as the records or the cluster of the same command.
+void require_kind(const std::string& out, std::string_view beginning, std::string_view kind);
 
 /// Makes the folders above a file. What is in the way is found by who writes it.
 void make_folders_above(const std::string& file);

@@ -156,7 +156,7 @@ void check_times(const TraceGroup& group) {
 
 void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out) {
   for (const TraceGroup& group : groups) check_times(group);
-  out << R"({"displayTimeUnit":"ms","traceEvents":[)";
+  out << kChromeTraceBegins << R"("ms","traceEvents":[)";
   EventWriter writer(out);
   for (size_t i = 0; i < groups.size(); ++i) writer.group(groups[i], static_cast<int>(i));
   out << "\n]}\n";

@@ -32,5 +32,6 @@ TraceGroup trace_group(const Plan& plan, const Timeline& timeline, const std::st
 /// beside a measured time the predicted one. Throws WrongResult, before anything is written, for a task that has no
 /// times or ends before it starts.
 void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out);
+inline constexpr std::string_view kChromeTraceBegins = R"({"displayTimeUnit":)";
 
 }  // namespace moe

@@ -73,6 +73,9 @@ void check_decision(const Schedule& schedule, const Decision& d) {
   require<BadInput>(schedule.gradients == GradientPolicy::adaptive || d.gar_in_moe_bytes == 0,
                     "schedule {} puts no gradients into the MoE part, found {} bytes", schedule.name,
                     d.gar_in_moe_bytes);
+  require<BadInput>(schedule.gradients == GradientPolicy::adaptive || d.gar_after_bytes == 0,
+                    "schedule {} has no gradients behind those beside the dense part, found {} bytes", schedule.name,
+                    d.gar_after_bytes);
   require<BadInput>(schedule.gradients == GradientPolicy::beside_dense || d.gar_beside_dense_bytes == 0,
                     "schedule {} splits no gradients off beside the dense part, found {} bytes", schedule.name,
                     d.gar_beside_dense_bytes);
@@ -102,6 +105,20 @@ Decision with_split(const Schedule& schedule, int degree_forward, int degree_bac
   if (schedule.gradients == GradientPolicy::adaptive) decision.gar_in_moe_bytes = bytes;
   if (schedule.gradients == GradientPolicy::beside_dense) decision.gar_beside_dense_bytes = bytes;
   return decision;
+}
+
+std::span<const SplitPlaces> split_places(const Schedule& schedule, bool contended) {
+  static constexpr std::array kAll{SplitPlaces::moe_dense, SplitPlaces::moe_after, SplitPlaces::dense_after};
+  const std::span<const SplitPlaces> all(kAll);
+  if (schedule.gradients == GradientPolicy::beside_dense) return all.last(1);
+  return contended ? all : all.first(1);
+}
+
+void split_gradients(const Schedule& schedule, SplitPlaces places, int64_t first, int64_t all, Decision& decision) {
+  const bool in_moe = places != SplitPlaces::dense_after, adaptive = schedule.gradients == GradientPolicy::adaptive;
+  decision.gar_in_moe_bytes = in_moe ? first : 0;
+  decision.gar_beside_dense_bytes = adaptive ? 0 : first;
+  decision.gar_after_bytes = adaptive && places != SplitPlaces::moe_dense ? all - first : 0;
 }
 
 StructureKey structure_key(const Schedule& schedule, const LayerOutline& layer, const Decision& decision,
@@ -205,10 +222,11 @@ GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, c
   }
   if (bytes == 0) return {};
   if (schedule.gradients == GradientPolicy::after) return {{.after = true}, {}, {}};
-  const int64_t first = first_bytes(schedule, decision);
-  require<BadInput>(first >= 0 && first <= bytes, "gradient split: found {} bytes, expected 0 to {}", first, bytes);
+  const int64_t first = first_bytes(schedule, decision), last = decision.gar_after_bytes;
+  require<BadInput>(first >= 0 && last >= 0 && first <= bytes - last,
+                    "gradient split: found {} and {} bytes, expected 0 to {} in all", first, last, bytes);
   if (schedule.gradients == GradientPolicy::adaptive)
-    return {{.in_moe = first > 0, .beside_dense = first < bytes}, {}, {}};
+    return {{.in_moe = first > 0, .beside_dense = first<bytes - last, .after = last> 0}, {}, {}};
   return {{.beside_dense = first > 0, .after = first < bytes}, {}, {}};
 }
 
@@ -233,8 +251,10 @@ std::vector<GradientSlice> slices_of(const Schedule& schedule, const LayerCase& 
     return slices;
   }
   const int64_t bytes = gradient_bytes(shape), first = first_bytes(schedule, decision);
+  const int64_t last = bytes - decision.gar_after_bytes;
   if (first > 0) slices.push_back({0, 0, first});
-  if (first < bytes) slices.push_back({0, first, bytes});
+  if (first < last) slices.push_back({0, first, last});
+  if (last < bytes) slices.push_back({0, last, bytes});
   return slices;
 }
 

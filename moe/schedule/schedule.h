@@ -71,6 +71,7 @@ inline constexpr int kAfterMoe = 1 << 20, kAtEnd = 1 << 21;
 struct Decision {
   int degree_forward = 1, degree_backward = 1;
   int64_t gar_in_moe_bytes = 0;        // adaptive gradients: put into the MoE part; the others go beside the dense part
+  int64_t gar_after_bytes = 0;         // but for these of them, which go after everything else
   int64_t gar_beside_dense_bytes = 0;  // beside_dense gradients: put there; the others go after everything else
   int64_t micro_op_bytes = kMicroOpBytes;
   std::vector<int> gaps =
@@ -82,6 +83,13 @@ struct Decision {
 
 /// The decision that puts `bytes` of the gradients into the first of the two places that the schedule has for them.
 Decision with_split(const Schedule& schedule, int degree_forward, int degree_backward, int64_t bytes);
+
+/// Two places for gradients. Behind everything else they pay only where they would slow what they run beside.
+enum class SplitPlaces { moe_dense, moe_after, dense_after };
+/// The pairs that one layer's gradients are split between.
+std::span<const SplitPlaces> split_places(const Schedule& schedule, bool contended);
+/// Puts `first` of `all` bytes into the first of two places, and the others into the second.
+void split_gradients(const Schedule& schedule, SplitPlaces places, int64_t first, int64_t all, Decision& decision);
 
 /// Throws BadInput for degrees or a gradient split that the schedule does not have: DegreePolicy, GradientPolicy.
 void check_decision(const Schedule& schedule, const Decision& decision);

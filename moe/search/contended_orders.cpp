@@ -7,16 +7,11 @@
 
 namespace moe {
 
-Decision ContendedOrders::with(const LaneOrder& order, int64_t bytes) const {
+Decision ContendedOrders::with(const LaneOrder& order) const {
   Decision decision = best_.decision;
-  if (phase_ == Phase::forward) {
-    decision.degree_forward = degree_;
-    decision.order_forward = order;
-  } else {
-    decision.degree_backward = degree_;
-    decision.order_backward = order;
-    decision.gar_in_moe_bytes = bytes;
-  }
+  const bool forward = phase_ == Phase::forward;
+  (forward ? decision.degree_forward : decision.degree_backward) = degree_;
+  (forward ? decision.order_forward : decision.order_backward) = order;
   return decision;
 }
 
@@ -35,12 +30,24 @@ double ContendedOrders::replay(const Decision& decision) {
 void ContendedOrders::visit(const LaneOrder& order) {
   const int64_t all = pricer_.has(GroupKind::dp) ? pricer_.gradient_bytes() : 0;
   const int64_t element = bytes_of(pricer_.shape().layer.dtype);
-  if (phase_ == Phase::forward || all < 2 * element) {
-    replay(with(order, 0));
-    if (phase_ == Phase::backward && all > 0) replay(with(order, all));
+  Decision split = with(order);
+  if (phase_ == Phase::forward || all == 0) {
+    replay(split);
     return;
   }
-  const Decision split = with(order, element);
+  for (const SplitPlaces places : split_places(schedule_, true))
+    for (const int64_t first : {int64_t{0}, all}) {
+      split_gradients(schedule_, places, first, all, split);
+      replay(split);
+    }
+  if (all < 2 * element) return;
+  for (const SplitPlaces places : split_places(schedule_, true)) {
+    split_gradients(schedule_, places, element, all, split);
+    try_split(places, split);
+  }
+}
+
+void ContendedOrders::try_split(SplitPlaces places, Decision split) {
   const CompiledStructure both(structure_key(schedule_, pricer_.outline(), split,
                                              placement_of(schedule_, pricer_.groups(), pricer_.shape(), split),
                                              Phases::backward));
@@ -48,7 +55,8 @@ void ContendedOrders::visit(const LaneOrder& order) {
   if (!better(least_free_split(both.replay, *both.structure, pricer_, seconds_), best_.seconds)) return;
   const int64_t bytes =
       best_contended_split(both.under(pricer_.profile().contention), *both.structure, pricer_, seconds_);
-  for (const int64_t first : {int64_t{0}, all, bytes}) replay(with(order, first));
+  split_gradients(schedule_, places, bytes, pricer_.gradient_bytes(), split);
+  replay(split);
 }
 
 void ContendedOrders::swap_neighbours() {
@@ -65,7 +73,7 @@ void ContendedOrders::swap_neighbours() {
       if (from[i] == from[i + 1] || (from[i] == 'G' && ahead == 1)) continue;  // an S before its G
       LaneOrder swapped = from;
       std::swap(swapped[i], swapped[i + 1]);
-      replay(with(swapped, best_.decision.gar_in_moe_bytes));
+      replay(with(swapped));
     }
     if (better(best_.seconds, before)) visit(order_of(best_.decision));
   }

@@ -22,9 +22,10 @@ class ContendedOrders {
 
  private:
   void visit(const LaneOrder& order);
+  void try_split(SplitPlaces places, Decision split);
   void swap_neighbours();
   double replay(const Decision& decision);
-  Decision with(const LaneOrder& order, int64_t bytes) const;
+  Decision with(const LaneOrder& order) const;
 
   const Schedule& schedule_;
   const LayerPricer& pricer_;

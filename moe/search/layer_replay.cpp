@@ -155,12 +155,19 @@ double LayerReplay::backward_with(const BackwardOption& option, LayerSlices slic
   return makespan(c);
 }
 
-Candidate LayerReplay::best_split_of(Decision decision, double to_beat) {
-  int64_t& first =
-      schedule.gradients == GradientPolicy::adaptive ? decision.gar_in_moe_bytes : decision.gar_beside_dense_bytes;
+Candidate LayerReplay::best_split_of(const Decision& decision, double to_beat) {
+  Candidate best{{}, kNever};
+  for (const SplitPlaces places : split_places(schedule, !pricer.profile().contention.none())) {
+    const Candidate found = best_split_between(places, decision, std::min(to_beat, best.seconds));
+    if (better(found.seconds, best.seconds)) best = found;
+  }
+  return best;
+}
+
+Candidate LayerReplay::best_split_between(SplitPlaces places, Decision decision, double to_beat) {
   const int64_t all = pricer.gradient_bytes(), element = bytes_of(pricer.shape().layer.dtype);
   std::vector<int64_t> candidates{0};
-  first = element;
+  split_gradients(schedule, places, element, all, decision);
   const auto held = compiled(decision, Phases::backward);
   const CompiledStructure& c = *held;
   pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), store.seconds);
@@ -180,7 +187,7 @@ Candidate LayerReplay::best_split_of(Decision decision, double to_beat) {
   }
   Candidate best{{}, kNever};
   for (const int64_t bytes : candidates) {
-    first = bytes;
+    split_gradients(schedule, places, bytes, all, decision);
     const double found = seconds(decision, Phases::backward);
     if (better(found, best.seconds)) best = {decision, found};
   }

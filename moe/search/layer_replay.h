@@ -82,12 +82,13 @@ class LayerReplay {
   /// Returns the seconds of a backward with these bytes in the two places that a model's layer has, whatever waits.
   double backward_with(const BackwardOption& option, LayerSlices slices);
   /// Returns the least over splits of a backward with everything else decided; any of them where none beats `to_beat`.
-  Candidate best_split_of(Decision decision, double to_beat);
+  Candidate best_split_of(const Decision& decision, double to_beat);
 
  private:
   std::shared_ptr<const CompiledStructure> compiled(const Decision& decision, Phases phases);
   double makespan(const CompiledStructure& c);
   SplitPaths split_paths(const CompiledStructure& c, double to_beat);
+  Candidate best_split_between(SplitPlaces places, Decision decision, double to_beat);
   double moe_seconds(const Decision& decision, Phases phases);
 };
 

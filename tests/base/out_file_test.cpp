@@ -30,6 +30,27 @@ TEST(OutFile, AFileThatIsReadIsRefusedByWhateverName) {
   require_other_file("/dev/null", {"/dev/null"});
 }
 
+TEST(OutFile, NothingElseIsReplaced) {
+  const Scratch scratch;
+  const std::string file = scratch.path("a"), said = file +
+                                                     ": found a file that is no poem, expected a new one, or a "
+                                                     "poem to replace";
+  require_kind(file, "O ", "poem");
+  require_kind(scratch.path("."), "O ", "poem");
+  require_kind("/dev/null", "O ", "poem");
+  for (const std::string_view text : {"", "O ", "O rose"}) {
+    std::ofstream(file) << text;
+    require_kind(file, "O ", "poem");
+  }
+  for (const std::string_view text : {"O", "o rose", "{}"}) try {
+      std::ofstream(file) << text;
+      require_kind(file, "O ", "poem");
+      FAIL() << text;
+    } catch (const BadInput& error) {
+      EXPECT_EQ(error.what(), said);
+    }
+}
+
 TEST(OutFile, FoldersAboveAreMade) {
   const Scratch scratch;
   make_folders_above(scratch.path("a/b/c.txt"));

@@ -57,7 +57,7 @@ class Files : public testing::Test {
 TEST_F(Files, AreWrittenThroughLinks) {
   for (const Words& writer : writers()) {
     fs::remove(scratch_.path("link"));
-    scratch_.write("there", "old");
+    scratch_.write("there", R"({"displayTimeUnit": old)");  // or nothing that a timeline replaces
     fs::create_symlink("there", scratch_.path("link"));
     const Printed printed = run(writer, "link");
     EXPECT_EQ(printed.exit_code, 0) << printed.err;
@@ -72,6 +72,30 @@ TEST_F(Files, DevicesStayDevices) {
     EXPECT_EQ(printed.exit_code, 0) << printed.err;
     EXPECT_TRUE(fs::is_character_file("/dev/null"));
   }
+}
+
+// Its own input, or its own records: a file is replaced by its like alone.
+TEST_F(Files, NothingElseIsReplaced) {
+  const std::string profile = run({"fit", "--records", "ops.jsonl", "--json"}).out;
+  const fs::path made = scratch_.path("results/c-fitted.toml");
+  ASSERT_TRUE(fs::exists(made)) << profile;
+  fs::copy(made, scratch_.path("c.toml"));
+  const std::vector<std::pair<Words, std::string>> refused{
+      {{"fit", "--records", "ops.jsonl", "--out", "./ops.jsonl"}, "ops.jsonl"},
+      {{"simulate", "--schedule", "tutel", "--trace", "c.toml"}, "c.toml"},
+      {{"simulate", "--schedule", "tutel", "--layers", "2", "--trace", "c.toml"}, "c.toml"},
+      {{"tune", "--no-verify", "--grid", "fsmoe-30-b", "--schedule", "tutel", "--trace", "ops.jsonl"}, "ops.jsonl"}};
+  for (const auto& [words, file] : refused) {
+    const std::string before = Scratch::read(scratch_.path(file));
+    const Printed printed = run(words);
+    EXPECT_EQ(printed.exit_code, 2) << fmt::to_string(fmt::join(words, " "));
+    EXPECT_NE(printed.err.find(file + ": found a file "), std::string::npos) << printed.err;
+    EXPECT_EQ(Scratch::read(scratch_.path(file)), before);
+  }
+  const Printed both =
+      run({"tune", "--no-verify", "--grid", "fsmoe-30-b", "--schedule", "tutel", "--out", "same", "--trace", "same"});
+  EXPECT_EQ(both.exit_code, 2) << both.err;
+  EXPECT_NE(Scratch::read(scratch_.path("same")).find(R"("kind":"end")"), std::string::npos) << "the records are there";
 }
 
 TEST_F(Files, WhatCannotBeWrittenIsOneLineAndExitCode2) {

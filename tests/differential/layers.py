@@ -95,7 +95,10 @@ def check_choices(tally, totals, answers, seed, contention):
         tally.same("monta takes the best", totals["monta"], best, what)
     if totals.get("parm") is not None:
         tally.same("parm is its variant", totals["parm"], totals[answers["parm"]["variant"]], what)
-    if contention:  # what is beside something may then be the slower
+    if contention:  # what is beside something may then be the slower, but where nothing is put there
+        if None not in (totals.get("fsmoe"), totals.get("fsmoe-no-partition")):
+            tally.at_most("fsmoe is never slower than fsmoe-no-partition", totals["fsmoe"],
+                          totals["fsmoe-no-partition"], what)
         return
     for better, worse in (("fsmoe-interleaved", "fsmoe"), ("fsmoe", "fsmoe-no-partition"), ("tutel-improved", "tutel"),
                           ("tutel", "ds-moe")):

@@ -17,7 +17,7 @@ APART = {"fsmoe-no-iio", "fsmoe-no-partition", "fsmoe"}
 AFTER_BACKWARD = {"ds-moe", "ds-moe-replicated", "tutel", "fsmoe-no-partition", "parm-s1", "parm-s2-aas", "parm-s2",
                   "monta-baseline", "monta-o1", "monta-o2", "monta-o3"}
 BESIDE_DENSE = {"tutel-improved"}
-SPLIT = {"fsmoe-no-iio", "fsmoe"}  # y bytes beside the dense part, the others in the MoE part
+SPLIT = {"fsmoe-no-iio", "fsmoe"}  # in the MoE part, beside the dense part, and under contention behind everything
 PIECES = {"pipemoe+lina", "lina-baseline", "lina-fixed", "lina-priority", "lina-partition", "lina"}
 SEQUENCE = {"ds-moe", "ds-moe-replicated", "parm-s1", "parm-s2-aas", "monta-baseline", "monta-o1"}
 
@@ -79,8 +79,8 @@ class Gradients:
     def at_end(self):
         if self.schedule in AFTER_BACKWARD:
             self.send(self.total, self.flow.end)
-        elif self.schedule in BESIDE_DENSE:
-            self.send(self.total - self.dense, self.flow.end)
+        elif self.schedule in BESIDE_DENSE | SPLIT:
+            self.send(self.total - self.moe - self.dense, self.flow.end)
         elif self.schedule in PIECES:
             self.in_pieces()
 
@@ -259,10 +259,10 @@ def slowdown(profile, layer, tasks):
 
 
 def split_of(answer, layer):
-    """Bytes in the MoE part, and beside the dense part, as an answer of the program says; none are left out.
+    """Bytes in the MoE part, and beside the dense part, as an answer of the program says; the others go last.
 
     Schedules that split gradients between both say the first, tutel-improved the second.
     """
-    moe = answer.get("gar_in_moe_bytes", 0)
-    beside = 0 if answer["schedule"] in BESIDE_DENSE else dense_gradient_bytes(layer) - moe
+    moe, after = answer.get("gar_in_moe_bytes", 0), answer.get("gar_after_bytes", 0)
+    beside = 0 if answer["schedule"] in BESIDE_DENSE else dense_gradient_bytes(layer) - moe - after
     return moe, answer.get("gar_beside_dense_bytes", beside)

@@ -127,6 +127,24 @@ TEST(Relations, WhatCanDoMoreIsNeverSlower) {
     fmt::print("{} beats {} on {} of 500 layers\n", pair.first, pair.second, count);
 }
 
+// Under contention too, where what is put beside something may slow it: behind everything is a place as well.
+TEST(Relations, UnderContentionASplitIsNeverSlowerThanNone) {
+  LayerSearch search;
+  int last = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    const RandomLayer layer = random_layer::contended(full_layer(seed), seed);
+    const LayerPricer pricer(layer.profile, layer.shape);
+    const LayerResult split = search.tune(find_schedule("fsmoe"), pricer);
+    EXPECT_LE(split.total_s(), search.tune(find_schedule("fsmoe-no-partition"), pricer).total_s() * (1 + 1e-9))
+        << layer.text;
+    EXPECT_LE(search.tune(find_schedule("fsmoe-interleaved"), pricer).total_s(), split.total_s() * (1 + 1e-9))
+        << layer.text;
+    last += split.decision.gar_after_bytes > 0;
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(last, 0) << "of no layer are gradients better sent last";
+}
+
 // What the bounds rule out without a replay is no better: as good as the best of all degrees, each asked for alone.
 TEST(Relations, FreeDegreesAreTheBestOfAll) {
   LayerSearch search;

@@ -40,13 +40,21 @@ class Everything {
     return best;
   }
 
-  // Over every split, element by element.
+  // Over every split between two places, element by element; behind everything else may pay under contention.
   double least_backward(int r) {
     const int64_t bytes =
         schedule_.gradients == GradientPolicy::after || !pricer_.has(GroupKind::dp) ? 0 : pricer_.gradient_bytes();
     double best = std::numeric_limits<double>::infinity();
-    for (int64_t first = 0; first <= bytes; first += 4)
-      best = std::min(best, seconds(with_split(schedule_, r, r, first), Phases::backward));
+    const bool adaptive = schedule_.gradients == GradientPolicy::adaptive;
+    for (int64_t first = 0; first <= bytes; first += 4) {
+      Decision d = with_split(schedule_, r, r, first);
+      best = std::min(best, seconds(d, Phases::backward));
+      if (!adaptive || pricer_.profile().contention.none()) continue;
+      d.gar_after_bytes = bytes - first;  // all that is not in the MoE part
+      best = std::min(best, seconds(d, Phases::backward));
+      d.gar_in_moe_bytes = 0, d.gar_after_bytes = first;  // none in the MoE part
+      best = std::min(best, seconds(d, Phases::backward));
+    }
     return best;
   }
 

@@ -15,6 +15,7 @@ Json json_of(const RankedSchedule& row) {
   json["degree_backward_least"] = row.degrees_backward.first;
   json["degree_backward_most"] = row.degrees_backward.second;
   json["gar_in_moe_bytes"] = row.gar_in_moe_bytes;
+  if (row.gar_after_bytes > 0) json["gar_after_bytes"] = row.gar_after_bytes;
   json["forward_s"] = row.forward_s;
   json["backward_s"] = row.backward_s;
   json["expert_sums_s"] = row.expert_sums_s;

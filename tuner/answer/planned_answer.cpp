@@ -57,6 +57,7 @@ CaseRecord record_of(const RankedSchedule& row, const std::string& name) {
                        {"total_s", row.total_s()},
                        {"gar_in_moe_bytes", row.gar_in_moe_bytes},
                        {"memory_bytes", row.memory_bytes}};
+  if (row.gar_after_bytes > 0) record.prediction.set("gar_after_bytes", row.gar_after_bytes);
   if (row.expert_sums_s > 0) record.prediction.set("expert_sums_s", row.expert_sums_s);
   if (const std::string weak = weak_rows(row.notes); !weak.empty()) record.prediction.set("weak_rows", weak);
   record.bound_s = row.bound_s;

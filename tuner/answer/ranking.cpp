@@ -78,6 +78,7 @@ PlannedTimeline rank_layer(const RankingRequest& request, const LayerPricer& pri
   row.degree_forward = result.decision.degree_forward;
   row.degrees_backward = {result.decision.degree_backward, result.decision.degree_backward};
   row.gar_in_moe_bytes = result.decision.gar_in_moe_bytes;
+  row.gar_after_bytes = result.decision.gar_after_bytes;
   row.forward_s = result.forward_s, row.backward_s = result.backward_s;
   row.bound_s = result.bound.total_s();
   row.gap = result.gap;

@@ -24,6 +24,7 @@ struct RankedSchedule {
   int degree_forward = 0;
   std::pair<int, int> degrees_backward;  // least and most of a model's layers
   int64_t gar_in_moe_bytes = 0;          // of a layer: gradients sent inside its MoE part
+  int64_t gar_after_bytes = 0;           // and behind everything else
   double forward_s = 0, backward_s = 0;
   /// Seconds of summing the gradients of replicated experts over EDP, which runs after the pass and is in no plan but
   /// those of schedules that pack experts.

@@ -36,6 +36,7 @@ void plan_layer(const LayerPricer& pricer, const Schedule& schedule, const Degre
   p.run.plan = build_plan(schedule, pricer.shape(), result.decision);
   p.degree_backward = result.decision.degree_backward;
   p.gar_in_moe_bytes = result.decision.gar_in_moe_bytes;
+  p.gar_after_bytes = result.decision.gar_after_bytes;
   p.bound_s = result.bound.total_s();
   p.run.forward_s = result.forward_s;
   p.run.backward_s = result.backward_s;

@@ -9,8 +9,8 @@ namespace moe {
 
 struct PlannedSchedule {
   std::string_view schedule;
-  int degree_forward = 1, degree_backward = 1;  // of a stack, the last layer's in the last micro-batch
-  int64_t gar_in_moe_bytes = 0;                 // of a layer
+  int degree_forward = 1, degree_backward = 1;        // of a stack, the last layer's in the last micro-batch
+  int64_t gar_in_moe_bytes = 0, gar_after_bytes = 0;  // of a layer: Decision's
   double bound_s = 0;
   PlannedRun run;
   Timeline timeline;     // predicted

@@ -32,6 +32,7 @@ Fields prediction_of(const PlannedSchedule& p, double run_bytes) {
                 {"exposed_s", overlap.exposed_s},
                 {"overlap_efficiency", overlap.efficiency},
                 {"peak_bytes", run_bytes}};
+  if (p.gar_after_bytes > 0) fields.set("gar_after_bytes", p.gar_after_bytes);
   if (!one_layer(p.run.plan)) fields.set("bubble", bubble_of(p.run.plan, times));
   if (!p.weak.empty()) fields.set("weak_rows", p.weak);
   return fields;
