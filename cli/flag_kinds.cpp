@@ -83,6 +83,10 @@ void add_model(CLI::App& verb, ModelFlags& m) {
   add_stack(verb, m, "layers; default: the model's, or 1");
 }
 
+void add_nodes(CLI::App& verb, Selection& s) {
+  add_number(verb, "--nodes", s.nodes, "as many nodes of the cluster's kind; default: as many as it has", {1, 65536});
+}
+
 void add_trace(CLI::App& verb, std::string& target, const std::string& help) {
   add_text(verb, "--trace", "FILE", target, help)->each(require_timeline);
 }

@@ -72,6 +72,8 @@ void begin_group(CLI::App& verb, const char* group);
 void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const std::string& help);
 /// Adds what is run.
 void add_model(CLI::App& verb, ModelFlags& m);
+/// Adds how many nodes of a cluster's kind a plan is for.
+void add_nodes(CLI::App& verb, Selection& s);
 /// Adds the same without the model; `layers` says what their number is.
 void add_stack(CLI::App& verb, ModelFlags& m, const std::string& layers);
 void add_layer(CLI::App& verb, Selection& s);

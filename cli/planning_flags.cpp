@@ -36,6 +36,7 @@ void add_simulate(CLI::App& app, Command& c) {
       add_verb(app, "simulate", "one layer or model, one schedule -> timeline, lane loads, bounds, memory",
                " --cluster testbed-b --schedule fsmoe --batch 4 --seq 1024 --model-dim 2048 --hidden 8192");
   add_text(*verb, "--cluster", "CLUSTER|FILE", s.selection.cluster, "cluster profile");
+  add_nodes(*verb, s.selection);
   add_schedule(*verb, s.selection);
   add_model(*verb, s.model);
   add_layer(*verb, s.selection);
@@ -89,6 +90,7 @@ void add_memory(CLI::App& app, Command& c) {
   CLI::App* verb = add_verb(app, "memory", "bytes of a layer or a model on one rank, and whether they fit",
                             " --model mixtral-7b --cluster testbed-b --zero 1");
   add_text(*verb, "--cluster", "CLUSTER|FILE", m.selection.cluster, "cluster profile");
+  add_nodes(*verb, m.selection);
   add_model(*verb, m.model);
   add_layer(*verb, m.selection);
   verb->add_flag("--parm", m.parm, "count the layers of Parm's grid that fit its GPUs instead");

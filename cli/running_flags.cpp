@@ -112,6 +112,7 @@ void add_tune(CLI::App& app, Command& c) {
                             " --cluster host --model tiny-gpt");
   Selection& s = c.tune.selection;
   add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "cluster profile");
+  add_nodes(*verb, s);
   add_text(*verb, "--grid", "GRID|FILE", s.grid, "layers to tune; default: the cluster's own");
   add_schedule(*verb, s);
   add_model(*verb, c.tune.model);
@@ -149,7 +150,7 @@ void add_tune(CLI::App& app, Command& c) {
        {"--measure", "--measure-degrees", "--iterations", "--seed", "--timeout", "--backend", "--device", "--threads",
         "--min-ctas", "--max-ctas", "--implicit-launch-order", "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
     verb->get_option(runs)->excludes("--no-verify");
-  for (const char* plans : {"--strategy-layers", "--node-limit"}) needs(*verb, plans, {"--no-verify"});
+  for (const char* plans : {"--strategy-layers", "--node-limit", "--nodes"}) needs(*verb, plans, {"--no-verify"});
   verb->final_callback([verb, &c] { check_tune(*verb, c.tune); });
 }
 

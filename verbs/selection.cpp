@@ -79,7 +79,9 @@ Profile chosen_profile(const Selection& selection) {
                     "--cluster: found {}, this machine's threads, which tune and the benches measure; "
                     "expected a profile, as microbench --cluster {} and fit make one",
                     kHostCluster, kHostCluster);
-  return find_profile(selection.cluster);
+  Profile profile = find_profile(selection.cluster);
+  profile.nodes = selection.nodes.value_or(profile.nodes);
+  return profile;
 }
 
 PricingOptions pricing_of(const Selection& selection) { return {selection.nearest, "--nearest", selection.nearest}; }

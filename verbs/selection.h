@@ -29,15 +29,17 @@ struct LayerFlags {
 
 struct Selection {
   std::string cluster{kDefaultCluster};
-  std::string grid;        // empty: the one that belongs to the cluster
-  std::string layer_file;  // empty: none
+  std::optional<int> nodes;  // of the cluster's kind; none: as many as it has
+  std::string grid;          // empty: the one that belongs to the cluster
+  std::string layer_file;    // empty: none
   LayerFlags layer;
   std::vector<std::string> schedules;  // empty or "all": all
   DegreeChoice degrees;
   bool nearest = false;
 };
 
-/// Returns the profile of the cluster asked for. Throws BadInput for one that has none: `host`, which is measured.
+/// Returns the profile of the cluster asked for, with as many nodes as were asked for. Throws BadInput for one that has
+/// none: `host`, which is measured.
 Profile chosen_profile(const Selection& selection);
 
 /// Says how a profile prices what it has no row for.

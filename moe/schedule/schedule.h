@@ -71,8 +71,8 @@ inline constexpr int kAfterMoe = 1 << 20, kAtEnd = 1 << 21;
 struct Decision {
   int degree_forward = 1, degree_backward = 1;
   int64_t gar_in_moe_bytes = 0;        // adaptive gradients: put into the MoE part; the others go beside the dense part
-  int64_t gar_after_bytes = 0;         // but for these of them, which go after everything else
   int64_t gar_beside_dense_bytes = 0;  // beside_dense gradients: put there; the others go after everything else
+  int64_t gar_after_bytes = 0;         // adaptive gradients: of the others, those that go after everything else
   int64_t micro_op_bytes = kMicroOpBytes;
   std::vector<int> gaps =
       {};  // micro_ops: by piece, how many tasks of this backward go before it on its lane; no entry: all

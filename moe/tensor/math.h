@@ -88,7 +88,8 @@ class Math {
   virtual void attention_softmax(TensorView scores, double scale, bool causal) = 0;
   /// Sets d = scale p (d - <p, d>), in place, row by row; p is what attention_softmax made.
   virtual void attention_softmax_backward(TensorView p, TensorView d, double scale, bool causal) = 0;
-  /// Makes the heads of an attention (attention_heads.h): of GEMMs and those softmaxes, where a device has nothing better.
+  /// Makes the heads of an attention (attention_heads.h): of GEMMs and those softmaxes where a device has nothing
+  /// better.
   virtual std::unique_ptr<AttentionHeads> make_heads(const HeadsShape& shape);
 };
 

@@ -12,7 +12,7 @@ void add_planned(Effects& e, const std::string& base, const std::string& describ
   add(e, changes, base + " --model-dim 1600", "--heads 25");
   add(e, changes, base,
       "--hook bf16; --layer ./layer.toml; --cluster testbed-a; --degree-forward 3; --degree-backward 3; "
-      "--model gpt-2; --layers 2; --micro-batches 2; --bias");
+      "--nodes 4; --model gpt-2; --layers 2; --micro-batches 2; --bias");
   add(e, describes, base, described);
   add(e, changes, base + " --cluster ./more.toml",
       "--gate switch; --order gshard; --dispatcher 2dh; --dtype bfloat16; --placement ep-inside");
@@ -65,7 +65,7 @@ Effects memory() {
   add(e, changes, base,
       "--heads 32; --cluster testbed-a; --layer ./layer.toml; --model gpt-2; --layers 2; --dtype bfloat16; --norm "
       "none; "
-      "--gate xmoe; --bias; --memory-gib 80; --zero 1; --recompute full; --parm");
+      "--gate xmoe; --bias; --nodes 4; --memory-gib 80; --zero 1; --recompute full; --parm");
   add(e, describes, base,
       "--order gshard; --dispatcher 2dh; --hook bf16; --no-residual; --no-causal; --aux-loss 0.01; --z-loss 0.01; "
       "--rope-theta 10000; --placement ep-inside");
@@ -73,7 +73,8 @@ Effects memory() {
   add(e, changes, stages + " --micro-batches 8", "--pipeline 1f1b");
   add(e, changes, base + " --layers 4", "--pp 2");
   add(e, refused, base, "--dp 3; --pipeline 1f1b; --pipeline foo");
-  add(e, refused, "--parm", "--batch 2; --cluster testbed-a; --zero 1");
+  add(e, refused, base, "--nodes 0");
+  add(e, refused, "--parm", "--nodes 4; --batch 2; --cluster testbed-a; --zero 1");
   add(e, changes, "--parm --json", "--top-k 1; --experts 8");
   add(e, changes, "", "--json");
   return e;
@@ -111,7 +112,7 @@ Effects tune() {
   add(e, changes, one, "--shape auto; --current tutel:2; --zero 1; --recompute selective");
   add(e, parsed, "", "--zero 1; --recompute selective");
   add(e, changes, one, "--node-limit 4");
-  add(e, refused, "", "--node-limit 4");
+  add(e, refused, "", "--node-limit 4; --nodes 4");
   add(e, refused, one, "--pp 3");
   add(e, changes, "--no-verify --batch 2", "--top 2");
   add(e, refused, grid, "--shape auto; --current tutel; --top 3");

@@ -79,7 +79,9 @@ class Gradients:
     def at_end(self):
         if self.schedule in AFTER_BACKWARD:
             self.send(self.total, self.flow.end)
-        elif self.schedule in BESIDE_DENSE | SPLIT:
+        elif self.schedule in BESIDE_DENSE:
+            self.send(self.total - self.dense, self.flow.end)
+        elif self.schedule in SPLIT:
             self.send(self.total - self.moe - self.dense, self.flow.end)
         elif self.schedule in PIECES:
             self.in_pieces()

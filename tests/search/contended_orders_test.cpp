@@ -37,7 +37,12 @@ double least_of_all(LayerSearch& search, const LayerPricer& pricer, int degree) 
       Decision d = with_split(schedule, degree, degree, first);
       d.order_forward = d.order_backward = order;
       if (first == 0) forward = std::min(forward, search.evaluate(schedule, pricer, d).forward_s);
-      backward = std::min(backward, search.replay(schedule, pricer).seconds(d, Phases::backward));
+      const auto seconds = [&] { return search.replay(schedule, pricer).seconds(d, Phases::backward); };
+      backward = std::min(backward, seconds());
+      d.gar_after_bytes = all - first;  // none beside the dense part
+      backward = std::min(backward, seconds());
+      d.gar_in_moe_bytes = 0, d.gar_after_bytes = first;  // none in the MoE part
+      backward = std::min(backward, seconds());
     }
   return forward + backward;
 }
