@@ -96,8 +96,8 @@ class Expected {
     const bool split =
         schedule_.gradients == GradientPolicy::adaptive || schedule_.gradients == GradientPolicy::beside_dense;
     const int64_t all = gradient_bytes(plan_.shape), in_moe = decision_.gar_in_moe_bytes;
-    const int64_t beside =
-        schedule_.gradients == GradientPolicy::adaptive ? all - in_moe : decision_.gar_beside_dense_bytes;
+    const int64_t beside = schedule_.gradients == GradientPolicy::adaptive ? all - in_moe - decision_.gar_after_bytes
+                                                                           : decision_.gar_beside_dense_bytes;
     add("i_order");
     if (schedule_.flow == Flow::replicated) add("tokens_allgather", GroupKind::esp);  // the split's transpose
     beside_shared();

@@ -43,6 +43,9 @@ Decision any_decision(const Schedule& schedule, const LayerCase& shape, uint64_t
   if (schedule.degrees == DegreePolicy::apart) backward = 1 + static_cast<int>(below(2, most));
   const int64_t elements = gradient_bytes(shape) / bytes_of(shape.layer.dtype);
   Decision d = with_split(schedule, forward, backward, bytes_of(shape.layer.dtype) * below(3, elements + 1));
+  if (schedule.gradients == GradientPolicy::adaptive && below(7, 3) == 0)
+    d.gar_after_bytes =
+        bytes_of(shape.layer.dtype) * below(8, elements - d.gar_in_moe_bytes / bytes_of(shape.layer.dtype) + 1);
   if (schedule.gradients == GradientPolicy::micro_ops) {
     d.micro_op_bytes = std::max<int64_t>(8, gradient_bytes(shape) / (1 + below(4, 9)));
     const size_t pieces = shape.parallel.dp > 1 ? gradient_pieces(schedule, shape, d.micro_op_bytes).size() : 0;
