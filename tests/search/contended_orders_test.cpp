@@ -70,7 +70,7 @@ TEST(ContendedOrders, AreTheBestOfAllAtDegree3) {
   EXPECT_GT(gained, 0);
 }
 
-// Whatever the degrees: no decision that splits gradients between two places is faster, or by no more than the gap says.
+// Whatever the degrees: no decision that splits gradients in two is faster, or by no more than the gap says.
 TEST(ContendedOrders, AreOffByNoMoreThanTheySay) {
   LayerSearch search;
   const Schedule& schedule = find_schedule("fsmoe-interleaved");

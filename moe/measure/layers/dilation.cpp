@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <limits>
 #include <map>
 
 #include "moe/base/statistics.h"
@@ -15,40 +16,55 @@ constexpr double kShortestPassS = 0.06;    // of the case's fastest schedule: a 
 constexpr double kTaskOfPassS = 0.8e-3;    // of a pass, for each task of its longest queue
 constexpr double kShortestTaskS = 0.1e-3;  // less of it, and it passes while its thread wakes up
 constexpr double kWorkMargin = 4;          // a pace is at least this many times the work under it
-constexpr double kRare = 1.0 / 400;        // of a plan's tasks: a kind that is no more, as a model's ends and its step
-constexpr double kRareShare = 1e-3;        // of a pass: what a rare kind's work may take, whatever its pace
+constexpr double kRare = 1.0 / 400;        // of a plan's tasks: a kind that is no more, as a model's ends; or a step's
+constexpr double kRareShare = 1e-3;  // of a pass: what a rare kind's work may take, whatever its pace, or all waking
 
-// What a kind's work asks for, its tasks being `share` of the plan's. Rare ones may outlast their paces where that is
-// nothing beside the pass: else one short sum a step would stretch the whole model.
-double factor_of(double ratio, double share, double work_s, double pass_s) {
+// What a kind's work asks for. Rare ones may outlast their paces where that is nothing beside the pass: else one short
+// sum a step would stretch the whole model.
+double factor_of(double ratio, bool rare, double work_s, double pass_s) {
   const double wanted = kWorkMargin * ratio;
-  return share > kRare ? wanted : std::min(wanted, work_s / (kRareShare * pass_s));
+  return rare ? std::min(wanted, work_s / (kRareShare * pass_s)) : wanted;
 }
 
 std::string words_for(const Plan& plan, Phase phase, TaskKind kind) {
   return fmt::format("{} {} of {}", name_of(phase), name_of(kind), plan.schedule);
 }
 
+double of_pass(const PlannedRun& run) {
+  size_t longest = 0;
+  for (const Lane& lane : run.plan.structure->lanes) longest = std::max(longest, lane.queue.size());
+  const double least_s = std::max(kShortestPassS, kTaskOfPassS * static_cast<double>(longest));
+  return least_s / (run.forward_s + run.backward_s);
+}
+
+// The least that makes all tasks long enough but some of the shortest, whose threads wake up in next to nothing of a
+// pass.
+Dilation of_tasks(const PlannedRun& run) {
+  std::vector<std::pair<double, const Task*>> tasks;
+  for (const Task& task : run.plan.tasks())
+    if (const double seconds = run.task_seconds[static_cast<size_t>(task.id)]; seconds > 0)
+      tasks.emplace_back(seconds, &task);
+  std::ranges::stable_sort(tasks, {}, [](const auto& timed) { return timed.first; });
+  const double waking = kShortestTaskS / (kRareShare * (run.forward_s + run.backward_s));  // of each that is shorter
+  Dilation least{std::numeric_limits<double>::max(), {}};
+  double shorter = 0;
+  for (const auto& [seconds, task] : tasks) {
+    const double factor = std::max(kShortestTaskS / seconds, shorter++ * waking);
+    if (factor >= least.factor) continue;
+    least = {factor, "the shortest tasks, up to " + words_for(run.plan, task->phase, task->kind)};
+  }
+  return tasks.empty() ? Dilation{} : least;
+}
+
 }  // namespace
 
 Dilation least_dilation(const std::vector<PlannedRun>& planned) {
-  double of_pass = 0, shortest = 1e300;
-  std::string which;
-  for (const PlannedRun& p : planned) {
-    size_t longest = 0;
-    for (const Lane& lane : p.plan.structure->lanes) longest = std::max(longest, lane.queue.size());
-    const double least_s = std::max(kShortestPassS, kTaskOfPassS * static_cast<double>(longest));
-    of_pass = std::max(of_pass, least_s / (p.forward_s + p.backward_s));
-    for (const Task& task : p.plan.tasks()) {
-      const double seconds = p.task_seconds[static_cast<size_t>(task.id)];
-      if (seconds <= 0 || seconds >= shortest) continue;
-      shortest = seconds;
-      which = words_for(p.plan, task.phase, task.kind);
-    }
+  Dilation least{0, "the shortest pass"};
+  for (const PlannedRun& run : planned) {
+    if (const Dilation tasks = of_tasks(run); tasks.factor > least.factor) least = tasks;
+    if (const double pass = of_pass(run); pass > least.factor) least = {pass, "the shortest pass"};
   }
-  const double of_task = kShortestTaskS / shortest;
-  if (of_pass >= of_task) return {of_pass, "the shortest pass"};
-  return {of_task, "the shortest task, " + which};
+  return least;
 }
 
 Dilation choose_dilation(const std::vector<PlannedRun>& planned, const std::vector<std::vector<RankTimes>>& unpaced) {
@@ -67,7 +83,8 @@ Dilation choose_dilation(const std::vector<PlannedRun>& planned, const std::vect
     const double pass_s = planned[s].forward_s + planned[s].backward_s;
     for (auto& [of, values] : ratios) {
       const double share = static_cast<double>(values.size()) / measured, ratio = median(std::move(values));
-      const double factor = factor_of(ratio, share, ratio * seconds[of], pass_s);
+      const bool rare = share <= kRare || of.first == Phase::step;
+      const double factor = factor_of(ratio, rare, ratio * seconds[of], pass_s);
       if (factor > chosen.factor) chosen = {factor, "the work of " + words_for(planned[s].plan, of.first, of.second)};
     }
   }
