@@ -19,7 +19,7 @@ using random_layer::RandomLayer;
 
 constexpr uint64_t kLayers = 60, kFreeDegrees = 60;
 
-void add_all(LaneOrder order, int gathers, int scatters, std::vector<LaneOrder>& all) {
+void add_all(const LaneOrder& order, int gathers, int scatters, std::vector<LaneOrder>& all) {
   if (gathers == 0 && scatters == 0) all.push_back(order);
   if (gathers > 0) add_all(order + 'G', gathers - 1, scatters, all);
   if (scatters > gathers) add_all(order + 'S', gathers, scatters - 1, all);
