@@ -18,7 +18,8 @@ constexpr double kClearlyFaster = 0.01;  // less is no reason to leave the plan
 
 // Returns what the whole takes if the trial's layers take that long.
 double whole_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial, double trial_s) {
-  return ran_whole(answer) ? trial_s + row.expert_sums_s : row.total_s() * trial_s / predicted_s(trial);
+  return ran_whole(answer) ? trial_s + row.total_s() - predicted_s(trial)
+                           : row.total_s() * trial_s / predicted_s(trial);
 }
 
 // Returns whether a schedule ran faster than another by more than its passes differ among each other.
@@ -68,6 +69,11 @@ bool ran_whole(const Answer& answer) {
   const ModelShape& model = answer.chosen->model;
   const bool as_layer = model.layers == 1 && model.micro_batches == 1 && model.shape.parallel.pp == 1;
   return answer.trial_layers == model.layers && !(answer.chosen->stack && as_layer);
+}
+
+bool ran_in_part(const RankedSchedule& row, const CaseRecord& trial) {
+  constexpr double kSame = 1e-6;  // relative
+  return row.total_s() > predicted_s(trial) * (1 + kSame);
 }
 
 double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial) {

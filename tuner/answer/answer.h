@@ -57,6 +57,8 @@ const RankedSchedule* row_of(const Answer& answer, std::string_view schedule);
 
 /// Returns whether the trials ran all of what the predictions are of.
 bool ran_whole(const Answer& answer);
+/// Returns whether a run of all layers lacks some of what is predicted: a model's ends, sums of experts' gradients.
+bool ran_in_part(const RankedSchedule& row, const CaseRecord& trial);
 /// Returns what a trial says the whole layer or model takes: its time, or where it ran a part the prediction times its
 /// error.
 double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial);

@@ -68,6 +68,11 @@ std::string left_out_text(const Answer& answer, const Detail& detail, size_t sho
       text += fmt::format("{} {} that can't be used here (--all says why)", text.empty() ? "  and" : ",", refused);
     if (!text.empty()) text += '\n';
   }
+  const RankedSchedule& use = recommended(answer);
+  const CaseRecord* ran = trial_of(answer, use.schedule->name);
+  if (ran_whole(answer) && ran != nullptr && ran_well(*ran) && ran_in_part(use, *ran))
+    text += fmt::format("  runs are of {:.3f} ms of {}'s {:.3f}: the rest is priced\n", 1e3 * predicted_s(*ran),
+                        use.schedule->name, 1e3 * use.total_s());
   if (answer.current && !answer.current->refused.empty())
     text += fmt::format("  {} (yours): {}\n", answer.current->schedule->name, answer.current->refused);
   return text;
