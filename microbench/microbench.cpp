@@ -21,7 +21,7 @@ std::vector<std::string> modules_of(const std::string& asked, const Target& targ
                     target.cluster.name);
   require<BadInput>(target.ranks.device == DeviceKind::cpu || asked.empty(),
                     "--modules: they are timed on the CPU, found --device cuda");
-  const auto known = registered_modules();
+  auto known = registered_modules();
   if (asked == "all") return known;
   std::vector<std::string> names;
   std::istringstream list(asked);

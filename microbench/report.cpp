@@ -111,7 +111,7 @@ Json to_json(const std::vector<CaseRecord>& records) {
              {"emulated", record.emulated},
              {"dilation", record.dilation}};
     for (const auto* fields : {&record.parameters, &record.summary})
-      for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { row[name] = v; }, value);
+      for (const auto& [name, value] : *fields) std::visit([&row, &key = name](const auto& v) { row[key] = v; }, value);
     list.push_back(std::move(row));
   }
   return list;

@@ -77,7 +77,8 @@ void complete_parallel(ParallelShape& p, const LayerShape& layer) {
   if (p.mp == 0 && p.dp > 0 && stage % p.dp == 0) p.mp = stage / p.dp;
   if (p.mp == 0)
     p.mp = largest(sharded, [&](int64_t n) {
-      return in_node(n) && n <= layer.heads && layer.shared_hidden % n == 0 && layer.batch * layer.seq % n == 0;
+      return in_node(n) && n <= layer.heads && layer.shared_hidden % n == 0 &&
+             layer.batch % n * (layer.seq % n) % n == 0;
     });
   if (p.esp == 0)
     p.esp = largest(sharded, [&](int64_t n) {
