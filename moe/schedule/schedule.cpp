@@ -225,9 +225,10 @@ GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, c
   const int64_t first = first_bytes(schedule, decision), last = decision.gar_after_bytes;
   require<BadInput>(first >= 0 && last >= 0 && first <= bytes - last,
                     "gradient split: found {} and {} bytes, expected 0 to {} in all", first, last, bytes);
+  const bool others = first + last < bytes;
   if (schedule.gradients == GradientPolicy::adaptive)
-    return {{.in_moe = first > 0, .beside_dense = first<bytes - last, .after = last> 0}, {}, {}};
-  return {{.beside_dense = first > 0, .after = first < bytes}, {}, {}};
+    return {{.in_moe = first > 0, .beside_dense = others, .after = last > 0}, {}, {}};
+  return {{.beside_dense = first > 0, .after = others}, {}, {}};
 }
 
 int last_expert(const Structure& structure) {

@@ -35,28 +35,24 @@ void ContendedOrders::visit(const LaneOrder& order) {
     replay(split);
     return;
   }
-  for (const SplitPlaces places : split_places(schedule_, true))
-    for (const int64_t first : {int64_t{0}, all}) {
+  for (const SplitPlaces places : split_places(schedule_, true)) {
+    split_gradients(schedule_, places, element, all, split);
+    const auto best_between = all < 2 * element ? std::optional(int64_t{0}) : best_bytes(split);
+    if (!best_between) continue;
+    for (const int64_t first : {int64_t{0}, all, *best_between}) {
       split_gradients(schedule_, places, first, all, split);
       replay(split);
     }
-  if (all < 2 * element) return;
-  for (const SplitPlaces places : split_places(schedule_, true)) {
-    split_gradients(schedule_, places, element, all, split);
-    try_split(places, split);
   }
 }
 
-void ContendedOrders::try_split(SplitPlaces places, Decision split) {
+std::optional<int64_t> ContendedOrders::best_bytes(const Decision& split) {
   const CompiledStructure both(structure_key(schedule_, pricer_.outline(), split,
                                              placement_of(schedule_, pricer_.groups(), pricer_.shape(), split),
                                              Phases::backward));
   pricer_.price(*both.structure, slices_of(schedule_, pricer_.shape(), split), seconds_);
-  if (!better(least_free_split(both.replay, *both.structure, pricer_, seconds_), best_.seconds)) return;
-  const int64_t bytes =
-      best_contended_split(both.under(pricer_.profile().contention), *both.structure, pricer_, seconds_);
-  split_gradients(schedule_, places, bytes, pricer_.gradient_bytes(), split);
-  replay(split);
+  if (!better(least_free_split(both.replay, *both.structure, pricer_, seconds_), best_.seconds)) return std::nullopt;
+  return best_contended_split(both.under(pricer_.profile().contention), *both.structure, pricer_, seconds_);
 }
 
 void ContendedOrders::swap_neighbours() {

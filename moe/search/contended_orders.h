@@ -1,6 +1,8 @@
 #pragma once
 // The order of AllGathers and ReduceScatters under contention, where no order dominates another before both have ended:
 // each is replayed.
+#include <optional>
+
 #include "moe/search/degrees.h"
 
 namespace moe {
@@ -22,7 +24,8 @@ class ContendedOrders {
 
  private:
   void visit(const LaneOrder& order);
-  void try_split(SplitPlaces places, Decision split);
+  /// The bytes in the first of a split's two places that take least; none: no split between them beats the best.
+  std::optional<int64_t> best_bytes(const Decision& split);
   void swap_neighbours();
   double replay(const Decision& decision);
   Decision with(const LaneOrder& order) const;

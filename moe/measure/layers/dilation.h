@@ -32,8 +32,8 @@ Dilation least_dilation(const std::vector<PlannedRun>& planned);
 
 /// That, or four times the largest ratio of unpaced work to modelled time. A ratio is the median over all passes and
 /// over all tasks of one kind and phase of a schedule, so that neither one pass nor one task that the machine
-/// interrupted decides. Kinds of very few tasks, and those of a step, that take next to nothing of a
-/// pass ask for less. `unpaced`: [schedule][pass].
+/// interrupted decides. Kinds of very few tasks, and those of a step, that take next to nothing of a pass ask for less.
+/// `unpaced`: [schedule][pass].
 Dilation choose_dilation(const std::vector<PlannedRun>& planned, const std::vector<std::vector<RankTimes>>& unpaced);
 
 /// Makes the pacer of a run whose tasks slow each other down, at the modelled rates, its stalls dilated; else null.
