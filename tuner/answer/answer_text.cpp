@@ -19,7 +19,6 @@ constexpr size_t kKinds = 4;     // of tasks, that are named
 constexpr size_t kFewKinds = 2;  // likewise, where there is much else to say
 constexpr size_t kWidest = 120;  // columns of a line
 constexpr int kMostLines = 25;   // of an answer without --all or --top
-constexpr double kSame = 1e-6;   // relative: what was predicted alike
 constexpr std::string_view kPrices = "prices: ";
 
 std::string named(const ChosenModel& chosen) {
@@ -174,9 +173,8 @@ std::string use_text(const Answer& answer, const RankedSchedule& use) {
   text += fmt::format(": {:.3f} ms predicted", 1e3 * use.total_s());
   const CaseRecord* trial = trial_of(answer, use.schedule->name);
   const bool whole = ran_whole(answer);
-  if (trial != nullptr && ran_well(*trial) && whole) {
-    if (!ran_in_part(use, *trial)) text += fmt::format(", {:.3f} ms run", 1e3 * run_s(*trial));
-  }
+  if (trial != nullptr && ran_well(*trial) && whole && !ran_in_part(use, *trial))
+    text += fmt::format(", {:.3f} ms run", 1e3 * run_s(*trial));
   if (trial != nullptr && ran_well(*trial) && !whole)
     text += fmt::format(" ({} of its layers ran {:+.1f} % off)", answer.trial_layers, 100 * error_of(*trial));
   return text;

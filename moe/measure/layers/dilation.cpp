@@ -53,7 +53,7 @@ Dilation of_tasks(const PlannedRun& run) {
     if (factor >= least.factor) continue;
     least = {factor, "the shortest tasks, up to " + words_for(run.plan, task->phase, task->kind)};
   }
-  return tasks.empty() ? Dilation{} : least;
+  return tasks.empty() ? Dilation{0, {}} : least;
 }
 
 }  // namespace
