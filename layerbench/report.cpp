@@ -21,7 +21,6 @@ bool timed(const CaseRecord& r) { return r.summary.has("total_s"); }
 bool predicted(const CaseRecord& r) { return r.prediction.has("total_s"); }
 bool checked(const CaseRecord& r) { return r.summary.has("worst_error"); }
 std::string ms(double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); }
-std::string percent(double share, int digits = 1) { return fmt::format("{:.{}f} %", 100 * share, digits); }
 std::string degrees(const CaseRecord& r) { return fmt::format("{}/{}", r.degree_forward, r.degree_backward); }
 
 std::string times_of(const std::vector<ScheduleRun>& runs) {
@@ -56,12 +55,11 @@ std::string checks_of(const std::vector<ScheduleRun>& runs) {
 }
 
 std::string text_of(const LayerOutcome& outcome, const LayerbenchResults& results) {
-  const double dilation = outcome.runs.empty() ? 1 : outcome.runs.front().record.dilation;
   std::string text =
       fmt::format("{} on {}{}\n\n", outcome.layer, results.place,
                   !results.emulated    ? ""
                   : results.check_only ? " (emulated by 2 x 2 threads)"
-                                       : fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation));
+                                       : fmt::format(" (emulated by 2 x 2 threads, {})", dilation_text(outcome.runs)));
   if (std::ranges::any_of(outcome.runs, timed, &ScheduleRun::record)) text += times_of(outcome.runs);
   if (std::ranges::any_of(outcome.runs, checked, &ScheduleRun::record)) text += checks_of(outcome.runs);
   if (results.tasks) text += tasks_text(outcome);

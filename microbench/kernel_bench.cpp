@@ -6,6 +6,7 @@
 #include "moe/base/json.h"
 #include "moe/base/progress.h"
 #include "moe/base/table.h"
+#include "moe/base/units.h"
 #include "moe/device/device.h"
 #include "moe/record/writer.h"
 #include "verbs/run/target.h"
@@ -38,8 +39,7 @@ std::vector<std::string> row_of(const CaseRecord& record) {
   const bool moves = record.summary.has("bytes_per_s"), bound = record.summary.has("share");
   row.insert(row.end(), {fmt::format("{:.3f}", number(record, "least_s") * 1e3),
                          moves ? fmt::format("{:.2f}", number(record, "bytes_per_s") * 1e-9) : "-",
-                         bound ? fmt::format("{:.1f} %", 100 * number(record, "share")) : "-",
-                         bound ? text(record, "bound") : ""});
+                         bound ? percent(number(record, "share")) : "-", bound ? text(record, "bound") : ""});
   return row;
 }
 

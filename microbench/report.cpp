@@ -97,8 +97,7 @@ std::string lanes_tables(const std::vector<CaseRecord>& records) {
     if (text_of(record, "op") != "overlap") continue;
     const auto us = [&](const char* name) { return fmt::format("{:.1f}", number(record, record.summary, name) * 1e6); };
     overlaps.add({fmt::format("{} + {}", text_of(record, "lane"), text_of(record, "other")), us("alone_s"),
-                  us("other_alone_s"), us("both_s"),
-                  fmt::format("{:.0f} %", 100 * number(record, record.summary, "overlap"))});
+                  us("other_alone_s"), us("both_s"), percent(number(record, record.summary, "overlap"), 0)});
   }
   return table.empty() ? "" : fmt::format("\n{}\n{}", table.text(), overlaps.text());
 }

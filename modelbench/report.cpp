@@ -95,7 +95,6 @@ void ModelbenchResults::describe_layer(const LayerShape& layer, bool tied) {
 
 std::string text_of(const ModelbenchResults& results) {
   const std::vector<ScheduleRun>& runs = results.outcome.runs;
-  const double dilation = runs.empty() ? 1 : runs.front().record.dilation;
   std::string text =
       fmt::format("{}{}, {}{} layer{}{}, {} tokens a step\non {}{}\n\n", results.model,
                   results.kind.empty() ? "" : fmt::format(" ({})", results.kind), results.layers,
@@ -105,7 +104,7 @@ std::string text_of(const ModelbenchResults& results) {
                       ? ""
                       : fmt::format(", {} MoE", results.layers - results.dense.in(0, results.layers)),
                   results.tokens, results.place,
-                  results.emulated ? fmt::format(" (emulated by 2 x 2 threads, dilation {:.2f})", dilation) : "");
+                  results.emulated ? fmt::format(" (emulated by 2 x 2 threads, {})", dilation_text(runs)) : "");
   if (results.cut) text += "a rank has no memory for more layers\n\n";
   if (std::ranges::any_of(runs, timed, &ScheduleRun::record))
     text += times_of(results) + utilisation_text(results.use, results.outcome, most_process_bytes());

@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* kUsed = "model_flops_utilisation";
 
-std::string percent(const Fields& fields, std::string_view name) {
-  return fields.has(name) ? fmt::format("{:.1f} %", 100 * fields.number(name, "")) : "-";
+std::string percent_of(const Fields& fields, std::string_view name) {
+  return fields.has(name) ? percent(fields.number(name, "")) : "-";
 }
 
 // "22.6 TFLOP".
@@ -55,9 +55,9 @@ std::string utilisation_text(const Utilisation& use, const LayerOutcome& outcome
     const CaseRecord& r = run.record;
     if (!r.summary.has("total_s")) continue;
     const double states = r.summary.number("states_bytes", r.key);
-    table.add({r.schedule, percent(r.summary, kUsed), percent(r.prediction, kUsed), percent(r.summary, "bubble"),
-               percent(r.prediction, "bubble"), human_bytes(r.summary.number("peak_bytes", r.key) + states),
-               human_bytes(states)});
+    table.add({r.schedule, percent_of(r.summary, kUsed), percent_of(r.prediction, kUsed),
+               percent_of(r.summary, "bubble"), percent_of(r.prediction, "bubble"),
+               human_bytes(r.summary.number("peak_bytes", r.key) + states), human_bytes(states)});
   }
   const std::string of = use.peak_flops ? fmt::format("{}/s of each of {} ranks ({})", human_flops(*use.peak_flops),
                                                       use.ranks, use.peak_by)

@@ -6,6 +6,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/table.h"
+#include "moe/base/units.h"
 #include "verbs/results_json.h"
 
 namespace moe::planner {
@@ -22,7 +23,7 @@ MemoryEstimate estimate_by(const MemoryReport& report, ActivationModel model) {
 std::string share(const MemoryEstimate& e, std::optional<double> capacity_bytes) {
   if (!capacity_bytes) return "unknown";
   if (misfit(e, *capacity_bytes)) return "does not fit";
-  return fmt::format("{:.0f} %", 100 * e.total() / *capacity_bytes);
+  return percent(e.total() / *capacity_bytes, 0);
 }
 
 int sum(const std::vector<int>& values) { return std::accumulate(values.begin(), values.end(), 0); }

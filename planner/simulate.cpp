@@ -56,8 +56,8 @@ std::string table_text(const std::vector<const Simulated*>& fastest_first, const
                fmt::format("{}", r.decision.degree_backward), fmt::format("{:.3f}", total_s * 1e3),
                tutel == fastest_first.end() ? "-" : fmt::format("{:.3f}x", (*tutel)->result.total_s() / total_s),
                fmt::format("{:.3f}", r.forward_s * 1e3), fmt::format("{:.3f}", r.backward_s * 1e3),
-               fmt::format("{:.3f}", (r.moe_forward_s + r.moe_backward_s) * 1e3),
-               fmt::format("{:.1f} %", 100 * least_s / total_s), fmt::format("{:.1f} %", 100 * bound_s(s) / total_s),
+               fmt::format("{:.3f}", (r.moe_forward_s + r.moe_backward_s) * 1e3), percent(least_s / total_s),
+               percent(bound_s(s) / total_s),
                human_bytes(r.memory.total()) + (fits(r, profile).value_or(true) ? "" : ", does not fit")});
   }
   std::vector<PlannedRow> rows;

@@ -65,8 +65,7 @@ void print_text(const ChosenModel& chosen, const Profile& profile, const std::ve
     table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward), degrees_of(chosen.model, r),
                fmt::format("{:.3f}", seconds * 1e3),
                tutel == all.end() ? "-" : fmt::format("{:.3f}x", tutel->result.total_s() / seconds),
-               fmt::format("{:.1f} %", 100 * least_s / seconds), fmt::format("{:.1f} %", 100 * r.bound_s / seconds),
-               r.exact() ? "exact" : fmt::format("{:.1f} %", 100 * r.gap()),
+               percent(least_s / seconds), percent(r.bound_s / seconds), r.exact() ? "exact" : percent(r.gap()),
                human_bytes(static_cast<double>(s->tail_bytes)), human_bytes(s->memory.total()),
                !profile.memory_bytes ? "unknown"
                : reason              ? "no"

@@ -15,11 +15,11 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-std::string percent(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
+std::string change(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
 
 std::string interval_of(const Judged& judged) {
   if (!std::isfinite(judged.interval.most)) return "-";
-  return fmt::format("{} to {}", percent(judged.interval.least), percent(judged.interval.most));
+  return fmt::format("{} to {}", change(judged.interval.least), change(judged.interval.most));
 }
 
 std::string why_of(const GatedCase& c) {
@@ -53,7 +53,7 @@ std::vector<std::string> cells_of(const GatedCase& c) {
   return {c.name,
           fmt::format("{:.3f}", 1e3 * c.base_s),
           fmt::format("{:.3f}", 1e3 * c.head_s),
-          percent(c.judged.ratio),
+          change(c.judged.ratio),
           interval_of(c.judged),
           fmt::format("{}", c.pairs),
           std::string(name_of(c.slower() ? Verdict::slower : c.judged.verdict)),

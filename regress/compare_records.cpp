@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kSameMemory = 0.01;  // a kernel keeps more or less of it for itself
-constexpr double kSameDilation = 2;
+constexpr double kSameDilation = 8;   // disturbed passes are run again, at up to four times their dilation
 
 std::string text_of(const Scalar* value) {
   return value ? std::visit([](const auto& v) { return fmt::format("{}", v); }, *value) : "none";

@@ -41,7 +41,7 @@ std::string asked_difference(const CaseRecord& a, const CaseRecord& b);
 /// architecture.
 std::string machine_difference(const Fields& a, const Fields& b);
 /// Says so of what else times depend on: version of the measurement, machine, ranks and threads of each; backend,
-/// whether the cluster was emulated, and its dilation: as modelled (1) or slower, and then within a factor of 2.
+/// whether the cluster was emulated, and its dilation: as modelled (1) or slower, and then within a factor of 8.
 std::string measured_difference(const RunHeader& run_a, const CaseRecord& a, const RunHeader& run_b,
                                 const CaseRecord& b);
 

@@ -38,8 +38,8 @@ std::string text_of(const SelfTestResults& results) {
                                  results.live_gates, results.live_pairs);
   Table cases({"case", "median ms", "a launch's deviation", "slowdown that 19 of 20 gates find"});
   for (const SelfTestedCase& c : results.cases)
-    cases.add({c.name, fmt::format("{:.3f}", 1e3 * c.median_s), fmt::format("{:.2f} %", 100 * c.launch_deviation),
-               fmt::format("{:.1f} %", 100 * visible(c, results))});
+    cases.add({c.name, fmt::format("{:.3f}", 1e3 * c.median_s), percent(c.launch_deviation, 2),
+               percent(visible(c, results))});
   text += cases.text() + "\n";
   Table gates({"done to the head", "gates", "found SLOW", "left AMBG"});
   gates.add({"nothing, for real", fmt::format("{}", results.live_gates),
@@ -93,7 +93,7 @@ std::string text_of(const std::vector<StudyRow>& rows) {
   Table table({"machine", "slower", "gates", "ours", "pairs", "U-test", "ratio", "Welch"});
   for (size_t i = 0; i + kGateRules <= rows.size(); i += kGateRules) {
     std::vector<std::string> cells{std::string(rows[i].noise),
-                                   rows[i].slowdown == 0 ? "none" : fmt::format("{:.0f} %", 100 * rows[i].slowdown),
+                                   rows[i].slowdown == 0 ? "none" : percent(rows[i].slowdown, 0),
                                    fmt::format("{}", rows[i].gates), share_text(rows[i].found, rows[i].gates),
                                    fmt::format("{:.1f}", rows[i].pairs)};
     for (size_t r = 1; r < kGateRules; ++r)

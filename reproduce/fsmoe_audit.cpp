@@ -5,6 +5,7 @@
 #include <map>
 
 #include "moe/base/check.h"
+#include "moe/base/units.h"
 #include "reproduce/fsmoe_contention.h"
 #include "reproduce/fsmoe_table2.h"
 #include "reproduce/study.h"
@@ -70,8 +71,8 @@ TextTable audit_table(const std::vector<Audited>& rows, Testbed testbed) {
     auto cells = labels_of(a->swept->reading);
     cells.erase(cells.begin());
     for (const double speedup : a->speedups) cells.push_back(fmt::format("{:.3f}", speedup));
-    cells.push_back(fmt::format("{:.1f} %", 100 * a->rms));
-    cells.push_back(fmt::format("{:.0f} %", 100 * a->table2));
+    cells.push_back(percent(a->rms));
+    cells.push_back(percent(a->table2, 0));
     cells.push_back(fmt::format("{}", a->apart));
     table.rows.push_back(std::move(cells));
   }

@@ -10,6 +10,7 @@
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 #include "moe/base/statistics.h"
+#include "moe/base/units.h"
 #include "reproduce/first_page.h"
 #include "reproduce/study.h"
 #include "verbs/paper_tables.h"
@@ -37,7 +38,7 @@ std::vector<std::string> summary_row(const Report& report, const Comparison& c) 
   for (const auto& [convention, off] : differences_of(c))
     if (const double m = median(off); m < least) least = m, closest = convention.empty() ? "the only one" : convention;
   return {name_of(report), fmt::format("{}", printed.size()), fmt::format("{}", computed.size()), closest,
-          std::isfinite(least) ? fmt::format("{:.1f} %", 100 * least) : "-"};
+          std::isfinite(least) ? percent(least) : "-"};
 }
 
 // Formulas that a paper prints otherwise than they are computed here.

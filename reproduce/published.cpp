@@ -21,7 +21,7 @@ std::string worst_of(const Comparison& c, std::string_view dispatcher, std::stri
   for (const Figure& f : c.figures)
     if (f.labels[1] == dispatcher && f.convention == convention)
       worst = std::max(worst, std::abs(*f.ours / *f.paper - 1));
-  return fmt::format("{:.1f} %", 100 * worst);
+  return percent(worst);
 }
 
 const PublishedLayer& layer_of(const std::vector<PublishedLayer>& layers, std::string_view model,

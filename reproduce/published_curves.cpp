@@ -5,13 +5,12 @@
 
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
+#include "moe/base/units.h"
 #include "moe/cost/piecewise.h"
 #include "reproduce/published.h"
 
 namespace moe::reproduce {
 namespace {
-
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 std::vector<std::string> row_of(const std::string& gpu, const std::string& op, const std::vector<double>& line,
                                 const std::vector<double>& pieces, size_t most_pieces) {

@@ -25,9 +25,9 @@ std::optional<Truth> truth_of(const std::string& name, const Profile& truth) {
   return std::nullopt;
 }
 
-std::string percent(const std::optional<double>& share) {
+std::string percent_if(const std::optional<double>& share) {
   if (!share) return "-";
-  return *share < 10 ? fmt::format("{:.2f} %", 100 * *share) : fmt::format("{:.3g} %", 100 * *share);
+  return *share < 10 ? percent(*share, 2) : fmt::format("{:.3g} %", 100 * *share);
 }
 
 constexpr int kCurve = 5;  // the column of the curves' errors, where there are any
@@ -41,9 +41,9 @@ std::vector<std::string> cells_of(const FittedRow& row, const Profile* truth, bo
   }
   cells.insert(cells.end(), {fmt::format("{:.1f}{}", fit.alpha_s * 1e6, fit.alpha_clamped ? "*" : ""),
                              fmt::format("{:.5g}", fit.beta * 1e12), shown_r_squared(fit.r_squared),
-                             percent(fit.line_error ? fit.line_error : fit.held_out_error), percent(fit.held_out_worst),
-                             fmt::format("{}", fit.set_aside.size())});
-  if (curves) cells.insert(cells.begin() + kCurve, fit.line_error ? percent(fit.held_out_error) : "-");
+                             percent_if(fit.line_error ? fit.line_error : fit.held_out_error),
+                             percent_if(fit.held_out_worst), fmt::format("{}", fit.set_aside.size())});
+  if (curves) cells.insert(cells.begin() + kCurve, fit.line_error ? percent_if(fit.held_out_error) : "-");
   if (!truth) return cells;
   const auto t = truth_of(row.what, *truth);
   cells.push_back(t ? fmt::format("{:+.1f}", (fit.alpha_s - t->alpha_s) * 1e6) : "-");
@@ -69,7 +69,7 @@ std::string task_table(const Profile& profile) {
       if (row.s_per[t] > 0)
         terms += fmt::format("{}{:.3g} ps a {}", terms.empty() ? "" : ", ", 1e12 * row.s_per[t], term_names()[t]);
     table.add({fmt::format("{} {}{}", row.name, name_of(row.phase), row.verdict.weak.empty() ? "" : " !"), terms,
-               percent(row.held_out_error), percent(row.verdict.held_out_worst)});
+               percent_if(row.held_out_error), percent_if(row.verdict.held_out_worst)});
   }
   return fmt::format("\n{}", table.text());
 }

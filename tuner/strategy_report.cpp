@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "moe/base/table.h"
+#include "moe/base/units.h"
 
 namespace moe::tuner {
 namespace {
@@ -51,9 +52,8 @@ std::vector<StrategyRow> compare_strategies(const SweepRequest& request, const s
 std::string strategy_table(const std::vector<StrategyRow>& rows) {
   Table table({"strategy (fsmoe)", "layers", "regret mean", "worst", "slower", "search a layer"});
   for (const StrategyRow& row : rows)
-    table.add({std::string(row.strategy), fmt::format("{}", row.layers), fmt::format("{:.3f} %", 100 * row.mean_regret),
-               fmt::format("{:.3f} %", 100 * row.worst_regret), fmt::format("{}", row.slower),
-               human_seconds(row.seconds_a_layer)});
+    table.add({std::string(row.strategy), fmt::format("{}", row.layers), percent(row.mean_regret, 3),
+               percent(row.worst_regret, 3), fmt::format("{}", row.slower), human_seconds(row.seconds_a_layer)});
   return table.text();
 }
 

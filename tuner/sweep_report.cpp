@@ -9,7 +9,6 @@
 namespace moe::tuner {
 namespace {
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
 
 constexpr size_t kShownNotes = 3;  // of a kind

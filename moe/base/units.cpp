@@ -32,6 +32,8 @@ std::string human_seconds(double seconds) {
   return fmt::format("{:.1f} us", seconds * 1e6);
 }
 
+std::string percent(double share, int digits) { return fmt::format("{:.{}f} %", 100 * share, digits); }
+
 std::string human_bytes(double bytes) {
   if (bytes >= kGiB) return fmt::format("{:.2f} GiB", bytes / kGiB);
   if (bytes >= kMiB) return fmt::format("{:.1f} MiB", bytes / kMiB);

@@ -24,6 +24,8 @@ DType dtype_from(std::string_view name, std::string_view where);
 std::string human_seconds(double seconds);
 /// "24.0 MiB", "512 B".
 std::string human_bytes(double bytes);
+/// percent(0.4567) is "45.7 %".
+std::string percent(double share, int digits = 1);
 /// "1 node", "2 nodes", "3 processes".
 std::string counted(size_t count, std::string_view noun);
 

@@ -7,9 +7,7 @@
 namespace moe {
 
 LayerPricer::LayerPricer(const Profile& profile, const LayerCase& shape, PricingOptions options)
-    : profile_(profile),
-      shape_(shape),
-      options_(options),
+    : find_(profile, shape, options),
       outline_(outline_of(shape)),
       rows_(padded_rows(shape)),
       gradient_bytes_(moe::gradient_bytes(shape)),
@@ -19,19 +17,19 @@ LayerPricer::LayerPricer(const Profile& profile, const LayerCase& shape, Pricing
   require<BadInput>(shape.parallel.recompute != Recompute::full,
                     "recompute: found full, expected none or selective: plans run no forward twice");
   for (const ModuleRow& module : profile.modules)
-    if (!module_of(module.name)) notes_.insert(fmt::format("not priced: the row of module {}", module.name));
+    if (!module_of(module.name)) note(fmt::format("not priced: the row of module {}", module.name));
 }
 
 const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase phase) const {
   Curve& known = curves_[static_cast<size_t>(flow)][static_cast<size_t>(phase)][static_cast<size_t>(kind)];
   if (known.known) return known;
-  const Work whole = sends_gradients(kind) ? Work{} : whole_work(kind, phase, shape_, flow);
+  const Work whole = sends_gradients(kind) ? Work{} : whole_work(kind, phase, shape(), flow);
   known.price = find_curve(kind, phase, whole, flow);
   if (kind == TaskKind::attention && phase == Phase::backward && adds_scores()) {
     const Curve& forward = curve(flow, kind, Phase::forward);
-    known.price.alpha += forward.price.seconds(forward.unit) * scores_flops(shape_) / attention_flops(shape_);
+    known.price.alpha += forward.price.seconds(forward.unit) * scores_flops(shape()) / attention_flops(shape());
   }
-  const double rows = shape_.rounding == Rounding::exact ? exact_rows_ : static_cast<double>(rows_);
+  const double rows = shape().rounding == Rounding::exact ? exact_rows_ : static_cast<double>(rows_);
   known.unit = std::max(whole.bytes, whole.flops) / (is_chunked(kind) ? rows : 1);
   if (sends_gradients(kind)) known.unit = 1;
   known.known = true;
@@ -39,12 +37,12 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
 }
 
 PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
-  if (const TaskRow* row = task_row(kind, phase)) return task_curve(*row, kind, work, flow);
+  if (const TaskRow* row = find_.task_row(kind, phase)) return task_curve(*row, kind, work, flow);
   switch (kind) {
     case TaskKind::gradient:
       return comm_curve(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes_));
     case TaskKind::expert_gradient:
-      return comm_curve(Op::allreduce, GroupKind::edp, static_cast<double>(expert_gradient_bytes(shape_)));
+      return comm_curve(Op::allreduce, GroupKind::edp, static_cast<double>(expert_gradient_bytes(shape())));
     case TaskKind::weights:
     case TaskKind::expert_weights:
       return gathered_curve(work);
@@ -66,88 +64,37 @@ PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work,
   return c;
 }
 
-template <class Row>
-const Row& LayerPricer::used(const Row& row) const {
-  if (!row.verdict.weak.empty()) notes_.insert(fmt::format("{}{}: {}", kWeakRow, row_name(row), row.verdict.weak));
-  return row;
-}
-
 void LayerPricer::add_hook(PriceCurve& exchange, TaskKind kind, Phase phase) const {
-  const ModuleRow* row = module_row(module_name(kind, shape_), phase);
+  const ModuleRow* row = find_.module_row(module_name(kind, shape()), phase);
   if (row == nullptr) return;
   exchange.hook_alpha = row->alpha_s;
   exchange.hook_beta = row->beta_s_per_byte;
-}
-
-const CommRow* LayerPricer::comm_row(Op op, const Group& group) const {
-  const bool named = op == Op::alltoall && shape_.layer.dispatcher != "alltoall";
-  const std::string_view algorithm = named ? std::string_view(shape_.layer.dispatcher) : "direct";
-  for (const CommRow& row : profile_.comm)
-    if (row.op == op && row.network == group.network && row.ranks == group.size && row.algorithm == algorithm)
-      return &row;
-  return nullptr;
-}
-
-// The nearest row is the nearest by ratio; of two that are as near, the larger group's.
-const CommRow* LayerPricer::nearest_row(Op op, const Group& group) const {
-  const CommRow* nearest = nullptr;
-  const auto distance = [&](int n) { return std::pair{1.0 * std::max(n, group.size) / std::min(n, group.size), -n}; };
-  for (const CommRow& row : profile_.comm)
-    if (row.op == op && row.network == group.network && row.algorithm == "direct" &&
-        (nearest == nullptr || distance(row.ranks) < distance(nearest->ranks)))
-      nearest = &row;
-  return nearest;
-}
-
-const CommRow& LayerPricer::comm_row_or_nearest(Op op, const Group& group) const {
-  if (const CommRow* row = comm_row(op, group)) return *row;
-  const CommRow* nearest = nearest_row(op, group);
-  const bool direct = op != Op::alltoall || shape_.layer.dispatcher == "alltoall";
-  const std::string what = fmt::format("{}{}", name_of(op), direct ? "" : " " + shape_.layer.dispatcher);
-  const CommRow missing{.op = op,
-                        .network = group.network,
-                        .ranks = group.size,
-                        .algorithm = direct ? "direct" : shape_.layer.dispatcher};
-  const std::string ranks = options_.nearest && !nearest ? "any number of" : fmt::format("{}", group.size);
-  const std::string none = fmt::format("profile {}: no {} row for {} ranks on the {} network{}", profile_.name, what,
-                                       ranks, name_of(group.network), why_unusable(profile_, row_name(missing)));
-  require<Unpriced>(nearest != nullptr, "{}", none);
-  require<Unpriced>(options_.nearest, "{}; the nearest has {} ranks{}", none, nearest->ranks,
-                    options_.borrows.empty() ? "" : fmt::format(" ({} borrows it)", options_.borrows));
-  note(fmt::format("nearest: {} over {} ranks priced by the row of {} ranks", what, group.size, nearest->ranks));
-  return *nearest;
-}
-
-PriceCurve LayerPricer::row_curve(const CommRow& row, double bytes) const {
-  if (const auto outside = range_note(row, bytes)) note(*outside);
-  if (row.op == Op::alltoall)
-    if (const auto fan_out = fan_out_note(row, shape_)) note(*fan_out);
-  used(row);
-  return {row.alpha_s, row.beta_s_per_byte, row.points.empty() ? nullptr : &row.points};
 }
 
 PriceCurve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
   const Group& group = groups()[static_cast<size_t>(kind)];
   if (group.network == Network::none) return {};
   if (kind == GroupKind::ep_esp) return fused_alltoall_curve(bytes);
-  if (op == Op::sendrecv) return row_curve(comm_row_or_nearest(op, {kind, 2, group.network}), bytes);
-  if (op == Op::allreduce && group.network == Network::intra && comm_row(Op::allreduce, group) == nullptr) {
-    const bool near = options_.nearest && nearest_row(Op::allreduce, group) == nullptr;
-    const auto has_row = [&](Op half) { return (near ? nearest_row(half, group) : comm_row(half, group)) != nullptr; };
+  if (op == Op::sendrecv) return find_.curve_of(find_.comm_row_or_nearest(op, {kind, 2, group.network}), bytes);
+  if (op == Op::allreduce && group.network == Network::intra && find_.comm_row(Op::allreduce, group) == nullptr) {
+    const bool near = options().nearest && find_.nearest_row(Op::allreduce, group) == nullptr;
+    const auto has_row = [&](Op half) {
+      return (near ? find_.nearest_row(half, group) : find_.comm_row(half, group)) != nullptr;
+    };
     if (has_row(Op::reducescatter) && has_row(Op::allgather)) {
-      notes_.insert("derived: intra allreduce = reducescatter + allgather of the same volume");
-      const CommRow &scatter = used(comm_row_or_nearest(Op::reducescatter, group)),
-                    &gather = used(comm_row_or_nearest(Op::allgather, group));
+      note("derived: intra allreduce = reducescatter + allgather of the same volume");
+      const CommRow &scatter = find_.used(find_.comm_row_or_nearest(Op::reducescatter, group)),
+                    &gather = find_.used(find_.comm_row_or_nearest(Op::allgather, group));
       return {scatter.alpha_s + gather.alpha_s, scatter.beta_s_per_byte + gather.beta_s_per_byte};
     }
   }
-  return row_curve(comm_row_or_nearest(op, group), bytes);
+  return find_.curve_of(find_.comm_row_or_nearest(op, group), bytes);
 }
 
 // Falls back to half an AllReduce. That row must exist, since the gradients need it.
 PriceCurve LayerPricer::gathered_curve(const Work& weights) const {
   const Group& group = groups()[static_cast<size_t>(weights.group)];
-  if (group.network == Network::none || comm_row(Op::allgather, group) != nullptr)
+  if (group.network == Network::none || find_.comm_row(Op::allgather, group) != nullptr)
     return comm_curve(Op::allgather, weights.group, weights.bytes);
   note(fmt::format("derived: {} allgather of weights = half an allreduce of them", name_of(group.network)));
   const PriceCurve sum = comm_curve(Op::allreduce, weights.group, weights.bytes);
@@ -158,78 +105,21 @@ PriceCurve LayerPricer::gathered_curve(const Work& weights) const {
 PriceCurve LayerPricer::fused_alltoall_curve(double bytes) const {
   const Group &both = groups()[static_cast<size_t>(GroupKind::ep_esp)],
               &ep = groups()[static_cast<size_t>(GroupKind::ep)];
-  if (const CommRow* row = comm_row(Op::a2a_ep_esp, both)) return row_curve(*row, bytes);
-  notes_.insert("derived: alltoall over EP and ESP = the EP alltoall of the same volume");
-  return row_curve(comm_row_or_nearest(Op::alltoall, ep.network == Network::none ? both : ep), bytes);
-}
-
-ComputeRow LayerPricer::gemm_row() const {
-  const ComputeRow* other = nullptr;
-  std::string others;
-  for (const ComputeRow& row : profile_.compute) {
-    if (row.op != Op::gemm) continue;
-    if (row.dtype == shape_.layer.dtype) return used(row);
-    if (other == nullptr || bytes_of(row.dtype) == bytes_of(shape_.layer.dtype)) other = &row;
-    others += fmt::format("{}{}", others.empty() ? "; it has " : ", ", name_of(row.dtype));
-  }
-  ComputeRow scaled{.op = Op::gemm, .dtype = shape_.layer.dtype};
-  if (other != nullptr && !options_.scaled && !options_.borrows.empty())
-    others += fmt::format(" ({} scales it)", options_.borrows);
-  require<Unpriced>(other != nullptr && options_.scaled, "profile {}: no gemm row for {}{}{}", profile_.name,
-                    name_of(scaled.dtype), others, why_unusable(profile_, row_name(scaled)));
-  const double width = static_cast<double>(bytes_of(scaled.dtype)) / static_cast<double>(bytes_of(other->dtype));
-  scaled.alpha_s = used(*other).alpha_s;
-  scaled.beta_s_per_flop = width * other->beta_s_per_flop;
-  note(fmt::format("scaled: GEMMs, no modules, of {} from {}", name_of(scaled.dtype), name_of(other->dtype)));
-  return scaled;
+  if (const CommRow* row = find_.comm_row(Op::a2a_ep_esp, both)) return find_.curve_of(*row, bytes);
+  note("derived: alltoall over EP and ESP = the EP alltoall of the same volume");
+  return find_.curve_of(find_.comm_row_or_nearest(Op::alltoall, ep.network == Network::none ? both : ep), bytes);
 }
 
 double LayerPricer::end_seconds(const Work& work) const {
-  if (work.gemms == 0) return profile_.task_overhead_s;
-  const ComputeRow row = gemm_row();
-  return work.gemms * row.alpha_s + work.flops * row.beta_s_per_flop + profile_.task_overhead_s;
-}
-
-const ModuleRow* LayerPricer::module_row(const std::string& name, Phase phase) const {
-  bool profiled = false;
-  for (const ModuleRow& row : profile_.modules) {
-    if (row.name != name || row.phase != phase) continue;
-    profiled = true;
-    if (!row.seq || *row.seq == shape_.layer.seq) return &used(row);
-  }
-  for (const std::optional<int64_t> seq : {std::optional<int64_t>(), std::optional(shape_.layer.seq)}) {
-    const std::string missing = row_name(ModuleRow{name, phase, seq}), why = why_unusable(profile_, missing);
-    if (why.empty()) continue;
-    notes_.insert(fmt::format("{} {}{}", is_priced_by_byte(name) ? "not priced:" : "priced by gemm:", missing, why));
-    return nullptr;
-  }
-  if (profiled) notes_.insert(fmt::format("{} priced by gemm: no row for seq {}", name, shape_.layer.seq));
-  return nullptr;
-}
-
-const TaskRow* LayerPricer::task_row(TaskKind kind, Phase phase) const {
-  if (profile_.tasks.empty() || !has_terms(kind)) return nullptr;
-  const auto row_of = [&](std::string_view name) -> const TaskRow* {
-    for (const TaskRow& row : profile_.tasks)
-      if (row.name == name && row.phase == phase && row.dtype == shape_.layer.dtype) return &used(row);
-    return nullptr;
-  };
-  if (const TaskRow* row = row_of(task_row_name(kind, shape_))) return row;
-  if (kind == TaskKind::attention) return row_of(kAttentionModule);
-  return kind == TaskKind::shared || kind == TaskKind::ffn ? task_row(TaskKind::expert, phase) : nullptr;
-}
-
-// Returns its own row, or that of the part that does nearly the same.
-const ModuleRow* LayerPricer::own_module_row(TaskKind kind, Phase phase) const {
-  if (const ModuleRow* row = module_row(module_name(kind, shape_), phase)) return row;
-  if (kind == TaskKind::i_order) return module_row(module_name(TaskKind::order, shape_), phase);
-  return kind == TaskKind::attention ? module_row(std::string(kAttentionModule), phase) : nullptr;
+  if (work.gemms == 0) return profile().task_overhead_s;
+  const ComputeRow row = find_.gemm_row();
+  return work.gemms * row.alpha_s + work.flops * row.beta_s_per_flop + profile().task_overhead_s;
 }
 
 // Returns a line: with one layer given, what a row's terms count is there once or grows with the rows.
 PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const {
-  const TaskTerms terms = terms_of(kind, row.phase, shape_, flow);
-  notes_.merge(range_notes(row, terms.of_share(1)));
+  const TaskTerms terms = terms_of(kind, row.phase, shape(), flow);
+  for (const std::string& range : range_notes(row, terms.of_share(1))) note(range);
   const double size = std::max(work.bytes, work.flops);
   PriceCurve c{dot(row.s_per, terms.once)};
   (size > 0 ? c.beta : c.alpha) += dot(row.s_per, terms.of_rows) / (size > 0 ? size : 1);
@@ -237,7 +127,7 @@ PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work
 }
 
 PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& work) const {
-  if (const ModuleRow* module = own_module_row(kind, phase)) {
+  if (const ModuleRow* module = find_.own_module_row(kind, phase)) {
     const double size = std::max(work.bytes, work.flops);
     if (const auto outside = range_note(*module, size)) note(*outside);
     return {module->alpha_s, module->beta()};
@@ -245,62 +135,62 @@ PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& wo
   if (work.op == Op::none) return {};
   const double passes = phase == Phase::backward ? 2 : 1;
   if (work.op == Op::expert)
-    for (const ComputeRow& row : profile_.compute)
-      if (row.op == Op::expert && row.ffn == shape_.layer.ffn && row.dtype == shape_.layer.dtype) {
-        used(row);
+    for (const ComputeRow& row : profile().compute)
+      if (row.op == Op::expert && row.ffn == shape().layer.ffn && row.dtype == shape().layer.dtype) {
+        find_.used(row);
         return {passes * row.alpha_s, row.beta_s_per_flop};
       }
-  const ComputeRow gemm = gemm_row();
+  const ComputeRow gemm = find_.gemm_row();
   return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop};
 }
 
 PriceCurve LayerPricer::copy_curve() const {
-  for (const ComputeRow& row : profile_.compute)
-    if (row.op == Op::copy) return {used(row).alpha_s, row.beta_s_per_byte};
-  notes_.insert("not priced: copies, for which the profile has no row");
+  if (const ComputeRow* row = find_.copy_row()) return {row->alpha_s, row->beta_s_per_byte};
+  note("not priced: copies, for which the profile has no row");
   return {};
 }
 
 double LayerPricer::chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow) const {
   const Curve& c = curve(flow, kind, phase);
-  return c.price.seconds(rows * c.unit) + profile_.task_overhead_s;
+  return c.price.seconds(rows * c.unit) + profile().task_overhead_s;
 }
 
 Parts LayerPricer::in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow) const {
   const Curve& c = curve(flow, kind, phase);
-  return c.price.in_parts(rows * c.unit, largest * c.unit, profile_.task_overhead_s);
+  return c.price.in_parts(rows * c.unit, largest * c.unit, profile().task_overhead_s);
 }
 
 double LayerPricer::gradient_seconds_in_parts(int64_t bytes) const {
   const Curve& c = curve(Flow::sharded, TaskKind::gradient, Phase::backward);
   const double all = static_cast<double>(bytes);
-  return c.price.in_parts(all, all, profile_.task_overhead_s).all;
+  return c.price.in_parts(all, all, profile().task_overhead_s).all;
 }
 
 double LayerPricer::gradient_seconds(int64_t bytes, TaskKind kind) const {
   const Curve& c = curve(Flow::sharded, kind, Phase::backward);
-  return c.price.seconds(static_cast<double>(bytes)) + profile_.task_overhead_s;
+  return c.price.seconds(static_cast<double>(bytes)) + profile().task_overhead_s;
 }
 
 double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
   const Curve& c = curve(flow, kind, phase);
-  return c.price.seconds(c.unit) + profile_.task_overhead_s;
+  return c.price.seconds(c.unit) + profile().task_overhead_s;
 }
 
 // Whether no row was measured of a backward that computes its scores again, as this layer's does.
 bool LayerPricer::adds_scores() const {
-  if (shape_.parallel.recompute != Recompute::selective) return false;
-  const std::string name = module_name(TaskKind::attention, shape_);
-  if (const TaskRow* task = task_row(TaskKind::attention, Phase::backward)) return task->name != name;
-  const ModuleRow* module = own_module_row(TaskKind::attention, Phase::backward);
+  if (shape().parallel.recompute != Recompute::selective) return false;
+  const std::string name = module_name(TaskKind::attention, shape());
+  if (const TaskRow* task = find_.task_row(TaskKind::attention, Phase::backward)) return task->name != name;
+  const ModuleRow* module = find_.own_module_row(TaskKind::attention, Phase::backward);
   return module == nullptr || module->name != name;
 }
 
 std::optional<double> LayerPricer::saa_seconds() const {
-  const CommRow* row = comm_row(Op::saa, groups()[static_cast<size_t>(GroupKind::ep_esp)]);
+  const CommRow* row = find_.comm_row(Op::saa, groups()[static_cast<size_t>(GroupKind::ep_esp)]);
   if (row == nullptr) return std::nullopt;
-  used(*row);
-  return row->alpha_s + row->beta_s_per_byte * whole_work(TaskKind::combine, Phase::forward, shape_, Flow::fused).bytes;
+  find_.used(*row);
+  return row->alpha_s +
+         row->beta_s_per_byte * whole_work(TaskKind::combine, Phase::forward, shape(), Flow::fused).bytes;
 }
 
 std::vector<double> LayerPricer::gradient_bends() const {
@@ -337,11 +227,11 @@ void LayerPricer::price(const Structure& structure, const std::vector<GradientSl
 // One of `wc.chunks` parts, of `more` rows more than the shortest. Parts that are not cut by rows are equal; SAA's
 // exchanges together cost one AlltoAll.
 double LayerPricer::part_seconds(const WorkClass& wc, Flow flow, int more) const {
-  const bool exact = shape_.rounding == Rounding::exact;
+  const bool exact = shape().rounding == Rounding::exact;
   const double rows = exact ? exact_rows_ : static_cast<double>(rows_);
   if (wc.kind == TaskKind::exchange) {
     const Curve& c = curve(flow, wc.kind, wc.phase);
-    return c.price.seconds(rows * c.unit) / wc.chunks + profile_.task_overhead_s;
+    return c.price.seconds(rows * c.unit) / wc.chunks + profile().task_overhead_s;
   }
   if (exact || traits_of(flow).home_by_peers) return chunk_seconds(wc.kind, wc.phase, rows / wc.chunks, flow);
   return chunk_seconds(wc.kind, wc.phase, static_cast<double>(rows_ / wc.chunks + more), flow);

@@ -6,23 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "moe/base/check.h"
-#include "moe/cost/price_curve.h"
-#include "moe/cost/price_notes.h"
-#include "moe/cost/profile.h"
+#include "moe/cost/row_finder.h"
 
 namespace moe {
-
-/// No row of the profile prices what a case needs.
-class Unpriced : public Unsupported {
-  using Unsupported::Unsupported;
-};
-
-struct PricingOptions {
-  bool nearest = false;           // borrow the row of the nearest group size where none fits, and mark the result
-  std::string_view borrows = {};  // what a user asks for that with, as messages name it
-  bool scaled = false;            // GEMMs of a type without a row are another type's, by the width of elements
-};
 
 /// Prices the tasks of one layer on one profile; the profile must outlive it. Rows are looked up once, when first
 /// needed: what needs a row that is missing throws Unpriced naming op, group size and network, and the nearest that has
@@ -32,13 +18,14 @@ class LayerPricer {
   LayerPricer(const Profile& profile, const LayerCase& shape, PricingOptions options = {});
   LayerPricer(Profile&&, const LayerCase&, PricingOptions = {}) = delete;  // it would not outlive the pricer
 
-  const Profile& profile() const { return profile_; }
-  const LayerCase& shape() const { return shape_; }
-  const PricingOptions& options() const { return options_; }
+  const Profile& profile() const { return find_.profile(); }
+  const LayerCase& shape() const { return find_.shape(); }
+  const PricingOptions& options() const { return find_.options(); }
   const Groups& groups() const { return outline_.groups; }
   const LayerOutline& outline() const { return outline_; }
   int64_t rows() const { return rows_; }
   int64_t gradient_bytes() const { return gradient_bytes_; }
+  const RowFinder& rows_of_profile() const { return find_; }
   bool has(GroupKind kind) const { return groups()[static_cast<size_t>(kind)].network != Network::none; }
 
   /// Seconds of each class of `structure`, into `seconds` (resized).
@@ -57,6 +44,8 @@ class LayerPricer {
   double dense_seconds(TaskKind kind, Phase phase, Flow flow = Flow::sharded) const;
   /// Returns the seconds of a model's end: GEMMs by their row, a look-up of tokens nothing.
   double end_seconds(const Work& work) const;
+  /// Returns the seconds of gathering weights over their group: by its row, or as half an AllReduce.
+  double gathered_seconds(const Work& weights) const { return gathered_curve(weights).seconds(weights.bytes); }
   /// Parm's overlapped AlltoAll and MP AllGather as measured (row `saa`); empty where the profile has none.
   std::optional<double> saa_seconds() const;
   /// Returns the bytes at which gradient_seconds bends or jumps: the points of a measured curve, ascending.
@@ -64,11 +53,10 @@ class LayerPricer {
 
   /// Returns what a reader must know of the result: "derived: ...", "nearest: ...", "outside the fitted range: ...",
   /// "weak row alltoall inter 8: ..." of what is priced by a row whose fit is beyond its limits.
-  const std::set<std::string>& notes() const { return notes_; }
-  void note(std::string text) const { notes_.insert(std::move(text)); }
+  const std::set<std::string>& notes() const { return find_.notes(); }
+  void note(std::string text) const { find_.note(std::move(text)); }
 
  private:
-  friend class StepPrices;  // by the same rows
   struct Curve {
     PriceCurve price;
     double unit = 0;  // work units a row of T_rank (chunks) or in all (dense)
@@ -79,31 +67,18 @@ class LayerPricer {
   PriceCurve comm_curve(Op op, GroupKind kind, double bytes) const;
   PriceCurve fused_alltoall_curve(double bytes) const;
   PriceCurve gathered_curve(const Work& weights) const;
-  PriceCurve row_curve(const CommRow& row, double bytes) const;
-  const CommRow* comm_row(Op op, const Group& group) const;
-  const CommRow* nearest_row(Op op, const Group& group) const;
-  const CommRow& comm_row_or_nearest(Op op, const Group& group) const;
-  template <class Row>
-  const Row& used(const Row& row) const;
   void add_hook(PriceCurve& exchange, TaskKind kind, Phase phase) const;
-  const ModuleRow* module_row(const std::string& name, Phase phase) const;
-  const ModuleRow* own_module_row(TaskKind kind, Phase phase) const;
-  const TaskRow* task_row(TaskKind kind, Phase phase) const;
   bool adds_scores() const;
   PriceCurve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;
   PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
   PriceCurve copy_curve() const;
   double part_seconds(const WorkClass& wc, Flow flow, int more) const;
-  ComputeRow gemm_row() const;
 
-  const Profile& profile_;
-  LayerCase shape_;
-  PricingOptions options_;
+  RowFinder find_;
   LayerOutline outline_;
   int64_t rows_ = 0, gradient_bytes_ = 0;
   double exact_rows_ = 0;
   mutable std::array<std::array<std::array<Curve, kTaskKinds>, kPhases>, kFlows> curves_;
-  mutable std::set<std::string> notes_;
 };
 
 /// Returns the seconds of each class of a plan.

@@ -5,7 +5,7 @@ namespace moe {
 
 class StepPrices {
  public:
-  explicit StepPrices(const LayerPricer& pricer) : pricer_(pricer) {}
+  explicit StepPrices(const LayerPricer& pricer) : pricer_(pricer), find_(pricer.rows_of_profile()) {}
   double seconds(TaskKind kind, const Work& work) const;
 
  private:
@@ -13,16 +13,11 @@ class StepPrices {
   std::optional<double> derived_sum_seconds(GroupKind kind, double bytes) const;
   double touching_seconds(TaskKind kind, double bytes) const;
   double exchanged_seconds(const Work& work) const;
-  double of_row(const CommRow& row, double bytes) const { return pricer_.row_curve(row, bytes).seconds(bytes); }
-  void note(std::string text) const { pricer_.note(std::move(text)); }
-  // As LayerPricer's rows: a weak one is noted.
-  template <class Row>
-  const Row& used(const Row& row) const {
-    if (!row.verdict.weak.empty()) note(fmt::format("{}{}: {}", kWeakRow, row_name(row), row.verdict.weak));
-    return row;
-  }
+  double of_row(const CommRow& row, double bytes) const { return find_.curve_of(row, bytes).seconds(bytes); }
+  void note(std::string text) const { find_.note(std::move(text)); }
 
   const LayerPricer& pricer_;
+  const RowFinder& find_;
 };
 
 double step_seconds(const LayerPricer& pricer, TaskKind kind, const Work& work) {
@@ -34,14 +29,14 @@ double StepPrices::seconds(TaskKind kind, const Work& work) const {
   switch (kind) {
     case TaskKind::optimizer:
     case TaskKind::squares:
-      return touching_seconds(kind, work.bytes) + pricer_.profile_.task_overhead_s;
+      return touching_seconds(kind, work.bytes) + find_.profile().task_overhead_s;
     case TaskKind::weights:
     case TaskKind::expert_weights:
       return pricer_.dense_seconds(kind, Phase::backward);
     case TaskKind::stage_weights:
-      return pricer_.gathered_curve(work).seconds(work.bytes) + pricer_.profile_.task_overhead_s;
+      return pricer_.gathered_seconds(work) + find_.profile().task_overhead_s;
     case TaskKind::tied_gradient:
-      return exchanged_seconds(work) + pricer_.profile_.task_overhead_s;
+      return exchanged_seconds(work) + find_.profile().task_overhead_s;
     default:
       break;
   }
@@ -49,25 +44,24 @@ double StepPrices::seconds(TaskKind kind, const Work& work) const {
   if (!seconds)
     note(fmt::format("not priced: {}, an allreduce over {} for which the profile has no rows", name_of(kind),
                      name_of(work.group)));
-  return seconds.value_or(0) + pricer_.profile_.task_overhead_s;
+  return seconds.value_or(0) + find_.profile().task_overhead_s;
 }
 
 // A row of the task itself, or the copying of what it reads and writes.
 double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
   if (bytes == 0) return 0;
-  for (const TaskRow& row : pricer_.profile_.tasks) {
-    if (row.name != name_of(kind) || row.phase != Phase::step || row.dtype != pricer_.shape_.layer.dtype) continue;
+  for (const TaskRow& row : find_.profile().tasks) {
+    if (row.name != name_of(kind) || row.phase != Phase::step || row.dtype != find_.shape().layer.dtype) continue;
     TermValues terms{};
     terms[static_cast<size_t>(Term::call)] = 1;
     terms[static_cast<size_t>(Term::weight_byte)] = bytes;
     for (const std::string& range : range_notes(row, terms)) note(range);
-    return dot(used(row).s_per, terms);
+    return dot(find_.used(row).s_per, terms);
   }
-  for (const ComputeRow& row : pricer_.profile_.compute)
-    if (row.op == Op::copy) {
-      note(fmt::format("derived: {} = a copy of what it reads and writes", name_of(kind)));
-      return used(row).alpha_s + bytes * row.beta_s_per_byte;
-    }
+  if (const ComputeRow* row = find_.copy_row()) {
+    note(fmt::format("derived: {} = a copy of what it reads and writes", name_of(kind)));
+    return row->alpha_s + bytes * row->beta_s_per_byte;
+  }
   note(fmt::format("not priced: {}, for which the profile has no row and none of copies", name_of(kind)));
   return 0;
 }
@@ -75,9 +69,9 @@ double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
 // Between the first stage and the last one, both ways at once.
 double StepPrices::exchanged_seconds(const Work& work) const {
   const Group ends{work.group, 2, pricer_.groups()[static_cast<size_t>(work.group)].network};
-  const bool borrows = pricer_.options_.nearest && pricer_.nearest_row(Op::sendrecv, ends) != nullptr;
-  if (const CommRow* row = pricer_.comm_row(Op::sendrecv, ends)) return of_row(*row, work.bytes);
-  if (borrows) return of_row(pricer_.comm_row_or_nearest(Op::sendrecv, ends), work.bytes);
+  const bool borrows = find_.options().nearest && find_.nearest_row(Op::sendrecv, ends) != nullptr;
+  if (const CommRow* row = find_.comm_row(Op::sendrecv, ends)) return of_row(*row, work.bytes);
+  if (borrows) return of_row(find_.comm_row_or_nearest(Op::sendrecv, ends), work.bytes);
   note("not priced: tied_gradient, a sendrecv for which the profile has no row");
   return 0;
 }
@@ -86,15 +80,15 @@ double StepPrices::exchanged_seconds(const Work& work) const {
 std::optional<double> StepPrices::sum_seconds(GroupKind kind, double bytes) const {
   const Group& group = pricer_.groups()[static_cast<size_t>(kind)];
   if (group.network == Network::none) return 0;
-  if (const CommRow* row = pricer_.comm_row(Op::allreduce, group)) return of_row(*row, bytes);
+  if (const CommRow* row = find_.comm_row(Op::allreduce, group)) return of_row(*row, bytes);
   if (const std::optional<double> derived = derived_sum_seconds(kind, bytes)) return derived;
-  const CommRow *scatter = pricer_.comm_row(Op::reducescatter, group), *gather = pricer_.comm_row(Op::allgather, group);
+  const CommRow *scatter = find_.comm_row(Op::reducescatter, group), *gather = find_.comm_row(Op::allgather, group);
   if (scatter != nullptr && gather != nullptr) {
     note(fmt::format("derived: {} allreduce = reducescatter + allgather of the same volume", name_of(group.network)));
     return of_row(*scatter, bytes) + of_row(*gather, bytes);
   }
-  if (!pricer_.options_.nearest || pricer_.nearest_row(Op::allreduce, group) == nullptr) return std::nullopt;
-  return of_row(pricer_.comm_row_or_nearest(Op::allreduce, group), bytes);
+  if (!find_.options().nearest || find_.nearest_row(Op::allreduce, group) == nullptr) return std::nullopt;
+  return of_row(find_.comm_row_or_nearest(Op::allreduce, group), bytes);
 }
 
 std::optional<double> StepPrices::derived_sum_seconds(GroupKind kind, double bytes) const {
@@ -110,7 +104,7 @@ std::optional<double> StepPrices::derived_sum_seconds(GroupKind kind, double byt
   if (kind == GroupKind::world) return one_after_other(GroupKind::stage, GroupKind::pp);
   if (kind == GroupKind::pp) {  // to the last stage and back
     const Group& pp = of[static_cast<size_t>(kind)];
-    const CommRow* row = pricer_.comm_row(Op::sendrecv, {kind, 2, pp.network});
+    const CommRow* row = find_.comm_row(Op::sendrecv, {kind, 2, pp.network});
     if (row == nullptr) return std::nullopt;
     note("derived: allreduce over pp = sendrecv from stage to stage and back");
     return 2 * (pp.size - 1) * of_row(*row, bytes);

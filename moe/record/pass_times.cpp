@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "moe/base/units.h"
 #include "moe/record/over_ranks.h"
 
 namespace moe {
@@ -26,7 +27,7 @@ std::optional<Interval> likely_s(const CaseRecord& record) {
 }
 
 std::string spread_text(double least_s, double most_s, double median_s, const std::optional<Interval>& within) {
-  const std::string spread = fmt::format("{:.1f} %", 100 * (most_s - least_s) / median_s);
+  const std::string spread = percent((most_s - least_s) / median_s);
   if (!within) return spread;
   const double off_s = std::max(within->high - median_s, median_s - within->low);
   return fmt::format("{} ({:.1f} %)", spread, 100 * off_s / median_s);

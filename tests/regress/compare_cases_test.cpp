@@ -171,7 +171,8 @@ TEST_F(CompareCases, WhatTimesDoNotDependOnIsNot) {
 TEST_F(CompareCases, DilationsOfOneRegimeMayDiffer) {
   CaseRecord base = made_layer("L", "fsmoe", 1), head = base;
   base.dilation = 20;
-  for (const auto& [dilation, compared_too] : {std::pair(39.0, true), std::pair(41.0, false), std::pair(1.0, false)}) {
+  for (const auto& [dilation, compared_too] :
+       {std::pair(159.0, true), std::pair(161.0, false), std::pair(1.0, false)}) {
     head.dilation = dilation;
     EXPECT_EQ(compared(Cases{base}, Cases{head}).cases.size(), compared_too ? 1U : 0U) << dilation;
   }

@@ -109,7 +109,7 @@ std::string ranking_text(const Answer& answer, const Detail& detail) {
     }
     cells.push_back(tutel ? fmt::format("{:.3f}x", tutel->total_s() / row->total_s()) : "-");
     for (const double bound_s : {least_bound_s(answer), row->bound_s})
-      cells.push_back(fmt::format("{:.1f} %", 100 * bound_s / row->total_s()));
+      cells.push_back(percent(bound_s / row->total_s()));
     cells.push_back(human_bytes(row->memory_bytes));
     table.add(cells);
   }

@@ -28,9 +28,9 @@ std::string summary_table(const VerifiedResults& results, int of_layers) {
   for (const ScheduleSummary& s : summaries)
     table.add({std::string(s.schedule), simulated_speedup(s),
                measured_text(measured_schedule(results.outcomes, s.schedule), of_layers),
-               times(printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)),
-               fmt::format("{:.1f} %", 100 * s.of_bound), fmt::format("{:.1f} %", 100 * s.of_own),
-               degree_range(s.degrees_forward), degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
+               times(printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)), percent(s.of_bound),
+               percent(s.of_own), degree_range(s.degrees_forward), degree_range(s.degrees_backward),
+               fmt::format("{}", s.apart)});
   return table.text() + fastest_text(summaries);
 }
 
@@ -44,9 +44,7 @@ std::string runs_table(const VerifiedResults& results) {
                r->prediction.has("total_s") ? fmt::format("{:.3f}", 1e3 * predicted_s(*r)) : "-",
                timed ? fmt::format("{:.3f}", 1e3 * run_s(*r)) : "-",
                timed ? fmt::format("{:+.2f} %", 100 * error_of(*r)) : "-",
-               r->summary.has("overrun_share")
-                   ? fmt::format("{:.2f} %", 100 * r->summary.number("overrun_share", r->key))
-                   : "-",
+               r->summary.has("overrun_share") ? percent(r->summary.number("overrun_share", r->key), 2) : "-",
                timed ? fmt::format("{:.1e}", r->summary.number("worst_error", r->key)) : "-",
                std::string(name_of(r->status))});
   }
@@ -112,7 +110,7 @@ std::string agreement_text(const RunFigures& figures, bool emulated) {
 
 std::string time_text(const VerifiedResults& results, const RunTime& t) {
   std::string text = fmt::format(
-      "time: measuring {:.1f} s, planning {:.1f} s, proving {:.1f} s, passes {:.1f} s ({} repeated for overruns)\n",
+      "time: measuring {:.1f} s, planning {:.1f} s, proving {:.1f} s, passes {:.1f} s ({} repeated, being disturbed)\n",
       results.measuring_s, results.planning_s, t.proving_s, t.unpaced_s + t.timed_s, t.repeats);
   if (t.longest == nullptr || !results.emulated) return text;
   const CaseRecord& r = *t.longest;

@@ -153,7 +153,7 @@ CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vec
   record.degree_backward = planned.degree_backward;
   record.backend = job.backend();
   record.emulated = job.paced_by.has_value();
-  record.dilation = all.dilation.factor;
+  record.dilation = run.dilation.factor;
   if (!planned.nominal) record.bound_s = planned.bound_s;
   record.prediction = prediction_of(planned, estimated_bytes(run.plan, job.settings.ranks.device));
   record.summary = checked_summary(run);

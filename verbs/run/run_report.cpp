@@ -1,5 +1,7 @@
 #include "verbs/run/run_report.h"
 
+#include <algorithm>
+
 #include "moe/base/table.h"
 
 namespace moe {
@@ -54,6 +56,14 @@ std::string reasons_text(const LayerOutcome& outcome) {
     if (const CaseRecord& r = run.record; !r.reason.empty())
       text += fmt::format("  {}: {}: {}\n", r.schedule, name_of(r.status), r.reason);
   return text.empty() ? text : text + '\n';
+}
+
+std::string dilation_text(const std::vector<ScheduleRun>& runs) {
+  std::vector<double> all;
+  for (const ScheduleRun& run : runs) all.push_back(run.record.dilation);
+  if (all.empty()) return "dilation 1";
+  const auto [least, most] = std::ranges::minmax(all);
+  return least == most ? fmt::format("dilation {:.2f}", least) : fmt::format("dilations {:.2f} to {:.2f}", least, most);
 }
 
 Json schedules_json(const LayerOutcome& outcome) {

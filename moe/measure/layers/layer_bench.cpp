@@ -14,13 +14,16 @@
 #include "moe/measure/layers/rank_run.h"
 #include "moe/measure/layers/training.h"
 #include "moe/measure/layers/weight_files.h"
+#include "moe/record/over_ranks.h"
 
 namespace moe {
 namespace {
 
 constexpr int kProvingPasses = 2;  // in the second the first one's dense gradients are summed
 constexpr int kUnpacedPasses = 7;  // to see how long the work under a pace takes; they warm up the paced ones too
-constexpr int kAttempts = 3;       // at passes whose tasks outlast their modelled time
+constexpr int kAttempts = 3;       // at passes that something else disturbs
+constexpr double kLonger = 2;      // a disturbed schedule's next passes: what delays them delays longer ones as much
+constexpr double kUneven = 0.01;   // of the fastest pass: so far may the median be above it
 
 // One schedule, from its proof to its times.
 struct Benched {
@@ -129,7 +132,7 @@ class LayerBench {
   void time() {
     std::vector<Benched*> open;
     for (Benched& each : benched_) {
-      each.pacer = make_pacer(*each.planned, ranks_, result_.dilation);
+      stretch(each, result_.dilation);
       if (each.run.wrong.empty()) open.push_back(&each);
       if (each.trains()) begin_training(each);
     }
@@ -143,12 +146,19 @@ class LayerBench {
       for (Benched* each : open)
         if (trains()) take_losses(*each);
       for (Benched* each : open) collect(*each, attempt);
-      std::erase_if(open, [&](const Benched* each) { return overrun_share(each->run) <= kOverrunLimit; });
+      std::erase_if(open, [&](const Benched* each) { return !disturbed(each->run); });
+      if (attempt + 1 < attempts)
+        for (Benched* each : open) stretch(*each, {kLonger * each->run.dilation.factor, each->run.dilation.set_by});
     }
     result_.tensors_made = tensor_memory.made - made;
     for (Benched& each : benched_)
       if (each.run.wrong.empty() && each.trains())
         each.run.held_out_loss = each.training.held_out_loss(world(), each.runs());
+  }
+
+  void stretch(Benched& each, const Dilation& dilation) {
+    each.run.dilation = dilation;
+    each.pacer = make_pacer(*each.planned, ranks_, dilation);
   }
 
   void begin_training(Benched& each) {
@@ -232,7 +242,7 @@ class LayerBench {
   std::vector<double> paces_of(const Benched& each) const {
     std::vector<double> paces;
     if (settings_.emulated)
-      for (const double seconds : each.planned->task_seconds) paces.push_back(seconds * result_.dilation.factor);
+      for (const double seconds : each.planned->task_seconds) paces.push_back(seconds * each.run.dilation.factor);
     return paces;
   }
 
@@ -253,7 +263,7 @@ class LayerBench {
                                     : mine.pass(paces[s], {each.pacer.get(), rank, each.planned->resources},
                                                 [&] { together(*everyone, *stream); });
         if (iteration < 0) continue;
-        append_pass(each.run.plan, times, result_.dilation.factor, each.timed[place(rank)]);
+        append_pass(each.run.plan, times, each.run.dilation.factor, each.timed[place(rank)]);
         if (mine.model() != nullptr && !each.training.stepped(place(rank), mine, *everyone, *stream)) return;
       }
   }
@@ -272,7 +282,7 @@ class LayerBench {
       run.paced_tasks =
           static_cast<int64_t>(run.plan.tasks().size()) * ranks_ * static_cast<int64_t>(run.total_s.size());
     run.task_s.clear();
-    const double dilation = result_.dilation.factor;
+    const double dilation = run.dilation.factor;
     for (const Task& task : run.plan.tasks()) run.task_s.push_back(median(seconds_of(passes, task)) / dilation);
     const size_t pass = median_pass(run.total_s), rank = slowest_rank(run.total_s[pass]);
     run.median_rank = static_cast<int>(rank);
@@ -304,6 +314,12 @@ class LayerBench {
 
 double overrun_share(const MeasuredRun& run) {
   return run.paced_tasks > 0 ? static_cast<double>(run.overruns) / static_cast<double>(run.paced_tasks) : 0;
+}
+
+bool disturbed(const MeasuredRun& run) {
+  if (run.paced_tasks == 0) return false;
+  const std::vector<double> totals = max_over_ranks(run.total_s);
+  return overrun_share(run) > kOverrunLimit || median(totals) > (1 + kUneven) * quantile(totals, 0);
 }
 
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings) {

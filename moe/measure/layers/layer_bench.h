@@ -38,6 +38,7 @@ struct LayerBenchSettings {
 /// Holds what one schedule's passes took; seconds are divided by the dilation.
 struct MeasuredRun {
   Plan plan;                                            // as it ran
+  Dilation dilation;                                    // of the passes that were kept
   std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
   std::vector<std::vector<double>> exposed_s, overlap;  // likewise (overlap.h: exposed_s, efficiency)
   std::vector<std::vector<double>> working_s;           // likewise (overlap.h: working_seconds)
@@ -46,7 +47,7 @@ struct MeasuredRun {
   std::vector<TaskTime> median_tasks;     // of that iteration on that rank; of other stages on their first ranks
   RankTimes median_ranks;                 // of that iteration on every rank: since a rank of its machine began first
   int64_t overruns = 0, paced_tasks = 0;  // over all ranks and timed iterations
-  int repeats = 0;                        // times its passes were discarded for too many overruns
+  int repeats = 0;                        // times its passes were discarded, being disturbed
   RoutingLoad load;                       // of the last pass before the verification, its first layer's
   double peak_bytes = 0;                  // of the layer's Tensors, a rank: the mean over ranks
   double worst_error = 0;                 // of the verification, relative to the maximum norm
@@ -64,7 +65,7 @@ struct WallTimes {
 };
 
 struct LayerMeasurement {
-  Dilation dilation;
+  Dilation dilation;  // of what is not disturbed
   WallTimes took;
   int64_t tensors_made = 0;       // allocations of Tensors in all timed passes
   std::vector<MeasuredRun> runs;  // by schedule
@@ -75,8 +76,12 @@ inline constexpr double kOverrunLimit = 0.01;
 /// Computes the share of paced tasks that overran.
 double overrun_share(const MeasuredRun& run);
 
-/// Paced passes of a schedule with more overruns than kOverrunLimit are discarded and run again, at most twice:
-/// something else used the cores. The same on every process, but for peak_bytes' and tensors_made's own share. Throws
+/// Says whether something else used the cores while paced passes ran: more of their tasks overran than kOverrunLimit,
+/// or the median pass took over 1 % longer than the fastest one.
+bool disturbed(const MeasuredRun& run);
+
+/// Paced passes of a schedule that were disturbed are discarded and run again, at most twice, each time at twice the
+/// dilation: a thread that waits for a core is late by as much, of a longer pass. The same on every process, but for peak_bytes' and tensors_made's own share. Throws
 /// RankFailure if a rank fails, BadInput where the plans are not for as many ranks as there are processes, Stopped
 /// where a training was asked to end.
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings);
