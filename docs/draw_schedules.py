@@ -23,7 +23,8 @@ GRIDS = [("fsmoe-b", "testbed-b"), ("fsmoe-a", "testbed-a")]
 MODELS = ["gpt2-xl", "mixtral-7b"]  # on testbed-b
 DUELS = [("tutel", "ds-moe"), ("tutel-improved", "tutel"), ("pipemoe+lina", "tutel-improved"),
          ("fsmoe-no-iio", "tutel-improved"), ("fsmoe-no-partition", "fsmoe-no-iio"), ("fsmoe", "fsmoe-no-iio"),
-         ("fsmoe", "fsmoe-no-partition"), ("fsmoe-interleaved", "fsmoe"), ("fsmoe", "lina"),
+         ("fsmoe", "fsmoe-no-partition"), ("fsmoe-interleaved", "fsmoe"), ("fsmoe-dw", "fsmoe"),
+         ("fsmoe", "lina"),
          ("parm", "ds-moe-replicated"), ("parm-s1", "parm-s2"), ("parm-s2", "parm-s2-aas"),
          ("monta-o1", "monta-baseline"), ("monta-o2", "monta-o1"), ("lina", "tutel"), ("lina-baseline", "lina"),
          ("lina-priority", "lina-fixed"), ("lina-partition", "lina-priority"), ("lina", "lina-partition"),

@@ -39,7 +39,7 @@ SCHEDULES = {
     "ds-moe": ("#4d4d4d", "o"), "ds-moe-replicated": ("#b0b0b0", "s"),
     "tutel": ("#0072b2", "s"), "tutel-improved": ("#56b4e9", "D"), "pipemoe+lina": ("#0b3c5d", "P"),
     "fsmoe": ("#d55e00", "D"), "fsmoe-interleaved": ("#7a3500", "X"), "fsmoe-no-iio": ("#e69f00", "^"),
-    "fsmoe-no-partition": ("#f2b98a", "v"),
+    "fsmoe-no-partition": ("#f2b98a", "v"), "fsmoe-dw": ("#ff8c5a", "P"),
     "lina-baseline": ("#a9dcc8", "o"), "lina-fixed": ("#74c7a7", "s"), "lina-priority": ("#3fb08a", "D"),
     "lina-partition": ("#009e73", "^"), "lina": ("#006b4e", "v"), "lina-packed": ("#003d2d", "P"),
     "parm-s1": ("#ecc3da", "o"), "parm-s2-aas": ("#dd9cc1", "s"), "parm-s2": ("#cc79a7", "D"), "parm": ("#8f3f6f", "^"),

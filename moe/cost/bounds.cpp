@@ -26,7 +26,7 @@ Structure one_phase(const Schedule& schedule, const LayerOutline& layer, Phase p
 std::vector<BoundShape::Link> chain_of(const Structure& structure, int degree) {
   std::vector<BoundShape::Link> chain;
   for (const Task& task : structure.tasks) {
-    if (!is_chunked(task.kind)) continue;
+    if (!is_chunked(task.kind) || task.kind == TaskKind::expert_dw) continue;
     const auto same = std::ranges::find(chain, task.kind, &BoundShape::Link::kind);
     if (same == chain.end()) chain.push_back({task.kind, task.lane, task.chunks == degree && degree > 1, task.chunks});
   }
@@ -59,6 +59,7 @@ BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phas
   bool behind = false;
   for (const Task& task : one.tasks) {
     behind = behind || is_chunked(task.kind);
+    if (task.kind == TaskKind::expert_dw) shape.weights.push_back({task.kind, task.lane, several, 1});
     if (is_chunked(task.kind) || task.kind == TaskKind::expert_gradient) continue;
     if (is_shared(task.kind) && !schedule.in_sequence) {
       shape.shared.push_back({task.kind, task.lane, false, 1});
@@ -108,8 +109,9 @@ double PhaseBound::dense_on(int lane) const {
 
 double PhaseBound::busy(int lane, int least) const {
   double seconds = dense_on(lane);
-  for (const auto& link : shape_.one)
-    if (link.lane == lane) seconds += load(link, {.least = least}).all;
+  for (const auto* part : {&shape_.one, &shape_.weights})
+    for (const auto& link : *part)
+      if (link.lane == lane) seconds += load(link, {.least = least}).all;
   return seconds;
 }
 
@@ -181,6 +183,20 @@ PhaseBound::Term PhaseBound::beside_shared(const Term& alone, std::span<const Bo
   return most;
 }
 
+// A lane that runs the half of the experts' backward for which no exchange waits has run the other half too when all of
+// it is done, and has waited for a first chunk.
+PhaseBound::Term PhaseBound::with_weights(const Term& alone, std::span<const BoundShape::Link> chain,
+                                          std::span<const Load> loads, BoundedDegrees degrees) const {
+  Term most = alone;
+  for (const BoundShape::Link& link : shape_.weights) {
+    const auto lane = static_cast<size_t>(link.lane);
+    const LaneLoad on = lane_load(chain, loads, lane);
+    const double seconds = std::max(on.before, shared_lead_[lane]) + on.busy + load(link, degrees).all;
+    most = std::max(most, Term{seconds, name_of(shape_.lanes[lane])}, larger);
+  }
+  return most;
+}
+
 // A task that takes all rows at once waits for all parts before it, and all parts behind wait for it: stretches add up.
 PhaseBound::Term PhaseBound::moe_part(std::span<const BoundShape::Link> chain, std::span<const Load> loads) const {
   Term longest{0, name_of(LaneKind::compute)};
@@ -211,7 +227,7 @@ PhaseBound::Term PhaseBound::bound(BoundedDegrees degrees) const {
     if (chain[i].lane == shape_.gradient_lane) on_gradient_lane += loads[i].all;
   }
   const std::span<const Load> of_chain = std::span(loads).first(chain.size());
-  Term most = beside_shared(moe_part(chain, of_chain), chain, of_chain);
+  Term most = with_weights(beside_shared(moe_part(chain, of_chain), chain, of_chain), chain, of_chain, degrees);
   most.seconds += dense_;
   if (shape_.gradient_lane < 0 || !degrees.gradients) return most;
   if (schedule_.gradients == GradientPolicy::after) return {most.seconds + gradients_, most.name};

@@ -28,6 +28,7 @@ struct BoundShape {
   std::vector<LaneKind> lanes;
   std::vector<Link> before, behind;  // the dense part: before the MoE part and behind it
   std::vector<Link> one, several;    // the MoE part's chain, of one chunk and of more
+  std::vector<Link> weights;         // the half of the experts' backward that nothing of the chain waits for
   std::vector<Link> shared;          // the shared expert's, beside it
   int gradient_lane = -1;            // -1: no gradients are sent
 };
@@ -82,6 +83,8 @@ class PhaseBound {
   };
   static LaneLoad lane_load(std::span<const BoundShape::Link> links, std::span<const Load> loads, size_t lane);
   void follow_shared();
+  Term with_weights(const Term& alone, std::span<const BoundShape::Link> chain, std::span<const Load> loads,
+                    BoundedDegrees degrees) const;
   Term beside_shared(const Term& alone, std::span<const BoundShape::Link> chain, std::span<const Load> loads) const;
   Term segment(std::span<const BoundShape::Link> links, std::span<const Load> loads) const;
   Term moe_part(std::span<const BoundShape::Link> chain, std::span<const Load> loads) const;

@@ -38,6 +38,7 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
 
 PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
   if (const TaskRow* row = find_.task_row(kind, phase)) return task_curve(*row, kind, work, flow);
+  if (is_expert(kind) && kind != TaskKind::expert) return half_expert_curve(phase, flow);
   switch (kind) {
     case TaskKind::gradient:
       return comm_curve(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes_));
@@ -142,6 +143,13 @@ PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& wo
       }
   const ComputeRow gemm = find_.gemm_row();
   return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop};
+}
+
+// Both halves have as many GEMMs, of the same sizes.
+PriceCurve LayerPricer::half_expert_curve(Phase phase, Flow flow) const {
+  note("derived: expert_dx, expert_dw = half of an expert's backward each");
+  const PriceCurve& whole = curve(flow, TaskKind::expert, phase).price;
+  return {whole.alpha / 2, whole.beta};
 }
 
 PriceCurve LayerPricer::copy_curve() const {

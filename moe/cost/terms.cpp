@@ -55,6 +55,8 @@ bool has_terms(TaskKind kind) {
     case TaskKind::order:
     case TaskKind::i_order:
     case TaskKind::expert:
+    case TaskKind::expert_dx:
+    case TaskKind::expert_dw:
     case TaskKind::shared:
     case TaskKind::ffn:
     case TaskKind::copy:
@@ -71,8 +73,9 @@ TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow
   TaskTerms terms;
   at(terms.once, Term::call) = 1;
   at(terms.of_rows, Term::flop) = work.flops;
-  if (kind == TaskKind::expert) {
-    add_expert(work, phase, shape, static_cast<double>(shape.layer.hidden) / shape.parallel.esp, terms);
+  if (is_expert(kind)) {
+    add_expert(work, kind == TaskKind::expert ? phase : Phase::forward, shape,
+               static_cast<double>(shape.layer.hidden) / shape.parallel.esp, terms);
     at(terms.once, Term::weight_byte) = static_cast<double>(expert_gradient_bytes(shape));
   } else if (kind == TaskKind::shared || kind == TaskKind::ffn) {
     add_expert(work, phase, shape, static_cast<double>(shape.layer.shared_hidden) / shape.parallel.mp, terms);
@@ -88,7 +91,7 @@ TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow
 }
 
 std::string task_row_name(TaskKind kind, const LayerCase& shape) {
-  if (kind == TaskKind::shared || kind == TaskKind::ffn)
+  if (kind == TaskKind::shared || kind == TaskKind::ffn || (is_expert(kind) && kind != TaskKind::expert))
     return std::string(name_of(kind)) + ":" + std::string(name_of(shape.layer.ffn));
   const bool module = kind == TaskKind::attention || kind == TaskKind::gate || kind == TaskKind::order ||
                       kind == TaskKind::i_order || kind == TaskKind::expert;

@@ -12,7 +12,7 @@ namespace moe {
 namespace {
 
 // By TaskKind; all MP collectives are M.
-constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUFMQMMMQMMVWZJYBNRZZJR";
+constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUEYFMQMMMQMMVWZJYBNRZZJR";
 constexpr std::array<std::string_view, 26> kMeanings = [] {
   std::array<std::string_view, 26> meanings{};
   const auto set = [&](char letter, std::string_view meaning) {
@@ -41,7 +41,7 @@ constexpr std::array<std::string_view, 26> kMeanings = [] {
   set('W', "receive");
   set('Z', "optimizer");
   set('J', "weights");
-  set('Y', "experts' weights");
+  set('Y', "experts' weights, or their gradients");
   set('B', "embedding");
   set('N', "output projection and loss");
   return meanings;

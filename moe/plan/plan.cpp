@@ -29,6 +29,8 @@ constexpr std::array<std::string_view, kTaskKinds> kTaskNames{"mp_allgather",
                                                               "home_copy",
                                                               "exchange",
                                                               "sum",
+                                                              "expert_dx",
+                                                              "expert_dw",
                                                               "expert_gradient",
                                                               "shared_allgather",
                                                               "shared",
@@ -53,11 +55,11 @@ constexpr std::array<std::string_view, kTaskKinds> kTaskNames{"mp_allgather",
 constexpr std::array<std::string_view, kPhases> kPhaseNames{"forward", "backward", "step"};
 constexpr std::array<std::string_view, 6> kLaneNames{"compute", "inter", "intra", "comm", "copy", "gradient"};
 constexpr std::array<std::string_view, kBuffers> kBufferNames{
-    "input",        "gathered_input", "attention_partial", "hidden",          "routing",    "ordered",
-    "dispatched",   "gathered",       "expert_out",        "scattered",       "combined",   "output",
-    "gradient",     "tokens",         "token_gradients",   "gathered_output", "laid_out",   "reduced",
-    "exchanged",    "summed",         "home_gathered",     "home_laid_out",   "received",   "logits",
-    "shared_input", "shared_partial", "shared_sum",        "ffn_input",       "ffn_partial"};
+    "input",        "gathered_input", "attention_partial", "hidden",          "routing",     "ordered",
+    "dispatched",   "gathered",       "expert_out",        "scattered",       "combined",    "output",
+    "gradient",     "tokens",         "token_gradients",   "gathered_output", "laid_out",    "reduced",
+    "exchanged",    "summed",         "home_gathered",     "home_laid_out",   "received",    "logits",
+    "shared_input", "shared_partial", "shared_sum",        "ffn_input",       "ffn_partial", "expert_hidden"};
 
 class Hash {
  public:

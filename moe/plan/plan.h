@@ -45,10 +45,11 @@ enum class Buffer : uint8_t {
   received,                                                                  // from the stage before
   logits,                                                                    // of the model's head
   shared_input, shared_partial, shared_sum,                                  // the shared expert's, of B L tokens
-  ffn_input, ffn_partial                                                     // a dense layer's feed-forward's, likewise
+  ffn_input, ffn_partial,                                                    // a dense layer's feed-forward's, likewise
+  expert_hidden                                                              // what expert_dx leaves to expert_dw
 };
 // clang-format on
-inline constexpr int kBuffers = 29;
+inline constexpr int kBuffers = 30;
 std::string_view name_of(Buffer buffer);
 
 struct Access {

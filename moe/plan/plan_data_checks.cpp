@@ -142,12 +142,29 @@ void check_gradients(const Plan& plan, const Ancestors& ancestors) {
                                 plan.gradients[g].bytes, plan.gradients[g].layer));
 }
 
+using StagesOfLayer = std::array<std::vector<const Task*>, kTaskKinds>;
+
+// Both halves of an expert's backward pass the same rows, or neither is there. The second reads what the first left.
+void check_halves(const Plan& plan, const StagesOfLayer& stages) {
+  const auto rows_of = [&](TaskKind kind, bool is_half) {
+    int64_t rows = 0;
+    for (const Task* task : stages[static_cast<size_t>(kind)])
+      if (!is_half || task->kind == TaskKind::expert_dx) rows += plan.rows_of(*task).count();
+    return rows;
+  };
+  const int64_t inputs = rows_of(TaskKind::expert, true), weights = rows_of(TaskKind::expert_dw, false);
+  if (inputs == weights) return;
+  const auto& named = stages[static_cast<size_t>(weights > 0 ? TaskKind::expert_dw : TaskKind::expert)];
+  broken(*named.back(), "{} of {} rows of expert_dx pass this layer's expert_dw", weights, inputs);
+}
+
 void check_rows(const Plan& plan) {
   // Holds the tasks of every stage of each layer, whatever their order.
-  std::map<std::tuple<Phase, int, int>, std::array<std::vector<const Task*>, kTaskKinds>> layers;
+  std::map<std::tuple<Phase, int, int>, StagesOfLayer> layers;
   for (const Task& task : plan.tasks()) {
     if (task.kind != TaskKind::order && task.kind != TaskKind::i_order && !is_chunked(task.kind)) continue;
-    const TaskKind stage = task.kind == TaskKind::exchange ? TaskKind::combine : task.kind;
+    TaskKind stage = task.kind == TaskKind::exchange ? TaskKind::combine : task.kind;
+    if (is_expert_stage(stage)) stage = TaskKind::expert;
     layers[{task.phase, task.micro_batch, task.layer}][static_cast<size_t>(stage)].push_back(&task);
   }
   for (auto& [layer, stages] : layers)
@@ -163,6 +180,7 @@ void check_rows(const Plan& plan) {
     }
   for (const auto& [layer, stages] : layers)
     for (const TaskKind kind : stages_of(plan.structure->flow, std::get<Phase>(layer))) {
+      if (kind == TaskKind::expert) check_halves(plan, stages);
       if (!is_stage(plan, kind)) continue;
       const std::vector<const Task*>& stage = stages[static_cast<size_t>(kind)];
       const int64_t passed = stage.empty() ? 0 : plan.rows_of(*stage.back()).end;

@@ -13,6 +13,7 @@ enum class TaskKind : uint8_t {
   mp_allreduce, tokens_allgather, tokens_reducescatter,    // dense parts of flows that keep tokens on all MP ranks
   copy, allreduce, gather, home_copy,                      // of chunks: re-layout, partial sums, MP AllGather
   exchange, sum,                                           // SAA's phases of a combine, each followed by its gather
+  expert_dx, expert_dw,                                    // an expert's backward in halves: of its input, its weights
   expert_gradient,                                         // the same of experts over EDP, where a schedule plans it
   shared_allgather, shared,                                // the shared expert and its collectives over MP
   shared_reducescatter, shared_allreduce,
@@ -26,13 +27,25 @@ enum class TaskKind : uint8_t {
   tied_gradient                                            // the sum of a tied embedding between the end stages
 };
 // clang-format on
-inline constexpr int kTaskKinds = 42;
+inline constexpr int kTaskKinds = 44;
 std::string_view name_of(TaskKind kind);
 
 /// Part of the MoE layer's row traffic: one task a chunk.
 constexpr bool is_chunked(TaskKind kind) {
-  return (kind >= TaskKind::dispatch && kind <= TaskKind::combine) || (kind >= TaskKind::copy && kind <= TaskKind::sum);
+  return (kind >= TaskKind::dispatch && kind <= TaskKind::combine) ||
+         (kind >= TaskKind::copy && kind <= TaskKind::expert_dw);
 }
+
+/// Computes rows in the experts: a pass, or half of a backward.
+constexpr bool is_expert(TaskKind kind) {
+  return kind == TaskKind::expert || kind == TaskKind::expert_dx || kind == TaskKind::expert_dw;
+}
+
+/// Brings a backward's rows on their way: the whole of an expert's, or the half that its input waits for.
+constexpr bool is_expert_stage(TaskKind kind) { return kind == TaskKind::expert || kind == TaskKind::expert_dx; }
+
+/// Makes, in a backward, the gradients of the experts' weights.
+constexpr bool makes_expert_gradients(TaskKind kind) { return kind == TaskKind::expert || kind == TaskKind::expert_dw; }
 
 /// Sends a slice of the gradients.
 constexpr bool sends_gradients(TaskKind kind) {

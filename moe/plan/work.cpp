@@ -18,6 +18,8 @@ double copies(Flow flow, TaskKind kind, const ParallelShape& p) {
     case TaskKind::sum:
       return sent;
     case TaskKind::expert:
+    case TaskKind::expert_dx:
+    case TaskKind::expert_dw:
       return f.expert_copies(p);
     case TaskKind::gather:
     case TaskKind::home_copy:
@@ -81,6 +83,8 @@ Op op_of(TaskKind kind) {
     case TaskKind::tied_gradient:
       return Op::sendrecv;
     case TaskKind::expert:
+    case TaskKind::expert_dx:
+    case TaskKind::expert_dw:
     case TaskKind::shared:
     case TaskKind::ffn:
       return Op::expert;
@@ -106,9 +110,8 @@ double rows_of(const WorkClass& wc, const LayerCase& c, Flow flow) {
 
 Work chunk_work(TaskKind kind, Phase phase, double rows, const LayerCase& c, Flow flow) {
   const MoeVolumes v = moe_volumes(c, rows * copies(flow, kind, c.parallel));
-  const int passes = phase == Phase::backward ? 2 : 1;
-  if (kind == TaskKind::expert)
-    return {Op::expert, GroupKind::none, 0, passes * v.expert_flops, passes * gemms_of(c.layer.ffn)};
+  const int passes = phase == Phase::backward && kind == TaskKind::expert ? 2 : 1;
+  if (is_expert(kind)) return {Op::expert, GroupKind::none, 0, passes * v.expert_flops, passes * gemms_of(c.layer.ffn)};
   const Op op = op_of(kind);
   const double wire = op == Op::alltoall ? bytes_of(wire_type(c.layer)) : bytes_of(c.layer.dtype);
   return {op, group_of(flow, kind), v.alltoall_bytes * (wire / bytes_of(c.layer.dtype)), 0, 0};

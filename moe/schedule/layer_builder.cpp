@@ -81,16 +81,37 @@ void LayerBuilder::part(TaskKind kind, int c, int parts) {
   task.chunk = structure_.classes.back().chunk = c;
   task.chunks = structure_.classes.back().chunks = parts;
   task.reads.push_back(chain.data);
-  if (kind == TaskKind::expert) {
-    if (c + 1 == parts) last_expert_ = id;
-    if (pass_->phase == Phase::backward) experts_[{pass_->micro_batch, pass_->layer}].push_back(id);
-    if (pass_->phase == Phase::forward)
-      found().expert_input = chain.data.buffer;
-    else
-      task.reads.push_back(of(found().expert_input, Phase::forward, c, parts));  // stored activations
-  }
+  if (kind == TaskKind::expert && pass_->phase == Phase::forward) found().expert_input = chain.data.buffer;
+  if (is_expert_stage(kind) && pass_->phase == Phase::backward) keep_expert(task);
   chain = {{id}, of(buffer_of(kind), pass_->phase, c, parts)};
   task.writes.push_back(chain.data);
+}
+
+// A backward reads stored activations. What makes gradients of the experts is known by its task.
+void LayerBuilder::keep_expert(Task& task) {
+  task.reads.push_back(of(found().expert_input, Phase::forward, task.chunk, task.chunks));
+  if (task.kind == TaskKind::expert_dx)
+    task.writes.push_back(of(Buffer::expert_hidden, Phase::backward, task.chunk, task.chunks));
+  if (!makes_expert_gradients(task.kind)) return;
+  if (task.chunk + 1 == task.chunks) last_expert_ = task.id;
+  experts_[{pass_->micro_batch, pass_->layer}].push_back(task.id);
+}
+
+void LayerBuilder::expert_weights(int c) {
+  if (!halves_experts()) return;
+  const auto is_other_half = [&](const Task& task) {
+    return task.kind == TaskKind::expert_dx && task.phase == Phase::backward && task.chunk == c &&
+           task.micro_batch == pass_->micro_batch && task.layer == pass_->layer;
+  };
+  const auto other = std::ranges::find_if(structure_.tasks.rbegin(), structure_.tasks.rend(), is_other_half);
+  require<WrongResult>(other != structure_.tasks.rend(), "schedule {}: expert_dw of chunk {} before its expert_dx",
+                       schedule_.name, c);
+  push(TaskKind::expert_dw, {other->id});
+  Task& task = last();
+  task.chunk = structure_.classes.back().chunk = c;
+  task.chunks = structure_.classes.back().chunks = degree();
+  task.reads.push_back(of(Buffer::expert_hidden, Phase::backward, c, degree()));
+  keep_expert(task);
 }
 
 bool LayerBuilder::of_experts(size_t place) const {
@@ -105,7 +126,7 @@ std::vector<int> LayerBuilder::made_by_others(int ready) const {
   for (int micro_batch = 0;; ++micro_batch) {
     const auto found = outputs_.find({micro_batch, last.layer});
     if (found == outputs_.end()) return others;
-    const bool experts = last.kind == TaskKind::expert, own = micro_batch == last.micro_batch;
+    const bool experts = makes_expert_gradients(last.kind), own = micro_batch == last.micro_batch;
     const std::vector<int>& all =
         experts ? experts_.at({micro_batch, last.layer}) : found->second[static_cast<size_t>(Phase::backward)].after;
     if (experts || !own) std::ranges::remove_copy(all, std::back_inserter(others), ready);

@@ -55,7 +55,10 @@ class LayerBuilder {
   /// Chunk c of the MoE part; a collective over one rank adds nothing.
   void dispatch(int c) { part(TaskKind::dispatch, c, degree()); }
   void allgather(int c) { part(TaskKind::allgather, c, degree()); }
-  void expert(int c) { part(TaskKind::expert, c, degree()); }
+  /// Of a schedule that halves experts, in a backward, their inputs' half.
+  void expert(int c) { part(halves_experts() ? TaskKind::expert_dx : TaskKind::expert, c, degree()); }
+  /// The other half of chunk c's, which nothing of this pass waits for; nothing in a forward.
+  void expert_weights(int c);
   void reducescatter(int c) { part(TaskKind::reducescatter, c, degree()); }
   void combine(int c) { part(TaskKind::combine, c, degree()); }
   /// Part c of `parts`. Where the number of parts changes, the first waits for all parts before it.
@@ -95,6 +98,8 @@ class LayerBuilder {
   int dense_end() const { return dense_.after.empty() ? -1 : dense_.after.back(); }
   void gradient(size_t place, int after = -1);
   std::vector<int> made_by_others(int ready) const;
+  bool halves_experts() const { return schedule_.halves_experts && pass_->phase == Phase::backward; }
+  void keep_expert(Task& task);
   void receive(int sent);
   std::vector<int> behind_last(TaskKind kind, std::vector<int> after);
   void pieces_between(int lane, int from, int to);

@@ -56,11 +56,11 @@ bool in_pieces(const Schedule& schedule) {
 }
 
 std::span<const Schedule> schedules() {
-  static const std::array kRows{kDsMoe,        kDsMoeReplicated,  kTutel, kTutelImproved,    kPipemoeLina,
-                                kFsmoeNoIio,   kFsmoeNoPartition, kFsmoe, kFsmoeInterleaved, kParmS1,
-                                kParmS2Aas,    kParmS2,           kParm,  kMontaBaseline,    kMontaO1,
-                                kMontaO2,      kMontaO3,          kMonta, kLinaBaseline,     kLinaFixed,
-                                kLinaPriority, kLinaPartition,    kLina,  kLinaPacked};
+  static const std::array kRows{
+      kDsMoe,         kDsMoeReplicated,  kTutel,   kTutelImproved, kPipemoeLina, kFsmoeNoIio,   kFsmoeNoPartition,
+      kFsmoe,         kFsmoeInterleaved, kFsmoeDw, kParmS1,        kParmS2Aas,   kParmS2,       kParm,
+      kMontaBaseline, kMontaO1,          kMontaO2, kMontaO3,       kMonta,       kLinaBaseline, kLinaFixed,
+      kLinaPriority,  kLinaPartition,    kLina,    kLinaPacked};
   return kRows;
 }
 
@@ -234,7 +234,7 @@ GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, c
 int last_expert(const Structure& structure) {
   int last = -1;
   for (const Task& task : structure.tasks)
-    if (task.kind == TaskKind::expert) last = task.id;
+    if (makes_expert_gradients(task.kind)) last = task.id;
   return last;
 }
 

@@ -47,6 +47,7 @@ struct Schedule {
   bool searched_order = false;   // the order of G and S on the intra lane is part of the decision
   bool holds_micro_ops = false;  // none starts between a combine's backward and its AlltoAll (Lina section 6.1)
   bool in_sequence = false;      // nothing of the MoE part runs beside anything: the shared expert goes before it
+  bool halves_experts = false;   // experts' backward is expert_dx, which the way home waits for, and expert_dw
   bool packs_experts = false;    // the experts a device holds are part of the decision (Lina section 4.2)
   /// A schedule that chooses among others has these and no tasks of its own.
   std::span<const Schedule* const> variants = {};

@@ -14,8 +14,8 @@ StepBuilder::StepBuilder(Plan& plan, IterationBuilder& builder)
   using enum TaskKind;
   for (const Task& task : builder.tasks())
     if (task.phase == Phase::backward &&
-        (task.kind == attention || task.kind == expert || task.kind == head || task.kind == embed))
-      makers_[{task.kind, task.layer}].push_back(task.id);
+        (task.kind == attention || makes_expert_gradients(task.kind) || task.kind == head || task.kind == embed))
+      makers_[{task.kind == expert_dw ? expert : task.kind, task.layer}].push_back(task.id);
 }
 
 // All of a layer's gradients are there behind its attentions.

@@ -11,6 +11,7 @@ Buffer buffer_of(TaskKind kind) {
     case TaskKind::copy:
       return Buffer::laid_out;
     case TaskKind::expert:
+    case TaskKind::expert_dx:
       return Buffer::expert_out;
     case TaskKind::reducescatter:
       return Buffer::scattered;

@@ -39,16 +39,17 @@ struct Load {
 
 // The first dispatch and the last combine have the MoE part for themselves: all else waits for one or is waited for by
 // the other. A shared expert runs beside both, and beside the first and last of the others; its collectives are left
-// out.
+// out. Weight gradients that nothing waits for do as it does.
 Load load_of(const PricedPass& pass, const GroupNetworks& networks) {
   Load load;
-  const bool shared = std::ranges::any_of(pass.structure->tasks, is_shared, &Task::kind);
+  const bool beside = std::ranges::any_of(
+      pass.structure->tasks, [](const Task& task) { return is_shared(task.kind) || task.kind == TaskKind::expert_dw; });
   for (const Task& task : pass.structure->tasks) {
     const Lane& lane = pass.structure->lanes[static_cast<size_t>(task.lane)];
     const Use use{resource_of(task, lane, networks), task.lane};
     const double seconds = pass.seconds[static_cast<size_t>(task.work_class)];
     if (is_shared(task.kind) && task.kind != TaskKind::shared) continue;
-    const bool first = task.chunk == 0 && !shared, last = task.chunk + 1 == task.chunks && !shared;
+    const bool first = task.chunk == 0 && !beside, last = task.chunk + 1 == task.chunks && !beside;
     const bool opens = task.kind == TaskKind::dispatch && first, closes = task.kind == TaskKind::combine && last;
     if ((!is_chunked(task.kind) && task.kind != TaskKind::shared) || opens || closes) {
       load.alone.emplace_back(use, seconds);
@@ -56,7 +57,7 @@ Load load_of(const PricedPass& pass, const GroupNetworks& networks) {
     }
     Work work = gathers;
     if (task.kind == TaskKind::dispatch || task.kind == TaskKind::combine) work = exchanges;
-    if (task.kind == TaskKind::expert || task.kind == TaskKind::shared) work = experts;
+    if (is_expert(task.kind) || task.kind == TaskKind::shared) work = experts;
     if ((task.kind == TaskKind::allgather && first) || (task.kind == TaskKind::reducescatter && last)) work = ends;
     load.together[work] += seconds;
     load.uses[work] = use;

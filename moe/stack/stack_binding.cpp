@@ -90,6 +90,7 @@ void StackBinding::set_into() {
     for (const auto& [kind, part] : {std::pair{TaskKind::attention, &GradientsInto::attention},
                                      {TaskKind::gate, &GradientsInto::gate},
                                      {TaskKind::expert, &GradientsInto::experts},
+                                     {TaskKind::expert_dw, &GradientsInto::experts},
                                      {TaskKind::shared, &GradientsInto::shared},
                                      {TaskKind::ffn, &GradientsInto::shared},
                                      {TaskKind::i_order, &GradientsInto::output}}) {

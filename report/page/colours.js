@@ -4,6 +4,7 @@ const SCHEDULES = {
   "ds-moe": "#4d4d4d", "ds-moe-replicated": "#b0b0b0",
   tutel: "#0072b2", "tutel-improved": "#56b4e9", "pipemoe+lina": "#0b3c5d",
   fsmoe: "#d55e00", "fsmoe-interleaved": "#7a3500", "fsmoe-no-iio": "#e69f00", "fsmoe-no-partition": "#f2b98a",
+  "fsmoe-dw": "#ff8c5a",
   "lina-baseline": "#a9dcc8", "lina-fixed": "#74c7a7", "lina-priority": "#3fb08a", "lina-partition": "#009e73",
   lina: "#006b4e", "lina-packed": "#003d2d",
   "parm-s1": "#ecc3da", "parm-s2-aas": "#dd9cc1", "parm-s2": "#cc79a7", parm: "#8f3f6f",

@@ -66,6 +66,10 @@ class Pricer:
         work = layer.experts * rows * layer.model_dim * layer.hidden * times
         return self._expert(backward, 2 * layer.gemms * work)
 
+    def half_expert(self, rows):
+        """dX or dW: each has half of the backward's GEMMs."""
+        return (self.expert(True, rows) - self.profile.task_s) / 2 + self.profile.task_s
+
     def shared(self, backward):
         layer = self.layer
         work = layer.tokens * layer.model_dim * layer.shared_hidden / layer.mp
@@ -158,6 +162,7 @@ class Flow:
         self.name, self.p, self.t, self.backward = name, pricer, tasks, backward
         self.rows, self.one_lane = chunk_rows, one_lane
         self.layer = pricer.layer
+        self.halves = False
         self.step = self.layer.experts * self.layer.model_dim * self.layer.element  # bytes of a row of each expert
         self.total = self.step * sum(chunk_rows)
         self.blm = self.layer.tokens * self.layer.model_dim * self.layer.element
@@ -280,14 +285,21 @@ class Flow:
     def expert(self, c):
         self.experts([c], c)
 
+    def expert_weights(self, c):
+        """Weight gradients of a chunk, which nothing waits for but what comes behind them on their lane."""
+        self.compute("expert_dw", self.p.half_expert(self.rows[c]), self.done["made", c], c)
+
     def experts(self, chunks, label=0):
         """One expert task over the rows of these chunks."""
         layer = self.layer
         after = [t for c in chunks for t in self.done["in", c]]
         times = {"replicated": layer.mp, "tensor": layer.mp / layer.esp,
                  "dropped": layer.mp / layer.esp}.get(self.name, 1)
-        done = self.compute("expert", self.p.expert(self.backward, sum(self.rows[c] for c in chunks), times), after,
-                            label)
+        rows = sum(self.rows[c] for c in chunks)
+        if self.halves:
+            done = self.compute("expert_dx", self.p.half_expert(rows), after, label)
+        else:
+            done = self.compute("expert", self.p.expert(self.backward, rows, times), after, label)
         for c in chunks:
             self.put("made", c, done)
             self.put("summed", c, done)

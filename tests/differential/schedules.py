@@ -13,11 +13,13 @@ DEGREE_ONE = {"ds-moe", "ds-moe-replicated", "parm-s1", "parm-s2-aas", "parm-s2"
               "lina-baseline", "lina-fixed", "lina-priority"}
 # The same r for both phases.
 ONE_DEGREE = {"tutel", "tutel-improved", "pipemoe+lina", "lina-partition", "lina", "monta-o2", "monta-o3"}
-APART = {"fsmoe-no-iio", "fsmoe-no-partition", "fsmoe"}
+APART = {"fsmoe-no-iio", "fsmoe-no-partition", "fsmoe", "fsmoe-dw"}
 AFTER_BACKWARD = {"ds-moe", "ds-moe-replicated", "tutel", "fsmoe-no-partition", "parm-s1", "parm-s2-aas", "parm-s2",
                   "monta-baseline", "monta-o1", "monta-o2", "monta-o3"}
 BESIDE_DENSE = {"tutel-improved"}
-SPLIT = {"fsmoe-no-iio", "fsmoe"}  # in the MoE part, beside the dense part, and under contention behind everything
+# In the MoE part, beside the dense part, and under contention behind everything.
+SPLIT = {"fsmoe-no-iio", "fsmoe", "fsmoe-dw"}
+HALVES = {"fsmoe-dw"}  # experts' backward: gradients of inputs chunk by chunk, behind all of them those of weights
 PIECES = {"pipemoe+lina", "lina-baseline", "lina-fixed", "lina-priority", "lina-partition", "lina"}
 SEQUENCE = {"ds-moe", "ds-moe-replicated", "parm-s1", "parm-s2-aas", "monta-baseline", "monta-o1"}
 
@@ -39,7 +41,11 @@ def phase(schedule, profile, layer, backward, degrees, split=None, micro_op_byte
         gradient = Gradients(flow, schedule, split, micro_op_bytes)
     flow.head()
     flow.shared_begin(in_sequence=schedule in SEQUENCE)
+    flow.halves = backward and schedule in HALVES
     moe_part(schedule, flow, gradient, pricer)
+    if flow.halves:
+        for c in range(degree):
+            flow.expert_weights(c)
     if schedule not in SEQUENCE:
         flow.shared_end()
     flow.tail(gradient.beside if gradient and schedule in BESIDE_DENSE | SPLIT else None)

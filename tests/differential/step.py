@@ -152,7 +152,8 @@ class Step:
         for layer in self.layers:
             if not self.experts_of(layer):
                 continue
-            self.sum("expert_gradient", "edp", self.experts_of(layer), self.i.made["expert", layer], [layer])
+            made = self.i.made.get(("expert_dw", layer)) or self.i.made["expert", layer]
+            self.sum("expert_gradient", "edp", self.experts_of(layer), made, [layer])
 
     def add_steps(self):
         layer, element = self.layer, self.layer.element

@@ -13,8 +13,11 @@ namespace {
 constexpr int64_t kWidth = 10;
 const std::vector<int64_t> kRows{7, 0, 13, 1};  // of each expert
 
+// Whether a backward is in halves, the second of them in the order of chunks or against it.
+enum class Halves { none, in_order, reversed };
 struct Chunks {
   int forward, backward;
+  Halves halves = Halves::none;
 };
 
 // Chunk `chunk` of the rows of the local experts, from where they begin.
@@ -54,6 +57,22 @@ struct Given {
   const Tensor &x, &d;
 };
 
+void backward_in_halves(Expert& expert, ShardRange experts, const Given& given, Chunks chunks, TensorView gradients,
+                        Tensor& d_input) {
+  const auto& [x, d] = given;
+  for (int chunk = 0; chunk < chunks.backward; ++chunk) {
+    const auto rows = chunk_of(experts, chunks.backward, chunk);
+    const Tensor dx = random_tensor({count_of(rows), kWidth}, 78);
+    expert.backward_inputs({x, rows, d, dx});
+    move_rows(dx, rows, d_input, false);
+  }
+  for (int i = 0; i < chunks.backward; ++i) {
+    const int chunk = chunks.halves == Halves::reversed ? chunks.backward - 1 - i : i;
+    expert.backward_weights({x, chunk_of(experts, chunks.backward, chunk), d, {}}, gradients,
+                            i == 0 ? Into::overwrite : Into::add);
+  }
+}
+
 Passed pass(Expert& expert, ShardRange experts, const Given& given, Chunks chunks, TensorView gradients) {
   const auto& [x, d] = given;
   const int64_t all = x.view().size(0);
@@ -63,6 +82,10 @@ Passed pass(Expert& expert, ShardRange experts, const Given& given, Chunks chunk
     const Tensor out = random_tensor({count_of(rows), kWidth}, 77);
     expert.forward(x, rows, out);
     move_rows(out, rows, passed.output, false);
+  }
+  if (chunks.halves != Halves::none) {
+    backward_in_halves(expert, experts, given, chunks, gradients, passed.d_input);
+    return passed;
   }
   for (int chunk = 0; chunk < chunks.backward; ++chunk) {
     const auto rows = chunk_of(experts, chunks.backward, chunk);
@@ -102,7 +125,14 @@ TEST_P(ExpertTest, ShardsAddUpToItsGraphWhateverTheChunks) {
   const auto parts = in.split_with_sizes(kRows, 0);
   const at::Tensor expected = graph(parts);
   (expected * dy).sum().backward();
-  for (const auto& chunks : {Chunks{1, 1}, {3, 2}, {2, 5}, {16, 1}})
+  for (const auto& chunks : {Chunks{1, 1},
+                             {3, 2},
+                             {2, 5},
+                             {16, 1},
+                             {1, 1, Halves::in_order},
+                             {3, 2, Halves::reversed},
+                             {2, 5, Halves::in_order},
+                             {16, 16, Halves::reversed}})
     for (const int64_t ep : {0, 1}) {
       const int64_t first = ep == 0 ? 0 : 7, count = ep == 0 ? 7 : 14;
       const Tensor mine({count, kWidth}, DType::float64), dmine({count, kWidth}, DType::float64);

@@ -16,13 +16,14 @@ using conformance::cases;
 using conformance::text_of;
 
 // D G E S C as in the papers; A: AllReduce of partial sums, X + H: a phase of SAA and its sum, H: MP AllGather of rows,
-// R: a slice of the gradients.
+// R: a slice of the gradients, W: gradients of the experts' weights.
 const std::map<TaskKind, std::string> kWords{
-    {TaskKind::dispatch, "D"},      {TaskKind::allgather, "G"},        {TaskKind::expert, "E"},
-    {TaskKind::reducescatter, "S"}, {TaskKind::combine, "C"},          {TaskKind::allreduce, "A"},
-    {TaskKind::gather, "H"},        {TaskKind::exchange, "X"},         {TaskKind::sum, "+"},
-    {TaskKind::copy, "copy"},       {TaskKind::home_copy, "home"},     {TaskKind::gradient, "R"},
-    {TaskKind::mp_allgather, "ag"}, {TaskKind::mp_reducescatter, "rs"}};
+    {TaskKind::dispatch, "D"},         {TaskKind::allgather, "G"}, {TaskKind::expert, "E"},
+    {TaskKind::reducescatter, "S"},    {TaskKind::combine, "C"},   {TaskKind::allreduce, "A"},
+    {TaskKind::gather, "H"},           {TaskKind::exchange, "X"},  {TaskKind::sum, "+"},
+    {TaskKind::expert_dx, "E"},        {TaskKind::expert_dw, "W"}, {TaskKind::copy, "copy"},
+    {TaskKind::home_copy, "home"},     {TaskKind::gradient, "R"},  {TaskKind::mp_allgather, "ag"},
+    {TaskKind::mp_reducescatter, "rs"}};
 
 std::string word_of(const Task& task) {
   const auto found = kWords.find(task.kind);
@@ -155,6 +156,7 @@ class Expected {
       chunks("E", name_ == "lina-partition" ? 1 : r_);
       if (apart) chunks("S", r_);
       chunks(apart ? "C" : "S C", r_);
+      if (name_ == "fsmoe-dw" && phase_ == Phase::backward) chunks("W", r_);
     }
   }
 

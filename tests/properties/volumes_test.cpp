@@ -130,6 +130,9 @@ Expected moe(const Symbols& s, Flow flow, const Task& task) {
       return {Op::copy, GroupKind::none, n * s.esp};
     case TaskKind::expert:
       return {Op::expert, GroupKind::none, 0, passes * s.g * n * s.h * (flow == Flow::replicated ? s.mp : 1)};
+    case TaskKind::expert_dx:
+    case TaskKind::expert_dw:
+      return {Op::expert, GroupKind::none, 0, s.g * n * s.h};
     default:
       return {};
   }

@@ -235,6 +235,7 @@ TEST(Schedules, AreFoundByNameOrRefusedWithTheNames) {
                            "fsmoe-no-partition",
                            "fsmoe",
                            "fsmoe-interleaved",
+                           "fsmoe-dw",
                            "parm-s1",
                            "parm-s2-aas",
                            "parm-s2",

@@ -7,7 +7,7 @@ BoundPhase::BoundPhase(const RankShape& rank, const Plan& plan, Phase phase)
   for (const Task& task : plan.tasks()) {
     if (task.phase != phase) continue;
     copies |= task.kind == TaskKind::copy;
-    if (task.kind == TaskKind::expert && first_expert < 0) first_expert = task.id;
+    if (makes_expert_gradients(task.kind) && first_expert < 0) first_expert = task.id;
   }
 }
 

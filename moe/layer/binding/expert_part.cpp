@@ -48,4 +48,25 @@ void ExpertPart::expert(const Task& task) {
   layer_.device.pack(phase.layouts.gathered_back, rows, out, packed, wire);
 }
 
+void ExpertPart::expert_dx(const Task& task) {
+  const BoundPhase& phase = plan_.of(task.phase);
+  LayerBuffers& b = layer_.buffers;
+  const TensorView wire = b.of(task.phase).gathered;
+  const Rows rows = chunk_rows(layer_.shape.rows, task.chunks, task.chunk);
+  const int64_t all = place(task.phase, rows);
+  const auto& [at, packed] = places_[static_cast<size_t>(task.phase)];
+  const TensorView out = b.rows_out.part(0, {all, layer_.shape.model_dim()});
+  if (!phase.copies) layer_.device.unpack(phase.layouts.gathered, rows, wire, b.rows_in, at);
+  layer_.parts.expert->backward_inputs({b.expert_input, at, b.rows_in, out});
+  layer_.device.pack(phase.layouts.gathered_back, rows, out, packed, wire);
+}
+
+void ExpertPart::expert_dw(const Task& task) {
+  const LayerBuffers& b = layer_.buffers;
+  place(task.phase, chunk_rows(layer_.shape.rows, task.chunks, task.chunk));
+  const Into into = task.id == plan_.of(task.phase).first_expert ? layer_.into.experts : Into::add;
+  layer_.parts.expert->backward_weights({b.expert_input, places_[static_cast<size_t>(task.phase)].at, b.rows_in, {}},
+                                        layer_.expert_gradients, into);
+}
+
 }  // namespace moe

@@ -11,6 +11,9 @@ class ExpertPart {
   /// Brings the rows of the task's chunk to the experts, where the plan has a task for that.
   void copy(const Task& task);
   void expert(const Task& task);
+  /// An expert's backward in halves: of its input, and of its weights from what the first half left at its rows.
+  void expert_dx(const Task& task);
+  void expert_dw(const Task& task);
 
  private:
   /// Says where a chunk's rows lie, by local expert: among all that the experts compute; in the chunk's own buffers,

@@ -94,6 +94,39 @@ class FeedForward final : public Expert {
     });
   }
 
+  void backward_inputs(const ExpertPass& pass) override {
+    const TensorView d_output = pass.d_output, d_input = pass.d_input;
+    for_each_run(pass.rows, [&](const Run& run) {
+      const int64_t h = hidden_.count, m = model_dim_;
+      math_.gemm(placed(d_output, run), transpose(matrix(weight(weights_, inputs_, run.first))),
+                 placed(d_before_[0], run), Into::overwrite, {run.count, run.step * m, size(), run.step * h});
+      for_each_block(run, [&](Rows in, Rows) { act_.backward(math_, rows_of(before_, in), rows_of(d_before_, in)); });
+      for (size_t i = 0; i < inputs_; ++i)
+        math_.gemm(placed(d_before_[i], run), transpose(matrix(weight(weights_, i, run.first))), packed(d_input, run),
+                   i == 0 ? Into::overwrite : Into::add, {run.count, run.step * h, size(), run.rows * m});
+    });
+  }
+
+  void backward_weights(const ExpertPass& pass, TensorView gradients, Into into) override {
+    const TensorView input = pass.input, d_output = pass.d_output;
+    for_each_run(pass.rows, [&](const Run& run) {
+      const int64_t h = hidden_.count, m = model_dim_, step = run.step;
+      const auto add = [&](Matrix x, int64_t x_step, Matrix d, int64_t d_step, size_t i) {
+        math_.gemm(transpose(x), d, matrix(weight(gradients, i, run.first)), into, {run.count, x_step, d_step, size()});
+      };
+      add(placed(after_, run), step * h, placed(d_output, run), step * m, inputs_);
+      if (biases_)
+        biases_->gradient(
+            columns(rows_of(d_output, {run.at, run.at + run.rows}), out_columns_.first, out_columns_.count),
+            bias(gradients, inputs_, run.first), into, {run.count, 0, step * m, out_columns_.count});
+      for (size_t i = 0; i < inputs_; ++i) {
+        const Matrix d = placed(d_before_[i], run);
+        add(placed(input, run), step * m, d, step * h, i);
+        if (biases_) biases_->gradient(d, bias(gradients, i, run.first), into, {run.count, 0, step * h, h});
+      }
+    });
+  }
+
   std::vector<Parameter> parameters(TensorView gradients) override {
     const ShardRange width{0, model_dim_, model_dim_};
     std::vector<Parameter> all;
@@ -178,10 +211,11 @@ class FeedForward final : public Expert {
   int64_t model_dim_;
   ShardRange out_columns_;  // of M, whose bias this shard adds
   std::string prefix_;
-  Weight weights_;                         // weight after weight, W2 last, each of all local experts; so biases
-  std::vector<Tensor> before_, d_before_;  // (rows, H / N_ESP) an input: stored; of one run's chunk
-  Tensor after_;                           // (rows, H / N_ESP), stored
-  std::optional<RowBias> biases_;          // none: there are no biases
+  Weight weights_;  // weight after weight, W2 last, each of all local experts; so biases
+  std::vector<Tensor> before_,
+      d_before_;                   // (rows, H / N_ESP) an input: stored; of one run's chunk, or in halves stored
+  Tensor after_;                   // (rows, H / N_ESP), stored
+  std::optional<RowBias> biases_;  // none: there are no biases
 };
 
 }  // namespace
