@@ -18,9 +18,9 @@ std::string_view name_of(GroupKind kind);
 enum class Network { none, intra, inter };
 std::string_view name_of(Network network);
 
-/// The position of `rank` in its group of that kind.
+/// Returns the position of `rank` in its group of that kind.
 int place_in(const ParallelShape& parallel, GroupKind kind, int rank);
-/// The ranks of `rank`'s group of that kind, ascending.
+/// Returns the ranks of `rank`'s group of that kind, ascending.
 std::vector<int> members(const ParallelShape& parallel, GroupKind kind, int rank);
 
 struct Group {
@@ -30,7 +30,7 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
-/// One row a GroupKind, indexed by it. A group is inter if it spans nodes for any rank.
+/// Holds one row a GroupKind, indexed by it. A group is inter if it spans nodes for any rank.
 using Groups = std::array<Group, kGroupKinds>;
 Groups groups_of(const ParallelShape& parallel);
 

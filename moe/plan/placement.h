@@ -50,14 +50,15 @@ struct Placement {
   std::vector<PlacedDimension> dimensions;  // in the paper's order; none where open
 };
 
-/// The paper's rule. Throws BadInput for sizes below 1, a tp that does not divide ranks_per_node, and more than 2^20
-/// ranks.
+/// Decides by the paper's rule. Throws BadInput for sizes below 1, a tp that does not divide ranks_per_node, and more
+/// than 2^20 ranks.
 Placement place(const PlacementRequest& request);
 
-/// The groups of one dimension, each ascending, by their first rank.
+/// Returns the groups of one dimension, each ascending, ordered by their first rank.
 std::vector<std::vector<int>> groups_of(const Placement& placement, const PlacedDimension& dimension);
 
-/// Traffic between nodes that meets on a link, first to last (MoNTA, "Communication Conflict"): EP PP CP DP.
+/// Returns the kinds of traffic between nodes, in the order in which they go first on a link (MoNTA, "Communication
+/// Conflict"): EP PP CP DP.
 std::span<const std::string_view> traffic_priority();
 
 /// Names two kinds of traffic that can meet where the backward still runs (MoNTA, Fig. 11), and in which phase.
