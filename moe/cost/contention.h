@@ -16,7 +16,7 @@ inline constexpr size_t kSlowed = kResources - 1;
 std::string_view name_of(Resource resource);
 
 struct Contention {
-  // Say how many times as long the first takes beside the second, >= 1.
+  // These say how many times as long the first takes beside the second, >= 1.
   double intra_by_inter = 1, inter_by_intra = 1;
   double compute_by_inter = 1, compute_by_intra = 1, inter_by_compute = 1, intra_by_compute = 1;
   double copy_by_inter = 1, copy_by_intra = 1, copy_by_compute = 1;
@@ -29,7 +29,7 @@ struct Contention {
   bool operator==(const Contention&) const = default;
 };
 
-/// An ordered pair of resources and its factor. In a profile: SLOWED_by_BY, and SLOWED_by_BY_stall_s.
+/// Holds an ordered pair of resources and its factor. A profile names them SLOWED_by_BY, and SLOWED_by_BY_stall_s.
 struct ContentionPair {
   Resource slowed, by;
   double Contention::*factor;

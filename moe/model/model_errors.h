@@ -1,5 +1,5 @@
 #pragma once
-// Proof before time: a model's ranks, after a step that changed no weight, against the autograd reference.
+// Compares a model's ranks, after a step that changed no weight, with the autograd reference.
 #include <span>
 #include <vector>
 
