@@ -41,9 +41,9 @@ class LayerBinding : public Binding {
  private:
   struct Row;  // says what does a kind of task
   static const Row& row_of(const Task& task);
-  /// Finds every lane idle.
+  /// Begins a pass; every lane must be idle.
   void begin_pass();
-  /// Enqueues one slice's AllReduce, of the experts' gradients or the dense part's.
+  /// Enqueues the AllReduce of one slice of the experts' gradients or the dense part's.
   void sum_gradient(const Task& task, CommCall call);
 
   LayerState& layer_;

@@ -12,10 +12,10 @@ namespace moe::cuda {
 class GateLogits {
  public:
   virtual ~GateLogits() = default;
-  /// Gate::begin_step.
+  /// Does what Gate::begin_step says.
   virtual void begin_step(uint64_t) {}
   virtual void forward(TensorView hidden) = 0;
-  /// Shows the last forward's, and where their gradients are to be written; both have one stride.
+  /// These show the last forward's logits, and where their gradients are to be written; both have one stride.
   virtual Logits logits() const = 0;
   virtual Logits d_logits() const = 0;
   /// Makes the parameters' gradients and adds to d_hidden; may change d_logits.
@@ -23,7 +23,7 @@ class GateLogits {
   virtual std::vector<Parameter> parameters() = 0;
 };
 
-/// `math` outlives them.
+/// Makes a gate's logits; `math` outlives them.
 std::unique_ptr<GateLogits> make_logits(LogitsBy by, const PartSetup& setup, CudaMath& math);
 
 }  // namespace moe::cuda
