@@ -44,9 +44,8 @@ struct Launch {
 
 /// Returns which rank of how many this process is. Precedence: flags, RANK and WORLD_SIZE, OMPI_COMM_WORLD_*, PMI_*,
 /// MV2_COMM_WORLD_*, SLURM_*; of each the rank and the number of ranks, both or neither. The ranks meet at
-/// `rendezvous`, else MASTER_ADDR and MASTER_PORT, else the board of
-/// `launch`, else, if all ranks are on one host, by a port file named after the job. Throws BadInput naming the
-/// variable or flag, what was found and what was expected.
+/// `rendezvous`, else MASTER_ADDR and MASTER_PORT, else the board of `launch`, else, if all ranks are on one host, by a
+/// port file named after the job. Throws BadInput naming the variable or flag, what was found and what was expected.
 Launch find_launch(const LaunchFlags& flags, const Environment& environment = environment_variable);
 
 /// Returns one line: "rank 3 of 8 by torchrun's variables (RANK), store 10.0.0.1:29500".

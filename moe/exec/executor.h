@@ -51,8 +51,8 @@ struct RunTimes {
 class Executor {
  public:
   /// Makes all that run() needs, one stream a lane of the stage and two events a task: run() allocates nothing that
-  /// lasts. Throws WrongResult naming
-  /// the task if one is not in issue order (ids ascend in every lane's queue, and after what they wait for).
+  /// lasts. Throws WrongResult naming the task if one is not in issue order (ids ascend in every lane's queue, and
+  /// after what they wait for).
   Executor(Device& device, std::shared_ptr<const Structure> structure, int stage = 0);
   ~Executor();
 
@@ -61,8 +61,7 @@ class Executor {
   /// what the binding uses still can. `only`: the tasks of one phase; what they wait for of the other was run before,
   /// and keeps its times. Other stages' tasks have no times. With a pacer, a pace is what its task takes alone. Where
   /// threads are paced, the first task begins when all are issued, if the binding allows that: issuing takes no time
-  /// from them.
-  /// `issued` is called just before it does: where ranks begin together.
+  /// from them. `issued` is called just before it does: where ranks begin together.
   const RunTimes& run(Binding& binding, const std::vector<double>& at_least_s = {},
                       std::optional<Phase> only = std::nullopt, const Contended& contended = {},
                       const std::function<void()>& issued = {});

@@ -23,9 +23,8 @@ struct PlacementRequest {
 };
 
 /// horizontal  cp < ep, and a switch of at least ep cp ports: EP and CP are orthogonal, an EP group trains ep sequences
-/// vertical    cp >= ep: EP groups lie inside CP groups, cp / ep of them; an EP group trains one sequence (mini-batch
-/// 1),
-///             and the switch needs max(ep, cp) ports
+/// vertical    cp >= ep: EP groups lie inside CP groups, cp / ep of them; an EP group trains one sequence
+///             (mini-batch 1), and the switch needs max(ep, cp) ports
 /// open        the paper gives no answer; `reason` says what is missing
 enum class Expansion : uint8_t { horizontal, vertical, open };
 std::string_view name_of(Expansion expansion);

@@ -168,8 +168,8 @@ Work whole_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 /// no task makes it, after the forward); a planned step sums every gradient that there is and steps every layer and end
 /// once, after its own gradients' sums and, where it clips, after the norm of all; every row passes every stage of a
 /// layer once, and every token its shared expert; a dense layer has its feed-forward and nothing of the MoE part, the
-/// others the opposite; a stage receives in the order in which its neighbour sends; nothing
-/// but a forward's input is read that no task wrote before.
+/// others the opposite; a stage receives in the order in which its neighbour sends; nothing but a forward's input is
+/// read that no task wrote before.
 void check_plan(const Plan& plan);
 
 }  // namespace moe

@@ -33,7 +33,7 @@ void require_stack_runs(const Plan& plan);
 class ModelTasks {
  public:
   virtual ~ModelTasks() = default;
-  /// Enqueues it. An optimizer's finds its layer's gradients whole.
+  /// Enqueues a task. An optimizer's finds its layer's gradients whole.
   virtual void issue(const Task& task, CommCall call) = 0;
 };
 

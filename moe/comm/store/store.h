@@ -36,8 +36,7 @@ class Server {
 };
 
 /// A connection to a store. Threads may use it at once. All keys are below `prefix`. What isn't answered within
-/// `timeout_s` is Lost ("... has not answered for 5.0 s"), as is a closed connection ("... closed its
-/// connections").
+/// `timeout_s` is Lost ("... has not answered for 5.0 s"), as is a closed connection ("... closed its connections").
 class Store {
  public:
   /// Waits until the server is there. `server`: what to call it in errors, "rank 0".

@@ -1,6 +1,6 @@
 #pragma once
-// An order brings tokens (N, M) into the experts' rows and back. A new one derives from Order and
-// has a row in order.cpp, and its name and summary in moe/plan/parts.h.
+// An order brings tokens (N, M) into the experts' rows and back. A new one derives from Order and has a row in
+// order.cpp, and its name and summary in moe/plan/parts.h.
 #include <memory>
 #include <string_view>
 #include <vector>
