@@ -71,7 +71,7 @@ class ProductLogits final : public GateLogits {
   LayerSeed seed_;
 };
 
-// X-MoE's cosines of projected tokens and experts' embeddings, divided by the temperature.
+// Computes X-MoE's cosines of projected tokens and experts' embeddings, divided by the temperature.
 class CosineLogits final : public GateLogits {
  public:
   CosineLogits(const PartSetup& setup, CudaMath& math)

@@ -22,7 +22,7 @@ constexpr int kProvingPasses = 2;  // in the second the first one's dense gradie
 constexpr int kUnpacedPasses = 7;  // to see how long the work under a pace takes; they warm up the paced ones too
 constexpr int kAttempts = 3;       // at passes whose tasks outlast their modelled time
 
-// One schedule, from its proof to its times.
+// Holds one schedule, from its proof to its times.
 struct Benched {
   const PlannedRun* planned = nullptr;
   Plan proven;  // a smaller layer's, where the reference of the one that is timed is too large
