@@ -1,6 +1,6 @@
 #pragma once
-// Which of how many ranks this process is, and where all of them meet: from flags, or from the variables that torchrun,
-// mpirun and srun set.
+// Finds which of how many ranks this process is, and where all of them meet: from flags, or from the variables that
+// torchrun, mpirun and srun set.
 #include <functional>
 #include <memory>
 #include <optional>

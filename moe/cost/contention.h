@@ -21,8 +21,8 @@ struct Contention {
   double compute_by_inter = 1, compute_by_intra = 1, inter_by_compute = 1, intra_by_compute = 1;
   double copy_by_inter = 1, copy_by_intra = 1, copy_by_compute = 1;
   double inter_by_copy = 1, intra_by_copy = 1, compute_by_copy = 1;
-  /// [slowed][by], seconds, >= 0: what a task loses whenever it and one of the other kind begin to run side by side,
-  /// whatever their sizes: kernels that wait for each other to be scheduled (MoNTA's section Discussions).
+  /// Holds at [slowed][by] the seconds, >= 0, that a task loses whenever it and one of the other kind begin to run side
+  /// by side, whatever their sizes: kernels that wait for each other to be scheduled (MoNTA's section Discussions).
   std::array<std::array<double, kSlowed>, kSlowed> stall_s{};
 
   bool none() const { return *this == Contention{}; }

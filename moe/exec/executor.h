@@ -18,8 +18,8 @@ namespace moe {
 class Binding {
  public:
   virtual ~Binding() = default;
-  /// `pace` is for a collective to honour itself (its start is when its last rank arrived); computation and what is
-  /// sent to another stage are paced by the executor, and get an empty one.
+  /// Enqueues the task's work. `pace` is for a collective to honour itself (its start is when its last rank arrived);
+  /// computation and what is sent to another stage are paced by the executor, and get an empty one.
   virtual void issue(const Task& task, Stream& stream, Pace pace) = 0;
   /// Is called once the task's end is recorded: enqueues what belongs to no task's time, and may block until it is
   /// done, since the next task is issued afterwards.

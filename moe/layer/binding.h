@@ -28,8 +28,8 @@ void require_runnable(const Plan& plan);
 
 class LayerBinding : public Binding {
  public:
-  /// `layer` must outlive it; the plan's structure is shared. Throws WrongResult naming what differs unless the plan is
-  /// of the layer's case and flow, whole (forward and backward), and of one layer.
+  /// Binds a plan, whose structure is shared, to `layer`, which must outlive the binding. Throws WrongResult naming
+  /// what differs unless the plan is of the layer's case and flow, whole (forward and backward), and of one layer.
   LayerBinding(MoeLayer& layer, const Plan& plan);
   LayerBinding(const LayerBinding&) = delete;  // its parts refer to its plan
   LayerBinding& operator=(const LayerBinding&) = delete;

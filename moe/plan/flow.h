@@ -17,6 +17,7 @@
 
 namespace moe {
 
+/// Names the flows, by their sources.
 /// sharded      FSMoE section 2: T_rank rows a rank; AlltoAll over EP, AllGather and ReduceScatter over ESP
 /// replicated   Parm's baseline: each MP rank gates all tokens of its ESP group; AlltoAll over EP, AllReduce over ESP
 /// fused        Parm S1: tokens split over MP before the gate, gathered at the end; one AlltoAll over EP and ESP

@@ -8,13 +8,14 @@
 
 namespace moe {
 
-/// ep_esp: EP and ESP together; pp: the ranks of all stages at one place, of which neighbours talk; stage: all ranks of
-/// a stage; world: those of all stages.
+/// Names the kinds of groups. ep_esp: EP and ESP together; pp: the ranks of all stages at one place, of which
+/// neighbours talk; stage: all ranks of a stage; world: those of all stages.
 enum class GroupKind { none, ep, esp, mp, dp, edp, ep_esp, pp, stage, world };
 inline constexpr int kGroupKinds = 10;
 std::string_view name_of(GroupKind kind);
 
-/// none: a group of one rank, over which nothing is sent; inter: the group spans nodes.
+/// Says which network a group talks over. none: a group of one rank, over which nothing is sent; inter: the group spans
+/// nodes.
 enum class Network { none, intra, inter };
 std::string_view name_of(Network network);
 

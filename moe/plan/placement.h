@@ -22,6 +22,7 @@ struct PlacementRequest {
   int switch_ports = 0;
 };
 
+/// Names the form that the rule takes.
 /// horizontal  cp < ep, and a switch of at least ep cp ports: EP and CP are orthogonal, an EP group trains ep sequences
 /// vertical    cp >= ep: EP groups lie inside CP groups, cp / ep of them; an EP group trains one sequence
 ///             (mini-batch 1), and the switch needs max(ep, cp) ports

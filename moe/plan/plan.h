@@ -122,8 +122,8 @@ struct Work {
   int gemms = 0;
 };
 
-/// gpipe: every stage runs all its forwards, then all its backwards. 1f1b: as many forwards ahead as stages follow,
-/// then one backward and one forward in turn.
+/// Says in which order a stage runs micro-batches. gpipe: every stage runs all its forwards, then all its backwards.
+/// 1f1b: as many forwards ahead as stages follow, then one backward and one forward in turn.
 enum class PipelineOrder : uint8_t { gpipe, one_f_one_b };
 
 struct Plan {

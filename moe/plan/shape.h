@@ -1,5 +1,6 @@
 #pragma once
-// What is trained (LayerShape) and how it is spread over ranks (ParallelShape). Notation: B, L, M, H, E, k, f.
+// Describes what is trained (LayerShape) and how it is spread over ranks (ParallelShape). Notation: B, L, M, H, E, k,
+// f.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,8 +17,8 @@ Ffn ffn_from(std::string_view name, std::string_view where);
 /// Returns the GEMMs of one expert's forward: 2 (GPT, with either GELU) or 3 (Mixtral's SwiGLU).
 int gemms_of(Ffn ffn);
 
-/// by_ffn: rmsnorm for Mixtral's feed-forward, else layernorm. Each has a gain of M. They stand before attention and
-/// before the gate; post_layernorm (BERT's) stands behind each of the two residual sums.
+/// Says which norms a layer has. by_ffn: rmsnorm for Mixtral's feed-forward, else layernorm. Each has a gain of M. They
+/// stand before attention and before the gate; post_layernorm (BERT's) stands behind each of the two residual sums.
 enum class Norm { by_ffn, none, layernorm, rmsnorm, post_layernorm };
 constexpr bool is_post(Norm norm) { return norm == Norm::post_layernorm; }
 std::string_view name_of(Norm norm);

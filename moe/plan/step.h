@@ -1,6 +1,6 @@
 #pragma once
-// What an iteration does behind its backwards: sums of gradients, their norm, the optimizer's step, and with ZeRO 1 the
-// gathers of the weights that it changed.
+// Describes what an iteration does behind its backwards: sums of gradients, their norm, the optimizer's step, and with
+// ZeRO 1 the gathers of the weights that it changed.
 #include <cstdint>
 #include <optional>
 #include <string_view>

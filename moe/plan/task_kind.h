@@ -58,7 +58,8 @@ constexpr bool is_end(TaskKind kind) { return kind == TaskKind::embed || kind ==
 /// Says whether the task belongs to a layer's pass over a micro-batch.
 constexpr bool is_of_layer(TaskKind kind) { return kind < TaskKind::send && !sends_gradients(kind); }
 
-/// step: sums of gradients that no backward sends, and what follows them: the optimizer.
+/// Names the part of an iteration. step: sums of gradients that no backward sends, and what follows them: the
+/// optimizer.
 enum class Phase : uint8_t { forward, backward, step };
 inline constexpr int kPhases = 3;
 std::string_view name_of(Phase phase);

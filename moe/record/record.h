@@ -54,6 +54,7 @@ class Fields {
   std::vector<Row> rows_;
 };
 
+/// Says how a case ended.
 /// ok          verified and timed
 /// wrong       the result disagrees with the reference: never a number
 /// invalid     timed, but the measurement broke its own rules (e.g. too many overruns)

@@ -39,10 +39,10 @@ class ModelTasks {
 
 class StackBinding : public Binding {
  public:
-  /// `stack` must outlive it; the plan's structure is shared. `device` makes the streams on which data leave the stage.
-  /// Throws WrongResult naming what differs unless the plan is of the stack's case, layers and micro-batches, and its
-  /// step is planned. `model`: of a plan with a vocabulary; outlives the binding. Without one an optimizer's task steps
-  /// nothing.
+  /// Binds a plan, whose structure is shared, to `stack`, which must outlive the binding. `device` makes the streams on
+  /// which data leave the stage. Throws WrongResult naming what differs unless the plan is of the stack's case, layers
+  /// and micro-batches, and its step is planned. `model`: of a plan with a vocabulary; outlives the binding. Without
+  /// one an optimizer's task steps nothing.
   StackBinding(LayerStack& stack, const Plan& plan, Device& device, ModelTasks* model = nullptr);
 
   void issue(const Task& task, Stream& stream, Pace pace) override;

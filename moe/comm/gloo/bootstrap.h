@@ -1,5 +1,5 @@
 #pragma once
-// How the processes of a run get to know each other: who they are, whether they run the same job, which share a node
+// Lets the processes of a run get to know each other: who they are, whether they run the same job, which share a node
 // and how to reach them.
 #include <string>
 #include <vector>
