@@ -77,7 +77,8 @@ struct FittedProfile {
 };
 
 /// Keeps of cases that were measured again (parameters.again_of: the key of the first measurement) the one with the
-/// least median, under the first one's key, at its place: what else a machine does only ever adds to a time.
+/// least median, under the first one's key, at its place: what else a machine does only ever adds to a time. A wrong
+/// one is kept whatever the others are.
 std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases);
 
 /// Fits one row per kind of case. Cases with a status other than ok are passed over, of those that were measured again

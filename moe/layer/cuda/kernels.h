@@ -65,8 +65,8 @@ void find_places(void* stream, const PlaceSearch& of);
 
 // Masks (masks.cu) ------------------------------------------------------------------------------------------------
 
-/// Describes one expert's rows of one group of tokens, and which pairs are there: those of the slots from `first_slot`
-/// on, or, where tokens are mixed, choice first_choice + row of every token.
+/// Describes one expert's rows of one group of tokens, and which pairs are there: those in `pair_of`, a row each, or,
+/// where tokens are mixed, choice first_choice + row of every token.
 struct MaskCell {
   int64_t tokens = 0, first_token = 0, choices = 0;
   int64_t rows = 0;  // of the mask; it has a pair in the first `filled` of them at most

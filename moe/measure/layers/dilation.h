@@ -25,7 +25,7 @@ struct PlannedRun {
 struct Dilation {
   double factor = 1;
   std::string set_by =
-      {};  // "the shortest pass", "the shortest task, ..." or "the work of ...": what asks for the most
+      {};  // "the shortest pass", "the shortest tasks, ..." or "the work of ...": what asks for the most
 };
 
 /// Returns the least dilation whose passes and tasks are long enough to be paced well, whatever the work under them

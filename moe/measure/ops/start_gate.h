@@ -17,8 +17,8 @@ class StartGate {
   /// Closes until the moment at which `first` opens, which was closed before on another lane of the device.
   void close_with(StartGate& first);
 
-  /// Returns how long a gate stays closed: 50 us a launch, and at most 20 ms, since a device takes no more than some
-  /// hundred launches ahead.
+  /// Returns how long a gate stays closed: 0.5 ms and 50 us a launch, and at most 20 ms, since a device takes no more
+  /// than some hundred launches ahead.
   static double seconds_for(int launches);
 
  private:
