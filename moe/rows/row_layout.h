@@ -83,8 +83,8 @@ class RowLayout {
   int64_t rows() const { return shape_.rows; }
   int64_t model_dim() const { return shape_.model_dim; }
 
-  /// Keeps in a device's memory where every row lies, for this reader; it does nothing for the host's. Its copies share
-  /// what is kept. No cell may ever have more than `most` rows.
+  /// Keeps in a device's memory where every row lies, for this reader; it does nothing for the host's. The layout's
+  /// copies share what is kept. No cell may ever have more than `most` rows.
   void put_on(MemorySpace& memory, RowReader reader, int64_t most);
   /// Returns the places; null before put_on(). They are those of the counts that the layout had then; after
   /// set_counts() they are stale until LayerDevice::place().
